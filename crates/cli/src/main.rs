@@ -1,0 +1,2 @@
+//! The vellum command.
+fn main() {}

@@ -1,0 +1,6 @@
+//! The flash translation layer as a deterministic state machine.
+#![no_std]
+extern crate alloc;
+
+pub mod addr;
+pub mod seam;

@@ -1,0 +1,125 @@
+//! The seam between the core and whatever runs it.
+//!
+//! A runtime (the device, the lab, a crash test) calls [`Engine::handle`](crate::engine::Engine::handle)
+//! with one [`Input`], then takes [`Effect`]s and [`Reply`]s until both are empty, and arranges to call
+//! again with [`Input::Tick`] at the time that `poll_timeout` names. Effects may be carried out in any
+//! order and at the same time; the core emits one only when everything it must follow has completed.
+//! No payload crosses the seam: a block is a buffer's number and its [`Digest`].
+
+use crate::addr::{Buf, EffectId, Lba, Pba, RequestId};
+
+/// What the core knows of a block's bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Digest {
+    /// CRC32C of the 4096 bytes: the integrity check of promise 6, and CAFTL's pre-hash.
+    pub crc: u32,
+    /// Weak 64-bit hash of the block: a hint, never a proof (promise 4).
+    pub weak: u64,
+    /// Whether every byte is zero.
+    pub zero: bool,
+}
+
+/// One block of a write.
+#[derive(Clone, Copy, Debug)]
+pub struct Payload {
+    /// Where the runtime keeps the bytes. The core owns the buffer until it emits [`Effect::Release`].
+    pub buf: Buf,
+    /// What they digest to.
+    pub digest: Digest,
+}
+
+/// What the runtime tells the core.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they are")]
+pub enum Input<'a> {
+    /// Write `blocks.len()` blocks from `lba` on.
+    Write { id: RequestId, lba: Lba, blocks: &'a [Payload], fua: bool },
+    /// Read blocks into the request's own buffers.
+    Read { id: RequestId, lba: Lba, blocks: u32 },
+    /// Make all that was acknowledged before this durable.
+    Flush { id: RequestId },
+    /// The client no longer needs these blocks; they read as zeros.
+    Discard { id: RequestId, lba: Lba, blocks: u64, fua: bool },
+    /// These blocks read as zeros from now on, without data on the medium.
+    WriteZeroes { id: RequestId, lba: Lba, blocks: u64, fua: bool },
+    /// An effect was carried out.
+    Done { id: EffectId, outcome: Outcome<'a> },
+    /// Time has passed; nothing else happened.
+    Tick,
+    /// Seal, sync and checkpoint everything; `Effect::Stopped` says when that is done.
+    Shutdown,
+}
+
+/// How an effect ended.
+#[derive(Clone, Copy, Debug)]
+pub enum Outcome<'a> {
+    /// Done; nothing to report.
+    Ok,
+    /// A read of data: the CRC32C of each block as it came from the medium.
+    Crcs(&'a [u32]),
+    /// A read of metadata: its bytes.
+    Bytes(&'a [u8]),
+    /// The medium has no room for this write now; it may have later.
+    Full,
+    /// It failed for good.
+    Failed,
+}
+
+/// What the core asks of the runtime. Those with an `id` are answered by [`Input::Done`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "fields are named for what they are")]
+pub enum Effect {
+    /// Write one chunk at `at`, sequentially: the header block (get it with `Engine::encode`), then
+    /// the data blocks (`Engine::chunk_bufs`). `durable`: on stable storage when it completes.
+    WriteChunk { id: EffectId, at: Pba, blocks: u32, durable: bool },
+    /// Write metadata (a segment's summary, a leaf, a root); get the bytes with `Engine::encode`
+    /// when carrying this out.
+    WriteMeta { id: EffectId, at: Pba, blocks: u32, durable: bool },
+    /// Make every write that has completed durable.
+    Sync { id: EffectId },
+    /// The segment's old content is not needed any more: discard it if the medium profits.
+    Erase { id: EffectId, at: Pba, blocks: u32 },
+    /// Read data blocks into buffers `first..` of the request, answer with their CRCs.
+    Read { id: EffectId, at: Pba, blocks: u32, request: RequestId, first: u32 },
+    /// Read data blocks into the collector's buffers `to..`, answer with their CRCs.
+    Gather { id: EffectId, at: Pba, blocks: u32, to: Buf },
+    /// Read metadata, answer with its bytes.
+    ReadMeta { id: EffectId, at: Pba, blocks: u32 },
+    /// Copy a buffer into buffer `index` of a read request. Immediate.
+    CopyOut { from: Buf, request: RequestId, index: u32 },
+    /// Fill buffers of a read request with zeros. Immediate.
+    ZeroOut { request: RequestId, first: u32, blocks: u32 },
+    /// The core no longer needs this buffer. Immediate.
+    Release { buf: Buf },
+    /// A shutdown is complete: everything is durable and checkpointed (or the volume is poisoned).
+    Stopped,
+}
+
+/// The answer to a client request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Which request.
+    pub id: RequestId,
+    /// How it ended.
+    pub result: Result<(), Refusal>,
+}
+
+/// Why a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Past the end of the volume.
+    #[error("the range ends past the volume's last block")]
+    OutOfRange,
+    /// No physical space left for new data (promise 7).
+    #[error("no physical space left: discard something, or grow the volume")]
+    Full,
+    /// A block failed its checksum (promise 6).
+    #[error("the block at physical address {0} fails its checksum")]
+    Corrupt(Pba),
+    /// The medium could not read a block.
+    #[error("the medium cannot read physical block {0}")]
+    Unreadable(Pba),
+    /// An earlier write or sync of the medium failed; nothing more is accepted until a restart.
+    #[error("the volume is poisoned by a failed write or sync of its medium; restart it to recover")]
+    Poisoned,
+}

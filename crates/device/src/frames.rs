@@ -1,0 +1,210 @@
+//! Frames: the aligned 4 KiB buffers that all blocks travel in, from the socket to the medium.
+//!
+//! Two shares of one mapping, for writes and for reads, so that a buffer full of writes that wait for
+//! the medium cannot keep reads from being served. Allocation blocks when a share is empty: that is the
+//! back-pressure which a client feels.
+
+use parking_lot::{Condvar, Mutex};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use vellum_core::addr::{BLOCK_BYTES, Buf};
+
+/// Which share of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// For writes: the volume's volatile write cache.
+    Write,
+    /// For reads in flight.
+    Read,
+}
+
+/// The pool.
+pub struct FramePool {
+    base: *mut u8,
+    total: usize,
+    writes: u32,
+    free: [Mutex<Vec<u32>>; 2],
+    freed: [Condvar; 2],
+}
+
+// SAFETY: the mapping lives as long as the pool; a frame's bytes are reached only through `Frames`, which
+// owns its numbers, or through the volume, which owns those that the core was given.
+unsafe impl Send for FramePool {}
+// SAFETY: as above; the free lists are behind mutexes.
+unsafe impl Sync for FramePool {}
+
+impl std::fmt::Debug for FramePool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FramePool").field("total", &self.total).finish_non_exhaustive()
+    }
+}
+
+impl FramePool {
+    /// A pool of `writes + reads` frames, with `extra` more at the end that are never handed out
+    /// (the collector's and the metadata's). Memory is touched only when used.
+    ///
+    /// # Errors
+    /// When the system has no address space for it.
+    pub fn new(writes: u32, reads: u32, extra: u32) -> std::io::Result<Arc<Self>> {
+        let total = (writes + reads + extra) as usize;
+        // SAFETY: an anonymous private mapping; the result is checked.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                total * BLOCK_BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error());
+        }
+        Ok(Arc::new(Self {
+            base: base.cast(),
+            total,
+            writes,
+            free: [Mutex::new((0..writes).rev().collect()), Mutex::new((writes..writes + reads).rev().collect())],
+            freed: [Condvar::new(), Condvar::new()],
+        }))
+    }
+
+    /// The largest number of frames one allocation may ask of a share.
+    #[must_use]
+    pub fn capacity(&self, share: Share) -> usize {
+        match share {
+            Share::Write => self.writes as usize,
+            Share::Read => self.total - self.writes as usize,
+        }
+    }
+
+    /// Takes `count` frames of a share, waiting until there are as many.
+    #[must_use]
+    pub fn take(self: &Arc<Self>, share: Share, count: usize) -> Frames {
+        let mut frames = Frames { ids: SmallVec::new(), pool: Some(Arc::clone(self)) };
+        let mut free = self.free[share as usize].lock();
+        while free.len() < count {
+            self.freed[share as usize].wait(&mut free);
+        }
+        let keep = free.len() - count;
+        frames.ids.extend(free.drain(keep..).rev());
+        frames
+    }
+
+    /// Takes `count` frames if there are as many now.
+    #[must_use]
+    pub fn try_take(self: &Arc<Self>, share: Share, count: usize) -> Option<Frames> {
+        let mut free = self.free[share as usize].lock();
+        let keep = free.len().checked_sub(count)?;
+        let ids = free.drain(keep..).rev().collect();
+        Some(Frames { ids, pool: Some(Arc::clone(self)) })
+    }
+
+    /// Gives frames back.
+    pub fn give_back(&self, ids: impl IntoIterator<Item = u32>) {
+        let (mut writes, mut reads) = (None, None);
+        for id in ids {
+            if id < self.writes {
+                writes.get_or_insert_with(|| self.free[0].lock()).push(id);
+            } else {
+                reads.get_or_insert_with(|| self.free[1].lock()).push(id);
+            }
+        }
+        if writes.take().is_some() {
+            self.freed[0].notify_all();
+        }
+        if reads.take().is_some() {
+            self.freed[1].notify_all();
+        }
+    }
+
+    /// Where a frame's 4096 bytes are.
+    #[must_use]
+    pub fn ptr(&self, id: Buf) -> *mut u8 {
+        assert!((id.0 as usize) < self.total);
+        // SAFETY: within the mapping, by the assertion.
+        unsafe { self.base.add(id.0 as usize * BLOCK_BYTES) }
+    }
+}
+
+impl Drop for FramePool {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `new`; nobody holds a frame, for that holds the pool.
+        unsafe { libc::munmap(self.base.cast(), self.total * BLOCK_BYTES) };
+    }
+}
+
+/// Some frames, owned; given back when dropped.
+#[derive(Debug, Default)]
+pub struct Frames {
+    ids: SmallVec<[u32; 4]>,
+    pool: Option<Arc<FramePool>>,
+}
+
+impl Frames {
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Their numbers, as the core knows them.
+    pub fn bufs(&self) -> impl Iterator<Item = Buf> + '_ {
+        self.ids.iter().map(|&id| Buf(id))
+    }
+
+    /// Gives the frames away without returning them to the pool: whoever takes the numbers owes `give_back`.
+    pub fn into_bufs(mut self) -> SmallVec<[u32; 4]> {
+        std::mem::take(&mut self.ids)
+    }
+
+    /// The bytes of frame `index`.
+    #[must_use]
+    pub fn block(&self, index: usize) -> &[u8] {
+        // SAFETY: this frame is ours, and the pool outlives us.
+        unsafe { std::slice::from_raw_parts(self.ptr(index), BLOCK_BYTES) }
+    }
+
+    /// The bytes of frame `index`, to change.
+    #[must_use]
+    pub fn block_mut(&mut self, index: usize) -> &mut [u8] {
+        // SAFETY: as in `block`, and `self` is borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr(index), BLOCK_BYTES) }
+    }
+
+    /// The bytes as runs of memory: adjacent frames are joined. For vectored socket I/O.
+    pub fn runs(&self) -> impl Iterator<Item = (*mut u8, usize)> + '_ {
+        let mut index = 0;
+        std::iter::from_fn(move || {
+            let start = index;
+            let ptr = self.ids.get(start).map(|_| self.ptr(start))?;
+            index += 1;
+            while index < self.ids.len() && self.ids[index] == self.ids[index - 1] + 1 {
+                index += 1;
+            }
+            Some((ptr, (index - start) * BLOCK_BYTES))
+        })
+    }
+
+    fn ptr(&self, index: usize) -> *mut u8 {
+        match &self.pool {
+            Some(pool) => pool.ptr(Buf(self.ids[index])),
+            None => std::ptr::NonNull::dangling().as_ptr(),
+        }
+    }
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        if let Some(pool) = &self.pool {
+            pool.give_back(self.ids.drain(..));
+        }
+    }
+}
