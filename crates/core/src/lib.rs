@@ -4,3 +4,6 @@ extern crate alloc;
 
 pub mod addr;
 pub mod seam;
+pub mod map;
+pub mod refs;
+pub mod stats;

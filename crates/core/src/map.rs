@@ -1,0 +1,301 @@
+//! The map: LBA -> where its bytes are, in 4 bytes a block.
+//!
+//! Two levels: leaves of 1024 entries, allocated when first written and freed when nothing in them is
+//! mapped, so that a thin or sparse volume costs what it holds. A leaf is also the unit of a map
+//! checkpoint: one block of the medium.
+
+use crate::addr::{BLOCK_BYTES, Lba, Leaf, Pba, Vba};
+use alloc::{boxed::Box, vec, vec::Vec};
+
+/// Entries in a leaf.
+pub const LEAF_ENTRIES: usize = BLOCK_BYTES / 4;
+
+const UNMAPPED: u32 = 0;
+const ZERO: u32 = 1;
+const SHARED: u32 = 0b10 << 30;
+const FRAGMENT: u32 = 0b11 << 30;
+const NUMBER: u32 = (1 << 30) - 1;
+
+/// The largest physical address that an entry of 4 bytes can hold.
+pub const MAX_PBA: u64 = (1 << 31) - 1;
+
+/// Where an LBA's bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// Never written, or discarded: reads as zeros.
+    Unmapped,
+    /// Written with zeros: reads as zeros, takes no data block.
+    Zero,
+    /// A physical page of its own.
+    Plain(Pba),
+    /// A physical page that has several owners (CAFTL §3.3).
+    Shared(Vba),
+}
+
+/// An entry whose 4 bytes mean nothing that this version knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("map entry {raw:#010x} is of a kind that this version does not know")]
+pub struct UnknownEntry {
+    /// The bytes, as a number.
+    pub raw: u32,
+}
+
+impl Entry {
+    /// The 4 bytes.
+    #[must_use]
+    pub fn pack(self) -> u32 {
+        match self {
+            Self::Unmapped => UNMAPPED,
+            Self::Zero => ZERO,
+            Self::Plain(pba) => {
+                debug_assert!(pba.0 > u64::from(ZERO) && pba.0 <= MAX_PBA);
+                pba.0 as u32
+            }
+            Self::Shared(vba) => {
+                debug_assert!(vba.0 <= NUMBER);
+                SHARED | vba.0
+            }
+        }
+    }
+
+    /// From 4 bytes that may be anything.
+    ///
+    /// # Errors
+    /// When they are a fragment's, which a later version writes.
+    pub fn unpack(raw: u32) -> Result<Self, UnknownEntry> {
+        match raw {
+            UNMAPPED => Ok(Self::Unmapped),
+            ZERO => Ok(Self::Zero),
+            _ if raw & FRAGMENT == FRAGMENT => Err(UnknownEntry { raw }),
+            _ if raw & FRAGMENT == SHARED => Ok(Self::Shared(Vba(raw & NUMBER))),
+            _ => Ok(Self::Plain(Pba(u64::from(raw)))),
+        }
+    }
+
+    /// Of bytes that were packed or checked here.
+    fn known(raw: u32) -> Self {
+        match raw {
+            UNMAPPED => Self::Unmapped,
+            ZERO => Self::Zero,
+            _ if raw & SHARED == 0 => Self::Plain(Pba(u64::from(raw))),
+            _ => Self::Shared(Vba(raw & NUMBER)),
+        }
+    }
+}
+
+struct Page {
+    entries: [u32; LEAF_ENTRIES],
+    used: u32,
+}
+
+/// The map of a volume.
+pub struct Map {
+    blocks: u64,
+    leaves: Vec<Option<Box<Page>>>,
+    dirty: Vec<u64>,
+}
+
+impl Map {
+    /// An empty map of `blocks` LBAs.
+    #[must_use]
+    pub fn new(blocks: u64) -> Self {
+        let leaves = usize::try_from(blocks.div_ceil(LEAF_ENTRIES as u64)).unwrap_or(usize::MAX);
+        let mut pages = Vec::new();
+        pages.resize_with(leaves, || None);
+        Self { blocks, leaves: pages, dirty: vec![0; leaves.div_ceil(64)] }
+    }
+
+    /// How many LBAs there are.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// How many leaves there are.
+    #[must_use]
+    pub fn leaf_count(&self) -> u32 {
+        self.leaves.len() as u32
+    }
+
+    /// Where `lba` is.
+    #[must_use]
+    pub fn get(&self, lba: Lba) -> Entry {
+        let (leaf, index) = split(lba);
+        match &self.leaves[leaf] {
+            Some(page) => Entry::known(page.entries[index]),
+            None => Entry::Unmapped,
+        }
+    }
+
+    /// Maps `lba`, returns what was there, marks the leaf dirty when it changes.
+    pub fn set(&mut self, lba: Lba, entry: Entry) -> Entry {
+        debug_assert!(lba.0 < self.blocks);
+        let (leaf, index) = split(lba);
+        let raw = entry.pack();
+        let slot = &mut self.leaves[leaf];
+        let page = match slot {
+            Some(page) => page,
+            None if raw == UNMAPPED => return Entry::Unmapped,
+            None => slot.insert(Box::new(Page { entries: [UNMAPPED; LEAF_ENTRIES], used: 0 })),
+        };
+        let old = core::mem::replace(&mut page.entries[index], raw);
+        page.used = page.used + u32::from(raw != UNMAPPED) - u32::from(old != UNMAPPED);
+        if page.used == 0 {
+            *slot = None;
+        }
+        if raw != old {
+            self.dirty[leaf / 64] |= 1 << (leaf % 64);
+        }
+        Entry::known(old)
+    }
+
+    /// The first mapped LBA in `from..to`; skips leaves that hold nothing in one step each.
+    #[must_use]
+    pub fn next_mapped(&self, from: Lba, to: Lba) -> Option<(Lba, Entry)> {
+        let mut lba = from.0;
+        while lba < to.0 {
+            let (leaf, index) = split(Lba(lba));
+            let end = to.0.min((leaf as u64 + 1) * LEAF_ENTRIES as u64);
+            if let Some(page) = &self.leaves[leaf] {
+                let last = index + (end - lba) as usize;
+                if let Some(found) = page.entries[index..last].iter().position(|&raw| raw != UNMAPPED) {
+                    return Some((Lba(lba + found as u64), Entry::known(page.entries[index + found])));
+                }
+            }
+            lba = end;
+        }
+        None
+    }
+
+    /// Every mapped LBA, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (Lba, Entry)> + '_ {
+        self.leaves.iter().enumerate().filter_map(|(leaf, page)| Some((leaf, page.as_ref()?))).flat_map(
+            |(leaf, page)| {
+                page.entries.iter().enumerate().filter(|(_, raw)| **raw != UNMAPPED).map(move |(index, &raw)| {
+                    (Lba((leaf * LEAF_ENTRIES + index) as u64), Entry::known(raw))
+                })
+            },
+        )
+    }
+
+    /// A leaf's block; all zeros when nothing in it is mapped. Returns whether anything is.
+    pub fn encode_leaf(&self, leaf: Leaf, out: &mut [u8]) -> bool {
+        debug_assert_eq!(out.len(), BLOCK_BYTES);
+        match &self.leaves[leaf.0 as usize] {
+            Some(page) => {
+                for (bytes, raw) in out.chunks_exact_mut(4).zip(&page.entries) {
+                    bytes.copy_from_slice(&raw.to_le_bytes());
+                }
+                true
+            }
+            None => {
+                out.fill(0);
+                false
+            }
+        }
+    }
+
+    /// Takes a leaf from its block, without marking it dirty.
+    ///
+    /// # Errors
+    /// On an entry of an unknown kind.
+    pub fn load_leaf(&mut self, leaf: Leaf, bytes: &[u8; BLOCK_BYTES]) -> Result<(), UnknownEntry> {
+        let mut page = Box::new(Page { entries: [UNMAPPED; LEAF_ENTRIES], used: 0 });
+        for (entry, raw) in page.entries.iter_mut().zip(bytes.chunks_exact(4)) {
+            let raw = u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]);
+            Entry::unpack(raw)?;
+            page.used += u32::from(raw != UNMAPPED);
+            *entry = raw;
+        }
+        self.leaves[leaf.0 as usize] = (page.used > 0).then_some(page);
+        Ok(())
+    }
+
+    /// Whether a leaf holds anything.
+    #[must_use]
+    pub fn is_present(&self, leaf: Leaf) -> bool {
+        self.leaves[leaf.0 as usize].is_some()
+    }
+
+    /// Takes the next dirty leaf at or after `from`, and marks it clean.
+    pub fn take_dirty(&mut self, from: Leaf) -> Option<Leaf> {
+        take_bit(&mut self.dirty, from.0 as usize).map(|leaf| Leaf(leaf as u32))
+    }
+
+    /// Marks a leaf dirty again: its write did not happen.
+    pub fn mark_dirty(&mut self, leaf: Leaf) {
+        self.dirty[leaf.0 as usize / 64] |= 1 << (leaf.0 % 64);
+    }
+
+    /// How many leaves are dirty.
+    #[must_use]
+    pub fn dirty_count(&self) -> u64 {
+        self.dirty.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+}
+
+/// Clears and returns the first set bit at or after `from`.
+pub(crate) fn take_bit(words: &mut [u64], from: usize) -> Option<usize> {
+    let mut index = from / 64;
+    let mut mask = !0u64 << (from % 64);
+    while let Some(word) = words.get_mut(index) {
+        let found = *word & mask;
+        if found != 0 {
+            let bit = found.trailing_zeros();
+            *word &= !(1 << bit);
+            return Some(index * 64 + bit as usize);
+        }
+        (index, mask) = (index + 1, !0);
+    }
+    None
+}
+
+fn split(lba: Lba) -> (usize, usize) {
+    ((lba.0 / LEAF_ENTRIES as u64) as usize, (lba.0 % LEAF_ENTRIES as u64) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+    use proptest::prelude::*;
+
+    fn entry() -> impl Strategy<Value = Entry> {
+        prop_oneof![
+            Just(Entry::Unmapped),
+            Just(Entry::Zero),
+            (2..=MAX_PBA).prop_map(|p| Entry::Plain(Pba(p))),
+            (0..=NUMBER).prop_map(|v| Entry::Shared(Vba(v))),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn an_entry_survives_its_four_bytes(entry in entry()) {
+            prop_assert_eq!(Entry::unpack(entry.pack()), Ok(entry));
+        }
+
+        #[test]
+        fn behaves_like_a_btree(ops in prop::collection::vec((0..5000u64, entry()), 1..400)) {
+            let mut map = Map::new(5000);
+            let mut model = BTreeMap::new();
+            for (lba, entry) in ops {
+                let old = model.insert(lba, entry).unwrap_or(Entry::Unmapped);
+                prop_assert_eq!(map.set(Lba(lba), entry), old);
+            }
+            model.retain(|_, e| *e != Entry::Unmapped);
+            let got: Vec<_> = map.iter().map(|(l, e)| (l.0, e)).collect();
+            prop_assert_eq!(got, model.clone().into_iter().collect::<Vec<_>>());
+            let mut copy = Map::new(5000);
+            let mut block = [0; BLOCK_BYTES];
+            for leaf in 0..map.leaf_count() {
+                if map.encode_leaf(Leaf(leaf), &mut block) {
+                    copy.load_leaf(Leaf(leaf), &block).unwrap();
+                }
+            }
+            prop_assert!(copy.iter().eq(map.iter()));
+            let first = model.iter().next().map(|(l, e)| (Lba(*l), *e));
+            prop_assert_eq!(map.next_mapped(Lba(0), Lba(5000)), first);
+        }
+    }
+}

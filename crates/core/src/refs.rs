@@ -1,0 +1,239 @@
+//! Shared pages: VBA -> physical page, how many LBAs own it, and the XOR of those LBAs.
+//!
+//! When all but one owner have left, the XOR *is* the one that remains, and its map entry becomes an
+//! ordinary one again (CAFTL §3.3, WOJ §3.4). Counts live in memory alone: after a crash they are
+//! counted anew from the map, so they are never too low (promise 5). A freed number is not given out
+//! again before the next map checkpoint is durable, because an older leaf may still name it.
+
+use crate::addr::{Lba, Leaf, Pba, Vba};
+use crate::map::{LEAF_ENTRIES, take_bit};
+use alloc::{vec, vec::Vec};
+use hashbrown::HashMap;
+
+#[derive(Clone, Copy, Default)]
+struct Page {
+    pba: u32,
+    owners: u32,
+    xor: u32,
+}
+
+/// What is left of a page when an owner has gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Several owners still.
+    Shared,
+    /// One owner: its entry becomes `Plain(pba)`.
+    One(Lba, Pba),
+}
+
+/// The table of shared pages.
+pub struct Shared {
+    limit: u32,
+    pages: Vec<Page>,
+    free: Vec<u32>,
+    freed_since_checkpoint: Vec<u32>,
+    freed_before_checkpoint: Vec<u32>,
+    at: HashMap<u32, u32>,
+    dirty: Vec<u64>,
+}
+
+impl Shared {
+    /// An empty table for at most `leaves` leaves of entries.
+    #[must_use]
+    pub fn new(leaves: u32) -> Self {
+        Self {
+            limit: leaves.saturating_mul(LEAF_ENTRIES as u32).min(1 << 30),
+            pages: Vec::new(),
+            free: Vec::new(),
+            freed_since_checkpoint: Vec::new(),
+            freed_before_checkpoint: Vec::new(),
+            at: HashMap::new(),
+            dirty: vec![0; (leaves as usize).div_ceil(64)],
+        }
+    }
+
+    /// How many pages are shared.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.at.len()
+    }
+
+    /// Whether no page is shared.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.at.is_empty()
+    }
+
+    /// Where a shared page is.
+    #[must_use]
+    pub fn pba(&self, vba: Vba) -> Pba {
+        Pba(u64::from(self.pages[vba.0 as usize].pba))
+    }
+
+    /// How many own it.
+    #[must_use]
+    pub fn owners(&self, vba: Vba) -> u32 {
+        self.pages.get(vba.0 as usize).map_or(0, |page| page.owners)
+    }
+
+    /// Which shared page is at a physical address.
+    #[must_use]
+    pub fn find(&self, pba: Pba) -> Option<Vba> {
+        self.at.get(&(pba.0 as u32)).map(|&vba| Vba(vba))
+    }
+
+    /// Makes the page at `pba` shared, still without owners. `None` when the table is full.
+    pub fn insert(&mut self, pba: Pba) -> Option<Vba> {
+        let vba = match self.free.pop() {
+            Some(vba) => vba,
+            None if (self.pages.len() as u32) < self.limit => {
+                self.pages.push(Page::default());
+                self.pages.len() as u32 - 1
+            }
+            None => return None,
+        };
+        self.place(Vba(vba), pba);
+        Some(Vba(vba))
+    }
+
+    /// Puts a page where replay or a leaf says it is; a number past the table's limit is refused.
+    pub fn restore(&mut self, vba: Vba, pba: Pba) -> bool {
+        if vba.0 >= self.limit {
+            return false;
+        }
+        if self.pages.len() <= vba.0 as usize {
+            self.pages.resize(vba.0 as usize + 1, Page::default());
+        }
+        self.place(vba, pba);
+        true
+    }
+
+    /// The page has moved.
+    pub fn place(&mut self, vba: Vba, pba: Pba) {
+        let page = &mut self.pages[vba.0 as usize];
+        let old = core::mem::replace(&mut page.pba, pba.0 as u32);
+        if self.at.get(&old) == Some(&vba.0) {
+            self.at.remove(&old);
+        }
+        self.at.insert(pba.0 as u32, vba.0);
+        self.mark_dirty(vba);
+    }
+
+    /// `lba` owns the page too. `false` when the count is full: the caller stores a copy instead.
+    #[must_use]
+    pub fn add(&mut self, vba: Vba, lba: Lba) -> bool {
+        let page = &mut self.pages[vba.0 as usize];
+        let Some(owners) = page.owners.checked_add(1) else { return false };
+        page.owners = owners;
+        page.xor ^= lba.0 as u32;
+        true
+    }
+
+    /// `lba` does not own the page any more.
+    pub fn remove(&mut self, vba: Vba, lba: Lba) -> Left {
+        let page = &mut self.pages[vba.0 as usize];
+        assert!(page.owners > 1, "shared page {vba} would have no owner: a count was too low");
+        page.owners -= 1;
+        page.xor ^= lba.0 as u32;
+        if page.owners > 1 {
+            return Left::Shared;
+        }
+        let (owner, pba) = (Lba(u64::from(page.xor)), Pba(u64::from(page.pba)));
+        self.free_page(vba);
+        Left::One(owner, pba)
+    }
+
+    /// After recovery has counted the owners: pages with one become plain (they are returned), pages
+    /// with none are freed, and numbers between are free.
+    pub fn settle(&mut self) -> Vec<(Lba, Pba)> {
+        let mut plain = Vec::new();
+        for index in 0..self.pages.len() {
+            let page = self.pages[index];
+            if page.owners == 1 {
+                plain.push((Lba(u64::from(page.xor)), Pba(u64::from(page.pba))));
+            }
+            if page.owners < 2 {
+                self.free_page(Vba(index as u32));
+            }
+        }
+        plain
+    }
+
+    fn free_page(&mut self, vba: Vba) {
+        let page = core::mem::take(&mut self.pages[vba.0 as usize]);
+        if self.at.get(&page.pba) == Some(&vba.0) {
+            self.at.remove(&page.pba);
+        }
+        self.freed_since_checkpoint.push(vba.0);
+        self.mark_dirty(vba);
+    }
+
+    /// A map checkpoint begins: what was freed until now can be used again once it is durable.
+    pub fn checkpoint_begins(&mut self) {
+        self.freed_before_checkpoint.append(&mut self.freed_since_checkpoint);
+    }
+
+    /// The map checkpoint is durable.
+    pub fn checkpoint_durable(&mut self) {
+        self.free.append(&mut self.freed_before_checkpoint);
+    }
+
+    fn mark_dirty(&mut self, vba: Vba) {
+        let leaf = vba.0 as usize / LEAF_ENTRIES;
+        self.dirty[leaf / 64] |= 1 << (leaf % 64);
+    }
+
+    /// Takes the next dirty leaf of the table (counted from its own first) at or after `from`.
+    pub fn take_dirty(&mut self, from: Leaf) -> Option<Leaf> {
+        take_bit(&mut self.dirty, from.0 as usize).map(|leaf| Leaf(leaf as u32))
+    }
+
+    /// How many leaves are dirty.
+    #[must_use]
+    pub fn dirty_count(&self) -> u64 {
+        self.dirty.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// A leaf's block: the address of each page, 0 for none. Returns whether it holds any.
+    pub fn encode_leaf(&self, leaf: Leaf, out: &mut [u8]) -> bool {
+        let first = leaf.0 as usize * LEAF_ENTRIES;
+        let mut any = false;
+        for (index, bytes) in out.chunks_exact_mut(4).enumerate() {
+            let pba = self.pages.get(first + index).map_or(0, |page| page.pba);
+            any |= pba != 0;
+            bytes.copy_from_slice(&pba.to_le_bytes());
+        }
+        any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_xor_names_the_last_owner() {
+        let mut shared = Shared::new(1);
+        let vba = shared.insert(Pba(77)).unwrap();
+        for lba in [5, 9, 1000] {
+            assert!(shared.add(vba, Lba(lba)));
+        }
+        assert_eq!(shared.remove(vba, Lba(9)), Left::Shared);
+        assert_eq!(shared.find(Pba(77)), Some(vba));
+        assert_eq!(shared.remove(vba, Lba(5)), Left::One(Lba(1000), Pba(77)));
+        assert_eq!(shared.find(Pba(77)), None);
+    }
+
+    #[test]
+    fn a_freed_number_waits_for_the_map_checkpoint() {
+        let mut shared = Shared::new(1);
+        let first = shared.insert(Pba(10)).unwrap();
+        assert!(shared.add(first, Lba(1)) && shared.add(first, Lba(2)));
+        shared.remove(first, Lba(1));
+        assert_ne!(shared.insert(Pba(11)), Some(first));
+        shared.checkpoint_begins();
+        assert_ne!(shared.insert(Pba(12)), Some(first));
+        shared.checkpoint_durable();
+        assert_eq!(shared.insert(Pba(13)), Some(first));
+    }
+}

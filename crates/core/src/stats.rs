@@ -1,0 +1,85 @@
+//! What the core counts.
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counters since the engine was made, and gauges of now. Blocks are of 4 KiB.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Stats { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Stats {
+            /// Every counter with its name, in a fixed order.
+            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    /// Blocks that clients wrote.
+    host_blocks_written,
+    /// Blocks that clients read.
+    host_blocks_read,
+    /// Of the blocks written: found to be zero and stored as a map entry alone.
+    zero_blocks,
+    /// Of the blocks written: replaced a block that was still in its unsealed chunk.
+    absorbed_blocks,
+    /// Blocks discarded or zeroed by request.
+    discarded_blocks,
+    /// Flush requests.
+    flushes,
+    /// Flush requests answered without any I/O: nothing was unsynced.
+    flushes_free,
+    /// Flush requests that shared another's sync.
+    flushes_merged,
+    /// Syncs of the medium.
+    syncs,
+    /// Chunks written with durability of their own (no sync needed).
+    durable_chunks,
+    /// Chunks written for clients.
+    host_chunks,
+    /// Chunks written by the collector.
+    collector_chunks,
+    /// Medium blocks: clients' data.
+    medium_data,
+    /// Medium blocks: chunk headers.
+    medium_headers,
+    /// Medium blocks: moved by the collector.
+    medium_moved,
+    /// Medium blocks: segment summaries.
+    medium_summaries,
+    /// Medium blocks: map checkpoints (leaves and roots).
+    medium_map,
+    /// Blocks read by the collector.
+    collector_reads,
+    /// Segments collected.
+    collections,
+    /// Segments that became free without a move.
+    emptied_segments,
+    /// Map checkpoints.
+    map_checkpoints,
+    /// Client reads served from the write buffer, blocks.
+    buffer_hits,
+    /// Blocks whose checksum did not match.
+    corrupt_blocks,
+    /// Blocks that the medium could not read.
+    unreadable_blocks,
+    /// Summaries read because a segment's checksums were not cached.
+    summary_reads,
+    /// Gauge: physical data blocks in use.
+    live_blocks,
+    /// Gauge: physical data blocks that may be in use at once.
+    capacity_blocks,
+    /// Gauge: free segments.
+    free_segments,
+    /// Gauge: all segments.
+    segments,
+    /// Gauge: segments set aside because a block in them cannot be read.
+    quarantined_segments,
+    /// Gauge: pages with more than one owner.
+    shared_pages,
+    /// Gauge: requests that wait for space or for the medium.
+    waiting_requests,
+    /// Gauge: 1 when a failed write or sync has poisoned the volume.
+    poisoned,
+}
