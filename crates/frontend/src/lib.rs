@@ -1,1 +1,3 @@
-//! How a host attaches a volume.
+//! How a host attaches a volume: the front ends know the block interface and nothing else.
+
+pub mod nbd;

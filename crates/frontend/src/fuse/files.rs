@@ -1,0 +1,480 @@
+//! The directory and its files.
+
+use super::FuseExport;
+use super::reply::{Answer, Pending, errno};
+use crate::unaligned::{ByteDevice, is_aligned};
+use fuser::{
+    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory,
+    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, Request as From,
+    TimeOrNow, WriteFlags,
+};
+use std::ffi::OsStr;
+use std::io;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, SystemTime};
+use vellum_core::addr::{BLOCK_BYTES, Lba};
+use vellum_device::block::{Op, Request};
+use vellum_device::frames::{Frames, Share};
+
+const ROOT: u64 = 1;
+/// Inode of the first file; the others follow.
+const FIRST: u64 = 2;
+/// Names and sizes never change while mounted.
+const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
+/// The largest read or write of one request; the kernel splits longer ones.
+const TRANSFER_BYTES_MAX: u32 = 1 << 20;
+/// Requests that the kernel may have outstanding for asynchronous I/O.
+const BACKGROUND_MAX: u16 = 256;
+/// Unaligned requests that may wait for their thread.
+const UNALIGNED_QUEUE_MAX: usize = 64;
+
+/// A request for the thread that may wait.
+type Job = Box<dyn FnOnce() + Send>;
+
+struct File {
+    name: String,
+    bytes: Arc<ByteDevice>,
+}
+
+/// The file system.
+pub struct Files {
+    files: Vec<File>,
+    made: SystemTime,
+    slow: mpsc::SyncSender<Job>,
+}
+
+impl Files {
+    pub fn new(exports: Vec<FuseExport>) -> io::Result<Self> {
+        let (slow, jobs) = mpsc::sync_channel::<Job>(UNALIGNED_QUEUE_MAX);
+        // It ends when the session drops `slow`.
+        std::thread::Builder::new()
+            .name("fuse-unaligned".into())
+            .spawn(move || jobs.iter().for_each(|job| job()))?;
+        let files = exports
+            .into_iter()
+            .map(|e| File {
+                name: e.name,
+                bytes: Arc::new(ByteDevice::new(e.device)),
+            })
+            .collect();
+        Ok(Self {
+            files,
+            made: SystemTime::now(),
+            slow,
+        })
+    }
+
+    fn file(&self, ino: INodeNo) -> Result<&File, Errno> {
+        match ino.0 {
+            ROOT => Err(Errno::EISDIR),
+            n => n
+                .checked_sub(FIRST)
+                .and_then(|i| self.files.get(i as usize))
+                .ok_or(Errno::ENOENT),
+        }
+    }
+
+    fn attr(&self, ino: INodeNo) -> Result<FileAttr, Errno> {
+        let (size, kind, perm) = if ino.0 == ROOT {
+            (0, FileType::Directory, 0o500)
+        } else {
+            let bytes = &self.file(ino)?.bytes;
+            (
+                bytes.bytes(),
+                FileType::RegularFile,
+                if bytes.device().read_only() {
+                    0o400
+                } else {
+                    0o600
+                },
+            )
+        };
+        // SAFETY: these two have no preconditions.
+        let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };
+        Ok(FileAttr {
+            ino,
+            size,
+            blocks: size / 512,
+            atime: self.made,
+            mtime: self.made,
+            ctime: self.made,
+            crtime: self.made,
+            kind,
+            perm,
+            nlink: if ino.0 == ROOT { 2 } else { 1 },
+            uid,
+            gid,
+            rdev: 0,
+            blksize: BLOCK_BYTES as u32,
+            flags: 0,
+        })
+    }
+
+    fn later(&self, job: Job) {
+        // The receiver lives as long as we do; were it gone, dropping the job answers EIO.
+        let _ = self.slow.send(job);
+    }
+
+    fn submit(bytes: &ByteDevice, op: Op, lba: u64, blocks: u64, frames: Frames, answer: Answer) {
+        let request = Request {
+            tag: 0,
+            op,
+            lba: Lba(lba),
+            blocks,
+            frames,
+        };
+        bytes.submit(&mut vec![request], &Pending::replies(answer));
+    }
+
+    fn zero(&self, ino: INodeNo, offset: u64, len: u64, discard: bool, reply: ReplyEmpty) {
+        let file = match self.file(ino) {
+            Ok(file) => file,
+            Err(e) => return reply.error(e),
+        };
+        if file.bytes.device().read_only() {
+            return reply.error(Errno::EROFS);
+        }
+        // Sizes are kept: what lies past the end has no content to lose.
+        let size = file.bytes.bytes();
+        let len = len.min(size.saturating_sub(offset));
+        if len == 0 {
+            return reply.ok();
+        }
+        if is_aligned(offset, len) {
+            let op = if discard {
+                Op::Discard { fua: false }
+            } else {
+                Op::WriteZeroes { fua: false }
+            };
+            let (lba, blocks) = (offset / BLOCK_BYTES as u64, len / BLOCK_BYTES as u64);
+            return Self::submit(
+                &file.bytes,
+                op,
+                lba,
+                blocks,
+                Frames::default(),
+                Answer::Empty(reply),
+            );
+        }
+        let bytes = Arc::clone(&file.bytes);
+        self.later(Box::new(move || {
+            match bytes.zero(offset, len, discard, false) {
+                Ok(()) => reply.ok(),
+                Err(e) => reply.error(errno(&e)),
+            }
+        }));
+    }
+
+    fn sync(&self, ino: INodeNo, reply: ReplyEmpty) {
+        match self.file(ino) {
+            Ok(file) => Self::submit(
+                &file.bytes,
+                Op::Flush,
+                0,
+                0,
+                Frames::default(),
+                Answer::Empty(reply),
+            ),
+            Err(e) => reply.error(e),
+        }
+    }
+}
+
+impl Filesystem for Files {
+    fn init(&mut self, _from: &From, config: &mut KernelConfig) -> io::Result<()> {
+        // Each of these is an optimisation that an older kernel may lack.
+        let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
+        let _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
+        let _ = config.set_max_write(TRANSFER_BYTES_MAX);
+        let _ = config.set_max_background(BACKGROUND_MAX);
+        let _ = config.set_congestion_threshold(BACKGROUND_MAX);
+        Ok(())
+    }
+
+    fn lookup(&self, _from: &From, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let found = self
+            .files
+            .iter()
+            .position(|f| parent.0 == ROOT && OsStr::new(&f.name) == name);
+        match found.map(|i| self.attr(INodeNo(FIRST + i as u64))) {
+            Some(Ok(attr)) => reply.entry(&FOR_EVER, &attr, Generation(0)),
+            _ => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn getattr(&self, _from: &From, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        match self.attr(ino) {
+            Ok(attr) => reply.attr(&FOR_EVER, &attr),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn setattr(
+        &self,
+        _from: &From,
+        ino: INodeNo,
+        _mode: Option<u32>,
+        _uid: Option<u32>,
+        _gid: Option<u32>,
+        size: Option<u64>,
+        _atime: Option<TimeOrNow>,
+        _mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<fuser::BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        match self.attr(ino) {
+            // A volume's size is not a file's: nobody truncates a disk by opening it with O_TRUNC.
+            Ok(attr) if size.is_some_and(|s| s != attr.size) => reply.error(Errno::EPERM),
+            Ok(attr) => reply.attr(&FOR_EVER, &attr),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn open(&self, _from: &From, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        match self.file(ino) {
+            Ok(file)
+                if file.bytes.device().read_only() && flags.acc_mode() != OpenAccMode::O_RDONLY =>
+            {
+                reply.error(Errno::EROFS);
+            }
+            Ok(_) => reply.opened(
+                FileHandle(0),
+                FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
+            ),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn read(
+        &self,
+        _from: &From,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let file = match self.file(ino) {
+            Ok(file) => file,
+            Err(e) => return reply.error(e),
+        };
+        let len =
+            u64::from(size.min(TRANSFER_BYTES_MAX)).min(file.bytes.bytes().saturating_sub(offset));
+        let blocks = len / BLOCK_BYTES as u64;
+        let pool = file.bytes.device().frames();
+        if len == 0 {
+            reply.data(&[]);
+        } else if is_aligned(offset, len) && blocks as usize <= pool.capacity(Share::Read) {
+            let frames = pool.take(Share::Read, blocks as usize);
+            let answer = Answer::Data(reply, len as usize);
+            Self::submit(
+                &file.bytes,
+                Op::Read,
+                offset / BLOCK_BYTES as u64,
+                blocks,
+                frames,
+                answer,
+            );
+        } else {
+            let bytes = Arc::clone(&file.bytes);
+            self.later(Box::new(move || {
+                let mut data = vec![0; len as usize];
+                match bytes.read(offset, &mut data) {
+                    Ok(()) => reply.data(&data),
+                    Err(e) => reply.error(errno(&e)),
+                }
+            }));
+        }
+    }
+
+    fn write(
+        &self,
+        _from: &From,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let file = match self.file(ino) {
+            Ok(file) => file,
+            Err(e) => return reply.error(e),
+        };
+        if file.bytes.device().read_only() {
+            return reply.error(Errno::EROFS);
+        }
+        let len = (data.len() as u64).min(file.bytes.bytes().saturating_sub(offset));
+        if len == 0 {
+            return if data.is_empty() {
+                reply.written(0)
+            } else {
+                reply.error(Errno::EFBIG)
+            };
+        }
+        let data = &data[..len as usize];
+        let blocks = data.len() / BLOCK_BYTES;
+        let pool = file.bytes.device().frames();
+        if is_aligned(offset, len) && blocks <= pool.capacity(Share::Write) {
+            let mut frames = pool.take(Share::Write, blocks);
+            for (i, block) in data.chunks_exact(BLOCK_BYTES).enumerate() {
+                frames.block_mut(i).copy_from_slice(block);
+            }
+            let (op, answer) = (Op::Write { fua: false }, Answer::Written(reply, len as u32));
+            Self::submit(
+                &file.bytes,
+                op,
+                offset / BLOCK_BYTES as u64,
+                blocks as u64,
+                frames,
+                answer,
+            );
+        } else {
+            let (bytes, data) = (Arc::clone(&file.bytes), data.to_vec());
+            self.later(Box::new(move || match bytes.write(offset, &data, false) {
+                Ok(()) => reply.written(data.len() as u32),
+                Err(e) => reply.error(errno(&e)),
+            }));
+        }
+    }
+
+    fn flush(
+        &self,
+        _from: &From,
+        ino: INodeNo,
+        _fh: FileHandle,
+        _owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        self.sync(ino, reply);
+    }
+
+    fn fsync(
+        &self,
+        _from: &From,
+        ino: INodeNo,
+        _fh: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.sync(ino, reply);
+    }
+
+    fn fallocate(
+        &self,
+        _from: &From,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let end = offset.saturating_add(length);
+        match mode & !libc::FALLOC_FL_KEEP_SIZE {
+            libc::FALLOC_FL_PUNCH_HOLE => self.zero(ino, offset, length, true, reply),
+            libc::FALLOC_FL_ZERO_RANGE => self.zero(ino, offset, length, false, reply),
+            // Space is given when data comes; inside the size there is nothing to do.
+            0 => match self.file(ino) {
+                Ok(file) if end <= file.bytes.bytes() => reply.ok(),
+                Ok(_) => reply.error(Errno::EFBIG),
+                Err(e) => reply.error(e),
+            },
+            _ => reply.error(Errno::EOPNOTSUPP),
+        }
+    }
+
+    fn lseek(
+        &self,
+        _from: &From,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let file = match self.file(ino) {
+            Ok(file) => file,
+            Err(e) => return reply.error(e),
+        };
+        let size = file.bytes.bytes();
+        let Some(offset) = u64::try_from(offset).ok().filter(|&o| o < size) else {
+            return reply.error(Errno::ENXIO);
+        };
+        let wanted = match whence {
+            libc::SEEK_DATA => true,
+            libc::SEEK_HOLE => false,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        let device = file.bytes.device();
+        let mut lba = offset / BLOCK_BYTES as u64;
+        while lba < device.blocks() {
+            for extent in device.extents(Lba(lba), device.blocks() - lba, 64) {
+                if extent.mapped == wanted {
+                    let found = (lba * BLOCK_BYTES as u64).max(offset);
+                    return reply.offset(found as i64);
+                }
+                lba += extent.blocks.max(1);
+            }
+        }
+        // There is always a hole at the end.
+        if wanted {
+            reply.error(Errno::ENXIO)
+        } else {
+            reply.offset(size as i64)
+        }
+    }
+
+    fn readdir(
+        &self,
+        _from: &From,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        if ino.0 != ROOT {
+            return reply.error(Errno::ENOTDIR);
+        }
+        let dots = [
+            (ROOT, FileType::Directory, "."),
+            (ROOT, FileType::Directory, ".."),
+        ]
+        .into_iter();
+        let files = self
+            .files
+            .iter()
+            .enumerate()
+            .map(|(i, f)| (FIRST + i as u64, FileType::RegularFile, &*f.name));
+        for (i, (ino, kind, name)) in dots.chain(files).enumerate().skip(offset as usize) {
+            if reply.add(INodeNo(ino), i as u64 + 1, kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    fn statfs(&self, _from: &From, _ino: INodeNo, reply: ReplyStatfs) {
+        let blocks = self.files.iter().map(|f| f.bytes.device().blocks()).sum();
+        reply.statfs(
+            blocks,
+            0,
+            0,
+            self.files.len() as u64,
+            0,
+            BLOCK_BYTES as u32,
+            255,
+            BLOCK_BYTES as u32,
+        );
+    }
+}

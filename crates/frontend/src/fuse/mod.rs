@@ -1,0 +1,177 @@
+//! FUSE: one directory with one file a volume, for loop devices and for tools that want a file.
+//!
+//! Two threads read requests from the kernel; they wait for memory when the volume's buffers are full (that
+//! is the back-pressure) and for nothing else. Answers are sent from whatever thread the device completes
+//! a request on. What has to wait, which is the read-modify-write of unaligned requests, has a thread of
+//! its own.
+//!
+//! Files are opened for direct I/O: a loop device on top has its own page cache, and a second one below it
+//! would only delay writes that the client believes are acknowledged by the volume.
+
+mod files;
+mod reply;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use vellum_device::block::BlockDevice;
+
+/// Threads that take requests from the kernel.
+const DISPATCH_THREADS: usize = 2;
+
+/// A volume to be shown as a file.
+pub struct FuseExport {
+    /// The file's name.
+    pub name: String,
+    /// The volume.
+    pub device: Arc<dyn BlockDevice>,
+}
+
+/// Why the directory could not be served.
+#[derive(Debug, thiserror::Error)]
+pub enum FuseError {
+    /// The name of an export does not make a file name.
+    #[error("export name {0:?} cannot be a file name: use one without '/', up to 255 bytes")]
+    Name(String),
+    /// Two exports with one name.
+    #[error("two exports are called {0:?}: give each volume its own file name")]
+    Twice(String),
+    /// The mount failed.
+    #[error("cannot mount a FUSE file system on {}: {source}", dir.display())]
+    Mount {
+        /// Where.
+        dir: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The unmount failed.
+    #[error("cannot unmount {}: {source}", dir.display())]
+    Unmount {
+        /// Where.
+        dir: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A mounted directory; unmounted when dropped.
+#[derive(Debug)]
+pub struct FuseServer {
+    dir: PathBuf,
+    session: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl FuseServer {
+    /// Mounts `dir` with one file an export, and serves it on threads of its own.
+    ///
+    /// # Errors
+    /// When a name is unusable, or the mount is refused.
+    pub fn mount(dir: &Path, exports: Vec<FuseExport>) -> Result<Self, FuseError> {
+        let failed = |source| FuseError::Mount {
+            dir: dir.to_owned(),
+            source,
+        };
+        for (i, export) in exports.iter().enumerate() {
+            let name = &export.name;
+            if name.is_empty()
+                || name.len() > 255
+                || name.contains(['/', '\0'])
+                || name == "."
+                || name == ".."
+            {
+                return Err(FuseError::Name(name.clone()));
+            }
+            if exports[..i].iter().any(|other| other.name == *name) {
+                return Err(FuseError::Twice(name.clone()));
+            }
+        }
+        let mut config = fuser::Config::default();
+        config.mount_options = vec![
+            fuser::MountOption::FSName("vellum".into()),
+            fuser::MountOption::Subtype("vellum".into()),
+            fuser::MountOption::NoDev,
+            fuser::MountOption::NoSuid,
+            fuser::MountOption::NoExec,
+            fuser::MountOption::NoAtime,
+        ];
+        config.n_threads = Some(DISPATCH_THREADS);
+        config.clone_fd = true;
+        let dir_now = dir.canonicalize().map_err(failed)?;
+        let session = fuser::Session::new(
+            files::Files::new(exports).map_err(failed)?,
+            &dir_now,
+            &config,
+        )
+        .map_err(failed)?;
+        let session = std::thread::Builder::new()
+            .name("fuse".into())
+            .spawn(|| session.run())
+            .map_err(failed)?;
+        Ok(Self {
+            dir: dir_now,
+            session: Some(session),
+        })
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Unmounts the directory. If a loop device or a process still holds a file in it, the directory is
+    /// detached: it disappears now, and the kernel ends the session with the last user or with this process.
+    ///
+    /// # Errors
+    /// When the kernel refuses; an unmounted directory is no error.
+    pub fn unmount(mut self) -> Result<(), FuseError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), FuseError> {
+        let Some(session) = self.session.take() else {
+            return Ok(());
+        };
+        if session.is_finished() {
+            let _ = session.join();
+            return Ok(());
+        }
+        match umount(&self.dir, 0) {
+            Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
+                match umount(&self.dir, libc::MNT_DETACH) {
+                    Ok(()) => Ok(()),
+                    Err(source) => Err(FuseError::Unmount {
+                        dir: self.dir.clone(),
+                        source,
+                    }),
+                }
+            }
+            // EINVAL: it is not mounted any more.
+            Err(e) if e.raw_os_error() != Some(libc::EINVAL) => Err(FuseError::Unmount {
+                dir: self.dir.clone(),
+                source: e,
+            }),
+            _ => {
+                let _ = session.join();
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Drop for FuseServer {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+fn umount(dir: &Path, flags: i32) -> io::Result<()> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(dir.as_os_str().as_bytes())?;
+    // SAFETY: a valid C string that outlives the call.
+    match unsafe { libc::umount2(path.as_ptr(), flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,81 @@
+//! One request's way back to the kernel.
+
+use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_device::block::{BlockError, Replies, Request};
+
+/// What the kernel waits for.
+pub enum Answer {
+    /// Data, of this many bytes.
+    Data(ReplyData, usize),
+    /// How many bytes were written.
+    Written(ReplyWrite, u32),
+    /// Success or not.
+    Empty(ReplyEmpty),
+}
+
+impl Answer {
+    /// Answers with an error.
+    pub fn error(self, errno: Errno) {
+        match self {
+            Self::Data(reply, _) => reply.error(errno),
+            Self::Written(reply, _) => reply.error(errno),
+            Self::Empty(reply) => reply.error(errno),
+        }
+    }
+}
+
+/// An answer that the device will give.
+pub struct Pending(Mutex<Option<Answer>>);
+
+impl Pending {
+    /// Makes the device's handle for it.
+    pub fn replies(answer: Answer) -> Arc<dyn Replies> {
+        Arc::new(Self(Mutex::new(Some(answer))))
+    }
+}
+
+impl Replies for Pending {
+    fn complete(&self, request: Request, result: Result<(), BlockError>) {
+        let Some(answer) = self.0.lock().take() else {
+            return;
+        };
+        if let Err(error) = result {
+            return answer.error(errno(&error));
+        }
+        match answer {
+            Answer::Data(reply, len) => {
+                let frames = &request.frames;
+                let mut runs = frames.runs();
+                match (runs.next(), runs.next()) {
+                    (Some((ptr, bytes)), None) if bytes >= len => {
+                        // SAFETY: the run is memory of `request.frames`, which is ours and lives on.
+                        reply.data(unsafe { std::slice::from_raw_parts(ptr, len) });
+                    }
+                    _ => {
+                        let mut bytes = Vec::with_capacity(frames.len() * BLOCK_BYTES);
+                        (0..frames.len()).for_each(|i| bytes.extend_from_slice(frames.block(i)));
+                        reply.data(&bytes[..len.min(bytes.len())]);
+                    }
+                }
+            }
+            Answer::Written(reply, bytes) => reply.written(bytes),
+            Answer::Empty(reply) => reply.ok(),
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// The errno for a failure.
+pub fn errno(error: &BlockError) -> Errno {
+    match error {
+        BlockError::OutOfRange { .. } => Errno::EINVAL,
+        BlockError::ReadOnly => Errno::EROFS,
+        BlockError::Full => Errno::ENOSPC,
+        BlockError::Io(_) => Errno::EIO,
+        BlockError::Stopping => Errno::ESHUTDOWN,
+    }
+}

@@ -1,0 +1,241 @@
+//! The FUSE front end over a RAM disk: as a file, and as a loop device with a real ext4 on it.
+
+mod ram;
+
+use ram::Ram;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use vellum_frontend::fuse::{FuseError, FuseExport, FuseServer};
+
+/// Whether this machine lets us mount; says so when it does not.
+fn can_mount(test: &str) -> bool {
+    // SAFETY: no preconditions.
+    let root = unsafe { libc::geteuid() } == 0;
+    let fuse = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/fuse")
+        .is_ok();
+    if !(root && fuse) {
+        eprintln!("SKIPPED {test}: needs root and /dev/fuse");
+    }
+    root && fuse
+}
+
+fn mount(ram: &Arc<Ram>, dir: &Path) -> FuseServer {
+    FuseServer::mount(
+        dir,
+        vec![FuseExport {
+            name: "disk".into(),
+            device: ram.clone(),
+        }],
+    )
+    .unwrap()
+}
+
+fn run(program: &str, args: &[&str]) -> String {
+    let out = Command::new(program).args(args).output().unwrap();
+    let text =
+        String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{program} {args:?}: {text}");
+    text
+}
+
+#[test]
+fn a_file_reads_back_what_was_written_at_any_alignment() {
+    if !can_mount("a_file_reads_back_what_was_written_at_any_alignment") {
+        return;
+    }
+    let (ram, dir) = (Ram::new(1024), tempfile::tempdir().unwrap());
+    let server = mount(&ram, dir.path());
+    let path = dir.path().join("disk");
+    assert_eq!(fs::metadata(&path).unwrap().len(), 4 << 20);
+    let names: Vec<_> = fs::read_dir(dir.path())
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
+    assert_eq!(names, ["disk"]);
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
+    let mut model = vec![0u8; 4 << 20];
+    // A fixed walk over offsets and lengths of every alignment.
+    let mut x: u64 = 0x9E37_79B9_7F4A_7C15;
+    for i in 0..300u64 {
+        x = x
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let unit = if i % 3 == 0 { 4096 } else { 512 };
+        let at = (x >> 20) % ((4 << 20) / unit) * unit;
+        let len = (((x >> 8) % 40 + 1) * unit).min((4 << 20) - at);
+        let bytes = vec![i as u8 | 1; len as usize];
+        file.write_all_at(&bytes, at).unwrap();
+        model[at as usize..(at + len) as usize].copy_from_slice(&bytes);
+    }
+    let mut all = vec![0; 4 << 20];
+    file.read_exact_at(&mut all, 0).unwrap();
+    assert!(all == model);
+    assert_eq!(
+        file.read_at(&mut [0; 10], 4 << 20).unwrap(),
+        0,
+        "past the end there is nothing"
+    );
+    assert_eq!(
+        file.write_at(&[0; 10], 4 << 20).unwrap_err().raw_os_error(),
+        Some(libc::EFBIG)
+    );
+    assert_eq!(
+        file.set_len(1).unwrap_err().raw_os_error(),
+        Some(libc::EPERM)
+    );
+    let before = ram.flushes.load(Ordering::Relaxed);
+    file.sync_all().unwrap();
+    assert_eq!(ram.flushes.load(Ordering::Relaxed), before + 1);
+    drop(file);
+    server.unmount().unwrap();
+    assert!(!path.exists());
+}
+
+#[test]
+fn holes_are_punched_found_and_read_as_zeros() {
+    if !can_mount("holes_are_punched_found_and_read_as_zeros") {
+        return;
+    }
+    use std::os::fd::AsRawFd;
+    let (ram, dir) = (Ram::new(256), tempfile::tempdir().unwrap());
+    let _server = mount(&ram, dir.path());
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(dir.path().join("disk"))
+        .unwrap();
+    file.write_all_at(&vec![7; 64 * 4096], 0).unwrap();
+    let punch = |mode, at, len| {
+        // SAFETY: a valid descriptor.
+        assert_eq!(
+            unsafe { libc::fallocate(file.as_raw_fd(), mode, at, len) },
+            0
+        );
+    };
+    punch(
+        libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
+        4096,
+        8 * 4096,
+    );
+    assert_eq!(ram.discarded.load(Ordering::Relaxed), 8);
+    punch(libc::FALLOC_FL_ZERO_RANGE, 20 * 4096 + 512, 4096);
+    let mut all = vec![1; 64 * 4096];
+    file.read_exact_at(&mut all, 0).unwrap();
+    let zero = |at: usize| {
+        (4096..9 * 4096).contains(&at) || (20 * 4096 + 512..21 * 4096 + 512).contains(&at)
+    };
+    assert!(
+        all.iter()
+            .enumerate()
+            .all(|(at, &b)| b == if zero(at) { 0 } else { 7 })
+    );
+    // SAFETY: a valid descriptor.
+    let seek = |at, whence| unsafe { libc::lseek(file.as_raw_fd(), at, whence) };
+    assert_eq!(seek(0, libc::SEEK_HOLE), 4096);
+    assert_eq!(seek(4096, libc::SEEK_DATA), 9 * 4096);
+    assert_eq!(seek(64 * 4096, libc::SEEK_DATA), -1);
+}
+
+/// Undoes a loop device and a mount, whatever happened.
+struct Loop(String, PathBuf);
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.1).output();
+        let _ = Command::new("losetup").args(["-d", &self.0]).output();
+    }
+}
+
+#[test]
+fn ext4_lives_on_a_loop_device_over_it() {
+    if !can_mount("ext4_lives_on_a_loop_device_over_it") {
+        return;
+    }
+    let (ram, dir, fs_dir) = (
+        Ram::new(16 * 1024),
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+    );
+    let server = mount(&ram, dir.path());
+    let disk = dir.path().join("disk");
+    let device = run(
+        "losetup",
+        &["-f", "--show", "--direct-io=on", disk.to_str().unwrap()],
+    )
+    .trim()
+    .to_owned();
+    let attached = Loop(device.clone(), fs_dir.path().to_owned());
+    assert_eq!(run("losetup", &["-nO", "DIO", &device]).trim(), "1");
+    run("mkfs.ext4", &["-q", &device]);
+    run(
+        "mount",
+        &[
+            "-o",
+            "data=journal,journal_async_commit",
+            &device,
+            fs_dir.path().to_str().unwrap(),
+        ],
+    );
+    let before = ram.flushes.load(Ordering::Relaxed);
+    for i in 0..20u8 {
+        let file = fs::File::create(fs_dir.path().join(format!("f{i}"))).unwrap();
+        file.write_all_at(&vec![i; 10_000], 0).unwrap();
+        file.sync_all().unwrap();
+    }
+    assert!(
+        ram.flushes.load(Ordering::Relaxed) >= before + 20,
+        "every fsync reaches the device"
+    );
+    fs::remove_file(fs_dir.path().join("f0")).unwrap();
+    run("sync", &[]);
+    run("fstrim", &[fs_dir.path().to_str().unwrap()]);
+    assert!(
+        ram.discarded.load(Ordering::Relaxed) > 1000,
+        "fstrim reaches the device"
+    );
+    run("umount", &[fs_dir.path().to_str().unwrap()]);
+    run("e2fsck", &["-fn", &device]);
+    run("mount", &[&device, fs_dir.path().to_str().unwrap()]);
+    for i in 1..20u8 {
+        assert_eq!(
+            fs::read(fs_dir.path().join(format!("f{i}"))).unwrap(),
+            vec![i; 10_000]
+        );
+    }
+    drop(attached);
+    server.unmount().unwrap();
+}
+
+#[test]
+fn bad_names_and_places_are_refused() {
+    let export = |name: &str| FuseExport {
+        name: name.into(),
+        device: Ram::new(1),
+    };
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["", ".", "..", "a/b", "a\0b"] {
+        assert!(matches!(
+            FuseServer::mount(dir.path(), vec![export(name)]),
+            Err(FuseError::Name(_))
+        ));
+    }
+    assert!(matches!(
+        FuseServer::mount(dir.path(), vec![export("a"), export("a")]),
+        Err(FuseError::Twice(_))
+    ));
+    let missing = dir.path().join("missing");
+    assert!(matches!(
+        FuseServer::mount(&missing, vec![export("a")]),
+        Err(FuseError::Mount { .. })
+    ));
+}
