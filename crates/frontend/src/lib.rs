@@ -1,3 +1,5 @@
 //! How a host attaches a volume: the front ends know the block interface and nothing else.
 
+pub mod fuse;
 pub mod nbd;
+pub mod unaligned;

@@ -1,5 +1,7 @@
 //! The FUSE front end over a RAM disk: as a file, and as a loop device with a real ext4 on it.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod ram;
 
 use ram::Ram;
