@@ -3,7 +3,11 @@
 extern crate alloc;
 
 pub mod addr;
-pub mod seam;
+pub mod engine;
+pub mod format;
+pub mod limits;
 pub mod map;
+pub mod recovery;
 pub mod refs;
+pub mod seam;
 pub mod stats;

@@ -102,7 +102,11 @@ impl Map {
         let leaves = usize::try_from(blocks.div_ceil(LEAF_ENTRIES as u64)).unwrap_or(usize::MAX);
         let mut pages = Vec::new();
         pages.resize_with(leaves, || None);
-        Self { blocks, leaves: pages, dirty: vec![0; leaves.div_ceil(64)] }
+        Self {
+            blocks,
+            leaves: pages,
+            dirty: vec![0; leaves.div_ceil(64)],
+        }
     }
 
     /// How many LBAs there are.
@@ -136,7 +140,10 @@ impl Map {
         let page = match slot {
             Some(page) => page,
             None if raw == UNMAPPED => return Entry::Unmapped,
-            None => slot.insert(Box::new(Page { entries: [UNMAPPED; LEAF_ENTRIES], used: 0 })),
+            None => slot.insert(Box::new(Page {
+                entries: [UNMAPPED; LEAF_ENTRIES],
+                used: 0,
+            })),
         };
         let old = core::mem::replace(&mut page.entries[index], raw);
         page.used = page.used + u32::from(raw != UNMAPPED) - u32::from(old != UNMAPPED);
@@ -158,8 +165,14 @@ impl Map {
             let end = to.0.min((leaf as u64 + 1) * LEAF_ENTRIES as u64);
             if let Some(page) = &self.leaves[leaf] {
                 let last = index + (end - lba) as usize;
-                if let Some(found) = page.entries[index..last].iter().position(|&raw| raw != UNMAPPED) {
-                    return Some((Lba(lba + found as u64), Entry::known(page.entries[index + found])));
+                if let Some(found) = page.entries[index..last]
+                    .iter()
+                    .position(|&raw| raw != UNMAPPED)
+                {
+                    return Some((
+                        Lba(lba + found as u64),
+                        Entry::known(page.entries[index + found]),
+                    ));
                 }
             }
             lba = end;
@@ -169,13 +182,19 @@ impl Map {
 
     /// Every mapped LBA, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Lba, Entry)> + '_ {
-        self.leaves.iter().enumerate().filter_map(|(leaf, page)| Some((leaf, page.as_ref()?))).flat_map(
-            |(leaf, page)| {
-                page.entries.iter().enumerate().filter(|(_, raw)| **raw != UNMAPPED).map(move |(index, &raw)| {
-                    (Lba((leaf * LEAF_ENTRIES + index) as u64), Entry::known(raw))
-                })
-            },
-        )
+        self.leaves
+            .iter()
+            .enumerate()
+            .filter_map(|(leaf, page)| Some((leaf, page.as_ref()?)))
+            .flat_map(|(leaf, page)| {
+                page.entries
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, raw)| **raw != UNMAPPED)
+                    .map(move |(index, &raw)| {
+                        (Lba((leaf * LEAF_ENTRIES + index) as u64), Entry::known(raw))
+                    })
+            })
     }
 
     /// A leaf's block; all zeros when nothing in it is mapped. Returns whether anything is.
@@ -200,7 +219,10 @@ impl Map {
     /// # Errors
     /// On an entry of an unknown kind.
     pub fn load_leaf(&mut self, leaf: Leaf, bytes: &[u8; BLOCK_BYTES]) -> Result<(), UnknownEntry> {
-        let mut page = Box::new(Page { entries: [UNMAPPED; LEAF_ENTRIES], used: 0 });
+        let mut page = Box::new(Page {
+            entries: [UNMAPPED; LEAF_ENTRIES],
+            used: 0,
+        });
         for (entry, raw) in page.entries.iter_mut().zip(bytes.chunks_exact(4)) {
             let raw = u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]);
             Entry::unpack(raw)?;
@@ -230,7 +252,10 @@ impl Map {
     /// How many leaves are dirty.
     #[must_use]
     pub fn dirty_count(&self) -> u64 {
-        self.dirty.iter().map(|word| u64::from(word.count_ones())).sum()
+        self.dirty
+            .iter()
+            .map(|word| u64::from(word.count_ones()))
+            .sum()
     }
 }
 
@@ -251,7 +276,10 @@ pub(crate) fn take_bit(words: &mut [u64], from: usize) -> Option<usize> {
 }
 
 fn split(lba: Lba) -> (usize, usize) {
-    ((lba.0 / LEAF_ENTRIES as u64) as usize, (lba.0 % LEAF_ENTRIES as u64) as usize)
+    (
+        (lba.0 / LEAF_ENTRIES as u64) as usize,
+        (lba.0 % LEAF_ENTRIES as u64) as usize,
+    )
 }
 
 #[cfg(test)]

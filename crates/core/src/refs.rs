@@ -70,6 +70,14 @@ impl Shared {
         Pba(u64::from(self.pages[vba.0 as usize].pba))
     }
 
+    /// Whether a page of this number is somewhere.
+    #[must_use]
+    pub fn is_placed(&self, vba: Vba) -> bool {
+        self.pages
+            .get(vba.0 as usize)
+            .is_some_and(|page| page.pba != 0)
+    }
+
     /// How many own it.
     #[must_use]
     pub fn owners(&self, vba: Vba) -> u32 {
@@ -123,7 +131,9 @@ impl Shared {
     #[must_use]
     pub fn add(&mut self, vba: Vba, lba: Lba) -> bool {
         let page = &mut self.pages[vba.0 as usize];
-        let Some(owners) = page.owners.checked_add(1) else { return false };
+        let Some(owners) = page.owners.checked_add(1) else {
+            return false;
+        };
         page.owners = owners;
         page.xor ^= lba.0 as u32;
         true
@@ -132,7 +142,10 @@ impl Shared {
     /// `lba` does not own the page any more.
     pub fn remove(&mut self, vba: Vba, lba: Lba) -> Left {
         let page = &mut self.pages[vba.0 as usize];
-        assert!(page.owners > 1, "shared page {vba} would have no owner: a count was too low");
+        assert!(
+            page.owners > 1,
+            "shared page {vba} would have no owner: a count was too low"
+        );
         page.owners -= 1;
         page.xor ^= lba.0 as u32;
         if page.owners > 1 {
@@ -170,7 +183,8 @@ impl Shared {
 
     /// A map checkpoint begins: what was freed until now can be used again once it is durable.
     pub fn checkpoint_begins(&mut self) {
-        self.freed_before_checkpoint.append(&mut self.freed_since_checkpoint);
+        self.freed_before_checkpoint
+            .append(&mut self.freed_since_checkpoint);
     }
 
     /// The map checkpoint is durable.
@@ -191,7 +205,10 @@ impl Shared {
     /// How many leaves are dirty.
     #[must_use]
     pub fn dirty_count(&self) -> u64 {
-        self.dirty.iter().map(|word| u64::from(word.count_ones())).sum()
+        self.dirty
+            .iter()
+            .map(|word| u64::from(word.count_ones()))
+            .sum()
     }
 
     /// A leaf's block: the address of each page, 0 for none. Returns whether it holds any.

@@ -33,15 +33,34 @@ pub struct Payload {
 #[allow(missing_docs, reason = "fields are named for what they are")]
 pub enum Input<'a> {
     /// Write `blocks.len()` blocks from `lba` on.
-    Write { id: RequestId, lba: Lba, blocks: &'a [Payload], fua: bool },
+    Write {
+        id: RequestId,
+        lba: Lba,
+        blocks: &'a [Payload],
+        fua: bool,
+    },
     /// Read blocks into the request's own buffers.
-    Read { id: RequestId, lba: Lba, blocks: u32 },
+    Read {
+        id: RequestId,
+        lba: Lba,
+        blocks: u32,
+    },
     /// Make all that was acknowledged before this durable.
     Flush { id: RequestId },
     /// The client no longer needs these blocks; they read as zeros.
-    Discard { id: RequestId, lba: Lba, blocks: u64, fua: bool },
+    Discard {
+        id: RequestId,
+        lba: Lba,
+        blocks: u64,
+        fua: bool,
+    },
     /// These blocks read as zeros from now on, without data on the medium.
-    WriteZeroes { id: RequestId, lba: Lba, blocks: u64, fua: bool },
+    WriteZeroes {
+        id: RequestId,
+        lba: Lba,
+        blocks: u64,
+        fua: bool,
+    },
     /// An effect was carried out.
     Done { id: EffectId, outcome: Outcome<'a> },
     /// Time has passed; nothing else happened.
@@ -71,24 +90,53 @@ pub enum Outcome<'a> {
 pub enum Effect {
     /// Write one chunk at `at`, sequentially: the header block (get it with `Engine::encode`), then
     /// the data blocks (`Engine::chunk_bufs`). `durable`: on stable storage when it completes.
-    WriteChunk { id: EffectId, at: Pba, blocks: u32, durable: bool },
+    WriteChunk {
+        id: EffectId,
+        at: Pba,
+        blocks: u32,
+        durable: bool,
+    },
     /// Write metadata (a segment's summary, a leaf, a root); get the bytes with `Engine::encode`
     /// when carrying this out.
-    WriteMeta { id: EffectId, at: Pba, blocks: u32, durable: bool },
+    WriteMeta {
+        id: EffectId,
+        at: Pba,
+        blocks: u32,
+        durable: bool,
+    },
     /// Make every write that has completed durable.
     Sync { id: EffectId },
     /// The segment's old content is not needed any more: discard it if the medium profits.
     Erase { id: EffectId, at: Pba, blocks: u32 },
     /// Read data blocks into buffers `first..` of the request, answer with their CRCs.
-    Read { id: EffectId, at: Pba, blocks: u32, request: RequestId, first: u32 },
+    Read {
+        id: EffectId,
+        at: Pba,
+        blocks: u32,
+        request: RequestId,
+        first: u32,
+    },
     /// Read data blocks into the collector's buffers `to..`, answer with their CRCs.
-    Gather { id: EffectId, at: Pba, blocks: u32, to: Buf },
+    Gather {
+        id: EffectId,
+        at: Pba,
+        blocks: u32,
+        to: Buf,
+    },
     /// Read metadata, answer with its bytes.
     ReadMeta { id: EffectId, at: Pba, blocks: u32 },
     /// Copy a buffer into buffer `index` of a read request. Immediate.
-    CopyOut { from: Buf, request: RequestId, index: u32 },
+    CopyOut {
+        from: Buf,
+        request: RequestId,
+        index: u32,
+    },
     /// Fill buffers of a read request with zeros. Immediate.
-    ZeroOut { request: RequestId, first: u32, blocks: u32 },
+    ZeroOut {
+        request: RequestId,
+        first: u32,
+        blocks: u32,
+    },
     /// The core no longer needs this buffer. Immediate.
     Release { buf: Buf },
     /// A shutdown is complete: everything is durable and checkpointed (or the volume is poisoned).
@@ -120,6 +168,8 @@ pub enum Refusal {
     #[error("the medium cannot read physical block {0}")]
     Unreadable(Pba),
     /// An earlier write or sync of the medium failed; nothing more is accepted until a restart.
-    #[error("the volume is poisoned by a failed write or sync of its medium; restart it to recover")]
+    #[error(
+        "the volume is poisoned by a failed write or sync of its medium; restart it to recover"
+    )]
     Poisoned,
 }

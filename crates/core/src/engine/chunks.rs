@@ -1,0 +1,202 @@
+//! Chunks in memory: open (still taking blocks), or sealed and on their way to the medium.
+
+use crate::addr::{Buf, Lba, Life, Pba, Segment, Seq};
+use crate::format::chunk::{RECORD_ROOM, Record};
+use alloc::vec::Vec;
+
+/// Which of the two append points: clients' data, or what the collector moves (cold by experience).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Head {
+    Host = 0,
+    Cold = 1,
+}
+
+pub(super) const HEADS: [Head; 2] = [Head::Host, Head::Cold];
+
+/// Names a chunk in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChunkId(pub usize);
+
+/// A block of a chunk that is not on the medium yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub buf: Buf,
+    pub record: u16,
+}
+
+pub(super) struct Chunk {
+    pub head: Head,
+    pub segment: Segment,
+    pub at: Pba,
+    /// Counts this head's chunks; see `segments::Marks`.
+    pub ordinal: u64,
+    pub records: Vec<Record>,
+    pub room: usize,
+    pub slots: Vec<Slot>,
+    pub max_data: usize,
+    pub sealed: Option<Seal>,
+    pub opened_at: crate::addr::Nanos,
+}
+
+/// What sealing decides.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seal {
+    pub seq: Seq,
+    pub prev_life: Life,
+    pub durable: Seq,
+    pub next: Option<Segment>,
+}
+
+impl Chunk {
+    /// Whether a record of `len` bytes, and a data block with it, still fit.
+    pub fn has_room(&self, len: usize, data: bool) -> bool {
+        self.room >= len && (!data || self.slots.len() < self.max_data)
+    }
+
+    pub fn push(&mut self, record: Record) {
+        self.room -= record.encoded_len();
+        self.records.push(record);
+    }
+
+    /// Adds a data block, returns where it will be.
+    pub fn push_data(&mut self, record: Record, buf: Buf) -> Pba {
+        self.slots.push(Slot {
+            buf,
+            record: self.records.len() as u16,
+        });
+        self.push(record);
+        self.at.plus(self.slots.len() as u64)
+    }
+
+    /// The slot whose block is at `pba`.
+    pub fn slot_at(&self, pba: Pba) -> Option<usize> {
+        let index = pba.0.checked_sub(self.at.0 + 1)? as usize;
+        (index < self.slots.len()).then_some(index)
+    }
+
+    /// Blocks on the medium, header and all.
+    pub fn blocks(&self) -> u32 {
+        self.slots.len() as u32 + 1
+    }
+}
+
+/// The chunks in memory, in a slab whose allocations serve again.
+#[derive(Default)]
+pub(super) struct Chunks {
+    slab: Vec<Chunk>,
+    live: Vec<usize>,
+    spare: Vec<usize>,
+}
+
+impl Chunks {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the fields of a chunk, each of its own type"
+    )]
+    pub fn open(
+        &mut self,
+        head: Head,
+        segment: Segment,
+        at: Pba,
+        ordinal: u64,
+        max_data: usize,
+        now: crate::addr::Nanos,
+    ) -> ChunkId {
+        let index = self.spare.pop().unwrap_or_else(|| {
+            self.slab.push(Chunk {
+                head,
+                segment,
+                at,
+                ordinal,
+                records: Vec::new(),
+                room: 0,
+                slots: Vec::new(),
+                max_data,
+                sealed: None,
+                opened_at: now,
+            });
+            self.slab.len() - 1
+        });
+        let chunk = &mut self.slab[index];
+        (chunk.head, chunk.segment, chunk.at, chunk.ordinal) = (head, segment, at, ordinal);
+        (chunk.room, chunk.max_data, chunk.sealed, chunk.opened_at) =
+            (RECORD_ROOM, max_data, None, now);
+        chunk.records.clear();
+        chunk.slots.clear();
+        self.live.push(index);
+        ChunkId(index)
+    }
+
+    pub fn close(&mut self, id: ChunkId) {
+        self.live.retain(|&index| index != id.0);
+        self.spare.push(id.0);
+    }
+
+    pub fn get(&self, id: ChunkId) -> &Chunk {
+        &self.slab[id.0]
+    }
+
+    pub fn get_mut(&mut self, id: ChunkId) -> &mut Chunk {
+        &mut self.slab[id.0]
+    }
+
+    /// The chunk in memory, and the slot in it, that holds the block at `pba`. A handful of chunks are
+    /// in memory at once (limits::CHUNKS_IN_FLIGHT), so a walk beats an index.
+    pub fn find(&self, pba: Pba) -> Option<(ChunkId, usize)> {
+        self.live
+            .iter()
+            .find_map(|&index| Some((ChunkId(index), self.slab[index].slot_at(pba)?)))
+    }
+}
+
+/// An append point.
+pub(super) struct Position {
+    pub segment: Segment,
+    /// The block of the segment at which the next chunk to be sealed starts.
+    pub offset: u32,
+    pub open: Option<ChunkId>,
+    /// Chunks opened so far by this head, and the newest of them that is durable.
+    pub opened: u64,
+    pub durable: u64,
+}
+
+/// Who is told when everything up to a chunk is durable.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiter {
+    pub seq: Seq,
+    pub request: crate::addr::RequestId,
+    pub flush: bool,
+}
+
+/// What a request waits for while there is no room for it.
+pub(super) enum Waiting {
+    Write {
+        id: crate::addr::RequestId,
+        lba: Lba,
+        blocks: Vec<crate::seam::Payload>,
+        placed: usize,
+        fua: bool,
+    },
+    Read {
+        id: crate::addr::RequestId,
+        lba: Lba,
+        blocks: u32,
+    },
+    Unmap {
+        id: crate::addr::RequestId,
+        lba: Lba,
+        blocks: u64,
+        zero: bool,
+        fua: bool,
+    },
+}
+
+impl Waiting {
+    pub fn range(&self) -> (Lba, u64) {
+        match self {
+            Self::Write { lba, blocks, .. } => (*lba, blocks.len() as u64),
+            Self::Read { .. } => (Lba(0), 0),
+            Self::Unmap { lba, blocks, .. } => (*lba, *blocks),
+        }
+    }
+}

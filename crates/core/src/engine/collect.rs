@@ -1,0 +1,419 @@
+//! The collector: moves the live blocks of a segment together, so that it can be erased.
+//!
+//! What it moves has outlived its neighbours, so it goes to a head of its own: cold apart from hot. It
+//! runs ahead of need, and from a reserve that only it may use, so that it can always finish. A block is
+//! looked up again at the moment of its move: what a client has overwritten meanwhile is dropped. When
+//! fewer live blocks are found than the segment is known to hold, the rest is looked for in the whole
+//! map: a page may leak, but is never lost (promise 5).
+
+use super::*;
+use crate::format::chunk::{self, Record};
+use crate::format::summary::{self, Owner, Tag};
+
+struct Move {
+    buf: Buf,
+    pba: Pba,
+    crc: u32,
+}
+
+struct Victim {
+    segment: Segment,
+    tags: Vec<Tag>,
+    loaded: bool,
+    next: u32,
+    bad: bool,
+    searched: bool,
+}
+
+pub(super) struct Collector {
+    first: Buf,
+    /// Buffers in use in each span of `GATHER_BLOCKS`.
+    spans: Vec<u32>,
+    victim: Option<Victim>,
+    gathering: u32,
+    moves: VecDeque<Move>,
+    spare: Vec<Tag>,
+    low: usize,
+}
+
+impl Collector {
+    pub fn new(superblock: &Superblock, buffers: Buffers) -> Self {
+        assert!(
+            buffers.count >= limits::GATHER_BLOCKS,
+            "the collector needs {} buffers",
+            limits::GATHER_BLOCKS
+        );
+        Self {
+            first: buffers.first,
+            spans: alloc::vec![0; (buffers.count / limits::GATHER_BLOCKS) as usize],
+            victim: None,
+            gathering: 0,
+            moves: VecDeque::new(),
+            spare: Vec::new(),
+            low: limits::COLLECTOR_SEGMENTS + 2 + superblock.segment_count() as usize / 512,
+        }
+    }
+
+    pub fn is_collecting(&self, segment: Segment) -> bool {
+        self.victim
+            .as_ref()
+            .is_some_and(|victim| victim.segment == segment)
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.victim.is_none()
+    }
+
+    /// Takes a buffer back if it is one of its own.
+    pub fn take_back(&mut self, buf: Buf) -> bool {
+        let Some(index) = buf.0.checked_sub(self.first.0) else {
+            return false;
+        };
+        let Some(span) = self.spans.get_mut((index / limits::GATHER_BLOCKS) as usize) else {
+            return false;
+        };
+        debug_assert!(*span > 0);
+        *span -= 1;
+        true
+    }
+}
+
+impl Engine {
+    pub(super) fn collect(&mut self) {
+        loop {
+            self.place_moves();
+            if self.collector.victim.is_none() && !self.choose_victim() {
+                break;
+            }
+            self.gather();
+            if !self.finish_victim() {
+                break;
+            }
+        }
+        self.press();
+    }
+
+    fn choose_victim(&mut self) -> bool {
+        let soon = self.segments.emptied.len();
+        if self.segments.free.len() + soon >= self.collector.low
+            || (self.mode != Mode::Running && self.waiting.is_empty())
+        {
+            return false;
+        }
+        let usable = self.superblock.usable_blocks();
+        // A victim must give more than its survivors' headers take.
+        let limit = usable - 4 - usable / 64;
+        let chosen = match self.options.victim {
+            super::Victim::Greedy => self.segments.best(limit, |valid, _| valid),
+            super::Victim::CostBenefit => {
+                let newest = self.last_seq.0;
+                self.segments.best(limit, |valid, info| {
+                    // Benefit over cost is (1 - u) * age / (1 + u); the best has the smallest inverse.
+                    let age = (newest - info.last_seq.0 + 1) as f64;
+                    f64::from(usable + valid) / (f64::from(usable - valid) * age)
+                })
+            }
+        };
+        let Some(segment) = chosen else { return false };
+        let mut tags = core::mem::take(&mut self.collector.spare);
+        tags.clear();
+        let loaded = match self.sums.tags(segment) {
+            Some(known) => {
+                tags.extend_from_slice(known);
+                true
+            }
+            None => false,
+        };
+        self.stats.collections += 1;
+        self.segments.get_mut(segment).readers += 1;
+        self.collector.victim = Some(Victim {
+            segment,
+            tags,
+            loaded,
+            next: 0,
+            bad: false,
+            searched: false,
+        });
+        if !loaded {
+            self.load_tags(segment, u32::MAX);
+        }
+        true
+    }
+
+    fn load_tags(&mut self, segment: Segment, offset: u32) {
+        let start = self.superblock.segment_start(segment);
+        let usable = self.superblock.usable_blocks();
+        let (at, blocks) = if offset == u32::MAX {
+            (
+                start.plus(u64::from(usable)),
+                self.superblock.segment_blocks() - usable,
+            )
+        } else {
+            (start.plus(u64::from(offset)), 1)
+        };
+        self.effect(Pending::Tags(offset), |id| Effect::ReadMeta {
+            id,
+            at,
+            blocks,
+        });
+    }
+
+    pub(super) fn tags_read(&mut self, offset: u32, outcome: Outcome<'_>) {
+        let usable = self.superblock.usable_blocks();
+        let Some(victim) = &mut self.collector.victim else {
+            return;
+        };
+        let segment = victim.segment;
+        let bytes = match outcome {
+            Outcome::Bytes(bytes) => bytes,
+            _ => &[],
+        };
+        let uuid = self.superblock.uuid();
+        let next = if offset == u32::MAX {
+            match summary::decode(&uuid, segment, usable as usize, bytes, self.crc) {
+                Ok(tags) => {
+                    victim.tags = tags;
+                    None
+                }
+                Err(_) => {
+                    victim.tags.clear();
+                    victim.tags.resize(
+                        usable as usize,
+                        Tag {
+                            owner: Owner::None,
+                            crc: 0,
+                        },
+                    );
+                    Some(0)
+                }
+            }
+        } else {
+            let at = self
+                .superblock
+                .segment_start(segment)
+                .plus(u64::from(offset));
+            chunk::tags(bytes, &uuid, at, self.crc, offset, &mut victim.tags)
+                .filter(|&next| next < usable - 1)
+        };
+        match next {
+            Some(next) => self.load_tags(segment, next),
+            None => victim.loaded = true,
+        }
+    }
+
+    /// Who owns the block now, if anyone does.
+    fn owner_of(&self, pba: Pba, tag: Owner) -> Option<Owner> {
+        if let Some(vba) = self.shared.find(pba) {
+            return Some(Owner::Vba(vba));
+        }
+        if let Some(&lba) = self.strays.get(&(pba.0 as u32)) {
+            return Some(Owner::Lba(Lba(u64::from(lba))));
+        }
+        match tag {
+            Owner::Lba(lba)
+                if lba.0 < self.map.blocks() && self.map.get(lba) == Entry::Plain(pba) =>
+            {
+                Some(tag)
+            }
+            _ => None,
+        }
+    }
+
+    /// Reads live blocks as long as there are buffers for them.
+    fn gather(&mut self) {
+        let usable = self.superblock.usable_blocks();
+        while let Some(victim) = &self.collector.victim {
+            if !victim.loaded || victim.next >= usable || self.segments.valid(victim.segment) == 0 {
+                return;
+            }
+            let Some(span) = self.collector.spans.iter().position(|&used| used == 0) else {
+                return;
+            };
+            let start = self.superblock.segment_start(victim.segment);
+            let live = |offset: u32| {
+                let tag = victim.tags[offset as usize].owner;
+                self.owner_of(start.plus(u64::from(offset)), tag).is_some()
+            };
+            let Some(first) = (victim.next..usable).find(|&offset| live(offset)) else {
+                if let Some(victim) = &mut self.collector.victim {
+                    victim.next = usable;
+                }
+                return;
+            };
+            let mut end = first + 1;
+            while end < usable && end - first < limits::GATHER_BLOCKS && live(end) {
+                end += 1;
+            }
+            let blocks = end - first;
+            let at = start.plus(u64::from(first));
+            if let Some(victim) = &mut self.collector.victim {
+                victim.next = end;
+            }
+            self.collector.spans[span] = blocks;
+            self.collector.gathering += 1;
+            self.stats.collector_reads += u64::from(blocks);
+            let to = Buf(self.collector.first.0 + span as u32 * limits::GATHER_BLOCKS);
+            self.effect(Pending::Gather { at, blocks, span }, |id| Effect::Gather {
+                id,
+                at,
+                blocks,
+                to,
+            });
+        }
+    }
+
+    pub(super) fn gathered(&mut self, at: Pba, blocks: u32, span: usize, outcome: Outcome<'_>) {
+        self.collector.gathering -= 1;
+        let first = self.collector.first.0 + span as u32 * limits::GATHER_BLOCKS;
+        let (_, offset) = locate(&self.superblock, at);
+        for index in 0..blocks {
+            let buf = Buf(first + index);
+            let Some(victim) = &mut self.collector.victim else {
+                unreachable!("a victim waits for its reads")
+            };
+            let crc = victim.tags[(offset + index) as usize].crc;
+            let whole =
+                matches!(outcome, Outcome::Crcs(crcs) if crcs.get(index as usize) == Some(&crc));
+            if whole {
+                self.collector.moves.push_back(Move {
+                    buf,
+                    pba: at.plus(u64::from(index)),
+                    crc,
+                });
+            } else {
+                victim.bad = true;
+                match outcome {
+                    Outcome::Crcs(_) => self.stats.corrupt_blocks += 1,
+                    _ => self.stats.unreadable_blocks += 1,
+                }
+                self.release(buf);
+            }
+        }
+    }
+
+    /// Appends what was read to the cold head, as far as that takes it.
+    fn place_moves(&mut self) {
+        while let Some(Move { buf, pba, crc }) = self.collector.moves.pop_front() {
+            let (_, offset) = locate(&self.superblock, pba);
+            let tag = self
+                .collector
+                .victim
+                .as_ref()
+                .map_or(Owner::None, |v| v.tags[offset as usize].owner);
+            let Some(owner) = self.owner_of(pba, tag) else {
+                self.release(buf);
+                continue;
+            };
+            let record = match owner {
+                Owner::Lba(lba) => Record::Move {
+                    lba,
+                    crc,
+                    from: pba,
+                },
+                Owner::Vba(vba) => Record::MoveShared {
+                    vba,
+                    crc,
+                    from: pba,
+                },
+                Owner::None => unreachable!("an owner that is one"),
+            };
+            let Some(chunk) = self.chunk_with_room(Head::Cold, record.encoded_len(), true) else {
+                self.collector.moves.push_front(Move { buf, pba, crc });
+                return;
+            };
+            let to = self.append(chunk, record, owner, crc, buf);
+            match owner {
+                Owner::Lba(lba) => self.remap(lba, Entry::Plain(to)),
+                Owner::Vba(vba) => {
+                    self.shared.place(vba, to);
+                    self.died(pba);
+                }
+                Owner::None => {}
+            }
+        }
+    }
+
+    /// `true` when the victim is done with and another may be chosen.
+    fn finish_victim(&mut self) -> bool {
+        let usable = self.superblock.usable_blocks();
+        let Some(victim) = &mut self.collector.victim else {
+            return false;
+        };
+        let segment = victim.segment;
+        let left = self.segments.valid(segment);
+        let scanned = victim.loaded && (victim.next >= usable || left == 0);
+        if !scanned || self.collector.gathering > 0 || !self.collector.moves.is_empty() {
+            return false;
+        }
+        if left > 0 && !victim.searched {
+            // Owners that neither the tags nor the strays name (or blocks found bad).
+            victim.searched = true;
+            if !victim.bad {
+                victim.next = 0;
+                self.search_strays(segment);
+                return true;
+            }
+        }
+        if left > 0 {
+            self.segments.quarantine(segment);
+        }
+        if let Some(victim) = self.collector.victim.take() {
+            self.collector.spare = victim.tags;
+        }
+        self.segments.get_mut(segment).readers -= 1;
+        self.reclaim = true;
+        true
+    }
+
+    fn search_strays(&mut self, segment: Segment) {
+        let superblock = &self.superblock;
+        let found = self.map.iter().filter_map(|(lba, entry)| match entry {
+            Entry::Plain(pba)
+                if superblock
+                    .segment_of(pba)
+                    .is_some_and(|(at, _)| at == segment) =>
+            {
+                Some((pba.0 as u32, lba.0 as u32))
+            }
+            _ => None,
+        });
+        self.strays.extend(found);
+    }
+
+    /// When free segments run short, pushes on what emptied ones wait for: seals and syncs the chunks
+    /// that took their blocks away, or makes a map checkpoint that needs their headers no more.
+    fn press(&mut self) {
+        let free = self.segments.free.len();
+        if self.segments.emptied.is_empty() || free >= self.collector.low {
+            return;
+        }
+        let root_seq = self.checkpoint.durable_seq;
+        let mut unsealed = [false; 2];
+        let mut unsynced = false;
+        let mut pinned = false;
+        for &segment in &self.segments.emptied {
+            let info = self.segments.get(segment);
+            pinned |= info.last_seq > root_seq;
+            for head in HEADS {
+                let position = &self.heads[head as usize];
+                let mark = info.marks[head as usize];
+                unsynced |= position.durable < mark;
+                unsealed[head as usize] |= position.open.is_some() && mark >= position.opened;
+            }
+        }
+        let short = free <= limits::COLLECTOR_SEGMENTS + 1;
+        if short && unsynced {
+            for head in HEADS {
+                if unsealed[head as usize] {
+                    self.seal(head, false);
+                }
+            }
+        }
+        if unsynced && self.order.len() > 0 {
+            self.sync_wanted = self.last_seq;
+        }
+        if pinned {
+            self.checkpoint.due = true;
+        }
+    }
+}

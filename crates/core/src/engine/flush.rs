@@ -1,0 +1,120 @@
+//! Durability: which chunks are on stable storage, and who waits for that.
+
+use super::*;
+
+/// Of a waiter whose chunk could not be sealed when it came: later than every chunk.
+const NOT_SEALED: Seq = Seq(u64::MAX);
+
+impl Engine {
+    pub(super) fn flush(&mut self, id: RequestId) {
+        self.stats.flushes += 1;
+        if self.poisoned {
+            return self.reply(id, Err(Refusal::Poisoned));
+        }
+        if self.retry_at.is_some() {
+            return self.reply(id, Err(Refusal::Full));
+        }
+        // What waits for room is not acknowledged, so a flush need not wait for it.
+        self.wait_for_durability(id, true);
+    }
+
+    /// Answers `request` once everything placed so far is durable.
+    pub(super) fn wait_for_durability(&mut self, request: RequestId, flush: bool) {
+        let host = &self.heads[Head::Host as usize];
+        // An open chunk that cannot be sealed now will be one of the next: its number is not known yet,
+        // but nothing else of this head can come before it; the collector's may.
+        if host.open.is_none() && self.last_seq <= self.durable {
+            self.stats.flushes_free += u64::from(flush);
+            return self.reply(request, Ok(()));
+        }
+        let seq = if self.seal(Head::Host, true) {
+            self.last_seq
+        } else {
+            NOT_SEALED
+        };
+        self.waiters.push_back(Waiter {
+            seq,
+            request,
+            flush,
+        });
+    }
+
+    /// Advances what is durable, answers who waited for it, and starts the next sync if one is needed.
+    pub(super) fn advance_durability(&mut self) {
+        self.seal_for_waiters();
+        while let Some(sealed) = self.order.front() {
+            if !(sealed.written && sealed.durable) {
+                break;
+            }
+            self.durable = sealed.seq;
+            let head = &mut self.heads[sealed.head as usize];
+            head.durable = head.durable.max(sealed.ordinal);
+            self.order.pop_front();
+            self.reclaim = true;
+        }
+        let mut answered = 0;
+        while self
+            .waiters
+            .front()
+            .is_some_and(|waiter| waiter.seq <= self.durable)
+        {
+            let Some(waiter) = self.waiters.pop_front() else {
+                break;
+            };
+            if waiter.flush {
+                answered += 1;
+                self.stats.flushes_merged += u64::from(answered > 1);
+            }
+            self.reply(waiter.request, Ok(()));
+        }
+        let target = self
+            .waiters
+            .front()
+            .map_or(Seq(0), |waiter| waiter.seq)
+            .max(self.sync_wanted);
+        if target <= self.durable || self.sync.is_some() {
+            return;
+        }
+        // One sync for all that is written without a gap; those that follow share the next.
+        let mut through = self.durable;
+        let mut needed = false;
+        for sealed in &self.order {
+            if !sealed.written {
+                break;
+            }
+            through = sealed.seq;
+            needed |= !sealed.durable;
+        }
+        let target = target.min(self.last_seq);
+        if needed && through >= target {
+            self.sync = Some(through);
+            self.stats.syncs += 1;
+            self.effect(Pending::Sync { through }, |id| Effect::Sync { id });
+        }
+    }
+
+    /// A waiter whose chunk could not be sealed when it came.
+    fn seal_for_waiters(&mut self) {
+        if self.waiters.iter().any(|waiter| waiter.seq == NOT_SEALED) && self.seal(Head::Host, true)
+        {
+            for waiter in &mut self.waiters {
+                if waiter.seq == NOT_SEALED {
+                    waiter.seq = self.last_seq;
+                }
+            }
+        }
+    }
+
+    pub(super) fn synced(&mut self, through: Seq, failed: bool) {
+        self.sync = None;
+        if failed {
+            return self.poison();
+        }
+        for sealed in &mut self.order {
+            if sealed.seq <= through {
+                sealed.durable = true;
+            }
+        }
+        self.checkpoint.synced(through);
+    }
+}

@@ -1,0 +1,362 @@
+//! The log: opening, sealing and writing chunks, closing segments, freeing them.
+
+use super::*;
+use crate::format::chunk::{self, ChunkHeader, Record};
+use crate::format::summary::{Owner, Tag};
+
+impl Engine {
+    /// The head's open chunk with room for a record of `len` bytes and, with `data`, a data block; opens
+    /// one, sealing a full one before. `None`: it must wait for the medium or for a free segment.
+    pub(super) fn chunk_with_room(
+        &mut self,
+        head: Head,
+        len: usize,
+        data: bool,
+    ) -> Option<ChunkId> {
+        if let Some(id) = self.heads[head as usize].open {
+            if self.chunks.get(id).has_room(len, data) {
+                return Some(id);
+            }
+            if !self.seal(head, false) {
+                return None;
+            }
+        }
+        let superblock = &self.superblock;
+        let position = &mut self.heads[head as usize];
+        let left = (superblock.usable_blocks() - position.offset) as usize;
+        debug_assert!(
+            left >= 2,
+            "a head's segment always has room for a header and a block"
+        );
+        position.opened += 1;
+        let at = superblock
+            .segment_start(position.segment)
+            .plus(u64::from(position.offset));
+        let max_data = limits::CHUNK_DATA_BLOCKS.min(left - 1);
+        let id = self.chunks.open(
+            head,
+            position.segment,
+            at,
+            position.opened,
+            max_data,
+            self.now,
+        );
+        position.open = Some(id);
+        Some(id)
+    }
+
+    /// Puts a data block into a chunk with room, returns its address. Counts it as live.
+    pub(super) fn append(
+        &mut self,
+        id: ChunkId,
+        record: Record,
+        owner: Owner,
+        crc: u32,
+        buf: Buf,
+    ) -> Pba {
+        let pba = self.chunks.get_mut(id).push_data(record, buf);
+        self.sums.tag(pba, Tag { owner, crc });
+        self.born(pba);
+        pba
+    }
+
+    /// Seals the head's open chunk and starts its write. `false`: not now (too many in flight, or no
+    /// segment to go on in). With `urgent` it is written durably where that saves a sync.
+    pub(super) fn seal(&mut self, head: Head, urgent: bool) -> bool {
+        let position = &self.heads[head as usize];
+        let Some(id) = position.open else { return true };
+        if self.writing >= limits::CHUNKS_IN_FLIGHT || self.retry_at.is_some() {
+            return false;
+        }
+        let blocks = self.chunks.get(id).blocks();
+        let segment = position.segment;
+        let offset = position.offset + blocks;
+        let is_last = self.superblock.usable_blocks() - offset < 2;
+        let next = if is_last {
+            match self.take_segment(head) {
+                Some(next) => Some(next),
+                None => return false,
+            }
+        } else {
+            None
+        };
+
+        self.last_seq = self.last_seq.next();
+        let seal = chunks::Seal {
+            seq: self.last_seq,
+            prev_life: self.last_life,
+            durable: self.durable,
+            next,
+        };
+        self.last_life = self.superblock.life();
+        let durable =
+            urgent && self.sync.is_none() && self.order.iter().all(|sealed| sealed.durable);
+        self.segments.get_mut(segment).last_seq = self.last_seq;
+        let chunk = self.chunks.get_mut(id);
+        chunk.sealed = Some(seal);
+        let (at, ordinal) = (chunk.at, chunk.ordinal);
+        self.order.push_back(Sealed {
+            seq: self.last_seq,
+            head,
+            ordinal,
+            written: false,
+            durable,
+        });
+        self.writing += 1;
+        self.log_blocks += u64::from(blocks);
+        self.log_chunks += 1;
+        self.stats.medium_headers += 1;
+        match head {
+            Head::Host => {
+                self.stats.host_chunks += 1;
+                self.stats.medium_data += u64::from(blocks - 1);
+            }
+            Head::Cold => {
+                self.stats.collector_chunks += 1;
+                self.stats.medium_moved += u64::from(blocks - 1);
+            }
+        }
+        self.stats.durable_chunks += u64::from(durable);
+        self.effect(Pending::Chunk(id), |id| Effect::WriteChunk {
+            id,
+            at,
+            blocks,
+            durable,
+        });
+
+        let position = &mut self.heads[head as usize];
+        position.open = None;
+        position.offset = offset;
+        if let Some(next) = next {
+            (position.segment, position.offset) = (next, 0);
+            self.close_segment(segment);
+        }
+        true
+    }
+
+    fn take_segment(&mut self, head: Head) -> Option<Segment> {
+        let reserve = if head == Head::Host {
+            limits::COLLECTOR_SEGMENTS
+        } else {
+            0
+        };
+        if self.segments.free.len() <= reserve {
+            return None;
+        }
+        let segment = self.segments.free.pop_front()?;
+        debug_assert_eq!(self.segments.get(segment).state, State::Free);
+        self.segments.get_mut(segment).state = State::Open;
+        self.sums.open(segment);
+        Some(segment)
+    }
+
+    fn close_segment(&mut self, segment: Segment) {
+        self.segments.get_mut(segment).state = State::Closed;
+        self.write_summary(segment);
+        if self.segments.valid(segment) == 0 {
+            self.emptied(segment);
+        }
+    }
+
+    pub(super) fn write_summary(&mut self, segment: Segment) {
+        let blocks = self.superblock.segment_blocks() - self.superblock.usable_blocks();
+        let at = self
+            .superblock
+            .segment_start(segment)
+            .plus(u64::from(self.superblock.usable_blocks()));
+        self.stats.medium_summaries += u64::from(blocks);
+        self.checkpoint.summaries += 1;
+        self.effect(Pending::Summary(segment), |id| Effect::WriteMeta {
+            id,
+            at,
+            blocks,
+            durable: false,
+        });
+    }
+
+    pub(super) fn summary_written(&mut self, segment: Segment, failed: bool) {
+        if failed {
+            return self.poison();
+        }
+        self.checkpoint.summaries -= 1;
+        self.sums.summarised(segment);
+        self.reclaim = true;
+    }
+
+    /// The bytes of a metadata write, or of a chunk's header, for an effect that is being carried out.
+    pub fn encode(&mut self, id: EffectId, out: &mut [u8]) {
+        match self.pending.get(id.0 as usize).copied().flatten() {
+            Some(Pending::Chunk(chunk)) => self.encode_header(chunk, out),
+            Some(Pending::Summary(segment)) => {
+                let last_seq = self.segments.get(segment).last_seq;
+                self.sums
+                    .encode_summary(&self.superblock, segment, last_seq, self.crc, out);
+            }
+            Some(Pending::Leaf(leaf)) => self.encode_leaf(leaf, out),
+            Some(Pending::Root) => self.encode_root(out),
+            other => unreachable!("effect {id} ({other:?}) writes nothing"),
+        }
+    }
+
+    fn encode_header(&self, id: ChunkId, out: &mut [u8]) {
+        let chunk = self.chunks.get(id);
+        let Some(seal) = chunk.sealed else {
+            unreachable!("an open chunk is not written")
+        };
+        let header = ChunkHeader {
+            uuid: self.superblock.uuid(),
+            seq: seal.seq,
+            life: self.superblock.life(),
+            prev_life: seal.prev_life,
+            durable: seal.durable,
+            at: chunk.at,
+            head: chunk.head as u8,
+            data_blocks: chunk.slots.len() as u32,
+            next: seal.next,
+            root_generation: self.root_generation,
+        };
+        chunk::encode(&header, &chunk.records, self.crc, out);
+    }
+
+    /// The data of a chunk that is being written, in order.
+    pub fn chunk_bufs(&self, id: EffectId) -> impl Iterator<Item = Buf> + '_ {
+        let slots = match self.pending.get(id.0 as usize).copied().flatten() {
+            Some(Pending::Chunk(chunk)) => self.chunks.get(chunk).slots.as_slice(),
+            other => unreachable!("effect {id} ({other:?}) is not a chunk's write"),
+        };
+        slots.iter().map(|slot| slot.buf)
+    }
+
+    pub(super) fn chunk_written(&mut self, id: ChunkId, failed: bool) {
+        self.writing -= 1;
+        if failed {
+            // Its blocks stay in memory, so that they can still be read.
+            return self.poison();
+        }
+        let chunk = self.chunks.get_mut(id);
+        let seq = chunk.sealed.map(|seal| seal.seq);
+        let slots = core::mem::take(&mut chunk.slots);
+        for slot in &slots {
+            self.release(slot.buf);
+        }
+        self.chunks.get_mut(id).slots = slots;
+        self.chunks.close(id);
+        if let Some(sealed) = self.order.iter_mut().find(|sealed| Some(sealed.seq) == seq) {
+            sealed.written = true;
+        }
+    }
+
+    /// A write that found the medium full is kept, and tried again later; a sync or an erase is not.
+    pub(super) fn hold_until_room(&mut self, id: EffectId, pending: Pending) -> bool {
+        if self.poisoned
+            || !matches!(
+                pending,
+                Pending::Chunk(_) | Pending::Summary(_) | Pending::Leaf(_) | Pending::Root
+            )
+        {
+            return false;
+        }
+        self.retry.push(id);
+        self.retry_at = Some(Nanos(self.now.0 + limits::RETRY_FULL_AFTER_NANOS));
+        // Nothing is lost, but nothing new can be promised either.
+        while let Some(waiter) = self.waiters.pop_front() {
+            self.reply(waiter.request, Err(Refusal::Full));
+        }
+        while let Some(waiting) = self.waiting.pop_front() {
+            self.refuse(waiting, Refusal::Full);
+        }
+        true
+    }
+
+    pub(super) fn write_again(&mut self) {
+        for id in core::mem::take(&mut self.retry) {
+            let effect = match self.pending[id.0 as usize] {
+                Some(Pending::Chunk(chunk)) => {
+                    let chunk = self.chunks.get(chunk);
+                    Effect::WriteChunk {
+                        id,
+                        at: chunk.at,
+                        blocks: chunk.blocks(),
+                        durable: false,
+                    }
+                }
+                Some(Pending::Summary(segment)) => {
+                    let usable = self.superblock.usable_blocks();
+                    let at = self
+                        .superblock
+                        .segment_start(segment)
+                        .plus(u64::from(usable));
+                    let blocks = self.superblock.segment_blocks() - usable;
+                    Effect::WriteMeta {
+                        id,
+                        at,
+                        blocks,
+                        durable: false,
+                    }
+                }
+                Some(Pending::Leaf(leaf)) => {
+                    let at = self.leaf_target(leaf);
+                    Effect::WriteMeta {
+                        id,
+                        at,
+                        blocks: 1,
+                        durable: false,
+                    }
+                }
+                Some(Pending::Root) => self.root_effect(id),
+                _ => unreachable!("only writes are tried again"),
+            };
+            if let Some(Pending::Chunk(chunk)) = self.pending[id.0 as usize] {
+                let seq = self.chunks.get(chunk).sealed.map(|seal| seal.seq);
+                if let Some(sealed) = self.order.iter_mut().find(|sealed| Some(sealed.seq) == seq) {
+                    sealed.durable = false;
+                }
+            }
+            self.effects.push_back(effect);
+        }
+    }
+
+    /// Frees emptied segments that nothing needs any more.
+    pub(super) fn reclaim_segments(&mut self) {
+        if !core::mem::take(&mut self.reclaim) {
+            return;
+        }
+        let root_seq = self.checkpoint.durable_seq;
+        let mut index = 0;
+        while let Some(&segment) = self.segments.emptied.get(index) {
+            let info = *self.segments.get(segment);
+            let superseded = HEADS
+                .iter()
+                .all(|&h| self.heads[h as usize].durable >= info.marks[h as usize]);
+            let needed = !superseded
+                || info.last_seq > root_seq
+                || info.readers > 0
+                || self.sums.awaits_summary(segment)
+                || self.collector.is_collecting(segment);
+            if needed {
+                index += 1;
+                continue;
+            }
+            self.segments.emptied.swap_remove(index);
+            self.sums.forget(segment);
+            self.segments.get_mut(segment).state = State::Erasing;
+            if self.options.discard {
+                let at = self.superblock.segment_start(segment);
+                let blocks = self.superblock.segment_blocks();
+                self.effect(Pending::Erase(segment), |id| Effect::Erase {
+                    id,
+                    at,
+                    blocks,
+                });
+            } else {
+                self.erased(segment);
+            }
+        }
+    }
+
+    /// A discard that failed costs nothing but wear: the segment is free all the same.
+    pub(super) fn erased(&mut self, segment: Segment) {
+        self.segments.get_mut(segment).state = State::Free;
+        self.segments.free.push_back(segment);
+    }
+}

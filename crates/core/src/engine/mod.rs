@@ -1,0 +1,568 @@
+//! The engine: the state machine that every request passes through.
+//!
+//! Split by request path (`write`, `read`, `unmap`, `flush`) and by noun (`log`, `segments`, `chunks`,
+//! `sums`, `collect`, `checkpoint`). What must hold between any two calls of [`Engine::handle`]:
+//!
+//! 1. A map entry names a block of a chunk in memory, or a block on the medium of a segment that is not free.
+//! 2. `valid` of a segment is the number of its blocks that the map or the shared table names.
+//! 3. Chunks are sealed in one order (`Seq`), and the effect of each on the map is replayed in that order
+//!    after a crash; a collector's move applies only where the map still names what it moved.
+//! 4. A segment is erased only when nothing in it is live, the chunks that took its last blocks away are
+//!    durable, the durable map checkpoint is newer than all its chunks, and nobody reads it.
+//! 5. A buffer is released exactly once, after its chunk is on the medium or its block is replaced.
+
+mod checkpoint;
+mod chunks;
+mod collect;
+mod flush;
+mod log;
+mod read;
+mod segments;
+mod sums;
+mod unmap;
+mod write;
+
+use crate::addr::{Buf, EffectId, Generation, Lba, Life, Nanos, Pba, RequestId, Segment, Seq, Vba};
+use crate::format::{Crc, superblock::Superblock};
+use crate::limits;
+use crate::map::{Entry, Map};
+use crate::recovery::Recovered;
+use crate::refs::{Left, Shared};
+use crate::seam::{Effect, Input, Outcome, Refusal, Reply};
+use crate::stats::Stats;
+use alloc::{collections::VecDeque, vec::Vec};
+use checkpoint::Checkpoint;
+use chunks::{ChunkId, Chunks, HEADS, Head, Position, Waiter, Waiting};
+use collect::Collector;
+use hashbrown::HashMap;
+use segments::{Segments, State, locate};
+use sums::Sums;
+
+/// The collector's own buffers: `count` of them from `first` on, never used by the runtime.
+#[derive(Clone, Copy, Debug)]
+pub struct Buffers {
+    /// The first.
+    pub first: Buf,
+    /// How many; at least one collector read's worth.
+    pub count: u32,
+}
+
+/// How the collector chooses its victim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Victim {
+    /// The segment with the fewest live blocks.
+    #[default]
+    Greedy,
+    /// The best of benefit times age over cost (LFS): leaves hot segments alone until they have emptied.
+    CostBenefit,
+}
+
+/// What can be chosen when a volume is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How the collector chooses.
+    pub victim: Victim,
+    /// Whether freed segments are discarded on the medium.
+    pub discard: bool,
+    /// Whether blocks of zeros are stored as a map entry alone.
+    pub zero: bool,
+    /// Segments whose checksums are kept in memory.
+    pub cached_sums: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            victim: Victim::Greedy,
+            discard: false,
+            zero: true,
+            cached_sums: limits::CACHED_SUMS,
+        }
+    }
+}
+
+/// What an effect in flight was for.
+#[derive(Clone, Copy, Debug)]
+enum Pending {
+    Chunk(ChunkId),
+    Summary(Segment),
+    Leaf(u32),
+    Root,
+    Sync {
+        through: Seq,
+    },
+    Erase(Segment),
+    Read {
+        request: RequestId,
+        at: Pba,
+        blocks: u32,
+    },
+    Sums(Segment, u32),
+    Tags(u32),
+    Gather {
+        at: Pba,
+        blocks: u32,
+        span: usize,
+    },
+}
+
+/// A sealed chunk that is not known to be durable.
+#[derive(Clone, Copy, Debug)]
+struct Sealed {
+    seq: Seq,
+    head: Head,
+    ordinal: u64,
+    written: bool,
+    durable: bool,
+}
+
+/// Whether the engine runs, and if not, why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Running,
+    Stopping,
+    Stopped,
+}
+
+/// See the module.
+pub struct Engine {
+    superblock: Superblock,
+    crc: Crc,
+    options: Options,
+    now: Nanos,
+    mode: Mode,
+    poisoned: bool,
+
+    map: Map,
+    shared: Shared,
+    /// Blocks whose owner is not the one that their segment's summary names (a shared page that has one
+    /// owner left): WOJ's reverse map.
+    strays: HashMap<u32, u32>,
+    segments: Segments,
+    sums: Sums,
+
+    heads: [Position; 2],
+    chunks: Chunks,
+    writing: usize,
+    retry: Vec<EffectId>,
+    retry_at: Option<Nanos>,
+    last_seq: Seq,
+    last_life: Life,
+    order: VecDeque<Sealed>,
+    durable: Seq,
+    sync: Option<Seq>,
+    sync_wanted: Seq,
+    waiters: VecDeque<Waiter>,
+    waiting: VecDeque<Waiting>,
+
+    reads: Vec<read::Reading>,
+    collector: Collector,
+    checkpoint: Checkpoint,
+    root_generation: Generation,
+    slots: Vec<crate::format::root::LeafSlot>,
+    log_blocks: u64,
+    log_chunks: u64,
+    reclaim: bool,
+
+    pending: Vec<Option<Pending>>,
+    pending_free: Vec<u32>,
+    effects: VecDeque<Effect>,
+    replies: VecDeque<Reply>,
+    stats: Stats,
+}
+
+impl Engine {
+    /// An engine that goes on where recovery ended. `recovered.superblock.life` must already be the new
+    /// life, durable on the medium.
+    #[must_use]
+    pub fn new(recovered: Recovered, buffers: Buffers, options: Options, crc: Crc) -> Self {
+        let superblock = recovered.superblock;
+        let mut segments = Segments::new(superblock.segment_count());
+        for (index, state) in recovered.segments.iter().enumerate() {
+            let segment = Segment(index as u32);
+            segments.set_valid(segment, state.valid);
+            let info = segments.get_mut(segment);
+            info.last_seq = state.last_seq;
+            info.state = if recovered.heads.iter().any(|head| head.segment == segment) {
+                State::Open
+            } else {
+                State::Closed
+            };
+        }
+        let mut sums = Sums::new(&superblock, options.cached_sums);
+        let mut unsummarised = Vec::new();
+        for (segment, tags) in recovered.tags {
+            if segments.get(segment).state == State::Closed {
+                unsummarised.push(segment);
+            }
+            sums.restore(segment, tags);
+        }
+        let position = |cursor: crate::format::root::Cursor| Position {
+            segment: cursor.segment,
+            offset: cursor.offset,
+            open: None,
+            opened: 0,
+            durable: 0,
+        };
+        let mut engine = Self {
+            crc,
+            options,
+            now: Nanos(0),
+            mode: Mode::Running,
+            poisoned: false,
+            map: recovered.map,
+            shared: recovered.shared,
+            strays: recovered
+                .strays
+                .iter()
+                .map(|(pba, lba)| (pba.0 as u32, lba.0 as u32))
+                .collect(),
+            segments,
+            sums,
+            heads: recovered.heads.map(position),
+            chunks: Chunks::default(),
+            writing: 0,
+            retry: Vec::new(),
+            retry_at: None,
+            last_seq: recovered.last_seq,
+            last_life: recovered.last_life,
+            order: VecDeque::new(),
+            durable: recovered.last_seq,
+            sync: None,
+            sync_wanted: Seq(0),
+            waiters: VecDeque::new(),
+            waiting: VecDeque::new(),
+            reads: Vec::new(),
+            collector: Collector::new(&superblock, buffers),
+            checkpoint: Checkpoint::new(recovered.root_seq),
+            root_generation: recovered.root_generation,
+            slots: recovered.slots,
+            log_blocks: 0,
+            log_chunks: 0,
+            reclaim: true,
+            pending: Vec::new(),
+            pending_free: Vec::new(),
+            effects: VecDeque::new(),
+            replies: VecDeque::new(),
+            stats: Stats::default(),
+            superblock,
+        };
+        for segment in 0..engine.segments.count() {
+            let segment = Segment(segment);
+            if engine.segments.get(segment).state != State::Closed {
+                continue;
+            }
+            if engine.segments.valid(segment) == 0 {
+                engine.segments.empty(segment, [0; 2]);
+            }
+        }
+        for segment in unsummarised {
+            engine.write_summary(segment);
+        }
+        // What replay found may lie in no sync's reach yet: the first flush makes one.
+        if engine.last_seq > recovered.root_seq {
+            engine.order.push_back(Sealed {
+                seq: engine.last_seq,
+                head: Head::Host,
+                ordinal: 0,
+                written: true,
+                durable: false,
+            });
+            engine.durable = recovered.root_seq;
+        }
+        engine.checkpoint.due = engine.last_seq > recovered.root_seq;
+        engine.pump();
+        engine
+    }
+
+    /// Takes one input. Afterwards take effects and replies until there are none.
+    pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
+        debug_assert!(now >= self.now, "time went backwards");
+        self.now = now;
+        match input {
+            Input::Write {
+                id,
+                lba,
+                blocks,
+                fua,
+            } => self.write(id, lba, blocks, fua),
+            Input::Read { id, lba, blocks } => self.read(id, lba, blocks),
+            Input::Flush { id } => self.flush(id),
+            Input::Discard {
+                id,
+                lba,
+                blocks,
+                fua,
+            } => self.unmap(id, lba, blocks, false, fua),
+            Input::WriteZeroes {
+                id,
+                lba,
+                blocks,
+                fua,
+            } => self.unmap(id, lba, blocks, true, fua),
+            Input::Done { id, outcome } => self.done(id, outcome),
+            Input::Tick => self.tick(),
+            Input::Shutdown => {
+                if self.mode == Mode::Running {
+                    self.mode = Mode::Stopping;
+                }
+            }
+        }
+        self.pump();
+    }
+
+    /// The next thing to carry out; ask again until `None`, after every `handle` and after `new`.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// The next answer; ask again until `None`, after every `handle`.
+    pub fn poll_reply(&mut self) -> Option<Reply> {
+        self.replies.pop_front()
+    }
+
+    /// When to call with [`Input::Tick`] if nothing else happens before; ask after every `handle`.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        let seal = self.heads[Head::Host as usize]
+            .open
+            .map(|id| Nanos(self.chunks.get(id).opened_at.0 + limits::SEAL_AFTER_NANOS));
+        match (seal, self.retry_at) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// The volume's geometry and identity.
+    #[must_use]
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// Counters and gauges.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats {
+            live_blocks: self.segments.live,
+            capacity_blocks: self.superblock.capacity_blocks(),
+            free_segments: self.segments.free.len() as u64,
+            segments: u64::from(self.segments.count()),
+            quarantined_segments: self.segments.quarantined,
+            shared_pages: self.shared.len() as u64,
+            waiting_requests: self.waiting.len() as u64,
+            poisoned: u64::from(self.poisoned),
+            ..self.stats
+        }
+    }
+
+    /// What is mapped from `lba` on: runs of blocks with data on the medium, or without. At least one
+    /// extent, at most `max`, over at most `blocks` blocks.
+    #[must_use]
+    pub fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<(u64, bool)> {
+        let end = Lba(lba.0.saturating_add(blocks).min(self.map.blocks()));
+        let mut extents: Vec<(u64, bool)> = Vec::new();
+        let mut at = lba;
+        while at < end {
+            let (run, mapped) = match self.map.next_mapped(at, end) {
+                None => (end.0 - at.0, false),
+                Some((next, _)) if next > at => (next.0 - at.0, false),
+                Some((_, entry)) => (1, entry != Entry::Zero),
+            };
+            let count = extents.len();
+            match extents.last_mut() {
+                Some(last) if last.1 == mapped => last.0 += run,
+                Some(_) if count == max => break,
+                _ => extents.push((run, mapped)),
+            }
+            at = at.plus(run);
+        }
+        extents
+    }
+
+    fn done(&mut self, id: EffectId, outcome: Outcome<'_>) {
+        let Some(pending) = self.pending.get(id.0 as usize).copied().flatten() else {
+            unreachable!("effect {id} was answered twice, or never asked");
+        };
+        if matches!(outcome, Outcome::Full) && self.hold_until_room(id, pending) {
+            return;
+        }
+        self.pending[id.0 as usize] = None;
+        self.pending_free.push(id.0);
+        let failed = matches!(outcome, Outcome::Failed | Outcome::Full);
+        match pending {
+            Pending::Chunk(chunk) => self.chunk_written(chunk, failed),
+            Pending::Summary(segment) => self.summary_written(segment, failed),
+            Pending::Leaf(_) => self.leaf_written(failed),
+            Pending::Root => self.root_written(failed),
+            Pending::Sync { through } => self.synced(through, failed),
+            Pending::Erase(segment) => self.erased(segment),
+            Pending::Read {
+                request,
+                at,
+                blocks,
+            } => self.data_read(request, at, blocks, outcome),
+            Pending::Sums(segment, offset) => self.sums_read(segment, offset, outcome),
+            Pending::Tags(offset) => self.tags_read(offset, outcome),
+            Pending::Gather { at, blocks, span } => self.gathered(at, blocks, span, outcome),
+        }
+    }
+
+    /// Moves everything on that can move, until nothing does.
+    fn pump(&mut self) {
+        if self.poisoned {
+            self.fail_all();
+        } else {
+            self.advance_durability();
+            self.reclaim_segments();
+            self.collect();
+            self.place_waiting();
+            self.collect();
+            self.advance_checkpoint();
+            self.advance_durability();
+            self.reclaim_segments();
+            self.place_waiting();
+        }
+        self.stop_when_done();
+    }
+
+    fn effect(&mut self, pending: Pending, make: impl FnOnce(EffectId) -> Effect) {
+        let id = self.register(pending);
+        self.effects.push_back(make(id));
+    }
+
+    fn register(&mut self, pending: Pending) -> EffectId {
+        match self.pending_free.pop() {
+            Some(id) => {
+                self.pending[id as usize] = Some(pending);
+                EffectId(id)
+            }
+            None => {
+                self.pending.push(Some(pending));
+                EffectId(self.pending.len() as u32 - 1)
+            }
+        }
+    }
+
+    fn reply(&mut self, id: RequestId, result: Result<(), Refusal>) {
+        self.replies.push_back(Reply { id, result });
+    }
+
+    /// A buffer has served: back to the collector, or to the runtime.
+    fn release(&mut self, buf: Buf) {
+        if !self.collector.take_back(buf) {
+            self.effects.push_back(Effect::Release { buf });
+        }
+    }
+
+    /// The physical block that an entry names, if it names one.
+    fn physical(&self, entry: Entry) -> Option<Pba> {
+        match entry {
+            Entry::Unmapped | Entry::Zero => None,
+            Entry::Plain(pba) => Some(pba),
+            Entry::Shared(vba) => Some(self.shared.pba(vba)),
+        }
+    }
+
+    /// Maps `lba` anew and lets go of what it was mapped to.
+    fn remap(&mut self, lba: Lba, entry: Entry) {
+        match self.map.set(lba, entry) {
+            Entry::Unmapped | Entry::Zero => {}
+            Entry::Plain(pba) => self.died(pba),
+            Entry::Shared(vba) => self.leave(vba, lba),
+        }
+    }
+
+    fn leave(&mut self, vba: Vba, lba: Lba) {
+        if let Left::One(owner, pba) = self.shared.remove(vba, lba) {
+            self.map.set(owner, Entry::Plain(pba));
+            self.strays.insert(pba.0 as u32, owner.0 as u32);
+        }
+    }
+
+    fn born(&mut self, pba: Pba) {
+        let (segment, _) = locate(&self.superblock, pba);
+        self.segments.born(segment);
+    }
+
+    fn died(&mut self, pba: Pba) {
+        if !self.strays.is_empty() {
+            self.strays.remove(&(pba.0 as u32));
+        }
+        let (segment, _) = locate(&self.superblock, pba);
+        if self.segments.died(segment) {
+            self.emptied(segment);
+        }
+    }
+
+    /// A closed segment has no live block left.
+    fn emptied(&mut self, segment: Segment) {
+        let marks = HEADS.map(|head| self.heads[head as usize].opened);
+        self.segments.empty(segment, marks);
+        self.reclaim = true;
+        if !self.collector.is_collecting(segment) {
+            self.stats.emptied_segments += 1;
+        }
+    }
+
+    /// A write or a sync of the medium has failed: what is durable is unknown from here on, so nothing
+    /// more is accepted (a sync tried again could succeed without the lost pages).
+    fn poison(&mut self) {
+        self.poisoned = true;
+    }
+
+    fn fail_all(&mut self) {
+        while let Some(waiter) = self.waiters.pop_front() {
+            self.reply(waiter.request, Err(Refusal::Poisoned));
+        }
+        while let Some(waiting) = self.waiting.pop_front() {
+            self.refuse(waiting, Refusal::Poisoned);
+        }
+    }
+
+    fn refuse(&mut self, waiting: Waiting, refusal: Refusal) {
+        match waiting {
+            Waiting::Write {
+                id, blocks, placed, ..
+            } => {
+                for payload in &blocks[placed..] {
+                    self.release(payload.buf);
+                }
+                self.reply(id, Err(refusal));
+            }
+            Waiting::Read { id, lba, blocks } => self.start_read(id, lba, blocks),
+            Waiting::Unmap { id, .. } => self.reply(id, Err(refusal)),
+        }
+    }
+
+    fn stop_when_done(&mut self) {
+        if self.mode != Mode::Stopping {
+            return;
+        }
+        let served = self.waiting.is_empty() && self.waiters.is_empty() && self.collector.is_idle();
+        let sealed = self.order.is_empty() && self.heads.iter().all(|head| head.open.is_none());
+        if self.checkpoint.is_idle() && served && !self.poisoned {
+            let clean = sealed && self.last_seq == self.checkpoint.durable_seq;
+            if !clean {
+                self.checkpoint.due = true;
+                self.advance_checkpoint();
+                return;
+            }
+        }
+        if self.poisoned || (served && sealed && self.checkpoint.is_idle()) {
+            self.mode = Mode::Stopped;
+            self.effects.push_back(Effect::Stopped);
+        }
+    }
+
+    fn tick(&mut self) {
+        if let Some(id) = self.heads[Head::Host as usize].open {
+            if self.now.0 >= self.chunks.get(id).opened_at.0 + limits::SEAL_AFTER_NANOS {
+                self.seal(Head::Host, false);
+            }
+        }
+        if self.retry_at.is_some_and(|at| self.now >= at) {
+            self.retry_at = None;
+            self.write_again();
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The way of a read: from the write buffer, from nothing, or from the medium with its checksum.
+
+use super::*;
+
+/// A read request in progress.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reading {
+    parts: u32,
+    refusal: Option<Refusal>,
+}
+
+/// Blocks that have been read before the checksums they are held against.
+pub(super) struct Parked {
+    pub request: RequestId,
+    pub at: Pba,
+    pub crcs: Vec<u32>,
+}
+
+impl Engine {
+    pub(super) fn read(&mut self, id: RequestId, lba: Lba, blocks: u32) {
+        if !self.in_range(lba, u64::from(blocks)) {
+            return self.reply(id, Err(Refusal::OutOfRange));
+        }
+        let end = lba.plus(u64::from(blocks));
+        // Behind a write of the same blocks that waits for room, so that read-modify-write above us is safe.
+        let behind = self.waiting.iter().any(|waiting| {
+            let (first, length) = waiting.range();
+            first < end && lba < first.plus(length)
+        });
+        if behind && !self.poisoned {
+            self.waiting.push_back(Waiting::Read { id, lba, blocks });
+        } else {
+            self.start_read(id, lba, blocks);
+        }
+    }
+
+    pub(super) fn start_read(&mut self, id: RequestId, lba: Lba, blocks: u32) {
+        self.stats.host_blocks_read += u64::from(blocks);
+        if self.reads.len() <= id.0 as usize {
+            self.reads.resize(id.0 as usize + 1, Reading::default());
+        }
+        let mut parts = 0;
+        let mut index = 0;
+        while index < blocks {
+            let entry = self.map.get(lba.plus(u64::from(index)));
+            let Some(pba) = self.physical(entry) else {
+                let first = index;
+                while index < blocks
+                    && self
+                        .physical(self.map.get(lba.plus(u64::from(index))))
+                        .is_none()
+                {
+                    index += 1;
+                }
+                self.effects.push_back(Effect::ZeroOut {
+                    request: id,
+                    first,
+                    blocks: index - first,
+                });
+                continue;
+            };
+            if let Some((chunk, slot)) = self.chunks.find(pba) {
+                let from = self.chunks.get(chunk).slots[slot].buf;
+                self.effects.push_back(Effect::CopyOut {
+                    from,
+                    request: id,
+                    index,
+                });
+                self.stats.buffer_hits += 1;
+                index += 1;
+                continue;
+            }
+            let first = index;
+            let (segment, offset) = locate(&self.superblock, pba);
+            index += 1;
+            while index < blocks {
+                let run = u64::from(index - first);
+                let next = self.physical(self.map.get(lba.plus(u64::from(index))));
+                let inside = u64::from(offset) + run < u64::from(self.superblock.usable_blocks());
+                if next != Some(pba.plus(run))
+                    || !inside
+                    || self.chunks.find(pba.plus(run)).is_some()
+                {
+                    break;
+                }
+                index += 1;
+            }
+            let run = index - first;
+            parts += 1;
+            self.segments.get_mut(segment).readers += 1;
+            let pending = Pending::Read {
+                request: id,
+                at: pba,
+                blocks: run,
+            };
+            self.effect(pending, |effect| Effect::Read {
+                id: effect,
+                at: pba,
+                blocks: run,
+                request: id,
+                first,
+            });
+            if self.sums.wants_load(segment) {
+                self.load_sums(segment, None);
+            }
+        }
+        if parts == 0 {
+            self.reply(id, Ok(()));
+        } else {
+            self.reads[id.0 as usize] = Reading {
+                parts,
+                refusal: None,
+            };
+        }
+    }
+
+    pub(super) fn data_read(
+        &mut self,
+        request: RequestId,
+        at: Pba,
+        blocks: u32,
+        outcome: Outcome<'_>,
+    ) {
+        let (segment, _) = locate(&self.superblock, at);
+        match outcome {
+            Outcome::Crcs(crcs) => {
+                assert_eq!(
+                    crcs.len(),
+                    blocks as usize,
+                    "a read answers with one CRC a block"
+                );
+                if self.sums.wants_load(segment) || self.sums.is_loading(segment) {
+                    if self.sums.wants_load(segment) {
+                        self.load_sums(segment, None);
+                    }
+                    self.sums.park(
+                        segment,
+                        Parked {
+                            request,
+                            at,
+                            crcs: crcs.to_vec(),
+                        },
+                    );
+                    return;
+                }
+                self.finish_part(request, at, crcs);
+            }
+            _ => {
+                self.stats.unreadable_blocks += 1;
+                self.end_part(request, at, Some(Refusal::Unreadable(at)));
+            }
+        }
+    }
+
+    /// Holds what was read against what was written (promise 6).
+    pub(super) fn finish_part(&mut self, request: RequestId, at: Pba, crcs: &[u32]) {
+        let (segment, offset) = locate(&self.superblock, at);
+        let bad =
+            (0..crcs.len()).find(|&i| self.sums.crc(segment, offset + i as u32) != Some(crcs[i]));
+        let refusal = bad.map(|index| {
+            self.stats.corrupt_blocks += 1;
+            Refusal::Corrupt(at.plus(index as u64))
+        });
+        self.end_part(request, at, refusal);
+    }
+
+    fn end_part(&mut self, request: RequestId, at: Pba, refusal: Option<Refusal>) {
+        let (segment, _) = locate(&self.superblock, at);
+        let info = self.segments.get_mut(segment);
+        info.readers -= 1;
+        if info.readers == 0 && info.state == State::Emptied {
+            self.reclaim = true;
+        }
+        let reading = &mut self.reads[request.0 as usize];
+        reading.parts -= 1;
+        reading.refusal = reading.refusal.or(refusal);
+        if reading.parts == 0 {
+            let result = reading.refusal.map_or(Ok(()), Err);
+            self.reply(request, result);
+        }
+    }
+
+    /// Reads a segment's summary, or (`offset`) one chunk header after another where that is damaged.
+    pub(super) fn load_sums(&mut self, segment: Segment, offset: Option<u32>) {
+        self.sums.begin_load(segment);
+        self.stats.summary_reads += 1;
+        let start = self.superblock.segment_start(segment);
+        let usable = self.superblock.usable_blocks();
+        let (at, blocks) = match offset {
+            None => (
+                start.plus(u64::from(usable)),
+                self.superblock.segment_blocks() - usable,
+            ),
+            Some(offset) => (start.plus(u64::from(offset)), 1),
+        };
+        let from = offset.unwrap_or(u32::MAX);
+        self.effect(Pending::Sums(segment, from), |id| Effect::ReadMeta {
+            id,
+            at,
+            blocks,
+        });
+    }
+
+    pub(super) fn sums_read(&mut self, segment: Segment, offset: u32, outcome: Outcome<'_>) {
+        let uuid = self.superblock.uuid();
+        let bytes = match outcome {
+            Outcome::Bytes(bytes) => bytes,
+            _ => &[],
+        };
+        let step = self
+            .sums
+            .loaded(&self.superblock, &uuid, segment, offset, bytes, self.crc);
+        if let Some(next) = step {
+            return self.load_sums(segment, Some(next));
+        }
+        for parked in self.sums.take_parked(segment) {
+            self.finish_part(parked.request, parked.at, &parked.crcs);
+        }
+    }
+}

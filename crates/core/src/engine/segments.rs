@@ -1,0 +1,148 @@
+//! The segment table: what state each segment is in and how many of its blocks are live.
+//!
+//! Free -> Open (a head appends) -> Closed -> Emptied (no live block; waits until nothing that a crash
+//! could need is in it) -> Erasing -> Free. A segment whose live blocks cannot be read is quarantined:
+//! it stays Closed and is never a victim.
+
+use crate::addr::{Pba, Segment, Seq};
+use crate::format::superblock::Superblock;
+use alloc::{collections::VecDeque, vec::Vec};
+
+/// Where a segment is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Free,
+    Open,
+    Closed,
+    Emptied,
+    Erasing,
+}
+
+/// How far each head must be durable before an emptied segment may be erased: the chunks that hold the
+/// newer copies, by the head's own count.
+pub(super) type Marks = [u64; 2];
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Info {
+    pub state: State,
+    pub quarantined: bool,
+    /// Reads of the medium in flight; the segment must not be erased under them.
+    pub readers: u32,
+    /// The newest chunk in it: while the durable map checkpoint is older, replay needs its headers.
+    pub last_seq: Seq,
+    pub marks: Marks,
+}
+
+pub(super) struct Segments {
+    info: Vec<Info>,
+    /// Apart from the rest so that the search for a victim runs over dense memory.
+    valid: Vec<u32>,
+    pub free: VecDeque<Segment>,
+    pub emptied: Vec<Segment>,
+    pub live: u64,
+    pub quarantined: u64,
+}
+
+impl Segments {
+    pub fn new(count: u32) -> Self {
+        let fresh = Info {
+            state: State::Free,
+            quarantined: false,
+            readers: 0,
+            last_seq: Seq(0),
+            marks: [0; 2],
+        };
+        Self {
+            info: alloc::vec![fresh; count as usize],
+            valid: alloc::vec![0; count as usize],
+            free: VecDeque::with_capacity(count as usize),
+            emptied: Vec::new(),
+            live: 0,
+            quarantined: 0,
+        }
+    }
+
+    pub fn count(&self) -> u32 {
+        self.info.len() as u32
+    }
+
+    pub fn get(&self, segment: Segment) -> &Info {
+        &self.info[segment.0 as usize]
+    }
+
+    pub fn get_mut(&mut self, segment: Segment) -> &mut Info {
+        &mut self.info[segment.0 as usize]
+    }
+
+    pub fn valid(&self, segment: Segment) -> u32 {
+        self.valid[segment.0 as usize]
+    }
+
+    pub fn set_valid(&mut self, segment: Segment, valid: u32) {
+        self.valid[segment.0 as usize] = valid;
+        self.live += u64::from(valid);
+    }
+
+    /// A block of it came to life.
+    pub fn born(&mut self, segment: Segment) {
+        self.valid[segment.0 as usize] += 1;
+        self.live += 1;
+    }
+
+    /// A block of it died; `true` when that was a closed segment's last.
+    pub fn died(&mut self, segment: Segment) -> bool {
+        let valid = &mut self.valid[segment.0 as usize];
+        assert!(
+            *valid > 0,
+            "segment {segment}: a block died that was not counted as live"
+        );
+        *valid -= 1;
+        self.live -= 1;
+        *valid == 0 && self.info[segment.0 as usize].state == State::Closed
+    }
+
+    /// Nothing in it is live: it waits for `marks` to be durable.
+    pub fn empty(&mut self, segment: Segment, marks: Marks) {
+        debug_assert_eq!(self.valid(segment), 0);
+        let info = self.get_mut(segment);
+        (info.state, info.marks) = (State::Emptied, marks);
+        if core::mem::take(&mut info.quarantined) {
+            self.quarantined -= 1;
+        }
+        self.emptied.push(segment);
+    }
+
+    pub fn quarantine(&mut self, segment: Segment) {
+        self.get_mut(segment).quarantined = true;
+        self.quarantined += 1;
+    }
+
+    /// The closed segment that `score` likes best (the smallest), among those with at most `limit` live
+    /// blocks; `None` when there is none.
+    pub fn best<S: PartialOrd>(
+        &self,
+        limit: u32,
+        score: impl Fn(u32, &Info) -> S,
+    ) -> Option<Segment> {
+        let mut best: Option<(S, usize)> = None;
+        for (index, (&valid, info)) in self.valid.iter().zip(&self.info).enumerate() {
+            if valid <= limit && info.state == State::Closed && !info.quarantined {
+                let score = score(valid, info);
+                if best.as_ref().is_none_or(|(least, _)| score < *least) {
+                    best = Some((score, index));
+                }
+            }
+        }
+        best.map(|(_, index)| Segment(index as u32))
+    }
+}
+
+/// The segment and the place in it of a data block's address that the map holds.
+pub(super) fn locate(superblock: &Superblock, pba: Pba) -> (Segment, u32) {
+    match superblock.segment_of(pba) {
+        Some(place) => place,
+        None => {
+            unreachable!("recovery admits only addresses inside segments to the map; {pba} is not")
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! What the medium should hold: the owner and the checksum of each block of a segment.
+//!
+//! Of segments that are being written, all of it (their summary is made from it); of others the
+//! checksums alone, as many segments as the cache may hold, read from the summary when needed. So memory
+//! does not grow with the volume, and a read never goes unchecked.
+
+use super::read::Parked;
+use crate::addr::{Pba, Segment, Seq};
+use crate::format::summary::{self, Owner, Tag};
+use crate::format::{Crc, chunk, superblock::Superblock};
+use alloc::{vec, vec::Vec};
+use hashbrown::HashMap;
+
+enum Sum {
+    /// Open, or closed and its summary still on the way.
+    Tags(Vec<Tag>),
+    /// A summary that is being read; the checksums found so far.
+    Loading(Vec<u32>),
+    Known {
+        crcs: Vec<u32>,
+        used: bool,
+    },
+}
+
+pub(super) struct Sums {
+    blocks: usize,
+    limit: usize,
+    superblock: Superblock,
+    of: HashMap<u32, Sum>,
+    /// The cached ones in the order of a clock's hand.
+    clock: Vec<u32>,
+    hand: usize,
+    parked: Vec<(Segment, Parked)>,
+    spare_tags: Vec<Vec<Tag>>,
+    spare_crcs: Vec<Vec<u32>>,
+}
+
+/// Of a block that nothing is known of; its checksum matches nothing but by chance, and the map names
+/// no such block.
+const NOTHING: Tag = Tag {
+    owner: Owner::None,
+    crc: 0,
+};
+
+impl Sums {
+    pub fn new(superblock: &Superblock, limit: usize) -> Self {
+        Self {
+            blocks: superblock.usable_blocks() as usize,
+            limit: limit.max(1),
+            superblock: superblock.clone(),
+            of: HashMap::new(),
+            clock: Vec::new(),
+            hand: 0,
+            parked: Vec::new(),
+            spare_tags: Vec::new(),
+            spare_crcs: Vec::new(),
+        }
+    }
+
+    /// A segment whose tags recovery has read from its chunks.
+    pub fn restore(&mut self, segment: Segment, mut tags: Vec<Tag>) {
+        tags.resize(self.blocks, NOTHING);
+        self.of.insert(segment.0, Sum::Tags(tags));
+    }
+
+    pub fn open(&mut self, segment: Segment) {
+        let mut tags = self.spare_tags.pop().unwrap_or_default();
+        tags.clear();
+        tags.resize(self.blocks, NOTHING);
+        self.of.insert(segment.0, Sum::Tags(tags));
+    }
+
+    fn tag_mut(&mut self, pba: Pba) -> &mut Tag {
+        let (segment, offset) = super::locate(&self.superblock, pba);
+        match self.of.get_mut(&segment.0) {
+            Some(Sum::Tags(tags)) => &mut tags[offset as usize],
+            _ => unreachable!("block {pba} is written into a segment that is not open"),
+        }
+    }
+
+    pub fn tag(&mut self, pba: Pba, tag: Tag) {
+        *self.tag_mut(pba) = tag;
+    }
+
+    pub fn retag(&mut self, pba: Pba, crc: u32) {
+        self.tag_mut(pba).crc = crc;
+    }
+
+    /// All tags of a segment whose summary is not on the medium yet.
+    pub fn tags(&self, segment: Segment) -> Option<&[Tag]> {
+        match self.of.get(&segment.0) {
+            Some(Sum::Tags(tags)) => Some(tags),
+            _ => None,
+        }
+    }
+
+    pub fn awaits_summary(&self, segment: Segment) -> bool {
+        self.tags(segment).is_some()
+    }
+
+    pub fn encode_summary(
+        &self,
+        superblock: &Superblock,
+        segment: Segment,
+        last_seq: Seq,
+        crc: Crc,
+        out: &mut [u8],
+    ) {
+        let Some(tags) = self.tags(segment) else {
+            unreachable!("a summary is written from its tags")
+        };
+        summary::encode(&superblock.uuid(), segment, last_seq, tags, crc, out);
+    }
+
+    /// The summary is written: from here on the checksums are enough.
+    pub fn summarised(&mut self, segment: Segment) {
+        let Some(Sum::Tags(tags)) = self.of.remove(&segment.0) else {
+            return;
+        };
+        let mut crcs = self.spare_crcs.pop().unwrap_or_default();
+        crcs.clear();
+        crcs.extend(tags.iter().map(|tag| tag.crc));
+        self.spare_tags.push(tags);
+        self.cache(segment, crcs);
+    }
+
+    fn cache(&mut self, segment: Segment, crcs: Vec<u32>) {
+        while self.clock.len() >= self.limit {
+            self.hand %= self.clock.len();
+            let victim = self.clock[self.hand];
+            match self.of.get_mut(&victim) {
+                Some(Sum::Known { used, .. }) if *used => {
+                    *used = false;
+                    self.hand += 1;
+                }
+                Some(Sum::Known { .. }) => {
+                    if let Some(Sum::Known { crcs, .. }) = self.of.remove(&victim) {
+                        self.spare_crcs.push(crcs);
+                    }
+                    self.clock.swap_remove(self.hand);
+                }
+                _ => {
+                    self.clock.swap_remove(self.hand);
+                }
+            }
+        }
+        self.of.insert(segment.0, Sum::Known { crcs, used: true });
+        self.clock.push(segment.0);
+    }
+
+    /// The segment is erased.
+    pub fn forget(&mut self, segment: Segment) {
+        if let Some(Sum::Known { crcs, .. }) = self.of.remove(&segment.0) {
+            self.spare_crcs.push(crcs);
+            self.clock.retain(|&cached| cached != segment.0);
+        }
+    }
+
+    pub fn wants_load(&self, segment: Segment) -> bool {
+        !self.of.contains_key(&segment.0)
+    }
+
+    pub fn is_loading(&self, segment: Segment) -> bool {
+        matches!(self.of.get(&segment.0), Some(Sum::Loading(_)))
+    }
+
+    pub fn begin_load(&mut self, segment: Segment) {
+        self.of
+            .entry(segment.0)
+            .or_insert_with(|| Sum::Loading(Vec::new()));
+    }
+
+    /// What a read of the summary (`offset` past the end) or of a chunk's header gave. The next header's
+    /// offset, if another read is needed.
+    pub fn loaded(
+        &mut self,
+        superblock: &Superblock,
+        uuid: &[u8; 16],
+        segment: Segment,
+        offset: u32,
+        bytes: &[u8],
+        crc: Crc,
+    ) -> Option<u32> {
+        let Some(Sum::Loading(crcs)) = self.of.get_mut(&segment.0) else {
+            return None;
+        };
+        if offset == u32::MAX {
+            if let Ok(tags) = summary::decode(uuid, segment, self.blocks, bytes, crc) {
+                *crcs = tags.iter().map(|tag| tag.crc).collect();
+            } else {
+                return Some(0);
+            }
+        } else {
+            crcs.resize(self.blocks, 0);
+            let at = superblock.segment_start(segment).plus(u64::from(offset));
+            let mut tags = vec![NOTHING; self.blocks];
+            let next = chunk::tags(bytes, uuid, at, crc, offset, &mut tags);
+            for (index, tag) in tags.iter().enumerate() {
+                if tag.owner != Owner::None {
+                    crcs[index] = tag.crc;
+                }
+            }
+            if next.is_some_and(|next| (next as usize) < self.blocks - 1) {
+                return next;
+            }
+        }
+        if let Some(Sum::Loading(crcs)) = self.of.remove(&segment.0) {
+            self.cache(segment, crcs);
+        }
+        None
+    }
+
+    pub fn crc(&mut self, segment: Segment, offset: u32) -> Option<u32> {
+        match self.of.get_mut(&segment.0)? {
+            Sum::Tags(tags) => tags.get(offset as usize).map(|tag| tag.crc),
+            Sum::Known { crcs, used } => {
+                *used = true;
+                crcs.get(offset as usize).copied()
+            }
+            Sum::Loading(_) => None,
+        }
+    }
+
+    pub fn park(&mut self, segment: Segment, parked: Parked) {
+        self.parked.push((segment, parked));
+    }
+
+    pub fn take_parked(&mut self, segment: Segment) -> Vec<Parked> {
+        let mut taken = Vec::new();
+        let mut index = 0;
+        while index < self.parked.len() {
+            if self.parked[index].0 == segment {
+                taken.push(self.parked.swap_remove(index).1);
+            } else {
+                index += 1;
+            }
+        }
+        taken
+    }
+}

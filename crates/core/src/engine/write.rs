@@ -1,0 +1,179 @@
+//! The way of a write.
+
+use super::*;
+use crate::format::chunk::Record;
+use crate::format::summary::Owner;
+use crate::seam::Payload;
+
+/// What became of one block.
+enum Placed {
+    Done,
+    Wait,
+    Full,
+}
+
+impl Engine {
+    pub(super) fn write(&mut self, id: RequestId, lba: Lba, blocks: &[Payload], fua: bool) {
+        let refusal = if self.poisoned {
+            Some(Refusal::Poisoned)
+        } else if !self.in_range(lba, blocks.len() as u64) {
+            Some(Refusal::OutOfRange)
+        } else if self.retry_at.is_some() {
+            Some(Refusal::Full)
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            for payload in blocks {
+                self.release(payload.buf);
+            }
+            return self.reply(id, Err(refusal));
+        }
+        self.stats.host_blocks_written += blocks.len() as u64;
+        let mut placed = 0;
+        if self.waiting.is_empty() {
+            match self.place_all(id, lba, blocks, &mut placed, fua) {
+                true => return,
+                false => debug_assert!(placed < blocks.len()),
+            }
+        }
+        self.waiting.push_back(Waiting::Write {
+            id,
+            lba,
+            blocks: blocks.to_vec(),
+            placed,
+            fua,
+        });
+    }
+
+    pub(super) fn in_range(&self, lba: Lba, blocks: u64) -> bool {
+        lba.0
+            .checked_add(blocks)
+            .is_some_and(|end| end <= self.map.blocks())
+    }
+
+    /// Places blocks from `placed` on; `true` when the request has been answered or waits for durability.
+    pub(super) fn place_all(
+        &mut self,
+        id: RequestId,
+        lba: Lba,
+        blocks: &[Payload],
+        placed: &mut usize,
+        fua: bool,
+    ) -> bool {
+        while let Some(payload) = blocks.get(*placed) {
+            match self.place(lba.plus(*placed as u64), *payload) {
+                Placed::Done => *placed += 1,
+                Placed::Wait => return false,
+                Placed::Full => {
+                    for payload in &blocks[*placed..] {
+                        self.release(payload.buf);
+                    }
+                    self.reply(id, Err(Refusal::Full));
+                    return true;
+                }
+            }
+        }
+        self.acknowledge(id, fua);
+        true
+    }
+
+    /// Answers a request whose effect is in the log: now, or when that is durable.
+    pub(super) fn acknowledge(&mut self, id: RequestId, fua: bool) {
+        if fua {
+            self.wait_for_durability(id, false)
+        } else {
+            self.reply(id, Ok(()))
+        }
+    }
+
+    /// One block through the policies, in order: zero, absorb, store whole.
+    fn place(&mut self, lba: Lba, payload: Payload) -> Placed {
+        if self.options.zero && payload.digest.zero {
+            if !self.log_extent(lba, 1, true) {
+                return Placed::Wait;
+            }
+            self.remap(lba, Entry::Zero);
+            self.release(payload.buf);
+            self.stats.zero_blocks += 1;
+            return Placed::Done;
+        }
+        let old = self.map.get(lba);
+        if let Entry::Plain(pba) = old {
+            if self.absorb(pba, payload) {
+                return Placed::Done;
+            }
+        } else if self.segments.live >= self.superblock.capacity_blocks() {
+            return Placed::Full;
+        }
+        let record = Record::Data {
+            lba,
+            crc: payload.digest.crc,
+        };
+        let Some(chunk) = self.chunk_with_room(Head::Host, record.encoded_len(), true) else {
+            return Placed::Wait;
+        };
+        let pba = self.append(
+            chunk,
+            record,
+            Owner::Lba(lba),
+            payload.digest.crc,
+            payload.buf,
+        );
+        self.remap(lba, Entry::Plain(pba));
+        Placed::Done
+    }
+
+    /// An overwrite of a block that is still in the unsealed chunk takes its place. The order is kept,
+    /// because a chunk is atomic: no crash can show the new block without all that came before it.
+    fn absorb(&mut self, pba: Pba, payload: Payload) -> bool {
+        let Some(open) = self.heads[Head::Host as usize].open else {
+            return false;
+        };
+        let chunk = self.chunks.get_mut(open);
+        let Some(index) = chunk.slot_at(pba) else {
+            return false;
+        };
+        let slot = &mut chunk.slots[index];
+        let old = core::mem::replace(&mut slot.buf, payload.buf);
+        let record = slot.record;
+        match &mut chunk.records[record as usize] {
+            Record::Data { crc, .. } => *crc = payload.digest.crc,
+            other => unreachable!("a host's chunk has only its data in slots, not {other:?}"),
+        }
+        self.sums.retag(pba, payload.digest.crc);
+        self.release(old);
+        self.stats.absorbed_blocks += 1;
+        true
+    }
+
+    /// Places what waits, in order, until something must wait on.
+    pub(super) fn place_waiting(&mut self) {
+        while let Some(mut waiting) = self.waiting.pop_front() {
+            let done = match &mut waiting {
+                Waiting::Write {
+                    id,
+                    lba,
+                    blocks,
+                    placed,
+                    fua,
+                } => self.place_all(*id, *lba, blocks, placed, *fua),
+                Waiting::Read { id, lba, blocks } => {
+                    self.start_read(*id, *lba, *blocks);
+                    true
+                }
+                Waiting::Unmap {
+                    id,
+                    lba,
+                    blocks,
+                    zero,
+                    fua,
+                } => self.place_unmap(*id, *lba, *blocks, *zero, *fua),
+            };
+            if !done {
+                self.waiting.push_front(waiting);
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Geometry: how a new volume is laid out on a medium.
+
+use super::superblock::Superblock;
+use super::{root, summary};
+use crate::addr::Life;
+use crate::limits::COLLECTOR_SEGMENTS;
+use crate::map::{LEAF_ENTRIES, MAX_PBA};
+
+/// A thin volume may promise this many times what it has.
+pub const THIN_LIMIT: u64 = 16;
+
+/// Over-provisioning that a volume may have, in thousandths.
+pub const OVER_PROVISIONING: core::ops::RangeInclusive<u32> = 20..=900;
+
+/// What is asked of a new volume.
+#[derive(Clone, Copy, Debug)]
+pub struct Params {
+    /// Blocks of the medium.
+    pub medium_blocks: u64,
+    /// Blocks that clients see; `None`: what the medium holds less over-provisioning.
+    pub logical_blocks: Option<u64>,
+    /// Space kept from the clients, in thousandths of what they see.
+    pub over_provisioning: u32,
+    /// Blocks in a segment, a power of two; `None`: by the medium's size.
+    pub segment_blocks: Option<u32>,
+    /// The volume's UUID.
+    pub uuid: [u8; 16],
+    /// The key of its hashes, random.
+    pub secret: [u8; 32],
+}
+
+/// Why a volume cannot be laid out as asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GeometryError {
+    /// Too small.
+    #[error(
+        "{blocks} blocks are too few: a volume needs at least {least} segments of {segment_blocks} blocks"
+    )]
+    TooSmall {
+        /// Blocks of the medium.
+        blocks: u64,
+        /// Segments needed.
+        least: usize,
+        /// Blocks in one.
+        segment_blocks: u32,
+    },
+    /// Too large for the entry width.
+    #[error("{blocks} blocks are too many: entries of 4 bytes reach {MAX_PBA} blocks (8 TiB)")]
+    TooLarge {
+        /// Blocks of the medium.
+        blocks: u64,
+    },
+    /// Not a power of two, or out of range.
+    #[error("segments of {0} blocks: it must be a power of two from 64 to 65536")]
+    SegmentBlocks(u32),
+    /// Out of range.
+    #[error("over-provisioning of {0} thousandths: it must be from 20 to 900")]
+    OverProvisioning(u32),
+    /// Thinner than allowed.
+    #[error(
+        "a logical size of {logical} blocks: at most {limit} ({THIN_LIMIT} times what the medium holds)"
+    )]
+    TooThin {
+        /// Asked for.
+        logical: u64,
+        /// Allowed.
+        limit: u64,
+    },
+    /// Nothing.
+    #[error("a logical size of 0 blocks")]
+    Nothing,
+}
+
+/// Lays a volume out.
+///
+/// # Errors
+/// When the medium cannot hold it; the error names the limit.
+pub fn plan(params: &Params) -> Result<Superblock, GeometryError> {
+    let blocks = params.medium_blocks;
+    if blocks > MAX_PBA {
+        return Err(GeometryError::TooLarge { blocks });
+    }
+    if !OVER_PROVISIONING.contains(&params.over_provisioning) {
+        return Err(GeometryError::OverProvisioning(params.over_provisioning));
+    }
+    let segment_blocks = params.segment_blocks.unwrap_or_else(|| {
+        let wanted = (blocks / 2048).max(1).next_power_of_two();
+        wanted.clamp(256, 1024) as u32
+    });
+    if !segment_blocks.is_power_of_two() || !(64..=65536).contains(&segment_blocks) {
+        return Err(GeometryError::SegmentBlocks(segment_blocks));
+    }
+    if params.logical_blocks == Some(0) {
+        return Err(GeometryError::Nothing);
+    }
+    // The areas before the segments depend on the logical size, that on the segments: settle in two steps,
+    // the first with a logical size that is too large.
+    let mut logical = params.logical_blocks.unwrap_or(blocks);
+    let limit = blocks.saturating_mul(THIN_LIMIT);
+    if logical > limit {
+        return Err(GeometryError::TooThin { logical, limit });
+    }
+    let mut superblock = lay_out(params, segment_blocks, logical)?;
+    if params.logical_blocks.is_none() {
+        // Over-provisioning is a share of what clients see (T / U - 1), the reserve apart.
+        let capacity = superblock.capacity_blocks();
+        logical = (capacity * 1000 / u64::from(1000 + params.over_provisioning)).max(1);
+        superblock = lay_out(params, segment_blocks, logical)?;
+    }
+    Ok(superblock)
+}
+
+fn lay_out(
+    params: &Params,
+    segment_blocks: u32,
+    logical: u64,
+) -> Result<Superblock, GeometryError> {
+    let blocks = params.medium_blocks;
+    let map_leaves = logical.div_ceil(LEAF_ENTRIES as u64) as u32;
+    let shared_leaves = blocks.div_ceil(LEAF_ENTRIES as u64) as u32;
+    let leaves = map_leaves + shared_leaves;
+    let roots = 1;
+    let map_area = roots + 2 * u64::from(root::blocks(leaves));
+    let align = u64::from(segment_blocks.min(256));
+    let first_segment = (map_area + 2 * u64::from(leaves)).next_multiple_of(align);
+    let room = blocks.saturating_sub(1).saturating_sub(first_segment);
+    let segments = (room / u64::from(segment_blocks)) as u32;
+    let least = COLLECTOR_SEGMENTS + 7;
+    if (segments as usize) < least {
+        return Err(GeometryError::TooSmall {
+            blocks,
+            least,
+            segment_blocks,
+        });
+    }
+    Ok(Superblock {
+        uuid: params.uuid,
+        secret: params.secret,
+        life: Life(0),
+        medium_blocks: blocks,
+        logical_blocks: logical,
+        first_segment,
+        map_area,
+        roots,
+        segment_blocks,
+        segments,
+        map_leaves,
+        shared_leaves,
+        over_provisioning: params.over_provisioning,
+        usable: segment_blocks - summary::blocks(segment_blocks),
+    })
+}

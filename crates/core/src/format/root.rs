@@ -1,0 +1,225 @@
+//! The root of a map checkpoint: which slot each leaf is in, and where replay of the log begins.
+
+use super::{Crc, Field, FormatError, VERSION, checksum_around, on_disk};
+use crate::addr::{BLOCK_BYTES, Generation, Life, Segment, Seq};
+use alloc::vec::Vec;
+use core::mem::offset_of;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, IntoBytes};
+
+const WHAT: &str = "root";
+const MAGIC: [u8; 8] = *b"VELLUMRT";
+const ENTRY: usize = 8;
+
+on_disk! {
+    /// The first bytes of a root's first block. The table follows in the next block.
+    RawRoot {
+        /// "VELLUMRT"
+        magic: [u8; 8],
+        /// format version
+        version: U32,
+        /// checksum of this block with this field taken as zero
+        crc: U32,
+        /// the volume's UUID
+        uuid: [u8; 16],
+        /// number of the map checkpoint; its lowest bit is the place
+        generation: U64,
+        /// newest chunk whose effects every leaf includes; replay begins after it
+        seq: U64,
+        /// life in which that chunk was written
+        life: U64,
+        /// newest chunk known durable when the root was written
+        durable: U64,
+        /// segment in which the hot head goes on
+        hot_segment: U32,
+        /// block of that segment at which its next chunk starts
+        hot_offset: U32,
+        /// segment in which the cold head goes on
+        cold_segment: U32,
+        /// block of that segment at which its next chunk starts
+        cold_offset: U32,
+        /// leaves in the table
+        leaves: U32,
+        /// CRC32C of the table's blocks
+        table_crc: U32,
+    }
+}
+
+/// The fields of a root's header.
+pub const FIELDS: &[Field] = RawRoot::FIELDS;
+
+/// Where a head goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    /// In this segment.
+    pub segment: Segment,
+    /// At this block of it.
+    pub offset: u32,
+}
+
+/// Where a leaf is, with its checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeafSlot {
+    /// Nothing in it is mapped.
+    Absent,
+    /// In its first slot.
+    Slot0(u32),
+    /// In its second slot.
+    Slot1(u32),
+}
+
+/// A root without its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RootHeader {
+    /// The volume.
+    pub uuid: [u8; 16],
+    /// Number of the map checkpoint.
+    pub generation: Generation,
+    /// Newest chunk that every leaf includes.
+    pub seq: Seq,
+    /// Its life.
+    pub life: Life,
+    /// Newest chunk known durable.
+    pub durable: Seq,
+    /// Where the hot and the cold head go on.
+    pub cursors: [Cursor; 2],
+}
+
+/// Blocks that a root of `leaves` leaves takes.
+#[must_use]
+pub fn blocks(leaves: u32) -> u32 {
+    1 + (leaves as usize * ENTRY).div_ceil(BLOCK_BYTES) as u32
+}
+
+/// Writes a root; `out` is `blocks(slots.len())` blocks.
+pub fn encode(header: &RootHeader, slots: &[LeafSlot], crc: Crc, out: &mut [u8]) {
+    debug_assert_eq!(out.len(), blocks(slots.len() as u32) as usize * BLOCK_BYTES);
+    out.fill(0);
+    let (head, table) = out.split_at_mut(BLOCK_BYTES);
+    for (bytes, slot) in table.chunks_exact_mut(ENTRY).zip(slots) {
+        let (sum, state) = match slot {
+            LeafSlot::Absent => (0, 0u32),
+            LeafSlot::Slot0(sum) => (*sum, 1),
+            LeafSlot::Slot1(sum) => (*sum, 2),
+        };
+        bytes[..4].copy_from_slice(&sum.to_le_bytes());
+        bytes[4..].copy_from_slice(&state.to_le_bytes());
+    }
+    let [hot, cold] = header.cursors;
+    let raw = RawRoot {
+        magic: MAGIC,
+        version: U32::new(VERSION),
+        crc: U32::new(0),
+        uuid: header.uuid,
+        generation: U64::new(header.generation.0),
+        seq: U64::new(header.seq.0),
+        life: U64::new(header.life.0),
+        durable: U64::new(header.durable.0),
+        hot_segment: U32::new(hot.segment.0),
+        hot_offset: U32::new(hot.offset),
+        cold_segment: U32::new(cold.segment.0),
+        cold_offset: U32::new(cold.offset),
+        leaves: U32::new(slots.len() as u32),
+        table_crc: U32::new(crc(table)),
+    };
+    head[..size_of::<RawRoot>()].copy_from_slice(raw.as_bytes());
+    let hole = offset_of!(RawRoot, crc);
+    let sum = checksum_around(head, hole, crc);
+    head[hole..hole + 4].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Reads a root of the volume `uuid` with `leaves` leaves.
+///
+/// # Errors
+/// When it is damaged, of another volume, or from the future.
+pub fn decode(
+    bytes: &[u8],
+    uuid: &[u8; 16],
+    leaves: u32,
+    crc: Crc,
+) -> Result<(RootHeader, Vec<LeafSlot>), FormatError> {
+    let need = blocks(leaves) as usize * BLOCK_BYTES;
+    if bytes.len() != need {
+        return Err(FormatError::Truncated {
+            what: WHAT,
+            have: bytes.len(),
+            need,
+        });
+    }
+    let (head, table) = bytes.split_at(BLOCK_BYTES);
+    let (raw, _) = RawRoot::read_from_prefix(head).map_err(|_| FormatError::Truncated {
+        what: WHAT,
+        have: head.len(),
+        need,
+    })?;
+    if raw.magic != MAGIC {
+        return Err(FormatError::Magic { what: WHAT });
+    }
+    let found = checksum_around(head, offset_of!(RawRoot, crc), crc);
+    if found != raw.crc.get() {
+        return Err(FormatError::Checksum {
+            what: WHAT,
+            found,
+            expected: raw.crc.get(),
+        });
+    }
+    if raw.version.get() > VERSION {
+        return Err(FormatError::Version {
+            what: WHAT,
+            version: raw.version.get(),
+            known: VERSION,
+        });
+    }
+    if raw.uuid != *uuid {
+        return Err(FormatError::Foreign { what: WHAT });
+    }
+    if raw.leaves.get() != leaves {
+        return Err(FormatError::Value {
+            what: WHAT,
+            field: "leaves",
+            value: u64::from(raw.leaves.get()),
+        });
+    }
+    let found = crc(table);
+    if found != raw.table_crc.get() {
+        return Err(FormatError::Checksum {
+            what: "root's table",
+            found,
+            expected: raw.table_crc.get(),
+        });
+    }
+    let mut slots = Vec::with_capacity(leaves as usize);
+    for entry in table.chunks_exact(ENTRY).take(leaves as usize) {
+        let sum = u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
+        slots.push(
+            match u32::from_le_bytes([entry[4], entry[5], entry[6], entry[7]]) {
+                0 => LeafSlot::Absent,
+                1 => LeafSlot::Slot0(sum),
+                2 => LeafSlot::Slot1(sum),
+                state => {
+                    return Err(FormatError::Value {
+                        what: WHAT,
+                        field: "leaf state",
+                        value: state.into(),
+                    });
+                }
+            },
+        );
+    }
+    let cursor = |segment: U32, offset: U32| Cursor {
+        segment: Segment(segment.get()),
+        offset: offset.get(),
+    };
+    let header = RootHeader {
+        uuid: raw.uuid,
+        generation: Generation(raw.generation.get()),
+        seq: Seq(raw.seq.get()),
+        life: Life(raw.life.get()),
+        durable: Seq(raw.durable.get()),
+        cursors: [
+            cursor(raw.hot_segment, raw.hot_offset),
+            cursor(raw.cold_segment, raw.cold_offset),
+        ],
+    };
+    Ok((header, slots))
+}

@@ -1,0 +1,404 @@
+//! The superblock: what the volume is. Mirrored in the first and the last block of the medium.
+
+use super::{Crc, Field, FormatError, VERSION, checksum_around, on_disk, root, summary};
+use crate::addr::{BLOCK_BYTES, Generation, Leaf, Life, Pba, Segment};
+use crate::limits::COLLECTOR_SEGMENTS;
+use crate::map::{LEAF_ENTRIES, MAX_PBA};
+use core::mem::offset_of;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, IntoBytes};
+
+const WHAT: &str = "superblock";
+const MAGIC: [u8; 8] = *b"VELLUMSB";
+const ENTRY_WIDTH: u32 = 4;
+const LAYOUT_LOG: u32 = 1;
+
+on_disk! {
+    /// The first bytes of the superblock's block.
+    RawSuperblock {
+        /// "VELLUMSB"
+        magic: [u8; 8],
+        /// format version
+        version: U32,
+        /// checksum of the block with this field taken as zero
+        crc: U32,
+        /// the volume's UUID
+        uuid: [u8; 16],
+        /// key of the volume's hashes
+        secret: [u8; 32],
+        /// features that a program must know to read the volume
+        incompatible: U64,
+        /// features that a program must know to write it
+        read_only_compatible: U64,
+        /// features that may be ignored
+        compatible: U64,
+        /// times that the volume has been opened for writing
+        life: U64,
+        /// blocks of the medium
+        medium_blocks: U64,
+        /// blocks that clients see
+        logical_blocks: U64,
+        /// first block of the first segment
+        first_segment: U64,
+        /// first block of the map's leaves
+        map_area: U64,
+        /// first block of the root's first place; the second follows it
+        roots: U64,
+        /// bytes in a block
+        block_bytes: U32,
+        /// bytes in a map entry
+        entry_width: U32,
+        /// blocks in a segment
+        segment_blocks: U32,
+        /// segments
+        segments: U32,
+        /// leaves that map LBAs
+        map_leaves: U32,
+        /// leaves that hold shared pages
+        shared_leaves: U32,
+        /// over-provisioning asked for, in thousandths
+        over_provisioning: U32,
+        /// layout: 1 log
+        layout: U32,
+    }
+}
+
+/// The fields of a superblock.
+pub const FIELDS: &[Field] = RawSuperblock::FIELDS;
+
+/// What a volume is. Made by [`geometry::plan`](super::geometry::plan) or decoded, so that what its
+/// methods compute always lies on the medium.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    pub(super) uuid: [u8; 16],
+    pub(super) secret: [u8; 32],
+    pub(super) life: Life,
+    pub(super) medium_blocks: u64,
+    pub(super) logical_blocks: u64,
+    pub(super) first_segment: u64,
+    pub(super) map_area: u64,
+    pub(super) roots: u64,
+    pub(super) segment_blocks: u32,
+    pub(super) segments: u32,
+    pub(super) map_leaves: u32,
+    pub(super) shared_leaves: u32,
+    pub(super) over_provisioning: u32,
+    pub(super) usable: u32,
+}
+
+impl Superblock {
+    /// The volume's UUID.
+    #[must_use]
+    pub fn uuid(&self) -> [u8; 16] {
+        self.uuid
+    }
+
+    /// Key of the volume's hashes.
+    #[must_use]
+    pub fn secret(&self) -> [u8; 32] {
+        self.secret
+    }
+
+    /// How often it has been opened for writing.
+    #[must_use]
+    pub fn life(&self) -> Life {
+        self.life
+    }
+
+    /// Begins a new life; the caller writes both mirrors, a sync after each, before anything else.
+    pub fn begin_life(&mut self) {
+        self.life = Life(self.life.0 + 1);
+    }
+
+    /// Blocks of the medium.
+    #[must_use]
+    pub fn medium_blocks(&self) -> u64 {
+        self.medium_blocks
+    }
+
+    /// Blocks that clients see.
+    #[must_use]
+    pub fn logical_blocks(&self) -> u64 {
+        self.logical_blocks
+    }
+
+    /// Over-provisioning asked for at creation, in thousandths.
+    #[must_use]
+    pub fn over_provisioning(&self) -> u32 {
+        self.over_provisioning
+    }
+
+    /// Blocks in a segment.
+    #[must_use]
+    pub fn segment_blocks(&self) -> u32 {
+        self.segment_blocks
+    }
+
+    /// Blocks of a segment that chunks may take: all but its summary.
+    #[must_use]
+    pub fn usable_blocks(&self) -> u32 {
+        self.usable
+    }
+
+    /// Segments.
+    #[must_use]
+    pub fn segment_count(&self) -> u32 {
+        self.segments
+    }
+
+    /// Leaves that map LBAs.
+    #[must_use]
+    pub fn map_leaves(&self) -> u32 {
+        self.map_leaves
+    }
+
+    /// Leaves that hold shared pages.
+    #[must_use]
+    pub fn shared_leaves(&self) -> u32 {
+        self.shared_leaves
+    }
+
+    /// All leaves.
+    #[must_use]
+    pub fn leaves(&self) -> u32 {
+        self.map_leaves + self.shared_leaves
+    }
+
+    /// Blocks of a root.
+    #[must_use]
+    pub fn root_blocks(&self) -> u32 {
+        root::blocks(self.leaves())
+    }
+
+    /// Where the root of a map checkpoint is.
+    #[must_use]
+    pub fn root_place(&self, generation: Generation) -> Pba {
+        Pba(self.roots + (generation.0 & 1) * u64::from(self.root_blocks()))
+    }
+
+    /// Where slot `slot` (0 or 1) of a leaf is.
+    #[must_use]
+    pub fn leaf_slot(&self, leaf: Leaf, slot: u32) -> Pba {
+        debug_assert!(leaf.0 < self.leaves() && slot < 2);
+        Pba(self.map_area + 2 * u64::from(leaf.0) + u64::from(slot))
+    }
+
+    /// The superblock's two places.
+    #[must_use]
+    pub fn mirrors(&self) -> [Pba; 2] {
+        [Pba(0), Pba(self.medium_blocks - 1)]
+    }
+
+    /// A segment's first block.
+    #[must_use]
+    pub fn segment_start(&self, segment: Segment) -> Pba {
+        debug_assert!(segment.0 < self.segments);
+        Pba(self.first_segment + u64::from(segment.0) * u64::from(self.segment_blocks))
+    }
+
+    /// The segment that a block is in, and its place there; `None` outside of them and on summaries.
+    #[must_use]
+    pub fn segment_of(&self, pba: Pba) -> Option<(Segment, u32)> {
+        let from_first = pba.0.checked_sub(self.first_segment)?;
+        let segment = from_first / u64::from(self.segment_blocks);
+        let offset = (from_first % u64::from(self.segment_blocks)) as u32;
+        (segment < u64::from(self.segments) && offset < self.usable)
+            .then_some((Segment(segment as u32), offset))
+    }
+
+    /// Data blocks that may be live at once: what keeps the collector able to win space (a header for
+    /// each full chunk, the reserve and both heads' segments taken off, and 2% to work in).
+    #[must_use]
+    pub fn capacity_blocks(&self) -> u64 {
+        let segments = u64::from(self.segments).saturating_sub(COLLECTOR_SEGMENTS as u64 + 3);
+        let data = u64::from(self.usable - self.usable.div_ceil(200));
+        segments * data * 98 / 100
+    }
+
+    /// The block.
+    pub fn encode(&self, crc: Crc, out: &mut [u8; BLOCK_BYTES]) {
+        out.fill(0);
+        let raw = RawSuperblock {
+            magic: MAGIC,
+            version: U32::new(VERSION),
+            crc: U32::new(0),
+            uuid: self.uuid,
+            secret: self.secret,
+            incompatible: U64::new(0),
+            read_only_compatible: U64::new(0),
+            compatible: U64::new(0),
+            life: U64::new(self.life.0),
+            medium_blocks: U64::new(self.medium_blocks),
+            logical_blocks: U64::new(self.logical_blocks),
+            first_segment: U64::new(self.first_segment),
+            map_area: U64::new(self.map_area),
+            roots: U64::new(self.roots),
+            block_bytes: U32::new(BLOCK_BYTES as u32),
+            entry_width: U32::new(ENTRY_WIDTH),
+            segment_blocks: U32::new(self.segment_blocks),
+            segments: U32::new(self.segments),
+            map_leaves: U32::new(self.map_leaves),
+            shared_leaves: U32::new(self.shared_leaves),
+            over_provisioning: U32::new(self.over_provisioning),
+            layout: U32::new(LAYOUT_LOG),
+        };
+        out[..size_of::<RawSuperblock>()].copy_from_slice(raw.as_bytes());
+        let hole = offset_of!(RawSuperblock, crc);
+        let sum = checksum_around(out, hole, crc);
+        out[hole..hole + 4].copy_from_slice(&sum.to_le_bytes());
+    }
+
+    /// From a block that may be anything, on a medium of `medium_blocks`.
+    ///
+    /// # Errors
+    /// When it is not a superblock, damaged, from the future, or its geometry does not fit the medium.
+    pub fn decode(bytes: &[u8], medium_blocks: u64, crc: Crc) -> Result<Self, FormatError> {
+        let truncated = FormatError::Truncated {
+            what: WHAT,
+            have: bytes.len(),
+            need: BLOCK_BYTES,
+        };
+        let (raw, _) = RawSuperblock::read_from_prefix(bytes).map_err(|_| truncated)?;
+        if raw.magic != MAGIC {
+            return Err(FormatError::Magic { what: WHAT });
+        }
+        if bytes.len() != BLOCK_BYTES {
+            return Err(truncated);
+        }
+        let found = checksum_around(bytes, offset_of!(RawSuperblock, crc), crc);
+        if found != raw.crc.get() {
+            return Err(FormatError::Checksum {
+                what: WHAT,
+                found,
+                expected: raw.crc.get(),
+            });
+        }
+        if raw.version.get() > VERSION {
+            return Err(FormatError::Version {
+                what: WHAT,
+                version: raw.version.get(),
+                known: VERSION,
+            });
+        }
+        if raw.incompatible.get() != 0 || raw.read_only_compatible.get() != 0 {
+            let bits = raw.incompatible.get() | raw.read_only_compatible.get();
+            return Err(FormatError::Features { what: WHAT, bits });
+        }
+        let check = |ok: bool, field, value: u64| {
+            if ok {
+                Ok(())
+            } else {
+                Err(FormatError::Value {
+                    what: WHAT,
+                    field,
+                    value,
+                })
+            }
+        };
+        check(
+            raw.block_bytes.get() == BLOCK_BYTES as u32,
+            "block bytes",
+            raw.block_bytes.get().into(),
+        )?;
+        check(
+            raw.entry_width.get() == ENTRY_WIDTH,
+            "entry width",
+            raw.entry_width.get().into(),
+        )?;
+        check(
+            raw.layout.get() == LAYOUT_LOG,
+            "layout",
+            raw.layout.get().into(),
+        )?;
+        check(
+            raw.medium_blocks.get() <= medium_blocks,
+            "medium blocks",
+            raw.medium_blocks.get(),
+        )?;
+        check(
+            raw.medium_blocks.get() <= MAX_PBA,
+            "medium blocks",
+            raw.medium_blocks.get(),
+        )?;
+        let segment_blocks = raw.segment_blocks.get();
+        check(
+            (64..=65536).contains(&segment_blocks),
+            "segment blocks",
+            segment_blocks.into(),
+        )?;
+        let superblock = Self {
+            uuid: raw.uuid,
+            secret: raw.secret,
+            life: Life(raw.life.get()),
+            medium_blocks: raw.medium_blocks.get(),
+            logical_blocks: raw.logical_blocks.get(),
+            first_segment: raw.first_segment.get(),
+            map_area: raw.map_area.get(),
+            roots: raw.roots.get(),
+            segment_blocks,
+            segments: raw.segments.get(),
+            map_leaves: raw.map_leaves.get(),
+            shared_leaves: raw.shared_leaves.get(),
+            over_provisioning: raw.over_provisioning.get(),
+            usable: segment_blocks - summary::blocks(segment_blocks),
+        };
+        superblock.validate()?;
+        Ok(superblock)
+    }
+
+    /// That every area follows the one before and ends before the last block.
+    fn validate(&self) -> Result<(), FormatError> {
+        let check = |ok: bool, field, value: u64| {
+            if ok {
+                Ok(())
+            } else {
+                Err(FormatError::Value {
+                    what: WHAT,
+                    field,
+                    value,
+                })
+            }
+        };
+        let logical_limit = u64::from(self.map_leaves) * LEAF_ENTRIES as u64;
+        check(
+            self.logical_blocks > 0 && self.logical_blocks <= logical_limit,
+            "logical blocks",
+            self.logical_blocks,
+        )?;
+        check(
+            self.map_leaves
+                .checked_add(self.shared_leaves)
+                .is_some_and(|l| l <= 1 << 24),
+            "leaves",
+            self.map_leaves.into(),
+        )?;
+        check(
+            self.map_leaves as u64 == self.logical_blocks.div_ceil(LEAF_ENTRIES as u64),
+            "map leaves",
+            self.map_leaves.into(),
+        )?;
+        check(
+            self.segments as usize >= COLLECTOR_SEGMENTS + 4,
+            "segments",
+            self.segments.into(),
+        )?;
+        let areas = [
+            (1, self.roots, "root place"),
+            (
+                self.roots.saturating_add(2 * u64::from(self.root_blocks())),
+                self.map_area,
+                "map area",
+            ),
+            (
+                self.map_area.saturating_add(2 * u64::from(self.leaves())),
+                self.first_segment,
+                "first segment",
+            ),
+        ];
+        for (least, start, field) in areas {
+            check(start >= least && start < self.medium_blocks, field, start)?;
+        }
+        let end = self.first_segment + u64::from(self.segments) * u64::from(self.segment_blocks);
+        check(end < self.medium_blocks, "segments", self.segments.into())
+    }
+}

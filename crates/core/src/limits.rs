@@ -1,0 +1,47 @@
+//! Every bound of the core in one place, with the relations between them.
+
+use crate::format::chunk::RECORD_ROOM;
+
+/// Data blocks in a chunk, at most: 1 MiB, long enough that a header is 0.4% and short enough to be one
+/// write.
+pub const CHUNK_DATA_BLOCKS: usize = 256;
+
+/// Chunk writes in flight, at most.
+pub const CHUNKS_IN_FLIGHT: usize = 32;
+
+/// Segments that only the collector may take: one to move into, one to go on in, and one in case a
+/// victim's survivors straddle.
+pub const COLLECTOR_SEGMENTS: usize = 3;
+
+/// Blocks of one collector read.
+pub const GATHER_BLOCKS: u32 = 32;
+
+/// Map leaves and summaries written at the same time by a map checkpoint.
+pub const META_IN_FLIGHT: usize = 16;
+
+/// Chunks of the log after which a map checkpoint is due, whatever their size: bounds recovery.
+pub const CHUNKS_BETWEEN_CHECKPOINTS: u64 = 8192;
+
+/// Blocks of the log after which a map checkpoint is due, at least and at most (128 MiB, 1 GiB).
+pub const LOG_BLOCKS_BETWEEN_CHECKPOINTS: (u64, u64) = (32 << 10, 256 << 10);
+
+/// Log blocks per dirty leaf before a map checkpoint is due: keeps its share of the writes under 1/64.
+pub const LOG_BLOCKS_PER_DIRTY_LEAF: u64 = 64;
+
+/// Segments whose checksums are kept in memory (4 KiB each at 1024 blocks a segment: 16 MiB).
+pub const CACHED_SUMS: usize = 4096;
+
+/// Nanoseconds that an unsealed chunk may stay in memory without a flush.
+pub const SEAL_AFTER_NANOS: u64 = 5_000_000_000;
+
+/// Nanoseconds between attempts to write to a medium that was full.
+pub const RETRY_FULL_AFTER_NANOS: u64 = 1_000_000_000;
+
+/// The longest record of one block (a move).
+const LONGEST_RECORD: usize = 24;
+
+const _: () = assert!(
+    RECORD_ROOM / 12 >= CHUNK_DATA_BLOCKS,
+    "a full chunk of new data fits its header"
+);
+const _: () = assert!(RECORD_ROOM >= LONGEST_RECORD * GATHER_BLOCKS as usize);
