@@ -1,0 +1,152 @@
+//! What a server serves, by name.
+
+use super::unaligned::Register;
+use super::wire::export_flag as flag;
+use parking_lot::RwLock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_device::block::BlockDevice;
+
+/// The longest name or description that the protocol allows.
+pub const STRING_BYTES_MAX: usize = 4096;
+
+/// One export.
+pub struct Export {
+    pub(super) name: String,
+    pub(super) description: String,
+    pub(super) device: Arc<dyn BlockDevice>,
+    read_only: bool,
+    pub(super) register: Register,
+    pub(super) removed: AtomicBool,
+}
+
+impl std::fmt::Debug for Export {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Export")
+            .field("name", &self.name)
+            .field("read_only", &self.read_only())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Export {
+    /// An export of `device` as `name`.
+    #[must_use]
+    pub fn new(name: impl Into<String>, device: Arc<dyn BlockDevice>) -> Self {
+        Self {
+            name: name.into(),
+            description: String::new(),
+            device,
+            read_only: false,
+            register: Register::default(),
+            removed: AtomicBool::new(false),
+        }
+    }
+
+    /// With words for people, shown by listing clients.
+    #[must_use]
+    pub fn described(mut self, description: impl Into<String>) -> Self {
+        self.description = description.into();
+        self
+    }
+
+    /// Writes are refused, whatever the device thinks.
+    #[must_use]
+    pub fn read_only_if(mut self, read_only: bool) -> Self {
+        self.read_only |= read_only;
+        self
+    }
+
+    /// Whether writes are refused.
+    #[must_use]
+    pub fn read_only(&self) -> bool {
+        self.read_only || self.device.read_only()
+    }
+
+    /// Its size.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.device.blocks() * BLOCK_BYTES as u64
+    }
+
+    /// The transmission flags. Several connections see one device, whose flush covers all that was
+    /// acknowledged, on whichever of them: that is what CAN_MULTI_CONN promises.
+    pub(super) fn flags(&self, structured: bool) -> u16 {
+        let mut flags = flag::HAS_FLAGS
+            | flag::SEND_FLUSH
+            | flag::SEND_FUA
+            | flag::CAN_MULTI_CONN
+            | flag::SEND_CACHE;
+        flags |= if self.read_only() {
+            flag::READ_ONLY
+        } else {
+            flag::SEND_TRIM | flag::SEND_WRITE_ZEROES | flag::SEND_FAST_ZERO
+        };
+        if structured {
+            flags |= flag::SEND_DF;
+        }
+        flags
+    }
+}
+
+/// Why an export cannot be added.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExportError {
+    /// The name is taken.
+    #[error("an export named {0:?} is already served")]
+    Taken(String),
+    /// The name cannot travel.
+    #[error("an export's name and description have at most {STRING_BYTES_MAX} bytes and no NUL")]
+    BadString,
+}
+
+/// The exports, in the order they were added; the first is the default.
+#[derive(Debug, Default)]
+pub struct Catalogue {
+    exports: RwLock<Vec<Arc<Export>>>,
+}
+
+impl Catalogue {
+    /// Adds one.
+    ///
+    /// # Errors
+    /// When its name is taken or cannot travel.
+    pub fn add(&self, export: Export) -> Result<(), ExportError> {
+        let bad = |s: &str| s.len() > STRING_BYTES_MAX || s.contains('\0');
+        if bad(&export.name) || bad(&export.description) {
+            return Err(ExportError::BadString);
+        }
+        let mut exports = self.exports.write();
+        if exports.iter().any(|other| other.name == export.name) {
+            return Err(ExportError::Taken(export.name));
+        }
+        exports.push(Arc::new(export));
+        Ok(())
+    }
+
+    /// Takes one out.
+    pub fn remove(&self, name: &str) -> Option<Arc<Export>> {
+        let mut exports = self.exports.write();
+        let at = exports.iter().position(|export| export.name == name)?;
+        let export = exports.remove(at);
+        export.removed.store(true, Ordering::Release);
+        Some(export)
+    }
+
+    /// The one of that name; the first for no name, unless one has just that name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<Arc<Export>> {
+        let exports = self.exports.read();
+        let named = exports.iter().find(|export| export.name == name);
+        named
+            .or_else(|| exports.first().filter(|_| name.is_empty()))
+            .cloned()
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<Export>> {
+        self.exports.read().clone()
+    }
+}

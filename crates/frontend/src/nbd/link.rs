@@ -1,0 +1,356 @@
+//! A connection's bytes: a unix or TCP socket, plain or with TLS.
+//!
+//! One thread receives and any thread sends. Sending never blocks: what the socket does not take is
+//! reported, and whoever has time waits with [`Link::wait_writable`].
+
+use parking_lot::Mutex;
+use rustls::{ServerConfig, ServerConnection};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The most pieces of memory that one system call takes (IOV_MAX).
+pub const PIECES_MAX: usize = 1024;
+
+/// How much plain text TLS takes before it has to be sent.
+const TLS_BUFFER_BYTES: usize = 256 << 10;
+
+/// The connection.
+#[derive(Debug)]
+pub struct Link {
+    fd: OwnedFd,
+    tls: Option<Box<Mutex<ServerConnection>>>,
+}
+
+impl Link {
+    /// A plain one.
+    pub fn new(fd: OwnedFd) -> Self {
+        Self { fd, tls: None }
+    }
+
+    /// Performs the TLS handshake as the server.
+    ///
+    /// # Errors
+    /// The socket's or the handshake's.
+    pub fn start_tls(&mut self, config: Arc<ServerConfig>, deadline: Instant) -> io::Result<()> {
+        let mut tls = ServerConnection::new(config).map_err(io::Error::other)?;
+        tls.set_buffer_limit(Some(TLS_BUFFER_BYTES));
+        let mut socket = Socket(self.fd.as_raw_fd());
+        while tls.is_handshaking() || tls.wants_write() {
+            if tls.wants_write() {
+                match tls.write_tls(&mut socket) {
+                    Ok(_) => {}
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                        self.wait(libc::POLLOUT, Some(left(deadline)?))?
+                    }
+                    Err(e) => return Err(e),
+                }
+                continue;
+            }
+            match tls.read_tls(&mut socket) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(_) => {
+                    if let Err(e) = tls.process_new_packets() {
+                        // The alert tells the client why; whether it arrives does not matter.
+                        let _ = tls.write_tls(&mut socket);
+                        return Err(io::Error::other(e));
+                    }
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    self.wait(libc::POLLIN, Some(left(deadline)?))?
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        self.tls = Some(Box::new(Mutex::new(tls)));
+        Ok(())
+    }
+
+    /// Waits for bytes, at most `patience`, and takes what there is; zero is the end of the stream.
+    ///
+    /// # Errors
+    /// `TimedOut` when patience ends; the socket's.
+    ///
+    /// # Safety
+    /// Each piece must be memory that the caller may write.
+    pub unsafe fn receive(
+        &self,
+        pieces: &mut [libc::iovec],
+        patience: Option<Duration>,
+    ) -> io::Result<usize> {
+        loop {
+            let got = match &self.tls {
+                // SAFETY: the caller's promise.
+                None => unsafe { receive_plain(self.fd.as_raw_fd(), pieces, patience.is_none()) },
+                // SAFETY: the caller's promise.
+                Some(tls) => unsafe { receive_tls(&mut tls.lock(), self.fd.as_raw_fd(), pieces) },
+            };
+            match got {
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => self.wait(libc::POLLIN, patience)?,
+                other => return other,
+            }
+        }
+    }
+
+    /// Fills `bytes` before the deadline.
+    ///
+    /// # Errors
+    /// `UnexpectedEof`, `TimedOut`, the socket's.
+    pub fn read_exact(&self, mut bytes: &mut [u8], deadline: Instant) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let mut piece = [libc::iovec {
+                iov_base: bytes.as_mut_ptr().cast(),
+                iov_len: bytes.len(),
+            }];
+            // SAFETY: the piece is `bytes`, borrowed mutably.
+            let got = unsafe { self.receive(&mut piece, Some(left(deadline)?)) }?;
+            if got == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            bytes = &mut bytes[got..];
+        }
+        Ok(())
+    }
+
+    /// Sends all before the deadline.
+    ///
+    /// # Errors
+    /// `TimedOut`, the socket's.
+    pub fn write_all(&self, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
+        loop {
+            let piece = [libc::iovec {
+                iov_base: bytes.as_ptr().cast_mut().cast(),
+                iov_len: bytes.len(),
+            }];
+            // SAFETY: the piece is `bytes`; it is only read.
+            let sent = if bytes.is_empty() {
+                self.flush().map(|()| 0)
+            } else {
+                unsafe { self.send(&piece) }
+            };
+            match sent {
+                Ok(_) if bytes.is_empty() => return Ok(()),
+                Ok(count) => bytes = &bytes[count..],
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    self.wait(libc::POLLOUT, Some(left(deadline)?))?
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Sends as much as goes now without waiting: at least a byte, or `WouldBlock`.
+    ///
+    /// # Errors
+    /// `WouldBlock`; the socket's.
+    ///
+    /// # Safety
+    /// Each piece must be memory that the caller may read.
+    pub unsafe fn send(&self, pieces: &[libc::iovec]) -> io::Result<usize> {
+        let fd = self.fd.as_raw_fd();
+        let Some(tls) = &self.tls else {
+            // SAFETY: a zeroed msghdr is a valid one; the pieces are the caller's promise.
+            return retry(|| unsafe {
+                let mut message: libc::msghdr = std::mem::zeroed();
+                message.msg_iov = pieces.as_ptr().cast_mut();
+                message.msg_iovlen = pieces.len().min(PIECES_MAX) as _;
+                libc::sendmsg(
+                    fd,
+                    &raw const message,
+                    libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+                )
+            });
+        };
+        let mut tls = tls.lock();
+        push_tls(&mut tls, fd)?;
+        let mut taken = 0;
+        for piece in pieces {
+            // SAFETY: the caller's promise.
+            let bytes =
+                unsafe { std::slice::from_raw_parts(piece.iov_base.cast::<u8>(), piece.iov_len) };
+            // Takes less than all when its own buffer is full.
+            let count = tls.writer().write(bytes)?;
+            taken += count;
+            if count < bytes.len() {
+                break;
+            }
+        }
+        match push_tls(&mut tls, fd) {
+            Err(e) if e.kind() != ErrorKind::WouldBlock || taken == 0 => Err(e),
+            _ => Ok(taken),
+        }
+    }
+
+    /// Sends what TLS still holds of what [`Link::send`] took.
+    ///
+    /// # Errors
+    /// `WouldBlock`; the socket's.
+    pub fn flush(&self) -> io::Result<()> {
+        match &self.tls {
+            None => Ok(()),
+            Some(tls) => push_tls(&mut tls.lock(), self.fd.as_raw_fd()),
+        }
+    }
+
+    /// Waits until the socket takes more.
+    ///
+    /// # Errors
+    /// `TimedOut`; the system's.
+    pub fn wait_writable(&self, patience: Duration) -> io::Result<()> {
+        self.wait(libc::POLLOUT, Some(patience))
+    }
+
+    /// Nothing more is received: the receiving thread wakes with the end of the stream.
+    pub fn stop_receiving(&self) {
+        self.shutdown(libc::SHUT_RD);
+    }
+
+    /// Nothing goes either way any more.
+    pub fn close(&self) {
+        if let Some(tls) = &self.tls {
+            let mut tls = tls.lock();
+            tls.send_close_notify();
+            // A courtesy; the connection ends one way or the other.
+            let _ = push_tls(&mut tls, self.fd.as_raw_fd());
+        }
+        self.shutdown(libc::SHUT_RDWR);
+    }
+
+    fn shutdown(&self, how: i32) {
+        // SAFETY: a system call on a descriptor that we own. It fails only if the peer is gone.
+        unsafe { libc::shutdown(self.fd.as_raw_fd(), how) };
+    }
+
+    fn wait(&self, events: i16, patience: Option<Duration>) -> io::Result<()> {
+        let mut poll = libc::pollfd {
+            fd: self.fd.as_raw_fd(),
+            events,
+            revents: 0,
+        };
+        let millis = patience.map_or(-1, |p| {
+            i32::try_from(p.as_millis()).unwrap_or(i32::MAX).max(1)
+        });
+        // SAFETY: one pollfd, alive during the call.
+        match unsafe { libc::poll(&raw mut poll, 1, millis) } {
+            0 => Err(ErrorKind::TimedOut.into()),
+            1.. => Ok(()),
+            _ => match io::Error::last_os_error() {
+                e if e.kind() == ErrorKind::Interrupted => Ok(()),
+                e => Err(e),
+            },
+        }
+    }
+}
+
+/// The time left until then.
+fn left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        Err(ErrorKind::TimedOut.into())
+    } else {
+        Ok(left)
+    }
+}
+
+fn retry(mut call: impl FnMut() -> isize) -> io::Result<usize> {
+    loop {
+        match usize::try_from(call()) {
+            Ok(count) => return Ok(count),
+            Err(_) => match io::Error::last_os_error() {
+                e if e.kind() == ErrorKind::Interrupted => {}
+                e => return Err(e),
+            },
+        }
+    }
+}
+
+/// # Safety
+/// Each piece must be memory that the caller may write.
+unsafe fn receive_plain(fd: RawFd, pieces: &mut [libc::iovec], block: bool) -> io::Result<usize> {
+    // SAFETY: a zeroed msghdr is a valid one; the pieces are the caller's promise.
+    retry(|| unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = pieces.as_mut_ptr();
+        message.msg_iovlen = pieces.len().min(PIECES_MAX) as _;
+        libc::recvmsg(
+            fd,
+            &raw mut message,
+            if block { 0 } else { libc::MSG_DONTWAIT },
+        )
+    })
+}
+
+/// # Safety
+/// Each piece must be memory that the caller may write.
+unsafe fn receive_tls(
+    tls: &mut ServerConnection,
+    fd: RawFd,
+    pieces: &[libc::iovec],
+) -> io::Result<usize> {
+    loop {
+        let mut taken = 0;
+        for piece in pieces {
+            // SAFETY: the caller's promise.
+            let bytes = unsafe {
+                std::slice::from_raw_parts_mut(piece.iov_base.cast::<u8>(), piece.iov_len)
+            };
+            match tls.reader().read(bytes) {
+                // The end of the stream, if it is the first.
+                Ok(0) => return Ok(taken),
+                Ok(count) => {
+                    taken += count;
+                    if count < bytes.len() {
+                        break;
+                    }
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                Err(e) => return if taken > 0 { Ok(taken) } else { Err(e) },
+            }
+        }
+        if taken > 0 {
+            return Ok(taken);
+        }
+        if tls.read_tls(&mut Socket(fd))? == 0 {
+            return Ok(0);
+        }
+        tls.process_new_packets().map_err(io::Error::other)?;
+    }
+}
+
+fn push_tls(tls: &mut ServerConnection, fd: RawFd) -> io::Result<()> {
+    while tls.wants_write() {
+        tls.write_tls(&mut Socket(fd))?;
+    }
+    Ok(())
+}
+
+/// The socket, never waiting, for rustls.
+struct Socket(RawFd);
+
+impl Read for Socket {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        // SAFETY: the memory is `bytes`.
+        retry(|| unsafe {
+            libc::recv(
+                self.0,
+                bytes.as_mut_ptr().cast(),
+                bytes.len(),
+                libc::MSG_DONTWAIT,
+            )
+        })
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: the memory is `bytes`.
+        retry(|| unsafe { libc::send(self.0, bytes.as_ptr().cast(), bytes.len(), flags) })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

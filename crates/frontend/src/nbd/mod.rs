@@ -1,0 +1,32 @@
+//! NBD, the network block device: a server written to the public protocol specification.
+//!
+//! The way of a request: [`Server`] accepts and gives the connection a thread; `handshake` carries bytes
+//! for `negotiate`, which answers options; then `receive` parses requests and submits their parts to the
+//! device, `session` keeps what is in flight and turns completions into replies, `outbox` sends them.
+//! `unaligned` serves requests that are not whole blocks. `wire` has the protocol's numbers.
+//!
+//! Architecture invariant: nothing here knows more of a volume than `vellum_device::block`.
+
+mod export;
+mod handshake;
+mod link;
+mod listen;
+mod negotiate;
+mod outbox;
+mod receive;
+mod server;
+mod session;
+mod slab;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod tls;
+mod unaligned;
+#[cfg(not(feature = "testing"))]
+mod wire;
+#[cfg(feature = "testing")]
+pub mod wire;
+
+pub use export::{Export, ExportError};
+pub use listen::{BindError, Listen, Protection};
+pub use server::{CONNECTIONS_MAX, Options, Report, Server};
+pub use tls::{TlsError, TlsFiles};

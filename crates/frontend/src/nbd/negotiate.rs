@@ -1,0 +1,404 @@
+//! The options that a client and the server haggle over before the transmission. Bytes in, bytes out:
+//! who reads and writes the socket is `handshake`.
+//!
+//! Bounds: an option's data is read up to [`OPTION_DATA_MAX`]; up to [`OPTION_SKIP_MAX`] it is skipped and
+//! answered with TOO_BIG; beyond, or after [`OPTIONS_MAX`] options, the connection ends.
+
+use super::export::{Catalogue, Export, STRING_BYTES_MAX};
+use super::wire::{self, ProtocolError, be16, be32, be64, handshake, info, option, reply};
+use std::sync::Arc;
+
+/// The longest data of an option that is looked at: two strings of the longest and some numbers.
+pub const OPTION_DATA_MAX: u32 = 3 * STRING_BYTES_MAX as u32;
+/// The longest that is skipped.
+pub const OPTION_SKIP_MAX: u32 = 1 << 20;
+/// How many options a client may send.
+pub const OPTIONS_MAX: u32 = 256;
+
+/// Whether a connection may, must or need not change to TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsState {
+    /// The server has no certificate.
+    Unavailable,
+    /// Nothing but STARTTLS and ABORT is served.
+    Required,
+    /// Done.
+    Active,
+}
+
+/// What comes after an option.
+#[derive(Debug)]
+pub enum Step {
+    /// The next option.
+    More,
+    /// The client gave up; its reply is to be sent.
+    Abort,
+    /// The reply is to be sent, then TLS starts.
+    StartTls,
+    /// The reply is to be sent, then the transmission starts.
+    Transmit(Arc<Export>),
+}
+
+/// What both sides know once the transmission starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Agreed {
+    /// Structured replies.
+    pub structured: bool,
+    /// Block status of base:allocation.
+    pub base_allocation: bool,
+}
+
+/// The haggling's state.
+#[derive(Debug)]
+pub struct Negotiator<'a> {
+    catalogue: &'a Catalogue,
+    tls: TlsState,
+    no_zeroes: bool,
+    structured: bool,
+    /// The export whose contexts were chosen.
+    context_of: Option<String>,
+    options: u32,
+}
+
+/// An option's fixed part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OptionHeader {
+    /// Which.
+    pub option: u32,
+    /// Bytes of data that follow.
+    pub length: u32,
+}
+
+impl<'a> Negotiator<'a> {
+    /// A new connection's.
+    #[must_use]
+    pub fn new(catalogue: &'a Catalogue, tls: TlsState) -> Self {
+        Self {
+            catalogue,
+            tls,
+            no_zeroes: false,
+            structured: false,
+            context_of: None,
+            options: 0,
+        }
+    }
+
+    /// What the server says first.
+    #[must_use]
+    pub fn greeting() -> [u8; 18] {
+        let mut out = [0; 18];
+        out[..8].copy_from_slice(&wire::MAGIC_INIT.to_be_bytes());
+        out[8..16].copy_from_slice(&wire::MAGIC_OPTION.to_be_bytes());
+        out[16..]
+            .copy_from_slice(&(handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES).to_be_bytes());
+        out
+    }
+
+    /// What the client says first.
+    ///
+    /// # Errors
+    /// Flags that were never offered.
+    pub fn client_flags(&mut self, flags: [u8; 4]) -> Result<(), ProtocolError> {
+        let flags = u32::from_be_bytes(flags);
+        if flags & !u32::from(handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES) != 0 {
+            return Err(ProtocolError::ClientFlags(flags));
+        }
+        self.no_zeroes = flags & u32::from(handshake::NO_ZEROES) != 0;
+        Ok(())
+    }
+
+    /// TLS is up; what was agreed in the clear is forgotten, for someone else may have said it.
+    pub fn tls_started(&mut self) {
+        self.tls = TlsState::Active;
+        self.structured = false;
+        self.context_of = None;
+    }
+
+    /// Reads an option's head and checks the limits.
+    ///
+    /// # Errors
+    /// A wrong magic, too long, too many.
+    pub fn header(
+        &mut self,
+        bytes: &[u8; wire::OPTION_BYTES],
+    ) -> Result<OptionHeader, ProtocolError> {
+        let magic = be64(bytes, 0);
+        if magic != wire::MAGIC_OPTION {
+            return Err(ProtocolError::OptionMagic(magic));
+        }
+        let header = OptionHeader {
+            option: be32(bytes, 8),
+            length: be32(bytes, 12),
+        };
+        if header.length > OPTION_SKIP_MAX {
+            let OptionHeader { option, length } = header;
+            return Err(ProtocolError::OptionLength {
+                option,
+                length,
+                max: OPTION_SKIP_MAX,
+            });
+        }
+        self.options += 1;
+        if self.options > OPTIONS_MAX {
+            return Err(ProtocolError::TooManyOptions(OPTIONS_MAX));
+        }
+        Ok(header)
+    }
+
+    /// The data was skipped because it is longer than [`OPTION_DATA_MAX`].
+    ///
+    /// # Errors
+    /// For EXPORT_NAME, which has no error reply.
+    pub fn too_big(&self, option: u32, out: &mut Vec<u8>) -> Result<Step, ProtocolError> {
+        if option == option::EXPORT_NAME {
+            return Err(ProtocolError::ExportName("a name that is too long".into()));
+        }
+        Ok(error(
+            out,
+            option,
+            reply::ERR_TOO_BIG,
+            "option data is too long",
+        ))
+    }
+
+    /// Answers one option.
+    ///
+    /// # Errors
+    /// What has no reply.
+    pub fn option(
+        &mut self,
+        option: u32,
+        data: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Step, ProtocolError> {
+        if self.tls == TlsState::Required && !matches!(option, option::STARTTLS | option::ABORT) {
+            if option == option::EXPORT_NAME {
+                return Err(ProtocolError::ExportName("an export without TLS".into()));
+            }
+            return Ok(error(
+                out,
+                option,
+                reply::ERR_TLS_REQD,
+                "this server speaks TLS only",
+            ));
+        }
+        match option {
+            option::EXPORT_NAME => self.export_name(data, out),
+            option::ABORT => {
+                answer(out, option, reply::ACK, &[]);
+                Ok(Step::Abort)
+            }
+            option::LIST => Ok(self.list(data, out)),
+            option::STARTTLS => Ok(self.start_tls(data, out)),
+            option::INFO | option::GO => Ok(self.info(option, data, out)),
+            option::STRUCTURED_REPLY => {
+                if !data.is_empty() {
+                    return Ok(error(out, option, reply::ERR_INVALID, "no data expected"));
+                }
+                self.structured = true;
+                answer(out, option, reply::ACK, &[]);
+                Ok(Step::More)
+            }
+            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
+                Ok(self.meta_context(option, data, out))
+            }
+            _ => Ok(error(out, option, reply::ERR_UNSUP, "unknown option")),
+        }
+    }
+
+    /// What was agreed for the transmission with `export`.
+    #[must_use]
+    pub fn agreed(&self, export: &Export) -> Agreed {
+        let same = |name: &String| {
+            self.catalogue
+                .find(name)
+                .is_some_and(|found| found.name == export.name)
+        };
+        Agreed {
+            structured: self.structured,
+            base_allocation: self.structured && self.context_of.as_ref().is_some_and(same),
+        }
+    }
+
+    fn export_name(&self, data: &[u8], out: &mut Vec<u8>) -> Result<Step, ProtocolError> {
+        let name = text(data)
+            .ok_or_else(|| ProtocolError::ExportName("a name that is not text".into()))?;
+        let export = self
+            .catalogue
+            .find(name)
+            .ok_or_else(|| ProtocolError::ExportName(format!("{name:?}")))?;
+        out.extend_from_slice(&export.bytes().to_be_bytes());
+        out.extend_from_slice(&export.flags(self.structured).to_be_bytes());
+        if !self.no_zeroes {
+            out.extend_from_slice(&[0; 124]);
+        }
+        Ok(Step::Transmit(export))
+    }
+
+    fn list(&self, data: &[u8], out: &mut Vec<u8>) -> Step {
+        if !data.is_empty() {
+            return error(out, option::LIST, reply::ERR_INVALID, "no data expected");
+        }
+        for export in self.catalogue.all() {
+            let mut body = (export.name.len() as u32).to_be_bytes().to_vec();
+            body.extend_from_slice(export.name.as_bytes());
+            body.extend_from_slice(export.description.as_bytes());
+            answer(out, option::LIST, reply::SERVER, &body);
+        }
+        answer(out, option::LIST, reply::ACK, &[]);
+        Step::More
+    }
+
+    fn start_tls(&self, data: &[u8], out: &mut Vec<u8>) -> Step {
+        if !data.is_empty() {
+            return error(
+                out,
+                option::STARTTLS,
+                reply::ERR_INVALID,
+                "no data expected",
+            );
+        }
+        match self.tls {
+            TlsState::Unavailable => error(
+                out,
+                option::STARTTLS,
+                reply::ERR_POLICY,
+                "this server has no certificate",
+            ),
+            TlsState::Active => error(
+                out,
+                option::STARTTLS,
+                reply::ERR_INVALID,
+                "TLS is already active",
+            ),
+            TlsState::Required => {
+                answer(out, option::STARTTLS, reply::ACK, &[]);
+                Step::StartTls
+            }
+        }
+    }
+
+    fn info(&self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
+        let Some((name, wanted)) = info_request(data) else {
+            return error(out, option, reply::ERR_INVALID, "malformed request");
+        };
+        let Some(export) = self.catalogue.find(name) else {
+            return error(out, option, reply::ERR_UNKNOWN, "no such export");
+        };
+        let mut size = info::EXPORT.to_be_bytes().to_vec();
+        size.extend_from_slice(&export.bytes().to_be_bytes());
+        size.extend_from_slice(&export.flags(self.structured).to_be_bytes());
+        answer(out, option, reply::INFO, &size);
+        // Each kind once, however often it was asked for: the answer stays small.
+        let asked = |kind: u16| wanted.chunks_exact(2).any(|pair| be16(pair, 0) == kind);
+        for (kind, words) in [
+            (info::NAME, &export.name),
+            (info::DESCRIPTION, &export.description),
+        ] {
+            if asked(kind) && (kind == info::NAME || !words.is_empty()) {
+                let mut body = kind.to_be_bytes().to_vec();
+                body.extend_from_slice(words.as_bytes());
+                answer(out, option, reply::INFO, &body);
+            }
+        }
+        // Told unasked as well, as the protocol permits: a client that heeds it avoids read-modify-write.
+        let mut body = info::BLOCK_SIZE.to_be_bytes().to_vec();
+        for bytes in [
+            wire::BLOCK_BYTES_MIN,
+            wire::BLOCK_BYTES_PREFERRED,
+            wire::PAYLOAD_BYTES_MAX,
+        ] {
+            body.extend_from_slice(&bytes.to_be_bytes());
+        }
+        answer(out, option, reply::INFO, &body);
+        answer(out, option, reply::ACK, &[]);
+        if option == option::GO {
+            Step::Transmit(export)
+        } else {
+            Step::More
+        }
+    }
+
+    fn meta_context(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
+        let set = option == option::SET_META_CONTEXT;
+        if set {
+            // Whatever comes of it, the earlier choice is void.
+            self.context_of = None;
+        }
+        if !self.structured {
+            return error(
+                out,
+                option,
+                reply::ERR_INVALID,
+                "structured replies come first",
+            );
+        }
+        let Some((name, queries)) = context_request(data) else {
+            return error(out, option, reply::ERR_INVALID, "malformed request");
+        };
+        if self.catalogue.find(name).is_none() {
+            return error(out, option, reply::ERR_UNKNOWN, "no such export");
+        }
+        // No query lists everything but chooses nothing.
+        let listed = !set && (queries.is_empty() || queries.contains(&"base:"));
+        if listed || queries.contains(&wire::BASE_ALLOCATION) {
+            let id = if set { wire::BASE_ALLOCATION_ID } else { 0 };
+            let mut body = id.to_be_bytes().to_vec();
+            body.extend_from_slice(wire::BASE_ALLOCATION.as_bytes());
+            answer(out, option, reply::META_CONTEXT, &body);
+            if set {
+                self.context_of = Some(name.to_owned());
+            }
+        }
+        answer(out, option, reply::ACK, &[]);
+        Step::More
+    }
+}
+
+fn text(bytes: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    (text.len() <= STRING_BYTES_MAX && !text.contains('\0')).then_some(text)
+}
+
+/// A string behind its length, and the rest.
+fn string(data: &[u8]) -> Option<(&str, &[u8])> {
+    let (length, rest) = data.split_at_checked(4)?;
+    let (string, rest) = rest.split_at_checked(be32(length, 0) as usize)?;
+    Some((text(string)?, rest))
+}
+
+fn info_request(data: &[u8]) -> Option<(&str, &[u8])> {
+    let (name, rest) = string(data)?;
+    let (count, wanted) = rest.split_at_checked(2)?;
+    (wanted.len() == usize::from(be16(count, 0)) * 2).then_some((name, wanted))
+}
+
+fn context_request(data: &[u8]) -> Option<(&str, Vec<&str>)> {
+    let (name, rest) = string(data)?;
+    let (count, mut rest) = rest.split_at_checked(4)?;
+    let count = be32(count, 0) as usize;
+    // Each takes four bytes at least.
+    if count > rest.len() / 4 {
+        return None;
+    }
+    let mut queries = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (query, after) = string(rest)?;
+        queries.push(query);
+        rest = after;
+    }
+    rest.is_empty().then_some((name, queries))
+}
+
+fn answer(out: &mut Vec<u8>, option: u32, kind: u32, body: &[u8]) {
+    out.extend_from_slice(&wire::MAGIC_OPTION_REPLY.to_be_bytes());
+    out.extend_from_slice(&option.to_be_bytes());
+    out.extend_from_slice(&kind.to_be_bytes());
+    out.extend_from_slice(&(body.len() as u32).to_be_bytes());
+    out.extend_from_slice(body);
+}
+
+fn error(out: &mut Vec<u8>, option: u32, kind: u32, words: &str) -> Step {
+    answer(out, option, kind, words.as_bytes());
+    Step::More
+}

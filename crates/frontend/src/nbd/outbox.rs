@@ -1,0 +1,238 @@
+//! Replies on their way to the socket: gathered, then sent with few system calls.
+//!
+//! Heads of replies are copied one behind the other; the data of reads stays in its frames and is sent
+//! from there. A batch knows how far it was sent, so that whoever continues needs nothing else.
+
+use super::link::{Link, PIECES_MAX};
+use std::io::{self, ErrorKind};
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_device::frames::Frames;
+
+/// Replies in the order in which they are sent.
+#[derive(Debug, Default)]
+pub struct Batch {
+    heads: Vec<u8>,
+    parts: Vec<Part>,
+    /// The part that is being sent, how much of it was, and of the heads.
+    part: usize,
+    sent: usize,
+    heads_sent: usize,
+    /// What the replies count for against their connection's limits.
+    pub requests: u32,
+    /// Likewise, in bytes of payload.
+    pub bytes: u64,
+}
+
+#[derive(Debug)]
+enum Part {
+    /// So many of the heads' bytes.
+    Heads(usize),
+    /// Bytes `from..from + length` of the frames.
+    Frames {
+        frames: Frames,
+        from: usize,
+        length: usize,
+    },
+    /// Memory of our own.
+    Own(Box<[u8]>),
+    /// Sent and given back.
+    Gone,
+}
+
+impl Part {
+    fn length(&self) -> usize {
+        match self {
+            Self::Heads(length) | Self::Frames { length, .. } => *length,
+            Self::Own(bytes) => bytes.len(),
+            Self::Gone => 0,
+        }
+    }
+}
+
+/// How sending went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// All of it.
+    All,
+    /// The socket takes no more for now.
+    Blocked,
+    /// The client is gone.
+    Dead,
+}
+
+impl Batch {
+    /// Whether there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Adds bytes that are copied.
+    pub fn head(&mut self, bytes: &[u8]) {
+        self.heads.extend_from_slice(bytes);
+        match self.parts.last_mut() {
+            Some(Part::Heads(length)) => *length += bytes.len(),
+            _ => self.parts.push(Part::Heads(bytes.len())),
+        }
+    }
+
+    /// Adds bytes of frames, which are given back when they have been sent.
+    pub fn frames(&mut self, frames: Frames, from: usize, length: usize) {
+        self.parts.push(Part::Frames {
+            frames,
+            from,
+            length,
+        });
+    }
+
+    /// Adds memory of our own.
+    pub fn own(&mut self, bytes: Box<[u8]>) {
+        self.parts.push(Part::Own(bytes));
+    }
+
+    /// Empties it, keeping its memory.
+    pub fn reset(&mut self) {
+        self.heads.clear();
+        self.parts.clear();
+        (
+            self.part,
+            self.sent,
+            self.heads_sent,
+            self.requests,
+            self.bytes,
+        ) = (0, 0, 0, 0, 0);
+    }
+
+    /// Moves data out of frames: for a client that does not read, whose replies wait in memory of its own
+    /// connection (bounded by that one's limits) and not in the frames that all share.
+    pub fn leave_frames(&mut self) {
+        for part in &mut self.parts {
+            if let Part::Frames {
+                frames,
+                from,
+                length,
+            } = part
+            {
+                let mut own = Vec::with_capacity(*length);
+                for (ptr, len) in trimmed(frames, *from, *length) {
+                    // SAFETY: a run of frames that this part owns.
+                    own.extend_from_slice(unsafe { std::slice::from_raw_parts(ptr, len) });
+                }
+                *part = Part::Own(own.into_boxed_slice());
+            }
+        }
+    }
+
+    /// Sends what goes without waiting.
+    pub fn send(&mut self, link: &Link) -> Sent {
+        let mut pieces = Vec::new();
+        while self.part < self.parts.len() {
+            pieces.clear();
+            self.pieces(&mut pieces);
+            // SAFETY: the pieces are this batch's heads, frames and memory, which it owns.
+            match unsafe { link.send(&pieces) } {
+                Ok(count) => self.advance(count),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Sent::Blocked,
+                Err(_) => return Sent::Dead,
+            }
+        }
+        match link.flush() {
+            Ok(()) => Sent::All,
+            Err(e) if e.kind() == ErrorKind::WouldBlock => Sent::Blocked,
+            Err(_) => Sent::Dead,
+        }
+    }
+
+    fn pieces(&self, pieces: &mut Vec<libc::iovec>) {
+        let mut skip = self.sent;
+        let mut heads = self.heads_sent;
+        for part in &self.parts[self.part..] {
+            if pieces.len() >= PIECES_MAX {
+                return;
+            }
+            match part {
+                Part::Heads(length) => {
+                    pieces.push(piece(self.heads[heads..].as_ptr(), length - skip));
+                    heads += length - skip;
+                }
+                Part::Own(bytes) => pieces.push(piece(bytes[skip..].as_ptr(), bytes.len() - skip)),
+                Part::Frames {
+                    frames,
+                    from,
+                    length,
+                } => {
+                    pieces.extend(
+                        trimmed(frames, from + skip, length - skip)
+                            .map(|(ptr, len)| piece(ptr, len)),
+                    );
+                }
+                Part::Gone => {}
+            }
+            skip = 0;
+        }
+    }
+
+    fn advance(&mut self, mut count: usize) {
+        while count > 0 {
+            let Some(part) = self.parts.get_mut(self.part) else {
+                return;
+            };
+            let step = count.min(part.length() - self.sent);
+            count -= step;
+            self.sent += step;
+            if matches!(part, Part::Heads(_)) {
+                self.heads_sent += step;
+            }
+            if self.sent < part.length() {
+                return;
+            }
+            // Frames go back as soon as they can.
+            *part = Part::Gone;
+            self.part += 1;
+            self.sent = 0;
+        }
+    }
+}
+
+fn piece(ptr: *const u8, len: usize) -> libc::iovec {
+    libc::iovec {
+        iov_base: ptr.cast_mut().cast(),
+        iov_len: len,
+    }
+}
+
+/// The runs of memory of bytes `from..from + length` of some frames.
+pub fn trimmed(
+    frames: &Frames,
+    from: usize,
+    length: usize,
+) -> impl Iterator<Item = (*mut u8, usize)> + '_ {
+    let (mut skip, mut left) = (from, length);
+    frames.runs().filter_map(move |(ptr, len)| {
+        let skipped = skip.min(len);
+        skip -= skipped;
+        let take = (len - skipped).min(left);
+        left -= take;
+        // SAFETY: `skipped` is within the run.
+        (take > 0).then(|| (unsafe { ptr.add(skipped) }, take))
+    })
+}
+
+/// Copies `bytes` into frames from byte `at` on.
+pub fn fill(frames: &mut Frames, mut at: usize, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        let within = at % BLOCK_BYTES;
+        let count = bytes.len().min(BLOCK_BYTES - within);
+        frames.block_mut(at / BLOCK_BYTES)[within..within + count].copy_from_slice(&bytes[..count]);
+        bytes = &bytes[count..];
+        at += count;
+    }
+}
+
+/// Waits until the link takes more; `Dead` when it never will.
+pub fn wait(link: &Link, patience: std::time::Duration) -> Result<(), Sent> {
+    match link.wait_writable(patience) {
+        Ok(()) => Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::TimedOut => Err(Sent::Blocked),
+        Err(_) => Err(Sent::Dead),
+    }
+}

@@ -1,0 +1,577 @@
+//! The receiving thread: requests from the socket to the device.
+//!
+//! One system call takes as much as the staging buffer holds, usually many requests; they are parsed one
+//! behind the other and submitted as one batch. Payloads of small writes are *copied* from staging into
+//! frames: 4 KiB cost a quarter of a microsecond to copy, a system call of their own would cost several,
+//! and their client would wait for it. From [`DIRECT_BYTES`] on the copy costs more than the call, so what
+//! staging does not have yet is received into the frames directly.
+//!
+//! The rule against deadlock: before waiting for anything (bytes, room, frames, a turn), submit the batch.
+//! Then all that this thread holds is on its way, except the frames of the part that is being received,
+//! and those leave for the heap when the client stalls.
+
+use super::outbox::{fill, trimmed};
+use super::session::{Failure, Gone, Kind, Opening, STALL, Session, tag};
+use super::unaligned::{self, Split, Ticket};
+use super::wire::{
+    self, Errno, PAYLOAD_BYTES_MAX, ProtocolError, REQUEST_BYTES, RequestHeader, chunk, command,
+    command_flag as flag,
+};
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use vellum_core::addr::{BLOCK_BYTES, Lba};
+use vellum_device::block::{Op, Replies, Request};
+use vellum_device::frames::{Frames, Share};
+
+/// Bytes received at once.
+const STAGING_BYTES: usize = 256 << 10;
+/// Writes from this size on are received into frames.
+const DIRECT_BYTES: u32 = 32 << 10;
+/// A request is split into parts of so many blocks at most.
+const PART_BLOCKS_MAX: usize = 256;
+/// Refused writes up to this size are drained; a longer one ends the connection.
+const DRAIN_BYTES_MAX: u32 = 2 * PAYLOAD_BYTES_MAX;
+/// Extents in one block-status reply.
+const EXTENTS_MAX: usize = 1024;
+/// Block bytes as an offset.
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+const _: () = assert!(DIRECT_BYTES as usize + REQUEST_BYTES <= STAGING_BYTES);
+const _: () = assert!(DRAIN_BYTES_MAX >= PAYLOAD_BYTES_MAX);
+
+/// Why the receiving thread ended.
+#[derive(Debug)]
+pub enum End {
+    /// The client said goodbye or hung up between requests, or we stop.
+    Closed,
+    /// The socket failed, or the client vanished inside a request.
+    Io(io::Error),
+    /// The client made no sense.
+    Protocol(ProtocolError),
+}
+
+impl From<Gone> for End {
+    fn from(_: Gone) -> Self {
+        Self::Closed
+    }
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<ProtocolError> for End {
+    fn from(error: ProtocolError) -> Self {
+        Self::Protocol(error)
+    }
+}
+
+/// Whether parsing goes on.
+enum Next {
+    Parse,
+    Receive,
+}
+
+/// The thread's state.
+pub struct Receiver {
+    session: Arc<Session>,
+    replies: Arc<dyn Replies>,
+    staging: Box<[u8]>,
+    /// What was received and not parsed.
+    start: usize,
+    end: usize,
+    batch: Vec<Request>,
+}
+
+impl Receiver {
+    /// For a session.
+    pub fn new(session: Arc<Session>) -> Self {
+        let replies = Arc::clone(&session) as Arc<dyn Replies>;
+        let staging = vec![0; STAGING_BYTES].into_boxed_slice();
+        Self {
+            session,
+            replies,
+            staging,
+            start: 0,
+            end: 0,
+            batch: Vec::with_capacity(64),
+        }
+    }
+
+    /// Serves requests until the connection ends; those in flight may still be.
+    pub fn run(&mut self) -> End {
+        let end = loop {
+            let parsed = self.parse();
+            self.submit();
+            if let Err(end) = parsed {
+                break end;
+            }
+            match self.receive() {
+                Ok(0) if self.start == self.end => break End::Closed,
+                Ok(0) => break End::Io(ErrorKind::UnexpectedEof.into()),
+                Ok(_) => {}
+                Err(e) => break End::Io(e),
+            }
+        };
+        self.submit();
+        end
+    }
+
+    /// Parses what staging holds.
+    fn parse(&mut self) -> Result<(), End> {
+        while let Some(header) = self.staging[self.start..self.end].first_chunk::<REQUEST_BYTES>() {
+            let header = RequestHeader::decode(header)?;
+            if let Next::Receive = self.request(&header)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives behind what is in staging.
+    fn receive(&mut self) -> io::Result<usize> {
+        self.staging.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        let free = &mut self.staging[self.end..];
+        let mut piece = [libc::iovec {
+            iov_base: free.as_mut_ptr().cast(),
+            iov_len: free.len(),
+        }];
+        // SAFETY: the piece is the free part of staging.
+        let got = unsafe { self.session.link.receive(&mut piece, None) }?;
+        self.end += got;
+        Ok(got)
+    }
+
+    /// Hands the batch to the device, and what was answered without it to the client.
+    fn submit(&mut self) {
+        if !self.batch.is_empty() {
+            self.session
+                .export
+                .device
+                .submit(&mut self.batch, &self.replies);
+            self.batch.clear();
+        }
+        self.replies.flush();
+    }
+
+    fn request(&mut self, header: &RequestHeader) -> Result<Next, End> {
+        if header.command == command::DISC {
+            return Err(End::Closed);
+        }
+        let refused = self.refuse(header);
+        let writes = header.command == command::WRITE;
+        if writes && header.length > DRAIN_BYTES_MAX {
+            return Err(ProtocolError::PayloadLength {
+                length: header.length,
+                max: DRAIN_BYTES_MAX,
+            }
+            .into());
+        }
+        let small = writes && header.length < DIRECT_BYTES;
+        if small && self.end - self.start < REQUEST_BYTES + header.length as usize {
+            return Ok(Next::Receive);
+        }
+        self.start += REQUEST_BYTES;
+        let kind = if header.command == command::READ {
+            Kind::Read
+        } else {
+            Kind::Plain
+        };
+        let (offset, length) = (header.offset, header.length);
+        // Only reads and writes carry a payload; a discard's length is no burden.
+        let cost = if matches!(header.command, command::READ | command::WRITE) {
+            length
+        } else {
+            0
+        };
+        if let Some(failure) = refused {
+            let slot = self.open(Opening {
+                cookie: header.cookie,
+                kind: Kind::Plain,
+                offset,
+                length,
+                cost: 0,
+            })?;
+            if writes {
+                self.drain(length as usize)?;
+            }
+            self.session.end_part(slot, Err(failure));
+            return Ok(Next::Parse);
+        }
+        let fua = header.flags & flag::FUA != 0;
+        let slot = self.open(Opening {
+            cookie: header.cookie,
+            kind,
+            offset,
+            length,
+            cost,
+        })?;
+        match header.command {
+            command::READ => self.read(slot, offset, length),
+            command::WRITE => self.write(slot, offset, length, fua)?,
+            command::FLUSH => self.part(slot, Op::Flush, Lba(0), 0, Frames::default(), Ticket(0)),
+            command::TRIM => self.trim(slot, offset, length, fua),
+            command::WRITE_ZEROES => self.write_zeroes(slot, offset, length, fua),
+            command::BLOCK_STATUS => {
+                self.block_status(slot, offset, length, header.flags & flag::REQ_ONE != 0);
+                return Ok(Next::Parse);
+            }
+            // CACHE: an advice, and the kernel's cache of the client is nearer than ours would be.
+            _ => {}
+        }
+        self.session.end_part(slot, Ok(()));
+        Ok(Next::Parse)
+    }
+
+    /// Why a request cannot be served, if so. The numbers are the specification's.
+    fn refuse(&self, header: &RequestHeader) -> Option<Failure> {
+        let export = &self.session.export;
+        if self.session.stopping.load(Ordering::Acquire) {
+            return Some(Failure::new(Errno::Shutdown, "the server is shutting down"));
+        }
+        let (allowed, changes) = match header.command {
+            command::READ => (flag::DF, false),
+            command::WRITE | command::TRIM => (flag::FUA, true),
+            command::FLUSH | command::CACHE => (0, false),
+            command::WRITE_ZEROES => (flag::FUA | flag::NO_HOLE | flag::FAST_ZERO, true),
+            command::BLOCK_STATUS if self.session.agreed.base_allocation => (flag::REQ_ONE, false),
+            command::BLOCK_STATUS => {
+                return Some(Failure::new(
+                    Errno::Inval,
+                    "base:allocation was not negotiated",
+                ));
+            }
+            _ => return Some(Failure::new(Errno::Inval, "unknown command")),
+        };
+        // FUA is tolerated where it means nothing, as the specification asks.
+        if header.flags & !(allowed | flag::FUA) != 0
+            || (header.flags & flag::DF != 0 && !self.session.agreed.structured)
+        {
+            return Some(Failure::new(Errno::Inval, "unknown command flags"));
+        }
+        if changes && export.read_only() {
+            return Some(Failure::new(Errno::Perm, "the export is read-only"));
+        }
+        if header.command == command::FLUSH {
+            let zero = header.offset == 0 && header.length == 0;
+            return (!zero)
+                .then(|| Failure::new(Errno::Inval, "a flush has neither offset nor length"));
+        }
+        if matches!(header.command, command::READ | command::WRITE)
+            && header.length > PAYLOAD_BYTES_MAX
+        {
+            let errno = if header.command == command::READ {
+                Errno::Overflow
+            } else {
+                Errno::Inval
+            };
+            return Some(Failure::new(errno, "longer than the maximum payload"));
+        }
+        let end = header.offset.checked_add(u64::from(header.length));
+        if end.is_none_or(|end| end > export.bytes()) {
+            let writes = matches!(header.command, command::WRITE | command::WRITE_ZEROES);
+            let words = format!("ends past the export's {} bytes", export.bytes());
+            return Some(Failure {
+                errno: if writes { Errno::NoSpc } else { Errno::Inval },
+                words,
+            });
+        }
+        if header.flags & flag::FAST_ZERO != 0 {
+            let split = Split::of(header.offset, u64::from(header.length));
+            let words = "zeros in part of a 4096-byte block are no faster than a write";
+            return (split.head + split.tail > 0).then(|| Failure::new(Errno::NotSup, words));
+        }
+        let empty = header.command == command::BLOCK_STATUS && header.length == 0;
+        empty.then(|| Failure::new(Errno::Inval, "block status of nothing"))
+    }
+
+    /// Opens a slot with one part, this thread's hold, waiting for room.
+    fn open(&mut self, opening: Opening) -> Result<u32, End> {
+        loop {
+            if let Some(slot) = self.session.try_open(opening)? {
+                return Ok(slot);
+            }
+            self.submit();
+            self.session.wait_for_room(opening.cost);
+        }
+    }
+
+    /// Adds a part to the batch.
+    fn part(&mut self, slot: u32, op: Op, lba: Lba, blocks: u64, frames: Frames, ticket: Ticket) {
+        self.session.add_part(slot);
+        self.batch.push(Request {
+            tag: tag(slot, ticket),
+            op,
+            lba,
+            blocks,
+            frames,
+        });
+    }
+
+    fn take(&mut self, share: Share, blocks: usize) -> Frames {
+        let pool = Arc::clone(self.session.export.device.frames());
+        if let Some(frames) = pool.try_take(share, blocks) {
+            return frames;
+        }
+        self.submit();
+        pool.take(share, blocks)
+    }
+
+    fn enter(&mut self, lba: Lba, blocks: u64) -> Ticket {
+        if let Some(ticket) = self.session.export.register.try_enter(lba, blocks) {
+            return ticket;
+        }
+        self.submit();
+        self.session.export.register.enter(lba, blocks)
+    }
+
+    /// The largest part: a quarter of the share at most, so that several are in flight.
+    fn part_blocks(&self, share: Share) -> usize {
+        (self.session.export.device.frames().capacity(share) / 4).clamp(1, PART_BLOCKS_MAX)
+    }
+
+    fn read(&mut self, slot: u32, offset: u64, length: u32) {
+        if length == 0 {
+            return;
+        }
+        let mut lba = offset / BLOCK;
+        let end = (offset + u64::from(length)).div_ceil(BLOCK);
+        let most = self.part_blocks(Share::Read) as u64;
+        if end - lba > most {
+            self.session.assemble(slot);
+        }
+        while lba < end {
+            let blocks = most.min(end - lba);
+            let frames = self.take(Share::Read, blocks as usize);
+            self.part(slot, Op::Read, Lba(lba), blocks, frames, Ticket(0));
+            lba += blocks;
+        }
+    }
+
+    fn write(&mut self, slot: u32, offset: u64, length: u32, fua: bool) -> Result<(), End> {
+        let split = Split::of(offset, u64::from(length));
+        let mut lba = offset.div_ceil(BLOCK);
+        if split.head > 0 {
+            self.write_part(slot, offset, split.head, fua)?;
+        }
+        let mut left = split.blocks;
+        let most = self.part_blocks(Share::Write) as u64;
+        while left > 0 {
+            let blocks = most.min(left);
+            let frames = self.payload(blocks as usize)?;
+            let ticket = self.enter(Lba(lba), blocks);
+            self.part(slot, Op::Write { fua }, Lba(lba), blocks, frames, ticket);
+            lba += blocks;
+            left -= blocks;
+        }
+        if split.tail > 0 {
+            self.write_part(slot, lba * BLOCK, split.tail, fua)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a part of a block, from the stream.
+    fn write_part(&mut self, slot: u32, offset: u64, length: usize, fua: bool) -> Result<(), End> {
+        let mut bytes = [0; BLOCK_BYTES];
+        self.read_exact(&mut bytes[..length])?;
+        self.change_part(slot, offset, &bytes[..length], fua);
+        Ok(())
+    }
+
+    fn change_part(&mut self, slot: u32, offset: u64, bytes: &[u8], fua: bool) {
+        self.submit();
+        let export = &self.session.export;
+        let (block, within) = (Lba(offset / BLOCK), (offset % BLOCK) as usize);
+        let done =
+            unaligned::write_part(&*export.device, &export.register, block, within, bytes, fua);
+        self.session.add_part(slot);
+        self.session.end_part(slot, done.map_err(Failure::from));
+    }
+
+    /// A discard is an advice: blocks of which only a part is discarded keep their content.
+    fn trim(&mut self, slot: u32, offset: u64, length: u32, fua: bool) {
+        let blocks = Split::of(offset, u64::from(length)).blocks;
+        if blocks > 0 {
+            let lba = Lba(offset.div_ceil(BLOCK));
+            let ticket = self.enter(lba, blocks);
+            self.part(
+                slot,
+                Op::Discard { fua },
+                lba,
+                blocks,
+                Frames::default(),
+                ticket,
+            );
+        }
+    }
+
+    /// NO_HOLE changes nothing: a log writes elsewhere anyway, so zeros cannot keep space for later.
+    fn write_zeroes(&mut self, slot: u32, offset: u64, length: u32, fua: bool) {
+        let split = Split::of(offset, u64::from(length));
+        let lba = offset.div_ceil(BLOCK);
+        if split.head > 0 {
+            self.change_part(slot, offset, &[0; BLOCK_BYTES][..split.head], fua);
+        }
+        if split.blocks > 0 {
+            let ticket = self.enter(Lba(lba), split.blocks);
+            self.part(
+                slot,
+                Op::WriteZeroes { fua },
+                Lba(lba),
+                split.blocks,
+                Frames::default(),
+                ticket,
+            );
+        }
+        if split.tail > 0 {
+            self.change_part(
+                slot,
+                (lba + split.blocks) * BLOCK,
+                &[0; BLOCK_BYTES][..split.tail],
+                fua,
+            );
+        }
+    }
+
+    fn block_status(&mut self, slot: u32, offset: u64, length: u32, one: bool) {
+        let (first, end) = (offset / BLOCK, (offset + u64::from(length)).div_ceil(BLOCK));
+        let extents = self
+            .session
+            .export
+            .device
+            .extents(Lba(first), end - first, EXTENTS_MAX);
+        let (mut at, stop) = (offset, offset + u64::from(length));
+        let mut edge = first;
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        for extent in extents {
+            edge = edge.saturating_add(extent.blocks);
+            let until = edge.saturating_mul(BLOCK).min(stop);
+            let bytes = until.saturating_sub(at) as u32;
+            if bytes == 0 {
+                break;
+            }
+            at = until;
+            let state = if extent.mapped {
+                0
+            } else {
+                wire::STATE_HOLE_ZERO
+            };
+            match runs.last_mut() {
+                Some((length, last)) if *last == state => *length += bytes,
+                _ => runs.push((bytes, state)),
+            }
+        }
+        if one {
+            runs.truncate(1);
+        }
+        if runs.is_empty() {
+            // A device owes an extent at least; data is the answer that is never wrong.
+            runs.push((length, 0));
+        }
+        let mut body = wire::BASE_ALLOCATION_ID.to_be_bytes().to_vec();
+        for (bytes, state) in runs {
+            body.extend_from_slice(&bytes.to_be_bytes());
+            body.extend_from_slice(&state.to_be_bytes());
+        }
+        self.session.end_with(slot, chunk::BLOCK_STATUS, &body);
+    }
+
+    /// Frames filled from the stream.
+    fn payload(&mut self, blocks: usize) -> Result<Frames, End> {
+        let mut frames = self.take(Share::Write, blocks);
+        let length = blocks * BLOCK_BYTES;
+        let staged = length.min(self.end - self.start);
+        fill(
+            &mut frames,
+            0,
+            &self.staging[self.start..self.start + staged],
+        );
+        self.start += staged;
+        let mut filled = staged;
+        if filled < length {
+            self.submit();
+            (self.start, self.end) = (0, 0);
+        }
+        while filled < length {
+            let mut pieces: Vec<_> = trimmed(&frames, filled, length - filled)
+                .map(|(ptr, len)| libc::iovec {
+                    iov_base: ptr.cast(),
+                    iov_len: len,
+                })
+                .collect();
+            // Behind the payload comes the next request: take its bytes with the same call.
+            let staging = &mut self.staging[..];
+            pieces.push(libc::iovec {
+                iov_base: staging.as_mut_ptr().cast(),
+                iov_len: staging.len(),
+            });
+            // SAFETY: frames that we own and staging, which holds nothing.
+            match unsafe { self.session.link.receive(&mut pieces, Some(STALL)) } {
+                Ok(0) => return Err(End::Io(ErrorKind::UnexpectedEof.into())),
+                Ok(got) => {
+                    let mine = got.min(length - filled);
+                    filled += mine;
+                    self.end = got - mine;
+                }
+                Err(e) if e.kind() == ErrorKind::TimedOut => {
+                    frames = self.payload_of_a_slow_client(frames, filled)?;
+                    filled = length;
+                }
+                Err(e) => return Err(End::Io(e)),
+            }
+        }
+        Ok(frames)
+    }
+
+    /// The client stalled inside a payload: its frames serve others until it has sent the rest.
+    fn payload_of_a_slow_client(&mut self, frames: Frames, filled: usize) -> Result<Frames, End> {
+        let blocks = frames.len();
+        let mut own = Vec::with_capacity(blocks * BLOCK_BYTES);
+        for index in 0..blocks {
+            own.extend_from_slice(frames.block(index));
+        }
+        drop(frames);
+        self.read_exact(&mut own[filled..])?;
+        let mut frames = self.take(Share::Write, blocks);
+        fill(&mut frames, 0, &own);
+        Ok(frames)
+    }
+
+    /// Bytes of the stream, waited for.
+    fn read_exact(&mut self, mut out: &mut [u8]) -> Result<(), End> {
+        while !out.is_empty() {
+            if self.start == self.end {
+                self.submit();
+                if self.receive()? == 0 {
+                    return Err(End::Io(ErrorKind::UnexpectedEof.into()));
+                }
+            }
+            let count = out.len().min(self.end - self.start);
+            let (now, later) = out.split_at_mut(count);
+            now.copy_from_slice(&self.staging[self.start..self.start + count]);
+            self.start += count;
+            out = later;
+        }
+        Ok(())
+    }
+
+    /// Skips bytes of the stream.
+    fn drain(&mut self, mut length: usize) -> Result<(), End> {
+        while length > 0 {
+            if self.start == self.end {
+                self.submit();
+                if self.receive()? == 0 {
+                    return Err(End::Io(ErrorKind::UnexpectedEof.into()));
+                }
+            }
+            let count = length.min(self.end - self.start);
+            self.start += count;
+            length -= count;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,359 @@
+//! The server: accepts connections and keeps count of them.
+
+use super::export::{Catalogue, Export, ExportError};
+use super::handshake::handshake;
+use super::link::Link;
+use super::listen::{BindError, Listen, Listener, Protection};
+use super::receive::{End, Receiver};
+use super::session::Session;
+use parking_lot::{Condvar, Mutex};
+use rustls::ServerConfig;
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Connections at a time, unless told otherwise.
+pub const CONNECTIONS_MAX: usize = 128;
+/// How long `shutdown` lets clients take their last replies.
+const GRACE: Duration = Duration::from_secs(5);
+/// The stack of a connection's threads. What recursion there is, is rustls's.
+const STACK_BYTES: usize = 512 << 10;
+
+/// Gets to know why connections ended badly.
+pub type Report = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Choices of a server.
+#[derive(Clone)]
+pub struct Options {
+    /// Connections at a time; more are closed at once.
+    pub connections_max: usize,
+    /// Told, in a sentence, of each connection that ended badly.
+    pub report: Report,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            connections_max: CONNECTIONS_MAX,
+            report: Arc::new(|_| {}),
+        }
+    }
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("connections_max", &self.connections_max)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Several exports on one socket. Dropping it is [`Server::shutdown`].
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+    acceptor: Option<JoinHandle<()>>,
+    address: Option<SocketAddr>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    catalogue: Catalogue,
+    tls: Option<Arc<ServerConfig>>,
+    options: Options,
+    stopping: AtomicBool,
+    /// An eventfd that wakes the acceptor.
+    wake: OwnedFd,
+    connections: Mutex<Connections>,
+    ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Connections {
+    next: u64,
+    /// Those in the handshake, too.
+    alive: usize,
+    handshakes: HashMap<u64, OwnedFd>,
+    sessions: HashMap<u64, Arc<Session>>,
+}
+
+impl Server {
+    /// Starts to listen.
+    ///
+    /// # Errors
+    /// What is wrong with the place or the certificates.
+    pub fn bind(listen: &Listen) -> Result<Self, BindError> {
+        Self::bind_with(listen, Options::default())
+    }
+
+    /// Starts to listen, with choices.
+    ///
+    /// # Errors
+    /// What is wrong with the place or the certificates.
+    pub fn bind_with(listen: &Listen, options: Options) -> Result<Self, BindError> {
+        let tls = match listen {
+            Listen::Tcp {
+                tls: Protection::Tls(files),
+                ..
+            } => Some(files.load()?),
+            _ => None,
+        };
+        let listener = Listener::bind(listen)?;
+        let address = listener.address;
+        let refused = |error| BindError::Io {
+            place: format!("{listen:?}"),
+            error,
+        };
+        // SAFETY: the result is checked.
+        let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+        if wake < 0 {
+            return Err(refused(io::Error::last_os_error()));
+        }
+        let shared = Arc::new(Shared {
+            catalogue: Catalogue::default(),
+            tls,
+            options,
+            stopping: AtomicBool::new(false),
+            // SAFETY: a new descriptor that nobody else has.
+            wake: unsafe { OwnedFd::from_raw_fd(wake) },
+            connections: Mutex::default(),
+            ended: Condvar::new(),
+        });
+        let mine = Arc::clone(&shared);
+        let acceptor = Builder::new()
+            .name("nbd-accept".into())
+            .spawn(move || accept(&mine, &listener))
+            .map_err(refused)?;
+        Ok(Self {
+            shared,
+            acceptor: Some(acceptor),
+            address,
+        })
+    }
+
+    /// Where it listens, for TCP: tells the port that was picked.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// Serves another export; the first is the default one.
+    ///
+    /// # Errors
+    /// When its name is taken or cannot travel.
+    pub fn add(&self, export: Export) -> Result<(), ExportError> {
+        self.shared.catalogue.add(export)
+    }
+
+    /// Serves an export no more: its connections finish what is in flight and close. Whether there was one.
+    pub fn remove(&self, name: &str) -> bool {
+        let Some(export) = self.shared.catalogue.remove(name) else {
+            return false;
+        };
+        let mut connections = self.shared.connections.lock();
+        let its = |session: &Arc<Session>| Arc::ptr_eq(&session.export, &export);
+        connections
+            .sessions
+            .values()
+            .filter(|s| its(s))
+            .for_each(|session| session.stop());
+        let deadline = Instant::now() + GRACE;
+        while connections.sessions.values().any(its) {
+            if self
+                .shared
+                .ended
+                .wait_until(&mut connections, deadline)
+                .timed_out()
+            {
+                connections
+                    .sessions
+                    .values()
+                    .filter(|s| its(s))
+                    .for_each(|session| session.kill());
+                while connections.sessions.values().any(its) {
+                    self.shared.ended.wait(&mut connections);
+                }
+            }
+        }
+        true
+    }
+
+    /// How many connections there are.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.shared.connections.lock().alive
+    }
+
+    /// Stops accepting, lets requests in flight finish, closes. A client that does not take its replies
+    /// is cut off after a while. When this returns, no request is in flight.
+    pub fn shutdown(&mut self) {
+        let Some(acceptor) = self.acceptor.take() else {
+            return;
+        };
+        self.shared.stopping.store(true, Ordering::Release);
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: eight bytes, as an eventfd wants them.
+        unsafe { libc::write(self.shared.wake.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        // It panicked or it ended: either way nobody accepts.
+        let _ = acceptor.join();
+        let mut connections = self.shared.connections.lock();
+        for fd in connections.handshakes.values() {
+            // SAFETY: a system call on a descriptor that we own.
+            unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_RDWR) };
+        }
+        connections
+            .sessions
+            .values()
+            .for_each(|session| session.stop());
+        let deadline = Instant::now() + GRACE;
+        while connections.alive > 0 {
+            if self
+                .shared
+                .ended
+                .wait_until(&mut connections, deadline)
+                .timed_out()
+            {
+                connections
+                    .sessions
+                    .values()
+                    .for_each(|session| session.kill());
+                while connections.alive > 0 {
+                    self.shared.ended.wait(&mut connections);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+fn accept(shared: &Arc<Shared>, listener: &Listener) {
+    loop {
+        let poll = |fd: &OwnedFd| libc::pollfd {
+            fd: fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let mut polls = [poll(&listener.fd), poll(&shared.wake)];
+        // SAFETY: two pollfds, alive during the call. If it is interrupted, nothing is ready.
+        unsafe { libc::poll(polls.as_mut_ptr(), 2, -1) };
+        if shared.stopping.load(Ordering::Acquire) {
+            return;
+        }
+        if polls[0].revents == 0 {
+            continue;
+        }
+        match listener.accept() {
+            Ok(fd) => start(shared, fd),
+            Err(e) => {
+                // Out of descriptors or the like: the client stays in the backlog; do not spin over it.
+                (shared.options.report)(&format!("cannot accept a connection: {e}"));
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+    }
+}
+
+/// Gives a connection its thread.
+fn start(shared: &Arc<Shared>, fd: OwnedFd) {
+    let number = {
+        let mut connections = shared.connections.lock();
+        if connections.alive >= shared.options.connections_max {
+            drop(connections);
+            (shared.options.report)("connection refused: there are as many as allowed");
+            return;
+        }
+        let Ok(copy) = fd.try_clone() else { return };
+        connections.alive += 1;
+        connections.next += 1;
+        let number = connections.next;
+        connections.handshakes.insert(number, copy);
+        number
+    };
+    let mine = Arc::clone(shared);
+    let spawned = Builder::new()
+        .name("nbd-receive".into())
+        .stack_size(STACK_BYTES)
+        .spawn(move || {
+            // Also when it unwinds: a count that is never lowered would hang the shutdown.
+            let _leave = Leave {
+                shared: &mine,
+                number,
+            };
+            let end = serve(&mine, number, fd);
+            let words = match end {
+                End::Closed => return,
+                End::Io(e) => format!("connection {number} broke: {e}"),
+                End::Protocol(e) => format!("connection {number} closed: {e}"),
+            };
+            if !mine.stopping.load(Ordering::Acquire) {
+                (mine.options.report)(&words);
+            }
+        });
+    if let Err(e) = spawned {
+        drop(Leave { shared, number });
+        (shared.options.report)(&format!("cannot start a thread for a connection: {e}"));
+    }
+}
+
+struct Leave<'a> {
+    shared: &'a Shared,
+    number: u64,
+}
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        let mut connections = self.shared.connections.lock();
+        connections.handshakes.remove(&self.number);
+        connections.sessions.remove(&self.number);
+        connections.alive -= 1;
+        self.shared.ended.notify_all();
+    }
+}
+
+/// A connection's life.
+fn serve(shared: &Shared, number: u64, fd: OwnedFd) -> End {
+    let mut link = Link::new(fd);
+    let (export, agreed) = match handshake(&mut link, &shared.catalogue, shared.tls.as_ref()) {
+        Ok(agreed) => agreed,
+        Err(end) => {
+            link.close();
+            return end;
+        }
+    };
+    let session = Arc::new(Session::new(link, export, agreed));
+    {
+        let mut connections = shared.connections.lock();
+        connections.handshakes.remove(&number);
+        connections.sessions.insert(number, Arc::clone(&session));
+        // Looked at after the insertion, set before the sessions are stopped: one of both happens.
+        if shared.stopping.load(Ordering::Acquire) || session.export.removed.load(Ordering::Acquire)
+        {
+            session.stop();
+        }
+    }
+    let writer = Arc::clone(&session);
+    let writer = Builder::new()
+        .name("nbd-send".into())
+        .stack_size(STACK_BYTES)
+        .spawn(move || writer.write_leftovers());
+    let end = match &writer {
+        Ok(_) => Receiver::new(Arc::clone(&session)).run(),
+        Err(e) => End::Io(io::Error::from(e.kind())),
+    };
+    session.end();
+    if let Ok(writer) = writer {
+        // It panicked or it ended: the connection is over either way.
+        let _ = writer.join();
+    }
+    end
+}
