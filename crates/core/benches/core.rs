@@ -1,0 +1,126 @@
+//! The core alone: no bytes, no I/O, every effect answered at once. `cargo bench -p vellum-core`.
+//!
+//! - 4 KiB random writes a second on one core, on a volume being filled and in steady state with the
+//!   collector at work; and allocations, of which there shall be none.
+//! - Steady-state write amplification under uniform random overwrites, against the closed form for a
+//!   greedy collector (Desnoyers): `A = FIFO(k alpha) / k`, `k = 1 + 1/(2 Np)`,
+//!   `FIFO(alpha) = alpha / (alpha + W0(-alpha e^-alpha))`.
+
+#[path = "../tests/sim/rng.rs"]
+#[allow(dead_code, reason = "shared with the simulation")]
+mod rng;
+mod support;
+
+use rng::Rng;
+use std::time::Instant;
+use support::{Counting, Idle, allocations};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn main() {
+    // cargo passes --bench; a first free argument picks one part.
+    let only = std::env::args().skip(1).find(|a| !a.starts_with('-'));
+    let wants = |name: &str| only.as_deref().is_none_or(|o| o == name);
+    let mut failed = false;
+    if wants("throughput") {
+        failed |= !throughput();
+    }
+    if wants("amplification") {
+        for (gib, over_permille) in [(1, 70), (1, 150), (1, 280)] {
+            failed |= !amplification(gib, over_permille);
+        }
+    }
+    std::process::exit(i32::from(failed));
+}
+
+/// Writes `count` single blocks at random; returns how many a second, and how many allocations.
+fn random_writes(idle: &mut Idle, rng: &mut Rng, count: u64) -> (f64, u64) {
+    let blocks = idle.logical_blocks;
+    let before = allocations();
+    let start = Instant::now();
+    for _ in 0..count {
+        idle.write(rng.below(blocks));
+    }
+    (count as f64 / start.elapsed().as_secs_f64(), allocations() - before)
+}
+
+fn throughput() -> bool {
+    let mut idle = Idle::new(8 << 18, 280);
+    let mut rng = Rng::new(1);
+    let blocks = idle.logical_blocks;
+    let start = Instant::now();
+    (0..blocks).for_each(|lba| idle.write(lba));
+    let fill = blocks as f64 / start.elapsed().as_secs_f64();
+    println!("sequential fill of {} GiB       {:6.2} M/s", blocks >> 18, fill / 1e6);
+    // Until the collector has been everywhere once.
+    let (warm, _) = random_writes(&mut idle, &mut rng, blocks);
+    println!("random writes, first pass        {:6.2} M/s", warm / 1e6);
+    let (speed, allocated) = random_writes(&mut idle, &mut rng, 2 * blocks);
+    println!("random writes, steady state      {:6.2} M/s, {allocated} allocations in {}", speed / 1e6, 2 * blocks);
+    // One core, no collection: over-provisioning so large that victims are empty.
+    let mut roomy = Idle::new(1 << 20, 4000);
+    let _ = random_writes(&mut roomy, &mut rng, 6 << 20);
+    let (speed, allocated) = random_writes(&mut roomy, &mut rng, 4 << 20);
+    println!("random writes, ample room        {:6.2} M/s, {allocated} allocations in {}", speed / 1e6, 4 << 20);
+    speed >= 2e6
+}
+
+/// Lambert's W0 on [-1/e, 0), by Newton from the branch that we need.
+fn lambert(x: f64) -> f64 {
+    let mut w = if x < -0.3 { -1.0 + (2.0 * (1.0 + std::f64::consts::E * x)).max(0.0).sqrt() } else { x };
+    for _ in 0..100 {
+        let e = w.exp();
+        let step = (w * e - x) / (e * (w + 1.0) + 1e-300);
+        w -= step;
+        if step.abs() < 1e-14 {
+            break;
+        }
+    }
+    w
+}
+
+fn fifo(alpha: f64) -> f64 {
+    alpha / (alpha + lambert(-alpha * (-alpha).exp()))
+}
+
+fn greedy(alpha: f64, pages: f64) -> f64 {
+    let k = 1.0 + 1.0 / (2.0 * pages);
+    fifo(k * alpha) / k
+}
+
+fn amplification(gib: u64, over_permille: u32) -> bool {
+    let mut idle = Idle::new(gib << 18, over_permille);
+    let mut rng = Rng::new(7);
+    let blocks = idle.logical_blocks;
+    (0..blocks).for_each(|lba| idle.write(lba));
+    // Six volumes' worth to forget how it was filled, then three to measure.
+    let _ = random_writes(&mut idle, &mut rng, 6 * blocks);
+    let before = idle.engine.stats();
+    let mut free = 0.0;
+    for _ in 0..30 {
+        let _ = random_writes(&mut idle, &mut rng, blocks / 10);
+        free += idle.engine.stats().free_segments as f64 / 30.0;
+    }
+    let after = idle.engine.stats();
+    let host = after.medium_data - before.medium_data;
+    let moved = after.medium_moved - before.medium_moved;
+    let headers = after.medium_headers - before.medium_headers;
+    let other = after.medium_summaries - before.medium_summaries + after.medium_map - before.medium_map;
+    let measured = (host + moved) as f64 / host as f64;
+    // Pages that hold data when a segment is full, of the segments that are not free: the reserve is not
+    // part of T.
+    let log = (host + moved + headers) as f64;
+    let pages = idle.usable_blocks as f64 * (host + moved) as f64 / log;
+    let alpha = (after.segments as f64 - free) * pages / blocks as f64;
+    let expected = greedy(alpha, pages);
+    let error = measured / expected - 1.0;
+    let all = (host + moved + headers + other) as f64 / host as f64;
+    println!(
+        "over-provisioning {:4.1}%: alpha {alpha:.4}, amplification {measured:.3}, greedy {expected:.3} ({:+.1}%), \
+         with headers and map {all:.3}",
+        f64::from(over_permille) / 10.0,
+        error * 100.0
+    );
+    error.abs() <= 0.05
+}

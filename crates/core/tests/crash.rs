@@ -1,0 +1,107 @@
+//! Crashes and faults, simulated: thousands of lives from a seed, each against the promise.
+//!
+//! `VELLUM_SEED=n` replays one seed; `VELLUM_LIVES=n` or `VELLUM_SECONDS=n` runs fresh seeds for as long.
+//! `VELLUM_TRACE=1` prints everything that crosses the seam.
+
+#[allow(dead_code, reason = "each test uses its share")]
+mod sim;
+
+use sim::medium::Broken;
+use sim::world::{Summary, World};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+/// Lives on one volume before a new one is made.
+const LIVES_A_SEED: u64 = 40;
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
+}
+
+/// Runs a seed; says why it failed, panics included.
+fn run(seed: u64, broken: Broken, faults: bool) -> Result<Summary, String> {
+    let mut world = World::new(seed, broken, faults)?;
+    for life in 0..LIVES_A_SEED {
+        match catch_unwind(AssertUnwindSafe(|| world.life())) {
+            Ok(Ok(())) => {}
+            Ok(Err(why)) => return Err(format!("life {life} of {}: {why}", world.describe())),
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().cloned();
+                let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+                let text = text.unwrap_or_else(|| "(no message)".to_owned());
+                return Err(format!("life {life} of {}: panic: {text}", world.describe()));
+            }
+        }
+    }
+    Ok(world.summary)
+}
+
+fn run_or_panic(seed: u64, test: &str, faults: bool) -> Summary {
+    match run(seed, Broken::No, faults) {
+        Ok(summary) => summary,
+        Err(why) => panic!(
+            "seed {seed}: {why}\n\nreplay: VELLUM_SEED={seed} cargo test -p vellum-core --test crash -- {test} --nocapture\n"
+        ),
+    }
+}
+
+fn run_seeds(test: &str, faults: bool, fixed: std::ops::Range<u64>) {
+    let mut total = Summary::default();
+    if let Some(seed) = number("VELLUM_SEED") {
+        total.add(&run_or_panic(seed, test, faults));
+    } else if let Some(lives) = number("VELLUM_LIVES") {
+        let mut seed = fresh_seed();
+        while total.lives < lives {
+            total.add(&run_or_panic(seed, test, faults));
+            seed += 1;
+        }
+    } else if let Some(seconds) = number("VELLUM_SECONDS") {
+        let until = Instant::now() + Duration::from_secs(seconds);
+        let mut seed = fresh_seed();
+        while Instant::now() < until {
+            total.add(&run_or_panic(seed, test, faults));
+            seed += 1;
+        }
+    } else {
+        for seed in fixed {
+            total.add(&run_or_panic(seed, test, faults));
+        }
+    }
+    println!("{test}: {total:?}");
+}
+
+fn fresh_seed() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let seed = since.as_micros() as u64;
+    println!("fresh seeds from {seed} on");
+    seed
+}
+
+#[test]
+fn crashes() {
+    run_seeds("crashes", false, 1..61);
+}
+
+#[test]
+fn faults() {
+    run_seeds("faults", true, 1000..1060);
+}
+
+/// The oracle sees what it is there to see: each broken medium is found out, and soon.
+#[test]
+fn canaries() {
+    if number("VELLUM_SEED").is_some() {
+        return;
+    }
+    for broken in [
+        Broken::SyncPersistsNothing,
+        Broken::SyncForgetsSome,
+        Broken::DurableIsCached,
+        Broken::CutDamages,
+        Broken::ReadLies,
+    ] {
+        let found = (1..30).find_map(|seed| run(seed, broken, false).err());
+        assert!(found.is_some(), "the oracle does not notice {broken:?}");
+    }
+}

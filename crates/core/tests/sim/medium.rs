@@ -1,0 +1,289 @@
+//! The simulated medium: pristine blocks, a volatile cache over them, rot over both.
+//!
+//! What it may do to the core, and nothing else:
+//!
+//! | event | what becomes of a block |
+//! | --- | --- |
+//! | write carried out, not synced | kept aside; a power cut leaves any version that was written since the last sync, the one before, or a mixture of sectors of two of them |
+//! | write in flight at a power cut | each of its blocks was written, torn, or not written |
+//! | durable write completed | there for good |
+//! | sync completed | every write *completed when the sync was asked for* is there for good; others may be |
+//! | sync failed | what was in the cache will never be synced; a power cut decides as before |
+//! | write failed or out of room | each of its blocks was written or not |
+//! | erase | each of its blocks is blank or what it was |
+//! | rot | reads give other bytes until the block is written again |
+
+use super::rng::Rng;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+pub const BLOCK: usize = 4096;
+const SECTOR: usize = 512;
+
+/// A block's content. Data is a token: its bytes, and so its CRC, are a pure function of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cell {
+    Blank,
+    Meta(Rc<[u8]>),
+    Data(u32),
+}
+
+/// Tokens with this bit are never written by a client.
+pub const GARBAGE: u32 = 1 << 31;
+
+/// The CRC of a token's bytes: injective, for CRC-32 is a bijection of any four bytes.
+pub fn token_crc(token: u32) -> u32 {
+    // The four bytes first, then zeros.
+    static ZEROS: [u8; BLOCK - 4] = [0; BLOCK - 4];
+    crc32c::crc32c_append(crc32c::crc32c(&token.to_le_bytes()), &ZEROS)
+}
+
+impl Cell {
+    pub fn fill(&self, out: &mut [u8]) {
+        match self {
+            Self::Blank => out.fill(0),
+            Self::Meta(bytes) => out.copy_from_slice(bytes),
+            Self::Data(token) => {
+                out.fill(0);
+                out[..4].copy_from_slice(&token.to_le_bytes());
+            }
+        }
+    }
+
+    /// What a client would take it for. Metadata is nobody's data, except when it is all zeros.
+    pub fn token(&self) -> u32 {
+        match self {
+            Self::Blank => 0,
+            Self::Data(token) => *token,
+            Self::Meta(bytes) => GARBAGE | (crc32c::crc32c(bytes) >> 1),
+        }
+    }
+
+    pub fn crc(&self) -> u32 {
+        match self {
+            Self::Meta(bytes) => crc32c::crc32c(bytes),
+            other => token_crc(other.token()),
+        }
+    }
+
+    /// Some sectors of `self`, some of `new`.
+    fn torn(&self, new: &Self, rng: &mut Rng) -> Self {
+        if self == new {
+            return new.clone();
+        }
+        if let (Self::Data(_) | Self::Blank, Self::Data(_) | Self::Blank) = (self, new) {
+            return Self::Data(GARBAGE | rng.next() as u32);
+        }
+        let (mut bytes, mut other) = (vec![0; BLOCK], vec![0; BLOCK]);
+        self.fill(&mut bytes);
+        new.fill(&mut other);
+        let mask = rng.range(1, 254);
+        for sector in (0..BLOCK / SECTOR).filter(|s| mask >> s & 1 == 1) {
+            let range = sector * SECTOR..(sector + 1) * SECTOR;
+            bytes[range.clone()].copy_from_slice(&other[range]);
+        }
+        Self::Meta(bytes.into())
+    }
+}
+
+/// A rule of the table broken on purpose: the oracle must notice each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    No,
+    /// A sync completes and persists nothing.
+    SyncPersistsNothing,
+    /// A sync forgets one write in eight.
+    SyncForgetsSome,
+    /// A durable write is only cached.
+    DurableIsCached,
+    /// Now and then a power cut damages a block that was safe.
+    CutDamages,
+    /// Now and then a read of data gives another block's bytes, and the CRC that was hoped for.
+    ReadLies,
+}
+
+/// Bytes that are not what was written.
+#[derive(Clone, Copy, Debug)]
+pub enum Rot {
+    /// One bit differs.
+    Flip(u16),
+    /// Zeros.
+    Zeroed,
+    /// Another block's content: a misdirected read or write.
+    Other(u64),
+}
+
+#[derive(Clone)]
+struct Version {
+    cell: Cell,
+    effect: u64,
+    /// When its write completed; `u64::MAX` while it has not.
+    done: u64,
+}
+
+#[derive(Clone)]
+pub struct Medium {
+    durable: Vec<Cell>,
+    cache: BTreeMap<u64, Vec<Version>>,
+    pub rot: BTreeMap<u64, Rot>,
+    stamp: u64,
+    /// Effects so far, over all lives: gives each its number.
+    pub writes: u64,
+    pub broken: Broken,
+}
+
+impl Medium {
+    pub fn new(blocks: u64, broken: Broken) -> Self {
+        Self {
+            durable: vec![Cell::Blank; blocks as usize],
+            cache: BTreeMap::new(),
+            rot: BTreeMap::new(),
+            stamp: 0,
+            writes: 0,
+            broken,
+        }
+    }
+
+    pub fn blocks(&self) -> u64 {
+        self.durable.len() as u64
+    }
+
+    /// Writes for good, outside of any life.
+    pub fn format(&mut self, at: u64, bytes: &[u8]) {
+        for (i, block) in bytes.chunks_exact(BLOCK).enumerate() {
+            self.durable[at as usize + i] = Cell::Meta(block.into());
+        }
+    }
+
+    fn pristine(&self, at: u64) -> &Cell {
+        match self.cache.get(&at).and_then(|versions| versions.last()) {
+            Some(version) => &version.cell,
+            None => &self.durable[at as usize],
+        }
+    }
+
+    /// What a read gives now.
+    pub fn read(&self, at: u64) -> Cell {
+        let cell = self.pristine(at);
+        match self.rot.get(&at) {
+            None => cell.clone(),
+            Some(Rot::Zeroed) => Cell::Blank,
+            Some(Rot::Other(other)) => self.pristine(*other).clone(),
+            Some(Rot::Flip(bit)) => {
+                let mut bytes = vec![0; BLOCK];
+                cell.fill(&mut bytes);
+                bytes[*bit as usize / 8] ^= 1 << (bit % 8);
+                Cell::Meta(bytes.into())
+            }
+        }
+    }
+
+    /// Whether rot changes what a read of this block gives.
+    pub fn is_rotten(&self, at: u64) -> bool {
+        self.rot.contains_key(&at) && self.read(at) != *self.pristine(at)
+    }
+
+    pub fn is_data(&self, at: u64) -> bool {
+        matches!(self.pristine(at), Cell::Data(_))
+    }
+
+    pub fn is_blank(&self, at: u64) -> bool {
+        matches!(self.pristine(at), Cell::Blank)
+    }
+
+    /// A number greater than that of every completion so far.
+    pub fn stamp(&self) -> u64 {
+        self.stamp
+    }
+
+    /// Carries out one block of a write.
+    pub fn write(&mut self, at: u64, cell: Cell, effect: u64) {
+        self.rot.remove(&at);
+        self.cache.entry(at).or_default().push(Version { cell, effect, done: u64::MAX });
+    }
+
+    /// A write carried out before has completed.
+    pub fn complete(&mut self, at: u64, blocks: u64, effect: u64, durable: bool) {
+        self.stamp += 1;
+        for block in at..at + blocks {
+            let Some(versions) = self.cache.get_mut(&block) else { continue };
+            let Some(index) = versions.iter().rposition(|v| v.effect == effect) else { continue };
+            versions[index].done = self.stamp;
+            if durable && self.broken != Broken::DurableIsCached {
+                self.durable[block as usize] = versions[index].cell.clone();
+                versions.drain(..=index);
+                if versions.is_empty() {
+                    self.cache.remove(&block);
+                }
+            }
+        }
+    }
+
+    /// Persists what had completed when the sync was asked for.
+    pub fn sync(&mut self, asked: u64, rng: &mut Rng) {
+        if self.broken == Broken::SyncPersistsNothing {
+            return;
+        }
+        let forgets = self.broken == Broken::SyncForgetsSome;
+        let durable = &mut self.durable;
+        self.cache.retain(|&at, versions| {
+            if let Some(index) = versions.iter().rposition(|v| v.done <= asked)
+                && !(forgets && rng.below(8) == 0)
+            {
+                durable[at as usize] = versions[index].cell.clone();
+                versions.drain(..=index);
+            }
+            !versions.is_empty()
+        });
+    }
+
+    /// The sync failed: the cache is taken for clean, and never written.
+    pub fn sync_fails(&mut self) {
+        for version in self.cache.values_mut().flatten() {
+            version.done = u64::MAX;
+        }
+    }
+
+    /// The process dies and the machine does not: the cache stays, and counts as completed.
+    pub fn process_dies(&mut self) {
+        self.stamp += 1;
+        for version in self.cache.values_mut().flatten() {
+            version.done = version.done.min(self.stamp);
+        }
+    }
+
+    /// Power fails: of what is not durable, any subset is kept.
+    pub fn power_fails(&mut self, rng: &mut Rng) {
+        self.rot.clear();
+        let mode = rng.below(8);
+        let cut = self.cache.values().flatten().map(|v| v.effect).max().unwrap_or(0);
+        let low = self.cache.values().flatten().map(|v| v.effect).min().unwrap_or(0);
+        let cut = rng.range(low, cut);
+        let torn_percent = rng.pick(&[0, 0, 5, 40]);
+        for (at, versions) in std::mem::take(&mut self.cache) {
+            let kept = match mode {
+                0 => None,
+                1 => versions.last(),
+                // Everything up to one write, or everything but what is before it.
+                2 => versions.iter().rev().find(|v| v.effect <= cut),
+                3 => versions.iter().rev().find(|v| v.effect >= cut),
+                // One write lost, all others kept.
+                4 => versions.iter().rev().find(|v| v.effect != cut),
+                _ => versions.get(rng.below(versions.len() as u64 + 1) as usize),
+            };
+            let old = &self.durable[at as usize];
+            let kept = match kept {
+                Some(version) if rng.percent(torn_percent) => old.torn(&version.cell, rng),
+                Some(version) => version.cell.clone(),
+                None => continue,
+            };
+            self.durable[at as usize] = kept;
+        }
+        if self.broken == Broken::CutDamages && rng.percent(30) {
+            let at = rng.below(self.blocks());
+            if self.durable[at as usize] != Cell::Blank {
+                self.durable[at as usize] = Cell::Data(GARBAGE | rng.next() as u32);
+            }
+        }
+    }
+}

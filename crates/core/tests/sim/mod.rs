@@ -1,0 +1,13 @@
+//! A model-based simulation of crashes and faults, over the core and its seam alone.
+//!
+//! `rng` decides everything; `client` asks; `driver` carries effects out in any order on the `medium`,
+//! which forgets and tears what was not synced; `model` says what the volume may hold; `world` strings
+//! lives together.
+
+pub mod client;
+pub mod driver;
+pub mod medium;
+pub mod model;
+pub mod open;
+pub mod rng;
+pub mod world;

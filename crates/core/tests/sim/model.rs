@@ -1,0 +1,264 @@
+//! The oracle: what a volume may hold, from what its client was told.
+//!
+//! Every block-write gets a position when it is asked for (a request's blocks in ascending order) and an
+//! end when it is answered. Positions and ends are on one scale, the clock. A write that is answered
+//! before anything else happens is a point: its blocks took effect in that order and nowhere else.
+//!
+//! After a crash there must be one instant T, such that
+//! - every block-write that ended before T is there, or overwritten by a later one (promise 3),
+//! - no block-write asked for after T is (promise 3),
+//! - those in between are, each block, old or new (promise 2),
+//! - T is not before the last acknowledged FLUSH was asked for, and every write acknowledged with FUA is
+//!   there (promise 1).
+//!
+//! Each block that is read back allows some intervals of T; the volume is right when all of them have an
+//! instant in common.
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Not answered.
+    Open,
+    /// Answered with success at once.
+    Point,
+    /// Answered with success, later.
+    Done(u64),
+    /// Refused: it may have had an effect, or not, before this.
+    Refused(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Op {
+    state: State,
+    fua: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Version {
+    token: u32,
+    at: u64,
+    op: u32,
+}
+
+/// The name of a write-like request in the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpId(u32);
+
+/// What a block read back as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    Token(u32),
+    /// The core said that it cannot be read, and had reason to.
+    Unknown,
+}
+
+pub struct Model {
+    base: Vec<u32>,
+    versions: Vec<Vec<Version>>,
+    touched: Vec<u64>,
+    ops: Vec<Op>,
+    clock: u64,
+    durable_from: u64,
+    believes: bool,
+}
+
+impl Model {
+    pub fn new(blocks: u64) -> Self {
+        Self {
+            base: vec![0; blocks as usize],
+            versions: vec![Vec::new(); blocks as usize],
+            touched: Vec::new(),
+            ops: Vec::new(),
+            clock: 1,
+            durable_from: 0,
+            believes: false,
+        }
+    }
+
+    /// Takes every read for right: for an audit, which compares afterwards.
+    pub fn believe_all(&mut self) {
+        self.believes = true;
+    }
+
+    /// What the volume held when it was last read back.
+    pub fn base(&self) -> &[u32] {
+        &self.base
+    }
+
+    pub fn blocks(&self) -> u64 {
+        self.base.len() as u64
+    }
+
+    pub fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// A request that changes blocks is asked for.
+    pub fn begin(&mut self, lba: u64, tokens: impl IntoIterator<Item = u32>, fua: bool) -> OpId {
+        let op = self.ops.len() as u32;
+        self.ops.push(Op { state: State::Open, fua });
+        for (i, token) in tokens.into_iter().enumerate() {
+            let lba = lba + i as u64;
+            if self.versions[lba as usize].is_empty() {
+                self.touched.push(lba);
+            }
+            self.versions[lba as usize].push(Version { token, at: self.clock, op });
+            self.clock += 1;
+        }
+        OpId(op)
+    }
+
+    /// It is answered; `at_once`: nothing else was asked for in between.
+    pub fn end(&mut self, op: OpId, success: bool, at_once: bool) {
+        self.ops[op.0 as usize].state = match (success, at_once) {
+            (true, true) => State::Point,
+            (true, false) => State::Done(self.clock),
+            (false, _) => State::Refused(self.clock),
+        };
+    }
+
+    /// A FLUSH that was asked for at `asked` is acknowledged.
+    pub fn flushed(&mut self, asked: u64) {
+        self.durable_from = self.durable_from.max(asked);
+    }
+
+    fn state(&self, version: &Version) -> Op {
+        self.ops[version.op as usize]
+    }
+
+    /// When a version had its effect, at the latest.
+    fn end_of(&self, version: &Version) -> u64 {
+        match self.state(version).state {
+            State::Open => u64::MAX,
+            State::Point => version.at,
+            State::Done(end) | State::Refused(end) => end,
+        }
+    }
+
+    fn is_done(&self, version: &Version) -> bool {
+        matches!(self.state(version).state, State::Point | State::Done(_))
+    }
+
+    /// Whether `versions` holds a write that surely came after `end` and was answered by `until`.
+    fn hidden(&self, versions: &[Version], skip: usize, end: u64, until: u64) -> bool {
+        versions
+            .iter()
+            .enumerate()
+            .rev()
+            .any(|(i, x)| i != skip && x.at >= end && self.is_done(x) && self.end_of(x) <= until)
+    }
+
+    /// Whether a read that was asked for at `asked`, and is answered now, may give `token`.
+    pub fn may_read(&self, lba: u64, token: u32, asked: u64) -> bool {
+        let versions = &self.versions[lba as usize];
+        let written = versions.iter().enumerate().rev().any(|(i, w)| {
+            w.token == token && !self.hidden(versions, i, self.end_of(w), asked)
+        });
+        written || self.base[lba as usize] == token && !self.hidden(versions, usize::MAX, 0, asked)
+    }
+
+    /// The same, with the reason.
+    pub fn check_read(&self, lba: u64, token: u32, asked: u64) -> Result<(), String> {
+        if self.believes || self.may_read(lba, token, asked) {
+            return Ok(());
+        }
+        Err(format!("a read asked for at {asked} is wrong: {}", self.explain(lba as usize, token, &[], &[])))
+    }
+
+    /// The instants T (a closed interval) at which the version at `index` may be the one that is seen.
+    fn instants(&self, versions: &[Version], index: usize, low: u64, end: u64) -> (u64, u64) {
+        let mut high = u64::MAX;
+        for (i, x) in versions.iter().enumerate() {
+            if i == index || x.at < end || !self.is_done(x) {
+                continue;
+            }
+            // `x` came later, and is not there.
+            high = high.min(if self.state(x).fua { 0 } else { self.end_of(x) });
+        }
+        (low, high)
+    }
+
+    /// Whether what was read back after a crash keeps the promise; if not, why.
+    pub fn judge(&self, seen: &[Seen]) -> Result<(), String> {
+        let mut allowed = vec![(self.durable_from, self.clock)];
+        for (lba, seen) in seen.iter().enumerate() {
+            let Seen::Token(token) = *seen else { continue };
+            let versions = &self.versions[lba];
+            if versions.is_empty() {
+                if self.base[lba] != token {
+                    return Err(format!("LBA {lba} holds {token:#x}, was {:#x} and not touched since", self.base[lba]));
+                }
+                continue;
+            }
+            let mut here = Vec::new();
+            if self.base[lba] == token {
+                here.push(self.instants(versions, usize::MAX, 0, 0));
+            }
+            for (i, w) in versions.iter().enumerate().filter(|(_, w)| w.token == token) {
+                here.push(self.instants(versions, i, w.at + 1, self.end_of(w)));
+            }
+            let next = intersect(&allowed, &here);
+            if next.is_empty() {
+                return Err(self.explain(lba, token, &allowed, &here));
+            }
+            allowed = next;
+        }
+        Ok(())
+    }
+
+    fn explain(&self, lba: usize, token: u32, allowed: &[(u64, u64)], here: &[(u64, u64)]) -> String {
+        use std::fmt::Write as _;
+        let mut text = format!(
+            "LBA {lba} holds {token:#x}, which allows the instants {here:?}; the blocks before it and the last FLUSH \
+             (asked for at {}) allow {allowed:?}; the clock is {}\n  base {:#x}",
+            self.durable_from, self.clock, self.base[lba]
+        );
+        let versions = &self.versions[lba];
+        let skip = versions.len().saturating_sub(12);
+        for w in &versions[skip..] {
+            let op = self.state(w);
+            let _ = write!(text, "\n  {:#x} at {} {:?}{}", w.token, w.at, op.state, if op.fua { " FUA" } else { "" });
+        }
+        text
+    }
+
+    /// What was read back is what the volume holds from now on, durably.
+    pub fn rebase(&mut self, seen: &[Seen]) {
+        for lba in self.touched.drain(..) {
+            self.versions[lba as usize].clear();
+        }
+        self.ops.clear();
+        for (base, seen) in self.base.iter_mut().zip(seen) {
+            if let Seen::Token(token) = *seen {
+                *base = token;
+            }
+        }
+        self.clock = 1;
+        self.durable_from = 0;
+    }
+
+    /// How many blocks may hold data now, at most: for judging whether a refusal for want of space is just.
+    pub fn live_at_most(&self) -> u64 {
+        let holds = |lba: usize| {
+            let versions = &self.versions[lba];
+            match versions.iter().rposition(|w| self.is_done(w)) {
+                Some(i) => versions[i..].iter().any(|w| w.token != 0),
+                None => self.base[lba] != 0 || versions.iter().any(|w| w.token != 0),
+            }
+        };
+        (0..self.base.len()).filter(|&lba| holds(lba)).count() as u64
+    }
+}
+
+fn intersect(a: &[(u64, u64)], b: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut out = Vec::new();
+    for x in a {
+        for y in b {
+            let both = (x.0.max(y.0), x.1.min(y.1));
+            if both.0 <= both.1 && !out.contains(&both) {
+                out.push(both);
+            }
+        }
+    }
+    out
+}

@@ -1,0 +1,119 @@
+//! Creating a volume, and opening it: what a runtime does before there is an engine.
+
+use super::driver::Failure;
+use super::medium::{BLOCK, Broken, Cell, Medium};
+use super::rng::Rng;
+use vellum_core::addr::Pba;
+use vellum_core::format;
+use vellum_core::format::geometry::{self, Params};
+use vellum_core::recovery::{self, Recovered, RecoveryError, Source, Unreadable};
+
+/// A volume's shape.
+#[derive(Clone, Copy, Debug)]
+pub struct Volume {
+    pub medium_blocks: u64,
+    pub logical_blocks: Option<u64>,
+    pub segment_blocks: u32,
+    pub over_provisioning: u32,
+}
+
+impl Volume {
+    /// Small ones, so that the collector always works; thin ones, so that they fill up.
+    pub fn choose(rng: &mut Rng) -> Self {
+        let segment_blocks = rng.pick(&[64, 64, 64, 128]);
+        let segments = rng.pick(&[12, 12, 16, 24, 40]);
+        let medium_blocks = 300 + segments * u64::from(segment_blocks) + rng.below(64);
+        Self {
+            medium_blocks,
+            logical_blocks: match rng.below(4) {
+                0 => Some(rng.range(40, 200)),
+                1 => Some(rng.range(medium_blocks / 2, medium_blocks * 2)),
+                _ => None,
+            },
+            segment_blocks,
+            over_provisioning: rng.pick(&[20, 70, 280, 900]) as u32,
+        }
+    }
+
+    /// Makes the volume, and a medium for it; returns its logical size too.
+    pub fn create(&self, broken: Broken) -> Result<(Medium, u64), Failure> {
+        let superblock = geometry::plan(&Params {
+            medium_blocks: self.medium_blocks,
+            logical_blocks: self.logical_blocks,
+            over_provisioning: self.over_provisioning,
+            segment_blocks: Some(self.segment_blocks),
+            uuid: *b"a simulated disk",
+            secret: [7; 32],
+        })
+        .map_err(|e| format!("{self:?}: {e}"))?;
+        let mut medium = Medium::new(self.medium_blocks, broken);
+        format::blank(&superblock, crc32c::crc32c, &mut |at, bytes| medium.format(at.0, bytes));
+        Ok((medium, superblock.logical_blocks()))
+    }
+}
+
+/// Recovery's view of a medium.
+struct Reader<'a> {
+    medium: &'a Medium,
+    /// A block that cannot be read.
+    bad: Option<u64>,
+}
+
+impl Source for Reader<'_> {
+    fn read(&mut self, at: Pba, bytes: &mut [u8]) -> Result<(), Unreadable> {
+        let blocks = (bytes.len() / BLOCK) as u64;
+        assert!(bytes.len() % BLOCK == 0 && blocks > 0, "a read of {} bytes", bytes.len());
+        assert!(at.0 + blocks <= self.medium.blocks(), "a read past the medium's end, at {at}");
+        if self.bad.is_some_and(|bad| (at.0..at.0 + blocks).contains(&bad)) {
+            return Err(Unreadable { at, blocks });
+        }
+        for (i, out) in bytes.chunks_exact_mut(BLOCK).enumerate() {
+            self.medium.read(at.0 + i as u64).fill(out);
+        }
+        Ok(())
+    }
+}
+
+/// Recovery alone.
+pub fn recover(medium: &Medium, bad: Option<u64>) -> Result<Recovered, RecoveryError> {
+    recovery::recover(&mut Reader { medium, bad }, medium.blocks(), crc32c::crc32c)
+}
+
+/// Recovers and begins a new life, as a runtime must. With `cuts` the power may fail at any moment of it,
+/// and all begins again.
+pub fn open(medium: &mut Medium, rng: &mut Rng, cuts: bool) -> Result<Recovered, Failure> {
+    'again: loop {
+        if cuts && rng.percent(2) {
+            // A block that cannot be read is an error or makes no difference; it never breaks anything.
+            let bad = rng.below(medium.blocks());
+            let _ = recover(medium, Some(bad));
+        }
+        let mut recovered = recover(medium, None).map_err(|e| format!("recovery: {e}"))?;
+        recovered.superblock.begin_life();
+        let mut block = [0; BLOCK];
+        recovered.superblock.encode(crc32c::crc32c, &mut block);
+        for mirror in recovered.superblock.mirrors() {
+            medium.writes += 1;
+            let effect = medium.writes;
+            medium.write(mirror.0, Cell::Meta(block.as_slice().into()), effect);
+            if cuts && rng.percent(4) {
+                medium.power_fails(rng);
+                continue 'again;
+            }
+            medium.complete(mirror.0, 1, effect, false);
+            let asked = medium.stamp();
+            medium.sync(asked, rng);
+            if cuts && rng.percent(4) {
+                medium.power_fails(rng);
+                continue 'again;
+            }
+        }
+        return Ok(recovered);
+    }
+}
+
+/// Every invariant of the medium at rest.
+pub fn check(medium: &Medium) -> Result<(), Failure> {
+    let _ = medium;
+    Ok(())
+}

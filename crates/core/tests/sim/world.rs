@@ -1,0 +1,351 @@
+//! One seed: a volume, and its lives one after the other.
+
+use super::client::Client;
+use super::driver::{Ask, CLIENT_BUFS, Counts, Driver, Failure, Faults, ensure};
+use super::medium::{Broken, Medium, Rot};
+use super::model::{Model, Seen};
+use super::open::{self, Volume};
+use super::rng::Rng;
+use vellum_core::addr::Buf;
+use vellum_core::engine::{Buffers, Engine, Options, Victim};
+use vellum_core::recovery::Recovered;
+
+/// The collector's buffers, here.
+const COLLECTOR_BUFS: u32 = 96;
+
+/// What a seed came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Summary {
+    pub lives: u64,
+    pub requests: u64,
+    pub full: u64,
+    pub corrupt: u64,
+    pub unreadable: u64,
+    pub poisoned: u64,
+    pub effects: u64,
+    pub collections: u64,
+    pub map_checkpoints: u64,
+    pub rot_refused: u64,
+    pub rot_survived: u64,
+}
+
+impl Summary {
+    pub fn add(&mut self, other: &Self) {
+        self.lives += other.lives;
+        self.requests += other.requests;
+        self.full += other.full;
+        self.corrupt += other.corrupt;
+        self.unreadable += other.unreadable;
+        self.poisoned += other.poisoned;
+        self.effects += other.effects;
+        self.collections += other.collections;
+        self.map_checkpoints += other.map_checkpoints;
+        self.rot_refused += other.rot_refused;
+        self.rot_survived += other.rot_survived;
+    }
+
+    fn count(&mut self, counts: &Counts) {
+        self.requests += counts.done;
+        self.full += counts.full;
+        self.corrupt += counts.corrupt;
+        self.unreadable += counts.unreadable;
+        self.poisoned += counts.poisoned;
+        self.effects += counts.effects;
+    }
+}
+
+/// How a life ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    PowerCut,
+    Kill,
+    /// A clean shutdown, and then the power goes.
+    Shutdown,
+}
+
+/// Lives on one volume.
+pub struct World {
+    volume: Volume,
+    logical_blocks: u64,
+    medium: Medium,
+    model: Model,
+    rng: Rng,
+    options: Options,
+    fresh: u32,
+    now: u64,
+    faults: bool,
+    pub summary: Summary,
+}
+
+impl World {
+    pub fn new(seed: u64, broken: Broken, faults: bool) -> Result<Self, Failure> {
+        let mut rng = Rng::new(seed);
+        let volume = Volume::choose(&mut rng);
+        let (medium, logical_blocks) = volume.create(broken)?;
+        let options = Options {
+            victim: rng.pick(&[Victim::Greedy, Victim::CostBenefit]),
+            discard: rng.percent(50),
+            zero: rng.percent(80),
+            cached_sums: rng.pick(&[1, 2, 8, 4096]),
+        };
+        Ok(Self {
+            model: Model::new(logical_blocks),
+            volume,
+            logical_blocks,
+            medium,
+            rng,
+            options,
+            // Twins have the numbers below.
+            fresh: 100,
+            now: 1,
+            faults,
+            summary: Summary::default(),
+        })
+    }
+
+    pub fn describe(&self) -> String {
+        format!("{:?} {:?}", self.volume, self.options)
+    }
+
+    fn engine(&self, recovered: Recovered) -> Engine {
+        let buffers = Buffers { first: Buf(CLIENT_BUFS), count: COLLECTOR_BUFS };
+        Engine::new(recovered, buffers, self.options, crc32c::crc32c)
+    }
+
+    /// One life: recovery, work, an end, and the audit of what is left.
+    pub fn life(&mut self) -> Result<(), Failure> {
+        self.summary.lives += 1;
+        let recovered = open::open(&mut self.medium, &mut self.rng, true)?;
+        let mut driver = Driver::new(
+            self.engine(recovered),
+            std::mem::replace(&mut self.medium, Medium::new(0, Broken::No)),
+            std::mem::replace(&mut self.model, Model::new(0)),
+            Rng::new(self.rng.next()),
+            COLLECTOR_BUFS,
+        );
+        driver.now = self.now;
+        let end = match self.rng.below(100) {
+            0..70 => End::PowerCut,
+            70..85 => End::Kill,
+            _ => End::Shutdown,
+        };
+        let settles = self.rng.percent(30);
+        driver.faults = self.choose_faults();
+        driver.start()?;
+        self.work(&mut driver)?;
+        driver.medium.rot.clear();
+        if settles {
+            driver.settle()?;
+            if !driver.poisoned && driver.faults.full.is_none() && self.rng.percent(20) {
+                self.full_is_not_dead(&mut driver)?;
+            }
+        }
+        if end == End::Shutdown {
+            driver.settle_shutdown()?;
+        }
+        let stats = driver.engine.stats();
+        self.summary.collections += stats.collections;
+        self.summary.map_checkpoints += stats.map_checkpoints;
+        let poisoned = driver.poisoned;
+        let (medium, model, counts, now) = driver.crash(end != End::Kill)?;
+        (self.medium, self.model, self.now) = (medium, model, now);
+        self.summary.count(&counts);
+        // The clean shutdown's promise is that of a flush; `judge` has been told.
+        if end == End::Kill {
+            // The next opening's sync makes what the cache holds durable; until then nothing has.
+            let _ = open::open(&mut self.medium, &mut self.rng, true)?;
+        }
+        self.audit()?;
+        if end == End::Shutdown && !poisoned && self.faults && self.rng.percent(50) {
+            self.rot_at_rest()?;
+        }
+        Ok(())
+    }
+
+    fn choose_faults(&mut self) -> Faults {
+        let mut faults = Faults::default();
+        if !self.faults {
+            return faults;
+        }
+        match self.rng.below(12) {
+            0 => faults.unreadable = self.rng.pick(&[10, 300]),
+            1 => faults.write_fails_at = Some(self.rng.range(1, 60)),
+            2 => faults.sync_fails_at = Some(self.rng.range(1, 8)),
+            3 => {
+                let from = self.rng.range(1, 60);
+                faults.full = Some((from, from + self.rng.range(1, 20)));
+            }
+            _ => {}
+        }
+        faults
+    }
+
+    /// Random requests, random progress.
+    fn work(&mut self, driver: &mut Driver) -> Result<(), Failure> {
+        let mut client = Client::new(self.logical_blocks, &mut self.rng);
+        let steps = match self.rng.below(10) {
+            0..3 => self.rng.below(30),
+            3..8 => self.rng.below(600),
+            _ => self.rng.below(4000),
+        };
+        let eager = self.rng.range(10, 90);
+        let rots = self.faults && self.rng.percent(10);
+        let mut idle = 0;
+        for _ in 0..steps {
+            let room = driver.open_requests() < client.depth && driver.free_bufs() >= 64;
+            if room && self.rng.percent(eager) {
+                let ask = client.ask(&mut self.rng, &mut self.fresh);
+                driver.ask(&ask)?;
+                idle = 0;
+            } else if driver.advance()? {
+                idle = 0;
+            } else if !room {
+                // Nothing in flight, no room for more: time alone can help.
+                idle += 1;
+                ensure!(idle < 1000 && driver.wait()?, "stalled: {} requests open, no effect in flight", driver.open_requests());
+            }
+            if self.rng.below(1000) == 0 {
+                driver.tick()?;
+            }
+            if rots && self.rng.percent(2) {
+                let at = self.rng.below(driver.medium.blocks());
+                if driver.medium.is_data(at) {
+                    let rot = self.rot(driver.medium.blocks());
+                    driver.medium.rot.insert(at, rot);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn rot(&mut self, blocks: u64) -> Rot {
+        match self.rng.below(4) {
+            0 => Rot::Zeroed,
+            1 => Rot::Other(self.rng.below(blocks)),
+            _ => Rot::Flip(self.rng.below(4096 * 8) as u16),
+        }
+    }
+
+    /// Promise 7: write until it is full, see that all else works, make room, write again.
+    fn full_is_not_dead(&mut self, driver: &mut Driver) -> Result<(), Failure> {
+        let blocks = self.logical_blocks;
+        let refused = driver.counts.full;
+        let span = 8.min(blocks);
+        for round in 0..blocks.div_ceil(span) {
+            let lba = (round * span).min(blocks - span);
+            let tokens = (0..span).map(|_| self.token()).collect();
+            driver.ask(&Ask::Write { lba, tokens, fua: false })?;
+            driver.settle()?;
+        }
+        let live = driver.model.live_at_most();
+        let capacity = driver.engine.stats().capacity_blocks;
+        if driver.counts.full > refused {
+            ensure!(live + span >= capacity, "refused as full with {live} blocks of {capacity} in use");
+        } else {
+            ensure!(live <= capacity, "{live} blocks in use of {capacity}, and nothing was refused");
+        }
+        for ask in [Ask::Read { lba: 0, blocks: span as u32 }, Ask::Flush] {
+            let done = driver.counts.done;
+            driver.ask(&ask)?;
+            driver.settle()?;
+            ensure!(driver.counts.done == done + 1, "full, and {ask:?} does not work");
+        }
+        // Room comes back.
+        let lba = self.rng.below(blocks - span + 1);
+        for ask in [
+            Ask::Discard { lba, blocks: span, fua: false },
+            Ask::Write { lba, tokens: (0..span).map(|_| self.token()).collect(), fua: self.rng.percent(50) },
+            Ask::Flush,
+        ] {
+            let done = driver.counts.done;
+            driver.ask(&ask)?;
+            driver.settle()?;
+            ensure!(driver.counts.done == done + 1, "room was made, and {ask:?} does not work");
+        }
+        Ok(())
+    }
+
+    fn token(&mut self) -> u32 {
+        self.fresh += 1;
+        self.fresh
+    }
+
+    /// Opens a copy of the medium and reads everything.
+    fn read_back(&mut self, mut medium: Medium, suspects: &[u64]) -> Result<(Vec<Seen>, Driver), Failure> {
+        let recovered = open::open(&mut medium, &mut self.rng, false)?;
+        let mut model = Model::new(self.logical_blocks);
+        model.believe_all();
+        let rng = Rng::new(self.rng.next());
+        let mut driver = Driver::new(self.engine(recovered), medium, model, rng, COLLECTOR_BUFS);
+        driver.suspects.extend(suspects);
+        driver.now = self.now;
+        driver.start()?;
+        let mut seen = Vec::new();
+        let mut lba = 0;
+        // One block at a time when some are bad, to see which.
+        let step = if suspects.is_empty() { 256 } else { 1 };
+        while lba < self.logical_blocks {
+            let blocks = step.min(self.logical_blocks - lba);
+            driver.ask(&Ask::Read { lba, blocks: blocks as u32 })?;
+            driver.settle()?;
+            seen.extend_from_slice(&driver.last_read);
+            lba += blocks;
+        }
+        Ok((seen, driver))
+    }
+
+    /// What is left must be what was promised; it is the truth from now on.
+    fn audit(&mut self) -> Result<(), Failure> {
+        if self.rng.percent(20) {
+            open::check(&self.medium)?;
+        }
+        let (seen, driver) = self.read_back(self.medium.clone(), &[])?;
+        ensure!(driver.counts.corrupt + driver.counts.unreadable == 0, "a block cannot be read after the crash");
+        self.model.judge(&seen)?;
+        self.model.rebase(&seen);
+        let live = driver.engine.stats().live_blocks;
+        let held = self.model.live_at_most();
+        // Zeros may be stored as data, when the policy is off; a count is never too low (promise 5).
+        ensure!(live >= held, "{held} blocks hold data, {live} are counted");
+        ensure!(live == held || !self.options.zero, "{held} blocks hold data, {live} are counted");
+        Ok(())
+    }
+
+    /// Promise 6: one bad block in a volume at rest is an error or nothing, never wrong data.
+    fn rot_at_rest(&mut self) -> Result<(), Failure> {
+        let blocks = self.medium.blocks();
+        let expected = self.model.base().to_vec();
+        for _ in 0..self.rng.range(1, 4) {
+            let mut medium = self.medium.clone();
+            // A place with something in it, mostly.
+            let mut at = self.rng.below(blocks);
+            for _ in 0..20 {
+                if !medium.is_blank(at) {
+                    break;
+                }
+                at = self.rng.below(blocks);
+            }
+            if self.rng.percent(10) {
+                at = self.rng.below(blocks.min(8));
+            }
+            let rot = self.rot(blocks);
+            medium.rot.insert(at, rot);
+            if open::recover(&medium, None).is_err() {
+                self.summary.rot_refused += 1;
+                continue;
+            }
+            let was = format!("{rot:?} of block {at}");
+            let (seen, _) = match self.read_back(medium, &[at]) {
+                Ok(result) => result,
+                Err(why) => return Err(format!("{was}: {why}")),
+            };
+            self.summary.rot_survived += 1;
+            for (lba, (seen, expected)) in seen.iter().zip(&expected).enumerate() {
+                if let Seen::Token(token) = seen {
+                    ensure!(token == expected, "{was}: LBA {lba} reads {token:#x}, not {expected:#x}");
+                }
+            }
+        }
+        Ok(())
+    }
+}
