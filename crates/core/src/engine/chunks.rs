@@ -155,6 +155,8 @@ pub(super) struct Position {
     /// The block of the segment at which the next chunk to be sealed starts.
     pub offset: u32,
     pub open: Option<ChunkId>,
+    /// The segment to go on in, taken before the last chunk of this one is opened.
+    pub next: Option<Segment>,
     /// Chunks opened so far by this head, and the newest of them that is durable.
     pub opened: u64,
     pub durable: u64,

@@ -27,8 +27,9 @@ struct Victim {
 
 pub(super) struct Collector {
     first: Buf,
-    /// Buffers in use in each span of `GATHER_BLOCKS`.
-    spans: Vec<u32>,
+    /// Which of its buffers are in use, and where to look for the next free run of them.
+    used: Vec<bool>,
+    hand: usize,
     victim: Option<Victim>,
     gathering: u32,
     moves: VecDeque<Move>,
@@ -45,7 +46,8 @@ impl Collector {
         );
         Self {
             first: buffers.first,
-            spans: alloc::vec![0; (buffers.count / limits::GATHER_BLOCKS) as usize],
+            used: alloc::vec![false; buffers.count as usize],
+            hand: 0,
             victim: None,
             gathering: 0,
             moves: VecDeque::new(),
@@ -69,12 +71,35 @@ impl Collector {
         let Some(index) = buf.0.checked_sub(self.first.0) else {
             return false;
         };
-        let Some(span) = self.spans.get_mut((index / limits::GATHER_BLOCKS) as usize) else {
+        let Some(used) = self.used.get_mut(index as usize) else {
             return false;
         };
-        debug_assert!(*span > 0);
-        *span -= 1;
+        debug_assert!(*used, "buffer {buf} was taken back twice");
+        *used = false;
         true
+    }
+
+    /// Free buffers in a row, at most `most`: the first and how many (0 when none is free).
+    fn free_run(&mut self, most: u32) -> (usize, u32) {
+        let count = self.used.len();
+        let Some(start) = (0..count)
+            .map(|i| (self.hand + i) % count)
+            .find(|&i| !self.used[i])
+        else {
+            return (0, 0);
+        };
+        let run = self.used[start..]
+            .iter()
+            .take(most as usize)
+            .take_while(|used| !**used)
+            .count();
+        (start, run as u32)
+    }
+
+    fn take(&mut self, start: usize, blocks: u32) -> Buf {
+        self.used[start..start + blocks as usize].fill(true);
+        self.hand = start + blocks as usize;
+        Buf(self.first.0 + start as u32)
     }
 }
 
@@ -226,7 +251,15 @@ impl Engine {
             if !victim.loaded || victim.next >= usable || self.segments.valid(victim.segment) == 0 {
                 return;
             }
-            let Some(span) = self.collector.spans.iter().position(|&used| used == 0) else {
+            let (start_buf, room) = self.collector.free_run(limits::GATHER_BLOCKS);
+            if room == 0 {
+                if self.collector.gathering == 0 && self.collector.moves.is_empty() {
+                    // All of them wait in the unsealed chunk.
+                    self.seal(Head::Cold, false);
+                }
+                return;
+            }
+            let Some(victim) = &self.collector.victim else {
                 return;
             };
             let start = self.superblock.segment_start(victim.segment);
@@ -241,7 +274,7 @@ impl Engine {
                 return;
             };
             let mut end = first + 1;
-            while end < usable && end - first < limits::GATHER_BLOCKS && live(end) {
+            while end < usable && end - first < room && live(end) {
                 end += 1;
             }
             let blocks = end - first;
@@ -249,11 +282,10 @@ impl Engine {
             if let Some(victim) = &mut self.collector.victim {
                 victim.next = end;
             }
-            self.collector.spans[span] = blocks;
             self.collector.gathering += 1;
             self.stats.collector_reads += u64::from(blocks);
-            let to = Buf(self.collector.first.0 + span as u32 * limits::GATHER_BLOCKS);
-            self.effect(Pending::Gather { at, blocks, span }, |id| Effect::Gather {
+            let to = self.collector.take(start_buf, blocks);
+            self.effect(Pending::Gather { at, blocks, to }, |id| Effect::Gather {
                 id,
                 at,
                 blocks,
@@ -262,12 +294,11 @@ impl Engine {
         }
     }
 
-    pub(super) fn gathered(&mut self, at: Pba, blocks: u32, span: usize, outcome: Outcome<'_>) {
+    pub(super) fn gathered(&mut self, at: Pba, blocks: u32, to: Buf, outcome: Outcome<'_>) {
         self.collector.gathering -= 1;
-        let first = self.collector.first.0 + span as u32 * limits::GATHER_BLOCKS;
         let (_, offset) = locate(&self.superblock, at);
         for index in 0..blocks {
-            let buf = Buf(first + index);
+            let buf = Buf(to.0 + index);
             let Some(victim) = &mut self.collector.victim else {
                 unreachable!("a victim waits for its reads")
             };

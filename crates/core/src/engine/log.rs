@@ -21,18 +21,26 @@ impl Engine {
                 return None;
             }
         }
-        let superblock = &self.superblock;
-        let position = &mut self.heads[head as usize];
-        let left = (superblock.usable_blocks() - position.offset) as usize;
+        let usable = self.superblock.usable_blocks();
+        let position = &self.heads[head as usize];
+        let left = (usable - position.offset) as usize;
         debug_assert!(
             left >= 2,
             "a head's segment always has room for a header and a block"
         );
+        let max_data = limits::CHUNK_DATA_BLOCKS.min(left - 1);
+        // A chunk that may be its segment's last must know where its head goes on, so that sealing it
+        // never waits for a segment: a map checkpoint, which frees segments, has to seal it.
+        if position.next.is_none() && left - (max_data + 1) < 2 {
+            let next = self.take_segment(head)?;
+            self.heads[head as usize].next = Some(next);
+        }
+        let position = &mut self.heads[head as usize];
         position.opened += 1;
-        let at = superblock
+        let at = self
+            .superblock
             .segment_start(position.segment)
             .plus(u64::from(position.offset));
-        let max_data = limits::CHUNK_DATA_BLOCKS.min(left - 1);
         let id = self.chunks.open(
             head,
             position.segment,
@@ -60,8 +68,8 @@ impl Engine {
         pba
     }
 
-    /// Seals the head's open chunk and starts its write. `false`: not now (too many in flight, or no
-    /// segment to go on in). With `urgent` it is written durably where that saves a sync.
+    /// Seals the head's open chunk and starts its write. `false`: not now (too many in flight, or
+    /// the medium is full). With `urgent` it is written durably where that saves a sync.
     pub(super) fn seal(&mut self, head: Head, urgent: bool) -> bool {
         let position = &self.heads[head as usize];
         let Some(id) = position.open else { return true };
@@ -73,13 +81,11 @@ impl Engine {
         let offset = position.offset + blocks;
         let is_last = self.superblock.usable_blocks() - offset < 2;
         let next = if is_last {
-            match self.take_segment(head) {
-                Some(next) => Some(next),
-                None => return false,
-            }
+            self.heads[head as usize].next.take()
         } else {
             None
         };
+        debug_assert_eq!(is_last, next.is_some());
 
         self.last_seq = self.last_seq.next();
         let seal = chunks::Seal {

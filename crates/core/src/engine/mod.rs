@@ -102,7 +102,7 @@ enum Pending {
     Gather {
         at: Pba,
         blocks: u32,
-        span: usize,
+        to: Buf,
     },
 }
 
@@ -201,6 +201,7 @@ impl Engine {
             segment: cursor.segment,
             offset: cursor.offset,
             open: None,
+            next: None,
             opened: 0,
             durable: 0,
         };
@@ -403,7 +404,7 @@ impl Engine {
             } => self.data_read(request, at, blocks, outcome),
             Pending::Sums(segment, offset) => self.sums_read(segment, offset, outcome),
             Pending::Tags(offset) => self.tags_read(offset, outcome),
-            Pending::Gather { at, blocks, span } => self.gathered(at, blocks, span, outcome),
+            Pending::Gather { at, blocks, to } => self.gathered(at, blocks, to, outcome),
         }
     }
 
