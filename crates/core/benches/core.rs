@@ -89,7 +89,7 @@ fn greedy(alpha: f64, pages: f64) -> f64 {
     fifo(k * alpha) / k
 }
 
-fn amplification(gib: u64, over_permille: u32) -> bool {
+fn amplification(gib: u64, over_permille: u64) -> bool {
     let mut idle = Idle::new(gib << 18, over_permille);
     let mut rng = Rng::new(7);
     let blocks = idle.logical_blocks;
@@ -119,7 +119,7 @@ fn amplification(gib: u64, over_permille: u32) -> bool {
     println!(
         "over-provisioning {:4.1}%: alpha {alpha:.4}, amplification {measured:.3}, greedy {expected:.3} ({:+.1}%), \
          with headers and map {all:.3}",
-        f64::from(over_permille) / 10.0,
+        over_permille as f64 / 10.0,
         error * 100.0
     );
     error.abs() <= 0.05

@@ -1,10 +1,13 @@
 //! An engine whose medium is instant and holds nothing, and an allocator that counts.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use vellum_core::addr::{Buf, EffectId, Lba, Nanos, RequestId};
+use vellum_core::addr::{Buf, EffectId, Lba, Nanos, Pba, RequestId};
 use vellum_core::engine::{Buffers, Engine, Options};
+use vellum_core::format;
+use vellum_core::format::geometry::{self, Params};
+use vellum_core::recovery::{Source, Unreadable, recover};
 use vellum_core::seam::{Digest, Effect, Input, Outcome, Payload};
 
 /// Counts calls.
@@ -58,6 +61,48 @@ pub struct Idle {
 }
 
 impl Idle {
+    /// A volume of `logical_blocks` with `over_permille` thousandths more to work in.
+    pub fn new(logical_blocks: u64, over_permille: u64) -> Self {
+        let plan = |medium_blocks| {
+            let params = Params {
+                medium_blocks,
+                logical_blocks: Some(logical_blocks),
+                over_provisioning: 70,
+                segment_blocks: Some(1024),
+                uuid: [1; 16],
+                secret: [2; 32],
+            };
+            geometry::plan(&params).unwrap_or_else(|e| panic!("{e}"))
+        };
+        // The smallest medium whose capacity is as asked.
+        let wanted = logical_blocks * (1000 + over_permille) / 1000;
+        let mut medium_blocks = wanted;
+        while plan(medium_blocks).capacity_blocks() < wanted {
+            medium_blocks += 1024;
+        }
+        let superblock = plan(medium_blocks);
+        let mut written = HashMap::new();
+        format::blank(&superblock, crc32c::crc32c, &mut |at, bytes| {
+            written.extend(bytes.chunks_exact(4096).enumerate().map(|(i, b)| (at.0 + i as u64, b.to_vec())));
+        });
+        let mut recovered = recover(&mut Fresh(written), medium_blocks, crc32c::crc32c).unwrap_or_else(|e| panic!("{e}"));
+        recovered.superblock.begin_life();
+        let buffers = Buffers { first: Buf(BUFS), count: COLLECTOR_BUFS };
+        let options = Options { cached_sums: superblock.segment_count() as usize + 8, ..Options::default() };
+        Self {
+            engine: Engine::new(recovered, buffers, options, crc32c::crc32c),
+            logical_blocks,
+            usable_blocks: superblock.usable_blocks(),
+            medium: vec![0; medium_blocks as usize],
+            bufs: vec![0; (BUFS + COLLECTOR_BUFS) as usize],
+            free: (0..BUFS).collect(),
+            queue: VecDeque::with_capacity(4096),
+            header: vec![0; 4096],
+            answered: false,
+            now: 1,
+        }
+    }
+
     /// Writes one block.
     pub fn write(&mut self, lba: u64) {
         let Some(buf) = self.free.pop() else { panic!("the core keeps every buffer") };
@@ -120,5 +165,20 @@ impl Idle {
 
     fn done(&mut self, id: EffectId, outcome: Outcome<'_>) {
         self.engine.handle(Nanos(self.now), Input::Done { id, outcome });
+    }
+}
+
+/// A new volume's few blocks.
+struct Fresh(HashMap<u64, Vec<u8>>);
+
+impl Source for Fresh {
+    fn read(&mut self, at: Pba, bytes: &mut [u8]) -> Result<(), Unreadable> {
+        for (i, out) in bytes.chunks_exact_mut(4096).enumerate() {
+            match self.0.get(&(at.0 + i as u64)) {
+                Some(block) => out.copy_from_slice(block),
+                None => out.fill(0),
+            }
+        }
+        Ok(())
     }
 }

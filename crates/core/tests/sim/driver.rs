@@ -624,6 +624,13 @@ impl Driver {
         Ok(true)
     }
 
+    /// What to say when nothing moves any more.
+    pub fn stalled(&self) -> String {
+        let open = self.requests.len();
+        let due = self.engine.poll_timeout();
+        format!("stalled: {open} requests open, no effect in flight, time-out {due:?}, {:?}", self.engine.stats())
+    }
+
     /// A tick now and then, due or not.
     pub fn tick(&mut self) -> Result<(), Failure> {
         self.now += self.rng.below(2_000_000_000);
@@ -642,7 +649,7 @@ impl Driver {
                 return Ok(());
             }
             waits += 1;
-            ensure!(waits < 1000 && self.wait()?, "stalled: {} requests open, no effect in flight", self.requests.len());
+            ensure!(waits < 1000 && self.wait()?, "{}", self.stalled());
         }
         Err("no end: effects for ever".into())
     }
@@ -664,7 +671,7 @@ impl Driver {
                 return Ok(());
             }
             waits += 1;
-            ensure!(waits < 1000 && self.wait()?, "stalled in shutdown");
+            ensure!(waits < 1000 && self.wait()?, "in shutdown: {}", self.stalled());
         }
         Err("no end to the shutdown".into())
     }

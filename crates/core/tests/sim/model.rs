@@ -145,7 +145,7 @@ impl Model {
             .iter()
             .enumerate()
             .rev()
-            .any(|(i, x)| i != skip && x.at >= end && self.is_done(x) && self.end_of(x) <= until)
+            .any(|(i, x)| i != skip && x.at >= end && self.is_done(x) && x.at < until && self.end_of(x) <= until)
     }
 
     /// Whether a read that was asked for at `asked`, and is answered now, may give `token`.

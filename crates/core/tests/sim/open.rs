@@ -62,7 +62,7 @@ struct Reader<'a> {
 impl Source for Reader<'_> {
     fn read(&mut self, at: Pba, bytes: &mut [u8]) -> Result<(), Unreadable> {
         let blocks = (bytes.len() / BLOCK) as u64;
-        assert!(bytes.len() % BLOCK == 0 && blocks > 0, "a read of {} bytes", bytes.len());
+        assert!(bytes.len() % BLOCK == 0, "a read of {} bytes", bytes.len());
         assert!(at.0 + blocks <= self.medium.blocks(), "a read past the medium's end, at {at}");
         if self.bad.is_some_and(|bad| (at.0..at.0 + blocks).contains(&bad)) {
             return Err(Unreadable { at, blocks });

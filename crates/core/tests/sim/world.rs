@@ -202,7 +202,7 @@ impl World {
             } else if !room {
                 // Nothing in flight, no room for more: time alone can help.
                 idle += 1;
-                ensure!(idle < 1000 && driver.wait()?, "stalled: {} requests open, no effect in flight", driver.open_requests());
+                ensure!(idle < 1000 && driver.wait()?, "{}", driver.stalled());
             }
             if self.rng.below(1000) == 0 {
                 driver.tick()?;
