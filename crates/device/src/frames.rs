@@ -23,6 +23,7 @@ pub struct FramePool {
     base: *mut u8,
     total: usize,
     writes: u32,
+    reads: u32,
     free: [Mutex<Vec<u32>>; 2],
     freed: [Condvar; 2],
 }
@@ -35,7 +36,9 @@ unsafe impl Sync for FramePool {}
 
 impl std::fmt::Debug for FramePool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FramePool").field("total", &self.total).finish_non_exhaustive()
+        f.debug_struct("FramePool")
+            .field("total", &self.total)
+            .finish_non_exhaustive()
     }
 }
 
@@ -65,7 +68,11 @@ impl FramePool {
             base: base.cast(),
             total,
             writes,
-            free: [Mutex::new((0..writes).rev().collect()), Mutex::new((writes..writes + reads).rev().collect())],
+            reads,
+            free: [
+                Mutex::new((0..writes).rev().collect()),
+                Mutex::new((writes..writes + reads).rev().collect()),
+            ],
             freed: [Condvar::new(), Condvar::new()],
         }))
     }
@@ -75,14 +82,31 @@ impl FramePool {
     pub fn capacity(&self, share: Share) -> usize {
         match share {
             Share::Write => self.writes as usize,
-            Share::Read => self.total - self.writes as usize,
+            Share::Read => self.reads as usize,
         }
     }
 
+    /// How many frames of a share are free now.
+    #[must_use]
+    pub fn available(&self, share: Share) -> usize {
+        self.free[share as usize].lock().len()
+    }
+
     /// Takes `count` frames of a share, waiting until there are as many.
+    ///
+    /// # Panics
+    /// When the share has not so many frames at all: it would wait for ever.
     #[must_use]
     pub fn take(self: &Arc<Self>, share: Share, count: usize) -> Frames {
-        let mut frames = Frames { ids: SmallVec::new(), pool: Some(Arc::clone(self)) };
+        assert!(
+            count <= self.capacity(share),
+            "{count} frames of {}",
+            self.capacity(share)
+        );
+        let mut frames = Frames {
+            ids: SmallVec::new(),
+            pool: Some(Arc::clone(self)),
+        };
         let mut free = self.free[share as usize].lock();
         while free.len() < count {
             self.freed[share as usize].wait(&mut free);
@@ -98,7 +122,10 @@ impl FramePool {
         let mut free = self.free[share as usize].lock();
         let keep = free.len().checked_sub(count)?;
         let ids = free.drain(keep..).rev().collect();
-        Some(Frames { ids, pool: Some(Arc::clone(self)) })
+        Some(Frames {
+            ids,
+            pool: Some(Arc::clone(self)),
+        })
     }
 
     /// Gives frames back.
@@ -111,10 +138,12 @@ impl FramePool {
                 reads.get_or_insert_with(|| self.free[1].lock()).push(id);
             }
         }
-        if writes.take().is_some() {
+        // Unlocked before anyone is woken, or they would wake to wait again.
+        let (wrote, read) = (writes.take().is_some(), reads.take().is_some());
+        if wrote {
             self.freed[0].notify_all();
         }
-        if reads.take().is_some() {
+        if read {
             self.freed[1].notify_all();
         }
     }
@@ -122,7 +151,7 @@ impl FramePool {
     /// Where a frame's 4096 bytes are.
     #[must_use]
     pub fn ptr(&self, id: Buf) -> *mut u8 {
-        assert!((id.0 as usize) < self.total);
+        assert!((id.0 as usize) < self.total, "frame {id} of {}", self.total);
         // SAFETY: within the mapping, by the assertion.
         unsafe { self.base.add(id.0 as usize * BLOCK_BYTES) }
     }
@@ -193,7 +222,8 @@ impl Frames {
         })
     }
 
-    fn ptr(&self, index: usize) -> *mut u8 {
+    /// Where frame `index` is.
+    pub(crate) fn ptr(&self, index: usize) -> *mut u8 {
         match &self.pool {
             Some(pool) => pool.ptr(Buf(self.ids[index])),
             None => std::ptr::NonNull::dangling().as_ptr(),
@@ -206,5 +236,46 @@ impl Drop for Frames {
         if let Some(pool) = &self.pool {
             pool.give_back(self.ids.drain(..));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_apart_and_frames_come_back() {
+        let pool = FramePool::new(8, 4, 2).unwrap();
+        assert_eq!(
+            (pool.capacity(Share::Write), pool.capacity(Share::Read)),
+            (8, 4)
+        );
+        let mut frames = pool.take(Share::Write, 8);
+        assert!(pool.try_take(Share::Write, 1).is_none());
+        assert_eq!(pool.take(Share::Read, 4).len(), 4);
+        assert_eq!(
+            frames.runs().map(|(_, len)| len).sum::<usize>(),
+            8 * BLOCK_BYTES
+        );
+        frames.block_mut(7).fill(7);
+        assert!(frames.block(7).iter().all(|&b| b == 7));
+        let ids = frames.into_bufs();
+        assert_eq!(pool.available(Share::Write), 0);
+        pool.give_back(ids);
+        assert_eq!(
+            (pool.available(Share::Write), pool.available(Share::Read)),
+            (8, 4)
+        );
+    }
+
+    #[test]
+    fn a_taker_waits_until_there_are_enough() {
+        let pool = FramePool::new(4, 4, 0).unwrap();
+        let first = pool.take(Share::Read, 3);
+        let other = Arc::clone(&pool);
+        let waiter = std::thread::spawn(move || other.take(Share::Read, 2).len());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        drop(first);
+        assert_eq!(waiter.join().unwrap(), 2);
     }
 }

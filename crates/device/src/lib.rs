@@ -1,4 +1,25 @@
 //! Runs the core on a medium and offers the block interface to front ends.
+//!
+//! [`Volume`] is the whole of it; `docs/ARCHITECTURE.md` follows a write through.
 
 pub mod block;
+mod digest;
+mod drive;
+mod entropy;
+pub mod events;
 pub mod frames;
+pub mod info;
+pub mod limits;
+mod memory;
+mod options;
+mod reaper;
+mod requests;
+mod source;
+mod start;
+pub mod stats;
+mod volume;
+
+pub use digest::crc32c;
+pub use options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError};
+pub use source::MediumSource;
+pub use volume::Volume;

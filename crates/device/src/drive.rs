@@ -1,0 +1,438 @@
+//! Carrying out what the core asks, and telling it how that went.
+//!
+//! Everything here runs under the volume's lock and ends in a [`Batch`]: operations to submit, answers to
+//! give and frames to free once it is released.
+
+use crate::block::{BlockError, Op, Request};
+use crate::frames::FramePool;
+use crate::memory::{Buffer, Buffers};
+use crate::requests::{Answers, Pending, Requests};
+use crate::stats::Counters;
+use std::sync::Arc;
+use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Nanos, Pba, RequestId};
+use vellum_core::engine::Engine;
+use vellum_core::seam::{Effect, Input, Outcome, Payload, Refusal, Reply};
+use vellum_medium::{Io, Kind};
+
+/// What an operation on the medium is for; travels in its token beside the effect's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Cause {
+    Chunk,
+    Meta,
+    Sync,
+    Erase,
+    Client,
+    Gather,
+    ReadMeta,
+}
+
+impl Cause {
+    const ALL: [Self; 7] = [
+        Self::Chunk,
+        Self::Meta,
+        Self::Sync,
+        Self::Erase,
+        Self::Client,
+        Self::Gather,
+        Self::ReadMeta,
+    ];
+
+    fn token(self, id: EffectId) -> u64 {
+        (self as u64) << 32 | u64::from(id.0)
+    }
+
+    pub fn of(token: u64) -> (Self, EffectId) {
+        (Self::ALL[(token >> 32) as usize], EffectId(token as u32))
+    }
+
+    /// Whether the core wants the checksums of what was read.
+    pub fn wants_crcs(self) -> bool {
+        matches!(self, Self::Client | Self::Gather)
+    }
+}
+
+/// What is left to do when the lock is released.
+#[derive(Default)]
+pub(crate) struct Batch {
+    pub ios: Vec<Box<Io>>,
+    pub answers: Answers,
+    pub released: Vec<u32>,
+    /// Refusals that tell of damage.
+    pub troubles: Vec<Refusal>,
+}
+
+/// Whether the volume takes requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    Running,
+    /// Takes no more; makes everything durable.
+    Stopping,
+    /// All is durable and checkpointed, or the volume is poisoned.
+    Stopped,
+    /// As in a crash: what comes back from the medium is only put away.
+    Abandoned,
+}
+
+/// All that is under the volume's lock.
+pub(crate) struct Inner {
+    pub engine: Engine,
+    pub requests: Requests,
+    pub counters: Counters,
+    pub life: Life,
+    /// When the reaper will look at the clock next, unless something completes before.
+    pub deadline: Option<Nanos>,
+    /// Set while the core works: found set, whoever held the lock before has panicked.
+    pub busy: bool,
+    /// Operations that the medium has not given back.
+    pub in_flight: usize,
+    read_only: bool,
+    frames: Arc<FramePool>,
+    buffers: Buffers,
+    /// The metadata of each effect in flight, by number.
+    metadata: Vec<Option<Buffer>>,
+    spare: Vec<Box<Io>>,
+}
+
+impl Inner {
+    pub fn new(engine: Engine, frames: Arc<FramePool>, read_only: bool) -> Self {
+        Self {
+            engine,
+            requests: Requests::default(),
+            counters: Counters::default(),
+            life: Life::Running,
+            deadline: None,
+            busy: false,
+            in_flight: 0,
+            read_only,
+            frames,
+            buffers: Buffers::default(),
+            metadata: Vec::new(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// Feeds the core one input and takes all that it asks.
+    pub fn feed(&mut self, now: Nanos, input: Input<'_>, batch: &mut Batch) {
+        self.engine.handle(now, input);
+        self.drain(batch);
+    }
+
+    /// Hands a request to the core; `payloads`: what its blocks digest to, if it writes.
+    pub fn admit(
+        &mut self,
+        now: Nanos,
+        mut pending: Pending,
+        payloads: &[Payload],
+        batch: &mut Batch,
+    ) {
+        let Request {
+            op, lba, blocks, ..
+        } = pending.request;
+        let clients = &mut self.counters.clients;
+        let (counted, fua) = match op {
+            Op::Read => (&mut clients.read, false),
+            Op::Write { fua } => (&mut clients.write, fua),
+            Op::Flush => (&mut clients.flush, false),
+            Op::Discard { fua } => (&mut clients.discard, fua),
+            Op::WriteZeroes { fua } => (&mut clients.write_zeroes, fua),
+        };
+        counted.requests += 1;
+        counted.bytes += if op == Op::Flush {
+            0
+        } else {
+            blocks * BLOCK_BYTES as u64
+        };
+        clients.fua += u64::from(fua);
+        let nothing = blocks == 0 && op != Op::Flush;
+        if nothing || (op == Op::Flush && self.read_only) {
+            return batch.answers.push(pending, Ok(()));
+        }
+        if matches!(op, Op::Write { .. }) {
+            // The core owns the frames from here on, until it releases them.
+            let _ = std::mem::take(&mut pending.request.frames).into_bufs();
+        }
+        let id = self.requests.insert(pending);
+        let input = match op {
+            // A request has a frame a block, and there are fewer of those than a u32 holds.
+            Op::Read => Input::Read {
+                id,
+                lba,
+                blocks: blocks as u32,
+            },
+            Op::Write { fua } => Input::Write {
+                id,
+                lba,
+                blocks: payloads,
+                fua,
+            },
+            Op::Flush => Input::Flush { id },
+            Op::Discard { fua } => Input::Discard {
+                id,
+                lba,
+                blocks,
+                fua,
+            },
+            Op::WriteZeroes { fua } => Input::WriteZeroes {
+                id,
+                lba,
+                blocks,
+                fua,
+            },
+        };
+        self.feed(now, input, batch);
+    }
+
+    /// Takes all that the core asks and answers.
+    pub fn drain(&mut self, batch: &mut Batch) {
+        while let Some(effect) = self.engine.poll_effect() {
+            self.carry_out(effect, batch);
+        }
+        while let Some(Reply { id, result }) = self.engine.poll_reply() {
+            let pending = self.requests.remove(id);
+            let result = result.map_err(|refusal| {
+                self.counters.refused += 1;
+                if refusal != Refusal::OutOfRange {
+                    batch.troubles.push(refusal);
+                }
+                block_error(refusal, &pending)
+            });
+            batch.answers.push(pending, result);
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect, batch: &mut Batch) {
+        match effect {
+            // Of a volume that is only read nothing is written: these wait for ever, and hold nothing up.
+            Effect::WriteChunk { .. }
+            | Effect::WriteMeta { .. }
+            | Effect::Sync { .. }
+            | Effect::Erase { .. }
+                if self.read_only => {}
+            Effect::WriteChunk {
+                id,
+                at,
+                blocks,
+                durable,
+            } => self.write_chunk(id, at, blocks, durable, batch),
+            Effect::WriteMeta {
+                id,
+                at,
+                blocks,
+                durable,
+            } => self.write_meta(id, at, blocks, durable, batch),
+            Effect::Sync { id } => {
+                self.counters.syncs += 1;
+                let io = self.io(Cause::Sync, id, Kind::Sync, Pba(0));
+                batch.ios.push(io);
+            }
+            Effect::Erase { id, at, blocks } => {
+                self.counters.discards += 1;
+                let io = self.io(
+                    Cause::Erase,
+                    id,
+                    Kind::Discard {
+                        blocks: u64::from(blocks),
+                    },
+                    at,
+                );
+                batch.ios.push(io);
+            }
+            Effect::Read {
+                id,
+                at,
+                blocks,
+                request,
+                first,
+            } => {
+                self.counters.read_blocks_clients += u64::from(blocks);
+                let mut io = self.io(Cause::Client, id, Kind::Read, at);
+                let frames = &self.requests.get(request).request.frames;
+                for index in first..first + blocks {
+                    // SAFETY: the request holds its frames until it is answered, which the core does only
+                    // after this read has come back.
+                    unsafe { io.push(frames.ptr(index as usize), BLOCK_BYTES) };
+                }
+                batch.ios.push(io);
+            }
+            Effect::Gather { id, at, blocks, to } => {
+                self.counters.read_blocks_collector += u64::from(blocks);
+                let mut io = self.io(Cause::Gather, id, Kind::Read, at);
+                for index in 0..blocks {
+                    // SAFETY: the collector's frames are used by the core alone, which waits for this read.
+                    unsafe { io.push(self.frames.ptr(Buf(to.0 + index)), BLOCK_BYTES) };
+                }
+                batch.ios.push(io);
+            }
+            Effect::ReadMeta { id, at, blocks } => {
+                self.counters.read_blocks_metadata += u64::from(blocks);
+                let mut io = self.io(Cause::ReadMeta, id, Kind::Read, at);
+                let buffer = self.buffers.take(blocks as usize);
+                self.keep(id, buffer, &mut io);
+                batch.ios.push(io);
+            }
+            Effect::CopyOut {
+                from,
+                request,
+                index,
+            } => {
+                let frames = &self.requests.get(request).request.frames;
+                // Under the lock, because the core may release `from` at the next input.
+                // SAFETY: both are frames of the pool, apart, and nobody else writes either: `from` is the
+                // core's until released, the other is the request's.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(
+                        self.frames.ptr(from),
+                        frames.ptr(index as usize),
+                        BLOCK_BYTES,
+                    );
+                }
+            }
+            Effect::ZeroOut {
+                request,
+                first,
+                blocks,
+            } => self.zero_out(request, first, blocks),
+            Effect::Release { buf } => batch.released.push(buf.0),
+            Effect::Stopped => self.life = Life::Stopped,
+        }
+    }
+
+    fn zero_out(&self, request: RequestId, first: u32, blocks: u32) {
+        let frames = &self.requests.get(request).request.frames;
+        for index in first..first + blocks {
+            // SAFETY: a frame of the request's, which nobody else reaches while it is in flight.
+            unsafe { std::ptr::write_bytes(frames.ptr(index as usize), 0, BLOCK_BYTES) };
+        }
+    }
+
+    fn write_chunk(
+        &mut self,
+        id: EffectId,
+        at: Pba,
+        blocks: u32,
+        durable: bool,
+        batch: &mut Batch,
+    ) {
+        let mut header = self.buffers.take(1);
+        self.engine.encode(id, header.bytes_mut());
+        let mut io = self.io(Cause::Chunk, id, Kind::Write { durable }, at);
+        self.keep(id, header, &mut io);
+        for buf in self.engine.chunk_bufs(id) {
+            // SAFETY: the core holds these frames, unchanged, until this write has come back.
+            unsafe { io.push(self.frames.ptr(buf), BLOCK_BYTES) };
+        }
+        assert_eq!(
+            io.len(),
+            blocks as usize * BLOCK_BYTES,
+            "chunk {id} is as long as the core says"
+        );
+        self.count_write(blocks, durable);
+        batch.ios.push(io);
+    }
+
+    fn write_meta(&mut self, id: EffectId, at: Pba, blocks: u32, durable: bool, batch: &mut Batch) {
+        let mut buffer = self.buffers.take(blocks as usize);
+        self.engine.encode(id, buffer.bytes_mut());
+        let mut io = self.io(Cause::Meta, id, Kind::Write { durable }, at);
+        self.keep(id, buffer, &mut io);
+        self.count_write(blocks, durable);
+        batch.ios.push(io);
+    }
+
+    fn count_write(&mut self, blocks: u32, durable: bool) {
+        self.counters.writes += 1;
+        self.counters.durable_writes += u64::from(durable);
+        self.counters.written_blocks += u64::from(blocks);
+    }
+
+    fn io(&mut self, cause: Cause, id: EffectId, kind: Kind, at: Pba) -> Box<Io> {
+        self.in_flight += 1;
+        match self.spare.pop() {
+            Some(mut io) => {
+                io.reset(cause.token(id), kind, at);
+                io
+            }
+            None => Io::new(cause.token(id), kind, at),
+        }
+    }
+
+    /// Keeps an operation's metadata until it is back.
+    fn keep(&mut self, id: EffectId, buffer: Buffer, io: &mut Io) {
+        // SAFETY: the buffer is put away untouched, until `completed` takes it when the operation is back.
+        unsafe { io.push(buffer.ptr(), buffer.len()) };
+        let index = id.0 as usize;
+        if self.metadata.len() <= index {
+            self.metadata.resize_with(index + 1, || None);
+        }
+        debug_assert!(
+            self.metadata[index].is_none(),
+            "effect {id} is carried out twice"
+        );
+        self.metadata[index] = Some(buffer);
+    }
+
+    /// Tells the core how an operation ended; `crcs` of the blocks that a data read brought.
+    pub fn completed(&mut self, now: Nanos, io: Box<Io>, ended: Ended<'_>, batch: &mut Batch) {
+        let (_, id) = Cause::of(io.token);
+        self.reclaim(io);
+        let buffer = self.metadata.get_mut(id.0 as usize).and_then(Option::take);
+        let outcome = match (ended, &buffer) {
+            (Ended::Full, _) => Outcome::Full,
+            (Ended::Failed, _) => Outcome::Failed,
+            (Ended::Data(crcs), _) => Outcome::Crcs(crcs),
+            (Ended::Metadata, Some(buffer)) => Outcome::Bytes(buffer.bytes()),
+            (Ended::Metadata | Ended::Written, _) => Outcome::Ok,
+        };
+        self.engine.handle(now, Input::Done { id, outcome });
+        if let Some(buffer) = buffer {
+            self.buffers.give_back(buffer);
+        }
+        self.drain(batch);
+    }
+
+    /// An operation is back.
+    pub fn reclaim(&mut self, io: Box<Io>) {
+        self.in_flight -= 1;
+        self.spare.push(io);
+    }
+}
+
+/// How an operation on the medium ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ended<'a> {
+    Full,
+    Failed,
+    Data(&'a [u32]),
+    Metadata,
+    Written,
+}
+
+fn block_error(refusal: Refusal, pending: &Pending) -> BlockError {
+    match refusal {
+        Refusal::OutOfRange => {
+            let (lba, blocks) = (pending.request.lba.0, pending.request.blocks);
+            // The volume refuses these before the core sees them.
+            BlockError::OutOfRange {
+                lba,
+                blocks,
+                size: 0,
+            }
+        }
+        Refusal::Full => BlockError::Full,
+        Refusal::Corrupt(_) | Refusal::Unreadable(_) | Refusal::Poisoned => {
+            BlockError::Io(refusal.to_string())
+        }
+    }
+}
+
+/// Under which name a refusal is remembered.
+pub(crate) fn kind(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::OutOfRange => "range",
+        Refusal::Full => "full",
+        Refusal::Corrupt(_) => "checksum",
+        Refusal::Unreadable(_) => "unreadable",
+        Refusal::Poisoned => "poisoned",
+    }
+}

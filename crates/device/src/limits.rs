@@ -1,0 +1,47 @@
+//! Every bound of the device in one place, with the relations between them.
+
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::limits::{CHUNK_DATA_BLOCKS, GATHER_BLOCKS};
+
+/// Frames for writes unless told otherwise: 32 MiB, the volatile write cache.
+pub const WRITE_FRAMES: u32 = frames(32);
+/// Frames for reads in flight unless told otherwise: 16 MiB.
+pub const READ_FRAMES: u32 = frames(16);
+/// Frames for the collector unless told otherwise: 16 MiB. With the others, a volume's 64 MiB.
+pub const COLLECTOR_FRAMES: u32 = frames(16);
+
+/// The fewest frames for writes: a chunk that fills while two are on their way, so that a client which
+/// waits for a frame always waits for something that ends.
+pub const WRITE_FRAMES_MIN: u32 = 4 * CHUNK_DATA_BLOCKS as u32;
+/// The fewest frames for reads: the longest request that front ends make (1 MiB).
+pub const READ_FRAMES_MIN: u32 = frames(1);
+/// The fewest frames for the collector: two of its reads.
+pub const COLLECTOR_FRAMES_MIN: u32 = 2 * GATHER_BLOCKS;
+/// The most frames of each kind (4 GiB).
+pub const FRAMES_MAX: u32 = frames(4096);
+
+/// Blocks that start-up reads ahead, at most (1 MiB), once it is seen to read in sequence.
+pub const READ_AHEAD_BLOCKS_MAX: usize = 256;
+/// Blocks that it reads ahead at first.
+pub const READ_AHEAD_BLOCKS_MIN: usize = 4;
+
+/// Metadata buffers of each length that are kept for use again.
+pub const SPARE_BUFFERS: usize = 64;
+/// The longest metadata buffers that are kept.
+pub const SPARE_BUFFER_BLOCKS: usize = 4;
+
+/// Kinds of events that a volume remembers.
+pub const EVENTS: usize = 64;
+
+const fn frames(mebibytes: u32) -> u32 {
+    mebibytes * ((1 << 20) / BLOCK_BYTES as u32)
+}
+
+const _: () = assert!(WRITE_FRAMES_MIN <= WRITE_FRAMES && WRITE_FRAMES <= FRAMES_MAX);
+const _: () = assert!(READ_FRAMES_MIN <= READ_FRAMES && READ_FRAMES <= FRAMES_MAX);
+const _: () = assert!(COLLECTOR_FRAMES_MIN <= COLLECTOR_FRAMES && COLLECTOR_FRAMES <= FRAMES_MAX);
+const _: () = assert!(READ_AHEAD_BLOCKS_MIN <= READ_AHEAD_BLOCKS_MAX);
+const _: () = assert!(
+    (3 * FRAMES_MAX as u64) < u32::MAX as u64,
+    "a frame's number fits"
+);

@@ -1,0 +1,109 @@
+//! Aligned memory for metadata: chunk headers, map leaves, roots, summaries.
+
+use crate::limits::{SPARE_BUFFER_BLOCKS, SPARE_BUFFERS};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+use vellum_core::addr::BLOCK_BYTES;
+
+/// Whole blocks of memory, aligned for direct I/O.
+pub(crate) struct Buffer {
+    ptr: NonNull<u8>,
+    blocks: usize,
+}
+
+// SAFETY: it owns its memory, as a Box would.
+unsafe impl Send for Buffer {}
+
+impl Buffer {
+    fn zeroed(blocks: usize) -> Self {
+        let layout = Self::layout(blocks);
+        // SAFETY: the layout is of at least one block.
+        let ptr = unsafe { alloc_zeroed(layout) };
+        match NonNull::new(ptr) {
+            Some(ptr) => Self { ptr, blocks },
+            None => handle_alloc_error(layout),
+        }
+    }
+
+    fn layout(blocks: usize) -> Layout {
+        match Layout::from_size_align(blocks.max(1) * BLOCK_BYTES, BLOCK_BYTES) {
+            Ok(layout) => layout,
+            Err(_) => unreachable!("metadata of {blocks} blocks has a size"),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.blocks * BLOCK_BYTES
+    }
+
+    /// Where it is, for an operation that holds the buffer until it is back.
+    pub fn ptr(&self) -> *mut u8 {
+        self.ptr.as_ptr()
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: ours, of that length, initialised when it was made.
+        unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len()) }
+    }
+
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len()) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `zeroed` with this layout.
+        unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.blocks)) };
+    }
+}
+
+/// Buffers for use again, a list for each length.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    spare: [Vec<Buffer>; SPARE_BUFFER_BLOCKS],
+}
+
+impl Buffers {
+    /// A buffer; what is in it is left from its last use.
+    pub fn take(&mut self, blocks: usize) -> Buffer {
+        let spare = blocks
+            .checked_sub(1)
+            .and_then(|i| self.spare.get_mut(i))
+            .and_then(Vec::pop);
+        spare.unwrap_or_else(|| Buffer::zeroed(blocks))
+    }
+
+    pub fn give_back(&mut self, buffer: Buffer) {
+        if let Some(list) = buffer
+            .blocks
+            .checked_sub(1)
+            .and_then(|i| self.spare.get_mut(i))
+        {
+            if list.len() < SPARE_BUFFERS {
+                list.push(buffer);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_and_serve_again() {
+        let mut buffers = Buffers::default();
+        let mut one = buffers.take(3);
+        assert_eq!(one.ptr() as usize % BLOCK_BYTES, 0);
+        assert_eq!(one.len(), 3 * BLOCK_BYTES);
+        one.bytes_mut().fill(9);
+        let place = one.ptr();
+        buffers.give_back(one);
+        assert_eq!(buffers.take(3).ptr(), place);
+        let long = buffers.take(SPARE_BUFFER_BLOCKS + 1);
+        buffers.give_back(long);
+        assert!(buffers.spare.iter().all(Vec::is_empty));
+    }
+}

@@ -1,0 +1,183 @@
+//! What can be chosen when a volume is made or opened, and why that can fail.
+
+use crate::events::OnEvent;
+use crate::limits;
+use vellum_core::engine::Victim;
+use vellum_core::format::geometry::GeometryError;
+use vellum_core::recovery::RecoveryError;
+use vellum_medium::MediumError;
+
+/// Of a new volume.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// Blocks that clients see; `None`: what the medium holds less over-provisioning.
+    pub logical_blocks: Option<u64>,
+    /// Space kept from the clients, in thousandths of what they see.
+    pub over_provisioning: u32,
+    /// Blocks in a segment, a power of two; `None`: by the medium's size.
+    pub segment_blocks: Option<u32>,
+    /// Write over a volume that is there already.
+    pub force: bool,
+}
+
+impl Default for CreateOptions {
+    fn default() -> Self {
+        Self {
+            logical_blocks: None,
+            over_provisioning: 100,
+            segment_blocks: None,
+            force: false,
+        }
+    }
+}
+
+/// Of a volume that is opened.
+#[derive(Clone)]
+pub struct OpenOptions {
+    /// Refuse writes, and write nothing to the medium.
+    pub read_only: bool,
+    /// Frames for writes (4 KiB each): the volatile write cache.
+    pub write_frames: u32,
+    /// Frames for reads in flight.
+    pub read_frames: u32,
+    /// Frames for the collector.
+    pub collector_frames: u32,
+    /// How the collector chooses.
+    pub victim: Victim,
+    /// Whether freed segments are discarded; `None`: if the medium wants it.
+    pub discard: Option<bool>,
+    /// Whether blocks of zeros are stored as a map entry alone.
+    pub zero: bool,
+    /// Segments whose checksums are kept in memory; `None`: the core's limit.
+    pub cached_sums: Option<usize>,
+    /// Told of each kind of trouble when it first happens.
+    pub on_event: Option<OnEvent>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            write_frames: limits::WRITE_FRAMES,
+            read_frames: limits::READ_FRAMES,
+            collector_frames: limits::COLLECTOR_FRAMES,
+            victim: Victim::default(),
+            discard: None,
+            zero: true,
+            cached_sums: None,
+            on_event: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for OpenOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenOptions")
+            .field("read_only", &self.read_only)
+            .field("write_frames", &self.write_frames)
+            .field("read_frames", &self.read_frames)
+            .field("collector_frames", &self.collector_frames)
+            .finish_non_exhaustive()
+    }
+}
+
+impl OpenOptions {
+    pub(crate) fn check(&self) -> Result<(), OpenError> {
+        let bounds = [
+            ("write frames", self.write_frames, limits::WRITE_FRAMES_MIN),
+            ("read frames", self.read_frames, limits::READ_FRAMES_MIN),
+            (
+                "collector frames",
+                self.collector_frames,
+                limits::COLLECTOR_FRAMES_MIN,
+            ),
+        ];
+        for (what, value, min) in bounds {
+            if !(min..=limits::FRAMES_MAX).contains(&value) {
+                return Err(OpenError::Frames {
+                    what,
+                    value,
+                    min,
+                    max: limits::FRAMES_MAX,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a volume could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// The medium cannot hold it as asked.
+    #[error("{name}: {source}")]
+    Geometry {
+        /// The medium.
+        name: String,
+        /// Why not.
+        source: GeometryError,
+    },
+    /// A volume is there already.
+    #[error("{name} holds a vellum volume already (UUID {uuid}); --force overwrites it")]
+    Exists {
+        /// The medium.
+        name: String,
+        /// The volume's UUID.
+        uuid: String,
+    },
+    /// The medium failed.
+    #[error(transparent)]
+    Medium(#[from] MediumError),
+    /// No randomness for its identity.
+    #[error("no randomness from the system for the volume's identity: {0}")]
+    Random(std::io::Error),
+}
+
+/// Why a volume could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// What is on the medium.
+    #[error("{name}: {source}")]
+    Recovery {
+        /// The medium.
+        name: String,
+        /// What is wrong.
+        source: RecoveryError,
+    },
+    /// The medium failed.
+    #[error(transparent)]
+    Medium(#[from] MediumError),
+    /// A number of frames out of range.
+    #[error("{value} {what} of 4 KiB: it must be from {min} to {max}")]
+    Frames {
+        /// Which.
+        what: &'static str,
+        /// Asked for.
+        value: u32,
+        /// At least.
+        min: u32,
+        /// At most.
+        max: u32,
+    },
+    /// No memory or no thread.
+    #[error("the system has no {what} for the volume: {source}")]
+    System {
+        /// What is missing.
+        what: &'static str,
+        /// What it said.
+        source: std::io::Error,
+    },
+}
+
+/// Why a volume was not stopped cleanly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StopError {
+    /// Its medium had failed before, so nothing more was written.
+    #[error(
+        "the volume was poisoned by a failed write or sync: what was not flushed before may be lost; restart it to recover"
+    )]
+    Poisoned,
+    /// A bug.
+    #[error("the volume had stopped on an internal error: restart it to recover")]
+    Internal,
+}

@@ -1,0 +1,126 @@
+//! The one thread of a volume: takes what the medium has finished, and looks at the clock when the core
+//! wants to. It sleeps in [`Medium::wait`](vellum_medium::Medium::wait) otherwise: an idle volume takes no CPU.
+
+use crate::digest::crc32c;
+use crate::drive::{Batch, Cause, Ended, Inner, Life};
+use crate::volume::Shared;
+use std::sync::Arc;
+use std::time::Duration;
+use vellum_core::addr::{BLOCK_BYTES, Nanos};
+use vellum_core::seam::Input;
+use vellum_medium::{Done, Io};
+
+/// How soon to ask again when the core wants the clock and cannot go on with it yet.
+const PATIENCE: Nanos = Nanos(100_000_000);
+
+/// Runs until the volume has stopped and the medium has given everything back.
+pub(crate) fn reap(shared: &Arc<Shared>) {
+    let _guard = Guard(shared);
+    let mut batch = Batch::default();
+    let mut done: Vec<Done> = Vec::new();
+    let mut crcs: Vec<u32> = Vec::new();
+    let mut deadline = shared.inner.lock().deadline;
+    loop {
+        let timeout = deadline.map(|at| Duration::from_nanos(at.0.saturating_sub(shared.now().0)));
+        shared.medium.wait(&mut done, timeout);
+        crcs.clear();
+        for Done { io, result } in &done {
+            match result {
+                Ok(()) if Cause::of(io.token).0.wants_crcs() => checksum(io, &mut crcs),
+                Ok(()) => {}
+                Err(error) => shared.events.medium(error),
+            }
+        }
+        let mut inner = shared.inner.lock();
+        if inner.busy {
+            return;
+        }
+        if inner.life == Life::Abandoned {
+            for Done { io, .. } in done.drain(..) {
+                inner.reclaim(io);
+            }
+        } else {
+            inner.busy = true;
+            feed(shared, &mut inner, &mut done, &crcs, &mut batch);
+            inner.busy = false;
+        }
+        deadline = inner.deadline;
+        let ended = matches!(inner.life, Life::Stopped | Life::Abandoned) && inner.in_flight == 0;
+        drop(inner);
+        shared.finish(&mut batch);
+        if ended {
+            return;
+        }
+    }
+}
+
+fn feed(shared: &Shared, inner: &mut Inner, done: &mut Vec<Done>, crcs: &[u32], batch: &mut Batch) {
+    let now = shared.now();
+    let mut rest = crcs;
+    for Done { io, result } in done.drain(..) {
+        let ended = match result {
+            Err(error) => {
+                inner.counters.errors += 1;
+                if error.is_full() {
+                    Ended::Full
+                } else {
+                    Ended::Failed
+                }
+            }
+            Ok(()) => match Cause::of(io.token).0 {
+                cause if cause.wants_crcs() => {
+                    let (mine, others) = rest.split_at(io.len() / BLOCK_BYTES);
+                    rest = others;
+                    Ended::Data(mine)
+                }
+                Cause::ReadMeta => Ended::Metadata,
+                _ => Ended::Written,
+            },
+        };
+        inner.completed(now, io, ended, batch);
+    }
+    if inner.engine.poll_timeout().is_some_and(|at| at <= now) {
+        inner.feed(now, Input::Tick, batch);
+    }
+    // An earlier deadline that has lost its reason is kept: one wake-up for nothing, instead of one for each
+    // write that follows a flush.
+    let pending = inner.deadline.filter(|&at| at > now);
+    let wanted = inner.engine.poll_timeout().map(|at| {
+        if at <= now {
+            Nanos(now.0 + PATIENCE.0)
+        } else {
+            at
+        }
+    });
+    inner.deadline = match (pending, wanted) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    };
+}
+
+/// Appends the CRC32C of each block that a read has brought.
+fn checksum(io: &Io, crcs: &mut Vec<u32>) {
+    let pieces = io.pieces();
+    // SAFETY: pieces are laid out as `iovec`, as their type promises.
+    let vectors =
+        unsafe { std::slice::from_raw_parts(pieces.as_ptr().cast::<libc::iovec>(), pieces.len()) };
+    for vector in vectors {
+        // SAFETY: the operation is back, so its memory is ours again: frames of a request, or the collector's.
+        let bytes =
+            unsafe { std::slice::from_raw_parts(vector.iov_base.cast::<u8>(), vector.iov_len) };
+        crcs.extend(bytes.chunks_exact(BLOCK_BYTES).map(crc32c));
+    }
+}
+
+/// When the reaper ends, also by a panic: nobody is left waiting.
+struct Guard<'a>(&'a Arc<Shared>);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.0.reaper_ended();
+        if self.0.inner.lock().in_flight > 0 {
+            // The medium may still write into our memory: it must never be freed.
+            std::mem::forget(Arc::clone(self.0));
+        }
+    }
+}

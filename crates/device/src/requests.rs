@@ -1,0 +1,82 @@
+//! The requests in flight: where the core's numbers lead back to clients.
+
+use crate::block::{BlockError, Replies, Request};
+use std::sync::Arc;
+use vellum_core::addr::RequestId;
+
+/// A request with the sink of its answer.
+pub(crate) struct Pending {
+    pub request: Request,
+    pub sink: Arc<dyn Replies>,
+}
+
+/// A slab: numbers are small and serve again, as the core wants them.
+#[derive(Default)]
+pub(crate) struct Requests {
+    slab: Vec<Option<Pending>>,
+    free: Vec<u32>,
+}
+
+impl Requests {
+    pub fn insert(&mut self, pending: Pending) -> RequestId {
+        if let Some(index) = self.free.pop() {
+            self.slab[index as usize] = Some(pending);
+            return RequestId(index);
+        }
+        self.slab.push(Some(pending));
+        RequestId(self.slab.len() as u32 - 1)
+    }
+
+    pub fn get(&self, id: RequestId) -> &Pending {
+        match self.slab.get(id.0 as usize) {
+            Some(Some(pending)) => pending,
+            _ => unreachable!("request {id} is not in flight"),
+        }
+    }
+
+    pub fn remove(&mut self, id: RequestId) -> Pending {
+        match self.slab.get_mut(id.0 as usize).and_then(Option::take) {
+            Some(pending) => {
+                self.free.push(id.0);
+                pending
+            }
+            None => unreachable!("request {id} is answered twice"),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.slab.len() - self.free.len()
+    }
+
+    /// All of them, in no order.
+    pub fn drain(&mut self) -> impl Iterator<Item = Pending> + '_ {
+        self.free.clear();
+        self.slab.drain(..).flatten()
+    }
+}
+
+/// Answers that wait to be given outside the lock, and whom to tell that they were all.
+#[derive(Default)]
+pub(crate) struct Answers {
+    list: Vec<(Pending, Result<(), BlockError>)>,
+    sinks: Vec<Arc<dyn Replies>>,
+}
+
+impl Answers {
+    pub fn push(&mut self, pending: Pending, result: Result<(), BlockError>) {
+        self.list.push((pending, result));
+    }
+
+    /// Gives every answer, then flushes each sink once.
+    pub fn give(&mut self) {
+        for (Pending { request, sink }, result) in self.list.drain(..) {
+            sink.complete(request, result);
+            if !self.sinks.iter().any(|known| Arc::ptr_eq(known, &sink)) {
+                self.sinks.push(sink);
+            }
+        }
+        for sink in self.sinks.drain(..) {
+            sink.flush();
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Making a volume, and beginning a life of one: what is written before the engine runs.
+
+use crate::digest::crc32c;
+use crate::entropy;
+use crate::info::hex_uuid;
+use crate::options::{CreateError, CreateOptions, OpenError};
+use crate::source::MediumSource;
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::format::blank;
+use vellum_core::format::geometry::{Params, plan};
+use vellum_core::format::superblock::Superblock;
+use vellum_core::recovery::{RecoveryError, find_superblock};
+use vellum_medium::{Medium, MediumError};
+
+pub(crate) fn create(
+    medium: &dyn Medium,
+    options: &CreateOptions,
+) -> Result<Superblock, CreateError> {
+    if !options.force {
+        let mut source = MediumSource::new(medium);
+        if let Ok((there, _)) = find_superblock(&mut source, medium.blocks(), crc32c) {
+            return Err(CreateError::Exists {
+                name: medium.name().to_owned(),
+                uuid: hex_uuid(&there.uuid()),
+            });
+        }
+    }
+    let mut uuid = entropy::bytes::<16>().map_err(CreateError::Random)?;
+    // RFC 4122: version 4, variant 1.
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    let params = Params {
+        medium_blocks: medium.blocks(),
+        logical_blocks: options.logical_blocks,
+        over_provisioning: options.over_provisioning,
+        segment_blocks: options.segment_blocks,
+        uuid,
+        secret: entropy::bytes().map_err(CreateError::Random)?,
+    };
+    let superblock = plan(&params).map_err(|source| CreateError::Geometry {
+        name: medium.name().to_owned(),
+        source,
+    })?;
+    let [first, _] = superblock.mirrors();
+    // An older volume's superblock must not outlive its roots: if this is cut short, there is no volume.
+    for mirror in superblock.mirrors() {
+        medium.write(mirror, &[0; BLOCK_BYTES])?;
+    }
+    medium.sync()?;
+    let mut result = Ok(());
+    blank(&superblock, crc32c, &mut |at, bytes| {
+        if result.is_ok() {
+            result = medium.write(at, bytes).and_then(|()| {
+                // The root before the superblock that leads to it, and one mirror before the other.
+                if at == first || superblock.mirrors().contains(&at) {
+                    medium.sync()
+                } else {
+                    Ok(())
+                }
+            });
+        }
+    });
+    result?;
+    medium.sync()?;
+    Ok(superblock)
+}
+
+/// Raises the volume's life in both mirrors, durably, one after the other: at any instant one is whole.
+pub(crate) fn begin_life(
+    medium: &dyn Medium,
+    superblock: &mut Superblock,
+    mirror_lost: bool,
+) -> Result<(), MediumError> {
+    let mut mirrors = superblock.mirrors();
+    if mirror_lost && decodes_to(medium, superblock) {
+        // The first is the one that is whole: the other goes first.
+        mirrors.reverse();
+    }
+    superblock.begin_life();
+    let mut block = [0; BLOCK_BYTES];
+    superblock.encode(crc32c, &mut block);
+    for mirror in mirrors {
+        medium.write(mirror, &block)?;
+        medium.sync()?;
+    }
+    Ok(())
+}
+
+fn decodes_to(medium: &dyn Medium, superblock: &Superblock) -> bool {
+    let mut block = [0; BLOCK_BYTES];
+    let [first, _] = superblock.mirrors();
+    medium.read(first, &mut block).is_ok()
+        && Superblock::decode(&block, medium.blocks(), crc32c)
+            .is_ok_and(|found| found == *superblock)
+}
+
+/// The core's error, or the medium's own if that was behind it.
+pub(crate) fn recovery_error(
+    medium: &dyn Medium,
+    source: &mut MediumSource<'_>,
+    error: RecoveryError,
+) -> OpenError {
+    match (error, source.take_error()) {
+        (RecoveryError::Unreadable(_), Some(error)) => OpenError::Medium(error),
+        (source, _) => OpenError::Recovery {
+            name: medium.name().to_owned(),
+            source,
+        },
+    }
+}

@@ -1,0 +1,163 @@
+//! What a volume counts, as its users read it: in bytes, serialisable.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::stats::Stats;
+
+/// Requests of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpStats {
+    /// How many.
+    pub requests: u64,
+    /// Bytes that they named.
+    pub bytes: u64,
+}
+
+/// What clients asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientStats {
+    /// Reads.
+    pub read: OpStats,
+    /// Writes.
+    pub write: OpStats,
+    /// Flushes.
+    pub flush: OpStats,
+    /// Discards.
+    pub discard: OpStats,
+    /// Writes of zeros by length.
+    pub write_zeroes: OpStats,
+    /// Of all these: durable before they were acknowledged.
+    pub fua: u64,
+    /// Of all these: answered with an error.
+    pub refused: u64,
+    /// In flight now.
+    pub in_flight: u64,
+}
+
+/// What the medium was asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MediumStats {
+    /// Bytes written, all together.
+    pub written_bytes: u64,
+    /// Clients' data.
+    pub data_bytes: u64,
+    /// Chunk headers.
+    pub header_bytes: u64,
+    /// Data that the collector moved.
+    pub moved_bytes: u64,
+    /// Segment summaries.
+    pub summary_bytes: u64,
+    /// Map checkpoints.
+    pub map_bytes: u64,
+    /// Bytes read for clients.
+    pub read_client_bytes: u64,
+    /// Bytes read by the collector.
+    pub read_collector_bytes: u64,
+    /// Bytes of metadata read.
+    pub read_metadata_bytes: u64,
+    /// Write operations.
+    pub writes: u64,
+    /// Of these: durable by themselves.
+    pub durable_writes: u64,
+    /// Syncs.
+    pub syncs: u64,
+    /// Discards.
+    pub discards: u64,
+    /// Operations that failed.
+    pub errors: u64,
+    /// Operations in flight now.
+    pub in_flight: u64,
+}
+
+/// Buffers in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryStats {
+    /// Frames for writes, in all and free.
+    pub write_frames: u64,
+    /// Of these: free.
+    pub write_frames_free: u64,
+    /// Frames for reads.
+    pub read_frames: u64,
+    /// Of these: free.
+    pub read_frames_free: u64,
+}
+
+/// What opening took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecoveryStats {
+    /// Time of recovery, in microseconds.
+    pub micros: u64,
+    /// Chunks of the log replayed.
+    pub chunks: u64,
+    /// Data blocks verified in the part of the log that was not known to be durable.
+    pub verified_blocks: u64,
+    /// Leaves of the map loaded.
+    pub leaves: u64,
+    /// Blocks read.
+    pub read_blocks: u64,
+    /// Whether one superblock mirror was damaged or old.
+    pub mirror_lost: bool,
+}
+
+/// All that a volume counts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct VolumeStats {
+    /// Time since it was opened, in milliseconds.
+    pub uptime_ms: u64,
+    /// Whether a failed write or sync has poisoned it.
+    pub poisoned: bool,
+    /// Blocks that failed their checksum.
+    pub checksum_failures: u64,
+    /// Bytes written to the medium for each byte that clients wrote; absent before the first.
+    pub write_amplification: Option<f64>,
+    /// What clients asked.
+    pub clients: ClientStats,
+    /// What the medium was asked.
+    pub medium: MediumStats,
+    /// Buffers in use.
+    pub memory: MemoryStats,
+    /// What opening took.
+    pub recovery: RecoveryStats,
+    /// The core's own counters, by name; in blocks of 4 KiB where they count data.
+    pub core: BTreeMap<String, u64>,
+}
+
+/// What the device counts itself, under the volume's lock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    pub clients: ClientStats,
+    pub refused: u64,
+    pub writes: u64,
+    pub durable_writes: u64,
+    pub written_blocks: u64,
+    pub read_blocks_clients: u64,
+    pub read_blocks_collector: u64,
+    pub read_blocks_metadata: u64,
+    pub syncs: u64,
+    pub discards: u64,
+    pub errors: u64,
+}
+
+impl Counters {
+    pub fn medium(&self, core: &Stats, in_flight: usize) -> MediumStats {
+        let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
+        MediumStats {
+            written_bytes: bytes(self.written_blocks),
+            data_bytes: bytes(core.medium_data),
+            header_bytes: bytes(core.medium_headers),
+            moved_bytes: bytes(core.medium_moved),
+            summary_bytes: bytes(core.medium_summaries),
+            map_bytes: bytes(core.medium_map),
+            read_client_bytes: bytes(self.read_blocks_clients),
+            read_collector_bytes: bytes(self.read_blocks_collector),
+            read_metadata_bytes: bytes(self.read_blocks_metadata),
+            writes: self.writes,
+            durable_writes: self.durable_writes,
+            syncs: self.syncs,
+            discards: self.discards,
+            errors: self.errors,
+            in_flight: in_flight as u64,
+        }
+    }
+}

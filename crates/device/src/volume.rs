@@ -1,0 +1,483 @@
+//! A volume: the core, a medium, and the threads of whoever calls.
+//!
+//! There is no event loop in the way of a request. A front end's thread computes the digests of what it
+//! brings, takes the lock, lets the core decide, releases the lock, submits what the core asked for and gives
+//! the answers that are there already. What the medium finishes comes back on the [reaper](crate::reaper).
+//!
+//! What must hold:
+//! 1. The core is reached under one lock, and whatever it asks for is taken before that is released.
+//! 2. The lock is never held during I/O, during an answer, or while a block is digested.
+//! 3. Memory that the medium may touch is neither freed nor used again until the operation is back: frames are
+//!    the request's or the core's, metadata is kept by its effect's number.
+
+use crate::block::{BlockDevice, BlockError, Extent, Op, Replies, Request};
+use crate::digest::{Digester, crc32c};
+use crate::drive::{Batch, Inner, Life};
+use crate::events::{Event, Events};
+use crate::frames::{FramePool, Share};
+use crate::info::VolumeInfo;
+use crate::options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError};
+use crate::reaper::reap;
+use crate::requests::Pending;
+use crate::source::MediumSource;
+use crate::start;
+use crate::stats::{MemoryStats, RecoveryStats, VolumeStats};
+use parking_lot::{Condvar, Mutex};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Instant;
+use vellum_core::addr::{Buf, Lba, Nanos};
+use vellum_core::engine::{Buffers, Engine, Options};
+use vellum_core::format::superblock::Superblock;
+use vellum_core::limits::CACHED_SUMS;
+use vellum_core::recovery::recover;
+use vellum_core::seam::{Input, Payload};
+use vellum_medium::Medium;
+
+/// What the front ends' threads and the reaper share.
+pub(crate) struct Shared {
+    pub medium: Arc<dyn Medium>,
+    pub inner: Mutex<Inner>,
+    pub events: Events,
+    frames: Arc<FramePool>,
+    origin: Instant,
+    /// Whether the reaper has ended, and who waits for that.
+    ended: Mutex<bool>,
+    on_end: Condvar,
+}
+
+impl Shared {
+    pub fn now(&self) -> Nanos {
+        Nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Does what a batch has left to do; not under the lock.
+    pub fn finish(&self, batch: &mut Batch) {
+        if !batch.ios.is_empty() {
+            self.medium.submit(&mut batch.ios);
+        }
+        if !batch.released.is_empty() {
+            self.frames.give_back(batch.released.drain(..));
+        }
+        for trouble in batch.troubles.drain(..) {
+            self.events
+                .add(crate::drive::kind(trouble), trouble.to_string());
+        }
+        batch.answers.give();
+    }
+
+    /// Answers whoever has not been: nothing will come back any more.
+    pub fn reaper_ended(&self) {
+        let mut answers = crate::requests::Answers::default();
+        {
+            let mut inner = self.inner.lock();
+            let error = || {
+                if inner.busy {
+                    internal_error()
+                } else {
+                    BlockError::Stopping
+                }
+            };
+            let error = error();
+            for pending in inner.requests.drain() {
+                answers.push(pending, Err(error.clone()));
+            }
+        }
+        answers.give();
+        *self.ended.lock() = true;
+        self.on_end.notify_all();
+    }
+}
+
+fn internal_error() -> BlockError {
+    BlockError::Io("the volume stopped on an internal error: restart it to recover".to_owned())
+}
+
+/// A volume that is being served.
+pub struct Volume {
+    shared: Arc<Shared>,
+    reaper: Mutex<Option<JoinHandle<()>>>,
+    digester: Digester,
+    superblock: Superblock,
+    recovery: RecoveryStats,
+    read_only: bool,
+}
+
+impl std::fmt::Debug for Volume {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Volume")
+            .field("medium", &self.shared.medium.name())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Volume {
+    /// Makes a new volume on a medium. Nothing on it says so before the last write.
+    ///
+    /// # Errors
+    /// When the medium cannot hold it or fails, or when a volume is there and `force` is not set.
+    pub fn create(medium: &dyn Medium, options: &CreateOptions) -> Result<VolumeInfo, CreateError> {
+        let superblock = start::create(medium, options)?;
+        Ok(VolumeInfo::new(medium.name(), &superblock, false))
+    }
+
+    /// Opens a volume: recovers it, begins a new life (not when read-only), and serves it until
+    /// [`Volume::stop`]. Dropped without that, it leaves the medium as a crash would.
+    ///
+    /// # Errors
+    /// When what is on the medium is not a whole volume, or the medium or the system fails.
+    pub fn open(medium: Arc<dyn Medium>, options: &OpenOptions) -> Result<Self, OpenError> {
+        options.check()?;
+        let began = Instant::now();
+        let mut source = MediumSource::new(&*medium);
+        let mut recovered = recover(&mut source, medium.blocks(), crc32c)
+            .map_err(|error| start::recovery_error(&*medium, &mut source, error))?;
+        let replayed = recovered.replayed;
+        if !options.read_only {
+            start::begin_life(&*medium, &mut recovered.superblock, replayed.mirror_lost)?;
+        }
+        let recovery = RecoveryStats {
+            micros: u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX),
+            chunks: replayed.chunks,
+            verified_blocks: replayed.verified,
+            leaves: replayed.leaves,
+            read_blocks: source.read_blocks(),
+            mirror_lost: replayed.mirror_lost,
+        };
+        let frames = FramePool::new(
+            options.write_frames,
+            options.read_frames,
+            options.collector_frames,
+        )
+        .map_err(|source| OpenError::System {
+            what: "memory",
+            source,
+        })?;
+        let superblock = recovered.superblock.clone();
+        let buffers = Buffers {
+            first: Buf(options.write_frames + options.read_frames),
+            count: options.collector_frames,
+        };
+        let core = Options {
+            victim: options.victim,
+            discard: options.discard.unwrap_or_else(|| medium.wants_discard()),
+            zero: options.zero,
+            cached_sums: options.cached_sums.unwrap_or(CACHED_SUMS),
+        };
+        let engine = Engine::new(recovered, buffers, core, crc32c);
+        let shared = Arc::new(Shared {
+            medium,
+            inner: Mutex::new(Inner::new(engine, Arc::clone(&frames), options.read_only)),
+            events: Events::new(options.on_event.clone()),
+            frames,
+            origin: Instant::now(),
+            ended: Mutex::new(false),
+            on_end: Condvar::new(),
+        });
+        let mut volume = Self {
+            digester: Digester::new(&superblock.secret()),
+            reaper: Mutex::new(None),
+            read_only: options.read_only,
+            shared,
+            superblock,
+            recovery,
+        };
+        volume.start()?;
+        Ok(volume)
+    }
+
+    fn start(&mut self) -> Result<(), OpenError> {
+        let theirs = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new()
+            .name("vellum-reaper".to_owned())
+            .spawn(move || reap(&theirs))
+            .map_err(|source| OpenError::System {
+                what: "thread",
+                source,
+            })?;
+        *self.reaper.get_mut() = Some(thread);
+        // What the engine asked for when it was made.
+        self.with_core(|_, inner, batch| inner.drain(batch));
+        Ok(())
+    }
+
+    /// Runs `f` under the lock, then does what it left; `None` when the volume has broken down.
+    fn with_core<T>(&self, f: impl FnOnce(Nanos, &mut Inner, &mut Batch) -> T) -> Option<T> {
+        let mut batch = Batch::default();
+        let mut inner = self.shared.inner.lock();
+        if inner.busy {
+            return None;
+        }
+        inner.busy = true;
+        let value = f(self.shared.now(), &mut inner, &mut batch);
+        let wake = ask_for_the_clock(&mut inner);
+        inner.busy = false;
+        drop(inner);
+        self.shared.finish(&mut batch);
+        if wake {
+            self.shared.medium.wake();
+        }
+        Some(value)
+    }
+
+    /// Stops cleanly: takes no more requests, makes everything durable, checkpoints the map, waits for all
+    /// that is in flight. A second call does nothing.
+    ///
+    /// # Errors
+    /// When the volume could not be left clean; the next opening recovers it.
+    pub fn stop(&self) -> Result<(), StopError> {
+        let asked = self.with_core(|now, inner, batch| {
+            if inner.life != Life::Running {
+                return;
+            }
+            if self.read_only {
+                inner.life = Life::Abandoned;
+            } else {
+                inner.life = Life::Stopping;
+                inner.feed(now, Input::Shutdown, batch);
+            }
+        });
+        self.join();
+        let inner = self.shared.inner.lock();
+        if asked.is_none() || inner.busy {
+            return Err(StopError::Internal);
+        }
+        if inner.engine.stats().poisoned != 0 {
+            Err(StopError::Poisoned)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn join(&self) {
+        self.shared.medium.wake();
+        let mut ended = self.shared.ended.lock();
+        while !*ended {
+            self.shared.on_end.wait(&mut ended);
+        }
+        drop(ended);
+        if let Some(thread) = self.reaper.lock().take() {
+            // A panic of the reaper has been told by `busy`.
+            let _ = thread.join();
+        }
+    }
+
+    /// Counters and gauges of now.
+    #[must_use]
+    pub fn stats(&self) -> VolumeStats {
+        let (core, counters, in_flight, requests) = {
+            let inner = self.shared.inner.lock();
+            (
+                inner.engine.stats(),
+                inner.counters,
+                inner.in_flight,
+                inner.requests.len(),
+            )
+        };
+        let medium = counters.medium(&core, in_flight);
+        let mut clients = counters.clients;
+        (clients.refused, clients.in_flight) = (counters.refused, requests as u64);
+        let frames = &self.shared.frames;
+        VolumeStats {
+            uptime_ms: self.shared.now().0 / 1_000_000,
+            poisoned: core.poisoned != 0,
+            checksum_failures: core.corrupt_blocks,
+            write_amplification: (clients.write.bytes > 0)
+                .then(|| medium.written_bytes as f64 / clients.write.bytes as f64),
+            clients,
+            medium,
+            memory: MemoryStats {
+                write_frames: frames.capacity(Share::Write) as u64,
+                write_frames_free: frames.available(Share::Write) as u64,
+                read_frames: frames.capacity(Share::Read) as u64,
+                read_frames_free: frames.available(Share::Read) as u64,
+            },
+            recovery: self.recovery,
+            core: core
+                .named()
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect(),
+        }
+    }
+
+    /// What went wrong lately, each kind of trouble once.
+    #[must_use]
+    pub fn events(&self) -> Vec<Event> {
+        self.shared.events.list()
+    }
+
+    /// What the volume is.
+    #[must_use]
+    pub fn info(&self) -> VolumeInfo {
+        VolumeInfo::new(self.shared.medium.name(), &self.superblock, self.read_only)
+    }
+
+    /// The superblock that it was opened with.
+    #[must_use]
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// Why a request is refused before the core sees it.
+    fn verdict(&self, request: &Request) -> Option<BlockError> {
+        let writes = !matches!(request.op, Op::Read | Op::Flush);
+        if writes && self.read_only {
+            return Some(BlockError::ReadOnly);
+        }
+        if request.op == Op::Flush {
+            return None;
+        }
+        let (lba, blocks, size) = (request.lba.0, request.blocks, self.blocks());
+        if lba.checked_add(blocks).is_none_or(|end| end > size) {
+            return Some(BlockError::OutOfRange { lba, blocks, size });
+        }
+        let frames = request.frames.len() as u64;
+        if matches!(request.op, Op::Read | Op::Write { .. }) && frames != blocks {
+            return Some(BlockError::Io(format!(
+                "a request of {blocks} blocks came with {frames} frames"
+            )));
+        }
+        None
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        {
+            let mut inner = self.shared.inner.lock();
+            if inner.life != Life::Stopped {
+                inner.life = Life::Abandoned;
+            }
+        }
+        if self.reaper.get_mut().is_some() {
+            self.join();
+        }
+    }
+}
+
+/// Notes when the core wants the clock; `true` when the reaper sleeps past that.
+fn ask_for_the_clock(inner: &mut Inner) -> bool {
+    match (inner.engine.poll_timeout(), inner.deadline) {
+        (Some(wanted), Some(known)) if wanted >= known => false,
+        (None, _) => false,
+        (wanted, _) => {
+            inner.deadline = wanted;
+            true
+        }
+    }
+}
+
+/// A panic under the lock leaves `busy` set; the reaper must see that to answer whoever waits.
+struct WakeOnPanic<'a>(&'a dyn Medium);
+
+impl Drop for WakeOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.wake();
+        }
+    }
+}
+
+/// What a thread needs to submit, kept from one call to the next.
+#[derive(Default)]
+struct Scratch {
+    payloads: Vec<Payload>,
+    verdicts: Vec<Option<BlockError>>,
+    batch: Batch,
+}
+
+thread_local! {
+    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+}
+
+impl BlockDevice for Volume {
+    fn blocks(&self) -> u64 {
+        self.superblock.logical_blocks()
+    }
+
+    fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    fn frames(&self) -> &Arc<FramePool> {
+        &self.shared.frames
+    }
+
+    fn submit(&self, requests: &mut Vec<Request>, replies: &Arc<dyn Replies>) {
+        let mut scratch = SCRATCH.take().unwrap_or_default();
+        let Scratch {
+            payloads,
+            verdicts,
+            batch,
+        } = &mut *scratch;
+        for request in requests.iter() {
+            let verdict = self.verdict(request);
+            if verdict.is_none() && matches!(request.op, Op::Write { .. }) {
+                for (index, buf) in request.frames.bufs().enumerate() {
+                    payloads.push(Payload {
+                        buf,
+                        digest: self.digester.digest(request.frames.block(index)),
+                    });
+                }
+            }
+            verdicts.push(verdict);
+        }
+        let _guard = WakeOnPanic(&*self.shared.medium);
+        let mut inner = self.shared.inner.lock();
+        let broken = inner.busy;
+        inner.busy = true;
+        let now = self.shared.now();
+        let mut rest = payloads.as_slice();
+        for (request, verdict) in requests.drain(..).zip(verdicts.drain(..)) {
+            let digested = if verdict.is_none() && matches!(request.op, Op::Write { .. }) {
+                request.frames.len()
+            } else {
+                0
+            };
+            let (blocks, others) = rest.split_at(digested);
+            rest = others;
+            let pending = Pending {
+                request,
+                sink: Arc::clone(replies),
+            };
+            let verdict = match verdict {
+                None if broken => Some(internal_error()),
+                None if inner.life != Life::Running => Some(BlockError::Stopping),
+                verdict => verdict,
+            };
+            match verdict {
+                Some(error) => {
+                    inner.counters.refused += 1;
+                    batch.answers.push(pending, Err(error));
+                }
+                None => inner.admit(now, pending, blocks, batch),
+            }
+        }
+        let wake = !broken && ask_for_the_clock(&mut inner);
+        inner.busy = broken;
+        drop(inner);
+        payloads.clear();
+        self.shared.finish(batch);
+        if wake {
+            self.shared.medium.wake();
+        }
+        SCRATCH.set(Some(scratch));
+    }
+
+    fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<Extent> {
+        let inner = self.shared.inner.lock();
+        if inner.busy {
+            // Broken down: claim nothing to be zero.
+            return vec![Extent {
+                blocks,
+                mapped: true,
+            }];
+        }
+        let extents = inner.engine.extents(lba, blocks, max.max(1));
+        extents
+            .into_iter()
+            .map(|(blocks, mapped)| Extent { blocks, mapped })
+            .collect()
+    }
+}
