@@ -1,0 +1,183 @@
+//! A regular file or a block device.
+
+use crate::completions::Completions;
+use crate::error::MediumError;
+use crate::io::{Done, Io};
+use crate::medium::Medium;
+use crate::open::{self, Engine, OpenError, OpenOptions, Prealloc, Tuning};
+use crate::target::{DiscardBy, Target};
+use crate::threads::Pool;
+use crate::uring::Uring;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use vellum_core::addr::Pba;
+
+/// Threads that do I/O where io_uring cannot.
+const THREADS_MAX: usize = 8;
+
+/// Set to anything but `0` or nothing, it forbids io_uring.
+pub const NO_URING: &str = "VELLUM_NO_URING";
+
+/// A regular file or a block device, locked while this lives.
+#[derive(Debug)]
+pub struct FileMedium {
+    // Before the target: dropped first, when its I/O has ended.
+    way: Way,
+    target: Arc<Target>,
+}
+
+#[derive(Debug)]
+enum Way {
+    Uring(Box<Uring>),
+    Threads {
+        pool: Pool,
+        completions: Arc<Completions>,
+    },
+}
+
+impl FileMedium {
+    /// Opens what exists.
+    ///
+    /// # Errors
+    /// When it is not there, not a file or block device, not ours to open, of an impossible size, or in use.
+    pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self, OpenError> {
+        Self::open_tuned(path, options, &Tuning::default())
+    }
+
+    /// Opens what exists, in a way of one's choice.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and when io_uring is demanded but refused.
+    pub fn open_tuned(
+        path: impl AsRef<Path>,
+        options: OpenOptions,
+        tuning: &Tuning,
+    ) -> Result<Self, OpenError> {
+        Self::over(open::existing(path.as_ref(), options, tuning)?, tuning)
+    }
+
+    /// Makes a file of `bytes` bytes, durably; or takes that much of an existing block device (0: all).
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); when a file exists already; when there is no room for it. A file that
+    /// could not be made whole is removed again.
+    pub fn create(
+        path: impl AsRef<Path>,
+        bytes: u64,
+        prealloc: Prealloc,
+    ) -> Result<Self, OpenError> {
+        Self::create_tuned(path, bytes, prealloc, &Tuning::default())
+    }
+
+    /// Makes a file, in a way of one's choice.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create), and when io_uring is demanded but refused.
+    pub fn create_tuned(
+        path: impl AsRef<Path>,
+        bytes: u64,
+        prealloc: Prealloc,
+        tuning: &Tuning,
+    ) -> Result<Self, OpenError> {
+        Self::over(open::new(path.as_ref(), bytes, prealloc, tuning)?, tuning)
+    }
+
+    fn over(target: Target, tuning: &Tuning) -> Result<Self, OpenError> {
+        let target = Arc::new(target);
+        let forbidden = std::env::var_os(NO_URING).is_some_and(|v| !v.is_empty() && v != "0");
+        let way = match tuning.engine {
+            Engine::Auto if forbidden => Self::threads(&target),
+            Engine::Auto => match Uring::new(&target) {
+                Ok(uring) => Way::Uring(Box::new(uring)),
+                Err(_) => Self::threads(&target),
+            },
+            Engine::Uring => match Uring::new(&target) {
+                Ok(uring) => Way::Uring(Box::new(uring)),
+                Err(source) => {
+                    let path = target.name.clone().into();
+                    return Err(OpenError::Io {
+                        operation: "set up io_uring for",
+                        path,
+                        source,
+                    });
+                }
+            },
+            Engine::Threads => Self::threads(&target),
+        };
+        Ok(Self { way, target })
+    }
+
+    fn threads(target: &Arc<Target>) -> Way {
+        let completions = Arc::new(Completions::default());
+        let sink = Arc::clone(&completions);
+        let pool = Pool::new(
+            Arc::clone(target),
+            THREADS_MAX,
+            Box::new(move |done| sink.push(done)),
+        );
+        Way::Threads { pool, completions }
+    }
+
+    /// How it does I/O: `io_uring` or `threads`.
+    #[must_use]
+    pub fn engine(&self) -> &'static str {
+        match self.way {
+            Way::Uring(_) => "io_uring",
+            Way::Threads { .. } => "threads",
+        }
+    }
+
+    /// Whether I/O goes past the page cache.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.target.direct
+    }
+}
+
+impl Medium for FileMedium {
+    fn name(&self) -> &str {
+        &self.target.name
+    }
+
+    fn blocks(&self) -> u64 {
+        self.target.blocks
+    }
+
+    fn wants_discard(&self) -> bool {
+        self.target.writable && self.target.discard != DiscardBy::Nothing
+    }
+
+    fn submit(&self, ios: &mut Vec<Box<Io>>) {
+        match &self.way {
+            Way::Uring(uring) => uring.submit(ios),
+            Way::Threads { pool, .. } => pool.submit(ios.drain(..)),
+        }
+    }
+
+    fn wait(&self, done: &mut Vec<Done>, timeout: Option<Duration>) {
+        match &self.way {
+            Way::Uring(uring) => uring.wait(done, timeout),
+            Way::Threads { completions, .. } => completions.wait(done, timeout),
+        }
+    }
+
+    fn wake(&self) {
+        match &self.way {
+            Way::Uring(uring) => uring.wake(),
+            Way::Threads { completions, .. } => completions.wake(),
+        }
+    }
+
+    fn read(&self, at: Pba, bytes: &mut [u8]) -> Result<(), MediumError> {
+        self.target.read(at, bytes)
+    }
+
+    fn write(&self, at: Pba, bytes: &[u8]) -> Result<(), MediumError> {
+        self.target.write(at, bytes)
+    }
+
+    fn sync(&self) -> Result<(), MediumError> {
+        self.target.sync()
+    }
+}

@@ -1,0 +1,227 @@
+//! One server a volume: an advisory lock on the medium itself.
+//!
+//! The lock is on the same open file description that does the I/O, on purpose: when a server is killed, the
+//! kernel lets go of the lock only when the last of its I/O in flight has ended. A new server that
+//! gets the lock cannot be overtaken by a write of the old one.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a lock without a living holder is waited for: the kernel is still ending the I/O of a
+/// killed server, or udev looks at a new block device.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
+
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Who has the volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Its process.
+    pub pid: u32,
+    /// That process's name.
+    pub name: String,
+}
+
+/// Why a volume could not be locked.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Someone else has it.
+    #[error("{} {}", path.display(), InUse { holder: holder.as_ref(), path })]
+    Held {
+        /// The volume.
+        path: PathBuf,
+        /// Who has it, when that can be seen from here.
+        holder: Option<Holder>,
+    },
+    /// A block device is claimed, by the kernel or by another process.
+    #[error(
+        "{} is busy: it is mounted, part of another device (see `lsblk`), or served by another `vellum`; \
+         release it there first", path.display()
+    )]
+    Claimed {
+        /// The device.
+        path: PathBuf,
+    },
+    /// The file system cannot lock.
+    #[error("cannot lock {}: {source}", path.display())]
+    Failed {
+        /// The volume.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+struct InUse<'a> {
+    holder: Option<&'a Holder>,
+    path: &'a Path,
+}
+
+impl fmt::Display for InUse<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.holder {
+            Some(Holder { pid, name }) if name == "vellum" => write!(
+                f,
+                "is already served by `vellum`, process {pid}: use that one, or stop it first (`vellum detach`, `kill {pid}`)"
+            ),
+            Some(Holder { pid, name }) => {
+                write!(f, "is in use by `{name}`, process {pid}: stop it first")
+            }
+            None => write!(
+                f,
+                "is already served by another `vellum` that cannot be seen from here: look with `fuser {}`, in other \
+                 containers, and on other hosts if the file is on a network",
+                self.path.display()
+            ),
+        }
+    }
+}
+
+/// Locks `file` until its last reference is closed: against everyone, or (`shared`) against servers only.
+pub(crate) fn take(file: &File, path: &Path, shared: bool) -> Result<(), LockError> {
+    let how = if shared { libc::LOCK_SH } else { libc::LOCK_EX } | libc::LOCK_NB;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        // SAFETY: a system call on a descriptor that is open.
+        if unsafe { libc::flock(file.as_raw_fd(), how) } == 0 {
+            return Ok(());
+        }
+        let source = io::Error::last_os_error();
+        match source.raw_os_error() {
+            Some(libc::EINTR) => {}
+            Some(libc::EWOULDBLOCK) => {
+                let holder = holder(file);
+                // One that lives and is no passer-by will not let go.
+                let stays = holder.as_ref().is_some_and(|h| !h.name.contains("udev"));
+                if stays || Instant::now() >= deadline {
+                    return Err(LockError::Held {
+                        path: path.to_owned(),
+                        holder,
+                    });
+                }
+                std::thread::sleep(PAUSE);
+            }
+            _ => {
+                return Err(LockError::Failed {
+                    path: path.to_owned(),
+                    source,
+                });
+            }
+        }
+    }
+}
+
+/// Opens again and again while a block device is claimed by someone who may be about to let go.
+pub(crate) fn claim(
+    path: &Path,
+    open: impl Fn() -> io::Result<File>,
+) -> Result<io::Result<File>, LockError> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match open() {
+            Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
+                if Instant::now() >= deadline {
+                    return Err(LockError::Claimed {
+                        path: path.to_owned(),
+                    });
+                }
+                std::thread::sleep(PAUSE);
+            }
+            other => return Ok(other),
+        }
+    }
+}
+
+/// The living process that has a lock on this file, if it can be seen.
+fn holder(file: &File) -> Option<Holder> {
+    let inode = file.metadata().ok()?;
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let pid = parse_locks(&locks, inode.dev(), inode.ino())?;
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // "pid (name) state ..."; the name may contain anything.
+    let (head, tail) = stat.rsplit_once(") ")?;
+    let name = head.split_once('(')?.1.to_owned();
+    let dead = matches!(tail.chars().next(), None | Some('Z' | 'X'));
+    (!dead).then_some(Holder { pid, name })
+}
+
+/// Finds who has a lock on an inode: "1: FLOCK  ADVISORY  WRITE 1234 fe:01:5678 0 EOF".
+fn parse_locks(locks: &str, device: u64, inode: u64) -> Option<u32> {
+    let exact = format!(
+        "{:02x}:{:02x}:{inode}",
+        libc::major(device),
+        libc::minor(device)
+    );
+    let any_device = format!(":{inode}");
+    let mut guess = None;
+    for line in locks.lines() {
+        let mut words = line.split_whitespace();
+        if words.nth(1) != Some("FLOCK") {
+            continue;
+        }
+        let (Some(pid), Some(place)) = (words.nth(2), words.next()) else {
+            continue;
+        };
+        let Some(pid) = pid.parse().ok().filter(|&pid| pid != 0) else {
+            continue;
+        };
+        if place == exact {
+            return Some(pid);
+        }
+        if place.ends_with(&any_device) {
+            guess = Some(pid); // some file systems (btrfs) number their devices differently here
+        }
+    }
+    guess
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_locks_is_parsed() {
+        let table = "1: POSIX  ADVISORY  WRITE 11 fe:01:5678 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 0 fe:01:5678 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 12 fe:01:5678 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE 13 00:2b:5678 0 EOF\n\
+                     4: FLOCK  ADVISORY  READ 14 fe:01:5678 0 EOF\nrubbish\n5: FLOCK\n";
+        let dev = libc::makedev(0xfe, 1);
+        assert_eq!(parse_locks(table, dev, 5678), Some(14));
+        assert_eq!(parse_locks(table, libc::makedev(8, 0), 5678), Some(14));
+        assert_eq!(parse_locks(table, dev, 678), None);
+        assert_eq!(parse_locks("", dev, 1), None);
+    }
+
+    #[test]
+    fn messages_say_who_and_what_to_do() {
+        let held = |holder| {
+            LockError::Held {
+                path: "/v".into(),
+                holder,
+            }
+            .to_string()
+        };
+        let vellum = held(Some(Holder {
+            pid: 7,
+            name: "vellum".into(),
+        }));
+        assert!(
+            vellum.starts_with("/v is already served by `vellum`, process 7"),
+            "{vellum}"
+        );
+        assert!(
+            held(Some(Holder {
+                pid: 7,
+                name: "dd".into()
+            }))
+            .contains("`dd`, process 7")
+        );
+        assert!(held(None).contains("fuser /v"));
+    }
+}

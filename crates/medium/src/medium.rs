@@ -1,0 +1,67 @@
+//! What every medium does.
+
+use crate::error::MediumError;
+use crate::io::{Done, Io};
+use std::sync::Arc;
+use std::time::Duration;
+use vellum_core::addr::Pba;
+
+/// Where blocks live. Any thread may submit; one thread waits.
+pub trait Medium: Send + Sync {
+    /// What to call it in messages: a path, mostly.
+    fn name(&self) -> &str;
+    /// How many whole blocks it has.
+    fn blocks(&self) -> u64;
+    /// Whether discards are worth sending.
+    fn wants_discard(&self) -> bool;
+    /// Queues operations and empties the vector; never blocks for the I/O itself.
+    fn submit(&self, ios: &mut Vec<Box<Io>>);
+    /// Appends what has completed to `done`, waiting for at least one, for `wake`, or for the time-out
+    /// (`None`: for ever).
+    fn wait(&self, done: &mut Vec<Done>, timeout: Option<Duration>);
+    /// Makes a `wait` in progress, or the next one, return at once.
+    fn wake(&self);
+    /// Reads now. For start-up and tools: `bytes` need not be aligned in memory; its length is whole blocks.
+    fn read(&self, at: Pba, bytes: &mut [u8]) -> Result<(), MediumError>;
+    /// Writes now, like `read`.
+    fn write(&self, at: Pba, bytes: &[u8]) -> Result<(), MediumError>;
+    /// Makes every completed write durable, now.
+    fn sync(&self) -> Result<(), MediumError>;
+}
+
+macro_rules! forward {
+    ($pointer:ident) => {
+        impl<M: Medium + ?Sized> Medium for $pointer<M> {
+            fn name(&self) -> &str {
+                (**self).name()
+            }
+            fn blocks(&self) -> u64 {
+                (**self).blocks()
+            }
+            fn wants_discard(&self) -> bool {
+                (**self).wants_discard()
+            }
+            fn submit(&self, ios: &mut Vec<Box<Io>>) {
+                (**self).submit(ios);
+            }
+            fn wait(&self, done: &mut Vec<Done>, timeout: Option<Duration>) {
+                (**self).wait(done, timeout);
+            }
+            fn wake(&self) {
+                (**self).wake();
+            }
+            fn read(&self, at: Pba, bytes: &mut [u8]) -> Result<(), MediumError> {
+                (**self).read(at, bytes)
+            }
+            fn write(&self, at: Pba, bytes: &[u8]) -> Result<(), MediumError> {
+                (**self).write(at, bytes)
+            }
+            fn sync(&self) -> Result<(), MediumError> {
+                (**self).sync()
+            }
+        }
+    };
+}
+
+forward!(Arc);
+forward!(Box);

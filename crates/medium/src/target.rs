@@ -1,0 +1,264 @@
+//! An open file or block device, and I/O on it by system calls.
+
+use crate::error::MediumError;
+use crate::io::{Io, Kind, Piece, check_bytes};
+use crate::transfer::{Next, Progress, window};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use vellum_core::addr::{BLOCK_BYTES, Pba};
+
+/// How blocks are given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DiscardBy {
+    /// They are not: a discard does nothing.
+    Nothing,
+    /// A hole in a sparse file.
+    Hole,
+    /// `BLKDISCARD` of a block device.
+    Ioctl,
+}
+
+/// Not in libc; its neighbours are, with the right direction bits for the architecture.
+const BLKDISCARD: libc::Ioctl = libc::BLKSSZGET + 0xf;
+
+/// Bytes of the buffer that memory of any alignment goes through.
+const BOUNCE_BYTES: usize = 1 << 20;
+
+/// An open file or block device.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) file: File,
+    pub(crate) name: String,
+    pub(crate) blocks: u64,
+    pub(crate) direct: bool,
+    pub(crate) writable: bool,
+    pub(crate) discard: DiscardBy,
+}
+
+impl Target {
+    pub(crate) fn fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    /// Whether an operation can be tried at all.
+    pub(crate) fn check(&self, io: &Io) -> io::Result<()> {
+        if !self.writable && matches!(io.kind, Kind::Write { .. } | Kind::Discard { .. }) {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "it was opened read-only",
+            ));
+        }
+        io.check(self.blocks)
+    }
+
+    /// Carries an operation out, now.
+    pub(crate) fn perform(&self, io: &Io) -> io::Result<()> {
+        self.check(io)?;
+        match io.kind {
+            Kind::Sync => self.retry(Kind::Sync, || self.fdatasync()),
+            Kind::Discard { blocks } => self.retry(io.kind, || self.discard(io.at, blocks)),
+            Kind::Read | Kind::Write { .. } => self.transfer(io.kind, io.at, io.pieces()),
+        }
+    }
+
+    fn transfer(&self, kind: Kind, at: Pba, pieces: &[Piece]) -> io::Result<()> {
+        let total = pieces.iter().map(|p| p.len).sum();
+        let mut progress = Progress::default();
+        let mut part = Vec::new();
+        while progress.bytes < total {
+            window(pieces, progress.bytes, &mut part);
+            let result = self.vectored(kind, at.byte_offset() + progress.bytes as u64, &part);
+            match progress.after(kind, total, result) {
+                Next::Finished => break,
+                Next::Again => {}
+                Next::Failed(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// One call of preadv or pwritev2: the count, or the errno negated.
+    fn vectored(&self, kind: Kind, offset: u64, pieces: &[Piece]) -> i32 {
+        let (iov, count) = (
+            pieces.as_ptr().cast::<libc::iovec>(),
+            pieces.len() as libc::c_int,
+        );
+        let (fd, offset) = (self.fd(), offset.cast_signed());
+        // SAFETY: pieces have the layout of iovecs, and the memory is ours until the Io is given back.
+        let result = unsafe {
+            match kind {
+                Kind::Write { durable: true } => {
+                    libc::pwritev2(fd, iov, count, offset, libc::RWF_DSYNC)
+                }
+                Kind::Write { .. } => libc::pwritev(fd, iov, count, offset),
+                _ => libc::preadv(fd, iov, count, offset),
+            }
+        };
+        if result >= 0 {
+            return i32::try_from(result).unwrap_or(i32::MAX);
+        }
+        let errno = errno();
+        if kind == (Kind::Write { durable: true })
+            && matches!(errno, libc::ENOSYS | libc::EOPNOTSUPP)
+        {
+            // A kernel without RWF_DSYNC: write, then sync.
+            let written = self.vectored(
+                Kind::Write { durable: false },
+                offset.cast_unsigned(),
+                pieces,
+            );
+            let synced = if written > 0 { self.fdatasync() } else { 0 };
+            return if synced < 0 { synced } else { written };
+        }
+        -errno
+    }
+
+    fn fdatasync(&self) -> i32 {
+        // SAFETY: a system call on a descriptor that is open.
+        if unsafe { libc::fdatasync(self.fd()) } == 0 {
+            0
+        } else {
+            -errno()
+        }
+    }
+
+    fn discard(&self, at: Pba, blocks: u64) -> i32 {
+        let (offset, len) = (at.byte_offset(), blocks * BLOCK_BYTES as u64);
+        // SAFETY: system calls on a descriptor that is open; `range` outlives the call.
+        let result = unsafe {
+            match self.discard {
+                _ if len == 0 => 0,
+                DiscardBy::Nothing => 0,
+                DiscardBy::Hole => {
+                    libc::fallocate(self.fd(), HOLE, offset.cast_signed(), len.cast_signed())
+                }
+                DiscardBy::Ioctl => {
+                    let range = [offset, len];
+                    libc::ioctl(self.fd(), BLKDISCARD, range.as_ptr())
+                }
+            }
+        };
+        if result == 0 { 0 } else { -errno() }
+    }
+
+    fn retry(&self, kind: Kind, call: impl Fn() -> i32) -> io::Result<()> {
+        let mut progress = Progress::default();
+        loop {
+            match progress.after(kind, 0, call()) {
+                Next::Finished => return Ok(()),
+                Next::Again => {}
+                Next::Failed(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Reads into memory of any alignment.
+    pub(crate) fn read(&self, at: Pba, bytes: &mut [u8]) -> Result<(), MediumError> {
+        self.read_inner(at, bytes)
+            .map_err(|e| self.error("read", at, e))
+    }
+
+    fn read_inner(&self, at: Pba, bytes: &mut [u8]) -> io::Result<()> {
+        check_bytes(at, bytes.len(), self.blocks)?;
+        if !self.direct || is_aligned(bytes.as_ptr()) {
+            let piece = Piece {
+                ptr: bytes.as_mut_ptr(),
+                len: bytes.len(),
+            };
+            return self.transfer(Kind::Read, at, &[piece]);
+        }
+        let mut bounce = Bounce::new(bytes.len().min(BOUNCE_BYTES));
+        let mut at = at;
+        for part in bytes.chunks_mut(BOUNCE_BYTES) {
+            self.transfer(Kind::Read, at, &[bounce.piece(part.len())])?;
+            part.copy_from_slice(&bounce.bytes()[..part.len()]);
+            at = at.plus((part.len() / BLOCK_BYTES) as u64);
+        }
+        Ok(())
+    }
+
+    /// Writes from memory of any alignment.
+    pub(crate) fn write(&self, at: Pba, bytes: &[u8]) -> Result<(), MediumError> {
+        self.write_inner(at, bytes)
+            .map_err(|e| self.error("write", at, e))
+    }
+
+    fn write_inner(&self, at: Pba, bytes: &[u8]) -> io::Result<()> {
+        self.check(&Io::new(0, Kind::Write { durable: false }, at))?;
+        check_bytes(at, bytes.len(), self.blocks)?;
+        let kind = Kind::Write { durable: false };
+        if !self.direct || is_aligned(bytes.as_ptr()) {
+            // Only read from, whatever the type says.
+            let piece = Piece {
+                ptr: bytes.as_ptr().cast_mut(),
+                len: bytes.len(),
+            };
+            return self.transfer(kind, at, &[piece]);
+        }
+        let mut bounce = Bounce::new(bytes.len().min(BOUNCE_BYTES));
+        let mut at = at;
+        for part in bytes.chunks(BOUNCE_BYTES) {
+            bounce.bytes()[..part.len()].copy_from_slice(part);
+            self.transfer(kind, at, &[bounce.piece(part.len())])?;
+            at = at.plus((part.len() / BLOCK_BYTES) as u64);
+        }
+        Ok(())
+    }
+
+    /// Makes every completed write durable.
+    pub(crate) fn sync(&self) -> Result<(), MediumError> {
+        self.retry(Kind::Sync, || self.fdatasync())
+            .map_err(|e| self.error("sync", Pba(0), e))
+    }
+
+    fn error(&self, operation: &'static str, at: Pba, source: io::Error) -> MediumError {
+        let offset = at.0.saturating_mul(BLOCK_BYTES as u64);
+        MediumError {
+            operation,
+            what: self.name.clone(),
+            offset,
+            source,
+        }
+    }
+}
+
+/// What makes a hole in a file and keeps its size.
+pub(crate) const HOLE: libc::c_int = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+
+fn is_aligned(ptr: *const u8) -> bool {
+    (ptr as usize).is_multiple_of(BLOCK_BYTES)
+}
+
+fn errno() -> i32 {
+    io::Error::last_os_error()
+        .raw_os_error()
+        .unwrap_or(libc::EIO)
+}
+
+#[derive(Clone, Copy)]
+#[repr(C, align(4096))]
+struct Aligned([u8; BLOCK_BYTES]);
+
+/// Memory that direct I/O accepts.
+struct Bounce(Vec<Aligned>);
+
+impl Bounce {
+    fn new(bytes: usize) -> Self {
+        Self(vec![Aligned([0; BLOCK_BYTES]); bytes.div_ceil(BLOCK_BYTES)])
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: the vector's memory, which is plain bytes.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len() * BLOCK_BYTES)
+        }
+    }
+
+    fn piece(&mut self, len: usize) -> Piece {
+        Piece {
+            ptr: self.0.as_mut_ptr().cast(),
+            len,
+        }
+    }
+}
