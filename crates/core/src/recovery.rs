@@ -515,7 +515,14 @@ impl<'a> Replay<'a> {
                     self.map.set(lba, Entry::Plain(pba));
                 }
                 Record::Move { lba, from, .. } if in_map(lba, 1) => {
-                    if self.map.get(lba) == Entry::Plain(from) {
+                    // The entry may still be shared here although it had become plain when it was moved:
+                    // which pages have one owner left is settled when all is replayed.
+                    let leads_there = match self.map.get(lba) {
+                        Entry::Plain(at) => at == from,
+                        Entry::Shared(vba) => self.shared.is_placed(vba) && self.shared.pba(vba) == from,
+                        Entry::Unmapped | Entry::Zero => false,
+                    };
+                    if leads_there {
                         self.map.set(lba, Entry::Plain(pba));
                     }
                 }
@@ -538,7 +545,7 @@ impl<'a> Replay<'a> {
                     self.map.set(lba, Entry::Shared(vba));
                 }
                 Record::MoveShared { vba, from, .. } => {
-                    if self.shared.find(from) == Some(vba) {
+                    if self.shared.is_placed(vba) && self.shared.pba(vba) == from {
                         self.shared.place(vba, pba);
                     }
                 }

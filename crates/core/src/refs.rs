@@ -3,7 +3,8 @@
 //! When all but one owner have left, the XOR *is* the one that remains, and its map entry becomes an
 //! ordinary one again (CAFTL §3.3, WOJ §3.4). Counts live in memory alone: after a crash they are
 //! counted anew from the map, so they are never too low (promise 5). A freed number is not given out
-//! again before the next map checkpoint is durable, because an older leaf may still name it.
+//! again before the next map checkpoint is durable, because an older leaf may still name it; until then
+//! its page stays in the table too, or such a leaf would lead nowhere after a crash.
 
 use crate::addr::{Lba, Leaf, Pba, Vba};
 use crate::map::{LEAF_ENTRIES, take_bit};
@@ -157,9 +158,11 @@ impl Shared {
     }
 
     /// After recovery has counted the owners: pages with one become plain (they are returned), pages
-    /// with none are freed, and numbers between are free.
+    /// with none are freed, and numbers between are free. Which number is found at a page is settled here
+    /// as well: a leaf may have held a freed number beside the one that took over its page.
     pub fn settle(&mut self) -> Vec<(Lba, Pba)> {
         let mut plain = Vec::new();
+        self.at.clear();
         for index in 0..self.pages.len() {
             let page = self.pages[index];
             if page.owners == 1 {
@@ -167,18 +170,20 @@ impl Shared {
             }
             if page.owners < 2 {
                 self.free_page(Vba(index as u32));
+            } else {
+                self.at.insert(page.pba, index as u32);
             }
         }
         plain
     }
 
     fn free_page(&mut self, vba: Vba) {
-        let page = core::mem::take(&mut self.pages[vba.0 as usize]);
+        let page = &mut self.pages[vba.0 as usize];
+        (page.owners, page.xor) = (0, 0);
         if self.at.get(&page.pba) == Some(&vba.0) {
             self.at.remove(&page.pba);
         }
         self.freed_since_checkpoint.push(vba.0);
-        self.mark_dirty(vba);
     }
 
     /// A map checkpoint begins: what was freed until now can be used again once it is durable.
@@ -189,7 +194,11 @@ impl Shared {
 
     /// The map checkpoint is durable.
     pub fn checkpoint_durable(&mut self) {
-        self.free.append(&mut self.freed_before_checkpoint);
+        while let Some(vba) = self.freed_before_checkpoint.pop() {
+            self.pages[vba as usize].pba = 0;
+            self.mark_dirty(Vba(vba));
+            self.free.push(vba);
+        }
     }
 
     fn mark_dirty(&mut self, vba: Vba) {
@@ -252,5 +261,42 @@ mod tests {
         assert_ne!(shared.insert(Pba(12)), Some(first));
         shared.checkpoint_durable();
         assert_eq!(shared.insert(Pba(13)), Some(first));
+    }
+
+    #[test]
+    fn a_freed_number_leads_somewhere_as_long_as_a_leaf_may_name_it() {
+        let in_leaf = |shared: &Shared| {
+            let mut leaf = [0; LEAF_ENTRIES * 4];
+            shared.encode_leaf(Leaf(0), &mut leaf);
+            u32::from_le_bytes([leaf[0], leaf[1], leaf[2], leaf[3]])
+        };
+        let mut shared = Shared::new(1);
+        let vba = shared.insert(Pba(10)).unwrap();
+        assert!(shared.add(vba, Lba(1)) && shared.add(vba, Lba(2)));
+        // A map checkpoint writes LBA 2's leaf, which names the page; only then does LBA 1 leave it.
+        shared.checkpoint_begins();
+        shared.remove(vba, Lba(1));
+        assert_eq!(in_leaf(&shared), 10);
+        shared.checkpoint_durable();
+        assert_eq!(in_leaf(&shared), 10);
+        // The next one writes LBA 2's leaf again, as a plain entry.
+        shared.checkpoint_begins();
+        assert_eq!(in_leaf(&shared), 10);
+        shared.checkpoint_durable();
+        assert_eq!(in_leaf(&shared), 0);
+    }
+
+    #[test]
+    fn the_number_that_took_over_a_page_is_found_there_after_recovery() {
+        for order in [[0, 1], [1, 0]] {
+            let mut shared = Shared::new(1);
+            for vba in order {
+                assert!(shared.restore(Vba(vba), Pba(10)));
+            }
+            // Number 0 was freed; 1 has the owners now.
+            assert!(shared.add(Vba(1), Lba(5)) && shared.add(Vba(1), Lba(6)));
+            assert_eq!(shared.settle(), []);
+            assert_eq!(shared.find(Pba(10)), Some(Vba(1)));
+        }
     }
 }
