@@ -1,0 +1,166 @@
+//! A client of a volume for tests: submits, waits, compares.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use parking_lot::{Condvar, Mutex};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use vellum_core::addr::{BLOCK_BYTES, Lba};
+use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
+use vellum_device::frames::Share;
+use vellum_device::{CreateOptions, OpenOptions, Volume};
+use vellum_medium::Medium;
+
+pub type Answer = Result<Request, BlockError>;
+
+#[derive(Default)]
+pub struct Sink {
+    answers: Mutex<HashMap<u64, Answer>>,
+    came: Condvar,
+}
+
+impl Replies for Sink {
+    fn complete(&self, request: Request, result: Result<(), BlockError>) {
+        let old = self.answers.lock().insert(request.tag, result.map(|()| request));
+        assert!(old.is_none(), "answered twice");
+    }
+
+    fn flush(&self) {
+        self.came.notify_all();
+    }
+}
+
+impl Sink {
+    pub fn wait(&self, tag: u64) -> Answer {
+        let mut answers = self.answers.lock();
+        loop {
+            if let Some(answer) = answers.remove(&tag) {
+                return answer;
+            }
+            let late = self.came.wait_for(&mut answers, Duration::from_secs(30)).timed_out();
+            assert!(!late, "request {tag} was not answered in 30 s");
+        }
+    }
+}
+
+/// One connection.
+pub struct Client {
+    pub volume: Arc<Volume>,
+    pub sink: Arc<Sink>,
+    replies: Arc<dyn Replies>,
+    next: u64,
+}
+
+impl Client {
+    pub fn new(volume: &Arc<Volume>) -> Self {
+        let sink = Arc::new(Sink::default());
+        let replies: Arc<dyn Replies> = sink.clone();
+        Self { volume: Arc::clone(volume), sink, replies, next: 0 }
+    }
+
+    pub fn request(&mut self, op: Op, lba: u64, blocks: u64) -> Request {
+        self.next += 1;
+        let frames = match op {
+            Op::Read => self.volume.frames().take(Share::Read, blocks as usize),
+            Op::Write { .. } => self.volume.frames().take(Share::Write, blocks as usize),
+            _ => Default::default(),
+        };
+        Request { tag: self.next, op, lba: Lba(lba), blocks, frames }
+    }
+
+    pub fn write_request(&mut self, lba: u64, fills: &[u64], fua: bool) -> Request {
+        let mut request = self.request(Op::Write { fua }, lba, fills.len() as u64);
+        for (index, &fill) in fills.iter().enumerate() {
+            request.frames.block_mut(index).copy_from_slice(&block_of(fill));
+        }
+        request
+    }
+
+    pub fn submit(&self, mut requests: Vec<Request>) -> Vec<u64> {
+        let tags = requests.iter().map(|request| request.tag).collect();
+        self.volume.submit(&mut requests, &self.replies);
+        assert!(requests.is_empty());
+        tags
+    }
+
+    pub fn call(&mut self, request: Request) -> Answer {
+        let tag = request.tag;
+        self.submit(vec![request]);
+        self.sink.wait(tag)
+    }
+
+    pub fn write(&mut self, lba: u64, fills: &[u64]) -> Result<(), BlockError> {
+        let request = self.write_request(lba, fills, false);
+        self.call(request).map(drop)
+    }
+
+    pub fn read(&mut self, lba: u64, blocks: u64) -> Result<Vec<u64>, BlockError> {
+        let request = self.request(Op::Read, lba, blocks);
+        self.call(request).map(|request| fills(&request))
+    }
+
+    pub fn flush(&mut self) -> Result<(), BlockError> {
+        let request = self.request(Op::Flush, 0, 0);
+        self.call(request).map(drop)
+    }
+
+    pub fn discard(&mut self, lba: u64, blocks: u64) -> Result<(), BlockError> {
+        let request = self.request(Op::Discard { fua: false }, lba, blocks);
+        self.call(request).map(drop)
+    }
+}
+
+/// A block that is known by one number, and all zeros for 0.
+pub fn block_of(fill: u64) -> [u8; BLOCK_BYTES] {
+    let mut block = [0; BLOCK_BYTES];
+    let mut word = fill;
+    for bytes in block.chunks_exact_mut(8) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+        word = if fill == 0 { 0 } else { word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1) };
+    }
+    block
+}
+
+/// The number that a block is known by; panics on a mixture.
+pub fn fill_of(block: &[u8]) -> u64 {
+    let mut first = [0; 8];
+    first.copy_from_slice(&block[..8]);
+    let fill = u64::from_le_bytes(first);
+    assert!(block == block_of(fill), "a block is whole");
+    fill
+}
+
+pub fn fills(request: &Request) -> Vec<u64> {
+    (0..request.frames.len()).map(|index| fill_of(request.frames.block(index))).collect()
+}
+
+pub fn small() -> OpenOptions {
+    OpenOptions {
+        write_frames: vellum_device::limits::WRITE_FRAMES_MIN,
+        read_frames: vellum_device::limits::READ_FRAMES_MIN,
+        collector_frames: vellum_device::limits::COLLECTOR_FRAMES_MIN,
+        ..OpenOptions::default()
+    }
+}
+
+pub fn create(medium: &dyn Medium) {
+    let options = CreateOptions { segment_blocks: Some(64), force: true, ..CreateOptions::default() };
+    Volume::create(medium, &options).unwrap();
+}
+
+pub fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
+    Arc::new(Volume::open(Arc::clone(medium), &small()).unwrap())
+}
+
+/// A generator good enough for tests.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % limit
+    }
+}
