@@ -1,0 +1,289 @@
+//! `vellum dump`: a volume's structures, as they are on the medium.
+
+use anyhow::{Context, Result};
+use std::io::Write;
+use std::path::PathBuf;
+use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Pba, Segment};
+use vellum_core::format::superblock::Superblock;
+use vellum_core::format::{chunk, root, summary};
+use vellum_core::map::Entry;
+use vellum_core::recovery::{Recovered, Source, recover};
+use vellum_device::info::hex_uuid;
+use vellum_device::{MediumSource, crc32c};
+use vellum_medium::{FileMedium, Medium, OpenOptions};
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The volume; no server may have it open.
+    volume: PathBuf,
+    /// What of it.
+    #[arg(value_enum, default_value = "superblock")]
+    part: Part,
+    /// Segments: the first. Map: the first block.
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// Segments or blocks: how many, at most.
+    #[arg(long)]
+    count: Option<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// Geometry and map checkpoints.
+    Superblock,
+    /// A line a segment.
+    Segments,
+    /// The chunks of each segment, and their records.
+    Chunks,
+    /// The map, a line a range.
+    Map,
+}
+
+/// Shows it.
+pub fn run(args: &Args) -> Result<()> {
+    let medium = FileMedium::open(&args.volume, OpenOptions { read_only: true })?;
+    let mut source = MediumSource::new(&medium);
+    let blocks = medium.blocks();
+    let name = || args.volume.display().to_string();
+    let (sb, mirror_lost) =
+        vellum_core::recovery::find_superblock(&mut source, blocks, crc32c).with_context(name)?;
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    match args.part {
+        Part::Superblock => superblock(&sb, mirror_lost, &mut source, &mut out)?,
+        Part::Chunks => {
+            for segment in range(args, sb.segment_count().into()) {
+                chunks(&sb, Segment(segment as u32), &mut source, &mut out)?;
+            }
+        }
+        Part::Segments => {
+            let recovered = recover(&mut source, blocks, crc32c).with_context(name)?;
+            segments(
+                &recovered,
+                range(args, sb.segment_count().into()),
+                &mut source,
+                &mut out,
+            )?;
+        }
+        Part::Map => {
+            let recovered = recover(&mut source, blocks, crc32c).with_context(name)?;
+            map(&recovered, range(args, sb.logical_blocks()), &mut out)?;
+        }
+    }
+    Ok(out.flush()?)
+}
+
+fn range(args: &Args, end: u64) -> std::ops::Range<u64> {
+    let to = args
+        .count
+        .map_or(end, |n| args.from.saturating_add(n).min(end));
+    args.from.min(to)..to
+}
+
+fn superblock(
+    sb: &Superblock,
+    mirror_lost: bool,
+    source: &mut dyn Source,
+    out: &mut dyn Write,
+) -> Result<()> {
+    writeln!(out, "uuid              {}", hex_uuid(&sb.uuid()))?;
+    writeln!(out, "life              {}", sb.life())?;
+    writeln!(out, "medium blocks     {}", sb.medium_blocks())?;
+    writeln!(out, "logical blocks    {}", sb.logical_blocks())?;
+    writeln!(out, "capacity blocks   {}", sb.capacity_blocks())?;
+    writeln!(
+        out,
+        "over-provisioning {} thousandths",
+        sb.over_provisioning()
+    )?;
+    writeln!(
+        out,
+        "segments          {} of {} blocks ({} usable), from block {}",
+        sb.segment_count(),
+        sb.segment_blocks(),
+        sb.usable_blocks(),
+        sb.segment_start(Segment(0))
+    )?;
+    writeln!(
+        out,
+        "leaves            {} of the map, {} of shared pages",
+        sb.map_leaves(),
+        sb.shared_leaves()
+    )?;
+    let [first, last] = sb.mirrors();
+    writeln!(
+        out,
+        "mirrors           at blocks {first} and {last}{}",
+        if mirror_lost {
+            "; one is damaged or older"
+        } else {
+            ""
+        }
+    )?;
+    for place in 0..2 {
+        let at = sb.root_place(Generation(place));
+        let mut bytes = vec![0; sb.root_blocks() as usize * BLOCK_BYTES];
+        write!(out, "map checkpoint    at block {at}: ")?;
+        if let Err(error) = source.read(at, &mut bytes) {
+            writeln!(out, "{error}")?;
+            continue;
+        }
+        match root::decode(&bytes, &sb.uuid(), sb.leaves(), crc32c) {
+            Ok((header, slots)) => {
+                let present = slots
+                    .iter()
+                    .filter(|s| **s != root::LeafSlot::Absent)
+                    .count();
+                let [hot, cold] = header.cursors;
+                writeln!(
+                    out,
+                    "generation {}, through chunk {} of life {}, durable {}, {present} leaves, \
+                    hot head at segment {} block {}, cold head at segment {} block {}",
+                    header.generation,
+                    header.seq,
+                    header.life,
+                    header.durable,
+                    hot.segment,
+                    hot.offset,
+                    cold.segment,
+                    cold.offset
+                )?;
+            }
+            Err(error) => writeln!(out, "{error}")?,
+        }
+    }
+    Ok(())
+}
+
+fn segments(
+    found: &Recovered,
+    range: std::ops::Range<u64>,
+    source: &mut dyn Source,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let sb = &found.superblock;
+    writeln!(
+        out,
+        "{:>8} {:>12} {:>8} {:>12}  summary",
+        "segment", "at", "live", "last chunk"
+    )?;
+    let summary_blocks = summary::blocks(sb.segment_blocks());
+    for (n, segment) in found
+        .segments
+        .iter()
+        .enumerate()
+        .take(range.end as usize)
+        .skip(range.start as usize)
+    {
+        let number = Segment(n as u32);
+        let at = sb.segment_start(number);
+        let mut bytes = vec![0; summary_blocks as usize * BLOCK_BYTES];
+        let said = match source.read(at.plus(sb.usable_blocks().into()), &mut bytes) {
+            Err(error) => error.to_string(),
+            Ok(()) if bytes.iter().all(|b| *b == 0) => "none".into(),
+            Ok(()) => match summary::decode(
+                &sb.uuid(),
+                number,
+                sb.usable_blocks() as usize,
+                &bytes,
+                crc32c,
+            ) {
+                Ok(tags) => format!(
+                    "{} owned blocks",
+                    tags.iter()
+                        .filter(|t| t.owner != summary::Owner::None)
+                        .count()
+                ),
+                Err(error) => error.to_string(),
+            },
+        };
+        let head = found.heads.iter().position(|h| h.segment == number);
+        let head = head.map_or("", |h| [", hot head", ", cold head"][h]);
+        writeln!(
+            out,
+            "{n:>8} {at:>12} {:>8} {:>12}  {said}{head}",
+            segment.valid, segment.last_seq
+        )?;
+    }
+    Ok(())
+}
+
+fn chunks(
+    sb: &Superblock,
+    segment: Segment,
+    source: &mut dyn Source,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let start = sb.segment_start(segment);
+    let mut offset = 0u64;
+    writeln!(out, "segment {segment}")?;
+    while offset < u64::from(sb.usable_blocks()) {
+        let at: Pba = start.plus(offset);
+        let mut block = vec![0; BLOCK_BYTES];
+        if let Err(error) = source.read(at, &mut block) {
+            writeln!(out, "  {error}")?;
+            break;
+        }
+        // What an earlier life of the segment left is cut off by what follows: a header of another place,
+        // or none.
+        let Ok((header, records)) = chunk::decode(&block, crc32c) else {
+            break;
+        };
+        if header.uuid != sb.uuid() || header.at != at {
+            break;
+        }
+        let next = header
+            .next
+            .map_or(String::new(), |next| format!(", goes on in segment {next}"));
+        writeln!(
+            out,
+            "  chunk {} at block {at}: life {}, {} head, {} data blocks, durable {}, after map checkpoint {}{next}",
+            header.seq,
+            header.life,
+            if header.head == 0 { "hot" } else { "cold" },
+            header.data_blocks,
+            header.durable,
+            header.root_generation
+        )?;
+        for record in records {
+            writeln!(out, "    {record:?}")?;
+        }
+        offset += 1 + u64::from(header.data_blocks);
+        if header.next.is_some() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn map(found: &Recovered, range: std::ops::Range<u64>, out: &mut dyn Write) -> Result<()> {
+    // Consecutive entries of one kind, or consecutive pages, make one line.
+    let mut run: Option<(u64, u64, Entry)> = None;
+    let mut at = Lba(range.start);
+    let end = Lba(range.end);
+    let show = |out: &mut dyn Write, run: Option<(u64, u64, Entry)>| match run {
+        None => Ok(()),
+        Some((lba, blocks, Entry::Plain(pba))) => {
+            writeln!(out, "{lba:>12} {blocks:>10}  at block {pba}")
+        }
+        Some((lba, blocks, Entry::Shared(vba))) => {
+            writeln!(out, "{lba:>12} {blocks:>10}  shared page {vba}")
+        }
+        Some((lba, blocks, entry)) => writeln!(out, "{lba:>12} {blocks:>10}  {entry:?}"),
+    };
+    while let Some((lba, entry)) = found.map.next_mapped(at, end) {
+        let joins = run.is_some_and(|(start, blocks, first)| {
+            start + blocks == lba.0
+                && match (first, entry) {
+                    (Entry::Plain(a), Entry::Plain(b)) => a.0 + blocks == b.0,
+                    (a, b) => a == b && a == Entry::Zero,
+                }
+        });
+        match &mut run {
+            Some((_, blocks, _)) if joins => *blocks += 1,
+            _ => show(out, run.replace((lba.0, 1, entry)))?,
+        }
+        at = lba.plus(1);
+    }
+    Ok(show(out, run)?)
+}

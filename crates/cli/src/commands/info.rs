@@ -1,0 +1,66 @@
+//! `vellum info`: what a volume is; also beside a server.
+
+use crate::size::Size;
+use crate::{control, state, volume};
+use anyhow::Result;
+use serde_json::json;
+use std::path::PathBuf;
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_device::info::hex_uuid;
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The volume.
+    volume: PathBuf,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows it.
+pub fn run(args: &Args) -> Result<()> {
+    let (sb, mirror_lost) = volume::superblock_of(&args.volume)?;
+    let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
+    let uuid = hex_uuid(&sb.uuid());
+    let served =
+        state::control_socket(&uuid).is_ok_and(|socket| control::ask(&socket, "policy").is_ok());
+    if args.json {
+        let info = json!({
+            "path": args.volume, "uuid": uuid, "size": bytes(sb.logical_blocks()),
+            "medium_size": bytes(sb.medium_blocks()), "capacity": bytes(sb.capacity_blocks()),
+            "segment_size": bytes(sb.segment_blocks().into()), "segments": sb.segment_count(),
+            "over_provisioning_permille": sb.over_provisioning(), "life": sb.life().0,
+            "mirror_lost": mirror_lost, "served": served,
+        });
+        println!("{info}");
+        return Ok(());
+    }
+    let size = |blocks| Size(bytes(blocks));
+    println!("{}", args.volume.display());
+    println!("  UUID                {uuid}");
+    println!("  size                {}", size(sb.logical_blocks()));
+    println!("  medium              {}", size(sb.medium_blocks()));
+    println!(
+        "  capacity            {} of live data",
+        size(sb.capacity_blocks())
+    );
+    println!(
+        "  over-provisioning   {} per cent",
+        f64::from(sb.over_provisioning()) / 10.0
+    );
+    println!(
+        "  segments            {} of {}",
+        sb.segment_count(),
+        size(sb.segment_blocks().into())
+    );
+    println!("  opened for writing  {} times", sb.life());
+    println!(
+        "  served now          {}",
+        if served { "yes" } else { "no" }
+    );
+    if mirror_lost {
+        println!("  one of the two superblocks is damaged or older; the next `serve` repairs it");
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! The subcommands.
+
+mod attach;
+mod check;
+mod completions;
+mod create;
+mod demo;
+mod detach;
+mod dump;
+mod info;
+mod man;
+mod serve;
+mod stats;
+
+pub use attach::{MOUNT_OPTIONS, make_ext4};
+pub use stats::of_one as stats_of_one;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+/// What to do.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Make a volume in a file or on a block device.
+    Create(create::Args),
+    /// Serve volumes over NBD or FUSE, in the foreground, until SIGTERM.
+    Serve(serve::Args),
+    /// Make a volume a block device of this machine, by the best way its kernel has.
+    Attach(attach::Args),
+    /// Undo an attach, also after a crash.
+    Detach(detach::Args),
+    /// Show what a volume is.
+    Info(info::Args),
+    /// Show the counters of a volume that is being served.
+    Stats(stats::Args),
+    /// Check every invariant of a volume, changing nothing.
+    Check(check::Args),
+    /// Show a volume's structures.
+    Dump(dump::Args),
+    /// Real applications on ext4 on a volume, compared with a plain file.
+    Demo(demo::Args),
+    /// Print a completion script for a shell.
+    Completions(completions::Args),
+    /// Write the manual pages.
+    Man(man::Args),
+}
+
+impl Command {
+    /// Does it.
+    pub fn run(self) -> Result<()> {
+        if !matches!(
+            self,
+            Self::Serve(_) | Self::Demo(_) | Self::Attach(_) | Self::Detach(_)
+        ) {
+            crate::signals::die_on_closed_pipe();
+        }
+        match self {
+            Self::Create(args) => create::run(args),
+            Self::Serve(args) => serve::run(args),
+            Self::Attach(args) => attach::run(args),
+            Self::Detach(args) => detach::run(&args),
+            Self::Info(args) => info::run(&args),
+            Self::Stats(args) => stats::run(&args),
+            Self::Check(args) => check::run(&args),
+            Self::Dump(args) => dump::run(&args),
+            Self::Demo(args) => demo::run(args),
+            Self::Completions(args) => completions::run(&args),
+            Self::Man(args) => man::run(&args),
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! `vellum serve`: volumes over NBD and FUSE, in the foreground.
+
+use crate::control::{Answers, ControlSocket};
+use crate::outcome::usage;
+use crate::signals::Stop;
+use crate::size::Size;
+use crate::state;
+use crate::volume::{OpenOptions, Served};
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::engine::Victim;
+use vellum_frontend::fuse::{FuseExport, FuseServer};
+use vellum_frontend::nbd::{self, Export, Listen, Protection, Server, TlsFiles};
+
+/// From linux/prctl.h.
+const PR_SET_IO_FLUSHER: i32 = 57;
+/// The least and the most memory for blocks in flight.
+const BUFFER_BYTES: std::ops::RangeInclusive<u64> = (8 << 20)..=(8 << 30);
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The volumes, each FILE or NAME=FILE; without a name, the export is called like the file.
+    #[arg(required = true, value_name = "VOLUME")]
+    volumes: Vec<String>,
+    /// Listen for NBD clients on this unix socket.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Listen for NBD clients on this TCP address; needs --tls-cert and --tls-key, or --insecure-tcp.
+    #[arg(long, value_name = "ADDR:PORT")]
+    tcp: Option<SocketAddr>,
+    /// The server's certificate chain (PEM).
+    #[arg(long, value_name = "FILE", requires_all = ["tcp", "tls_key"])]
+    tls_cert: Option<PathBuf>,
+    /// The certificate's key (PEM).
+    #[arg(long, value_name = "FILE", requires_all = ["tcp", "tls_cert"])]
+    tls_key: Option<PathBuf>,
+    /// Clients must show a certificate signed by one of these (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
+    /// Serve TCP without TLS: anyone who can reach the port reads and writes everything.
+    #[arg(long, requires = "tcp", conflicts_with = "tls_cert")]
+    insecure_tcp: bool,
+    /// Mount a FUSE directory here with one file a volume.
+    #[arg(long, value_name = "DIR")]
+    fuse: Option<PathBuf>,
+    /// Listen for `stats` and the like on this unix socket, besides the volume's own in the run-time directory.
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Refuse writes, and change nothing on the volumes.
+    #[arg(long)]
+    read_only: bool,
+    /// Memory for blocks in flight of each volume, the volatile write cache included.
+    #[arg(long, value_name = "SIZE", default_value = "64M")]
+    buffer: Size,
+    /// How the collector chooses the segment to empty.
+    #[arg(long, value_enum, default_value = "greedy")]
+    victim: VictimChoice,
+    /// Store blocks of zeros like any other, not as map entries.
+    #[arg(long)]
+    no_zero: bool,
+    /// Serve plain files as they are, counted: the peer in demo and benchmarks.
+    #[arg(long, hide = true)]
+    raw: bool,
+}
+
+/// How the collector chooses.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum VictimChoice {
+    /// The segment with the fewest live blocks.
+    Greedy,
+    /// The best of benefit times age over cost.
+    CostBenefit,
+}
+
+/// Serves until told to stop.
+pub fn run(args: Args) -> Result<()> {
+    if args.tcp.is_some() && args.tls_cert.is_none() && !args.insecure_tcp {
+        return Err(usage(
+            "--tcp needs --tls-cert and --tls-key; on a network you trust, --insecure-tcp",
+        ));
+    }
+    if args.socket.is_none() && args.tcp.is_none() && args.fuse.is_none() {
+        return Err(usage(
+            "say where to serve: --socket PATH, --tcp ADDR:PORT or --fuse DIR",
+        ));
+    }
+    if !BUFFER_BYTES.contains(&args.buffer.0) {
+        return Err(usage(format!(
+            "--buffer {} is out of range: 8M to 8G",
+            args.buffer
+        )));
+    }
+    let named: Vec<_> = args
+        .volumes
+        .iter()
+        .map(|v| name_of(v))
+        .collect::<Result<_>>()?;
+    for (i, (name, path)) in named.iter().enumerate() {
+        if let Some((_, other)) = named[..i].iter().find(|(n, _)| n == name) {
+            let (path, other) = (path.display(), other.display());
+            return Err(usage(format!(
+                "{other} and {path} are both called {name:?}: give NAME=FILE"
+            )));
+        }
+    }
+    // Before the first thread. A signal during recovery is heard after it; a second one ends us, which
+    // recovery survives.
+    let stop = Stop::on_signals(false)?;
+    serve_host_memory();
+    let options = OpenOptions {
+        read_only: args.read_only,
+        buffer_bytes: args.buffer.0,
+        raw: args.raw,
+        victim: match args.victim {
+            VictimChoice::Greedy => Victim::Greedy,
+            VictimChoice::CostBenefit => Victim::CostBenefit,
+        },
+        zero: !args.no_zero,
+    };
+    let mut volumes = Volumes(Vec::new());
+    for (name, path) in named {
+        if stop.asked() {
+            break;
+        }
+        volumes.0.push(Served::open(name, &path, &options)?);
+    }
+    let volumes = Arc::new(volumes);
+    let served = if stop.asked() {
+        Ok(())
+    } else {
+        serve(&args, &volumes, &stop)
+    };
+    // Front ends are gone; whatever happened to them, the volumes end in order.
+    let mut result = served;
+    for volume in &volumes.0 {
+        let stopped = volume
+            .stop()
+            .with_context(|| format!("stopping {}", volume.path.display()));
+        result = result.and(stopped);
+    }
+    // Detached FUSE sessions may still have threads; they must not keep us.
+    if result.is_ok() {
+        say("stopped");
+        std::process::exit(0);
+    }
+    result
+}
+
+fn serve(args: &Args, volumes: &Arc<Volumes>, stop: &Stop) -> Result<()> {
+    let mut ready = Vec::new();
+    let mut servers = Vec::new();
+    if let Some(path) = &args.socket {
+        servers.push(nbd(&Listen::Unix(path.clone()), volumes)?);
+        ready.extend(
+            volumes
+                .0
+                .iter()
+                .map(|v| format!("nbd+unix:///{}?socket={}", v.name, path.display())),
+        );
+    }
+    if let Some(addr) = args.tcp {
+        let (tls, scheme) = match (&args.tls_cert, &args.tls_key) {
+            (Some(certificate), Some(key)) => {
+                let (certificate, key, client_ca) =
+                    (certificate.clone(), key.clone(), args.tls_client_ca.clone());
+                (
+                    Protection::Tls(TlsFiles {
+                        certificate,
+                        key,
+                        client_ca,
+                    }),
+                    "nbds",
+                )
+            }
+            _ => (Protection::InsecureTcp, "nbd"),
+        };
+        let server = nbd(&Listen::Tcp { addr, tls }, volumes)?;
+        let addr = server.address().unwrap_or(addr);
+        ready.extend(
+            volumes
+                .0
+                .iter()
+                .map(|v| format!("{scheme}://{addr}/{}", v.name)),
+        );
+        servers.push(server);
+    }
+    let fuse = match &args.fuse {
+        None => None,
+        Some(dir) => {
+            let export = |v: &Served| FuseExport {
+                name: v.name.clone(),
+                device: v.device(),
+            };
+            let server = FuseServer::mount(dir, volumes.0.iter().map(export).collect())?;
+            ready.extend(
+                volumes
+                    .0
+                    .iter()
+                    .map(|v| server.dir().join(&v.name).display().to_string()),
+            );
+            Some(server)
+        }
+    };
+    let mut sockets = Vec::new();
+    let own = |v: &Served| v.uuid().map(|uuid| state::control_socket(&uuid));
+    let paths = volumes
+        .0
+        .iter()
+        .filter_map(own)
+        .chain(args.control.clone().map(Ok));
+    for path in paths {
+        sockets.push(ControlSocket::listen(
+            &path?,
+            volumes.clone(),
+            stop.clone(),
+        )?);
+    }
+    say(&format!("ready: {}", ready.join(" ")));
+    stop.wait(None);
+    say("stopping");
+    // Control first, so that a new server does not find the old one's; clients last.
+    drop(sockets);
+    drop(servers);
+    fuse.map_or(Ok(()), |fuse| Ok(fuse.unmount()?))
+}
+
+/// An NBD server of all volumes.
+fn nbd(listen: &Listen, volumes: &Volumes) -> Result<Server> {
+    let report: nbd::Report = Arc::new(|line: &str| eprintln!("nbd: {line}"));
+    let server = Server::bind_with(
+        listen,
+        nbd::Options {
+            report,
+            ..nbd::Options::default()
+        },
+    )?;
+    for volume in &volumes.0 {
+        server.add(Export::new(volume.name.clone(), volume.device()))?;
+    }
+    Ok(server)
+}
+
+/// Tells whoever started us, if they still listen.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// `NAME=FILE`, or a file that gives its own name.
+fn name_of(volume: &str) -> Result<(String, PathBuf)> {
+    if let Some((name, file)) = volume.split_once('=')
+        && !name.contains('/')
+        && !Path::new(volume).exists()
+    {
+        return Ok((name.to_owned(), file.into()));
+    }
+    let path = PathBuf::from(volume);
+    match path.file_name() {
+        Some(name) => Ok((name.to_string_lossy().into_owned(), path)),
+        None => Err(usage(format!("{volume:?} is not a file's name"))),
+    }
+}
+
+/// Tells the kernel that it may need us to free memory, so that it does not wait for us when we allocate.
+fn serve_host_memory() {
+    // SAFETY: no pointers. It needs CAP_SYS_RESOURCE; without that we serve as before.
+    unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) };
+}
+
+struct Volumes(Vec<Served>);
+
+impl Answers for Volumes {
+    fn stats(&self) -> Value {
+        self.0
+            .iter()
+            .map(|v| {
+                json!({
+                    "name": v.name,
+                    "path": v.path,
+                    "uuid": v.uuid(),
+                    "bytes": v.device().blocks() * BLOCK_BYTES as u64,
+                    "stats": v.stats(),
+                    "events": v.events(),
+                })
+            })
+            .collect()
+    }
+
+    fn policy(&self) -> Value {
+        self.0
+            .iter()
+            .map(|v| json!({"name": v.name, "policy": v.policy()}))
+            .collect()
+    }
+}

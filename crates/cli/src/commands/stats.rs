@@ -1,0 +1,156 @@
+//! `vellum stats`: a live server's counters.
+
+use crate::size::Size;
+use crate::{control, state, volume};
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The volume; its server is found by itself.
+    #[arg(required_unless_present = "control")]
+    volume: Option<PathBuf>,
+    /// The server's control socket.
+    #[arg(long, value_name = "PATH", conflicts_with = "volume")]
+    control: Option<PathBuf>,
+    /// As JSON, one line.
+    #[arg(long)]
+    json: bool,
+    /// Again and again, every so many seconds.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    watch: Option<u64>,
+}
+
+/// Shows them.
+pub fn run(args: &Args) -> Result<()> {
+    let (socket, name) = match (&args.control, &args.volume) {
+        (Some(socket), _) => (socket.clone(), None),
+        (None, Some(path)) => (socket_of(path)?, Some(path.canonicalize()?)),
+        (None, None) => return Err(crate::outcome::usage("name a volume or a control socket")),
+    };
+    let mut before = None;
+    loop {
+        let answer = control::ask(&socket, "stats")?;
+        let all = answer
+            .get("volumes")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
+        let ours = |v: &&Value| {
+            name.as_deref()
+                .is_none_or(|n| v.get("path").and_then(Value::as_str).map(Path::new) == Some(n))
+        };
+        let volumes: Vec<Value> = all.iter().filter(ours).cloned().collect();
+        let mut out = std::io::stdout().lock();
+        if args.json {
+            writeln!(out, "{}", Value::Array(volumes.clone()))?;
+        } else {
+            for (i, volume) in volumes.iter().enumerate() {
+                let earlier = before.as_ref().and_then(|b: &Vec<Value>| b.get(i));
+                write!(out, "{}", text(volume, earlier, args.watch))?;
+            }
+        }
+        out.flush()?;
+        let Some(seconds) = args.watch else {
+            return Ok(());
+        };
+        before = Some(volumes);
+        std::thread::sleep(Duration::from_secs(seconds));
+    }
+}
+
+/// The control socket of the server of a volume.
+pub fn socket_of(path: &Path) -> Result<PathBuf> {
+    let uuid = volume::uuid_of(path)?;
+    let socket = state::control_socket(&uuid)?;
+    if !socket.exists() {
+        anyhow::bail!(
+            "{} is not being served (there is no {}): start `vellum serve` or `vellum attach`, or name \
+             its control socket with --control",
+            path.display(),
+            socket.display()
+        );
+    }
+    Ok(socket)
+}
+
+/// All numbers below a value, with the names that lead to them.
+fn flat(value: &Value, name: String, into: &mut Vec<(String, Value)>) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                let name = if name.is_empty() {
+                    key.clone()
+                } else {
+                    format!("{name}.{key}")
+                };
+                flat(value, name, into);
+            }
+        }
+        other => into.push((name, other.clone())),
+    }
+}
+
+fn counters(volume: &Value) -> Vec<(String, Value)> {
+    let mut found = Vec::new();
+    flat(
+        volume.get("stats").unwrap_or(&Value::Null),
+        String::new(),
+        &mut found,
+    );
+    found
+}
+
+fn text(volume: &Value, before: Option<&Value>, every: Option<u64>) -> String {
+    use std::fmt::Write;
+    let get = |key: &str| volume.get(key).and_then(Value::as_str).unwrap_or("?");
+    let bytes = Size(volume.get("bytes").and_then(Value::as_u64).unwrap_or(0));
+    let mut text = format!("{} ({bytes}, {})\n", get("name"), get("path"));
+    let earlier = before.map(counters).unwrap_or_default();
+    for (name, now) in counters(volume) {
+        let was = earlier
+            .iter()
+            .find(|(n, _)| *n == name)
+            .and_then(|(_, v)| v.as_u64());
+        let _ = match (now.as_u64(), was, every) {
+            (Some(now), Some(was), Some(every)) => {
+                writeln!(
+                    text,
+                    "  {name:<36}{now:>18}{:>14}/s",
+                    now.saturating_sub(was) / every
+                )
+            }
+            (Some(now), ..) => writeln!(text, "  {name:<36}{now:>18}"),
+            _ if now.is_f64() => {
+                writeln!(text, "  {name:<36}{:>18.3}", now.as_f64().unwrap_or(0.0))
+            }
+            _ => writeln!(text, "  {name:<36}{now:>18}"),
+        };
+    }
+    for event in volume
+        .get("events")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
+        let message = event.get("message").and_then(Value::as_str).unwrap_or("?");
+        let _ = writeln!(
+            text,
+            "  trouble, {} times: {message}",
+            event.get("count").unwrap_or(&Value::Null)
+        );
+    }
+    text
+}
+
+/// Asks a server for one volume's counters.
+pub fn of_one(socket: &Path) -> Result<Value> {
+    let answer = control::ask(socket, "stats")?;
+    let stats = answer.pointer("/volumes/0/stats").cloned();
+    stats.with_context(|| format!("the server on {} serves no volume", socket.display()))
+}

@@ -1,0 +1,244 @@
+//! The configuration file: TOML, a table a subcommand, every key like the flag.
+//!
+//! A file is turned into flags and put before those of the command line, so that both are checked by the
+//! same parser and the command line wins. What is wrong in the file is named with its line.
+
+use crate::outcome::usage;
+use anyhow::{Context, Result};
+use clap::error::{ContextKind, ContextValue};
+use clap::{Arg, ArgAction, Command};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use toml::de::{DeTable, DeValue};
+
+/// A configuration file larger than this is not one.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Where each flag that came from a file was written.
+#[derive(Default)]
+pub struct Origins {
+    file: PathBuf,
+    lines: Vec<(String, usize)>,
+}
+
+impl Origins {
+    /// If an error is about a flag from the file, says where that is.
+    pub fn explain(&self, error: &clap::Error) {
+        let Some(ContextValue::String(arg)) = error.get(ContextKind::InvalidArg) else {
+            return;
+        };
+        for (key, line) in &self.lines {
+            if arg.trim_start_matches("--").split([' ', '=']).next() == Some(key) {
+                eprintln!(
+                    "note: key {key:?} is set in {}, line {line}",
+                    self.file.display()
+                );
+            }
+        }
+    }
+}
+
+/// Puts the configuration file's flags into the command line, if it names a file.
+pub fn expand(command: Command, mut args: Vec<OsString>) -> Result<(Vec<OsString>, Origins)> {
+    let Some((file, subcommand)) = find(&command, &args) else {
+        return Ok((args, Origins::default()));
+    };
+    let shown = file.display();
+    let size = std::fs::metadata(&file)
+        .with_context(|| format!("cannot read configuration file {shown}"))?
+        .len();
+    if size > FILE_BYTES_MAX {
+        return Err(usage(format!(
+            "configuration file {shown} is {size} bytes: the limit is {FILE_BYTES_MAX}"
+        )));
+    }
+    let text = std::fs::read_to_string(&file)
+        .with_context(|| format!("cannot read configuration file {shown}"))?;
+    let (flags, lines) = flags(&command, &text, &file, &args[subcommand].to_string_lossy())?;
+    args.splice(subcommand + 1..subcommand + 1, flags);
+    Ok((args, Origins { file, lines }))
+}
+
+/// The file that `--config` names, and the place of the subcommand among the arguments.
+fn find(command: &Command, args: &[OsString]) -> Option<(PathBuf, usize)> {
+    let (mut file, mut subcommand, mut i) = (None, None, 1);
+    while i < args.len() {
+        let text = args[i].to_string_lossy();
+        if text == "--" {
+            break;
+        } else if text == "--config" {
+            i += 1;
+            file = args.get(i).map(PathBuf::from);
+        } else if let Some(path) = text.strip_prefix("--config=") {
+            file = Some(PathBuf::from(path));
+        } else if subcommand.is_none() && command.find_subcommand(&*text).is_some() {
+            subcommand = Some(i);
+        }
+        i += 1;
+    }
+    Some((file?, subcommand?))
+}
+
+type Flags = (Vec<OsString>, Vec<(String, usize)>);
+
+/// Checks the whole file; gives the flags of one subcommand.
+fn flags(command: &Command, text: &str, file: &Path, wanted: &str) -> Result<Flags> {
+    let line = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
+    let at = |offset: usize| format!("{}, line {}", file.display(), line(offset));
+    let table = DeTable::parse(text).map_err(|e| {
+        usage(format!(
+            "{}: {}",
+            at(e.span().map_or(0, |s| s.start)),
+            e.message()
+        ))
+    })?;
+    let (mut flags, mut lines) = (Vec::new(), Vec::new());
+    for (name, body) in table.get_ref() {
+        let place = at(name.span().start);
+        let name = name.get_ref().as_ref();
+        let Some(subcommand) = command.find_subcommand(name) else {
+            let known: Vec<_> = command
+                .get_subcommands()
+                .filter(|c| !c.is_hide_set())
+                .map(Command::get_name)
+                .collect();
+            return Err(usage(format!(
+                "{place}: no command is called {name:?}; tables are named for one of: {}",
+                known.join(", ")
+            )));
+        };
+        let DeValue::Table(body) = body.get_ref() else {
+            return Err(usage(format!(
+                "{place}: {name:?} must be a table: write [{name}]"
+            )));
+        };
+        for (key, value) in body {
+            let place = at(key.span().start);
+            let (key, offset) = (key.get_ref().as_ref(), key.span().start);
+            let Some(arg) = argument(subcommand, key) else {
+                let known: Vec<_> = subcommand
+                    .get_arguments()
+                    .map(key_of)
+                    .filter(|k| argument(subcommand, k).is_some())
+                    .collect();
+                return Err(usage(format!(
+                    "{place}: unknown key {key:?} in [{name}]; known: {}",
+                    known.join(", ")
+                )));
+            };
+            let parts = flag(arg, value.get_ref())
+                .map_err(|e| usage(format!("{place}: key {key:?}: {e}")))?;
+            if name == wanted {
+                flags.extend(parts);
+                lines.push((key.to_owned(), line(offset)));
+            }
+        }
+    }
+    Ok((flags, lines))
+}
+
+fn key_of(arg: &Arg) -> String {
+    arg.get_long()
+        .map_or_else(|| arg.get_id().to_string(), str::to_owned)
+}
+
+fn argument<'c>(command: &'c Command, key: &str) -> Option<&'c Arg> {
+    command
+        .get_arguments()
+        .find(|a| key_of(a) == key && !["config", "help", "version"].contains(&key))
+}
+
+/// One key as flags.
+fn flag(arg: &Arg, value: &DeValue<'_>) -> Result<Vec<OsString>, String> {
+    if let DeValue::Array(values) = value {
+        if !matches!(arg.get_action(), ArgAction::Append)
+            && arg.get_num_args().is_none_or(|n| n.max_values() <= 1)
+        {
+            return Err("takes one value, not a list".into());
+        }
+        return values
+            .iter()
+            .map(|v| flag(arg, v.get_ref()))
+            .collect::<Result<Vec<_>, _>>()
+            .map(|v| v.concat());
+    }
+    let switch = matches!(arg.get_action(), ArgAction::SetTrue);
+    let text = match value {
+        DeValue::Boolean(on) if switch => {
+            return Ok(if *on {
+                vec![format!("--{}", key_of(arg)).into()]
+            } else {
+                Vec::new()
+            });
+        }
+        _ if switch => return Err("is a switch: write true or false".into()),
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(on) => on.to_string(),
+        _ => return Err("must be a string or a number".into()),
+    };
+    if text.starts_with('-') && arg.get_long().is_none() {
+        return Err(format!("{text:?} looks like a flag"));
+    }
+    Ok(match arg.get_long() {
+        Some(long) => vec![format!("--{long}={text}").into()],
+        None => vec![text.into()],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(text: &str) -> Result<Vec<String>, String> {
+        let flags = flags(&crate::command_line(), text, Path::new("v.toml"), "create")
+            .map_err(|e| e.to_string())?;
+        Ok(flags
+            .0
+            .into_iter()
+            .map(|f| f.to_string_lossy().into_owned())
+            .collect())
+    }
+
+    #[test]
+    fn keys_become_flags() {
+        assert_eq!(
+            run("[create]\nsize = \"10G\"\nforce = true\n").unwrap(),
+            ["--size=10G", "--force"]
+        );
+        assert_eq!(
+            run("[create]\nforce = false\n[serve]\nsocket = \"s\"\n").unwrap(),
+            [] as [&str; 0]
+        );
+        assert_eq!(run("").unwrap(), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        for (text, want) in [
+            (
+                "[create]\nsize = \"1G\"\nsiez = 1\n",
+                "v.toml, line 3: unknown key \"siez\" in [create]",
+            ),
+            (
+                "\n[crate]\n",
+                "v.toml, line 2: no command is called \"crate\"",
+            ),
+            (
+                "[create]\nforce = 3\n",
+                "v.toml, line 2: key \"force\": is a switch",
+            ),
+            (
+                "[create]\nsize = [1]\n",
+                "v.toml, line 2: key \"size\": takes one value",
+            ),
+            ("[create]\nsize = \n", "v.toml, line 2: "),
+            ("create = 1\n", "v.toml, line 1: \"create\" must be a table"),
+            ("[serve]\nnope = 1\n", "v.toml, line 2: unknown key"),
+        ] {
+            let error = run(text).unwrap_err();
+            assert!(error.starts_with(want), "{text:?}: {error}");
+        }
+    }
+}

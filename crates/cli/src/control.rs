@@ -1,0 +1,174 @@
+//! The control socket: owner-only, JSON lines, one answer a line.
+//!
+//! `{"command":"stats"}`, `{"command":"policy"}`, `{"command":"shutdown"}`; every answer has `"ok"`, and
+//! `"error"` when that is false.
+
+use crate::signals::Stop;
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// A request longer than this is answered with an error and the connection closed.
+pub const LINE_BYTES_MAX: u64 = 4096;
+/// An answer longer than this is not one of ours.
+const ANSWER_BYTES_MAX: u64 = 1 << 20;
+/// Connections served at once; more are closed at once.
+const CLIENTS_MAX: usize = 16;
+/// How long a client may be silent.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a server tells.
+pub trait Answers: Send + Sync {
+    /// Every volume with its counters.
+    fn stats(&self) -> Value;
+    /// The policies in force.
+    fn policy(&self) -> Value;
+}
+
+/// A listening control socket; its file goes with it.
+pub struct ControlSocket(PathBuf);
+
+impl ControlSocket {
+    /// Listens at `path`, which a dead server may have left behind.
+    pub fn listen(path: &Path, answers: Arc<dyn Answers>, stop: Stop) -> Result<Self> {
+        let shown = path.display();
+        if path
+            .symlink_metadata()
+            .is_ok_and(|m| m.file_type().is_socket())
+        {
+            if UnixStream::connect(path).is_ok() {
+                bail!(
+                    "a server already listens on control socket {shown}: stop it, or choose another --control"
+                );
+            }
+            std::fs::remove_file(path)
+                .with_context(|| format!("cannot remove stale control socket {shown}"))?;
+        }
+        // Created under a mask, for between bind and chmod anyone could connect.
+        // SAFETY: no preconditions; start-up is single-threaded but for the signal thread.
+        let mask = unsafe { libc::umask(0o177) };
+        let listener = UnixListener::bind(path);
+        // SAFETY: as above.
+        unsafe { libc::umask(mask) };
+        let listener =
+            listener.with_context(|| format!("cannot listen on control socket {shown}"))?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+            .with_context(|| format!("cannot restrict control socket {shown}"))?;
+        let clients = Arc::new(AtomicUsize::new(0));
+        std::thread::Builder::new()
+            .name("control".into())
+            .spawn(move || {
+                for client in listener.incoming() {
+                    let Ok(client) = client else {
+                        // Out of descriptors, mostly: let some be closed.
+                        std::thread::sleep(Duration::from_millis(100));
+                        continue;
+                    };
+                    let one = Seat(Arc::clone(&clients));
+                    if one.0.fetch_add(1, Ordering::SeqCst) >= CLIENTS_MAX {
+                        continue;
+                    }
+                    let (answers, stop) = (Arc::clone(&answers), stop.clone());
+                    let _ = std::thread::Builder::new()
+                        .name("control-client".into())
+                        .spawn(move || {
+                            let _seat = one;
+                            let _ = serve(&client, &*answers, &stop);
+                        });
+                }
+            })?;
+        Ok(Self(path.to_owned()))
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+struct Seat(Arc<AtomicUsize>);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn serve(client: &UnixStream, answers: &dyn Answers, stop: &Stop) -> std::io::Result<()> {
+    client.set_read_timeout(Some(PATIENCE))?;
+    client.set_write_timeout(Some(PATIENCE))?;
+    let mut reader = BufReader::new(client);
+    loop {
+        let mut line = Vec::new();
+        (&mut reader)
+            .take(LINE_BYTES_MAX + 1)
+            .read_until(b'\n', &mut line)?;
+        if line.is_empty() {
+            return Ok(());
+        }
+        let too_long = line.len() as u64 > LINE_BYTES_MAX;
+        let answer = if too_long {
+            refuse("the line is too long")
+        } else {
+            answer(&line, answers, stop)
+        };
+        let mut out = client;
+        out.write_all(format!("{answer}\n").as_bytes())?;
+        if too_long || !line.ends_with(b"\n") {
+            return Ok(());
+        }
+    }
+}
+
+fn refuse(error: &str) -> Value {
+    json!({"ok": false, "error": error})
+}
+
+fn answer(line: &[u8], answers: &dyn Answers, stop: &Stop) -> Value {
+    let Ok(request) = serde_json::from_slice::<Value>(line) else {
+        return refuse("the line is not JSON");
+    };
+    match request.get("command").and_then(Value::as_str) {
+        Some("stats") => json!({"ok": true, "volumes": answers.stats()}),
+        Some("policy") => json!({"ok": true, "volumes": answers.policy()}),
+        Some("shutdown") => {
+            stop.ask();
+            json!({"ok": true})
+        }
+        Some(other) => refuse(&format!(
+            "unknown command {other:?}: there are stats, policy and shutdown"
+        )),
+        None => refuse("no \"command\""),
+    }
+}
+
+/// Asks a server.
+pub fn ask(path: &Path, command: &str) -> Result<Value> {
+    let shown = path.display();
+    let stream = UnixStream::connect(path)
+        .with_context(|| format!("no server answers on control socket {shown}"))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    (&stream).write_all(format!("{}\n", json!({"command": command})).as_bytes())?;
+    let mut line = String::new();
+    BufReader::new(&stream)
+        .take(ANSWER_BYTES_MAX)
+        .read_line(&mut line)
+        .with_context(|| format!("no answer on control socket {shown}"))?;
+    let answer: Value = serde_json::from_str(&line)
+        .with_context(|| format!("no sense on control socket {shown}"))?;
+    if answer.get("ok").and_then(Value::as_bool) != Some(true) {
+        bail!(
+            "the server on {shown} refused {command:?}: {}",
+            answer.get("error").and_then(Value::as_str).unwrap_or("?")
+        );
+    }
+    Ok(answer)
+}

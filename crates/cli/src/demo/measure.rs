@@ -1,0 +1,92 @@
+//! Counters before and after, for both kinds of server.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::path::Path;
+use std::time::Duration;
+
+/// What the medium was written for, by the volume's counters.
+pub const CAUSES: [(&str, &str); 5] = [
+    ("/medium/data_bytes", "data"),
+    ("/medium/header_bytes", "chunk headers"),
+    ("/medium/moved_bytes", "collector"),
+    ("/medium/summary_bytes", "segment summaries"),
+    ("/medium/map_bytes", "map checkpoints"),
+];
+
+/// What went through a server.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    /// Bytes that the host wrote.
+    pub host: u64,
+    /// Bytes that the medium got, by cause.
+    pub medium: [u64; CAUSES.len()],
+    /// Flushes that the host sent.
+    pub flushes: u64,
+    /// Syncs that the medium got.
+    pub syncs: u64,
+}
+
+impl Counters {
+    /// From a server's statistics.
+    pub fn of(stats: &Value) -> Option<Self> {
+        let get = |path: &str| stats.pointer(path).and_then(Value::as_u64);
+        let mut medium = [0; CAUSES.len()];
+        for (bytes, (path, _)) in medium.iter_mut().zip(CAUSES) {
+            *bytes = get(path)?;
+        }
+        Some(Self {
+            host: get("/clients/write/bytes")?,
+            medium,
+            flushes: get("/clients/flush/requests")?,
+            syncs: get("/medium/syncs")? + get("/medium/durable_writes")?,
+        })
+    }
+
+    /// Asks a server.
+    pub fn ask(control: &Path) -> Result<Self> {
+        Self::of(&crate::commands::stats_of_one(control)?)
+            .context("the server's statistics lack a counter")
+    }
+
+    /// What came since.
+    pub fn since(&self, before: &Self) -> Self {
+        let mut medium = self.medium;
+        medium
+            .iter_mut()
+            .zip(before.medium)
+            .for_each(|(now, was)| *now = now.saturating_sub(was));
+        Self {
+            host: self.host.saturating_sub(before.host),
+            medium,
+            flushes: self.flushes.saturating_sub(before.flushes),
+            syncs: self.syncs.saturating_sub(before.syncs),
+        }
+    }
+
+    /// All that the medium got.
+    pub fn medium_bytes(&self) -> u64 {
+        self.medium.iter().sum()
+    }
+}
+
+/// One application's run.
+#[derive(Clone, Debug)]
+pub struct Lap {
+    /// What it did.
+    pub name: String,
+    /// How many operations.
+    pub operations: u64,
+    /// How long they took.
+    pub time: Duration,
+}
+
+/// A column of the table.
+pub struct Column {
+    /// What it is of.
+    pub title: [&'static str; 2],
+    /// Its runs.
+    pub laps: Vec<Lap>,
+    /// What they cost.
+    pub counters: Counters,
+}

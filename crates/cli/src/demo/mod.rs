@@ -1,0 +1,76 @@
+//! The demonstration: real applications on ext4 on a volume, against a plain file over the same chain.
+
+mod content;
+mod measure;
+mod on_ext4;
+mod progress;
+mod table;
+mod user_space;
+
+use crate::host;
+use crate::signals::Stop;
+use anyhow::{Context, Result};
+use std::path::PathBuf;
+
+/// The least that the demonstration's directory must have free.
+const FREE_BYTES: u64 = 4 << 30;
+
+/// What to do.
+pub struct Plan {
+    /// Where the volume and the plain file are made; gone afterwards.
+    pub parent: PathBuf,
+    /// Thousandths of the usual amount of work.
+    pub scale: u64,
+    /// Without root's means also as root.
+    pub user_space: bool,
+}
+
+/// Runs it.
+pub fn run(plan: &Plan) -> Result<()> {
+    let stop = Stop::on_signals(true)?;
+    let dir = tempfile::Builder::new()
+        .prefix("vellum-demo-")
+        .tempdir_in(&plan.parent)
+        .with_context(|| format!("cannot make a directory in {}", plan.parent.display()))?;
+    if let Some(free) = free_bytes(dir.path())
+        && free < FREE_BYTES
+    {
+        anyhow::bail!(
+            "{} has {} free, the demonstration wants {}: choose another place with --dir",
+            plan.parent.display(),
+            crate::size::Size(free),
+            crate::size::Size(FREE_BYTES)
+        );
+    }
+    let missing = [
+        "mkfs.ext4",
+        "e2fsck",
+        "losetup",
+        "mount",
+        "sqlite3",
+        "git",
+        "tar",
+    ]
+    .into_iter()
+    .find(|p| !host::has(p));
+    let why = match missing {
+        _ if plan.user_space => Some("asked to use none of root's means".to_owned()),
+        _ if !host::is_root() => Some("not root".to_owned()),
+        Some(program) => Some(format!("{program} is not installed")),
+        None => crate::attachment::Via::Fuse.missing(),
+    };
+    match why {
+        None => on_ext4::run(dir.path(), plan.scale, &stop),
+        Some(why) => user_space::run(dir.path(), plan.scale, &why, &stop),
+    }
+}
+
+fn free_bytes(dir: &std::path::Path) -> Option<u64> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(dir.as_os_str().as_bytes()).ok()?;
+    // SAFETY: a valid C string and a structure that the call fills in.
+    unsafe {
+        let mut stat: libc::statvfs = std::mem::zeroed();
+        (libc::statvfs(path.as_ptr(), &raw mut stat) == 0).then(|| stat.f_bavail * stat.f_frsize)
+    }
+}

@@ -1,0 +1,68 @@
+//! The table at the end.
+
+use super::measure::{CAUSES, Column};
+use std::fmt::Write;
+use std::time::Duration;
+
+const NAME: usize = 44;
+const CELL: usize = 22;
+
+/// Renders it.
+pub fn render(columns: &[Column]) -> String {
+    let mut out = String::new();
+    let mut row = |name: &str, cell: &dyn Fn(&Column) -> String| {
+        let _ = write!(out, "{name:<NAME$}");
+        for column in columns {
+            let _ = write!(out, "{:>CELL$}", cell(column));
+        }
+        out.push('\n');
+    };
+    row("", &|c| c.title[0].into());
+    row("", &|c| c.title[1].into());
+    let laps = columns.first().map_or(0, |c| c.laps.len());
+    for i in 0..laps {
+        let name = columns
+            .first()
+            .and_then(|c| c.laps.get(i))
+            .map_or("", |l| &l.name);
+        row(name, &|c| {
+            c.laps
+                .get(i)
+                .map_or("-".into(), |l| speed(l.operations, l.time))
+        });
+    }
+    row("all", &|c| format!("{:.2} s", total(c).as_secs_f64()));
+    row("host wrote", &|c| mib(c.counters.host));
+    row("medium got", &|c| mib(c.counters.medium_bytes()));
+    row("flushes from the host", &|c| c.counters.flushes.to_string());
+    row("syncs of the medium", &|c| c.counters.syncs.to_string());
+    let share = |c: &Column, bytes: u64| match c.counters.host {
+        0 => "-".into(),
+        host => format!("{:.3}", bytes as f64 / host as f64),
+    };
+    row("write amplification", &|c| {
+        share(c, c.counters.medium_bytes())
+    });
+    for (i, (_, cause)) in CAUSES.iter().enumerate() {
+        row(&format!("  of it {cause}"), &|c| {
+            share(c, c.counters.medium[i])
+        });
+    }
+    out
+}
+
+fn total(column: &Column) -> Duration {
+    column.laps.iter().map(|l| l.time).sum()
+}
+
+fn speed(operations: u64, time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    format!(
+        "{seconds:.2} s {:>8.0}/s",
+        operations as f64 / seconds.max(1e-9)
+    )
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}

@@ -1,0 +1,208 @@
+//! What the host's kernel and tools do for us: loop devices, mounts, and other programs.
+
+use crate::signals::{Stop, unblocked};
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Whether we are root.
+pub fn is_root() -> bool {
+    // SAFETY: no preconditions.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Whether a program is to be found.
+pub fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
+        .any(|dir| dir.join(program).is_file())
+}
+
+/// A program to run, with the administrator's directories in its path.
+pub fn command(program: &str) -> Command {
+    let mut command = Command::new(program);
+    let path = std::env::var("PATH").unwrap_or_default();
+    command
+        .env("PATH", format!("{path}:/usr/sbin:/sbin:/usr/bin:/bin"))
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null());
+    unblocked(&mut command);
+    command
+}
+
+/// Runs a program to its end; an error carries what it said.
+pub fn run(program: &str, args: &[&str]) -> Result<String> {
+    let mut command = command(program);
+    command.args(args);
+    finished(&mut command, None)
+}
+
+/// Runs a command to its end, or kills it when a stop is asked for.
+pub fn finished(command: &mut Command, stop: Option<&Stop>) -> Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let args: Vec<_> = command.get_args().map(|a| a.to_string_lossy()).collect();
+    let shown = format!("{program} {}", args.join(" "));
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot run {program}: is it installed?"))?;
+    if let Some(stop) = stop {
+        // Output is read at the end: what we run under a stop says little.
+        while child.try_wait()?.is_none() {
+            if stop.wait(Some(Duration::from_millis(1))) {
+                let _ = child.kill();
+                let _ = child.wait();
+                bail!("interrupted");
+            }
+        }
+    }
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = child.wait_with_output()?;
+    if !status.success() {
+        let said = String::from_utf8_lossy(&stderr);
+        let said = if said.trim().is_empty() {
+            String::from_utf8_lossy(&stdout)
+        } else {
+            said
+        };
+        bail!("{shown}: {status}: {}", said.trim());
+    }
+    Ok(String::from_utf8_lossy(&stdout).into_owned())
+}
+
+/// Polls until something holds; false when it does not in time.
+pub fn eventually(most: Duration, mut holds: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    while !holds() {
+        if start.elapsed() > most {
+            return false;
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+    true
+}
+
+/// Binds a free loop device to a file.
+pub fn loop_attach(file: &Path) -> Result<PathBuf> {
+    let file = file.to_string_lossy();
+    let device = run("losetup", &["--find", "--show", "--direct-io=on", &file])?;
+    Ok(PathBuf::from(device.trim()))
+}
+
+/// The loop devices bound to files in a directory (or to the file itself).
+pub fn loops_in(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/sys/block")
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let Ok(backing) = std::fs::read_to_string(entry.path().join("loop/backing_file")) else {
+            continue;
+        };
+        // A file of a file system that was detached is shown with this suffix, and without its directory.
+        if Path::new(
+            backing
+                .trim_end_matches('\n')
+                .trim_end_matches(" (deleted)"),
+        )
+        .starts_with(dir)
+        {
+            found.push(Path::new("/dev").join(entry.file_name()));
+        }
+    }
+    found
+}
+
+fn loop_bound(device: &Path) -> bool {
+    device
+        .file_name()
+        .is_some_and(|name| Path::new("/sys/block").join(name).join("loop").exists())
+}
+
+/// Unbinds a loop device and waits until that is done; an unbound one is fine.
+pub fn loop_detach(device: &Path) -> Result<()> {
+    if loop_bound(device) {
+        run("losetup", &["--detach", &device.to_string_lossy()])?;
+    }
+    if !eventually(Duration::from_secs(10), || !loop_bound(device)) {
+        bail!(
+            "{} is still in use: see `fuser -vm {0}`, end what uses it, and detach again",
+            device.display()
+        );
+    }
+    Ok(())
+}
+
+/// A line of the kernel's table of mounts.
+pub struct Mounted {
+    /// What.
+    pub source: PathBuf,
+    /// Where.
+    pub target: PathBuf,
+    /// Its file system's type.
+    pub kind: String,
+}
+
+/// The kernel's table of mounts.
+pub fn mounts() -> Vec<Mounted> {
+    let text = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let parse = |line: &str| {
+        let mut fields = line.split(' ');
+        let mut path = || fields.next().map(unescape);
+        Some(Mounted {
+            source: path()?.into(),
+            target: path()?.into(),
+            kind: path()?,
+        })
+    };
+    text.lines().filter_map(parse).collect()
+}
+
+/// The table writes spaces and the like as `\040`.
+fn unescape(field: &str) -> String {
+    let mut out = Vec::new();
+    let mut bytes = field.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'\\' {
+            out.push(byte);
+            continue;
+        }
+        let octal: Vec<u8> = bytes.by_ref().take(3).collect();
+        out.push(octal.iter().fold(0u8, |n, d| {
+            n.wrapping_mul(8).wrapping_add(d.wrapping_sub(b'0'))
+        }));
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Unmounts; `lazy`: out of sight at once, also when it is in use.
+pub fn unmount(dir: &Path, lazy: bool) -> std::io::Result<()> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(dir.as_os_str().as_bytes())?;
+    // SAFETY: a valid C string that outlives the call.
+    match unsafe { libc::umount2(path.as_ptr(), if lazy { libc::MNT_DETACH } else { 0 }) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mount_table_is_unescaped() {
+        assert_eq!(unescape("/a\\040b"), "/a b");
+        assert_eq!(unescape("/a\\134b\\0"), "/a\\b\0");
+        assert!(mounts().iter().any(|m| m.target == Path::new("/proc")));
+    }
+}

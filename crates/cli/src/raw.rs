@@ -1,0 +1,235 @@
+//! A plain file as a device, counted: the peer that a volume is compared with over the same chain.
+//!
+//! It stands for a bare drive without a translation layer: every block goes where it says, a flush is a
+//! sync of the file. Direct I/O, as the volume's medium has, so that both are charged for what they write.
+
+use anyhow::{Context, Result};
+use parking_lot::Mutex;
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use vellum_core::addr::{BLOCK_BYTES, Lba};
+use vellum_device::block::{BlockDevice, BlockError, Extent, Op, Replies, Request};
+use vellum_device::frames::{FramePool, Frames};
+use vellum_device::stats::VolumeStats;
+
+/// Threads that do the file's I/O.
+const WORKERS: usize = 4;
+/// Frames of each share.
+const FRAMES: u32 = 8192;
+
+type Job = (Request, Arc<dyn Replies>);
+
+/// What went through.
+#[derive(Default)]
+struct Counts {
+    written: AtomicU64,
+    read: AtomicU64,
+    flushes: AtomicU64,
+    syncs: AtomicU64,
+}
+
+struct Shared {
+    file: File,
+    counts: Counts,
+}
+
+/// The file as a device.
+pub struct RawFile {
+    shared: Arc<Shared>,
+    blocks: u64,
+    frames: Arc<FramePool>,
+    jobs: Mutex<Option<mpsc::Sender<Job>>>,
+    workers: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl RawFile {
+    /// Opens a file; without direct I/O where its file system has none.
+    pub fn open(path: &Path) -> Result<Arc<Self>> {
+        let open = |flags| {
+            OpenOptions::new()
+                .read(true)
+                .write(true)
+                .custom_flags(flags)
+                .open(path)
+        };
+        let file = open(libc::O_DIRECT)
+            .or_else(|e| {
+                if e.raw_os_error() == Some(libc::EINVAL) {
+                    open(0)
+                } else {
+                    Err(e)
+                }
+            })
+            .with_context(|| format!("cannot open {}", path.display()))?;
+        let blocks = file.metadata()?.len() / BLOCK_BYTES as u64;
+        let shared = Arc::new(Shared {
+            file,
+            counts: Counts::default(),
+        });
+        let (jobs, queue) = mpsc::channel::<Job>();
+        let queue = Arc::new(Mutex::new(queue));
+        let worker = || {
+            let (shared, queue) = (Arc::clone(&shared), Arc::clone(&queue));
+            std::thread::Builder::new()
+                .name("raw".into())
+                .spawn(move || {
+                    loop {
+                        let job = queue.lock().recv();
+                        let Ok((mut request, replies)) = job else {
+                            return;
+                        };
+                        let result = shared.run(&mut request);
+                        replies.complete(request, result);
+                        replies.flush();
+                    }
+                })
+        };
+        let workers = (0..WORKERS)
+            .map(|_| worker())
+            .collect::<std::io::Result<Vec<_>>>()?;
+        let frames = FramePool::new(FRAMES, FRAMES, 0)?;
+        Ok(Arc::new(Self {
+            shared,
+            blocks,
+            frames,
+            jobs: Mutex::new(Some(jobs)),
+            workers: Mutex::new(workers),
+        }))
+    }
+
+    /// What went through, told as a volume tells it.
+    pub fn stats(&self) -> VolumeStats {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counts = &self.shared.counts;
+        let (written, syncs) = (get(&counts.written), get(&counts.syncs));
+        let mut stats = VolumeStats::default();
+        stats.clients.write.bytes = written;
+        stats.clients.read.bytes = get(&counts.read);
+        stats.clients.flush.requests = get(&counts.flushes);
+        (
+            stats.medium.written_bytes,
+            stats.medium.data_bytes,
+            stats.medium.syncs,
+        ) = (written, written, syncs);
+        stats.write_amplification = (written > 0).then_some(1.0);
+        stats
+    }
+
+    /// Ends it: what was submitted is done, the file is synced.
+    pub fn stop(&self) -> Result<()> {
+        drop(self.jobs.lock().take());
+        for worker in self.workers.lock().drain(..) {
+            let _ = worker.join();
+        }
+        Ok(self.shared.file.sync_all()?)
+    }
+}
+
+impl Shared {
+    fn run(&self, request: &mut Request) -> Result<(), BlockError> {
+        let offset = request.lba.0 * BLOCK_BYTES as u64;
+        let bytes = request.blocks * BLOCK_BYTES as u64;
+        let io = |e: std::io::Error| match e.kind() {
+            std::io::ErrorKind::StorageFull => BlockError::Full,
+            _ => BlockError::Io(format!("byte {offset} of the file: {e}")),
+        };
+        let durable = match request.op {
+            Op::Read => {
+                let mut at = offset;
+                for (ptr, len) in request.frames.runs() {
+                    // SAFETY: memory of the request's frames, which are ours alone.
+                    let run = unsafe { std::slice::from_raw_parts_mut(ptr, len) };
+                    self.file.read_exact_at(run, at).map_err(io)?;
+                    at += len as u64;
+                }
+                self.counts.read.fetch_add(bytes, Ordering::Relaxed);
+                false
+            }
+            Op::Write { fua } => {
+                let mut at = offset;
+                for (ptr, len) in request.frames.runs() {
+                    // SAFETY: as above.
+                    let run = unsafe { std::slice::from_raw_parts(ptr, len) };
+                    self.file.write_all_at(run, at).map_err(io)?;
+                    at += len as u64;
+                }
+                self.counts.written.fetch_add(bytes, Ordering::Relaxed);
+                request.frames = Frames::default();
+                fua
+            }
+            Op::Flush => {
+                self.counts.flushes.fetch_add(1, Ordering::Relaxed);
+                true
+            }
+            Op::Discard { fua } | Op::WriteZeroes { fua } => {
+                let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+                // SAFETY: a valid descriptor.
+                let punched = unsafe {
+                    libc::fallocate(self.file.as_raw_fd(), mode, offset as i64, bytes as i64)
+                };
+                if punched != 0 {
+                    return Err(io(std::io::Error::last_os_error()));
+                }
+                fua
+            }
+        };
+        if durable {
+            self.counts.syncs.fetch_add(1, Ordering::Relaxed);
+            self.file.sync_data().map_err(io)?;
+        }
+        Ok(())
+    }
+}
+
+impl BlockDevice for RawFile {
+    fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    fn frames(&self) -> &Arc<FramePool> {
+        &self.frames
+    }
+
+    fn submit(&self, requests: &mut Vec<Request>, replies: &Arc<dyn Replies>) {
+        let jobs = self.jobs.lock();
+        for request in requests.drain(..) {
+            let end = request.lba.0.checked_add(request.blocks);
+            if end.is_none_or(|end| end > self.blocks) {
+                let error = BlockError::OutOfRange {
+                    lba: request.lba.0,
+                    blocks: request.blocks,
+                    size: self.blocks,
+                };
+                replies.complete(request, Err(error));
+                continue;
+            }
+            match &*jobs {
+                Some(jobs) => {
+                    if let Err(mpsc::SendError((request, replies))) =
+                        jobs.send((request, Arc::clone(replies)))
+                    {
+                        replies.complete(request, Err(BlockError::Stopping));
+                    }
+                }
+                None => replies.complete(request, Err(BlockError::Stopping)),
+            }
+        }
+        replies.flush();
+    }
+
+    fn extents(&self, _lba: Lba, blocks: u64, _max: usize) -> Vec<Extent> {
+        vec![Extent {
+            blocks,
+            mapped: true,
+        }]
+    }
+}

@@ -1,0 +1,115 @@
+//! Signals as messages: SIGTERM and SIGINT ask for an orderly end, a second one insists.
+
+use parking_lot::{Condvar, Mutex};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Exit code after a second signal.
+const INSISTED: i32 = 130;
+
+/// Whether an end was asked for.
+#[derive(Clone)]
+pub struct Stop(Arc<Inner>);
+
+struct Inner {
+    asked: AtomicBool,
+    lock: Mutex<()>,
+    changed: Condvar,
+    patient: bool,
+}
+
+fn set() -> libc::sigset_t {
+    // SAFETY: a zeroed set is then initialised by sigemptyset.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+            libc::sigaddset(&raw mut set, signal);
+        }
+        set
+    }
+}
+
+impl Stop {
+    /// From now on signals no longer kill the process. To be called before any thread is made, so that
+    /// all inherit it. SIGHUP is ignored. When not `patient`, a second signal ends the process
+    /// at once: for a server that is a crash, from which a volume recovers.
+    pub fn on_signals(patient: bool) -> std::io::Result<Self> {
+        let stop = Self(Arc::new(Inner {
+            asked: AtomicBool::new(false),
+            lock: Mutex::new(()),
+            changed: Condvar::new(),
+            patient,
+        }));
+        let set = set();
+        // SAFETY: a valid set; the old mask is not wanted.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+        let heard = stop.clone();
+        std::thread::Builder::new()
+            .name("signals".into())
+            .spawn(move || {
+                loop {
+                    let mut signal = 0;
+                    // SAFETY: a valid set and a place for the number.
+                    if unsafe { libc::sigwait(&raw const set, &raw mut signal) } != 0
+                        || signal == libc::SIGHUP
+                    {
+                        continue;
+                    }
+                    if heard.asked() && !heard.0.patient {
+                        std::process::exit(INSISTED);
+                    }
+                    heard.ask();
+                }
+            })?;
+        Ok(stop)
+    }
+
+    /// Asks for an end.
+    pub fn ask(&self) {
+        let _held = self.0.lock.lock();
+        self.0.asked.store(true, Ordering::SeqCst);
+        self.0.changed.notify_all();
+    }
+
+    /// Whether an end was asked for.
+    pub fn asked(&self) -> bool {
+        self.0.asked.load(Ordering::SeqCst)
+    }
+
+    /// Waits until an end is asked for, at most this long.
+    pub fn wait(&self, most: Option<Duration>) -> bool {
+        let mut held = self.0.lock.lock();
+        while !self.asked() {
+            match most {
+                None => self.0.changed.wait(&mut held),
+                Some(most) => {
+                    self.0.changed.wait_for(&mut held, most);
+                    break;
+                }
+            }
+        }
+        self.asked()
+    }
+}
+
+/// Lets a child have the signals that we block: the mask is inherited otherwise.
+pub fn unblocked(command: &mut Command) -> &mut Command {
+    let set = set();
+    // SAFETY: only async-signal-safe calls between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+            Ok(())
+        })
+    }
+}
+
+/// A reader that goes away ends a command that prints, quietly. Not for servers.
+pub fn die_on_closed_pipe() {
+    // SAFETY: the default disposition.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}

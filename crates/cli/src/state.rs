@@ -1,0 +1,197 @@
+//! What is attached: a file a volume in an owner-only directory, so that `detach` can undo it also when
+//! whoever did it is dead.
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A state file larger than this is not one.
+const FILE_BYTES_MAX: u64 = 64 << 10;
+
+/// Where run-time files live: `/run/vellum` for root, otherwise the user's own run-time directory.
+pub fn run_dir() -> Result<PathBuf> {
+    // SAFETY: no preconditions.
+    let uid = unsafe { libc::geteuid() };
+    let dir = match (uid, std::env::var_os("XDG_RUNTIME_DIR")) {
+        (0, _) => PathBuf::from("/run/vellum"),
+        (_, Some(dir)) if !dir.is_empty() => PathBuf::from(dir).join("vellum"),
+        _ => std::env::temp_dir().join(format!("vellum-{uid}")),
+    };
+    let shown = dir.display();
+    match std::fs::DirBuilder::new().mode(0o700).create(&dir) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+            return Err(e).with_context(|| format!("cannot make run-time directory {shown}"));
+        }
+        _ => {}
+    }
+    let meta = dir
+        .symlink_metadata()
+        .with_context(|| format!("cannot look at run-time directory {shown}"))?;
+    if !meta.is_dir() || meta.uid() != uid || meta.mode() & 0o077 != 0 {
+        bail!(
+            "run-time directory {shown} must be a directory of yours with mode 0700: remove it, or chmod it"
+        );
+    }
+    Ok(dir)
+}
+
+/// Where the server of a volume listens for commands unless told otherwise.
+pub fn control_socket(uuid: &str) -> Result<PathBuf> {
+    Ok(run_dir()?.join(format!("{uuid}.control")))
+}
+
+/// A process, so that another one with its number is not taken for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its number.
+    pub pid: i32,
+    /// When it started, in the kernel's ticks since boot.
+    pub started: u64,
+}
+
+impl Process {
+    /// The running process with this number.
+    pub fn of(pid: i32) -> Option<Self> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // Fields after the name, which is in parentheses and may contain anything.
+        let mut fields = stat.get(stat.rfind(')')? + 2..)?.split(' ');
+        let zombie = fields.next()? == "Z";
+        let started = fields.nth(18)?.parse().ok()?;
+        (!zombie).then_some(Self { pid, started })
+    }
+
+    /// Whether it still runs.
+    pub fn alive(self) -> bool {
+        Self::of(self.pid) == Some(self)
+    }
+
+    /// Sends it a signal, if it is still the same.
+    pub fn signal(self, signal: i32) {
+        if self.alive() {
+            // SAFETY: a number that was just seen to be ours to signal.
+            unsafe { libc::kill(self.pid, signal) };
+        }
+    }
+}
+
+/// What `attach` did, as far as it got.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    /// The volume's file.
+    pub volume: PathBuf,
+    /// How it is attached: `fuse` or `nbd`.
+    pub via: String,
+    /// The server.
+    pub server: Option<Process>,
+    /// Where the server listens for commands.
+    pub control: Option<PathBuf>,
+    /// The FUSE directory.
+    pub fuse: Option<PathBuf>,
+    /// The NBD socket.
+    pub socket: Option<PathBuf>,
+    /// The block device.
+    pub device: Option<PathBuf>,
+    /// Where it is mounted.
+    pub mount: Option<PathBuf>,
+}
+
+/// The state of one volume, locked against another `attach` or `detach`.
+pub struct StateFile {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl StateFile {
+    /// Opens and locks it; `id` names the volume.
+    pub fn lock(id: &str) -> Result<Self> {
+        let dir = run_dir()?;
+        let lock_path = dir.join(format!("{id}.lock"));
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&lock_path)
+            .with_context(|| format!("cannot open {}", lock_path.display()))?;
+        // SAFETY: a valid descriptor.
+        if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            bail!(
+                "another attach or detach of this volume is running ({} is locked)",
+                lock_path.display()
+            );
+        }
+        Ok(Self {
+            path: dir.join(format!("{id}.json")),
+            _lock: lock,
+        })
+    }
+
+    /// What is recorded, if anything.
+    pub fn load(&self) -> Result<Option<State>> {
+        read(&self.path)
+    }
+
+    /// Records it: whole or not at all.
+    pub fn save(&self, state: &State) -> Result<()> {
+        let failed = || format!("cannot write {}", self.path.display());
+        let new = self.path.with_extension("new");
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(&new)
+            .with_context(failed)?;
+        file.write_all(&serde_json::to_vec_pretty(state)?)
+            .with_context(failed)?;
+        std::fs::rename(&new, &self.path).with_context(failed)
+    }
+
+    /// Forgets it.
+    pub fn remove(&self) {
+        let _ = std::fs::remove_file(&self.path);
+        let _ = std::fs::remove_file(self.path.with_extension("lock"));
+    }
+}
+
+fn read(path: &Path) -> Result<Option<State>> {
+    let shown = path.display();
+    match path.metadata() {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Ok(meta) if meta.len() > FILE_BYTES_MAX => {
+            bail!("{shown} is {} bytes: not a state file", meta.len())
+        }
+        _ => {}
+    }
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
+    serde_json::from_slice(&bytes)
+        .map(Some)
+        .with_context(|| format!("{shown} is not a state file: remove it by hand"))
+}
+
+/// The recorded volume whose file, block device or mount point this is: for a `detach` of something whose
+/// volume cannot be read any more.
+pub fn find(path: &Path) -> Result<Option<String>> {
+    for entry in std::fs::read_dir(run_dir()?)?.flatten() {
+        let file = entry.path();
+        if file.extension().is_none_or(|e| e != "json") {
+            continue;
+        }
+        let Ok(Some(state)) = read(&file) else {
+            continue;
+        };
+        let same = |p: &Path| p == path;
+        if same(&state.volume)
+            || state.device.as_deref().is_some_and(same)
+            || state.mount.as_deref().is_some_and(same)
+        {
+            return Ok(file.file_stem().map(|s| s.to_string_lossy().into_owned()));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,323 @@
+//! Volumes by their files: made, opened, looked at.
+
+use crate::raw::RawFile;
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vellum_core::addr::{BLOCK_BYTES, Pba};
+use vellum_core::engine::Victim;
+use vellum_core::format::geometry::{Params, plan};
+use vellum_core::format::superblock::Superblock;
+use vellum_core::map::MAX_PBA;
+use vellum_core::recovery::{RecoveryError, Source, Unreadable, find_superblock};
+use vellum_device::block::BlockDevice;
+use vellum_device::info::{VolumeInfo, hex_uuid};
+use vellum_device::{CreateOptions, Volume, crc32c};
+use vellum_medium::{FileMedium, Prealloc};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// What a new volume shall be.
+pub struct NewVolume {
+    /// Bytes that clients see.
+    pub size: Option<u64>,
+    /// Bytes of the medium.
+    pub medium_size: Option<u64>,
+    /// In thousandths.
+    pub over_provisioning: u32,
+    /// Bytes in a segment.
+    pub segment_size: Option<u64>,
+    /// Give the file all of its space now.
+    pub preallocate: bool,
+    /// Write over what is there.
+    pub force: bool,
+}
+
+/// Makes a volume.
+pub fn create(path: &Path, new: &NewVolume) -> Result<VolumeInfo> {
+    let blocks = |bytes: u64, flag: &str| match bytes {
+        bytes if bytes > 0 && bytes % BLOCK == 0 => Ok(bytes / BLOCK),
+        _ => Err(crate::outcome::usage(format!(
+            "--{flag} {bytes}: it must be a multiple of {BLOCK} bytes, and not 0"
+        ))),
+    };
+    let logical_blocks = new.size.map(|n| blocks(n, "size")).transpose()?;
+    let medium_blocks = new
+        .medium_size
+        .map(|n| blocks(n, "medium-size"))
+        .transpose()?;
+    let segment_blocks = match new
+        .segment_size
+        .map(|n| blocks(n, "segment-size"))
+        .transpose()?
+    {
+        None => None,
+        Some(n) => Some(
+            u32::try_from(n).map_err(|_| crate::outcome::usage("--segment-size is too large"))?,
+        ),
+    };
+    let device = std::fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device());
+    let bytes = match (medium_blocks, logical_blocks) {
+        (Some(blocks), _) => blocks * BLOCK,
+        // All of the device.
+        (None, _) if device => 0,
+        (None, Some(logical)) => {
+            medium_for(logical, new.over_provisioning, segment_blocks)? * BLOCK
+        }
+        (None, None) => {
+            return Err(crate::outcome::usage(
+                "say how large the volume shall be: --size 10G",
+            ));
+        }
+    };
+    let prealloc = if new.preallocate {
+        Prealloc::Full
+    } else {
+        Prealloc::Sparse
+    };
+    if new.force && !device && path.is_file() {
+        // Held while it goes, so that no server loses its volume.
+        match FileMedium::open(path, vellum_medium::OpenOptions::default()) {
+            Err(
+                error @ (vellum_medium::OpenError::Locked(_)
+                | vellum_medium::OpenError::Permission { .. }),
+            ) => {
+                return Err(error.into());
+            }
+            _held => std::fs::remove_file(path)
+                .with_context(|| format!("cannot replace {}", path.display()))?,
+        }
+    }
+    let medium = FileMedium::create(path, bytes, prealloc)?;
+    let options = CreateOptions {
+        logical_blocks,
+        over_provisioning: new.over_provisioning,
+        segment_blocks,
+        force: new.force,
+    };
+    let made = Volume::create(&medium, &options);
+    if made.is_err() && !device {
+        // Ours: `FileMedium::create` takes no file that was there.
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(made?)
+}
+
+/// The least medium that holds a volume of this size with its over-provisioning.
+fn medium_for(logical: u64, over_provisioning: u32, segment_blocks: Option<u32>) -> Result<u64> {
+    let fits = |medium_blocks| {
+        let params = Params {
+            medium_blocks,
+            logical_blocks: None,
+            over_provisioning,
+            segment_blocks,
+            uuid: [0; 16],
+            secret: [0; 32],
+        };
+        plan(&params).map(|sb| sb.logical_blocks() >= logical)
+    };
+    // What is wrong with the other options is said now, and that it is too large.
+    fits(MAX_PBA)?;
+    let (mut low, mut high) = (logical, MAX_PBA);
+    if !fits(high)? {
+        bail!(
+            "a volume of {} is too large: entries of 4 bytes reach {MAX_PBA} blocks",
+            crate::size::Size(logical.saturating_mul(BLOCK))
+        );
+    }
+    while low + 1 < high {
+        let middle = low + (high - low) / 2;
+        match fits(middle) {
+            Ok(true) => high = middle,
+            _ => low = middle,
+        }
+    }
+    Ok(high)
+}
+
+/// A volume for the demonstration.
+pub fn create_for_demo(path: &Path, size: u64) -> Result<()> {
+    let new = NewVolume {
+        size: Some(size),
+        medium_size: None,
+        over_provisioning: CreateOptions::default().over_provisioning,
+        segment_size: None,
+        preallocate: false,
+        force: false,
+    };
+    create(path, &new).map(drop)
+}
+
+/// How to open what is served.
+pub struct OpenOptions {
+    /// Refuse writes.
+    pub read_only: bool,
+    /// Memory for blocks in flight.
+    pub buffer_bytes: u64,
+    /// A plain file, as it is.
+    pub raw: bool,
+    /// How the collector chooses.
+    pub victim: Victim,
+    /// Whether zeros are stored as map entries.
+    pub zero: bool,
+}
+
+/// Something that is served.
+pub struct Served {
+    /// The export's name.
+    pub name: String,
+    /// Its file.
+    pub path: PathBuf,
+    kind: Kind,
+    policy: Value,
+}
+
+enum Kind {
+    Volume(Arc<Volume>),
+    Raw(Arc<RawFile>),
+}
+
+impl Served {
+    /// Opens it: for a volume, that is its recovery.
+    pub fn open(name: String, path: &Path, options: &OpenOptions) -> Result<Self> {
+        let kind = if options.raw {
+            Kind::Raw(RawFile::open(path)?)
+        } else {
+            let frames = |share: u64| {
+                u32::try_from(options.buffer_bytes / BLOCK / share).unwrap_or(u32::MAX)
+            };
+            let trouble = path.display().to_string();
+            let how = vellum_device::OpenOptions {
+                read_only: options.read_only,
+                write_frames: frames(2),
+                read_frames: frames(4),
+                collector_frames: frames(4),
+                victim: options.victim,
+                zero: options.zero,
+                on_event: Some(Arc::new(move |event| {
+                    eprintln!("{trouble}: {}", event.message)
+                })),
+                ..vellum_device::OpenOptions::default()
+            };
+            let medium = FileMedium::open(
+                path,
+                vellum_medium::OpenOptions {
+                    read_only: options.read_only,
+                },
+            )?;
+            Kind::Volume(Arc::new(Volume::open(Arc::new(medium), &how)?))
+        };
+        let victim = match options.victim {
+            Victim::Greedy => "greedy",
+            Victim::CostBenefit => "cost-benefit",
+        };
+        let policy =
+            json!({"zero": options.zero, "victim": victim, "read_only": options.read_only});
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        Ok(Self {
+            name,
+            path,
+            kind,
+            policy,
+        })
+    }
+
+    /// For front ends.
+    pub fn device(&self) -> Arc<dyn BlockDevice> {
+        match &self.kind {
+            Kind::Volume(volume) => volume.clone(),
+            Kind::Raw(raw) => raw.clone(),
+        }
+    }
+
+    /// A volume's UUID.
+    pub fn uuid(&self) -> Option<String> {
+        match &self.kind {
+            Kind::Volume(volume) => Some(volume.info().uuid),
+            Kind::Raw(_) => None,
+        }
+    }
+
+    /// All counters.
+    pub fn stats(&self) -> Value {
+        let stats = match &self.kind {
+            Kind::Volume(volume) => volume.stats(),
+            Kind::Raw(raw) => raw.stats(),
+        };
+        serde_json::to_value(stats).unwrap_or(Value::Null)
+    }
+
+    /// What went wrong lately.
+    pub fn events(&self) -> Value {
+        match &self.kind {
+            Kind::Volume(volume) => serde_json::to_value(volume.events()).unwrap_or(Value::Null),
+            Kind::Raw(_) => json!([]),
+        }
+    }
+
+    /// The policies in force.
+    pub fn policy(&self) -> &Value {
+        &self.policy
+    }
+
+    /// Makes everything durable and ends it.
+    pub fn stop(&self) -> Result<()> {
+        match &self.kind {
+            Kind::Volume(volume) => Ok(volume.stop()?),
+            Kind::Raw(raw) => raw.stop(),
+        }
+    }
+}
+
+/// A volume's file as it is, without a lock: for what may be looked at beside a server.
+pub struct Peek {
+    file: File,
+    blocks: u64,
+}
+
+impl Peek {
+    /// Opens it.
+    pub fn open(path: &Path) -> Result<Self> {
+        let shown = path.display();
+        let kind = std::fs::metadata(path)
+            .with_context(|| format!("cannot find {shown}"))?
+            .file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            bail!("{shown} is neither a regular file nor a block device");
+        }
+        let mut file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
+        let blocks = file.seek(SeekFrom::End(0))? / BLOCK;
+        Ok(Self { file, blocks })
+    }
+
+    /// The volume's superblock, and whether a mirror of it is lost.
+    pub fn superblock(&mut self) -> Result<(Superblock, bool), RecoveryError> {
+        let blocks = self.blocks;
+        find_superblock(self, blocks, crc32c)
+    }
+}
+
+impl Source for Peek {
+    fn read(&mut self, at: Pba, bytes: &mut [u8]) -> Result<(), Unreadable> {
+        let blocks = (bytes.len() / BLOCK_BYTES) as u64;
+        self.file
+            .read_exact_at(bytes, at.byte_offset())
+            .map_err(|_| Unreadable { at, blocks })
+    }
+}
+
+/// A volume's superblock, read beside a server if there is one.
+pub fn superblock_of(path: &Path) -> Result<(Superblock, bool)> {
+    Peek::open(path)?
+        .superblock()
+        .with_context(|| path.display().to_string())
+}
+
+/// A volume's UUID.
+pub fn uuid_of(path: &Path) -> Result<String> {
+    Ok(hex_uuid(&superblock_of(path)?.0.uuid()))
+}
