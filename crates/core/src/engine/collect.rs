@@ -126,8 +126,7 @@ impl Engine {
             return false;
         }
         let usable = self.superblock.usable_blocks();
-        // A victim must give more than its survivors' headers take.
-        let limit = usable - 4 - usable / 64;
+        let limit = self.superblock.victim_limit();
         let chosen = match self.options.victim {
             super::Victim::Greedy => self.segments.best(limit, |valid, _| valid),
             super::Victim::CostBenefit => {
@@ -394,6 +393,17 @@ impl Engine {
         self.segments.get_mut(segment).readers -= 1;
         self.reclaim = true;
         true
+    }
+
+    /// Leaves a victim half moved; what has been moved stays so.
+    pub(super) fn abandon_victim(&mut self) {
+        while let Some(Move { buf, .. }) = self.collector.moves.pop_front() {
+            self.release(buf);
+        }
+        if let Some(victim) = self.collector.victim.take() {
+            self.segments.get_mut(victim.segment).readers -= 1;
+            self.reclaim = true;
+        }
     }
 
     fn search_strays(&mut self, segment: Segment) {

@@ -32,7 +32,7 @@ impl Engine {
         // A chunk that may be its segment's last must know where its head goes on, so that sealing it
         // never waits for a segment: a map checkpoint, which frees segments, has to seal it.
         if position.next.is_none() && left - (max_data + 1) < 2 {
-            let next = self.take_segment(head)?;
+            let next = self.take_segment(head, data)?;
             self.heads[head as usize].next = Some(next);
         }
         let position = &mut self.heads[head as usize];
@@ -97,7 +97,9 @@ impl Engine {
         self.last_life = self.superblock.life();
         let durable =
             urgent && self.sync.is_none() && self.order.iter().all(|sealed| sealed.durable);
-        self.segments.get_mut(segment).last_seq = self.last_seq;
+        let info = self.segments.get_mut(segment);
+        info.last_seq = self.last_seq;
+        info.writing += 1;
         let chunk = self.chunks.get_mut(id);
         chunk.sealed = Some(seal);
         let (at, ordinal) = (chunk.at, chunk.ordinal);
@@ -140,11 +142,12 @@ impl Engine {
         true
     }
 
-    fn take_segment(&mut self, head: Head) -> Option<Segment> {
-        let reserve = if head == Head::Host {
-            limits::COLLECTOR_SEGMENTS
-        } else {
-            0
+    fn take_segment(&mut self, head: Head, data: bool) -> Option<Segment> {
+        let reserve = match head {
+            Head::Host if data => limits::COLLECTOR_SEGMENTS,
+            // A discard must work when the volume is full (promise 7): it makes room.
+            Head::Host => limits::COLLECTOR_SEGMENTS - 2,
+            Head::Cold => 0,
         };
         if self.segments.free.len() <= reserve {
             return None;
@@ -241,6 +244,7 @@ impl Engine {
         }
         let chunk = self.chunks.get_mut(id);
         let seq = chunk.sealed.map(|seal| seal.seq);
+        self.segments.get_mut(chunk.segment).writing -= 1;
         let slots = core::mem::take(&mut chunk.slots);
         for slot in &slots {
             self.release(slot.buf);

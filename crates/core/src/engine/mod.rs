@@ -345,7 +345,7 @@ impl Engine {
     pub fn stats(&self) -> Stats {
         Stats {
             live_blocks: self.segments.live,
-            capacity_blocks: self.superblock.capacity_blocks(),
+            capacity_blocks: self.capacity(),
             free_segments: self.segments.free.len() as u64,
             segments: u64::from(self.segments.count()),
             quarantined_segments: self.segments.quarantined,
@@ -408,22 +408,40 @@ impl Engine {
         }
     }
 
-    /// Moves everything on that can move, until nothing does.
+    /// Moves everything on that can move.
     fn pump(&mut self) {
-        if self.poisoned {
-            self.fail_all();
-        } else {
-            self.advance_durability();
-            self.reclaim_segments();
-            self.collect();
-            self.place_waiting();
-            self.collect();
-            self.advance_checkpoint();
-            self.advance_durability();
-            self.reclaim_segments();
-            self.place_waiting();
+        self.advance();
+        // Nothing is under way that could make room for what waits: an error is better than a wait for
+        // ever. Space that quarantine holds can bring this about.
+        while !self.poisoned && self.is_quiet() && !self.waiting.is_empty() {
+            self.advance();
+            if self.is_quiet()
+                && let Some(waiting) = self.waiting.pop_front()
+            {
+                self.refuse(waiting, Refusal::Full);
+            }
         }
         self.stop_when_done();
+    }
+
+    fn advance(&mut self) {
+        if self.poisoned {
+            return self.fail_all();
+        }
+        self.advance_durability();
+        self.reclaim_segments();
+        self.collect();
+        self.place_waiting();
+        self.collect();
+        self.advance_checkpoint();
+        self.advance_durability();
+        self.reclaim_segments();
+        self.place_waiting();
+    }
+
+    /// Whether no effect is in flight.
+    fn is_quiet(&self) -> bool {
+        self.pending_free.len() == self.pending.len()
     }
 
     fn effect(&mut self, pending: Pending, make: impl FnOnce(EffectId) -> Effect) {
@@ -538,6 +556,9 @@ impl Engine {
     fn stop_when_done(&mut self) {
         if self.mode != Mode::Stopping {
             return;
+        }
+        if self.is_quiet() && !self.collector.is_idle() {
+            self.abandon_victim();
         }
         let served = self.waiting.is_empty() && self.waiters.is_empty() && self.collector.is_idle();
         let sealed = self.order.is_empty() && self.heads.iter().all(|head| head.open.is_none());

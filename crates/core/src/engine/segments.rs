@@ -26,6 +26,8 @@ pub(super) type Marks = [u64; 2];
 pub(super) struct Info {
     pub state: State,
     pub quarantined: bool,
+    /// Chunks of it on their way to the medium: until they are there, their blocks are in memory alone.
+    pub writing: u32,
     /// Reads of the medium in flight; the segment must not be erased under them.
     pub readers: u32,
     /// The newest chunk in it: while the durable map checkpoint is older, replay needs its headers.
@@ -48,6 +50,7 @@ impl Segments {
         let fresh = Info {
             state: State::Free,
             quarantined: false,
+            writing: 0,
             readers: 0,
             last_seq: Seq(0),
             marks: [0; 2],
@@ -126,7 +129,11 @@ impl Segments {
     ) -> Option<Segment> {
         let mut best: Option<(S, usize)> = None;
         for (index, (&valid, info)) in self.valid.iter().zip(&self.info).enumerate() {
-            if valid <= limit && info.state == State::Closed && !info.quarantined {
+            if valid <= limit
+                && info.state == State::Closed
+                && info.writing == 0
+                && !info.quarantined
+            {
                 let score = score(valid, info);
                 if best.as_ref().is_none_or(|(least, _)| score < *least) {
                     best = Some((score, index));

@@ -103,7 +103,7 @@ impl Engine {
             if self.absorb(pba, payload) {
                 return Placed::Done;
             }
-        } else if self.segments.live >= self.superblock.capacity_blocks() {
+        } else if self.segments.live >= self.capacity() {
             return Placed::Full;
         }
         let record = Record::Data {
@@ -175,5 +175,11 @@ impl Engine {
                 return;
             }
         }
+    }
+
+    /// Data blocks that may be live at once, now.
+    pub(super) fn capacity(&self) -> u64 {
+        let lost = self.segments.quarantined * u64::from(self.superblock.usable_blocks());
+        self.superblock.capacity_blocks().saturating_sub(lost)
     }
 }

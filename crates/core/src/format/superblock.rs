@@ -206,13 +206,19 @@ impl Superblock {
             .then_some((Segment(segment as u32), offset))
     }
 
-    /// Data blocks that may be live at once: what keeps the collector able to win space (a header for
-    /// each full chunk, the reserve and both heads' segments taken off, and 2% to work in).
+    /// Data blocks that may be live at once. The reserve, both heads' segments and those they go on in
+    /// are taken off, and of each segment so much that the emptiest one always gives the collector more
+    /// ([`victim_limit`](Self::victim_limit)) than its survivors' headers take.
     #[must_use]
     pub fn capacity_blocks(&self) -> u64 {
-        let segments = u64::from(self.segments).saturating_sub(COLLECTOR_SEGMENTS as u64 + 3);
-        let data = u64::from(self.usable - self.usable.div_ceil(200));
-        segments * data * 98 / 100
+        let segments = u64::from(self.segments).saturating_sub(COLLECTOR_SEGMENTS as u64 + 4);
+        segments * u64::from(self.usable - 8 - self.usable / 32)
+    }
+
+    /// Live blocks with which a segment is still worth collecting.
+    #[must_use]
+    pub fn victim_limit(&self) -> u32 {
+        self.usable - 4 - self.usable / 64
     }
 
     /// The block.
