@@ -53,11 +53,17 @@ fn run(client: &mut Client, model: &mut [u64], batches: &[Vec<Step>]) {
                 }
                 Step::Discard(lba, blocks) => {
                     model[*lba as usize..][..*blocks as usize].fill(0);
-                    (client.request(Op::Discard { fua: false }, *lba, *blocks), None)
+                    (
+                        client.request(Op::Discard { fua: false }, *lba, *blocks),
+                        None,
+                    )
                 }
                 Step::Zeroes(lba, blocks, fua) => {
                     model[*lba as usize..][..*blocks as usize].fill(0);
-                    (client.request(Op::WriteZeroes { fua: *fua }, *lba, *blocks), None)
+                    (
+                        client.request(Op::WriteZeroes { fua: *fua }, *lba, *blocks),
+                        None,
+                    )
                 }
                 Step::Flush => (client.request(Op::Flush, 0, 0), None),
             };
@@ -76,14 +82,23 @@ fn settle(client: &Client, expected: &mut Vec<(u64, Option<Vec<u64>>)>) {
     for (tag, want) in expected.drain(..) {
         let request = client.sink.wait(tag).unwrap();
         if let Some(want) = want {
-            assert_eq!(fills(&request), want, "read of {}+{}", request.lba, request.blocks);
+            assert_eq!(
+                fills(&request),
+                want,
+                "read of {}+{}",
+                request.lba,
+                request.blocks
+            );
         }
     }
 }
 
 fn compare(client: &mut Client, model: &[u64]) {
     for (index, chunk) in model.chunks(50).enumerate() {
-        assert_eq!(client.read(index as u64 * 50, chunk.len() as u64).unwrap(), chunk);
+        assert_eq!(
+            client.read(index as u64 * 50, chunk.len() as u64).unwrap(),
+            chunk
+        );
     }
 }
 
@@ -120,7 +135,8 @@ fn a_file_holds_a_volume() {
     let path = dir.path().join("volume");
     let mut model = vec![0; BLOCKS as usize];
     {
-        let medium = FileMedium::create(&path, 4096 * 4096, vellum_medium::Prealloc::Sparse).unwrap();
+        let medium =
+            FileMedium::create(&path, 4096 * 4096, vellum_medium::Prealloc::Sparse).unwrap();
         create(&medium);
     }
     for seed in 0..2u64 {
@@ -142,7 +158,10 @@ fn a_file_holds_a_volume() {
         compare(&mut client, &model);
         volume.stop().unwrap();
         let stats = volume.stats();
-        assert!(stats.medium.written_bytes > 0 && stats.medium.in_flight == 0, "{stats:?}");
+        assert!(
+            stats.medium.written_bytes > 0 && stats.medium.in_flight == 0,
+            "{stats:?}"
+        );
     }
 }
 
@@ -173,7 +192,9 @@ fn many_threads_each_see_their_own() {
                             assert_eq!(read, &model[at..at + len]);
                         }
                         _ => {
-                            let fills: Vec<u64> = (0..len as u64).map(|i| (thread << 40) + (round << 8) + i + 1).collect();
+                            let fills: Vec<u64> = (0..len as u64)
+                                .map(|i| (thread << 40) + (round << 8) + i + 1)
+                                .collect();
                             client.write(first + at as u64, &fills).unwrap();
                             model[at..at + len].copy_from_slice(&fills);
                         }
@@ -183,7 +204,10 @@ fn many_threads_each_see_their_own() {
             })
         })
         .collect();
-    let model: Vec<u64> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+    let model: Vec<u64> = threads
+        .into_iter()
+        .flat_map(|thread| thread.join().unwrap())
+        .collect();
     volume.stop().unwrap();
     let volume = open(&medium);
     compare(&mut Client::new(&volume), &model);
@@ -198,9 +222,18 @@ fn bad_requests_get_their_errors() {
     let size = volume.blocks();
     for lba in [size, size - 1, u64::MAX] {
         let refused = client.read(lba, 2);
-        assert!(matches!(refused, Err(BlockError::OutOfRange { blocks: 2, .. })), "{refused:?}");
-        assert!(matches!(client.write(lba, &[1, 2]), Err(BlockError::OutOfRange { .. })));
-        assert!(matches!(client.discard(lba, 2), Err(BlockError::OutOfRange { .. })));
+        assert!(
+            matches!(refused, Err(BlockError::OutOfRange { blocks: 2, .. })),
+            "{refused:?}"
+        );
+        assert!(matches!(
+            client.write(lba, &[1, 2]),
+            Err(BlockError::OutOfRange { .. })
+        ));
+        assert!(matches!(
+            client.discard(lba, 2),
+            Err(BlockError::OutOfRange { .. })
+        ));
     }
     let mut odd = client.request(Op::Read, 0, 2);
     odd.blocks = 3;
@@ -229,7 +262,10 @@ fn read_only_writes_nothing() {
         bytes
     };
     let before = image(&*medium);
-    let options = OpenOptions { read_only: true, ..small() };
+    let options = OpenOptions {
+        read_only: true,
+        ..small()
+    };
     let volume = Arc::new(Volume::open(Arc::clone(&medium), &options).unwrap());
     assert!(volume.read_only() && volume.stats().recovery.chunks > 0);
     let mut client = Client::new(&volume);
@@ -248,11 +284,20 @@ fn what_is_no_volume_is_told_so() {
     assert!(error.to_string().contains("not a vellum volume"), "{error}");
     create(&*medium);
     let refused = Volume::create(&*medium, &CreateOptions::default());
-    assert!(matches!(refused, Err(CreateError::Exists { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(CreateError::Exists { .. })),
+        "{refused:?}"
+    );
     let tiny = Volume::create(&MemoryMedium::new(100), &CreateOptions::default());
     assert!(matches!(tiny, Err(CreateError::Geometry { .. })));
-    let options = OpenOptions { write_frames: 1, ..small() };
-    assert!(matches!(Volume::open(medium, &options), Err(OpenError::Frames { .. })));
+    let options = OpenOptions {
+        write_frames: 1,
+        ..small()
+    };
+    assert!(matches!(
+        Volume::open(medium, &options),
+        Err(OpenError::Frames { .. })
+    ));
 }
 
 #[test]
@@ -260,7 +305,9 @@ fn either_mirror_is_enough_and_is_repaired() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4096));
     create(&*medium);
     for mirror in [0, 4095] {
-        medium.write(vellum_core::addr::Pba(mirror), &block_of(1)).unwrap();
+        medium
+            .write(vellum_core::addr::Pba(mirror), &block_of(1))
+            .unwrap();
         let volume = open(&medium);
         assert!(volume.stats().recovery.mirror_lost);
         volume.stop().unwrap();
@@ -278,7 +325,10 @@ fn extents_tell_what_is_mapped() {
     let mut client = Client::new(&volume);
     client.write(10, &[1, 2, 3]).unwrap();
     let extents = volume.extents(vellum_core::addr::Lba(0), 20, 10);
-    let seen: Vec<_> = extents.iter().map(|extent| (extent.blocks, extent.mapped)).collect();
+    let seen: Vec<_> = extents
+        .iter()
+        .map(|extent| (extent.blocks, extent.mapped))
+        .collect();
     assert_eq!(seen, [(10, false), (3, true), (7, false)]);
 }
 
@@ -294,11 +344,20 @@ fn statistics_add_up_and_serialise() {
     client.flush().unwrap();
     volume.stop().unwrap();
     let stats = volume.stats();
-    assert_eq!((stats.clients.write.requests, stats.clients.write.bytes), (1, 3 * 4096));
-    assert_eq!((stats.clients.read.bytes, stats.clients.flush.requests), (2 * 4096, 1));
+    assert_eq!(
+        (stats.clients.write.requests, stats.clients.write.bytes),
+        (1, 3 * 4096)
+    );
+    assert_eq!(
+        (stats.clients.read.bytes, stats.clients.flush.requests),
+        (2 * 4096, 1)
+    );
     let medium = stats.medium;
-    let causes =
-        medium.data_bytes + medium.header_bytes + medium.moved_bytes + medium.summary_bytes + medium.map_bytes;
+    let causes = medium.data_bytes
+        + medium.header_bytes
+        + medium.moved_bytes
+        + medium.summary_bytes
+        + medium.map_bytes;
     assert_eq!(medium.written_bytes, causes, "{medium:?}");
     let frames = stats.memory;
     assert_eq!(frames.write_frames, frames.write_frames_free);

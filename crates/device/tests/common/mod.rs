@@ -21,7 +21,10 @@ pub struct Sink {
 
 impl Replies for Sink {
     fn complete(&self, request: Request, result: Result<(), BlockError>) {
-        let old = self.answers.lock().insert(request.tag, result.map(|()| request));
+        let old = self
+            .answers
+            .lock()
+            .insert(request.tag, result.map(|()| request));
         assert!(old.is_none(), "answered twice");
     }
 
@@ -37,7 +40,10 @@ impl Sink {
             if let Some(answer) = answers.remove(&tag) {
                 return answer;
             }
-            let late = self.came.wait_for(&mut answers, Duration::from_secs(30)).timed_out();
+            let late = self
+                .came
+                .wait_for(&mut answers, Duration::from_secs(30))
+                .timed_out();
             assert!(!late, "request {tag} was not answered in 30 s");
         }
     }
@@ -55,7 +61,12 @@ impl Client {
     pub fn new(volume: &Arc<Volume>) -> Self {
         let sink = Arc::new(Sink::default());
         let replies: Arc<dyn Replies> = sink.clone();
-        Self { volume: Arc::clone(volume), sink, replies, next: 0 }
+        Self {
+            volume: Arc::clone(volume),
+            sink,
+            replies,
+            next: 0,
+        }
     }
 
     pub fn request(&mut self, op: Op, lba: u64, blocks: u64) -> Request {
@@ -65,13 +76,22 @@ impl Client {
             Op::Write { .. } => self.volume.frames().take(Share::Write, blocks as usize),
             _ => Default::default(),
         };
-        Request { tag: self.next, op, lba: Lba(lba), blocks, frames }
+        Request {
+            tag: self.next,
+            op,
+            lba: Lba(lba),
+            blocks,
+            frames,
+        }
     }
 
     pub fn write_request(&mut self, lba: u64, fills: &[u64], fua: bool) -> Request {
         let mut request = self.request(Op::Write { fua }, lba, fills.len() as u64);
         for (index, &fill) in fills.iter().enumerate() {
-            request.frames.block_mut(index).copy_from_slice(&block_of(fill));
+            request
+                .frames
+                .block_mut(index)
+                .copy_from_slice(&block_of(fill));
         }
         request
     }
@@ -116,7 +136,11 @@ pub fn block_of(fill: u64) -> [u8; BLOCK_BYTES] {
     let mut word = fill;
     for bytes in block.chunks_exact_mut(8) {
         bytes.copy_from_slice(&word.to_le_bytes());
-        word = if fill == 0 { 0 } else { word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1) };
+        word = if fill == 0 {
+            0
+        } else {
+            word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1)
+        };
     }
     block
 }
@@ -131,7 +155,9 @@ pub fn fill_of(block: &[u8]) -> u64 {
 }
 
 pub fn fills(request: &Request) -> Vec<u64> {
-    (0..request.frames.len()).map(|index| fill_of(request.frames.block(index))).collect()
+    (0..request.frames.len())
+        .map(|index| fill_of(request.frames.block(index)))
+        .collect()
 }
 
 pub fn small() -> OpenOptions {
@@ -144,7 +170,11 @@ pub fn small() -> OpenOptions {
 }
 
 pub fn create(medium: &dyn Medium) {
-    let options = CreateOptions { segment_blocks: Some(64), force: true, ..CreateOptions::default() };
+    let options = CreateOptions {
+        segment_blocks: Some(64),
+        force: true,
+        ..CreateOptions::default()
+    };
     Volume::create(medium, &options).unwrap();
 }
 

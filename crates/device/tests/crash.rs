@@ -1,0 +1,399 @@
+//! A volume that loses its server, its power, its medium's word or its room.
+
+mod common;
+
+use common::{Client, Random, create, open, small};
+use std::sync::Arc;
+use vellum_core::addr::{BLOCK_BYTES, Pba};
+use vellum_device::block::{BlockDevice, BlockError, Op};
+use vellum_device::{StopError, Volume};
+use vellum_medium::fault::Rule;
+use vellum_medium::{Fault, FaultMedium, Medium, MemoryMedium, Plan};
+
+/// What was written where, in the order in which it took effect: promise 3's oracle. Stamps count from 1.
+struct History {
+    blocks: u64,
+    /// The address of stamp `n`, at `n - 1`.
+    writes: Vec<u64>,
+    durable: usize,
+}
+
+impl History {
+    /// The volume holds the effect of a prefix that is no shorter than what was durable.
+    fn check(&mut self, client: &mut Client) {
+        let mut found = Vec::new();
+        for lba in (0..self.blocks).step_by(64) {
+            found.extend(client.read(lba, 64.min(self.blocks - lba)).unwrap());
+        }
+        let newest = found.iter().copied().max().unwrap_or(0) as usize;
+        assert!(
+            newest <= self.writes.len(),
+            "stamp {newest} was never written"
+        );
+        assert!(
+            newest >= self.durable,
+            "durable through {}, found only {newest}",
+            self.durable
+        );
+        let mut expected = vec![0; self.blocks as usize];
+        for (index, &lba) in self.writes[..newest].iter().enumerate() {
+            expected[lba as usize] = index as u64 + 1;
+        }
+        assert_eq!(found, expected, "not the prefix of {newest} writes");
+        self.writes.truncate(newest);
+        self.durable = newest;
+    }
+
+    /// Writes until told to stop or refused; with flushes and durable writes among them.
+    fn write_on(&mut self, client: &mut Client, random: &mut Random, writes: u64) {
+        for _ in 0..writes {
+            let lba = random.below(self.blocks);
+            let stamp = self.writes.len() as u64 + 1;
+            self.writes.push(lba);
+            let fua = random.below(40) == 0;
+            let request = client.write_request(lba, &[stamp], fua);
+            if client.call(request).is_err() {
+                return;
+            }
+            let flushed = random.below(60) == 0 && client.flush().is_ok();
+            if fua || flushed {
+                self.durable = self.writes.len();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_dropped_volume_keeps_a_prefix() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(3000));
+    create(&*medium);
+    let mut history = History {
+        blocks: 500,
+        writes: Vec::new(),
+        durable: 0,
+    };
+    let mut random = Random(1);
+    for life in 0..30 {
+        let volume = open(&medium);
+        let mut client = Client::new(&volume);
+        history.check(&mut client);
+        let writes = random.below(1500);
+        history.write_on(&mut client, &mut random, writes);
+        if life % 7 == 6 {
+            volume.stop().unwrap();
+            history.durable = history.writes.len();
+        }
+    }
+}
+
+#[test]
+fn a_power_cut_keeps_a_prefix() {
+    for seed in 0..40 {
+        lives_with_power_cuts(
+            seed,
+            Plan {
+                seed,
+                ..Plan::default()
+            },
+        );
+    }
+}
+
+fn lives_with_power_cuts(seed: u64, plan: Plan) {
+    let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
+    create(&*medium);
+    let as_medium: Arc<dyn Medium> = medium.clone();
+    let mut history = History {
+        blocks: 500,
+        writes: Vec::new(),
+        durable: 0,
+    };
+    let mut random = Random(seed);
+    for life in 0..6 {
+        medium.set_plan(plan.clone());
+        let volume = open(&as_medium);
+        let mut client = Client::new(&volume);
+        history.check(&mut client);
+        // In the middle of some operation, or between two.
+        if life % 2 == 0 {
+            medium.set_plan(Plan {
+                cut_after: Some(random.below(60)),
+                ..plan.clone()
+            });
+        }
+        let writes = 200 + random.below(3000);
+        history.write_on(&mut client, &mut random, writes);
+        if !medium.is_off() {
+            medium.power_cut(seed * 100 + life);
+        }
+        drop(client);
+        drop(volume);
+        medium.restart();
+    }
+}
+
+/// The oracle of the tests above is one: it sees a medium that lies about its syncs.
+#[test]
+fn a_lying_medium_is_found_out() {
+    let every = Rule {
+        fault: Fault::LostSync,
+        blocks: 0..u64::MAX,
+        skip: 0,
+        times: u64::MAX,
+    };
+    let plan = Plan {
+        rules: vec![every],
+        ..Plan::default()
+    };
+    let found = (0..20).any(|seed| {
+        let plan = plan.clone();
+        std::thread::spawn(move || lives_with_power_cuts(seed, plan))
+            .join()
+            .is_err()
+    });
+    assert!(found);
+}
+
+#[test]
+fn a_cut_during_recovery_is_survived() {
+    let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
+    create(&*medium);
+    let as_medium: Arc<dyn Medium> = medium.clone();
+    let mut history = History {
+        blocks: 500,
+        writes: Vec::new(),
+        durable: 0,
+    };
+    let mut random = Random(5);
+    for life in 0..20 {
+        {
+            let volume = open(&as_medium);
+            let mut client = Client::new(&volume);
+            history.check(&mut client);
+            history.write_on(&mut client, &mut random, 800);
+            medium.power_cut(life);
+        }
+        medium.restart();
+        medium.set_plan(Plan {
+            seed: life,
+            cut_after: Some(life),
+            ..Plan::default()
+        });
+        let opened = Volume::open(Arc::clone(&as_medium), &small());
+        if !medium.is_off() {
+            medium.power_cut(life);
+        }
+        drop(opened);
+        medium.restart();
+        medium.set_plan(Plan::default());
+    }
+}
+
+#[test]
+fn a_failed_sync_poisons() {
+    let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
+    create(&*medium);
+    let as_medium: Arc<dyn Medium> = medium.clone();
+    let volume = open(&as_medium);
+    let mut client = Client::new(&volume);
+    client.write(1, &[11]).unwrap();
+    client.flush().unwrap();
+    let every = |fault| Rule {
+        fault,
+        blocks: 0..u64::MAX,
+        skip: 0,
+        times: u64::MAX,
+    };
+    let rules = vec![every(Fault::SyncError), every(Fault::WriteError)];
+    medium.set_plan(Plan {
+        rules,
+        ..Plan::default()
+    });
+    client.write(2, &[22]).unwrap();
+    assert!(matches!(client.flush(), Err(BlockError::Io(_))));
+    // The medium works again, and nothing is as if nothing had happened.
+    medium.set_plan(Plan::default());
+    assert!(matches!(client.write(3, &[33]), Err(BlockError::Io(_))));
+    assert!(matches!(client.flush(), Err(BlockError::Io(_))));
+    assert_eq!(client.read(1, 1).unwrap(), [11]);
+    assert!(volume.stats().poisoned);
+    assert!(!volume.events().is_empty());
+    assert_eq!(volume.stop(), Err(StopError::Poisoned));
+    drop(client);
+    drop(volume);
+    let volume = open(&as_medium);
+    let mut client = Client::new(&volume);
+    assert_eq!(client.read(1, 1).unwrap(), [11]);
+    client.write(3, &[33]).unwrap();
+    client.flush().unwrap();
+    volume.stop().unwrap();
+}
+
+#[test]
+fn a_full_volume_refuses_writes_and_comes_back() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(3000));
+    // Thin: it promises more than there is.
+    let options = vellum_device::CreateOptions {
+        segment_blocks: Some(64),
+        logical_blocks: Some(8000),
+        ..Default::default()
+    };
+    Volume::create(&*medium, &options).unwrap();
+    let volume = open(&medium);
+    let mut client = Client::new(&volume);
+    let mut written = 0;
+    let full = loop {
+        match client.write(written, &[written + 1]) {
+            Ok(()) => written += 1,
+            Err(error) => break error,
+        }
+        assert!(written < 3000);
+    };
+    assert!(matches!(full, BlockError::Full), "{full}");
+    assert!(written > 1500, "{written}");
+    client.flush().unwrap();
+    for lba in 0..written {
+        assert_eq!(client.read(lba, 1).unwrap(), [lba + 1]);
+    }
+    // What is there can be overwritten, and space comes back.
+    for lba in 0..200 {
+        client.write(lba, &[lba + 1_000_000]).unwrap();
+    }
+    client.discard(0, 200).unwrap();
+    for lba in 7000..7100 {
+        client.write(lba, &[lba]).unwrap();
+    }
+    volume.stop().unwrap();
+    drop(client);
+    drop(volume);
+    let volume = open(&medium);
+    let mut client = Client::new(&volume);
+    assert_eq!(client.read(199, 2).unwrap(), [0, 201]);
+    assert_eq!(client.read(7099, 2).unwrap(), [7099, 0]);
+}
+
+#[test]
+fn a_full_medium_is_waited_for() {
+    let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
+    create(&*medium);
+    let as_medium: Arc<dyn Medium> = medium.clone();
+    let volume = open(&as_medium);
+    let mut client = Client::new(&volume);
+    client.write(1, &[11]).unwrap();
+    medium.set_full(true);
+    let flush = client.request(Op::Flush, 0, 0);
+    let tag = client.submit(vec![flush])[0];
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert_eq!(client.read(1, 1).unwrap(), [11]);
+    medium.set_full(false);
+    // Either answer is right; what counts is that the volume lives and has lost nothing.
+    let _ = client.sink.wait(tag);
+    let began = std::time::Instant::now();
+    while client.write(2, &[22]).is_err() {
+        assert!(began.elapsed().as_secs() < 10, "room is found again");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    client.flush().unwrap();
+    assert!(!volume.stats().poisoned);
+    drop(client);
+    drop(volume);
+    let volume = open(&as_medium);
+    assert_eq!(Client::new(&volume).read(1, 2).unwrap(), [11, 22]);
+}
+
+#[test]
+fn damage_is_an_error_and_never_data() {
+    let medium = Arc::new(MemoryMedium::new(3000));
+    create(&*medium);
+    let as_medium: Arc<dyn Medium> = medium.clone();
+    let volume = open(&as_medium);
+    let mut client = Client::new(&volume);
+    let fills: Vec<u64> = (1..=100).collect();
+    client.write(0, &fills).unwrap();
+    client.flush().unwrap();
+    // Find a block of ours on the medium and turn one bit of it over.
+    let mut block = [0; BLOCK_BYTES];
+    let at = (0..3000)
+        .find(|&at| {
+            medium.read(Pba(at), &mut block).unwrap();
+            block == common::block_of(42)
+        })
+        .unwrap();
+    block[4000] ^= 1;
+    medium.write(Pba(at), &block).unwrap();
+    let refused = client.read(41, 1).unwrap_err();
+    assert!(refused.to_string().contains(&at.to_string()), "{refused}");
+    assert!(client.read(30, 20).is_err());
+    assert_eq!(client.read(42, 58).unwrap(), fills[42..]);
+    assert_eq!(volume.stats().checksum_failures, 2);
+    assert!(volume.events().iter().any(|event| event.kind == "checksum"));
+    // Overwriting heals it.
+    client.write(41, &[7]).unwrap();
+    client.flush().unwrap();
+    assert_eq!(client.read(41, 1).unwrap(), [7]);
+    volume.stop().unwrap();
+}
+
+#[test]
+fn a_read_error_is_told_and_passes() {
+    let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
+    create(&*medium);
+    let as_medium: Arc<dyn Medium> = medium.clone();
+    let volume = open(&as_medium);
+    let mut client = Client::new(&volume);
+    client.write(1, &[11]).unwrap();
+    client.flush().unwrap();
+    let rules = vec![Rule {
+        fault: Fault::ReadError,
+        blocks: 0..u64::MAX,
+        skip: 0,
+        times: 1,
+    }];
+    medium.set_plan(Plan {
+        rules,
+        ..Plan::default()
+    });
+    assert!(matches!(client.read(1, 1), Err(BlockError::Io(_))));
+    assert_eq!(client.read(1, 1).unwrap(), [11]);
+    assert!(!volume.stats().poisoned);
+}
+
+#[test]
+fn requests_in_flight_at_a_drop_are_answered() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(3000));
+    create(&*medium);
+    let volume = open(&medium);
+    let mut client = Client::new(&volume);
+    let requests = (0..50)
+        .map(|lba| client.write_request(lba, &[lba + 1], true))
+        .collect();
+    let tags = client.submit(requests);
+    let Client {
+        volume: theirs,
+        sink,
+        ..
+    } = client;
+    drop(theirs);
+    assert_eq!(Arc::strong_count(&volume), 1);
+    drop(volume);
+    for tag in tags {
+        match sink.wait(tag) {
+            Ok(_) | Err(BlockError::Stopping) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+#[test]
+fn an_unsealed_write_reaches_the_medium_by_itself() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(3000));
+    create(&*medium);
+    let volume = open(&medium);
+    Client::new(&volume).write(1, &[11]).unwrap();
+    let began = std::time::Instant::now();
+    while volume.stats().medium.writes == 0 {
+        assert!(began.elapsed().as_secs() < 20, "the clock is looked at");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert_eq!(volume.blocks(), volume.info().logical_bytes / 4096);
+}
