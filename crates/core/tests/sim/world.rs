@@ -244,25 +244,19 @@ impl World {
         } else {
             ensure!(live <= capacity, "{live} blocks in use of {capacity}, and nothing was refused");
         }
-        for ask in [Ask::Read { lba: 0, blocks: span as u32 }, Ask::Flush] {
-            let done = driver.counts.done;
-            driver.ask(&ask)?;
-            driver.settle()?;
-            ensure!(driver.counts.done == done + 1, "full, and {ask:?} does not work");
-        }
+        must_work(driver, &Ask::Read { lba: 0, blocks: span as u32 })?;
+        must_work(driver, &Ask::Flush)?;
         // Room comes back.
+        let live = driver.model.live_at_most();
+        let fua = self.rng.percent(50);
+        must_work(driver, &Ask::Discard { lba: 0, blocks: blocks.div_ceil(2), fua })?;
+        let freed = live - driver.model.live_at_most();
         let lba = self.rng.below(blocks - span + 1);
-        for ask in [
-            Ask::Discard { lba, blocks: span, fua: false },
-            Ask::Write { lba, tokens: (0..span).map(|_| self.token()).collect(), fua: self.rng.percent(50) },
-            Ask::Flush,
-        ] {
-            let done = driver.counts.done;
-            driver.ask(&ask)?;
-            driver.settle()?;
-            ensure!(driver.counts.done == done + 1, "room was made, and {ask:?} does not work");
+        if freed >= span {
+            let tokens = (0..span).map(|_| self.token()).collect();
+            must_work(driver, &Ask::Write { lba, tokens, fua: !fua })?;
         }
-        Ok(())
+        must_work(driver, &Ask::Flush)
     }
 
     fn token(&mut self) -> u32 {
@@ -348,4 +342,12 @@ impl World {
         }
         Ok(())
     }
+}
+
+fn must_work(driver: &mut Driver, ask: &Ask) -> Result<(), Failure> {
+    let done = driver.counts.done;
+    driver.ask(ask)?;
+    driver.settle()?;
+    ensure!(driver.counts.done == done + 1, "{ask:?} does not work, full or just no more: {:?}", driver.engine.stats());
+    Ok(())
 }
