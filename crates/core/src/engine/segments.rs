@@ -43,6 +43,8 @@ pub(super) struct Segments {
     pub emptied: Vec<Segment>,
     pub live: u64,
     pub quarantined: u64,
+    /// Live blocks in quarantined segments.
+    pub quarantined_live: u64,
 }
 
 impl Segments {
@@ -62,6 +64,7 @@ impl Segments {
             emptied: Vec::new(),
             live: 0,
             quarantined: 0,
+            quarantined_live: 0,
         }
     }
 
@@ -101,6 +104,7 @@ impl Segments {
         );
         *valid -= 1;
         self.live -= 1;
+        self.quarantined_live -= u64::from(self.info[segment.0 as usize].quarantined);
         *valid == 0 && self.info[segment.0 as usize].state == State::Closed
     }
 
@@ -118,6 +122,7 @@ impl Segments {
     pub fn quarantine(&mut self, segment: Segment) {
         self.get_mut(segment).quarantined = true;
         self.quarantined += 1;
+        self.quarantined_live += u64::from(self.valid(segment));
     }
 
     /// The closed segment that `score` likes best (the smallest), among those with at most `limit` live

@@ -179,7 +179,8 @@ impl Engine {
 
     /// Data blocks that may be live at once, now.
     pub(super) fn capacity(&self) -> u64 {
-        let lost = self.segments.quarantined * u64::from(self.superblock.usable_blocks());
+        let quarantined = self.segments.quarantined * u64::from(self.superblock.usable_blocks());
+        let lost = quarantined - self.segments.quarantined_live;
         self.superblock.capacity_blocks().saturating_sub(lost)
     }
 }
