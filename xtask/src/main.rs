@@ -1,2 +1,29 @@
-//! Chores of the repository.
-fn main() {}
+//! `cargo run -p xtask -- tidy` complains, `... -- dependencies` lists what comes from outside.
+
+use std::process::ExitCode;
+use xtask::{dependencies, imports, links, text, workspace::Workspace};
+
+fn main() -> anyhow::Result<ExitCode> {
+    let root = xtask::root();
+    let workspace = Workspace::read(&root)?;
+    match std::env::args().nth(1).as_deref() {
+        Some("tidy") => {
+            let mut complaints = imports::check(&workspace, &root)?;
+            complaints.extend(text::check(&root)?);
+            complaints.extend(links::check(&root)?);
+            complaints.extend(dependencies::check(&workspace, &root)?);
+            for complaint in &complaints {
+                println!("{complaint}");
+            }
+            println!("{} complaint(s)", complaints.len());
+            Ok(ExitCode::from(u8::from(!complaints.is_empty())))
+        }
+        Some("dependencies") => {
+            for package in workspace.packages.iter().filter(|p| !p.ours) {
+                println!("{} {}: {}", package.name, package.version, package.license);
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => anyhow::bail!("usage: cargo run -p xtask -- tidy | dependencies"),
+    }
+}

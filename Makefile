@@ -1,0 +1,51 @@
+# The two that matter: `make demo` and `make test`. Both install what they need, save Rust.
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-long bench docs fmt lint build clean
+
+export PATH := $(PATH):/usr/sbin:/sbin
+
+# Where cargo puts the binary, also when CARGO_TARGET_DIR says elsewhere.
+TARGET = $(or $(CARGO_TARGET_DIR),target)
+# How long `make test-long` looks for crashes with fresh seeds.
+VELLUM_SECONDS ?= 360
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{ printf "make %-10s %s\n", $$1, $$2 }'
+
+build: ## the `vellum` command, in target/release
+	@scripts/setup.sh build
+	cargo build --release --locked -p vellum-cli
+
+demo: ## a real ext4 on a volume of ours, beside the same on a plain file (under 3 minutes)
+	@scripts/setup.sh test
+	@cargo build --release --locked -p vellum-cli
+	@$(TARGET)/release/vellum demo
+
+test: ## the fast tests: every crate, fixed seeds, the repository's own rules
+	@scripts/setup.sh test
+	cargo test --locked --workspace
+
+test-long: ## crashes from fresh seeds, kill -9 under a real ext4, the demo
+	@scripts/setup.sh test
+	VELLUM_SECONDS=$(VELLUM_SECONDS) cargo test --locked --release -p vellum-core --test crash -- --nocapture --test-threads=2
+	@set -e; for test in tests/*.sh; do if [ -f "$$test" ]; then echo "== $$test"; "$$test"; fi; done
+	$(MAKE) --no-print-directory demo
+
+bench: ## the table against nbdkit and the plain loop chain; rewrites docs/benchmarks/device.md
+	@scripts/setup.sh bench
+	@cargo build --release --locked -p vellum-cli
+	@VELLUM=$(TARGET)/release/vellum benches/bench.sh
+
+docs: ## the API documentation, warnings denied
+	RUSTDOCFLAGS=-Dwarnings cargo doc --locked --workspace --no-deps
+
+fmt: ## format the source
+	cargo fmt --all
+
+lint: ## format check, clippy and the repository's own rules
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo test --locked -p xtask
+
+clean: ## remove what was built
+	cargo clean

@@ -1,0 +1,141 @@
+//! Imports point one way: core <- medium <- device <- front ends <- the command.
+//!
+//! Checked twice: over what each crate declares to cargo, and over what its source names, because a crate
+//! may be allowed one module of another and no more.
+
+use crate::text::{sources, without_tests};
+use crate::workspace::Workspace;
+use std::path::Path;
+
+/// What a crate may import of ours: a crate, and which of its modules (none: all of them).
+type Allowed = &'static [(&'static str, &'static [&'static str])];
+
+const ALL: &[&str] = &[];
+
+/// The table. A crate that is not in it is a complaint: put it here, and say in docs/ARCHITECTURE.md what
+/// it does not know.
+const TABLE: &[(&str, Allowed)] = &[
+    ("vellum-core", &[]),
+    // A medium knows addresses, and nothing of what lies there.
+    ("vellum-medium", &[("vellum-core", &["addr"])]),
+    (
+        "vellum-device",
+        &[("vellum-core", ALL), ("vellum-medium", ALL)],
+    ),
+    // A front end knows the block interface, and so a client's addresses, but not a segment.
+    (
+        "vellum-frontend",
+        &[("vellum-core", &["addr"]), ("vellum-device", ALL)],
+    ),
+    (
+        "vellum-cli",
+        &[
+            ("vellum-core", ALL),
+            ("vellum-medium", ALL),
+            ("vellum-device", ALL),
+            ("vellum-frontend", ALL),
+        ],
+    ),
+    ("xtask", &[]),
+];
+
+/// Complaints about imports against the table.
+///
+/// # Errors
+/// When the source cannot be read.
+pub fn check(workspace: &Workspace, root: &Path) -> anyhow::Result<Vec<String>> {
+    let mut complaints = Vec::new();
+    let is_ours = |name: &str| workspace.packages.iter().any(|p| p.ours && p.name == name);
+    for package in workspace.packages.iter().filter(|package| package.ours) {
+        let name = package.name.as_str();
+        let Some((_, allowed)) = TABLE.iter().find(|(of, _)| *of == name) else {
+            complaints.push(format!(
+                "{name}: not in the table of imports (xtask/src/imports.rs)"
+            ));
+            continue;
+        };
+        for (need, _) in package.needs.iter().filter(|(need, _)| is_ours(need)) {
+            if !allowed.iter().any(|(of, _)| of == need) {
+                complaints.push(format!("{name} must not depend on {need}"));
+            }
+        }
+    }
+    for path in sources(root, "rs")? {
+        let mut parts = path.iter().filter_map(|part| part.to_str());
+        let (Some("crates"), Some(folder), Some("src")) =
+            (parts.next(), parts.next(), parts.next())
+        else {
+            continue;
+        };
+        let text = std::fs::read_to_string(root.join(&path))?;
+        complaints.extend(check_source(
+            &format!("vellum-{folder}"),
+            &path.display().to_string(),
+            &text,
+        ));
+    }
+    Ok(complaints)
+}
+
+/// Complaints about one file of a crate.
+fn check_source(name: &str, path: &str, text: &str) -> Vec<String> {
+    let allowed = TABLE
+        .iter()
+        .find(|(of, _)| *of == name)
+        .map_or(&[][..], |(_, allowed)| allowed);
+    let own = name.replace('-', "_");
+    let mut complaints = Vec::new();
+    for (number, line) in without_tests(text) {
+        for (at, _) in line.match_indices("vellum_") {
+            let starts = line[..at]
+                .chars()
+                .next_back()
+                .is_none_or(|c| !c.is_alphanumeric() && c != '_');
+            let path_of: String = line[at..]
+                .chars()
+                .take_while(|c| c.is_alphanumeric() || matches!(c, '_' | ':'))
+                .collect();
+            let mut modules = path_of.split("::");
+            let named = modules.next().unwrap_or_default();
+            if !starts || named == own || !line[at + named.len()..].starts_with("::") {
+                continue;
+            }
+            let module = modules.next().unwrap_or_default();
+            let target = named.replace('_', "-");
+            let fine = allowed
+                .iter()
+                .any(|(of, only)| *of == target && (only.is_empty() || only.contains(&module)));
+            if !fine {
+                complaints.push(format!(
+                    "{path}:{number}: {name} must not import {named}::{module}"
+                ));
+            }
+        }
+    }
+    complaints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_source;
+
+    #[test]
+    fn what_may_not_be_seen_is_found() {
+        let check = |name, text| check_source(name, "x.rs", text).len();
+        assert_eq!(check("vellum-medium", "use vellum_core::addr::Pba;\n"), 0);
+        assert_eq!(check("vellum-medium", "use vellum_core::map::Map;\n"), 1);
+        assert_eq!(check("vellum-medium", "use vellum_core::{map::Map};\n"), 1);
+        assert_eq!(
+            check("vellum-frontend", "let x = vellum_medium::Kind::Sync;\n"),
+            1
+        );
+        assert_eq!(check("vellum-core", "use vellum_device::block::Op;\n"), 1);
+        assert_eq!(
+            check(
+                "vellum-medium",
+                "#[cfg(test)]\nmod tests {\n    use vellum_core::map::Map;\n}\n"
+            ),
+            0
+        );
+    }
+}

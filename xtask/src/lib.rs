@@ -1,0 +1,18 @@
+//! Chores of the repository, each a function from the work tree to a list of complaints: empty is good.
+
+use std::path::PathBuf;
+
+pub mod dependencies;
+pub mod imports;
+pub mod links;
+pub mod spdx;
+pub mod text;
+pub mod workspace;
+
+/// The repository's root.
+#[must_use]
+pub fn root() -> PathBuf {
+    let mut path = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    path.pop();
+    path
+}

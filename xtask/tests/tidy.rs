@@ -1,0 +1,28 @@
+//! The repository itself, under test.
+
+use xtask::workspace::Workspace;
+use xtask::{dependencies, imports, links, root, text};
+
+fn none(complaints: Vec<String>) {
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+#[test]
+fn imports_point_one_way() {
+    none(imports::check(&Workspace::read(&root()).unwrap(), &root()).unwrap());
+}
+
+#[test]
+fn files_are_tidy() {
+    none(text::check(&root()).unwrap());
+}
+
+#[test]
+fn links_lead_somewhere() {
+    none(links::check(&root()).unwrap());
+}
+
+#[test]
+fn what_comes_from_outside_is_allowed() {
+    none(dependencies::check(&Workspace::read(&root()).unwrap(), &root()).unwrap());
+}
