@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 /// killed server, or udev looks at a new block device.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 
+/// How long a holder must be seen living: one that was killed takes a moment to look it.
+const LIVING: Duration = Duration::from_millis(150);
+
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Who has the volume.
@@ -85,7 +88,7 @@ impl fmt::Display for InUse<'_> {
 /// Locks `file` until its last reference is closed: against everyone, or (`shared`) against servers only.
 pub(crate) fn take(file: &File, path: &Path, shared: bool) -> Result<(), LockError> {
     let how = if shared { libc::LOCK_SH } else { libc::LOCK_EX } | libc::LOCK_NB;
-    let deadline = Instant::now() + PATIENCE;
+    let start = Instant::now();
     loop {
         // SAFETY: a system call on a descriptor that is open.
         if unsafe { libc::flock(file.as_raw_fd(), how) } == 0 {
@@ -98,7 +101,7 @@ pub(crate) fn take(file: &File, path: &Path, shared: bool) -> Result<(), LockErr
                 let holder = holder(file);
                 // One that lives and is no passer-by will not let go.
                 let stays = holder.as_ref().is_some_and(|h| !h.name.contains("udev"));
-                if stays || Instant::now() >= deadline {
+                if start.elapsed() >= if stays { LIVING } else { PATIENCE } {
                     return Err(LockError::Held {
                         path: path.to_owned(),
                         holder,
@@ -143,12 +146,32 @@ fn holder(file: &File) -> Option<Holder> {
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
     let pid = parse_locks(&locks, inode.dev(), inode.ino())?;
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // "pid (name) state ..."; the name may contain anything.
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let name = parse_living(&stat, &status)?;
+    Some(Holder { pid, name })
+}
+
+/// The name of a process that is not ending, from its `stat` and `status`.
+fn parse_living(stat: &str, status: &str) -> Option<String> {
+    // "pid (name) state ppid pgrp session tty tpgid flags ..."; the name may contain anything.
     let (head, tail) = stat.rsplit_once(") ")?;
     let name = head.split_once('(')?.1.to_owned();
-    let dead = matches!(tail.chars().next(), None | Some('Z' | 'X'));
-    (!dead).then_some(Holder { pid, name })
+    let mut words = tail.split_whitespace();
+    let dead = matches!(words.next(), None | Some("Z" | "X"));
+    let exiting = words.nth(5)?.parse::<u32>().ok()? & PF_EXITING != 0;
+    let killed = status
+        .lines()
+        .filter_map(|l| {
+            l.strip_prefix("SigPnd:")
+                .or_else(|| l.strip_prefix("ShdPnd:"))
+        })
+        .filter_map(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .any(|mask| mask & 1 << (libc::SIGKILL - 1) != 0);
+    (!dead && !exiting && !killed).then_some(name)
 }
+
+/// The kernel's flag of a process that is on its way out.
+const PF_EXITING: u32 = 4;
 
 /// Finds who has a lock on an inode: "1: FLOCK  ADVISORY  WRITE 1234 fe:01:5678 0 EOF".
 fn parse_locks(locks: &str, device: u64, inode: u64) -> Option<u32> {
@@ -196,6 +219,19 @@ mod tests {
         assert_eq!(parse_locks(table, libc::makedev(8, 0), 5678), Some(14));
         assert_eq!(parse_locks(table, dev, 678), None);
         assert_eq!(parse_locks("", dev, 1), None);
+    }
+
+    #[test]
+    fn a_process_that_ends_is_not_living() {
+        let stat = |state, flags| format!("12 (a (b) c) {state} 1 12 12 0 -1 {flags} 0 0");
+        let status = "Name:\tx\nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000000\n";
+        let name = Some("a (b) c".to_owned());
+        assert_eq!(parse_living(&stat("S", 4_194_560), status), name);
+        assert_eq!(parse_living(&stat("Z", 0), status), None);
+        assert_eq!(parse_living(&stat("D", 4_194_564), status), None);
+        let killed = status.replace("ShdPnd:\t0000000000000000", "ShdPnd:\t0000000000000100");
+        assert_eq!(parse_living(&stat("S", 0), &killed), None);
+        assert_eq!(parse_living("", ""), None);
     }
 
     #[test]
