@@ -3,6 +3,7 @@
 extern crate alloc;
 
 pub mod addr;
+pub mod check;
 pub mod engine;
 pub mod format;
 pub mod limits;

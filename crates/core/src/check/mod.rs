@@ -1,0 +1,375 @@
+//! The check: every invariant of a volume at rest, held against the medium; nothing is changed.
+//!
+//! The invariants:
+//! 1. Both superblocks are whole and equal; the newest root is whole and so are the leaves it names.
+//! 2. The log replays to its end without a hole.
+//! 3. Every mapped block lies in a segment, on a block that a chunk header says is data.
+//! 4. That block's owner is the LBA that maps to it, or was, where pages have been shared.
+//! 5. No page has two owners, but a shared one; that is one number's, and is counted right.
+//! 6. A segment that was left has a whole summary, and its chunk headers say the same (with `data`).
+//! 7. Every live block has the checksum that was written down for it (with `data`).
+
+mod chunks;
+mod report;
+
+pub use chunks::{Chunk, Chunks};
+pub use report::{Problem, Report, Severity};
+
+use crate::addr::{BLOCK_BYTES, Generation, Lba, Pba, Segment, Vba};
+use crate::format::root::{self, LeafSlot};
+use crate::format::summary::{self, Owner, Tag};
+use crate::format::{Crc, FormatError, superblock::Superblock};
+use crate::map::Entry;
+use crate::recovery::{Recovered, Source, Unreadable, recover};
+use alloc::{vec, vec::Vec};
+
+/// Blocks of one read of data.
+const READ_BLOCKS: u32 = 64;
+
+/// In the table of owners: nobody's. No LBA has this number.
+const NOBODY: u32 = u32::MAX;
+
+/// What to check, and how much to say.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Read every live block and every chunk header as well.
+    pub data: bool,
+    /// Findings listed at most; the others are counted.
+    pub findings_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            data: false,
+            findings_max: 1000,
+        }
+    }
+}
+
+/// Checks a volume.
+pub fn check(source: &mut dyn Source, medium_blocks: u64, options: Options, crc: Crc) -> Report {
+    let mut report = Report::new(options.findings_max);
+    match recover(source, medium_blocks, crc) {
+        Ok(recovered) => check_recovered(source, &recovered, options, crc, &mut report),
+        Err(error) => report.add(Problem::Unopenable(error)),
+    }
+    report
+}
+
+/// Checks what recovery has found against the medium.
+fn check_recovered(
+    source: &mut dyn Source,
+    recovered: &Recovered,
+    options: Options,
+    crc: Crc,
+    report: &mut Report,
+) {
+    let superblock = &recovered.superblock;
+    report.superblock = Some(superblock.clone());
+    report.replayed = recovered.replayed;
+    check_mirrors(source, superblock, crc, report);
+    check_other_root(source, recovered, crc, report);
+    let owners = Owners::collect(recovered, report);
+    check_shared(recovered, report);
+    let mut segments = Segments {
+        source,
+        superblock,
+        recovered,
+        shared_before: has_shared(recovered),
+        owners,
+        options,
+        crc,
+        report,
+        buffer: vec![0; READ_BLOCKS as usize * BLOCK_BYTES],
+    };
+    for segment in 0..superblock.segment_count() {
+        segments.check(Segment(segment));
+    }
+}
+
+fn check_mirrors(source: &mut dyn Source, superblock: &Superblock, crc: Crc, report: &mut Report) {
+    let mut block = [0; BLOCK_BYTES];
+    for at in superblock.mirrors() {
+        if let Err(error) = source.read(at, &mut block) {
+            report.add(Problem::MirrorUnreadable(error));
+            continue;
+        }
+        match Superblock::decode(&block, superblock.medium_blocks(), crc) {
+            Ok(found) if found == *superblock => {}
+            Ok(_) => report.add(Problem::MirrorDiffers { at }),
+            Err(error) => report.add(Problem::Mirror { at, error }),
+        }
+    }
+}
+
+/// The place that recovery did not take: the root before, or one that was being written.
+fn check_other_root(source: &mut dyn Source, recovered: &Recovered, crc: Crc, report: &mut Report) {
+    let superblock = &recovered.superblock;
+    let at = superblock.root_place(Generation(recovered.root_generation.0 + 1));
+    let mut bytes = vec![0; superblock.root_blocks() as usize * BLOCK_BYTES];
+    let error = match source.read(at, &mut bytes) {
+        Err(error) => return report.add(Problem::RootUnreadable(error)),
+        Ok(()) => root::decode(&bytes, &superblock.uuid(), superblock.leaves(), crc).err(),
+    };
+    let never_written = bytes.iter().all(|&byte| byte == 0);
+    if let Some(error) = error
+        && !never_written
+    {
+        report.add(Problem::OtherRoot { at, error });
+    }
+}
+
+/// Whether pages have ever been shared: the leaves of a table that was used stay.
+fn has_shared(recovered: &Recovered) -> bool {
+    let first = recovered.superblock.map_leaves() as usize;
+    !recovered.shared.is_empty()
+        || !recovered.strays.is_empty()
+        || recovered
+            .slots
+            .iter()
+            .skip(first)
+            .any(|slot| *slot != LeafSlot::Absent)
+}
+
+/// Every shared page's count against the map.
+fn check_shared(recovered: &Recovered, report: &mut Report) {
+    if recovered.shared.is_empty() {
+        return;
+    }
+    let mut counted: Vec<u32> = Vec::new();
+    for (_, entry) in recovered.map.iter() {
+        if let Entry::Shared(vba) = entry {
+            let index = vba.0 as usize;
+            if counted.len() <= index {
+                counted.resize(index + 1, 0);
+            }
+            counted[index] = counted[index].saturating_add(1);
+        }
+    }
+    for (vba, &counted) in (0..).map(Vba).zip(&counted) {
+        let held = recovered.shared.owners(vba);
+        if counted != held {
+            report.add(Problem::SharedCount { vba, counted, held });
+        }
+        if counted == 0 || !recovered.shared.is_placed(vba) {
+            continue;
+        }
+        report.shared_pages += 1;
+        let at = recovered.shared.pba(vba);
+        if let Some(other) = recovered.shared.find(at)
+            && other != vba
+        {
+            report.add(Problem::SharedTwice { at, vba, other });
+        }
+    }
+}
+
+/// Which LBA each block of the segments is mapped from: 4 bytes a block, as much as the map itself.
+struct Owners {
+    first: u64,
+    lbas: Vec<u32>,
+}
+
+impl Owners {
+    fn collect(recovered: &Recovered, report: &mut Report) -> Self {
+        let superblock = &recovered.superblock;
+        let first = superblock.segment_start(Segment(0)).0;
+        let blocks = superblock.segment_count() as usize * superblock.segment_blocks() as usize;
+        let mut lbas = vec![NOBODY; blocks];
+        for (lba, entry) in recovered.map.iter() {
+            let pba = match entry {
+                Entry::Unmapped => continue,
+                Entry::Zero => {
+                    report.zero_blocks += 1;
+                    continue;
+                }
+                Entry::Plain(pba) => pba,
+                Entry::Shared(vba) if recovered.shared.is_placed(vba) => recovered.shared.pba(vba),
+                Entry::Shared(vba) => {
+                    report.add(Problem::SharedNowhere { lba, vba });
+                    continue;
+                }
+            };
+            report.mapped_blocks += 1;
+            if superblock.segment_of(pba).is_none() {
+                report.add(Problem::NotData { lba, at: pba });
+                continue;
+            }
+            let slot = &mut lbas[(pba.0 - first) as usize];
+            if *slot != NOBODY {
+                let is_shared = matches!(entry, Entry::Shared(vba)
+                    if recovered.shared.find(pba) == Some(vba)
+                        && recovered.map.get(Lba((*slot).into())) == entry);
+                if !is_shared {
+                    report.add(Problem::TwoOwners {
+                        at: pba,
+                        first: Lba((*slot).into()),
+                        second: lba,
+                    });
+                }
+                continue;
+            }
+            *slot = lba.0 as u32;
+        }
+        Self { first, lbas }
+    }
+
+    fn of(&self, pba: Pba) -> Option<Lba> {
+        let lba = *self.lbas.get(pba.0.checked_sub(self.first)? as usize)?;
+        (lba != NOBODY).then_some(Lba(lba.into()))
+    }
+}
+
+struct Segments<'a> {
+    source: &'a mut dyn Source,
+    superblock: &'a Superblock,
+    recovered: &'a Recovered,
+    shared_before: bool,
+    owners: Owners,
+    options: Options,
+    crc: Crc,
+    report: &'a mut Report,
+    buffer: Vec<u8>,
+}
+
+impl Segments<'_> {
+    fn check(&mut self, segment: Segment) {
+        let usable = self.superblock.usable_blocks();
+        let start = self.superblock.segment_start(segment);
+        let live: Vec<(u32, Lba)> = (0..usable)
+            .filter_map(|offset| Some((offset, self.owners.of(start.plus(offset.into()))?)))
+            .collect();
+        let in_log = self
+            .recovered
+            .tags
+            .iter()
+            .rev()
+            .find(|(of, _)| *of == segment)
+            .map(|(_, tags)| tags.as_slice());
+        if live.is_empty() && in_log.is_none() {
+            // Free, or soon to be: what it holds means nothing.
+            return;
+        }
+        self.report.segments += 1;
+        let summary = match in_log {
+            Some(_) => None,
+            None => match self.read_summary(segment) {
+                Some(tags) => Some(tags),
+                None => return,
+            },
+        };
+        let tags = in_log.or(summary.as_deref()).unwrap_or_default();
+        for &(offset, lba) in &live {
+            self.check_owner(lba, start.plus(offset.into()), tags[offset as usize]);
+        }
+        if self.options.data {
+            if summary.is_some() {
+                self.check_headers(segment, tags);
+            }
+            self.check_data(start, tags, &live);
+        }
+    }
+
+    fn read_summary(&mut self, segment: Segment) -> Option<Vec<Tag>> {
+        let usable = self.superblock.usable_blocks();
+        let at = self.superblock.segment_start(segment).plus(usable.into());
+        let blocks = self.superblock.segment_blocks() - usable;
+        let mut bytes = vec![0; blocks as usize * BLOCK_BYTES];
+        if let Err(error) = self.source.read(at, &mut bytes) {
+            self.report
+                .add(Problem::SummaryUnreadable { segment, error });
+            return None;
+        }
+        let uuid = self.superblock.uuid();
+        match summary::decode(&uuid, segment, usable as usize, &bytes, self.crc) {
+            Ok(tags) => {
+                self.report.summaries += 1;
+                Some(tags)
+            }
+            Err(error) => {
+                self.report.add(Problem::Summary { segment, at, error });
+                None
+            }
+        }
+    }
+
+    fn check_owner(&mut self, lba: Lba, at: Pba, tag: Tag) {
+        match tag.owner {
+            Owner::None => self.report.add(Problem::NotData { lba, at }),
+            Owner::Lba(owner) if owner == lba => {}
+            // A page that is shared, or was: its tag names the owner that wrote it, or its number.
+            _ if self.shared_before => self.report.foreign_tags += 1,
+            owner => self.report.add(Problem::Owner { lba, at, owner }),
+        }
+    }
+
+    /// That the chunk headers say what the summary repeats.
+    fn check_headers(&mut self, segment: Segment, tags: &[Tag]) {
+        let nothing = Tag {
+            owner: Owner::None,
+            crc: 0,
+        };
+        let mut said = vec![nothing; tags.len()];
+        let mut chunks = Chunks::new(self.superblock, segment, self.crc);
+        while let Some(chunk) = chunks.next(self.source) {
+            let chunk = match chunk {
+                Ok(chunk) => chunk,
+                Err(error) => {
+                    self.report.add(Problem::HeaderUnreadable(error));
+                    return;
+                }
+            };
+            let data = said.iter_mut().skip(chunk.offset as usize + 1);
+            for (said, tag) in data.zip(chunk.tags()) {
+                *said = tag;
+            }
+        }
+        if let Some(offset) = said.iter().zip(tags).position(|(a, b)| a != b) {
+            let at = self.superblock.segment_start(segment).plus(offset as u64);
+            self.report.add(Problem::HeadersDiffer { segment, at });
+        }
+    }
+
+    fn check_data(&mut self, start: Pba, tags: &[Tag], live: &[(u32, Lba)]) {
+        let mut rest = live;
+        while let Some(&(first, _)) = rest.first() {
+            // A run of live blocks in one read.
+            let run = rest
+                .iter()
+                .zip(first..first + READ_BLOCKS)
+                .take_while(|((offset, _), expected)| offset == expected)
+                .count();
+            let (now, later) = rest.split_at(run);
+            rest = later;
+            let mut buffer = core::mem::take(&mut self.buffer);
+            let bytes = &mut buffer[..run * BLOCK_BYTES];
+            let whole = self.source.read(start.plus(first.into()), bytes).is_ok();
+            for (&(offset, lba), block) in now.iter().zip(bytes.chunks_exact_mut(BLOCK_BYTES)) {
+                let at = start.plus(offset.into());
+                let read: Result<(), Unreadable> = if whole {
+                    Ok(())
+                } else {
+                    self.source.read(at, block)
+                };
+                let expected = tags[offset as usize].crc;
+                match read {
+                    Err(error) => self.report.add(Problem::DataUnreadable { lba, error }),
+                    Ok(()) => {
+                        self.report.verified_blocks += 1;
+                        let found = (self.crc)(block);
+                        if found != expected {
+                            let error = FormatError::Checksum {
+                                what: "block",
+                                found,
+                                expected,
+                            };
+                            self.report.add(Problem::Data { lba, at, error });
+                        }
+                    }
+                }
+            }
+            self.buffer = buffer;
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What a check has found.
+
+use crate::addr::{Lba, Pba, Segment, Vba};
+use crate::format::summary::Owner;
+use crate::format::{FormatError, superblock::Superblock};
+use crate::recovery::{RecoveryError, Replayed, Unreadable};
+use alloc::vec::Vec;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// What a crash may leave behind; the next checkpoint or opening overwrites it.
+    Note,
+    /// A second copy is damaged; what it said is still known from the first.
+    Redundancy,
+    /// Something that a client may read is lost, or an invariant does not hold.
+    Damage,
+}
+
+/// Something that is not as it should be, with its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "fields are named for what they are")]
+pub enum Problem {
+    /// Recovery refuses the volume; nothing else was checked.
+    #[error("cannot be opened: {0}")]
+    Unopenable(RecoveryError),
+    /// One of the two superblocks.
+    #[error("the superblock at physical block {at} is damaged: {error}")]
+    Mirror { at: Pba, error: FormatError },
+    /// One of the two superblocks, when an opening for writing was cut short.
+    #[error("the superblock at physical block {at} is older than the other")]
+    MirrorDiffers { at: Pba },
+    /// One of the two superblocks.
+    #[error("a superblock: {0}")]
+    MirrorUnreadable(Unreadable),
+    /// The root that is not needed: the one before, or one whose writing was cut short.
+    #[error("the spare map checkpoint at physical block {at} is not whole: {error}")]
+    OtherRoot { at: Pba, error: FormatError },
+    /// The root that is not needed.
+    #[error("the spare map checkpoint: {0}")]
+    RootUnreadable(Unreadable),
+    /// A summary that the collector and every read of its segment need.
+    #[error("the summary of segment {segment} at physical block {at} is damaged: {error}")]
+    Summary {
+        segment: Segment,
+        at: Pba,
+        error: FormatError,
+    },
+    /// The same.
+    #[error("the summary of segment {segment}: {error}")]
+    SummaryUnreadable { segment: Segment, error: Unreadable },
+    /// A header that a summary repeats.
+    #[error("a chunk header: {0}")]
+    HeaderUnreadable(Unreadable),
+    /// A header that a summary repeats.
+    #[error(
+        "segment {segment}: its chunk headers and its summary differ from physical block {at} on"
+    )]
+    HeadersDiffer { segment: Segment, at: Pba },
+    /// A mapping into nothing.
+    #[error("LBA {lba} is mapped to physical block {at}, which holds no data")]
+    NotData { lba: Lba, at: Pba },
+    /// A mapping to another's page.
+    #[error("LBA {lba} is mapped to physical block {at}, which was written for {owner:?}")]
+    Owner { lba: Lba, at: Pba, owner: Owner },
+    /// A page that two LBAs claim without sharing it.
+    #[error(
+        "LBAs {first} and {second} are both mapped to physical block {at}, which is not shared"
+    )]
+    TwoOwners { at: Pba, first: Lba, second: Lba },
+    /// A shared page that is nowhere.
+    #[error("LBA {lba} is mapped to shared page {vba}, which is nowhere")]
+    SharedNowhere { lba: Lba, vba: Vba },
+    /// A shared page whose count is wrong.
+    #[error("shared page {vba} has {counted} owners in the map, but {held} were counted")]
+    SharedCount { vba: Vba, counted: u32, held: u32 },
+    /// A page with two numbers.
+    #[error("physical block {at} is shared page {vba} and {other}")]
+    SharedTwice { at: Pba, vba: Vba, other: Vba },
+    /// A block whose bytes are not those that were written.
+    #[error("LBA {lba} at physical block {at}: {error}")]
+    Data {
+        lba: Lba,
+        at: Pba,
+        error: FormatError,
+    },
+    /// A block that cannot be read.
+    #[error("LBA {lba}: {error}")]
+    DataUnreadable { lba: Lba, error: Unreadable },
+}
+
+impl Problem {
+    /// How bad it is.
+    #[must_use]
+    pub fn severity(&self) -> Severity {
+        match self {
+            Self::MirrorDiffers { .. } | Self::OtherRoot { .. } => Severity::Note,
+            Self::Mirror { .. }
+            | Self::MirrorUnreadable(_)
+            | Self::RootUnreadable(_)
+            | Self::HeaderUnreadable(_)
+            | Self::HeadersDiffer { .. } => Severity::Redundancy,
+            _ => Severity::Damage,
+        }
+    }
+}
+
+/// What a check has found, and how much it has looked at.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The volume; `None` when it cannot be opened.
+    pub superblock: Option<Superblock>,
+    /// What recovery did.
+    pub replayed: Replayed,
+    /// LBAs that are mapped to data.
+    pub mapped_blocks: u64,
+    /// LBAs that are mapped to zeros.
+    pub zero_blocks: u64,
+    /// Shared pages.
+    pub shared_pages: u64,
+    /// Pages that are, or were, shared and whose tag names the owner that they were written for.
+    pub foreign_tags: u64,
+    /// Segments with live blocks or open.
+    pub segments: u64,
+    /// Summaries read.
+    pub summaries: u64,
+    /// Live blocks whose data was read and held against its checksum.
+    pub verified_blocks: u64,
+    /// What is wrong, in the order in which it was found.
+    pub findings: Vec<Problem>,
+    /// Findings that were left out of the list, of any severity.
+    pub unlisted: u64,
+    findings_max: usize,
+    worst: Option<Severity>,
+}
+
+impl Report {
+    pub(super) fn new(findings_max: usize) -> Self {
+        Self {
+            findings_max,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn add(&mut self, problem: Problem) {
+        self.worst = self.worst.max(Some(problem.severity()));
+        if self.findings.len() < self.findings_max {
+            self.findings.push(problem);
+        } else {
+            self.unlisted += 1;
+        }
+    }
+
+    /// The worst that was found; `None`: nothing.
+    #[must_use]
+    pub fn worst(&self) -> Option<Severity> {
+        self.worst
+    }
+
+    /// Whether nothing is lost and every invariant holds.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.worst < Some(Severity::Damage)
+    }
+}
