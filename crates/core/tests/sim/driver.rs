@@ -22,6 +22,8 @@ pub(crate) use ensure;
 
 /// Client buffers; the collector's come after them.
 pub const CLIENT_BUFS: u32 = 512;
+/// No segment here is longer.
+const SEGMENT_MAX: u64 = 128;
 /// More effects than this at once is a queue without a bound.
 const EFFECTS_MAX: usize = 4096;
 /// A token that no buffer may carry to the medium: its owner gave it back.
@@ -329,7 +331,9 @@ impl Driver {
             Err(Refusal::Corrupt(pba)) => {
                 self.counts.corrupt += 1;
                 ensure!(matches!(request, Request::Read { .. }), "corrupt block {pba} reported for a write");
-                ensure!(self.suspects.contains(&pba.0), "block {pba} reported corrupt, and is not");
+                // A bad header or summary makes its segment's other blocks unverifiable.
+                let near = pba.0.saturating_sub(SEGMENT_MAX)..pba.0 + SEGMENT_MAX;
+                ensure!(self.suspects.range(near).next().is_some(), "block {pba} reported corrupt, and is not");
             }
             Err(Refusal::Unreadable(pba)) => {
                 self.counts.unreadable += 1;

@@ -250,14 +250,19 @@ impl Model {
     }
 }
 
+/// What two sets of instants have in common; each a union of intervals, the result sorted and disjoint.
 fn intersect(a: &[(u64, u64)], b: &[(u64, u64)]) -> Vec<(u64, u64)> {
-    let mut out = Vec::new();
-    for x in a {
-        for y in b {
-            let both = (x.0.max(y.0), x.1.min(y.1));
-            if both.0 <= both.1 && !out.contains(&both) {
-                out.push(both);
-            }
+    let mut both: Vec<_> = a
+        .iter()
+        .flat_map(|x| b.iter().map(|y| (x.0.max(y.0), x.1.min(y.1))))
+        .filter(|(low, high)| low <= high)
+        .collect();
+    both.sort_unstable();
+    let mut out: Vec<(u64, u64)> = Vec::new();
+    for (low, high) in both {
+        match out.last_mut() {
+            Some(last) if low <= last.1.saturating_add(1) => last.1 = last.1.max(high),
+            _ => out.push((low, high)),
         }
     }
     out

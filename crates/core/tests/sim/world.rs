@@ -229,6 +229,7 @@ impl World {
     /// Promise 7: write until it is full, see that all else works, make room, write again.
     fn full_is_not_dead(&mut self, driver: &mut Driver) -> Result<(), Failure> {
         let blocks = self.logical_blocks;
+        driver.faults = Faults::default();
         let refused = driver.counts.full;
         let span = 8.min(blocks);
         for round in 0..blocks.div_ceil(span) {
@@ -240,7 +241,7 @@ impl World {
         let live = driver.model.live_at_most();
         let capacity = driver.engine.stats().capacity_blocks;
         if driver.counts.full > refused {
-            ensure!(live + span >= capacity, "refused as full with {live} blocks of {capacity} in use");
+            ensure!(live + span >= capacity, "refused as full with {live} blocks of {capacity} in use: {:?}", driver.engine.stats());
         } else {
             ensure!(live <= capacity, "{live} blocks in use of {capacity}, and nothing was refused");
         }
@@ -252,7 +253,8 @@ impl World {
         must_work(driver, &Ask::Discard { lba: 0, blocks: blocks.div_ceil(2), fua })?;
         let freed = live - driver.model.live_at_most();
         let lba = self.rng.below(blocks - span + 1);
-        if freed >= span {
+        // Segments in quarantine hold space back that the model counts as free.
+        if freed >= span && driver.engine.stats().quarantined_segments == 0 {
             let tokens = (0..span).map(|_| self.token()).collect();
             must_work(driver, &Ask::Write { lba, tokens, fua: !fua })?;
         }
