@@ -1,0 +1,94 @@
+# Servers of a benchmark: ours and the peers, started, measured and surely stopped. Sourced by bench.sh.
+
+# Started servers and what is mounted, newest last.
+pids=()
+mounts=()
+loops=()
+
+cleanup() {
+    local i
+    set +e
+    for ((i = ${#mounts[@]} - 1; i >= 0; i--)); do umount "${mounts[i]}" 2>/dev/null; done
+    for i in "${loops[@]}"; do losetup -d "$i" 2>/dev/null; done
+    [ -d "$dir/fuse" ] && fusermount3 -u "$dir/fuse" 2>/dev/null
+    [ -e "$dir/chain.img" ] && fusermount3 -u "$dir/chain.img" 2>/dev/null
+    for i in "${pids[@]}"; do kill "$i" 2>/dev/null; done
+    for i in "${pids[@]}"; do wait "$i" 2>/dev/null; done
+    rm -rf "$dir"
+}
+
+socket_uri() { echo "nbd+unix:///?socket=$dir/socket"; }
+
+# start COMMAND...: runs a server in the background until its socket answers; its pid is in $server.
+start() {
+    rm -f "$dir/socket"
+    "$@" >"$dir/server.log" 2>&1 &
+    server=$!
+    pids+=("$server")
+    local tries
+    for ((tries = 0; tries < 6000; tries++)); do
+        if [ -S "$dir/socket" ] && nbdinfo --size "$(socket_uri)" >/dev/null 2>&1; then return; fi
+        kill -0 "$server" 2>/dev/null || break
+        sleep 0.02
+    done
+    echo "bench: this server does not answer: $*" >&2
+    cat "$dir/server.log" >&2
+    exit 1
+}
+
+# Ends the server of the last `start`, in order.
+stop() {
+    kill "$server"
+    wait "$server" 2>/dev/null || true
+    unset 'pids[-1]'
+}
+
+# Ends it at once, as a crash.
+crash() {
+    kill -KILL "$server"
+    wait "$server" 2>/dev/null || true
+    unset 'pids[-1]'
+}
+
+# serve PEER SIZE: a fresh store of that size, and a server of it.
+fresh() {
+    rm -f "$dir/store"
+    case $1 in
+        vellum) "$VELLUM" create "$dir/store" --size "$2" >/dev/null ;;
+        file) truncate -s "$2" "$dir/store" ;;
+        memory) memory_size=$2 ;;
+    esac
+    serve "$1"
+}
+
+# serve PEER: a server of the store that is there.
+serve() {
+    case $1 in
+        # A lone export also answers to the empty name.
+        vellum) start "$VELLUM" serve "v=$dir/store" --socket "$dir/socket" ;;
+        file) start nbdkit -f -U "$dir/socket" file "$dir/store" ;;
+        memory) start nbdkit -f -U "$dir/socket" memory "$memory_size" ;;
+    esac
+}
+
+drop_caches() {
+    sync
+    echo 3 >/proc/sys/vm/drop_caches
+}
+
+# nbd FIELD FIO-OPTIONS...: runs fio's NBD engine on the server, prints one number of its first job.
+nbd() {
+    local field=$1
+    shift
+    fio --name=bench --ioengine=nbd --uri="$(socket_uri)" --output-format=json --randrepeat=0 --refill_buffers "$@" \
+        2>"$dir/fio.err" >"$dir/fio.json" || {
+        cat "$dir/fio.err" "$dir/server.log" >&2
+        exit 1
+    }
+    # fio may print notes before its JSON.
+    sed -n '/^{/,$p' "$dir/fio.json" | jq "$field"
+}
+
+rss_mib() { awk '/^VmRSS/ { printf "%.0f", $2 / 1024 }' "/proc/$1/status"; }
+cpu_ticks() { awk '{ print $14 + $15 }' "/proc/$1/stat"; }
+seconds_now() { date +%s.%N; }

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# From results (workload, peer, value; tab-separated) to the document: medians, ratios, and what was asked.
+set -euo pipefail
+results=$1 rounds=$2 volume=$3 writes=$4
+
+cat <<TEXT
+# The device against its peers
+
+\`make bench\` on $(date -u +%Y-%m-%d), commit $(git rev-parse --short HEAD). Medians of $rounds rounds in which the peers take turns; a
+volume of $volume, $writes written, random data, default options (64 MiB of buffer, 10% over-provisioning). Ratios below 1 are
+losses. *Asked* is what this part of the project was meant to reach.
+
+- Machine: $(nproc) CPUs ($(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)), $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo), kernel $(uname -r)
+- Peers: $(nbdkit --version | head -1), $(fio --version), a plain file under a loop device
+
+TEXT
+
+# Asked: a workload, a peer, the least ratio.
+awk -F'\t' '
+function median(list,    n, i, j, t, v) {
+    n = split(list, v, " ")
+    for (i = 2; i <= n; i++)
+        for (j = i; j > 1 && v[j] + 0 < v[j - 1] + 0; j--) { t = v[j]; v[j] = v[j - 1]; v[j - 1] = t }
+    return n == 0 ? "" : (n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2)
+}
+function ratio(work, peer,    ours, theirs, of, r, text) {
+    of = (work in base) ? base[work] : work
+    ours = median(all[work, "vellum"]); theirs = median(all[of, peer])
+    if (ours == "" || theirs == "" || theirs == 0) return "-"
+    r = ours / theirs
+    text = sprintf("%.2f", r)
+    if ((work, peer) in asked) text = text sprintf(" (asked %.1f: %s)", asked[work, peer], r >= asked[work, peer] ? "yes" : "**no**")
+    return text
+}
+function cell(work, peer) { return (work, peer) in all ? median(all[work, peer]) : "-" }
+BEGIN {
+    asked["random write, depth 32", "memory"] = 0.8
+    asked["random write, depth 32", "file"] = 1.2
+    asked["random write, depth 1", "file"] = 0.9
+    asked["sequential write 128K", "memory"] = 0.8
+    asked["cold random read, depth 32", "file"] = 1.0
+    asked["append + fsync, data=journal", "file"] = 1.2
+    base["append + fsync, data=journal,journal_async_commit"] = "append + fsync, data=journal"
+    unit["sequential write 128K"] = "MB/s"
+}
+{
+    if (!($1 in seen)) { seen[$1] = 1; order[++works] = $1 }
+    all[$1, $2] = all[$1, $2] " " $3
+}
+END {
+    print "| | | vellum | nbdkit memory | nbdkit file | plain loop | to memory | to file | to plain loop |"
+    print "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for (i = 1; i <= works; i++) {
+        w = order[i]
+        if (w ~ /^(RSS|idle|first)/) continue
+        printf "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", w, (w in unit) ? unit[w] : "ops/s", cell(w, "vellum"),
+            cell(w, "memory"), cell(w, "file"), cell(w, "plain"), ratio(w, "memory"), ratio(w, "file"), ratio(w, "plain")
+    }
+    print "\nBlocks are of 4 KiB unless said. The plain loop is a file under a loop device, without NBD and FUSE. With"
+    print "`journal_async_commit` the ratios are to the peers without it: on them it would not be safe.\n"
+    print "| | | asked |"
+    print "| --- | ---: | --- |"
+    for (i = 1; i <= works; i++) {
+        w = order[i]
+        if (w !~ /^(RSS|idle|first)/) continue
+        v = median(all[w, "vellum"])
+        if (w ~ /^RSS/) printf "| %s | %s MiB | 4 B a mapped block, and the buffers |\n", w, v
+        else if (w ~ /^idle/) printf "| %s | %s | 0: %s |\n", w, v, v + 0 == 0 ? "yes" : "**no**"
+        else printf "| %s | %.2f s | under 1 s: %s |\n", w, v, v + 0 < 1 ? "yes" : "**no**"
+    }
+    print "\nThe time after `kill -9` is from starting the server to the first answered read of a new client, cold caches."
+}' "$results"
