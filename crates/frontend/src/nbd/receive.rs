@@ -28,6 +28,9 @@ use vellum_device::frames::{Frames, Share};
 const STAGING_BYTES: usize = 256 << 10;
 /// Writes from this size on are received into frames.
 const DIRECT_BYTES: u32 = 32 << 10;
+/// Bytes received at once behind a large write. The next is likely to be large, too, and what staging takes
+/// of its payload must be copied.
+const STAGING_BYTES_AFTER_DIRECT: usize = 4 << 10;
 /// A request is split into parts of so many blocks at most.
 const PART_BLOCKS_MAX: usize = 256;
 /// Refused writes up to this size are drained; a longer one ends the connection.
@@ -80,6 +83,8 @@ pub struct Receiver {
     session: Arc<Session>,
     replies: Arc<dyn Replies>,
     staging: Box<[u8]>,
+    /// The last write was large.
+    direct: bool,
     /// What was received and not parsed.
     start: usize,
     end: usize,
@@ -95,6 +100,7 @@ impl Receiver {
             session,
             replies,
             staging,
+            direct: false,
             start: 0,
             end: 0,
             batch: Vec::with_capacity(64),
@@ -135,7 +141,8 @@ impl Receiver {
     fn receive(&mut self) -> io::Result<usize> {
         self.staging.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
-        let free = &mut self.staging[self.end..];
+        let most = if self.direct { self.end + STAGING_BYTES_AFTER_DIRECT } else { STAGING_BYTES };
+        let free = &mut self.staging[self.end..most.min(STAGING_BYTES)];
         let mut piece = [libc::iovec {
             iov_base: free.as_mut_ptr().cast(),
             iov_len: free.len(),
@@ -176,6 +183,9 @@ impl Receiver {
             return Ok(Next::Receive);
         }
         self.start += REQUEST_BYTES;
+        if header.length > 0 {
+            self.direct = writes && !small;
+        }
         let kind = if header.command == command::READ {
             Kind::Read
         } else {
@@ -196,11 +206,9 @@ impl Receiver {
                 length,
                 cost: 0,
             })?;
-            if writes {
-                self.drain(length as usize)?;
-            }
+            let drained = if writes { self.drain(length as usize) } else { Ok(()) };
             self.session.end_part(slot, Err(failure));
-            return Ok(Next::Parse);
+            return drained.map(|()| Next::Parse);
         }
         let fua = header.flags & flag::FUA != 0;
         let slot = self.open(Opening {
@@ -210,21 +218,31 @@ impl Receiver {
             length,
             cost,
         })?;
-        match header.command {
-            command::READ => self.read(slot, offset, length),
-            command::WRITE => self.write(slot, offset, length, fua)?,
-            command::FLUSH => self.part(slot, Op::Flush, Lba(0), 0, Frames::default(), Ticket(0)),
-            command::TRIM => self.trim(slot, offset, length, fua),
-            command::WRITE_ZEROES => self.write_zeroes(slot, offset, length, fua),
+        let done = match header.command {
             command::BLOCK_STATUS => {
                 self.block_status(slot, offset, length, header.flags & flag::REQ_ONE != 0);
                 return Ok(Next::Parse);
             }
+            command::WRITE => self.write(slot, offset, length, fua),
+            _ => {
+                self.without_payload(header.command, slot, offset, length, fua);
+                Ok(())
+            }
+        };
+        // Also when the client vanished inside the payload: the slot must end with its parts.
+        self.session.end_part(slot, Ok(()));
+        done.map(|()| Next::Parse)
+    }
+
+    fn without_payload(&mut self, command: u16, slot: u32, offset: u64, length: u32, fua: bool) {
+        match command {
+            command::READ => self.read(slot, offset, length),
+            command::FLUSH => self.part(slot, Op::Flush, Lba(0), 0, Frames::default(), Ticket(0)),
+            command::TRIM => self.trim(slot, offset, length, fua),
+            command::WRITE_ZEROES => self.write_zeroes(slot, offset, length, fua),
             // CACHE: an advice, and the kernel's cache of the client is nearer than ours would be.
             _ => {}
         }
-        self.session.end_part(slot, Ok(()));
-        Ok(Next::Parse)
     }
 
     /// Why a request cannot be served, if so. The numbers are the specification's.
@@ -504,7 +522,7 @@ impl Receiver {
                 })
                 .collect();
             // Behind the payload comes the next request: take its bytes with the same call.
-            let staging = &mut self.staging[..];
+            let staging = &mut self.staging[..STAGING_BYTES_AFTER_DIRECT];
             pieces.push(libc::iovec {
                 iov_base: staging.as_mut_ptr().cast(),
                 iov_len: staging.len(),

@@ -1,0 +1,214 @@
+//! Clients that vanish, stall or talk nonsense hold up nobody and leave nothing behind.
+
+use crate::client::Client;
+use crate::disks::{LateDisk, Served, pattern, soon};
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+use vellum_frontend::nbd::testing::{RamDisk, fuzz_options, fuzz_transmission};
+use vellum_frontend::nbd::wire::{self, RequestHeader, command, option};
+
+#[test]
+fn vanishing_at_any_byte_releases_everything() {
+    let ram = Arc::new(RamDisk::new(256, 32, 32));
+    let served = Served::of(LateDisk::new(Arc::clone(&ram), Duration::from_micros(50)));
+    let mut stream = Vec::new();
+    for (cookie, (command, offset, length)) in [
+        (command::READ, 0, 65_536),
+        (command::WRITE, 4096, 65_536),
+        (command::WRITE, 100, 600),
+        (command::READ, 0, 4096),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        stream.extend_from_slice(
+            &RequestHeader {
+                flags: 0,
+                command,
+                cookie: cookie as u64,
+                offset,
+                length,
+            }
+            .encode(),
+        );
+        if command == command::WRITE {
+            stream.extend_from_slice(&pattern(1, length as usize));
+        }
+    }
+    for cut in (0..stream.len())
+        .step_by(1777)
+        .chain([27, 28, 29, 30, 56, 57, stream.len()])
+    {
+        let mut client = Client::connected(&served.path(), "disk", cut % 2 == 0);
+        client.stream.write_all(&stream[..cut]).unwrap();
+    }
+    soon("all connections end", || served.server.connections() == 0);
+    assert!(ram.all_frames_free());
+    assert_eq!(Client::connected(&served.path(), "disk", true).read(0, 512).len(), 512);
+}
+
+#[test]
+fn a_client_that_does_not_read_holds_up_nobody() {
+    let ram = Arc::new(RamDisk::new(2048, 64, 64));
+    let served = Served::of(Arc::clone(&ram) as _);
+    let mut deaf: Vec<Client> = (0..6)
+        .map(|_| Client::connected(&served.path(), "disk", true))
+        .collect();
+    for client in &mut deaf {
+        client.stream.set_nonblocking(true).unwrap();
+        let request = RequestHeader {
+            flags: 0,
+            command: command::READ,
+            cookie: 1,
+            offset: 0,
+            length: 131_072,
+        }
+        .encode();
+        // As many as the server takes, and more.
+        for _ in 0..2000 {
+            let _ = client.stream.write(&request);
+        }
+    }
+    let mut other = Client::connected(&served.path(), "disk", true);
+    for turn in 0..50 {
+        let bytes = pattern(turn, 65_536);
+        assert_eq!(other.write(turn * 4096, &bytes), 0);
+        assert!(other.read(turn * 4096, 65_536) == bytes);
+    }
+    drop(deaf);
+    drop(other);
+    soon("all connections end", || served.server.connections() == 0);
+    assert!(ram.all_frames_free());
+}
+
+#[test]
+fn a_client_that_stalls_inside_a_payload_holds_up_nobody() {
+    let ram = Arc::new(RamDisk::new(2048, 64, 64));
+    let served = Served::of(Arc::clone(&ram) as _);
+    let bytes = pattern(4, 65_536);
+    let mut slow: Vec<Client> = (0..8)
+        .map(|_| Client::connected(&served.path(), "disk", false))
+        .collect();
+    for client in &mut slow {
+        client.send(command::WRITE, 0, 1, 1 << 20, 65_536, &bytes[..50_000]);
+    }
+    let mut other = Client::connected(&served.path(), "disk", true);
+    for turn in 0..20 {
+        assert_eq!(other.write(turn * 65_536, &pattern(turn, 65_536)), 0);
+    }
+    for client in &mut slow {
+        client.stream.write_all(&bytes[50_000..]).unwrap();
+        assert_eq!(client.reply(0).error, 0);
+    }
+    assert!(other.read(1 << 20, 65_536) == bytes);
+}
+
+#[test]
+fn nonsense_ends_only_its_own_connection() {
+    let ram = Arc::new(RamDisk::new(64, 16, 16));
+    let served = Served::of(Arc::clone(&ram) as _);
+    let mut other = Client::connected(&served.path(), "disk", true);
+    let mut client = Client::connected(&served.path(), "disk", true);
+    client.stream.write_all(&[0x5a; 64]).unwrap();
+    assert!(client.is_closed());
+    let mut client = Client::connected(&served.path(), "disk", true);
+    client.send(command::WRITE, 0, 1, 0, u32::MAX, &[]);
+    assert!(client.is_closed());
+    let mut client = Client::connected(&served.path(), "disk", true);
+    client.send(command::DISC, 0, 0, 0, 0, &[]);
+    assert!(client.is_closed());
+    assert_eq!(other.write(0, &[1; 512]), 0);
+    let reports = served.reports.lock().unwrap();
+    assert_eq!(reports.len(), 2, "{reports:?}");
+    assert!(
+        reports[0].contains("0x5a5a5a5a") && reports[1].contains("4294967295"),
+        "{reports:?}"
+    );
+}
+
+/// A small generator, so that a failure is repeated by its number.
+struct Seeded(u64);
+
+impl Seeded {
+    fn next(&mut self, below: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % below
+    }
+
+    fn bytes(&mut self, most: u64) -> Vec<u8> {
+        (0..self.next(most)).map(|_| self.next(256) as u8).collect()
+    }
+}
+
+#[test]
+fn seeded_options() {
+    for seed in 0..3000 {
+        let mut random = Seeded(seed);
+        let mut data = vec![0, 0, 0, random.next(5) as u8];
+        for _ in 0..random.next(300) {
+            data.extend_from_slice(&wire::MAGIC_OPTION.to_be_bytes());
+            data.extend_from_slice(&(random.next(13) as u32).to_be_bytes());
+            let body = match random.next(4) {
+                0 => random.bytes(64),
+                1 => crate::client::info_data("first", &[random.next(6) as u16, 3]),
+                2 => crate::client::context_data("second", &["base:allocation", "base:"]),
+                _ => Vec::new(),
+            };
+            let length = if random.next(40) == 0 {
+                random.next(1 << 32) as u32
+            } else {
+                body.len() as u32
+            };
+            data.extend_from_slice(&length.to_be_bytes());
+            data.extend_from_slice(&body);
+        }
+        fuzz_options(&data);
+    }
+    // The way through, to be sure that the generator's words are understood.
+    let mut data = vec![0, 0, 0, 3];
+    data.extend_from_slice(&wire::MAGIC_OPTION.to_be_bytes());
+    data.extend_from_slice(&option::LIST.to_be_bytes());
+    data.extend_from_slice(&[0; 4]);
+    fuzz_options(&data);
+}
+
+#[test]
+fn seeded_transmissions() {
+    for seed in 0..400 {
+        let mut random = Seeded(seed);
+        let mut data = random.bytes(2);
+        data.resize(1, seed as u8);
+        for _ in 0..random.next(60) {
+            let command = random.next(9) as u16;
+            let flags = if random.next(3) == 0 { random.next(64) as u16 } else { 0 };
+            let offset = random.next(66 * 8) * 512 + if random.next(4) == 0 { random.next(512) } else { 0 };
+            let length = match random.next(20) {
+                0 => random.next(1 << 32) as u32,
+                1..5 => random.next(300_000) as u32,
+                _ => random.next(20) as u32 * 512,
+            };
+            let cookie = random.next(1 << 40);
+            data.extend_from_slice(
+                &RequestHeader {
+                    flags,
+                    command,
+                    cookie,
+                    offset,
+                    length,
+                }
+                .encode(),
+            );
+            if command == command::WRITE {
+                data.resize(data.len() + length.min(400_000) as usize, 7);
+            }
+        }
+        if random.next(2) == 0 {
+            data.truncate(random.next(data.len() as u64 + 1) as usize);
+        }
+        fuzz_transmission(&data);
+    }
+}

@@ -1,0 +1,144 @@
+//! Sockets, exports that come and go, the end.
+
+use crate::client::{Client, info_data};
+use crate::disks::{LateDisk, Served, soon};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use vellum_frontend::nbd::testing::RamDisk;
+use vellum_frontend::nbd::wire::{command, option, reply};
+use vellum_frontend::nbd::{BindError, Export, ExportError, Listen, Options, Server};
+
+#[test]
+fn the_socket_is_private_and_goes_with_the_server() {
+    let mut served = Served::empty();
+    let path = served.path();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    served.server.shutdown();
+    assert!(!path.exists());
+    served.server.shutdown();
+}
+
+#[test]
+fn only_a_stale_socket_is_replaced() {
+    let served = Served::empty();
+    let listen = Listen::Unix(served.path());
+    assert!(matches!(Server::bind(&listen), Err(BindError::InUse(_))));
+    Client::greeted(&served.path());
+
+    let stale = served.folder().join("stale");
+    drop(UnixListener::bind(&stale).unwrap());
+    assert!(stale.exists());
+    let second = Server::bind(&Listen::Unix(stale.clone())).unwrap();
+    Client::greeted(&stale);
+    // A file that took the place of ours is not ours to remove.
+    std::fs::remove_file(&stale).unwrap();
+    std::fs::write(&stale, "precious").unwrap();
+    drop(second);
+    assert_eq!(std::fs::read(&stale).unwrap(), b"precious");
+    assert!(matches!(
+        Server::bind(&Listen::Unix(stale)),
+        Err(BindError::NotASocket(_))
+    ));
+    let long = served.folder().join("x".repeat(200));
+    assert!(matches!(
+        Server::bind(&Listen::Unix(long)),
+        Err(BindError::PathTooLong(_))
+    ));
+    assert!(matches!(
+        Server::bind(&Listen::Unix("/nowhere/at/all".into())),
+        Err(BindError::Io { .. })
+    ));
+}
+
+#[test]
+fn exports_come_and_go() {
+    let served = Served::empty();
+    let disk = || Arc::new(RamDisk::new(8, 4, 4));
+    let mut early = Client::greeted(&served.path());
+    assert_eq!(early.verdict(option::GO, &info_data("", &[])), reply::ERR_UNKNOWN);
+    served.server.add(Export::new("a", disk())).unwrap();
+    assert_eq!(
+        served.server.add(Export::new("a", disk())),
+        Err(ExportError::Taken("a".into()))
+    );
+    assert_eq!(
+        served.server.add(Export::new("x".repeat(5000), disk())),
+        Err(ExportError::BadString)
+    );
+    assert_eq!(early.verdict(option::GO, &info_data("", &[])), reply::ACK);
+    assert_eq!(early.read(0, 512), [0; 512]);
+    served.server.add(Export::new("b", disk())).unwrap();
+    let mut other = Client::connected(&served.path(), "b", true);
+    assert!(served.server.remove("a"));
+    assert!(early.is_closed());
+    assert_eq!(other.read(0, 512), [0; 512]);
+    served.server.add(Export::new("a", disk())).unwrap();
+    Client::connected(&served.path(), "a", true);
+}
+
+#[test]
+fn shutdown_finishes_what_is_in_flight() {
+    let ram = Arc::new(RamDisk::new(64, 16, 16));
+    let mut served = Served::of(LateDisk::new(Arc::clone(&ram), Duration::from_millis(50)));
+    let mut clients: Vec<Client> = (0..3)
+        .map(|_| Client::connected(&served.path(), "disk", true))
+        .collect();
+    let _in_handshake = Client::greeted(&served.path());
+    for client in &mut clients {
+        client.send(command::WRITE, 0, 1, 0, 4096, &[7; 4096]);
+        client.send(command::READ, 0, 2, 8192, 4096, &[]);
+    }
+    std::thread::sleep(Duration::from_millis(30));
+    let start = Instant::now();
+    served.server.shutdown();
+    assert!(start.elapsed() < Duration::from_secs(3));
+    assert!(ram.all_frames_free());
+    for client in &mut clients {
+        let mut cookies = [client.reply(0).cookie, client.reply(0).cookie];
+        cookies.sort_unstable();
+        assert_eq!(cookies, [1, 2]);
+        assert!(client.is_closed());
+    }
+}
+
+#[test]
+fn shutdown_does_not_wait_for_a_deaf_client() {
+    let ram = Arc::new(RamDisk::new(2048, 64, 1024));
+    let mut served = Served::of(Arc::clone(&ram) as _);
+    let mut deaf = Client::connected(&served.path(), "disk", true);
+    for cookie in 0..20 {
+        deaf.send(command::READ, 0, cookie, 0, 1 << 20, &[]);
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    let start = Instant::now();
+    served.server.shutdown();
+    assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
+    assert!(ram.all_frames_free());
+}
+
+#[test]
+fn connections_are_counted_and_limited() {
+    let served = Served::with(Options {
+        connections_max: 2,
+        ..Options::default()
+    });
+    served
+        .server
+        .add(Export::new("", Arc::new(RamDisk::new(8, 4, 4))))
+        .unwrap();
+    let first = Client::connected(&served.path(), "", true);
+    let _second = Client::connected(&served.path(), "", true);
+    let stream = std::os::unix::net::UnixStream::connect(served.path()).unwrap();
+    let mut third = Client {
+        stream,
+        structured: false,
+        size: 0,
+        flags: 0,
+    };
+    assert!(third.is_closed());
+    drop(first);
+    soon("a place is free", || served.server.connections() == 1);
+    Client::connected(&served.path(), "", true);
+}

@@ -1,0 +1,171 @@
+//! TCP with TLS, and without it only when asked for by name.
+
+use crate::disks::pattern;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use vellum_frontend::nbd::testing::RamDisk;
+use vellum_frontend::nbd::wire::{self, option, reply};
+use vellum_frontend::nbd::{BindError, Export, Listen, Protection, Server, TlsFiles};
+
+const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+/// A certificate authority, a server and a client, under the names that libnbd looks for.
+fn certificates(folder: &Path) -> TlsFiles {
+    let key = |()| rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params.key_usages = vec![rcgen::KeyUsagePurpose::KeyCertSign];
+    let ca_key = key(());
+    let ca = params.self_signed(&ca_key).unwrap();
+    let issuer = rcgen::Issuer::new(params, ca_key);
+    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
+    write("ca-cert.pem", &ca.pem());
+    for name in ["server", "client"] {
+        let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        params.subject_alt_names.push(rcgen::SanType::IpAddress(ANY.ip()));
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        let own = key(());
+        let certificate = params.signed_by(&own, &issuer).unwrap();
+        write(&format!("{name}-cert.pem"), &certificate.pem());
+        write(&format!("{name}-key.pem"), &own.serialize_pem());
+    }
+    TlsFiles {
+        certificate: folder.join("server-cert.pem"),
+        key: folder.join("server-key.pem"),
+        client_ca: None,
+    }
+}
+
+fn serve(tls: Protection) -> Server {
+    let server = Server::bind(&Listen::Tcp { addr: ANY, tls }).unwrap();
+    server
+        .add(Export::new("", Arc::new(RamDisk::new(16_384, 512, 512))))
+        .unwrap();
+    server
+}
+
+fn option_verdict(stream: &mut TcpStream, option: u32) -> u32 {
+    stream
+        .write_all(&[&wire::MAGIC_OPTION.to_be_bytes()[..], &option.to_be_bytes(), &[0; 4]].concat())
+        .unwrap();
+    let mut head = [0; 20];
+    stream.read_exact(&mut head).unwrap();
+    let mut words = vec![0; wire::be32(&head, 16) as usize];
+    stream.read_exact(&mut words).unwrap();
+    wire::be32(&head, 12)
+}
+
+#[test]
+fn nothing_is_served_before_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(Protection::Tls(certificates(folder.path())));
+    let mut stream = TcpStream::connect(server.address().unwrap()).unwrap();
+    stream.read_exact(&mut [0; 18]).unwrap();
+    stream.write_all(&[0, 0, 0, 3]).unwrap();
+    assert_eq!(option_verdict(&mut stream, option::LIST), reply::ERR_TLS_REQD);
+    assert_eq!(
+        option_verdict(&mut stream, option::STRUCTURED_REPLY),
+        reply::ERR_TLS_REQD
+    );
+    assert_eq!(option_verdict(&mut stream, option::STARTTLS), reply::ACK);
+    // Not TLS after all: the connection ends, the server does not.
+    stream.write_all(&[0x55; 64]).unwrap();
+    let _ = stream.read_to_end(&mut Vec::new());
+    TcpStream::connect(server.address().unwrap()).unwrap();
+}
+
+#[test]
+fn a_real_client_copies_over_tls() {
+    if Command::new("nbdcopy").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: nbdcopy is not installed");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut files = certificates(folder.path());
+    for client_ca in [None, Some(folder.path().join("ca-cert.pem"))] {
+        files.client_ca = client_ca;
+        let server = serve(Protection::Tls(files.clone()));
+        let uri = format!(
+            "nbds://localhost:{}/?tls-certificates={}",
+            server.address().unwrap().port(),
+            folder.path().display()
+        );
+        let from = folder.path().join("from");
+        let to = folder.path().join("to");
+        std::fs::write(&from, pattern(3, 64 << 20)).unwrap();
+        for args in [[from.as_os_str(), uri.as_ref()], [uri.as_ref(), to.as_os_str()]] {
+            let done = Command::new("nbdcopy").args(args).output().unwrap();
+            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        }
+        assert!(std::fs::read(&from).unwrap() == std::fs::read(&to).unwrap());
+        if files.client_ca.is_some() {
+            // A client without a certificate.
+            let bare = folder.path().join("bare");
+            std::fs::create_dir(&bare).unwrap();
+            std::fs::copy(folder.path().join("ca-cert.pem"), bare.join("ca-cert.pem")).unwrap();
+            let port = server.address().unwrap().port();
+            let uri = format!("nbds://localhost:{port}/?tls-certificates={}", bare.display());
+            let refused = Command::new("nbdinfo").arg(uri).output().unwrap();
+            assert!(!refused.status.success());
+        }
+    }
+}
+
+#[test]
+fn insecure_tcp_works_when_asked_for() {
+    let server = serve(Protection::InsecureTcp);
+    let mut stream = TcpStream::connect(server.address().unwrap()).unwrap();
+    stream.read_exact(&mut [0; 18]).unwrap();
+    stream.write_all(&[0, 0, 0, 3]).unwrap();
+    assert_eq!(option_verdict(&mut stream, option::STARTTLS), reply::ERR_POLICY);
+    assert_eq!(option_verdict(&mut stream, option::STRUCTURED_REPLY), reply::ACK);
+}
+
+#[test]
+fn wrong_files_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = certificates(folder.path());
+    let bind = |files: TlsFiles| match Server::bind(&Listen::Tcp {
+        addr: ANY,
+        tls: Protection::Tls(files),
+    }) {
+        Err(BindError::Tls(error)) => error.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let nowhere = PathBuf::from("/nowhere/cert.pem");
+    assert!(
+        bind(TlsFiles {
+            certificate: nowhere.clone(),
+            ..files.clone()
+        })
+        .contains("/nowhere/cert.pem: No such file")
+    );
+    assert!(
+        bind(TlsFiles {
+            key: nowhere.clone(),
+            ..files.clone()
+        })
+        .contains("/nowhere/cert.pem")
+    );
+    assert!(
+        bind(TlsFiles {
+            client_ca: Some(nowhere),
+            ..files.clone()
+        })
+        .contains("/nowhere/cert.pem")
+    );
+    let empty = folder.path().join("empty.pem");
+    std::fs::write(&empty, "nothing").unwrap();
+    assert!(
+        bind(TlsFiles {
+            certificate: empty,
+            ..files.clone()
+        })
+        .contains("empty.pem: holds no certificate")
+    );
+    let other = folder.path().join("client-key.pem");
+    assert!(bind(TlsFiles { key: other, ..files }).contains("certificate or key"));
+}
