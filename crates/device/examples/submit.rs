@@ -1,6 +1,7 @@
 //! How fast a volume takes requests when the medium is memory: the cost of everything but I/O and transport.
 //!
-//! `cargo run --release -p vellum-device --example submit -- [threads] [batch] [million writes] [memory|FILE]`
+//! `cargo run --release -p vellum-device --example submit -- [threads] [batch] [million writes] [memory|FILE] [only]`
+//! (`only`: the measurements whose names contain that)
 
 use parking_lot::{Condvar, Mutex};
 use std::error::Error;
@@ -66,7 +67,13 @@ fn run(volume: &Volume, seed: u64, load: Load) {
                 }
             }
             let (lba, blocks) = (Lba(random % size * load.blocks as u64), load.blocks as u64);
-            batch.push(Request { tag: submitted, op: load.op, lba, blocks, frames });
+            batch.push(Request {
+                tag: submitted,
+                op: load.op,
+                lba,
+                blocks,
+                frames,
+            });
             submitted += 1;
         }
         *count.unanswered.lock() += batch.len();
@@ -84,7 +91,10 @@ fn run(volume: &Volume, seed: u64, load: Load) {
 
 fn measure(name: &str, volume: &Volume, threads: u64, load: Load) {
     let began = Instant::now();
-    let each = Load { requests: load.requests / threads, ..load };
+    let each = Load {
+        requests: load.requests / threads,
+        ..load
+    };
     std::thread::scope(|scope| {
         for thread in 0..threads {
             scope.spawn(move || run(volume, thread + 1, each));
@@ -105,28 +115,80 @@ fn main() -> Result<(), Box<dyn Error>> {
     let batch: usize = arguments.next().map_or(Ok(16), |text| text.parse())?;
     let millions: f64 = arguments.next().map_or(Ok(1.0), |text| text.parse())?;
     let place = arguments.next().unwrap_or_else(|| "memory".to_owned());
+    let only = arguments.next().unwrap_or_default();
+    // The volume is four times the write buffer, the medium four times the volume.
     let blocks: u64 = 512 << 8;
     let medium: Arc<dyn Medium> = if place == "memory" {
         Arc::new(MemoryMedium::new(blocks))
     } else {
         Arc::new(FileMedium::create(&place, blocks * 4096, Prealloc::Full)?)
     };
-    Volume::create(&*medium, &CreateOptions { over_provisioning: 250, ..CreateOptions::default() })?;
+    Volume::create(
+        &*medium,
+        &CreateOptions {
+            logical_blocks: Some(blocks / 4),
+            ..CreateOptions::default()
+        },
+    )?;
     let volume = Volume::open(medium, &OpenOptions::default())?;
     let requests = (millions * 1e6) as u64;
     let depth = batch.max(32);
-    let random = Load { op: Op::Write { fua: false }, requests, batch, depth, blocks: 1 };
-    let sequential = Load { requests: requests / 16, batch: 1, depth: 8, blocks: 32, ..random };
-    measure("128 KiB write, depth 8", &volume, threads, sequential);
-    measure(&format!("4 KiB random write, {batch} at once"), &volume, threads, random);
-    measure("4 KiB random write, 1 at once", &volume, threads, Load { batch: 1, depth: 1, ..random });
-    measure(&format!("4 KiB random read, {batch} at once"), &volume, threads, Load { op: Op::Read, ..random });
-    let alone = Load { op: Op::Read, batch: 1, depth: 1, requests: requests / 8, ..random };
-    measure("4 KiB random read, 1 at once", &volume, threads, alone);
-    let flushed = Load { op: Op::Write { fua: true }, batch: 1, depth: 1, requests: requests / 16, ..random };
-    measure("4 KiB durable write, 1 at once", &volume, threads, flushed);
+    let random = Load {
+        op: Op::Write { fua: false },
+        requests,
+        batch,
+        depth,
+        blocks: 1,
+    };
+    let sequential = Load {
+        requests: requests / 16,
+        batch: 1,
+        depth: 8,
+        blocks: 32,
+        ..random
+    };
+    let random_read = Load {
+        op: Op::Read,
+        ..random
+    };
+    let durable = Load {
+        op: Op::Write { fua: true },
+        batch: 1,
+        depth: 1,
+        requests: requests / 16,
+        ..random
+    };
+    let measurements = [
+        ("128 KiB write, depth 8".to_owned(), sequential),
+        (format!("4 KiB random write, {batch} at once"), random),
+        (
+            "4 KiB random write, 1 at once".to_owned(),
+            Load {
+                batch: 1,
+                depth: 1,
+                ..random
+            },
+        ),
+        (format!("4 KiB random read, {batch} at once"), random_read),
+        (
+            "4 KiB random read, 1 at once".to_owned(),
+            Load {
+                batch: 1,
+                depth: 1,
+                requests: requests / 8,
+                ..random_read
+            },
+        ),
+        ("4 KiB durable write, 1 at once".to_owned(), durable),
+    ];
+    for (name, load) in measurements.iter().filter(|(name, _)| name.contains(&only)) {
+        measure(name, &volume, threads, *load);
+    }
     let stats = volume.stats();
-    println!("write amplification {:.3}, stopping", stats.write_amplification.unwrap_or(0.0));
+    println!(
+        "write amplification {:.3}, stopping",
+        stats.write_amplification.unwrap_or(0.0)
+    );
     volume.stop()?;
     drop(volume);
     if place != "memory" {

@@ -9,6 +9,7 @@ mod entropy;
 pub mod events;
 pub mod frames;
 pub mod info;
+pub mod inspect;
 pub mod limits;
 mod memory;
 mod options;

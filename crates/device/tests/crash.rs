@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Client, Random, create, open, small};
+use common::{Client, Random, assert_sound, create, open, small};
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_device::block::{BlockDevice, BlockError, Op};
@@ -83,6 +83,9 @@ fn a_dropped_volume_keeps_a_prefix() {
             volume.stop().unwrap();
             history.durable = history.writes.len();
         }
+        drop(client);
+        drop(volume);
+        assert_sound(&*medium);
     }
 }
 
@@ -129,6 +132,8 @@ fn lives_with_power_cuts(seed: u64, plan: Plan) {
         drop(client);
         drop(volume);
         medium.restart();
+        medium.set_plan(Plan::default());
+        assert_sound(&*medium);
     }
 }
 

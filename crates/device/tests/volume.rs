@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Client, Random, block_of, create, fills, open, small};
+use common::{Client, Random, assert_sound, block_of, create, fills, open, small};
 use proptest::prelude::*;
 use std::sync::Arc;
 use vellum_device::block::{BlockDevice, BlockError, Op};
@@ -122,6 +122,7 @@ proptest! {
             compare(&mut client, &model);
             volume.stop().unwrap();
             volume.stop().unwrap();
+            assert_sound(&*medium);
         }
         let volume = open(&medium);
         prop_assert_eq!(volume.stats().recovery.chunks, 0, "a clean stop leaves nothing to replay");

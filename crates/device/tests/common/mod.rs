@@ -194,3 +194,13 @@ impl Random {
         (z ^ (z >> 31)) % limit
     }
 }
+
+/// Every invariant of the volume at rest holds, every live block has its checksum.
+pub fn assert_sound(medium: &dyn Medium) {
+    let options = vellum_core::check::Options {
+        data: true,
+        ..Default::default()
+    };
+    let report = vellum_device::inspect::check_medium(medium, options);
+    assert!(report.is_sound(), "{:?}", report.findings);
+}
