@@ -1,7 +1,7 @@
 //! A chunk's header: what each of its data blocks is, and what else happened at that point of the log.
 
 use super::summary::{Owner, Tag};
-use super::{Crc, Field, FormatError, VERSION, checksum_around, on_disk};
+use super::{Crc, Field, FormatError, VERSION, checksum_around, on_disk, within_numbers};
 use crate::addr::{BLOCK_BYTES, Generation, Lba, Life, Pba, Segment, Seq, Vba};
 use alloc::vec::Vec;
 use core::mem::offset_of;
@@ -253,7 +253,11 @@ impl Record {
                 pba: Pba(u64_at(12).ok_or(short)?),
             },
             6 => Self::MoveShared {
-                vba: Vba(lba.0 as u32),
+                vba: Vba(u32::try_from(lba.0).map_err(|_| FormatError::Value {
+                    what: "record",
+                    field: "a shared page's number",
+                    value: lba.0,
+                })?),
                 crc: u32_at(8).ok_or(short)?,
                 from: Pba(u64_at(12).ok_or(short)?),
             },
@@ -341,6 +345,14 @@ pub fn decode(bytes: &[u8], crc: Crc) -> Result<(ChunkHeader, Vec<Record>), Form
     if raw.head.get() > 1 {
         return Err(value("head", raw.head.get()));
     }
+    within_numbers(
+        WHAT,
+        &[
+            ("sequence number", raw.seq.get()),
+            ("life", raw.life.get()),
+            ("durable", raw.durable.get()),
+        ],
+    )?;
     let length = raw.record_bytes.get() as usize;
     if length > RECORD_ROOM {
         return Err(value("record bytes", raw.record_bytes.get()));

@@ -9,6 +9,10 @@ use crate::map::{LEAF_ENTRIES, MAX_PBA};
 /// A thin volume may promise this many times what it has.
 pub const THIN_LIMIT: u64 = 16;
 
+/// Blocks that clients may see, at most: the XOR of a shared page's owners is of 32 bits, and one number
+/// is kept for nobody.
+pub const MAX_LOGICAL_BLOCKS: u64 = u32::MAX as u64;
+
 /// Over-provisioning that a volume may have, in thousandths.
 pub const OVER_PROVISIONING: core::ops::RangeInclusive<u32> = 20..=900;
 
@@ -58,7 +62,8 @@ pub enum GeometryError {
     OverProvisioning(u32),
     /// Thinner than allowed.
     #[error(
-        "a logical size of {logical} blocks: at most {limit} ({THIN_LIMIT} times what the medium holds)"
+        "a logical size of {logical} blocks: at most {limit} ({THIN_LIMIT} times what the medium holds, \
+         and 16 TiB)"
     )]
     TooThin {
         /// Asked for.
@@ -96,7 +101,7 @@ pub fn plan(params: &Params) -> Result<Superblock, GeometryError> {
     // The areas before the segments depend on the logical size, that on the segments: settle in two steps,
     // the first with a logical size that is too large.
     let mut logical = params.logical_blocks.unwrap_or(blocks);
-    let limit = blocks.saturating_mul(THIN_LIMIT);
+    let limit = blocks.saturating_mul(THIN_LIMIT).min(MAX_LOGICAL_BLOCKS);
     if logical > limit {
         return Err(GeometryError::TooThin { logical, limit });
     }

@@ -120,6 +120,18 @@ pub enum FormatError {
 /// The version that this program writes, and the newest that it reads.
 pub const VERSION: u32 = 1;
 
+/// Sequence numbers, lives and generations reach this far, at most: half of what 64 bits hold, so that
+/// the next one always exists.
+pub const NUMBER_MAX: u64 = u64::MAX >> 1;
+
+/// That these fields are within [`NUMBER_MAX`].
+fn within_numbers(what: &'static str, fields: &[(&'static str, u64)]) -> Result<(), FormatError> {
+    match fields.iter().find(|(_, value)| *value > NUMBER_MAX) {
+        None => Ok(()),
+        Some(&(field, value)) => Err(FormatError::Value { what, field, value }),
+    }
+}
+
 /// Checksum of `bytes` with the four bytes at `hole` taken as zero: where the checksum itself is kept.
 pub(crate) fn checksum_around(bytes: &[u8], hole: usize, crc: Crc) -> u32 {
     // A checksum of the two parts' checksums: the function lent to us does not continue.

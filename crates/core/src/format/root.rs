@@ -1,6 +1,6 @@
 //! The root of a map checkpoint: which slot each leaf is in, and where replay of the log begins.
 
-use super::{Crc, Field, FormatError, VERSION, checksum_around, on_disk};
+use super::{Crc, Field, FormatError, VERSION, checksum_around, on_disk, within_numbers};
 use crate::addr::{BLOCK_BYTES, Generation, Life, Segment, Seq};
 use alloc::vec::Vec;
 use core::mem::offset_of;
@@ -180,6 +180,15 @@ pub fn decode(
             value: u64::from(raw.leaves.get()),
         });
     }
+    within_numbers(
+        WHAT,
+        &[
+            ("generation", raw.generation.get()),
+            ("sequence number", raw.seq.get()),
+            ("life", raw.life.get()),
+            ("durable", raw.durable.get()),
+        ],
+    )?;
     let found = crc(table);
     if found != raw.table_crc.get() {
         return Err(FormatError::Checksum {

@@ -117,20 +117,64 @@ pub fn decode(
     bytes: &[u8],
     crc: Crc,
 ) -> Result<Vec<Tag>, FormatError> {
+    let (_, body) = open(uuid, segment, count, bytes, crc)?;
+    body.chunks_exact(ENTRY)
+        .take(count)
+        .map(|entry| {
+            let word = u64::from_le_bytes([
+                entry[0], entry[1], entry[2], entry[3], entry[4], entry[5], entry[6], entry[7],
+            ]);
+            let number = word & NUMBER;
+            let unknown = FormatError::Value {
+                what: WHAT,
+                field: "an owner",
+                value: word,
+            };
+            let owner = match word >> KIND_SHIFT {
+                0 => Owner::None,
+                1 => Owner::Lba(Lba(number)),
+                2 => Owner::Vba(Vba(u32::try_from(number).map_err(|_| unknown)?)),
+                _ => return Err(unknown),
+            };
+            Ok(Tag {
+                owner,
+                crc: u32::from_le_bytes([entry[8], entry[9], entry[10], entry[11]]),
+            })
+        })
+        .collect()
+}
+
+/// The newest chunk that the summary of `segment` knows of.
+///
+/// # Errors
+/// As [`decode`].
+pub fn last_seq(
+    uuid: &[u8; 16],
+    segment: Segment,
+    count: usize,
+    bytes: &[u8],
+    crc: Crc,
+) -> Result<Seq, FormatError> {
+    open(uuid, segment, count, bytes, crc).map(|(raw, _)| Seq(raw.last_seq.get()))
+}
+
+/// The header, checked, and the bytes after it.
+fn open<'a>(
+    uuid: &[u8; 16],
+    segment: Segment,
+    count: usize,
+    bytes: &'a [u8],
+    crc: Crc,
+) -> Result<(RawSummary, &'a [u8]), FormatError> {
     let need = size_of::<RawSummary>() + count * ENTRY;
-    let Ok((raw, body)) = RawSummary::read_from_prefix(bytes) else {
-        return Err(FormatError::Truncated {
-            what: WHAT,
-            have: bytes.len(),
-            need,
-        });
+    let truncated = FormatError::Truncated {
+        what: WHAT,
+        have: bytes.len(),
+        need,
     };
+    let (raw, body) = RawSummary::read_from_prefix(bytes).map_err(|_| truncated)?;
     if bytes.len() < need {
-        return Err(FormatError::Truncated {
-            what: WHAT,
-            have: bytes.len(),
-            need,
-        });
+        return Err(truncated);
     }
     if raw.magic != MAGIC {
         return Err(FormatError::Magic { what: WHAT });
@@ -153,35 +197,17 @@ pub fn decode(
     if raw.uuid != *uuid {
         return Err(FormatError::Foreign { what: WHAT });
     }
-    if raw.segment.get() != segment.0 || raw.count.get() as usize != count {
-        return Err(FormatError::Value {
-            what: WHAT,
-            field: "segment",
-            value: raw.segment.get().into(),
-        });
+    for (field, value, expected) in [
+        ("segment", raw.segment.get(), segment.0),
+        ("count", raw.count.get(), count as u32),
+    ] {
+        if value != expected {
+            return Err(FormatError::Value {
+                what: WHAT,
+                field,
+                value: value.into(),
+            });
+        }
     }
-    body.chunks_exact(ENTRY)
-        .take(count)
-        .map(|entry| {
-            let word = u64::from_le_bytes([
-                entry[0], entry[1], entry[2], entry[3], entry[4], entry[5], entry[6], entry[7],
-            ]);
-            let owner = match word >> KIND_SHIFT {
-                0 => Owner::None,
-                1 => Owner::Lba(Lba(word & NUMBER)),
-                2 => Owner::Vba(Vba((word & NUMBER) as u32)),
-                kind => {
-                    return Err(FormatError::Value {
-                        what: WHAT,
-                        field: "owner kind",
-                        value: kind,
-                    });
-                }
-            };
-            Ok(Tag {
-                owner,
-                crc: u32::from_le_bytes([entry[8], entry[9], entry[10], entry[11]]),
-            })
-        })
-        .collect()
+    Ok((raw, body))
 }

@@ -1,9 +1,13 @@
 //! The superblock: what the volume is. Mirrored in the first and the last block of the medium.
 
-use super::{Crc, Field, FormatError, VERSION, checksum_around, on_disk, root, summary};
+use super::geometry::MAX_LOGICAL_BLOCKS;
+use super::{
+    Crc, Field, FormatError, VERSION, checksum_around, on_disk, root, summary, within_numbers,
+};
 use crate::addr::{BLOCK_BYTES, Generation, Leaf, Life, Pba, Segment};
 use crate::limits::COLLECTOR_SEGMENTS;
 use crate::map::{LEAF_ENTRIES, MAX_PBA};
+
 use core::mem::offset_of;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
@@ -326,9 +330,10 @@ impl Superblock {
             "medium blocks",
             raw.medium_blocks.get(),
         )?;
+        within_numbers(WHAT, &[("life", raw.life.get())])?;
         let segment_blocks = raw.segment_blocks.get();
         check(
-            (64..=65536).contains(&segment_blocks),
+            segment_blocks.is_power_of_two() && (64..=65536).contains(&segment_blocks),
             "segment blocks",
             segment_blocks.into(),
         )?;
@@ -367,7 +372,7 @@ impl Superblock {
         };
         let logical_limit = u64::from(self.map_leaves) * LEAF_ENTRIES as u64;
         check(
-            self.logical_blocks > 0 && self.logical_blocks <= logical_limit,
+            self.logical_blocks > 0 && self.logical_blocks <= logical_limit.min(MAX_LOGICAL_BLOCKS),
             "logical blocks",
             self.logical_blocks,
         )?;

@@ -1,0 +1,108 @@
+//! Where recovery begins: the superblock and the newest map checkpoint.
+
+use super::{RecoveryError, Source};
+use crate::addr::{BLOCK_BYTES, Generation, Pba};
+use crate::format::root::{self, LeafSlot, RootHeader};
+use crate::format::{Crc, FormatError, superblock::Superblock};
+use alloc::{vec, vec::Vec};
+
+/// Finds the newest whole superblock; `true` with it when the other mirror is damaged or older.
+///
+/// # Errors
+/// When neither mirror is one.
+pub fn find_superblock(
+    source: &mut dyn Source,
+    medium_blocks: u64,
+    crc: Crc,
+) -> Result<(Superblock, bool), RecoveryError> {
+    let mut block = [0; BLOCK_BYTES];
+    let mut read = |at: Pba| -> Result<Superblock, FormatError> {
+        let empty = FormatError::Truncated {
+            what: "superblock",
+            have: 0,
+            need: BLOCK_BYTES,
+        };
+        source.read(at, &mut block).map_err(|_| empty)?;
+        Superblock::decode(&block, medium_blocks, crc)
+    };
+    let first = read(Pba(0));
+    // The medium may have grown since: then the first says where the last is.
+    let last_at = first
+        .as_ref()
+        .map_or(medium_blocks.saturating_sub(1), |sb| sb.medium_blocks() - 1);
+    let last = read(Pba(last_at));
+    match (first, last) {
+        (Ok(first), Ok(last)) if first == last => Ok((first, false)),
+        (Ok(first), Ok(last)) if first.uuid() == last.uuid() && last.life() > first.life() => {
+            Ok((last, true))
+        }
+        (Ok(first), _) => Ok((first, true)),
+        (Err(_), Ok(last)) => Ok((last, true)),
+        (Err(first), Err(last)) => Err(RecoveryError::NoSuperblock { first, last }),
+    }
+}
+
+/// The newest whole root, and whether the other place holds one that is damaged (and may be newer).
+pub(super) fn find_root(
+    source: &mut dyn Source,
+    superblock: &Superblock,
+    crc: Crc,
+) -> Result<(RootHeader, Vec<LeafSlot>, bool), RecoveryError> {
+    let mut bytes = vec![0; superblock.root_blocks() as usize * BLOCK_BYTES];
+    let mut read = |place: u64| {
+        let lost = FormatError::Truncated {
+            what: "root",
+            have: 0,
+            need: BLOCK_BYTES,
+        };
+        if source
+            .read(superblock.root_place(Generation(place)), &mut bytes)
+            .is_err()
+        {
+            return (Err(lost), true);
+        }
+        let written = bytes.iter().any(|&byte| byte != 0);
+        let decoded = root::decode(&bytes, &superblock.uuid(), superblock.leaves(), crc);
+        (
+            decoded.and_then(|root| check_cursors(superblock, root)),
+            written,
+        )
+    };
+    let (first, first_written) = read(0);
+    let (second, second_written) = read(1);
+    match (first, second) {
+        (Ok(first), Ok(second)) if first.0.generation > second.0.generation => {
+            Ok((first.0, first.1, false))
+        }
+        (Ok(_), Ok(second)) => Ok((second.0, second.1, false)),
+        (Ok(first), Err(_)) => Ok((first.0, first.1, second_written)),
+        (Err(_), Ok(second)) => Ok((second.0, second.1, first_written)),
+        (Err(first), Err(second)) => Err(RecoveryError::NoRoot { first, second }),
+    }
+}
+
+fn check_cursors(
+    superblock: &Superblock,
+    root: (RootHeader, Vec<LeafSlot>),
+) -> Result<(RootHeader, Vec<LeafSlot>), FormatError> {
+    let [hot, cold] = root.0.cursors;
+    for cursor in [hot, cold] {
+        if cursor.segment.0 >= superblock.segment_count()
+            || cursor.offset > superblock.usable_blocks() - 2
+        {
+            return Err(FormatError::Value {
+                what: "root",
+                field: "cursor",
+                value: cursor.segment.0.into(),
+            });
+        }
+    }
+    if hot.segment == cold.segment {
+        return Err(FormatError::Value {
+            what: "root",
+            field: "cursor",
+            value: hot.segment.0.into(),
+        });
+    }
+    Ok(root)
+}

@@ -1,0 +1,189 @@
+//! Recovery: from the newest map checkpoint, chunk after chunk in their one order, to the first hole.
+//!
+//! It pulls what it reads through [`Source`] and changes nothing on the medium, so it can be cut short
+//! anywhere and begun again. What it trusts: nothing without its checksum; of chunks that no later header
+//! knows to be durable, not the data either (promise 3: a chunk is there as a whole or not at all).
+
+mod find;
+mod hole;
+mod replay;
+
+pub use find::find_superblock;
+
+use crate::addr::{Generation, Lba, Leaf, Life, Pba, Segment, Seq};
+use crate::format::root::{Cursor, LeafSlot};
+use crate::format::summary::Tag;
+use crate::format::{Crc, FormatError, superblock::Superblock};
+use crate::map::{Map, UnknownEntry};
+use crate::refs::Shared;
+use alloc::vec::Vec;
+
+/// Where recovery reads from.
+pub trait Source {
+    /// Fills `bytes` (whole blocks) from `at` on.
+    ///
+    /// # Errors
+    /// When the medium cannot read them.
+    fn read(&mut self, at: Pba, bytes: &mut [u8]) -> Result<(), Unreadable>;
+}
+
+/// Some blocks cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the medium cannot read {blocks} block(s) at physical block {at}")]
+pub struct Unreadable {
+    /// The first of them.
+    pub at: Pba,
+    /// How many.
+    pub blocks: u64,
+}
+
+/// Why a volume cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecoveryError {
+    /// Neither mirror is a superblock.
+    #[error(
+        "not a vellum volume, or both superblocks are lost: {first} (block 0); {last} (last block)"
+    )]
+    NoSuperblock {
+        /// What is wrong with the first.
+        first: FormatError,
+        /// What is wrong with the other.
+        last: FormatError,
+    },
+    /// Neither root is whole.
+    #[error("both map checkpoints are damaged: {first}; {second}")]
+    NoRoot {
+        /// What is wrong with the first place.
+        first: FormatError,
+        /// What is wrong with the second.
+        second: FormatError,
+    },
+    /// The newest root is damaged, and what was written after it proves that it was complete once.
+    #[error("map checkpoint {lost} is damaged: it was durable once, and what came after needs it")]
+    RootLost {
+        /// Its number.
+        lost: Generation,
+    },
+    /// A leaf is damaged.
+    #[error("leaf {leaf} of the map, at physical block {at}, fails its checksum")]
+    Leaf {
+        /// Which.
+        leaf: Leaf,
+        /// Where.
+        at: Pba,
+    },
+    /// A leaf holds an entry of a later version.
+    #[error("leaf {leaf} of the map: {error}; use a newer vellum")]
+    Entry {
+        /// Which.
+        leaf: Leaf,
+        /// The entry.
+        error: UnknownEntry,
+    },
+    /// The log has a hole before chunks that were durable.
+    #[error(
+        "chunk {seq} of the log is damaged or missing, but chunk {later} at physical block {at} proves that it was durable"
+    )]
+    Hole {
+        /// The missing chunk.
+        seq: Seq,
+        /// A later one.
+        later: Seq,
+        /// Where that is.
+        at: Pba,
+    },
+    /// A chunk that was durable is missing.
+    #[error(
+        "chunk {seq} of the log is damaged or missing, but all through chunk {durable} was durable"
+    )]
+    Missing {
+        /// The missing chunk.
+        seq: Seq,
+        /// The newest chunk known to have been durable.
+        durable: Seq,
+    },
+    /// A record or an entry that names something outside the volume.
+    #[error("{what} at physical block {at} names a block outside the volume")]
+    Outside {
+        /// The structure.
+        what: &'static str,
+        /// Where it is.
+        at: Pba,
+    },
+    /// The medium.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+}
+
+/// A segment after recovery.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SegmentState {
+    /// Live blocks.
+    pub valid: u32,
+    /// Newest chunk in it, as far as replay has seen.
+    pub last_seq: Seq,
+}
+
+/// What replay did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Replayed {
+    /// Chunks applied.
+    pub chunks: u64,
+    /// Data blocks whose checksums were held against their header.
+    pub verified: u64,
+    /// Leaves of the map loaded.
+    pub leaves: u64,
+    /// Whether a superblock mirror was damaged (the next opening for writing repairs it).
+    pub mirror_lost: bool,
+}
+
+/// A volume as it was found.
+pub struct Recovered {
+    /// What it is.
+    pub superblock: Superblock,
+    /// The map.
+    pub map: Map,
+    /// The shared pages, counted.
+    pub shared: Shared,
+    /// Where the hot and the cold head go on.
+    pub heads: [Cursor; 2],
+    /// The newest chunk.
+    pub last_seq: Seq,
+    /// Its life.
+    pub last_life: Life,
+    /// The map checkpoint that replay began at.
+    pub root_generation: Generation,
+    /// The newest chunk that it includes.
+    pub root_seq: Seq,
+    /// Where its leaves are.
+    pub slots: Vec<LeafSlot>,
+    /// Every segment.
+    pub segments: Vec<SegmentState>,
+    /// Owners and checksums of the blocks of segments that have chunks newer than the map checkpoint, or
+    /// are open: their summaries may not be there.
+    pub tags: Vec<(Segment, Vec<Tag>)>,
+    /// Pages whose one owner is not the one that their tag names.
+    pub strays: Vec<(Pba, Lba)>,
+    /// What replay did.
+    pub replayed: Replayed,
+}
+
+/// Brings a volume to where its log ends.
+///
+/// # Errors
+/// When something durable is damaged; nothing is lost silently.
+pub fn recover(
+    source: &mut dyn Source,
+    medium_blocks: u64,
+    crc: Crc,
+) -> Result<Recovered, RecoveryError> {
+    let (superblock, mirror_lost) = find_superblock(source, medium_blocks, crc)?;
+    let (header, slots, newer_lost) = find::find_root(source, &superblock, crc)?;
+    let mut replay = replay::Replay::new(source, superblock, crc, header, slots)?;
+    replay.replayed.mirror_lost = mirror_lost;
+    replay.load_leaves()?;
+    replay.walk_open_segments()?;
+    while replay.step()? {}
+    replay.look_past_the_hole(newer_lost)?;
+    replay.finish()
+}

@@ -1,0 +1,371 @@
+//! Replay: the map as the checkpoint has it, then chunk after chunk.
+
+use super::{Recovered, RecoveryError, Replayed, SegmentState, Source};
+use crate::addr::Segment;
+use crate::addr::{BLOCK_BYTES, Lba, Leaf, Life, Pba, Seq, Vba};
+use crate::format::chunk::{self, ChunkHeader, Record};
+use crate::format::root::{Cursor, LeafSlot, RootHeader};
+use crate::format::summary::{Owner, Tag};
+use crate::format::{Crc, leaf, superblock::Superblock};
+use crate::map::{Entry, LEAF_ENTRIES, Map};
+use crate::refs::Shared;
+use alloc::{vec, vec::Vec};
+
+/// A chunk's header, whole and at its place.
+type Found = (ChunkHeader, Vec<Record>);
+
+pub(super) struct Replay<'a> {
+    pub(super) source: &'a mut dyn Source,
+    pub(super) superblock: Superblock,
+    pub(super) crc: Crc,
+    pub(super) root: RootHeader,
+    slots: Vec<LeafSlot>,
+    map: Map,
+    shared: Shared,
+    pub(super) heads: [Cursor; 2],
+    pub(super) last_seq: Seq,
+    pub(super) last_life: Life,
+    /// The newest chunk that anything read so far knows to be durable.
+    pub(super) durable: Seq,
+    segments: Vec<SegmentState>,
+    tags: Vec<(Segment, Vec<Tag>)>,
+    pub(super) replayed: Replayed,
+    /// Each head's next chunk, read ahead of its turn; `Some(None)`: looked, and there is none.
+    peeked: [Option<Option<Found>>; 2],
+}
+
+impl<'a> Replay<'a> {
+    pub(super) fn new(
+        source: &'a mut dyn Source,
+        superblock: Superblock,
+        crc: Crc,
+        root: RootHeader,
+        slots: Vec<LeafSlot>,
+    ) -> Result<Self, RecoveryError> {
+        Ok(Self {
+            map: Map::new(superblock.logical_blocks()),
+            shared: Shared::new(superblock.shared_leaves()),
+            heads: root.cursors,
+            last_seq: root.seq,
+            last_life: root.life,
+            durable: root.durable,
+            segments: vec![SegmentState::default(); superblock.segment_count() as usize],
+            tags: Vec::new(),
+            replayed: Replayed::default(),
+            peeked: [None, None],
+            source,
+            superblock,
+            crc,
+            root,
+            slots,
+        })
+    }
+
+    pub(super) fn load_leaves(&mut self) -> Result<(), RecoveryError> {
+        let mut block = [0; BLOCK_BYTES];
+        for index in 0..self.slots.len() as u32 {
+            let leaf = Leaf(index);
+            let (slot, expected) = match self.slots[index as usize] {
+                LeafSlot::Absent => continue,
+                LeafSlot::Slot0(crc) => (0, crc),
+                LeafSlot::Slot1(crc) => (1, crc),
+            };
+            let at = self.superblock.leaf_slot(leaf, slot);
+            self.source.read(at, &mut block)?;
+            if leaf::checksum(leaf, &block, self.crc) != expected {
+                return Err(RecoveryError::Leaf { leaf, at });
+            }
+            self.replayed.leaves += 1;
+            match index.checked_sub(self.superblock.map_leaves()) {
+                None => {
+                    self.map
+                        .load_leaf(leaf, &block)
+                        .map_err(|error| RecoveryError::Entry { leaf, error })?;
+                }
+                Some(shared) => self.load_shared(shared, at, &block)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn load_shared(
+        &mut self,
+        leaf: u32,
+        at: Pba,
+        block: &[u8; BLOCK_BYTES],
+    ) -> Result<(), RecoveryError> {
+        for (index, raw) in block.chunks_exact(4).enumerate() {
+            let pba = Pba(u64::from(u32::from_le_bytes([
+                raw[0], raw[1], raw[2], raw[3],
+            ])));
+            if pba.0 == 0 {
+                continue;
+            }
+            let vba = Vba(leaf * LEAF_ENTRIES as u32 + index as u32);
+            if self.superblock.segment_of(pba).is_none() || !self.shared.restore(vba, pba) {
+                return Err(RecoveryError::Outside {
+                    what: "a leaf of shared pages",
+                    at,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The tags of what lies before the cursors in their segments: their summaries are not written yet.
+    pub(super) fn walk_open_segments(&mut self) -> Result<(), RecoveryError> {
+        let mut block = [0; BLOCK_BYTES];
+        for cursor in self.heads {
+            let mut tags = self.fresh_tags();
+            let mut offset = 0;
+            while offset < cursor.offset {
+                let at = self
+                    .superblock
+                    .segment_start(cursor.segment)
+                    .plus(u64::from(offset));
+                // A damaged header here costs the checksums of its blocks, which then cannot be read; the
+                // chain goes on at the next header.
+                if self.source.read(at, &mut block).is_err() {
+                    block.fill(0);
+                }
+                let uuid = self.superblock.uuid();
+                match chunk::tags(&block, &uuid, at, self.crc, offset, &mut tags) {
+                    Some(next) => offset = next,
+                    None => offset += 1,
+                }
+            }
+            self.tags.push((cursor.segment, tags));
+        }
+        Ok(())
+    }
+
+    fn fresh_tags(&self) -> Vec<Tag> {
+        vec![
+            Tag {
+                owner: Owner::None,
+                crc: 0
+            };
+            self.superblock.usable_blocks() as usize
+        ]
+    }
+
+    fn read_header(&mut self, head: usize) -> Result<Option<Found>, RecoveryError> {
+        let cursor = self.heads[head];
+        let at = self
+            .superblock
+            .segment_start(cursor.segment)
+            .plus(u64::from(cursor.offset));
+        let mut block = [0; BLOCK_BYTES];
+        self.source.read(at, &mut block)?;
+        let Ok((header, records)) = chunk::decode(&block, self.crc) else {
+            return Ok(None);
+        };
+        let fits = cursor.offset + 1 + header.data_blocks <= self.superblock.usable_blocks();
+        let ours = header.uuid == self.superblock.uuid()
+            && header.at == at
+            && usize::from(header.head) == head;
+        Ok((ours && fits && header.seq > self.root.seq).then_some((header, records)))
+    }
+
+    /// Applies the next chunk in order; `false` when there is none.
+    pub(super) fn step(&mut self) -> Result<bool, RecoveryError> {
+        for head in 0..2 {
+            if self.peeked[head].is_none() {
+                let found = self.read_header(head)?;
+                if let Some((header, _)) = &found {
+                    // What it knows of itself does not count.
+                    self.durable = self.durable.max(header.durable.min(Seq(header.seq.0 - 1)));
+                }
+                self.peeked[head] = Some(found);
+            }
+        }
+        let expected = self.last_seq.next();
+        let follows = |header: &ChunkHeader| {
+            header.seq == expected
+                && header.prev_life == self.last_life
+                && header.life >= self.last_life
+        };
+        // Both heads may have one: the older is of a life whose log ended before it (it was torn, or
+        // never known to be whole), for the newer life could not have begun at this number otherwise.
+        let candidate = (0..2)
+            .filter_map(|head| Some((self.peeked[head].as_ref()?.as_ref()?.0, head)))
+            .filter(|(header, _)| follows(header))
+            .max_by_key(|(header, _)| header.life);
+        let Some((header, head)) = candidate else {
+            return Ok(false);
+        };
+        if header.root_generation > self.root.generation {
+            return Err(RecoveryError::RootLost {
+                lost: header.root_generation,
+            });
+        }
+        let Some(Some((header, records))) = self.peeked[head].take() else {
+            return Ok(false);
+        };
+        if header.seq > self.durable && !self.data_is_whole(&header, &records)? {
+            return Ok(false);
+        }
+        self.apply(head, &header, &records)?;
+        Ok(true)
+    }
+
+    fn data_is_whole(
+        &mut self,
+        header: &ChunkHeader,
+        records: &[Record],
+    ) -> Result<bool, RecoveryError> {
+        let mut data = vec![0; header.data_blocks as usize * BLOCK_BYTES];
+        if self.source.read(header.at.plus(1), &mut data).is_err() {
+            return Ok(false);
+        }
+        self.replayed.verified += u64::from(header.data_blocks);
+        let expected = records.iter().filter_map(Record::tag).map(|tag| tag.crc);
+        Ok(data
+            .chunks_exact(BLOCK_BYTES)
+            .map(|block| (self.crc)(block))
+            .eq(expected))
+    }
+
+    fn apply(
+        &mut self,
+        head: usize,
+        header: &ChunkHeader,
+        records: &[Record],
+    ) -> Result<(), RecoveryError> {
+        let outside = RecoveryError::Outside {
+            what: "a chunk",
+            at: header.at,
+        };
+        let cursor = self.heads[head];
+        let logical = self.superblock.logical_blocks();
+        let in_map =
+            |lba: Lba, blocks: u64| lba.0.checked_add(blocks).is_some_and(|end| end <= logical);
+        let mut offset = cursor.offset + 1;
+        for record in records {
+            let pba = self
+                .superblock
+                .segment_start(cursor.segment)
+                .plus(u64::from(offset));
+            if let Some(tag) = record.tag() {
+                if let Some((_, tags)) = self
+                    .tags
+                    .iter_mut()
+                    .rev()
+                    .find(|(s, _)| *s == cursor.segment)
+                {
+                    tags[offset as usize] = tag;
+                }
+                offset += 1;
+            }
+            match *record {
+                Record::Data { lba, .. } if in_map(lba, 1) => {
+                    self.map.set(lba, Entry::Plain(pba));
+                }
+                Record::Move { lba, from, .. } if in_map(lba, 1) => {
+                    // The entry may still be shared here although it had become plain when it was moved:
+                    // which pages have one owner left is settled when all is replayed.
+                    let leads_there = match self.map.get(lba) {
+                        Entry::Plain(at) => at == from,
+                        Entry::Shared(vba) => {
+                            self.shared.is_placed(vba) && self.shared.pba(vba) == from
+                        }
+                        Entry::Unmapped | Entry::Zero => false,
+                    };
+                    if leads_there {
+                        self.map.set(lba, Entry::Plain(pba));
+                    }
+                }
+                Record::Zero { lba, blocks } if in_map(lba, blocks) => {
+                    for index in 0..blocks {
+                        self.map.set(lba.plus(index), Entry::Zero);
+                    }
+                }
+                Record::Discard { lba, blocks } if in_map(lba, blocks) => {
+                    let mut at = lba;
+                    while let Some((mapped, _)) = self.map.next_mapped(at, lba.plus(blocks)) {
+                        self.map.set(mapped, Entry::Unmapped);
+                        at = mapped.plus(1);
+                    }
+                }
+                Record::Share { lba, vba, pba } if in_map(lba, 1) => {
+                    if self.superblock.segment_of(pba).is_none() || !self.shared.restore(vba, pba) {
+                        return Err(outside);
+                    }
+                    self.map.set(lba, Entry::Shared(vba));
+                }
+                Record::MoveShared { vba, from, .. } => {
+                    if self.shared.is_placed(vba) && self.shared.pba(vba) == from {
+                        self.shared.place(vba, pba);
+                    }
+                }
+                _ => return Err(outside),
+            }
+        }
+        self.segments[cursor.segment.0 as usize].last_seq = header.seq;
+        (self.last_seq, self.last_life) = (header.seq, header.life);
+        self.replayed.chunks += 1;
+        match header.next {
+            None if offset + 2 <= self.superblock.usable_blocks() => {
+                self.heads[head].offset = offset
+            }
+            Some(next) if next.0 < self.superblock.segment_count() => {
+                self.heads[head] = Cursor {
+                    segment: next,
+                    offset: 0,
+                };
+                let tags = self.fresh_tags();
+                self.tags.push((next, tags));
+            }
+            _ => return Err(outside),
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(mut self) -> Result<Recovered, RecoveryError> {
+        for (lba, entry) in self.map.iter() {
+            let pba = match entry {
+                Entry::Unmapped | Entry::Zero => continue,
+                Entry::Plain(pba) => pba,
+                Entry::Shared(vba) => {
+                    let first = self.shared.owners(vba) == 0;
+                    if self.shared.is_placed(vba) && !(self.shared.add(vba, lba) && first) {
+                        continue;
+                    }
+                    if self.shared.is_placed(vba) {
+                        self.shared.pba(vba)
+                    } else {
+                        Pba(0)
+                    }
+                }
+            };
+            let Some((segment, _)) = self.superblock.segment_of(pba) else {
+                let leaf = Leaf((lba.0 / LEAF_ENTRIES as u64) as u32);
+                return Err(RecoveryError::Outside {
+                    what: "the map",
+                    at: self.superblock.leaf_slot(leaf, 0),
+                });
+            };
+            self.segments[segment.0 as usize].valid += 1;
+        }
+        let mut strays = Vec::new();
+        for (lba, pba) in self.shared.settle() {
+            self.map.set(lba, Entry::Plain(pba));
+            strays.push((pba, lba));
+        }
+        Ok(Recovered {
+            superblock: self.superblock,
+            map: self.map,
+            shared: self.shared,
+            heads: self.heads,
+            last_seq: self.last_seq,
+            last_life: self.last_life,
+            root_generation: self.root.generation,
+            root_seq: self.root.seq,
+            slots: self.slots,
+            segments: self.segments,
+            tags: self.tags,
+            strays,
+            replayed: self.replayed,
+        })
+    }
+}
