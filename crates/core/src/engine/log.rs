@@ -28,12 +28,17 @@ impl Engine {
             left >= 2,
             "a head's segment always has room for a header and a block"
         );
-        let max_data = limits::CHUNK_DATA_BLOCKS.min(left - 1);
+        let mut max_data = limits::CHUNK_DATA_BLOCKS.min(left - 1);
         // A chunk that may be its segment's last must know where its head goes on, so that sealing it
         // never waits for a segment: a map checkpoint, which frees segments, has to seal it.
         if position.next.is_none() && left - (max_data + 1) < 2 {
-            let next = self.take_segment(head, data)?;
-            self.heads[head as usize].next = Some(next);
+            match self.take_segment(head, data) {
+                Some(next) => self.heads[head as usize].next = Some(next),
+                // None is free: a shorter chunk that is surely not the last. With this the collector can
+                // use what its own segment still has, and so win the first segment back.
+                None if left > 3 || (left == 3 && !data) => max_data = left - 3,
+                None => return None,
+            }
         }
         let position = &mut self.heads[head as usize];
         position.opened += 1;

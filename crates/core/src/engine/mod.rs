@@ -325,13 +325,14 @@ impl Engine {
     /// When to call with [`Input::Tick`] if nothing else happens before; ask after every `handle`.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        let seal = self.heads[Head::Host as usize]
-            .open
-            .map(|id| Nanos(self.chunks.get(id).opened_at.0 + limits::SEAL_AFTER_NANOS));
-        match (seal, self.retry_at) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
+        // While a chunk cannot be sealed its time is not waited for: it would have come already.
+        if self.retry_at.is_some() || self.writing >= limits::CHUNKS_IN_FLIGHT {
+            return self.retry_at;
         }
+        let open = self.heads[Head::Host as usize].open?;
+        Some(Nanos(
+            self.chunks.get(open).opened_at.0 + limits::SEAL_AFTER_NANOS,
+        ))
     }
 
     /// The volume's geometry and identity.
