@@ -66,6 +66,14 @@ impl Cell {
         }
     }
 
+    /// The content that these bytes are: what looks like data is data, for bytes do not tell.
+    fn of(bytes: &[u8]) -> Self {
+        if bytes[4..].iter().any(|&byte| byte != 0) {
+            return Self::Meta(bytes.into());
+        }
+        Self::Data(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    }
+
     /// Some sectors of `self`, some of `new`.
     fn torn(&self, new: &Self, rng: &mut Rng) -> Self {
         if self == new {
@@ -82,7 +90,7 @@ impl Cell {
             let range = sector * SECTOR..(sector + 1) * SECTOR;
             bytes[range.clone()].copy_from_slice(&other[range]);
         }
-        Self::Meta(bytes.into())
+        Self::of(&bytes)
     }
 }
 

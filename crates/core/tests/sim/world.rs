@@ -74,6 +74,8 @@ pub struct World {
     fresh: u32,
     now: u64,
     faults: bool,
+    /// Reads have failed: segments may have been set aside half empty, and space with them.
+    worn: bool,
     pub summary: Summary,
 }
 
@@ -99,6 +101,7 @@ impl World {
             fresh: 100,
             now: 1,
             faults,
+            worn: false,
             summary: Summary::default(),
         })
     }
@@ -131,12 +134,13 @@ impl World {
         };
         let settles = self.rng.percent(30);
         driver.faults = self.choose_faults();
+        self.worn |= driver.faults.unreadable > 0;
         driver.start()?;
         self.work(&mut driver)?;
         driver.medium.rot.clear();
         if settles {
             driver.settle()?;
-            if !driver.poisoned && driver.faults.full.is_none() && self.rng.percent(20) {
+            if !driver.poisoned && !self.worn && driver.faults.full.is_none() && self.rng.percent(20) {
                 self.full_is_not_dead(&mut driver)?;
             }
         }
@@ -190,6 +194,7 @@ impl World {
         };
         let eager = self.rng.range(10, 90);
         let rots = self.faults && self.rng.percent(10);
+        self.worn |= rots;
         let mut idle = 0;
         for _ in 0..steps {
             let room = driver.open_requests() < client.depth && driver.free_bufs() >= 64;
@@ -248,13 +253,11 @@ impl World {
         must_work(driver, &Ask::Read { lba: 0, blocks: span as u32 })?;
         must_work(driver, &Ask::Flush)?;
         // Room comes back.
-        let live = driver.model.live_at_most();
         let fua = self.rng.percent(50);
         must_work(driver, &Ask::Discard { lba: 0, blocks: blocks.div_ceil(2), fua })?;
-        let freed = live - driver.model.live_at_most();
+        let stats = driver.engine.stats();
         let lba = self.rng.below(blocks - span + 1);
-        // Segments in quarantine hold space back that the model counts as free.
-        if freed >= span && driver.engine.stats().quarantined_segments == 0 {
+        if stats.live_blocks + span <= stats.capacity_blocks {
             let tokens = (0..span).map(|_| self.token()).collect();
             must_work(driver, &Ask::Write { lba, tokens, fua: !fua })?;
         }
