@@ -12,8 +12,8 @@ declare -A package=(
 )
 declare -A needs=(
     [build]="cc git"
-    [test]="cc git mkfs.ext4 e2fsck losetup fusermount3 sqlite3 nbdinfo nbdcopy qemu-io"
-    [bench]="cc git mkfs.ext4 losetup fusermount3 nbdinfo nbdkit nbdfuse fio python3"
+    [test]="cc git mkfs.ext4 e2fsck losetup fusermount3 sqlite3 nbdinfo nbdcopy qemu-io python3"
+    [bench]="cc git mkfs.ext4 losetup fusermount3 nbdinfo nbdkit nbdfuse qemu-io fio jq"
 )
 
 if ! command -v cargo >/dev/null; then
