@@ -3,7 +3,8 @@
 use super::RecoveryError;
 use super::replay::Replay;
 use crate::addr::{BLOCK_BYTES, Pba, Segment};
-use crate::format::{chunk, summary};
+use crate::format::chunk::{self, ChunkHeader};
+use crate::format::summary;
 use crate::limits::CHUNK_DATA_BLOCKS;
 use alloc::vec;
 
@@ -32,19 +33,40 @@ impl Replay<'_> {
         Ok(())
     }
 
+    /// Learns from what lies further on in the segments how much was durable, when `header`'s data is bad.
+    pub(super) fn look_ahead_for_durable(&mut self, header: &ChunkHeader) {
+        let starts = self.heads.map(|head| (head.segment, head.offset));
+        let next = header.next.map(|segment| (segment, 0));
+        for (segment, from) in starts.into_iter().chain(next) {
+            if segment.0 >= self.superblock.segment_count() {
+                continue;
+            }
+            let start = self.superblock.segment_start(segment);
+            for offset in from..self.superblock.usable_blocks() {
+                if let Some(later) = self.header_at(start.plus(offset.into()))
+                    && later.seq > header.seq
+                    && later.life >= header.life
+                {
+                    self.durable = self.durable.max(later.durable.min(header.seq));
+                }
+            }
+        }
+    }
+
+    /// The header at `at`, if there is one of ours.
+    fn header_at(&mut self, at: Pba) -> Option<ChunkHeader> {
+        let mut block = [0; BLOCK_BYTES];
+        self.source.read(at, &mut block).ok()?;
+        let (header, _) = chunk::decode(&block, self.crc).ok()?;
+        (header.uuid == self.superblock.uuid() && header.at == at).then_some(header)
+    }
+
     /// An error when a header at `at` proves that what replay did not find was durable.
     fn find_evidence(&mut self, at: Pba) -> Result<(), RecoveryError> {
         let expected = self.last_seq.next();
-        let mut block = [0; BLOCK_BYTES];
-        if self.source.read(at, &mut block).is_err() {
-            return Ok(());
-        }
-        let Ok((header, _)) = chunk::decode(&block, self.crc) else {
+        let Some(header) = self.header_at(at).filter(|header| header.seq >= expected) else {
             return Ok(());
         };
-        if header.uuid != self.superblock.uuid() || header.at != at || header.seq < expected {
-            return Ok(());
-        }
         if header.root_generation > self.root.generation {
             return Err(RecoveryError::RootLost {
                 lost: header.root_generation,

@@ -202,28 +202,28 @@ impl<'a> Replay<'a> {
         let Some(Some((header, records))) = self.peeked[head].take() else {
             return Ok(false);
         };
-        if header.seq > self.durable && !self.data_is_whole(&header, &records)? {
-            return Ok(false);
+        if header.seq > self.durable && !self.data_is_whole(&header, &records) {
+            self.look_ahead_for_durable(&header);
+            // What was durable is damaged, not torn: the log goes on, and the damage is found again, and
+            // told to a client, when the block is read.
+            if header.seq > self.durable {
+                return Ok(false);
+            }
         }
         self.apply(head, &header, &records)?;
         Ok(true)
     }
 
-    fn data_is_whole(
-        &mut self,
-        header: &ChunkHeader,
-        records: &[Record],
-    ) -> Result<bool, RecoveryError> {
+    fn data_is_whole(&mut self, header: &ChunkHeader, records: &[Record]) -> bool {
         let mut data = vec![0; header.data_blocks as usize * BLOCK_BYTES];
         if self.source.read(header.at.plus(1), &mut data).is_err() {
-            return Ok(false);
+            return false;
         }
         self.replayed.verified += u64::from(header.data_blocks);
         let expected = records.iter().filter_map(Record::tag).map(|tag| tag.crc);
-        Ok(data
-            .chunks_exact(BLOCK_BYTES)
+        data.chunks_exact(BLOCK_BYTES)
             .map(|block| (self.crc)(block))
-            .eq(expected))
+            .eq(expected)
     }
 
     fn apply(

@@ -1,0 +1,597 @@
+//! Recovery over media that were written by hand: every way in which a crash, or damage, leaves one.
+
+#[allow(dead_code, reason = "each test uses its share")]
+mod disk;
+
+use crc32c::crc32c;
+use disk::{Chunk, Disk, chunk, data};
+use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Leaf, Life, Pba, Segment, Seq, Vba};
+use vellum_core::format::FormatError;
+use vellum_core::format::chunk::Record;
+use vellum_core::map::Entry;
+use vellum_core::recovery::RecoveryError;
+
+/// Chunks 1 (hot), 2 (cold), 3 (hot).
+fn three() -> [Chunk; 3] {
+    [
+        chunk(1, 0, 0, 0, &[10, 11]),
+        chunk(2, 1, 0, 1, &[21]),
+        chunk(3, 0, 3, 0, &[30]),
+    ]
+}
+
+fn disk_with(chunks: &[Chunk]) -> Disk {
+    let mut disk = Disk::new();
+    for chunk in chunks {
+        disk.write(chunk);
+    }
+    disk
+}
+
+#[test]
+fn chunks_of_both_heads_are_applied_in_one_order() {
+    let mut disk = disk_with(&three());
+    let found = disk.recovered();
+    assert_eq!((found.last_seq, found.last_life), (Seq(3), Life(1)));
+    assert_eq!(
+        [0, 1, 2].map(|lba| disk.tag_of(&found, lba)),
+        [Some(30), Some(21), None]
+    );
+    assert_eq!(found.heads.map(|head| head.offset), [5, 2]);
+    assert_eq!(found.segments[0].valid + found.segments[1].valid, 2);
+    assert_eq!(found.replayed.verified, 4);
+}
+
+#[test]
+fn nothing_written_is_an_empty_volume() {
+    let found = Disk::new().recovered();
+    assert_eq!((found.last_seq, found.replayed.chunks), (Seq(0), 0));
+    assert_eq!(found.map.iter().count(), 0);
+}
+
+#[test]
+fn a_torn_header_ends_the_log() {
+    for torn in [0, 1, 2] {
+        let mut disk = disk_with(&three());
+        let place = [(0, 0), (1, 0), (0, 3)][torn];
+        disk.damage(disk.at(place.0, place.1));
+        assert_eq!(disk.recovered().last_seq, Seq(torn as u64));
+    }
+}
+
+#[test]
+fn a_chunk_with_torn_data_is_not_there_at_all() {
+    let mut disk = disk_with(&three());
+    disk.damage(disk.at(0, 2));
+    let found = disk.recovered();
+    assert_eq!(found.last_seq, Seq(0));
+    assert_eq!(
+        disk.tag_of(&found, 0),
+        None,
+        "its whole block is not taken either"
+    );
+}
+
+#[test]
+fn bad_data_of_a_durable_chunk_is_left_to_the_read_that_finds_it() {
+    let mut chunks = three();
+    chunks[2].durable = 2;
+    for place in [(0, 2), (1, 1)] {
+        let mut disk = disk_with(&chunks);
+        disk.damage(disk.at(place.0, place.1));
+        assert_eq!(disk.recovered().last_seq, Seq(3), "{place:?}");
+        disk.unreadable.insert(disk.at(place.0, place.1).0);
+        assert_eq!(disk.recovered().last_seq, Seq(3), "{place:?}");
+    }
+}
+
+#[test]
+fn data_of_chunks_known_durable_is_not_read() {
+    let mut chunks = three();
+    chunks[1].durable = 1;
+    assert_eq!(disk_with(&chunks).recovered().replayed.verified, 2);
+}
+
+#[test]
+fn a_hole_before_what_was_durable_is_damage() {
+    for durable in 0..=2 {
+        let mut chunks = three();
+        chunks[2].durable = durable;
+        let mut disk = disk_with(&chunks);
+        disk.damage(disk.at(1, 0));
+        if durable < 2 {
+            assert_eq!(disk.recovered().last_seq, Seq(1));
+        } else {
+            let durable = Seq(durable);
+            assert_eq!(
+                disk.error(),
+                RecoveryError::Missing {
+                    seq: Seq(2),
+                    durable
+                }
+            );
+        }
+    }
+}
+
+#[test]
+fn evidence_further_on_in_the_segment_counts() {
+    let mut chunks = vec![
+        chunk(1, 0, 0, 0, &[1]),
+        chunk(2, 0, 2, 0, &[2]),
+        chunk(3, 0, 4, 0, &[3]),
+    ];
+    chunks[2].durable = 2;
+    let mut disk = disk_with(&chunks);
+    disk.damage(disk.at(0, 0));
+    disk.damage(disk.at(0, 2));
+    let at = disk.at(0, 4);
+    assert_eq!(
+        disk.error(),
+        RecoveryError::Hole {
+            seq: Seq(1),
+            later: Seq(3),
+            at
+        }
+    );
+}
+
+#[test]
+fn evidence_in_the_next_segment_counts_when_the_chunk_that_named_it_is_lost() {
+    let disk = Disk::new();
+    let room = disk.sb.usable_blocks() - 1;
+    let tags: Vec<u32> = (100..100 + room).collect();
+    let mut last = chunk(1, 0, 0, 0, &tags);
+    last.next = Some(2);
+    let mut after = chunk(2, 2, 0, 0, &[5]);
+    (after.head, after.durable) = (0, 1);
+    let mut disk = disk_with(&[last.clone(), after]);
+    disk.write_summary(0, &[&last]);
+    assert_eq!(disk.recovered().last_seq, Seq(2));
+    disk.damage(disk.at(0, 0));
+    let at = disk.at(2, 0);
+    assert_eq!(
+        disk.error(),
+        RecoveryError::Hole {
+            seq: Seq(1),
+            later: Seq(2),
+            at
+        }
+    );
+}
+
+#[test]
+fn a_summary_alone_proves_nothing() {
+    // It was written together with the segment's last chunk, and the power failed between the two.
+    let disk = Disk::new();
+    let tags: Vec<u32> = (1..disk.sb.usable_blocks()).collect();
+    let mut last = chunk(1, 0, 0, 0, &tags);
+    last.next = Some(2);
+    let mut disk = disk_with(&[]);
+    disk.write_summary(0, &[&last]);
+    assert_eq!(disk.recovered().last_seq, Seq(0));
+}
+
+#[test]
+fn the_root_knows_what_was_durable_too() {
+    let mut disk = disk_with(&three());
+    disk.checkpoint_durable(
+        2,
+        1,
+        3,
+        [(0, 3), (1, 0)],
+        &[(0, disk.at(0, 1)), (1, disk.at(0, 2))],
+    );
+    assert_eq!(disk.recovered().last_seq, Seq(3));
+    disk.damage(disk.at(0, 3));
+    let durable = Seq(3);
+    assert_eq!(
+        disk.error(),
+        RecoveryError::Missing {
+            seq: Seq(3),
+            durable
+        }
+    );
+}
+
+#[test]
+fn of_two_chunks_with_one_number_the_newer_lifes_is_taken() {
+    // Life 1 wrote chunk 2, torn; recovery ended at 1. Life 2 wrote its own chunk 2 with the other head.
+    for (old, new) in [(0, 1), (1, 0)] {
+        for torn in [false, true] {
+            let place = |segment: u32| if segment == 0 { 2 } else { 0 };
+            let first = chunk(1, 0, 0, 0, &[1]);
+            let stale = chunk(2, old, place(old), 0, &[66]);
+            let mut second = chunk(2, new, place(new), 0, &[2]);
+            second.life = 2;
+            let mut third = chunk(3, new, place(new) + 2, 1, &[3]);
+            (third.life, third.prev_life, third.durable) = (2, 2, 2);
+            let mut disk = disk_with(&[first, stale, second, third]);
+            if torn {
+                disk.damage(disk.at(old, place(old) + 1));
+            }
+            let found = disk.recovered();
+            assert_eq!((found.last_seq, found.last_life), (Seq(3), Life(2)));
+            assert_eq!(
+                [0, 1].map(|lba| disk.tag_of(&found, lba)),
+                [Some(2), Some(3)]
+            );
+        }
+    }
+}
+
+#[test]
+fn a_chunk_of_a_life_that_ended_before_it_is_not_taken() {
+    // Life 1 wrote 1, 2 and 3; 2 was torn. Life 2 wrote another 2, and 3 of life 1 still lies behind it.
+    let mut second = chunk(2, 0, 2, 0, &[2]);
+    second.life = 2;
+    let stale = chunk(3, 0, 4, 0, &[66]);
+    let mut disk = disk_with(&[chunk(1, 0, 0, 0, &[1]), second, stale]);
+    let found = disk.recovered();
+    assert_eq!(found.last_seq, Seq(2));
+    assert_eq!(disk.tag_of(&found, 0), Some(2));
+}
+
+#[test]
+fn a_chunk_that_was_copied_elsewhere_is_not_taken() {
+    let mut disk = disk_with(&[chunk(1, 0, 0, 0, &[1]), chunk(2, 0, 30, 0, &[2])]);
+    let header = disk.blocks[&disk.at(0, 30).0].clone();
+    disk.put(disk.at(0, 2), &header);
+    disk.put(disk.at(0, 3), &data(2));
+    assert_eq!(disk.recovered().last_seq, Seq(1));
+}
+
+/// Checkpoint 2 after chunk 3.
+fn with_checkpoint(disk: &mut Disk) {
+    let map = [(0, disk.at(0, 4)), (1, disk.at(1, 1))];
+    disk.checkpoint(2, 3, [(0, 5), (1, 2)], &map);
+}
+
+#[test]
+fn replay_begins_at_the_newest_checkpoint() {
+    let mut disk = disk_with(&three());
+    with_checkpoint(&mut disk);
+    let found = disk.recovered();
+    assert_eq!(
+        (found.root_generation, found.replayed.chunks),
+        (Generation(2), 0)
+    );
+    assert_eq!(
+        [0, 1].map(|lba| disk.tag_of(&found, lba)),
+        [Some(30), Some(21)]
+    );
+    // The tags of open segments are read from their chunks.
+    let tags = |segment| {
+        &found
+            .tags
+            .iter()
+            .find(|(s, _)| *s == Segment(segment))
+            .unwrap()
+            .1
+    };
+    assert_eq!(tags(0)[4].crc, crc32c(&data(30)));
+    assert_eq!(tags(1)[1].crc, crc32c(&data(21)));
+}
+
+#[test]
+fn a_torn_checkpoint_falls_back_to_the_one_before() {
+    for blocks in 0..2 {
+        let mut disk = disk_with(&three());
+        with_checkpoint(&mut disk);
+        disk.damage(disk.sb.root_place(Generation(2)).plus(blocks));
+        let found = disk.recovered();
+        assert_eq!(
+            (found.root_generation, found.replayed.chunks),
+            (Generation(1), 3)
+        );
+    }
+}
+
+#[test]
+fn a_checkpoint_that_was_durable_once_is_not_done_without() {
+    let mut fourth = chunk(4, 0, 5, 0, &[40]);
+    fourth.root = 2;
+    let mut disk = disk_with(&three());
+    disk.write(&fourth);
+    with_checkpoint(&mut disk);
+    assert_eq!(disk.recovered().last_seq, Seq(4));
+    disk.damage(disk.sb.root_place(Generation(2)));
+    assert_eq!(
+        disk.error(),
+        RecoveryError::RootLost {
+            lost: Generation(2)
+        }
+    );
+}
+
+#[test]
+fn a_lost_checkpoint_is_known_from_the_start_of_any_segment() {
+    let mut far = chunk(9, 7, 0, 0, &[90]);
+    (far.root, far.head) = (2, 0);
+    let mut disk = disk_with(&three());
+    disk.write(&far);
+    with_checkpoint(&mut disk);
+    disk.damage(disk.sb.root_place(Generation(2)));
+    assert_eq!(
+        disk.error(),
+        RecoveryError::RootLost {
+            lost: Generation(2)
+        }
+    );
+}
+
+#[test]
+fn without_any_checkpoint_it_does_not_open() {
+    let mut disk = disk_with(&three());
+    disk.damage(disk.sb.root_place(Generation(1)));
+    assert!(matches!(disk.error(), RecoveryError::NoRoot { .. }));
+}
+
+#[test]
+fn a_cursor_outside_the_segments_is_refused() {
+    for heads in [
+        [(0, u32::MAX), (1, 0)],
+        [(u32::MAX, 0), (1, 0)],
+        [(0, 0), (0, 4)],
+    ] {
+        let mut disk = Disk::new();
+        disk.checkpoint(2, 0, heads, &[]);
+        let found = disk.recovered();
+        assert_eq!(found.root_generation, Generation(1), "{heads:?}");
+    }
+}
+
+#[test]
+fn a_damaged_leaf_is_named() {
+    let mut disk = disk_with(&three());
+    with_checkpoint(&mut disk);
+    let at = disk.sb.leaf_slot(Leaf(0), 0);
+    disk.damage(at);
+    assert_eq!(disk.error(), RecoveryError::Leaf { leaf: Leaf(0), at });
+}
+
+#[test]
+fn a_map_that_leads_outside_the_segments_is_refused() {
+    let disk = Disk::new();
+    for pba in [
+        Pba(2),
+        disk.at(0, disk.sb.usable_blocks()),
+        Pba(disk::BLOCKS + 5),
+    ] {
+        let mut disk = Disk::new();
+        disk.checkpoint(2, 0, [(0, 0), (1, 0)], &[(0, pba)]);
+        assert!(
+            matches!(disk.error(), RecoveryError::Outside { .. }),
+            "{pba}"
+        );
+    }
+}
+
+#[test]
+fn a_record_outside_the_volume_is_refused() {
+    let disk = Disk::new();
+    let end = disk.sb.logical_blocks();
+    let bad = [
+        Record::Zero {
+            lba: Lba(end - 1),
+            blocks: 2,
+        },
+        Record::Discard {
+            lba: Lba(1),
+            blocks: u64::MAX,
+        },
+        Record::Share {
+            lba: Lba(0),
+            vba: Vba(0),
+            pba: Pba(1),
+        },
+        Record::Share {
+            lba: Lba(0),
+            vba: Vba(u32::MAX),
+            pba: disk.at(0, 1),
+        },
+    ];
+    for record in bad {
+        let mut bad = chunk(1, 0, 0, 0, &[]);
+        bad.records.push(record);
+        let at = disk.at(0, 0);
+        let mut disk = disk_with(&[bad]);
+        assert_eq!(
+            disk.error(),
+            RecoveryError::Outside {
+                what: "a chunk",
+                at
+            }
+        );
+    }
+}
+
+#[test]
+fn records_without_data_are_replayed() {
+    let mut second = chunk(2, 0, 4, 9, &[]);
+    let from = |disk: &Disk, offset| disk.at(0, offset);
+    let disk = Disk::new();
+    second.records = vec![
+        Record::Zero {
+            lba: Lba(0),
+            blocks: 1,
+        },
+        Record::Discard {
+            lba: Lba(1),
+            blocks: 1,
+        },
+        Record::Share {
+            lba: Lba(8),
+            vba: Vba(3),
+            pba: from(&disk, 3),
+        },
+        Record::Share {
+            lba: Lba(2),
+            vba: Vba(3),
+            pba: from(&disk, 3),
+        },
+    ];
+    let first = chunk(1, 0, 0, 0, &[1, 2, 3]);
+    let mut disk = disk_with(&[first.clone(), second.clone()]);
+    let found = disk.recovered();
+    let entries = [0, 1, 2, 8].map(|lba| found.map.get(Lba(lba)));
+    let shared = Entry::Shared(Vba(3));
+    assert_eq!(entries, [Entry::Zero, Entry::Unmapped, shared, shared]);
+    assert_eq!(found.shared.owners(Vba(3)), 2);
+    assert_eq!(found.segments[0].valid, 1, "one page, however many own it");
+
+    // With one owner left it is an ordinary page, and its tag names another.
+    second.records.push(Record::Discard {
+        lba: Lba(2),
+        blocks: 1,
+    });
+    let mut disk = disk_with(&[first, second]);
+    let found = disk.recovered();
+    assert_eq!(found.map.get(Lba(8)), Entry::Plain(disk.at(0, 3)));
+    assert_eq!(found.strays, [(disk.at(0, 3), Lba(8))]);
+}
+
+#[test]
+fn a_move_counts_only_while_the_map_still_says_so() {
+    let mut moved = chunk(3, 1, 0, 0, &[1, 2]);
+    let disk = Disk::new();
+    for (index, record) in moved.records.iter_mut().enumerate() {
+        let Record::Data { lba, crc } = *record else {
+            unreachable!()
+        };
+        *record = Record::Move {
+            lba,
+            crc,
+            from: disk.at(0, 1 + index as u32),
+        };
+    }
+    let mut disk = disk_with(&[chunk(1, 0, 0, 0, &[1, 2]), chunk(2, 0, 3, 0, &[9]), moved]);
+    let found = disk.recovered();
+    assert_eq!(
+        [0, 1].map(|lba| disk.tag_of(&found, lba)),
+        [Some(9), Some(2)]
+    );
+    assert_eq!(found.map.get(Lba(1)), Entry::Plain(disk.at(1, 2)));
+}
+
+#[test]
+fn either_superblock_is_enough() {
+    for lost in [0, 1] {
+        let mut disk = disk_with(&three());
+        disk.damage(disk.sb.mirrors()[lost]);
+        let found = disk.recovered();
+        assert_eq!((found.last_seq, found.replayed.mirror_lost), (Seq(3), true));
+        disk.unreadable.insert(disk.sb.mirrors()[lost].0);
+        assert_eq!(disk.recovered().last_seq, Seq(3));
+        disk.damage(disk.sb.mirrors()[1 - lost]);
+        assert!(matches!(disk.error(), RecoveryError::NoSuperblock { .. }));
+    }
+}
+
+#[test]
+fn the_superblock_of_the_newer_life_wins() {
+    for newer in [0, 1] {
+        let mut disk = Disk::new();
+        let mut sb = disk.sb.clone();
+        sb.begin_life();
+        disk.write_mirror(newer, &sb);
+        let found = disk.recovered();
+        assert_eq!(
+            (found.superblock.life(), found.replayed.mirror_lost),
+            (Life(1), true)
+        );
+    }
+}
+
+#[test]
+fn a_later_version_is_named_as_such() {
+    let mut disk = Disk::new();
+    for at in disk.sb.mirrors() {
+        let block = disk.blocks.get_mut(&at.0).unwrap();
+        block[8] = 9;
+        seal(block);
+    }
+    let error = disk.error();
+    let version = FormatError::Version {
+        what: "superblock",
+        version: 9,
+        known: 1,
+    };
+    assert_eq!(
+        error,
+        RecoveryError::NoSuperblock {
+            first: version,
+            last: version
+        }
+    );
+    assert!(error.to_string().contains("use a newer vellum"), "{error}");
+}
+
+/// The checksum of a block whose checksum is at bytes 12 to 16: a checksum of two checksums.
+fn seal(block: &mut [u8]) {
+    let parts = [
+        crc32c(&block[..12]).to_le_bytes(),
+        crc32c(&block[16..]).to_le_bytes(),
+    ];
+    let sum = crc32c(&parts.concat());
+    block[12..16].copy_from_slice(&sum.to_le_bytes());
+}
+
+#[test]
+fn a_medium_that_lost_its_end_is_refused() {
+    let mut disk = disk_with(&three());
+    disk.size -= 1;
+    let error = disk.error();
+    assert!(
+        matches!(error, RecoveryError::NoSuperblock { .. }),
+        "{error}"
+    );
+    assert!(error.to_string().contains("medium"), "{error}");
+}
+
+#[test]
+fn a_medium_that_grew_is_the_same_volume() {
+    let mut disk = disk_with(&three());
+    disk.size += 1000;
+    assert_eq!(disk.recovered().last_seq, Seq(3));
+}
+
+#[test]
+fn numbers_at_their_end_are_refused_not_overflowed() {
+    let mut disk = Disk::new();
+    for at in disk.sb.mirrors() {
+        let block = disk.blocks.get_mut(&at.0).unwrap();
+        let life = vellum_core::format::superblock::FIELDS;
+        let life = life.iter().find(|field| field.name == "life").unwrap();
+        block[life.offset..life.offset + 8].fill(0xff);
+        seal(block);
+    }
+    assert!(matches!(disk.error(), RecoveryError::NoSuperblock { .. }));
+
+    let mut disk = Disk::new();
+    disk.checkpoint(2, u64::MAX, [(0, 0), (1, 0)], &[]);
+    assert_eq!(disk.recovered().root_generation, Generation(1));
+
+    let mut huge = chunk(1, 0, 0, 0, &[1]);
+    huge.life = u64::MAX;
+    assert_eq!(disk_with(&[huge]).recovered().last_seq, Seq(0));
+}
+
+#[test]
+fn an_idle_heads_place_is_not_read_for_every_chunk() {
+    let chunks: Vec<_> = (0..25)
+        .map(|n| chunk(n + 1, 0, 2 * n as u32, n, &[n as u32]))
+        .collect();
+    let mut disk = disk_with(&[]);
+    disk.recovered();
+    let idle = disk.reads;
+    let mut disk = disk_with(&chunks);
+    assert_eq!(disk.recovered().last_seq, Seq(25));
+    // A header and its data a chunk; 50 blocks less to search behind the end.
+    assert!(
+        disk.reads <= idle + 2 * 25 - 50 + 2,
+        "{} reads, {idle} of them when empty",
+        disk.reads
+    );
+    assert_eq!(BLOCK_BYTES, data(1).len());
+}
