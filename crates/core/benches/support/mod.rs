@@ -56,6 +56,8 @@ pub struct Idle {
     free: Vec<u32>,
     queue: VecDeque<Effect>,
     header: Vec<u8>,
+    /// Metadata, by address.
+    written: HashMap<u64, Vec<u8>>,
     answered: bool,
     now: u64,
 }
@@ -98,6 +100,7 @@ impl Idle {
             free: (0..BUFS).collect(),
             queue: VecDeque::with_capacity(4096),
             header: vec![0; 4096],
+            written: HashMap::new(),
             answered: false,
             now: 1,
         }
@@ -138,19 +141,21 @@ impl Idle {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::WriteChunk { id, at, .. } => {
-                self.engine.encode(id, &mut self.header[..4096]);
+                self.engine.encode(id, &mut self.header);
                 for (to, buf) in self.medium[at.0 as usize + 1..].iter_mut().zip(self.engine.chunk_bufs(id)) {
                     *to = self.bufs[buf.0 as usize];
                 }
                 self.done(id, Outcome::Ok);
             }
-            Effect::WriteMeta { id, blocks, .. } => {
-                let bytes = blocks as usize * 4096;
-                if self.header.len() < bytes {
-                    self.header.resize(bytes, 0);
-                }
-                self.engine.encode(id, &mut self.header[..bytes]);
+            Effect::WriteMeta { id, at, blocks, .. } => {
+                let bytes = self.written.entry(at.0).or_default();
+                bytes.resize(blocks as usize * 4096, 0);
+                self.engine.encode(id, bytes);
                 self.done(id, Outcome::Ok);
+            }
+            Effect::ReadMeta { id, at, .. } => {
+                let bytes = &self.written[&at.0];
+                self.engine.handle(Nanos(self.now), Input::Done { id, outcome: Outcome::Bytes(bytes) });
             }
             Effect::Sync { id } | Effect::Erase { id, .. } => self.done(id, Outcome::Ok),
             Effect::Gather { id, at, blocks, to } => {

@@ -4,6 +4,7 @@ use super::driver::Failure;
 use super::medium::{BLOCK, Broken, Cell, Medium};
 use super::rng::Rng;
 use vellum_core::addr::Pba;
+use vellum_core::check;
 use vellum_core::format;
 use vellum_core::format::geometry::{self, Params};
 use vellum_core::recovery::{self, Recovered, RecoveryError, Source, Unreadable};
@@ -112,8 +113,9 @@ pub fn open(medium: &mut Medium, rng: &mut Rng, cuts: bool) -> Result<Recovered,
     }
 }
 
-/// Every invariant of the medium at rest.
+/// Every invariant of the medium at rest, data and all.
 pub fn check(medium: &Medium) -> Result<(), Failure> {
-    let _ = medium;
-    Ok(())
+    let options = check::Options { data: true, ..check::Options::default() };
+    let report = check::check(&mut Reader { medium, bad: None }, medium.blocks(), options, crc32c::crc32c);
+    if report.is_sound() { Ok(()) } else { Err(format!("the check finds {:?}", report.findings)) }
 }
