@@ -205,7 +205,7 @@ mod tests {
     fn keys_become_flags() {
         assert_eq!(
             run("[create]\nsize = \"10G\"\nforce = true\n").unwrap(),
-            ["--size=10G", "--force"]
+            ["--force", "--size=10G"]
         );
         assert_eq!(
             run("[create]\nforce = false\n[serve]\nsocket = \"s\"\n").unwrap(),

@@ -6,6 +6,7 @@
 use anyhow::{Context, Result};
 use parking_lot::Mutex;
 use std::fs::{File, OpenOptions};
+use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -48,6 +49,15 @@ pub struct RawFile {
 }
 
 impl RawFile {
+    /// Makes a file and writes zeros all over it, so that none of its space is still to be allocated.
+    pub fn create(path: &Path, bytes: u64) -> Result<()> {
+        let mut file =
+            File::create_new(path).with_context(|| format!("cannot make {}", path.display()))?;
+        std::io::copy(&mut std::io::repeat(0).take(bytes), &mut file)
+            .and_then(|_| file.sync_all())
+            .with_context(|| format!("cannot write {}", path.display()))
+    }
+
     /// Opens a file; without direct I/O where its file system has none.
     pub fn open(path: &Path) -> Result<Arc<Self>> {
         let open = |flags| {

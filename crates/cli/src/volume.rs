@@ -17,9 +17,11 @@ use vellum_core::recovery::{RecoveryError, Source, Unreadable, find_superblock};
 use vellum_device::block::BlockDevice;
 use vellum_device::info::{VolumeInfo, hex_uuid};
 use vellum_device::{CreateOptions, Volume, crc32c};
-use vellum_medium::{FileMedium, Prealloc};
+use vellum_medium::{FileMedium, Medium, Prealloc};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
+/// Blocks that are written at once when a file is filled.
+const FILL_BLOCKS: usize = 1024;
 
 /// What a new volume shall be.
 pub struct NewVolume {
@@ -99,12 +101,30 @@ pub fn create(path: &Path, new: &NewVolume) -> Result<VolumeInfo> {
         segment_blocks,
         force: new.force,
     };
-    let made = Volume::create(&medium, &options);
+    let written = if new.preallocate && !device {
+        write_all(&medium)
+    } else {
+        Ok(())
+    };
+    let made = written.and_then(|()| Ok(Volume::create(&medium, &options)?));
     if made.is_err() && !device {
         // Ours: `FileMedium::create` takes no file that was there.
         let _ = std::fs::remove_file(path);
     }
-    Ok(made?)
+    made
+}
+
+/// Writes zeros everywhere. Space that a file system has only reserved is marked as written when it first is,
+/// in a journal of its own: that would cost each sync of a log a second one.
+fn write_all(medium: &FileMedium) -> Result<()> {
+    let zeros = vec![0; FILL_BLOCKS * BLOCK_BYTES];
+    let mut at = 0;
+    while at < medium.blocks() {
+        let blocks = (medium.blocks() - at).min(FILL_BLOCKS as u64);
+        medium.write(Pba(at), &zeros[..blocks as usize * BLOCK_BYTES])?;
+        at += blocks;
+    }
+    Ok(medium.sync()?)
 }
 
 /// The least medium that holds a volume of this size with its over-provisioning.
@@ -139,14 +159,14 @@ fn medium_for(logical: u64, over_provisioning: u32, segment_blocks: Option<u32>)
     Ok(high)
 }
 
-/// A volume for the demonstration.
+/// A volume for the demonstration, its file written in full.
 pub fn create_for_demo(path: &Path, size: u64) -> Result<()> {
     let new = NewVolume {
         size: Some(size),
         medium_size: None,
         over_provisioning: CreateOptions::default().over_provisioning,
         segment_size: None,
-        preallocate: false,
+        preallocate: true,
         force: false,
     };
     create(path, &new).map(drop)

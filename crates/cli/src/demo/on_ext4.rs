@@ -7,6 +7,7 @@ use super::table;
 use crate::attachment::{Attachment, Via};
 use crate::commands::{MOUNT_OPTIONS, make_ext4};
 use crate::host;
+use crate::raw::RawFile;
 use crate::signals::Stop;
 use crate::volume;
 use anyhow::{Context, Result, bail, ensure};
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Size of the volume and of the plain file.
-const DISK_BYTES: u64 = 2 << 30;
+const DISK_BYTES: u64 = 1 << 30;
 /// Room for the kernel to finish what an unmount leaves behind.
 const SETTLE: Duration = Duration::from_secs(10);
 
@@ -149,7 +150,7 @@ fn contest(
     fs::create_dir_all(&mount)?;
     step("making the disk and its file system");
     if contestant.raw {
-        File::create(&disk)?.set_len(DISK_BYTES)?;
+        RawFile::create(&disk, DISK_BYTES)?;
     } else {
         volume::create_for_demo(&disk, DISK_BYTES)?;
     }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 const NAME: usize = 44;
-const CELL: usize = 22;
+const CELL: usize = 24;
 
 /// Renders it.
 pub fn render(columns: &[Column]) -> String {
@@ -44,9 +44,7 @@ pub fn render(columns: &[Column]) -> String {
         share(c, c.counters.medium_bytes())
     });
     for (i, (_, cause)) in CAUSES.iter().enumerate() {
-        row(&format!("  of it {cause}"), &|c| {
-            share(c, c.counters.medium[i])
-        });
+        row(&format!("  {cause}"), &|c| share(c, c.counters.medium[i]));
     }
     out
 }

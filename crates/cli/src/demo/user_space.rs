@@ -8,6 +8,7 @@ use super::measure::{Column, Counters, Lap};
 use super::progress::Progress;
 use super::table;
 use crate::nbd_client::NbdClient;
+use crate::raw::RawFile;
 use crate::signals::{Stop, unblocked};
 use crate::{host, volume};
 use anyhow::{Context, Result, bail, ensure};
@@ -113,7 +114,7 @@ fn contest(
 ) -> Result<Column> {
     let disk = dir.join(if raw { "plain" } else { "volume" });
     if raw {
-        File::create(&disk)?.set_len(DISK_BYTES)?;
+        RawFile::create(&disk, DISK_BYTES)?;
     } else {
         volume::create_for_demo(&disk, DISK_BYTES)?;
     }

@@ -1,0 +1,283 @@
+//! Wrong files, wrong flags, wrong configuration: each a clear error with the right exit code.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::{Server, dir, fails, ok, text, vellum};
+use std::fs::{self, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+
+#[test]
+fn usage_errors_have_code_2_and_name_the_option() {
+    let dir = dir();
+    let volume = dir.path().join("v");
+    let v = text(&volume);
+    fails(2, &["frobnicate"], &["frobnicate"]);
+    fails(2, &["create"], &["<VOLUME>"]);
+    fails(2, &["create", v], &["--size"]);
+    for size in ["0", "1000", "-1", "10X", "99999999999999P", ""] {
+        fails(2, &["create", v, &format!("--size={size}")], &["size"]);
+    }
+    fails(
+        2,
+        &["create", v, "--size=64M", "--over-provisioning=1"],
+        &["--over-provisioning", "2..=90"],
+    );
+    fails(
+        2,
+        &["create", v, "--size=64M", "--over-provisioning=91"],
+        &["--over-provisioning"],
+    );
+    fails(
+        1,
+        &["create", v, "--size=64M", "--segment-size=12K"],
+        &["power of two"],
+    );
+    fails(1, &["create", v, "--size=9P"], &["8 TiB"]);
+    fails(
+        1,
+        &["create", v, "--size=64G", "--medium-size=1G"],
+        &["16 times"],
+    );
+    assert!(!volume.exists(), "a failed create leaves nothing");
+    fails(2, &["serve", v], &["--socket"]);
+    fails(
+        2,
+        &["serve", v, "--tcp=127.0.0.1:0"],
+        &["--tls-cert", "--insecure-tcp"],
+    );
+    fails(2, &["serve", v, "--tcp=nowhere"], &["--tcp"]);
+    fails(
+        2,
+        &["serve", v, "--tcp=127.0.0.1:0", "--tls-cert=c"],
+        &["--tls-key"],
+    );
+    fails(
+        2,
+        &["serve", v, "--socket=s", "--buffer=1M"],
+        &["--buffer", "8M to 8G"],
+    );
+    fails(
+        2,
+        &["serve", "a/v", "b/v", "--socket=s"],
+        &["both called \"v\"", "NAME=FILE"],
+    );
+    fails(2, &["stats", v, "--watch=0"], &["--watch"]);
+    fails(2, &["demo", "--scale=0"], &["--scale"]);
+    fails(2, &["dump", v, "everything"], &["everything", "segments"]);
+}
+
+#[test]
+fn files_that_are_no_volumes_are_refused_everywhere() {
+    let dir = dir();
+    let missing = dir.path().join("missing");
+    let junk = dir.path().join("junk");
+    fs::write(&junk, vec![0xA5; 1 << 20]).unwrap();
+    let odd = dir.path().join("odd");
+    fs::write(&odd, vec![1; 70_001]).unwrap();
+    let (socket, here) = (dir.path().join("s"), text(dir.path()));
+    let serve = format!("--socket={}", socket.display());
+    for command in [
+        &["info"][..],
+        &["check"],
+        &["dump"],
+        &["serve", &serve],
+        &["attach"],
+        &["stats"],
+    ] {
+        let with = |file| [command, &[file]].concat();
+        fails(1, &with(text(&missing)), &["missing"]);
+        fails(1, &with(here), &["vellum-test-"]);
+        fails(1, &with("/dev/null"), &["/dev/null"]);
+    }
+    for command in [&["info"][..], &["serve", &serve], &["attach"], &["stats"]] {
+        fails(
+            1,
+            &[command, &[text(&junk)]].concat(),
+            &["junk", "not a vellum volume"],
+        );
+    }
+    fails(3, &["check", text(&junk)], &["junk", "not a vellum volume"]);
+    fails(
+        1,
+        &["serve", &serve, text(&odd)],
+        &["odd", "multiple of 4096"],
+    );
+    assert!(!socket.exists());
+    fails(
+        1,
+        &["create", text(&junk), "--size=64M"],
+        &["junk", "exists"],
+    );
+    assert_eq!(fs::read(&junk).unwrap()[0], 0xA5);
+    fails(
+        1,
+        &["create", &format!("{here}/no/dir/v"), "--size=64M"],
+        &["folder"],
+    );
+    ok(&["create", text(&junk), "--size=64M", "--force"]);
+    ok(&["check", text(&junk)]);
+}
+
+#[test]
+fn damaged_volumes_are_told_apart() {
+    let dir = dir();
+    let path = dir.path().join("v");
+    let v = text(&path);
+    ok(&["create", v, "--size=64M"]);
+    let bytes = fs::metadata(&path).unwrap().len();
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
+    let mut first = [0; 4096];
+    file.read_exact_at(&mut first, 0).unwrap();
+
+    // One mirror gone: it still opens, and says so.
+    file.write_all_at(&[0; 4096], 0).unwrap();
+    ok(&["check", v]);
+    assert!(ok(&["info", v]).contains("damaged or older"));
+    // Both gone.
+    let mut last = [0; 4096];
+    file.read_exact_at(&mut last, bytes - 4096).unwrap();
+    file.write_all_at(&[0; 4096], bytes - 4096).unwrap();
+    fails(3, &["check", v], &["both superblocks are lost"]);
+    file.write_all_at(&last, bytes - 4096).unwrap();
+    // From the future: the version is after the magic number. The checksum would also be wrong, which is
+    // as good a reason to refuse it.
+    let mut future = first;
+    future[8] = 99;
+    file.write_all_at(&future, 0).unwrap();
+    file.write_all_at(&future, bytes - 4096).unwrap();
+    fails(1, &["serve", v, "--socket=/nonexistent/s"], &["v"]);
+    // Truncated.
+    file.write_all_at(&first, 0).unwrap();
+    file.set_len(bytes / 2).unwrap();
+    fails(1, &["serve", v, "--socket=/nonexistent/s"], &["v"]);
+    file.set_len(4096).unwrap();
+    fails(1, &["serve", v, "--socket=/nonexistent/s"], &["v"]);
+}
+
+#[test]
+fn a_second_server_is_refused_and_the_first_goes_on() {
+    let dir = dir();
+    let path = dir.path().join("v");
+    let v = text(&path);
+    ok(&["create", v, "--size=64M"]);
+    let (one, two) = (dir.path().join("one"), dir.path().join("two"));
+    let server = Server::start(dir.path(), &[v, "--socket", text(&one)]);
+    fails(1, &["serve", v, "--socket", text(&two)], &["v"]);
+    fails(1, &["check", v], &["v"]);
+    fails(1, &["create", v, "--size=64M", "--force"], &["v"]);
+    assert!(ok(&["info", v]).contains("served now          yes"));
+    let json: serde_json::Value = serde_json::from_str(&ok(&["stats", v, "--json"])).unwrap();
+    assert_eq!(json.pointer("/0/bytes"), Some(&(64u64 << 20).into()));
+    assert!(ok(&["stats", v]).contains("clients.write.bytes"));
+    server.signal(libc::SIGHUP);
+    assert_eq!(server.term(), Some(0));
+    assert!(!one.exists());
+    ok(&["check", v]);
+    fails(1, &["stats", v], &["not being served"]);
+}
+
+#[test]
+fn the_control_socket_is_private_and_bounded() {
+    let dir = dir();
+    let path = dir.path().join("v");
+    let v = text(&path);
+    ok(&["create", v, "--size=64M"]);
+    let control = dir.path().join("control");
+    let server = Server::start(
+        dir.path(),
+        &[
+            v,
+            "--socket",
+            text(&dir.path().join("s")),
+            "--control",
+            text(&control),
+        ],
+    );
+    assert_eq!(
+        fs::metadata(&control).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    let ask = |bytes: &[u8]| {
+        let mut stream = UnixStream::connect(&control).unwrap();
+        // The server may close before it has read all.
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        answer
+    };
+    assert!(ask(b"nonsense\n").contains("not JSON"));
+    assert!(ask(b"{}\n").contains("no \\\"command\\\""));
+    assert!(ask(b"{\"command\":\"dance\"}\n").contains("unknown command"));
+    assert!(ask(&[b'x'; 100_000]).is_empty() || ask(&[b'x'; 5000]).contains("too long"));
+    assert!(
+        ask(b"{\"command\":\"policy\"}\n{\"command\":\"stats\"}\n")
+            .lines()
+            .count()
+            == 2
+    );
+    assert!(ask(b"{\"command\":\"shutdown\"}\n").contains("true"));
+    common::eventually("stopped", || server.said().contains("stopped"));
+    ok(&["check", v]);
+}
+
+#[test]
+fn the_configuration_file_is_checked_like_the_flags() {
+    let dir = dir();
+    let (config, volume) = (dir.path().join("vellum.toml"), dir.path().join("v"));
+    let (c, v) = (text(&config), text(&volume));
+    let with = |content: &str| fs::write(&config, content).unwrap();
+    fails(
+        1,
+        &["--config", "/nonexistent", "create", v],
+        &["/nonexistent"],
+    );
+    with("[create]\nsize = \"64M\"\nsiez = 3\n");
+    fails(
+        2,
+        &["--config", c, "create", v],
+        &["vellum.toml, line 3", "siez", "over-provisioning"],
+    );
+    with("[create]\n\nsize = \"64 parsecs\"\n");
+    fails(
+        2,
+        &["--config", c, "create", v],
+        &["64 parsecs", "vellum.toml, line 3"],
+    );
+    with("[create\n");
+    fails(2, &["create", v, "--config", c], &["vellum.toml, line 1"]);
+    with("[create]\nsize = \"64M\"\nover-provisioning = 20\n[serve]\nsocket = \"x\"\n");
+    ok(&["create", v, "--config", c]);
+    assert!(ok(&["info", v]).contains("20 per cent"));
+    // The command line wins.
+    ok(&[
+        "--config",
+        c,
+        "create",
+        v,
+        "--over-provisioning=30",
+        "--force",
+    ]);
+    assert!(ok(&["info", v]).contains("30 per cent"));
+}
+
+#[test]
+fn completions_and_manual_pages_are_made() {
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(ok(&["completions", shell]).contains("attach"));
+    }
+    let dir = dir();
+    ok(&["man", text(dir.path())]);
+    for page in ["vellum.1", "vellum-create.1", "vellum-serve.1"] {
+        assert!(dir.path().join(page).exists(), "{page}");
+    }
+    assert!(vellum(&["--help"]).status.success());
+}

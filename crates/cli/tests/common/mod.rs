@@ -1,0 +1,166 @@
+//! What the command's tests share.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// The command.
+pub fn vellum(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_vellum"))
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// The command, which must succeed.
+pub fn ok(args: &[&str]) -> String {
+    let out = vellum(args);
+    let (stdout, stderr) = (
+        String::from_utf8_lossy(&out.stdout),
+        String::from_utf8_lossy(&out.stderr),
+    );
+    assert!(out.status.success(), "vellum {args:?}: {stdout}{stderr}");
+    stdout.into_owned()
+}
+
+/// The command, which must fail with this code and say all of these.
+pub fn fails(code: i32, args: &[&str], says: &[&str]) {
+    let out = vellum(args);
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(code), "vellum {args:?}: {stderr}");
+    for word in says {
+        assert!(
+            stderr.contains(word),
+            "vellum {args:?} does not say {word:?}: {stderr}"
+        );
+    }
+}
+
+/// Another program, which must succeed.
+pub fn run(program: &str, args: &[&str]) -> String {
+    let path = format!(
+        "{}:/usr/sbin:/sbin",
+        std::env::var("PATH").unwrap_or_default()
+    );
+    let out = Command::new(program)
+        .args(args)
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    let (stdout, stderr) = (
+        String::from_utf8_lossy(&out.stdout),
+        String::from_utf8_lossy(&out.stderr),
+    );
+    assert!(out.status.success(), "{program} {args:?}: {stdout}{stderr}");
+    stdout.into_owned()
+}
+
+/// A directory on a disk, gone afterwards.
+pub fn dir() -> tempfile::TempDir {
+    tempfile::Builder::new()
+        .prefix("vellum-test-")
+        .tempdir_in("/var/tmp")
+        .unwrap()
+}
+
+/// A path as text.
+pub fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Polls until something holds.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "not in time: {what}"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A server in the background; killed when dropped.
+pub struct Server {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Starts one and waits until it is ready.
+    pub fn start(dir: &Path, args: &[&str]) -> Self {
+        let mut server = Self::spawn(dir, args);
+        eventually("ready", || {
+            assert!(
+                server.child.try_wait().unwrap().is_none(),
+                "the server ended: {}",
+                server.said()
+            );
+            server.said().contains("ready: ")
+        });
+        server
+    }
+
+    /// Starts one.
+    pub fn spawn(dir: &Path, args: &[&str]) -> Self {
+        let log = dir.join("server.log");
+        let file = File::create(&log).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_vellum"))
+            .arg("serve")
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().unwrap())
+            .stderr(file)
+            .spawn()
+            .unwrap();
+        Self { child, log }
+    }
+
+    /// What it said.
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// As a crash.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// In order; gives the exit code.
+    pub fn term(mut self) -> Option<i32> {
+        self.signal(libc::SIGTERM);
+        self.child.wait().unwrap().code()
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: our own child, not yet waited for.
+        unsafe { libc::kill(self.child.id() as i32, signal) };
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether this machine can attach; says so when it cannot.
+pub fn can_attach(test: &str) -> bool {
+    // SAFETY: no preconditions.
+    let root = unsafe { libc::geteuid() } == 0;
+    let devices = ["/dev/fuse", "/dev/loop-control"]
+        .iter()
+        .all(|d| Path::new(d).exists());
+    if !(root && devices) {
+        eprintln!("SKIPPED {test}: needs root, /dev/fuse and /dev/loop-control");
+    }
+    root && devices
+}

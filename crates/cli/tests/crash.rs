@@ -1,0 +1,371 @@
+//! kill -9 of the server under a raw writer and under a mounted ext4: nothing durable is missing.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+#[path = "../src/nbd_client.rs"]
+#[allow(dead_code, reason = "the command uses more of it")]
+mod nbd_client;
+
+use common::{Server, can_attach, dir, eventually, fails, ok, run, text, vellum};
+use nbd_client::NbdClient;
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const BLOCK: usize = 4096;
+/// Blocks that the raw writer writes to: few, so that each is overwritten often.
+const BLOCKS: u64 = 512;
+
+fn number(state: &mut u64) -> u64 {
+    *state = state
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    *state >> 33
+}
+
+/// A block that says which write it is of, all over.
+fn stamp(block: u64, count: u64) -> Vec<u8> {
+    let word = (block << 40 | count).to_le_bytes();
+    word.repeat(BLOCK / word.len())
+}
+
+/// Which write a block is of; it must be whole.
+fn read_stamp(client: &mut NbdClient, block: u64) -> u64 {
+    let mut bytes = vec![0; BLOCK];
+    client.read(block * BLOCK as u64, &mut bytes).unwrap();
+    let word = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+    if word == 0 {
+        assert!(bytes.iter().all(|b| *b == 0), "block {block} is a mixture");
+        return 0;
+    }
+    assert_eq!(word >> 40, block, "block {block} holds another's bytes");
+    let count = word & ((1 << 40) - 1);
+    assert!(bytes == stamp(block, count), "block {block} is a mixture");
+    count
+}
+
+/// What the writer knows: writes are numbered; the one that each block was last given, and the newest
+/// that a flush has covered.
+#[derive(Default)]
+struct Known {
+    history: Vec<u64>,
+    durable: u64,
+}
+
+#[test]
+fn a_raw_writer_misses_nothing_durable_after_kill_9() {
+    let dir = dir();
+    let (path, socket) = (dir.path().join("v"), dir.path().join("s"));
+    ok(&["create", text(&path), "--size=64M"]);
+    let known = Arc::new(Mutex::new(Known::default()));
+    let mut seed = 1;
+    for life in 0..8u64 {
+        let server = Server::start(
+            dir.path(),
+            &[
+                &format!("disk={}", path.display()),
+                "--socket",
+                text(&socket),
+            ],
+        );
+        let mut client = NbdClient::connect(&socket, "disk").unwrap();
+        check(&mut client, &mut known.lock().unwrap(), life);
+        // Written until the server is gone.
+        let writer = {
+            let (known, mut seed) = (Arc::clone(&known), seed + life * 7919);
+            std::thread::spawn(move || {
+                loop {
+                    let block = number(&mut seed) % BLOCKS;
+                    let count = {
+                        let mut known = known.lock().unwrap();
+                        known.history.push(block);
+                        known.history.len() as u64
+                    };
+                    if client
+                        .write(block * BLOCK as u64, &stamp(block, count))
+                        .is_err()
+                    {
+                        return;
+                    }
+                    if number(&mut seed) % 16 == 0 {
+                        if client.flush().is_err() {
+                            return;
+                        }
+                        known.lock().unwrap().durable = count;
+                    }
+                }
+            })
+        };
+        std::thread::sleep(Duration::from_millis(50 + number(&mut seed) % 200));
+        server.kill();
+        writer.join().unwrap();
+    }
+    let server = Server::start(
+        dir.path(),
+        &[
+            &format!("disk={}", path.display()),
+            "--socket",
+            text(&socket),
+        ],
+    );
+    let mut client = NbdClient::connect(&socket, "disk").unwrap();
+    let mut known = known.lock().unwrap();
+    check(&mut client, &mut known, 99);
+    assert!(known.durable > 100, "the test wrote next to nothing");
+    drop(client);
+    assert_eq!(server.term(), Some(0));
+    ok(&["check", text(&path)]);
+}
+
+/// The device holds exactly the effect of a prefix of the writes, and everything durable is in it.
+fn check(client: &mut NbdClient, known: &mut Known, life: u64) {
+    let found: Vec<u64> = (0..BLOCKS).map(|block| read_stamp(client, block)).collect();
+    let prefix = found.iter().copied().max().unwrap_or(0);
+    assert!(
+        prefix >= known.durable,
+        "life {life}: write {} was durable, the newest found is {prefix}",
+        known.durable
+    );
+    let mut last = HashMap::new();
+    for (i, block) in known.history.iter().enumerate().take(prefix as usize) {
+        last.insert(*block, i as u64 + 1);
+    }
+    for (block, count) in found.iter().enumerate() {
+        let want = last.get(&(block as u64)).copied().unwrap_or(0);
+        assert_eq!(
+            *count, want,
+            "life {life}: block {block} is not as after write {prefix}"
+        );
+    }
+    // What came after the prefix never happened.
+    known.history.truncate(prefix as usize);
+    client.flush().unwrap();
+    known.durable = prefix;
+}
+
+#[test]
+fn signals_during_start_up_leave_a_good_volume() {
+    let dir = dir();
+    let (path, socket) = (dir.path().join("v"), dir.path().join("s"));
+    ok(&["create", text(&path), "--size=64M"]);
+    for delay_us in [0, 200, 500, 1000, 2000, 4000, 8000, 16_000] {
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGKILL] {
+            let server = Server::spawn(dir.path(), &[text(&path), "--socket", text(&socket)]);
+            std::thread::sleep(Duration::from_micros(delay_us));
+            server.signal(signal);
+            server.kill();
+        }
+    }
+    ok(&["check", text(&path)]);
+}
+
+/// Detaches, whatever happened.
+struct Attached<'a>(&'a Path);
+impl Drop for Attached<'_> {
+    fn drop(&mut self) {
+        let _ = vellum(&["detach", text(self.0)]);
+    }
+}
+
+/// The process that serves a volume, by its state file.
+fn server_pid(path: &Path) -> i32 {
+    let info: serde_json::Value =
+        serde_json::from_str(&ok(&["info", text(path), "--json"])).unwrap();
+    let uuid = info["uuid"].as_str().unwrap().to_owned();
+    let state = fs::read(format!("/run/vellum/{uuid}.json")).unwrap();
+    let state: serde_json::Value = serde_json::from_slice(&state).unwrap();
+    state
+        .pointer("/server/pid")
+        .and_then(serde_json::Value::as_i64)
+        .unwrap() as i32
+}
+
+#[test]
+fn attach_and_detach_from_a_file_to_a_mounted_ext4() {
+    if !can_attach("attach_and_detach_from_a_file_to_a_mounted_ext4") {
+        return;
+    }
+    let dir = dir();
+    let (path, mount) = (dir.path().join("v"), dir.path().join("mnt"));
+    fs::create_dir(&mount).unwrap();
+    ok(&["create", text(&path), "--size=256M"]);
+    fails(
+        1,
+        &["attach", text(&path), "--mount", "/nonexistent"],
+        &["/nonexistent"],
+    );
+    let _attached = Attached(&path);
+    let said = ok(&["attach", text(&path), "--mkfs", "--mount", text(&mount)]);
+    assert!(said.contains("/dev/loop"), "{said}");
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let line = mounts.lines().find(|l| l.contains(text(&mount))).unwrap();
+    assert!(
+        line.contains("data=journal") && line.contains("journal_async_commit"),
+        "{line}"
+    );
+    fails(1, &["attach", text(&path)], &["attached already"]);
+    fs::write(mount.join("file"), b"content").unwrap();
+    // In use: refused with what to do, and still whole.
+    let open = File::open(mount.join("file")).unwrap();
+    fails(1, &["detach", text(&path)], &["fuser -vm"]);
+    drop(open);
+    assert_eq!(ok(&["detach", text(&mount)]), "detached\n");
+    assert_eq!(ok(&["detach", text(&path)]), "not attached\n");
+    assert!(!mount.join("file").exists());
+    ok(&["check", text(&path)]);
+    fails(2, &["attach", text(&path), "--mkfs"], &["--force"]);
+    assert!(
+        ok(&["info", text(&path)]).contains("served now          no"),
+        "a refused attach leaves no server"
+    );
+    ok(&["attach", text(&path), "--mount", text(&mount)]);
+    assert_eq!(fs::read(mount.join("file")).unwrap(), b"content");
+    ok(&["detach", text(&path)]);
+}
+
+#[test]
+fn a_mounted_ext4_misses_nothing_synced_after_kill_9() {
+    if !can_attach("a_mounted_ext4_misses_nothing_synced_after_kill_9") {
+        return;
+    }
+    let dir = dir();
+    let (path, mount) = (dir.path().join("v"), dir.path().join("mnt"));
+    fs::create_dir(&mount).unwrap();
+    ok(&["create", text(&path), "--size=256M"]);
+    let _attached = Attached(&path);
+    ok(&["attach", text(&path), "--mkfs", "--mount", text(&mount)]);
+    let content = |n: u64| stamp(n & 0xFF_FFFF, n).repeat(n as usize % 5 + 1);
+    let mut total = 0;
+    for life in 0..3 {
+        let (synced, stop) = (
+            Arc::new(AtomicU64::new(total)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let writer = {
+            let (mount, synced, stop) = (mount.clone(), Arc::clone(&synced), Arc::clone(&stop));
+            std::thread::spawn(move || {
+                let mut n = synced.load(Ordering::SeqCst);
+                while !stop.load(Ordering::SeqCst) {
+                    n += 1;
+                    let write = || -> std::io::Result<()> {
+                        let mut file = File::create(mount.join(format!("f{n}")))?;
+                        file.write_all(&content(n))?;
+                        file.sync_all()?;
+                        File::open(&mount)?.sync_all()
+                    };
+                    if write().is_err() {
+                        return;
+                    }
+                    synced.store(n, Ordering::SeqCst);
+                }
+            })
+        };
+        let before = total;
+        eventually("some files are synced", || {
+            synced.load(Ordering::SeqCst) > before + 40
+        });
+        // SAFETY: a process that we started, by its recorded number.
+        unsafe { libc::kill(server_pid(&path), libc::SIGKILL) };
+        stop.store(true, Ordering::SeqCst);
+        writer.join().unwrap();
+        total = synced.load(Ordering::SeqCst);
+        // Either is enough: an explicit detach, or an attach that finds what is left.
+        if life % 2 == 0 {
+            assert_eq!(ok(&["detach", text(&path)]), "detached\n");
+        }
+        let device = ok(&["attach", text(&path)]);
+        // The journal first, as a mount would; then nothing may be wrong.
+        let device = device.trim();
+        let _ = std::process::Command::new("/usr/sbin/e2fsck")
+            .args(["-fp", device])
+            .output()
+            .unwrap();
+        run("e2fsck", &["-fn", device]);
+        ok(&["detach", text(&path)]);
+        ok(&["attach", text(&path), "--mount", text(&mount)]);
+        for n in 1..=total {
+            let got = fs::read(mount.join(format!("f{n}"))).unwrap_or_default();
+            assert!(
+                got == content(n),
+                "life {life}: synced file {n} of {total} is lost or changed"
+            );
+        }
+    }
+    ok(&["detach", text(&path)]);
+    ok(&["check", text(&path)]);
+    assert!(
+        !fs::read_to_string("/proc/self/mounts")
+            .unwrap()
+            .contains(text(dir.path()))
+    );
+}
+
+#[test]
+fn an_interrupted_demo_leaves_nothing_mounted_or_running() {
+    let root =
+        can_attach("an_interrupted_demo_leaves_nothing_mounted_or_running, the part with ext4");
+    let dir = dir();
+    let ways: &[&[&str]] = if root {
+        &[&[], &["--user-space"]]
+    } else {
+        &[&["--user-space"]]
+    };
+    for (n, delay_ms) in [30, 200, 700, 1500, 2500, 4000].into_iter().enumerate() {
+        for way in ways {
+            let mut demo = std::process::Command::new(env!("CARGO_BIN_EXE_vellum"))
+                .args(["demo", "--scale=10", "--dir", text(dir.path())])
+                .args(*way)
+                .stdout(std::process::Stdio::null())
+                .stderr(std::process::Stdio::null())
+                .spawn()
+                .unwrap();
+            std::thread::sleep(Duration::from_millis(delay_ms));
+            // SAFETY: our own child, not yet waited for.
+            unsafe {
+                libc::kill(
+                    demo.id() as i32,
+                    if n % 2 == 0 {
+                        libc::SIGINT
+                    } else {
+                        libc::SIGTERM
+                    },
+                )
+            };
+            demo.wait().unwrap();
+            let name = text(dir.path());
+            assert!(
+                !fs::read_to_string("/proc/self/mounts")
+                    .unwrap()
+                    .contains(name),
+                "still mounted"
+            );
+            assert_eq!(
+                fs::read_dir(dir.path()).unwrap().count(),
+                0,
+                "files are left"
+            );
+            for process in fs::read_dir("/proc").unwrap().flatten() {
+                let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+                assert!(
+                    !String::from_utf8_lossy(&line).contains(name),
+                    "{:?} still runs",
+                    process.file_name()
+                );
+            }
+            for block in fs::read_dir("/sys/block").unwrap().flatten() {
+                let backing =
+                    fs::read_to_string(block.path().join("loop/backing_file")).unwrap_or_default();
+                assert!(
+                    !backing.contains("demo-"),
+                    "{:?} is still bound to {backing}",
+                    block.file_name()
+                );
+            }
+        }
+    }
+}
