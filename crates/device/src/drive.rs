@@ -54,6 +54,10 @@ impl Cause {
 
 /// What is left to do when the lock is released.
 #[derive(Default)]
+#[expect(
+    clippy::vec_box,
+    reason = "operations change hands by pointer, as the medium wants them"
+)]
 pub(crate) struct Batch {
     pub ios: Vec<Box<Io>>,
     pub answers: Answers,
@@ -75,6 +79,10 @@ pub(crate) enum Life {
 }
 
 /// All that is under the volume's lock.
+#[expect(
+    clippy::vec_box,
+    reason = "operations change hands by pointer, as the medium wants them"
+)]
 pub(crate) struct Inner {
     pub engine: Engine,
     pub requests: Requests,

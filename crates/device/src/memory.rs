@@ -76,14 +76,12 @@ impl Buffers {
     }
 
     pub fn give_back(&mut self, buffer: Buffer) {
-        if let Some(list) = buffer
+        let list = buffer
             .blocks
             .checked_sub(1)
-            .and_then(|i| self.spare.get_mut(i))
-        {
-            if list.len() < SPARE_BUFFERS {
-                list.push(buffer);
-            }
+            .and_then(|i| self.spare.get_mut(i));
+        if let Some(list) = list.filter(|list| list.len() < SPARE_BUFFERS) {
+            list.push(buffer);
         }
     }
 }

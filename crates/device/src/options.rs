@@ -142,7 +142,7 @@ pub enum OpenError {
         /// The medium.
         name: String,
         /// What is wrong.
-        source: RecoveryError,
+        source: Box<RecoveryError>,
     },
     /// The medium failed.
     #[error(transparent)]

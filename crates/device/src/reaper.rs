@@ -32,6 +32,7 @@ pub(crate) fn reap(shared: &Arc<Shared>) {
             }
         }
         let mut inner = shared.inner.lock();
+        inner.counters.wakeups += 1;
         if inner.busy {
             return;
         }

@@ -102,9 +102,9 @@ pub(crate) fn recovery_error(
 ) -> OpenError {
     match (error, source.take_error()) {
         (RecoveryError::Unreadable(_), Some(error)) => OpenError::Medium(error),
-        (source, _) => OpenError::Recovery {
+        (error, _) => OpenError::Recovery {
             name: medium.name().to_owned(),
-            source,
+            source: Box::new(error),
         },
     }
 }

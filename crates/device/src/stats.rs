@@ -107,6 +107,8 @@ pub struct VolumeStats {
     pub uptime_ms: u64,
     /// Whether a failed write or sync has poisoned it.
     pub poisoned: bool,
+    /// How often the volume's thread has woken: an idle volume's stays as it is.
+    pub wakeups: u64,
     /// Blocks that failed their checksum.
     pub checksum_failures: u64,
     /// Bytes written to the medium for each byte that clients wrote; absent before the first.
@@ -137,6 +139,7 @@ pub(crate) struct Counters {
     pub syncs: u64,
     pub discards: u64,
     pub errors: u64,
+    pub wakeups: u64,
 }
 
 impl Counters {

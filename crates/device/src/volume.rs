@@ -282,6 +282,7 @@ impl Volume {
         VolumeStats {
             uptime_ms: self.shared.now().0 / 1_000_000,
             poisoned: core.poisoned != 0,
+            wakeups: counters.wakeups,
             checksum_failures: core.corrupt_blocks,
             write_amplification: (clients.write.bytes > 0)
                 .then(|| medium.written_bytes as f64 / clients.write.bytes as f64),

@@ -1,4 +1,5 @@
 //! A volume that loses its server, its power, its medium's word or its room.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -12,6 +13,7 @@ use vellum_medium::{Fault, FaultMedium, Medium, MemoryMedium, Plan};
 
 /// What was written where, in the order in which it took effect: promise 3's oracle. Stamps count from 1.
 struct History {
+    first: u64,
     blocks: u64,
     /// The address of stamp `n`, at `n - 1`.
     writes: Vec<u64>,
@@ -19,11 +21,24 @@ struct History {
 }
 
 impl History {
+    fn new(first: u64, blocks: u64) -> Self {
+        Self {
+            first,
+            blocks,
+            writes: Vec::new(),
+            durable: 0,
+        }
+    }
+
     /// The volume holds the effect of a prefix that is no shorter than what was durable.
     fn check(&mut self, client: &mut Client) {
         let mut found = Vec::new();
         for lba in (0..self.blocks).step_by(64) {
-            found.extend(client.read(lba, 64.min(self.blocks - lba)).unwrap());
+            found.extend(
+                client
+                    .read(self.first + lba, 64.min(self.blocks - lba))
+                    .unwrap(),
+            );
         }
         let newest = found.iter().copied().max().unwrap_or(0) as usize;
         assert!(
@@ -51,7 +66,7 @@ impl History {
             let stamp = self.writes.len() as u64 + 1;
             self.writes.push(lba);
             let fua = random.below(40) == 0;
-            let request = client.write_request(lba, &[stamp], fua);
+            let request = client.write_request(self.first + lba, &[stamp], fua);
             if client.call(request).is_err() {
                 return;
             }
@@ -67,11 +82,7 @@ impl History {
 fn a_dropped_volume_keeps_a_prefix() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(3000));
     create(&*medium);
-    let mut history = History {
-        blocks: 500,
-        writes: Vec::new(),
-        durable: 0,
-    };
+    let mut history = History::new(0, 500);
     let mut random = Random(1);
     for life in 0..30 {
         let volume = open(&medium);
@@ -106,11 +117,7 @@ fn lives_with_power_cuts(seed: u64, plan: Plan) {
     let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
     create(&*medium);
     let as_medium: Arc<dyn Medium> = medium.clone();
-    let mut history = History {
-        blocks: 500,
-        writes: Vec::new(),
-        durable: 0,
-    };
+    let mut history = History::new(0, 500);
     let mut random = Random(seed);
     for life in 0..6 {
         medium.set_plan(plan.clone());
@@ -134,6 +141,48 @@ fn lives_with_power_cuts(seed: u64, plan: Plan) {
         medium.restart();
         medium.set_plan(Plan::default());
         assert_sound(&*medium);
+    }
+}
+
+/// Of several clients at once, each finds a prefix of its own writes: they are ordered among themselves,
+/// because each waits for its answer before it goes on.
+#[test]
+fn a_power_cut_under_many_clients_keeps_each_ones_prefix() {
+    for seed in 0..12 {
+        let plan = Plan {
+            seed,
+            ..Plan::default()
+        };
+        let medium = Arc::new(FaultMedium::over_memory(4000, plan.clone()));
+        create(&*medium);
+        let as_medium: Arc<dyn Medium> = medium.clone();
+        let mut histories: Vec<_> = (0..4).map(|n| History::new(n * 500, 500)).collect();
+        for life in 0..4 {
+            let volume = open(&as_medium);
+            let cut_after = Some(20 + seed * 7 + life * 13);
+            medium.set_plan(Plan {
+                cut_after,
+                ..plan.clone()
+            });
+            std::thread::scope(|scope| {
+                for (thread, history) in histories.iter_mut().enumerate() {
+                    let mut client = Client::new(&volume);
+                    scope.spawn(move || {
+                        let mut random = Random(seed * 1000 + life * 10 + thread as u64);
+                        history.write_on(&mut client, &mut random, 4000);
+                    });
+                }
+            });
+            drop(volume);
+            medium.restart();
+            medium.set_plan(plan.clone());
+            assert_sound(&*medium);
+            let volume = open(&as_medium);
+            for history in &mut histories {
+                history.check(&mut Client::new(&volume));
+            }
+            volume.stop().unwrap();
+        }
     }
 }
 
@@ -164,11 +213,7 @@ fn a_cut_during_recovery_is_survived() {
     let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
     create(&*medium);
     let as_medium: Arc<dyn Medium> = medium.clone();
-    let mut history = History {
-        blocks: 500,
-        writes: Vec::new(),
-        durable: 0,
-    };
+    let mut history = History::new(0, 500);
     let mut random = Random(5);
     for life in 0..20 {
         {

@@ -1,4 +1,5 @@
 //! A volume against a model: what is written is read, in order, by many at once, and after it was stopped.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -212,6 +213,100 @@ fn many_threads_each_see_their_own() {
     volume.stop().unwrap();
     let volume = open(&medium);
     compare(&mut Client::new(&volume), &model);
+}
+
+/// The smallest buffers, requests of a quarter of them, a volume nearly full: nobody waits for ever.
+#[test]
+fn large_requests_on_small_buffers_go_through() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4096));
+    create(&*medium);
+    let volume = open(&medium);
+    let each = volume.blocks() / 4 / 250 * 250;
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let volume = Arc::clone(&volume);
+            scope.spawn(move || {
+                let mut client = Client::new(&volume);
+                for round in 0..12u64 {
+                    for at in (0..each).step_by(250) {
+                        let fills: Vec<u64> = (1..=250).map(|n| (round << 32) + at + n).collect();
+                        client.write(thread * each + at, &fills).unwrap();
+                    }
+                }
+                for at in (0..each).step_by(250) {
+                    let fills: Vec<u64> = (1..=250).map(|n| (11 << 32) + at + n).collect();
+                    assert_eq!(client.read(thread * each + at, 250).unwrap(), fills);
+                }
+            });
+        }
+    });
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
+
+/// What was acknowledged before or while a stop was asked is there afterwards; the rest is refused.
+#[test]
+fn a_stop_under_load_loses_nothing_acknowledged() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4096));
+    create(&*medium);
+    for life in 1..6u64 {
+        let volume = open(&medium);
+        let writers: Vec<_> = (0..3u64)
+            .map(|thread| {
+                let volume = Arc::clone(&volume);
+                std::thread::spawn(move || {
+                    let mut client = Client::new(&volume);
+                    for n in 1.. {
+                        match client.write(thread * 100 + n % 100, &[(life << 32) + n]) {
+                            Ok(()) => {}
+                            Err(BlockError::Stopping) => return n - 1,
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                    0
+                })
+            })
+            .collect();
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        volume.stop().unwrap();
+        let written: Vec<u64> = writers
+            .into_iter()
+            .map(|writer| writer.join().unwrap())
+            .collect();
+        drop(volume);
+        let volume = open(&medium);
+        let mut client = Client::new(&volume);
+        for (thread, &last) in written.iter().enumerate() {
+            let read = client.read(thread as u64 * 100, 100).unwrap();
+            let newest = read
+                .iter()
+                .filter(|&&fill| fill >> 32 == life)
+                .max()
+                .copied();
+            assert_eq!(newest.map_or(0, |fill| fill & 0xffff_ffff), last);
+        }
+        volume.stop().unwrap();
+        assert_sound(&*medium);
+    }
+}
+
+#[test]
+fn an_idle_volume_sleeps() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4096));
+    create(&*medium);
+    let volume = open(&medium);
+    let mut client = Client::new(&volume);
+    for n in 1..500 {
+        client.write(n, &[n]).unwrap();
+    }
+    client.flush().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let before = volume.stats().wakeups;
+    std::thread::sleep(std::time::Duration::from_millis(600));
+    assert!(
+        volume.stats().wakeups <= before + 1,
+        "one look at the clock at most"
+    );
 }
 
 #[test]
