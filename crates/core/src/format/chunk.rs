@@ -21,7 +21,7 @@ on_disk! {
         magic: [u8; 8],
         /// format version
         version: U32,
-        /// checksum of the block with this field taken as zero
+        /// checksum of the block around this field
         crc: U32,
         /// the volume's UUID
         uuid: [u8; 16],
@@ -389,7 +389,37 @@ pub fn decode(bytes: &[u8], crc: Crc) -> Result<(ChunkHeader, Vec<Record>), Form
 }
 
 /// Fills in what a header at block `offset` of a segment says of the blocks after it; the offset of the
-/// next header, or `None` when this is not a header of ours or the segment's last.
+/// next header, or `None` when this is the segment's last.
+///
+/// # Errors
+/// When this is not a header of ours.
+pub fn try_tags(
+    bytes: &[u8],
+    uuid: &[u8; 16],
+    at: Pba,
+    crc: Crc,
+    offset: u32,
+    tags: &mut [Tag],
+) -> Result<Option<u32>, FormatError> {
+    let (header, records) = decode(bytes, crc)?;
+    if header.uuid != *uuid || header.at != at {
+        return Err(FormatError::Foreign { what: WHAT });
+    }
+    let mut index = offset as usize + 1;
+    for tag in records.iter().filter_map(Record::tag) {
+        let value = u64::from(header.data_blocks);
+        let past = FormatError::Value {
+            what: WHAT,
+            field: "data blocks",
+            value,
+        };
+        *tags.get_mut(index).ok_or(past)? = tag;
+        index += 1;
+    }
+    Ok(header.next.is_none().then_some(index as u32))
+}
+
+/// As [`try_tags`], with `None` also for what is not a header of ours.
 pub fn tags(
     bytes: &[u8],
     uuid: &[u8; 16],
@@ -398,14 +428,5 @@ pub fn tags(
     offset: u32,
     tags: &mut [Tag],
 ) -> Option<u32> {
-    let (header, records) = decode(bytes, crc).ok()?;
-    if header.uuid != *uuid || header.at != at {
-        return None;
-    }
-    let mut index = offset as usize + 1;
-    for tag in records.iter().filter_map(Record::tag) {
-        *tags.get_mut(index)? = tag;
-        index += 1;
-    }
-    header.next.is_none().then_some(index as u32)
+    try_tags(bytes, uuid, at, crc, offset, tags).ok().flatten()
 }

@@ -132,7 +132,7 @@ fn within_numbers(what: &'static str, fields: &[(&'static str, u64)]) -> Result<
     }
 }
 
-/// Checksum of `bytes` with the four bytes at `hole` taken as zero: where the checksum itself is kept.
+/// Checksum of `bytes` around the four bytes at `hole`, where the checksum itself is kept.
 pub(crate) fn checksum_around(bytes: &[u8], hole: usize, crc: Crc) -> u32 {
     // A checksum of the two parts' checksums: the function lent to us does not continue.
     let mut parts = [0; 8];

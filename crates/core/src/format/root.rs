@@ -18,7 +18,7 @@ on_disk! {
         magic: [u8; 8],
         /// format version
         version: U32,
-        /// checksum of this block with this field taken as zero
+        /// checksum of this block around this field
         crc: U32,
         /// the volume's UUID
         uuid: [u8; 16],

@@ -23,7 +23,7 @@ on_disk! {
         magic: [u8; 8],
         /// format version
         version: U32,
-        /// checksum of the whole summary with this field taken as zero
+        /// checksum of the whole summary around this field
         crc: U32,
         /// the volume's UUID
         uuid: [u8; 16],

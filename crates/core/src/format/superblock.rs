@@ -24,7 +24,7 @@ on_disk! {
         magic: [u8; 8],
         /// format version
         version: U32,
-        /// checksum of the block with this field taken as zero
+        /// checksum of the block around this field
         crc: U32,
         /// the volume's UUID
         uuid: [u8; 16],
