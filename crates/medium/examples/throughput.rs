@@ -69,8 +69,12 @@ fn rate(medium: &dyn Medium, kind: Kind, blocks: usize, depth: usize) -> f64 {
         .collect();
     let (mut done, mut count, mut flying) = (Vec::new(), 0u64, 0);
     let start = Instant::now();
-    while start.elapsed() < TIME || flying > 0 {
-        if start.elapsed() < TIME {
+    loop {
+        let more = start.elapsed() < TIME;
+        if !more && flying == 0 {
+            break;
+        }
+        if more {
             for io in &mut ios {
                 io.reset(io.token, kind, place());
                 if bytes > 0 {
