@@ -29,6 +29,7 @@ pub(super) struct Collector {
     first: Buf,
     /// Which of its buffers are in use, and where to look for the next free run of them.
     used: Vec<bool>,
+    free: usize,
     hand: usize,
     victim: Option<Victim>,
     gathering: u32,
@@ -47,6 +48,7 @@ impl Collector {
         Self {
             first: buffers.first,
             used: alloc::vec![false; buffers.count as usize],
+            free: buffers.count as usize,
             hand: 0,
             victim: None,
             gathering: 0,
@@ -76,16 +78,19 @@ impl Collector {
         };
         debug_assert!(*used, "buffer {buf} was taken back twice");
         *used = false;
+        self.free += 1;
         true
     }
 
     /// Free buffers in a row, at most `most`: the first and how many (0 when none is free).
     fn free_run(&mut self, most: u32) -> (usize, u32) {
-        let count = self.used.len();
-        let Some(start) = (0..count)
-            .map(|i| (self.hand + i) % count)
-            .find(|&i| !self.used[i])
-        else {
+        if self.free == 0 {
+            return (0, 0);
+        }
+        let free = |used: &[bool]| used.iter().position(|used| !used);
+        let hand = self.hand.min(self.used.len());
+        let (before, after) = self.used.split_at(hand);
+        let Some(start) = free(after).map(|i| hand + i).or_else(|| free(before)) else {
             return (0, 0);
         };
         let run = self.used[start..]
@@ -98,6 +103,7 @@ impl Collector {
 
     fn take(&mut self, start: usize, blocks: u32) -> Buf {
         self.used[start..start + blocks as usize].fill(true);
+        self.free -= blocks as usize;
         self.hand = start + blocks as usize;
         Buf(self.first.0 + start as u32)
     }
