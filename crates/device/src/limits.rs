@@ -24,6 +24,10 @@ pub const FRAMES_MAX: u32 = frames(4096);
 pub const READ_AHEAD_BLOCKS_MAX: usize = 256;
 /// Blocks that it reads ahead at first.
 pub const READ_AHEAD_BLOCKS_MIN: usize = 4;
+/// Places that it goes forward from in turn: two heads of the log, the map, and one more.
+pub const READ_AHEAD_WINDOWS: usize = 4;
+/// Blocks that it rather reads through than beginning anew: about what one more read costs.
+pub const READ_AHEAD_GAP: u64 = 32;
 
 /// Metadata buffers of each length that are kept for use again.
 pub const SPARE_BUFFERS: usize = 64;

@@ -1,18 +1,44 @@
-//! What recovery and the checks read: a medium behind a window that reads ahead.
+//! What recovery and the checks read: a medium behind a few windows that read ahead.
+//!
+//! Recovery walks two heads of the log and the map's leaves in turn, each forward in steps. So there are a
+//! few windows: a read that goes on where one of them ends, or a little further on, makes that one longer;
+//! any other begins a small one in place of the one that has been idle the longest.
 
-use crate::limits::{READ_AHEAD_BLOCKS_MAX, READ_AHEAD_BLOCKS_MIN};
+use crate::limits::{
+    READ_AHEAD_BLOCKS_MAX, READ_AHEAD_BLOCKS_MIN, READ_AHEAD_GAP, READ_AHEAD_WINDOWS,
+};
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::recovery::{Source, Unreadable};
 use vellum_medium::{Medium, MediumError};
 
-/// A medium as a [`Source`]. Reads that follow one another double the window; a jump makes it small again.
+/// A medium as a [`Source`].
 pub struct MediumSource<'a> {
     medium: &'a dyn Medium,
-    window: Vec<u8>,
-    start: u64,
-    ahead: usize,
+    /// The one used last is the last.
+    windows: Vec<Window>,
     read_blocks: u64,
     error: Option<MediumError>,
+}
+
+struct Window {
+    bytes: Vec<u8>,
+    start: u64,
+    ahead: usize,
+}
+
+impl Window {
+    fn end(&self) -> u64 {
+        self.start + (self.bytes.len() / BLOCK_BYTES) as u64
+    }
+
+    fn holds(&self, at: u64, blocks: u64) -> bool {
+        self.start <= at && at.saturating_add(blocks) <= self.end()
+    }
+
+    /// Whether a read at `at` looks like the next one of whoever this window serves.
+    fn leads_to(&self, at: u64) -> bool {
+        self.start <= at && at <= self.end() + READ_AHEAD_GAP
+    }
 }
 
 impl std::fmt::Debug for MediumSource<'_> {
@@ -27,12 +53,17 @@ impl<'a> MediumSource<'a> {
     /// Reads from `medium`.
     #[must_use]
     pub fn new(medium: &'a dyn Medium) -> Self {
-        let ahead = READ_AHEAD_BLOCKS_MIN;
+        let window = || Window {
+            bytes: Vec::new(),
+            start: u64::MAX / 2,
+            ahead: READ_AHEAD_BLOCKS_MIN,
+        };
+        let windows = std::iter::repeat_with(window)
+            .take(READ_AHEAD_WINDOWS)
+            .collect();
         Self {
             medium,
-            window: Vec::new(),
-            start: 0,
-            ahead,
+            windows,
             read_blocks: 0,
             error: None,
         }
@@ -49,49 +80,55 @@ impl<'a> MediumSource<'a> {
         self.error.take()
     }
 
-    fn window_end(&self) -> u64 {
-        self.start + (self.window.len() / BLOCK_BYTES) as u64
-    }
-
-    fn load(&mut self, at: u64, blocks: usize) -> Result<(), MediumError> {
-        self.window.resize(blocks * BLOCK_BYTES, 0);
-        self.start = at;
-        let result = self.medium.read(Pba(at), &mut self.window);
-        if result.is_err() {
-            self.window.clear();
-        } else {
-            self.read_blocks += blocks as u64;
-        }
-        result
-    }
-
     fn fill(&mut self, at: u64, bytes: &mut [u8]) -> Result<(), MediumError> {
         let blocks = bytes.len() / BLOCK_BYTES;
-        if at < self.start || at + blocks as u64 > self.window_end() {
-            let follows = at >= self.start && at <= self.window_end();
-            self.ahead = if follows {
-                (self.ahead * 2).min(READ_AHEAD_BLOCKS_MAX)
+        let size = self.medium.blocks();
+        // Past the end, the medium says so.
+        let left = usize::try_from(size.saturating_sub(at))
+            .unwrap_or(usize::MAX)
+            .max(blocks);
+        let held = self
+            .windows
+            .iter()
+            .position(|window| window.holds(at, blocks as u64));
+        let index = held.or_else(|| self.windows.iter().position(|window| window.leads_to(at)));
+        let mut window = self.windows.remove(index.unwrap_or(0));
+        let result = if held.is_some() {
+            Ok(())
+        } else {
+            let longer = (window.ahead * 2).min(READ_AHEAD_BLOCKS_MAX);
+            window.ahead = if index.is_some() {
+                longer
             } else {
                 READ_AHEAD_BLOCKS_MIN
             };
-            let left =
-                usize::try_from(self.medium.blocks().saturating_sub(at)).unwrap_or(usize::MAX);
-            let want = self.ahead.min(left);
-            if blocks >= want {
-                // No window for what is longer than one.
-                self.window.clear();
-                self.start = at + blocks as u64;
-                self.read_blocks += blocks as u64;
-                return self.medium.read(Pba(at), bytes);
-            }
+            window.start = at;
+            let want = window.ahead.max(blocks).min(left);
             // A bad block ahead must not fail a read that does not want it.
-            if self.load(at, want).is_err() {
-                self.load(at, blocks)?;
-            }
+            self.load(&mut window, want).or_else(|error| {
+                if want > blocks {
+                    self.load(&mut window, blocks)
+                } else {
+                    Err(error)
+                }
+            })
+        };
+        if result.is_ok() {
+            let from = (at - window.start) as usize * BLOCK_BYTES;
+            bytes.copy_from_slice(&window.bytes[from..from + bytes.len()]);
         }
-        let from = (at - self.start) as usize * BLOCK_BYTES;
-        bytes.copy_from_slice(&self.window[from..from + bytes.len()]);
-        Ok(())
+        self.windows.push(window);
+        result
+    }
+
+    fn load(&mut self, window: &mut Window, blocks: usize) -> Result<(), MediumError> {
+        window.bytes.resize(blocks * BLOCK_BYTES, 0);
+        let result = self.medium.read(Pba(window.start), &mut window.bytes);
+        match result {
+            Ok(()) => self.read_blocks += blocks as u64,
+            Err(_) => window.bytes.clear(),
+        }
+        result
     }
 }
 
@@ -102,5 +139,97 @@ impl Source for MediumSource<'_> {
             self.error = Some(error);
             Unreadable { at, blocks }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vellum_medium::fault::Rule;
+    use vellum_medium::{Fault, FaultMedium, MemoryMedium, Plan};
+
+    fn medium(blocks: u64) -> MemoryMedium {
+        let medium = MemoryMedium::new(blocks);
+        for block in 0..blocks {
+            medium
+                .write(Pba(block), &[block as u8 ^ (block >> 8) as u8; BLOCK_BYTES])
+                .unwrap();
+        }
+        medium
+    }
+
+    fn expect(source: &mut MediumSource<'_>, at: u64, blocks: usize) {
+        let mut bytes = vec![0; blocks * BLOCK_BYTES];
+        source.read(Pba(at), &mut bytes).unwrap();
+        for (block, bytes) in (at..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
+            assert!(
+                bytes
+                    .iter()
+                    .all(|&byte| byte == block as u8 ^ (block >> 8) as u8),
+                "block {block}"
+            );
+        }
+    }
+
+    #[test]
+    fn any_order_reads_what_is_there() {
+        let medium = medium(2000);
+        let mut source = MediumSource::new(&medium);
+        let mut random = 1u64;
+        for step in 0..4000u64 {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let blocks = 1 + (random >> 60) as usize * ((random >> 50) as usize & 31);
+            // Two that go forward in steps, and one that jumps.
+            let at = match step % 3 {
+                0 => step % 1500,
+                1 => step * 7 % 1500,
+                _ => (random >> 33) % 1500,
+            };
+            expect(&mut source, at, blocks.min(500));
+        }
+        expect(&mut source, 1999, 1);
+        assert!(source.read(Pba(1999), &mut [0; 2 * BLOCK_BYTES]).is_err());
+        assert!(source.take_error().is_some());
+        assert!(
+            source
+                .read(Pba(u64::MAX - 5), &mut [0; BLOCK_BYTES])
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn steps_forward_take_few_reads() {
+        let fault = FaultMedium::new(Box::new(medium(2000)), Plan::default());
+        let mut source = MediumSource::new(&fault);
+        for step in 0..100 {
+            expect(&mut source, step * 3, 1);
+            expect(&mut source, 1000 + step * 5, 1);
+        }
+        let reads = fault.stats().ios;
+        assert!(reads < 30, "{reads}");
+        assert!(source.read_blocks() < 1500, "{}", source.read_blocks());
+    }
+
+    #[test]
+    fn a_bad_block_ahead_is_not_in_the_way() {
+        let rule = Rule {
+            fault: Fault::ReadError,
+            blocks: 3..4,
+            skip: 0,
+            times: u64::MAX,
+        };
+        let fault = FaultMedium::new(
+            Box::new(medium(100)),
+            Plan {
+                rules: vec![rule],
+                ..Plan::default()
+            },
+        );
+        let mut source = MediumSource::new(&fault);
+        expect(&mut source, 1, 2);
+        assert!(source.read(Pba(3), &mut [0; BLOCK_BYTES]).is_err());
+        expect(&mut source, 4, 10);
     }
 }

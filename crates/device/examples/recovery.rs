@@ -1,0 +1,162 @@
+//! How long opening takes after a crash, against how much is mapped.
+//!
+//! `cargo run --release -p vellum-device --example recovery -- FILE [GiB mapped] [MiB of log since the last map
+//! checkpoint] [blocks a flush]`
+
+use parking_lot::{Condvar, Mutex};
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Instant;
+use vellum_core::addr::Lba;
+use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
+use vellum_device::frames::Share;
+use vellum_device::{CreateOptions, OpenOptions, Volume};
+use vellum_medium::{FileMedium, Medium, Prealloc};
+
+#[derive(Default)]
+struct Last {
+    unanswered: Mutex<usize>,
+    some: Condvar,
+}
+
+impl Replies for Last {
+    fn complete(&self, request: Request, result: Result<(), BlockError>) {
+        if let Err(error) = result {
+            eprintln!("{:?} of {}: {error}", request.op, request.lba);
+        }
+        *self.unanswered.lock() -= 1;
+    }
+
+    fn flush(&self) {
+        self.some.notify_one();
+    }
+}
+
+struct Client<'a> {
+    volume: &'a Volume,
+    last: Arc<Last>,
+    replies: Arc<dyn Replies>,
+}
+
+impl<'a> Client<'a> {
+    fn new(volume: &'a Volume) -> Self {
+        let last = Arc::new(Last::default());
+        let replies: Arc<dyn Replies> = last.clone();
+        Self {
+            volume,
+            last,
+            replies,
+        }
+    }
+
+    fn call(&self, op: Op, lba: u64, blocks: usize, fill: u64) {
+        let frames = self.volume.frames();
+        let mut frames = match op {
+            Op::Read => frames.take(Share::Read, blocks),
+            Op::Write { .. } => frames.take(Share::Write, blocks),
+            _ => Default::default(),
+        };
+        for index in 0..frames.len() {
+            frames.block_mut(index)[..8].copy_from_slice(&(fill + index as u64).to_le_bytes());
+        }
+        *self.last.unanswered.lock() += 1;
+        let blocks = blocks as u64;
+        self.volume.submit(
+            &mut vec![Request {
+                tag: 0,
+                op,
+                lba: Lba(lba),
+                blocks,
+                frames,
+            }],
+            &self.replies,
+        );
+        let mut unanswered = self.last.unanswered.lock();
+        while *unanswered > 0 {
+            self.last.some.wait(&mut unanswered);
+        }
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let path = arguments.next().ok_or("a file to make is needed")?;
+    let gibibytes: u64 = arguments.next().map_or(Ok(8), |text| text.parse())?;
+    let log_mebibytes: u64 = arguments.next().map_or(Ok(100), |text| text.parse())?;
+    let blocks_per_flush: u64 = arguments.next().map_or(Ok(256), |text| text.parse())?;
+    let mapped = gibibytes << 18;
+    {
+        let medium = FileMedium::create(
+            &path,
+            (mapped + mapped / 4 + (1 << 18)) * 4096,
+            Prealloc::Sparse,
+        )?;
+        Volume::create(
+            &medium,
+            &CreateOptions {
+                logical_blocks: Some(mapped),
+                ..CreateOptions::default()
+            },
+        )?;
+    }
+    let open = |read_only| -> Result<Volume, Box<dyn Error>> {
+        let medium: Arc<dyn Medium> = Arc::new(FileMedium::open(
+            &path,
+            vellum_medium::OpenOptions::default(),
+        )?);
+        Ok(Volume::open(
+            medium,
+            &OpenOptions {
+                read_only,
+                ..OpenOptions::default()
+            },
+        )?)
+    };
+    let volume = open(false)?;
+    let client = Client::new(&volume);
+    for lba in (0..mapped).step_by(256) {
+        client.call(Op::Write { fua: false }, lba, 256, lba + 1);
+    }
+    client.call(Op::Flush, 0, 0, 0);
+    volume.stop()?;
+    drop(client);
+    drop(volume);
+    let volume = open(false)?;
+    let client = Client::new(&volume);
+    let mut random = 1u64;
+    for written in 0..log_mebibytes << 8 {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        client.call(Op::Write { fua: false }, (random >> 20) % mapped, 1, random);
+        if written % blocks_per_flush == blocks_per_flush - 1 {
+            client.call(Op::Flush, 0, 0, 0);
+        }
+    }
+    drop(client);
+    // As killed.
+    drop(volume);
+    drop_caches(&path)?;
+    let began = Instant::now();
+    let volume = open(false)?;
+    Client::new(&volume).call(Op::Read, 0, 1, 0);
+    let first = began.elapsed();
+    println!(
+        "{gibibytes} GiB mapped: first read after {first:?}; {:?}",
+        volume.stats().recovery
+    );
+    volume.stop()?;
+    drop(volume);
+    std::fs::remove_file(&path)?;
+    Ok(())
+}
+
+/// What the kernel has cached of the file must not help.
+fn drop_caches(path: &str) -> std::io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let file = std::fs::File::open(path)?;
+    file.sync_all()?;
+    // SAFETY: a system call on a descriptor that is open.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    Ok(())
+}
