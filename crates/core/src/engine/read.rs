@@ -155,12 +155,23 @@ impl Engine {
     /// Holds what was read against what was written (promise 6).
     pub(super) fn finish_part(&mut self, request: RequestId, at: Pba, crcs: &[u32]) {
         let (segment, offset) = locate(&self.superblock, at);
-        let bad =
-            (0..crcs.len()).find(|&i| self.sums.crc(segment, offset + i as u32) != Some(crcs[i]));
-        let refusal = bad.map(|index| {
-            self.stats.corrupt_blocks += 1;
-            Refusal::Corrupt(at.plus(index as u64))
-        });
+        let mut refusal = None;
+        for (index, found) in crcs.iter().enumerate() {
+            let pba = at.plus(index as u64);
+            match self.sums.crc(segment, offset + index as u32) {
+                Some(expected) if expected == *found => continue,
+                Some(_) => {
+                    self.stats.corrupt_blocks += 1;
+                    refusal = Some(Refusal::Corrupt(pba));
+                }
+                // Its checksum cannot be read, so nothing can be said of it.
+                None => {
+                    self.stats.unreadable_blocks += 1;
+                    refusal = Some(Refusal::Unreadable(pba));
+                }
+            }
+            break;
+        }
         self.end_part(request, at, refusal);
     }
 
@@ -216,5 +227,6 @@ impl Engine {
         for parked in self.sums.take_parked(segment) {
             self.finish_part(parked.request, parked.at, &parked.crcs);
         }
+        self.sums.settle(segment);
     }
 }

@@ -14,8 +14,12 @@ use hashbrown::HashMap;
 enum Sum {
     /// Open, or closed and its summary still on the way.
     Tags(Vec<Tag>),
-    /// A summary that is being read; the checksums found so far.
-    Loading(Vec<u32>),
+    /// A summary, or the chunk headers in its stead, being read; the checksums found so far, and
+    /// whether something could not be read. Then it is not kept: the next read tries again.
+    Loading {
+        crcs: Vec<Option<u32>>,
+        partial: bool,
+    },
     Known {
         crcs: Vec<u32>,
         used: bool,
@@ -161,13 +165,14 @@ impl Sums {
     }
 
     pub fn is_loading(&self, segment: Segment) -> bool {
-        matches!(self.of.get(&segment.0), Some(Sum::Loading(_)))
+        matches!(self.of.get(&segment.0), Some(Sum::Loading { .. }))
     }
 
     pub fn begin_load(&mut self, segment: Segment) {
-        self.of
-            .entry(segment.0)
-            .or_insert_with(|| Sum::Loading(Vec::new()));
+        self.of.entry(segment.0).or_insert_with(|| Sum::Loading {
+            crcs: Vec::new(),
+            partial: false,
+        });
     }
 
     /// What a read of the summary (`offset` past the end) or of a chunk's header gave. The next header's
@@ -181,33 +186,44 @@ impl Sums {
         bytes: &[u8],
         crc: Crc,
     ) -> Option<u32> {
-        let Some(Sum::Loading(crcs)) = self.of.get_mut(&segment.0) else {
+        let Some(Sum::Loading { crcs, partial }) = self.of.get_mut(&segment.0) else {
             return None;
         };
         if offset == u32::MAX {
-            if let Ok(tags) = summary::decode(uuid, segment, self.blocks, bytes, crc) {
-                *crcs = tags.iter().map(|tag| tag.crc).collect();
-            } else {
+            let Ok(tags) = summary::decode(uuid, segment, self.blocks, bytes, crc) else {
+                crcs.resize(self.blocks, None);
                 return Some(0);
-            }
+            };
+            *crcs = tags.iter().map(|tag| Some(tag.crc)).collect();
         } else {
-            crcs.resize(self.blocks, 0);
             let at = superblock.segment_start(segment).plus(u64::from(offset));
             let mut tags = vec![NOTHING; self.blocks];
-            let next = chunk::tags(bytes, uuid, at, crc, offset, &mut tags);
-            for (index, tag) in tags.iter().enumerate() {
+            let next = chunk::try_tags(bytes, uuid, at, crc, offset, &mut tags);
+            for (found, tag) in crcs.iter_mut().zip(&tags) {
                 if tag.owner != Owner::None {
-                    crcs[index] = tag.crc;
+                    *found = Some(tag.crc);
                 }
             }
+            *partial |= next.is_err();
+            // Behind a header that cannot be read, the next one is looked for block by block.
+            let next = next.unwrap_or(Some(offset + 1));
             if next.is_some_and(|next| (next as usize) < self.blocks - 1) {
                 return next;
             }
         }
-        if let Some(Sum::Loading(crcs)) = self.of.remove(&segment.0) {
+        if !*partial {
+            let crcs = crcs.iter().map(|crc| crc.unwrap_or(0)).collect();
+            self.of.remove(&segment.0);
             self.cache(segment, crcs);
         }
         None
+    }
+
+    /// Lets go of what was only read in part.
+    pub fn settle(&mut self, segment: Segment) {
+        if self.is_loading(segment) {
+            self.of.remove(&segment.0);
+        }
     }
 
     pub fn crc(&mut self, segment: Segment, offset: u32) -> Option<u32> {
@@ -217,7 +233,7 @@ impl Sums {
                 *used = true;
                 crcs.get(offset as usize).copied()
             }
-            Sum::Loading(_) => None,
+            Sum::Loading { crcs, .. } => crcs.get(offset as usize).copied().flatten(),
         }
     }
 

@@ -337,7 +337,9 @@ impl Driver {
             }
             Err(Refusal::Unreadable(pba)) => {
                 self.counts.unreadable += 1;
-                ensure!(self.suspects.contains(&pba.0), "block {pba} reported unreadable, and is not");
+                // Nor can blocks be vouched for whose checksums cannot be read.
+                let near = pba.0.saturating_sub(SEGMENT_MAX)..pba.0 + SEGMENT_MAX;
+                ensure!(self.suspects.range(near).next().is_some(), "block {pba} reported unreadable, and is not");
             }
             Err(Refusal::Poisoned) => {
                 self.counts.poisoned += 1;
