@@ -1,0 +1,395 @@
+//! Whatever is on a medium, decoding it, recovering from it and checking it end in an answer.
+//!
+//! Checksums would keep a fuzzer out, so here the checksum of anything is 0.
+
+use std::collections::HashMap;
+use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Leaf, Life, Pba, Segment, Seq, Vba};
+use vellum_core::check::{Options, check};
+use vellum_core::format::chunk::{ChunkHeader, Record};
+use vellum_core::format::geometry::{Params, plan};
+use vellum_core::format::root::LeafSlot;
+use vellum_core::format::summary::{Owner, Tag};
+use vellum_core::format::superblock::Superblock;
+use vellum_core::format::{
+    self, chunk as format_chunk, root as format_root, summary as format_summary,
+};
+use vellum_core::map::{Entry, Map};
+use vellum_core::recovery::{Source, Unreadable, recover};
+
+const UUID: [u8; 16] = *b"a fuzzed volume!";
+const MEDIUM_BLOCKS: u64 = 1200;
+const SEGMENT_BLOCKS: u32 = 64;
+const LEAVES: u32 = 600;
+
+fn nothing(_: &[u8]) -> u32 {
+    0
+}
+
+/// As many bytes as the structure has, the checksum at byte 12 right.
+fn fit(bytes: &[u8], length: usize) -> Vec<u8> {
+    let mut fitted = bytes.to_vec();
+    fitted.resize(length, 0);
+    fitted[12..16].fill(0);
+    fitted
+}
+
+/// A superblock, of any geometry.
+pub fn superblock(bytes: &[u8]) {
+    let _ = Superblock::decode(bytes, MEDIUM_BLOCKS, crc32c::crc32c);
+    let block = fit(bytes, BLOCK_BYTES);
+    for medium_blocks in [MEDIUM_BLOCKS, u64::MAX] {
+        let Ok(found) = Superblock::decode(&block, medium_blocks, nothing) else {
+            continue;
+        };
+        let end = found.medium_blocks();
+        assert!(end <= medium_blocks);
+        let last_root = found
+            .root_place(Generation(1))
+            .plus(found.root_blocks().into());
+        let last_slot = found.leaf_slot(Leaf(found.leaves() - 1), 1);
+        let last_segment = found.segment_start(Segment(found.segment_count() - 1));
+        assert!(last_root.0 < end && last_slot.0 < end);
+        assert!(last_segment.0 + u64::from(found.segment_blocks()) < end);
+        assert_eq!(
+            found.segment_of(last_segment),
+            Some((Segment(found.segment_count() - 1), 0))
+        );
+        assert!(found.usable_blocks() < found.segment_blocks());
+        assert!(found.victim_limit() < found.usable_blocks());
+        let _ = found.capacity_blocks();
+        let mut again = [0; BLOCK_BYTES];
+        found.encode(nothing, &mut again);
+        assert_eq!(
+            Superblock::decode(&again, medium_blocks, nothing),
+            Ok(found)
+        );
+    }
+}
+
+/// A chunk's header and its records.
+pub fn chunk(bytes: &[u8]) {
+    let _ = format_chunk::decode(bytes, crc32c::crc32c);
+    let Ok((header, records)) = format_chunk::decode(&fit(bytes, BLOCK_BYTES), nothing) else {
+        return;
+    };
+    let owning = records
+        .iter()
+        .filter(|record| record.tag().is_some())
+        .count();
+    assert_eq!(owning, header.data_blocks as usize);
+    let mut again = vec![0; BLOCK_BYTES];
+    format_chunk::encode(&header, &records, nothing, &mut again);
+    assert_eq!(format_chunk::decode(&again, nothing), Ok((header, records)));
+}
+
+/// A root and its table.
+pub fn root(bytes: &[u8]) {
+    let _ = format_root::decode(bytes, &UUID, LEAVES, crc32c::crc32c);
+    let block = fit(bytes, format_root::blocks(LEAVES) as usize * BLOCK_BYTES);
+    let Ok((header, slots)) = format_root::decode(&block, &UUID, LEAVES, nothing) else {
+        return;
+    };
+    assert_eq!(slots.len(), LEAVES as usize);
+    let mut again = vec![0; block.len()];
+    format_root::encode(&header, &slots, nothing, &mut again);
+    // The checksum of what is absent means nothing; all else comes back.
+    assert_eq!(
+        format_root::decode(&again, &UUID, LEAVES, nothing),
+        Ok((header, slots))
+    );
+}
+
+/// A leaf of the map.
+pub fn leaf(bytes: &[u8]) {
+    let mut block = [0; BLOCK_BYTES];
+    let length = bytes.len().min(BLOCK_BYTES);
+    block[..length].copy_from_slice(&bytes[..length]);
+    let mut map = Map::new(3 * 1024 + 5);
+    for leaf in [Leaf(0), Leaf(3)] {
+        if map.load_leaf(leaf, &block).is_err() {
+            continue;
+        }
+        for lba in [Lba(u64::from(leaf.0) * 1024), Lba(3 * 1024 + 4)] {
+            let _ = map.get(lba);
+        }
+        assert!(map.iter().all(|(_, entry)| entry != Entry::Unmapped));
+        let mut again = [0; BLOCK_BYTES];
+        map.encode_leaf(leaf, &mut again);
+        assert!(leaf.0 == 3 || again == block);
+    }
+}
+
+/// A segment's summary.
+pub fn summary(bytes: &[u8]) {
+    let count = 63;
+    let segment = Segment(7);
+    let _ = format_summary::decode(&UUID, segment, count, bytes, crc32c::crc32c);
+    let block = fit(
+        bytes,
+        format_summary::blocks(SEGMENT_BLOCKS) as usize * BLOCK_BYTES,
+    );
+    let Ok(tags) = format_summary::decode(&UUID, segment, count, &block, nothing) else {
+        return;
+    };
+    let last_seq =
+        format_summary::last_seq(&UUID, segment, count, &block, nothing).expect("as before");
+    let mut again = vec![0; block.len()];
+    format_summary::encode(&UUID, segment, last_seq, &tags, nothing, &mut again);
+    assert_eq!(
+        format_summary::decode(&UUID, segment, count, &again, nothing),
+        Ok(tags)
+    );
+}
+
+/// A medium in memory.
+struct Disk(HashMap<u64, Vec<u8>>);
+
+impl Disk {
+    fn put(&mut self, at: Pba, bytes: &[u8]) {
+        for (at, block) in (at.0..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
+            self.0.insert(at, block.to_vec());
+        }
+    }
+}
+
+impl Source for Disk {
+    fn read(&mut self, at: Pba, bytes: &mut [u8]) -> Result<(), Unreadable> {
+        let blocks = (bytes.len() / BLOCK_BYTES) as u64;
+        assert!(
+            at.0 + blocks <= MEDIUM_BLOCKS,
+            "a read of {blocks} blocks at {at}"
+        );
+        for (at, out) in (at.0..).zip(bytes.chunks_exact_mut(BLOCK_BYTES)) {
+            match self.0.get(&at) {
+                Some(block) => out.copy_from_slice(block),
+                None => out.fill(0),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Every kind of block, in a volume that is sound.
+fn sound() -> Disk {
+    let sb = plan(&Params {
+        medium_blocks: MEDIUM_BLOCKS,
+        logical_blocks: None,
+        over_provisioning: 100,
+        segment_blocks: Some(SEGMENT_BLOCKS),
+        uuid: UUID,
+        secret: [1; 32],
+    })
+    .expect("large enough");
+    let mut disk = Disk(HashMap::new());
+    format::blank(&sb, nothing, &mut |at, bytes| disk.put(at, bytes));
+    let at = |segment: u32, offset: u64| sb.segment_start(Segment(segment)).plus(offset);
+    let lba = |lba: u64| Record::Data {
+        lba: Lba(lba),
+        crc: 0,
+    };
+    let chunks = [
+        (5, 0, vec![lba(0), lba(1), lba(2)], Some(0)),
+        (
+            0,
+            0,
+            vec![
+                lba(3),
+                Record::Zero {
+                    lba: Lba(4),
+                    blocks: 2,
+                },
+            ],
+            None,
+        ),
+        (
+            1,
+            0,
+            vec![Record::Move {
+                lba: Lba(0),
+                crc: 0,
+                from: at(5, 1),
+            }],
+            None,
+        ),
+        (
+            0,
+            2,
+            vec![Record::Share {
+                lba: Lba(9),
+                vba: Vba(0),
+                pba: at(5, 2),
+            }],
+            None,
+        ),
+        (
+            0,
+            3,
+            vec![
+                Record::Share {
+                    lba: Lba(1),
+                    vba: Vba(0),
+                    pba: at(5, 2),
+                },
+                lba(6),
+            ],
+            None,
+        ),
+        (
+            1,
+            2,
+            vec![Record::MoveShared {
+                vba: Vba(0),
+                crc: 0,
+                from: at(5, 2),
+            }],
+            None,
+        ),
+        (
+            0,
+            5,
+            vec![Record::Discard {
+                lba: Lba(3),
+                blocks: 3,
+            }],
+            None,
+        ),
+    ];
+    let mut block = vec![0; BLOCK_BYTES];
+    for (seq, (segment, offset, records, next)) in (1..).zip(chunks) {
+        let header = ChunkHeader {
+            uuid: UUID,
+            seq: Seq(seq),
+            life: Life(1),
+            prev_life: Life(u64::from(seq > 1)),
+            durable: Seq(seq.saturating_sub(2)),
+            at: at(segment, offset),
+            root_generation: Generation(1),
+            head: u8::from(segment == 1),
+            data_blocks: records.iter().filter(|r| r.tag().is_some()).count() as u32,
+            next: next.map(Segment),
+        };
+        format_chunk::encode(&header, &records, nothing, &mut block);
+        disk.put(header.at, &block);
+    }
+    let mut tags = vec![
+        Tag {
+            owner: Owner::None,
+            crc: 0
+        };
+        sb.usable_blocks() as usize
+    ];
+    for (lba, tag) in (0..).zip(&mut tags[1..4]) {
+        tag.owner = Owner::Lba(Lba(lba));
+    }
+    format_summary::encode(&UUID, Segment(5), Seq(1), &tags, nothing, &mut block);
+    disk.put(at(5, sb.usable_blocks().into()), &block);
+
+    let mut map = Map::new(sb.logical_blocks());
+    for lba in 0..3 {
+        map.set(Lba(lba), Entry::Plain(at(5, 1 + lba)));
+    }
+    map.encode_leaf(Leaf(0), &mut block);
+    disk.put(sb.leaf_slot(Leaf(0), 0), &block);
+    let mut slots = vec![LeafSlot::Absent; sb.leaves() as usize];
+    slots[0] = LeafSlot::Slot0(0);
+    let header = format_root::RootHeader {
+        uuid: UUID,
+        generation: Generation(2),
+        seq: Seq(1),
+        life: Life(1),
+        durable: Seq(1),
+        cursors: [0, 1].map(|segment| format_root::Cursor {
+            segment: Segment(segment),
+            offset: 0,
+        }),
+    };
+    let mut bytes = vec![0; sb.root_blocks() as usize * BLOCK_BYTES];
+    format_root::encode(&header, &slots, nothing, &mut bytes);
+    disk.put(sb.root_place(Generation(2)), &bytes);
+    disk
+}
+
+/// A volume with bytes of it changed: each 8 bytes of input name a block, a place in it and 4 new bytes.
+/// Returns whether it could still be opened.
+pub fn volume(bytes: &[u8]) -> bool {
+    let mut disk = sound();
+    let mut places: Vec<_> = disk.0.keys().copied().collect();
+    places.sort_unstable();
+    for edit in bytes.chunks_exact(8).take(64) {
+        let place = usize::from(edit[0]) % places.len();
+        let offset = usize::from(u16::from_le_bytes([edit[1], edit[2]])) % (BLOCK_BYTES - 3);
+        if let Some(block) = disk.0.get_mut(&places[place]) {
+            block[offset..offset + 4].copy_from_slice(&edit[4..]);
+        }
+    }
+    let opens = recover(&mut disk, MEDIUM_BLOCKS, nothing).is_ok();
+    let options = Options {
+        data: true,
+        findings_max: 8,
+    };
+    let report = check(&mut disk, MEDIUM_BLOCKS, options, nothing);
+    assert_eq!(report.superblock.is_some(), opens);
+    assert!(
+        !bytes.is_empty() || (opens && report.findings.is_empty()),
+        "{:?}",
+        report.findings
+    );
+    opens
+}
+
+/// A sound block of each structure, for the tests to begin with.
+pub fn seeds() -> Vec<(&'static str, fn(&[u8]), Vec<u8>)> {
+    let disk = sound();
+    let start = |magic: &[u8]| {
+        let mut found: Vec<_> = disk
+            .0
+            .iter()
+            .filter(|(_, block)| block.starts_with(magic))
+            .collect();
+        found.sort_unstable_by_key(|(at, _)| **at);
+        found
+    };
+    let mut seeds: Vec<(&'static str, fn(&[u8]), Vec<u8>)> = Vec::new();
+    seeds.push(("superblock", superblock, start(b"VELLUMSB")[0].1.clone()));
+    for (_, header) in start(b"VELLUMCH") {
+        seeds.push(("chunk", chunk, header.clone()));
+    }
+    let slots = vec![LeafSlot::Slot1(5); LEAVES as usize];
+    let header = format_root::RootHeader {
+        uuid: UUID,
+        generation: Generation(2),
+        seq: Seq(1),
+        life: Life(1),
+        durable: Seq(1),
+        cursors: [format_root::Cursor {
+            segment: Segment(1),
+            offset: 9,
+        }; 2],
+    };
+    let mut bytes = vec![0; format_root::blocks(LEAVES) as usize * BLOCK_BYTES];
+    format_root::encode(&header, &slots, nothing, &mut bytes);
+    seeds.push(("root", root, bytes));
+    let entries = [0, 1, 700, 1 << 31, (1 << 31) + 8, u32::MAX >> 1];
+    seeds.push((
+        "leaf",
+        leaf,
+        entries
+            .iter()
+            .flat_map(|entry: &u32| entry.to_le_bytes())
+            .collect(),
+    ));
+    let tags: Vec<_> = (0..63)
+        .map(|number| Tag {
+            owner: match number % 3 {
+                0 => Owner::None,
+                1 => Owner::Lba(Lba(number)),
+                _ => Owner::Vba(Vba(number as u32)),
+            },
+            crc: 5,
+        })
+        .collect();
+    let mut bytes = vec![0; format_summary::blocks(SEGMENT_BLOCKS) as usize * BLOCK_BYTES];
+    format_summary::encode(&UUID, Segment(7), Seq(9), &tags, nothing, &mut bytes);
+    seeds.push(("summary", summary, bytes));
+    seeds
+}
