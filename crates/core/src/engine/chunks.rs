@@ -89,10 +89,6 @@ pub(super) struct Chunks {
 }
 
 impl Chunks {
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the fields of a chunk, each of its own type"
-    )]
     pub fn open(
         &mut self,
         head: Head,

@@ -456,7 +456,7 @@ impl Engine {
                 }
             }
         }
-        if unsynced && self.order.len() > 0 {
+        if unsynced && !self.order.is_empty() {
             self.sync_wanted = self.last_seq;
         }
         if pinned {

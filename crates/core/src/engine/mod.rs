@@ -578,10 +578,10 @@ impl Engine {
     }
 
     fn tick(&mut self) {
-        if let Some(id) = self.heads[Head::Host as usize].open {
-            if self.now.0 >= self.chunks.get(id).opened_at.0 + limits::SEAL_AFTER_NANOS {
-                self.seal(Head::Host, false);
-            }
+        if let Some(id) = self.heads[Head::Host as usize].open
+            && self.now.0 >= self.chunks.get(id).opened_at.0 + limits::SEAL_AFTER_NANOS
+        {
+            self.seal(Head::Host, false);
         }
         if self.retry_at.is_some_and(|at| self.now >= at) {
             self.retry_at = None;
