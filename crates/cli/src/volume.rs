@@ -145,7 +145,7 @@ fn medium_for(logical: u64, over_provisioning: u32, segment_blocks: Option<u32>)
     let (mut low, mut high) = (logical, MAX_PBA);
     if !fits(high)? {
         bail!(
-            "a volume of {} is too large: entries of 4 bytes reach {MAX_PBA} blocks",
+            "a volume of {} is too large: entries of 4 bytes reach {MAX_PBA} blocks (8 TiB)",
             crate::size::Size(logical.saturating_mul(BLOCK))
         );
     }

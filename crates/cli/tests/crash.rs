@@ -92,7 +92,7 @@ fn a_raw_writer_misses_nothing_durable_after_kill_9() {
                     {
                         return;
                     }
-                    if number(&mut seed) % 16 == 0 {
+                    if number(&mut seed).is_multiple_of(16) {
                         if client.flush().is_err() {
                             return;
                         }

@@ -1,25 +1,75 @@
 //! `vellum check`: every invariant, changing nothing; exit code 3 when one does not hold.
 
 use crate::outcome::damage;
+use crate::size::Size;
 use anyhow::Result;
 use std::path::PathBuf;
-use vellum_device::{MediumSource, crc32c};
-use vellum_medium::{FileMedium, Medium, OpenOptions};
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::check::{Options, Severity};
+use vellum_device::inspect::check_medium;
+use vellum_medium::{FileMedium, OpenOptions};
 
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
     /// The volume; no server may have it open.
     volume: PathBuf,
+    /// Do not read the data: only what leads to it.
+    #[arg(long)]
+    quick: bool,
+    /// List so many findings at most.
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    findings: usize,
 }
 
 /// Checks it.
 pub fn run(args: &Args) -> Result<()> {
+    let shown = args.volume.display();
     let medium = FileMedium::open(&args.volume, OpenOptions { read_only: true })?;
-    let mut source = MediumSource::new(&medium);
-    let recovered = vellum_core::recovery::recover(&mut source, medium.blocks(), crc32c);
-    match recovered {
-        Ok(_) => Ok(()),
-        Err(error) => Err(damage(format!("{}: {error}", args.volume.display()))),
+    let report = check_medium(
+        &medium,
+        Options {
+            data: !args.quick,
+            findings_max: args.findings,
+        },
+    );
+    for finding in &report.findings {
+        let severity = match finding.severity() {
+            Severity::Note => "note",
+            Severity::Redundancy => "second copy",
+            Severity::Damage => "DAMAGE",
+        };
+        println!("{severity}: {finding}");
     }
+    if report.unlisted > 0 {
+        println!("and {} more: list them with --findings", report.unlisted);
+    }
+    if report.superblock.is_some() {
+        println!(
+            "{} mapped, {} of it read; {} blocks of zeros, {} shared pages; {} chunks replayed; {} segments with live data",
+            Size(report.mapped_blocks * BLOCK_BYTES as u64),
+            Size(report.verified_blocks * BLOCK_BYTES as u64),
+            report.zero_blocks,
+            report.shared_pages,
+            report.replayed.chunks,
+            report.segments
+        );
+    }
+    if !report.is_sound() {
+        let first = report
+            .findings
+            .iter()
+            .find(|f| f.severity() == Severity::Damage);
+        let first = first.map_or(String::new(), |f| format!(": {f}"));
+        return Err(damage(format!("{shown} is damaged{first}")));
+    }
+    match report.worst() {
+        Some(Severity::Redundancy) => {
+            println!(
+                "{shown} is sound, but a second copy is damaged: the next `vellum serve` repairs what it can"
+            );
+        }
+        _ => println!("{shown} is sound"),
+    }
+    Ok(())
 }

@@ -3,9 +3,10 @@
 use anyhow::{Context, Result};
 use std::io::Write;
 use std::path::PathBuf;
-use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Pba, Segment};
+use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Segment};
+use vellum_core::check::{Chunk, Chunks};
 use vellum_core::format::superblock::Superblock;
-use vellum_core::format::{chunk, root, summary};
+use vellum_core::format::{root, summary};
 use vellum_core::map::Entry;
 use vellum_core::recovery::{Recovered, Source, recover};
 use vellum_device::info::hex_uuid;
@@ -214,31 +215,28 @@ fn chunks(
     source: &mut dyn Source,
     out: &mut dyn Write,
 ) -> Result<()> {
-    let start = sb.segment_start(segment);
-    let mut offset = 0u64;
     writeln!(out, "segment {segment}")?;
-    while offset < u64::from(sb.usable_blocks()) {
-        let at: Pba = start.plus(offset);
-        let mut block = vec![0; BLOCK_BYTES];
-        if let Err(error) = source.read(at, &mut block) {
-            writeln!(out, "  {error}")?;
-            break;
-        }
-        // What an earlier life of the segment left is cut off by what follows: a header of another place,
-        // or none.
-        let Ok((header, records)) = chunk::decode(&block, crc32c) else {
-            break;
+    let mut walk = Chunks::new(sb, segment, crc32c);
+    while let Some(chunk) = walk.next(source) {
+        let Chunk {
+            offset,
+            header,
+            records,
+        } = match chunk {
+            Ok(chunk) => chunk,
+            Err(error) => {
+                writeln!(out, "  {error}")?;
+                break;
+            }
         };
-        if header.uuid != sb.uuid() || header.at != at {
-            break;
-        }
         let next = header
             .next
             .map_or(String::new(), |next| format!(", goes on in segment {next}"));
         writeln!(
             out,
-            "  chunk {} at block {at}: life {}, {} head, {} data blocks, durable {}, after map checkpoint {}{next}",
+            "  chunk {} at block {offset} (physical {}): life {}, {} head, {} data blocks, durable {}, after map checkpoint {}{next}",
             header.seq,
+            header.at,
             header.life,
             if header.head == 0 { "hot" } else { "cold" },
             header.data_blocks,
@@ -247,10 +245,6 @@ fn chunks(
         )?;
         for record in records {
             writeln!(out, "    {record:?}")?;
-        }
-        offset += 1 + u64::from(header.data_blocks);
-        if header.next.is_some() {
-            break;
         }
     }
     Ok(())
