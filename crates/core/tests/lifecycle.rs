@@ -1,6 +1,8 @@
 //! The engine on a medium that does everything at once: what a volume's life looks like when nothing
 //! fails. The crash tests are in `crash.rs`.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
 use std::collections::HashMap;
 use vellum_core::addr::{BLOCK_BYTES, Buf, Lba, Nanos, Pba, RequestId};
 use vellum_core::engine::{Buffers, Engine, Options};

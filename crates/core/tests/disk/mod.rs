@@ -1,5 +1,7 @@
 //! A medium in memory, and volumes built on it by hand: with the encoders, not with the engine.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
 use crc32c::crc32c;
 use std::collections::{BTreeSet, HashMap};
 use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Leaf, Life, Pba, Segment, Seq};

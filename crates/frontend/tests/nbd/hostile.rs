@@ -10,7 +10,7 @@ use vellum_frontend::nbd::wire::{self, RequestHeader, command, option};
 
 #[test]
 fn vanishing_at_any_byte_releases_everything() {
-    let ram = Arc::new(RamDisk::new(256, 32, 32));
+    let ram = Arc::new(RamDisk::new(256, 32, 128));
     let served = Served::of(LateDisk::new(Arc::clone(&ram), Duration::from_micros(50)));
     let mut stream = Vec::new();
     for (cookie, (command, offset, length)) in [

@@ -1,5 +1,7 @@
 //! The NBD server, as its clients see it.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
 mod client;
 mod disks;
 mod hostile;
