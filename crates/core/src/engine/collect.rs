@@ -200,11 +200,9 @@ impl Engine {
         };
         let uuid = self.superblock.uuid();
         let next = if offset == u32::MAX {
-            match summary::decode(&uuid, segment, usable as usize, bytes, self.crc) {
-                Ok(tags) => {
-                    victim.tags = tags;
-                    None
-                }
+            let tags = &mut victim.tags;
+            match summary::decode_into(&uuid, segment, usable as usize, bytes, self.crc, tags) {
+                Ok(()) => None,
                 Err(_) => {
                     victim.tags.clear();
                     victim.tags.resize(

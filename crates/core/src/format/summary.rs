@@ -117,31 +117,47 @@ pub fn decode(
     bytes: &[u8],
     crc: Crc,
 ) -> Result<Vec<Tag>, FormatError> {
+    let mut tags = Vec::with_capacity(count);
+    decode_into(uuid, segment, count, bytes, crc, &mut tags)?;
+    Ok(tags)
+}
+
+/// As [`decode`], in place of what `tags` holds: the collector reads one summary after the other.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_into(
+    uuid: &[u8; 16],
+    segment: Segment,
+    count: usize,
+    bytes: &[u8],
+    crc: Crc,
+    tags: &mut Vec<Tag>,
+) -> Result<(), FormatError> {
+    tags.clear();
     let (_, body) = open(uuid, segment, count, bytes, crc)?;
-    body.chunks_exact(ENTRY)
-        .take(count)
-        .map(|entry| {
-            let word = u64::from_le_bytes([
-                entry[0], entry[1], entry[2], entry[3], entry[4], entry[5], entry[6], entry[7],
-            ]);
-            let number = word & NUMBER;
-            let unknown = FormatError::Value {
-                what: WHAT,
-                field: "an owner",
-                value: word,
-            };
-            let owner = match word >> KIND_SHIFT {
-                0 => Owner::None,
-                1 => Owner::Lba(Lba(number)),
-                2 => Owner::Vba(Vba(u32::try_from(number).map_err(|_| unknown)?)),
-                _ => return Err(unknown),
-            };
-            Ok(Tag {
-                owner,
-                crc: u32::from_le_bytes([entry[8], entry[9], entry[10], entry[11]]),
-            })
-        })
-        .collect()
+    for entry in body.chunks_exact(ENTRY).take(count) {
+        let word = u64::from_le_bytes([
+            entry[0], entry[1], entry[2], entry[3], entry[4], entry[5], entry[6], entry[7],
+        ]);
+        let number = word & NUMBER;
+        let unknown = FormatError::Value {
+            what: WHAT,
+            field: "an owner",
+            value: word,
+        };
+        let owner = match word >> KIND_SHIFT {
+            0 => Owner::None,
+            1 => Owner::Lba(Lba(number)),
+            2 => Owner::Vba(Vba(u32::try_from(number).map_err(|_| unknown)?)),
+            _ => return Err(unknown),
+        };
+        tags.push(Tag {
+            owner,
+            crc: u32::from_le_bytes([entry[8], entry[9], entry[10], entry[11]]),
+        });
+    }
+    Ok(())
 }
 
 /// The newest chunk that the summary of `segment` knows of.
