@@ -1,6 +1,6 @@
 //! The core alone: no bytes, no I/O, every effect answered at once. `cargo bench -p vellum-core`.
 //!
-//! - 4 KiB random writes a second on one core, on a volume being filled and in steady state with the
+//! - 4 KiB random writes a second of one core's time, on a volume being filled and in steady state with the
 //!   collector at work; and allocations, of which there shall be none.
 //! - Steady-state write amplification under uniform random overwrites, against the closed form for a
 //!   greedy collector (Desnoyers): `A = FIFO(k alpha) / k`, `k = 1 + 1/(2 Np)`,
@@ -12,8 +12,7 @@ mod rng;
 mod support;
 
 use rng::Rng;
-use std::time::Instant;
-use support::{Counting, Idle, allocations};
+use support::{Counting, Idle, allocations, cpu_seconds};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -38,20 +37,20 @@ fn main() {
 fn random_writes(idle: &mut Idle, rng: &mut Rng, count: u64) -> (f64, u64) {
     let blocks = idle.logical_blocks;
     let before = allocations();
-    let start = Instant::now();
+    let start = cpu_seconds();
     for _ in 0..count {
         idle.write(rng.below(blocks));
     }
-    (count as f64 / start.elapsed().as_secs_f64(), allocations() - before)
+    (count as f64 / (cpu_seconds() - start), allocations() - before)
 }
 
 fn throughput() -> bool {
     let mut idle = Idle::new(8 << 18, 280);
     let mut rng = Rng::new(1);
     let blocks = idle.logical_blocks;
-    let start = Instant::now();
+    let start = cpu_seconds();
     (0..blocks).for_each(|lba| idle.write(lba));
-    let fill = blocks as f64 / start.elapsed().as_secs_f64();
+    let fill = blocks as f64 / (cpu_seconds() - start);
     println!("sequential fill of {} GiB       {:6.2} M/s", blocks >> 18, fill / 1e6);
     // Until the collector has been everywhere once.
     let (warm, _) = random_writes(&mut idle, &mut rng, blocks);

@@ -2,7 +2,9 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::{HashMap, VecDeque};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 use vellum_core::addr::{Buf, EffectId, Lba, Nanos, Pba, RequestId};
 use vellum_core::engine::{Buffers, Engine, Options};
 use vellum_core::format;
@@ -19,6 +21,16 @@ static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 pub fn allocations() -> u64 {
     ALLOCATIONS.load(Ordering::Relaxed)
 }
+
+/// Seconds that this process has had a core: other work on the machine does not count. Where the kernel
+/// does not say, seconds since some moment.
+pub fn cpu_seconds() -> f64 {
+    let spent = std::fs::read_to_string("/proc/self/schedstat").ok();
+    let nanos = spent.and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
+    nanos.map_or_else(|| EPOCH.elapsed().as_secs_f64(), |nanos| nanos / 1e9)
+}
+
+static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 // SAFETY: hands everything to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
