@@ -41,7 +41,10 @@ fn random_writes(idle: &mut Idle, rng: &mut Rng, count: u64) -> (f64, u64) {
     for _ in 0..count {
         idle.write(rng.below(blocks));
     }
-    (count as f64 / (cpu_seconds() - start), allocations() - before)
+    (
+        count as f64 / (cpu_seconds() - start),
+        allocations() - before,
+    )
 }
 
 fn throughput() -> bool {
@@ -51,23 +54,39 @@ fn throughput() -> bool {
     let start = cpu_seconds();
     (0..blocks).for_each(|lba| idle.write(lba));
     let fill = blocks as f64 / (cpu_seconds() - start);
-    println!("sequential fill of {} GiB       {:6.2} M/s", blocks >> 18, fill / 1e6);
+    println!(
+        "sequential fill of {} GiB       {:6.2} M/s",
+        blocks >> 18,
+        fill / 1e6
+    );
     // Until the collector has been everywhere once.
     let (warm, _) = random_writes(&mut idle, &mut rng, blocks);
     println!("random writes, first pass        {:6.2} M/s", warm / 1e6);
     let (speed, allocated) = random_writes(&mut idle, &mut rng, 2 * blocks);
-    println!("random writes, steady state      {:6.2} M/s, {allocated} allocations in {}", speed / 1e6, 2 * blocks);
+    println!(
+        "random writes, steady state      {:6.2} M/s, {allocated} allocations in {}",
+        speed / 1e6,
+        2 * blocks
+    );
     // One core, no collection: over-provisioning so large that victims are empty.
     let mut roomy = Idle::new(1 << 20, 4000);
     let _ = random_writes(&mut roomy, &mut rng, 6 << 20);
     let (speed, allocated) = random_writes(&mut roomy, &mut rng, 4 << 20);
-    println!("random writes, ample room        {:6.2} M/s, {allocated} allocations in {}", speed / 1e6, 4 << 20);
+    println!(
+        "random writes, ample room        {:6.2} M/s, {allocated} allocations in {}",
+        speed / 1e6,
+        4 << 20
+    );
     speed >= 2e6
 }
 
 /// Lambert's W0 on [-1/e, 0), by Newton from the branch that we need.
 fn lambert(x: f64) -> f64 {
-    let mut w = if x < -0.3 { -1.0 + (2.0 * (1.0 + std::f64::consts::E * x)).max(0.0).sqrt() } else { x };
+    let mut w = if x < -0.3 {
+        -1.0 + (2.0 * (1.0 + std::f64::consts::E * x)).max(0.0).sqrt()
+    } else {
+        x
+    };
     for _ in 0..100 {
         let e = w.exp();
         let step = (w * e - x) / (e * (w + 1.0) + 1e-300);
@@ -105,7 +124,8 @@ fn amplification(gib: u64, over_permille: u64) -> bool {
     let host = after.medium_data - before.medium_data;
     let moved = after.medium_moved - before.medium_moved;
     let headers = after.medium_headers - before.medium_headers;
-    let other = after.medium_summaries - before.medium_summaries + after.medium_map - before.medium_map;
+    let other =
+        after.medium_summaries - before.medium_summaries + after.medium_map - before.medium_map;
     let measured = (host + moved) as f64 / host as f64;
     // Pages that hold data when a segment is full, of the segments that are not free: the reserve is not
     // part of T.

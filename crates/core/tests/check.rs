@@ -1,5 +1,11 @@
 //! The check finds each kind of damage, names its place, and finds nothing on a sound volume.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "not a server: a failure is a test's"
+)]
+
 #[allow(dead_code, reason = "each test uses its share")]
 mod disk;
 

@@ -3,6 +3,12 @@
 //! `VELLUM_SEED=n` replays one seed; `VELLUM_LIVES=n` or `VELLUM_SECONDS=n` runs fresh seeds for as long.
 //! `VELLUM_TRACE=1` prints everything that crosses the seam.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "not a server: a failure is a test's"
+)]
+
 #[allow(dead_code, reason = "each test uses its share")]
 mod sim;
 
@@ -16,7 +22,10 @@ const LIVES_A_SEED: u64 = 40;
 
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name}={text} is not a number")),
+    )
 }
 
 /// Runs a seed; says why it failed, panics included.
@@ -30,7 +39,10 @@ fn run(seed: u64, broken: Broken, faults: bool) -> Result<Summary, String> {
                 let text = panic.downcast_ref::<String>().cloned();
                 let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
                 let text = text.unwrap_or_else(|| "(no message)".to_owned());
-                return Err(format!("life {life} of {}: panic: {text}", world.describe()));
+                return Err(format!(
+                    "life {life} of {}: panic: {text}",
+                    world.describe()
+                ));
             }
         }
     }
@@ -72,7 +84,9 @@ fn run_seeds(test: &str, faults: bool, fixed: std::ops::Range<u64>) {
 }
 
 fn fresh_seed() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
     let seed = since.as_micros() as u64;
     println!("fresh seeds from {seed} on");
     seed

@@ -1,5 +1,11 @@
 //! docs/FORMAT.md says what the structs say. `UPDATE=1` writes it anew.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "not a server: a failure is a test's"
+)]
+
 #[allow(dead_code, reason = "each test uses its share")]
 mod disk;
 

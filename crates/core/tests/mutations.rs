@@ -1,6 +1,11 @@
 //! The fuzz targets of the format, over some thousands of seeded mutations each.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::type_complexity, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::type_complexity,
+    reason = "a test"
+)]
 
 #[path = "../../../fuzz/src/format.rs"]
 mod format;

@@ -1,5 +1,11 @@
 //! Recovery over media that were written by hand: every way in which a crash, or damage, leaves one.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "not a server: a failure is a test's"
+)]
+
 #[allow(dead_code, reason = "each test uses its share")]
 mod disk;
 

@@ -97,12 +97,24 @@ impl Idle {
         let superblock = plan(medium_blocks);
         let mut written = HashMap::new();
         format::blank(&superblock, crc32c::crc32c, &mut |at, bytes| {
-            written.extend(bytes.chunks_exact(4096).enumerate().map(|(i, b)| (at.0 + i as u64, b.to_vec())));
+            written.extend(
+                bytes
+                    .chunks_exact(4096)
+                    .enumerate()
+                    .map(|(i, b)| (at.0 + i as u64, b.to_vec())),
+            );
         });
-        let mut recovered = recover(&mut Fresh(written), medium_blocks, crc32c::crc32c).unwrap_or_else(|e| panic!("{e}"));
+        let mut recovered = recover(&mut Fresh(written), medium_blocks, crc32c::crc32c)
+            .unwrap_or_else(|e| panic!("{e}"));
         recovered.superblock.begin_life();
-        let buffers = Buffers { first: Buf(BUFS), count: COLLECTOR_BUFS };
-        let options = Options { cached_sums: superblock.segment_count() as usize + 8, ..Options::default() };
+        let buffers = Buffers {
+            first: Buf(BUFS),
+            count: COLLECTOR_BUFS,
+        };
+        let options = Options {
+            cached_sums: superblock.segment_count() as usize + 8,
+            ..Options::default()
+        };
         Self {
             engine: Engine::new(recovered, buffers, options, crc32c::crc32c),
             logical_blocks,
@@ -120,14 +132,31 @@ impl Idle {
 
     /// Writes one block.
     pub fn write(&mut self, lba: u64) {
-        let Some(buf) = self.free.pop() else { panic!("the core keeps every buffer") };
+        let Some(buf) = self.free.pop() else {
+            panic!("the core keeps every buffer")
+        };
         let crc = (lba as u32).wrapping_mul(0x9e37_79b9) ^ self.now as u32;
         self.bufs[buf as usize] = crc;
-        let digest = Digest { crc, weak: u64::from(crc), zero: false };
+        let digest = Digest {
+            crc,
+            weak: u64::from(crc),
+            zero: false,
+        };
         self.answered = false;
         self.now += 400;
-        let blocks = [Payload { buf: Buf(buf), digest }];
-        self.engine.handle(Nanos(self.now), Input::Write { id: RequestId(0), lba: Lba(lba), blocks: &blocks, fua: false });
+        let blocks = [Payload {
+            buf: Buf(buf),
+            digest,
+        }];
+        self.engine.handle(
+            Nanos(self.now),
+            Input::Write {
+                id: RequestId(0),
+                lba: Lba(lba),
+                blocks: &blocks,
+                fua: false,
+            },
+        );
         self.run();
         assert!(self.answered, "an instant medium, and a write waits");
     }
@@ -145,7 +174,9 @@ impl Idle {
                 assert!(reply.result.is_ok(), "{:?}", reply.result);
                 self.answered = true;
             }
-            let Some(effect) = self.queue.pop_front() else { return };
+            let Some(effect) = self.queue.pop_front() else {
+                return;
+            };
             self.carry_out(effect);
         }
     }
@@ -154,7 +185,10 @@ impl Idle {
         match effect {
             Effect::WriteChunk { id, at, .. } => {
                 self.engine.encode(id, &mut self.header);
-                for (to, buf) in self.medium[at.0 as usize + 1..].iter_mut().zip(self.engine.chunk_bufs(id)) {
+                for (to, buf) in self.medium[at.0 as usize + 1..]
+                    .iter_mut()
+                    .zip(self.engine.chunk_bufs(id))
+                {
                     *to = self.bufs[buf.0 as usize];
                 }
                 self.done(id, Outcome::Ok);
@@ -167,21 +201,35 @@ impl Idle {
             }
             Effect::ReadMeta { id, at, .. } => {
                 let bytes = &self.written[&at.0];
-                self.engine.handle(Nanos(self.now), Input::Done { id, outcome: Outcome::Bytes(bytes) });
+                self.engine.handle(
+                    Nanos(self.now),
+                    Input::Done {
+                        id,
+                        outcome: Outcome::Bytes(bytes),
+                    },
+                );
             }
             Effect::Sync { id } | Effect::Erase { id, .. } => self.done(id, Outcome::Ok),
             Effect::Gather { id, at, blocks, to } => {
                 let range = at.0 as usize..at.0 as usize + blocks as usize;
-                self.bufs[to.0 as usize..][..blocks as usize].copy_from_slice(&self.medium[range.clone()]);
+                self.bufs[to.0 as usize..][..blocks as usize]
+                    .copy_from_slice(&self.medium[range.clone()]);
                 self.now += 1;
-                self.engine.handle(Nanos(self.now), Input::Done { id, outcome: Outcome::Crcs(&self.medium[range]) });
+                self.engine.handle(
+                    Nanos(self.now),
+                    Input::Done {
+                        id,
+                        outcome: Outcome::Crcs(&self.medium[range]),
+                    },
+                );
             }
             other => panic!("nobody asked for {other:?}"),
         }
     }
 
     fn done(&mut self, id: EffectId, outcome: Outcome<'_>) {
-        self.engine.handle(Nanos(self.now), Input::Done { id, outcome });
+        self.engine
+            .handle(Nanos(self.now), Input::Done { id, outcome });
     }
 }
 

@@ -70,21 +70,40 @@ impl Client {
         let lba = lba.min(self.blocks - blocks);
         let fua = rng.percent(self.fua_percent);
         match kind {
-            READ => Ask::Read { lba, blocks: blocks as u32 },
+            READ => Ask::Read {
+                lba,
+                blocks: blocks as u32,
+            },
             FLUSH => Ask::Flush,
             DISCARD => Ask::Discard { lba, blocks, fua },
             ZEROES => Ask::WriteZeroes { lba, blocks, fua },
             BIG_DISCARD => {
                 let blocks = rng.range(1, self.blocks / 2);
-                Ask::Discard { lba: rng.below(self.blocks - blocks + 1), blocks, fua }
+                Ask::Discard {
+                    lba: rng.below(self.blocks - blocks + 1),
+                    blocks,
+                    fua,
+                }
             }
             SEQUENTIAL => {
                 let blocks = self.longest.max(8).min(self.blocks);
-                let lba = if self.next + blocks <= self.blocks { self.next } else { 0 };
+                let lba = if self.next + blocks <= self.blocks {
+                    self.next
+                } else {
+                    0
+                };
                 self.next = lba + blocks;
-                Ask::Write { lba, tokens: self.tokens(blocks, rng, fresh), fua }
+                Ask::Write {
+                    lba,
+                    tokens: self.tokens(blocks, rng, fresh),
+                    fua,
+                }
             }
-            _ => Ask::Write { lba, tokens: self.tokens(blocks, rng, fresh), fua },
+            _ => Ask::Write {
+                lba,
+                tokens: self.tokens(blocks, rng, fresh),
+                fua,
+            },
         }
     }
 

@@ -76,31 +76,54 @@ enum End {
 impl Flight {
     fn range(&self) -> Option<(u64, u64, bool)> {
         match self.effect {
-            Effect::WriteChunk { at, blocks, .. } | Effect::WriteMeta { at, blocks, .. } | Effect::Erase { at, blocks, .. } => {
-                Some((at.0, u64::from(blocks), true))
-            }
-            Effect::Read { at, blocks, .. } | Effect::Gather { at, blocks, .. } | Effect::ReadMeta { at, blocks, .. } => {
-                Some((at.0, u64::from(blocks), false))
-            }
+            Effect::WriteChunk { at, blocks, .. }
+            | Effect::WriteMeta { at, blocks, .. }
+            | Effect::Erase { at, blocks, .. } => Some((at.0, u64::from(blocks), true)),
+            Effect::Read { at, blocks, .. }
+            | Effect::Gather { at, blocks, .. }
+            | Effect::ReadMeta { at, blocks, .. } => Some((at.0, u64::from(blocks), false)),
             _ => None,
         }
     }
 }
 
 enum Request {
-    Change { op: OpId },
-    Flush { asked: u64 },
-    Read { lba: u64, asked: u64, got: Vec<Option<u32>> },
+    Change {
+        op: OpId,
+    },
+    Flush {
+        asked: u64,
+    },
+    Read {
+        lba: u64,
+        asked: u64,
+        got: Vec<Option<u32>>,
+    },
 }
 
 /// One request of a client.
 #[derive(Clone, Debug)]
 pub enum Ask {
-    Write { lba: u64, tokens: Vec<u32>, fua: bool },
-    Read { lba: u64, blocks: u32 },
+    Write {
+        lba: u64,
+        tokens: Vec<u32>,
+        fua: bool,
+    },
+    Read {
+        lba: u64,
+        blocks: u32,
+    },
     Flush,
-    Discard { lba: u64, blocks: u64, fua: bool },
-    WriteZeroes { lba: u64, blocks: u64, fua: bool },
+    Discard {
+        lba: u64,
+        blocks: u64,
+        fua: bool,
+    },
+    WriteZeroes {
+        lba: u64,
+        blocks: u64,
+        fua: bool,
+    },
 }
 
 /// How requests ended, by kind.
@@ -143,7 +166,13 @@ pub struct Driver {
 }
 
 impl Driver {
-    pub fn new(engine: Engine, medium: Medium, model: Model, rng: Rng, collector_bufs: u32) -> Self {
+    pub fn new(
+        engine: Engine,
+        medium: Medium,
+        model: Model,
+        rng: Rng,
+        collector_bufs: u32,
+    ) -> Self {
         let all = CLIENT_BUFS + collector_bufs;
         Self {
             engine,
@@ -229,13 +258,25 @@ impl Driver {
             | Effect::Read { id, .. }
             | Effect::Gather { id, .. }
             | Effect::ReadMeta { id, .. } => id,
-            Effect::CopyOut { from, request, index } => {
+            Effect::CopyOut {
+                from,
+                request,
+                index,
+            } => {
                 let token = self.tokens[from.0 as usize];
-                ensure!(token != RELEASED, "CopyOut from buffer {from}, which nobody holds");
+                ensure!(
+                    token != RELEASED,
+                    "CopyOut from buffer {from}, which nobody holds"
+                );
                 return self.fill(request.0, index, token);
             }
-            Effect::ZeroOut { request, first, blocks } => {
-                return (first..first + blocks).try_for_each(|index| self.fill(request.0, index, 0));
+            Effect::ZeroOut {
+                request,
+                first,
+                blocks,
+            } => {
+                return (first..first + blocks)
+                    .try_for_each(|index| self.fill(request.0, index, 0));
             }
             Effect::Release { buf } => return self.release(buf),
             Effect::Stopped => {
@@ -247,12 +288,22 @@ impl Driver {
                 return Ok(());
             }
         };
-        ensure!(self.flights.iter().all(|f| f.id != id), "effect id {id} given out twice");
-        ensure!(self.flights.len() < EFFECTS_MAX, "{EFFECTS_MAX} effects in flight");
+        ensure!(
+            self.flights.iter().all(|f| f.id != id),
+            "effect id {id} given out twice"
+        );
+        ensure!(
+            self.flights.len() < EFFECTS_MAX,
+            "{EFFECTS_MAX} effects in flight"
+        );
         let bufs = match effect {
             Effect::WriteChunk { blocks, .. } => {
                 let bufs: Vec<Buf> = self.engine.chunk_bufs(id).collect();
-                ensure!(bufs.len() + 1 == blocks as usize, "chunk of {blocks} blocks with {} buffers", bufs.len());
+                ensure!(
+                    bufs.len() + 1 == blocks as usize,
+                    "chunk of {blocks} blocks with {} buffers",
+                    bufs.len()
+                );
                 bufs
             }
             _ => Vec::new(),
@@ -277,31 +328,59 @@ impl Driver {
 
     /// No write may meet another access to the same blocks: their order would be chance.
     fn check_overlap(&self, new: &Flight) -> Result<(), Failure> {
-        let Some((at, blocks, writes)) = new.range() else { return Ok(()) };
-        ensure!(blocks > 0 && at + blocks <= self.medium.blocks(), "{:?} is outside of the medium", new.effect);
+        let Some((at, blocks, writes)) = new.range() else {
+            return Ok(());
+        };
+        ensure!(
+            blocks > 0 && at + blocks <= self.medium.blocks(),
+            "{:?} is outside of the medium",
+            new.effect
+        );
         for other in &self.flights {
-            let Some((from, count, wrote)) = other.range() else { continue };
+            let Some((from, count, wrote)) = other.range() else {
+                continue;
+            };
             let meet = at < from + count && from < at + blocks;
-            ensure!(!(meet && (writes || wrote)), "{:?} while {:?} is in flight", new.effect, other.effect);
+            ensure!(
+                !(meet && (writes || wrote)),
+                "{:?} while {:?} is in flight",
+                new.effect,
+                other.effect
+            );
         }
         Ok(())
     }
 
     fn fill(&mut self, request: u32, index: u32, token: u32) -> Result<(), Failure> {
         let Some(Request::Read { got, .. }) = self.requests.get_mut(&request) else {
-            return Err(format!("data for request {request}, which is not a read in flight"));
+            return Err(format!(
+                "data for request {request}, which is not a read in flight"
+            ));
         };
-        ensure!((index as usize) < got.len(), "block {index} of a read of {}", got.len());
+        ensure!(
+            (index as usize) < got.len(),
+            "block {index} of a read of {}",
+            got.len()
+        );
         got[index as usize] = Some(token);
         Ok(())
     }
 
     fn release(&mut self, buf: Buf) -> Result<(), Failure> {
         let index = buf.0 as usize;
-        ensure!(buf.0 < CLIENT_BUFS, "buffer {buf} is the collector's, and was released");
+        ensure!(
+            buf.0 < CLIENT_BUFS,
+            "buffer {buf} is the collector's, and was released"
+        );
         ensure!(self.held[index], "buffer {buf} released twice");
-        let used = self.flights.iter().any(|f| f.stage != Stage::Carried && f.bufs.contains(&buf));
-        ensure!(!used, "buffer {buf} released while a chunk that holds it is being written");
+        let used = self
+            .flights
+            .iter()
+            .any(|f| f.stage != Stage::Carried && f.bufs.contains(&buf));
+        ensure!(
+            !used,
+            "buffer {buf} released while a chunk that holds it is being written"
+        );
         self.held[index] = false;
         self.tokens[index] = RELEASED;
         self.free.push(buf.0);
@@ -315,7 +394,10 @@ impl Driver {
         let RequestId(id) = reply.id;
         let at_once = self.asking == Some(id);
         let Some(request) = self.requests.remove(&id) else {
-            return Err(format!("request {id} answered twice, or never asked: {:?}", reply.result));
+            return Err(format!(
+                "request {id} answered twice, or never asked: {:?}",
+                reply.result
+            ));
         };
         if at_once {
             self.last_result = Some(reply.result);
@@ -324,22 +406,37 @@ impl Driver {
             Ok(()) => self.counts.done += 1,
             Err(Refusal::Full) => {
                 self.counts.full += 1;
-                ensure!(!matches!(request, Request::Read { .. }), "a read refused: full");
+                ensure!(
+                    !matches!(request, Request::Read { .. }),
+                    "a read refused: full"
+                );
                 let flush = matches!(request, Request::Flush { .. });
-                ensure!(!flush || self.faults.full.is_some(), "a flush refused: full");
+                ensure!(
+                    !flush || self.faults.full.is_some(),
+                    "a flush refused: full"
+                );
             }
             Err(Refusal::Corrupt(pba)) => {
                 self.counts.corrupt += 1;
-                ensure!(matches!(request, Request::Read { .. }), "corrupt block {pba} reported for a write");
+                ensure!(
+                    matches!(request, Request::Read { .. }),
+                    "corrupt block {pba} reported for a write"
+                );
                 // A bad header or summary makes its segment's other blocks unverifiable.
                 let near = pba.0.saturating_sub(SEGMENT_MAX)..pba.0 + SEGMENT_MAX;
-                ensure!(self.suspects.range(near).next().is_some(), "block {pba} reported corrupt, and is not");
+                ensure!(
+                    self.suspects.range(near).next().is_some(),
+                    "block {pba} reported corrupt, and is not"
+                );
             }
             Err(Refusal::Unreadable(pba)) => {
                 self.counts.unreadable += 1;
                 // Nor can blocks be vouched for whose checksums cannot be read.
                 let near = pba.0.saturating_sub(SEGMENT_MAX)..pba.0 + SEGMENT_MAX;
-                ensure!(self.suspects.range(near).next().is_some(), "block {pba} reported unreadable, and is not");
+                ensure!(
+                    self.suspects.range(near).next().is_some(),
+                    "block {pba} reported unreadable, and is not"
+                );
             }
             Err(Refusal::Poisoned) => {
                 self.counts.poisoned += 1;
@@ -359,11 +456,11 @@ impl Driver {
                         continue;
                     }
                     let lba = lba + i as u64;
-                    let Some(token) = got else { return Err(format!("LBA {lba} read without data")) };
+                    let Some(token) = got else {
+                        return Err(format!("LBA {lba} read without data"));
+                    };
                     self.last_read.push(Seen::Token(token));
-                    if let Err(why) = self.model.check_read(lba, token, asked) {
-                        return Err(why);
-                    }
+                    self.model.check_read(lba, token, asked)?;
                 }
             }
         }
@@ -394,37 +491,81 @@ impl Driver {
                     let buf = self.free.swap_remove(at);
                     self.tokens[buf as usize] = token;
                     self.held[buf as usize] = true;
-                    let digest = Digest { crc: super::medium::token_crc(token), weak: u64::from(token), zero: token == 0 };
-                    blocks.push(Payload { buf: Buf(buf), digest });
+                    let digest = Digest {
+                        crc: super::medium::token_crc(token),
+                        weak: u64::from(token),
+                        zero: token == 0,
+                    };
+                    blocks.push(Payload {
+                        buf: Buf(buf),
+                        digest,
+                    });
                 }
                 let op = self.model.begin(*lba, tokens.iter().copied(), *fua);
                 self.requests.insert(id, Request::Change { op });
-                self.feed(Input::Write { id: name, lba: Lba(*lba), blocks: &blocks, fua: *fua })?;
+                self.feed(Input::Write {
+                    id: name,
+                    lba: Lba(*lba),
+                    blocks: &blocks,
+                    fua: *fua,
+                })?;
             }
             Ask::Read { lba, blocks } => {
                 let got = vec![None; *blocks as usize];
-                self.requests.insert(id, Request::Read { lba: *lba, asked: self.model.clock(), got });
-                self.feed(Input::Read { id: name, lba: Lba(*lba), blocks: *blocks })?;
+                self.requests.insert(
+                    id,
+                    Request::Read {
+                        lba: *lba,
+                        asked: self.model.clock(),
+                        got,
+                    },
+                );
+                self.feed(Input::Read {
+                    id: name,
+                    lba: Lba(*lba),
+                    blocks: *blocks,
+                })?;
             }
             Ask::Flush => {
-                self.requests.insert(id, Request::Flush { asked: self.model.clock() });
+                self.requests.insert(
+                    id,
+                    Request::Flush {
+                        asked: self.model.clock(),
+                    },
+                );
                 self.feed(Input::Flush { id: name })?;
             }
             Ask::Discard { lba, blocks, fua } | Ask::WriteZeroes { lba, blocks, fua } => {
-                let op = self.model.begin(*lba, std::iter::repeat_n(0, *blocks as usize), *fua);
+                let op = self
+                    .model
+                    .begin(*lba, std::iter::repeat_n(0, *blocks as usize), *fua);
                 self.requests.insert(id, Request::Change { op });
                 let (lba, blocks, fua) = (Lba(*lba), *blocks, *fua);
                 self.feed(if matches!(ask, Ask::Discard { .. }) {
-                    Input::Discard { id: name, lba, blocks, fua }
+                    Input::Discard {
+                        id: name,
+                        lba,
+                        blocks,
+                        fua,
+                    }
                 } else {
-                    Input::WriteZeroes { id: name, lba, blocks, fua }
+                    Input::WriteZeroes {
+                        id: name,
+                        lba,
+                        blocks,
+                        fua,
+                    }
                 })?;
             }
         }
         self.asking = None;
         let reads = matches!(ask, Ask::Read { .. });
         if was_poisoned && !reads {
-            ensure!(self.last_result == Some(Err(Refusal::Poisoned)), "poisoned, and {ask:?} got {:?}", self.last_result);
+            ensure!(
+                self.last_result == Some(Err(Refusal::Poisoned)),
+                "poisoned, and {ask:?} got {:?}",
+                self.last_result
+            );
         }
         Ok(true)
     }
@@ -447,7 +588,9 @@ impl Driver {
         // Mostly any; often the oldest, else a long queue keeps its first for ever.
         let mut index = self.rng.below(self.flights.len() as u64) as usize;
         if self.rng.percent(40) {
-            index = (0..self.flights.len()).min_by_key(|&i| self.flights[i].serial).unwrap_or(0);
+            index = (0..self.flights.len())
+                .min_by_key(|&i| self.flights[i].serial)
+                .unwrap_or(0);
         }
         if self.flights[index].stage == Stage::Asked {
             self.take_bytes(index)?;
@@ -475,17 +618,26 @@ impl Driver {
                 self.engine.encode(id, &mut header);
                 flight.cells.push(Cell::Meta(header.into()));
                 let same = self.engine.chunk_bufs(id).eq(flight.bufs.iter().copied());
-                ensure!(same, "the buffers of {:?} changed while it was in flight", flight.effect);
+                ensure!(
+                    same,
+                    "the buffers of {:?} changed while it was in flight",
+                    flight.effect
+                );
                 for buf in &flight.bufs {
                     let token = self.tokens[buf.0 as usize];
-                    ensure!(token != RELEASED, "buffer {buf} is written and nobody holds it");
+                    ensure!(
+                        token != RELEASED,
+                        "buffer {buf} is written and nobody holds it"
+                    );
                     flight.cells.push(Cell::Data(token));
                 }
             }
             Effect::WriteMeta { id, blocks, .. } => {
                 let mut bytes = vec![0; blocks as usize * 4096];
                 self.engine.encode(id, &mut bytes);
-                flight.cells.extend(bytes.chunks_exact(4096).map(|b| Cell::Meta(b.into())));
+                flight
+                    .cells
+                    .extend(bytes.chunks_exact(4096).map(|b| Cell::Meta(b.into())));
             }
             _ => {}
         }
@@ -506,7 +658,11 @@ impl Driver {
                 self.writes += 1;
                 flight.end = if self.faults.write_fails_at == Some(self.writes) {
                     End::Failed
-                } else if self.faults.full.is_some_and(|(from, to)| (from..to).contains(&self.writes)) {
+                } else if self
+                    .faults
+                    .full
+                    .is_some_and(|(from, to)| (from..to).contains(&self.writes))
+                {
                     End::Full
                 } else {
                     End::Ok
@@ -533,7 +689,13 @@ impl Driver {
                     }
                 }
             }
-            Effect::Read { at, blocks, request, first, .. } => {
+            Effect::Read {
+                at,
+                blocks,
+                request,
+                first,
+                ..
+            } => {
                 if self.read_fails(at.0, blocks) {
                     flight.end = End::Failed;
                     return Ok(());
@@ -551,9 +713,18 @@ impl Driver {
                 }
                 for i in 0..blocks {
                     let buf = Buf(to.0 + i);
-                    ensure!(self.collector.contains(&buf.0), "the collector reads into buffer {buf}, not its own");
-                    let used = self.flights.iter().any(|f| f.stage != Stage::Carried && f.bufs.contains(&buf));
-                    ensure!(!used, "the collector overwrites buffer {buf}, which is being written");
+                    ensure!(
+                        self.collector.contains(&buf.0),
+                        "the collector reads into buffer {buf}, not its own"
+                    );
+                    let used = self
+                        .flights
+                        .iter()
+                        .any(|f| f.stage != Stage::Carried && f.bufs.contains(&buf));
+                    ensure!(
+                        !used,
+                        "the collector overwrites buffer {buf}, which is being written"
+                    );
                     let cell = self.read_cell(at.0 + u64::from(i), flight);
                     self.tokens[buf.0 as usize] = cell.token();
                 }
@@ -572,7 +743,10 @@ impl Driver {
                     self.medium.read(block).fill(out);
                 }
             }
-            Effect::CopyOut { .. } | Effect::ZeroOut { .. } | Effect::Release { .. } | Effect::Stopped => {}
+            Effect::CopyOut { .. }
+            | Effect::ZeroOut { .. }
+            | Effect::Release { .. }
+            | Effect::Stopped => {}
         }
         Ok(())
     }
@@ -602,13 +776,28 @@ impl Driver {
         let id = flight.id;
         let failed = flight.end == End::Failed;
         match flight.effect {
-            Effect::WriteChunk { at, blocks, durable, .. } | Effect::WriteMeta { at, blocks, durable, .. } => {
+            Effect::WriteChunk {
+                at,
+                blocks,
+                durable,
+                ..
+            }
+            | Effect::WriteMeta {
+                at,
+                blocks,
+                durable,
+                ..
+            } => {
                 if flight.end == End::Ok {
-                    self.medium.complete(at.0, u64::from(blocks), flight.serial, durable);
+                    self.medium
+                        .complete(at.0, u64::from(blocks), flight.serial, durable);
                 }
                 self.poisoned |= failed;
             }
-            Effect::Erase { at, blocks, .. } => self.medium.complete(at.0, u64::from(blocks), flight.serial, false),
+            Effect::Erase { at, blocks, .. } => {
+                self.medium
+                    .complete(at.0, u64::from(blocks), flight.serial, false)
+            }
             Effect::Sync { .. } => self.poisoned |= failed,
             _ => {}
         }
@@ -624,7 +813,9 @@ impl Driver {
 
     /// Lets time pass until the core's time-out, if it has one; `false` when it has none.
     pub fn wait(&mut self) -> Result<bool, Failure> {
-        let Some(Nanos(due)) = self.engine.poll_timeout() else { return Ok(false) };
+        let Some(Nanos(due)) = self.engine.poll_timeout() else {
+            return Ok(false);
+        };
         self.now = self.now.max(due);
         self.feed(Input::Tick)?;
         Ok(true)
@@ -634,7 +825,10 @@ impl Driver {
     pub fn stalled(&self) -> String {
         let open = self.requests.len();
         let due = self.engine.poll_timeout();
-        format!("stalled: {open} requests open, no effect in flight, time-out {due:?}, {:?}", self.engine.stats())
+        format!(
+            "stalled: {open} requests open, no effect in flight, time-out {due:?}, {:?}",
+            self.engine.stats()
+        )
     }
 
     /// A tick now and then, due or not.
@@ -670,14 +864,22 @@ impl Driver {
                 continue;
             }
             if self.stopped {
-                ensure!(self.requests.is_empty(), "stopped with {} requests open", self.requests.len());
+                ensure!(
+                    self.requests.is_empty(),
+                    "stopped with {} requests open",
+                    self.requests.len()
+                );
                 // A poisoned engine keeps what it could not write, to be read.
                 let held = self.held.iter().filter(|held| **held).count();
                 ensure!(held == 0 || self.poisoned, "{held} buffers leaked");
                 return Ok(());
             }
             waits += 1;
-            ensure!(waits < 1000 && self.wait()?, "in shutdown: {}", self.stalled());
+            ensure!(
+                waits < 1000 && self.wait()?,
+                "in shutdown: {}",
+                self.stalled()
+            );
         }
         Err("no end to the shutdown".into())
     }
@@ -690,7 +892,10 @@ impl Driver {
                 self.take_bytes(0)?;
                 flight = self.flights.remove(0);
             }
-            let (Effect::WriteChunk { at, .. } | Effect::WriteMeta { at, .. }) = flight.effect else { continue };
+            let (Effect::WriteChunk { at, .. } | Effect::WriteMeta { at, .. }) = flight.effect
+            else {
+                continue;
+            };
             let percent = self.rng.pick(&[0, 50, 100]);
             for (i, cell) in flight.cells.drain(..).enumerate() {
                 if self.rng.percent(percent) {

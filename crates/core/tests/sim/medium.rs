@@ -207,15 +207,23 @@ impl Medium {
     /// Carries out one block of a write.
     pub fn write(&mut self, at: u64, cell: Cell, effect: u64) {
         self.rot.remove(&at);
-        self.cache.entry(at).or_default().push(Version { cell, effect, done: u64::MAX });
+        self.cache.entry(at).or_default().push(Version {
+            cell,
+            effect,
+            done: u64::MAX,
+        });
     }
 
     /// A write carried out before has completed.
     pub fn complete(&mut self, at: u64, blocks: u64, effect: u64, durable: bool) {
         self.stamp += 1;
         for block in at..at + blocks {
-            let Some(versions) = self.cache.get_mut(&block) else { continue };
-            let Some(index) = versions.iter().rposition(|v| v.effect == effect) else { continue };
+            let Some(versions) = self.cache.get_mut(&block) else {
+                continue;
+            };
+            let Some(index) = versions.iter().rposition(|v| v.effect == effect) else {
+                continue;
+            };
             versions[index].done = self.stamp;
             if durable && self.broken != Broken::DurableIsCached {
                 self.durable[block as usize] = versions[index].cell.clone();
@@ -264,8 +272,20 @@ impl Medium {
     pub fn power_fails(&mut self, rng: &mut Rng) {
         self.rot.clear();
         let mode = rng.below(8);
-        let cut = self.cache.values().flatten().map(|v| v.effect).max().unwrap_or(0);
-        let low = self.cache.values().flatten().map(|v| v.effect).min().unwrap_or(0);
+        let cut = self
+            .cache
+            .values()
+            .flatten()
+            .map(|v| v.effect)
+            .max()
+            .unwrap_or(0);
+        let low = self
+            .cache
+            .values()
+            .flatten()
+            .map(|v| v.effect)
+            .min()
+            .unwrap_or(0);
         let cut = rng.range(low, cut);
         let torn_percent = rng.pick(&[0, 0, 5, 40]);
         for (at, versions) in std::mem::take(&mut self.cache) {

@@ -96,13 +96,20 @@ impl Model {
     /// A request that changes blocks is asked for.
     pub fn begin(&mut self, lba: u64, tokens: impl IntoIterator<Item = u32>, fua: bool) -> OpId {
         let op = self.ops.len() as u32;
-        self.ops.push(Op { state: State::Open, fua });
+        self.ops.push(Op {
+            state: State::Open,
+            fua,
+        });
         for (i, token) in tokens.into_iter().enumerate() {
             let lba = lba + i as u64;
             if self.versions[lba as usize].is_empty() {
                 self.touched.push(lba);
             }
-            self.versions[lba as usize].push(Version { token, at: self.clock, op });
+            self.versions[lba as usize].push(Version {
+                token,
+                at: self.clock,
+                op,
+            });
             self.clock += 1;
         }
         OpId(op)
@@ -141,19 +148,19 @@ impl Model {
 
     /// Whether `versions` holds a write that surely came after `end` and was answered by `until`.
     fn hidden(&self, versions: &[Version], skip: usize, end: u64, until: u64) -> bool {
-        versions
-            .iter()
-            .enumerate()
-            .rev()
-            .any(|(i, x)| i != skip && x.at >= end && self.is_done(x) && x.at < until && self.end_of(x) <= until)
+        versions.iter().enumerate().rev().any(|(i, x)| {
+            i != skip && x.at >= end && self.is_done(x) && x.at < until && self.end_of(x) <= until
+        })
     }
 
     /// Whether a read that was asked for at `asked`, and is answered now, may give `token`.
     pub fn may_read(&self, lba: u64, token: u32, asked: u64) -> bool {
         let versions = &self.versions[lba as usize];
-        let written = versions.iter().enumerate().rev().any(|(i, w)| {
-            w.token == token && !self.hidden(versions, i, self.end_of(w), asked)
-        });
+        let written = versions
+            .iter()
+            .enumerate()
+            .rev()
+            .any(|(i, w)| w.token == token && !self.hidden(versions, i, self.end_of(w), asked));
         written || self.base[lba as usize] == token && !self.hidden(versions, usize::MAX, 0, asked)
     }
 
@@ -162,7 +169,10 @@ impl Model {
         if self.believes || self.may_read(lba, token, asked) {
             return Ok(());
         }
-        Err(format!("a read asked for at {asked} is wrong: {}", self.explain(lba as usize, token, &[], &[])))
+        Err(format!(
+            "a read asked for at {asked} is wrong: {}",
+            self.explain(lba as usize, token, &[], &[])
+        ))
     }
 
     /// The instants T (a closed interval) at which the version at `index` may be the one that is seen.
@@ -186,7 +196,10 @@ impl Model {
             let versions = &self.versions[lba];
             if versions.is_empty() {
                 if self.base[lba] != token {
-                    return Err(format!("LBA {lba} holds {token:#x}, was {:#x} and not touched since", self.base[lba]));
+                    return Err(format!(
+                        "LBA {lba} holds {token:#x}, was {:#x} and not touched since",
+                        self.base[lba]
+                    ));
                 }
                 continue;
             }
@@ -194,7 +207,11 @@ impl Model {
             if self.base[lba] == token {
                 here.push(self.instants(versions, usize::MAX, 0, 0));
             }
-            for (i, w) in versions.iter().enumerate().filter(|(_, w)| w.token == token) {
+            for (i, w) in versions
+                .iter()
+                .enumerate()
+                .filter(|(_, w)| w.token == token)
+            {
                 here.push(self.instants(versions, i, w.at + 1, self.end_of(w)));
             }
             let next = intersect(&allowed, &here);
@@ -206,7 +223,13 @@ impl Model {
         Ok(())
     }
 
-    fn explain(&self, lba: usize, token: u32, allowed: &[(u64, u64)], here: &[(u64, u64)]) -> String {
+    fn explain(
+        &self,
+        lba: usize,
+        token: u32,
+        allowed: &[(u64, u64)],
+        here: &[(u64, u64)],
+    ) -> String {
         use std::fmt::Write as _;
         let mut text = format!(
             "LBA {lba} holds {token:#x}, which allows the instants {here:?}; the blocks before it and the last FLUSH \
@@ -217,7 +240,14 @@ impl Model {
         let skip = versions.len().saturating_sub(12);
         for w in &versions[skip..] {
             let op = self.state(w);
-            let _ = write!(text, "\n  {:#x} at {} {:?}{}", w.token, w.at, op.state, if op.fua { " FUA" } else { "" });
+            let _ = write!(
+                text,
+                "\n  {:#x} at {} {:?}{}",
+                w.token,
+                w.at,
+                op.state,
+                if op.fua { " FUA" } else { "" }
+            );
         }
         text
     }

@@ -48,7 +48,9 @@ impl Volume {
         })
         .map_err(|e| format!("{self:?}: {e}"))?;
         let mut medium = Medium::new(self.medium_blocks, broken);
-        format::blank(&superblock, crc32c::crc32c, &mut |at, bytes| medium.format(at.0, bytes));
+        format::blank(&superblock, crc32c::crc32c, &mut |at, bytes| {
+            medium.format(at.0, bytes)
+        });
         Ok((medium, superblock.logical_blocks()))
     }
 }
@@ -63,9 +65,19 @@ struct Reader<'a> {
 impl Source for Reader<'_> {
     fn read(&mut self, at: Pba, bytes: &mut [u8]) -> Result<(), Unreadable> {
         let blocks = (bytes.len() / BLOCK) as u64;
-        assert!(bytes.len() % BLOCK == 0, "a read of {} bytes", bytes.len());
-        assert!(at.0 + blocks <= self.medium.blocks(), "a read past the medium's end, at {at}");
-        if self.bad.is_some_and(|bad| (at.0..at.0 + blocks).contains(&bad)) {
+        assert!(
+            bytes.len().is_multiple_of(BLOCK),
+            "a read of {} bytes",
+            bytes.len()
+        );
+        assert!(
+            at.0 + blocks <= self.medium.blocks(),
+            "a read past the medium's end, at {at}"
+        );
+        if self
+            .bad
+            .is_some_and(|bad| (at.0..at.0 + blocks).contains(&bad))
+        {
             return Err(Unreadable { at, blocks });
         }
         for (i, out) in bytes.chunks_exact_mut(BLOCK).enumerate() {
@@ -115,7 +127,19 @@ pub fn open(medium: &mut Medium, rng: &mut Rng, cuts: bool) -> Result<Recovered,
 
 /// Every invariant of the medium at rest, data and all.
 pub fn check(medium: &Medium) -> Result<(), Failure> {
-    let options = check::Options { data: true, ..check::Options::default() };
-    let report = check::check(&mut Reader { medium, bad: None }, medium.blocks(), options, crc32c::crc32c);
-    if report.is_sound() { Ok(()) } else { Err(format!("the check finds {:?}", report.findings)) }
+    let options = check::Options {
+        data: true,
+        ..check::Options::default()
+    };
+    let report = check::check(
+        &mut Reader { medium, bad: None },
+        medium.blocks(),
+        options,
+        crc32c::crc32c,
+    );
+    if report.is_sound() {
+        Ok(())
+    } else {
+        Err(format!("the check finds {:?}", report.findings))
+    }
 }

@@ -19,7 +19,11 @@ impl Rng {
 
     /// Uniform in `0..n`; 0 when `n` is.
     pub fn below(&mut self, n: u64) -> u64 {
-        if n == 0 { 0 } else { ((u128::from(self.next()) * u128::from(n)) >> 64) as u64 }
+        if n == 0 {
+            0
+        } else {
+            ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
+        }
     }
 
     /// Uniform in `low..=high`.

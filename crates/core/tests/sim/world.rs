@@ -111,7 +111,10 @@ impl World {
     }
 
     fn engine(&self, recovered: Recovered) -> Engine {
-        let buffers = Buffers { first: Buf(CLIENT_BUFS), count: COLLECTOR_BUFS };
+        let buffers = Buffers {
+            first: Buf(CLIENT_BUFS),
+            count: COLLECTOR_BUFS,
+        };
         Engine::new(recovered, buffers, self.options, crc32c::crc32c)
     }
 
@@ -140,7 +143,11 @@ impl World {
         driver.medium.rot.clear();
         if settles {
             driver.settle()?;
-            if !driver.poisoned && !self.worn && driver.faults.full.is_none() && self.rng.percent(20) {
+            if !driver.poisoned
+                && !self.worn
+                && driver.faults.full.is_none()
+                && self.rng.percent(20)
+            {
                 self.full_is_not_dead(&mut driver)?;
             }
         }
@@ -240,26 +247,57 @@ impl World {
         for round in 0..blocks.div_ceil(span) {
             let lba = (round * span).min(blocks - span);
             let tokens = (0..span).map(|_| self.token()).collect();
-            driver.ask(&Ask::Write { lba, tokens, fua: false })?;
+            driver.ask(&Ask::Write {
+                lba,
+                tokens,
+                fua: false,
+            })?;
             driver.settle()?;
         }
         let live = driver.model.live_at_most();
         let capacity = driver.engine.stats().capacity_blocks;
         if driver.counts.full > refused {
-            ensure!(live + span >= capacity, "refused as full with {live} blocks of {capacity} in use: {:?}", driver.engine.stats());
+            ensure!(
+                live + span >= capacity,
+                "refused as full with {live} blocks of {capacity} in use: {:?}",
+                driver.engine.stats()
+            );
         } else {
-            ensure!(live <= capacity, "{live} blocks in use of {capacity}, and nothing was refused");
+            ensure!(
+                live <= capacity,
+                "{live} blocks in use of {capacity}, and nothing was refused"
+            );
         }
-        must_work(driver, &Ask::Read { lba: 0, blocks: span as u32 })?;
+        must_work(
+            driver,
+            &Ask::Read {
+                lba: 0,
+                blocks: span as u32,
+            },
+        )?;
         must_work(driver, &Ask::Flush)?;
         // Room comes back.
         let fua = self.rng.percent(50);
-        must_work(driver, &Ask::Discard { lba: 0, blocks: blocks.div_ceil(2), fua })?;
+        must_work(
+            driver,
+            &Ask::Discard {
+                lba: 0,
+                blocks: blocks.div_ceil(2),
+                fua,
+            },
+        )?;
         let stats = driver.engine.stats();
         let lba = self.rng.below(blocks - span + 1);
         if stats.live_blocks + span <= stats.capacity_blocks {
             let tokens = (0..span).map(|_| self.token()).collect();
-            must_work(driver, &Ask::Write { lba, tokens, fua: !fua })?;
+            must_work(
+                driver,
+                &Ask::Write {
+                    lba,
+                    tokens,
+                    fua: !fua,
+                },
+            )?;
         }
         must_work(driver, &Ask::Flush)
     }
@@ -270,7 +308,11 @@ impl World {
     }
 
     /// Opens a copy of the medium and reads everything.
-    fn read_back(&mut self, mut medium: Medium, suspects: &[u64]) -> Result<(Vec<Seen>, Driver), Failure> {
+    fn read_back(
+        &mut self,
+        mut medium: Medium,
+        suspects: &[u64],
+    ) -> Result<(Vec<Seen>, Driver), Failure> {
         let recovered = open::open(&mut medium, &mut self.rng, false)?;
         let mut model = Model::new(self.logical_blocks);
         model.believe_all();
@@ -285,7 +327,10 @@ impl World {
         let step = if suspects.is_empty() { 256 } else { 1 };
         while lba < self.logical_blocks {
             let blocks = step.min(self.logical_blocks - lba);
-            driver.ask(&Ask::Read { lba, blocks: blocks as u32 })?;
+            driver.ask(&Ask::Read {
+                lba,
+                blocks: blocks as u32,
+            })?;
             driver.settle()?;
             seen.extend_from_slice(&driver.last_read);
             lba += blocks;
@@ -299,14 +344,20 @@ impl World {
             open::check(&self.medium)?;
         }
         let (seen, driver) = self.read_back(self.medium.clone(), &[])?;
-        ensure!(driver.counts.corrupt + driver.counts.unreadable == 0, "a block cannot be read after the crash");
+        ensure!(
+            driver.counts.corrupt + driver.counts.unreadable == 0,
+            "a block cannot be read after the crash"
+        );
         self.model.judge(&seen)?;
         self.model.rebase(&seen);
         let live = driver.engine.stats().live_blocks;
         let held = self.model.live_at_most();
         // Zeros may be stored as data, when the policy is off; a count is never too low (promise 5).
         ensure!(live >= held, "{held} blocks hold data, {live} are counted");
-        ensure!(live == held || !self.options.zero, "{held} blocks hold data, {live} are counted");
+        ensure!(
+            live == held || !self.options.zero,
+            "{held} blocks hold data, {live} are counted"
+        );
         Ok(())
     }
 
@@ -341,7 +392,10 @@ impl World {
             self.summary.rot_survived += 1;
             for (lba, (seen, expected)) in seen.iter().zip(&expected).enumerate() {
                 if let Seen::Token(token) = seen {
-                    ensure!(token == expected, "{was}: LBA {lba} reads {token:#x}, not {expected:#x}");
+                    ensure!(
+                        token == expected,
+                        "{was}: LBA {lba} reads {token:#x}, not {expected:#x}"
+                    );
                 }
             }
         }
@@ -353,6 +407,10 @@ fn must_work(driver: &mut Driver, ask: &Ask) -> Result<(), Failure> {
     let done = driver.counts.done;
     driver.ask(ask)?;
     driver.settle()?;
-    ensure!(driver.counts.done == done + 1, "{ask:?} does not work, full or just no more: {:?}", driver.engine.stats());
+    ensure!(
+        driver.counts.done == done + 1,
+        "{ask:?} does not work, full or just no more: {:?}",
+        driver.engine.stats()
+    );
     Ok(())
 }

@@ -141,7 +141,11 @@ impl Receiver {
     fn receive(&mut self) -> io::Result<usize> {
         self.staging.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
-        let most = if self.direct { self.end + STAGING_BYTES_AFTER_DIRECT } else { STAGING_BYTES };
+        let most = if self.direct {
+            self.end + STAGING_BYTES_AFTER_DIRECT
+        } else {
+            STAGING_BYTES
+        };
         let free = &mut self.staging[self.end..most.min(STAGING_BYTES)];
         let mut piece = [libc::iovec {
             iov_base: free.as_mut_ptr().cast(),
@@ -206,7 +210,11 @@ impl Receiver {
                 length,
                 cost: 0,
             })?;
-            let drained = if writes { self.drain(length as usize) } else { Ok(()) };
+            let drained = if writes {
+                self.drain(length as usize)
+            } else {
+                Ok(())
+            };
             self.session.end_part(slot, Err(failure));
             return drained.map(|()| Next::Parse);
         }

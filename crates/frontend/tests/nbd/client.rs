@@ -44,7 +44,9 @@ pub fn info_data(name: &str, wanted: &[u16]) -> Vec<u8> {
 pub fn context_data(name: &str, queries: &[&str]) -> Vec<u8> {
     let mut data = string(name);
     data.extend_from_slice(&(queries.len() as u32).to_be_bytes());
-    queries.iter().for_each(|query| data.extend_from_slice(&string(query)));
+    queries
+        .iter()
+        .for_each(|query| data.extend_from_slice(&string(query)));
     data
 }
 
@@ -55,7 +57,9 @@ impl Client {
     }
 
     pub fn greeted_on(mut stream: UnixStream) -> Self {
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
         let mut greeting = [0; 18];
         stream.read_exact(&mut greeting).unwrap();
         assert_eq!(wire::be64(&greeting, 0), wire::MAGIC_INIT);
@@ -75,11 +79,18 @@ impl Client {
         let mut client = Self::greeted(path);
         if structured {
             assert_eq!(
-                client.option(option::STRUCTURED_REPLY, &[]).last().unwrap().0,
+                client
+                    .option(option::STRUCTURED_REPLY, &[])
+                    .last()
+                    .unwrap()
+                    .0,
                 reply::ACK
             );
             client.structured = true;
-            let answers = client.option(option::SET_META_CONTEXT, &context_data(name, &["base:allocation"]));
+            let answers = client.option(
+                option::SET_META_CONTEXT,
+                &context_data(name, &["base:allocation"]),
+            );
             assert_eq!(answers[0].0, reply::META_CONTEXT);
         }
         let answers = client.option(option::GO, &info_data(name, &[]));
@@ -130,7 +141,15 @@ impl Client {
         self.option(option, data).last().unwrap().0
     }
 
-    pub fn send(&mut self, command: u16, flags: u16, cookie: u64, offset: u64, length: u32, payload: &[u8]) {
+    pub fn send(
+        &mut self,
+        command: u16,
+        flags: u16,
+        cookie: u64,
+        offset: u64,
+        length: u32,
+        payload: &[u8],
+    ) {
         let mut out = RequestHeader {
             flags,
             command,
@@ -154,7 +173,10 @@ impl Client {
             let error = wire::be32(&head, 0);
             let mut data = vec![0; if error == 0 { read } else { 0 }];
             self.stream.read_exact(&mut data).unwrap();
-            assert!(!self.structured || read == 0, "a read is answered with chunks");
+            assert!(
+                !self.structured || read == 0,
+                "a read is answered with chunks"
+            );
             return Reply {
                 cookie: wire::be64(&head, 4),
                 error,
@@ -197,7 +219,14 @@ impl Client {
     }
 
     /// One request and its reply's error.
-    pub fn call(&mut self, command: u16, flags: u16, offset: u64, length: u32, payload: &[u8]) -> u32 {
+    pub fn call(
+        &mut self,
+        command: u16,
+        flags: u16,
+        offset: u64,
+        length: u32,
+        payload: &[u8],
+    ) -> u32 {
         self.send(command, flags, 77, offset, length, payload);
         let read = if command == wire::command::READ {
             length as usize
@@ -210,7 +239,13 @@ impl Client {
     }
 
     pub fn write(&mut self, offset: u64, payload: &[u8]) -> u32 {
-        self.call(wire::command::WRITE, 0, offset, payload.len() as u32, payload)
+        self.call(
+            wire::command::WRITE,
+            0,
+            offset,
+            payload.len() as u32,
+            payload,
+        )
     }
 
     pub fn read(&mut self, offset: u64, length: u32) -> Vec<u8> {

@@ -11,6 +11,9 @@ use vellum_device::frames::FramePool;
 use vellum_frontend::nbd::testing::RamDisk;
 use vellum_frontend::nbd::{Export, Listen, Options, Server};
 
+/// Requests of one submission, and where their answers go.
+type Batch = (Vec<Request>, Arc<dyn Replies>);
+
 /// A server on a socket of its own, and what it reported.
 pub struct Served {
     pub server: Server,
@@ -28,7 +31,8 @@ impl Served {
         let reports = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&reports);
         options.report = Arc::new(move |words| sink.lock().unwrap().push(words.to_owned()));
-        let server = Server::bind_with(&Listen::Unix(folder.path().join("socket")), options).unwrap();
+        let server =
+            Server::bind_with(&Listen::Unix(folder.path().join("socket")), options).unwrap();
         Self {
             server,
             reports,
@@ -59,7 +63,10 @@ impl Served {
 pub fn soon(what: &str, mut happened: impl FnMut() -> bool) {
     let start = Instant::now();
     while !happened() {
-        assert!(start.elapsed() < Duration::from_secs(10), "{what} did not happen");
+        assert!(
+            start.elapsed() < Duration::from_secs(10),
+            "{what} did not happen"
+        );
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -67,13 +74,13 @@ pub fn soon(what: &str, mut happened: impl FnMut() -> bool) {
 /// A disk that answers from a thread of its own: late, and each batch in another order than it came.
 pub struct LateDisk {
     ram: Arc<RamDisk>,
-    work: Mutex<Sender<(Vec<Request>, Arc<dyn Replies>)>>,
+    work: Mutex<Sender<Batch>>,
 }
 
 impl LateDisk {
     /// Each request takes `each`.
     pub fn new(ram: Arc<RamDisk>, each: Duration) -> Arc<Self> {
-        let (work, queue): (_, Receiver<(Vec<Request>, Arc<dyn Replies>)>) = channel();
+        let (work, queue): (_, Receiver<Batch>) = channel();
         let disk = Arc::clone(&ram);
         std::thread::spawn(move || {
             let mut seed = 1u64;

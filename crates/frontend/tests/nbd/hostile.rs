@@ -45,7 +45,12 @@ fn vanishing_at_any_byte_releases_everything() {
     }
     soon("all connections end", || served.server.connections() == 0);
     assert!(ram.all_frames_free());
-    assert_eq!(Client::connected(&served.path(), "disk", true).read(0, 512).len(), 512);
+    assert_eq!(
+        Client::connected(&served.path(), "disk", true)
+            .read(0, 512)
+            .len(),
+        512
+    );
 }
 
 #[test]
@@ -184,8 +189,17 @@ fn seeded_transmissions() {
         data.resize(1, seed as u8);
         for _ in 0..random.next(60) {
             let command = random.next(9) as u16;
-            let flags = if random.next(3) == 0 { random.next(64) as u16 } else { 0 };
-            let offset = random.next(66 * 8) * 512 + if random.next(4) == 0 { random.next(512) } else { 0 };
+            let flags = if random.next(3) == 0 {
+                random.next(64) as u16
+            } else {
+                0
+            };
+            let offset = random.next(66 * 8) * 512
+                + if random.next(4) == 0 {
+                    random.next(512)
+                } else {
+                    0
+                };
             let length = match random.next(20) {
                 0 => random.next(1 << 32) as u32,
                 1..5 => random.next(300_000) as u32,

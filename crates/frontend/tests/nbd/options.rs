@@ -40,12 +40,21 @@ fn info_describes_an_export_and_go_enters_it() {
     assert_eq!(wire::be64(&info(info::EXPORT), 0), 256 * 4096);
     assert_eq!(info(info::NAME), b"one");
     assert_eq!(info(info::DESCRIPTION), b"the first");
-    let sizes: Vec<u32> = info(info::BLOCK_SIZE).chunks(4).map(|c| wire::be32(c, 0)).collect();
+    let sizes: Vec<u32> = info(info::BLOCK_SIZE)
+        .chunks(4)
+        .map(|c| wire::be32(c, 0))
+        .collect();
     assert_eq!(sizes, [512, 4096, 32 << 20]);
     assert_eq!(answers.last().unwrap().0, reply::ACK);
 
-    assert_eq!(client.verdict(option::GO, &info_data("none", &[])), reply::ERR_UNKNOWN);
-    assert_eq!(client.verdict(option::GO, &info_data("two", &[])), reply::ACK);
+    assert_eq!(
+        client.verdict(option::GO, &info_data("none", &[])),
+        reply::ERR_UNKNOWN
+    );
+    assert_eq!(
+        client.verdict(option::GO, &info_data("two", &[])),
+        reply::ACK
+    );
     assert_eq!(client.read(0, 512), [0; 512]);
 }
 
@@ -53,9 +62,13 @@ fn info_describes_an_export_and_go_enters_it() {
 fn flags_say_what_is_served() {
     let served = two();
     let writable = Client::connected(&served.path(), "one", true);
-    let both = export_flag::HAS_FLAGS | export_flag::SEND_FLUSH | export_flag::CAN_MULTI_CONN | export_flag::SEND_DF;
+    let both = export_flag::HAS_FLAGS
+        | export_flag::SEND_FLUSH
+        | export_flag::CAN_MULTI_CONN
+        | export_flag::SEND_DF;
     assert_eq!(writable.flags & both, both);
-    let changes = export_flag::SEND_TRIM | export_flag::SEND_WRITE_ZEROES | export_flag::SEND_FAST_ZERO;
+    let changes =
+        export_flag::SEND_TRIM | export_flag::SEND_WRITE_ZEROES | export_flag::SEND_FAST_ZERO;
     assert_eq!(writable.flags & (changes | export_flag::READ_ONLY), changes);
     let read_only = Client::connected(&served.path(), "two", false);
     assert_eq!(
@@ -104,7 +117,10 @@ fn list_names_them_all() {
     let mut client = Client::greeted(&served.path());
     let answers = client.option(option::LIST, &[]);
     assert_eq!(answers.len(), 3);
-    assert_eq!(answers[0], (reply::SERVER, b"\0\0\0\x03onethe first".to_vec()));
+    assert_eq!(
+        answers[0],
+        (reply::SERVER, b"\0\0\0\x03onethe first".to_vec())
+    );
     assert_eq!(answers[1], (reply::SERVER, b"\0\0\0\x03two".to_vec()));
     assert_eq!(client.verdict(option::LIST, b"x"), reply::ERR_INVALID);
 }
@@ -119,7 +135,10 @@ fn meta_contexts() {
         reply::ERR_INVALID,
         "structured replies come first"
     );
-    assert_eq!(client.verdict(option::STRUCTURED_REPLY, b"?"), reply::ERR_INVALID);
+    assert_eq!(
+        client.verdict(option::STRUCTURED_REPLY, b"?"),
+        reply::ERR_INVALID
+    );
     assert_eq!(client.verdict(option::STRUCTURED_REPLY, &[]), reply::ACK);
     for queries in [&[][..], &["base:"], &["base:allocation", "x:y"]] {
         let answers = client.option(option::LIST_META_CONTEXT, &context_data("one", queries));
@@ -147,11 +166,20 @@ fn meta_contexts() {
     );
     let mut lying = context_data("one", &[]);
     lying[7..11].copy_from_slice(&u32::MAX.to_be_bytes());
-    assert_eq!(client.verdict(option::SET_META_CONTEXT, &lying), reply::ERR_INVALID);
+    assert_eq!(
+        client.verdict(option::SET_META_CONTEXT, &lying),
+        reply::ERR_INVALID
+    );
     let answers = client.option(option::SET_META_CONTEXT, &one);
-    assert_eq!(answers[0], (reply::META_CONTEXT, b"\0\0\0\x01base:allocation".to_vec()));
+    assert_eq!(
+        answers[0],
+        (reply::META_CONTEXT, b"\0\0\0\x01base:allocation".to_vec())
+    );
     // Chosen for one export, used with another: not agreed.
-    assert_eq!(client.verdict(option::GO, &info_data("two", &[])), reply::ACK);
+    assert_eq!(
+        client.verdict(option::GO, &info_data("two", &[])),
+        reply::ACK
+    );
     client.structured = true;
     assert_eq!(client.call(wire::command::BLOCK_STATUS, 0, 0, 512, &[]), 22);
 }
@@ -162,13 +190,19 @@ fn strange_options_are_refused_and_forgiven() {
     let mut client = Client::greeted(&served.path());
     assert_eq!(client.verdict(4711, b"whatever"), reply::ERR_UNSUP);
     assert_eq!(client.verdict(option::STARTTLS, &[]), reply::ERR_POLICY);
-    assert_eq!(client.verdict(option::INFO, b"\xff\xff\xff\xff"), reply::ERR_INVALID);
+    assert_eq!(
+        client.verdict(option::INFO, b"\xff\xff\xff\xff"),
+        reply::ERR_INVALID
+    );
     assert_eq!(
         client.verdict(option::INFO, b"\0\0\0\x01\xff\0\0"),
         reply::ERR_INVALID,
         "not UTF-8"
     );
-    assert_eq!(client.verdict(option::INFO, &vec![0; 100_000]), reply::ERR_TOO_BIG);
+    assert_eq!(
+        client.verdict(option::INFO, &vec![0; 100_000]),
+        reply::ERR_TOO_BIG
+    );
     assert_eq!(
         client.verdict(option::INFO, &info_data("one", &[info::NAME; 4000])),
         reply::ACK
@@ -184,7 +218,13 @@ fn floods_and_nonsense_end_the_connection() {
     let mut answered = 0;
     while client
         .stream
-        .write_all(&[&wire::MAGIC_OPTION.to_be_bytes()[..], &[0, 0, 9, 9, 0, 0, 0, 0]].concat())
+        .write_all(
+            &[
+                &wire::MAGIC_OPTION.to_be_bytes()[..],
+                &[0, 0, 9, 9, 0, 0, 0, 0],
+            ]
+            .concat(),
+        )
         .is_ok()
     {
         answered += 1;
@@ -196,7 +236,13 @@ fn floods_and_nonsense_end_the_connection() {
     let mut client = Client::greeted(&served.path());
     client
         .stream
-        .write_all(&[&wire::MAGIC_OPTION.to_be_bytes()[..], &[0, 0, 0, 6, 0xff, 0, 0, 0]].concat())
+        .write_all(
+            &[
+                &wire::MAGIC_OPTION.to_be_bytes()[..],
+                &[0, 0, 0, 6, 0xff, 0, 0, 0],
+            ]
+            .concat(),
+        )
         .unwrap();
     assert!(client.is_closed());
     let mut client = Client::greeted(&served.path());

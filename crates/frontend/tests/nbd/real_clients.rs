@@ -34,7 +34,10 @@ fn text(output: &Output) -> String {
 
 fn disk() -> (Served, Arc<RamDisk>) {
     let ram = Arc::new(RamDisk::new(16_384, 1024, 1024));
-    (Served::of(LateDisk::new(Arc::clone(&ram), Duration::ZERO)), ram)
+    (
+        Served::of(LateDisk::new(Arc::clone(&ram), Duration::ZERO)),
+        ram,
+    )
 }
 
 #[test]
@@ -70,7 +73,9 @@ fn nbdinfo_understands_all_that_is_said() {
     ] {
         assert!(info.contains(line), "{line:?} is not in {info}");
     }
-    let list = text(&run(Command::new("nbdinfo").arg("--list").arg(served.uri(""))));
+    let list = text(&run(Command::new("nbdinfo")
+        .arg("--list")
+        .arg(served.uri(""))));
     assert!(
         list.contains("export=\"disk\"") && list.contains("export=\"second\""),
         "{list}"
@@ -79,8 +84,13 @@ fn nbdinfo_understands_all_that_is_said() {
         list.contains("is_read_only: true") && list.contains("description: words"),
         "{list}"
     );
-    let map = text(&run(Command::new("nbdinfo").arg("--map").arg(served.uri("disk"))));
-    assert!(map.contains("67108864") && map.contains("hole,zero"), "{map}");
+    let map = text(&run(Command::new("nbdinfo")
+        .arg("--map")
+        .arg(served.uri("disk"))));
+    assert!(
+        map.contains("67108864") && map.contains("hole,zero"),
+        "{map}"
+    );
 }
 
 #[test]
@@ -120,7 +130,10 @@ fn qemu_io_sends_each_command() {
             command.args(["-c", c]);
         });
         let output = text(&run(command.arg(served.uri("disk"))));
-        assert!(!output.contains("failed") && !output.contains("error"), "{output}");
+        assert!(
+            !output.contains("failed") && !output.contains("error"),
+            "{output}"
+        );
         output
     };
     io(&[
@@ -129,7 +142,10 @@ fn qemu_io_sends_each_command() {
         "write -P 0x33 5k 3k",
         "read -P 0x22 512 512",
     ]);
-    assert!(ram.flushes.load(Ordering::Relaxed) > 0, "FUA reached the disk");
+    assert!(
+        ram.flushes.load(Ordering::Relaxed) > 0,
+        "FUA reached the disk"
+    );
     io(&[
         "read -P 0x11 0 512",
         "read -P 0x33 5k 3k",
@@ -142,7 +158,11 @@ fn qemu_io_sends_each_command() {
         "write -z -u 256k 64k",
         "read -P 0 256k 64k",
     ]);
-    io(&["discard 512k 256k", "read -P 0 512k 256k", "read -P 0x11 768k 256k"]);
+    io(&[
+        "discard 512k 256k",
+        "read -P 0 512k 256k",
+        "read -P 0x11 768k 256k",
+    ]);
     let map = io(&["map"]);
     assert!(map.contains("allocated"), "{map}");
     let past = Command::new("qemu-io")

@@ -24,7 +24,11 @@ fn sector_writers(each: Duration, turns: u32) {
                     let offset = block * 4096 + owner * 512;
                     let sector = turn.to_be_bytes().repeat(128);
                     assert_eq!(client.write(offset, &sector), 0);
-                    assert_eq!(client.read(offset, 512), sector, "owner {owner}, turn {turn}");
+                    assert_eq!(
+                        client.read(offset, 512),
+                        sector,
+                        "owner {owner}, turn {turn}"
+                    );
                     if turn > 1 {
                         let other = (1 - block) * 4096 + owner * 512;
                         assert_eq!(
@@ -69,7 +73,10 @@ fn an_aligned_write_is_not_undone_by_a_sector_write() {
             for _ in 0..400 {
                 // Bytes that nobody looks at, in the blocks that the others write whole.
                 assert_eq!(client.write(512, &[0xaa; 512]), 0);
-                assert_eq!(client.call(command::WRITE_ZEROES, 0, 4096 + 512, 512, &[]), 0);
+                assert_eq!(
+                    client.call(command::WRITE_ZEROES, 0, 4096 + 512, 512, &[]),
+                    0
+                );
             }
         });
         for block in 0..2u64 {
@@ -82,7 +89,11 @@ fn an_aligned_write_is_not_undone_by_a_sector_write() {
                     let bytes = turn.to_be_bytes().repeat(1024);
                     assert_eq!(client.write(block * 4096, &bytes), 0);
                     assert_eq!(client.read(block * 4096, 512), bytes[..512], "turn {turn}");
-                    assert_eq!(client.read(block * 4096 + 1024, 3072), bytes[..3072], "turn {turn}");
+                    assert_eq!(
+                        client.read(block * 4096 + 1024, 3072),
+                        bytes[..3072],
+                        "turn {turn}"
+                    );
                 }
                 assert!(turn > 10);
             });

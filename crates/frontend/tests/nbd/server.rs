@@ -14,7 +14,10 @@ use vellum_frontend::nbd::{BindError, Export, ExportError, Listen, Options, Serv
 fn the_socket_is_private_and_goes_with_the_server() {
     let mut served = Served::empty();
     let path = served.path();
-    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
     served.server.shutdown();
     assert!(!path.exists());
     served.server.shutdown();
@@ -57,7 +60,10 @@ fn exports_come_and_go() {
     let served = Served::empty();
     let disk = || Arc::new(RamDisk::new(8, 4, 4));
     let mut early = Client::greeted(&served.path());
-    assert_eq!(early.verdict(option::GO, &info_data("", &[])), reply::ERR_UNKNOWN);
+    assert_eq!(
+        early.verdict(option::GO, &info_data("", &[])),
+        reply::ERR_UNKNOWN
+    );
     served.server.add(Export::new("a", disk())).unwrap();
     assert_eq!(
         served.server.add(Export::new("a", disk())),
@@ -114,7 +120,11 @@ fn shutdown_does_not_wait_for_a_deaf_client() {
     std::thread::sleep(Duration::from_millis(50));
     let start = Instant::now();
     served.server.shutdown();
-    assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(9),
+        "{:?}",
+        start.elapsed()
+    );
     assert!(ram.all_frames_free());
 }
 

@@ -25,8 +25,12 @@ fn certificates(folder: &Path) -> TlsFiles {
     write("ca-cert.pem", &ca.pem());
     for name in ["server", "client"] {
         let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        params.subject_alt_names.push(rcgen::SanType::IpAddress(ANY.ip()));
-        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params
+            .subject_alt_names
+            .push(rcgen::SanType::IpAddress(ANY.ip()));
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, name);
         let own = key(());
         let certificate = params.signed_by(&own, &issuer).unwrap();
         write(&format!("{name}-cert.pem"), &certificate.pem());
@@ -49,7 +53,14 @@ fn serve(tls: Protection) -> Server {
 
 fn option_verdict(stream: &mut TcpStream, option: u32) -> u32 {
     stream
-        .write_all(&[&wire::MAGIC_OPTION.to_be_bytes()[..], &option.to_be_bytes(), &[0; 4]].concat())
+        .write_all(
+            &[
+                &wire::MAGIC_OPTION.to_be_bytes()[..],
+                &option.to_be_bytes(),
+                &[0; 4],
+            ]
+            .concat(),
+        )
         .unwrap();
     let mut head = [0; 20];
     stream.read_exact(&mut head).unwrap();
@@ -65,7 +76,10 @@ fn nothing_is_served_before_tls() {
     let mut stream = TcpStream::connect(server.address().unwrap()).unwrap();
     stream.read_exact(&mut [0; 18]).unwrap();
     stream.write_all(&[0, 0, 0, 3]).unwrap();
-    assert_eq!(option_verdict(&mut stream, option::LIST), reply::ERR_TLS_REQD);
+    assert_eq!(
+        option_verdict(&mut stream, option::LIST),
+        reply::ERR_TLS_REQD
+    );
     assert_eq!(
         option_verdict(&mut stream, option::STRUCTURED_REPLY),
         reply::ERR_TLS_REQD
@@ -96,9 +110,16 @@ fn a_real_client_copies_over_tls() {
         let from = folder.path().join("from");
         let to = folder.path().join("to");
         std::fs::write(&from, pattern(3, 64 << 20)).unwrap();
-        for args in [[from.as_os_str(), uri.as_ref()], [uri.as_ref(), to.as_os_str()]] {
+        for args in [
+            [from.as_os_str(), uri.as_ref()],
+            [uri.as_ref(), to.as_os_str()],
+        ] {
             let done = Command::new("nbdcopy").args(args).output().unwrap();
-            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+            assert!(
+                done.status.success(),
+                "{}",
+                String::from_utf8_lossy(&done.stderr)
+            );
         }
         assert!(std::fs::read(&from).unwrap() == std::fs::read(&to).unwrap());
         if files.client_ca.is_some() {
@@ -107,7 +128,10 @@ fn a_real_client_copies_over_tls() {
             std::fs::create_dir(&bare).unwrap();
             std::fs::copy(folder.path().join("ca-cert.pem"), bare.join("ca-cert.pem")).unwrap();
             let port = server.address().unwrap().port();
-            let uri = format!("nbds://localhost:{port}/?tls-certificates={}", bare.display());
+            let uri = format!(
+                "nbds://localhost:{port}/?tls-certificates={}",
+                bare.display()
+            );
             let refused = Command::new("nbdinfo").arg(uri).output().unwrap();
             assert!(!refused.status.success());
         }
@@ -120,8 +144,14 @@ fn insecure_tcp_works_when_asked_for() {
     let mut stream = TcpStream::connect(server.address().unwrap()).unwrap();
     stream.read_exact(&mut [0; 18]).unwrap();
     stream.write_all(&[0, 0, 0, 3]).unwrap();
-    assert_eq!(option_verdict(&mut stream, option::STARTTLS), reply::ERR_POLICY);
-    assert_eq!(option_verdict(&mut stream, option::STRUCTURED_REPLY), reply::ACK);
+    assert_eq!(
+        option_verdict(&mut stream, option::STARTTLS),
+        reply::ERR_POLICY
+    );
+    assert_eq!(
+        option_verdict(&mut stream, option::STRUCTURED_REPLY),
+        reply::ACK
+    );
 }
 
 #[test]
@@ -167,5 +197,11 @@ fn wrong_files_are_named() {
         .contains("empty.pem: holds no certificate")
     );
     let other = folder.path().join("client-key.pem");
-    assert!(bind(TlsFiles { key: other, ..files }).contains("certificate or key"));
+    assert!(
+        bind(TlsFiles {
+            key: other,
+            ..files
+        })
+        .contains("certificate or key")
+    );
 }

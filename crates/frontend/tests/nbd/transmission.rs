@@ -104,11 +104,23 @@ fn flush_fua_trim_and_zeroes() {
     assert_eq!(disk.flushes.load(Ordering::Relaxed), 0);
     assert_eq!(client.call(command::FLUSH, 0, 0, 0, &[]), 0);
     assert_eq!(
-        client.call(command::WRITE, flag::FUA, 0, 512, &pattern(1, 40_960)[..512]),
+        client.call(
+            command::WRITE,
+            flag::FUA,
+            0,
+            512,
+            &pattern(1, 40_960)[..512]
+        ),
         0
     );
     assert_eq!(
-        client.call(command::WRITE, flag::FUA, 4096, 4096, &pattern(1, 40_960)[4096..8192]),
+        client.call(
+            command::WRITE,
+            flag::FUA,
+            4096,
+            4096,
+            &pattern(1, 40_960)[4096..8192]
+        ),
         0
     );
     assert_eq!(disk.flushes.load(Ordering::Relaxed), 3);
@@ -125,9 +137,18 @@ fn flush_fua_trim_and_zeroes() {
     );
     model[15_000..25_001].fill(0);
     assert!(client.read(0, 40_960) == model);
-    assert_eq!(client.call(command::WRITE_ZEROES, flag::FAST_ZERO, 512, 4096, &[]), 95);
     assert_eq!(
-        client.call(command::WRITE_ZEROES, flag::FAST_ZERO | flag::FUA, 0, 8192, &[]),
+        client.call(command::WRITE_ZEROES, flag::FAST_ZERO, 512, 4096, &[]),
+        95
+    );
+    assert_eq!(
+        client.call(
+            command::WRITE_ZEROES,
+            flag::FAST_ZERO | flag::FUA,
+            0,
+            8192,
+            &[]
+        ),
         0
     );
     assert_eq!(
@@ -143,7 +164,10 @@ fn block_status_tells_holes() {
     let (served, _) = disk();
     let mut client = Client::connected(&served.path(), "disk", true);
     assert_eq!(client.write(8192, &[1; 8192]), 0);
-    assert_eq!(client.status(0, 0, 32_768), [(8192, 3), (8192, 0), (16_384, 3)]);
+    assert_eq!(
+        client.status(0, 0, 32_768),
+        [(8192, 3), (8192, 0), (16_384, 3)]
+    );
     assert_eq!(client.status(flag::REQ_ONE, 0, 32_768), [(8192, 3)]);
     assert_eq!(client.status(0, 4608, 4608), [(3584, 3), (1024, 0)]);
     assert_eq!(client.status(0, 12_288, 512), [(512, 0)]);
@@ -172,11 +196,19 @@ fn each_error_has_its_number() {
     for structured in [false, true] {
         let mut client = Client::connected(&served.path(), "disk", structured);
         // Past the end: the specification wants ENOSPC for what writes, EINVAL for the rest.
-        for (offset, length) in [(end, 512), (end - 512, 1024), (u64::MAX - 100, 512), (u64::MAX, 512)] {
+        for (offset, length) in [
+            (end, 512),
+            (end - 512, 1024),
+            (u64::MAX - 100, 512),
+            (u64::MAX, 512),
+        ] {
             assert_eq!(client.call(command::READ, 0, offset, length, &[]), 22);
             assert_eq!(client.call(command::TRIM, 0, offset, length, &[]), 22);
             assert_eq!(client.call(command::CACHE, 0, offset, length, &[]), 22);
-            assert_eq!(client.call(command::WRITE_ZEROES, 0, offset, length, &[]), 28);
+            assert_eq!(
+                client.call(command::WRITE_ZEROES, 0, offset, length, &[]),
+                28
+            );
             assert_eq!(client.write(offset, &vec![1; length as usize]), 28);
         }
         assert_eq!(client.write(end - 1000, &[1; 100_000]), 28);
