@@ -25,18 +25,38 @@ fn nothing(_: &[u8]) -> u32 {
     0
 }
 
-/// As many bytes as the structure has, the checksum at byte 12 right.
-fn fit(bytes: &[u8], length: usize) -> Vec<u8> {
+/// As many bytes as the structure has; its magic number, its version, its checksum and the volume's UUID
+/// right, so that the rest is reached.
+fn fit(bytes: &[u8], length: usize, magic: &[u8; 8]) -> Vec<u8> {
     let mut fitted = bytes.to_vec();
     fitted.resize(length, 0);
+    fitted[..8].copy_from_slice(magic);
+    fitted[8..12].copy_from_slice(&1u32.to_le_bytes());
     fitted[12..16].fill(0);
+    fitted[16..32].copy_from_slice(&UUID);
     fitted
 }
 
-/// A superblock, of any geometry.
+fn geometry() -> Superblock {
+    plan(&Params {
+        medium_blocks: MEDIUM_BLOCKS,
+        logical_blocks: None,
+        over_provisioning: 100,
+        segment_blocks: Some(SEGMENT_BLOCKS),
+        uuid: UUID,
+        secret: [1; 32],
+    })
+    .expect("large enough")
+}
+
+/// A superblock: what the bytes, by exclusive or, make of a sound one.
 pub fn superblock(bytes: &[u8]) {
     let _ = Superblock::decode(bytes, MEDIUM_BLOCKS, crc32c::crc32c);
-    let block = fit(bytes, BLOCK_BYTES);
+    let mut block = [0; BLOCK_BYTES];
+    geometry().encode(nothing, &mut block);
+    for (byte, change) in block.iter_mut().zip(bytes) {
+        *byte ^= change;
+    }
     for medium_blocks in [MEDIUM_BLOCKS, u64::MAX] {
         let Ok(found) = Superblock::decode(&block, medium_blocks, nothing) else {
             continue;
@@ -69,7 +89,9 @@ pub fn superblock(bytes: &[u8]) {
 /// A chunk's header and its records.
 pub fn chunk(bytes: &[u8]) {
     let _ = format_chunk::decode(bytes, crc32c::crc32c);
-    let Ok((header, records)) = format_chunk::decode(&fit(bytes, BLOCK_BYTES), nothing) else {
+    let Ok((header, records)) =
+        format_chunk::decode(&fit(bytes, BLOCK_BYTES, b"VELLUMCH"), nothing)
+    else {
         return;
     };
     let owning = records
@@ -85,7 +107,11 @@ pub fn chunk(bytes: &[u8]) {
 /// A root and its table.
 pub fn root(bytes: &[u8]) {
     let _ = format_root::decode(bytes, &UUID, LEAVES, crc32c::crc32c);
-    let block = fit(bytes, format_root::blocks(LEAVES) as usize * BLOCK_BYTES);
+    let block = fit(
+        bytes,
+        format_root::blocks(LEAVES) as usize * BLOCK_BYTES,
+        b"VELLUMRT",
+    );
     let Ok((header, slots)) = format_root::decode(&block, &UUID, LEAVES, nothing) else {
         return;
     };
@@ -127,6 +153,7 @@ pub fn summary(bytes: &[u8]) {
     let block = fit(
         bytes,
         format_summary::blocks(SEGMENT_BLOCKS) as usize * BLOCK_BYTES,
+        b"VELLUMSS",
     );
     let Ok(tags) = format_summary::decode(&UUID, segment, count, &block, nothing) else {
         return;
@@ -171,15 +198,7 @@ impl Source for Disk {
 
 /// Every kind of block, in a volume that is sound.
 fn sound() -> Disk {
-    let sb = plan(&Params {
-        medium_blocks: MEDIUM_BLOCKS,
-        logical_blocks: None,
-        over_provisioning: 100,
-        segment_blocks: Some(SEGMENT_BLOCKS),
-        uuid: UUID,
-        secret: [1; 32],
-    })
-    .expect("large enough");
+    let sb = geometry();
     let mut disk = Disk(HashMap::new());
     format::blank(&sb, nothing, &mut |at, bytes| disk.put(at, bytes));
     let at = |segment: u32, offset: u64| sb.segment_start(Segment(segment)).plus(offset);
@@ -350,7 +369,7 @@ pub fn seeds() -> Vec<(&'static str, fn(&[u8]), Vec<u8>)> {
         found
     };
     let mut seeds: Vec<(&'static str, fn(&[u8]), Vec<u8>)> = Vec::new();
-    seeds.push(("superblock", superblock, start(b"VELLUMSB")[0].1.clone()));
+    seeds.push(("superblock", superblock, vec![0; BLOCK_BYTES]));
     for (_, header) in start(b"VELLUMCH") {
         seeds.push(("chunk", chunk, header.clone()));
     }
