@@ -23,7 +23,12 @@ fn main() {
     let wants = |name: &str| only.as_deref().is_none_or(|o| o == name);
     let mut failed = false;
     if wants("throughput") {
-        failed |= !throughput();
+        failed |= !throughput(4);
+        // Its map is larger than most caches: what a miss costs, shown and not judged.
+        throughput(16);
+    }
+    if wants("throughput") {
+        ample_room();
     }
     if wants("amplification") {
         for (gib, over_permille) in [(1, 70), (1, 150), (1, 280)] {
@@ -47,8 +52,8 @@ fn random_writes(idle: &mut Idle, rng: &mut Rng, count: u64) -> (f64, u64) {
     )
 }
 
-fn throughput() -> bool {
-    let mut idle = Idle::new(8 << 18, 280);
+fn throughput(gib: u64) -> bool {
+    let mut idle = Idle::new(gib << 18, 280);
     let mut rng = Rng::new(1);
     let blocks = idle.logical_blocks;
     let start = cpu_seconds();
@@ -68,16 +73,20 @@ fn throughput() -> bool {
         speed / 1e6,
         2 * blocks
     );
-    // One core, no collection: over-provisioning so large that victims are empty.
-    let mut roomy = Idle::new(1 << 20, 4000);
-    let _ = random_writes(&mut roomy, &mut rng, 6 << 20);
-    let (speed, allocated) = random_writes(&mut roomy, &mut rng, 4 << 20);
+    speed >= 2e6
+}
+
+/// The write's own way: over-provisioning so large that victims are empty.
+fn ample_room() {
+    let mut idle = Idle::new(4 << 18, 4000);
+    let mut rng = Rng::new(2);
+    let _ = random_writes(&mut idle, &mut rng, 6 << 20);
+    let (speed, allocated) = random_writes(&mut idle, &mut rng, 4 << 20);
     println!(
         "random writes, ample room        {:6.2} M/s, {allocated} allocations in {}",
         speed / 1e6,
         4 << 20
     );
-    speed >= 2e6
 }
 
 /// Lambert's W0 on [-1/e, 0), by Newton from the branch that we need.

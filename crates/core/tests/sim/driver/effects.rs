@@ -1,0 +1,256 @@
+//! Carrying out effects: each is asked for, gives its bytes away (a write), is carried out, and is answered,
+//! and between any two of these anything else may happen.
+
+use super::{Driver, End, Failure, Flight, RELEASED, Stage, ensure};
+use crate::sim::medium::{Broken, Cell};
+use vellum_core::addr::Buf;
+use vellum_core::seam::{Effect, Input, Outcome};
+
+impl Driver {
+    /// Moves one effect on, chosen by chance; `false` when there is none.
+    pub fn advance(&mut self) -> Result<bool, Failure> {
+        if self.flights.is_empty() {
+            return Ok(false);
+        }
+        self.now += self.rng.below(20_000);
+        // Mostly any; often the oldest, else a long queue keeps its first for ever.
+        let mut index = self.rng.below(self.flights.len() as u64) as usize;
+        if self.rng.percent(40) {
+            index = (0..self.flights.len())
+                .min_by_key(|&i| self.flights[i].serial)
+                .unwrap_or(0);
+        }
+        if self.flights[index].stage == Stage::Asked {
+            self.take_bytes(index)?;
+            if self.rng.percent(30) {
+                return Ok(true);
+            }
+        }
+        if self.flights[index].stage == Stage::Taken {
+            self.carry_out(index)?;
+            if self.rng.percent(50) {
+                return Ok(true);
+            }
+        }
+        self.complete(index)?;
+        Ok(true)
+    }
+
+    /// The bytes of a write leave for the medium.
+    pub(super) fn take_bytes(&mut self, index: usize) -> Result<(), Failure> {
+        let flight = &mut self.flights[index];
+        flight.stage = Stage::Taken;
+        match flight.effect {
+            Effect::WriteChunk { id, .. } => {
+                let mut header = vec![0; 4096];
+                self.engine.encode(id, &mut header);
+                flight.cells.push(Cell::Meta(header.into()));
+                let same = self.engine.chunk_bufs(id).eq(flight.bufs.iter().copied());
+                ensure!(
+                    same,
+                    "the buffers of {:?} changed while it was in flight",
+                    flight.effect
+                );
+                for buf in &flight.bufs {
+                    let token = self.tokens[buf.0 as usize];
+                    ensure!(
+                        token != RELEASED,
+                        "buffer {buf} is written and nobody holds it"
+                    );
+                    flight.cells.push(Cell::Data(token));
+                }
+            }
+            Effect::WriteMeta { id, blocks, .. } => {
+                let mut bytes = vec![0; blocks as usize * 4096];
+                self.engine.encode(id, &mut bytes);
+                flight
+                    .cells
+                    .extend(bytes.chunks_exact(4096).map(|b| Cell::Meta(b.into())));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, index: usize) -> Result<(), Failure> {
+        let mut flight = std::mem::replace(&mut self.flights[index], placeholder());
+        flight.stage = Stage::Carried;
+        let result = self.carry(&mut flight);
+        self.flights[index] = flight;
+        result
+    }
+
+    fn carry(&mut self, flight: &mut Flight) -> Result<(), Failure> {
+        match flight.effect {
+            Effect::WriteChunk { at, .. } | Effect::WriteMeta { at, .. } => {
+                self.writes += 1;
+                flight.end = if self.faults.write_fails_at == Some(self.writes) {
+                    End::Failed
+                } else if self
+                    .faults
+                    .full
+                    .is_some_and(|(from, to)| (from..to).contains(&self.writes))
+                {
+                    End::Full
+                } else {
+                    End::Ok
+                };
+                for (i, cell) in flight.cells.drain(..).enumerate() {
+                    if flight.end == End::Ok || self.rng.percent(50) {
+                        self.medium.write(at.0 + i as u64, cell, flight.serial);
+                    }
+                }
+            }
+            Effect::Sync { .. } => {
+                self.syncs += 1;
+                if self.faults.sync_fails_at == Some(self.syncs) {
+                    flight.end = End::Failed;
+                    self.medium.sync_fails();
+                } else {
+                    self.medium.sync(flight.asked, &mut self.rng);
+                }
+            }
+            Effect::Erase { at, blocks, .. } => {
+                for block in at.0..at.0 + u64::from(blocks) {
+                    if self.rng.percent(50) {
+                        self.medium.write(block, Cell::Blank, flight.serial);
+                    }
+                }
+            }
+            Effect::Read {
+                at,
+                blocks,
+                request,
+                first,
+                ..
+            } => {
+                if self.read_fails(at.0, blocks) {
+                    flight.end = End::Failed;
+                    return Ok(());
+                }
+                for i in 0..blocks {
+                    let block = at.0 + u64::from(i);
+                    let cell = self.read_cell(block, flight);
+                    self.fill(request.0, first + i, cell.token())?;
+                }
+            }
+            Effect::Gather { at, blocks, to, .. } => {
+                if self.read_fails(at.0, blocks) {
+                    flight.end = End::Failed;
+                    return Ok(());
+                }
+                for i in 0..blocks {
+                    let buf = Buf(to.0 + i);
+                    ensure!(
+                        self.collector.contains(&buf.0),
+                        "the collector reads into buffer {buf}, not its own"
+                    );
+                    let used = self
+                        .flights
+                        .iter()
+                        .any(|f| f.stage != Stage::Carried && f.bufs.contains(&buf));
+                    ensure!(
+                        !used,
+                        "the collector overwrites buffer {buf}, which is being written"
+                    );
+                    let cell = self.read_cell(at.0 + u64::from(i), flight);
+                    self.tokens[buf.0 as usize] = cell.token();
+                }
+            }
+            Effect::ReadMeta { at, blocks, .. } => {
+                if self.read_fails(at.0, blocks) {
+                    flight.end = End::Failed;
+                    return Ok(());
+                }
+                flight.bytes = vec![0; blocks as usize * 4096];
+                for (i, out) in flight.bytes.chunks_exact_mut(4096).enumerate() {
+                    let block = at.0 + i as u64;
+                    if self.medium.is_rotten(block) {
+                        self.suspects.insert(block);
+                    }
+                    self.medium.read(block).fill(out);
+                }
+            }
+            Effect::CopyOut { .. }
+            | Effect::ZeroOut { .. }
+            | Effect::Release { .. }
+            | Effect::Stopped => {}
+        }
+        Ok(())
+    }
+
+    fn read_fails(&mut self, at: u64, blocks: u32) -> bool {
+        let fails = self.rng.below(10_000) < self.faults.unreadable;
+        if fails {
+            self.suspects.extend(at..at + u64::from(blocks));
+        }
+        fails
+    }
+
+    fn read_cell(&mut self, block: u64, flight: &mut Flight) -> Cell {
+        if self.medium.is_rotten(block) {
+            self.suspects.insert(block);
+        }
+        let cell = self.medium.read(block);
+        flight.crcs.push(cell.crc());
+        if self.medium.broken == Broken::ReadLies && self.rng.percent(1) {
+            return Cell::Data(0x77);
+        }
+        cell
+    }
+
+    fn complete(&mut self, index: usize) -> Result<(), Failure> {
+        let flight = self.flights.swap_remove(index);
+        let id = flight.id;
+        let failed = flight.end == End::Failed;
+        match flight.effect {
+            Effect::WriteChunk {
+                at,
+                blocks,
+                durable,
+                ..
+            }
+            | Effect::WriteMeta {
+                at,
+                blocks,
+                durable,
+                ..
+            } => {
+                if flight.end == End::Ok {
+                    self.medium
+                        .complete(at.0, u64::from(blocks), flight.serial, durable);
+                }
+                self.poisoned |= failed;
+            }
+            Effect::Erase { at, blocks, .. } => {
+                self.medium
+                    .complete(at.0, u64::from(blocks), flight.serial, false)
+            }
+            Effect::Sync { .. } => self.poisoned |= failed,
+            _ => {}
+        }
+        let outcome = match (flight.end, flight.effect) {
+            (End::Failed, _) => Outcome::Failed,
+            (End::Full, _) => Outcome::Full,
+            (End::Ok, Effect::Read { .. } | Effect::Gather { .. }) => Outcome::Crcs(&flight.crcs),
+            (End::Ok, Effect::ReadMeta { .. }) => Outcome::Bytes(&flight.bytes),
+            (End::Ok, _) => Outcome::Ok,
+        };
+        self.feed(Input::Done { id, outcome })
+    }
+}
+
+fn placeholder() -> Flight {
+    Flight {
+        effect: Effect::Stopped,
+        id: vellum_core::addr::EffectId(u32::MAX),
+        stage: Stage::Carried,
+        serial: 0,
+        asked: 0,
+        cells: Vec::new(),
+        bufs: Vec::new(),
+        crcs: Vec::new(),
+        bytes: Vec::new(),
+        end: End::Ok,
+    }
+}

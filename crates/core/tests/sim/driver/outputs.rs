@@ -1,0 +1,233 @@
+//! Taking what comes out of the engine: every effect and every reply is held against what may be.
+
+use super::{
+    CLIENT_BUFS, Driver, EFFECTS_MAX, End, Failure, Flight, RELEASED, Request, SEGMENT_MAX, Stage,
+    ensure,
+};
+use crate::sim::model::Seen;
+use vellum_core::addr::{Buf, RequestId};
+use vellum_core::seam::{Effect, Refusal, Reply};
+
+impl Driver {
+    pub(super) fn take_effect(&mut self, effect: Effect) -> Result<(), Failure> {
+        if self.trace {
+            eprintln!("{} < {effect:?}", self.now);
+        }
+        self.counts.effects += 1;
+        let id = match effect {
+            Effect::WriteChunk { id, .. }
+            | Effect::WriteMeta { id, .. }
+            | Effect::Sync { id }
+            | Effect::Erase { id, .. }
+            | Effect::Read { id, .. }
+            | Effect::Gather { id, .. }
+            | Effect::ReadMeta { id, .. } => id,
+            Effect::CopyOut {
+                from,
+                request,
+                index,
+            } => {
+                let token = self.tokens[from.0 as usize];
+                ensure!(
+                    token != RELEASED,
+                    "CopyOut from buffer {from}, which nobody holds"
+                );
+                return self.fill(request.0, index, token);
+            }
+            Effect::ZeroOut {
+                request,
+                first,
+                blocks,
+            } => {
+                return (first..first + blocks)
+                    .try_for_each(|index| self.fill(request.0, index, 0));
+            }
+            Effect::Release { buf } => return self.release(buf),
+            Effect::Stopped => {
+                ensure!(!self.stopped, "Stopped twice");
+                self.stopped = true;
+                if !self.poisoned {
+                    self.model.flushed(self.model.clock());
+                }
+                return Ok(());
+            }
+        };
+        ensure!(
+            self.flights.iter().all(|f| f.id != id),
+            "effect id {id} given out twice"
+        );
+        ensure!(
+            self.flights.len() < EFFECTS_MAX,
+            "{EFFECTS_MAX} effects in flight"
+        );
+        let bufs = match effect {
+            Effect::WriteChunk { blocks, .. } => {
+                let bufs: Vec<Buf> = self.engine.chunk_bufs(id).collect();
+                ensure!(
+                    bufs.len() + 1 == blocks as usize,
+                    "chunk of {blocks} blocks with {} buffers",
+                    bufs.len()
+                );
+                bufs
+            }
+            _ => Vec::new(),
+        };
+        self.medium.writes += 1;
+        let flight = Flight {
+            effect,
+            id,
+            stage: Stage::Asked,
+            serial: self.medium.writes,
+            asked: self.medium.stamp(),
+            cells: Vec::new(),
+            bufs,
+            crcs: Vec::new(),
+            bytes: Vec::new(),
+            end: End::Ok,
+        };
+        self.check_overlap(&flight)?;
+        self.flights.push(flight);
+        Ok(())
+    }
+
+    /// No write may meet another access to the same blocks: their order would be chance.
+    fn check_overlap(&self, new: &Flight) -> Result<(), Failure> {
+        let Some((at, blocks, writes)) = new.range() else {
+            return Ok(());
+        };
+        ensure!(
+            blocks > 0 && at + blocks <= self.medium.blocks(),
+            "{:?} is outside of the medium",
+            new.effect
+        );
+        for other in &self.flights {
+            let Some((from, count, wrote)) = other.range() else {
+                continue;
+            };
+            let meet = at < from + count && from < at + blocks;
+            ensure!(
+                !(meet && (writes || wrote)),
+                "{:?} while {:?} is in flight",
+                new.effect,
+                other.effect
+            );
+        }
+        Ok(())
+    }
+
+    pub(super) fn fill(&mut self, request: u32, index: u32, token: u32) -> Result<(), Failure> {
+        let Some(Request::Read { got, .. }) = self.requests.get_mut(&request) else {
+            return Err(format!(
+                "data for request {request}, which is not a read in flight"
+            ));
+        };
+        ensure!(
+            (index as usize) < got.len(),
+            "block {index} of a read of {}",
+            got.len()
+        );
+        got[index as usize] = Some(token);
+        Ok(())
+    }
+
+    fn release(&mut self, buf: Buf) -> Result<(), Failure> {
+        let index = buf.0 as usize;
+        ensure!(
+            buf.0 < CLIENT_BUFS,
+            "buffer {buf} is the collector's, and was released"
+        );
+        ensure!(self.held[index], "buffer {buf} released twice");
+        let used = self
+            .flights
+            .iter()
+            .any(|f| f.stage != Stage::Carried && f.bufs.contains(&buf));
+        ensure!(
+            !used,
+            "buffer {buf} released while a chunk that holds it is being written"
+        );
+        self.held[index] = false;
+        self.tokens[index] = RELEASED;
+        self.free.push(buf.0);
+        Ok(())
+    }
+
+    pub(super) fn take_reply(&mut self, reply: Reply) -> Result<(), Failure> {
+        if self.trace {
+            eprintln!("{} < {reply:?}", self.now);
+        }
+        let RequestId(id) = reply.id;
+        let at_once = self.asking == Some(id);
+        let Some(request) = self.requests.remove(&id) else {
+            return Err(format!(
+                "request {id} answered twice, or never asked: {:?}",
+                reply.result
+            ));
+        };
+        if at_once {
+            self.last_result = Some(reply.result);
+        }
+        match reply.result {
+            Ok(()) => self.counts.done += 1,
+            Err(Refusal::Full) => {
+                self.counts.full += 1;
+                ensure!(
+                    !matches!(request, Request::Read { .. }),
+                    "a read refused: full"
+                );
+                let flush = matches!(request, Request::Flush { .. });
+                ensure!(
+                    !flush || self.faults.full.is_some(),
+                    "a flush refused: full"
+                );
+            }
+            Err(Refusal::Corrupt(pba)) => {
+                self.counts.corrupt += 1;
+                ensure!(
+                    matches!(request, Request::Read { .. }),
+                    "corrupt block {pba} reported for a write"
+                );
+                // A bad header or summary makes its segment's other blocks unverifiable.
+                let near = pba.0.saturating_sub(SEGMENT_MAX)..pba.0 + SEGMENT_MAX;
+                ensure!(
+                    self.suspects.range(near).next().is_some(),
+                    "block {pba} reported corrupt, and is not"
+                );
+            }
+            Err(Refusal::Unreadable(pba)) => {
+                self.counts.unreadable += 1;
+                // Nor can blocks be vouched for whose checksums cannot be read.
+                let near = pba.0.saturating_sub(SEGMENT_MAX)..pba.0 + SEGMENT_MAX;
+                ensure!(
+                    self.suspects.range(near).next().is_some(),
+                    "block {pba} reported unreadable, and is not"
+                );
+            }
+            Err(Refusal::Poisoned) => {
+                self.counts.poisoned += 1;
+                ensure!(self.poisoned, "refused as poisoned, and nothing has failed");
+            }
+            Err(Refusal::OutOfRange) => return Err("refused as out of range".into()),
+        }
+        match request {
+            Request::Change { op } => self.model.end(op, reply.result.is_ok(), at_once),
+            Request::Flush { asked } if reply.result.is_ok() => self.model.flushed(asked),
+            Request::Flush { .. } => {}
+            Request::Read { lba, asked, got } => {
+                self.last_read.clear();
+                for (i, got) in got.into_iter().enumerate() {
+                    if reply.result.is_err() {
+                        self.last_read.push(Seen::Unknown);
+                        continue;
+                    }
+                    let lba = lba + i as u64;
+                    let Some(token) = got else {
+                        return Err(format!("LBA {lba} read without data"));
+                    };
+                    self.last_read.push(Seen::Token(token));
+                    self.model.check_read(lba, token, asked)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
