@@ -28,6 +28,9 @@ pub const LOG_BLOCKS_BETWEEN_CHECKPOINTS: (u64, u64) = (32 << 10, 256 << 10);
 /// Log blocks per dirty leaf before a map checkpoint is due: keeps its share of the writes under 1/64.
 pub const LOG_BLOCKS_PER_DIRTY_LEAF: u64 = 64;
 
+/// Erasures in flight, at most: a large volume has hundreds of thousands of free segments when it is opened.
+pub const ERASURES_IN_FLIGHT: u32 = 16;
+
 /// Segments whose checksums are kept in memory (4 KiB each at 1024 blocks a segment: 16 MiB).
 pub const CACHED_SUMS: usize = 4096;
 

@@ -339,6 +339,9 @@ impl Engine {
         let root_seq = self.checkpoint.durable_seq;
         let mut index = 0;
         while let Some(&segment) = self.segments.emptied.get(index) {
+            if self.segments.erasing >= limits::ERASURES_IN_FLIGHT {
+                return;
+            }
             let info = *self.segments.get(segment);
             let superseded = HEADS
                 .iter()
@@ -355,6 +358,7 @@ impl Engine {
             self.segments.emptied.swap_remove(index);
             self.sums.forget(segment);
             self.segments.get_mut(segment).state = State::Erasing;
+            self.segments.erasing += 1;
             if self.options.discard {
                 let at = self.superblock.segment_start(segment);
                 let blocks = self.superblock.segment_blocks();
@@ -373,5 +377,8 @@ impl Engine {
     pub(super) fn erased(&mut self, segment: Segment) {
         self.segments.get_mut(segment).state = State::Free;
         self.segments.free.push_back(segment);
+        self.segments.erasing -= 1;
+        // The next one that waits for its turn.
+        self.reclaim = true;
     }
 }

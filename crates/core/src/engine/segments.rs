@@ -41,6 +41,8 @@ pub(super) struct Segments {
     valid: Vec<u32>,
     pub free: VecDeque<Segment>,
     pub emptied: Vec<Segment>,
+    /// Erasures in flight.
+    pub erasing: u32,
     pub live: u64,
     pub quarantined: u64,
     /// Live blocks in quarantined segments.
@@ -62,6 +64,7 @@ impl Segments {
             valid: alloc::vec![0; count as usize],
             free: VecDeque::with_capacity(count as usize),
             emptied: Vec::new(),
+            erasing: 0,
             live: 0,
             quarantined: 0,
             quarantined_live: 0,
