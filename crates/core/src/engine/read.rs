@@ -177,17 +177,21 @@ impl Engine {
 
     fn end_part(&mut self, request: RequestId, at: Pba, refusal: Option<Refusal>) {
         let (segment, _) = locate(&self.superblock, at);
-        let info = self.segments.get_mut(segment);
-        info.readers -= 1;
-        if info.readers == 0 && info.state == State::Emptied {
-            self.reclaim = true;
-        }
+        self.end_reader(segment);
         let reading = &mut self.reads[request.0 as usize];
         reading.parts -= 1;
         reading.refusal = reading.refusal.or(refusal);
         if reading.parts == 0 {
             let result = reading.refusal.map_or(Ok(()), Err);
             self.reply(request, result);
+        }
+    }
+
+    fn end_reader(&mut self, segment: Segment) {
+        let info = self.segments.get_mut(segment);
+        info.readers -= 1;
+        if info.readers == 0 && info.state == State::Emptied {
+            self.reclaim = true;
         }
     }
 
@@ -198,10 +202,14 @@ impl Engine {
         let start = self.superblock.segment_start(segment);
         let usable = self.superblock.usable_blocks();
         let (at, blocks) = match offset {
-            None => (
-                start.plus(u64::from(usable)),
-                self.superblock.segment_blocks() - usable,
-            ),
+            None => {
+                // A reader of its own: the read that asked for it may fail and be gone before.
+                self.segments.get_mut(segment).readers += 1;
+                (
+                    start.plus(u64::from(usable)),
+                    self.superblock.segment_blocks() - usable,
+                )
+            }
             Some(offset) => (start.plus(u64::from(offset)), 1),
         };
         let from = offset.unwrap_or(u32::MAX);
@@ -228,5 +236,6 @@ impl Engine {
             self.finish_part(parked.request, parked.at, &parked.crcs);
         }
         self.sums.settle(segment);
+        self.end_reader(segment);
     }
 }
