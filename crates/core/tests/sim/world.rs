@@ -182,9 +182,10 @@ impl World {
             0 => faults.unreadable = self.rng.pick(&[10, 300]),
             1 => faults.write_fails_at = Some(self.rng.range(1, 60)),
             2 => faults.sync_fails_at = Some(self.rng.range(1, 8)),
-            3 => {
-                let from = self.rng.range(1, 60);
-                faults.full = Some((from, from + self.rng.range(1, 20)));
+            3 | 4 => {
+                let last = self.rng.pick(&[8, 60]);
+                let from = self.rng.range(1, last);
+                faults.full = Some((from, from + self.rng.range(1, last / 3)));
             }
             _ => {}
         }
@@ -218,6 +219,13 @@ impl World {
             }
             if self.rng.below(1000) == 0 {
                 driver.tick()?;
+            }
+            // A medium without room makes the core wait: let that pass now and then, and end soon after.
+            if driver.faults.full.is_some() && self.rng.percent(2) {
+                driver.wait()?;
+                if self.rng.percent(20) {
+                    break;
+                }
             }
             if rots && self.rng.percent(2) {
                 let at = self.rng.below(driver.medium.blocks());
