@@ -1,9 +1,9 @@
 //! The handshake on a socket: carries bytes between a [`Link`] and a [`Negotiator`].
 
+use super::end::End;
 use super::export::{Catalogue, Export};
 use super::link::Link;
 use super::negotiate::{Agreed, Negotiator, OPTION_DATA_MAX, Step, TlsState};
-use super::receive::End;
 use super::wire::OPTION_BYTES;
 use rustls::ServerConfig;
 use std::io::ErrorKind;

@@ -7,6 +7,7 @@
 //!
 //! Architecture invariant: nothing here knows more of a volume than `vellum_device::block`.
 
+mod end;
 mod export;
 mod handshake;
 mod link;

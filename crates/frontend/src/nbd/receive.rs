@@ -10,8 +10,9 @@
 //! Then all that this thread holds is on its way, except the frames of the part that is being received,
 //! and those leave for the heap when the client stalls.
 
+use super::end::End;
 use super::outbox::{fill, trimmed};
-use super::session::{Failure, Gone, Kind, Opening, STALL, Session, tag};
+use super::session::{Failure, Kind, Opening, STALL, Session, tag};
 use super::unaligned::{self, Split, Ticket};
 use super::wire::{
     self, Errno, PAYLOAD_BYTES_MAX, ProtocolError, REQUEST_BYTES, RequestHeader, chunk, command,
@@ -42,35 +43,6 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 
 const _: () = assert!(DIRECT_BYTES as usize + REQUEST_BYTES <= STAGING_BYTES);
 const _: () = assert!(DRAIN_BYTES_MAX >= PAYLOAD_BYTES_MAX);
-
-/// Why the receiving thread ended.
-#[derive(Debug)]
-pub enum End {
-    /// The client said goodbye or hung up between requests, or we stop.
-    Closed,
-    /// The socket failed, or the client vanished inside a request.
-    Io(io::Error),
-    /// The client made no sense.
-    Protocol(ProtocolError),
-}
-
-impl From<Gone> for End {
-    fn from(_: Gone) -> Self {
-        Self::Closed
-    }
-}
-
-impl From<io::Error> for End {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<ProtocolError> for End {
-    fn from(error: ProtocolError) -> Self {
-        Self::Protocol(error)
-    }
-}
 
 /// Whether parsing goes on.
 enum Next {

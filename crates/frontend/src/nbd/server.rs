@@ -1,10 +1,11 @@
 //! The server: accepts connections and keeps count of them.
 
+use super::end::End;
 use super::export::{Catalogue, Export, ExportError};
 use super::handshake::handshake;
 use super::link::Link;
 use super::listen::{BindError, Listen, Listener, Protection};
-use super::receive::{End, Receiver};
+use super::receive::Receiver;
 use super::session::Session;
 use parking_lot::{Condvar, Mutex};
 use rustls::ServerConfig;
