@@ -5,6 +5,7 @@ use std::path::PathBuf;
 pub mod dependencies;
 pub mod imports;
 pub mod links;
+pub mod promise;
 pub mod spdx;
 pub mod text;
 pub mod workspace;

@@ -1,7 +1,7 @@
 //! `cargo run -p xtask -- tidy` complains, `... -- dependencies` lists what comes from outside.
 
 use std::process::ExitCode;
-use xtask::{dependencies, imports, links, text, workspace::Workspace};
+use xtask::{dependencies, imports, links, promise, text, workspace::Workspace};
 
 fn main() -> anyhow::Result<ExitCode> {
     let root = xtask::root();
@@ -11,6 +11,7 @@ fn main() -> anyhow::Result<ExitCode> {
             let mut complaints = imports::check(&workspace, &root)?;
             complaints.extend(text::check(&root)?);
             complaints.extend(links::check(&root)?);
+            complaints.extend(promise::check(&root)?);
             complaints.extend(dependencies::check(&workspace, &root)?);
             for complaint in &complaints {
                 println!("{complaint}");

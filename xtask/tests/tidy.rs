@@ -1,7 +1,7 @@
 //! The repository itself, under test.
 
 use xtask::workspace::Workspace;
-use xtask::{dependencies, imports, links, root, text};
+use xtask::{dependencies, imports, links, promise, root, text};
 
 fn none(complaints: Vec<String>) {
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
@@ -25,4 +25,9 @@ fn links_lead_somewhere() {
 #[test]
 fn what_comes_from_outside_is_allowed() {
     none(dependencies::check(&Workspace::read(&root()).unwrap(), &root()).unwrap());
+}
+
+#[test]
+fn promised_tests_exist() {
+    none(promise::check(&root()).unwrap());
 }
