@@ -4,6 +4,7 @@
 //! anywhere and begun again. What it trusts: nothing without its checksum; of chunks that no later header
 //! knows to be durable, not the data either (promise 3: a chunk is there as a whole or not at all).
 
+mod durable;
 mod find;
 mod hole;
 mod replay;
@@ -183,6 +184,7 @@ pub fn recover(
     replay.replayed.mirror_lost = mirror_lost;
     replay.load_leaves()?;
     replay.walk_open_segments()?;
+    replay.learn_what_was_durable();
     while replay.step()? {}
     replay.look_past_the_hole(newer_lost)?;
     replay.finish()

@@ -149,7 +149,7 @@ impl<'a> Replay<'a> {
         ]
     }
 
-    fn read_header(&mut self, head: usize) -> Result<Option<Found>, RecoveryError> {
+    pub(super) fn read_header(&mut self, head: usize) -> Result<Option<Found>, RecoveryError> {
         let cursor = self.heads[head];
         let at = self
             .superblock

@@ -1,0 +1,58 @@
+//! What was durable, learnt from the headers alone, before any data is read.
+//!
+//! Each chunk's header says how much was durable when it was sealed, so the last headers of the log vouch for
+//! nearly all of it. Without this walk replay would know of each chunk only what the one before could say,
+//! and would verify the data of the whole log: its length is bounded, but not by the time an opening may take.
+
+use super::replay::Replay;
+use crate::addr::Seq;
+use crate::format::chunk::ChunkHeader;
+use crate::format::root::Cursor;
+
+impl Replay<'_> {
+    /// Follows the headers as replay will, and changes nothing but what is known to be durable. Where they
+    /// end for whatever reason, replay finds out by itself.
+    pub(super) fn learn_what_was_durable(&mut self) {
+        let start = (self.heads, self.last_seq, self.last_life);
+        let mut next = [0, 1].map(|head| self.peek(head));
+        while let Some((header, head)) = self.follower(&next) {
+            self.durable = self.durable.max(header.durable.min(Seq(header.seq.0 - 1)));
+            (self.last_seq, self.last_life) = (header.seq, header.life);
+            let Some(cursor) = self.after(self.heads[head], &header) else {
+                break;
+            };
+            self.heads[head] = cursor;
+            next[head] = self.peek(head);
+        }
+        (self.heads, self.last_seq, self.last_life) = start;
+    }
+
+    fn peek(&mut self, head: usize) -> Option<ChunkHeader> {
+        let (header, _) = self.read_header(head).ok()??;
+        Some(header)
+    }
+
+    /// The one that comes next in order: of the newer life, if both seem to.
+    fn follower(&self, next: &[Option<ChunkHeader>; 2]) -> Option<(ChunkHeader, usize)> {
+        let follows = |header: &ChunkHeader| {
+            header.seq == self.last_seq.next()
+                && header.prev_life == self.last_life
+                && header.life >= self.last_life
+        };
+        (0..2)
+            .filter_map(|head| Some((next[head]?, head)))
+            .filter(|(header, _)| follows(header))
+            .max_by_key(|(header, _)| header.life)
+    }
+
+    /// Where a head goes on after a chunk.
+    fn after(&self, cursor: Cursor, header: &ChunkHeader) -> Option<Cursor> {
+        let offset = cursor.offset + 1 + header.data_blocks;
+        match header.next {
+            None => (offset + 2 <= self.superblock.usable_blocks())
+                .then_some(Cursor { offset, ..cursor }),
+            Some(segment) => (segment.0 < self.superblock.segment_count())
+                .then_some(Cursor { segment, offset: 0 }),
+        }
+    }
+}
