@@ -220,7 +220,9 @@ impl Engine {
                 .superblock
                 .segment_start(segment)
                 .plus(u64::from(offset));
-            chunk::tags(bytes, &uuid, at, self.crc, offset, &mut victim.tags)
+            // Behind a header that cannot be read, the next one is looked for block by block.
+            chunk::try_tags(bytes, &uuid, at, self.crc, offset, &mut victim.tags)
+                .unwrap_or(Some(offset + 1))
                 .filter(|&next| next < usable - 1)
         };
         match next {

@@ -418,15 +418,3 @@ pub fn try_tags(
     }
     Ok(header.next.is_none().then_some(index as u32))
 }
-
-/// As [`try_tags`], with `None` also for what is not a header of ours.
-pub fn tags(
-    bytes: &[u8],
-    uuid: &[u8; 16],
-    at: Pba,
-    crc: Crc,
-    offset: u32,
-    tags: &mut [Tag],
-) -> Option<u32> {
-    try_tags(bytes, uuid, at, crc, offset, tags).ok().flatten()
-}

@@ -129,9 +129,9 @@ impl<'a> Replay<'a> {
                     block.fill(0);
                 }
                 let uuid = self.superblock.uuid();
-                match chunk::tags(&block, &uuid, at, self.crc, offset, &mut tags) {
-                    Some(next) => offset = next,
-                    None => offset += 1,
+                match chunk::try_tags(&block, &uuid, at, self.crc, offset, &mut tags) {
+                    Ok(Some(next)) => offset = next,
+                    Ok(None) | Err(_) => offset += 1,
                 }
             }
             self.tags.push((cursor.segment, tags));
