@@ -52,6 +52,23 @@ fn the_superblock_of_the_newer_life_wins() {
 }
 
 #[test]
+fn a_root_older_than_one_that_was_durable_is_refused() {
+    // Only the first mirror is marked when a map checkpoint is done; the other learns at the next opening.
+    let mut disk = Disk::new();
+    let mut sb = disk.sb.clone();
+    sb.mark_root(Generation(2));
+    disk.write_mirror(0, &sb);
+    let lost = Generation(2);
+    assert_eq!(disk.error(), RecoveryError::RootLost { lost });
+    disk.checkpoint(2, 0, [(0, 0), (1, 0)], &[]);
+    let found = disk.recovered();
+    assert_eq!(
+        (found.root_generation, found.replayed.mirror_lost),
+        (lost, false)
+    );
+}
+
+#[test]
 fn a_later_version_is_named_as_such() {
     let mut disk = Disk::new();
     for at in disk.sb.mirrors() {

@@ -91,7 +91,7 @@ fn decodes_to(medium: &dyn Medium, superblock: &Superblock) -> bool {
     let [first, _] = superblock.mirrors();
     medium.read(first, &mut block).is_ok()
         && Superblock::decode(&block, medium.blocks(), crc32c)
-            .is_ok_and(|found| found == *superblock)
+            .is_ok_and(|found| found.mirrors_same_life(superblock))
 }
 
 /// The core's error, or the medium's own if that was behind it.

@@ -21,6 +21,9 @@ enum Phase {
     Synced(Seq),
     /// The root is being written, durably.
     Root,
+    /// The superblock learns of it, durably, before anything that the root before needs is let go: else
+    /// a root that is damaged later could not be told from one whose writing was cut short.
+    Mark,
 }
 
 pub(super) struct Checkpoint {
@@ -92,7 +95,7 @@ impl Engine {
                 Phase::Synced(seq) if self.checkpoint.synced && self.durable >= seq => {
                     self.write_root()
                 }
-                Phase::Idle | Phase::Synced(_) | Phase::Root => {}
+                Phase::Idle | Phase::Synced(_) | Phase::Root | Phase::Mark => {}
             }
             if self.checkpoint.phase == before {
                 return;
@@ -256,6 +259,28 @@ impl Engine {
             return self.poison();
         }
         self.root_generation = Generation(self.root_generation.0 + 1);
+        self.superblock.mark_root(self.root_generation);
+        self.checkpoint.phase = Phase::Mark;
+        self.stats.medium_map += 1;
+        let id = self.register(Pending::Mark);
+        let effect = self.mark_effect(id);
+        self.effects.push_back(effect);
+    }
+
+    pub(super) fn mark_effect(&self, id: EffectId) -> Effect {
+        let [at, _] = self.superblock.mirrors();
+        Effect::WriteMeta {
+            id,
+            at,
+            blocks: 1,
+            durable: true,
+        }
+    }
+
+    pub(super) fn mark_written(&mut self, failed: bool) {
+        if failed {
+            return self.poison();
+        }
         self.checkpoint.durable_seq = self.checkpoint.seq;
         self.checkpoint.phase = Phase::Idle;
         self.shared.checkpoint_durable();

@@ -208,6 +208,7 @@ impl Engine {
             }
             Some(Pending::Leaf(leaf)) => self.encode_leaf(leaf, out),
             Some(Pending::Root) => self.encode_root(out),
+            Some(Pending::Mark) => self.superblock.encode(self.crc, out),
             other => unreachable!("effect {id} ({other:?}) writes nothing"),
         }
     }
@@ -266,7 +267,11 @@ impl Engine {
         if self.poisoned
             || !matches!(
                 pending,
-                Pending::Chunk(_) | Pending::Summary(_) | Pending::Leaf(_) | Pending::Root
+                Pending::Chunk(_)
+                    | Pending::Summary(_)
+                    | Pending::Leaf(_)
+                    | Pending::Root
+                    | Pending::Mark
             )
         {
             return false;
@@ -319,6 +324,7 @@ impl Engine {
                     }
                 }
                 Some(Pending::Root) => self.root_effect(id),
+                Some(Pending::Mark) => self.mark_effect(id),
                 _ => unreachable!("only writes are tried again"),
             };
             if let Some(Pending::Chunk(chunk)) = self.pending[id.0 as usize] {

@@ -88,6 +88,7 @@ enum Pending {
     Summary(Segment),
     Leaf(u32),
     Root,
+    Mark,
     Sync {
         through: Seq,
     },
@@ -396,6 +397,7 @@ impl Engine {
             Pending::Summary(segment) => self.summary_written(segment, failed),
             Pending::Leaf(_) => self.leaf_written(failed),
             Pending::Root => self.root_written(failed),
+            Pending::Mark => self.mark_written(failed),
             Pending::Sync { through } => self.synced(through, failed),
             Pending::Erase(segment) => self.erased(segment),
             Pending::Read {

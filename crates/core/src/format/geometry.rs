@@ -2,7 +2,7 @@
 
 use super::superblock::Superblock;
 use super::{root, summary};
-use crate::addr::Life;
+use crate::addr::{Generation, Life};
 use crate::limits::COLLECTOR_SEGMENTS;
 use crate::map::{LEAF_ENTRIES, MAX_PBA};
 
@@ -153,5 +153,6 @@ fn lay_out(
         shared_leaves,
         over_provisioning: params.over_provisioning,
         usable: segment_blocks - summary::blocks(segment_blocks),
+        root_generation: Generation(0),
     })
 }

@@ -64,6 +64,8 @@ on_disk! {
         over_provisioning: U32,
         /// layout: 1 log
         layout: U32,
+        /// number of a map checkpoint that was durable when this was written: none older may be used
+        root_generation: U64,
     }
 }
 
@@ -88,6 +90,7 @@ pub struct Superblock {
     pub(super) shared_leaves: u32,
     pub(super) over_provisioning: u32,
     pub(super) usable: u32,
+    pub(super) root_generation: Generation,
 }
 
 impl Superblock {
@@ -112,6 +115,26 @@ impl Superblock {
     /// Begins a new life; the caller writes both mirrors, a sync after each, before anything else.
     pub fn begin_life(&mut self) {
         self.life = Life(self.life.0 + 1);
+    }
+
+    /// A map checkpoint that is known to have been durable; what an older one needs may be gone.
+    #[must_use]
+    pub fn root_generation(&self) -> Generation {
+        self.root_generation
+    }
+
+    /// Notes a map checkpoint that is durable.
+    pub fn mark_root(&mut self, generation: Generation) {
+        self.root_generation = self.root_generation.max(generation);
+    }
+
+    /// Whether both are of the same life of the same volume: they may know of different roots, for a map
+    /// checkpoint marks one mirror alone.
+    #[must_use]
+    pub fn mirrors_same_life(&self, other: &Self) -> bool {
+        let mut other = other.clone();
+        other.root_generation = self.root_generation;
+        *self == other
     }
 
     /// Blocks of the medium.
@@ -226,7 +249,8 @@ impl Superblock {
     }
 
     /// The block.
-    pub fn encode(&self, crc: Crc, out: &mut [u8; BLOCK_BYTES]) {
+    pub fn encode(&self, crc: Crc, out: &mut [u8]) {
+        debug_assert_eq!(out.len(), BLOCK_BYTES);
         out.fill(0);
         let raw = RawSuperblock {
             magic: MAGIC,
@@ -251,6 +275,7 @@ impl Superblock {
             shared_leaves: U32::new(self.shared_leaves),
             over_provisioning: U32::new(self.over_provisioning),
             layout: U32::new(LAYOUT_LOG),
+            root_generation: U64::new(self.root_generation.0),
         };
         out[..size_of::<RawSuperblock>()].copy_from_slice(raw.as_bytes());
         let hole = offset_of!(RawSuperblock, crc);
@@ -330,7 +355,11 @@ impl Superblock {
             "medium blocks",
             raw.medium_blocks.get(),
         )?;
-        within_numbers(WHAT, &[("life", raw.life.get())])?;
+        let numbers = [
+            ("life", raw.life.get()),
+            ("root generation", raw.root_generation.get()),
+        ];
+        within_numbers(WHAT, &numbers)?;
         let segment_blocks = raw.segment_blocks.get();
         check(
             segment_blocks.is_power_of_two() && (64..=65536).contains(&segment_blocks),
@@ -352,6 +381,7 @@ impl Superblock {
             shared_leaves: raw.shared_leaves.get(),
             over_provisioning: raw.over_provisioning.get(),
             usable: segment_blocks - summary::blocks(segment_blocks),
+            root_generation: Generation(raw.root_generation.get()),
         };
         superblock.validate()?;
         Ok(superblock)

@@ -32,7 +32,10 @@ pub fn find_superblock(
         .map_or(medium_blocks.saturating_sub(1), |sb| sb.medium_blocks() - 1);
     let last = read(Pba(last_at));
     match (first, last) {
-        (Ok(first), Ok(last)) if first == last => Ok((first, false)),
+        (Ok(mut first), Ok(last)) if first.mirrors_same_life(&last) => {
+            first.mark_root(last.root_generation());
+            Ok((first, false))
+        }
         (Ok(first), Ok(last)) if first.uuid() == last.uuid() && last.life() > first.life() => {
             Ok((last, true))
         }
@@ -70,15 +73,20 @@ pub(super) fn find_root(
     };
     let (first, first_written) = read(0);
     let (second, second_written) = read(1);
-    match (first, second) {
+    let (header, slots, newer_lost) = match (first, second) {
         (Ok(first), Ok(second)) if first.0.generation > second.0.generation => {
-            Ok((first.0, first.1, false))
+            (first.0, first.1, false)
         }
-        (Ok(_), Ok(second)) => Ok((second.0, second.1, false)),
-        (Ok(first), Err(_)) => Ok((first.0, first.1, second_written)),
-        (Err(_), Ok(second)) => Ok((second.0, second.1, first_written)),
-        (Err(first), Err(second)) => Err(RecoveryError::NoRoot { first, second }),
+        (Ok(_), Ok(second)) => (second.0, second.1, false),
+        (Ok(first), Err(_)) => (first.0, first.1, second_written),
+        (Err(_), Ok(second)) => (second.0, second.1, first_written),
+        (Err(first), Err(second)) => return Err(RecoveryError::NoRoot { first, second }),
+    };
+    let lost = superblock.root_generation();
+    if header.generation < lost {
+        return Err(RecoveryError::RootLost { lost });
     }
+    Ok((header, slots, newer_lost))
 }
 
 fn check_cursors(
