@@ -34,6 +34,15 @@ pub const ERASURES_IN_FLIGHT: u32 = 16;
 /// Segments whose checksums are kept in memory (4 KiB each at 1024 blocks a segment: 16 MiB).
 pub const CACHED_SUMS: usize = 4096;
 
+/// Journal blocks that are watched, at most, over all journals: 4 GiB of them, 12 MiB of memory.
+pub const POOL_BLOCKS: u64 = 1 << 20;
+
+/// Comparisons with journal copies after which is judged whether they pay.
+pub const COMPARES_IN_A_TRIAL: u32 = 1024;
+
+/// Home blocks that are written without asking when they do not: at first, and at most.
+pub const PAUSE_BLOCKS: (u32, u32) = (16 << 10, 1 << 20);
+
 /// Nanoseconds that an unsealed chunk may stay in memory without a flush.
 pub const SEAL_AFTER_NANOS: u64 = 5_000_000_000;
 

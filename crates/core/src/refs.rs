@@ -36,6 +36,7 @@ pub struct Shared {
     freed_before_checkpoint: Vec<u32>,
     at: HashMap<u32, u32>,
     dirty: Vec<u64>,
+    owned: u64,
 }
 
 impl Shared {
@@ -50,6 +51,7 @@ impl Shared {
             freed_before_checkpoint: Vec::new(),
             at: HashMap::new(),
             dirty: vec![0; (leaves as usize).div_ceil(64)],
+            owned: 0,
         }
     }
 
@@ -57,6 +59,12 @@ impl Shared {
     #[must_use]
     pub fn len(&self) -> usize {
         self.at.len()
+    }
+
+    /// How many LBAs own them.
+    #[must_use]
+    pub fn owned(&self) -> u64 {
+        self.owned
     }
 
     /// Whether no page is shared.
@@ -136,6 +144,7 @@ impl Shared {
             return false;
         };
         page.owners = owners;
+        self.owned += 1;
         page.xor ^= lba.0 as u32;
         true
     }
@@ -148,6 +157,7 @@ impl Shared {
             "shared page {vba} would have no owner: a count was too low"
         );
         page.owners -= 1;
+        self.owned -= 1;
         page.xor ^= lba.0 as u32;
         if page.owners > 1 {
             return Left::Shared;
@@ -179,6 +189,7 @@ impl Shared {
 
     fn free_page(&mut self, vba: Vba) {
         let page = &mut self.pages[vba.0 as usize];
+        self.owned -= u64::from(page.owners);
         (page.owners, page.xor) = (0, 0);
         if self.at.get(&page.pba) == Some(&vba.0) {
             self.at.remove(&page.pba);

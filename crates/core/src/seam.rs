@@ -28,6 +28,44 @@ pub struct Payload {
     pub digest: Digest,
 }
 
+/// What is done about blocks that a journal holds already when they are written home (WOJ §3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WriteOnce {
+    /// Nothing: they are written again.
+    Off,
+    /// The weak hash proposes the newest journal block that has it; its bytes decide.
+    #[default]
+    Hash,
+    /// The same, but where two journal blocks have one hash none is proposed (WOJ §3.2, "collided").
+    HashUnlessCollided,
+    /// The journal's own descriptor blocks propose, by home address (JFTL); the bytes decide.
+    Descriptor,
+}
+
+/// One extent of a file system's journal, and where that file system is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// The extent's first block.
+    pub start: Lba,
+    /// Its length.
+    pub blocks: u64,
+    /// First block of the file system that it journals for.
+    pub homes: Lba,
+    /// That one's length.
+    pub homes_blocks: u64,
+    /// What is done.
+    pub rule: WriteOnce,
+}
+
+/// What a block is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Against {
+    /// A data block on the medium.
+    Medium(Pba),
+    /// A buffer of the core's, which may be released right after this effect.
+    Buffer(Buf),
+}
+
 /// What the runtime tells the core.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they are")]
@@ -61,6 +99,12 @@ pub enum Input<'a> {
         blocks: u64,
         fua: bool,
     },
+    /// Where journals are, from now on: in place of all that was told before. No reply.
+    Journals { regions: &'a [Region] },
+    /// Home blocks and the place in the journal where each has, or is about to have, its copy: read from a
+    /// descriptor block, for regions with [`WriteOnce::Descriptor`]. A hint, believed no more than a hash
+    /// is. No reply.
+    Journaled { pairs: &'a [(Lba, Lba)] },
     /// An effect was carried out.
     Done { id: EffectId, outcome: Outcome<'a> },
     /// Time has passed; nothing else happened.
@@ -78,6 +122,8 @@ pub enum Outcome<'a> {
     Crcs(&'a [u32]),
     /// A read of metadata: its bytes.
     Bytes(&'a [u8]),
+    /// A comparison: whether all bytes are equal.
+    Same(bool),
     /// The medium has no room for this write now; it may have later.
     Full,
     /// It failed for good.
@@ -125,6 +171,13 @@ pub enum Effect {
     },
     /// Read metadata, answer with its bytes.
     ReadMeta { id: EffectId, at: Pba, blocks: u32 },
+    /// Compare a block that a client is writing with one that is stored. A buffer is looked at when this
+    /// effect is taken, before any that follows is carried out.
+    Compare {
+        id: EffectId,
+        buf: Buf,
+        with: Against,
+    },
     /// Copy a buffer into buffer `index` of a read request. Immediate.
     CopyOut {
         from: Buf,

@@ -66,6 +66,32 @@ counters! {
     unreadable_blocks,
     /// Summaries read because a segment's checksums were not cached.
     summary_reads,
+    /// Blocks that clients wrote into a journal.
+    journal_blocks,
+    /// Blocks that clients wrote to where a journal's file system is, outside the journal.
+    checkpoint_writes,
+    /// Of these: not written, but mapped to their journal copy.
+    remapped_blocks,
+    /// Of these: written, because several journal blocks have their hash.
+    collided_blocks,
+    /// Of these: written, because no journal block was proposed.
+    missing_blocks,
+    /// Comparisons with a proposed journal copy that found it equal.
+    compared_equal,
+    /// Comparisons that did not.
+    compared_unequal,
+    /// Comparisons for which the journal copy was read back from the medium.
+    compare_reads,
+    /// Times that write-once journaling left off for a while because it did not pay.
+    write_once_pauses,
+    /// Medium blocks: summaries written anew with the owners that journal copies have by now.
+    medium_restamped,
+    /// Gauge: journal blocks watched.
+    pool_blocks,
+    /// Gauge: of these, those that can be proposed.
+    pool_entries,
+    /// Gauge: pages whose owner is not the one that their segment's summary names.
+    stray_pages,
     /// Gauge: physical data blocks in use.
     live_blocks,
     /// Gauge: physical data blocks that may be in use at once.
@@ -78,6 +104,8 @@ counters! {
     quarantined_segments,
     /// Gauge: pages with more than one owner.
     shared_pages,
+    /// Gauge: LBAs that these have as owners.
+    shared_owners,
     /// Gauge: requests that wait for space or for the medium.
     waiting_requests,
     /// Gauge: 1 when a failed write or sync has poisoned the volume.

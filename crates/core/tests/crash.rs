@@ -114,6 +114,7 @@ fn canaries() {
         Broken::DurableIsCached,
         Broken::CutDamages,
         Broken::ReadLies,
+        Broken::CompareTrusts,
     ] {
         let found = (1..30).find_map(|seed| run(seed, broken, false).err());
         assert!(found.is_some(), "the oracle does not notice {broken:?}");

@@ -11,7 +11,7 @@ use crate::stats::Counters;
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Nanos, Pba, RequestId};
 use vellum_core::engine::Engine;
-use vellum_core::seam::{Effect, Input, Outcome, Payload, Refusal, Reply};
+use vellum_core::seam::{Against, Effect, Input, Outcome, Payload, Refusal, Reply};
 use vellum_medium::{Io, Kind};
 
 /// What an operation on the medium is for; travels in its token beside the effect's number.
@@ -25,10 +25,11 @@ pub(crate) enum Cause {
     Client,
     Gather,
     ReadMeta,
+    Compare,
 }
 
 impl Cause {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Chunk,
         Self::Meta,
         Self::Sync,
@@ -36,6 +37,7 @@ impl Cause {
         Self::Client,
         Self::Gather,
         Self::ReadMeta,
+        Self::Compare,
     ];
 
     fn token(self, id: EffectId) -> u64 {
@@ -99,6 +101,11 @@ pub(crate) struct Inner {
     buffers: Buffers,
     /// The metadata of each effect in flight, by number.
     metadata: Vec<Option<Buffer>>,
+    /// Which frame each comparison with a block of the medium is about, by the effect's number.
+    compared: Vec<Buf>,
+    /// Comparisons that are done, and not told to the core yet.
+    verdicts: Vec<(EffectId, bool)>,
+    now: Nanos,
     spare: Vec<Box<Io>>,
 }
 
@@ -116,12 +123,16 @@ impl Inner {
             frames,
             buffers: Buffers::default(),
             metadata: Vec::new(),
+            compared: Vec::new(),
+            verdicts: Vec::new(),
+            now: Nanos(0),
             spare: Vec::new(),
         }
     }
 
     /// Feeds the core one input and takes all that it asks.
     pub fn feed(&mut self, now: Nanos, input: Input<'_>, batch: &mut Batch) {
+        self.now = now;
         self.engine.handle(now, input);
         self.drain(batch);
     }
@@ -193,8 +204,15 @@ impl Inner {
 
     /// Takes all that the core asks and answers.
     pub fn drain(&mut self, batch: &mut Batch) {
-        while let Some(effect) = self.engine.poll_effect() {
-            self.carry_out(effect, batch);
+        loop {
+            while let Some(effect) = self.engine.poll_effect() {
+                self.carry_out(effect, batch);
+            }
+            let Some((id, same)) = self.verdicts.pop() else {
+                break;
+            };
+            let outcome = Outcome::Same(same);
+            self.engine.handle(self.now, Input::Done { id, outcome });
         }
         while let Some(Reply { id, result }) = self.engine.poll_reply() {
             let pending = self.requests.remove(id);
@@ -279,6 +297,7 @@ impl Inner {
                 self.keep(id, buffer, &mut io);
                 batch.ios.push(io);
             }
+            Effect::Compare { id, buf, with } => self.compare(id, buf, with, batch),
             Effect::CopyOut {
                 from,
                 request,
@@ -304,6 +323,34 @@ impl Inner {
             Effect::Release { buf } => batch.released.push(buf.0),
             Effect::Stopped => self.life = Life::Stopped,
         }
+    }
+
+    fn compare(&mut self, id: EffectId, buf: Buf, with: Against, batch: &mut Batch) {
+        match with {
+            Against::Buffer(other) => {
+                let same = self.frame(buf) == self.frame(other);
+                self.verdicts.push((id, same));
+            }
+            Against::Medium(at) => {
+                self.counters.read_blocks_compare += 1;
+                let mut io = self.io(Cause::Compare, id, Kind::Read, at);
+                let buffer = self.buffers.take(1);
+                self.keep(id, buffer, &mut io);
+                let index = id.0 as usize;
+                if self.compared.len() <= index {
+                    self.compared.resize(index + 1, Buf(0));
+                }
+                self.compared[index] = buf;
+                batch.ios.push(io);
+            }
+        }
+    }
+
+    /// The bytes of a frame that the core holds.
+    fn frame(&self, buf: Buf) -> &[u8] {
+        // SAFETY: a frame that the core holds is written by nobody until the core releases it, and that is
+        // carried out under the same lock, after the borrow has ended.
+        unsafe { std::slice::from_raw_parts(self.frames.ptr(buf), BLOCK_BYTES) }
     }
 
     fn zero_out(&self, request: RequestId, first: u32, blocks: u32) {
@@ -382,13 +429,17 @@ impl Inner {
 
     /// Tells the core how an operation ended; `crcs` of the blocks that a data read brought.
     pub fn completed(&mut self, now: Nanos, io: Box<Io>, ended: Ended<'_>, batch: &mut Batch) {
-        let (_, id) = Cause::of(io.token);
+        let (cause, id) = Cause::of(io.token);
+        self.now = now;
         self.reclaim(io);
         let buffer = self.metadata.get_mut(id.0 as usize).and_then(Option::take);
         let outcome = match (ended, &buffer) {
             (Ended::Full, _) => Outcome::Full,
             (Ended::Failed, _) => Outcome::Failed,
             (Ended::Data(crcs), _) => Outcome::Crcs(crcs),
+            (Ended::Metadata, Some(buffer)) if cause == Cause::Compare => {
+                Outcome::Same(buffer.bytes() == self.frame(self.compared[id.0 as usize]))
+            }
             (Ended::Metadata, Some(buffer)) => Outcome::Bytes(buffer.bytes()),
             (Ended::Metadata | Ended::Written, _) => Outcome::Ok,
         };

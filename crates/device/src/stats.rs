@@ -56,6 +56,8 @@ pub struct MediumStats {
     pub read_collector_bytes: u64,
     /// Bytes of metadata read.
     pub read_metadata_bytes: u64,
+    /// Bytes read to compare a block with its journal copy.
+    pub read_compare_bytes: u64,
     /// Write operations.
     pub writes: u64,
     /// Of these: durable by themselves.
@@ -136,6 +138,7 @@ pub(crate) struct Counters {
     pub read_blocks_clients: u64,
     pub read_blocks_collector: u64,
     pub read_blocks_metadata: u64,
+    pub read_blocks_compare: u64,
     pub syncs: u64,
     pub discards: u64,
     pub errors: u64,
@@ -155,6 +158,7 @@ impl Counters {
             read_client_bytes: bytes(self.read_blocks_clients),
             read_collector_bytes: bytes(self.read_blocks_collector),
             read_metadata_bytes: bytes(self.read_blocks_metadata),
+            read_compare_bytes: bytes(self.read_blocks_compare),
             writes: self.writes,
             durable_writes: self.durable_writes,
             syncs: self.syncs,

@@ -108,6 +108,12 @@ impl Engine {
         if self.mode == Mode::Stopping && !HEADS.iter().all(|&head| self.seal(head, false)) {
             return;
         }
+        // Links that replay would see must not name shared pages whose numbers this checkpoint frees: the
+        // page may have become plain since, which replay learns only at its end.
+        let host = self.heads[Head::Host as usize].open;
+        if host.is_some_and(|open| self.chunks.get(open).links) && !self.seal(Head::Host, false) {
+            return;
+        }
         self.checkpoint.due = false;
         self.checkpoint.seq = self.last_seq;
         self.checkpoint.life = self.last_life;

@@ -1,5 +1,6 @@
 //! Chunks in memory: open (still taking blocks), or sealed and on their way to the medium.
 
+use super::once::Verdict;
 use crate::addr::{Buf, Lba, Life, Pba, Segment, Seq};
 use crate::format::chunk::{RECORD_ROOM, Record};
 use alloc::vec::Vec;
@@ -34,6 +35,8 @@ pub(super) struct Chunk {
     pub room: usize,
     pub slots: Vec<Slot>,
     pub max_data: usize,
+    /// Whether it has records that lead to pages of other chunks.
+    pub links: bool,
     pub sealed: Option<Seal>,
     pub opened_at: crate::addr::Nanos,
 }
@@ -55,6 +58,7 @@ impl Chunk {
 
     pub fn push(&mut self, record: Record) {
         self.room -= record.encoded_len();
+        self.links |= matches!(record, Record::Share { .. });
         self.records.push(record);
     }
 
@@ -108,6 +112,7 @@ impl Chunks {
                 room: 0,
                 slots: Vec::new(),
                 max_data,
+                links: false,
                 sealed: None,
                 opened_at: now,
             });
@@ -117,6 +122,7 @@ impl Chunks {
         (chunk.head, chunk.segment, chunk.at, chunk.ordinal) = (head, segment, at, ordinal);
         (chunk.room, chunk.max_data, chunk.sealed, chunk.opened_at) =
             (RECORD_ROOM, max_data, None, now);
+        chunk.links = false;
         chunk.records.clear();
         chunk.slots.clear();
         self.live.push(index);
@@ -173,6 +179,8 @@ pub(super) enum Waiting {
         lba: Lba,
         blocks: Vec<crate::seam::Payload>,
         placed: usize,
+        /// Of each block, what is known of its journal copy; empty when none has been asked about.
+        verdicts: Vec<Verdict>,
         fua: bool,
     },
     Read {
@@ -190,6 +198,14 @@ pub(super) enum Waiting {
 }
 
 impl Waiting {
+    /// Whether its buffers are being compared: they cannot be given back yet.
+    pub fn is_asking(&self) -> bool {
+        match self {
+            Self::Write { verdicts, .. } => verdicts.iter().any(|v| matches!(v, Verdict::Asked(_))),
+            _ => false,
+        }
+    }
+
     pub fn range(&self) -> (Lba, u64) {
         match self {
             Self::Write { lba, blocks, .. } => (*lba, blocks.len() as u64),

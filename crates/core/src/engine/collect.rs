@@ -353,6 +353,11 @@ impl Engine {
                 },
                 Owner::None => unreachable!("an owner that is one"),
             };
+            // And a move after the link that it moves: that may be in the unsealed chunk of the other head.
+            if self.is_linked_unsealed(pba) && !self.seal(Head::Host, false) {
+                self.collector.moves.push_front(Move { buf, pba, crc });
+                return;
+            }
             let Some(chunk) = self.chunk_with_room(Head::Cold, record.encoded_len(), true) else {
                 self.collector.moves.push_front(Move { buf, pba, crc });
                 return;
@@ -367,6 +372,17 @@ impl Engine {
                 Owner::None => {}
             }
         }
+    }
+
+    fn is_linked_unsealed(&self, at: Pba) -> bool {
+        self.heads[Head::Host as usize].open.is_some_and(|id| {
+            let chunk = self.chunks.get(id);
+            chunk.links
+                && chunk
+                    .records
+                    .iter()
+                    .any(|record| matches!(record, Record::Share { pba, .. } if *pba == at))
+        })
     }
 
     /// `true` when the victim is done with and another may be chosen.

@@ -161,6 +161,7 @@ impl Engine {
         debug_assert_eq!(self.segments.get(segment).state, State::Free);
         self.segments.get_mut(segment).state = State::Open;
         self.sums.open(segment);
+        self.doubt(segment);
         Some(segment)
     }
 

@@ -16,6 +16,7 @@ mod chunks;
 mod collect;
 mod flush;
 mod log;
+mod once;
 mod read;
 mod segments;
 mod sums;
@@ -35,6 +36,7 @@ use checkpoint::Checkpoint;
 use chunks::{ChunkId, Chunks, HEADS, Head, Position, Waiter, Waiting};
 use collect::Collector;
 use hashbrown::HashMap;
+use once::{Once, Verdict};
 use segments::{Segments, State, locate};
 use sums::Sums;
 
@@ -99,6 +101,12 @@ enum Pending {
         blocks: u32,
     },
     Sums(Segment, u32),
+    Compare {
+        request: RequestId,
+        index: u32,
+        /// The page that is read for it.
+        reads: Option<Pba>,
+    },
     Tags(u32),
     Gather {
         at: Pba,
@@ -155,6 +163,7 @@ pub struct Engine {
     sync_wanted: Seq,
     waiters: VecDeque<Waiter>,
     waiting: VecDeque<Waiting>,
+    once: Once,
 
     reads: Vec<read::Reading>,
     collector: Collector,
@@ -234,6 +243,7 @@ impl Engine {
             sync_wanted: Seq(0),
             waiters: VecDeque::new(),
             waiting: VecDeque::new(),
+            once: Once::default(),
             reads: Vec::new(),
             collector: Collector::new(&superblock, buffers),
             checkpoint: Checkpoint::new(recovered.root_seq),
@@ -302,6 +312,8 @@ impl Engine {
                 blocks,
                 fua,
             } => self.unmap(id, lba, blocks, true, fua),
+            Input::Journals { regions } => self.watch_journals(regions),
+            Input::Journaled { pairs } => self.learn_homes(pairs),
             Input::Done { id, outcome } => self.done(id, outcome),
             Input::Tick => self.tick(),
             Input::Shutdown => {
@@ -352,6 +364,10 @@ impl Engine {
             segments: u64::from(self.segments.count()),
             quarantined_segments: self.segments.quarantined,
             shared_pages: self.shared.len() as u64,
+            shared_owners: self.shared.owned(),
+            pool_blocks: self.once.pool().blocks() as u64,
+            pool_entries: self.once.pool().len() as u64,
+            stray_pages: self.strays.len() as u64,
             waiting_requests: self.waiting.len() as u64,
             poisoned: u64::from(self.poisoned),
             ..self.stats
@@ -406,6 +422,11 @@ impl Engine {
                 blocks,
             } => self.data_read(request, at, blocks, outcome),
             Pending::Sums(segment, offset) => self.sums_read(segment, offset, outcome),
+            Pending::Compare {
+                request,
+                index,
+                reads,
+            } => self.compared(request, index, reads, outcome),
             Pending::Tags(offset) => self.tags_read(offset, outcome),
             Pending::Gather { at, blocks, to } => self.gathered(at, blocks, to, outcome),
         }
@@ -542,6 +563,9 @@ impl Engine {
     }
 
     fn refuse(&mut self, waiting: Waiting, refusal: Refusal) {
+        if waiting.is_asking() {
+            return self.once.doomed.push((waiting, refusal));
+        }
         match waiting {
             Waiting::Write {
                 id, blocks, placed, ..
@@ -563,7 +587,10 @@ impl Engine {
         if self.is_quiet() && !self.collector.is_idle() {
             self.abandon_victim();
         }
-        let served = self.waiting.is_empty() && self.waiters.is_empty() && self.collector.is_idle();
+        let served = self.waiting.is_empty()
+            && self.once.doomed.is_empty()
+            && self.waiters.is_empty()
+            && self.collector.is_idle();
         let sealed = self.order.is_empty() && self.heads.iter().all(|head| head.open.is_none());
         if self.checkpoint.is_idle() && served && !self.poisoned {
             let clean = sealed && self.last_seq == self.checkpoint.durable_seq;

@@ -187,7 +187,7 @@ impl Engine {
         }
     }
 
-    fn end_reader(&mut self, segment: Segment) {
+    pub(super) fn end_reader(&mut self, segment: Segment) {
         let info = self.segments.get_mut(segment);
         info.readers -= 1;
         if info.readers == 0 && info.state == State::Emptied {

@@ -41,6 +41,9 @@ impl Engine {
             if !self.log_extent(first, end.0 - first.0, false) {
                 return false;
             }
+            if self.once.is_on() {
+                self.forget_journal(first, end.0 - first.0);
+            }
             let mut at = first;
             while let Some((mapped, _)) = self.map.next_mapped(at, end) {
                 self.remap(mapped, Entry::Unmapped);

@@ -30,9 +30,13 @@ impl Engine {
             return self.reply(id, Err(refusal));
         }
         self.stats.host_blocks_written += blocks.len() as u64;
+        let verdicts = match self.once.is_on() {
+            true => self.ask(id, lba, blocks),
+            false => Vec::new(),
+        };
         let mut placed = 0;
         if self.waiting.is_empty() {
-            match self.place_all(id, lba, blocks, &mut placed, fua) {
+            match self.place_all(id, lba, blocks, &verdicts, &mut placed, fua) {
                 true => return,
                 false => debug_assert!(placed < blocks.len()),
             }
@@ -42,6 +46,7 @@ impl Engine {
             lba,
             blocks: blocks.to_vec(),
             placed,
+            verdicts,
             fua,
         });
     }
@@ -58,18 +63,25 @@ impl Engine {
         id: RequestId,
         lba: Lba,
         blocks: &[Payload],
+        verdicts: &[Verdict],
         placed: &mut usize,
         fua: bool,
     ) -> bool {
         while let Some(payload) = blocks.get(*placed) {
-            match self.place(lba.plus(*placed as u64), *payload) {
+            let verdict = verdicts.get(*placed).copied().unwrap_or_default();
+            match self.place(lba.plus(*placed as u64), *payload, verdict) {
                 Placed::Done => *placed += 1,
                 Placed::Wait => return false,
                 Placed::Full => {
-                    for payload in &blocks[*placed..] {
-                        self.release(payload.buf);
-                    }
-                    self.reply(id, Err(Refusal::Full));
+                    let rest = Waiting::Write {
+                        id,
+                        lba,
+                        blocks: blocks.to_vec(),
+                        placed: *placed,
+                        verdicts: verdicts.to_vec(),
+                        fua,
+                    };
+                    self.refuse(rest, Refusal::Full);
                     return true;
                 }
             }
@@ -87,11 +99,26 @@ impl Engine {
         }
     }
 
-    /// One block through the policies, in order: zero, absorb, store whole.
-    fn place(&mut self, lba: Lba, payload: Payload) -> Placed {
+    /// One block through the policies, in order: zero, write-once, absorb, store whole.
+    fn place(&mut self, lba: Lba, payload: Payload, verdict: Verdict) -> Placed {
+        match verdict {
+            Verdict::Write => {}
+            Verdict::Asked(_) => return Placed::Wait,
+            Verdict::Same(copy) => match self.share(lba, copy) {
+                Some(true) => {
+                    self.release(payload.buf);
+                    return Placed::Done;
+                }
+                Some(false) => return Placed::Wait,
+                None => {}
+            },
+        }
         if self.options.zero && payload.digest.zero {
             if !self.log_extent(lba, 1, true) {
                 return Placed::Wait;
+            }
+            if self.once.is_on() {
+                self.forget_journal(lba, 1);
             }
             self.remap(lba, Entry::Zero);
             self.release(payload.buf);
@@ -101,6 +128,9 @@ impl Engine {
         let old = self.map.get(lba);
         if let Entry::Plain(pba) = old {
             if self.absorb(pba, payload) {
+                if self.once.is_on() {
+                    self.note_journal(lba, &payload, true);
+                }
                 return Placed::Done;
             }
         } else if self.segments.live >= self.capacity() {
@@ -121,6 +151,9 @@ impl Engine {
             payload.buf,
         );
         self.remap(lba, Entry::Plain(pba));
+        if self.once.is_on() {
+            self.note_journal(lba, &payload, false);
+        }
         Placed::Done
     }
 
@@ -156,8 +189,9 @@ impl Engine {
                     lba,
                     blocks,
                     placed,
+                    verdicts,
                     fua,
-                } => self.place_all(*id, *lba, blocks, placed, *fua),
+                } => self.place_all(*id, *lba, blocks, verdicts, placed, *fua),
                 Waiting::Read { id, lba, blocks } => {
                     self.start_read(*id, *lba, *blocks);
                     true

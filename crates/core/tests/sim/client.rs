@@ -2,6 +2,9 @@
 
 use super::driver::Ask;
 use super::rng::Rng;
+use std::collections::VecDeque;
+use vellum_core::addr::Lba;
+use vellum_core::seam::{Region, WriteOnce};
 
 /// A life's habits.
 #[derive(Clone, Debug)]
@@ -11,7 +14,13 @@ pub struct Client {
     hot_percent: u64,
     longest: u64,
     next: u64,
-    weights: [u64; 7],
+    weights: [u64; 9],
+    /// Where its journal is, how much of it, and where that is written next.
+    journal: (u64, u64),
+    journal_next: u64,
+    /// What has been journaled and not been written home: home, journal place, token.
+    journaled: VecDeque<(u64, u64, u32)>,
+    pairs: Vec<(Lba, Lba)>,
     fua_percent: u64,
     zero_percent: u64,
     twin_percent: u64,
@@ -26,10 +35,15 @@ const DISCARD: usize = 3;
 const ZEROES: usize = 4;
 const SEQUENTIAL: usize = 5;
 const BIG_DISCARD: usize = 6;
+const JOURNAL: usize = 7;
+const CHECKPOINT: usize = 8;
 
 impl Client {
     pub fn new(blocks: u64, rng: &mut Rng) -> Self {
         let hot_length = rng.range(1, blocks.min(64));
+        let journal_length = rng.range(4, (blocks / 2).clamp(5, 100));
+        let journal = (rng.below(blocks - journal_length), journal_length);
+        let journals = rng.pick(&[0, 0, 20, 60]);
         Self {
             blocks,
             hot: (rng.below(blocks - hot_length + 1), hot_length),
@@ -44,12 +58,94 @@ impl Client {
                 rng.pick(&[0, 0, 5]),
                 rng.pick(&[0, 5, 40]),
                 rng.pick(&[0, 0, 1]),
+                journals,
+                journals,
             ],
+            journal,
+            journal_next: 0,
+            journaled: VecDeque::new(),
+            pairs: Vec::new(),
             fua_percent: rng.pick(&[0, 0, 3, 30]),
             zero_percent: rng.pick(&[0, 0, 10]),
             twin_percent: rng.pick(&[0, 0, 10]),
             depth: rng.pick(&[1, 2, 8, 32, 64]),
         }
+    }
+
+    /// Where its journal is; none, where it is not told, has moved, or overlaps what it is not.
+    pub fn regions(&self, rng: &mut Rng) -> Vec<Region> {
+        let rule = rng.pick(&[
+            WriteOnce::Off,
+            WriteOnce::Hash,
+            WriteOnce::Hash,
+            WriteOnce::HashUnlessCollided,
+            WriteOnce::Descriptor,
+        ]);
+        let (start, blocks) = self.journal;
+        let region = |start, blocks| Region {
+            start: Lba(start),
+            blocks,
+            homes: Lba(0),
+            homes_blocks: self.blocks,
+            rule,
+        };
+        match rng.below(5) {
+            0 => vec![],
+            1 => vec![
+                region(start, blocks / 2),
+                region(start + blocks / 2, blocks),
+            ],
+            2 => vec![region(start / 2, u64::MAX / 2)],
+            _ => vec![region(start, blocks)],
+        }
+    }
+
+    /// What the descriptor blocks written since the last call say.
+    pub fn take_pairs(&mut self) -> Vec<(Lba, Lba)> {
+        std::mem::take(&mut self.pairs)
+    }
+
+    fn journal_write(&mut self, rng: &mut Rng, fresh: &mut u32) -> Ask {
+        let (start, length) = self.journal;
+        let at = self.journal_next % length;
+        let blocks = rng.range(1, 8).min(length - at);
+        self.journal_next = at + blocks;
+        let tokens = self.tokens(blocks, rng, fresh);
+        for (place, &token) in (start + at..).zip(&tokens) {
+            let home = rng.below(self.blocks);
+            self.journaled.push_back((home, place, token));
+            self.pairs.push((Lba(home), Lba(place)));
+        }
+        Ask::Write {
+            lba: start + at,
+            tokens,
+            fua: rng.percent(self.fua_percent),
+        }
+    }
+
+    /// Writes home what was journaled: mostly as it is, at times when its journal space is another's already.
+    fn checkpoint(&mut self, rng: &mut Rng, fresh: &mut u32) -> Option<Ask> {
+        let (home, _, token) = if rng.percent(80) {
+            self.journaled.pop_front()?
+        } else {
+            self.journaled.pop_back()?
+        };
+        let mut tokens = vec![token];
+        while home + (tokens.len() as u64) < self.blocks && rng.percent(40) {
+            let Some((_, _, token)) = self.journaled.pop_front() else {
+                break;
+            };
+            tokens.push(token);
+        }
+        if rng.percent(5) {
+            *fresh += 1;
+            tokens[0] = *fresh;
+        }
+        Some(Ask::Write {
+            lba: home,
+            tokens,
+            fua: rng.percent(self.fua_percent),
+        })
     }
 
     /// The next request. `fresh` numbers tokens: unique, but for the twins.
@@ -69,7 +165,13 @@ impl Client {
         };
         let lba = lba.min(self.blocks - blocks);
         let fua = rng.percent(self.fua_percent);
+        if kind == CHECKPOINT
+            && let Some(ask) = self.checkpoint(rng, fresh)
+        {
+            return ask;
+        }
         match kind {
+            JOURNAL => self.journal_write(rng, fresh),
             READ => Ask::Read {
                 lba,
                 blocks: blocks as u32,

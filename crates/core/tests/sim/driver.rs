@@ -9,7 +9,7 @@ use super::rng::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use vellum_core::addr::{Buf, Lba, Nanos, RequestId};
 use vellum_core::engine::Engine;
-use vellum_core::seam::{Digest, Effect, Input, Payload, Refusal};
+use vellum_core::seam::{Against, Digest, Effect, Input, Payload, Refusal, Region};
 
 /// Why a run failed.
 pub type Failure = String;
@@ -64,6 +64,7 @@ struct Flight {
     asked: u64,
     cells: Vec<Cell>,
     bufs: Vec<Buf>,
+    same: bool,
     crcs: Vec<u32>,
     bytes: Vec<u8>,
     end: End,
@@ -85,6 +86,10 @@ impl Flight {
             Effect::Read { at, blocks, .. }
             | Effect::Gather { at, blocks, .. }
             | Effect::ReadMeta { at, blocks, .. } => Some((at.0, u64::from(blocks), false)),
+            Effect::Compare {
+                with: Against::Medium(at),
+                ..
+            } => Some((at.0, 1, false)),
             _ => None,
         }
     }
@@ -150,6 +155,8 @@ pub struct Driver {
     pub now: u64,
     pub stopped: bool,
     pub poisoned: bool,
+    /// Weak hashes there are: few, and they collide.
+    pub hashes: u32,
     /// What each block of the last read gave; for audits.
     pub last_read: Vec<Seen>,
     /// Every place a block was ever rotten or refused to be read in this life.
@@ -187,6 +194,7 @@ impl Driver {
             now: 1,
             stopped: false,
             poisoned: false,
+            hashes: u32::MAX,
             last_read: Vec::new(),
             suspects: BTreeSet::new(),
             flights: Vec::new(),
@@ -207,6 +215,16 @@ impl Driver {
     /// Lets the engine start: some inputs are not needed for it to have effects.
     pub fn start(&mut self) -> Result<(), Failure> {
         self.feed(Input::Tick)
+    }
+
+    /// Tells where journals are.
+    pub fn watch(&mut self, regions: &[Region]) -> Result<(), Failure> {
+        self.feed(Input::Journals { regions })
+    }
+
+    /// Tells what a descriptor block said.
+    pub fn journaled(&mut self, pairs: &[(Lba, Lba)]) -> Result<(), Failure> {
+        self.feed(Input::Journaled { pairs })
     }
 
     pub fn open_requests(&self) -> usize {
@@ -274,7 +292,7 @@ impl Driver {
                     self.held[buf as usize] = true;
                     let digest = Digest {
                         crc: super::medium::token_crc(token),
-                        weak: u64::from(token),
+                        weak: u64::from(token % self.hashes) << 32,
                         zero: token == 0,
                     };
                     blocks.push(Payload {

@@ -108,6 +108,8 @@ pub enum Broken {
     CutDamages,
     /// Now and then a read of data gives another block's bytes, and the CRC that was hoped for.
     ReadLies,
+    /// Every comparison finds the blocks equal: write-once journaling as the paper has it, which trusts.
+    CompareTrusts,
 }
 
 /// Bytes that are not what was written.

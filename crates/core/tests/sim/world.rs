@@ -25,6 +25,9 @@ pub struct Summary {
     pub effects: u64,
     pub collections: u64,
     pub map_checkpoints: u64,
+    pub remapped: u64,
+    pub unequal: u64,
+    pub restamped: u64,
     pub rot_refused: u64,
     pub rot_survived: u64,
 }
@@ -40,6 +43,9 @@ impl Summary {
         self.effects += other.effects;
         self.collections += other.collections;
         self.map_checkpoints += other.map_checkpoints;
+        self.remapped += other.remapped;
+        self.unequal += other.unequal;
+        self.restamped += other.restamped;
         self.rot_refused += other.rot_refused;
         self.rot_survived += other.rot_survived;
     }
@@ -157,6 +163,9 @@ impl World {
         let stats = driver.engine.stats();
         self.summary.collections += stats.collections;
         self.summary.map_checkpoints += stats.map_checkpoints;
+        self.summary.remapped += stats.remapped_blocks;
+        self.summary.unequal += stats.compared_unequal;
+        self.summary.restamped += stats.medium_restamped;
         let poisoned = driver.poisoned;
         let (medium, model, counts, now) = driver.crash(end != End::Kill)?;
         (self.medium, self.model, self.now) = (medium, model, now);
@@ -203,12 +212,24 @@ impl World {
         let eager = self.rng.range(10, 90);
         let rots = self.faults && self.rng.percent(10);
         self.worn |= rots;
+        driver.hashes = self.rng.pick(&[u32::MAX, u32::MAX, 100, 7]);
+        driver.watch(&client.regions(&mut self.rng))?;
         let mut idle = 0;
         for _ in 0..steps {
+            if self.rng.below(400) == 0 {
+                driver.watch(&client.regions(&mut self.rng))?;
+            }
             let room = driver.open_requests() < client.depth && driver.free_bufs() >= 64;
             if room && self.rng.percent(eager) {
                 let ask = client.ask(&mut self.rng, &mut self.fresh);
-                driver.ask(&ask)?;
+                let pairs = client.take_pairs();
+                if self.rng.percent(50) {
+                    driver.journaled(&pairs)?;
+                    driver.ask(&ask)?;
+                } else {
+                    driver.ask(&ask)?;
+                    driver.journaled(&pairs)?;
+                }
                 idle = 0;
             } else if driver.advance()? {
                 idle = 0;
@@ -358,8 +379,9 @@ impl World {
         );
         self.model.judge(&seen)?;
         self.model.rebase(&seen);
-        let live = driver.engine.stats().live_blocks;
-        let held = self.model.live_at_most();
+        let stats = driver.engine.stats();
+        let live = stats.live_blocks;
+        let held = self.model.live_at_most() + stats.shared_pages - stats.shared_owners;
         // Zeros may be stored as data, when the policy is off; a count is never too low (promise 5).
         ensure!(live >= held, "{held} blocks hold data, {live} are counted");
         ensure!(

@@ -4,7 +4,7 @@
 use super::{Driver, End, Failure, Flight, RELEASED, Stage, ensure};
 use crate::sim::medium::{Broken, Cell};
 use vellum_core::addr::Buf;
-use vellum_core::seam::{Effect, Input, Outcome};
+use vellum_core::seam::{Against, Effect, Input, Outcome};
 
 impl Driver {
     /// Moves one effect on, chosen by chance; `false` when there is none.
@@ -171,7 +171,24 @@ impl Driver {
                     self.medium.read(block).fill(out);
                 }
             }
-            Effect::CopyOut { .. }
+            Effect::Compare {
+                buf,
+                with: Against::Medium(at),
+                ..
+            } => {
+                if self.read_fails(at.0, 1) {
+                    flight.end = End::Failed;
+                    return Ok(());
+                }
+                let token = self.tokens[buf.0 as usize];
+                ensure!(
+                    token != RELEASED,
+                    "buffer {buf} is compared and nobody holds it"
+                );
+                flight.same = self.read_cell(at.0, flight).token() == token;
+            }
+            Effect::Compare { .. }
+            | Effect::CopyOut { .. }
             | Effect::ZeroOut { .. }
             | Effect::Release { .. }
             | Effect::Stopped => {}
@@ -233,6 +250,9 @@ impl Driver {
             (End::Failed, _) => Outcome::Failed,
             (End::Full, _) => Outcome::Full,
             (End::Ok, Effect::Read { .. } | Effect::Gather { .. }) => Outcome::Crcs(&flight.crcs),
+            (End::Ok, Effect::Compare { .. }) => {
+                Outcome::Same(flight.same || self.medium.broken == Broken::CompareTrusts)
+            }
             (End::Ok, Effect::ReadMeta { .. }) => Outcome::Bytes(&flight.bytes),
             (End::Ok, _) => Outcome::Ok,
         };
@@ -249,6 +269,7 @@ fn placeholder() -> Flight {
         asked: 0,
         cells: Vec::new(),
         bufs: Vec::new(),
+        same: false,
         crcs: Vec::new(),
         bytes: Vec::new(),
         end: End::Ok,

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::sim::model::Seen;
 use vellum_core::addr::{Buf, RequestId};
-use vellum_core::seam::{Effect, Refusal, Reply};
+use vellum_core::seam::{Against, Effect, Refusal, Reply};
 
 impl Driver {
     pub(super) fn take_effect(&mut self, effect: Effect) -> Result<(), Failure> {
@@ -21,7 +21,8 @@ impl Driver {
             | Effect::Erase { id, .. }
             | Effect::Read { id, .. }
             | Effect::Gather { id, .. }
-            | Effect::ReadMeta { id, .. } => id,
+            | Effect::ReadMeta { id, .. }
+            | Effect::Compare { id, .. } => id,
             Effect::CopyOut {
                 from,
                 request,
@@ -70,7 +71,24 @@ impl Driver {
                 );
                 bufs
             }
+            // Held for as long as it is compared.
+            Effect::Compare { buf, .. } => vec![buf],
             _ => Vec::new(),
+        };
+        let same = match effect {
+            Effect::Compare {
+                buf,
+                with: Against::Buffer(other),
+                ..
+            } => {
+                let [token, other] = [buf, other].map(|buf| self.tokens[buf.0 as usize]);
+                ensure!(
+                    token != RELEASED && other != RELEASED,
+                    "{effect:?} with a buffer that nobody holds"
+                );
+                token == other
+            }
+            _ => false,
         };
         self.medium.writes += 1;
         let flight = Flight {
@@ -81,6 +99,7 @@ impl Driver {
             asked: self.medium.stamp(),
             cells: Vec::new(),
             bufs,
+            same,
             crcs: Vec::new(),
             bytes: Vec::new(),
             end: End::Ok,
@@ -143,7 +162,7 @@ impl Driver {
             .any(|f| f.stage != Stage::Carried && f.bufs.contains(&buf));
         ensure!(
             !used,
-            "buffer {buf} released while a chunk that holds it is being written"
+            "buffer {buf} released while it is being written or compared"
         );
         self.held[index] = false;
         self.tokens[index] = RELEASED;
