@@ -46,20 +46,23 @@ impl Via {
         })
     }
 
-    /// What this machine lacks for it.
+    /// What this machine lacks for it, after its kernel module was loaded where there is one.
     pub fn missing(self) -> Option<String> {
+        let there = |path: &str, module: &str| {
+            Path::new(path).exists() || (host::load_module(module) && Path::new(path).exists())
+        };
         match self {
-            Self::Nbd if !Path::new("/sys/block/nbd0").exists() => {
-                Some("for nbd, the kernel has no /dev/nbd0 (modprobe nbd)".into())
+            Self::Nbd if !there("/sys/block/nbd0", "nbd") => {
+                Some("for nbd, the kernel has no /dev/nbd0, and no module nbd for it".into())
             }
             Self::Nbd if !host::has("nbd-client") => {
                 Some("for nbd, nbd-client is not installed".into())
             }
-            Self::Fuse if !Path::new("/dev/fuse").exists() => {
-                Some("for fuse, there is no /dev/fuse (modprobe fuse)".into())
+            Self::Fuse if !there("/dev/fuse", "fuse") => {
+                Some("for fuse, there is no /dev/fuse, and no module fuse for it".into())
             }
-            Self::Fuse if !Path::new("/dev/loop-control").exists() => {
-                Some("for fuse, there is no /dev/loop-control (modprobe loop)".into())
+            Self::Fuse if !there("/dev/loop-control", "loop") => {
+                Some("for fuse, there is no /dev/loop-control, and no module loop for it".into())
             }
             Self::Fuse if !host::has("losetup") => {
                 Some("for fuse, losetup is not installed (util-linux)".into())
@@ -208,7 +211,17 @@ impl Attachment {
     pub fn bind(&mut self) -> Result<PathBuf> {
         let device = match (&self.state.fuse, &self.state.socket) {
             (Some(fuse), _) => host::loop_attach(&fuse.join("disk"))?,
-            (None, Some(socket)) => nbd_attach(socket)?,
+            (None, Some(socket)) => {
+                let (device, socket) = (free_nbd()?, socket.clone());
+                // Before it is bound: whoever clears up after us must find it.
+                self.state.device = Some(device.clone());
+                self.save()?;
+                if let Err(error) = nbd_attach(&socket, &device) {
+                    self.state.device = None;
+                    return Err(error);
+                }
+                device
+            }
             (None, None) => bail!("no server to bind to"),
         };
         self.state.device = Some(device.clone());
@@ -291,26 +304,56 @@ fn said(log: &Path) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-fn nbd_attach(socket: &Path) -> Result<PathBuf> {
+/// An NBD device that nobody uses.
+fn free_nbd() -> Result<PathBuf> {
     let free = (0..256).map(|n| format!("nbd{n}")).find(|name| {
         let block = Path::new("/sys/block").join(name);
         block.exists() && !block.join("pid").exists()
     });
-    let device = Path::new("/dev").join(free.context("every /dev/nbd* is in use")?);
+    let free = free.context("every /dev/nbd* is in use: disconnect one, or --via fuse")?;
+    Ok(Path::new("/dev").join(free))
+}
+
+fn nbd_attach(socket: &Path, device: &Path) -> Result<()> {
+    // Sectors of 512 bytes as on a loop device: a partition table counts in sectors, and must be found again
+    // whatever way the volume is attached.
     let (path, socket) = (device.to_string_lossy(), socket.to_string_lossy());
-    host::run(
-        "nbd-client",
-        &[
-            "-unix",
-            &socket,
-            &path,
-            "-name",
-            "disk",
-            "-block-size",
-            "4096",
-        ],
-    )?;
-    Ok(device)
+    let args = [
+        "-unix",
+        &socket,
+        &path,
+        "-name",
+        "disk",
+        "-block-size",
+        "512",
+    ];
+    host::run("nbd-client", &args).map(drop)
+}
+
+fn nbd_bound(device: &Path) -> bool {
+    device
+        .file_name()
+        .is_some_and(|name| Path::new("/sys/block").join(name).join("pid").exists())
+}
+
+/// Ends the connection; the device is free when its last user has left.
+fn nbd_disconnect(device: &Path) -> Result<()> {
+    if nbd_bound(device) {
+        host::run("nbd-client", &["-d", &device.to_string_lossy()])?;
+    }
+    Ok(())
+}
+
+/// Ends the connection and waits until the device is free.
+fn nbd_detach(device: &Path) -> Result<()> {
+    nbd_disconnect(device)?;
+    if !host::eventually(Duration::from_secs(10), || !nbd_bound(device)) {
+        bail!(
+            "{} is still in use: see `fuser -vm {0}`, end what uses it, and detach again",
+            device.display()
+        );
+    }
+    Ok(())
 }
 
 /// The block devices that are ours: recorded, or found bound to our directory.
@@ -341,6 +384,10 @@ fn ours(state: &State) -> Vec<PathBuf> {
 /// Undoes what a state says was done. Every step is fine with having been done already.
 pub fn undo(file: &StateFile, id: &str, state: &mut State) -> Result<()> {
     let alive = state.server.is_some_and(Process::alive);
+    if !alive && state.via == "nbd" {
+        // The kernel keeps a dead connection's requests, and an unmount would wait for them.
+        devices(state).iter().try_for_each(|d| nbd_disconnect(d))?;
+    }
     for dir in ours(state).into_iter().rev() {
         let mut result = host::unmount(&dir, false);
         if alive {
@@ -366,7 +413,7 @@ pub fn undo(file: &StateFile, id: &str, state: &mut State) -> Result<()> {
     }
     for device in devices(state) {
         if state.via == "nbd" {
-            host::run("nbd-client", &["-d", &device.to_string_lossy()])?;
+            nbd_detach(&device)?;
         } else {
             host::loop_detach(&device)?;
         }

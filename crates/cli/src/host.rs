@@ -20,6 +20,11 @@ pub fn has(program: &str) -> bool {
         .any(|dir| dir.join(program).is_file())
 }
 
+/// Loads a kernel module; false when there is none, or it may not be.
+pub fn load_module(module: &str) -> bool {
+    is_root() && run("modprobe", &["-q", module]).is_ok()
+}
+
 /// A program to run, with the administrator's directories in its path.
 pub fn command(program: &str) -> Command {
     let mut command = Command::new(program);

@@ -1,0 +1,113 @@
+#!/bin/sh
+# Runs in the guest: attach.sh WAY. The whole life of an attachment: made, written to, undone, made again,
+# its server killed under load, cleared up and made again. What was fsynced is there each time.
+set -e
+via=$1
+disk=/dev/vda
+at=/mnt/vellum
+
+fail() {
+    echo "FAIL ($via): $*"
+    cat /run/vellum/*.log 2>/dev/null || true
+    dmesg | tail -20
+    exit 1
+}
+say() { echo "$via: $*"; }
+# One number of the server's statistics; the first of that name.
+stat() { vellum stats $disk --json | sed -n "s/[^{]*{.*\"$1\":\([0-9]*\).*/\1/p"; }
+attach() { vellum attach $disk --via "$via" --mount $at "$@" >/tmp/attached || fail "attach $*"; }
+detach() { vellum detach $disk >/dev/null || fail "detach"; }
+gone() {
+    ! grep -q " $at " /proc/mounts || fail "still mounted"
+    ! pidof vellum >/dev/null || fail "the server still runs"
+    for path in /sys/block/ublkb* /sys/block/nbd*/pid /dev/ublkc*; do
+        [ ! -e "$path" ] || fail "$path is left"
+    done
+    left=$(find /run/vellum -type f ! -name '*.lock')
+    [ -z "$left" ] || fail "left in /run/vellum: $left"
+}
+# Files that tell what must be in them; a name is noted when its content was fsynced.
+content() { seq "$1" $(($1 + 100 + $1 % 7 * 3000)); }
+write() {
+    number=$1
+    while [ "$number" -lt "$2" ]; do
+        content "$number" | dd of=$at/"$number" bs=64k conv=fsync 2>/dev/null || return 0
+        echo "$number" >>/tmp/durable
+        number=$((number + 1))
+    done
+}
+compare() {
+    while read -r number; do
+        content "$number" | cmp -s - $at/"$number" || fail "file $number is lost or wrong"
+    done </tmp/durable
+    say "$(wc -l </tmp/durable) fsynced files are there"
+}
+check() {
+    vellum check $disk >/tmp/check 2>&1 || { cat /tmp/check; fail "check"; }
+}
+
+mkdir -p $at
+: >/tmp/durable
+vellum create $disk --size 300M >/dev/null
+
+attach --mkfs --options data=ordered
+device=$(cut -d' ' -f1 /tmp/attached)
+queue=/sys/block/${device#/dev/}/queue
+say "$device: blocks of $(cat "$queue/logical_block_size"), cache: $(cat "$queue/write_cache"), fua: $(cat "$queue/fua")"
+[ "$(cat "$queue/write_cache")" = "write back" ] || fail "the kernel does not know that there is a cache"
+[ "$(cat "$queue/fua")" = 1 ] || fail "the kernel does not know FUA"
+[ "$(cat "$queue/discard_max_bytes")" -gt 0 ] || fail "no discard"
+! vellum attach $disk --via "$via" >/tmp/twice 2>&1 || fail "attached twice"
+grep -q "attached already" /tmp/twice || fail "attached twice: $(cat /tmp/twice)"
+write 1 20
+[ "$(stat fua)" -gt 0 ] || fail "no FUA write arrived"
+[ "$(stat flushes)" -gt 0 ] || fail "no flush arrived"
+say "flushes: $(stat flushes), writes with FUA: $(stat fua)"
+rm $at/1 $at/2
+sed -i '/^[12]$/d' /tmp/durable
+sync
+fstrim $at 2>/dev/null || say "no fstrim here"
+[ "$(stat discarded_blocks)" -gt 0 ] || fail "no discard arrived"
+detach
+gone
+check
+
+attach
+compare
+write 20 30
+e2fsck -fn "$device" >/dev/null 2>&1 || true # of a mounted one it may say anything; it must not hurt
+detach
+gone
+check
+
+# The server dies under load: the mount fails, and nothing that was fsynced is lost.
+for life in 1 2; do
+    attach
+    compare
+    write $((life * 1000)) $((life * 1000 + 999)) &
+    writer=$!
+    sleep 2
+    kill -KILL "$(pidof vellum)"
+    sleep 1
+    if [ "$life" = 1 ]; then
+        detach
+        wait $writer
+        gone
+        check
+    else # attach clears up by itself
+        kill $writer 2>/dev/null || true
+        wait $writer || true
+    fi
+done
+attach
+compare
+detach
+gone
+
+# What lies on the volume is a whole file system.
+vellum attach $disk --via "$via" >/tmp/attached || fail "attach without mount"
+e2fsck -fn "$(cat /tmp/attached)" >/tmp/fsck 2>&1 || { cat /tmp/fsck; fail "e2fsck"; }
+detach
+gone
+check
+say "passed"

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Runs a script in a guest of Debian's kernel (QEMU, no KVM needed), with `vellum` in its path and a
+# scratch disk at /dev/vda: run.sh SCRIPT [ARG...]. Prints what it prints and ends with its exit code; 77 when
+# there can be no guest here. PATIENCE: seconds; DISK: the scratch disk's size; VELLUM: the binary.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+cd "$here/../.."
+export PATH="$PATH:/usr/sbin:/sbin"
+PATIENCE=${PATIENCE:-300}
+DISK=${DISK:-512M}
+VELLUM=$(realpath "${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}")
+
+command -v qemu-system-x86_64 >/dev/null || {
+    echo "SKIP: no guest: qemu-system-x86_64 is missing (apt-get install qemu-system-x86)"
+    exit 77
+}
+guest=$("$here/build.sh") || exit $?
+
+dir=$(mktemp -d "${TMPDIR:-/var/tmp}/vellum-guest.XXXXXX")
+qemu=''
+cleanup() {
+    [ -z "$qemu" ] || kill "$qemu" 2>/dev/null || true
+    rm -rf "$dir"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+mkdir -p "$dir/root/test" "$dir/root/sbin"
+cp "$1" "$dir/root/test/run.sh"
+shift
+echo "$*" >"$dir/root/test/args"
+strip -o "$dir/root/sbin/vellum" "$VELLUM"
+"$here/libraries.sh" "$dir/root" "$VELLUM"
+# The kernel unpacks archives one after the other: the tools, then what changes from run to run.
+(cat "$guest/base.cpio" && cd "$dir/root" && find . | cpio -o -H newc --quiet) >"$dir/initramfs"
+truncate -s "$DISK" "$dir/disk"
+
+qemu-system-x86_64 -accel tcg,thread=multi -cpu max -m 512 -smp 1 -nographic -no-reboot -nodefaults \
+    -serial "file:$dir/console" -kernel "$guest/vmlinuz" -initrd "$dir/initramfs" \
+    -append "console=ttyS0 quiet loglevel=3 panic=-1 oops=panic rdinit=/init" \
+    -drive "file=$dir/disk,if=virtio,format=raw,cache=writeback,discard=unmap" &
+qemu=$!
+for ((seconds = 0; seconds < PATIENCE * 10; seconds++)); do
+    kill -0 "$qemu" 2>/dev/null || break
+    sleep 0.1
+done
+timed_out=$(kill -0 "$qemu" 2>/dev/null && echo yes || true)
+kill "$qemu" 2>/dev/null || true
+wait "$qemu" 2>/dev/null || true
+qemu=''
+# Without the terminal's carriage returns; what the firmware and the loader print is before "begin".
+tr -d '\r' <"$dir/console" >"$dir/text"
+code=$(sed -n 's/^guest: exit \([0-9]*\)$/\1/p' "$dir/text" | tail -1)
+if [ -n "$code" ]; then
+    sed -e '1,/guest: begin$/d' -e '/^guest: exit [0-9]*$/,$d' "$dir/text"
+    exit "$code"
+fi
+cat "$dir/text"
+echo "guest: ${timed_out:+out of patience after $PATIENCE s}${timed_out:-ended without an exit code}"
+exit 1
