@@ -164,6 +164,7 @@ impl Volume {
             discard: options.discard.unwrap_or_else(|| medium.wants_discard()),
             zero: options.zero,
             cached_sums: options.cached_sums.unwrap_or(CACHED_SUMS),
+            ..Options::default()
         };
         let engine = Engine::new(recovered, buffers, core, crc32c);
         let shared = Arc::new(Shared {

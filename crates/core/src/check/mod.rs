@@ -254,12 +254,15 @@ impl Segments<'_> {
         self.report.segments += 1;
         let summary = match in_log {
             Some(_) => None,
-            None => match self.read_summary(segment) {
-                Some(tags) => Some(tags),
-                None => return,
-            },
+            None => self.read_summary(segment),
         };
-        let tags = in_log.or(summary.as_deref()).unwrap_or_default();
+        let headers = match (in_log, &summary) {
+            // A summary that was being rewritten when the power went: its chunks say what it said.
+            (None, None) => self.read_headers(segment),
+            _ => None,
+        };
+        let known = in_log.or(summary.as_deref()).or(headers.as_deref());
+        let Some(tags) = known else { return };
         for &(offset, lba) in &live {
             self.check_owner(lba, start.plus(offset.into()), tags[offset as usize]);
         }
@@ -304,20 +307,35 @@ impl Segments<'_> {
         }
     }
 
-    /// That the chunk headers say what the summary repeats.
+    /// That the chunk headers say what the summary repeats. Owners may have changed since, where pages have
+    /// been shared.
     fn check_headers(&mut self, segment: Segment, tags: &[Tag]) {
+        let Some(said) = self.read_headers(segment) else {
+            return;
+        };
+        let differ = |(said, tag): (&Tag, &Tag)| {
+            said.crc != tag.crc || (said.owner != tag.owner && !self.shared_before)
+        };
+        if let Some(offset) = said.iter().zip(tags).position(differ) {
+            let at = self.superblock.segment_start(segment).plus(offset as u64);
+            self.report.add(Problem::HeadersDiffer { segment, at });
+        }
+    }
+
+    /// What the chunk headers say of each block; `None` when one cannot be read.
+    fn read_headers(&mut self, segment: Segment) -> Option<Vec<Tag>> {
         let nothing = Tag {
             owner: Owner::None,
             crc: 0,
         };
-        let mut said = vec![nothing; tags.len()];
+        let mut said = vec![nothing; self.superblock.usable_blocks() as usize];
         let mut chunks = Chunks::new(self.superblock, segment, self.crc);
         while let Some(chunk) = chunks.next(self.source) {
             let chunk = match chunk {
                 Ok(chunk) => chunk,
                 Err(error) => {
                     self.report.add(Problem::HeaderUnreadable(error));
-                    return;
+                    return None;
                 }
             };
             let data = said.iter_mut().skip(chunk.offset as usize + 1);
@@ -325,10 +343,7 @@ impl Segments<'_> {
                 *said = tag;
             }
         }
-        if let Some(offset) = said.iter().zip(tags).position(|(a, b)| a != b) {
-            let at = self.superblock.segment_start(segment).plus(offset as u64);
-            self.report.add(Problem::HeadersDiffer { segment, at });
-        }
+        Some(said)
     }
 
     fn check_data(&mut self, start: Pba, tags: &[Tag], live: &[(u32, Lba)]) {

@@ -39,7 +39,7 @@ pub enum Problem {
     /// The root that is not needed.
     #[error("the spare map checkpoint: {0}")]
     RootUnreadable(Unreadable),
-    /// A summary that the collector and every read of its segment need.
+    /// A summary: what it says is then gathered from its segment's chunk headers.
     #[error("the summary of segment {segment} at physical block {at} is damaged: {error}")]
     Summary {
         segment: Segment,
@@ -98,6 +98,8 @@ impl Problem {
             Self::Mirror { .. }
             | Self::MirrorUnreadable(_)
             | Self::RootUnreadable(_)
+            | Self::Summary { .. }
+            | Self::SummaryUnreadable { .. }
             | Self::HeaderUnreadable(_)
             | Self::HeadersDiffer { .. } => Severity::Redundancy,
             _ => Severity::Damage,

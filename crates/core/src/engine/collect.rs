@@ -145,6 +145,9 @@ impl Engine {
             }
         };
         let Some(segment) = chosen else { return false };
+        if self.restamp.is_at(segment) {
+            return false;
+        }
         let mut tags = core::mem::take(&mut self.collector.spare);
         tags.clear();
         let loaded = match self.sums.tags(segment) {

@@ -174,6 +174,7 @@ impl Engine {
     }
 
     pub(super) fn write_summary(&mut self, segment: Segment) {
+        self.stamp(segment);
         let blocks = self.superblock.segment_blocks() - self.superblock.usable_blocks();
         let at = self
             .superblock
@@ -194,6 +195,7 @@ impl Engine {
             return self.poison();
         }
         self.checkpoint.summaries -= 1;
+        self.stamped(segment);
         self.sums.summarised(segment);
         self.reclaim = true;
     }

@@ -1,7 +1,7 @@
 //! The engine: the state machine that every request passes through.
 //!
-//! Split by request path (`write`, `read`, `unmap`, `flush`) and by noun (`log`, `segments`, `chunks`,
-//! `sums`, `collect`, `checkpoint`). What must hold between any two calls of [`Engine::handle`]:
+//! Split by request path (`write`, `read`, `unmap`, `flush`), by policy (`once`) and by noun (`log`,
+//! `segments`, `chunks`, `sums`, `collect`, `checkpoint`, `restamp`). What must hold between any two calls of [`Engine::handle`]:
 //!
 //! 1. A map entry names a block of a chunk in memory, or a block on the medium of a segment that is not free.
 //! 2. `valid` of a segment is the number of its blocks that the map or the shared table names.
@@ -18,6 +18,7 @@ mod flush;
 mod log;
 mod once;
 mod read;
+mod restamp;
 mod segments;
 mod sums;
 mod unmap;
@@ -31,12 +32,15 @@ use crate::recovery::Recovered;
 use crate::refs::{Left, Shared};
 use crate::seam::{Effect, Input, Outcome, Refusal, Reply};
 use crate::stats::Stats;
-use alloc::{collections::VecDeque, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
 use checkpoint::Checkpoint;
 use chunks::{ChunkId, Chunks, HEADS, Head, Position, Waiter, Waiting};
 use collect::Collector;
-use hashbrown::HashMap;
 use once::{Once, Verdict};
+use restamp::Restamp;
 use segments::{Segments, State, locate};
 use sums::Sums;
 
@@ -70,6 +74,9 @@ pub struct Options {
     pub zero: bool,
     /// Segments whose checksums are kept in memory.
     pub cached_sums: usize,
+    /// Pages whose summary does not name their owner that are remembered, at least; half a journal's if
+    /// that is more.
+    pub strays: usize,
 }
 
 impl Default for Options {
@@ -79,6 +86,7 @@ impl Default for Options {
             discard: false,
             zero: true,
             cached_sums: limits::CACHED_SUMS,
+            strays: limits::STRAYS,
         }
     }
 }
@@ -101,6 +109,7 @@ enum Pending {
         blocks: u32,
     },
     Sums(Segment, u32),
+    Restamp(Segment),
     Compare {
         request: RequestId,
         index: u32,
@@ -146,7 +155,8 @@ pub struct Engine {
     shared: Shared,
     /// Blocks whose owner is not the one that their segment's summary names (a shared page that has one
     /// owner left): WOJ's reverse map.
-    strays: HashMap<u32, u32>,
+    strays: BTreeMap<u32, u32>,
+    restamp: Restamp,
     segments: Segments,
     sums: Sums,
 
@@ -228,6 +238,7 @@ impl Engine {
                 .iter()
                 .map(|(pba, lba)| (pba.0 as u32, lba.0 as u32))
                 .collect(),
+            restamp: Restamp::default(),
             segments,
             sums,
             heads: recovered.heads.map(position),
@@ -422,6 +433,7 @@ impl Engine {
                 blocks,
             } => self.data_read(request, at, blocks, outcome),
             Pending::Sums(segment, offset) => self.sums_read(segment, offset, outcome),
+            Pending::Restamp(segment) => self.restamp_read(segment, outcome),
             Pending::Compare {
                 request,
                 index,
@@ -457,6 +469,7 @@ impl Engine {
         self.collect();
         self.place_waiting();
         self.collect();
+        self.restamp();
         self.advance_checkpoint();
         self.advance_durability();
         self.reclaim_segments();

@@ -61,9 +61,11 @@ impl Sums {
         }
     }
 
-    /// A segment whose tags recovery has read from its chunks.
+    /// A segment whose tags have been read: by recovery from its chunks, or from a summary that is to be
+    /// written anew.
     pub fn restore(&mut self, segment: Segment, mut tags: Vec<Tag>) {
         tags.resize(self.blocks, NOTHING);
+        self.forget(segment);
         self.of.insert(segment.0, Sum::Tags(tags));
     }
 
@@ -84,6 +86,10 @@ impl Sums {
 
     pub fn tag(&mut self, pba: Pba, tag: Tag) {
         *self.tag_mut(pba) = tag;
+    }
+
+    pub fn set_owner(&mut self, pba: Pba, owner: Owner) {
+        self.tag_mut(pba).owner = owner;
     }
 
     pub fn retag(&mut self, pba: Pba, crc: u32) {

@@ -123,7 +123,7 @@ impl Superblock {
         self.root_generation
     }
 
-    /// Notes a map checkpoint that is durable.
+    /// Notes a map checkpoint that is durable: known to be, for what recovery reads may lie in a cache alone.
     pub fn mark_root(&mut self, generation: Generation) {
         self.root_generation = self.root_generation.max(generation);
     }

@@ -178,9 +178,8 @@ pub fn recover(
     medium_blocks: u64,
     crc: Crc,
 ) -> Result<Recovered, RecoveryError> {
-    let (mut superblock, mirror_lost) = find_superblock(source, medium_blocks, crc)?;
+    let (superblock, mirror_lost) = find_superblock(source, medium_blocks, crc)?;
     let (header, slots, newer_lost) = find::find_root(source, &superblock, crc)?;
-    superblock.mark_root(header.generation);
     let mut replay = replay::Replay::new(source, superblock, crc, header, slots)?;
     replay.replayed.mirror_lost = mirror_lost;
     replay.load_leaves()?;

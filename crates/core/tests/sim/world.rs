@@ -95,6 +95,7 @@ impl World {
             discard: rng.percent(50),
             zero: rng.percent(80),
             cached_sums: rng.pick(&[1, 2, 8, 4096]),
+            strays: rng.pick(&[0, 10, 4096]),
         };
         Ok(Self {
             model: Model::new(logical_blocks),

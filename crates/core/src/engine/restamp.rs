@@ -1,0 +1,139 @@
+//! Strays: pages whose owner is not the one that their segment's summary names, WOJ's reverse map (§3.4).
+//!
+//! A journal copy that was remapped stays with its home address alone when the journal uses its space
+//! again. Its chunk header and the summary go on naming the journal. The collector must know better, and so
+//! do strays: in memory, bounded by half the journal. Beyond that a summary is written anew with the owners
+//! of today. One that a crash tears is as good as none: the headers say what it said, and the collector
+//! searches the map for owners that nothing names.
+
+use super::*;
+use crate::format::summary::{self, Owner, Tag};
+
+/// Segments that are looked at for one to restamp, at most: the others are looked at next time.
+const TRIES: usize = 8;
+
+/// The rewriting of summaries, one at a time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Restamp {
+    /// The segment whose summary is being read or written.
+    segment: Option<Segment>,
+    /// The page from which to look for the next.
+    hand: u32,
+}
+
+impl Restamp {
+    /// Whether the segment's summary is being read or written.
+    pub fn is_at(&self, segment: Segment) -> bool {
+        self.segment == Some(segment)
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.segment.is_none()
+    }
+}
+
+impl Engine {
+    fn strays_of(&self, segment: Segment) -> core::ops::Range<u32> {
+        let start = self.superblock.segment_start(segment).0 as u32;
+        start..start + self.superblock.usable_blocks()
+    }
+
+    /// Starts the rewriting of a summary when there are more strays than may be.
+    pub(super) fn restamp(&mut self) {
+        let most = self.options.strays.max(self.once.pool().blocks() / 2);
+        if self.strays.len() <= most || !self.restamp.is_idle() || self.mode != Mode::Running {
+            return;
+        }
+        for _ in 0..TRIES {
+            let next = self.strays.range(self.restamp.hand..).next();
+            let Some((&pba, _)) = next else {
+                self.restamp.hand = 0;
+                continue;
+            };
+            let (segment, _) = locate(&self.superblock, Pba(pba.into()));
+            self.restamp.hand = self.strays_of(segment).end;
+            if self.segments.get(segment).state == State::Closed && self.may_rewrite(segment) {
+                self.restamp.segment = Some(segment);
+                self.segments.get_mut(segment).readers += 1;
+                let usable = self.superblock.usable_blocks();
+                let at = self.superblock.segment_start(segment).plus(usable.into());
+                let blocks = self.superblock.segment_blocks() - usable;
+                self.effect(Pending::Restamp(segment), |id| Effect::ReadMeta {
+                    id,
+                    at,
+                    blocks,
+                });
+                return;
+            }
+        }
+    }
+
+    /// Whether nobody else reads or writes the segment's summary, or will while it is rewritten.
+    fn may_rewrite(&self, segment: Segment) -> bool {
+        !self.sums.awaits_summary(segment)
+            && !self.sums.is_loading(segment)
+            && !self.collector.is_collecting(segment)
+    }
+
+    pub(super) fn restamp_read(&mut self, segment: Segment, outcome: Outcome<'_>) {
+        self.end_reader(segment);
+        self.restamp.segment = None;
+        // Emptied meanwhile, or being moved: it will not be needed.
+        if self.segments.get(segment).state != State::Closed || !self.may_rewrite(segment) {
+            return;
+        }
+        let bytes = match outcome {
+            Outcome::Bytes(bytes) => bytes,
+            _ => &[],
+        };
+        let uuid = self.superblock.uuid();
+        let usable = self.superblock.usable_blocks() as usize;
+        let read = summary::decode(&uuid, segment, usable, bytes, self.crc).and_then(|tags| {
+            let last = summary::last_seq(&uuid, segment, usable, bytes, self.crc)?;
+            Ok((tags, last))
+        });
+        let Ok((tags, last_seq)) = read else {
+            // A damaged one is left as it is, and will not be tried again: the collector searches the map.
+            let strays = self.strays_of(segment);
+            self.strays.retain(|pba, _| !strays.contains(pba));
+            return;
+        };
+        let info = self.segments.get_mut(segment);
+        info.last_seq = info.last_seq.max(last_seq);
+        self.restamp.segment = Some(segment);
+        self.sums.restore(segment, tags);
+        let blocks = self.superblock.segment_blocks() - self.superblock.usable_blocks();
+        self.stats.medium_restamped += u64::from(blocks);
+        self.write_summary(segment);
+    }
+
+    /// The summary that is about to be written names the owners of today.
+    pub(super) fn stamp(&mut self, segment: Segment) {
+        let strays = self.strays_of(segment);
+        for (&pba, &lba) in self.strays.range(strays) {
+            let owner = Owner::Lba(Lba(lba.into()));
+            self.sums.set_owner(Pba(pba.into()), owner);
+        }
+    }
+
+    /// The summary is written: what it says need not be remembered.
+    pub(super) fn stamped(&mut self, segment: Segment) {
+        let range = self.strays_of(segment);
+        if let Some(tags) = self.sums.tags(segment) {
+            let first = range.start;
+            let said = |pba: u32| -> &Tag { &tags[(pba - first) as usize] };
+            let known = self
+                .strays
+                .range(range)
+                .filter(|&(&pba, &lba)| said(pba).owner == Owner::Lba(Lba(lba.into())))
+                .map(|(&pba, _)| pba);
+            let known: Vec<u32> = known.collect();
+            for pba in known {
+                self.strays.remove(&pba);
+            }
+        }
+        if self.restamp.segment == Some(segment) {
+            self.restamp.segment = None;
+        }
+    }
+}
