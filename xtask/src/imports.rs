@@ -18,6 +18,8 @@ const TABLE: &[(&str, Allowed)] = &[
     ("vellum-core", &[]),
     // A medium knows addresses, and nothing of what lies there.
     ("vellum-medium", &[("vellum-core", &["addr"])]),
+    // What the client's file system is knows bytes, and nothing of ours.
+    ("vellum-ext4", &[]),
     (
         "vellum-device",
         &[("vellum-core", ALL), ("vellum-medium", ALL)],

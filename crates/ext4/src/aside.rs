@@ -1,0 +1,112 @@
+//! Why a file system is not trusted.
+
+use crate::source::Unreadable;
+use crate::span::Span;
+use core::fmt;
+
+/// A structure on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// The MBR, or an extended partition's.
+    Mbr,
+    /// A GPT header.
+    GptHeader,
+    /// The GPT's entries.
+    GptEntries,
+    /// The file system's superblock.
+    Superblock,
+    /// A group descriptor.
+    GroupDescriptor,
+    /// The journal's inode.
+    JournalInode,
+    /// A node of the journal's extent tree.
+    ExtentNode,
+    /// A block of block numbers of the journal.
+    IndirectBlock,
+    /// The journal's own superblock.
+    JournalSuperblock,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mbr => "MBR",
+            Self::GptHeader => "GPT header",
+            Self::GptEntries => "GPT entries",
+            Self::Superblock => "superblock",
+            Self::GroupDescriptor => "group descriptor",
+            Self::JournalInode => "journal inode",
+            Self::ExtentNode => "extent node",
+            Self::IndirectBlock => "indirect block",
+            Self::JournalSuperblock => "journal superblock",
+        })
+    }
+}
+
+/// Why a file system's journal is not used: the structure and the field at fault, and where it lies.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoodAside {
+    /// A field says what cannot be.
+    #[error("{part} at byte {at}: {field} is {found:#x}; e2fsck would tell more")]
+    Field {
+        /// Where the field is.
+        part: Part,
+        /// Byte of the volume where that begins.
+        at: u64,
+        /// The kernel's name of the field.
+        field: &'static str,
+        /// What it says.
+        found: u64,
+    },
+    /// A checksum does not fit.
+    #[error("{part} at byte {at}: its checksum is wrong; it is being written, or damaged")]
+    Checksum {
+        /// What it covers.
+        part: Part,
+        /// Byte of the volume where that begins.
+        at: u64,
+    },
+    /// A feature that this crate does not know, or that no kernel has.
+    #[error("{part} at byte {at}: unknown or unsupported features {bits:#x} in {field}")]
+    Unsupported {
+        /// Where the field is.
+        part: Part,
+        /// Byte of the volume where that begins.
+        at: u64,
+        /// The kernel's name of the field.
+        field: &'static str,
+        /// The bits in question.
+        bits: u32,
+    },
+    /// Two things lie on one place.
+    #[error("{what} at bytes {span} lies over another; wipe the one that is no longer used")]
+    Overlap {
+        /// What it is.
+        what: &'static str,
+        /// Where.
+        span: Span,
+    },
+    /// The superblock's copy of the journal inode's block list is not what the inode says.
+    #[error("superblock at byte {at}: s_jnl_blocks is not the journal inode's i_block; run e2fsck")]
+    BackupDisagrees {
+        /// Byte of the volume where the superblock begins.
+        at: u64,
+    },
+    /// Two devices claim to be one journal, or two file systems to own one.
+    #[error("the journal {uuid} is there more than once, or has more than one owner")]
+    Ambiguous {
+        /// The journal's UUID.
+        uuid: crate::span::Uuid,
+    },
+    /// It would cost too much to find out.
+    #[error("{what} exceeds the limit of {limit}")]
+    Limit {
+        /// What there is too much of.
+        what: &'static str,
+        /// What is allowed ([`limits`](crate::limits)).
+        limit: u64,
+    },
+    /// The bytes cannot be had.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+}

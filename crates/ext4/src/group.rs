@@ -1,0 +1,160 @@
+//! Group descriptors: where a group's bitmaps and inode table are.
+
+use crate::aside::{Part, StoodAside};
+use crate::checksum::crc16;
+use crate::source::Reader;
+use crate::span::{FsBlock, Span};
+use crate::superblock::Superblock;
+use crate::watch::Watches;
+use core::mem::offset_of;
+use core::ops::Range;
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+#[derive(FromBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct Raw {
+    block_bitmap: U32,
+    inode_bitmap: U32,
+    inode_table: U32,
+    _counts: [u8; 6],
+    _flags: U16,
+    _exclude_and_checksums: [u8; 8],
+    _unused_inodes: U16,
+    checksum: U16,
+}
+
+#[derive(FromBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct RawHigh {
+    block_bitmap: U32,
+    inode_bitmap: U32,
+    inode_table: U32,
+}
+
+const _: () = assert!(offset_of!(Raw, checksum) == 0x1E);
+
+/// The halves of `bg_inode_table`; the rest changes with every file.
+const TABLE_FIELDS: [Range<usize>; 2] = [0x08..0x0C, 0x28..0x2C];
+
+/// A group's fixed places, checked to lie in the file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Group {
+    pub block_bitmap: Span,
+    pub inode_bitmap: Span,
+    pub inode_table: Span,
+}
+
+/// The block of descriptors that holds that of `group` (the kernel's `descriptor_loc`), and the place in it.
+pub(crate) fn place(sb: &Superblock, group: u64) -> (FsBlock, usize) {
+    let per_block = sb.descriptors_per_block();
+    let (number, index) = (group / per_block, group % per_block);
+    let offset = index as usize * usize::from(sb.descriptor_bytes);
+    if !sb.name.features.meta_bg() || number < u64::from(sb.first_meta_group) {
+        return (FsBlock(sb.own_block() + 1 + number), offset);
+    }
+    let first = number * per_block;
+    let mut skipped = u64::from(sb.group_has_super(first));
+    // With bigalloc and blocks of 1 KiB the superblock is in block 1 and the group begins at block 0.
+    if sb.block_bytes == 1024 && sb.first_data_block == 0 && first == 0 {
+        skipped += 1;
+    }
+    (FsBlock(sb.first_block_of(first) + skipped), offset)
+}
+
+/// The bytes of a block of descriptors.
+pub(crate) fn span(sb: &Superblock, block: FsBlock) -> Result<Span, StoodAside> {
+    sb.blocks_at(block, 1).ok_or(StoodAside::Field {
+        part: Part::GroupDescriptor,
+        at: sb.span.start,
+        field: "s_first_meta_bg",
+        found: block.0,
+    })
+}
+
+/// Reads a group's descriptor. Watches where it says that the inodes are.
+pub(crate) fn read(
+    sb: &Superblock,
+    group: u64,
+    reader: &mut Reader<'_>,
+    watches: &mut Watches,
+) -> Result<Group, StoodAside> {
+    let (block, offset) = place(sb, group);
+    let at = span(sb, block)?.start + offset as u64;
+    let bytes = reader.read(at, sb.descriptor_bytes.into())?;
+    let parsed = parse(sb, group, at, &bytes);
+    match &parsed {
+        Ok(_) => {
+            for part in TABLE_FIELDS {
+                if let Some(field) = bytes.get(part.clone()) {
+                    watches.add(at + part.start as u64, field);
+                }
+            }
+        }
+        Err(_) => watches.add(at, &bytes),
+    }
+    parsed
+}
+
+/// Checks the descriptor of `group` that was found at byte `at`.
+pub(crate) fn parse(
+    sb: &Superblock,
+    group: u64,
+    at: u64,
+    bytes: &[u8],
+) -> Result<Group, StoodAside> {
+    let part = Part::GroupDescriptor;
+    let fault = |field, found| StoodAside::Field {
+        part,
+        at,
+        field,
+        found,
+    };
+    let Ok((raw, rest)) = Raw::ref_from_prefix(bytes) else {
+        return Err(fault("s_desc_size", bytes.len() as u64));
+    };
+    let hole = offset_of!(Raw, checksum)..offset_of!(Raw, checksum) + 2;
+    let number = group as u32;
+    let features = sb.name.features;
+    let checksum = if features.metadata_checksums() {
+        Some(sb.checksum(&[number], bytes, hole) as u16)
+    } else if features.group_checksums() {
+        let seed = crc16(!0, &sb.name.uuid.0);
+        let seed = crc16(seed, &number.to_le_bytes());
+        let seed = crc16(seed, &bytes[..hole.start]);
+        // The kernel covers the rest only when there is one.
+        Some(crc16(seed, &bytes[hole.end..]))
+    } else {
+        None
+    };
+    if checksum.is_some_and(|sum| sum != raw.checksum.get()) {
+        return Err(StoodAside::Checksum { part, at });
+    }
+    let high = RawHigh::ref_from_prefix(rest).ok().map(|(high, _)| high);
+    let wide = |low: U32, high: Option<U32>| {
+        FsBlock(u64::from(high.map_or(0, U32::get)) << 32 | u64::from(low.get()))
+    };
+    let table_bytes = u64::from(sb.inodes_per_group) * u64::from(sb.inode_bytes);
+    let table_blocks = table_bytes / u64::from(sb.block_bytes);
+    let within = |block: FsBlock, count, field| {
+        sb.blocks_at(block, count)
+            .ok_or_else(|| fault(field, block.0))
+    };
+    Ok(Group {
+        block_bitmap: within(
+            wide(raw.block_bitmap, high.map(|h| h.block_bitmap)),
+            1,
+            "bg_block_bitmap",
+        )?,
+        inode_bitmap: within(
+            wide(raw.inode_bitmap, high.map(|h| h.inode_bitmap)),
+            1,
+            "bg_inode_bitmap",
+        )?,
+        inode_table: within(
+            wide(raw.inode_table, high.map(|h| h.inode_table)),
+            table_blocks,
+            "bg_inode_table",
+        )?,
+    })
+}

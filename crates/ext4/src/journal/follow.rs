@@ -1,0 +1,144 @@
+//! Which blocks of the journal are copies of which home blocks, learned from what is written to it.
+//!
+//! Nothing here is trusted by anyone: a pair proposes, and whoever remaps compares the bytes first. So a lie in
+//! the journal costs a comparison and nothing else. What is kept is bounded: the revoked blocks of the running
+//! transaction ([`REVOKED`]).
+
+use super::{Block, Journal, JournalBlock, JournalFormat, Layout, Sequence};
+use crate::limits::REVOKED;
+use crate::span::{FsBlock, Span};
+use std::collections::HashSet;
+
+/// What a write to the journal says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Followed {
+    /// The block at byte `place` of the volume is, or will be in a moment, a copy of the one at byte `home`.
+    /// Both are as long as a block of the file system.
+    Copy {
+        /// Byte of the volume where the home block is.
+        home: u64,
+        /// Byte of the volume where its copy is.
+        place: u64,
+    },
+    /// The copies of the block at byte `home` that were told before are no longer to be written home: it was
+    /// freed, and whatever is written there next is something else.
+    Revoked {
+        /// Byte of the volume where the home block is.
+        home: u64,
+    },
+}
+
+/// Reads along as a journal is written.
+#[derive(Clone, Debug)]
+pub struct Follower {
+    format: JournalFormat,
+    layout: Layout,
+    home: Span,
+    running: Option<Sequence>,
+    revoked: HashSet<u64>,
+    /// More was revoked than is remembered: the running transaction tells nothing more.
+    is_over: bool,
+}
+
+impl Follower {
+    /// Follows `journal`, which belongs to the file system that lies at `home`.
+    #[must_use]
+    pub fn new(journal: &Journal, home: Span) -> Self {
+        Self {
+            format: journal.format,
+            layout: Layout::new(&journal.extents, journal.format.block_bytes),
+            home,
+            running: None,
+            revoked: HashSet::new(),
+            is_over: false,
+        }
+    }
+
+    /// Where the journal's blocks are.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Of a write of `bytes` at byte `offset` of the volume, takes what are whole blocks of the journal. One
+    /// that comes in parts is passed over.
+    pub fn written(&mut self, offset: u64, bytes: &[u8], out: &mut impl FnMut(Followed)) {
+        let size = self.format.block_bytes as usize;
+        let mut at = 0;
+        while at < bytes.len() {
+            let here = offset.saturating_add(at as u64);
+            match (self.layout.block_at(here), bytes.get(at..at + size)) {
+                (Some(block), Some(bytes)) => {
+                    self.block(block, bytes, out);
+                    at += size;
+                }
+                // Blocks are at multiples of 1024 bytes at least.
+                _ => at += 1024 - (here % 1024) as usize,
+            }
+        }
+    }
+
+    /// Takes a block of the journal that is written.
+    pub fn block(&mut self, at: JournalBlock, bytes: &[u8], out: &mut impl FnMut(Followed)) {
+        if !(self.format.first..self.format.end).contains(&at) {
+            return;
+        }
+        match Block::parse(bytes, &self.format) {
+            Block::Descriptor(descriptor) => {
+                self.enter(descriptor.sequence);
+                let mut place = at;
+                for tag in descriptor.tags() {
+                    place = self.format.after(place);
+                    // The journal's copy of an escaped block has other bytes than the block.
+                    if tag.is_escaped || tag.is_deleted || self.is_over {
+                        continue;
+                    }
+                    if let (Some(home), Some(place)) =
+                        (self.home_of(tag.home), self.layout.place_of(place))
+                        && !self.revoked.contains(&home)
+                    {
+                        out(Followed::Copy { home, place });
+                    }
+                }
+            }
+            // jbd2 writes a transaction's revoke blocks before its descriptors; recovery lets them rule over
+            // the transaction's own copies too.
+            Block::Revoke(revoke) => {
+                self.enter(revoke.sequence);
+                for block in revoke.blocks() {
+                    let Some(home) = self.home_of(block) else {
+                        continue;
+                    };
+                    if self.revoked.len() < REVOKED {
+                        self.revoked.insert(home);
+                    } else {
+                        self.is_over |= !self.revoked.contains(&home);
+                    }
+                    out(Followed::Revoked { home });
+                }
+            }
+            Block::Commit { .. } => self.leave(),
+            Block::Superblock | Block::Other => {}
+        }
+    }
+
+    fn enter(&mut self, sequence: Sequence) {
+        if self.running != Some(sequence) {
+            self.leave();
+            self.running = Some(sequence);
+        }
+    }
+
+    fn leave(&mut self) {
+        self.running = None;
+        self.revoked.clear();
+        self.is_over = false;
+    }
+
+    fn home_of(&self, block: FsBlock) -> Option<u64> {
+        let size = u64::from(self.format.block_bytes);
+        let offset = block.0.checked_mul(size)?;
+        let end = offset.checked_add(size)?;
+        (end <= self.home.bytes).then_some(self.home.start + offset)
+    }
+}

@@ -1,0 +1,57 @@
+//! From places in the journal to bytes of the volume and back.
+
+use super::JournalBlock;
+use crate::span::Span;
+
+/// A journal's extents, to be looked up in both directions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    block_bytes: u64,
+    /// The byte of the journal where each extent begins, and the extent; in the journal's order.
+    forward: Vec<(u64, Span)>,
+    /// The same in the volume's order.
+    backward: Vec<(u64, Span)>,
+}
+
+impl Layout {
+    /// Of these extents, in the journal's order. None may overlap another.
+    #[must_use]
+    pub fn new(extents: &[Span], block_bytes: u32) -> Self {
+        let mut at = 0u64;
+        let mut forward = Vec::with_capacity(extents.len());
+        for extent in extents {
+            forward.push((at, *extent));
+            at = at.saturating_add(extent.bytes);
+        }
+        let mut backward = forward.clone();
+        backward.sort_unstable_by_key(|(_, span)| span.start);
+        Self {
+            block_bytes: u64::from(block_bytes).max(1),
+            forward,
+            backward,
+        }
+    }
+
+    /// The byte of the volume where a block begins; none if the journal is shorter.
+    #[must_use]
+    pub fn place_of(&self, block: JournalBlock) -> Option<u64> {
+        let byte = u64::from(block.0) * self.block_bytes;
+        let after = self.forward.partition_point(|(at, _)| *at <= byte);
+        let (at, span) = *self.forward.get(after.checked_sub(1)?)?;
+        (byte - at < span.bytes).then_some(span.start + (byte - at))
+    }
+
+    /// The block that begins at a byte of the volume; none if no block does.
+    #[must_use]
+    pub fn block_at(&self, offset: u64) -> Option<JournalBlock> {
+        let after = self
+            .backward
+            .partition_point(|(_, span)| span.start <= offset);
+        let (at, span) = *self.backward.get(after.checked_sub(1)?)?;
+        let within = offset - span.start;
+        let byte = at.checked_add(within)?;
+        (within < span.bytes && byte.is_multiple_of(self.block_bytes))
+            .then(|| u32::try_from(byte / self.block_bytes).ok())?
+            .map(JournalBlock)
+    }
+}

@@ -1,0 +1,177 @@
+//! The journal's own superblock.
+
+use super::{JournalBlock, JournalFeatures, JournalFormat};
+use crate::aside::{Part, StoodAside};
+use crate::checksum::{crc32c, crc32c_around};
+use crate::limits::JOURNAL_BLOCKS_MIN;
+use crate::span::Uuid;
+use crate::watch::Watches;
+use core::mem::offset_of;
+use core::ops::Range;
+use zerocopy::big_endian::U32;
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+/// Its size.
+pub(crate) const BYTES: usize = 1024;
+
+const MAGIC: u32 = super::block::MAGIC;
+const VERSION_1: u32 = 3;
+const VERSION_2: u32 = 4;
+const CHECKSUM_CRC32C: u8 = 4;
+/// What `s_num_fc_blks` of 0 means.
+const FAST_COMMIT_BLOCKS: u32 = 256;
+
+#[derive(FromBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct Raw {
+    magic: U32,
+    kind: U32,
+    _sequence: U32,
+    block_bytes: U32,
+    blocks: U32,
+    first: U32,
+    _log: [u8; 12],
+    compatible: U32,
+    incompatible: U32,
+    _read_only_compatible: U32,
+    uuid: [u8; 16],
+    users: U32,
+    _limits: [u8; 12],
+    checksum_type: u8,
+    _padding: [u8; 3],
+    fast_commit_blocks: U32,
+    _head: U32,
+    _reserved: [u8; 0xA0],
+    checksum: U32,
+    _users: [u8; 0x300],
+}
+
+const _: () = assert!(size_of::<Raw>() == BYTES);
+const _: () = assert!(offset_of!(Raw, compatible) == 0x24);
+const _: () = assert!(offset_of!(Raw, uuid) == 0x30);
+const _: () = assert!(offset_of!(Raw, checksum_type) == 0x50);
+const _: () = assert!(offset_of!(Raw, checksum) == 0xFC);
+
+/// What does not change while the log moves on.
+const STEADY: [Range<usize>; 2] = [0..0x18, 0x24..0x58];
+
+/// Watches the superblock at `at`: what does not change by itself if it was fine, else all of it.
+pub(crate) fn watch(at: u64, bytes: &[u8], fine: bool, watches: &mut Watches) {
+    if fine && bytes.len() == BYTES {
+        for part in STEADY {
+            watches.add(at + part.start as u64, &bytes[part]);
+        }
+    } else {
+        watches.add(at, bytes);
+    }
+}
+
+/// What a journal's superblock says.
+pub(crate) struct Checked {
+    pub format: JournalFormat,
+    pub blocks: u32,
+    pub fast_commit_blocks: u32,
+    pub uuid: Uuid,
+}
+
+/// Checks the superblock at byte `at` of a journal that has room for `room` blocks of `block_bytes`, of which
+/// the superblock is `own`.
+pub(crate) fn check(
+    at: u64,
+    bytes: &[u8],
+    block_bytes: u32,
+    room: u64,
+    own: JournalBlock,
+) -> Result<Checked, StoodAside> {
+    let part = Part::JournalSuperblock;
+    let ensure = |fine: bool, field, found: u32| match fine {
+        true => Ok(()),
+        false => Err(StoodAside::Field {
+            part,
+            at,
+            field,
+            found: found.into(),
+        }),
+    };
+    let Ok((raw, _)) = Raw::ref_from_prefix(bytes) else {
+        return Err(StoodAside::Checksum { part, at });
+    };
+    let (magic, kind) = (raw.magic.get(), raw.kind.get());
+    ensure(magic == MAGIC, "h_magic", magic)?;
+    ensure(matches!(kind, VERSION_1 | VERSION_2), "h_blocktype", kind)?;
+    // Version 1 ends before the features.
+    let is_v2 = kind == VERSION_2;
+    let features = match is_v2 {
+        true => JournalFeatures {
+            compatible: raw.compatible.get(),
+            incompatible: raw.incompatible.get(),
+        },
+        false => JournalFeatures::default(),
+    };
+    let incompatible = features.incompatible;
+    let unknown = incompatible & !JournalFeatures::INCOMPATIBLE;
+    if unknown != 0 {
+        return Err(StoodAside::Unsupported {
+            part,
+            at,
+            field: "s_feature_incompat",
+            bits: unknown,
+        });
+    }
+    let one_kind = !(features.checksum_v2() && features.checksum_v3());
+    ensure(one_kind, "s_feature_incompat", incompatible)?;
+    let seed = crc32c(!0, &raw.uuid);
+    if features.checksum_v2() || features.checksum_v3() {
+        let of_type = raw.checksum_type;
+        ensure(
+            of_type == CHECKSUM_CRC32C,
+            "s_checksum_type",
+            of_type.into(),
+        )?;
+        let hole = offset_of!(Raw, checksum);
+        if crc32c_around(!0, bytes, hole..hole + 4) != raw.checksum.get() {
+            return Err(StoodAside::Checksum { part, at });
+        }
+    }
+    let size = raw.block_bytes.get();
+    ensure(size == block_bytes, "s_blocksize", size)?;
+    let blocks = raw.blocks.get();
+    ensure(
+        (JOURNAL_BLOCKS_MIN..=room).contains(&blocks.into()),
+        "s_maxlen",
+        blocks,
+    )?;
+    let fast_commit_blocks = match (features.fast_commit(), raw.fast_commit_blocks.get()) {
+        (false, _) => 0,
+        (true, 0) => FAST_COMMIT_BLOCKS,
+        (true, some) => some,
+    };
+    let end = blocks.saturating_sub(fast_commit_blocks);
+    ensure(
+        u64::from(end) >= JOURNAL_BLOCKS_MIN,
+        "s_num_fc_blks",
+        fast_commit_blocks,
+    )?;
+    let first = raw.first.get();
+    ensure(own.0 < first && first < end, "s_first", first)?;
+    if is_v2 {
+        // A journal of several file systems was planned and never written.
+        ensure(raw.users.get() <= 1, "s_nr_users", raw.users.get())?;
+    }
+    Ok(Checked {
+        format: JournalFormat {
+            block_bytes,
+            first: JournalBlock(first),
+            end: JournalBlock(end),
+            features,
+            seed,
+        },
+        blocks,
+        fast_commit_blocks,
+        uuid: if is_v2 {
+            Uuid(raw.uuid)
+        } else {
+            Uuid::default()
+        },
+    })
+}

@@ -1,0 +1,37 @@
+//! What lies where in the ext3 and ext4 file systems of a volume: bytes in, layout out, no I/O.
+//!
+//! [`scan`] finds the file systems of a volume and their journals; [`Scan::touched`] says which writes make a
+//! new scan necessary. [`journal`] reads the journal's own blocks: which of them is a copy of which home block.
+//! [`Metadata`] walks what mke2fs put at fixed places.
+//!
+//! Everything here was written by a client, so everything is hostile: each field is checked before it is
+//! used, the work is bounded by [`limits`], and what does not fit together is not used. A file system that is
+//! stood aside from is listed with the reason ([`StoodAside`]).
+//!
+//! The format is that of the Linux kernel (`Documentation/filesystems/ext4`, `fs/ext4`, `fs/jbd2`); a check
+//! that is stricter than the kernel's says so.
+
+mod aside;
+mod checksum;
+mod group;
+mod inode;
+pub mod journal;
+pub mod limits;
+mod mapping;
+mod metadata;
+mod scan;
+mod source;
+mod span;
+mod superblock;
+mod table;
+mod watch;
+
+pub use aside::{Part, StoodAside};
+pub use inode::JOURNAL_INODE;
+pub use metadata::{Metadata, MetadataKind, MetadataSpan};
+pub use scan::{FileSystem, NoJournal, Scan, scan};
+pub use source::{Source, Unreadable};
+pub use span::{FsBlock, Span, Uuid};
+pub use superblock::Features;
+pub use table::Partitioning;
+pub use watch::{Watch, Watches};

@@ -1,0 +1,36 @@
+//! What a scan may cost at most, whatever the volume says.
+
+/// Reads are whole pages of this size, at multiples of it.
+pub const PAGE_BYTES: usize = 4096;
+
+/// Bytes that one scan asks for at most. The largest honest need is the indirect blocks of a journal of
+/// [`JOURNAL_BLOCKS`] blocks of 1 KiB: a page for each 256 of them.
+pub const READ_BYTES: u64 = 256 << 20;
+
+/// Blocks of the longest journal. It is mke2fs's own limit; the kernel has none.
+pub const JOURNAL_BLOCKS: u64 = 10_240_000;
+
+/// Blocks of the shortest journal (the kernel's `JBD2_MIN_JOURNAL_BLOCKS`).
+pub const JOURNAL_BLOCKS_MIN: u64 = 1024;
+
+/// Extents of a journal: 1 MiB of memory. An indirect block lies between each 256 blocks of the journal of an
+/// ext3 with blocks of 1 KiB, so that 16 GiB of it still fit.
+pub const EXTENTS: usize = 65_536;
+
+/// Depth of an extent tree (the kernel's `EXT4_MAX_EXTENT_DEPTH`).
+pub const EXTENT_DEPTH: u16 = 5;
+
+/// Entries of a GPT; 128 is what every tool writes.
+pub const GPT_ENTRIES: u32 = 1024;
+
+/// Bytes of a GPT entry; 128 is what every tool writes.
+pub const GPT_ENTRY_BYTES: u32 = 512;
+
+/// Logical partitions of an MBR.
+pub const LOGICAL_PARTITIONS: usize = 128;
+
+/// Revoked blocks that are remembered of one running transaction.
+pub const REVOKED: usize = 65_536;
+
+const _: () = assert!(READ_BYTES >= JOURNAL_BLOCKS / 256 * PAGE_BYTES as u64 * 5 / 4);
+const _: () = assert!(GPT_ENTRIES as u64 * GPT_ENTRY_BYTES as u64 * 4 <= READ_BYTES);

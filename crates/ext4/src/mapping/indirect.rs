@@ -1,0 +1,63 @@
+//! A file's block map, as ext3 has it: twelve blocks, then trees of block numbers of depth 1, 2 and 3. Each
+//! number adds a block (a journal has no holes), so that the walk ends with the file.
+
+use super::{Runs, read_block};
+use crate::aside::{Part, StoodAside};
+use crate::source::Reader;
+use crate::watch::Watches;
+
+const DIRECT: usize = 12;
+
+pub(super) fn walk(
+    runs: &mut Runs<'_>,
+    reader: &mut Reader<'_>,
+    watches: &mut Watches,
+) -> Result<(), StoodAside> {
+    let root = runs.inode.root;
+    let at = runs.inode.at;
+    for (i, block) in numbers(&root).enumerate() {
+        if runs.is_complete() {
+            break;
+        }
+        let depth = i.saturating_sub(DIRECT - 1);
+        let from = (Part::JournalInode, at);
+        tree(from, block, depth, runs, reader, watches)?;
+    }
+    Ok(())
+}
+
+fn tree(
+    (part, at): (Part, u64),
+    block: u64,
+    depth: usize,
+    runs: &mut Runs<'_>,
+    reader: &mut Reader<'_>,
+    watches: &mut Watches,
+) -> Result<(), StoodAside> {
+    let hole = StoodAside::Field {
+        part,
+        at,
+        field: "block",
+        found: block,
+    };
+    if block == 0 {
+        return Err(hole);
+    }
+    if depth == 0 {
+        return runs.push(part, at, block, 1);
+    }
+    let (span, bytes) = read_block(runs.sb, block, hole, reader, watches)?;
+    for block in numbers(&bytes) {
+        if runs.is_complete() {
+            break;
+        }
+        let from = (Part::IndirectBlock, span.start);
+        tree(from, block, depth - 1, runs, reader, watches)?;
+    }
+    Ok(())
+}
+
+fn numbers(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    let (numbers, _) = bytes.as_chunks::<4>();
+    numbers.iter().map(|b| u32::from_le_bytes(*b).into())
+}

@@ -1,0 +1,357 @@
+//! A volume's file systems and their journals.
+
+use crate::aside::{Part, StoodAside};
+use crate::inode;
+use crate::journal::{self, Alignment, Journal, JournalBlock, Unaligned};
+use crate::limits::PAGE_BYTES;
+use crate::mapping::{self, Run};
+use crate::source::{Reader, Source};
+use crate::span::{Span, Uuid};
+use crate::superblock::{self, Features, JournalPlace, Superblock};
+use crate::table::{self, Partitioning};
+use crate::watch::Watches;
+
+const PAGE: u64 = PAGE_BYTES as u64;
+
+/// What was found on a volume.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scan {
+    /// How the volume is divided.
+    pub partitioning: Partitioning,
+    /// What was wrong with its partition tables.
+    pub table_faults: Vec<StoodAside>,
+    /// Everything that calls itself ext2, ext3 or ext4.
+    pub file_systems: Vec<FileSystem>,
+    /// Everything that the scan depends on: what the file systems watch, partition tables, and the places where
+    /// a file system could come into being.
+    pub watch: Watches,
+}
+
+impl Scan {
+    /// Whether a write of `bytes` at byte `offset` makes a new scan necessary.
+    #[must_use]
+    pub fn touched(&self, offset: u64, bytes: &[u8]) -> bool {
+        self.watch.touched(offset, bytes)
+    }
+
+    /// Whether a discard of `span`, or a write of unknown bytes, makes a new scan necessary.
+    #[must_use]
+    pub fn overlaps(&self, span: Span) -> bool {
+        self.watch.overlaps(span)
+    }
+}
+
+/// A file system.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileSystem {
+    /// The partition that it is in, or the whole volume.
+    pub partition: Span,
+    /// What of it the file system uses: its home blocks. As long as the partition if it was stood aside from.
+    pub home: Span,
+    /// `s_uuid`
+    pub uuid: Uuid,
+    /// `s_volume_name`
+    pub label: String,
+    /// Bytes in a block; 0 if the superblock is not to be trusted.
+    pub block_bytes: u32,
+    /// What it was made with.
+    pub features: Features,
+    /// Its journal, or why there is none that can be used.
+    pub journal: Result<Journal, NoJournal>,
+    /// What this result depends on, partition tables aside.
+    pub watch: Watches,
+    pub(crate) superblock: Option<Superblock>,
+}
+
+/// Why a file system has no journal that can be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoJournal {
+    /// It has none: it is an ext2, or an ext4 without a journal.
+    #[error("it has no journal")]
+    Absent,
+    /// Its journal is a device that is not on this volume.
+    #[error("its journal {0} is not on this volume")]
+    Elsewhere(Uuid),
+    /// Something is inconsistent.
+    #[error("stood aside: {0}")]
+    StoodAside(#[from] StoodAside),
+}
+
+/// What a partition turned out to be.
+enum Found {
+    FileSystem(Box<FileSystem>),
+    Journal(Device),
+}
+
+/// An external journal.
+struct Device {
+    partition: Span,
+    uuid: Uuid,
+    journal: Result<Journal, StoodAside>,
+    watch: Watches,
+}
+
+/// Finds every ext3 and ext4 file system on a volume of `volume_blocks` blocks of 4096 bytes. Ends in an answer
+/// whatever the bytes are, and reads no more than [`limits::READ_BYTES`](crate::limits::READ_BYTES).
+pub fn scan(source: &mut dyn Source, volume_blocks: u64) -> Scan {
+    let volume_bytes = volume_blocks.min(u64::MAX / PAGE) * PAGE;
+    if volume_bytes == 0 {
+        return Scan::default();
+    }
+    let mut reader = Reader::new(source, volume_bytes);
+    let mut watch = Watches::default();
+    let tables = table::find(&mut reader, &mut watch);
+    let mut partitions = tables.partitions;
+    partitions.push(Span::new(0, volume_bytes));
+    partitions.sort_unstable();
+    partitions.dedup();
+
+    let mut file_systems = Vec::new();
+    let mut devices = Vec::new();
+    for partition in partitions {
+        match look(partition, &mut reader, &mut watch) {
+            Some(Found::FileSystem(found)) => file_systems.push(*found),
+            Some(Found::Journal(device)) => devices.push(device),
+            None => {}
+        }
+    }
+    join(&mut file_systems, devices);
+    separate(&mut file_systems);
+    for found in &mut file_systems {
+        found.watch.sort();
+        watch.append(&found.watch);
+    }
+    watch.sort();
+    Scan {
+        partitioning: tables.partitioning,
+        table_faults: tables.faults,
+        file_systems,
+        watch,
+    }
+}
+
+/// Looks at a partition. What is no file system is watched all the same: it may become one.
+fn look(partition: Span, reader: &mut Reader<'_>, watch: &mut Watches) -> Option<Found> {
+    let at = partition.start + superblock::OFFSET;
+    let span = Span::new(at, superblock::BYTES as u64);
+    if !partition.contains(span) {
+        return None;
+    }
+    let Ok(bytes) = reader.read(at, superblock::BYTES) else {
+        watch.add_unread(span);
+        return None;
+    };
+    if !superblock::is_one(&bytes) {
+        watch.add(at, &bytes);
+        return None;
+    }
+    let name = superblock::name(&bytes);
+    let checked = superblock::check(partition, &bytes);
+    let mut own = Watches::default();
+    superblock::watch(at, &bytes, checked.is_ok(), &mut own);
+    if let Ok(sb) = &checked
+        && name.features.is_journal()
+    {
+        let journal = external(partition, sb, reader, &mut own);
+        watch.append(&own);
+        return Some(Found::Journal(Device {
+            partition,
+            uuid: name.uuid,
+            journal,
+            watch: own,
+        }));
+    }
+    let journal = match &checked {
+        Err(aside) => Err(aside.clone().into()),
+        Ok(sb) => match sb.journal {
+            JournalPlace::Nowhere => Err(NoJournal::Absent),
+            JournalPlace::Device(uuid) => Err(NoJournal::Elsewhere(uuid)),
+            JournalPlace::Inode(number) => {
+                internal(sb, number, reader, &mut own).map_err(NoJournal::from)
+            }
+        },
+    };
+    let superblock = checked.ok();
+    Some(Found::FileSystem(Box::new(FileSystem {
+        partition,
+        home: superblock.as_ref().map_or(partition, |sb| sb.span),
+        uuid: name.uuid,
+        label: name.label,
+        block_bytes: superblock.as_ref().map_or(0, |sb| sb.block_bytes),
+        features: name.features,
+        journal,
+        watch: own,
+        superblock,
+    })))
+}
+
+/// The journal that is a file.
+fn internal(
+    sb: &Superblock,
+    number: u32,
+    reader: &mut Reader<'_>,
+    watch: &mut Watches,
+) -> Result<Journal, StoodAside> {
+    let inode = inode::read(sb, number, reader, watch)?;
+    let runs = mapping::map(sb, &inode, reader, watch)?;
+    let unit = u64::from(sb.block_bytes);
+    let at = runs.first().map_or(0, |run| run.first.0) * unit + sb.span.start;
+    let own = JournalBlock(0);
+    let checked = journal_superblock(at, sb.block_bytes, inode.blocks, own, reader, watch)?;
+    let mut left = u64::from(checked.blocks);
+    let mut extents = Vec::with_capacity(runs.len());
+    for Run { first, blocks } in runs {
+        let blocks = blocks.min(left);
+        left -= blocks;
+        if blocks > 0 {
+            extents.push(Span::new(sb.span.start + first.0 * unit, blocks * unit));
+        }
+    }
+    let alignment = match sb.block_bytes {
+        small if u64::from(small) < PAGE => Alignment::Unaligned(Unaligned::BlockSize(small)),
+        _ if !sb.span.start.is_multiple_of(PAGE) => {
+            Alignment::Unaligned(Unaligned::Partition(sb.span))
+        }
+        _ => Alignment::Aligned,
+    };
+    Ok(Journal {
+        extents,
+        format: checked.format,
+        blocks: checked.blocks,
+        fast_commit_blocks: checked.fast_commit_blocks,
+        uuid: checked.uuid,
+        superblock: own,
+        is_external: false,
+        alignment,
+    })
+}
+
+/// The journal that is a device: its superblock is in the block after that of the file system which it would be
+/// (`ext4_get_dev_journal`).
+fn external(
+    partition: Span,
+    sb: &Superblock,
+    reader: &mut Reader<'_>,
+    watch: &mut Watches,
+) -> Result<Journal, StoodAside> {
+    let own = JournalBlock(sb.own_block() as u32 + 1);
+    let unit = u64::from(sb.block_bytes);
+    let at = partition.start + u64::from(own.0) * unit;
+    let checked = journal_superblock(at, sb.block_bytes, sb.blocks, own, reader, watch)?;
+    let alignment = match partition.start.is_multiple_of(PAGE) {
+        true => Alignment::Aligned,
+        false => Alignment::Unaligned(Unaligned::JournalPartition(partition)),
+    };
+    Ok(Journal {
+        extents: vec![Span::new(partition.start, u64::from(checked.blocks) * unit)],
+        format: checked.format,
+        blocks: checked.blocks,
+        fast_commit_blocks: checked.fast_commit_blocks,
+        uuid: checked.uuid,
+        superblock: own,
+        is_external: true,
+        alignment,
+    })
+}
+
+fn journal_superblock(
+    at: u64,
+    block_bytes: u32,
+    room: u64,
+    own: JournalBlock,
+    reader: &mut Reader<'_>,
+    watch: &mut Watches,
+) -> Result<journal::Checked, StoodAside> {
+    let bytes = match reader.read(at, journal::SUPERBLOCK_BYTES) {
+        Ok(bytes) => bytes,
+        Err(aside) => {
+            watch.add_unread(Span::new(at, journal::SUPERBLOCK_BYTES as u64));
+            return Err(aside);
+        }
+    };
+    let checked = journal::check(at, &bytes, block_bytes, room, own);
+    journal::watch(at, &bytes, checked.is_ok(), watch);
+    checked
+}
+
+/// Gives each file system the device that has its journal's UUID, if there is one such device and one such
+/// file system: a copied partition has the same.
+fn join(file_systems: &mut [FileSystem], devices: Vec<Device>) {
+    let wanted: Vec<Uuid> = file_systems
+        .iter()
+        .filter_map(|found| match found.journal {
+            Err(NoJournal::Elsewhere(uuid)) => Some(uuid),
+            _ => None,
+        })
+        .collect();
+    for found in file_systems {
+        let Err(NoJournal::Elsewhere(uuid)) = found.journal else {
+            continue;
+        };
+        let mut matching = devices.iter().filter(|device| device.uuid == uuid);
+        let Some(device) = matching.next() else {
+            continue;
+        };
+        let owners = wanted.iter().filter(|wanted| **wanted == uuid).count();
+        found.watch.append(&device.watch);
+        found.journal = if matching.next().is_some() || owners > 1 {
+            Err(StoodAside::Ambiguous { uuid }.into())
+        } else {
+            adopt(found, device).map_err(NoJournal::from)
+        };
+    }
+}
+
+fn adopt(found: &FileSystem, device: &Device) -> Result<Journal, StoodAside> {
+    let mut journal = device.journal.clone()?;
+    let size = journal.format.block_bytes;
+    if size != found.block_bytes {
+        return Err(StoodAside::Field {
+            part: Part::JournalSuperblock,
+            at: device.partition.start,
+            field: "s_blocksize",
+            found: size.into(),
+        });
+    }
+    if u64::from(size) < PAGE {
+        journal.alignment = Alignment::Unaligned(Unaligned::BlockSize(size));
+    } else if !found.home.start.is_multiple_of(PAGE) {
+        journal.alignment = Alignment::Unaligned(Unaligned::Partition(found.home));
+    }
+    Ok(journal)
+}
+
+/// Stands aside from journals that lie on another file system, or under one: a superblock that is left over
+/// from before the volume was divided looks as good as the new ones.
+fn separate(file_systems: &mut [FileSystem]) {
+    let used: Vec<(Span, Vec<Span>)> = file_systems
+        .iter()
+        .filter(|found| found.superblock.is_some())
+        .map(|found| {
+            let external = match &found.journal {
+                Ok(journal) if journal.is_external => journal.extents.clone(),
+                _ => Vec::new(),
+            };
+            (found.home, external)
+        })
+        .collect();
+    let trusted = file_systems.iter_mut().filter(|f| f.superblock.is_some());
+    for (own, found) in trusted.enumerate() {
+        let clash = used.iter().enumerate().any(|(other, (home, journal))| {
+            let is_other = other != own;
+            (is_other && home.overlaps(found.home))
+                || journal.iter().any(|span| span.overlaps(found.home))
+                || used[own]
+                    .1
+                    .iter()
+                    .any(|span| span.overlaps(*home) || (is_other && journal.contains(span)))
+        });
+        if clash && found.journal.is_ok() {
+            found.journal = Err(StoodAside::Overlap {
+                what: "a file system",
+                span: found.home,
+            }
+            .into());
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Real images, made by e2fsprogs and read back by them.
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use vellum_ext4::{Scan, Source, Unreadable, scan};
+
+pub const MIB: u64 = 1 << 20;
+
+/// The bytes of a file; counts what is asked of it, and holds the asker to its promise.
+pub struct Bytes<'a> {
+    pub file: &'a File,
+    pub volume_bytes: u64,
+    pub read_bytes: u64,
+}
+
+impl<'a> Bytes<'a> {
+    pub fn of(file: &'a File) -> Self {
+        Self {
+            file,
+            volume_bytes: file.metadata().unwrap().len() / 4096 * 4096,
+            read_bytes: 0,
+        }
+    }
+}
+
+impl Source for Bytes<'_> {
+    fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), Unreadable> {
+        assert!(offset.is_multiple_of(4096) && out.len().is_multiple_of(4096));
+        assert!(offset + out.len() as u64 <= self.volume_bytes);
+        self.read_bytes += out.len() as u64;
+        self.file.read_exact_at(out, offset).unwrap();
+        Ok(())
+    }
+}
+
+/// A file that stands for a volume.
+pub struct Image {
+    pub path: PathBuf,
+    pub bytes: u64,
+}
+
+impl Image {
+    pub fn new(folder: &Path, name: &str, bytes: u64) -> Self {
+        let path = folder.join(name);
+        File::create(&path).unwrap().set_len(bytes).unwrap();
+        Self { path, bytes }
+    }
+
+    pub fn open(&self) -> File {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&self.path)
+            .unwrap()
+    }
+
+    pub fn scan(&self) -> Scan {
+        let file = self.open();
+        scan(&mut Bytes::of(&file), self.bytes / 4096)
+    }
+
+    /// Runs a tool on it; none if the tool refuses.
+    pub fn run(&self, tool: &str, arguments: &[&str], after: &[&str]) -> Option<String> {
+        run(Command::new(tool)
+            .args(arguments)
+            .arg(&self.path)
+            .args(after))
+    }
+
+    /// The image's own bytes.
+    pub fn read(&self, offset: u64, bytes: usize) -> Vec<u8> {
+        let mut out = vec![0; bytes];
+        self.open().read_exact_at(&mut out, offset).unwrap();
+        out
+    }
+
+    pub fn write(&self, offset: u64, bytes: &[u8]) {
+        self.open().write_all_at(bytes, offset).unwrap();
+    }
+
+    /// Copies another image into this one.
+    pub fn place(&self, offset: u64, other: &Image) {
+        let (from, to) = (other.open(), self.open());
+        let mut buffer = vec![0; MIB as usize];
+        let mut at = 0;
+        while at < other.bytes {
+            let length = buffer.len().min((other.bytes - at) as usize);
+            from.read_exact_at(&mut buffer[..length], at).unwrap();
+            if buffer[..length].iter().any(|byte| *byte != 0) {
+                to.write_all_at(&buffer[..length], offset + at).unwrap();
+            }
+            at += length as u64;
+        }
+    }
+
+    /// What `dumpe2fs -h` says under `key`.
+    pub fn head(&self, key: &str) -> Option<String> {
+        let text = self.run("dumpe2fs", &["-h"], &[])?;
+        text.lines().find_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            (found == key).then(|| value.trim().to_owned())
+        })
+    }
+
+    /// The blocks of the journal's inode, as debugfs walks them.
+    pub fn journal_blocks(&self) -> Vec<u64> {
+        let text = self
+            .run("debugfs", &["-R", "stat <8>"], &[])
+            .expect("debugfs reads it");
+        let (_, list) = text
+            .split_once("EXTENTS:\n")
+            .or_else(|| text.split_once("BLOCKS:\n"))
+            .expect("a list of blocks");
+        let list = list.split("TOTAL").next().unwrap();
+        let mut blocks = Vec::new();
+        for entry in list.split([',', '\n']).map(str::trim) {
+            let Some((file, disk)) = entry.split_once(':') else {
+                continue;
+            };
+            if file.contains("IND") || file.contains("ETB") {
+                continue;
+            }
+            let (first, last) = range(disk);
+            let (from, to) = range(file.trim_matches(['(', ')']));
+            assert_eq!(from, blocks.len() as u64, "{entry}");
+            assert_eq!(to - from, last - first);
+            blocks.extend(first..=last);
+        }
+        blocks
+    }
+}
+
+/// "7" or "7-9".
+pub fn range(text: &str) -> (u64, u64) {
+    match text.split_once('-') {
+        Some((first, last)) => (first.parse().unwrap(), last.parse().unwrap()),
+        None => (text.parse().unwrap(), text.parse().unwrap()),
+    }
+}
+
+pub fn run(command: &mut Command) -> Option<String> {
+    command.env("PATH", path()).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    if !output.status.success() {
+        println!("{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+        return None;
+    }
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The administrator's tools are in sbin, which is not in everyone's path.
+fn path() -> String {
+    format!(
+        "{}:/usr/sbin:/sbin",
+        std::env::var("PATH").unwrap_or_default()
+    )
+}
+
+/// Whether all of these tools are there; says so if not.
+pub fn has_tools(tools: &[&str]) -> bool {
+    tools.iter().all(|tool| {
+        let found = path()
+            .split(':')
+            .any(|folder| Path::new(folder).join(tool).exists());
+        if !found {
+            println!("SKIP: {tool} is not installed (e2fsprogs, util-linux, fdisk)");
+        }
+        found
+    })
+}

@@ -1,0 +1,252 @@
+//! Partition tables as sfdisk writes them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failure is a test's"
+)]
+
+mod common;
+
+use common::{Image, MIB, has_tools};
+use std::io::Write;
+use std::process::{Command, Stdio};
+use vellum_ext4::journal::{Alignment, Unaligned};
+use vellum_ext4::{NoJournal, Partitioning, Scan, Span, StoodAside};
+
+const TOOLS: &[&str] = &["mke2fs", "dumpe2fs", "debugfs", "sfdisk"];
+
+fn divide(image: &Image, script: &str, options: &[&str]) {
+    let mut child = Command::new("sfdisk")
+        .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+        .args(["-q", "--no-reread", "--no-tell-kernel"])
+        .args(options)
+        .arg(&image.path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(script.as_bytes())
+        .unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+fn ext4(folder: &std::path::Path, name: &str, mib: u64) -> Image {
+    let image = Image::new(folder, name, mib * MIB);
+    image
+        .run("mke2fs", &["-F", "-q", "-t", "ext4", "-b", "4096"], &[])
+        .unwrap();
+    image
+}
+
+fn homes(scan: &Scan) -> Vec<Span> {
+    scan.file_systems.iter().map(|found| found.home).collect()
+}
+
+/// Each file system of the volume is where it was put, with the journal that it has when it is alone.
+fn check(volume: &Image, places: &[(u64, &Image)], partitioning: Partitioning) -> Scan {
+    let scan = volume.scan();
+    assert_eq!(scan.partitioning, partitioning);
+    let expected: Vec<_> = places
+        .iter()
+        .map(|(at, image)| Span::new(*at, image.bytes))
+        .collect();
+    assert_eq!(homes(&scan), expected);
+    for ((at, image), found) in places.iter().zip(&scan.file_systems) {
+        let alone = image.scan();
+        let alone = alone.file_systems[0].journal.as_ref().unwrap();
+        let here = found.journal.as_ref().unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(
+            found.uuid.to_string(),
+            image.head("Filesystem UUID").unwrap()
+        );
+        let moved: Vec<_> = alone
+            .extents
+            .iter()
+            .map(|span| Span::new(span.start + at, span.bytes))
+            .collect();
+        assert_eq!(here.extents, moved);
+    }
+    scan
+}
+
+#[test]
+fn gpt_and_its_backup() {
+    if !has_tools(TOOLS) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (ext4(folder.path(), "a", 40), ext4(folder.path(), "b", 60));
+    let volume = Image::new(folder.path(), "volume", 128 * MIB);
+    divide(
+        &volume,
+        "label: gpt\nstart=2048, size=81920\nstart=90112, size=122880\n",
+        &[],
+    );
+    let places = [(MIB, &a), (44 * MIB, &b)];
+    for (at, image) in places {
+        volume.place(at, image);
+    }
+    let scan = check(&volume, &places, Partitioning::Gpt);
+    // A partition that is added or removed is a write to the entries.
+    let entries = volume.read(0, 8192);
+    assert!(!scan.touched(0, &entries));
+    let mut changed = entries.clone();
+    changed[1024 + 32] ^= 8;
+    assert!(scan.touched(0, &changed));
+
+    // The first bytes of the header, then of the entries, are lost.
+    for lost in [512, 1024] {
+        volume.write(lost, &[0xFF; 64]);
+        let scan = check(&volume, &places, Partitioning::GptBackup);
+        assert_eq!(scan.table_faults.is_empty(), lost == 512);
+        assert!(scan.touched(0, &entries), "the mended table is of interest");
+        volume.write(lost, &entries[lost as usize..][..64]);
+    }
+    // And both.
+    volume.write(512, &[0xFF; 64]);
+    volume.write(volume.bytes - 512, &[0xFF; 64]);
+    assert_eq!(homes(&volume.scan()), []);
+}
+
+/// A volume whose sectors have 4096 bytes. Not every sfdisk can be told so; this is what it would write.
+#[test]
+fn gpt_with_large_sectors() {
+    if !has_tools(TOOLS) {
+        return;
+    }
+    const SECTOR: usize = 4096;
+    let folder = tempfile::tempdir().unwrap();
+    let a = ext4(folder.path(), "a", 40);
+    let volume = Image::new(folder.path(), "volume", 64 * MIB);
+    let mut table = vec![0; 6 * SECTOR];
+    table[446 + 4] = 0xEE;
+    table[446 + 8] = 1;
+    table[446 + 12..446 + 16].fill(0xFF);
+    table[510..512].copy_from_slice(&[0x55, 0xAA]);
+    let entry = 2 * SECTOR;
+    table[entry..entry + 32].fill(7);
+    table[entry + 32..entry + 40].copy_from_slice(&512u64.to_le_bytes());
+    table[entry + 40..entry + 48].copy_from_slice(&(512u64 + 10240 - 1).to_le_bytes());
+    let entries_checksum = crc32(&table[entry..entry + 128 * 128]);
+    let header = &mut table[SECTOR..SECTOR + 92];
+    header[..8].copy_from_slice(b"EFI PART");
+    header[8..16].copy_from_slice(&[0, 0, 1, 0, 92, 0, 0, 0]);
+    header[24] = 1;
+    header[72] = 2;
+    header[80..84].copy_from_slice(&128u32.to_le_bytes());
+    header[84..88].copy_from_slice(&128u32.to_le_bytes());
+    header[88..92].copy_from_slice(&entries_checksum.to_le_bytes());
+    let header_checksum = crc32(header);
+    header[16..20].copy_from_slice(&header_checksum.to_le_bytes());
+    volume.write(0, &table);
+    volume.place(2 * MIB, &a);
+    check(&volume, &[(2 * MIB, &a)], Partitioning::Gpt);
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc: u32, _| {
+            (crc >> 1) ^ (0xEDB8_8320 & (crc & 1).wrapping_neg())
+        })
+    })
+}
+
+#[test]
+fn mbr_with_logical_partitions() {
+    if !has_tools(TOOLS) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let images: Vec<_> = (0..4)
+        .map(|i| ext4(folder.path(), &format!("part{i}"), 20 + i))
+        .collect();
+    let volume = Image::new(folder.path(), "volume", 200 * MIB);
+    divide(
+        &volume,
+        "label: dos\n\
+         start=2048, size=43008, type=83\n\
+         start=51200, size=348160, type=5\n\
+         start=53248, size=43008, type=83\n\
+         start=102400, size=45056, type=83\n\
+         start=153600, size=47104, type=83\n",
+        &[],
+    );
+    let places = [
+        (MIB, &images[0]),
+        (26 * MIB, &images[1]),
+        (50 * MIB, &images[2]),
+        (75 * MIB, &images[3]),
+    ];
+    for (at, image) in places {
+        volume.place(at, image);
+    }
+    check(&volume, &places, Partitioning::Mbr);
+
+    // A chain that leads back to its first link ends all the same.
+    let second = volume.read(51200 * 512, 512);
+    let mut looped = second.clone();
+    looped[446 + 16 + 8..446 + 16 + 12].fill(0);
+    volume.write(51200 * 512, &looped);
+    let scan = volume.scan();
+    assert!(matches!(scan.table_faults[..], [StoodAside::Limit { .. }]));
+    assert_eq!(scan.file_systems.len(), 2, "{:?}", homes(&scan));
+}
+
+/// Sector 63, as it was done for DOS: no block of the file system is one of the device.
+#[test]
+fn a_partition_that_is_not_aligned() {
+    if !has_tools(TOOLS) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let a = ext4(folder.path(), "a", 40);
+    let volume = Image::new(folder.path(), "volume", 64 * MIB);
+    divide(&volume, "label: dos\nstart=63, size=81920, type=83\n", &[]);
+    volume.place(63 * 512, &a);
+    let scan = check(&volume, &[(63 * 512, &a)], Partitioning::Mbr);
+    let journal = scan.file_systems[0].journal.as_ref().unwrap();
+    let home = scan.file_systems[0].home;
+    assert_eq!(
+        journal.alignment,
+        Alignment::Unaligned(Unaligned::Partition(home))
+    );
+}
+
+/// The volume was one file system before it was divided, and nobody wiped its superblock: which of them is
+/// real cannot be known.
+#[test]
+fn a_superblock_that_was_left_behind() {
+    if !has_tools(TOOLS) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let volume = ext4(folder.path(), "volume", 128);
+    let a = ext4(folder.path(), "a", 40);
+    divide(
+        &volume,
+        "label: dos\nstart=2048, size=81920, type=83\n",
+        &["--wipe", "never"],
+    );
+    volume.place(MIB, &a);
+    let scan = volume.scan();
+    assert_eq!(scan.file_systems.len(), 2);
+    for found in &scan.file_systems {
+        assert!(
+            matches!(
+                found.journal,
+                Err(NoJournal::StoodAside(
+                    StoodAside::Overlap { .. } | StoodAside::Field { .. }
+                ))
+            ),
+            "{:?}",
+            found.journal
+        );
+    }
+    // Wiped, which is a write that the scan watches, the other one is trusted.
+    assert!(scan.touched(0, &[0; 4096]));
+    volume.write(1024, &[0; 1024]);
+    check(&volume, &[(MIB, &a)], Partitioning::Mbr);
+}
