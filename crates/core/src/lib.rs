@@ -8,6 +8,7 @@ pub mod engine;
 pub mod format;
 pub mod limits;
 pub mod map;
+pub mod ordering;
 pub mod pool;
 pub mod recovery;
 pub mod refs;
