@@ -1,6 +1,6 @@
 # The two that matter: `make demo` and `make test`. Both install what they need, save Rust.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long bench docs fmt lint build clean
+.PHONY: help demo test test-long bench bench-journal docs fmt lint build clean
 
 export PATH := $(PATH):/usr/sbin:/sbin
 
@@ -10,7 +10,7 @@ TARGET = $(or $(CARGO_TARGET_DIR),target)
 VELLUM_SECONDS ?= 360
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{ printf "make %-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{ printf "make %-13s %s\n", $$1, $$2 }'
 
 build: ## the `vellum` command, in target/release
 	@scripts/setup.sh build
@@ -35,6 +35,11 @@ bench: ## the table against nbdkit and the plain loop chain; rewrites docs/bench
 	@scripts/setup.sh bench
 	@cargo build --release --locked -p vellum-cli
 	@VELLUM=$(TARGET)/release/vellum benches/bench.sh
+
+bench-journal: ## write-once journaling on a real ext4, against plain storage; rewrites docs/benchmarks/journal.md
+	@scripts/setup.sh journal
+	@cargo build --release --locked -p vellum-cli
+	@VELLUM=$(TARGET)/release/vellum benches/journal.sh
 
 docs: ## the API documentation, warnings denied
 	RUSTDOCFLAGS=-Dwarnings cargo doc --locked --workspace --no-deps

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the demo, the tests and the benchmarks run: scripts/setup.sh [build|test|bench|guest]...
+# Installs what the demo, the tests and the benchmarks run: scripts/setup.sh [build|test|bench|journal|guest]...
 # Debian and its kin, through apt, as root or by sudo. Elsewhere, and without either, it says what is
 # missing. Rust is the one thing that it does not install.
 set -euo pipefail
@@ -9,12 +9,14 @@ declare -A package=(
     [fusermount3]=fuse3 [sqlite3]=sqlite3 [jq]=jq
     [nbdinfo]=libnbd-bin [nbdcopy]=libnbd-bin [qemu-io]=qemu-utils [qemu-img]=qemu-utils
     [nbdkit]=nbdkit [nbdfuse]=libnbd-bin [fio]=fio [python3]=python3
+    [db_bench]=rocksdb-tools [pg_createcluster]=postgresql
     [qemu-system-x86_64]=qemu-system-x86 [cpio]=cpio [depmod]=kmod [xz]=xz-utils
 )
 declare -A needs=(
     [build]="cc git"
     [test]="cc git mkfs.ext4 e2fsck losetup fusermount3 sqlite3 nbdinfo nbdcopy qemu-io python3"
     [bench]="cc git mkfs.ext4 losetup fusermount3 nbdinfo nbdkit nbdfuse qemu-io fio jq"
+    [journal]="cc git mkfs.ext4 e2fsck losetup fusermount3 nbdinfo nbdkit nbdfuse jq python3 db_bench pg_createcluster"
     [guest]="qemu-system-x86_64 cpio depmod xz mkfs.ext4 e2fsck losetup"
 )
 

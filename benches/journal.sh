@@ -1,0 +1,149 @@
+#!/usr/bin/env bash
+# `make bench-journal`: a real ext4 in data=journal on a volume with write-once journaling, against the same
+# on plain storage and against data=ordered. Rewrites docs/benchmarks/journal.md.
+#
+# Every configuration has the same chain: an NBD server -> nbdfuse -> loop -> ext4. Plain storage is nbdkit's
+# file plugin. What the file system sent is read from the loop device's own counters, what reached the medium
+# from the server's. The window is from the mount to the end of the unmount, so that no checkpoint write is
+# left out; the time is from the workload's first operation to the end of the unmount. Configurations take
+# turns within a round; figures are medians.
+#
+# QUICK=1 is for trying the script: small, one round, and it writes no document. ONLY=REGEX chooses workloads.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PATH:/usr/sbin:/sbin"
+
+VELLUM=$(realpath "${VELLUM:-target/release/vellum}")
+ROUNDS=${ROUNDS:-3}
+scale=${SCALE:-100}
+volume=2G
+if [ -n "${QUICK:-}" ]; then
+    ROUNDS=1 scale=${SCALE:-10} volume=1G
+fi
+
+# A name and its words: a file of tests/workloads, and its parameters.
+workloads=(
+    'sequential, fsync each 1=writes sequential 1'
+    'sequential, fsync each 10=writes sequential 10'
+    'sequential, fsync each 100=writes sequential 100'
+    'sequential, fsync each 1000=writes sequential 1000'
+    'random, fsync each 1=writes random 1'
+    'random, fsync each 10=writes random 10'
+    'random, fsync each 100=writes random 100'
+    'random, fsync each 1000=writes random 1000'
+    'copy of an image=image'
+    'copy of a source tree=tree'
+    'git clone=clone'
+    'SQLite=sqlite'
+    'PostgreSQL, pgbench=pgbench'
+    'RocksDB puts of 128 B=kv 128'
+    'RocksDB puts of 1 KiB=kv 1024'
+    'RocksDB puts of 16 KiB=kv 16384'
+    'varmail=varmail'
+    'fileserver=fileserver'
+)
+
+# shellcheck source=benches/journal_configurations.sh
+. benches/journal_configurations.sh
+dir=$(mktemp -d "${BENCH_DIR:-/var/tmp}/vellum-journal.XXXXXX")
+# PostgreSQL runs as another user, and must reach its files.
+chmod 755 "$dir"
+results=$dir/results
+mkdir -m 755 "$dir/mnt" "$dir/sources"
+# shellcheck source=benches/servers.sh
+. benches/servers.sh
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+if [ "$(id -u)" -ne 0 ] || [ ! -e /dev/fuse ] || [ ! -e /dev/loop-control ]; then
+    echo 'bench-journal: it needs root, /dev/fuse and /dev/loop-control' >&2
+    exit 1
+fi
+for tool in nbdkit nbdinfo nbdfuse jq mkfs.ext4 e2fsck losetup fusermount3 python3 git; do
+    command -v "$tool" >/dev/null || { echo "bench-journal: no $tool: run scripts/setup.sh journal" >&2; exit 1; }
+done
+
+record() { # KEY VALUE
+    printf '%s\t%s\t%s\t%s\n' "$workload" "$configuration" "$1" "$2" >>"$results"
+}
+
+workload_run() { # FLAGS: the workload in the mounted file system
+    local words
+    read -ra words <<<"$command"
+    "tests/workloads/${words[0]}.py" "$@" --sources "$dir/sources" "$dir/mnt" "$scale" "${words[@]:1}"
+}
+
+one() {
+    local loop options=${mount_options[$configuration]} status=0
+    up
+    mkfs.ext4 -q -F -b 4096 -J size=64 -E lazy_itable_init=0,lazy_journal_init=0 "$loop"
+    # What must be there before is made under the same options, and is at home before the window begins.
+    mounted
+    workload_run --prepare >"$dir/out" 2>&1 || status=$?
+    unmounted
+    if [ "$status" -eq 0 ]; then
+        local before after begin
+        before=$(counters)
+        mounted
+        workload_run >"$dir/out" 2>&1 || status=$?
+        if [ "$status" -eq 0 ]; then
+            record commits "$(awk '{ print $1; exit }' "/proc/fs/jbd2/$(basename "$loop")-8/info")"
+            begin=$(seconds_now)
+            unmounted
+            sum "$(awk '/operations in/ { print $4 }' "$dir/out")" "$begin" "$(seconds_now)"
+            after=$(counters)
+            difference "$before" "$after"
+        else
+            unmounted
+        fi
+    fi
+    if [ "$status" -eq 0 ]; then
+        e2fsck -fn "$loop" >"$dir/fsck" 2>&1 || { cat "$dir/fsck" >&2; exit 1; }
+    fi
+    down
+    if [ "$status" -eq 77 ]; then
+        cat "$dir/out"
+        skipped+=("$workload: $(sed -n 's/^SKIP: //p' "$dir/out")")
+        return 1
+    elif [ "$status" -ne 0 ]; then
+        cat "$dir/out" >&2
+        exit 1
+    fi
+}
+
+sum() { # SECONDS BEGIN END: the time, and operations a second
+    awk -v run="$1" -v begin="$2" -v end="$3" 'BEGIN { printf "%.3f", run + end - begin }' >"$dir/seconds"
+    record seconds "$(cat "$dir/seconds")"
+    record rate "$(awk -v s="$(cat "$dir/seconds")" '/operations in/ { printf "%.1f", $1 / s }' "$dir/out")"
+}
+
+difference() { # BEFORE AFTER: what each counter grew by; those that went down are gauges
+    jq -rn --argjson before "$1" --argjson after "$2" \
+        '$after | to_entries[] | select(.value != null) | [.key, .value - ($before[.key] // 0)] | @tsv' |
+        while IFS=$'\t' read -r key value; do record "$key" "$value"; done
+}
+
+begun=$(date +%s)
+skipped=()
+for ((round = 1; round <= ROUNDS; round++)); do
+    for entry in "${workloads[@]}"; do
+        workload=${entry%%=*} command=${entry#*=}
+        [[ $command =~ ${ONLY:-.} ]] || continue
+        for configuration in "${configurations[@]}"; do
+            # The hash of the paper is there for its counts, which do not change from round to round.
+            [ "$configuration" != paper ] || [ "$round" -eq 1 ] || continue
+            one || break
+            printf 'round %s  %-28s %-9s %8s s\n' "$round" "$workload" "$configuration" "$(cat "$dir/seconds")"
+        done
+    done
+done
+
+benches/journal_table.sh "$results" "$ROUNDS" "$volume" "$scale" >"$dir/journal.md"
+for what in "${skipped[@]}" "${unknown[@]}"; do printf '\nNot measured: %s.\n' "$what"; done | sort -u >>"$dir/journal.md"
+cat "$dir/journal.md"
+echo "took $(($(date +%s) - begun)) s"
+if [ -z "${QUICK:-}${ONLY:-}" ]; then
+    mkdir -p docs/benchmarks
+    cp "$dir/journal.md" docs/benchmarks/journal.md
+    echo 'written to docs/benchmarks/journal.md'
+fi

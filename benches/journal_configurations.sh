@@ -1,0 +1,91 @@
+# The configurations of the journal benchmark: servers, mounts and counters. Sourced by journal.sh.
+
+declare -A mount_options=(
+    [journal]=data=journal
+    [ordered]=data=ordered
+    [off]=data=journal,journal_async_commit
+    [on]=data=journal,journal_async_commit
+    [paper]=data=journal,journal_async_commit
+)
+declare -A policy=([off]=write-once=off [on]=write-once=on [paper]=write-once=paper,hash=head64)
+configurations=(journal ordered off)
+# Configurations that this build does not know, said in the document.
+unknown=()
+with_policy=$("$VELLUM" serve --help | grep -qe --policy && echo yes || echo no)
+if [ "$with_policy" = yes ]; then
+    configurations+=(on paper)
+else
+    unknown+=("write-once, on and as the paper has it: this build has no \`--policy\`")
+fi
+
+# Starts the server of $configuration on a fresh store; $loop becomes a block device of it.
+up() {
+    rm -f "$dir/store"
+    case $configuration in
+        journal | ordered)
+            truncate -s "$volume" "$dir/store"
+            start nbdkit -f -U "$dir/socket" file "$dir/store"
+            ;;
+        *)
+            "$VELLUM" create "$dir/store" --size "$volume" >/dev/null
+            # Zeros are stored like all else: nothing but write-once may save writes here.
+            local flags=(--no-zero)
+            [ "$with_policy" = no ] || flags+=(--policy "${policy[$configuration]}")
+            start "$VELLUM" serve "v=$dir/store" --socket "$dir/socket" "${flags[@]}"
+            ;;
+    esac
+    : >"$dir/chain.img"
+    nbdfuse "$dir/chain.img" "$(socket_uri)" &
+    pids+=("$!")
+    local tries
+    for ((tries = 0; tries < 500; tries++)); do
+        [ "$(stat -c %s "$dir/chain.img")" -eq 0 ] || break
+        sleep 0.02
+    done
+    loop=$(losetup --find --show --direct-io=on "$dir/chain.img")
+    loops+=("$loop")
+}
+
+down() {
+    losetup -d "$loop"
+    loops=()
+    # The kernel lets go of the loop device's file a moment later.
+    local tries
+    for ((tries = 0; tries < 500; tries++)); do
+        ! fusermount3 -u "$dir/chain.img" 2>/dev/null || break
+        sleep 0.02
+    done
+    wait "${pids[-1]}" || true
+    unset 'pids[-1]'
+    stop
+}
+
+mounted() {
+    mount -o "$options" "$loop" "$dir/mnt"
+    mounts+=("$dir/mnt")
+}
+
+unmounted() {
+    umount "$dir/mnt"
+    mounts=()
+}
+
+# A line of JSON: what the file system has sent so far, and what went to the medium.
+counters() {
+    local sent
+    # Fields 7 and 16 of the block layer's counters: sectors written, and flushes.
+    sent=$(awk '{ printf "{\"host_blocks\": %d, \"flushes\": %d}", $7 / 8, $16 }' "/sys/block/$(basename "$loop")/stat")
+    case $configuration in
+        journal | ordered)
+            # nbdkit's file plugin: each write is a write of the file, each flush an fdatasync.
+            jq -c '. + { medium_bytes: (.host_blocks * 4096), syncs: .flushes }' <<<"$sent"
+            ;;
+        *)
+            "$VELLUM" stats "$dir/store" --json | jq -c --argjson sent "$sent" '.[0].stats | $sent + {
+                medium_bytes: .medium.written_bytes, syncs: (.medium.syncs + .medium.durable_writes),
+                moved_bytes: .medium.moved_bytes } + (.core | {
+                journal_blocks, checkpoint_writes, remapped_blocks, collided_blocks, missing_blocks,
+                compared_equal, compared_unequal, compare_reads, flushes_free, flushes_merged })'
+            ;;
+    esac
+}

@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# From results (workload, configuration, key, value; tab-separated) to the document: medians, ratios, and what was asked.
+set -euo pipefail
+results=$1 rounds=$2 volume=$3 scale=$4
+
+cat <<TEXT
+# A journal that costs nothing
+
+\`make bench-journal\` on $(date -u +%Y-%m-%d), commit $(git rev-parse --short HEAD). Medians of $rounds rounds in which the configurations
+take turns; a volume of $volume with a journal of 64 MiB, workloads of tests/workloads at $scale% of their usual size. All
+configurations have the same chain: NBD server, nbdfuse, loop device, ext4.
+
+- **plain journal**, **plain ordered**: nbdkit's file plugin, \`data=journal\` and \`data=ordered\`
+- **off**: a volume without write-once, \`data=journal,journal_async_commit\`
+- **on**: the same with write-once: the whole block's hash proposes, a comparison decides
+- **paper**: the same with the paper's hash of 64 bytes, and its rule that what collides is written; one round, for its counts
+- No other policy of the volume reduces writes: zeros are stored, too
+- Machine: $(nproc) CPUs ($(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)), $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo), kernel $(uname -r), $(nbdkit --version | head -1)
+
+The unmount is inside every window. Ratios are of **on**. *Asked* is what this part of the project was meant to reach.
+TEXT
+
+awk -F'\t' '
+function median(list,    n, i, j, t, v) {
+    n = split(list, v, " ")
+    for (i = 2; i <= n; i++)
+        for (j = i; j > 1 && v[j] + 0 < v[j - 1] + 0; j--) { t = v[j]; v[j] = v[j - 1]; v[j - 1] = t }
+    return n == 0 ? "" : (n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2)
+}
+function of(work, who, key) { return (work, who, key) in all ? median(all[work, who, key]) : "" }
+function shown(value, format) { return value == "" ? "-" : sprintf(format, value) }
+function verdict(ratio, asked, most) {
+    return sprintf(" (asked %s%s: %s)", most ? "at most " : "", asked, (most ? ratio <= asked : ratio >= asked) ? "yes" : "**no**")
+}
+# The ratio of `on` to another configuration, and whether it is what was asked.
+function ratio(work, who, key, asked, most,    ours, theirs) {
+    ours = of(work, "on", key); theirs = of(work, who, key)
+    if (ours == "" || theirs == "" || theirs == 0) return "-"
+    return sprintf("%.2f", ours / theirs) (asked == "" ? "" : verdict(ours / theirs, asked, most))
+}
+function part(work, who, key, whole,    a, b) {
+    a = of(work, who, key); b = of(work, who, whole)
+    return a == "" || b == "" || b == 0 ? "" : 100 * a / b
+}
+function per(work, who, key, whole,    a, b) {
+    a = of(work, who, key); b = of(work, who, whole)
+    return a == "" || b == "" || b == 0 ? "-" : sprintf("%.2f", a / b)
+}
+function each_fsync(work) { return work ~ /each 10?$|SQLite|PostgreSQL|varmail/ }
+function halved(work) { return work ~ /each 1000?$|copy|clone/ && work !~ /each 10?$/ }
+{
+    if (!($1 in seen)) { seen[$1] = 1; order[++works] = $1 }
+    all[$1, $2, $3] = all[$1, $2, $3] " " $4
+}
+END {
+    print "\n## Operations a second\n"
+    print "| | plain journal | plain ordered | off | on | paper | to plain journal | to plain ordered | to off |"
+    print "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for (i = 1; i <= works; i++) {
+        w = order[i]
+        printf "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", w, shown(of(w, "journal", "rate"), "%.0f"),
+            shown(of(w, "ordered", "rate"), "%.0f"), shown(of(w, "off", "rate"), "%.0f"), shown(of(w, "on", "rate"), "%.0f"),
+            shown(of(w, "paper", "rate"), "%.0f"), ratio(w, "journal", "rate", each_fsync(w) ? 1.5 : 1.0, 0),
+            ratio(w, "ordered", "rate", 0.95, 0), ratio(w, "off", "rate", "", 0)
+    }
+    print "\n## MiB written to the medium\n"
+    print "Chunk headers, summaries, map checkpoints and what the collector moved included.\n"
+    print "| | plain journal | plain ordered | off | on | paper | to plain journal | to plain ordered | to off |"
+    print "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for (i = 1; i <= works; i++) {
+        w = order[i]
+        printf "| %s", w
+        n = split("journal ordered off on paper", who, " ")
+        for (j = 1; j <= n; j++) {
+            bytes = of(w, who[j], "medium_bytes")
+            printf " | %s", bytes == "" ? "-" : sprintf("%.1f", bytes / 1048576)
+        }
+        printf " | %s | %s | %s |\n", ratio(w, "journal", "medium_bytes", halved(w) ? 0.55 : "", 1),
+            ratio(w, "ordered", "medium_bytes", 1.05, 1), ratio(w, "off", "medium_bytes", "", 1)
+    }
+    print "\n## What write-once saw\n"
+    print "Home writes are those that the file system sent to its home locations. *Removed* is the part of all host"
+    print "blocks that was remapped instead of written. Without a copy: in no journal block that is watched.\n"
+    print "| | host blocks | in the journal | home writes | remapped | collided | without a copy | compared by reading | compared unequal | removed | paper: remapped | paper: collided | paper: removed |"
+    print "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for (i = 1; i <= works; i++) {
+        w = order[i]
+        remapped = part(w, "on", "remapped_blocks", "checkpoint_writes")
+        printf "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", w, shown(of(w, "on", "host_blocks"), "%d"),
+            shown(of(w, "on", "journal_blocks"), "%d"), shown(of(w, "on", "checkpoint_writes"), "%d"),
+            remapped == "" ? "-" : sprintf("%.1f%%", remapped) verdict(remapped, 99, 0),
+            shown(of(w, "on", "collided_blocks"), "%d"), shown(of(w, "on", "missing_blocks"), "%d"),
+            shown(of(w, "on", "compare_reads"), "%d"), shown(of(w, "on", "compared_unequal"), "%d"),
+            shown(part(w, "on", "remapped_blocks", "host_blocks"), "%.1f%%"),
+            shown(part(w, "paper", "remapped_blocks", "checkpoint_writes"), "%.1f%%"), shown(of(w, "paper", "collided_blocks"), "%d"),
+            shown(part(w, "paper", "remapped_blocks", "host_blocks"), "%.1f%%")
+    }
+    print "\n## Syncs\n"
+    print "Flushes are what the file system sent; syncs what the medium was asked. Commits are those of jbd2 up to the unmount.\n"
+    print "| | commits | flushes: plain journal | plain ordered | on | syncs: off | on | of these free | merged | flushes a commit: plain journal | plain ordered | syncs a commit: on |"
+    print "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for (i = 1; i <= works; i++) {
+        w = order[i]
+        printf "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", w, shown(of(w, "on", "commits"), "%d"),
+            shown(of(w, "journal", "flushes"), "%d"), shown(of(w, "ordered", "flushes"), "%d"), shown(of(w, "on", "flushes"), "%d"),
+            shown(of(w, "off", "syncs"), "%d"), shown(of(w, "on", "syncs"), "%d"), shown(of(w, "on", "flushes_free"), "%d"),
+            shown(of(w, "on", "flushes_merged"), "%d"), per(w, "journal", "flushes", "commits"),
+            per(w, "ordered", "flushes", "commits"), per(w, "on", "syncs", "commits")
+    }
+}' "$results"

@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""A file server, as filebench's fileserver: create + write, append, read, delete, stat; nothing is fsynced."""
+
+import os
+import random
+import threading
+
+from common import SEED, Text, main, size_of, write_file
+
+THREADS = 8
+FILES = 320
+LOOPS = 400
+MEAN = 128 << 10
+APPENDED = 16 << 10
+OPERATIONS = 11
+
+
+def prepare(job):
+    numbers, text = random.Random(SEED), Text(SEED)
+    for thread in range(THREADS):
+        os.makedirs(job.path("files", str(thread)))
+        for n in range(job.scaled(FILES // THREADS, least=4)):
+            write_file(job.path("files", str(thread), str(n)), text.take(size_of(MEAN, numbers)))
+
+
+def server(job, thread):
+    numbers, text = random.Random(SEED + 1 + thread), Text(SEED + 1 + thread)
+    folder = job.path("files", str(thread))
+    files = list(range(job.scaled(FILES // THREADS, least=4)))
+    for n in range(job.scaled(LOOPS // THREADS)):
+        new = 100_000 + n
+        write_file(f"{folder}/{new}", text.take(size_of(MEAN, numbers)))
+        files.append(new)
+        with open(f"{folder}/{numbers.choice(files)}", "ab") as file:
+            file.write(text.take(size_of(APPENDED, numbers)))
+        with open(f"{folder}/{numbers.choice(files)}", "rb") as file:
+            file.read()
+        os.unlink(f"{folder}/{files.pop(numbers.randrange(len(files)))}")
+        os.stat(f"{folder}/{numbers.choice(files)}")
+
+
+def run(job):
+    threads = [threading.Thread(target=server, args=(job, n)) for n in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return job.scaled(LOOPS // THREADS) * THREADS * OPERATIONS
+
+
+main(run, prepare)
