@@ -6,6 +6,7 @@ pub mod addr;
 pub mod check;
 pub mod engine;
 pub mod format;
+pub mod index;
 pub mod limits;
 pub mod map;
 pub mod ordering;

@@ -40,6 +40,10 @@ pub const STRAYS: usize = 4096;
 /// Journal blocks that are watched, at most, over all journals: 4 GiB of them, 12 MiB of memory.
 pub const POOL_BLOCKS: u64 = 1 << 20;
 
+/// Of the write buffer, in percent: in-line deduplication goes on again when so much or less is full, and
+/// leaves off when so much is (CAFTL §3.4.3).
+pub const DEDUP_SWITCH: (u64, u64) = (50, 95);
+
 /// Comparisons with journal copies after which is judged whether they pay.
 pub const COMPARES_IN_A_TRIAL: u32 = 1024;
 

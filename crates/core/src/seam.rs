@@ -17,6 +17,8 @@ pub struct Digest {
     pub weak: u64,
     /// Whether every byte is zero.
     pub zero: bool,
+    /// The first four bytes, as a number: what content-based sampling goes by (CAFTL §3.4.1).
+    pub first: u32,
 }
 
 /// One block of a write.
@@ -55,6 +57,16 @@ pub struct Region {
     pub homes_blocks: u64,
     /// What is done.
     pub rule: WriteOnce,
+}
+
+/// In-line deduplication.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dedup {
+    /// Memory of the index; 0: no deduplication. Another size begins with an empty index.
+    pub index_bytes: usize,
+    /// Blocks of a unit of which one is looked up first (2 to 32), and the others only if that was found; 0
+    /// or 1: all are.
+    pub sample_blocks: u32,
 }
 
 /// What a block is compared with.
@@ -105,6 +117,11 @@ pub enum Input<'a> {
     /// descriptor block, for regions with [`WriteOnce::Descriptor`]. A hint, believed no more than a hash
     /// is. No reply.
     Journaled { pairs: &'a [(Lba, Lba)] },
+    /// Deduplicate like this, from now on. No reply.
+    Dedup { policy: Dedup },
+    /// Blocks whose copies are there on purpose (a file system's superblocks, group descriptors): they are
+    /// never shared by their content. In place of all that was told before. No reply.
+    Critical { ranges: &'a [(Lba, u64)] },
     /// An effect was carried out.
     Done { id: EffectId, outcome: Outcome<'a> },
     /// Time has passed; nothing else happened.

@@ -84,6 +84,20 @@ counters! {
     compare_reads,
     /// Times that write-once journaling left off for a while because it did not pay.
     write_once_pauses,
+    /// Blocks written that were looked up in the index of contents.
+    dedup_lookups,
+    /// Blocks not written, but mapped to another's page of the same content.
+    dedup_blocks,
+    /// Hints of the index that were wrong, by checksum or by comparison.
+    dedup_false_hints,
+    /// Blocks that were not looked up, because their unit's sample was not found.
+    dedup_sampled_out,
+    /// Times that in-line deduplication left off because the write buffer was full.
+    dedup_switched_off,
+    /// Gauge: contents in the index.
+    index_entries,
+    /// Gauge: contents that the index can hold.
+    index_capacity,
     /// Medium blocks: summaries written anew with the owners that journal copies have by now.
     medium_restamped,
     /// Gauge: journal blocks watched.

@@ -216,6 +216,7 @@ impl World {
         let buf = self.free.pop().expect("a free buffer");
         self.bufs.insert(buf, tag);
         let digest = Digest {
+            first: 0,
             crc: crc(tag),
             weak: 0,
             zero: tag == 0,

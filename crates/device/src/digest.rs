@@ -29,6 +29,7 @@ impl Digester {
             crc: crc32c(&ZEROS),
             weak: xxh3_64_with_seed(&ZEROS, seed),
             zero: true,
+            first: 0,
         };
         Self { seed, zero }
     }
@@ -43,6 +44,7 @@ impl Digester {
             crc: crc32c(block),
             weak: xxh3_64_with_seed(block, self.seed),
             zero: false,
+            first: u32::from_le_bytes([block[0], block[1], block[2], block[3]]),
         }
     }
 }

@@ -138,6 +138,7 @@ impl Idle {
         let crc = (lba as u32).wrapping_mul(0x9e37_79b9) ^ self.now as u32;
         self.bufs[buf as usize] = crc;
         let digest = Digest {
+            first: 0,
             crc,
             weak: u64::from(crc),
             zero: false,

@@ -1,6 +1,6 @@
 //! Chunks in memory: open (still taking blocks), or sealed and on their way to the medium.
 
-use super::once::Verdict;
+use super::twin::Verdict;
 use crate::addr::{Buf, Lba, Life, Pba, Segment, Seq};
 use crate::format::chunk::{RECORD_ROOM, Record};
 use alloc::vec::Vec;

@@ -1,6 +1,6 @@
 //! The engine: the state machine that every request passes through.
 //!
-//! Split by request path (`write`, `read`, `unmap`, `flush`), by policy (`once`) and by noun (`log`,
+//! Split by request path (`write`, `read`, `unmap`, `flush`), by policy (`once` and `dedup`, on `twin`) and by noun (`log`,
 //! `segments`, `chunks`, `sums`, `collect`, `checkpoint`, `restamp`). What must hold between any two calls of [`Engine::handle`]:
 //!
 //! 1. A map entry names a block of a chunk in memory, or a block on the medium of a segment that is not free.
@@ -14,6 +14,7 @@
 mod checkpoint;
 mod chunks;
 mod collect;
+mod dedup;
 mod flush;
 mod log;
 mod once;
@@ -21,6 +22,7 @@ mod read;
 mod restamp;
 mod segments;
 mod sums;
+mod twin;
 mod unmap;
 mod write;
 
@@ -39,10 +41,12 @@ use alloc::{
 use checkpoint::Checkpoint;
 use chunks::{ChunkId, Chunks, HEADS, Head, Position, Waiter, Waiting};
 use collect::Collector;
-use once::{Once, Verdict};
+use dedup::Dedup;
+use once::Once;
 use restamp::Restamp;
 use segments::{Segments, State, locate};
 use sums::Sums;
+use twin::{Shared as Sharing, Verdict};
 
 /// The collector's own buffers: `count` of them from `first` on, never used by the runtime.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +81,9 @@ pub struct Options {
     /// Pages whose summary does not name their owner that are remembered, at least; half a journal's if
     /// that is more.
     pub strays: usize,
+    /// Buffers that clients' writes share: when few are free, in-line deduplication leaves off. 0: unknown,
+    /// and it never does.
+    pub write_buffers: u32,
 }
 
 impl Default for Options {
@@ -87,6 +94,7 @@ impl Default for Options {
             zero: true,
             cached_sums: limits::CACHED_SUMS,
             strays: limits::STRAYS,
+            write_buffers: 0,
         }
     }
 }
@@ -174,6 +182,14 @@ pub struct Engine {
     waiters: VecDeque<Waiter>,
     waiting: VecDeque<Waiting>,
     once: Once,
+    dedup: Dedup,
+    /// Requests that have been refused while a comparison still reads their buffers.
+    doomed: Vec<(Waiting, Refusal)>,
+    /// Blocks that were replaced in a chunk that still took blocks: their places have not changed, but
+    /// their bytes have.
+    absorptions: u64,
+    /// Buffers of clients' writes that the core holds.
+    held: u32,
 
     reads: Vec<read::Reading>,
     collector: Collector,
@@ -255,6 +271,10 @@ impl Engine {
             waiters: VecDeque::new(),
             waiting: VecDeque::new(),
             once: Once::default(),
+            dedup: Dedup::default(),
+            doomed: Vec::new(),
+            absorptions: 0,
+            held: 0,
             reads: Vec::new(),
             collector: Collector::new(&superblock, buffers),
             checkpoint: Checkpoint::new(recovered.root_seq),
@@ -325,6 +345,8 @@ impl Engine {
             } => self.unmap(id, lba, blocks, true, fua),
             Input::Journals { regions } => self.watch_journals(regions),
             Input::Journaled { pairs } => self.learn_homes(pairs),
+            Input::Dedup { policy } => self.set_dedup(policy),
+            Input::Critical { ranges } => self.set_critical(ranges),
             Input::Done { id, outcome } => self.done(id, outcome),
             Input::Tick => self.tick(),
             Input::Shutdown => {
@@ -379,6 +401,8 @@ impl Engine {
             pool_blocks: self.once.pool().blocks() as u64,
             pool_entries: self.once.pool().len() as u64,
             stray_pages: self.strays.len() as u64,
+            index_entries: self.dedup.index().len() as u64,
+            index_capacity: self.dedup.index().capacity() as u64,
             waiting_requests: self.waiting.len() as u64,
             poisoned: u64::from(self.poisoned),
             ..self.stats
@@ -506,6 +530,7 @@ impl Engine {
     /// A buffer has served: back to the collector, or to the runtime.
     fn release(&mut self, buf: Buf) {
         if !self.collector.take_back(buf) {
+            self.held -= 1;
             self.effects.push_back(Effect::Release { buf });
         }
     }
@@ -577,7 +602,7 @@ impl Engine {
 
     fn refuse(&mut self, waiting: Waiting, refusal: Refusal) {
         if waiting.is_asking() {
-            return self.once.doomed.push((waiting, refusal));
+            return self.doomed.push((waiting, refusal));
         }
         match waiting {
             Waiting::Write {
@@ -601,7 +626,7 @@ impl Engine {
             self.abandon_victim();
         }
         let served = self.waiting.is_empty()
-            && self.once.doomed.is_empty()
+            && self.doomed.is_empty()
             && self.waiters.is_empty()
             && self.collector.is_idle();
         let sealed = self.order.is_empty() && self.heads.iter().all(|head| head.open.is_none());

@@ -6,33 +6,12 @@
 //! owner. The paper believes the hash, because every home write was journaled first; not so when something
 //! else than the journal writes to the device (direct I/O, mkfs, e2fsck), so we do not.
 //!
-//! A block whose comparison is under way keeps its place in the queue of writes: nothing overtakes it.
+//! How it is compared and mapped: [`twin`](super::twin).
 
+use super::twin::Proposer;
 use super::*;
-use crate::format::chunk::Record;
 use crate::pool::Pool;
-use crate::seam::{Against, Payload, Region, WriteOnce};
-
-/// What is known of the journal copy of a block in the queue.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) enum Verdict {
-    /// None was proposed, or it is not equal: the block is written.
-    #[default]
-    Write,
-    /// The comparison is under way.
-    Asked(JournalCopy),
-    /// They are equal.
-    Same(JournalCopy),
-}
-
-/// A journal block and what it was when it was proposed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct JournalCopy {
-    index: u32,
-    journal: Lba,
-    pba: Pba,
-    absorptions: u64,
-}
+use crate::seam::{Payload, Region, WriteOnce};
 
 /// A run of comparisons, to see whether they pay.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,15 +24,10 @@ struct Trial {
 pub(super) struct Once {
     regions: Vec<Region>,
     pool: Pool,
-    /// Writes into a journal that replaced a block in its unsealed chunk: its place has not changed, but
-    /// its bytes have.
-    absorptions: u64,
     trial: Trial,
     /// Home blocks that are still to be written without asking, and how many that will be next time.
     paused: u32,
     pause: u32,
-    /// Requests that have been refused while a comparison still reads their buffers.
-    pub doomed: Vec<(Waiting, Refusal)>,
 }
 
 impl Once {
@@ -97,7 +71,15 @@ impl Once {
             .map_or(WriteOnce::Off, |region| region.rule)
     }
 
-    fn compared(&mut self, equal: bool) -> bool {
+    /// A block is home: its entry leaves, unless that is collided and may have a second one to serve.
+    pub fn checkpointed(&mut self, index: u32) {
+        if self.pool.is_collided(index) == Some(false) {
+            self.pool.remove(index);
+        }
+    }
+
+    /// Takes note of how a comparison ended; whether it is the one after which asking is left off.
+    pub fn judge(&mut self, equal: bool) -> bool {
         let trial = &mut self.trial;
         match equal {
             true => trial.equal += 1,
@@ -151,8 +133,6 @@ impl Engine {
         self.once.pool = Pool::new(blocks as u32);
         self.once.trial = Trial::default();
         (self.once.paused, self.once.pause) = (0, 0);
-        // What has been asked belongs to numbers that are no more.
-        self.once.absorptions += 1;
     }
 
     /// Home addresses of journal blocks, as a descriptor block has them.
@@ -167,12 +147,11 @@ impl Engine {
     }
 
     /// A block has been written into the log.
-    pub(super) fn note_journal(&mut self, lba: Lba, payload: &Payload, absorbed: bool) {
+    pub(super) fn note_journal(&mut self, lba: Lba, payload: &Payload) {
         let Some((index, rule)) = self.once.in_journal(lba) else {
             return;
         };
         self.stats.journal_blocks += 1;
-        self.once.absorptions += u64::from(absorbed);
         match rule {
             WriteOnce::Descriptor | WriteOnce::Off => {}
             WriteOnce::Hash | WriteOnce::HashUnlessCollided => {
@@ -195,43 +174,13 @@ impl Engine {
         }
     }
 
-    /// Asks about each block of a write that may have its journal copy. Empty: about none.
-    pub(super) fn ask(&mut self, request: RequestId, lba: Lba, blocks: &[Payload]) -> Vec<Verdict> {
-        let mut verdicts = Vec::new();
-        for (index, payload) in blocks.iter().enumerate() {
-            let at = lba.plus(index as u64);
-            let Some(copy) = self.propose(at, payload) else {
-                continue;
-            };
-            // One allocation for a request that asks, in place of a read or a write of a block.
-            if verdicts.is_empty() {
-                verdicts.resize(blocks.len(), Verdict::Write);
-            }
-            verdicts[index] = Verdict::Asked(copy);
-            let buffered = self.chunks.find(copy.pba);
-            let with = match buffered {
-                Some((chunk, slot)) => Against::Buffer(self.chunks.get(chunk).slots[slot].buf),
-                None => Against::Medium(copy.pba),
-            };
-            let reads = matches!(with, Against::Medium(_));
-            if reads {
-                self.stats.compare_reads += 1;
-                let (segment, _) = locate(&self.superblock, copy.pba);
-                self.segments.get_mut(segment).readers += 1;
-            }
-            let pending = Pending::Compare {
-                request,
-                index: index as u32,
-                reads: reads.then_some(copy.pba),
-            };
-            let buf = payload.buf;
-            self.effect(pending, |id| Effect::Compare { id, buf, with });
-        }
-        verdicts
-    }
-
-    fn propose(&mut self, lba: Lba, payload: &Payload) -> Option<JournalCopy> {
-        if (self.options.zero && payload.digest.zero) || self.once.in_journal(lba).is_some() {
+    /// The journal block that may have the content of a block written home.
+    pub(super) fn propose_journal_copy(
+        &mut self,
+        lba: Lba,
+        payload: &Payload,
+    ) -> Option<(Proposer, Lba)> {
+        if !self.once.is_on() || self.once.in_journal(lba).is_some() {
             return None;
         }
         let rule = self.once.rule_of_home(lba);
@@ -258,148 +207,6 @@ impl Engine {
             self.stats.collided_blocks += 1;
             return None;
         }
-        let Some(pba) = self.physical(self.map.get(journal)) else {
-            self.stats.missing_blocks += 1;
-            return None;
-        };
-        Some(JournalCopy {
-            index: proposal.index,
-            journal,
-            pba,
-            absorptions: self.once.absorptions,
-        })
+        Some((Proposer::Journal(proposal.index), journal))
     }
-
-    pub(super) fn compared(
-        &mut self,
-        request: RequestId,
-        index: u32,
-        read: Option<Pba>,
-        outcome: Outcome<'_>,
-    ) {
-        if let Some(pba) = read {
-            self.end_reader(locate(&self.superblock, pba).0);
-        }
-        let same = match outcome {
-            Outcome::Same(same) => same,
-            _ => {
-                // The block at hand is whole, and is written; nothing is lost.
-                self.stats.unreadable_blocks += 1;
-                false
-            }
-        };
-        match same {
-            true => self.stats.compared_equal += 1,
-            false => self.stats.compared_unequal += 1,
-        }
-        self.stats.write_once_pauses += u64::from(self.once.compared(same));
-        let is_it =
-            |waiting: &Waiting| matches!(waiting, Waiting::Write { id, .. } if *id == request);
-        if let Some(Waiting::Write { verdicts, .. }) = self.waiting.iter_mut().find(|w| is_it(w)) {
-            answer(verdicts, index, same);
-            return;
-        }
-        let Some(at) = self.once.doomed.iter().position(|(w, _)| is_it(w)) else {
-            unreachable!("request {request} keeps its buffers while they are compared")
-        };
-        if let Waiting::Write { verdicts, .. } = &mut self.once.doomed[at].0 {
-            answer(verdicts, index, false);
-        }
-        if !self.once.doomed[at].0.is_asking() {
-            let (waiting, refusal) = self.once.doomed.swap_remove(at);
-            self.refuse(waiting, refusal);
-        }
-    }
-
-    /// A segment is about to be written: a page in it that was compared is not what it was.
-    pub(super) fn doubt(&mut self, segment: Segment) {
-        for waiting in &mut self.waiting {
-            let Waiting::Write { verdicts, .. } = waiting else {
-                continue;
-            };
-            for verdict in verdicts {
-                if let Verdict::Same(copy) = verdict
-                    && locate(&self.superblock, copy.pba).0 == segment
-                {
-                    *verdict = Verdict::Write;
-                }
-            }
-        }
-    }
-
-    /// Maps a home block to its journal copy. `None`: that is no longer what was compared, and the block
-    /// has to be written; `Some(false)`: not now.
-    pub(super) fn share(&mut self, lba: Lba, copy: JournalCopy) -> Option<bool> {
-        let entry = self.map.get(copy.journal);
-        if self.physical(entry) != Some(copy.pba) || self.once.absorptions != copy.absorptions {
-            return None;
-        }
-        let mut records = 2;
-        if let Entry::Shared(vba) = entry {
-            if self.map.get(lba) == entry {
-                // Written home twice: it is there.
-                self.remapped(copy);
-                return Some(true);
-            }
-            if self.shared.owners(vba) == u32::MAX {
-                return None;
-            }
-            records = 1;
-        }
-        // A link must come after what it leads to: a page that the collector has just moved may be in a chunk
-        // that has no place in the order yet.
-        if let Some((chunk, _)) = self.chunks.find(copy.pba)
-            && self.chunks.get(chunk).head == Head::Cold
-            && self.chunks.get(chunk).sealed.is_none()
-            && !self.seal(Head::Cold, false)
-        {
-            return Some(false);
-        }
-        let share = |lba, vba| Record::Share {
-            lba,
-            vba,
-            pba: copy.pba,
-        };
-        let length = share(lba, Vba(0)).encoded_len();
-        let Some(chunk) = self.chunk_with_room(Head::Host, records * length, false) else {
-            return Some(false);
-        };
-        let vba = match entry {
-            Entry::Shared(vba) => vba,
-            _ => {
-                let vba = self.shared.insert(copy.pba)?;
-                self.own(vba, copy.journal);
-                self.map.set(copy.journal, Entry::Shared(vba));
-                self.chunks.get_mut(chunk).push(share(copy.journal, vba));
-                vba
-            }
-        };
-        self.own(vba, lba);
-        self.chunks.get_mut(chunk).push(share(lba, vba));
-        self.remap(lba, Entry::Shared(vba));
-        self.remapped(copy);
-        Some(true)
-    }
-
-    fn own(&mut self, vba: Vba, lba: Lba) {
-        let counted = self.shared.add(vba, lba);
-        assert!(counted, "the count of shared page {vba} has room");
-    }
-
-    fn remapped(&mut self, copy: JournalCopy) {
-        self.stats.remapped_blocks += 1;
-        let pool = &mut self.once.pool;
-        // A collided entry may have a second checkpoint to serve.
-        if pool.is_collided(copy.index) == Some(false) {
-            pool.remove(copy.index);
-        }
-    }
-}
-
-fn answer(verdicts: &mut [Verdict], index: u32, same: bool) {
-    let verdict = &mut verdicts[index as usize];
-    *verdict = match *verdict {
-        Verdict::Asked(copy) if same => Verdict::Same(copy),
-        _ => Verdict::Write,
-    };
 }

@@ -14,6 +14,7 @@ enum Placed {
 
 impl Engine {
     pub(super) fn write(&mut self, id: RequestId, lba: Lba, blocks: &[Payload], fua: bool) {
+        self.held += blocks.len() as u32;
         let refusal = if self.poisoned {
             Some(Refusal::Poisoned)
         } else if !self.in_range(lba, blocks.len() as u64) {
@@ -30,7 +31,7 @@ impl Engine {
             return self.reply(id, Err(refusal));
         }
         self.stats.host_blocks_written += blocks.len() as u64;
-        let verdicts = match self.once.is_on() {
+        let verdicts = match self.once.is_on() || self.dedup.is_on() {
             true => self.ask(id, lba, blocks),
             false => Vec::new(),
         };
@@ -99,18 +100,19 @@ impl Engine {
         }
     }
 
-    /// One block through the policies, in order: zero, write-once, absorb, store whole.
+    /// One block through the policies, in order: twin, zero, absorb, store whole.
     fn place(&mut self, lba: Lba, payload: Payload, verdict: Verdict) -> Placed {
         match verdict {
             Verdict::Write => {}
             Verdict::Asked(_) => return Placed::Wait,
-            Verdict::Same(copy) => match self.share(lba, copy) {
-                Some(true) => {
+            Verdict::Same(twin) => match self.share(lba, twin) {
+                Sharing::Done => {
+                    self.note(lba, &payload);
                     self.release(payload.buf);
                     return Placed::Done;
                 }
-                Some(false) => return Placed::Wait,
-                None => {}
+                Sharing::Wait => return Placed::Wait,
+                Sharing::No => {}
             },
         }
         if self.options.zero && payload.digest.zero {
@@ -128,9 +130,8 @@ impl Engine {
         let old = self.map.get(lba);
         if let Entry::Plain(pba) = old {
             if self.absorb(pba, payload) {
-                if self.once.is_on() {
-                    self.note_journal(lba, &payload, true);
-                }
+                self.absorptions += 1;
+                self.note(lba, &payload);
                 return Placed::Done;
             }
         } else if self.segments.live >= self.capacity() {
@@ -151,10 +152,18 @@ impl Engine {
             payload.buf,
         );
         self.remap(lba, Entry::Plain(pba));
-        if self.once.is_on() {
-            self.note_journal(lba, &payload, false);
-        }
+        self.note(lba, &payload);
         Placed::Done
+    }
+
+    /// Tells the policies of a block that is in the log.
+    fn note(&mut self, lba: Lba, payload: &Payload) {
+        if self.once.is_on() {
+            self.note_journal(lba, payload);
+        }
+        if self.dedup.is_on() {
+            self.note_content(lba, payload);
+        }
     }
 
     /// An overwrite of a block that is still in the unsealed chunk takes its place. The order is kept,

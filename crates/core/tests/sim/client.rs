@@ -4,7 +4,7 @@ use super::driver::Ask;
 use super::rng::Rng;
 use std::collections::VecDeque;
 use vellum_core::addr::Lba;
-use vellum_core::seam::{Region, WriteOnce};
+use vellum_core::seam::{Dedup, Region, WriteOnce};
 
 /// A life's habits.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ impl Client {
             pairs: Vec::new(),
             fua_percent: rng.pick(&[0, 0, 3, 30]),
             zero_percent: rng.pick(&[0, 0, 10]),
-            twin_percent: rng.pick(&[0, 0, 10]),
+            twin_percent: rng.pick(&[0, 0, 10, 60]),
             depth: rng.pick(&[1, 2, 8, 32, 64]),
         }
     }
@@ -98,6 +98,21 @@ impl Client {
             2 => vec![region(start / 2, u64::MAX / 2)],
             _ => vec![region(start, blocks)],
         }
+    }
+
+    /// How its contents are deduplicated, if they are.
+    pub fn dedup(&self, rng: &mut Rng) -> Dedup {
+        Dedup {
+            index_bytes: rng.pick(&[0, 0, 64, 512, 1 << 16]),
+            sample_blocks: rng.pick(&[0, 2, 8]),
+        }
+    }
+
+    /// What of it must not be.
+    pub fn critical(&self, rng: &mut Rng) -> Vec<(Lba, u64)> {
+        let start = rng.below(self.blocks);
+        let ranges = [(Lba(start), 3), (Lba(start / 2), 1)];
+        ranges[..rng.pick(&[0, 2])].to_vec()
     }
 
     /// What the descriptor blocks written since the last call say.

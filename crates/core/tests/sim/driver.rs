@@ -9,7 +9,7 @@ use super::rng::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use vellum_core::addr::{Buf, Lba, Nanos, RequestId};
 use vellum_core::engine::Engine;
-use vellum_core::seam::{Against, Digest, Effect, Input, Payload, Refusal, Region};
+use vellum_core::seam::{Against, Dedup, Digest, Effect, Input, Payload, Refusal, Region};
 
 /// Why a run failed.
 pub type Failure = String;
@@ -227,6 +227,12 @@ impl Driver {
         self.feed(Input::Journaled { pairs })
     }
 
+    /// Tells how to deduplicate, and what not.
+    pub fn deduplicate(&mut self, policy: &Dedup, ranges: &[(Lba, u64)]) -> Result<(), Failure> {
+        self.feed(Input::Dedup { policy: *policy })?;
+        self.feed(Input::Critical { ranges })
+    }
+
     pub fn open_requests(&self) -> usize {
         self.requests.len()
     }
@@ -291,6 +297,7 @@ impl Driver {
                     self.tokens[buf as usize] = token;
                     self.held[buf as usize] = true;
                     let digest = Digest {
+                        first: token.reverse_bits(),
                         crc: super::medium::token_crc(token),
                         weak: u64::from(token % self.hashes) << 32,
                         zero: token == 0,

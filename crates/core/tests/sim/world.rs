@@ -27,6 +27,8 @@ pub struct Summary {
     pub map_checkpoints: u64,
     pub remapped: u64,
     pub unequal: u64,
+    pub deduplicated: u64,
+    pub false_hints: u64,
     pub restamped: u64,
     pub rot_refused: u64,
     pub rot_survived: u64,
@@ -45,6 +47,8 @@ impl Summary {
         self.map_checkpoints += other.map_checkpoints;
         self.remapped += other.remapped;
         self.unequal += other.unequal;
+        self.deduplicated += other.deduplicated;
+        self.false_hints += other.false_hints;
         self.restamped += other.restamped;
         self.rot_refused += other.rot_refused;
         self.rot_survived += other.rot_survived;
@@ -96,6 +100,7 @@ impl World {
             zero: rng.percent(80),
             cached_sums: rng.pick(&[1, 2, 8, 4096]),
             strays: rng.pick(&[0, 10, 4096]),
+            write_buffers: rng.pick(&[0, CLIENT_BUFS, CLIENT_BUFS / 8]),
         };
         Ok(Self {
             model: Model::new(logical_blocks),
@@ -166,6 +171,8 @@ impl World {
         self.summary.map_checkpoints += stats.map_checkpoints;
         self.summary.remapped += stats.remapped_blocks;
         self.summary.unequal += stats.compared_unequal;
+        self.summary.deduplicated += stats.dedup_blocks;
+        self.summary.false_hints += stats.dedup_false_hints;
         self.summary.restamped += stats.medium_restamped;
         let poisoned = driver.poisoned;
         let (medium, model, counts, now) = driver.crash(end != End::Kill)?;
@@ -215,6 +222,10 @@ impl World {
         self.worn |= rots;
         driver.hashes = self.rng.pick(&[u32::MAX, u32::MAX, 100, 7]);
         driver.watch(&client.regions(&mut self.rng))?;
+        driver.deduplicate(
+            &client.dedup(&mut self.rng),
+            &client.critical(&mut self.rng),
+        )?;
         let mut idle = 0;
         for _ in 0..steps {
             if self.rng.below(400) == 0 {

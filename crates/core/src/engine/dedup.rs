@@ -1,0 +1,143 @@
+//! In-line deduplication: contents that are stored already are not stored again (CAFTL §3).
+//!
+//! By comparison: the weak hash that came with the block proposes an LBA, its page's checksum (if it is in
+//! memory) is held against the block's as CAFTL's pre-hash is (§3.4.2), and the bytes decide. Content-based
+//! sampling (§3.4.1) looks at one block of each unit first, the one whose first bytes are the largest number,
+//! and at the others only if that one was found. When the write buffer fills up it leaves off, until it has
+//! emptied (§3.4.3).
+
+use super::twin::Proposer;
+use super::*;
+use crate::index::Index;
+use crate::seam::{Dedup as Policy, Payload};
+
+#[derive(Default)]
+pub(super) struct Dedup {
+    policy: Policy,
+    index: Index,
+    /// Blocks that are not to be shared: copies of what must survive when one is damaged
+    /// (OrderMergeDedup §3.5).
+    critical: Vec<(Lba, u64)>,
+    /// Off because the write buffer was full.
+    switched_off: bool,
+    /// Of each sampling unit of the request at hand, whether its sample was found.
+    sampled: Vec<bool>,
+}
+
+impl Dedup {
+    pub fn is_on(&self) -> bool {
+        self.index.capacity() > 0
+    }
+
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// The hint was wrong.
+    pub fn forget(&mut self, hash: u64) {
+        self.index.remove(hash);
+    }
+
+    /// A block of this content is stored, at `lba` last.
+    pub fn met(&mut self, hash: u64, lba: Lba) {
+        self.index.insert(hash, lba);
+    }
+
+    fn is_critical(&self, lba: Lba) -> bool {
+        let after = self.critical.partition_point(|(start, _)| *start <= lba);
+        after > 0 && {
+            let (start, blocks) = self.critical[after - 1];
+            lba.0 - start.0 < blocks
+        }
+    }
+}
+
+impl Engine {
+    /// Another policy from now on. An index of another size starts empty.
+    pub(super) fn set_dedup(&mut self, policy: Policy) {
+        if policy.index_bytes != self.dedup.policy.index_bytes {
+            self.dedup.index = Index::new(policy.index_bytes);
+        }
+        self.dedup.policy = policy;
+        self.dedup.switched_off = false;
+    }
+
+    /// Blocks that are never shared by their content, from now on, in order of their address.
+    pub(super) fn set_critical(&mut self, ranges: &[(Lba, u64)]) {
+        self.dedup.critical = ranges.to_vec();
+        self.dedup.critical.sort_unstable();
+    }
+
+    /// Looks at the write buffer and at the samples of a request.
+    pub(super) fn dedup_begin(&mut self, blocks: &[Payload]) {
+        if !self.dedup.is_on() {
+            return;
+        }
+        let (on, off) = (limits::DEDUP_SWITCH.0, limits::DEDUP_SWITCH.1);
+        let full = u64::from(self.options.write_buffers);
+        let held = u64::from(self.held) * 100;
+        if self.dedup.switched_off {
+            self.dedup.switched_off = held > full * on;
+        } else if full > 0 && held >= full * off {
+            self.dedup.switched_off = true;
+            self.stats.dedup_switched_off += 1;
+        }
+        self.dedup.sampled.clear();
+        let unit = self.dedup.policy.sample_blocks as usize;
+        if unit > 1 && !self.dedup.switched_off {
+            for blocks in blocks.chunks(unit) {
+                let sample = blocks.iter().max_by_key(|payload| payload.digest.first);
+                let found = sample
+                    .is_some_and(|payload| self.dedup.index.find(payload.digest.weak).is_some());
+                self.dedup.sampled.push(found);
+            }
+        }
+    }
+
+    /// An LBA that may have the content of the block at `index` of a request.
+    pub(super) fn propose_duplicate(
+        &mut self,
+        lba: Lba,
+        index: usize,
+        payload: &Payload,
+    ) -> Option<(Proposer, Lba)> {
+        if !self.dedup.is_on() || self.dedup.switched_off || self.dedup.is_critical(lba) {
+            return None;
+        }
+        let unit = self.dedup.policy.sample_blocks as usize;
+        if unit > 1 && self.dedup.sampled.get(index / unit) == Some(&false) {
+            self.stats.dedup_sampled_out += 1;
+            return None;
+        }
+        self.stats.dedup_lookups += 1;
+        let hash = payload.digest.weak;
+        let of = self.dedup.index.find(hash)?;
+        if of.0 >= self.map.blocks() || self.dedup.is_critical(of) {
+            self.dedup.forget(hash);
+            return None;
+        }
+        // What is on the medium, as far as that is in memory: a content that has changed needs no read.
+        if let Some(pba) = self.physical(self.map.get(of))
+            && self.chunks.find(pba).is_none()
+        {
+            let (segment, offset) = locate(&self.superblock, pba);
+            if self
+                .sums
+                .crc(segment, offset)
+                .is_some_and(|crc| crc != payload.digest.crc)
+            {
+                self.stats.dedup_false_hints += 1;
+                self.dedup.forget(hash);
+                return None;
+            }
+        }
+        Some((Proposer::Index(hash), of))
+    }
+
+    /// A block has been stored.
+    pub(super) fn note_content(&mut self, lba: Lba, payload: &Payload) {
+        if !self.dedup.switched_off && !self.dedup.is_critical(lba) {
+            self.dedup.met(payload.digest.weak, lba);
+        }
+    }
+}

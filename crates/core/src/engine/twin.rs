@@ -1,0 +1,270 @@
+//! A block that is stored already: proposed, compared, and mapped as a second owner of its page.
+//!
+//! Two policies propose: the journal's pool ([`once`](super::once)) and the index of contents
+//! ([`dedup`](super::dedup)). Neither is believed: the runtime compares all bytes (promise 4). A block whose
+//! comparison is under way keeps its place in the queue of writes: nothing overtakes it.
+
+use super::*;
+use crate::format::chunk::Record;
+use crate::seam::{Against, Payload};
+
+/// What is known of the twin of a block in the queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Verdict {
+    /// None was proposed, or it is not equal: the block is written.
+    #[default]
+    Write,
+    /// The comparison is under way.
+    Asked(Twin),
+    /// They are equal.
+    Same(Twin),
+}
+
+/// Who proposed a twin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Proposer {
+    /// The pool: this block of the journals.
+    Journal(u32),
+    /// The index, by this hash.
+    Index(u64),
+}
+
+/// A block that may be equal, and what it was when it was proposed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Twin {
+    pub by: Proposer,
+    pub lba: Lba,
+    pub pba: Pba,
+    /// It was in a chunk that still took blocks: how many had been replaced in such chunks by then.
+    pub absorptions: Option<u64>,
+}
+
+/// What became of a block with a twin.
+pub(super) enum Shared {
+    /// It is the twin's second owner, or was before.
+    Done,
+    /// Not now.
+    Wait,
+    /// The twin is not what was compared any more: the block has to be written.
+    No,
+}
+
+impl Engine {
+    /// Asks about each block of a write that may be stored already. Empty: about none.
+    pub(super) fn ask(&mut self, request: RequestId, lba: Lba, blocks: &[Payload]) -> Vec<Verdict> {
+        let mut verdicts = Vec::new();
+        self.dedup_begin(blocks);
+        for (index, payload) in blocks.iter().enumerate() {
+            if self.options.zero && payload.digest.zero {
+                continue;
+            }
+            let at = lba.plus(index as u64);
+            let Some((by, of)) = self
+                .propose_journal_copy(at, payload)
+                .or_else(|| self.propose_duplicate(at, index, payload))
+            else {
+                continue;
+            };
+            let Some(pba) = self.physical(self.map.get(of)) else {
+                self.refuted(by);
+                continue;
+            };
+            let buffered = self.chunks.find(pba);
+            let open = buffered.is_some_and(|(id, _)| self.chunks.get(id).sealed.is_none());
+            // One allocation for a request that asks, in place of a read or a write of a block.
+            if verdicts.is_empty() {
+                verdicts.resize(blocks.len(), Verdict::Write);
+            }
+            verdicts[index] = Verdict::Asked(Twin {
+                by,
+                lba: of,
+                pba,
+                absorptions: open.then_some(self.absorptions),
+            });
+            let with = match buffered {
+                Some((chunk, slot)) => Against::Buffer(self.chunks.get(chunk).slots[slot].buf),
+                None => Against::Medium(pba),
+            };
+            let reads = matches!(with, Against::Medium(_));
+            if reads {
+                self.stats.compare_reads += 1;
+                let (segment, _) = locate(&self.superblock, pba);
+                self.segments.get_mut(segment).readers += 1;
+            }
+            let pending = Pending::Compare {
+                request,
+                index: index as u32,
+                reads: reads.then_some(pba),
+            };
+            let buf = payload.buf;
+            self.effect(pending, |id| Effect::Compare { id, buf, with });
+        }
+        verdicts
+    }
+
+    pub(super) fn compared(
+        &mut self,
+        request: RequestId,
+        index: u32,
+        read: Option<Pba>,
+        outcome: Outcome<'_>,
+    ) {
+        if let Some(pba) = read {
+            self.end_reader(locate(&self.superblock, pba).0);
+        }
+        let same = match outcome {
+            Outcome::Same(same) => same,
+            _ => {
+                // The block at hand is whole, and is written; nothing is lost.
+                self.stats.unreadable_blocks += 1;
+                false
+            }
+        };
+        let is_it =
+            |waiting: &Waiting| matches!(waiting, Waiting::Write { id, .. } if *id == request);
+        if let Some(Waiting::Write { verdicts, .. }) = self.waiting.iter_mut().find(|w| is_it(w)) {
+            let by = answer(verdicts, index, same);
+            return self.learn(by, same);
+        }
+        let Some(at) = self.doomed.iter().position(|(w, _)| is_it(w)) else {
+            unreachable!("request {request} keeps its buffers while they are compared")
+        };
+        if let Waiting::Write { verdicts, .. } = &mut self.doomed[at].0 {
+            answer(verdicts, index, false);
+        }
+        if !self.doomed[at].0.is_asking() {
+            let (waiting, refusal) = self.doomed.swap_remove(at);
+            self.refuse(waiting, refusal);
+        }
+    }
+
+    /// What a comparison says of who proposed it.
+    fn learn(&mut self, by: Option<Proposer>, same: bool) {
+        match (by, same) {
+            (None, _) => {}
+            (Some(Proposer::Journal(_)), same) => {
+                match same {
+                    true => self.stats.compared_equal += 1,
+                    false => self.stats.compared_unequal += 1,
+                }
+                self.stats.write_once_pauses += u64::from(self.once.judge(same));
+            }
+            (Some(by), false) => self.refuted(by),
+            (Some(_), true) => {}
+        }
+    }
+
+    /// A proposal that was wrong.
+    fn refuted(&mut self, by: Proposer) {
+        match by {
+            Proposer::Journal(_) => self.stats.missing_blocks += 1,
+            Proposer::Index(hash) => {
+                self.stats.dedup_false_hints += 1;
+                self.dedup.forget(hash);
+            }
+        }
+    }
+
+    /// A segment is about to be written: a page in it that was compared is not what it was.
+    pub(super) fn doubt(&mut self, segment: Segment) {
+        for waiting in &mut self.waiting {
+            let Waiting::Write { verdicts, .. } = waiting else {
+                continue;
+            };
+            for verdict in verdicts {
+                if let Verdict::Same(twin) = verdict
+                    && locate(&self.superblock, twin.pba).0 == segment
+                {
+                    *verdict = Verdict::Write;
+                }
+            }
+        }
+    }
+
+    /// Maps a block to its twin's page.
+    pub(super) fn share(&mut self, lba: Lba, twin: Twin) -> Shared {
+        let entry = self.map.get(twin.lba);
+        let replaced = twin
+            .absorptions
+            .is_some_and(|then| then != self.absorptions);
+        if self.physical(entry) != Some(twin.pba) || replaced {
+            return Shared::No;
+        }
+        if lba == twin.lba || (self.map.get(lba) == entry && matches!(entry, Entry::Shared(_))) {
+            // Written again as it was: it is there.
+            self.shared_with(lba, twin);
+            return Shared::Done;
+        }
+        let records = match entry {
+            Entry::Shared(vba) if self.shared.owners(vba) == u32::MAX => return Shared::No,
+            Entry::Shared(_) => 1,
+            _ => 2,
+        };
+        // A link must come after what it leads to: a page that the collector has just moved may be in a chunk
+        // that has no place in the order yet.
+        if let Some((chunk, _)) = self.chunks.find(twin.pba)
+            && self.chunks.get(chunk).head == Head::Cold
+            && self.chunks.get(chunk).sealed.is_none()
+            && !self.seal(Head::Cold, false)
+        {
+            return Shared::Wait;
+        }
+        let share = |lba, vba| Record::Share {
+            lba,
+            vba,
+            pba: twin.pba,
+        };
+        let length = share(lba, Vba(0)).encoded_len();
+        let Some(chunk) = self.chunk_with_room(Head::Host, records * length, false) else {
+            return Shared::Wait;
+        };
+        let vba = match entry {
+            Entry::Shared(vba) => vba,
+            _ => {
+                let Some(vba) = self.shared.insert(twin.pba) else {
+                    return Shared::No;
+                };
+                self.own(vba, twin.lba);
+                self.map.set(twin.lba, Entry::Shared(vba));
+                self.chunks.get_mut(chunk).push(share(twin.lba, vba));
+                vba
+            }
+        };
+        self.own(vba, lba);
+        self.chunks.get_mut(chunk).push(share(lba, vba));
+        self.remap(lba, Entry::Shared(vba));
+        self.shared_with(lba, twin);
+        Shared::Done
+    }
+
+    fn own(&mut self, vba: Vba, lba: Lba) {
+        let counted = self.shared.add(vba, lba);
+        assert!(counted, "the count of shared page {vba} has room");
+    }
+
+    fn shared_with(&mut self, lba: Lba, twin: Twin) {
+        match twin.by {
+            Proposer::Journal(index) => {
+                self.stats.remapped_blocks += 1;
+                self.once.checkpointed(index);
+            }
+            Proposer::Index(hash) => {
+                self.stats.dedup_blocks += 1;
+                self.dedup.met(hash, lba);
+            }
+        }
+    }
+}
+
+/// Notes the answer; who had proposed.
+fn answer(verdicts: &mut [Verdict], index: u32, same: bool) -> Option<Proposer> {
+    let verdict = &mut verdicts[index as usize];
+    let Verdict::Asked(twin) = *verdict else {
+        return None;
+    };
+    *verdict = match same {
+        true => Verdict::Same(twin),
+        false => Verdict::Write,
+    };
+    Some(twin.by)
+}
