@@ -7,7 +7,7 @@ export VELLUM=${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}
 [ -x "$VELLUM" ] || cargo build --release --locked -p vellum-cli
 
 scripts/setup.sh guest || { echo "guest: SKIP: QEMU cannot be had here"; exit 0; }
-for way in ${WAYS:-nbd}; do
+for way in ${WAYS:-ublk nbd}; do
     code=0
     PATIENCE=600 tests/guest/run.sh tests/guest/attach.sh "$way" || code=$?
     [ "$code" -ne 77 ] || { echo "guest: SKIP: no guest can be made here"; exit 0; }

@@ -1,7 +1,7 @@
 //! Making a volume a block device and undoing it, step by step, each recorded before the next.
 //!
-//! server -> FUSE file -> loop device -> mount. (Where the kernel has nbd.ko and nbd-client is installed,
-//! server -> NBD socket -> nbd device -> mount.) A step that fails, and a process that is interrupted, undo
+//! server -> ublk device -> mount, where the kernel has ublk; server -> NBD socket -> nbd device -> mount, where
+//! it has nbd.ko; server -> FUSE file -> loop device -> mount elsewhere. A step that fails, and a process that is interrupted, undo
 //! what was done; what a killed one leaves behind is found by its state file, and by looking at what the
 //! kernel has bound to our directory.
 
@@ -17,6 +17,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use vellum_frontend::ublk;
 
 /// How long a server may take to recover and be ready, and to stop.
 const SERVER_PATIENCE: Duration = Duration::from_secs(300);
@@ -28,6 +29,8 @@ const LOG_BYTES_MAX: u64 = 64 << 10;
 /// A way to make a volume a block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Via {
+    /// The kernel's driver for block devices in user space (ublk_drv, Linux 6.5).
+    Ublk,
     /// The kernel's NBD client (nbd.ko and nbd-client).
     Nbd,
     /// A file in a FUSE directory under a loop device.
@@ -37,13 +40,17 @@ pub enum Via {
 impl Via {
     /// The best one this machine has.
     pub fn best() -> Result<Self> {
-        [Self::Nbd, Self::Fuse].into_iter().find(|via| via.missing().is_none()).ok_or_else(|| {
-            anyhow::anyhow!(
-                "this machine can attach nothing: {}; {}. `vellum serve --socket` serves clients in user space",
-                Self::Nbd.missing().unwrap_or_default(),
-                Self::Fuse.missing().unwrap_or_default()
-            )
-        })
+        let mut lacks = Vec::new();
+        for via in [Self::Ublk, Self::Nbd, Self::Fuse] {
+            match via.missing() {
+                None => return Ok(via),
+                Some(missing) => lacks.push(missing),
+            }
+        }
+        bail!(
+            "this machine can attach nothing: {}. `vellum serve --socket` serves clients in user space",
+            lacks.join("; ")
+        )
     }
 
     /// What this machine lacks for it, after its kernel module was loaded where there is one.
@@ -52,6 +59,10 @@ impl Via {
             Path::new(path).exists() || (host::load_module(module) && Path::new(path).exists())
         };
         match self {
+            Self::Ublk => {
+                there("/dev/ublk-control", "ublk_drv");
+                ublk::supported().err().map(|e| format!("for ublk, {e}"))
+            }
             Self::Nbd if !there("/sys/block/nbd0", "nbd") => {
                 Some("for nbd, the kernel has no /dev/nbd0, and no module nbd for it".into())
             }
@@ -99,6 +110,7 @@ impl Attachment {
             undo(&file, id, &mut old)?;
         }
         let via = match via {
+            Via::Ublk => "ublk",
             Via::Nbd => "nbd",
             Via::Fuse => "fuse",
         };
@@ -144,6 +156,8 @@ impl Attachment {
             }
             command.arg("--fuse").arg(&fuse);
             self.state.fuse = Some(fuse);
+        } else if self.state.via == "ublk" {
+            command.arg("--ublk");
         } else {
             let socket = dir.join(format!("{}.nbd", self.id));
             command.arg("--socket").arg(&socket);
@@ -222,7 +236,10 @@ impl Attachment {
                 }
                 device
             }
-            (None, None) => bail!("no server to bind to"),
+            // The server made it.
+            (None, None) => ublk::find(mark(&self.id))
+                .pop()
+                .context("the server has no block device: is /dev complete?")?,
         };
         self.state.device = Some(device.clone());
         self.save()?;
@@ -304,6 +321,12 @@ fn said(log: &Path) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
+/// What a volume's ublk device bears: the beginning of the volume's UUID.
+pub fn mark(uuid: &str) -> ublk::Mark {
+    let digits = uuid.chars().filter_map(|c| c.to_digit(16)).take(16);
+    ublk::Mark(digits.fold(0, |mark, digit| mark << 4 | u64::from(digit)))
+}
+
 /// An NBD device that nobody uses.
 fn free_nbd() -> Result<PathBuf> {
     let free = (0..256).map(|n| format!("nbd{n}")).find(|name| {
@@ -358,13 +381,14 @@ fn nbd_detach(device: &Path) -> Result<()> {
 
 /// The block devices that are ours: recorded, or found bound to our directory.
 fn devices(state: &State) -> Vec<PathBuf> {
+    // Those of ublk are the server's to make and to remove; only the recorded one can be mounted.
     let mut devices = state
         .fuse
         .as_deref()
         .map(host::loops_in)
         .unwrap_or_default();
     if let Some(device) = &state.device
-        && state.via == "nbd"
+        && state.via != "fuse"
     {
         devices.push(device.clone());
     }
@@ -412,10 +436,10 @@ pub fn undo(file: &StateFile, id: &str, state: &mut State) -> Result<()> {
         })?;
     }
     for device in devices(state) {
-        if state.via == "nbd" {
-            nbd_detach(&device)?;
-        } else {
-            host::loop_detach(&device)?;
+        match state.via.as_str() {
+            "nbd" => nbd_detach(&device)?,
+            "ublk" => {} // It goes with its server.
+            _ => host::loop_detach(&device)?,
         }
     }
     if let Some(server) = state.server {
@@ -427,6 +451,9 @@ pub fn undo(file: &StateFile, id: &str, state: &mut State) -> Result<()> {
                 id
             );
         }
+    }
+    if state.via == "ublk" {
+        ublk::clear_up(mark(id)).context("cannot remove what a dead server left")?;
     }
     if let Some(fuse) = &state.fuse {
         while host::mounts()

@@ -84,7 +84,7 @@ impl Process {
 pub struct State {
     /// The volume's file.
     pub volume: PathBuf,
-    /// How it is attached: `fuse` or `nbd`.
+    /// How it is attached: `ublk`, `nbd` or `fuse`.
     pub via: String,
     /// The server.
     pub server: Option<Process>,

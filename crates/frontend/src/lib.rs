@@ -2,4 +2,5 @@
 
 pub mod fuse;
 pub mod nbd;
+pub mod ublk;
 pub mod unaligned;

@@ -1,5 +1,6 @@
-//! `vellum serve`: volumes over NBD and FUSE, in the foreground.
+//! `vellum serve`: volumes over NBD, ublk and FUSE, in the foreground.
 
+use crate::attachment::mark;
 use crate::control::{Answers, ControlSocket};
 use crate::outcome::usage;
 use crate::signals::Stop;
@@ -16,6 +17,7 @@ use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::engine::Victim;
 use vellum_frontend::fuse::{FuseExport, FuseServer};
 use vellum_frontend::nbd::{self, Export, Listen, Protection, Server, TlsFiles};
+use vellum_frontend::ublk::{self, UblkServer};
 
 /// From linux/prctl.h.
 const PR_SET_IO_FLUSHER: i32 = 57;
@@ -49,6 +51,9 @@ pub struct Args {
     /// Mount a FUSE directory here with one file a volume.
     #[arg(long, value_name = "DIR")]
     fuse: Option<PathBuf>,
+    /// Make a block device of each volume, /dev/ublkbN; needs root and Linux 6.5.
+    #[arg(long)]
+    ublk: bool,
     /// Listen for `stats` and the like on this unix socket, besides the volume's own in the run-time directory.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
@@ -85,9 +90,9 @@ pub fn run(args: Args) -> Result<()> {
             "--tcp needs --tls-cert and --tls-key; on a network you trust, --insecure-tcp",
         ));
     }
-    if args.socket.is_none() && args.tcp.is_none() && args.fuse.is_none() {
+    if args.socket.is_none() && args.tcp.is_none() && args.fuse.is_none() && !args.ublk {
         return Err(usage(
-            "say where to serve: --socket PATH, --tcp ADDR:PORT or --fuse DIR",
+            "say where to serve: --socket PATH, --tcp ADDR:PORT, --fuse DIR or --ublk",
         ));
     }
     if !BUFFER_BYTES.contains(&args.buffer.0) {
@@ -207,6 +212,18 @@ fn serve(args: &Args, volumes: &Arc<Volumes>, stop: &Stop) -> Result<()> {
             Some(server)
         }
     };
+    let mut ublks = Vec::new();
+    if args.ublk {
+        let report: ublk::Report = Arc::new(|line: &str| eprintln!("ublk: {line}"));
+        for volume in &volumes.0 {
+            // A volume is locked by its one server, so a device with its mark is a dead one's.
+            let mark = volume.uuid().as_deref().map(mark);
+            let server = UblkServer::start(volume.device(), mark, &report)
+                .with_context(|| volume.path.display().to_string())?;
+            ready.push(server.path().display().to_string());
+            ublks.push(server);
+        }
+    }
     let mut sockets = Vec::new();
     let own = |v: &Served| v.uuid().map(|uuid| state::control_socket(&uuid));
     let paths = volumes
@@ -227,6 +244,9 @@ fn serve(args: &Args, volumes: &Arc<Volumes>, stop: &Stop) -> Result<()> {
     // Control first, so that a new server does not find the old one's; clients last.
     drop(sockets);
     drop(servers);
+    for server in ublks {
+        server.stop()?;
+    }
     fuse.map_or(Ok(()), |fuse| Ok(fuse.unmount()?))
 }
 

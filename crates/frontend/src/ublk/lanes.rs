@@ -1,0 +1,167 @@
+//! What would make a queue's thread wait: memory that others still hold, and the edges of unaligned requests.
+//!
+//! Two threads a device take that over, one for reads and one for writes, because a read must not wait
+//! behind a write that waits for the medium. While anything stands in a lane, what comes after it and wants
+//! memory goes there too, or large requests would starve.
+
+use super::node::Node;
+use super::outcomes::{Outcomes, errno};
+use super::work::{Edge, Work};
+use crate::unaligned::ByteDevice;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use vellum_core::addr::Lba;
+use vellum_device::block::{BlockError, Op, Replies, Request};
+use vellum_device::frames::{Frames, Share};
+
+/// One request that waits.
+struct Job {
+    queue: u16,
+    tag: u16,
+    work: Work,
+    outcomes: Arc<Outcomes>,
+}
+
+/// The way into a lane.
+#[derive(Clone, Debug)]
+pub struct Lane {
+    jobs: mpsc::SyncSender<Job>,
+    standing: Arc<AtomicUsize>,
+}
+
+impl Lane {
+    /// Starts one, for at most `requests_max` requests. It ends when the last way into it is dropped.
+    pub fn start(
+        name: &str,
+        requests_max: usize,
+        node: Arc<Node>,
+        bytes: Arc<ByteDevice>,
+    ) -> io::Result<(Self, JoinHandle<()>)> {
+        let (jobs, waiting) = mpsc::sync_channel::<Job>(requests_max);
+        let standing = Arc::new(AtomicUsize::new(0));
+        let left = Arc::clone(&standing);
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || {
+                for job in waiting {
+                    run(&node, &bytes, job);
+                    left.fetch_sub(1, Ordering::Relaxed);
+                }
+            })?;
+        Ok((Self { jobs, standing }, thread))
+    }
+
+    /// Whether nothing stands in it.
+    pub fn is_empty(&self) -> bool {
+        self.standing.load(Ordering::Relaxed) == 0
+    }
+
+    /// Puts a request at its end. It has room for all tags of all queues, so this does not wait.
+    pub fn put(&self, queue: u16, tag: u16, work: Work, outcomes: &Arc<Outcomes>) {
+        self.standing.fetch_add(1, Ordering::Relaxed);
+        let job = Job {
+            queue,
+            tag,
+            work,
+            outcomes: Arc::clone(outcomes),
+        };
+        if self.jobs.send(job).is_err() {
+            self.standing.fetch_sub(1, Ordering::Relaxed);
+            outcomes.push(tag, -libc::EIO);
+        }
+    }
+}
+
+fn run(node: &Node, bytes: &ByteDevice, job: Job) {
+    let Job {
+        queue,
+        tag,
+        work,
+        outcomes,
+    } = job;
+    match work {
+        Work::Blocks { op, lba, blocks } => {
+            let pool = bytes.device().frames();
+            let take = |share, count| Some(pool.take(share, count));
+            match frames(node, queue, tag, op, blocks, take) {
+                Ok(frames) => {
+                    let request = Request {
+                        tag: u64::from(tag),
+                        op,
+                        lba: Lba(lba),
+                        blocks,
+                        frames: frames.unwrap_or_default(),
+                    };
+                    let replies: Arc<dyn Replies> = outcomes;
+                    bytes.submit(&mut vec![request], &replies);
+                }
+                Err(error) => end(&outcomes, tag, -error),
+            }
+        }
+        Work::Bytes { edge, offset, len } => {
+            let result = on_bytes(node, bytes, queue, tag, edge, offset, len);
+            end(&outcomes, tag, result.unwrap_or_else(|error| -error));
+        }
+    }
+}
+
+fn end(outcomes: &Outcomes, tag: u16, result: i32) {
+    outcomes.push(tag, result);
+    outcomes.wake();
+}
+
+/// The memory of a request, with the data of a write in it; `None` when `take` has none.
+pub fn frames(
+    node: &Node,
+    queue: u16,
+    tag: u16,
+    op: Op,
+    blocks: u64,
+    take: impl FnOnce(Share, usize) -> Option<Frames>,
+) -> Result<Option<Frames>, i32> {
+    let count = blocks as usize;
+    match op {
+        Op::Read => Ok(take(Share::Read, count)),
+        Op::Write { .. } => {
+            let Some(mut frames) = take(Share::Write, count) else {
+                return Ok(None);
+            };
+            node.read_frames(queue, tag, &mut frames)
+                .map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))?;
+            Ok(Some(frames))
+        }
+        _ => Ok(Some(Frames::default())),
+    }
+}
+
+fn on_bytes(
+    node: &Node,
+    bytes: &ByteDevice,
+    queue: u16,
+    tag: u16,
+    edge: Edge,
+    offset: u64,
+    len: u64,
+) -> Result<i32, i32> {
+    let system = |e: io::Error| e.raw_os_error().unwrap_or(libc::EIO);
+    let device = |e: BlockError| errno(&e);
+    match edge {
+        Edge::Zero { discard, fua } => {
+            bytes.zero(offset, len, discard, fua).map_err(device)?;
+            return Ok(0);
+        }
+        Edge::Read => {
+            let mut data = vec![0; len as usize];
+            bytes.read(offset, &mut data).map_err(device)?;
+            node.write_bytes(queue, tag, &data).map_err(system)?;
+        }
+        Edge::Write { fua } => {
+            let mut data = vec![0; len as usize];
+            node.read_bytes(queue, tag, &mut data).map_err(system)?;
+            bytes.write(offset, &data, fua).map_err(device)?;
+        }
+    }
+    Ok(len as i32)
+}

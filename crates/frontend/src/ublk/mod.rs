@@ -1,0 +1,349 @@
+//! ublk: a volume as a block device of the kernel, `/dev/ublkbN`, by io_uring.
+//!
+//! A thread a queue takes requests from the kernel and hands them to the volume; data is copied straight between
+//! the kernel's pages and frames (*user copy*, Linux 6.5). Flush, FUA, discard and write-zeroes come through
+//! as such.
+//!
+//! - **Life of a device:** added, its limits set, fetched by every queue, started; stopped, its queues ended,
+//!   deleted. Stopping lets the kernel write what it still has, then the block node disappears.
+//! - **A server that dies** takes the block node with it: the kernel answers what is in flight with EIO. A dead
+//!   character node stays behind. It bears the volume's [`Mark`], by which [`clear_up`] finds it.
+//! - ublk can also hold a dead server's device until a new one takes over (user recovery). We do not use that: what was
+//!   acknowledged and not flushed went with the volume's write cache, and a mounted file system would go
+//!   on as if it were there; its next flush would be a lie. An error and a new mount, with the
+//!   journal's replay, are the truth.
+//! - **Sectors** have 512 bytes, as on a loop device: a partition table counts in sectors, and must be found again
+//!   however the volume is attached. Physical blocks are published as 4 KiB, so nobody has to use less.
+
+mod control;
+mod lanes;
+mod node;
+mod outcomes;
+mod queue;
+mod uapi;
+mod work;
+
+use crate::unaligned::ByteDevice;
+use control::Control;
+use lanes::Lane;
+use node::Node;
+use queue::{DEPTH, Queue};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use uapi::{DeviceInfo, Params};
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_device::block::BlockDevice;
+use vellum_device::frames::Share;
+use work::{Limits, SECTOR};
+
+/// The most queues; more processors share them. One volume's core has one lock.
+const QUEUES_MAX: usize = 4;
+/// The longest read or write, unless the volume's memory for blocks is smaller.
+const TRANSFER_BLOCKS_MAX: usize = 256;
+/// The longest discard or write of zeros; the kernel splits longer ones.
+const ZERO_SECTORS_MAX: u32 = (1 << 31) / SECTOR as u32;
+
+/// What a device bears for its server, so that it is known again: never of two volumes the same, by chance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark(pub u64);
+
+/// Why a volume cannot be served by ublk.
+#[derive(Debug, thiserror::Error)]
+pub enum UblkError {
+    /// No driver.
+    #[error(
+        "there is no /dev/ublk-control: the kernel has no ublk, or its module is not loaded (modprobe ublk_drv)"
+    )]
+    NoDriver,
+    /// Not root.
+    #[error("making ublk devices needs root")]
+    NotAllowed,
+    /// No user copy.
+    #[error("this kernel's ublk has no user copy: it takes Linux 6.5 or newer")]
+    TooOld,
+    /// io_uring is forbidden, or lacks what is needed.
+    #[error("cannot set up io_uring for ublk: {0}; is it forbidden (kernel.io_uring_disabled)?")]
+    Ring(#[source] io::Error),
+    /// A node cannot be used.
+    #[error("cannot open {}: {source}", path.display())]
+    Node {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A queue cannot be served.
+    #[error("cannot serve a queue of ublk device {device}: {source}")]
+    Queue {
+        /// Of which device.
+        device: u32,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A command failed.
+    #[error("cannot {what} ublk device {}: {source}", Shown(*device))]
+    Command {
+        /// What it was to do.
+        what: &'static str,
+        /// To which device.
+        device: u32,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A device's number, if it has one yet.
+struct Shown(u32);
+
+impl std::fmt::Display for Shown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            uapi::NO_DEVICE => f.write_str("(new)"),
+            number => write!(f, "{number}"),
+        }
+    }
+}
+
+/// Where trouble that has no caller is told.
+pub type Report = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// A volume that is a block device; no longer when dropped.
+#[derive(Debug)]
+pub struct UblkServer {
+    device: u32,
+    threads: Vec<JoinHandle<()>>,
+    ended: bool,
+}
+
+impl UblkServer {
+    /// Makes a block device of a volume, and serves it on threads of its own. What a dead server left with the same mark
+    /// is removed before.
+    ///
+    /// # Errors
+    /// When this kernel or the system lacks something; nothing is left behind then.
+    pub fn start(
+        device: Arc<dyn BlockDevice>,
+        mark: Option<Mark>,
+        report: &Report,
+    ) -> Result<Self, UblkError> {
+        let mut control = Control::open()?;
+        if let Some(mark) = mark {
+            clear_up_with(&mut control, mark)?;
+        }
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let pool = device.frames();
+        let transfer_blocks = TRANSFER_BLOCKS_MAX
+            .min(pool.capacity(Share::Read))
+            .min(pool.capacity(Share::Write));
+        let limits = Limits {
+            bytes: device.blocks() * BLOCK_BYTES as u64,
+            transfer_bytes_max: (transfer_blocks * BLOCK_BYTES) as u64,
+        };
+        let info = control.add(DeviceInfo {
+            queues: cpus.clamp(1, QUEUES_MAX) as u16,
+            depth: DEPTH,
+            io_bytes_max: limits.transfer_bytes_max as u32,
+            flags: uapi::F_USER_COPY | uapi::F_CMD_IOCTL_ENCODE,
+            mark: mark.map_or(0, |mark| mark.0),
+            ..DeviceInfo::default()
+        })?;
+        let mut server = Self {
+            device: info.device,
+            threads: Vec::new(),
+            ended: false,
+        };
+        // From here on, dropping it undoes it.
+        control.set_params(info.device, &params(&*device, limits))?;
+        server.serve(info.queues, device, limits, report)?;
+        control.start(info.device)?;
+        Ok(server)
+    }
+
+    /// Starts the threads, and waits until every queue may be started by the kernel.
+    fn serve(
+        &mut self,
+        queues: u16,
+        device: Arc<dyn BlockDevice>,
+        limits: Limits,
+        report: &Report,
+    ) -> Result<(), UblkError> {
+        let number = self.device;
+        let failed = |source| UblkError::Queue {
+            device: number,
+            source,
+        };
+        let node = Arc::new(Node::open(number)?);
+        let bytes = Arc::new(ByteDevice::new(device));
+        let requests_max = usize::from(queues) * usize::from(DEPTH);
+        let mut lane = |name: &str| {
+            let (lane, thread) =
+                Lane::start(name, requests_max, Arc::clone(&node), Arc::clone(&bytes))
+                    .map_err(failed)?;
+            self.threads.push(thread);
+            Ok(lane)
+        };
+        let (reads, writes) = (lane("ublk-reads")?, lane("ublk-writes")?);
+        let (ready, readies) = mpsc::channel();
+        for queue in 0..queues {
+            let queue = Queue {
+                number: queue,
+                node: Arc::clone(&node),
+                bytes: Arc::clone(&bytes),
+                limits,
+                reads: reads.clone(),
+                writes: writes.clone(),
+            };
+            let (ready, report) = (ready.clone(), Arc::clone(report));
+            let thread = std::thread::Builder::new()
+                .name(format!("ublk-{number}-{}", queue.number))
+                .spawn(move || {
+                    if let Err(error) = queue.run(&ready) {
+                        report(&format!("a queue of device {number} ended: {error}"));
+                    }
+                })
+                .map_err(failed)?;
+            self.threads.push(thread);
+        }
+        drop(ready);
+        for _ in 0..queues {
+            // A thread that ends without a word has panicked.
+            readies
+                .recv()
+                .unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
+                .map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// The block device.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        block_node(self.device)
+    }
+
+    /// Ends it: the kernel writes what it still has, the block device disappears, whoever has it open gets errors.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn stop(mut self) -> Result<(), UblkError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), UblkError> {
+        if std::mem::replace(&mut self.ended, true) {
+            return Ok(());
+        }
+        let mut control = Control::open()?;
+        // This ends the queues, and they the lanes.
+        let stopped = control.stop(self.device);
+        if stopped.is_ok() {
+            for thread in self.threads.drain(..) {
+                // A panic has been told.
+                let _ = thread.join();
+            }
+        }
+        control.delete(self.device).and(stopped)
+    }
+}
+
+impl Drop for UblkServer {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+/// Whether this machine can serve ublk devices.
+///
+/// # Errors
+/// What it lacks.
+pub fn supported() -> Result<(), UblkError> {
+    Control::open().map(drop)
+}
+
+/// Removes the devices with a mark whose server is dead. One that is being served stays.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn clear_up(mark: Mark) -> Result<(), UblkError> {
+    match Control::open() {
+        // Without a driver there is nothing of it.
+        Err(UblkError::NoDriver) => Ok(()),
+        Err(error) => Err(error),
+        Ok(mut control) => clear_up_with(&mut control, mark),
+    }
+}
+
+fn clear_up_with(control: &mut Control, mark: Mark) -> Result<(), UblkError> {
+    for device in marked(control, mark) {
+        if device.state == uapi::STATE_DEAD {
+            control.delete(device.device)?;
+        }
+    }
+    Ok(())
+}
+
+/// The block devices with a mark, dead or alive.
+#[must_use]
+pub fn find(mark: Mark) -> Vec<PathBuf> {
+    Control::open().map_or_else(
+        |_| Vec::new(),
+        |mut control| {
+            marked(&mut control, mark)
+                .iter()
+                .map(|info| block_node(info.device))
+                .collect()
+        },
+    )
+}
+
+fn marked(control: &mut Control, mark: Mark) -> Vec<DeviceInfo> {
+    let nodes = std::fs::read_dir("/dev").into_iter().flatten().flatten();
+    nodes
+        .filter_map(|node| {
+            node.file_name()
+                .to_str()?
+                .strip_prefix("ublkc")?
+                .parse()
+                .ok()
+        })
+        // One that disappears meanwhile is none of ours.
+        .filter_map(|number| control.info(number).ok())
+        .filter(|info| info.mark == mark.0)
+        .collect()
+}
+
+fn block_node(device: u32) -> PathBuf {
+    Path::new("/dev").join(format!("ublkb{device}"))
+}
+
+/// What the kernel's block layer must know.
+fn params(device: &dyn BlockDevice, limits: Limits) -> Params {
+    let mut params = Params {
+        len: size_of::<Params>() as u32,
+        types: uapi::PARAM_BASIC | uapi::PARAM_DISCARD,
+        ..Params::default()
+    };
+    let block_shift = BLOCK_BYTES.trailing_zeros() as u8;
+    let basic = &mut params.basic;
+    basic.attributes = uapi::ATTR_VOLATILE_CACHE | uapi::ATTR_FUA;
+    if device.read_only() {
+        basic.attributes |= uapi::ATTR_READ_ONLY;
+    }
+    basic.logical_shift = SECTOR.trailing_zeros() as u8;
+    basic.physical_shift = block_shift;
+    basic.io_min_shift = block_shift;
+    // Nothing is better than a block: mkfs would lay out stripes by it.
+    basic.io_opt_shift = block_shift;
+    basic.sectors_max = (limits.transfer_bytes_max / SECTOR) as u32;
+    basic.sectors = limits.bytes / SECTOR;
+    params.discard = uapi::Discard {
+        granularity: BLOCK_BYTES as u32,
+        discard_sectors_max: ZERO_SECTORS_MAX,
+        zeroes_sectors_max: ZERO_SECTORS_MAX,
+        segments_max: 1,
+        ..uapi::Discard::default()
+    };
+    params
+}

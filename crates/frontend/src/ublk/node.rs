@@ -1,0 +1,165 @@
+//! `/dev/ublkcN`: a device's requests, and the way of their data.
+
+use super::UblkError;
+use super::uapi::{self, Descriptor};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use vellum_device::frames::Frames;
+
+/// How long the node may take to appear.
+const NODE_PATIENCE: Duration = Duration::from_secs(2);
+/// Pieces of memory that one system call takes.
+const PIECES_MAX: usize = 256;
+
+/// The character device.
+#[derive(Debug)]
+pub struct Node {
+    file: File,
+}
+
+impl Node {
+    /// Opens a device's node; only one process may.
+    pub fn open(device: u32) -> Result<Self, UblkError> {
+        let path = PathBuf::from(format!("/dev/ublkc{device}"));
+        let began = Instant::now();
+        loop {
+            match OpenOptions::new().read(true).write(true).open(&path) {
+                Ok(file) => return Ok(Self { file }),
+                // Where it is udev that makes nodes, or sets who may use them.
+                Err(e)
+                    if began.elapsed() < NODE_PATIENCE
+                        && matches!(
+                            e.kind(),
+                            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
+                        ) =>
+                {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Err(source) => return Err(UblkError::Node { path, source }),
+            }
+        }
+    }
+
+    /// Its descriptor, for the queues' commands.
+    pub fn fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    /// Fetches the data of a write into frames.
+    pub fn read_frames(&self, queue: u16, tag: u16, frames: &mut Frames) -> io::Result<()> {
+        self.transfer(queue, tag, frames, libc::preadv)
+    }
+
+    /// Hands frames over as the data of a read.
+    pub fn write_frames(&self, queue: u16, tag: u16, frames: &Frames) -> io::Result<()> {
+        self.transfer(queue, tag, frames, libc::pwritev)
+    }
+
+    /// Fetches the data of a write.
+    pub fn read_bytes(&self, queue: u16, tag: u16, bytes: &mut [u8]) -> io::Result<()> {
+        self.file
+            .read_exact_at(bytes, uapi::data_offset(queue, tag))
+    }
+
+    /// Hands over the data of a read.
+    pub fn write_bytes(&self, queue: u16, tag: u16, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, uapi::data_offset(queue, tag))
+    }
+
+    fn transfer(
+        &self,
+        queue: u16,
+        tag: u16,
+        frames: &Frames,
+        call: unsafe extern "C" fn(RawFd, *const libc::iovec, libc::c_int, libc::off_t) -> isize,
+    ) -> io::Result<()> {
+        let mut offset = uapi::data_offset(queue, tag);
+        let mut pieces = [libc::iovec {
+            iov_base: std::ptr::null_mut(),
+            iov_len: 0,
+        }; PIECES_MAX];
+        let mut runs = frames.runs();
+        loop {
+            let (mut count, mut bytes) = (0, 0);
+            for (piece, (base, len)) in pieces.iter_mut().zip(runs.by_ref()) {
+                (piece.iov_base, piece.iov_len) = (base.cast(), len);
+                (count, bytes) = (count + 1, bytes + len);
+            }
+            if count == 0 {
+                return Ok(());
+            }
+            // SAFETY: the pieces are memory of the frames, which the caller holds for as long as this takes; for
+            // `preadv` it holds them mutably.
+            let done = unsafe {
+                call(
+                    self.fd(),
+                    pieces.as_ptr(),
+                    count as libc::c_int,
+                    offset as libc::off_t,
+                )
+            };
+            match usize::try_from(done) {
+                Err(_) => return Err(io::Error::last_os_error()),
+                // The kernel copies all of a request's memory or says why not.
+                Ok(done) if done != bytes => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => offset += bytes as u64,
+            }
+        }
+    }
+}
+
+/// A queue's descriptors, which the kernel fills.
+pub struct Descriptors {
+    base: *mut libc::c_void,
+    depth: u16,
+    bytes: usize,
+}
+
+impl Descriptors {
+    /// Maps those of a queue.
+    pub fn map(node: &Node, queue: u16, depth: u16) -> io::Result<Self> {
+        // SAFETY: no preconditions.
+        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) })
+            .map_err(|_| io::Error::last_os_error())?;
+        let bytes = (usize::from(depth) * size_of::<Descriptor>()).next_multiple_of(page);
+        // SAFETY: a mapping of its own; the result is checked.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ,
+                libc::MAP_SHARED | libc::MAP_POPULATE,
+                node.fd(),
+                uapi::descriptors_offset(queue) as libc::off_t,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { base, depth, bytes })
+    }
+
+    /// What a tag's request is, as it stands now.
+    pub fn get(&self, tag: u16) -> Descriptor {
+        assert!(tag < self.depth, "tag {tag} of {}", self.depth);
+        // SAFETY: within the mapping, by the assertion; any bytes make a descriptor. Volatile, because the
+        // kernel writes it; it does so only while the tag is its own.
+        unsafe {
+            self.base
+                .cast::<Descriptor>()
+                .add(usize::from(tag))
+                .read_volatile()
+        }
+    }
+}
+
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `map`, which nobody else has.
+        unsafe { libc::munmap(self.base, self.bytes) };
+    }
+}

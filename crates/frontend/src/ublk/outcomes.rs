@@ -1,0 +1,121 @@
+//! How requests ended, on their way to the queue that the kernel takes it from.
+//!
+//! A volume answers on any thread, but the kernel takes a tag's end from its queue's thread alone. So ends
+//! are collected here, and an eventfd wakes that thread if it sleeps.
+
+use super::node::Node;
+use parking_lot::Mutex;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_device::block::{BlockError, Op, Replies, Request};
+
+/// The ends of one queue's requests.
+#[derive(Debug)]
+pub struct Outcomes {
+    queue: u16,
+    node: Arc<Node>,
+    ended: Mutex<Vec<(u16, i32)>>,
+    event: OwnedFd,
+    /// The queue's thread looks by itself before it sleeps, or has been woken.
+    awake: AtomicBool,
+}
+
+impl Outcomes {
+    /// None yet.
+    pub fn new(queue: u16, node: Arc<Node>) -> io::Result<Self> {
+        // SAFETY: no preconditions.
+        let event = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if event < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self {
+            queue,
+            node,
+            ended: Mutex::new(Vec::new()),
+            // SAFETY: just made, and nobody else's.
+            event: unsafe { OwnedFd::from_raw_fd(event) },
+            awake: AtomicBool::new(true),
+        })
+    }
+
+    /// What the queue's thread polls while it sleeps.
+    pub fn event(&self) -> RawFd {
+        self.event.as_raw_fd()
+    }
+
+    /// The wake-up was heard.
+    pub fn clear_event(&self) {
+        let mut count = 0_u64;
+        // SAFETY: eight bytes of ours. With nothing to read it returns at once.
+        unsafe { libc::read(self.event.as_raw_fd(), (&raw mut count).cast(), 8) };
+    }
+
+    /// A tag ended; said later with the others, by [`Self::wake`].
+    pub fn push(&self, tag: u16, result: i32) {
+        self.ended.lock().push((tag, result));
+    }
+
+    /// Wakes the queue's thread if it sleeps.
+    pub fn wake(&self) {
+        if !self.awake.swap(true, Ordering::AcqRel) {
+            let one = 1_u64;
+            // SAFETY: eight bytes of ours. It fails only when the counter is full, and then it wakes.
+            unsafe { libc::write(self.event.as_raw_fd(), (&raw const one).cast(), 8) };
+        }
+    }
+
+    /// Before the queue's thread sleeps: whether it may.
+    pub fn may_sleep(&self) -> bool {
+        self.awake.store(false, Ordering::SeqCst);
+        // Whoever pushed before this looks at `awake` after, and wakes.
+        let empty = self.ended.lock().is_empty();
+        if !empty {
+            self.awake.store(true, Ordering::SeqCst);
+        }
+        empty
+    }
+
+    /// The queue's thread is up.
+    pub fn woke(&self) {
+        self.awake.store(true, Ordering::SeqCst);
+    }
+
+    /// Takes what has ended.
+    pub fn take(&self, into: &mut Vec<(u16, i32)>) {
+        into.append(&mut self.ended.lock());
+    }
+}
+
+impl Replies for Outcomes {
+    fn complete(&self, request: Request, result: Result<(), BlockError>) {
+        let tag = request.tag as u16;
+        let bytes = (request.blocks as usize * BLOCK_BYTES) as i32;
+        let result = match (result, request.op) {
+            (Err(error), _) => -errno(&error),
+            (Ok(()), Op::Read) => match self.node.write_frames(self.queue, tag, &request.frames) {
+                Ok(()) => bytes,
+                Err(e) => -e.raw_os_error().unwrap_or(libc::EIO),
+            },
+            (Ok(()), Op::Write { .. }) => bytes,
+            (Ok(()), _) => 0,
+        };
+        self.push(tag, result);
+    }
+
+    fn flush(&self) {
+        self.wake();
+    }
+}
+
+/// The errno for a failure; the kernel's block layer knows these.
+pub fn errno(error: &BlockError) -> i32 {
+    match error {
+        BlockError::OutOfRange { .. } => libc::EINVAL,
+        BlockError::ReadOnly => libc::EPERM,
+        BlockError::Full => libc::ENOSPC,
+        BlockError::Io(_) | BlockError::Stopping => libc::EIO,
+    }
+}

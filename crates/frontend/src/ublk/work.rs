@@ -1,0 +1,161 @@
+//! From what the kernel asks to what a volume is asked.
+
+use super::uapi::{Descriptor, op};
+use crate::unaligned::is_aligned;
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_device::block::Op;
+
+/// Bytes of a sector, which is what the kernel counts in.
+pub const SECTOR: u64 = 512;
+
+/// What has to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Whole blocks.
+    Blocks {
+        /// What to do with them.
+        op: Op,
+        /// The first.
+        lba: u64,
+        /// How many.
+        blocks: u64,
+    },
+    /// Some that are not whole; it has to wait for reads.
+    Bytes {
+        /// What to do with them.
+        edge: Edge,
+        /// The first byte.
+        offset: u64,
+        /// How many.
+        len: u64,
+    },
+}
+
+/// What can be done with bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    /// Read them.
+    Read,
+    /// Write them.
+    Write {
+        /// Durable before it ends.
+        fua: bool,
+    },
+    /// Make them zero.
+    Zero {
+        /// Whether their space may go.
+        discard: bool,
+        /// Durable before it ends.
+        fua: bool,
+    },
+}
+
+/// What a device takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Its size.
+    pub bytes: u64,
+    /// The longest read or write.
+    pub transfer_bytes_max: u64,
+}
+
+/// What a descriptor asks for; an errno when we published that we would not do that.
+pub fn work(request: &Descriptor, limits: Limits) -> Result<Work, i32> {
+    let fua = request.op_flags & op::FUA != 0;
+    let (blocks, edge) = match request.op_flags & op::MASK {
+        op::FLUSH => {
+            return Ok(Work::Blocks {
+                op: Op::Flush,
+                lba: 0,
+                blocks: 0,
+            });
+        }
+        op::READ => (Op::Read, Edge::Read),
+        op::WRITE => (Op::Write { fua }, Edge::Write { fua }),
+        op::DISCARD => (Op::Discard { fua }, Edge::Zero { discard: true, fua }),
+        op::WRITE_ZEROES => (
+            Op::WriteZeroes { fua },
+            Edge::Zero {
+                discard: false,
+                fua,
+            },
+        ),
+        _ => return Err(libc::EOPNOTSUPP),
+    };
+    let offset = request
+        .start_sector
+        .checked_mul(SECTOR)
+        .ok_or(libc::EINVAL)?;
+    let len = u64::from(request.sectors) * SECTOR;
+    let inside = offset
+        .checked_add(len)
+        .is_some_and(|end| end <= limits.bytes);
+    let transfers = matches!(blocks, Op::Read | Op::Write { .. });
+    if !inside || len == 0 || transfers && len > limits.transfer_bytes_max {
+        return Err(libc::EINVAL);
+    }
+    Ok(if is_aligned(offset, len) {
+        Work::Blocks {
+            op: blocks,
+            lba: offset / BLOCK_BYTES as u64,
+            blocks: len / BLOCK_BYTES as u64,
+        }
+    } else {
+        Work::Bytes { edge, offset, len }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        bytes: 1 << 20,
+        transfer_bytes_max: 64 << 10,
+    };
+
+    fn ask(op_flags: u32, start_sector: u64, sectors: u32) -> Result<Work, i32> {
+        let request = Descriptor {
+            op_flags,
+            sectors,
+            start_sector,
+            address: 0,
+        };
+        work(&request, LIMITS)
+    }
+
+    #[test]
+    fn whole_blocks_and_edges_are_told_apart() {
+        let blocks = |op, lba, blocks| Ok(Work::Blocks { op, lba, blocks });
+        assert_eq!(ask(op::READ, 8, 16), blocks(Op::Read, 1, 2));
+        assert_eq!(
+            ask(op::WRITE | op::FUA, 0, 8),
+            blocks(Op::Write { fua: true }, 0, 1)
+        );
+        assert_eq!(
+            ask(op::DISCARD, 0, 2048),
+            blocks(Op::Discard { fua: false }, 0, 256)
+        );
+        assert_eq!(ask(op::FLUSH, 0, 0), blocks(Op::Flush, 0, 0));
+        assert_eq!(
+            ask(op::WRITE, 1, 8),
+            Ok(Work::Bytes {
+                edge: Edge::Write { fua: false },
+                offset: 512,
+                len: 4096
+            })
+        );
+    }
+
+    #[test]
+    fn what_was_not_published_is_refused() {
+        assert_eq!(ask(op::READ, 2048, 8), Err(libc::EINVAL));
+        assert_eq!(ask(op::READ, 2047, 8), Err(libc::EINVAL));
+        assert_eq!(ask(op::READ, 0, 0), Err(libc::EINVAL));
+        assert_eq!(ask(op::WRITE, 0, 136), Err(libc::EINVAL));
+        assert_eq!(ask(op::DISCARD, u64::MAX, u32::MAX), Err(libc::EINVAL));
+        assert_eq!(ask(op::DISCARD, u64::MAX / 512, 8), Err(libc::EINVAL));
+        assert_eq!(ask(4, 0, 8), Err(libc::EOPNOTSUPP));
+        assert_eq!(ask(0xff, 0, 8), Err(libc::EOPNOTSUPP));
+    }
+}
