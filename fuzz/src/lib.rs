@@ -1,4 +1,5 @@
 //! What the fuzz targets do with their bytes. `cargo +nightly fuzz run <target>` from the project's root;
 //! tests elsewhere run the same functions over seeded inputs, so that they do not rot.
 
+pub mod ext4;
 pub mod format;

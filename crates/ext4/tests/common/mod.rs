@@ -133,6 +133,24 @@ impl Image {
     }
 }
 
+/// Calls with every page that `new` has otherwise than `old`.
+pub fn changes(old: &Image, new: &Image, mut each: impl FnMut(u64, &[u8])) {
+    assert_eq!(old.bytes, new.bytes);
+    let (old, file) = (old.open(), new.open());
+    let (mut was, mut is) = (vec![0; MIB as usize], vec![0; MIB as usize]);
+    for at in (0..new.bytes).step_by(MIB as usize) {
+        let length = (new.bytes - at).min(MIB) as usize;
+        old.read_exact_at(&mut was[..length], at).unwrap();
+        file.read_exact_at(&mut is[..length], at).unwrap();
+        let pages = was[..length].chunks(4096).zip(is[..length].chunks(4096));
+        for (i, (was, is)) in pages.enumerate() {
+            if was != is {
+                each(at + 4096 * i as u64, is);
+            }
+        }
+    }
+}
+
 /// "7" or "7-9".
 pub fn range(text: &str) -> (u64, u64) {
     match text.split_once('-') {
@@ -144,7 +162,9 @@ pub fn range(text: &str) -> (u64, u64) {
 pub fn run(command: &mut Command) -> Option<String> {
     command.env("PATH", path()).stdin(Stdio::null());
     let output = command.output().unwrap();
-    if !output.status.success() {
+    // Of e2fsck, 1 means that all is well now.
+    let mended = command.get_program() == "e2fsck" && output.status.code() == Some(1);
+    if !output.status.success() && !mended {
         println!("{command:?}: {}", String::from_utf8_lossy(&output.stderr));
         return None;
     }

@@ -1,0 +1,278 @@
+//! Whatever a client wrote to its volume, looking for file systems ends in an answer, and what is said of a
+//! journal lies on the volume.
+//!
+//! Volumes are changed from sound ones without checksums, which would keep a fuzzer out.
+
+use std::collections::BTreeMap;
+use vellum_ext4::journal::{
+    Alignment, Block, Followed, Follower, Journal, JournalBlock, JournalFeatures, JournalFormat,
+    Layout,
+};
+use vellum_ext4::{FileSystem, Metadata, Scan, Source, Span, Unreadable, Uuid, limits, scan};
+
+const PAGE: usize = 4096;
+const VOLUME_BLOCKS: u64 = 4096;
+/// The second volume's partition.
+const PARTITION: u64 = 1 << 20;
+
+/// A volume of which some pages are not zero.
+pub struct Volume {
+    pages: BTreeMap<u64, Vec<u8>>,
+    read_bytes: u64,
+}
+
+impl Source for Volume {
+    fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), Unreadable> {
+        assert!(offset.is_multiple_of(PAGE as u64) && out.len().is_multiple_of(PAGE));
+        assert!(offset + out.len() as u64 <= VOLUME_BLOCKS * PAGE as u64);
+        self.read_bytes += out.len() as u64;
+        for (i, page) in out.chunks_mut(PAGE).enumerate() {
+            match self.pages.get(&(offset + (i * PAGE) as u64)) {
+                Some(bytes) => page.copy_from_slice(bytes),
+                None => page.fill(0),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Volume {
+    fn put(&mut self, at: u64, bytes: &[u8]) {
+        for (i, byte) in bytes.iter().enumerate() {
+            let at = at + i as u64;
+            let page = at / PAGE as u64 * PAGE as u64;
+            let bytes = self.pages.entry(page).or_insert_with(|| vec![0; PAGE]);
+            bytes[(at - page) as usize] = *byte;
+        }
+    }
+
+    fn little(&mut self, at: u64, value: u32) {
+        self.put(at, &value.to_le_bytes());
+    }
+
+    fn big(&mut self, at: u64, value: u32) {
+        self.put(at, &value.to_be_bytes());
+    }
+}
+
+/// A sound ext4 on the whole volume, or a sound ext3 in a partition of it.
+pub fn sound(has_extents: bool) -> Volume {
+    let mut volume = Volume {
+        pages: BTreeMap::new(),
+        read_bytes: 0,
+    };
+    let (start, log_block) = match has_extents {
+        true => (0, 2),
+        false => (PARTITION, 0),
+    };
+    let unit = 1024u64 << log_block;
+    let first = u64::from(log_block == 0);
+    let blocks = (VOLUME_BLOCKS * PAGE as u64 - start) / unit;
+    let per_group = 8 * unit;
+    let groups = (blocks - first).div_ceil(per_group);
+    if !has_extents {
+        volume.put(446 + 4, &[0x83]);
+        volume.little(446 + 8, (start / 512) as u32);
+        volume.little(446 + 12, (blocks * unit / 512) as u32);
+        volume.put(510, &[0x55, 0xAA]);
+    }
+    let superblock = start + 1024;
+    let inodes_per_group = 64;
+    for (at, value) in [
+        (0x00, inodes_per_group * groups),
+        (0x04, blocks),
+        (0x14, first),
+        (0x18, log_block),
+        (0x1C, log_block),
+        (0x20, per_group),
+        (0x24, per_group),
+        (0x28, inodes_per_group),
+        (0x38, 0xEF53),
+        (0x4C, 1),
+        (0x58, 256),
+        (0x5C, 4),
+        (0x60, if has_extents { 0x40 } else { 0 }),
+        (0xE0, 8),
+    ] {
+        volume.little(superblock + at, value as u32);
+    }
+    let descriptors = start + (first + 1) * unit;
+    let table = first + 4;
+    for group in 0..groups {
+        for (at, block) in [(0, first + 2), (4, first + 3), (8, table)] {
+            volume.little(descriptors + 32 * group + at, block as u32);
+        }
+    }
+    let inode = start + table * unit + 7 * 256;
+    let journal = table + 64;
+    let length = limits::JOURNAL_BLOCKS_MIN;
+    volume.little(inode, 0x8180);
+    volume.little(inode + 0x04, (length * unit) as u32);
+    volume.little(inode + 0x1A, 1);
+    if has_extents {
+        // A root, a leaf, two extents.
+        let leaf = journal - 1;
+        volume.little(inode + 0x20, 0x8_0000);
+        volume.put(inode + 0x28, &[0x0A, 0xF3, 1, 0, 4, 0, 1, 0]);
+        volume.little(inode + 0x28 + 16, leaf as u32);
+        let at = start + leaf * unit;
+        volume.put(at, &[0x0A, 0xF3, 2, 0, 0x54, 1, 0, 0]);
+        for (i, (block, length, to)) in [(0, 500, journal), (500, length - 500, journal + 600)]
+            .into_iter()
+            .enumerate()
+        {
+            let at = at + 12 + 12 * i as u64;
+            volume.little(at, block as u32);
+            volume.little(at + 4, length as u32);
+            volume.little(at + 8, to as u32);
+        }
+    } else {
+        // Twelve blocks, a block of 256 numbers, and three of such under another.
+        let indirect = |i: u64| journal - 10 + i;
+        for i in 0..12 {
+            volume.little(inode + 0x28 + 4 * i, (journal + i) as u32);
+        }
+        volume.little(inode + 0x28 + 48, indirect(0) as u32);
+        volume.little(inode + 0x28 + 52, indirect(1) as u32);
+        for i in 0..3 {
+            volume.little(start + indirect(1) * unit + 4 * i, indirect(2 + i) as u32);
+        }
+        for i in 12..length {
+            let (block, index) = match (i - 12) / 256 {
+                0 => (indirect(0), (i - 12) % 256),
+                part => (indirect(1 + part), (i - 12) % 256),
+            };
+            volume.little(start + block * unit + 4 * index, (journal + i) as u32);
+        }
+    }
+    let at = start + journal * unit;
+    for (offset, value) in [
+        (0, 0xC03B_3998),
+        (4, 4),
+        (0x0C, unit),
+        (0x10, length),
+        (0x14, 1),
+        (0x40, 1),
+    ] {
+        volume.big(at + offset, value as u32);
+    }
+    volume
+}
+
+/// What must be true of any answer.
+fn hold(volume: &mut Volume, found: &Scan) {
+    let all = Span::new(0, VOLUME_BLOCKS * PAGE as u64);
+    assert!(volume.read_bytes <= limits::READ_BYTES);
+    for found in &found.file_systems {
+        assert!(all.contains(found.partition) && found.partition.contains(found.home));
+        if let Ok(journal) = &found.journal {
+            hold_journal(found, journal);
+        }
+        let Some(mut metadata) = Metadata::new(found, VOLUME_BLOCKS) else {
+            continue;
+        };
+        for _ in 0..100 {
+            match metadata.next(volume) {
+                Some(Ok(span)) => assert!(found.home.contains(span.span)),
+                Some(Err(_)) => {}
+                None => break,
+            }
+        }
+    }
+}
+
+fn hold_journal(found: &FileSystem, journal: &Journal) {
+    let unit = u64::from(journal.format.block_bytes);
+    let total: u64 = journal.extents.iter().map(|span| span.bytes).sum();
+    assert_eq!(total, u64::from(journal.blocks) * unit);
+    let mut extents = journal.extents.clone();
+    extents.sort();
+    assert!(extents.windows(2).all(|pair| !pair[0].overlaps(pair[1])));
+    assert!(extents.iter().all(|span| found.home.contains(*span)));
+    assert!(journal.format.first < journal.format.end);
+    assert!(journal.format.end.0 <= journal.blocks);
+}
+
+/// Scans a volume that is sound but for what the bytes say: which page of those that matter, where in it, and
+/// what is there instead. Returns what was found.
+pub fn scan_changed(bytes: &[u8]) -> Option<Scan> {
+    let (kind, edits) = bytes.split_first()?;
+    let mut volume = sound(kind & 1 == 0);
+    let pages: Vec<u64> = volume.pages.keys().copied().collect();
+    for edit in edits.chunks_exact(5) {
+        let page = pages[usize::from(edit[0]) % pages.len()];
+        let at = u64::from(u16::from_le_bytes([edit[1], edit[2]])) % PAGE as u64;
+        volume.put(page + at, &[edit[3]]);
+        if edit[4] & 1 != 0 {
+            volume.put(page + (at + 1) % PAGE as u64, &[edit[4]]);
+        }
+    }
+    let found = scan(&mut volume, VOLUME_BLOCKS);
+    hold(&mut volume, &found);
+    Some(found)
+}
+
+/// Follows a journal to which the bytes are written: each block is a kind, a place, a length and as many bytes.
+pub fn journal(bytes: &[u8]) -> usize {
+    let Some((features, mut rest)) = bytes.split_first() else {
+        return 0;
+    };
+    let piece = |start: u64, blocks: u64| Span::new(start * 1024, blocks * 1024);
+    let format = JournalFormat {
+        block_bytes: 1024,
+        first: JournalBlock(1),
+        end: JournalBlock(1024),
+        features: JournalFeatures {
+            compatible: 0,
+            incompatible: u32::from(features & 0x3F),
+        },
+        seed: 7,
+    };
+    let journal = Journal {
+        extents: vec![piece(5000, 700), piece(100, 500)],
+        format,
+        blocks: 1200,
+        fast_commit_blocks: 176,
+        uuid: Uuid::default(),
+        superblock: JournalBlock(0),
+        is_external: false,
+        alignment: Alignment::Aligned,
+    };
+    let home = Span::new(1 << 20, 1 << 42);
+    let layout = Layout::new(&journal.extents, 1024);
+    let mut follower = Follower::new(&journal, home);
+    let mut said = 0;
+    while let [kind, low, high, length, after @ ..] = rest {
+        let (content, after) = after.split_at(after.len().min(usize::from(*length) * 4));
+        rest = after;
+        let mut block = vec![0; 1024];
+        block[..4].copy_from_slice(&0xC03B_3998u32.to_be_bytes());
+        block[7] = kind & 7;
+        block[12..12 + content.len().min(1012)]
+            .copy_from_slice(&content[..content.len().min(1012)]);
+        if kind & 0x40 != 0 && kind & 7 == 5 {
+            // The length of a revoke block's list is hard to hit.
+            block[12..16].copy_from_slice(&(16 + content.len().min(1000) as u32).to_be_bytes());
+        }
+        if kind & 0x80 == 0 && features & 0x18 != 0 {
+            let at = if kind & 7 == 2 { 16 } else { 1020 };
+            block[at..at + 4].fill(0);
+            let sum = !crc32c::crc32c_append(!7, &block);
+            block[at..at + 4].copy_from_slice(&sum.to_be_bytes());
+        }
+        if let Block::Descriptor(found) = Block::parse(&block, &format) {
+            assert!(found.tags().count() <= 1024 / 8);
+        }
+        let at = JournalBlock(u32::from(u16::from_le_bytes([*low, *high])));
+        follower.block(at, &block, &mut |followed| {
+            said += 1;
+            let (Followed::Copy { home: at, .. } | Followed::Revoked { home: at }) = followed;
+            assert!(home.contains(Span::new(at, 1024)));
+            if let Followed::Copy { place, .. } = followed {
+                let place = layout.block_at(place).expect("in the journal");
+                assert!((format.first..format.end).contains(&place));
+            }
+        });
+    }
+    said
+}
