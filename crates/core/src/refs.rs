@@ -37,6 +37,8 @@ pub struct Shared {
     at: HashMap<u32, u32>,
     dirty: Vec<u64>,
     owned: u64,
+    /// Of each page the hash that its content has in an index, where there is one.
+    hashes: Vec<u64>,
 }
 
 impl Shared {
@@ -52,6 +54,7 @@ impl Shared {
             at: HashMap::new(),
             dirty: vec![0; (leaves as usize).div_ceil(64)],
             owned: 0,
+            hashes: Vec::new(),
         }
     }
 
@@ -85,6 +88,20 @@ impl Shared {
         self.pages
             .get(vba.0 as usize)
             .is_some_and(|page| page.pba != 0)
+    }
+
+    /// Notes the hash of a page's content.
+    pub fn set_hash(&mut self, vba: Vba, hash: u64) {
+        if self.hashes.len() <= vba.0 as usize {
+            self.hashes.resize(self.pages.len(), 0);
+        }
+        self.hashes[vba.0 as usize] = hash;
+    }
+
+    /// The hash of a page's content as it was noted last; 0 where none was.
+    #[must_use]
+    pub fn hash(&self, vba: Vba) -> u64 {
+        self.hashes.get(vba.0 as usize).copied().unwrap_or(0)
     }
 
     /// How many own it.

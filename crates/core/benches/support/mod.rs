@@ -10,7 +10,7 @@ use vellum_core::engine::{Buffers, Engine, Options};
 use vellum_core::format;
 use vellum_core::format::geometry::{self, Params};
 use vellum_core::recovery::{Source, Unreadable, recover};
-use vellum_core::seam::{Digest, Effect, Input, Outcome, Payload};
+use vellum_core::seam::{Against, Dedup, Digest, Effect, Input, Outcome, Payload};
 
 /// Counts calls.
 pub struct Counting;
@@ -130,17 +130,27 @@ impl Idle {
         }
     }
 
-    /// Writes one block.
+    /// Writes one block that no other is like.
     pub fn write(&mut self, lba: u64) {
+        let content = (lba as u32).wrapping_mul(0x9e37_79b9) ^ self.now as u32;
+        self.write_content(lba, content);
+    }
+
+    /// Deduplicates from now on.
+    pub fn deduplicate(&mut self, policy: Dedup) {
+        self.engine.handle(Nanos(self.now), Input::Dedup { policy });
+    }
+
+    /// Writes one block, of which `content` is the checksum; another content, another checksum.
+    pub fn write_content(&mut self, lba: u64, crc: u32) {
         let Some(buf) = self.free.pop() else {
             panic!("the core keeps every buffer")
         };
-        let crc = (lba as u32).wrapping_mul(0x9e37_79b9) ^ self.now as u32;
         self.bufs[buf as usize] = crc;
         let digest = Digest {
-            first: 0,
+            first: crc,
             crc,
-            weak: u64::from(crc),
+            weak: u64::from(crc).wrapping_mul(0x9e37_79b9_7f4a_7c15),
             zero: false,
         };
         self.answered = false;
@@ -223,6 +233,14 @@ impl Idle {
                         outcome: Outcome::Crcs(&self.medium[range]),
                     },
                 );
+            }
+            Effect::Compare { id, buf, with } => {
+                let other = match with {
+                    Against::Buffer(other) => self.bufs[other.0 as usize],
+                    Against::Medium(at) => self.medium[at.0 as usize],
+                };
+                let same = self.bufs[buf.0 as usize] == other;
+                self.done(id, Outcome::Same(same));
             }
             other => panic!("nobody asked for {other:?}"),
         }

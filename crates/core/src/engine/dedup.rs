@@ -8,7 +8,7 @@
 
 use super::twin::Proposer;
 use super::*;
-use crate::index::Index;
+use crate::index::{Holder, Index};
 use crate::seam::{Dedup as Policy, Payload};
 
 #[derive(Default)]
@@ -38,9 +38,14 @@ impl Dedup {
         self.index.remove(hash);
     }
 
-    /// A block of this content is stored, at `lba` last.
-    pub fn met(&mut self, hash: u64, lba: Lba) {
-        self.index.insert(hash, lba);
+    /// A content is stored, and this is who has it.
+    pub fn met(&mut self, hash: u64, holder: Holder) {
+        self.index.insert(hash, holder);
+    }
+
+    /// A shared page has this owner alone now.
+    pub fn unshared(&mut self, hash: u64, owner: Lba) {
+        self.index.moved(hash, Holder::Lba(owner));
     }
 
     fn is_critical(&self, lba: Lba) -> bool {
@@ -94,13 +99,13 @@ impl Engine {
         }
     }
 
-    /// An LBA that may have the content of the block at `index` of a request.
+    /// Who may have the content of the block at `index` of a request.
     pub(super) fn propose_duplicate(
         &mut self,
         lba: Lba,
         index: usize,
         payload: &Payload,
-    ) -> Option<(Proposer, Lba)> {
+    ) -> Option<(Proposer, Holder)> {
         if !self.dedup.is_on() || self.dedup.switched_off || self.dedup.is_critical(lba) {
             return None;
         }
@@ -112,12 +117,16 @@ impl Engine {
         self.stats.dedup_lookups += 1;
         let hash = payload.digest.weak;
         let of = self.dedup.index.find(hash)?;
-        if of.0 >= self.map.blocks() || self.dedup.is_critical(of) {
+        let is_sound = match of {
+            Holder::Lba(lba) => lba.0 < self.map.blocks() && !self.dedup.is_critical(lba),
+            Holder::Page(_) => true,
+        };
+        if !is_sound {
             self.dedup.forget(hash);
             return None;
         }
         // What is on the medium, as far as that is in memory: a content that has changed needs no read.
-        if let Some(pba) = self.physical(self.map.get(of))
+        if let Some(pba) = self.physical(self.entry_of(of))
             && self.chunks.find(pba).is_none()
         {
             let (segment, offset) = locate(&self.superblock, pba);
@@ -137,7 +146,14 @@ impl Engine {
     /// A block has been stored.
     pub(super) fn note_content(&mut self, lba: Lba, payload: &Payload) {
         if !self.dedup.switched_off && !self.dedup.is_critical(lba) {
-            self.dedup.met(payload.digest.weak, lba);
+            let holder = match self.map.get(lba) {
+                Entry::Shared(vba) => {
+                    self.shared.set_hash(vba, payload.digest.weak);
+                    Holder::Page(vba)
+                }
+                _ => Holder::Lba(lba),
+            };
+            self.dedup.met(payload.digest.weak, holder);
         }
     }
 }

@@ -554,7 +554,9 @@ impl Engine {
     }
 
     fn leave(&mut self, vba: Vba, lba: Lba) {
+        let hash = self.shared.hash(vba);
         if let Left::One(owner, pba) = self.shared.remove(vba, lba) {
+            self.dedup.unshared(hash, owner);
             self.map.set(owner, Entry::Plain(pba));
             self.strays.insert(pba.0 as u32, owner.0 as u32);
         }

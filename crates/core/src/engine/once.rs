@@ -10,6 +10,7 @@
 
 use super::twin::Proposer;
 use super::*;
+use crate::index::Holder;
 use crate::pool::Pool;
 use crate::seam::{Payload, Region, WriteOnce};
 
@@ -179,7 +180,7 @@ impl Engine {
         &mut self,
         lba: Lba,
         payload: &Payload,
-    ) -> Option<(Proposer, Lba)> {
+    ) -> Option<(Proposer, Holder)> {
         if !self.once.is_on() || self.once.in_journal(lba).is_some() {
             return None;
         }
@@ -207,6 +208,6 @@ impl Engine {
             self.stats.collided_blocks += 1;
             return None;
         }
-        Some((Proposer::Journal(proposal.index), journal))
+        Some((Proposer::Journal(proposal.index), Holder::Lba(journal)))
     }
 }

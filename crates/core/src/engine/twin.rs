@@ -6,6 +6,7 @@
 
 use super::*;
 use crate::format::chunk::Record;
+use crate::index::Holder;
 use crate::seam::{Against, Payload};
 
 /// What is known of the twin of a block in the queue.
@@ -33,7 +34,7 @@ pub(super) enum Proposer {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Twin {
     pub by: Proposer,
-    pub lba: Lba,
+    pub of: Holder,
     pub pba: Pba,
     /// It was in a chunk that still took blocks: how many had been replaced in such chunks by then.
     pub absorptions: Option<u64>,
@@ -65,7 +66,7 @@ impl Engine {
             else {
                 continue;
             };
-            let Some(pba) = self.physical(self.map.get(of)) else {
+            let Some(pba) = self.physical(self.entry_of(of)) else {
                 self.refuted(by);
                 continue;
             };
@@ -77,7 +78,7 @@ impl Engine {
             }
             verdicts[index] = Verdict::Asked(Twin {
                 by,
-                lba: of,
+                of,
                 pba,
                 absorptions: open.then_some(self.absorptions),
             });
@@ -183,16 +184,18 @@ impl Engine {
 
     /// Maps a block to its twin's page.
     pub(super) fn share(&mut self, lba: Lba, twin: Twin) -> Shared {
-        let entry = self.map.get(twin.lba);
+        let entry = self.entry_of(twin.of);
         let replaced = twin
             .absorptions
             .is_some_and(|then| then != self.absorptions);
         if self.physical(entry) != Some(twin.pba) || replaced {
             return Shared::No;
         }
-        if lba == twin.lba || (self.map.get(lba) == entry && matches!(entry, Entry::Shared(_))) {
+        if Holder::Lba(lba) == twin.of
+            || (self.map.get(lba) == entry && matches!(entry, Entry::Shared(_)))
+        {
             // Written again as it was: it is there.
-            self.shared_with(lba, twin);
+            self.shared_by(twin.by);
             return Shared::Done;
         }
         let records = match entry {
@@ -218,23 +221,33 @@ impl Engine {
         let Some(chunk) = self.chunk_with_room(Head::Host, records * length, false) else {
             return Shared::Wait;
         };
-        let vba = match entry {
-            Entry::Shared(vba) => vba,
-            _ => {
+        let vba = match (entry, twin.of) {
+            (Entry::Shared(vba), _) => vba,
+            (_, Holder::Page(_)) => return Shared::No,
+            (_, Holder::Lba(other)) => {
                 let Some(vba) = self.shared.insert(twin.pba) else {
                     return Shared::No;
                 };
-                self.own(vba, twin.lba);
-                self.map.set(twin.lba, Entry::Shared(vba));
-                self.chunks.get_mut(chunk).push(share(twin.lba, vba));
+                self.own(vba, other);
+                self.map.set(other, Entry::Shared(vba));
+                self.chunks.get_mut(chunk).push(share(other, vba));
                 vba
             }
         };
         self.own(vba, lba);
         self.chunks.get_mut(chunk).push(share(lba, vba));
         self.remap(lba, Entry::Shared(vba));
-        self.shared_with(lba, twin);
+        self.shared_by(twin.by);
         Shared::Done
+    }
+
+    /// Where a holder's content is mapped to.
+    pub(super) fn entry_of(&self, holder: Holder) -> Entry {
+        match holder {
+            Holder::Lba(lba) => self.map.get(lba),
+            Holder::Page(vba) if self.shared.owners(vba) > 1 => Entry::Shared(vba),
+            Holder::Page(_) => Entry::Unmapped,
+        }
     }
 
     fn own(&mut self, vba: Vba, lba: Lba) {
@@ -242,16 +255,13 @@ impl Engine {
         assert!(counted, "the count of shared page {vba} has room");
     }
 
-    fn shared_with(&mut self, lba: Lba, twin: Twin) {
-        match twin.by {
+    fn shared_by(&mut self, by: Proposer) {
+        match by {
             Proposer::Journal(index) => {
                 self.stats.remapped_blocks += 1;
                 self.once.checkpointed(index);
             }
-            Proposer::Index(hash) => {
-                self.stats.dedup_blocks += 1;
-                self.dedup.met(hash, lba);
-            }
+            Proposer::Index(_) => self.stats.dedup_blocks += 1,
         }
     }
 }

@@ -1,0 +1,147 @@
+//! How much of what a perfect pass would find in-line deduplication finds, by the share of duplicates and the
+//! size of the index. Streams are synthetic, from a seed.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failure is a test's"
+)]
+
+#[allow(dead_code, reason = "shared with the benchmarks")]
+#[path = "../benches/support/mod.rs"]
+mod support;
+
+use std::collections::HashMap;
+use support::Idle;
+use vellum_core::seam::Dedup;
+
+const BLOCKS: u64 = 50_000;
+
+struct Stream {
+    state: u64,
+}
+
+impl Stream {
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// Found, and what a pass that knows every stored content would find.
+struct Found {
+    shared: u64,
+    perfect: u64,
+    unique: u64,
+    /// Duplicates of each content.
+    of_each: HashMap<u32, u64>,
+}
+
+/// Writes a volume full and then half of it again, `percent` of it with contents that were written before:
+/// of all alike, or (`skewed`) of few mostly: 1% of the contents makes up two thirds of the duplicates, 10%
+/// four fifths. CAFTL's traces are as skewed (§3.2.1: most contents are met once, few often).
+fn run(percent: u64, skewed: bool, policy: Dedup) -> Found {
+    let mut stream = Stream { state: 7 };
+    let mut idle = Idle::new(BLOCKS, 280);
+    idle.deduplicate(policy);
+    let mut holds: Vec<Option<u32>> = vec![None; BLOCKS as usize];
+    let mut live: HashMap<u32, u32> = HashMap::new();
+    let mut written: Vec<u32> = Vec::new();
+    let (mut perfect, mut unique) = (0, 0);
+    let mut of_each = HashMap::new();
+    for step in 0..BLOCKS * 3 / 2 {
+        let lba = if step < BLOCKS {
+            step
+        } else {
+            stream.below(BLOCKS)
+        };
+        let duplicate = !written.is_empty() && stream.below(100) < percent;
+        let content = if duplicate {
+            let all = written.len() as u64;
+            let uniform = stream.below(1 << 20) as f64 / (1u64 << 20) as f64;
+            let at = if skewed { uniform.powi(12) } else { uniform };
+            written[(at * all as f64) as usize]
+        } else {
+            unique += 1;
+            let content = (unique as u32).wrapping_mul(0x9e37_79b9) | 1;
+            written.push(content);
+            content
+        };
+        if live.get(&content).is_some_and(|&count| count > 0) {
+            perfect += 1;
+            *of_each.entry(content).or_insert(0) += 1;
+        }
+        idle.write_content(lba, content);
+        if let Some(old) = holds[lba as usize].replace(content) {
+            *live.get_mut(&old).unwrap() -= 1;
+        }
+        *live.entry(content).or_insert(0) += 1;
+    }
+    let stats = idle.engine.stats();
+    println!(
+        "{percent}% duplicates{}, index of {} for {unique} contents: {} of {perfect} found, {} wrong hints",
+        if skewed { ", skewed" } else { "" },
+        stats.index_capacity,
+        stats.dedup_blocks,
+        stats.dedup_false_hints
+    );
+    Found {
+        shared: stats.dedup_blocks,
+        perfect,
+        unique,
+        of_each,
+    }
+}
+
+#[test]
+fn an_index_of_full_size_finds_nearly_all() {
+    for percent in [5, 23, 55, 90] {
+        let found = run(
+            percent,
+            false,
+            Dedup {
+                index_bytes: 4 << 20,
+                sample_blocks: 0,
+            },
+        );
+        assert!(found.perfect > 1000);
+        assert!(found.shared <= found.perfect);
+        assert!(found.shared * 100 >= found.perfect * 99);
+    }
+}
+
+#[test]
+fn an_index_of_a_tenth_finds_what_is_met_often() {
+    for percent in [23, 55] {
+        let full = run(
+            percent,
+            true,
+            Dedup {
+                index_bytes: 4 << 20,
+                sample_blocks: 0,
+            },
+        );
+        let tenth = run(
+            percent,
+            true,
+            Dedup {
+                index_bytes: (full.unique / 10 * 8) as usize,
+                sample_blocks: 0,
+            },
+        );
+        // What an index that knew the future would hold: the contents with the most duplicates. Ours learns
+        // which they are from duplicates that it misses.
+        let mut most: Vec<u64> = tenth.of_each.values().copied().collect();
+        most.sort_unstable_by_key(|&count| std::cmp::Reverse(count));
+        let best: u64 = most.iter().take((full.unique / 10) as usize).sum();
+        println!("   the best tenth of the contents has {best}");
+        assert!(tenth.shared * 100 >= tenth.perfect * 75);
+    }
+}
