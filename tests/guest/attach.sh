@@ -106,7 +106,46 @@ gone
 
 # What lies on the volume is a whole file system.
 vellum attach $disk --via "$via" >/tmp/attached || fail "attach without mount"
-e2fsck -fn "$(cat /tmp/attached)" >/tmp/fsck 2>&1 || { cat /tmp/fsck; fail "e2fsck"; }
+device=$(cat /tmp/attached)
+e2fsck -fn "$device" >/tmp/fsck 2>&1 || { cat /tmp/fsck; fail "e2fsck"; }
+
+# Sectors that are not whole blocks, past the page cache: a stretch that begins and ends within a block.
+dd if=/dev/urandom of=/tmp/sectors bs=512 count=1000 2>/dev/null
+dd if=/tmp/sectors of="$device" bs=512 seek=100003 oflag=direct 2>/dev/null || fail "direct write of sectors"
+dd if=/tmp/sectors of="$device" bs=128000 seek=51201536 oflag=direct,seek_bytes conv=notrunc 2>/dev/null ||
+    fail "direct write of many sectors"
+for skip in $((100003 * 512)) 51201536; do
+    dd if="$device" bs=512 count=1000 skip="$skip" iflag=direct,skip_bytes 2>/dev/null | cmp -s - /tmp/sectors && continue
+    fail "sectors at $skip are not what was written"
+done
+detach
+gone
+check
+
+# Several at once with little memory, so that requests wait for it; long ones and short ones.
+vellum attach $disk --via "$via" --buffer 8M >/tmp/attached || fail "attach with a small buffer"
+device=$(cat /tmp/attached)
+dd if=/dev/urandom of=/tmp/stream bs=1M count=16 2>/dev/null
+jobs=''
+place=0
+for size in 4k 64k 1M 4M; do
+    seek=$((place << 20))
+    place=$((place + 40))
+    dd if=/tmp/stream of="$device" bs=$size seek=$seek oflag=direct,seek_bytes conv=notrunc 2>/dev/null &
+    jobs="$jobs $!"
+done
+for job in $jobs; do
+    wait "$job" || fail "a direct writer"
+done
+place=0
+for _ in $jobs; do
+    seek=$((place << 20))
+    place=$((place + 40))
+    dd if="$device" bs=256k skip=$seek count=16M iflag=direct,skip_bytes,count_bytes 2>/dev/null |
+        cmp -s - /tmp/stream || touch /tmp/differs &
+done
+wait
+[ ! -e /tmp/differs ] || fail "what was written at once is not what is read"
 detach
 gone
 check

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Runs a script in a guest of Debian's kernel (QEMU, no KVM needed), with `vellum` in its path and a
 # scratch disk at /dev/vda: run.sh SCRIPT [ARG...]. Prints what it prints and ends with its exit code; 77 when
-# there can be no guest here. PATIENCE: seconds; DISK: the scratch disk's size; VELLUM: the binary.
+# there can be no guest here. PATIENCE: seconds; DISK: the scratch disk's size; CPUS; VELLUM: the binary.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
 export PATH="$PATH:/usr/sbin:/sbin"
 PATIENCE=${PATIENCE:-300}
 DISK=${DISK:-512M}
+CPUS=${CPUS:-1}
 VELLUM=$(realpath "${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}")
 
 command -v qemu-system-x86_64 >/dev/null || {
@@ -35,7 +36,7 @@ strip -o "$dir/root/sbin/vellum" "$VELLUM"
 (cat "$guest/base.cpio" && cd "$dir/root" && find . | cpio -o -H newc --quiet) >"$dir/initramfs"
 truncate -s "$DISK" "$dir/disk"
 
-qemu-system-x86_64 -accel tcg,thread=multi -cpu max -m 512 -smp 1 -nographic -no-reboot -nodefaults \
+qemu-system-x86_64 -accel tcg,thread=multi -cpu max -m 512 -smp "$CPUS" -nographic -no-reboot -nodefaults \
     -serial "file:$dir/console" -kernel "$guest/vmlinuz" -initrd "$dir/initramfs" \
     -append "console=ttyS0 quiet loglevel=3 panic=-1 oops=panic rdinit=/init" \
     -drive "file=$dir/disk,if=virtio,format=raw,cache=writeback,discard=unmap" &
