@@ -165,3 +165,102 @@ fn on_bytes(
     }
     Ok(len as i32)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nbd::testing::RamDisk;
+    use std::time::{Duration, Instant};
+    use vellum_core::addr::BLOCK_BYTES;
+    use vellum_device::block::BlockDevice;
+
+    const BLOCK: u64 = BLOCK_BYTES as u64;
+
+    struct World {
+        disk: Arc<RamDisk>,
+        node: Arc<Node>,
+        outcomes: Arc<Outcomes>,
+        lane: Lane,
+    }
+
+    fn world() -> World {
+        let disk = Arc::new(RamDisk::new(64, 8, 8));
+        let node = Arc::new(Node::fake());
+        let device: Arc<dyn BlockDevice> = disk.clone();
+        let bytes = Arc::new(ByteDevice::new(device));
+        let (lane, _) = Lane::start("lane", 16, Arc::clone(&node), bytes).unwrap();
+        let outcomes = Arc::new(Outcomes::new(0, Arc::clone(&node)).unwrap());
+        World {
+            disk,
+            node,
+            outcomes,
+            lane,
+        }
+    }
+
+    impl World {
+        fn put(&self, tag: u16, work: Work) {
+            self.lane.put(0, tag, work, &self.outcomes);
+        }
+
+        fn bytes(&self, tag: u16, edge: Edge, offset: u64, len: u64) -> i32 {
+            self.put(tag, Work::Bytes { edge, offset, len });
+            self.ends(1)[0].1
+        }
+
+        fn ends(&self, count: usize) -> Vec<(u16, i32)> {
+            let (began, mut ends) = (Instant::now(), Vec::new());
+            while ends.len() < count {
+                assert!(began.elapsed() < Duration::from_secs(10), "{ends:?}");
+                std::thread::sleep(Duration::from_millis(1));
+                self.outcomes.take(&mut ends);
+            }
+            ends
+        }
+    }
+
+    #[test]
+    fn a_request_waits_for_memory_and_those_behind_it_keep_their_place() {
+        let world = world();
+        world.node.write_bytes(0, 1, &[7; 2 * BLOCK_BYTES]).unwrap();
+        let held = world.disk.frames().take(Share::Write, 7);
+        let op = Op::Write { fua: false };
+        for (tag, lba) in [(1, 0), (2, 2)] {
+            let blocks = 2;
+            world.put(tag, Work::Blocks { op, lba, blocks });
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!world.lane.is_empty());
+        drop(held);
+        let bytes = 2 * BLOCK_BYTES as i32;
+        assert_eq!(world.ends(2), [(1, bytes), (2, bytes)]);
+        let (op, lba, blocks) = (Op::Read, 0, 1);
+        world.put(3, Work::Blocks { op, lba, blocks });
+        assert_eq!(world.ends(1), [(3, BLOCK_BYTES as i32)]);
+        let mut block = [0; BLOCK_BYTES];
+        world.node.read_bytes(0, 3, &mut block).unwrap();
+        assert_eq!(block, [7; BLOCK_BYTES]);
+    }
+
+    #[test]
+    fn edges_change_what_they_name_and_nothing_else() {
+        let world = world();
+        world.node.write_bytes(0, 0, &[9; 5120]).unwrap();
+        let fua = true;
+        assert_eq!(world.bytes(0, Edge::Write { fua }, 512, 5120), 5120);
+        let zero = Edge::Zero {
+            discard: true,
+            fua: false,
+        };
+        assert_eq!(world.bytes(0, zero, 1024, 512), 0);
+        assert_eq!(world.bytes(0, Edge::Read, 0, 2 * BLOCK), 2 * BLOCK as i32);
+        let mut read = vec![0; 2 * BLOCK_BYTES];
+        world.node.read_bytes(0, 0, &mut read).unwrap();
+        let mut wanted = vec![0; 2 * BLOCK_BYTES];
+        wanted[512..5632].fill(9);
+        wanted[1024..1536].fill(0);
+        assert_eq!(read, wanted);
+        world.disk.bad.store(1, Ordering::Relaxed);
+        assert_eq!(world.bytes(0, Edge::Read, 512, 2 * BLOCK - 512), -libc::EIO);
+    }
+}

@@ -112,6 +112,16 @@ impl Node {
     }
 }
 
+#[cfg(test)]
+impl Node {
+    /// A file in a node's place. It has its data where the kernel would have it.
+    pub fn fake() -> Self {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(uapi::data_offset(4, 0)).unwrap();
+        Self { file }
+    }
+}
+
 /// A queue's descriptors, which the kernel fills.
 pub struct Descriptors {
     base: *mut libc::c_void,
@@ -161,5 +171,52 @@ impl Drop for Descriptors {
     fn drop(&mut self) {
         // SAFETY: the mapping made in `map`, which nobody else has.
         unsafe { libc::munmap(self.base, self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vellum_core::addr::BLOCK_BYTES;
+    use vellum_device::frames::{FramePool, Share};
+
+    #[test]
+    fn data_comes_and_goes_through_scattered_frames() {
+        let pool = FramePool::new(1024, 8, 0).unwrap();
+        // Every other frame is free, so that no two are adjacent, and one call does not take them all.
+        let mut all: Vec<_> = (0..1024).map(|_| pool.take(Share::Write, 1)).collect();
+        for index in (0..1024).rev().step_by(2) {
+            drop(all.remove(index));
+        }
+        let mut frames = pool.take(Share::Write, 300);
+        assert!(frames.runs().count() > PIECES_MAX);
+        for index in 0..frames.len() {
+            frames.block_mut(index).fill(index as u8);
+        }
+        let node = Node::fake();
+        node.write_frames(1, 3, &frames).unwrap();
+        let mut bytes = vec![0; 300 * BLOCK_BYTES];
+        node.read_bytes(1, 3, &mut bytes).unwrap();
+        for (index, block) in bytes.chunks(BLOCK_BYTES).enumerate() {
+            assert!(block.iter().all(|&b| b == index as u8), "block {index}");
+        }
+        bytes.reverse();
+        node.write_bytes(1, 3, &bytes).unwrap();
+        node.read_frames(1, 3, &mut frames).unwrap();
+        assert_eq!(frames.block(0)[0], (299 % 256) as u8);
+        assert_eq!(frames.block(299)[0], 0);
+        // Another request's data is elsewhere.
+        node.read_bytes(1, 4, &mut bytes).unwrap();
+        assert!(bytes.iter().all(|&b| b == 0));
+    }
+
+    #[test]
+    fn a_short_copy_is_an_error() {
+        let node = Node {
+            file: tempfile::tempfile().unwrap(),
+        };
+        let pool = FramePool::new(8, 8, 0).unwrap();
+        let mut frames = pool.take(Share::Write, 2);
+        assert!(node.read_frames(0, 0, &mut frames).is_err());
     }
 }

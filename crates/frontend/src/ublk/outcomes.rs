@@ -119,3 +119,45 @@ pub fn errno(error: &BlockError) -> i32 {
         BlockError::Io(_) | BlockError::Stopping => libc::EIO,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn polled(outcomes: &Outcomes) -> bool {
+        let mut poll = libc::pollfd {
+            fd: outcomes.event(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one descriptor, ours.
+        unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+    }
+
+    #[test]
+    fn only_a_sleeper_is_woken_and_once() {
+        let outcomes = Outcomes::new(0, Arc::new(Node::fake())).unwrap();
+        outcomes.push(1, 0);
+        outcomes.wake();
+        assert!(!polled(&outcomes), "nobody sleeps");
+        assert!(!outcomes.may_sleep(), "there is something to take");
+        let mut ends = Vec::new();
+        outcomes.take(&mut ends);
+        assert_eq!(ends, [(1, 0)]);
+        assert!(outcomes.may_sleep());
+        outcomes.push(2, -5);
+        outcomes.wake();
+        assert!(polled(&outcomes));
+        outcomes.clear_event();
+        outcomes.wake();
+        assert!(!polled(&outcomes), "it is awake already");
+    }
+
+    #[test]
+    fn the_kernel_gets_an_errno_that_it_knows() {
+        let full = errno(&BlockError::Full);
+        assert_eq!(full, libc::ENOSPC);
+        assert_eq!(errno(&BlockError::Io(String::new())), libc::EIO);
+        assert_eq!(errno(&BlockError::Stopping), libc::EIO);
+    }
+}

@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn numbers_are_those_of_the_header() {
-        // As a C program prints them from linux/ublk_cmd.h.
+        // As a C program prints them, from `_IOWR('u', 4, struct ublksrv_ctrl_cmd)` and so on.
         assert_eq!(ControlOp::AddDev.code(), 0xc020_7504);
         assert_eq!(ControlOp::GetDevInfo.code(), 0x8020_7502);
         assert_eq!(ControlOp::GetFeatures.code(), 0x8020_7513);

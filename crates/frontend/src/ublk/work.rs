@@ -158,4 +158,27 @@ mod tests {
         assert_eq!(ask(4, 0, 8), Err(libc::EOPNOTSUPP));
         assert_eq!(ask(0xff, 0, 8), Err(libc::EOPNOTSUPP));
     }
+
+    /// Whatever the descriptor, what is done stays within the device and what was published.
+    #[test]
+    fn nothing_leads_outside() {
+        let places = [0, 1, 7, 8, 2040, 2047, 2048, u64::MAX / 512, u64::MAX];
+        let lengths = [0, 1, 7, 8, 127, 128, 129, 2048, u32::MAX];
+        for op_flags in (0..=255).flat_map(|op| [op, op | op::FUA, op | !op::MASK]) {
+            for (start, sectors) in places.iter().flat_map(|&p| lengths.map(|l| (p, l))) {
+                let (from, to) = match ask(op_flags, start, sectors) {
+                    Err(errno) => {
+                        assert!(errno == libc::EINVAL || errno == libc::EOPNOTSUPP);
+                        continue;
+                    }
+                    Ok(Work::Bytes { offset, len, .. }) => (offset, offset + len),
+                    Ok(Work::Blocks { lba, blocks, .. }) => (lba * 4096, (lba + blocks) * 4096),
+                };
+                assert!(to <= LIMITS.bytes, "{op_flags:#x} {start} {sectors}");
+                if matches!(op_flags & op::MASK, op::READ | op::WRITE) {
+                    assert!(to - from <= LIMITS.transfer_bytes_max);
+                }
+            }
+        }
+    }
 }
