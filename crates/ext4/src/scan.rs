@@ -18,7 +18,7 @@ const PAGE: u64 = PAGE_BYTES as u64;
 pub struct Scan {
     /// How the volume is divided.
     pub partitioning: Partitioning,
-    /// What was wrong with its partition tables.
+    /// What was wrong with its partition tables, and why partitions could not be looked at.
     pub table_faults: Vec<StoodAside>,
     /// Everything that calls itself ext2, ext3 or ext4.
     pub file_systems: Vec<FileSystem>,
@@ -100,8 +100,8 @@ pub fn scan(source: &mut dyn Source, volume_blocks: u64) -> Scan {
     }
     let mut reader = Reader::new(source, volume_bytes);
     let mut watch = Watches::default();
-    let tables = table::find(&mut reader, &mut watch);
-    let mut partitions = tables.partitions;
+    let mut tables = table::find(&mut reader, &mut watch);
+    let mut partitions = core::mem::take(&mut tables.partitions);
     partitions.push(Span::new(0, volume_bytes));
     partitions.sort_unstable();
     partitions.dedup();
@@ -110,9 +110,10 @@ pub fn scan(source: &mut dyn Source, volume_blocks: u64) -> Scan {
     let mut devices = Vec::new();
     for partition in partitions {
         match look(partition, &mut reader, &mut watch) {
-            Some(Found::FileSystem(found)) => file_systems.push(*found),
-            Some(Found::Journal(device)) => devices.push(device),
-            None => {}
+            Ok(Some(Found::FileSystem(found))) => file_systems.push(*found),
+            Ok(Some(Found::Journal(device))) => devices.push(device),
+            Ok(None) => {}
+            Err(aside) => tables.faults.push(aside),
         }
     }
     join(&mut file_systems, devices);
@@ -131,19 +132,26 @@ pub fn scan(source: &mut dyn Source, volume_blocks: u64) -> Scan {
 }
 
 /// Looks at a partition. What is no file system is watched all the same: it may become one.
-fn look(partition: Span, reader: &mut Reader<'_>, watch: &mut Watches) -> Option<Found> {
+fn look(
+    partition: Span,
+    reader: &mut Reader<'_>,
+    watch: &mut Watches,
+) -> Result<Option<Found>, StoodAside> {
     let at = partition.start + superblock::OFFSET;
     let span = Span::new(at, superblock::BYTES as u64);
     if !partition.contains(span) {
-        return None;
+        return Ok(None);
     }
-    let Ok(bytes) = reader.read(at, superblock::BYTES) else {
-        watch.add_unread(span);
-        return None;
+    let bytes = match reader.read(at, superblock::BYTES) {
+        Ok(bytes) => bytes,
+        Err(aside) => {
+            watch.add_unread(span);
+            return Err(aside);
+        }
     };
     if !superblock::is_one(&bytes) {
         watch.add(at, &bytes);
-        return None;
+        return Ok(None);
     }
     let name = superblock::name(&bytes);
     let checked = superblock::check(partition, &bytes);
@@ -154,12 +162,12 @@ fn look(partition: Span, reader: &mut Reader<'_>, watch: &mut Watches) -> Option
     {
         let journal = external(partition, sb, reader, &mut own);
         watch.append(&own);
-        return Some(Found::Journal(Device {
+        return Ok(Some(Found::Journal(Device {
             partition,
             uuid: name.uuid,
             journal,
             watch: own,
-        }));
+        })));
     }
     let journal = match &checked {
         Err(aside) => Err(aside.clone().into()),
@@ -172,7 +180,7 @@ fn look(partition: Span, reader: &mut Reader<'_>, watch: &mut Watches) -> Option
         },
     };
     let superblock = checked.ok();
-    Some(Found::FileSystem(Box::new(FileSystem {
+    Ok(Some(Found::FileSystem(Box::new(FileSystem {
         partition,
         home: superblock.as_ref().map_or(partition, |sb| sb.span),
         uuid: name.uuid,
@@ -182,7 +190,7 @@ fn look(partition: Span, reader: &mut Reader<'_>, watch: &mut Watches) -> Option
         journal,
         watch: own,
         superblock,
-    })))
+    }))))
 }
 
 /// The journal that is a file.

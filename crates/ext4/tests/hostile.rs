@@ -348,8 +348,19 @@ fn a_tree_that_leads_to_itself() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
+    let mut memory = looped(folder.path());
+    let found = check(&mut memory);
+    let reason = journal_reason(&found.file_systems[0]).to_string();
+    assert!(
+        reason.contains("i_block") || reason.contains("extents"),
+        "{reason}"
+    );
+}
+
+/// An ext3 of 256 MiB, each indirect block of whose journal says that its blocks are itself.
+fn looped(folder: &std::path::Path) -> Memory {
     let arguments = ["-t", "ext3", "-b", "1024", "-J", "size=40"];
-    let mut memory = Memory::of(&make(folder.path(), 256, &arguments));
+    let mut memory = Memory::of(&make(folder, 256, &arguments));
     let scan = memory.scan();
     let indirect: Vec<Span> = scan
         .watch
@@ -362,12 +373,49 @@ fn a_tree_that_leads_to_itself() {
         let own = ((span.start / 1024) as u32).to_le_bytes();
         memory.put(span.start, &own.repeat(256));
     }
-    let found = check(&mut memory);
-    let reason = journal_reason(&found.file_systems[0]).to_string();
-    assert!(
-        reason.contains("i_block") || reason.contains("extents"),
-        "{reason}"
+    memory
+}
+
+/// As many partitions as there may be, each of which is that file system: the budget is for all of them, and
+/// what it does not reach is stood aside from.
+#[test]
+fn a_thousand_times_too_much() {
+    if !has_tools(TOOLS) {
+        return;
+    }
+    const AT: u64 = MIB;
+    let folder = tempfile::tempdir().unwrap();
+    let inner = looped(folder.path());
+    let sectors = inner.bytes / 512;
+    let partitions: Vec<(u64, u64)> = (0..u64::from(limits::GPT_ENTRIES))
+        .map(|i| (AT / 512, AT / 512 + sectors + i))
+        .collect();
+    let mut memory = Memory {
+        pages: inner
+            .pages
+            .iter()
+            .map(|(at, page)| (at + AT, page.clone()))
+            .collect(),
+        bytes: inner.bytes + 4 * MIB,
+        unreadable: None,
+        read_bytes: 0,
+    };
+    memory.put(0, &common::gpt(512, &partitions));
+    let started = std::time::Instant::now();
+    let scan = memory.scan();
+    println!(
+        "{} KiB read in {:?}",
+        memory.read_bytes / 1024,
+        started.elapsed()
     );
+    assert!(memory.read_bytes <= limits::READ_BYTES);
+    // And the volume itself, which is none: each is listed, or said not to have been looked at.
+    let skipped = scan.table_faults.len();
+    assert!(skipped > 0);
+    assert_eq!(scan.file_systems.len() + skipped, partitions.len());
+    for aside in &scan.table_faults {
+        assert!(matches!(aside, StoodAside::Limit { .. }), "{aside}");
+    }
 }
 
 /// A volume too small for anything.

@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{Image, MIB, has_tools};
+use common::{Image, MIB, gpt, has_tools};
 use std::io::Write;
 use std::process::{Command, Stdio};
 use vellum_ext4::journal::{Alignment, Unaligned};
@@ -121,37 +121,10 @@ fn gpt_with_large_sectors() {
     let folder = tempfile::tempdir().unwrap();
     let a = ext4(folder.path(), "a", 40);
     let volume = Image::new(folder.path(), "volume", 64 * MIB);
-    let mut table = vec![0; 6 * SECTOR];
-    table[446 + 4] = 0xEE;
-    table[446 + 8] = 1;
-    table[446 + 12..446 + 16].fill(0xFF);
-    table[510..512].copy_from_slice(&[0x55, 0xAA]);
-    let entry = 2 * SECTOR;
-    table[entry..entry + 32].fill(7);
-    table[entry + 32..entry + 40].copy_from_slice(&512u64.to_le_bytes());
-    table[entry + 40..entry + 48].copy_from_slice(&(512u64 + 10240 - 1).to_le_bytes());
-    let entries_checksum = crc32(&table[entry..entry + 128 * 128]);
-    let header = &mut table[SECTOR..SECTOR + 92];
-    header[..8].copy_from_slice(b"EFI PART");
-    header[8..16].copy_from_slice(&[0, 0, 1, 0, 92, 0, 0, 0]);
-    header[24] = 1;
-    header[72] = 2;
-    header[80..84].copy_from_slice(&128u32.to_le_bytes());
-    header[84..88].copy_from_slice(&128u32.to_le_bytes());
-    header[88..92].copy_from_slice(&entries_checksum.to_le_bytes());
-    let header_checksum = crc32(header);
-    header[16..20].copy_from_slice(&header_checksum.to_le_bytes());
+    let table = gpt(SECTOR, &[(512, 512 + 10240 - 1)]);
     volume.write(0, &table);
     volume.place(2 * MIB, &a);
     check(&volume, &[(2 * MIB, &a)], Partitioning::Gpt);
-}
-
-fn crc32(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0, |crc, byte| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc: u32, _| {
-            (crc >> 1) ^ (0xEDB8_8320 & (crc & 1).wrapping_neg())
-        })
-    })
 }
 
 #[test]

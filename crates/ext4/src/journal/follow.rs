@@ -63,18 +63,16 @@ impl Follower {
     /// Of a write of `bytes` at byte `offset` of the volume, takes what are whole blocks of the journal. One
     /// that comes in parts is passed over.
     pub fn written(&mut self, offset: u64, bytes: &[u8], out: &mut impl FnMut(Followed)) {
-        let size = self.format.block_bytes as usize;
-        let mut at = 0;
-        while at < bytes.len() {
-            let here = offset.saturating_add(at as u64);
-            match (self.layout.block_at(here), bytes.get(at..at + size)) {
-                (Some(block), Some(bytes)) => {
-                    self.block(block, bytes, out);
-                    at += size;
-                }
-                // Blocks are at multiples of 1024 bytes at least.
-                _ => at += 1024 - (here % 1024) as usize,
+        let size = u64::from(self.format.block_bytes);
+        let end = offset.saturating_add(bytes.len() as u64);
+        let mut next = Some(offset);
+        while let Some(here) = next.filter(|here| *here < end) {
+            let from = (here - offset) as usize;
+            let whole = bytes.get(from..from + size as usize);
+            if let (Some(block), Some(bytes)) = (self.layout.block_at(here), whole) {
+                self.block(block, bytes, out);
             }
+            next = self.layout.next_after(here);
         }
     }
 

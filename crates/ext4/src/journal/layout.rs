@@ -41,6 +41,22 @@ impl Layout {
         (byte - at < span.bytes).then_some(span.start + (byte - at))
     }
 
+    /// Where the first block behind a byte of the volume begins, if there is one.
+    #[must_use]
+    pub fn next_after(&self, offset: u64) -> Option<u64> {
+        let after = self
+            .backward
+            .partition_point(|(_, span)| span.start <= offset);
+        let here = after.checked_sub(1).and_then(|i| self.backward.get(i));
+        if let Some((_, span)) = here {
+            let within = ((offset - span.start) / self.block_bytes + 1) * self.block_bytes;
+            if within < span.bytes {
+                return Some(span.start + within);
+            }
+        }
+        self.backward.get(after).map(|(_, span)| span.start)
+    }
+
     /// The block that begins at a byte of the volume; none if no block does.
     #[must_use]
     pub fn block_at(&self, offset: u64) -> Option<JournalBlock> {

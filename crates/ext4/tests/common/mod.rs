@@ -191,3 +191,40 @@ pub fn has_tools(tools: &[&str]) -> bool {
         found
     })
 }
+
+/// The first sectors of a volume with these partitions (first and last sector): a protective MBR, the header,
+/// the entries.
+pub fn gpt(sector: usize, partitions: &[(u64, u64)]) -> Vec<u8> {
+    let count = partitions.len().max(128);
+    let entry = 2 * sector;
+    let mut table = vec![0; (entry + count * 128).next_multiple_of(4096)];
+    table[446 + 4] = 0xEE;
+    table[446 + 8] = 1;
+    table[446 + 12..446 + 16].fill(0xFF);
+    table[510..512].copy_from_slice(&[0x55, 0xAA]);
+    for ((first, last), entry) in partitions.iter().zip(table[entry..].chunks_mut(128)) {
+        entry[..32].fill(7);
+        entry[32..40].copy_from_slice(&first.to_le_bytes());
+        entry[40..48].copy_from_slice(&last.to_le_bytes());
+    }
+    let entries_checksum = crc32(&table[entry..entry + count * 128]);
+    let header = &mut table[sector..sector + 92];
+    header[..8].copy_from_slice(b"EFI PART");
+    header[8..16].copy_from_slice(&[0, 0, 1, 0, 92, 0, 0, 0]);
+    header[24] = 1;
+    header[72] = 2;
+    header[80..84].copy_from_slice(&(count as u32).to_le_bytes());
+    header[84..88].copy_from_slice(&128u32.to_le_bytes());
+    header[88..92].copy_from_slice(&entries_checksum.to_le_bytes());
+    let header_checksum = crc32(header);
+    header[16..20].copy_from_slice(&header_checksum.to_le_bytes());
+    table
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc: u32, _| {
+            (crc >> 1) ^ (0xEDB8_8320 & (crc & 1).wrapping_neg())
+        })
+    })
+}
