@@ -13,6 +13,7 @@ mod support;
 
 use rng::Rng;
 use support::{Counting, Idle, allocations, cpu_seconds};
+use vellum_core::seam::Dedup;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -72,6 +73,16 @@ fn throughput(gib: u64) -> bool {
         "random writes, steady state      {:6.2} M/s, {allocated} allocations in {}",
         speed / 1e6,
         2 * blocks
+    );
+    idle.deduplicate(Dedup {
+        index_bytes: 64 << 20,
+        sample_blocks: 0,
+    });
+    random_writes(&mut idle, &mut rng, blocks);
+    let (speed_indexed, allocated) = random_writes(&mut idle, &mut rng, blocks);
+    println!(
+        "the same, deduplicating          {:6.2} M/s, {allocated} allocations in {blocks}",
+        speed_indexed / 1e6
     );
     speed >= 2e6
 }

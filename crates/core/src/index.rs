@@ -3,9 +3,8 @@
 //! A hint in bounded memory, never a proof: 8 bytes a content, eight of them in a cache line, so a lookup is
 //! one miss. It names an LBA or a shared page's number and no physical address, for the map knows where that
 //! is: the collector need not tell it what it moves. An entry whose LBA has been overwritten is found out by
-//! its checksum or by the comparison, and leaves. When a line is full, the content that was met least leaves;
-//! if even that was met again since, all others count as met once less, so that none stays for what it was
-//! long ago (CAFTL §3.2.1, "hotness").
+//! its checksum or by the comparison, and leaves. When a line is full, the content that was met least leaves
+//! (CAFTL §3.2.1, "hotness"); newcomers make the others age, so that none stays for what it was long ago.
 
 use crate::addr::{Lba, Vba};
 use alloc::{vec, vec::Vec};
@@ -13,6 +12,8 @@ use alloc::{vec, vec::Vec};
 const WAYS: usize = 8;
 /// Bytes of a line.
 const LINE: usize = WAYS * 8;
+/// Of so many newcomers to a full line one makes one of its entries count as met once less.
+const AGED_EVERY: usize = 4;
 
 // An entry: 27 bits of the hash, 1 that tells a page from an LBA, 4 of how often it was met, 32 of number; 0
 // for none (what is there was met once).
@@ -83,7 +84,7 @@ impl Index {
     }
 
     fn line_of(&self, hash: u64) -> usize {
-        ((hash >> 32) * self.lines.len() as u64 >> 32) as usize
+        (((hash >> 32) * self.lines.len() as u64) >> 32) as usize
     }
 
     /// Who had this content last.
@@ -116,14 +117,12 @@ impl Index {
         let least = line.iter().map(|&entry| met(entry)).min().unwrap_or(1);
         // Which of several is chance, but the same chance for the same hash.
         let from = hash as usize >> 27;
-        let mut coldest = None;
-        for step in 0..WAYS {
-            let way = from.wrapping_add(step) % WAYS;
-            if coldest.is_none() && met(line[way]) == least {
-                coldest = Some(way);
-            } else if least > 1 {
-                line[way] -= 1 << MET_SHIFT;
-            }
+        let coldest = (0..WAYS)
+            .map(|step| from.wrapping_add(step) % WAYS)
+            .find(|&way| met(line[way]) == least);
+        let aged = &mut line[(from >> 3) % WAYS];
+        if (from >> 6).is_multiple_of(AGED_EVERY) && met(*aged) > 1 {
+            *aged -= 1 << MET_SHIFT;
         }
         if let Some(way) = coldest {
             line[way] = entry(hash, 1, holder);
@@ -159,6 +158,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn hash(content: u64) -> u64 {
+        content.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
     #[test]
     fn no_memory_no_hints() {
         let mut index = Index::new(63);
@@ -172,11 +175,11 @@ mod tests {
         let mut index = Index::new(LINE);
         for round in 0..100 {
             let holder = Holder::Page(Vba(round));
-            index.insert(1, holder);
+            index.insert(hash(1), holder);
             for cold in 0..4 {
-                index.insert(u64::from(2 + round * 4 + cold), Holder::Lba(Lba(7)));
+                index.insert(hash(u64::from(2 + round * 4 + cold)), Holder::Lba(Lba(7)));
             }
-            assert_eq!(index.find(1), Some(holder));
+            assert_eq!(index.find(hash(1)), Some(holder));
         }
         assert_eq!(index.len(), WAYS);
     }
@@ -186,15 +189,15 @@ mod tests {
         let mut index = Index::new(LINE);
         for _ in 0..20 {
             for old in 0..8 {
-                index.insert(old, Holder::Lba(Lba(old)));
+                index.insert(hash(old), Holder::Lba(Lba(old)));
             }
         }
-        for _ in 0..200 {
-            for new in 8..16 {
-                index.insert(new, Holder::Lba(Lba(new)));
-            }
+        for new in 8..4000u64 {
+            index.insert(hash(new), Holder::Lba(Lba(new)));
         }
-        let old = (0..8).filter(|&hash| index.find(hash).is_some()).count();
+        let old = (0..8)
+            .filter(|&old| index.find(hash(old)).is_some())
+            .count();
         assert!(old < 2, "{old} of 8 are still there");
     }
 
@@ -206,7 +209,7 @@ mod tests {
             let mut index = Index::new(9 * LINE);
             let mut last = alloc::collections::BTreeMap::new();
             for (content, number, kind) in steps {
-                let hash = content.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let hash = hash(content);
                 if kind == 0 {
                     index.remove(hash);
                     last.remove(&hash);

@@ -18,6 +18,7 @@ mod dedup;
 mod flush;
 mod log;
 mod once;
+mod options;
 mod read;
 mod restamp;
 mod segments;
@@ -43,61 +44,11 @@ use chunks::{ChunkId, Chunks, HEADS, Head, Position, Waiter, Waiting};
 use collect::Collector;
 use dedup::Dedup;
 use once::Once;
+pub use options::{Buffers, Options, Victim};
 use restamp::Restamp;
 use segments::{Segments, State, locate};
 use sums::Sums;
 use twin::{Shared as Sharing, Verdict};
-
-/// The collector's own buffers: `count` of them from `first` on, never used by the runtime.
-#[derive(Clone, Copy, Debug)]
-pub struct Buffers {
-    /// The first.
-    pub first: Buf,
-    /// How many; at least one collector read's worth.
-    pub count: u32,
-}
-
-/// How the collector chooses its victim.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Victim {
-    /// The segment with the fewest live blocks.
-    #[default]
-    Greedy,
-    /// The best of benefit times age over cost (LFS): leaves hot segments alone until they have emptied.
-    CostBenefit,
-}
-
-/// What can be chosen when a volume is opened.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// How the collector chooses.
-    pub victim: Victim,
-    /// Whether freed segments are discarded on the medium.
-    pub discard: bool,
-    /// Whether blocks of zeros are stored as a map entry alone.
-    pub zero: bool,
-    /// Segments whose checksums are kept in memory.
-    pub cached_sums: usize,
-    /// Pages whose summary does not name their owner that are remembered, at least; half a journal's if
-    /// that is more.
-    pub strays: usize,
-    /// Buffers that clients' writes share: when few are free, in-line deduplication leaves off. 0: unknown,
-    /// and it never does.
-    pub write_buffers: u32,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            victim: Victim::Greedy,
-            discard: false,
-            zero: true,
-            cached_sums: limits::CACHED_SUMS,
-            strays: limits::STRAYS,
-            write_buffers: 0,
-        }
-    }
-}
 
 /// What an effect in flight was for.
 #[derive(Clone, Copy, Debug)]
@@ -407,30 +358,6 @@ impl Engine {
             poisoned: u64::from(self.poisoned),
             ..self.stats
         }
-    }
-
-    /// What is mapped from `lba` on: runs of blocks with data on the medium, or without. At least one
-    /// extent, at most `max`, over at most `blocks` blocks.
-    #[must_use]
-    pub fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<(u64, bool)> {
-        let end = Lba(lba.0.saturating_add(blocks).min(self.map.blocks()));
-        let mut extents: Vec<(u64, bool)> = Vec::new();
-        let mut at = lba;
-        while at < end {
-            let (run, mapped) = match self.map.next_mapped(at, end) {
-                None => (end.0 - at.0, false),
-                Some((next, _)) if next > at => (next.0 - at.0, false),
-                Some((_, entry)) => (1, entry != Entry::Zero),
-            };
-            let count = extents.len();
-            match extents.last_mut() {
-                Some(last) if last.1 == mapped => last.0 += run,
-                Some(_) if count == max => break,
-                _ => extents.push((run, mapped)),
-            }
-            at = at.plus(run);
-        }
-        extents
     }
 
     fn done(&mut self, id: EffectId, outcome: Outcome<'_>) {

@@ -17,6 +17,30 @@ pub(super) struct Parked {
 }
 
 impl Engine {
+    /// What is mapped from `lba` on: runs of blocks with data on the medium, or without. At least one
+    /// extent, at most `max`, over at most `blocks` blocks.
+    #[must_use]
+    pub fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<(u64, bool)> {
+        let end = Lba(lba.0.saturating_add(blocks).min(self.map.blocks()));
+        let mut extents: Vec<(u64, bool)> = Vec::new();
+        let mut at = lba;
+        while at < end {
+            let (run, mapped) = match self.map.next_mapped(at, end) {
+                None => (end.0 - at.0, false),
+                Some((next, _)) if next > at => (next.0 - at.0, false),
+                Some((_, entry)) => (1, entry != Entry::Zero),
+            };
+            let count = extents.len();
+            match extents.last_mut() {
+                Some(last) if last.1 == mapped => last.0 += run,
+                Some(_) if count == max => break,
+                _ => extents.push((run, mapped)),
+            }
+            at = at.plus(run);
+        }
+        extents
+    }
+
     pub(super) fn read(&mut self, id: RequestId, lba: Lba, blocks: u32) {
         if !self.in_range(lba, u64::from(blocks)) {
             return self.reply(id, Err(Refusal::OutOfRange));

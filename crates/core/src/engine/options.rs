@@ -1,0 +1,55 @@
+//! What can be chosen when a volume is opened.
+
+use crate::addr::Buf;
+use crate::limits;
+
+/// The collector's own buffers: `count` of them from `first` on, never used by the runtime.
+#[derive(Clone, Copy, Debug)]
+pub struct Buffers {
+    /// The first.
+    pub first: Buf,
+    /// How many; at least one collector read's worth.
+    pub count: u32,
+}
+
+/// How the collector chooses its victim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Victim {
+    /// The segment with the fewest live blocks.
+    #[default]
+    Greedy,
+    /// The best of benefit times age over cost (LFS): leaves hot segments alone until they have emptied.
+    CostBenefit,
+}
+
+/// What can be chosen when a volume is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How the collector chooses.
+    pub victim: Victim,
+    /// Whether freed segments are discarded on the medium.
+    pub discard: bool,
+    /// Whether blocks of zeros are stored as a map entry alone.
+    pub zero: bool,
+    /// Segments whose checksums are kept in memory.
+    pub cached_sums: usize,
+    /// Pages whose summary does not name their owner that are remembered, at least; half a journal's if
+    /// that is more.
+    pub strays: usize,
+    /// Buffers that clients' writes share: when few are free, in-line deduplication leaves off. 0: unknown,
+    /// and it never does.
+    pub write_buffers: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            victim: Victim::Greedy,
+            discard: false,
+            zero: true,
+            cached_sums: limits::CACHED_SUMS,
+            strays: limits::STRAYS,
+            write_buffers: 0,
+        }
+    }
+}
