@@ -14,7 +14,7 @@ declare -A package=(
 )
 declare -A needs=(
     [build]="cc git"
-    [test]="cc git mkfs.ext4 e2fsck losetup fusermount3 sqlite3 nbdinfo nbdcopy qemu-io python3"
+    [test]="cc git mkfs.ext4 e2fsck losetup fusermount3 sqlite3 nbdinfo nbdcopy qemu-io python3 jq"
     [bench]="cc git mkfs.ext4 losetup fusermount3 nbdinfo nbdkit nbdfuse qemu-io fio jq"
     [journal]="cc git mkfs.ext4 e2fsck losetup fusermount3 nbdinfo nbdkit nbdfuse jq python3 db_bench pg_createcluster"
     [guest]="qemu-system-x86_64 cpio depmod xz mkfs.ext4 e2fsck losetup"
