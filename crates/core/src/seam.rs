@@ -122,6 +122,12 @@ pub enum Input<'a> {
     /// Blocks whose copies are there on purpose (a file system's superblocks, group descriptors): they are
     /// never shared by their content. In place of all that was told before. No reply.
     Critical { ranges: &'a [(Lba, u64)] },
+    /// What is stored, with its CRC32C, as segments' summaries tell it: hints for the index. No reply.
+    Contents { contents: &'a [(Lba, u32)] },
+    /// `lba` may hold the same bytes as `of`: compare them, and if so let them share one page. Answered when
+    /// that is done, or found to be out of date, or when the checksum of `lba` is not in memory (it is read
+    /// then: tell the pair again). Changes nothing that a client can read.
+    Merge { id: RequestId, lba: Lba, of: Lba },
     /// An effect was carried out.
     Done { id: EffectId, outcome: Outcome<'a> },
     /// Time has passed; nothing else happened.

@@ -94,6 +94,10 @@ counters! {
     dedup_sampled_out,
     /// Times that in-line deduplication left off because the write buffer was full.
     dedup_switched_off,
+    /// Blocks read because they may be equal to others that are stored.
+    merge_reads,
+    /// Of these: mapped to the other's page.
+    merged_blocks,
     /// Gauge: contents in the index.
     index_entries,
     /// Gauge: contents that the index can hold.

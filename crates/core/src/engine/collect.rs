@@ -68,6 +68,15 @@ impl Collector {
         self.victim.is_none()
     }
 
+    /// A buffer that is free, unless few are.
+    pub fn spare_buf(&mut self) -> Option<Buf> {
+        if self.free * 2 < self.used.len() {
+            return None;
+        }
+        let (start, run) = self.free_run(1);
+        (run == 1).then(|| self.take(start, 1))
+    }
+
     /// Takes a buffer back if it is one of its own.
     pub fn take_back(&mut self, buf: Buf) -> bool {
         let Some(index) = buf.0.checked_sub(self.first.0) else {

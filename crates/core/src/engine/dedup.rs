@@ -1,7 +1,8 @@
 //! In-line deduplication: contents that are stored already are not stored again (CAFTL §3).
 //!
-//! By comparison: the weak hash that came with the block proposes an LBA, its page's checksum (if it is in
-//! memory) is held against the block's as CAFTL's pre-hash is (§3.4.2), and the bytes decide. Content-based
+//! By comparison: the block's CRC32C, CAFTL's pre-hash (§3.4.2), proposes a page, and the bytes decide. No other
+//! hash is needed, and the checksums of all that is stored lie in the segments' summaries: the index is built
+//! again from them after a restart. Content-based
 //! sampling (§3.4.1) looks at one block of each unit first, the one whose first bytes are the largest number,
 //! and at the others only if that one was found. When the write buffer fills up it leaves off, until it has
 //! emptied (§3.4.3).
@@ -48,13 +49,22 @@ impl Dedup {
         self.index.moved(hash, Holder::Lba(owner));
     }
 
-    fn is_critical(&self, lba: Lba) -> bool {
+    pub fn is_critical(&self, lba: Lba) -> bool {
         let after = self.critical.partition_point(|(start, _)| *start <= lba);
         after > 0 && {
             let (start, blocks) = self.critical[after - 1];
             lba.0 - start.0 < blocks
         }
     }
+}
+
+/// The hash of a content: its checksum, spread over what the index takes for a line and for a print. 32 bits
+/// are enough for a hint (of n contents one in 2^32 / n is wrong), and those of everything that is stored can
+/// be had again without reading it.
+fn content_hash(crc: u32) -> u64 {
+    u64::from(crc)
+        .wrapping_add(1)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 impl Engine {
@@ -92,8 +102,12 @@ impl Engine {
         if unit > 1 && !self.dedup.switched_off {
             for blocks in blocks.chunks(unit) {
                 let sample = blocks.iter().max_by_key(|payload| payload.digest.first);
-                let found = sample
-                    .is_some_and(|payload| self.dedup.index.find(payload.digest.weak).is_some());
+                let found = sample.is_some_and(|payload| {
+                    self.dedup
+                        .index
+                        .find(content_hash(payload.digest.crc))
+                        .is_some()
+                });
                 self.dedup.sampled.push(found);
             }
         }
@@ -115,7 +129,7 @@ impl Engine {
             return None;
         }
         self.stats.dedup_lookups += 1;
-        let hash = payload.digest.weak;
+        let hash = content_hash(payload.digest.crc);
         let of = self.dedup.index.find(hash)?;
         let is_sound = match of {
             Holder::Lba(lba) => lba.0 < self.map.blocks() && !self.dedup.is_critical(lba),
@@ -148,12 +162,33 @@ impl Engine {
         if !self.dedup.switched_off && !self.dedup.is_critical(lba) {
             let holder = match self.map.get(lba) {
                 Entry::Shared(vba) => {
-                    self.shared.set_hash(vba, payload.digest.weak);
+                    self.shared.set_hash(vba, content_hash(payload.digest.crc));
                     Holder::Page(vba)
                 }
                 _ => Holder::Lba(lba),
             };
-            self.dedup.met(payload.digest.weak, holder);
+            self.dedup.met(content_hash(payload.digest.crc), holder);
+        }
+    }
+
+    /// What is stored, as summaries tell it: hints for the index, which knows nothing after a restart.
+    pub(super) fn learn_contents(&mut self, contents: &[(Lba, u32)]) {
+        for &(lba, crc) in contents {
+            if lba.0 >= self.map.blocks() || self.dedup.is_critical(lba) {
+                continue;
+            }
+            let hash = content_hash(crc);
+            let holder = match self.map.get(lba) {
+                Entry::Unmapped | Entry::Zero => continue,
+                Entry::Plain(_) => Holder::Lba(lba),
+                Entry::Shared(vba) => {
+                    self.shared.set_hash(vba, hash);
+                    Holder::Page(vba)
+                }
+            };
+            if self.dedup.index.find(hash).is_none() {
+                self.dedup.met(hash, holder);
+            }
         }
     }
 }

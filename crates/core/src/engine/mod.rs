@@ -17,6 +17,7 @@ mod collect;
 mod dedup;
 mod flush;
 mod log;
+mod merge;
 mod once;
 mod options;
 mod read;
@@ -43,6 +44,7 @@ use checkpoint::Checkpoint;
 use chunks::{ChunkId, Chunks, HEADS, Head, Position, Waiter, Waiting};
 use collect::Collector;
 use dedup::Dedup;
+use merge::Merge;
 use once::Once;
 pub use options::{Buffers, Options, Victim};
 use restamp::Restamp;
@@ -69,6 +71,8 @@ enum Pending {
     },
     Sums(Segment, u32),
     Restamp(Segment),
+    MergeRead(Merge),
+    MergeCompare(Merge),
     Compare {
         request: RequestId,
         index: u32,
@@ -298,6 +302,8 @@ impl Engine {
             Input::Journaled { pairs } => self.learn_homes(pairs),
             Input::Dedup { policy } => self.set_dedup(policy),
             Input::Critical { ranges } => self.set_critical(ranges),
+            Input::Contents { contents } => self.learn_contents(contents),
+            Input::Merge { id, lba, of } => self.merge(id, lba, of),
             Input::Done { id, outcome } => self.done(id, outcome),
             Input::Tick => self.tick(),
             Input::Shutdown => {
@@ -384,6 +390,8 @@ impl Engine {
                 blocks,
             } => self.data_read(request, at, blocks, outcome),
             Pending::Sums(segment, offset) => self.sums_read(segment, offset, outcome),
+            Pending::MergeRead(merge) => self.merge_read(merge, outcome),
+            Pending::MergeCompare(merge) => self.merge_compared(merge, outcome),
             Pending::Restamp(segment) => self.restamp_read(segment, outcome),
             Pending::Compare {
                 request,

@@ -28,6 +28,8 @@ pub(super) enum Proposer {
     Journal(u32),
     /// The index, by this hash.
     Index(u64),
+    /// A pair that was told.
+    Pair,
 }
 
 /// A block that may be equal, and what it was when it was proposed.
@@ -158,6 +160,7 @@ impl Engine {
     /// A proposal that was wrong.
     fn refuted(&mut self, by: Proposer) {
         match by {
+            Proposer::Pair => {}
             Proposer::Journal(_) => self.stats.missing_blocks += 1,
             Proposer::Index(hash) => {
                 self.stats.dedup_false_hints += 1;
@@ -262,6 +265,7 @@ impl Engine {
                 self.once.checkpointed(index);
             }
             Proposer::Index(_) => self.stats.dedup_blocks += 1,
+            Proposer::Pair => {}
         }
     }
 }

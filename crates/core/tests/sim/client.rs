@@ -1,6 +1,7 @@
 //! What the simulated client asks for.
 
 use super::driver::Ask;
+use super::medium::token_crc;
 use super::rng::Rng;
 use std::collections::VecDeque;
 use vellum_core::addr::Lba;
@@ -14,13 +15,15 @@ pub struct Client {
     hot_percent: u64,
     longest: u64,
     next: u64,
-    weights: [u64; 9],
+    weights: [u64; 10],
     /// Where its journal is, how much of it, and where that is written next.
     journal: (u64, u64),
     journal_next: u64,
     /// What has been journaled and not been written home: home, journal place, token.
     journaled: VecDeque<(u64, u64, u32)>,
     pairs: Vec<(Lba, Lba)>,
+    /// Contents that were written several times, and where.
+    twins: Vec<(u32, u64)>,
     fua_percent: u64,
     zero_percent: u64,
     twin_percent: u64,
@@ -37,6 +40,7 @@ const SEQUENTIAL: usize = 5;
 const BIG_DISCARD: usize = 6;
 const JOURNAL: usize = 7;
 const CHECKPOINT: usize = 8;
+const MERGE: usize = 9;
 
 impl Client {
     pub fn new(blocks: u64, rng: &mut Rng) -> Self {
@@ -60,11 +64,13 @@ impl Client {
                 rng.pick(&[0, 0, 1]),
                 journals,
                 journals,
+                rng.pick(&[0, 0, 10]),
             ],
             journal,
             journal_next: 0,
             journaled: VecDeque::new(),
             pairs: Vec::new(),
+            twins: Vec::new(),
             fua_percent: rng.pick(&[0, 0, 3, 30]),
             zero_percent: rng.pick(&[0, 0, 10]),
             twin_percent: rng.pick(&[0, 0, 10, 60]),
@@ -113,6 +119,12 @@ impl Client {
         let start = rng.below(self.blocks);
         let ranges = [(Lba(start), 3), (Lba(start / 2), 1)];
         ranges[..rng.pick(&[0, 2])].to_vec()
+    }
+
+    /// A content that an LBA may have, or not, and what token's checksum that is.
+    pub fn rumour(&self, rng: &mut Rng) -> (Lba, u32) {
+        let token = rng.range(1, 50) as u32;
+        (Lba(rng.below(self.blocks * 2)), token_crc(token))
     }
 
     /// What the descriptor blocks written since the last call say.
@@ -165,6 +177,35 @@ impl Client {
 
     /// The next request. `fresh` numbers tokens: unique, but for the twins.
     pub fn ask(&mut self, rng: &mut Rng, fresh: &mut u32) -> Ask {
+        let ask = self.choose(rng, fresh);
+        if let Ask::Write { lba, tokens, .. } = &ask {
+            let twins = (*lba..).zip(tokens).filter(|(_, token)| **token < 100);
+            self.twins.extend(twins.map(|(lba, token)| (*token, lba)));
+            let surplus = self.twins.len().saturating_sub(200);
+            self.twins.drain(..surplus);
+        }
+        ask
+    }
+
+    /// Two places that were written alike, or any.
+    fn pair(&self, rng: &mut Rng) -> Ask {
+        let any = rng.below(self.blocks);
+        let mut pair = (any, rng.below(self.blocks));
+        if !self.twins.is_empty() && rng.percent(90) {
+            let (token, lba) = self.twins[rng.below(self.twins.len() as u64) as usize];
+            let alike = self
+                .twins
+                .iter()
+                .find(|(of, at)| *of == token && *at != lba);
+            pair = (lba, alike.map_or(any, |(_, at)| *at));
+        }
+        Ask::Merge {
+            lba: pair.0,
+            of: pair.1,
+        }
+    }
+
+    fn choose(&mut self, rng: &mut Rng, fresh: &mut u32) -> Ask {
         let mut choice = rng.below(self.weights.iter().sum());
         let kind = self.weights.iter().position(|&w| {
             let here = choice < w;
@@ -187,6 +228,7 @@ impl Client {
         }
         match kind {
             JOURNAL => self.journal_write(rng, fresh),
+            MERGE => self.pair(rng),
             READ => Ask::Read {
                 lba,
                 blocks: blocks as u32,

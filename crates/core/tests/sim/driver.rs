@@ -96,6 +96,7 @@ impl Flight {
 }
 
 enum Request {
+    Merge,
     Change {
         op: OpId,
     },
@@ -122,6 +123,10 @@ pub enum Ask {
         blocks: u32,
     },
     Flush,
+    Merge {
+        lba: u64,
+        of: u64,
+    },
     Discard {
         lba: u64,
         blocks: u64,
@@ -233,6 +238,11 @@ impl Driver {
         self.feed(Input::Critical { ranges })
     }
 
+    /// Tells what a summary may have said, or not any more.
+    pub fn contents(&mut self, contents: &[(Lba, u32)]) -> Result<(), Failure> {
+        self.feed(Input::Contents { contents })
+    }
+
     pub fn open_requests(&self) -> usize {
         self.requests.len()
     }
@@ -330,6 +340,14 @@ impl Driver {
                     id: name,
                     lba: Lba(*lba),
                     blocks: *blocks,
+                })?;
+            }
+            Ask::Merge { lba, of } => {
+                self.requests.insert(id, Request::Merge);
+                self.feed(Input::Merge {
+                    id: name,
+                    lba: Lba(*lba),
+                    of: Lba(*of),
                 })?;
             }
             Ask::Flush => {

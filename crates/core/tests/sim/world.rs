@@ -28,6 +28,7 @@ pub struct Summary {
     pub remapped: u64,
     pub unequal: u64,
     pub deduplicated: u64,
+    pub merged: u64,
     pub false_hints: u64,
     pub restamped: u64,
     pub rot_refused: u64,
@@ -48,6 +49,7 @@ impl Summary {
         self.remapped += other.remapped;
         self.unequal += other.unequal;
         self.deduplicated += other.deduplicated;
+        self.merged += other.merged;
         self.false_hints += other.false_hints;
         self.restamped += other.restamped;
         self.rot_refused += other.rot_refused;
@@ -172,6 +174,7 @@ impl World {
         self.summary.remapped += stats.remapped_blocks;
         self.summary.unequal += stats.compared_unequal;
         self.summary.deduplicated += stats.dedup_blocks;
+        self.summary.merged += stats.merged_blocks;
         self.summary.false_hints += stats.dedup_false_hints;
         self.summary.restamped += stats.medium_restamped;
         let poisoned = driver.poisoned;
@@ -229,6 +232,8 @@ impl World {
         let mut idle = 0;
         for _ in 0..steps {
             if self.rng.below(400) == 0 {
+                let contents: Vec<_> = (0..10).map(|_| client.rumour(&mut self.rng)).collect();
+                driver.contents(&contents)?;
                 driver.watch(&client.regions(&mut self.rng))?;
             }
             let room = driver.open_requests() < client.depth && driver.free_bufs() >= 64;

@@ -230,7 +230,7 @@ impl Driver {
         match request {
             Request::Change { op } => self.model.end(op, reply.result.is_ok(), at_once),
             Request::Flush { asked } if reply.result.is_ok() => self.model.flushed(asked),
-            Request::Flush { .. } => {}
+            Request::Flush { .. } | Request::Merge => {}
             Request::Read { lba, asked, got } => {
                 self.last_read.clear();
                 for (i, got) in got.into_iter().enumerate() {
