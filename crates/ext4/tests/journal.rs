@@ -239,6 +239,22 @@ fn a_transaction_over_the_end_of_the_log_and_over_extents() {
     }
 }
 
+/// From the volume's start, each block of the journal once, in the volume's order.
+#[test]
+fn every_block_has_its_place() {
+    let journal = journal(0);
+    let layout = Layout::new(&journal.extents, BLOCK as u32);
+    let mut expected: Vec<u64> = (0..BLOCKS)
+        .map(|block| layout.place_of(JournalBlock(block)).unwrap())
+        .collect();
+    expected.sort_unstable();
+    let places = std::iter::successors(layout.next_after(0), |at| layout.next_after(*at));
+    assert_eq!(places.collect::<Vec<_>>(), expected);
+    let middle = layout.place_of(JournalBlock(3)).unwrap();
+    assert_eq!(layout.next_after(middle - 1), Some(middle));
+    assert_eq!(layout.next_after(u64::MAX), None);
+}
+
 #[test]
 fn several_blocks_in_one_write() {
     let mut follower = Follower::new(&journal(0), HOME);
@@ -272,7 +288,7 @@ fn what_is_passed_over() {
         (outside - 1, 10),
     ];
     let said = feed(&mut follower, 10, &[descriptor(WIDE, 1, &tags)]);
-    assert_eq!(said, [('c', outside - 1, 15)]);
+    assert_eq!(said, [('r', 5, 0), ('c', outside - 1, 15)]);
     // Outside of the log: the superblock's place and the fast-commit area.
     let said = feed(&mut follower, 0, &[descriptor(WIDE, 1, &[(5, 8)])]);
     assert_eq!(said, []);

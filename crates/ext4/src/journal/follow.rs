@@ -20,8 +20,8 @@ pub enum Followed {
         /// Byte of the volume where its copy is.
         place: u64,
     },
-    /// The copies of the block at byte `home` that were told before are no longer to be written home: it was
-    /// freed, and whatever is written there next is something else.
+    /// The copies of the block at byte `home` that were told before will not be what is written home: it was
+    /// freed, or its newest copy is one that cannot be told, because the journal changed it.
     Revoked {
         /// Byte of the volume where the home block is.
         home: u64,
@@ -87,13 +87,14 @@ impl Follower {
                 let mut place = at;
                 for tag in descriptor.tags() {
                     place = self.format.after(place);
-                    // The journal's copy of an escaped block has other bytes than the block.
-                    if tag.is_escaped || tag.is_deleted || self.is_over {
+                    let Some(home) = self.home_of(tag.home) else {
                         continue;
-                    }
-                    if let (Some(home), Some(place)) =
-                        (self.home_of(tag.home), self.layout.place_of(place))
-                        && !self.revoked.contains(&home)
+                    };
+                    if tag.is_escaped {
+                        // Its first four bytes are zero in the journal and the magic at home.
+                        out(Followed::Revoked { home });
+                    } else if let Some(place) = self.layout.place_of(place)
+                        && !(tag.is_deleted || self.is_over || self.revoked.contains(&home))
                     {
                         out(Followed::Copy { home, place });
                     }
