@@ -22,17 +22,24 @@ const TABLE: &[(&str, Allowed)] = &[
     ("vellum-ext4", &[]),
     (
         "vellum-device",
-        &[("vellum-core", ALL), ("vellum-medium", ALL)],
+        &[
+            ("vellum-core", ALL),
+            ("vellum-ext4", ALL),
+            ("vellum-medium", ALL),
+        ],
     ),
     // A front end knows the block interface, and so a client's addresses, but not a segment.
     (
         "vellum-frontend",
         &[("vellum-core", &["addr"]), ("vellum-device", ALL)],
     ),
+    // The lab has a medium and a clock of its own: of the device it sees nothing.
+    ("vellum-lab", &[("vellum-core", ALL)]),
     (
         "vellum-cli",
         &[
             ("vellum-core", ALL),
+            ("vellum-lab", ALL),
             ("vellum-medium", ALL),
             ("vellum-device", ALL),
             ("vellum-frontend", ALL),

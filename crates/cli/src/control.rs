@@ -1,7 +1,9 @@
 //! The control socket: owner-only, JSON lines, one answer a line.
 //!
-//! `{"command":"stats"}`, `{"command":"policy"}`, `{"command":"shutdown"}`; every answer has `"ok"`, and
-//! `"error"` when that is false.
+//! `{"command":"stats"}`, `{"command":"policy"}`, `{"command":"journal"}`, `{"command":"shutdown"}`; every
+//! answer has `"ok"`, and `"error"` when that is false. Policies and journals are switched with a `"change"`:
+//! of the volume at `"volume"`, or of all. A change of policies is as on the command line, `"write-once=off"`;
+//! of journals it is `"clear"` or `{"start":BYTES,"bytes":BYTES}`.
 
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail};
@@ -27,8 +29,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub trait Answers: Send + Sync {
     /// Every volume with its counters.
     fn stats(&self) -> Value;
-    /// The policies in force.
-    fn policy(&self) -> Value;
+    /// The policies in force, after a change if there is one; of the volume at a path, or of all.
+    fn policy(&self, volume: &Value, change: &Value) -> Result<Value, String>;
+    /// The journals of a volume, after a change if there is one.
+    fn journal(&self, volume: &Value, change: &Value) -> Result<Value, String>;
 }
 
 /// A listening control socket; its file goes with it.
@@ -131,19 +135,33 @@ fn refuse(error: &str) -> Value {
     json!({"ok": false, "error": error})
 }
 
+fn told(key: &str, result: Result<Value, String>) -> Value {
+    match result {
+        Ok(value) => json!({"ok": true, key: value}),
+        Err(error) => refuse(&error),
+    }
+}
+
 fn answer(line: &[u8], answers: &dyn Answers, stop: &Stop) -> Value {
     let Ok(request) = serde_json::from_slice::<Value>(line) else {
         return refuse("the line is not JSON");
     };
     match request.get("command").and_then(Value::as_str) {
         Some("stats") => json!({"ok": true, "volumes": answers.stats()}),
-        Some("policy") => json!({"ok": true, "volumes": answers.policy()}),
+        Some("policy") => told(
+            "volumes",
+            answers.policy(&request["volume"], &request["change"]),
+        ),
+        Some("journal") => told(
+            "journal",
+            answers.journal(&request["volume"], &request["change"]),
+        ),
         Some("shutdown") => {
             stop.ask();
             json!({"ok": true})
         }
         Some(other) => refuse(&format!(
-            "unknown command {other:?}: there are stats, policy and shutdown"
+            "unknown command {other:?}: there are stats, policy, journal and shutdown"
         )),
         None => refuse("no \"command\""),
     }
@@ -151,12 +169,17 @@ fn answer(line: &[u8], answers: &dyn Answers, stop: &Stop) -> Value {
 
 /// Asks a server.
 pub fn ask(path: &Path, command: &str) -> Result<Value> {
+    request(path, &json!({"command": command}))
+}
+
+/// Sends a server a whole request.
+pub fn request(path: &Path, request: &Value) -> Result<Value> {
     let shown = path.display();
     let stream = UnixStream::connect(path)
         .with_context(|| format!("no server answers on control socket {shown}"))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    (&stream).write_all(format!("{}\n", json!({"command": command})).as_bytes())?;
+    (&stream).write_all(format!("{request}\n").as_bytes())?;
     let mut line = String::new();
     BufReader::new(&stream)
         .take(ANSWER_BYTES_MAX)
@@ -166,7 +189,7 @@ pub fn ask(path: &Path, command: &str) -> Result<Value> {
         .with_context(|| format!("no sense on control socket {shown}"))?;
     if answer.get("ok").and_then(Value::as_bool) != Some(true) {
         bail!(
-            "the server on {shown} refused {command:?}: {}",
+            "the server on {shown} refused: {}",
             answer.get("error").and_then(Value::as_str).unwrap_or("?")
         );
     }

@@ -11,6 +11,7 @@ mod demo;
 mod host;
 mod nbd_client;
 mod outcome;
+mod policy;
 mod raw;
 mod signals;
 mod size;

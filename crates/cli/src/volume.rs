@@ -1,5 +1,6 @@
 //! Volumes by their files: made, opened, looked at.
 
+use crate::policy;
 use crate::raw::RawFile;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -16,7 +17,8 @@ use vellum_core::map::MAX_PBA;
 use vellum_core::recovery::{RecoveryError, Source, Unreadable, find_superblock};
 use vellum_device::block::BlockDevice;
 use vellum_device::info::{VolumeInfo, hex_uuid};
-use vellum_device::{CreateOptions, Volume, crc32c};
+use vellum_device::policy::Policy;
+use vellum_device::{CreateOptions, Extent, Volume, crc32c};
 use vellum_medium::{FileMedium, Medium, Prealloc};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -182,8 +184,10 @@ pub struct OpenOptions {
     pub raw: bool,
     /// How the collector chooses.
     pub victim: Victim,
-    /// Whether zeros are stored as map entries.
-    pub zero: bool,
+    /// What is done with what is written.
+    pub policy: Policy,
+    /// Journals set by hand.
+    pub journals: Vec<Extent>,
 }
 
 /// Something that is served.
@@ -193,7 +197,8 @@ pub struct Served {
     /// Its file.
     pub path: PathBuf,
     kind: Kind,
-    policy: Value,
+    victim: &'static str,
+    read_only: bool,
 }
 
 enum Kind {
@@ -217,7 +222,8 @@ impl Served {
                 read_frames: frames(4),
                 collector_frames: frames(4),
                 victim: options.victim,
-                zero: options.zero,
+                policy: options.policy,
+                journals: options.journals.clone(),
                 on_event: Some(Arc::new(move |event| {
                     eprintln!("{trouble}: {}", event.message)
                 })),
@@ -235,14 +241,13 @@ impl Served {
             Victim::Greedy => "greedy",
             Victim::CostBenefit => "cost-benefit",
         };
-        let policy =
-            json!({"zero": options.zero, "victim": victim, "read_only": options.read_only});
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         Ok(Self {
             name,
             path,
             kind,
-            policy,
+            victim,
+            read_only: options.read_only,
         })
     }
 
@@ -280,8 +285,22 @@ impl Served {
     }
 
     /// The policies in force.
-    pub fn policy(&self) -> &Value {
-        &self.policy
+    pub fn policy(&self) -> Value {
+        let mut shown = match &self.kind {
+            Kind::Volume(volume) => policy::shown(&volume.policy()),
+            Kind::Raw(_) => json!({}),
+        };
+        shown["victim"] = self.victim.into();
+        shown["read_only"] = self.read_only.into();
+        shown
+    }
+
+    /// The volume, if it is one.
+    pub fn volume(&self) -> Option<&Volume> {
+        match &self.kind {
+            Kind::Volume(volume) => Some(volume),
+            Kind::Raw(_) => None,
+        }
     }
 
     /// Makes everything durable and ends it.

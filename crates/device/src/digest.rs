@@ -1,10 +1,19 @@
 //! What the core is told of a block's bytes, computed while they are hot in the cache.
 
+use crate::policy::WeakHash;
+use md5::{Digest as _, Md5};
+use sha1::Sha1;
+use std::sync::atomic::{AtomicU32, Ordering};
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::seam::Digest;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
+use xxhash_rust::xxh64::xxh64;
 
 static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
+/// As the paper has it (WOJ §4.2).
+const HEAD_BYTES: usize = 64;
+/// In [`Digester::mode`]: zeros are not told from other blocks.
+const ZEROS_ARE_DATA: u32 = 1 << 8;
 
 /// CRC32C, as the core takes it.
 #[must_use]
@@ -12,41 +21,93 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// Computes digests; the weak hash is seeded with the volume's secret, so that no client can prepare
-/// collisions.
-#[derive(Clone, Copy, Debug)]
+/// Computes digests, as the policies in force want them; can be told otherwise at any time.
+#[derive(Debug)]
 pub(crate) struct Digester {
     seed: u64,
-    zero: Digest,
+    zero_crc: u32,
+    /// 0: no weak hash is wanted; else its place in [`WeakHash::ALL`], plus one.
+    mode: AtomicU32,
+}
+
+/// What is computed of each block of one batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    seed: u64,
+    zero_crc: u32,
+    hash: Option<WeakHash>,
+    zero: bool,
 }
 
 impl Digester {
+    /// Hashes are seeded with the volume's secret, so that no client can prepare collisions. Until told
+    /// otherwise none is computed.
     pub fn new(secret: &[u8; 32]) -> Self {
         let mut seed = [0; 8];
         seed.copy_from_slice(&secret[..8]);
-        let seed = u64::from_le_bytes(seed);
-        let zero = Digest {
-            crc: crc32c(&ZEROS),
-            weak: xxh3_64_with_seed(&ZEROS, seed),
-            zero: true,
-            first: 0,
-        };
-        Self { seed, zero }
+        Self {
+            seed: u64::from_le_bytes(seed),
+            zero_crc: crc32c(&ZEROS),
+            mode: AtomicU32::new(0),
+        }
     }
 
-    #[inline]
-    pub fn digest(&self, block: &[u8]) -> Digest {
-        // Stops at the first byte that is not zero: next to nothing for most blocks.
-        if block == ZEROS {
-            return self.zero;
+    /// From now on: this hash, if one is used at all, and whether zeros are told.
+    pub fn set(&self, hash: Option<WeakHash>, zero: bool) {
+        let place = hash.map_or(0, |hash| hash as u32 + 1);
+        let zeros = if zero { 0 } else { ZEROS_ARE_DATA };
+        self.mode.store(place | zeros, Ordering::Relaxed);
+    }
+
+    pub fn how(&self) -> How {
+        let mode = self.mode.load(Ordering::Relaxed);
+        let place = (mode & !ZEROS_ARE_DATA) as usize;
+        How {
+            seed: self.seed,
+            zero_crc: self.zero_crc,
+            hash: place.checked_sub(1).map(|place| WeakHash::ALL[place]),
+            zero: mode & ZEROS_ARE_DATA == 0,
         }
+    }
+}
+
+impl How {
+    #[inline]
+    pub fn digest(self, block: &[u8]) -> Digest {
+        // Stops at the first byte that is not zero: next to nothing for most blocks.
+        if self.zero && block == ZEROS {
+            return Digest {
+                crc: self.zero_crc,
+                weak: 0,
+                zero: true,
+                first: 0,
+            };
+        }
+        let crc = crc32c(block);
         Digest {
-            crc: crc32c(block),
-            weak: xxh3_64_with_seed(block, self.seed),
+            crc,
+            weak: self.hash.map_or(0, |hash| self.weak(hash, block, crc)),
             zero: false,
             first: u32::from_le_bytes([block[0], block[1], block[2], block[3]]),
         }
     }
+
+    /// The core looks at the upper half first: a short hash belongs there.
+    fn weak(self, hash: WeakHash, block: &[u8], crc: u32) -> u64 {
+        match hash {
+            WeakHash::Xxh3 => xxh3_64_with_seed(block, self.seed),
+            WeakHash::Head64 => xxh64(&block[..HEAD_BYTES], self.seed),
+            WeakHash::Crc32c => u64::from(crc) << 32 | u64::from(crc),
+            WeakHash::Md5 => first_word(&Md5::digest(block)),
+            WeakHash::Sha1 => first_word(&Sha1::digest(block)),
+        }
+    }
+}
+
+fn first_word(hash: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&hash[..8]);
+    u64::from_be_bytes(word)
 }
 
 #[cfg(test)]
@@ -54,17 +115,55 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zero_blocks_are_found_and_digest_like_any_other() {
+    fn zero_blocks_are_found_when_they_are_asked_for() {
         let digester = Digester::new(&[7; 32]);
-        let zero = digester.digest(&[0; BLOCK_BYTES]);
+        let zero = digester.how().digest(&[0; BLOCK_BYTES]);
         assert!(zero.zero);
         // The published CRC32C of 4096 zero bytes.
         assert_eq!(zero.crc, 0x98f9_4189);
+        digester.set(Some(WeakHash::Xxh3), false);
+        let data = digester.how().digest(&[0; BLOCK_BYTES]);
+        assert!(!data.zero && data.crc == zero.crc && data.weak != 0);
+    }
+
+    #[test]
+    fn each_hash_sees_what_it_should() {
+        let digester = Digester::new(&[7; 32]);
         let mut block = [0; BLOCK_BYTES];
-        block[BLOCK_BYTES - 1] = 1;
-        let other = digester.digest(&block);
-        assert!(!other.zero);
-        assert_ne!((other.crc, other.weak), (zero.crc, zero.weak));
-        assert_ne!(Digester::new(&[8; 32]).digest(&block).weak, other.weak);
+        block[0] = 1;
+        assert_eq!(digester.how().digest(&block).weak, 0, "not asked for");
+        for hash in WeakHash::ALL {
+            digester.set(Some(hash), true);
+            let weak = |at: usize| {
+                let mut block = block;
+                block[at] ^= 0xff;
+                digester.how().digest(&block).weak >> 32
+            };
+            let same = digester.how().digest(&block).weak >> 32;
+            assert_ne!(weak(HEAD_BYTES - 1), same, "{hash}");
+            let sees_all = hash != WeakHash::Head64;
+            assert_eq!(weak(HEAD_BYTES) != same, sees_all, "{hash}");
+            assert_eq!(weak(BLOCK_BYTES - 1) != same, sees_all, "{hash}");
+        }
+        let other = Digester::new(&[8; 32]);
+        other.set(Some(WeakHash::Xxh3), true);
+        digester.set(Some(WeakHash::Xxh3), true);
+        assert_ne!(
+            other.how().digest(&block).weak,
+            digester.how().digest(&block).weak
+        );
+    }
+
+    #[test]
+    fn strong_hashes_are_the_published_ones() {
+        // `head -c 4096 /dev/zero | md5sum`, and sha1sum.
+        let digester = Digester::new(&[7; 32]);
+        for (hash, word) in [
+            (WeakHash::Md5, 0x620f_0b67_a91f_7f74),
+            (WeakHash::Sha1, 0x1cea_f73d_f40e_531d),
+        ] {
+            digester.set(Some(hash), false);
+            assert_eq!(digester.how().digest(&ZEROS).weak, word, "{hash}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use crate::block::{BlockError, Op, Request};
 use crate::frames::FramePool;
 use crate::memory::{Buffer, Buffers};
 use crate::requests::{Answers, Pending, Requests};
-use crate::stats::Counters;
+use crate::stats::{ClientStats, Counters};
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Nanos, Pba, RequestId};
 use vellum_core::engine::Engine;
@@ -148,7 +148,11 @@ impl Inner {
         let Request {
             op, lba, blocks, ..
         } = pending.request;
-        let clients = &mut self.counters.clients;
+        let mut own = ClientStats::default();
+        let clients = match pending.own {
+            true => &mut own,
+            false => &mut self.counters.clients,
+        };
         let (counted, fua) = match op {
             Op::Read => (&mut clients.read, false),
             Op::Write { fua } => (&mut clients.write, fua),

@@ -1,5 +1,6 @@
 //! Every bound of the device in one place, with the relations between them.
 
+use std::time::Duration;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::limits::{CHUNK_DATA_BLOCKS, GATHER_BLOCKS};
 
@@ -37,6 +38,22 @@ pub const SPARE_BUFFER_BLOCKS: usize = 4;
 /// Kinds of events that a volume remembers.
 pub const EVENTS: usize = 64;
 
+/// Extents of journals that are watched, over all of a volume: each block written is held against them.
+pub const JOURNAL_EXTENTS: usize = 64;
+/// Blocks between two extents of a journal that are taken for its own: two levels of indirect blocks.
+pub const JOURNAL_GAP_BLOCKS: u64 = 2;
+/// Home addresses that are taken from the journal blocks of one batch of requests.
+pub const PAIRS: usize = 16_384;
+/// How long what a scan depends on must have been left alone before there is a new one.
+pub const SCAN_QUIET: Duration = Duration::from_millis(50);
+/// How long after the first change there is one in any case.
+pub const SCAN_LATEST: Duration = Duration::from_secs(1);
+/// Blocks that a scan reads at once.
+pub const SCAN_READ_BLOCKS: usize = 16;
+/// Writes that end while a scan runs and are remembered, so that none is missed; if there are more, it is done
+/// again.
+pub const SCAN_WRITES: usize = 4096;
+
 const fn frames(mebibytes: u32) -> u32 {
     mebibytes * ((1 << 20) / BLOCK_BYTES as u32)
 }
@@ -49,3 +66,5 @@ const _: () = assert!(
     (3 * FRAMES_MAX as u64) < u32::MAX as u64,
     "a frame's number fits"
 );
+const _: () = assert!(SCAN_READ_BLOCKS as u32 <= READ_FRAMES_MIN);
+const _: () = assert!(SCAN_QUIET.as_millis() <= SCAN_LATEST.as_millis());

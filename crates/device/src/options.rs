@@ -1,7 +1,9 @@
 //! What can be chosen when a volume is made or opened, and why that can fail.
 
 use crate::events::OnEvent;
+use crate::journals::{Extent, JournalError};
 use crate::limits;
+use crate::policy::Policy;
 use vellum_core::engine::Victim;
 use vellum_core::format::geometry::GeometryError;
 use vellum_core::recovery::RecoveryError;
@@ -46,8 +48,10 @@ pub struct OpenOptions {
     pub victim: Victim,
     /// Whether freed segments are discarded; `None`: if the medium wants it.
     pub discard: Option<bool>,
-    /// Whether blocks of zeros are stored as a map entry alone.
-    pub zero: bool,
+    /// What is done with what is written; can be changed later.
+    pub policy: Policy,
+    /// Journals that are watched wherever others are found.
+    pub journals: Vec<Extent>,
     /// Segments whose checksums are kept in memory; `None`: the core's limit.
     pub cached_sums: Option<usize>,
     /// Told of each kind of trouble when it first happens.
@@ -63,7 +67,8 @@ impl Default for OpenOptions {
             collector_frames: limits::COLLECTOR_FRAMES,
             victim: Victim::default(),
             discard: None,
-            zero: true,
+            policy: Policy::default(),
+            journals: Vec::new(),
             cached_sums: None,
             on_event: None,
         }
@@ -147,6 +152,9 @@ pub enum OpenError {
     /// The medium failed.
     #[error(transparent)]
     Medium(#[from] MediumError),
+    /// A journal set by hand.
+    #[error("journal {0}")]
+    Journal(#[from] JournalError),
     /// A number of frames out of range.
     #[error("{value} {what} of 4 KiB: it must be from {min} to {max}")]
     Frames {

@@ -1,6 +1,7 @@
 //! The requests in flight: where the core's numbers lead back to clients.
 
 use crate::block::{BlockError, Replies, Request};
+use crate::scout::Watched;
 use std::sync::Arc;
 use vellum_core::addr::RequestId;
 
@@ -8,6 +9,10 @@ use vellum_core::addr::RequestId;
 pub(crate) struct Pending {
     pub request: Request,
     pub sink: Arc<dyn Replies>,
+    /// What it was held against, if it writes.
+    pub watched: Watched,
+    /// Whether it is the volume's own, and not to be counted as a client's.
+    pub own: bool,
 }
 
 /// A slab: numbers are small and serve again, as the core wants them.
@@ -67,9 +72,11 @@ impl Answers {
         self.list.push((pending, result));
     }
 
-    /// Gives every answer, then flushes each sink once.
-    pub fn give(&mut self) {
-        for (Pending { request, sink }, result) in self.list.drain(..) {
+    /// Gives every answer, each told to `before` first; then flushes each sink once.
+    pub fn give(&mut self, before: impl Fn(&Pending)) {
+        for (pending, result) in self.list.drain(..) {
+            before(&pending);
+            let Pending { request, sink, .. } = pending;
             sink.complete(request, result);
             if !self.sinks.iter().any(|known| Arc::ptr_eq(known, &sink)) {
                 self.sinks.push(sink);

@@ -1,5 +1,6 @@
 //! What a volume counts, as its users read it: in bytes, serialisable.
 
+use crate::journals::{Extent, FileSystemStats};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vellum_core::addr::BLOCK_BYTES;
@@ -102,6 +103,50 @@ pub struct RecoveryStats {
     pub mirror_lost: bool,
 }
 
+/// What became of flushes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlushStats {
+    /// From clients.
+    pub received: u64,
+    /// Of these: answered at once, because nothing was unsynced.
+    pub free: u64,
+    /// Answered by a sync that another one had asked for.
+    pub merged: u64,
+    /// Each with a sync, or a durable write, of its own.
+    pub passed_on: u64,
+}
+
+impl FlushStats {
+    pub(crate) fn new(core: &Stats) -> Self {
+        let (received, free, merged) = (core.flushes, core.flushes_free, core.flushes_merged);
+        Self {
+            received,
+            free,
+            merged,
+            passed_on: received.saturating_sub(free + merged),
+        }
+    }
+}
+
+/// What write-once journaling works with; what it does is counted by the core.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteOnceStats {
+    /// The rule in force: off, on, paper or descriptor.
+    pub policy: String,
+    /// The hash in force.
+    pub hash: String,
+    /// Commit blocks written into the journals below.
+    pub commits: u64,
+    /// How often was looked where journals are.
+    pub scans: u64,
+    /// Journals set by hand.
+    pub set_journals: Vec<Extent>,
+    /// What was found, in use or not.
+    pub file_systems: Vec<FileSystemStats>,
+    /// What is wrong with the partition tables.
+    pub table_faults: Vec<String>,
+}
+
 /// All that a volume counts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct VolumeStats {
@@ -123,6 +168,10 @@ pub struct VolumeStats {
     pub memory: MemoryStats,
     /// What opening took.
     pub recovery: RecoveryStats,
+    /// What became of flushes.
+    pub flushes: FlushStats,
+    /// What write-once journaling works with.
+    pub write_once: WriteOnceStats,
     /// The core's own counters, by name; in blocks of 4 KiB where they count data.
     pub core: BTreeMap<String, u64>,
 }

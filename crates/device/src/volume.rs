@@ -16,12 +16,15 @@ use crate::drive::{Batch, Inner, Life};
 use crate::events::{Event, Events};
 use crate::frames::{FramePool, Share};
 use crate::info::VolumeInfo;
+use crate::journals::{self, JournalError};
 use crate::options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError};
+use crate::policy::{Policy, rule_name};
 use crate::reaper::reap;
 use crate::requests::Pending;
+use crate::scout::{self, Scout, Watched};
 use crate::source::MediumSource;
 use crate::start;
-use crate::stats::{MemoryStats, RecoveryStats, VolumeStats};
+use crate::stats::{FlushStats, MemoryStats, RecoveryStats, VolumeStats, WriteOnceStats};
 use parking_lot::{Condvar, Mutex};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -40,7 +43,11 @@ pub(crate) struct Shared {
     pub medium: Arc<dyn Medium>,
     pub inner: Mutex<Inner>,
     pub events: Events,
-    frames: Arc<FramePool>,
+    pub frames: Arc<FramePool>,
+    pub digester: Digester,
+    pub scout: Scout,
+    /// The volume's size.
+    pub blocks: u64,
     origin: Instant,
     /// Whether the reaper has ended, and who waits for that.
     ended: Mutex<bool>,
@@ -64,7 +71,46 @@ impl Shared {
             self.events
                 .add(crate::drive::kind(trouble), trouble.to_string());
         }
-        batch.answers.give();
+        batch.answers.give(|pending| self.scout.answered(pending));
+    }
+
+    /// Runs `f` under the lock, then does what it left; `None` when the volume has broken down.
+    pub fn with_core<T>(&self, f: impl FnOnce(Nanos, &mut Inner, &mut Batch) -> T) -> Option<T> {
+        let mut batch = Batch::default();
+        let mut inner = self.inner.lock();
+        if inner.busy {
+            return None;
+        }
+        inner.busy = true;
+        let value = f(self.now(), &mut inner, &mut batch);
+        let wake = ask_for_the_clock(&mut inner);
+        inner.busy = false;
+        drop(inner);
+        self.finish(&mut batch);
+        if wake {
+            self.medium.wake();
+        }
+        Some(value)
+    }
+
+    /// Starts a read of our own.
+    pub fn read(&self, request: Request, replies: &Arc<dyn Replies>) {
+        let mut pending = Some(Pending {
+            request,
+            sink: Arc::clone(replies),
+            watched: Watched::default(),
+            own: true,
+        });
+        self.with_core(|now, inner, batch| {
+            if inner.life == Life::Running
+                && let Some(pending) = pending.take()
+            {
+                inner.admit(now, pending, &[], batch);
+            }
+        });
+        if let Some(Pending { request, sink, .. }) = pending {
+            sink.complete(request, Err(BlockError::Stopping));
+        }
     }
 
     /// Answers whoever has not been: nothing will come back any more.
@@ -84,7 +130,7 @@ impl Shared {
                 answers.push(pending, Err(error.clone()));
             }
         }
-        answers.give();
+        answers.give(|_| {});
         *self.ended.lock() = true;
         self.on_end.notify_all();
     }
@@ -97,8 +143,8 @@ fn internal_error() -> BlockError {
 /// A volume that is being served.
 pub struct Volume {
     shared: Arc<Shared>,
-    reaper: Mutex<Option<JoinHandle<()>>>,
-    digester: Digester,
+    /// The reaper and the scout.
+    threads: Mutex<Vec<JoinHandle<()>>>,
     superblock: Superblock,
     recovery: RecoveryStats,
     read_only: bool,
@@ -162,23 +208,29 @@ impl Volume {
         let core = Options {
             victim: options.victim,
             discard: options.discard.unwrap_or_else(|| medium.wants_discard()),
-            zero: options.zero,
             cached_sums: options.cached_sums.unwrap_or(CACHED_SUMS),
             ..Options::default()
         };
+        let mut journals = Vec::new();
+        for journal in &options.journals {
+            let blocks = superblock.logical_blocks();
+            journals::set(&mut journals, journal.start, journal.bytes, blocks)?;
+        }
         let engine = Engine::new(recovered, buffers, core, crc32c);
         let shared = Arc::new(Shared {
             medium,
             inner: Mutex::new(Inner::new(engine, Arc::clone(&frames), options.read_only)),
             events: Events::new(options.on_event.clone()),
             frames,
+            digester: Digester::new(&superblock.secret()),
+            scout: Scout::new(options.policy, journals),
+            blocks: superblock.logical_blocks(),
             origin: Instant::now(),
             ended: Mutex::new(false),
             on_end: Condvar::new(),
         });
         let mut volume = Self {
-            digester: Digester::new(&superblock.secret()),
-            reaper: Mutex::new(None),
+            threads: Mutex::default(),
             read_only: options.read_only,
             shared,
             superblock,
@@ -189,37 +241,31 @@ impl Volume {
     }
 
     fn start(&mut self) -> Result<(), OpenError> {
+        self.spawn("vellum-reaper", |shared| reap(shared))?;
+        // What the engine asked for when it was made.
+        self.shared.with_core(|_, inner, batch| inner.drain(batch));
+        if !self.read_only {
+            scout::begin(&self.shared);
+            self.spawn("vellum-scout", |shared| scout::run(shared))?;
+        }
+        Ok(())
+    }
+
+    fn spawn(
+        &mut self,
+        name: &str,
+        life: impl FnOnce(&Arc<Shared>) + Send + 'static,
+    ) -> Result<(), OpenError> {
         let theirs = Arc::clone(&self.shared);
         let thread = std::thread::Builder::new()
-            .name("vellum-reaper".to_owned())
-            .spawn(move || reap(&theirs))
+            .name(name.to_owned())
+            .spawn(move || life(&theirs))
             .map_err(|source| OpenError::System {
                 what: "thread",
                 source,
             })?;
-        *self.reaper.get_mut() = Some(thread);
-        // What the engine asked for when it was made.
-        self.with_core(|_, inner, batch| inner.drain(batch));
+        self.threads.get_mut().push(thread);
         Ok(())
-    }
-
-    /// Runs `f` under the lock, then does what it left; `None` when the volume has broken down.
-    fn with_core<T>(&self, f: impl FnOnce(Nanos, &mut Inner, &mut Batch) -> T) -> Option<T> {
-        let mut batch = Batch::default();
-        let mut inner = self.shared.inner.lock();
-        if inner.busy {
-            return None;
-        }
-        inner.busy = true;
-        let value = f(self.shared.now(), &mut inner, &mut batch);
-        let wake = ask_for_the_clock(&mut inner);
-        inner.busy = false;
-        drop(inner);
-        self.shared.finish(&mut batch);
-        if wake {
-            self.shared.medium.wake();
-        }
-        Some(value)
     }
 
     /// Stops cleanly: takes no more requests, makes everything durable, checkpoints the map, waits for all
@@ -228,7 +274,7 @@ impl Volume {
     /// # Errors
     /// When the volume could not be left clean; the next opening recovers it.
     pub fn stop(&self) -> Result<(), StopError> {
-        let asked = self.with_core(|now, inner, batch| {
+        let asked = self.shared.with_core(|now, inner, batch| {
             if inner.life != Life::Running {
                 return;
             }
@@ -258,8 +304,9 @@ impl Volume {
             self.shared.on_end.wait(&mut ended);
         }
         drop(ended);
-        if let Some(thread) = self.reaper.lock().take() {
-            // A panic of the reaper has been told by `busy`.
+        self.shared.scout.stop();
+        for thread in self.threads.lock().drain(..) {
+            // A panic of the reaper has been told by `busy`; one of the scout leaves journals unknown.
             let _ = thread.join();
         }
     }
@@ -280,7 +327,24 @@ impl Volume {
         let mut clients = counters.clients;
         (clients.refused, clients.in_flight) = (counters.refused, requests as u64);
         let frames = &self.shared.frames;
+        let report = scout::report(&self.shared);
         VolumeStats {
+            flushes: FlushStats::new(&core),
+            write_once: WriteOnceStats {
+                policy: rule_name(report.policy.write_once).to_owned(),
+                hash: report.policy.hash.name().to_owned(),
+                commits: report.commits,
+                scans: report.scans,
+                set_journals: report.set,
+                file_systems: report.sight.plan.found.clone(),
+                table_faults: report
+                    .sight
+                    .scan
+                    .table_faults
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect(),
+            },
             uptime_ms: self.shared.now().0 / 1_000_000,
             poisoned: core.poisoned != 0,
             wakeups: counters.wakeups,
@@ -301,6 +365,33 @@ impl Volume {
                 .map(|(name, value)| (name.to_owned(), value))
                 .collect(),
         }
+    }
+
+    /// The policies in force.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        scout::policy(&self.shared)
+    }
+
+    /// Puts others in force, at once.
+    pub fn set_policy(&self, policy: Policy) {
+        scout::set_policy(&self.shared, policy);
+    }
+
+    /// Watches a journal that cannot be found, or not be trusted to be found, until the volume is stopped.
+    ///
+    /// # Errors
+    /// When it is not of whole blocks of the volume, or lies over another one.
+    pub fn set_journal(&self, start: u64, bytes: u64) -> Result<(), JournalError> {
+        if self.read_only {
+            return Err(JournalError::ReadOnly);
+        }
+        scout::set_journal(&self.shared, start, bytes)
+    }
+
+    /// Forgets the journals that were set by hand.
+    pub fn clear_journals(&self) {
+        scout::clear_journals(&self.shared);
     }
 
     /// What went wrong lately, each kind of trouble once.
@@ -352,7 +443,7 @@ impl Drop for Volume {
                 inner.life = Life::Abandoned;
             }
         }
-        if self.reaper.get_mut().is_some() {
+        if !self.threads.get_mut().is_empty() {
             self.join();
         }
     }
@@ -385,7 +476,9 @@ impl Drop for WakeOnPanic<'_> {
 #[derive(Default)]
 struct Scratch {
     payloads: Vec<Payload>,
-    verdicts: Vec<Option<BlockError>>,
+    verdicts: Vec<(Option<BlockError>, Watched)>,
+    /// Home blocks and their places in a journal, as the writes of this batch tell.
+    pairs: Vec<(Lba, Lba)>,
     batch: Batch,
 }
 
@@ -411,19 +504,28 @@ impl BlockDevice for Volume {
         let Scratch {
             payloads,
             verdicts,
+            pairs,
             batch,
         } = &mut *scratch;
+        let (how, scout) = (self.shared.digester.how(), &self.shared.scout);
+        let sight = scout.sight();
         for request in requests.iter() {
             let verdict = self.verdict(request);
+            let mut watched = Watched::default();
+            if verdict.is_none() && !matches!(request.op, Op::Read | Op::Flush) {
+                watched = scout.hold(&sight, request);
+            }
             if verdict.is_none() && matches!(request.op, Op::Write { .. }) {
+                let first = payloads.len();
                 for (index, buf) in request.frames.bufs().enumerate() {
                     payloads.push(Payload {
                         buf,
-                        digest: self.digester.digest(request.frames.block(index)),
+                        digest: how.digest(request.frames.block(index)),
                     });
                 }
+                scout.add_commits(sight.1.read_along(request, &payloads[first..], pairs));
             }
-            verdicts.push(verdict);
+            verdicts.push((verdict, watched));
         }
         let _guard = WakeOnPanic(&*self.shared.medium);
         let mut inner = self.shared.inner.lock();
@@ -431,7 +533,10 @@ impl BlockDevice for Volume {
         inner.busy = true;
         let now = self.shared.now();
         let mut rest = payloads.as_slice();
-        for (request, verdict) in requests.drain(..).zip(verdicts.drain(..)) {
+        if !broken && !pairs.is_empty() {
+            inner.feed(now, Input::Journaled { pairs }, batch);
+        }
+        for (request, (verdict, watched)) in requests.drain(..).zip(verdicts.drain(..)) {
             let digested = if verdict.is_none() && matches!(request.op, Op::Write { .. }) {
                 request.frames.len()
             } else {
@@ -442,6 +547,8 @@ impl BlockDevice for Volume {
             let pending = Pending {
                 request,
                 sink: Arc::clone(replies),
+                watched,
+                own: false,
             };
             let verdict = match verdict {
                 None if broken => Some(internal_error()),
@@ -460,6 +567,7 @@ impl BlockDevice for Volume {
         inner.busy = broken;
         drop(inner);
         payloads.clear();
+        pairs.clear();
         self.shared.finish(batch);
         if wake {
             self.shared.medium.wake();

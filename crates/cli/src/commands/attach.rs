@@ -2,10 +2,12 @@
 
 use crate::attachment::{Attachment, Via};
 use crate::outcome::usage;
+use crate::policy::Policies;
 use crate::signals::Stop;
 use crate::size::Size;
 use crate::{host, volume};
 use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
@@ -35,6 +37,8 @@ pub struct Args {
     /// Memory for blocks in flight.
     #[arg(long, value_name = "SIZE", default_value = "64M")]
     buffer: Size,
+    #[command(flatten)]
+    policies: Policies,
 }
 
 /// Attaches it.
@@ -70,7 +74,10 @@ pub fn run(args: Args) -> Result<()> {
         },
     };
     let mut attachment = Attachment::begin(&uuid, &path, via, &stop)?;
-    attachment.serve(&["--buffer".into(), args.buffer.0.to_string().into()])?;
+    let mut flags = vec![format!("--buffer={}", args.buffer.0)];
+    flags.extend(args.policies.flags());
+    let flags: Vec<OsString> = flags.into_iter().map(OsString::from).collect();
+    attachment.serve(&flags)?;
     let device = attachment.bind()?;
     if args.mkfs {
         if has_ext4(&device)? && !args.force {

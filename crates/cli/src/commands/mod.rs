@@ -8,7 +8,10 @@ mod demo;
 mod detach;
 mod dump;
 mod info;
+mod lab;
+mod journal;
 mod man;
+mod policy;
 mod serve;
 mod stats;
 
@@ -33,12 +36,18 @@ pub enum Command {
     Info(info::Args),
     /// Show the counters of a volume that is being served.
     Stats(stats::Args),
+    /// Show and switch what a volume that is being served does with what is written.
+    Policy(policy::Args),
+    /// Show and set where the journals on a volume that is being served are.
+    Journal(journal::Args),
     /// Check every invariant of a volume, changing nothing.
     Check(check::Args),
     /// Show a volume's structures.
     Dump(dump::Args),
     /// Real applications on ext4 on a volume, compared with a plain file.
     Demo(demo::Args),
+    /// The engine on simulated flash, in virtual time: traces, policies side by side, years of life.
+    Lab(lab::Args),
     /// Print a completion script for a shell.
     Completions(completions::Args),
     /// Write the manual pages.
@@ -61,9 +70,12 @@ impl Command {
             Self::Detach(args) => detach::run(&args),
             Self::Info(args) => info::run(&args),
             Self::Stats(args) => stats::run(&args),
+            Self::Policy(args) => policy::run(&args),
+            Self::Journal(args) => journal::run(&args),
             Self::Check(args) => check::run(&args),
             Self::Dump(args) => dump::run(&args),
             Self::Demo(args) => demo::run(args),
+            Self::Lab(args) => lab::run(&args),
             Self::Completions(args) => completions::run(&args),
             Self::Man(args) => man::run(&args),
         }

@@ -3,6 +3,7 @@
 use crate::attachment::mark;
 use crate::control::{Answers, ControlSocket};
 use crate::outcome::usage;
+use crate::policy::{Change, Policies};
 use crate::signals::Stop;
 use crate::size::Size;
 use crate::state;
@@ -66,7 +67,9 @@ pub struct Args {
     /// How the collector chooses the segment to empty.
     #[arg(long, value_enum, default_value = "greedy")]
     victim: VictimChoice,
-    /// Store blocks of zeros like any other, not as map entries.
+    #[command(flatten)]
+    policies: Policies,
+    /// Store blocks of zeros like any other, not as map entries: --policy zero=off.
     #[arg(long)]
     no_zero: bool,
     /// Serve plain files as they are, counted: the peer in demo and benchmarks.
@@ -118,6 +121,13 @@ pub fn run(args: Args) -> Result<()> {
     // recovery survives.
     let stop = Stop::on_signals(false)?;
     serve_host_memory();
+    if !args.policies.journal.is_empty() && named.len() > 1 {
+        return Err(usage(
+            "--journal is of one volume: with several, use `vellum journal set` when they are served",
+        ));
+    }
+    let mut policy = args.policies.policy();
+    policy.zero &= !args.no_zero;
     let options = OpenOptions {
         read_only: args.read_only,
         buffer_bytes: args.buffer.0,
@@ -126,7 +136,8 @@ pub fn run(args: Args) -> Result<()> {
             VictimChoice::Greedy => Victim::Greedy,
             VictimChoice::CostBenefit => Victim::CostBenefit,
         },
-        zero: !args.no_zero,
+        policy,
+        journals: args.policies.journals(),
     };
     let mut volumes = Volumes(Vec::new());
     for (name, path) in named {
@@ -311,10 +322,56 @@ impl Answers for Volumes {
             .collect()
     }
 
-    fn policy(&self) -> Value {
-        self.0
+    fn policy(&self, volume: &Value, change: &Value) -> Result<Value, String> {
+        let chosen = self.chosen(volume)?;
+        if let Some(change) = change.as_str() {
+            let change: Change = change.parse()?;
+            for served in &chosen {
+                if let Some(volume) = served.volume() {
+                    volume.set_policy(change.apply(volume.policy()));
+                }
+            }
+        }
+        Ok(chosen
             .iter()
-            .map(|v| json!({"name": v.name, "policy": v.policy()}))
-            .collect()
+            .map(|v| json!({"name": v.name, "path": v.path, "policy": v.policy()}))
+            .collect())
+    }
+
+    fn journal(&self, volume: &Value, change: &Value) -> Result<Value, String> {
+        let chosen = self.chosen(volume)?;
+        let [served] = chosen.as_slice() else {
+            return Err("say which volume".to_owned());
+        };
+        let volume = served
+            .volume()
+            .ok_or("a plain file has no journals that are watched")?;
+        let number = |key: &str| change.get(key).and_then(Value::as_u64);
+        match (change.as_str(), number("start"), number("bytes")) {
+            (_, Some(start), Some(bytes)) => volume
+                .set_journal(start, bytes)
+                .map_err(|error| error.to_string())?,
+            (Some("clear"), ..) => volume.clear_journals(),
+            _ if change.is_null() => {}
+            _ => return Err("a change is \"clear\", or start and bytes".to_owned()),
+        }
+        Ok(served
+            .stats()
+            .get("write_once")
+            .cloned()
+            .unwrap_or_default())
+    }
+}
+
+impl Volumes {
+    /// The volumes of this path: all, if none is given.
+    fn chosen(&self, path: &Value) -> Result<Vec<&Served>, String> {
+        let path = path.as_str().map(Path::new);
+        let ours = |v: &&Served| path.is_none_or(|path| v.path == path);
+        let chosen: Vec<_> = self.0.iter().filter(ours).collect();
+        match chosen.is_empty() {
+            true => Err("no such volume is served here".to_owned()),
+            false => Ok(chosen),
+        }
     }
 }

@@ -92,6 +92,8 @@ fn flat(value: &Value, name: String, into: &mut Vec<(String, Value)>) {
                 flat(value, name, into);
             }
         }
+        // Told in words, at the end.
+        Value::Array(_) => {}
         other => into.push((name, other.clone())),
     }
 }
@@ -129,8 +131,15 @@ fn text(volume: &Value, before: Option<&Value>, every: Option<u64>) -> String {
             _ if now.is_f64() => {
                 writeln!(text, "  {name:<36}{:>18.3}", now.as_f64().unwrap_or(0.0))
             }
-            _ => writeln!(text, "  {name:<36}{now:>18}"),
+            _ => writeln!(
+                text,
+                "  {name:<36}{:>18}",
+                now.as_str().map_or_else(|| now.to_string(), str::to_owned)
+            ),
         };
+    }
+    if let Some(known) = volume.pointer("/stats/write_once") {
+        text += &super::journal::text(known);
     }
     for event in volume
         .get("events")

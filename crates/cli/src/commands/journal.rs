@@ -1,0 +1,115 @@
+//! `vellum journal`: where the journals on a volume are that is served.
+
+use super::stats::socket_of;
+use crate::control;
+use crate::size::Size;
+use anyhow::Result;
+use clap::Subcommand;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+/// What to do.
+#[derive(Subcommand)]
+enum Action {
+    /// Show the file systems that were found, and where their journals are watched or why not.
+    List {
+        /// The volume; its server is found by itself.
+        volume: PathBuf,
+        /// As JSON, one line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Watch a journal that is not found by itself, until the server ends. It goes before those that are found.
+    Set {
+        /// The volume.
+        volume: PathBuf,
+        /// Where it begins, a multiple of 4096 bytes.
+        start: Size,
+        /// How long it is, a multiple of 4096 bytes.
+        length: Size,
+    },
+    /// Forget the journals that were set.
+    Clear {
+        /// The volume.
+        volume: PathBuf,
+    },
+}
+
+/// Does it.
+pub fn run(args: &Args) -> Result<()> {
+    let (volume, change, as_json) = match &args.action {
+        Action::List { volume, json } => (volume, Value::Null, *json),
+        Action::Set {
+            volume,
+            start: Size(start),
+            length: Size(bytes),
+        } => (volume, json!({"start": start, "bytes": bytes}), false),
+        Action::Clear { volume } => (volume, "clear".into(), false),
+    };
+    let told = ask(volume, &change)?;
+    if as_json {
+        println!("{told}");
+    } else {
+        print!("{}", text(&told));
+    }
+    Ok(())
+}
+
+fn ask(volume: &Path, change: &Value) -> Result<Value> {
+    let request = json!({"command": "journal", "volume": volume.canonicalize()?, "change": change});
+    let answer = control::request(&socket_of(volume)?, &request)?;
+    Ok(answer.get("journal").cloned().unwrap_or_default())
+}
+
+/// Journals and file systems, in words.
+pub fn text(told: &Value) -> String {
+    let mut text = String::new();
+    let list = |key: &str| {
+        told.get(key)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+    };
+    for journal in list("set_journals") {
+        let _ = writeln!(text, "  journal set by hand at {}", extent(journal));
+    }
+    for found in list("file_systems") {
+        let get = |key: &str| found.get(key).and_then(Value::as_str).unwrap_or_default();
+        // The label is whatever its owner wrote, a terminal's commands included.
+        let _ = writeln!(
+            text,
+            "  file system {:?} {} at {}",
+            get("label"),
+            get("uuid"),
+            extent(found)
+        );
+        let journals = found.get("journal").and_then(Value::as_array);
+        for journal in journals.into_iter().flatten() {
+            let _ = writeln!(text, "    journal watched at {}", extent(journal));
+        }
+        if let Some(reason) = found.get("stood_aside").and_then(Value::as_str) {
+            let _ = writeln!(text, "    journal not watched: {reason}");
+        }
+    }
+    for fault in list("table_faults") {
+        let fault = fault.as_str().unwrap_or_default();
+        let _ = writeln!(text, "  partition table not used: {fault}");
+    }
+    if text.is_empty() {
+        text.push_str("  no file system with a journal was found\n");
+    }
+    text
+}
+
+fn extent(value: &Value) -> String {
+    let number = |key: &str| value.get(key).and_then(Value::as_u64).unwrap_or_default();
+    format!("byte {}, {}", number("start"), Size(number("bytes")))
+}

@@ -1,0 +1,350 @@
+//! Which journals there are, and what of them the core is told.
+
+use crate::limits::{JOURNAL_EXTENTS, JOURNAL_GAP_BLOCKS};
+use crate::policy::{Policy, WeakHash};
+use serde::{Deserialize, Serialize};
+use vellum_core::addr::{BLOCK_BYTES, Lba};
+use vellum_core::seam::{Region, WriteOnce};
+use vellum_ext4::journal::{Alignment, Follower, Journal, Unaligned};
+use vellum_ext4::{FileSystem, Scan, Span};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// A range of a volume's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extent {
+    /// Its first byte.
+    pub start: u64,
+    /// How many.
+    pub bytes: u64,
+}
+
+impl Extent {
+    fn of(first: u64, blocks: u64) -> Self {
+        Self {
+            start: first * BLOCK,
+            bytes: blocks * BLOCK,
+        }
+    }
+
+    fn end(self) -> u64 {
+        self.start.saturating_add(self.bytes)
+    }
+
+    fn overlaps(self, other: Self) -> bool {
+        self.start < other.end() && other.start < self.end()
+    }
+}
+
+/// A file system that was found on the volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileSystemStats {
+    /// Its partition's first byte.
+    pub start: u64,
+    /// Bytes that it uses.
+    pub bytes: u64,
+    /// Its UUID.
+    pub uuid: String,
+    /// Its label, as its owner wrote it.
+    pub label: String,
+    /// Bytes in a block.
+    pub block_bytes: u32,
+    /// Whether its journal is a partition of its own.
+    pub external_journal: bool,
+    /// Where its journal is watched; none if it is not.
+    pub journal: Vec<Extent>,
+    /// Why not, or why not all of it.
+    pub stood_aside: Option<String>,
+}
+
+/// Why a journal cannot be set by hand.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JournalError {
+    /// Not whole blocks.
+    #[error("{start}+{bytes} is not of whole blocks: start and length must be multiples of 4096")]
+    Unaligned {
+        /// Its first byte.
+        start: u64,
+        /// How many.
+        bytes: u64,
+    },
+    /// It ends past the volume.
+    #[error("{start}+{bytes} is empty, or ends past the volume's {size} bytes")]
+    OutOfRange {
+        /// Its first byte.
+        start: u64,
+        /// How many.
+        bytes: u64,
+        /// The volume's size.
+        size: u64,
+    },
+    /// There is one already.
+    #[error(
+        "{start}+{bytes} lies over a journal that was set before: clear the journals set by hand first"
+    )]
+    Overlap {
+        /// Its first byte.
+        start: u64,
+        /// How many.
+        bytes: u64,
+    },
+    /// There are too many.
+    #[error("{max} journals are set already: clear them first")]
+    TooMany {
+        /// How many there may be.
+        max: usize,
+    },
+    /// Nothing is ever written to it.
+    #[error("the volume is served read-only: no journal of it is watched")]
+    ReadOnly,
+}
+
+/// Adds a journal to those set by hand.
+pub(crate) fn set(
+    known: &mut Vec<Extent>,
+    start: u64,
+    bytes: u64,
+    volume_blocks: u64,
+) -> Result<(), JournalError> {
+    let size = volume_blocks * BLOCK;
+    let new = Extent { start, bytes };
+    if !start.is_multiple_of(BLOCK) || !bytes.is_multiple_of(BLOCK) {
+        return Err(JournalError::Unaligned { start, bytes });
+    }
+    if bytes == 0 || start.checked_add(bytes).is_none_or(|end| end > size) {
+        return Err(JournalError::OutOfRange { start, bytes, size });
+    }
+    if known.contains(&new) {
+        return Ok(());
+    }
+    if known.iter().any(|extent| extent.overlaps(new)) {
+        return Err(JournalError::Overlap { start, bytes });
+    }
+    if known.len() == JOURNAL_EXTENTS {
+        return Err(JournalError::TooMany {
+            max: JOURNAL_EXTENTS,
+        });
+    }
+    known.push(new);
+    Ok(())
+}
+
+/// What follows from a scan, from what was set by hand, and from the policy.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    /// For the core.
+    pub regions: Vec<Region>,
+    /// All journals that are known, in use or not, by place: first block and the one after the last.
+    pub journals: Vec<(u64, u64)>,
+    /// Where home addresses are learned from, and the bytes in a block there.
+    pub followers: Vec<(Follower, u32)>,
+    /// For the user.
+    pub found: Vec<FileSystemStats>,
+}
+
+impl Plan {
+    /// Which hash must be computed, if any.
+    pub fn hash(&self, policy: &Policy) -> Option<WeakHash> {
+        let hashes = |rule| matches!(rule, WriteOnce::Hash | WriteOnce::HashUnlessCollided);
+        self.regions
+            .iter()
+            .any(|region| hashes(region.rule))
+            .then_some(policy.hash)
+    }
+
+    pub fn new(scan: &Scan, set: &[Extent], policy: &Policy, volume_blocks: u64) -> Self {
+        let mut plan = Self::default();
+        // Nothing tells how to read a journal that was set by hand, nor what it is of.
+        let by_hand = match policy.write_once {
+            WriteOnce::Descriptor => WriteOnce::Hash,
+            rule => rule,
+        };
+        for extent in set {
+            plan.journals
+                .push((extent.start / BLOCK, extent.end() / BLOCK));
+            plan.regions.push(Region {
+                start: Lba(extent.start / BLOCK),
+                blocks: extent.bytes / BLOCK,
+                homes: Lba(0),
+                homes_blocks: volume_blocks,
+                rule: by_hand,
+            });
+        }
+        for found in &scan.file_systems {
+            plan.add(found, set, policy, volume_blocks);
+        }
+        plan.journals.sort_unstable();
+        if policy.write_once == WriteOnce::Off {
+            plan.regions.clear();
+        }
+        plan
+    }
+
+    fn add(&mut self, found: &FileSystem, set: &[Extent], policy: &Policy, volume_blocks: u64) {
+        let mut stats = FileSystemStats {
+            start: found.partition.start,
+            bytes: found.home.bytes,
+            uuid: found.uuid.to_string(),
+            label: found.label.clone(),
+            block_bytes: found.block_bytes,
+            ..FileSystemStats::default()
+        };
+        match usable(found, set, volume_blocks) {
+            Err(reason) => stats.stood_aside = Some(reason),
+            Ok((journal, mut extents)) => {
+                stats.external_journal = journal.is_external;
+                let room = JOURNAL_EXTENTS.saturating_sub(self.journals.len());
+                if extents.len() > room {
+                    stats.stood_aside = Some(format!(
+                        "{} of its journal's {} extents are not watched: there is room for \
+                         {JOURNAL_EXTENTS} on a volume",
+                        extents.len() - room,
+                        extents.len()
+                    ));
+                    extents.truncate(room);
+                }
+                for &(start, end) in &extents {
+                    stats.journal.push(Extent::of(start, end - start));
+                    self.journals.push((start, end));
+                    self.regions.push(Region {
+                        start: Lba(start),
+                        blocks: end - start,
+                        homes: Lba(found.home.start / BLOCK),
+                        homes_blocks: found.home.bytes / BLOCK,
+                        rule: policy.write_once,
+                    });
+                }
+                if policy.write_once == WriteOnce::Descriptor && !extents.is_empty() {
+                    let follower = Follower::new(journal, found.home);
+                    self.followers.push((follower, journal.format.block_bytes));
+                }
+            }
+        }
+        self.found.push(stats);
+    }
+}
+
+/// A file system's journal and its extents in blocks, or why it is not used.
+fn usable<'a>(
+    found: &'a FileSystem,
+    set: &[Extent],
+    volume_blocks: u64,
+) -> Result<(&'a Journal, Vec<(u64, u64)>), String> {
+    let journal = found.journal.as_ref().map_err(ToString::to_string)?;
+    match journal.alignment {
+        Alignment::Aligned => {}
+        Alignment::Unaligned(Unaligned::BlockSize(bytes)) => {
+            return Err(format!(
+                "its blocks of {bytes} bytes are smaller than the volume's 4096: make it with mkfs.ext4 -b 4096"
+            ));
+        }
+        Alignment::Unaligned(Unaligned::Partition(at) | Unaligned::JournalPartition(at)) => {
+            return Err(format!(
+                "the partition at byte {} does not begin at a multiple of 4096",
+                at.start
+            ));
+        }
+    }
+    let extents = merged(&journal.extents, volume_blocks);
+    let by_hand = extents.iter().any(|&(start, end)| {
+        let own = Extent::of(start, end - start);
+        set.iter().any(|extent| extent.overlaps(own))
+    });
+    match by_hand {
+        true => Err("its journal was set by hand".to_owned()),
+        false => Ok((journal, extents)),
+    }
+}
+
+/// Extents in blocks, by place. What lies in a small gap between two is the journal's own indirect blocks,
+/// which are never written again: that they are taken for journal costs nothing.
+fn merged(extents: &[Span], volume_blocks: u64) -> Vec<(u64, u64)> {
+    let mut blocks: Vec<(u64, u64)> = extents
+        .iter()
+        .map(|span| {
+            (
+                span.start.div_ceil(BLOCK),
+                (span.end() / BLOCK).min(volume_blocks),
+            )
+        })
+        .filter(|(start, end)| start < end)
+        .collect();
+    blocks.sort_unstable();
+    let mut merged: Vec<(u64, u64)> = Vec::new();
+    for (start, end) in blocks {
+        match merged.last_mut() {
+            Some((_, last)) if start <= *last + JOURNAL_GAP_BLOCKS => *last = end.max(*last),
+            _ => merged.push((start, end)),
+        }
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_by_hand_is_checked() {
+        let mut known = Vec::new();
+        let mut set = |start, bytes| set(&mut known, start, bytes, 1000);
+        assert_eq!(set(4096, 8192), Ok(()));
+        assert_eq!(set(4096, 8192), Ok(()), "the same again");
+        assert!(matches!(set(8192, 4096), Err(JournalError::Overlap { .. })));
+        assert!(matches!(
+            set(100, 4096),
+            Err(JournalError::Unaligned { .. })
+        ));
+        assert!(matches!(
+            set(40_960, 5),
+            Err(JournalError::Unaligned { .. })
+        ));
+        for (start, bytes) in [
+            (40_960, 0),
+            (999 * BLOCK, 2 * BLOCK),
+            (u64::MAX / BLOCK * BLOCK, BLOCK),
+        ] {
+            assert!(matches!(
+                set(start, bytes),
+                Err(JournalError::OutOfRange { .. })
+            ));
+        }
+        for n in 1..JOURNAL_EXTENTS as u64 {
+            assert_eq!(set((n * 4) * BLOCK, BLOCK), Ok(()));
+        }
+        assert!(matches!(
+            set(990 * BLOCK, BLOCK),
+            Err(JournalError::TooMany { .. })
+        ));
+        assert_eq!(known.len(), JOURNAL_EXTENTS);
+    }
+
+    #[test]
+    fn extents_are_joined_over_indirect_blocks() {
+        let spans = [
+            Span::new(0, 3 * BLOCK),
+            Span::new(20 * BLOCK, 2 * BLOCK),
+            Span::new(4 * BLOCK, 5 * BLOCK),
+            Span::new(98 * BLOCK, 9 * BLOCK),
+        ];
+        assert_eq!(merged(&spans, 100), [(0, 9), (20, 22), (98, 100)]);
+    }
+
+    #[test]
+    fn rules_follow_the_policy() {
+        let set = [Extent::of(8, 8)];
+        let plan = |write_once| {
+            let policy = Policy {
+                write_once,
+                ..Policy::default()
+            };
+            let plan = Plan::new(&Scan::default(), &set, &policy, 100);
+            assert_eq!(plan.journals, [(8, 16)], "known whatever the policy");
+            let rule = plan.regions.first().map(|region| region.rule);
+            (rule, plan.hash(&policy).is_some())
+        };
+        assert_eq!(plan(WriteOnce::Off), (None, false));
+        assert_eq!(plan(WriteOnce::Hash), (Some(WriteOnce::Hash), true));
+        assert_eq!(plan(WriteOnce::Descriptor), (Some(WriteOnce::Hash), true));
+    }
+}

@@ -1,0 +1,133 @@
+//! What a volume does with what is written to it, as its user chooses: at opening, and at any time after.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use vellum_core::seam::WriteOnce;
+
+/// Which weak hash a block is known by where write-once journaling looks for its copy (WOJ §4.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WeakHash {
+    /// XXH3 of the whole block, seeded with the volume's secret.
+    #[default]
+    Xxh3,
+    /// XXH64 of the first 64 bytes: the paper's choice.
+    Head64,
+    /// The CRC32C that every block has anyway.
+    Crc32c,
+    /// MD5, for comparison.
+    Md5,
+    /// SHA-1, for comparison.
+    Sha1,
+}
+
+impl WeakHash {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Xxh3,
+        Self::Head64,
+        Self::Crc32c,
+        Self::Md5,
+        Self::Sha1,
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Xxh3 => "xxh3",
+            Self::Head64 => "head64",
+            Self::Crc32c => "crc32c",
+            Self::Md5 => "md5",
+            Self::Sha1 => "sha1",
+        }
+    }
+}
+
+impl fmt::Display for WeakHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for WeakHash {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        Self::ALL
+            .into_iter()
+            .find(|hash| hash.name() == name)
+            .ok_or(UnknownName)
+    }
+}
+
+/// There is nothing of this name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no such name")]
+pub struct UnknownName;
+
+/// What is in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// What is done about blocks that a journal holds already.
+    pub write_once: WriteOnce,
+    /// By which hash their copies are found.
+    pub hash: WeakHash,
+    /// Whether blocks of zeros are stored as a map entry alone.
+    pub zero: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            write_once: WriteOnce::Hash,
+            hash: WeakHash::default(),
+            zero: true,
+        }
+    }
+}
+
+/// The name of a rule of write-once journaling.
+#[must_use]
+pub fn rule_name(rule: WriteOnce) -> &'static str {
+    match rule {
+        WriteOnce::Off => "off",
+        WriteOnce::Hash => "on",
+        WriteOnce::HashUnlessCollided => "paper",
+        WriteOnce::Descriptor => "descriptor",
+    }
+}
+
+/// The rule of a name.
+///
+/// # Errors
+/// When there is none.
+pub fn rule_named(name: &str) -> Result<WriteOnce, UnknownName> {
+    [
+        WriteOnce::Off,
+        WriteOnce::Hash,
+        WriteOnce::HashUnlessCollided,
+        WriteOnce::Descriptor,
+    ]
+    .into_iter()
+    .find(|rule| rule_name(*rule) == name)
+    .ok_or(UnknownName)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_back() {
+        for hash in WeakHash::ALL {
+            assert_eq!(hash.name().parse(), Ok(hash));
+        }
+        for name in ["off", "on", "paper", "descriptor"] {
+            assert_eq!(rule_named(name).map(rule_name), Ok(name));
+        }
+        assert_eq!("crc".parse::<WeakHash>(), Err(UnknownName));
+        assert_eq!(rule_named(""), Err(UnknownName));
+    }
+}

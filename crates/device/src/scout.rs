@@ -1,0 +1,386 @@
+//! The scout: finds the journals on a volume, at opening and whenever a write changes where they are, and tells
+//! the core.
+//!
+//! It is a thread that reads the volume as a client does, so what is only in the write buffer is seen as well.
+//! No request waits for it. It sleeps until something that the last scan depended on has been written, lets
+//! the writer finish ([`SCAN_QUIET`]), and scans anew.
+//!
+//! No change may be missed, though writes go on while it reads:
+//! 1. A write is held against the scan before it is admitted, and counts as a change when it is answered: by
+//!    then a read sees it.
+//! 2. The scan's number is odd while one runs. A write that is answered then is remembered, and held against
+//!    the new scan at its end.
+//! 3. A write that was held against an older scan than the one in force when it is answered is held
+//!    against that one too.
+
+use crate::block::{BlockError, Op, Replies, Request};
+use crate::frames::{Frames, Share};
+use crate::journals::{self, Extent, JournalError, Plan};
+use crate::limits::{SCAN_LATEST, SCAN_QUIET, SCAN_READ_BLOCKS, SCAN_WRITES};
+use crate::policy::Policy;
+use crate::requests::Pending;
+use crate::sight::{Sight, span_of};
+use crate::volume::Shared;
+use parking_lot::{Condvar, Mutex, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use vellum_core::addr::{BLOCK_BYTES, Lba};
+use vellum_core::seam::Input;
+use vellum_ext4::{Scan, Source, Span, Unreadable, scan};
+
+/// How often a scan that waits for frames looks whether it still should.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Scout {
+    /// Odd while a scan runs.
+    number: AtomicU64,
+    sight: RwLock<Arc<Sight>>,
+    diary: Mutex<Diary>,
+    roused: Condvar,
+    /// Policy and hand-set journals; held while a plan is made of them and the core is told, so that the last
+    /// one wins. Taken before every other lock.
+    wishes: Mutex<Wishes>,
+    commits: AtomicU64,
+    scans: AtomicU64,
+}
+
+#[derive(Default)]
+struct Wishes {
+    policy: Policy,
+    set: Vec<Extent>,
+}
+
+#[derive(Default)]
+struct Diary {
+    due: Option<Due>,
+    /// What was written since the scan began that runs now.
+    meanwhile: Vec<Span>,
+    stopping: bool,
+}
+
+/// When changes were seen that no scan has seen.
+#[derive(Clone, Copy)]
+struct Due {
+    first: Instant,
+    last: Instant,
+}
+
+impl Due {
+    fn at(self) -> Instant {
+        (self.last + SCAN_QUIET).min(self.first + SCAN_LATEST)
+    }
+}
+
+/// What a write was held against.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Watched {
+    number: u64,
+    touched: bool,
+}
+
+impl Scout {
+    pub fn new(policy: Policy, set: Vec<Extent>) -> Self {
+        Self {
+            wishes: Mutex::new(Wishes { policy, set }),
+            ..Self::default()
+        }
+    }
+
+    /// What to hold writes against, and its number.
+    pub fn sight(&self) -> (u64, Arc<Sight>) {
+        // In this order: a number that is too old costs a look, one that is too new would cost a change.
+        let number = self.number.load(Ordering::Acquire);
+        (number, Arc::clone(&self.sight.read()))
+    }
+
+    pub fn hold(&self, (number, sight): &(u64, Arc<Sight>), request: &Request) -> Watched {
+        Watched {
+            number: *number,
+            touched: sight.is_touched(request),
+        }
+    }
+
+    pub fn add_commits(&self, commits: u64) {
+        if commits > 0 {
+            self.commits.fetch_add(commits, Ordering::Relaxed);
+        }
+    }
+
+    /// A request is about to be answered: what it wrote can be read.
+    pub fn answered(&self, pending: &Pending) {
+        if matches!(pending.request.op, Op::Read | Op::Flush) {
+            return;
+        }
+        let Watched { number, touched } = pending.watched;
+        let now = self.number.load(Ordering::Acquire);
+        if !touched && now == number && now.is_multiple_of(2) {
+            return;
+        }
+        let span = span_of(&pending.request);
+        let mut diary = self.diary.lock();
+        if touched {
+            return self.rouse(&mut diary);
+        }
+        // The number changes under this lock.
+        if !self.number.load(Ordering::Acquire).is_multiple_of(2) {
+            if diary.meanwhile.len() <= SCAN_WRITES {
+                diary.meanwhile.push(span);
+            }
+        } else if self.sight.read().scan.overlaps(span) {
+            self.rouse(&mut diary);
+        }
+    }
+
+    fn rouse(&self, diary: &mut Diary) {
+        let now = Instant::now();
+        match &mut diary.due {
+            Some(due) => due.last = now,
+            None => {
+                diary.due = Some(Due {
+                    first: now,
+                    last: now,
+                });
+                self.roused.notify_one();
+            }
+        }
+    }
+
+    /// Ends the thread.
+    pub fn stop(&self) {
+        self.diary.lock().stopping = true;
+        self.roused.notify_one();
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.diary.lock().stopping
+    }
+
+    /// Waits until a scan is due; false when there will be none any more.
+    fn wait(&self) -> bool {
+        let mut diary = self.diary.lock();
+        loop {
+            if diary.stopping {
+                return false;
+            }
+            match diary.due {
+                None => self.roused.wait(&mut diary),
+                Some(due) if due.at() <= Instant::now() => break,
+                Some(due) => {
+                    self.roused.wait_until(&mut diary, due.at());
+                }
+            }
+        }
+        self.begin(&mut diary);
+        true
+    }
+
+    fn begin(&self, diary: &mut Diary) {
+        diary.due = None;
+        diary.meanwhile.clear();
+        self.number.fetch_or(1, Ordering::AcqRel);
+    }
+
+    /// A scan has ended: from now on writes are held against it.
+    fn end(&self, sight: Arc<Sight>) {
+        let mut diary = self.diary.lock();
+        *self.sight.write() = Arc::clone(&sight);
+        self.scans.fetch_add(1, Ordering::Relaxed);
+        self.number.fetch_add(1, Ordering::AcqRel);
+        let missed = diary.meanwhile.len() > SCAN_WRITES
+            || diary
+                .meanwhile
+                .iter()
+                .any(|span| sight.scan.overlaps(*span));
+        if missed {
+            self.rouse(&mut diary);
+        }
+    }
+}
+
+/// Before the first request: the first scan begins here, so that no write is missed by it.
+pub(crate) fn begin(shared: &Shared) {
+    let scout = &shared.scout;
+    scout.begin(&mut scout.diary.lock());
+    let wishes = scout.wishes.lock();
+    change(shared, &wishes, false);
+}
+
+/// The thread's whole life.
+pub(crate) fn run(shared: &Arc<Shared>) {
+    let scout = &shared.scout;
+    loop {
+        let mut source = VolumeSource::new(shared);
+        let found = Arc::new(scan(&mut source, shared.blocks));
+        if scout.is_stopping() {
+            return;
+        }
+        {
+            let wishes = scout.wishes.lock();
+            let sight = plan(shared, &wishes, found);
+            scout.end(Arc::clone(&sight));
+            tell(shared, &wishes, &sight, false);
+        }
+        if !scout.wait() {
+            return;
+        }
+    }
+}
+
+fn plan(shared: &Shared, wishes: &Wishes, scan: Arc<Scan>) -> Arc<Sight> {
+    let plan = Plan::new(&scan, &wishes.set, &wishes.policy, shared.blocks);
+    Arc::new(Sight::new(scan, plan))
+}
+
+/// Tells the core. `anew`: what it has learned of the journals is of no use any more.
+fn tell(shared: &Shared, wishes: &Wishes, sight: &Sight, anew: bool) {
+    let hash = sight.plan.hash(&wishes.policy);
+    // Hashes before the pool that keeps them.
+    shared.digester.set(hash, wishes.policy.zero);
+    let regions = &sight.plan.regions;
+    shared.with_core(|now, inner, batch| {
+        if anew {
+            inner.feed(now, Input::Journals { regions: &[] }, batch);
+        }
+        inner.feed(now, Input::Journals { regions }, batch);
+    });
+}
+
+/// What is in force now.
+pub(crate) fn policy(shared: &Shared) -> Policy {
+    shared.scout.wishes.lock().policy
+}
+
+pub(crate) fn set_policy(shared: &Shared, policy: Policy) {
+    let mut wishes = shared.scout.wishes.lock();
+    let anew = wishes.policy.hash != policy.hash;
+    wishes.policy = policy;
+    change(shared, &wishes, anew);
+}
+
+pub(crate) fn set_journal(shared: &Shared, start: u64, bytes: u64) -> Result<(), JournalError> {
+    let mut wishes = shared.scout.wishes.lock();
+    journals::set(&mut wishes.set, start, bytes, shared.blocks)?;
+    change(shared, &wishes, false);
+    Ok(())
+}
+
+pub(crate) fn clear_journals(shared: &Shared) {
+    let mut wishes = shared.scout.wishes.lock();
+    wishes.set.clear();
+    change(shared, &wishes, false);
+}
+
+/// Puts new wishes in force, for the scan that there is.
+fn change(shared: &Shared, wishes: &Wishes, anew: bool) {
+    let scout = &shared.scout;
+    let scan = Arc::clone(&scout.sight.read().scan);
+    let sight = plan(shared, wishes, scan);
+    *scout.sight.write() = Arc::clone(&sight);
+    tell(shared, wishes, &sight, anew);
+}
+
+/// What there is to tell a user.
+pub(crate) struct Report {
+    pub policy: Policy,
+    pub set: Vec<Extent>,
+    pub sight: Arc<Sight>,
+    pub commits: u64,
+    pub scans: u64,
+}
+
+pub(crate) fn report(shared: &Shared) -> Report {
+    let scout = &shared.scout;
+    let wishes = scout.wishes.lock();
+    Report {
+        policy: wishes.policy,
+        set: wishes.set.clone(),
+        sight: Arc::clone(&scout.sight.read()),
+        commits: scout.commits.load(Ordering::Relaxed),
+        scans: scout.scans.load(Ordering::Relaxed),
+    }
+}
+
+/// Reads the volume like a client.
+struct VolumeSource<'a> {
+    shared: &'a Shared,
+    answers: Arc<Answers>,
+    replies: Arc<dyn Replies>,
+}
+
+#[derive(Default)]
+struct Answers {
+    answer: Mutex<Option<(Request, Result<(), BlockError>)>>,
+    came: Condvar,
+}
+
+impl Replies for Answers {
+    fn complete(&self, request: Request, result: Result<(), BlockError>) {
+        *self.answer.lock() = Some((request, result));
+        self.came.notify_one();
+    }
+
+    fn flush(&self) {}
+}
+
+impl<'a> VolumeSource<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        let answers = Arc::new(Answers::default());
+        Self {
+            shared,
+            replies: answers.clone(),
+            answers,
+        }
+    }
+
+    fn frames(&self, count: usize) -> Option<Frames> {
+        loop {
+            if self.shared.scout.is_stopping() {
+                return None;
+            }
+            if let Some(frames) = self.shared.frames.try_take(Share::Read, count) {
+                return Some(frames);
+            }
+            std::thread::sleep(PATIENCE);
+        }
+    }
+
+    fn read_some(&self, lba: u64, out: &mut [u8]) -> Option<()> {
+        let count = out.len() / BLOCK_BYTES;
+        let request = Request {
+            tag: 0,
+            op: Op::Read,
+            lba: Lba(lba),
+            blocks: count as u64,
+            frames: self.frames(count)?,
+        };
+        self.shared.read(request, &self.replies);
+        let mut answer = self.answers.answer.lock();
+        let (request, result) = loop {
+            match answer.take() {
+                Some(answer) => break answer,
+                None => self.answers.came.wait(&mut answer),
+            }
+        };
+        result.ok()?;
+        for (index, block) in out.chunks_exact_mut(BLOCK_BYTES).enumerate() {
+            block.copy_from_slice(request.frames.block(index));
+        }
+        Some(())
+    }
+}
+
+impl Source for VolumeSource<'_> {
+    fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), Unreadable> {
+        let bytes = out.len() as u64;
+        let mut lba = offset / BLOCK_BYTES as u64;
+        for part in out.chunks_mut(SCAN_READ_BLOCKS * BLOCK_BYTES) {
+            self.read_some(lba, part)
+                .ok_or(Unreadable { offset, bytes })?;
+            lba += SCAN_READ_BLOCKS as u64;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,125 @@
+//! What each write is looked at for: does it change where journals are, and what does it say if it is one
+//! of a journal. Nearly all are passed with two comparisons.
+
+use crate::block::{Op, Request};
+use crate::journals::Plan;
+use crate::limits::PAIRS;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use vellum_core::addr::{BLOCK_BYTES, Lba};
+use vellum_core::seam::Payload;
+use vellum_ext4::journal::{Followed, Follower};
+use vellum_ext4::{Scan, Span};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+/// What jbd2 begins its own blocks with, in the byte order of [`Digest::first`](vellum_core::seam::Digest).
+const JBD2_MAGIC: u32 = 0xC03B_3998u32.swap_bytes();
+/// The kind that a commit block has.
+const COMMIT: [u8; 4] = [0, 0, 0, 2];
+
+/// A snapshot of what the scout knows; replaced as a whole.
+#[derive(Debug, Default)]
+pub(crate) struct Sight {
+    pub scan: Arc<Scan>,
+    pub plan: Plan,
+    /// Those of the plan, which change as they read.
+    followers: Mutex<Vec<(Follower, u32)>>,
+    follows: bool,
+}
+
+impl Sight {
+    pub fn new(scan: Arc<Scan>, mut plan: Plan) -> Self {
+        let followers = std::mem::take(&mut plan.followers);
+        Self {
+            scan,
+            plan,
+            follows: !followers.is_empty(),
+            followers: Mutex::new(followers),
+        }
+    }
+
+    /// Whether a request changes what the scan saw. Cheap: most writes are far from everything watched.
+    pub fn is_touched(&self, request: &Request) -> bool {
+        if !self.scan.overlaps(span_of(request)) {
+            return false;
+        }
+        match request.op {
+            Op::Read | Op::Flush => false,
+            Op::Discard { .. } | Op::WriteZeroes { .. } => true,
+            Op::Write { .. } => (0..request.frames.len()).any(|index| {
+                let at = (request.lba.0 + index as u64) * BLOCK;
+                self.scan.touched(at, request.frames.block(index))
+            }),
+        }
+    }
+
+    /// Looks at a write into a journal: the commits in it; home addresses, if they are asked for, go to
+    /// `pairs` with their places in the journal.
+    pub fn read_along(
+        &self,
+        request: &Request,
+        payloads: &[Payload],
+        pairs: &mut Vec<(Lba, Lba)>,
+    ) -> u64 {
+        let (first, end) = (request.lba.0, request.lba.0 + payloads.len() as u64);
+        let journals = &self.plan.journals;
+        let near = journals.partition_point(|(_, after)| *after <= first);
+        if journals.get(near).is_none_or(|(start, _)| *start >= end) {
+            return 0;
+        }
+        let mut commits = 0;
+        for (index, payload) in payloads.iter().enumerate() {
+            if payload.digest.first != JBD2_MAGIC || !self.in_journal(first + index as u64) {
+                continue;
+            }
+            commits += u64::from(request.frames.block(index)[4..8] == COMMIT);
+            if self.follows {
+                self.follow(request, index, pairs);
+            }
+        }
+        commits
+    }
+
+    fn in_journal(&self, block: u64) -> bool {
+        let journals = &self.plan.journals;
+        let near = journals.partition_point(|(_, after)| *after <= block);
+        journals.get(near).is_some_and(|(start, _)| *start <= block)
+    }
+
+    /// Lets the journal's follower read its block that begins at a frame of the request.
+    fn follow(&self, request: &Request, index: usize, pairs: &mut Vec<(Lba, Lba)>) {
+        let offset = (request.lba.0 + index as u64) * BLOCK;
+        let mut followers = self.followers.lock();
+        let Some((follower, block_bytes)) = followers
+            .iter_mut()
+            .find(|(follower, _)| follower.layout().block_at(offset).is_some())
+        else {
+            return;
+        };
+        let blocks = *block_bytes as usize / BLOCK_BYTES;
+        let mut tell = |followed| {
+            if let Followed::Copy { home, place } = followed
+                && pairs.len() < PAIRS
+            {
+                let pair = |n| (Lba(home / BLOCK + n), Lba(place / BLOCK + n));
+                pairs.extend((0..blocks as u64).map(pair));
+            }
+        };
+        if blocks == 1 {
+            return follower.written(offset, request.frames.block(index), &mut tell);
+        }
+        if index + blocks <= request.frames.len() {
+            let frames = index..index + blocks;
+            let bytes: Vec<&[u8]> = frames.map(|at| request.frames.block(at)).collect();
+            follower.written(offset, &bytes.concat(), &mut tell);
+        }
+    }
+}
+
+/// The bytes that a request is about.
+pub(crate) fn span_of(request: &Request) -> Span {
+    Span::new(
+        request.lba.0.saturating_mul(BLOCK),
+        request.blocks.saturating_mul(BLOCK),
+    )
+}
