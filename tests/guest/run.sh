@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs a script in a guest of Debian's kernel (QEMU, no KVM needed), with `vellum` in its path and a
 # scratch disk at /dev/vda: run.sh SCRIPT [ARG...]. Prints what it prints and ends with its exit code; 77 when
-# there can be no guest here. PATIENCE: seconds; DISK: the scratch disk's size; CPUS; VELLUM: the binary.
+# there can be no guest here. PATIENCE: seconds; DISK: the scratch disk's size; CPUS; VELLUM: the
+# binary; TOOLS: programs of the host to have there as well.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
@@ -26,14 +27,19 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 
-mkdir -p "$dir/root/test" "$dir/root/sbin"
-cp "$1" "$dir/root/test/run.sh"
+mkdir -p "$dir/files/test" "$dir/files/sbin"
+cp "$1" "$dir/files/test/run.sh"
 shift
-echo "$*" >"$dir/root/test/args"
-strip -o "$dir/root/sbin/vellum" "$VELLUM"
-"$here/libraries.sh" "$dir/root" "$VELLUM"
+echo "$*" >"$dir/files/test/args"
+strip -o "$dir/files/sbin/vellum" "$VELLUM"
+"$here/libraries.sh" "$dir/files" "$VELLUM"
+for tool in ${TOOLS:-}; do
+    program=$(command -v "$tool") || { echo "guest: $tool is not installed here"; exit 1; }
+    cp -L "$program" "$dir/files/sbin/"
+    "$here/libraries.sh" "$dir/files" "$program"
+done
 # The kernel unpacks archives one after the other: the tools, then what changes from run to run.
-(cat "$guest/base.cpio" && cd "$dir/root" && find . | cpio -o -H newc --quiet) >"$dir/initramfs"
+(cat "$guest/base.cpio" && cd "$dir/files" && find . | cpio -o -H newc --quiet) >"$dir/initramfs"
 truncate -s "$DISK" "$dir/disk"
 
 qemu-system-x86_64 -accel tcg,thread=multi -cpu max -m 512 -smp "$CPUS" -nographic -no-reboot -nodefaults \
@@ -45,7 +51,10 @@ for ((seconds = 0; seconds < PATIENCE * 10; seconds++)); do
     kill -0 "$qemu" 2>/dev/null || break
     sleep 0.1
 done
-timed_out=$(kill -0 "$qemu" 2>/dev/null && echo yes || true)
+why='it ended without an exit code'
+if kill -0 "$qemu" 2>/dev/null; then
+    why="out of patience after $PATIENCE s"
+fi
 kill "$qemu" 2>/dev/null || true
 wait "$qemu" 2>/dev/null || true
 qemu=''
@@ -57,5 +66,5 @@ if [ -n "$code" ]; then
     exit "$code"
 fi
 cat "$dir/text"
-echo "guest: ${timed_out:+out of patience after $PATIENCE s}${timed_out:-ended without an exit code}"
+echo "guest: $why"
 exit 1
