@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034,SC2154
 # The configurations of the journal benchmark: servers, mounts and counters. Sourced by journal.sh.
 
 declare -A mount_options=(
@@ -7,7 +8,7 @@ declare -A mount_options=(
     [on]=data=journal,journal_async_commit
     [paper]=data=journal,journal_async_commit
 )
-declare -A policy=([off]=write-once=off [on]=write-once=on [paper]=write-once=paper,hash=head64)
+declare -A policy=([off]="write-once=off" [on]="write-once=on" [paper]="write-once=paper,hash=head64")
 configurations=(journal ordered off)
 # Configurations that this build does not know, said in the document.
 unknown=()

@@ -353,7 +353,7 @@ case_switched_under_load() {
     mounted
     churn 100 200 &
     load=$!
-    local n=0 rules=(write-once=off write-once=on write-once=paper,hash=head64 write-once=descriptor write-once=on,hash=sha1)
+    local n=0 rules=(write-once={off,on,descriptor} "write-once=paper,hash=head64" "write-once=on,hash=sha1")
     while kill -0 "$load" 2>/dev/null; do
         n=$((n + 1))
         "$VELLUM" policy "$dir/volume" "${rules[n % ${#rules[@]}]}" >"$dir/switch" || { cat "$dir/switch"; exit 1; }

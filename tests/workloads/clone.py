@@ -6,7 +6,7 @@ import subprocess
 
 from common import Text, main, source_tree, tool, write_file
 
-FILES = 4000
+FILES = 3000
 COMMITS = 8
 
 
