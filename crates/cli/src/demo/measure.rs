@@ -25,6 +25,12 @@ pub struct Counters {
     pub flushes: u64,
     /// Syncs that the medium got.
     pub syncs: u64,
+    /// Commits of the file system's journal; 0 where nobody counts them.
+    pub commits: u64,
+    /// Blocks written home, and how many of them were mapped to their journal copy instead.
+    pub checkpoint_writes: u64,
+    /// See there.
+    pub remapped: u64,
 }
 
 impl Counters {
@@ -40,6 +46,10 @@ impl Counters {
             medium,
             flushes: get("/clients/flush/requests")?,
             syncs: get("/medium/syncs")? + get("/medium/durable_writes")?,
+            commits: get("/write_once/commits")?,
+            // A plain file has no such counters.
+            checkpoint_writes: get("/core/checkpoint_writes").unwrap_or(0),
+            remapped: get("/core/remapped_blocks").unwrap_or(0),
         })
     }
 
@@ -61,6 +71,11 @@ impl Counters {
             medium,
             flushes: self.flushes.saturating_sub(before.flushes),
             syncs: self.syncs.saturating_sub(before.syncs),
+            commits: self.commits.saturating_sub(before.commits),
+            checkpoint_writes: self
+                .checkpoint_writes
+                .saturating_sub(before.checkpoint_writes),
+            remapped: self.remapped.saturating_sub(before.remapped),
         }
     }
 

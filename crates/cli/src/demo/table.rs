@@ -36,6 +36,27 @@ pub fn render(columns: &[Column]) -> String {
     row("medium got", &|c| mib(c.counters.medium_bytes()));
     row("flushes from the host", &|c| c.counters.flushes.to_string());
     row("syncs of the medium", &|c| c.counters.syncs.to_string());
+    let commits = |c: &Column, n: u64| match c.counters.commits {
+        0 => "-".to_owned(),
+        commits => format!("{:.2}", n as f64 / commits as f64),
+    };
+    row("commits of the journal", &|c| match c.counters.commits {
+        0 => "-".to_owned(),
+        commits => commits.to_string(),
+    });
+    row("  syncs of the medium for each", &|c| {
+        commits(c, c.counters.syncs)
+    });
+    row("blocks written home", &|c| match c.counters.checkpoint_writes {
+        0 => "-".to_owned(),
+        blocks => blocks.to_string(),
+    });
+    row("  mapped to their journal copy instead", &|c| {
+        match c.counters.checkpoint_writes {
+            0 => "-".to_owned(),
+            blocks => format!("{:.1} %", c.counters.remapped as f64 * 100.0 / blocks as f64),
+        }
+    });
     let share = |c: &Column, bytes: u64| match c.counters.host {
         0 => "-".into(),
         host => format!("{:.3}", bytes as f64 / host as f64),
