@@ -59,7 +59,7 @@ if [ "$(id -u)" -ne 0 ] || [ ! -e /dev/fuse ] || [ ! -e /dev/loop-control ]; the
     echo 'bench-journal: it needs root, /dev/fuse and /dev/loop-control' >&2
     exit 1
 fi
-for tool in nbdkit nbdinfo nbdfuse jq mkfs.ext4 e2fsck losetup fusermount3 python3 git; do
+for tool in nbdkit nbdinfo nbdfuse jq mkfs.ext4 e2fsck losetup fusermount3 python3 git dumpe2fs; do
     command -v "$tool" >/dev/null || { echo "bench-journal: no $tool: run scripts/setup.sh journal" >&2; exit 1; }
 done
 
@@ -82,17 +82,18 @@ one() {
     workload_run --prepare >"$dir/out" 2>&1 || status=$?
     unmounted
     if [ "$status" -eq 0 ]; then
-        local before after begin
+        local first before after begin
+        first=$(commits)
         before=$(counters)
         mounted
         workload_run >"$dir/out" 2>&1 || status=$?
         if [ "$status" -eq 0 ]; then
-            record commits "$(awk '{ print $1; exit }' "/proc/fs/jbd2/$(basename "$loop")-8/info")"
             begin=$(seconds_now)
             unmounted
             sum "$(awk '/operations in/ { print $4 }' "$dir/out")" "$begin" "$(seconds_now)"
             after=$(counters)
             difference "$before" "$after"
+            record commits "$(($(commits) - first))"
         else
             unmounted
         fi

@@ -71,6 +71,9 @@ unmounted() {
     mounts=()
 }
 
+# The number of the journal's next commit, while it is not mounted.
+commits() { printf '%d' "$(dumpe2fs -h "$loop" 2>/dev/null | awk '/^Journal sequence/ { print $3 }')"; }
+
 # A line of JSON: what the file system has sent so far, and what went to the medium.
 counters() {
     local sent

@@ -96,7 +96,7 @@ END {
             shown(part(w, "paper", "remapped_blocks", "host_blocks"), "%.1f%%")
     }
     print "\n## Syncs\n"
-    print "Flushes are what the file system sent; syncs what the medium was asked. Commits are those of jbd2 up to the unmount.\n"
+    print "Flushes are what the file system sent; syncs what the medium was asked. Commits are those of jbd2, the last one included.\n"
     print "| | commits | flushes: plain journal | plain ordered | on | syncs: off | on | of these free | merged | flushes a commit: plain journal | plain ordered | syncs a commit: on |"
     print "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     for (i = 1; i <= works; i++) {
