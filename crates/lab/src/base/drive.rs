@@ -1,0 +1,182 @@
+//! A drive around the page map: RAM for writes, requests, flushes.
+//!
+//! A write is answered when it is in RAM and the RAM has room for it: then there are not too many units on their way to flash. What is
+//! left of a unit that is not full stays in RAM that survives a power cut, as a small capacitor allows;
+//! a flush waits for the units on their way, not for those. The engine's log on flash has the same assumption.
+
+use super::pagemap::{FlashOp, PageMap};
+use crate::flash::Flash;
+use crate::timeline::{Tag, Timeline};
+use std::collections::{BTreeSet, VecDeque};
+
+/// What the drive works with.
+pub struct Io<'a> {
+    /// The flash.
+    pub flash: &'a mut Flash,
+    /// Virtual time.
+    pub time: &'a mut Timeline,
+}
+
+/// What is wanted of it.
+#[derive(Clone, Copy, Debug)]
+pub enum Wanted {
+    /// Read.
+    Read,
+    /// Write.
+    Write {
+        /// And make all that was written durable.
+        fua: bool,
+    },
+    /// Give up.
+    Discard,
+    /// Make all that was written durable.
+    Flush,
+}
+
+struct Waiting {
+    tag: Tag,
+    wanted: Wanted,
+    lba: u64,
+    blocks: u64,
+}
+
+/// See the module.
+pub struct Drive {
+    map: PageMap,
+    ops: Vec<FlashOp>,
+    unit_blocks: u64,
+    ram_blocks: u64,
+    asked: u64,
+    under_way: BTreeSet<u64>,
+    waiting: VecDeque<Waiting>,
+    /// Each waits for the units asked up to a number.
+    flushes: VecDeque<(u64, Tag)>,
+}
+
+impl Drive {
+    /// A drive over a map, with so much RAM for writes.
+    #[must_use]
+    pub fn new(map: PageMap, unit_blocks: u32, ram_blocks: u64) -> Self {
+        Self {
+            map,
+            ops: Vec::new(),
+            unit_blocks: u64::from(unit_blocks),
+            ram_blocks,
+            asked: 0,
+            under_way: BTreeSet::new(),
+            waiting: VecDeque::new(),
+            flushes: VecDeque::new(),
+        }
+    }
+
+    /// The map.
+    #[must_use]
+    pub fn map(&self) -> &PageMap {
+        &self.map
+    }
+
+    /// Asks for something; `tag` is told when it is answered.
+    pub fn ask(&mut self, io: &mut Io<'_>, tag: Tag, wanted: Wanted, lba: u64, blocks: u64) {
+        if let Wanted::Read = wanted {
+            return self.read(io, tag, lba, blocks);
+        }
+        self.waiting.push_back(Waiting {
+            tag,
+            wanted,
+            lba,
+            blocks,
+        });
+        self.admit(io);
+    }
+
+    /// A unit is on flash.
+    pub fn programmed(&mut self, io: &mut Io<'_>, unit: u64) {
+        self.under_way.remove(&unit);
+        let oldest = self.under_way.first().copied().unwrap_or(u64::MAX);
+        while let Some(&(until, tag)) = self.flushes.front() {
+            if oldest <= until {
+                break;
+            }
+            self.flushes.pop_front();
+            io.time.done(tag);
+        }
+        self.admit(io);
+    }
+
+    fn admit(&mut self, io: &mut Io<'_>) {
+        while let Some(first) = self.waiting.front() {
+            let held = self.under_way.len() as u64 * self.unit_blocks;
+            let writes = matches!(first.wanted, Wanted::Write { .. });
+            if writes && held > 0 && held + first.blocks > self.ram_blocks {
+                return;
+            }
+            let Some(Waiting {
+                tag,
+                wanted,
+                lba,
+                blocks,
+            }) = self.waiting.pop_front()
+            else {
+                return;
+            };
+            let barrier = match wanted {
+                Wanted::Write { fua } => {
+                    (lba..lba + blocks).for_each(|lba| self.map.write(lba));
+                    self.carry_out(io);
+                    fua
+                }
+                Wanted::Discard => {
+                    (lba..lba + blocks).for_each(|lba| self.map.forget(lba));
+                    false
+                }
+                Wanted::Flush | Wanted::Read => true,
+            };
+            if barrier && !self.under_way.is_empty() {
+                self.flushes.push_back((self.asked, tag));
+            } else {
+                io.time.done(tag);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, io: &mut Io<'_>) {
+        self.map.take_ops(&mut self.ops);
+        for op in self.ops.drain(..) {
+            match op {
+                FlashOp::Read(die, blocks) => io.flash.read(io.time, die, blocks, None),
+                FlashOp::Erase(die, block) => io.flash.erase(io.time, die, block, None),
+                FlashOp::Program(die) if io.time.is_instant() => {
+                    io.flash.program(io.time, die, None);
+                }
+                FlashOp::Program(die) => {
+                    self.asked += 1;
+                    self.under_way.insert(self.asked);
+                    let job = io.time.begin(Tag::Unit(self.asked));
+                    io.flash.program(io.time, die, Some(job));
+                    io.time.end(job);
+                }
+            }
+        }
+    }
+
+    fn read(&mut self, io: &mut Io<'_>, tag: Tag, lba: u64, blocks: u64) {
+        let job = io.time.begin(tag);
+        let mut run = None;
+        let mut count = 0;
+        for lba in lba..lba + blocks {
+            let at = self.map.find(lba);
+            if run.is_some() && at != run {
+                if let Some((die, _)) = run {
+                    io.flash.read(io.time, die, count, Some(job));
+                }
+                count = 0;
+            }
+            run = at;
+            count += u32::from(at.is_some());
+        }
+        if let Some((die, _)) = run {
+            io.flash.read(io.time, die, count, Some(job));
+        }
+        io.time.end(job);
+    }
+}

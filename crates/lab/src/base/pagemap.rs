@@ -1,0 +1,333 @@
+//! Page mapping: where each logical block is, and the collector that makes room.
+//!
+//! Pure: it decides and says what the flash has to do ([`FlashOp`]); who has no flash drops that.
+//! Each die fills one block at a time, with the host's pages and the collector's alike (so that the closed forms apply). Units go
+//! round robin over the dies, past those that are full. When a die's block is full and only the reserve is free, a
+//! victim's valid pages are moved into the reserve, and the victim becomes the reserve.
+
+use super::victims::{Victim, Victims};
+use crate::flash::{Die, EraseBlock, Shape};
+use std::collections::VecDeque;
+
+const NONE: u32 = u32::MAX;
+/// Erase blocks of each die that stay free for the collector.
+const RESERVE: usize = 1;
+
+/// What the flash has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlashOp {
+    /// Read so many blocks of one unit.
+    Read(Die, u32),
+    /// Program a unit.
+    Program(Die),
+    /// Erase.
+    Erase(Die, EraseBlock),
+}
+
+/// What was written, in blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// For the host.
+    pub host: u64,
+    /// By the collector.
+    pub moved: u64,
+    /// Erasures.
+    pub erases: u64,
+}
+
+/// The flash is too small for what is asked of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{logical} blocks do not fit: this flash can keep {most} of them alive; give it more capacity or over-provisioning"
+)]
+pub struct TooSmall {
+    /// Asked for.
+    pub logical: u64,
+    /// Possible.
+    pub most: u64,
+}
+
+struct Frontier {
+    /// The block that is being filled, and how far.
+    active: u32,
+    offset: u32,
+    free: VecDeque<u32>,
+    live: u64,
+    victims: Victims,
+}
+
+/// See the module.
+pub struct PageMap {
+    pages: u32,
+    unit_blocks: u32,
+    per_die: u32,
+    first: u32,
+    map: Vec<u32>,
+    owner: Vec<u32>,
+    valid: Vec<u32>,
+    dies: Vec<Frontier>,
+    die: usize,
+    counts: Moved,
+    ops: Vec<FlashOp>,
+}
+
+impl PageMap {
+    /// An empty map of `logical` blocks over erase blocks `first..first + per_die` of the first `dies` dies.
+    ///
+    /// # Errors
+    /// When they do not fit.
+    pub fn new(
+        shape: &Shape,
+        dies: u32,
+        (first, per_die): (u32, u32),
+        logical: u64,
+        victim: Victim,
+    ) -> Result<Self, TooSmall> {
+        let pages = shape.block_blocks();
+        let blocks = u64::from(dies) * u64::from(per_die);
+        let physical = blocks * u64::from(pages);
+        let most = u64::from(dies) * Self::room(per_die, pages);
+        if logical > most || physical >= u64::from(NONE) {
+            return Err(TooSmall { logical, most });
+        }
+        let frontier = |die: u32| Frontier {
+            active: 0,
+            offset: 0,
+            free: (1..per_die).collect(),
+            live: 0,
+            victims: Victims::new(victim, per_die, pages, u64::from(die)),
+        };
+        Ok(Self {
+            pages,
+            unit_blocks: shape.unit_blocks,
+            per_die,
+            first,
+            map: vec![NONE; logical as usize],
+            owner: vec![NONE; physical as usize],
+            valid: vec![0; blocks as usize],
+            dies: (0..dies).map(frontier).collect(),
+            die: 0,
+            counts: Moved::default(),
+            ops: Vec::new(),
+        })
+    }
+
+    /// Blocks that a die can keep alive: all but the reserve, and one more so that a victim always gives.
+    fn room(per_die: u32, pages: u32) -> u64 {
+        u64::from(per_die).saturating_sub(RESERVE as u64 + 1) * u64::from(pages)
+    }
+
+    /// What was written so far.
+    #[must_use]
+    pub fn counts(&self) -> Moved {
+        self.counts
+    }
+
+    /// Blocks that the host sees.
+    #[must_use]
+    pub fn logical(&self) -> u64 {
+        self.map.len() as u64
+    }
+
+    /// Physical blocks without the reserve: the T of the closed forms.
+    #[must_use]
+    pub fn physical(&self) -> u64 {
+        self.dies.len() as u64 * (u64::from(self.per_die) - RESERVE as u64) * u64::from(self.pages)
+    }
+
+    /// What the flash has to do since this was last asked, in order.
+    pub fn take_ops(&mut self, into: &mut Vec<FlashOp>) {
+        into.append(&mut self.ops);
+    }
+
+    /// Writes one block.
+    pub fn write(&mut self, lba: u64) {
+        self.forget(lba);
+        let room = Self::room(self.per_die, self.pages);
+        let dies = self.dies.len();
+        if self.dies[self.die].offset.is_multiple_of(self.unit_blocks) {
+            // A full die cannot win room by collecting: another takes its turn. One always has room.
+            self.die = (1..=dies)
+                .map(|step| (self.die + step) % dies)
+                .find(|&die| self.dies[die].live < room)
+                .unwrap_or(self.die);
+        }
+        let die = self.die;
+        self.make_room(die);
+        self.append(die, lba as u32);
+        self.counts.host += 1;
+    }
+
+    /// Gives one block up.
+    pub fn forget(&mut self, lba: u64) {
+        let old = std::mem::replace(&mut self.map[lba as usize], NONE);
+        if old == NONE {
+            return;
+        }
+        self.owner[old as usize] = NONE;
+        let block = old / self.pages;
+        let valid = &mut self.valid[block as usize];
+        *valid -= 1;
+        let die = &mut self.dies[(block / self.per_die) as usize];
+        die.live -= 1;
+        let block = block % self.per_die;
+        if block != die.active {
+            die.victims.died(block, *valid);
+        }
+    }
+
+    /// Where a block is, if it was written: the die, and a number that blocks of one program unit share.
+    #[must_use]
+    pub fn find(&self, lba: u64) -> Option<(Die, u64)> {
+        let at = self.map[lba as usize];
+        (at != NONE).then(|| {
+            let die = at / self.pages / self.per_die;
+            (Die(die), u64::from(at / self.unit_blocks))
+        })
+    }
+
+    fn append(&mut self, die: usize, lba: u32) {
+        let frontier = &mut self.dies[die];
+        let block = die as u32 * self.per_die + frontier.active;
+        let at = block * self.pages + frontier.offset;
+        frontier.offset += 1;
+        frontier.live += 1;
+        if frontier.offset.is_multiple_of(self.unit_blocks) {
+            self.ops.push(FlashOp::Program(Die(die as u32)));
+        }
+        self.valid[block as usize] += 1;
+        self.map[lba as usize] = at;
+        self.owner[at as usize] = lba;
+    }
+
+    fn make_room(&mut self, die: usize) {
+        while self.dies[die].offset == self.pages {
+            let base = die as u32 * self.per_die;
+            let frontier = &mut self.dies[die];
+            let full = frontier.active;
+            frontier
+                .victims
+                .close(full, self.valid[(base + full) as usize]);
+            let collect = frontier.free.len() <= RESERVE;
+            let Some(next) = frontier.free.pop_front() else {
+                unreachable!("the reserve is given back before it is needed again")
+            };
+            (frontier.active, frontier.offset) = (next, 0);
+            if collect {
+                self.collect(die);
+            }
+        }
+    }
+
+    /// Moves a victim's pages into the block that has just been begun.
+    fn collect(&mut self, die: usize) {
+        let base = die as u32 * self.per_die;
+        let valid = &self.valid;
+        let victim = self.dies[die]
+            .victims
+            .take(|block| valid[(base + block) as usize]);
+        let Some(victim) = victim else {
+            unreachable!("a die without free blocks has closed ones")
+        };
+        let first = (base + victim) * self.pages;
+        for unit in (first..first + self.pages).step_by(self.unit_blocks as usize) {
+            let live = (unit..unit + self.unit_blocks)
+                .filter(|&at| self.owner[at as usize] != NONE)
+                .count() as u32;
+            if live > 0 {
+                self.ops.push(FlashOp::Read(Die(die as u32), live));
+            }
+            for at in unit..unit + self.unit_blocks {
+                let lba = std::mem::replace(&mut self.owner[at as usize], NONE);
+                if lba != NONE {
+                    self.dies[die].live -= 1;
+                    self.append(die, lba);
+                    self.counts.moved += 1;
+                }
+            }
+        }
+        self.valid[(base + victim) as usize] = 0;
+        self.ops.push(FlashOp::Erase(
+            Die(die as u32),
+            EraseBlock(self.first + victim),
+        ));
+        self.counts.erases += 1;
+        self.dies[die].free.push_back(victim);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+
+    const SHAPE: Shape = Shape {
+        channels: 1,
+        dies: 3,
+        erase_blocks: 16,
+        units: 8,
+        unit_blocks: 4,
+    };
+
+    fn check(map: &PageMap, written: &[bool]) {
+        let mut live = 0;
+        for (lba, &wanted) in written.iter().enumerate() {
+            let at = map.map[lba];
+            assert_eq!(at != NONE, wanted, "block {lba}");
+            if wanted {
+                assert_eq!(map.owner[at as usize], lba as u32);
+                live += 1;
+            }
+        }
+        assert_eq!(map.valid.iter().sum::<u32>(), live);
+        assert_eq!(
+            map.dies.iter().map(|d| d.live).sum::<u64>(),
+            u64::from(live)
+        );
+        let owners = map.owner.iter().filter(|&&lba| lba != NONE).count();
+        assert_eq!(owners as u32, live);
+    }
+
+    #[test]
+    fn every_block_stays_where_the_map_says() {
+        for victim in [
+            Victim::Greedy,
+            Victim::Fifo,
+            Victim::Choices(1),
+            Victim::Choices(5),
+        ] {
+            let mut map = PageMap::new(&SHAPE, 3, (0, 16), 1200, victim).unwrap();
+            let mut written = vec![false; 1200];
+            let mut rng = Rng::new(3);
+            for step in 0..30_000 {
+                // The second half skews: some dies must not fill up under it.
+                let lba = rng.below(if step < 15_000 { 1200 } else { 60 });
+                if rng.below(10) == 0 {
+                    map.forget(lba);
+                    written[lba as usize] = false;
+                } else {
+                    map.write(lba);
+                    written[lba as usize] = true;
+                }
+                if step % 1000 == 0 {
+                    check(&map, &written);
+                }
+            }
+            check(&map, &written);
+            let mut ops = Vec::new();
+            map.take_ops(&mut ops);
+            let programs = ops.iter().filter(|op| matches!(op, FlashOp::Program(_)));
+            let counts = map.counts();
+            let blocks = programs.count() as u64 * 4;
+            // What is missing is in units that are not full.
+            assert!(counts.host + counts.moved - blocks < 3 * 4);
+        }
+    }
+
+    #[test]
+    fn what_cannot_fit_is_refused() {
+        let error = PageMap::new(&SHAPE, 3, (0, 16), 1400, Victim::Greedy).err();
+        let (logical, most) = (1400, 1344);
+        assert_eq!(error, Some(TooSmall { logical, most }));
+    }
+}

@@ -1,0 +1,88 @@
+//! Which closed block is collected next.
+
+use crate::rng::Rng;
+use std::collections::VecDeque;
+
+/// How the victim is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Victim {
+    /// The block with the fewest valid pages.
+    #[default]
+    Greedy,
+    /// The one that was filled first.
+    Fifo,
+    /// The one with the fewest valid pages of so many drawn; 1 is a random one.
+    Choices(u32),
+}
+
+/// The closed blocks of one die.
+pub(super) enum Victims {
+    Greedy {
+        /// By valid pages.
+        buckets: Vec<Vec<u32>>,
+        /// Every closed block's place in its bucket.
+        places: Vec<u32>,
+    },
+    Fifo(VecDeque<u32>),
+    Choices {
+        draws: u32,
+        closed: Vec<u32>,
+        rng: Rng,
+    },
+}
+
+impl Victims {
+    pub fn new(victim: Victim, blocks: u32, pages: u32, seed: u64) -> Self {
+        match victim {
+            Victim::Greedy => Self::Greedy {
+                buckets: vec![Vec::new(); pages as usize + 1],
+                places: vec![0; blocks as usize],
+            },
+            Victim::Fifo => Self::Fifo(VecDeque::new()),
+            Victim::Choices(draws) => Self::Choices {
+                draws,
+                closed: Vec::new(),
+                rng: Rng::new(seed),
+            },
+        }
+    }
+
+    /// A block is full.
+    pub fn close(&mut self, block: u32, valid: u32) {
+        match self {
+            Self::Greedy { buckets, places } => {
+                places[block as usize] = buckets[valid as usize].len() as u32;
+                buckets[valid as usize].push(block);
+            }
+            Self::Fifo(queue) => queue.push_back(block),
+            Self::Choices { closed, .. } => closed.push(block),
+        }
+    }
+
+    /// A page of a closed block has died; `valid` are left.
+    pub fn died(&mut self, block: u32, valid: u32) {
+        if let Self::Greedy { buckets, places } = self {
+            let place = places[block as usize] as usize;
+            let bucket = &mut buckets[valid as usize + 1];
+            bucket.swap_remove(place);
+            if let Some(&moved) = bucket.get(place) {
+                places[moved as usize] = place as u32;
+            }
+            self.close(block, valid);
+        }
+    }
+
+    /// Takes the victim out.
+    pub fn take(&mut self, valid: impl Fn(u32) -> u32) -> Option<u32> {
+        match self {
+            Self::Greedy { buckets, .. } => buckets.iter_mut().find_map(Vec::pop),
+            Self::Fifo(queue) => queue.pop_front(),
+            Self::Choices { draws, closed, rng } => {
+                let best = (0..*draws)
+                    .map(|_| rng.below(closed.len() as u64) as usize)
+                    .min_by_key(|&i| closed.get(i).map_or(u32::MAX, |&block| valid(block)))?;
+                (best < closed.len()).then(|| closed.swap_remove(best))
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What a block holds, without its bytes: a number that stands for them.
+//!
+//! Two blocks are equal when their contents are. The engine is told digests made of that number, and a
+//! comparison compares the numbers, so no payload is ever made up or kept.
+
+use crate::rng::mix;
+use vellum_core::seam::Digest;
+
+/// What one block holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Content(pub u64);
+
+impl Content {
+    /// 4096 zeros.
+    pub const ZERO: Self = Self(0);
+
+    /// What the `version`th write of a run puts at `lba`, when nothing better is known: different from
+    /// everything else.
+    #[must_use]
+    pub fn synthetic(seed: u64, lba: u64, version: u64) -> Self {
+        Self::of(mix(seed ^ mix(lba)).wrapping_add(mix(version ^ 0x5eed)))
+    }
+
+    /// What has this fingerprint in a trace.
+    #[must_use]
+    pub fn of(fingerprint: u64) -> Self {
+        // 0 is kept for zeros.
+        Self(fingerprint.max(1))
+    }
+
+    /// The CRC that stands for the block's.
+    #[must_use]
+    pub fn crc(self) -> u32 {
+        (mix(self.0) >> 32) as u32
+    }
+
+    /// What the core is told of it.
+    #[must_use]
+    pub fn digest(self) -> Digest {
+        Digest {
+            crc: self.crc(),
+            weak: mix(self.0 ^ 0x9e37_79b9_7f4a_7c15),
+            zero: self == Self::ZERO,
+            first: mix(self.0) as u32,
+        }
+    }
+}

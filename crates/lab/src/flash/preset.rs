@@ -1,0 +1,261 @@
+//! Devices that are known by name, each saying where its figures come from.
+
+/// A NAND drive.
+#[derive(Clone, Copy, Debug)]
+pub struct Nand {
+    /// Channels.
+    pub channels: u32,
+    /// Dies on each.
+    pub dies_per_channel: u32,
+    /// Planes of a die.
+    pub planes: u32,
+    /// Whether the planes program and erase together; else they only add blocks.
+    pub multi_plane: bool,
+    /// Pages of a block.
+    pub pages_per_block: u32,
+    /// Bytes of a page: a multiple of 4096.
+    pub page_bytes: u32,
+    /// From the cells to the register.
+    pub read_ns: u64,
+    /// From the register to the cells.
+    pub program_ns: u64,
+    /// A block.
+    pub erase_ns: u64,
+    /// A channel's speed.
+    pub bus_bytes_per_s: u64,
+    /// Erasures that a block endures.
+    pub erase_limit: u32,
+    /// RAM for writes that are not yet on flash, bytes.
+    pub buffer_bytes: u64,
+    /// Space kept from the host, in thousandths of what it sees.
+    pub over_provisioning: u32,
+}
+
+/// A device that is known by its speed alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    /// Every read takes at least so long.
+    pub read_ns: u64,
+    /// Every write.
+    pub write_ns: u64,
+    /// Making what was written durable.
+    pub flush_ns: u64,
+    /// How fast it reads.
+    pub read_bytes_per_s: u64,
+    /// How fast it writes.
+    pub write_bytes_per_s: u64,
+}
+
+/// What kind of device it is.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// Flash whose every operation is simulated.
+    Nand(Nand),
+    /// Latency and bandwidth.
+    Block(Block),
+}
+
+/// A device.
+#[derive(Clone, Copy, Debug)]
+pub struct Preset {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    /// Where the figures come from.
+    pub source: &'static str,
+    /// What the command and its completion cost on the host's link.
+    pub command_ns: u64,
+    /// The host's link.
+    pub link_bytes_per_s: u64,
+    /// Its inside.
+    pub kind: Kind,
+}
+
+const US: u64 = 1000;
+const MS: u64 = 1_000_000;
+const MB: u64 = 1_000_000;
+const MIB: u64 = 1 << 20;
+
+const CAFTL: Nand = Nand {
+    channels: 10,
+    dies_per_channel: 1,
+    planes: 8,
+    multi_plane: false,
+    pages_per_block: 64,
+    page_bytes: 4096,
+    read_ns: 25 * US,
+    program_ns: 200 * US,
+    erase_ns: 1500 * US,
+    // 100 us a page of 4 KiB.
+    bus_bytes_per_s: 40 * MB,
+    erase_limit: 100_000,
+    buffer_bytes: 16 * MIB,
+    over_provisioning: 150,
+};
+
+const OFTL: Nand = Nand {
+    channels: 2,
+    dies_per_channel: 4,
+    planes: 1,
+    multi_plane: false,
+    pages_per_block: 128,
+    page_bytes: 4096,
+    read_ns: 50 * US,
+    program_ns: 600 * US,
+    erase_ns: 3 * MS,
+    bus_bytes_per_s: 166 * MB,
+    erase_limit: 5000,
+    buffer_bytes: 16 * MIB,
+    over_provisioning: 70,
+};
+
+const TLC: Nand = Nand {
+    channels: 4,
+    dies_per_channel: 2,
+    planes: 4,
+    multi_plane: true,
+    pages_per_block: 512,
+    page_bytes: 16 << 10,
+    read_ns: 50 * US,
+    program_ns: 700 * US,
+    erase_ns: 5 * MS,
+    bus_bytes_per_s: 1200 * MB,
+    erase_limit: 3000,
+    buffer_bytes: 64 * MIB,
+    over_provisioning: 70,
+};
+
+const EMMC: Nand = Nand {
+    channels: 1,
+    dies_per_channel: 2,
+    planes: 2,
+    multi_plane: true,
+    pages_per_block: 256,
+    page_bytes: 16 << 10,
+    read_ns: 60 * US,
+    program_ns: 900 * US,
+    erase_ns: 5 * MS,
+    bus_bytes_per_s: 400 * MB,
+    erase_limit: 3000,
+    buffer_bytes: MIB,
+    over_provisioning: 70,
+};
+
+const SD: Nand = Nand {
+    channels: 1,
+    dies_per_channel: 1,
+    planes: 2,
+    multi_plane: true,
+    pages_per_block: 256,
+    page_bytes: 16 << 10,
+    read_ns: 80 * US,
+    program_ns: 1500 * US,
+    erase_ns: 8 * MS,
+    bus_bytes_per_s: 100 * MB,
+    erase_limit: 1000,
+    buffer_bytes: MIB / 2,
+    over_provisioning: 70,
+};
+
+const PRESETS: [Preset; 8] = [
+    Preset {
+        name: "caftl",
+        about: "CAFTL's simulated SSD: 10 packages of 8 planes, 4 KiB pages, 64 pages a block",
+        source: "CAFTL's evaluation setting: pages, blocks, planes, packages, 15% over-provisioning, 25 us, 200 us, \
+                 1.5 ms, 16 MB buffer. Assumed: one channel a package, 100 us a page on it (the transfer time of the \
+                 SSD extension of DiskSim that the paper used), 100,000 erasures (SLC)",
+        command_ns: 20 * US,
+        link_bytes_per_s: 300 * MB,
+        kind: Kind::Nand(CAFTL),
+    },
+    Preset {
+        name: "oftl",
+        about: "OFTL's board: 2 channels of 4 banks, 4 KiB logical pages",
+        source: "OFTL's setting: channels, banks, page size, page striping. Assumed: MLC of its time (50 us, 600 us, \
+                 3 ms, 128 pages a block, 5000 erasures), 166 MB/s a channel, 7% over-provisioning, SATA 3 Gb/s",
+        command_ns: 20 * US,
+        link_bytes_per_s: 300 * MB,
+        kind: Kind::Nand(OFTL),
+    },
+    Preset {
+        name: "tlc-nvme",
+        about: "a client's NVMe drive of today: 3D TLC, 4 channels of 2 dies, 4 planes together",
+        source: "all assumed, from the order of size of published 3D TLC parts and PCIe 3 x4: 16 KiB pages, 50 us, \
+                 700 us a page (mean of the three), 5 ms, ONFI 4 at 1200 MB/s, 3000 erasures, 7% over-provisioning; \
+                 no SLC cache",
+        command_ns: 8 * US,
+        link_bytes_per_s: 3200 * MB,
+        kind: Kind::Nand(TLC),
+    },
+    Preset {
+        name: "emmc",
+        about: "an eMMC 5.1 part: one channel, two dies",
+        source: "assumed: HS400 (400 MB/s), TLC at 900 us, 1 MiB of RAM, 3000 erasures",
+        command_ns: 60 * US,
+        link_bytes_per_s: 300 * MB,
+        kind: Kind::Nand(EMMC),
+    },
+    Preset {
+        name: "sd",
+        about: "an SD card, UHS-I: one die",
+        source: "assumed: 104 MB/s, TLC at 1.5 ms, 512 KiB of RAM, 1000 erasures",
+        command_ns: 200 * US,
+        link_bytes_per_s: 95 * MB,
+        kind: Kind::Nand(SD),
+    },
+    Preset {
+        name: "fast-ssd",
+        about: "WOJ's fast SSD, by its speed alone",
+        source: "WOJ's evaluation setting: 900 MB/s sequential write. Assumed: reads as fast, 80 us, 20 us, flush 100 us",
+        command_ns: 10 * US,
+        link_bytes_per_s: 3200 * MB,
+        kind: Kind::Block(Block {
+            read_ns: 80 * US,
+            write_ns: 20 * US,
+            flush_ns: 100 * US,
+            read_bytes_per_s: 900 * MB,
+            write_bytes_per_s: 900 * MB,
+        }),
+    },
+    Preset {
+        name: "moderate-ssd",
+        about: "WOJ's moderate SSD, by its speed alone",
+        source: "WOJ's evaluation setting: 520 MB/s sequential write. Assumed: reads as fast, 100 us, 30 us, flush 1 ms",
+        command_ns: 20 * US,
+        link_bytes_per_s: 550 * MB,
+        kind: Kind::Block(Block {
+            read_ns: 100 * US,
+            write_ns: 30 * US,
+            flush_ns: MS,
+            read_bytes_per_s: 520 * MB,
+            write_bytes_per_s: 520 * MB,
+        }),
+    },
+    Preset {
+        name: "slow-ssd",
+        about: "WOJ's slow SSD, by its speed alone",
+        source: "WOJ's evaluation setting: 70 MB/s sequential write. Assumed: 250 MB/s reads, 150 us, 60 us, flush 5 ms",
+        command_ns: 20 * US,
+        link_bytes_per_s: 300 * MB,
+        kind: Kind::Block(Block {
+            read_ns: 150 * US,
+            write_ns: 60 * US,
+            flush_ns: 5 * MS,
+            read_bytes_per_s: 250 * MB,
+            write_bytes_per_s: 70 * MB,
+        }),
+    },
+];
+
+/// All of them.
+#[must_use]
+pub fn presets() -> &'static [Preset] {
+    &PRESETS
+}
+
+/// The one of that name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Preset> {
+    PRESETS.iter().find(|preset| preset.name == name)
+}

@@ -1,0 +1,24 @@
+//! The lab: the engine that is served, on simulated flash and in virtual time.
+//!
+//! A [`scenario`] says what is run: a device, policies, a workload or a trace. [`sim`] is the event loop;
+//! [`vellum`] drives the engine, [`base`] is the page map that it is compared with, [`flash`] is what both write to.
+//! The same scenario and the same seed give the same bytes of output.
+
+pub mod base;
+mod blockdev;
+pub mod content;
+pub mod flash;
+pub mod latency;
+pub mod oracle;
+pub mod outcome;
+pub mod policy;
+pub mod replay;
+pub mod report;
+pub mod rng;
+pub mod scenario;
+pub mod sim;
+pub mod svg;
+pub mod timeline;
+pub mod trace;
+pub mod vellum;
+pub mod workload;

@@ -1,0 +1,238 @@
+//! What a run showed.
+
+use crate::flash::{Counts, Wear};
+use crate::latency::Latencies;
+use crate::sim::{Ftl, Seen, Sim};
+use crate::vellum::Backing;
+use serde::Serialize;
+use vellum_core::addr::BLOCK_BYTES;
+
+/// Blocks written to the medium, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Cause {
+    /// Why.
+    pub name: &'static str,
+    /// Blocks of 4 KiB.
+    pub blocks: u64,
+}
+
+/// How long one kind of request took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Percentiles {
+    /// How many there were.
+    pub count: u64,
+    /// Nanoseconds, of virtual time, as all that follow.
+    pub mean_ns: u64,
+    /// Half of them took no longer.
+    pub p50_ns: u64,
+    /// 99 in a hundred.
+    pub p99_ns: u64,
+    /// 999 in a thousand.
+    pub p999_ns: u64,
+    /// The longest.
+    pub most_ns: u64,
+}
+
+impl From<&Latencies> for Percentiles {
+    fn from(from: &Latencies) -> Self {
+        Self {
+            count: from.count(),
+            mean_ns: from.mean(),
+            p50_ns: from.percentile(50_000),
+            p99_ns: from.percentile(99_000),
+            p999_ns: from.percentile(99_900),
+            most_ns: from.most(),
+        }
+    }
+}
+
+/// Erasures and what they mean.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Life {
+    /// Erasures of erase blocks.
+    pub erases: u64,
+    /// Erase blocks.
+    pub erase_blocks: u64,
+    /// The mean number of erasures of one, and the largest.
+    pub erases_mean: f64,
+    /// The largest.
+    pub erases_most: u32,
+    /// How many erase blocks were erased how often: the first count of a class, and its blocks.
+    pub histogram: Vec<(u32, u64)>,
+    /// Erasures that each endures.
+    pub erase_limit: u32,
+    /// What the host could write until all are worn out, if they wear evenly. None without an erasure.
+    pub endurance_bytes: Option<u64>,
+    /// What the host writes a day, where that is known.
+    pub daily_bytes: Option<u64>,
+    /// Years until then.
+    pub years: Option<f64>,
+}
+
+/// A run's results.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The policy.
+    pub policy: String,
+    /// Blocks that the host sees.
+    pub logical_blocks: u64,
+    /// Blocks of flash (or of the device).
+    pub physical_blocks: u64,
+    /// How the flash was laid out, and how it was prepared.
+    pub notes: Vec<String>,
+    /// Blocks that the host wrote and read.
+    pub host_written: u64,
+    /// Read.
+    pub host_read: u64,
+    /// Requests answered.
+    pub requests: u64,
+    /// Blocks written to the medium by cause.
+    pub medium: Vec<Cause>,
+    /// All of them, over the host's.
+    pub write_amplification: Option<f64>,
+    /// Blocks programmed: what was in program units that became full.
+    pub programmed: u64,
+    /// Erasures and life; none where the inside is not simulated.
+    pub life: Option<Life>,
+    /// Virtual seconds.
+    pub seconds: f64,
+    /// Reads.
+    pub reads: Percentiles,
+    /// Writes and discards.
+    pub writes: Percentiles,
+    /// Flushes.
+    pub flushes: Percentiles,
+    /// The engine's own counters, where it ran.
+    pub engine: Vec<(&'static str, u64)>,
+    /// The distribution of write latencies, for a plot.
+    #[serde(skip)]
+    pub writes_cumulative: Vec<(u64, f64)>,
+}
+
+impl Outcome {
+    /// Blocks written to the medium.
+    #[must_use]
+    pub fn medium_blocks(&self) -> u64 {
+        self.medium.iter().map(|cause| cause.blocks).sum()
+    }
+}
+
+/// The counters of a moment, to be taken off those of another.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    medium: Vec<Cause>,
+    engine: Vec<(&'static str, u64)>,
+    at: u64,
+}
+
+impl Snapshot {
+    /// Of now. Wear and what the host saw begin anew.
+    pub fn begin(sim: &mut Sim) -> Self {
+        sim.flash.reset();
+        sim.seen = Seen::default();
+        Self::of(sim)
+    }
+
+    fn of(sim: &Sim) -> Self {
+        let mut engine = Vec::new();
+        let cause = |name, blocks| Cause { name, blocks };
+        let medium = match &sim.ftl {
+            Ftl::Page(drive) => {
+                let counts = drive.map().counts();
+                vec![cause("data", counts.host), cause("moved", counts.moved)]
+            }
+            Ftl::Raw(_) => vec![cause("data", sim.seen.blocks_written)],
+            Ftl::Vellum(vellum) => {
+                let stats = vellum.stats();
+                engine = stats.named().collect();
+                let mut medium = vec![
+                    cause("data", stats.medium_data),
+                    cause("moved", stats.medium_moved),
+                    cause("headers", stats.medium_headers),
+                    cause("summaries", stats.medium_summaries + stats.medium_restamped),
+                    cause("map", stats.medium_map),
+                ];
+                let own = vellum.backing().own_moves();
+                match vellum.backing() {
+                    Backing::Flash(_) => medium.push(cause("moved in map area", own)),
+                    Backing::Drive(_) => medium.push(cause("moved by the drive", own)),
+                    Backing::Block(_) => {}
+                }
+                medium
+            }
+        };
+        Self {
+            medium,
+            engine,
+            at: sim.time.now(),
+        }
+    }
+
+    /// What happened since.
+    #[must_use]
+    pub fn until_now(&self, sim: &Sim) -> Outcome {
+        let now = Self::of(sim);
+        let host_written = sim.seen.blocks_written;
+        let zip = now.medium.iter().zip(&self.medium);
+        let medium: Vec<Cause> = zip
+            .map(|(now, before)| Cause {
+                name: now.name,
+                blocks: now.blocks - before.blocks,
+            })
+            .collect();
+        let all: u64 = medium.iter().map(|cause| cause.blocks).sum();
+        let engine = now.engine.iter().zip(&self.engine);
+        let Counts { programs, .. } = sim.flash.counts();
+        Outcome {
+            policy: String::new(),
+            logical_blocks: 0,
+            physical_blocks: 0,
+            notes: Vec::new(),
+            host_written,
+            host_read: sim.seen.blocks_read,
+            requests: sim.seen.served,
+            medium,
+            write_amplification: (host_written > 0).then(|| all as f64 / host_written as f64),
+            programmed: programs * u64::from(sim.flash.shape().unit_blocks),
+            life: None,
+            seconds: (now.at - self.at) as f64 / 1e9,
+            reads: (&sim.seen.reads).into(),
+            writes: (&sim.seen.writes).into(),
+            flushes: (&sim.seen.flushes).into(),
+            // Gauges fall as well as rise: they are given as they are.
+            engine: engine
+                .map(|(&(name, now), &(_, before))| (name, now.checked_sub(before).unwrap_or(now)))
+                .collect(),
+            writes_cumulative: sim.seen.writes.cumulative(),
+        }
+    }
+}
+
+impl Life {
+    /// From a run's wear.
+    #[must_use]
+    pub fn of(wear: &Wear, erase_limit: u32, host_written: u64, daily_bytes: Option<u64>) -> Self {
+        let (erases, blocks) = (wear.total(), wear.blocks());
+        let budget = u128::from(blocks) * u128::from(erase_limit);
+        let written = u128::from(host_written) * BLOCK_BYTES as u128;
+        let endurance = (budget * written).checked_div(u128::from(erases));
+        let endurance_bytes = endurance
+            .filter(|_| erases > 0)
+            .map(|bytes| bytes.min(u128::from(u64::MAX)) as u64);
+        let years = match (endurance_bytes, daily_bytes) {
+            (Some(bytes), Some(daily)) if daily > 0 => Some(bytes as f64 / daily as f64 / 365.25),
+            _ => None,
+        };
+        Self {
+            erases,
+            erase_blocks: blocks,
+            erases_mean: erases as f64 / blocks.max(1) as f64,
+            erases_most: wear.most(),
+            histogram: wear.histogram(),
+            erase_limit,
+            endurance_bytes,
+            daily_bytes,
+            years,
+        }
+    }
+}

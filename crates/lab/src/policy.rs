@@ -1,0 +1,176 @@
+//! What is compared: a translation layer and its options, as people name them.
+
+use crate::base;
+use std::fmt;
+use std::str::FromStr;
+use vellum_core::engine;
+
+/// Which translation layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// The baseline page map.
+    Base {
+        /// How its collector chooses.
+        victim: base::Victim,
+    },
+    /// The engine.
+    Vellum {
+        /// How its collector chooses.
+        victim: engine::Victim,
+        /// Whether zeros are a map entry alone.
+        zero: bool,
+        /// Above a drive with a page map, instead of straight on flash.
+        on_drive: bool,
+    },
+}
+
+/// A layer, and how much space it is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Which.
+    pub layer: Layer,
+    /// Over-provisioning in thousandths, if not the device's.
+    pub over_provisioning: Option<u32>,
+}
+
+/// A policy that is not one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?}: {why}")]
+pub struct PolicyError {
+    text: String,
+    why: &'static str,
+}
+
+/// What can be named, for a help text.
+pub const NAMES: &str = "base[:fifo|random|d=N] (a page map, greedy unless said otherwise), \
+vellum[:cost-benefit][,no-zero][,on-drive] (the engine), each with [,op=PERCENT]";
+
+impl FromStr for Policy {
+    type Err = PolicyError;
+
+    fn from_str(text: &str) -> Result<Self, PolicyError> {
+        let wrong = |why| PolicyError {
+            text: text.chars().take(60).collect(),
+            why,
+        };
+        let (name, options) = text.split_once(':').unwrap_or((text, ""));
+        let mut over_provisioning = None;
+        let mut layer = match name {
+            "base" => Layer::Base {
+                victim: base::Victim::Greedy,
+            },
+            "vellum" => Layer::Vellum {
+                victim: engine::Victim::Greedy,
+                zero: true,
+                on_drive: false,
+            },
+            _ => return Err(wrong("a policy begins with base or vellum")),
+        };
+        for option in options.split(',').filter(|option| !option.is_empty()) {
+            if let Some(percent) = option.strip_prefix("op=") {
+                let percent: f64 = percent.parse().map_err(|_| wrong("op= needs a number"))?;
+                if !(2.0..=90.0).contains(&percent) {
+                    return Err(wrong("over-provisioning is from 2 to 90 percent"));
+                }
+                over_provisioning = Some((percent * 10.0).round() as u32);
+                continue;
+            }
+            match (&mut layer, option) {
+                (Layer::Base { victim }, "greedy") => *victim = base::Victim::Greedy,
+                (Layer::Base { victim }, "fifo") => *victim = base::Victim::Fifo,
+                (Layer::Base { victim }, "random") => *victim = base::Victim::Choices(1),
+                (Layer::Base { victim }, other) => match other.strip_prefix("d=").map(str::parse) {
+                    Some(Ok(draws)) if (1..=1000).contains(&draws) => {
+                        *victim = base::Victim::Choices(draws);
+                    }
+                    _ => return Err(wrong("base takes greedy, fifo, random, d=1 to d=1000, op=")),
+                },
+                (Layer::Vellum { victim, .. }, "greedy") => *victim = engine::Victim::Greedy,
+                (Layer::Vellum { victim, .. }, "cost-benefit") => {
+                    *victim = engine::Victim::CostBenefit;
+                }
+                (Layer::Vellum { zero, .. }, "no-zero") => *zero = false,
+                (Layer::Vellum { on_drive, .. }, "on-drive") => *on_drive = true,
+                (Layer::Vellum { .. }, _) => {
+                    return Err(wrong(
+                        "vellum takes greedy, cost-benefit, no-zero, on-drive, op=",
+                    ));
+                }
+            }
+        }
+        Ok(Self {
+            layer,
+            over_provisioning,
+        })
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut options = Vec::new();
+        let name = match self.layer {
+            Layer::Base { victim } => {
+                match victim {
+                    base::Victim::Greedy => {}
+                    base::Victim::Fifo => options.push("fifo".to_string()),
+                    base::Victim::Choices(1) => options.push("random".to_string()),
+                    base::Victim::Choices(draws) => options.push(format!("d={draws}")),
+                }
+                "base"
+            }
+            Layer::Vellum {
+                victim,
+                zero,
+                on_drive,
+            } => {
+                if victim == engine::Victim::CostBenefit {
+                    options.push("cost-benefit".to_string());
+                }
+                if !zero {
+                    options.push("no-zero".to_string());
+                }
+                if on_drive {
+                    options.push("on-drive".to_string());
+                }
+                "vellum"
+            }
+        };
+        if let Some(permille) = self.over_provisioning {
+            options.push(format!("op={}", f64::from(permille) / 10.0));
+        }
+        f.write_str(name)?;
+        if !options.is_empty() {
+            write!(f, ":{}", options.join(","))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_is_shown_as_it_is_written() {
+        for text in [
+            "base",
+            "base:fifo",
+            "base:random",
+            "base:d=5,op=28",
+            "vellum",
+            "vellum:cost-benefit,no-zero,on-drive,op=7.5",
+        ] {
+            assert_eq!(text.parse::<Policy>().unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "vellu",
+            "base:cost-benefit",
+            "vellum:fifo",
+            "base:d=0",
+            "base:op=1",
+        ] {
+            assert!(text.parse::<Policy>().is_err(), "{text}");
+        }
+    }
+}

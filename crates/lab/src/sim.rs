@@ -1,0 +1,388 @@
+//! The event loop: a host, a link, a drive, and virtual time.
+
+use crate::base::{Drive, Io, Wanted};
+use crate::blockdev::BlockDevice;
+use crate::flash::{Die, Flash, Preset};
+use crate::latency::Latencies;
+use crate::timeline::{Tag, Timeline};
+use crate::trace::Op;
+use crate::vellum::{Asked, Vellum};
+use crate::workload::Request;
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::seam::Refusal;
+
+/// Requests are cut into parts of so many blocks, as a drive's interface does.
+pub const PART_BLOCKS: u32 = 256;
+/// Requests of an open-loop host that are open at once, at most: more is a drive that does not keep up at all.
+pub const OPEN_MAX: usize = 1 << 20;
+
+/// What serves the requests.
+pub enum Ftl {
+    /// A drive with a page map.
+    Page(Box<Drive>),
+    /// A device of which only the speed is known.
+    Raw(BlockDevice),
+    /// The engine.
+    Vellum(Box<Vellum>),
+}
+
+/// When the host asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// At the requests' own times.
+    Open,
+    /// So many at a time, each as soon as one is answered.
+    Closed {
+        /// How many.
+        depth: u32,
+    },
+}
+
+/// Why a run ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// The engine refused.
+    #[error("after {served} requests one was refused: {refusal}")]
+    Refused {
+        /// Answered before.
+        served: u64,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// Requests are open and nothing happens any more.
+    #[error("{open} requests are open and nothing happens any more")]
+    Stalled {
+        /// How many.
+        open: usize,
+    },
+    /// A read that did not give what was written.
+    #[error("{blocks} blocks were read and were not what had been written")]
+    Wrong {
+        /// How many.
+        blocks: u64,
+    },
+    /// The host's requests come faster than they are served.
+    #[error(
+        "{OPEN_MAX} requests are open: the drive is too slow for this trace at its own pace; use --depth"
+    )]
+    Overrun,
+}
+
+struct Parent {
+    came: u64,
+    read: bool,
+    parts: u32,
+}
+
+struct Part {
+    parent: u32,
+    asked: Option<Asked>,
+    blocks: u32,
+}
+
+/// What the host saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Reads' latencies.
+    pub reads: Latencies,
+    /// Writes' and discards'.
+    pub writes: Latencies,
+    /// Flushes'.
+    pub flushes: Latencies,
+    /// Blocks written.
+    pub blocks_written: u64,
+    /// Blocks read.
+    pub blocks_read: u64,
+    /// Requests answered.
+    pub served: u64,
+}
+
+/// See the module.
+pub struct Sim {
+    /// Virtual time.
+    pub time: Timeline,
+    /// The flash, if there is any.
+    pub flash: Flash,
+    /// What serves.
+    pub ftl: Ftl,
+    /// What the host saw.
+    pub seen: Seen,
+    preset: Preset,
+    link_free: u64,
+    parents: Vec<Parent>,
+    free_parents: Vec<u32>,
+    parts: Vec<Part>,
+    free_parts: Vec<u32>,
+    refused: Option<Refusal>,
+}
+
+macro_rules! io {
+    ($self:ident) => {
+        &mut Io {
+            flash: &mut $self.flash,
+            time: &mut $self.time,
+        }
+    };
+}
+
+impl Sim {
+    /// An idle one.
+    #[must_use]
+    pub fn new(preset: Preset, flash: Flash, ftl: Ftl) -> Self {
+        Self {
+            time: Timeline::default(),
+            flash,
+            ftl,
+            seen: Seen::default(),
+            preset,
+            link_free: 0,
+            parents: Vec::new(),
+            free_parents: Vec::new(),
+            parts: Vec::new(),
+            free_parts: Vec::new(),
+            refused: None,
+        }
+    }
+
+    /// Serves all requests; at the end nothing is open.
+    ///
+    /// # Errors
+    /// When one is refused, or not answered.
+    pub fn run(
+        &mut self,
+        requests: &mut dyn Iterator<Item = Request>,
+        pace: Pace,
+    ) -> Result<(), RunError> {
+        let start = self.time.now();
+        let mut next = requests.next();
+        loop {
+            if let Pace::Closed { depth } = pace {
+                while self.open() < depth as usize
+                    && let Some(request) = next
+                {
+                    self.issue(request);
+                    next = requests.next();
+                }
+            }
+            let event = self.time.next();
+            let timer = match &self.ftl {
+                Ftl::Vellum(vellum) => vellum.timeout(),
+                _ => None,
+            };
+            let arrival = match (&next, pace) {
+                (Some(request), Pace::Open) => Some(start.saturating_add(request.at)),
+                _ => None,
+            };
+            let first = [event, timer, arrival].into_iter().flatten().min();
+            if event.is_some() && event == first {
+                if let Some(tag) = self.time.pop() {
+                    self.happen(tag);
+                }
+            } else if arrival.is_some() && arrival == first {
+                self.time.pass(arrival.unwrap_or(0));
+                if let Some(request) = next {
+                    self.issue(request);
+                }
+                next = requests.next();
+            } else if self.open() == 0 && next.is_none() {
+                break;
+            } else if let (Some(due), Ftl::Vellum(vellum)) = (timer, &mut self.ftl) {
+                self.time.pass(due);
+                vellum.tick(io!(self));
+                self.collect();
+            } else {
+                let open = self.open();
+                return Err(RunError::Stalled { open });
+            }
+            if let Some(refusal) = self.refused {
+                let served = self.seen.served;
+                return Err(RunError::Refused { served, refusal });
+            }
+            if self.open() > OPEN_MAX {
+                return Err(RunError::Overrun);
+            }
+        }
+        match &self.ftl {
+            Ftl::Vellum(vellum) if vellum.wrong_reads() > 0 => Err(RunError::Wrong {
+                blocks: vellum.wrong_reads(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Requests that are not answered.
+    fn open(&self) -> usize {
+        self.parents.len() - self.free_parents.len()
+    }
+
+    fn issue(&mut self, request: Request) {
+        let read = request.op == Op::Read;
+        match request.op {
+            Op::Read => self.seen.blocks_read += u64::from(request.blocks),
+            Op::Write { .. } => self.seen.blocks_written += u64::from(request.blocks),
+            _ => {}
+        }
+        let parent = Parent {
+            came: self.time.now(),
+            read,
+            parts: request.blocks.div_ceil(PART_BLOCKS).max(1),
+        };
+        let parts = parent.parts;
+        let parent = place(&mut self.parents, &mut self.free_parents, parent);
+        for part in 0..parts {
+            let first = part * PART_BLOCKS;
+            let blocks = (request.blocks - first).min(PART_BLOCKS);
+            let contents = match request.op {
+                Op::Write { .. } if parts > 1 => {
+                    request.contents[first as usize..(first + blocks) as usize].to_vec()
+                }
+                _ => request.contents.clone(),
+            };
+            let asked = Asked {
+                id: 0,
+                op: request.op,
+                lba: request.lba + u64::from(first),
+                blocks,
+                contents,
+            };
+            let part = Part {
+                parent,
+                blocks,
+                asked: None,
+            };
+            let id = place(&mut self.parts, &mut self.free_parts, part);
+            let asked = Asked { id, ..asked };
+            if self.time.is_instant() {
+                self.serve(asked);
+                continue;
+            }
+            let crossed = match request.op {
+                Op::Write { .. } => self.cross(blocks),
+                _ => self.time.now(),
+            };
+            self.parts[id as usize].asked = Some(asked);
+            self.time
+                .at(crossed + self.preset.command_ns, Tag::Arrival(id));
+        }
+    }
+
+    /// Takes the host's link for so many blocks.
+    fn cross(&mut self, blocks: u32) -> u64 {
+        let bytes = u64::from(blocks) * BLOCK_BYTES as u64;
+        let takes = bytes * 1_000_000_000 / self.preset.link_bytes_per_s;
+        self.link_free = self.link_free.max(self.time.now()) + takes;
+        self.link_free
+    }
+
+    fn serve(&mut self, asked: Asked) {
+        let tag = Tag::Client(asked.id);
+        match &mut self.ftl {
+            Ftl::Vellum(vellum) => {
+                vellum.ask(io!(self), asked);
+                self.collect();
+            }
+            Ftl::Page(drive) => {
+                let wanted = match asked.op {
+                    Op::Read => Wanted::Read,
+                    Op::Write { fua } => Wanted::Write { fua },
+                    Op::Discard => Wanted::Discard,
+                    Op::Flush => Wanted::Flush,
+                };
+                drive.ask(io!(self), tag, wanted, asked.lba, u64::from(asked.blocks));
+            }
+            Ftl::Raw(device) => match asked.op {
+                Op::Read => device.read(&mut self.time, tag, asked.blocks),
+                Op::Write { fua } => device.write(&mut self.time, tag, asked.blocks, fua),
+                Op::Discard => self.time.done(tag),
+                Op::Flush => device.flush(&mut self.time, tag),
+            },
+        }
+    }
+
+    fn happen(&mut self, tag: Tag) {
+        match tag {
+            Tag::Arrival(part) => {
+                if let Some(asked) = self.parts[part as usize].asked.take() {
+                    self.serve(asked);
+                }
+            }
+            Tag::Client(part) => self.answered(part),
+            Tag::Answer(part) => self.at_host(part),
+            Tag::Sensed(die) => self.flash.sensed(&mut self.time, Die(die)),
+            Tag::Idle(die) => self.flash.idle(&mut self.time, Die(die)),
+            Tag::Unit(unit) => match &mut self.ftl {
+                Ftl::Page(drive) => drive.programmed(io!(self), unit),
+                Ftl::Vellum(vellum) => {
+                    vellum.programmed(io!(self), unit);
+                    self.collect();
+                }
+                Ftl::Raw(_) => {}
+            },
+            Tag::Effect(id) => {
+                if let Ftl::Vellum(vellum) = &mut self.ftl {
+                    vellum.done(io!(self), id);
+                    self.collect();
+                }
+            }
+        }
+    }
+
+    /// Takes the engine's answers.
+    fn collect(&mut self) {
+        loop {
+            let Ftl::Vellum(vellum) = &mut self.ftl else {
+                return;
+            };
+            let Some((part, result)) = vellum.answer() else {
+                return;
+            };
+            if let Err(refusal) = result {
+                self.refused.get_or_insert(refusal);
+            }
+            self.answered(part);
+        }
+    }
+
+    /// The drive has answered a part.
+    fn answered(&mut self, part: u32) {
+        let Part { parent, blocks, .. } = self.parts[part as usize];
+        if self.parents[parent as usize].read && !self.time.is_instant() {
+            let crossed = self.cross(blocks);
+            self.time.at(crossed, Tag::Answer(part));
+        } else {
+            self.at_host(part);
+        }
+    }
+
+    fn at_host(&mut self, part: u32) {
+        let Part { parent, blocks, .. } = self.parts[part as usize];
+        self.free_parts.push(part);
+        let request = &mut self.parents[parent as usize];
+        request.parts -= 1;
+        if request.parts > 0 {
+            return;
+        }
+        let took = self.time.now() - request.came;
+        let seen = match (request.read, blocks) {
+            (true, _) => &mut self.seen.reads,
+            (false, 0) => &mut self.seen.flushes,
+            (false, _) => &mut self.seen.writes,
+        };
+        seen.add(took);
+        self.seen.served += 1;
+        self.free_parents.push(parent);
+    }
+}
+
+fn place<T>(all: &mut Vec<T>, free: &mut Vec<u32>, new: T) -> u32 {
+    match free.pop() {
+        Some(index) => {
+            all[index as usize] = new;
+            index
+        }
+        None => {
+            all.push(new);
+            all.len() as u32 - 1
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Which format a trace is of, by its first lines.
+
+use super::{Format, Reader, TraceError};
+
+/// The format that reads the beginning of a trace, of whose first bytes `head` are.
+///
+/// # Errors
+/// When none does.
+pub fn detect(head: &[u8]) -> Result<Format, TraceError> {
+    // The last line may be cut off.
+    let whole = match head.iter().rposition(|&byte| byte == b'\n') {
+        Some(end) => &head[..=end],
+        None => head,
+    };
+    let first = whole.split(|&b| b == b'\n').next().unwrap_or_default();
+    // Five columns are DiskSim's when the time has a fraction, and MQSim's when it has none.
+    let fraction = first
+        .split(u8::is_ascii_whitespace)
+        .find(|column| !column.is_empty())
+        .is_some_and(|time| time.contains(&b'.'));
+    let fits = |format: Format| match format {
+        Format::DiskSim if !fraction => false,
+        Format::Mqsim if fraction => false,
+        // A mistake further on is for the reader to name.
+        _ => matches!(Reader::new(whole, format).next(), Some(Ok(_))),
+    };
+    match Format::ALL.into_iter().find(|&format| fits(format)) {
+        Some(format) => Ok(format),
+        None if whole.is_empty() => Err(TraceError::Empty { lines: 0 }),
+        None => {
+            let text = String::from_utf8_lossy(first);
+            let first = text.chars().take(60).collect();
+            Err(TraceError::Unknown { first })
+        }
+    }
+}

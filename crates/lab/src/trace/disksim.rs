@@ -1,0 +1,53 @@
+//! `DiskSim`'s ASCII and MQSim's: time, disk, sector, sectors, kind. They look alike and differ in the time's unit
+//! (milliseconds with a fraction; nanoseconds) and read alike (bit 0, or 1, is a read).
+
+use super::fields::{decimal, number, sectors, ticks, wrong};
+use super::{Op, Problem, Record};
+
+/// One line of `DiskSim`.
+pub fn parse(line: &str) -> Result<Record, Problem> {
+    let [at, disk, sector, count, flags] = five("disksim", line)?;
+    let flags = number::<u32>("flags", flags)?;
+    Ok(Record {
+        at: decimal("time", at, 1_000_000)?,
+        disk: number("disk", disk)?,
+        op: op(flags & 1 == 1),
+        offset: sectors("sector", sector)?,
+        bytes: sectors("size", count)?,
+        contents: Vec::new(),
+    })
+}
+
+/// One line of MQSim.
+pub fn parse_mqsim(line: &str) -> Result<Record, Problem> {
+    let [at, disk, sector, count, kind] = five("mqsim", line)?;
+    let read = match kind {
+        "0" => false,
+        "1" => true,
+        other => return Err(wrong("type", other, "0 (write) or 1 (read) is needed")),
+    };
+    Ok(Record {
+        at: ticks("time", at, 1)?,
+        disk: number("disk", disk)?,
+        op: op(read),
+        offset: sectors("sector", sector)?,
+        bytes: sectors("size", count)?,
+        contents: Vec::new(),
+    })
+}
+
+fn op(read: bool) -> Op {
+    match read {
+        true => Op::Read,
+        false => Op::Write { fua: false },
+    }
+}
+
+fn five<'a>(format: &'static str, line: &'a str) -> Result<[&'a str; 5], Problem> {
+    let columns: Vec<&str> = line.split_ascii_whitespace().collect();
+    columns.as_slice().try_into().map_err(|_| Problem::Columns {
+        format,
+        found: columns.len(),
+        need: "5",
+    })
+}

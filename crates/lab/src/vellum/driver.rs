@@ -1,0 +1,517 @@
+//! The driver: takes requests, feeds the engine, carries its effects out on a backing, keeps what is where.
+
+use super::backing::Backing;
+use crate::base::Io;
+use crate::content::Content;
+use crate::timeline::Tag;
+use crate::trace::Op;
+use std::collections::{BTreeMap, VecDeque};
+use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Nanos, Pba, RequestId};
+use vellum_core::engine::{Buffers, Engine, Options, Victim};
+use vellum_core::format::{self, superblock::Superblock};
+use vellum_core::recovery::{RecoveryError, Source, Unreadable, recover};
+use vellum_core::seam::{Against, Effect, Input, Outcome, Payload, Refusal, Region};
+use vellum_core::stats::Stats;
+
+/// The collector's buffers.
+const COLLECTOR_BUFS: u32 = 256;
+/// Clients' buffers, at least: one chunk can fill while another is written.
+pub const BUFS_MIN: u32 = 512;
+
+/// The engine's options.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How the collector chooses.
+    pub victim: Victim,
+    /// Whether blocks of zeros are a map entry alone.
+    pub zero: bool,
+    /// Whether freed segments are erased or discarded.
+    pub discard: bool,
+    /// Clients' buffers: the RAM for writes.
+    pub bufs: u32,
+    /// Keep what every block should be, and hold every read against it.
+    pub verify: bool,
+}
+
+/// One request.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Its number; free again when it is answered.
+    pub id: u32,
+    /// What.
+    pub op: Op,
+    /// The first block.
+    pub lba: u64,
+    /// How many.
+    pub blocks: u32,
+    /// What a write writes.
+    pub contents: Vec<Content>,
+}
+
+/// What an effect in flight needs when it is done.
+#[derive(Clone, Copy)]
+enum Flight {
+    None,
+    Plain,
+    Read {
+        at: Pba,
+        blocks: u32,
+        request: u32,
+        first: u32,
+    },
+    Gather {
+        at: Pba,
+        blocks: u32,
+        to: Buf,
+    },
+    Meta {
+        at: Pba,
+        blocks: u32,
+    },
+    Compare {
+        buf: Buf,
+        at: Pba,
+    },
+    Compared(bool),
+    Erase {
+        at: Pba,
+        blocks: u32,
+    },
+}
+
+/// What reads are held against.
+#[derive(Default)]
+struct Shadow {
+    blocks: Vec<Content>,
+    reads: BTreeMap<u32, (Vec<Content>, Vec<Option<Content>>)>,
+    wrong: u64,
+}
+
+/// See the module.
+pub struct Vellum {
+    engine: Engine,
+    backing: Backing,
+    first_segment: u64,
+    medium: Vec<Content>,
+    /// Summaries: the only metadata that is read back.
+    summaries: BTreeMap<u64, Box<[u8]>>,
+    bufs: Vec<Content>,
+    free: Vec<u32>,
+    flights: Vec<Flight>,
+    waiting: VecDeque<Asked>,
+    answers: VecDeque<(u32, Result<(), Refusal>)>,
+    payloads: Vec<Payload>,
+    bytes: Vec<u8>,
+    crcs: Vec<u32>,
+    shadow: Option<Shadow>,
+}
+
+impl Vellum {
+    /// A new volume on a backing, opened for the first time.
+    ///
+    /// # Errors
+    /// When the engine does not open what the format just wrote.
+    pub fn new(
+        superblock: &Superblock,
+        backing: Backing,
+        settings: Settings,
+    ) -> Result<Self, RecoveryError> {
+        let mut blank = Blank(BTreeMap::new());
+        format::blank(superblock, crc32c::crc32c, &mut |at, bytes| {
+            let blocks = bytes.chunks_exact(BLOCK_BYTES).enumerate();
+            blank
+                .0
+                .extend(blocks.map(|(i, block)| (at.0 + i as u64, block.into())));
+        });
+        let mut recovered = recover(&mut blank, superblock.medium_blocks(), crc32c::crc32c)?;
+        recovered.superblock.begin_life();
+        let bufs = settings.bufs.max(BUFS_MIN);
+        let buffers = Buffers {
+            first: Buf(bufs),
+            count: COLLECTOR_BUFS,
+        };
+        let options = Options {
+            victim: settings.victim,
+            discard: settings.discard,
+            zero: settings.zero,
+            ..Options::default()
+        };
+        let shadow = settings.verify.then(|| Shadow {
+            blocks: vec![Content::ZERO; superblock.logical_blocks() as usize],
+            ..Shadow::default()
+        });
+        Ok(Self {
+            engine: Engine::new(recovered, buffers, options, crc32c::crc32c),
+            backing,
+            first_segment: superblock.segment_start(vellum_core::addr::Segment(0)).0,
+            medium: vec![Content::ZERO; superblock.medium_blocks() as usize],
+            summaries: BTreeMap::new(),
+            bufs: vec![Content::ZERO; (bufs + COLLECTOR_BUFS) as usize],
+            free: (0..bufs).rev().collect(),
+            flights: Vec::new(),
+            waiting: VecDeque::new(),
+            answers: VecDeque::new(),
+            payloads: Vec::new(),
+            bytes: Vec::new(),
+            crcs: Vec::new(),
+            shadow,
+        })
+    }
+
+    /// The engine's counters.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.engine.stats()
+    }
+
+    /// The volume.
+    #[must_use]
+    pub fn superblock(&self) -> &Superblock {
+        self.engine.superblock()
+    }
+
+    /// What it lies on.
+    #[must_use]
+    pub fn backing(&self) -> &Backing {
+        &self.backing
+    }
+
+    /// Blocks that were read and were not what had been written, where that is looked at.
+    #[must_use]
+    pub fn wrong_reads(&self) -> u64 {
+        self.shadow.as_ref().map_or(0, |shadow| shadow.wrong)
+    }
+
+    /// When it wants to be called by [`tick`](Self::tick), in nanoseconds.
+    #[must_use]
+    pub fn timeout(&self) -> Option<u64> {
+        self.engine.poll_timeout().map(|at| at.0)
+    }
+
+    /// The next answer.
+    pub fn answer(&mut self) -> Option<(u32, Result<(), Refusal>)> {
+        self.answers.pop_front()
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, io: &mut Io<'_>) {
+        self.feed(io, Input::Tick);
+    }
+
+    /// Tells where journals are.
+    pub fn watch(&mut self, io: &mut Io<'_>, regions: &[Region]) {
+        self.feed(io, Input::Journals { regions });
+    }
+
+    /// Tells which home block's copy is where in the journal.
+    pub fn journaled(&mut self, io: &mut Io<'_>, pairs: &[(Lba, Lba)]) {
+        self.feed(io, Input::Journaled { pairs });
+    }
+
+    /// Asks for something.
+    pub fn ask(&mut self, io: &mut Io<'_>, asked: Asked) {
+        self.waiting.push_back(asked);
+        self.admit(io);
+    }
+
+    /// An effect was carried out.
+    pub fn done(&mut self, io: &mut Io<'_>, id: u32) {
+        let flight = std::mem::replace(&mut self.flights[id as usize], Flight::None);
+        let id = EffectId(id);
+        match flight {
+            Flight::None => unreachable!("effect {id} is done and was not asked for"),
+            Flight::Plain => self.finish(io, id, Outcome::Ok),
+            Flight::Erase { at, blocks } => {
+                let range = at.0..at.0 + u64::from(blocks);
+                while let Some((&block, _)) = self.summaries.range(range.clone()).next() {
+                    self.summaries.remove(&block);
+                }
+                self.finish(io, id, Outcome::Ok);
+            }
+            Flight::Read {
+                at,
+                blocks,
+                request,
+                first,
+            } => {
+                for i in 0..blocks {
+                    self.show(
+                        request,
+                        first + i,
+                        self.medium[(at.0 + u64::from(i)) as usize],
+                    );
+                }
+                self.finish_read(io, id, at, blocks);
+            }
+            Flight::Gather { at, blocks, to } => {
+                for i in 0..blocks as usize {
+                    self.bufs[to.0 as usize + i] = self.medium[at.0 as usize + i];
+                }
+                self.finish_read(io, id, at, blocks);
+            }
+            Flight::Meta { at, blocks } => {
+                let mut bytes = vec![0; blocks as usize * BLOCK_BYTES];
+                for (i, out) in bytes.chunks_exact_mut(BLOCK_BYTES).enumerate() {
+                    if let Some(block) = self.summaries.get(&(at.0 + i as u64)) {
+                        out.copy_from_slice(block);
+                    }
+                }
+                self.finish(io, id, Outcome::Bytes(&bytes));
+            }
+            Flight::Compare { buf, at } => {
+                let same = self.bufs[buf.0 as usize] == self.medium[at.0 as usize];
+                self.finish(io, id, Outcome::Same(same));
+            }
+            Flight::Compared(same) => self.finish(io, id, Outcome::Same(same)),
+        }
+    }
+
+    /// A unit of the drive under it is on flash.
+    pub fn programmed(&mut self, io: &mut Io<'_>, unit: u64) {
+        self.backing.programmed(io, unit);
+    }
+
+    fn finish_read(&mut self, io: &mut Io<'_>, id: EffectId, at: Pba, blocks: u32) {
+        let mut crcs = std::mem::take(&mut self.crcs);
+        crcs.clear();
+        let range = at.0 as usize..at.0 as usize + blocks as usize;
+        crcs.extend(self.medium[range].iter().map(|content| content.crc()));
+        self.finish(io, id, Outcome::Crcs(&crcs));
+        self.crcs = crcs;
+    }
+
+    fn finish(&mut self, io: &mut Io<'_>, id: EffectId, outcome: Outcome<'_>) {
+        self.feed(io, Input::Done { id, outcome });
+        self.admit(io);
+    }
+
+    /// Hands over what waits for buffers, in order.
+    fn admit(&mut self, io: &mut Io<'_>) {
+        while let Some(first) = self.waiting.front() {
+            if matches!(first.op, Op::Write { .. }) && self.free.len() < first.contents.len() {
+                return;
+            }
+            if let Some(asked) = self.waiting.pop_front() {
+                self.hand_over(io, &asked);
+            }
+        }
+    }
+
+    fn hand_over(&mut self, io: &mut Io<'_>, asked: &Asked) {
+        let (id, lba) = (RequestId(asked.id), Lba(asked.lba));
+        let (blocks, count) = (u64::from(asked.blocks), asked.blocks);
+        self.remember(asked);
+        match asked.op {
+            Op::Write { fua } => {
+                let mut payloads = std::mem::take(&mut self.payloads);
+                payloads.clear();
+                for &content in &asked.contents {
+                    let Some(buf) = self.free.pop() else {
+                        unreachable!("admitted with buffers for all blocks")
+                    };
+                    self.bufs[buf as usize] = content;
+                    payloads.push(Payload {
+                        buf: Buf(buf),
+                        digest: content.digest(),
+                    });
+                }
+                let blocks = &payloads;
+                self.feed(
+                    io,
+                    Input::Write {
+                        id,
+                        lba,
+                        blocks,
+                        fua,
+                    },
+                );
+                self.payloads = payloads;
+            }
+            Op::Read => {
+                let blocks = count;
+                self.feed(io, Input::Read { id, lba, blocks });
+            }
+            Op::Discard => {
+                let fua = false;
+                self.feed(
+                    io,
+                    Input::Discard {
+                        id,
+                        lba,
+                        blocks,
+                        fua,
+                    },
+                );
+            }
+            Op::Flush => self.feed(io, Input::Flush { id }),
+        }
+    }
+
+    fn feed(&mut self, io: &mut Io<'_>, input: Input<'_>) {
+        self.engine.handle(Nanos(io.time.now()), input);
+        while let Some(effect) = self.engine.poll_effect() {
+            self.carry_out(io, effect);
+        }
+        while let Some(reply) = self.engine.poll_reply() {
+            self.check(reply.id.0, reply.result.is_ok());
+            self.answers.push_back((reply.id.0, reply.result));
+        }
+    }
+
+    fn carry_out(&mut self, io: &mut Io<'_>, effect: Effect) {
+        match effect {
+            Effect::WriteChunk {
+                id,
+                at,
+                blocks,
+                durable,
+            } => {
+                // The header's bytes are made by nobody: nothing here is ever damaged, so none is read.
+                for (i, buf) in self.engine.chunk_bufs(id).enumerate() {
+                    self.medium[at.0 as usize + 1 + i] = self.bufs[buf.0 as usize];
+                }
+                let tag = self.fly(id, Flight::Plain);
+                self.backing.write(io, tag, at, blocks, durable);
+            }
+            Effect::WriteMeta {
+                id,
+                at,
+                blocks,
+                durable,
+            } => {
+                self.bytes.resize(blocks as usize * BLOCK_BYTES, 0);
+                self.engine.encode(id, &mut self.bytes);
+                if at.0 >= self.first_segment {
+                    let each = self.bytes.chunks_exact(BLOCK_BYTES).enumerate();
+                    self.summaries
+                        .extend(each.map(|(i, block)| (at.0 + i as u64, block.into())));
+                }
+                let tag = self.fly(id, Flight::Plain);
+                self.backing.write(io, tag, at, blocks, durable);
+            }
+            Effect::Sync { id } => {
+                let tag = self.fly(id, Flight::Plain);
+                self.backing.sync(io, tag);
+            }
+            Effect::Erase { id, at, blocks } => {
+                let tag = self.fly(id, Flight::Erase { at, blocks });
+                self.backing.erase(io, tag, at, blocks);
+            }
+            Effect::Read {
+                id,
+                at,
+                blocks,
+                request: RequestId(request),
+                first,
+            } => {
+                let read = Flight::Read {
+                    at,
+                    blocks,
+                    request,
+                    first,
+                };
+                let tag = self.fly(id, read);
+                self.backing.read(io, tag, at, blocks);
+            }
+            Effect::Gather { id, at, blocks, to } => {
+                let tag = self.fly(id, Flight::Gather { at, blocks, to });
+                self.backing.read(io, tag, at, blocks);
+            }
+            Effect::ReadMeta { id, at, blocks } => {
+                let tag = self.fly(id, Flight::Meta { at, blocks });
+                self.backing.read(io, tag, at, blocks);
+            }
+            Effect::Compare {
+                id,
+                buf,
+                with: Against::Medium(at),
+            } => {
+                let tag = self.fly(id, Flight::Compare { buf, at });
+                self.backing.read(io, tag, at, 1);
+            }
+            Effect::Compare {
+                id,
+                buf,
+                with: Against::Buffer(other),
+            } => {
+                // Looked at now: it may be released by the next effect.
+                let same = self.bufs[buf.0 as usize] == self.bufs[other.0 as usize];
+                let tag = self.fly(id, Flight::Compared(same));
+                io.time.done(tag);
+            }
+            Effect::CopyOut {
+                from,
+                request,
+                index,
+            } => self.show(request.0, index, self.bufs[from.0 as usize]),
+            Effect::ZeroOut {
+                request,
+                first,
+                blocks,
+            } => (first..first + blocks).for_each(|i| self.show(request.0, i, Content::ZERO)),
+            Effect::Release { buf } => self.free.push(buf.0),
+            Effect::Stopped => {}
+        }
+    }
+
+    fn fly(&mut self, id: EffectId, flight: Flight) -> Tag {
+        let index = id.0 as usize;
+        if index >= self.flights.len() {
+            self.flights.resize(index + 1, Flight::None);
+        }
+        self.flights[index] = flight;
+        Tag::Effect(id.0)
+    }
+
+    fn remember(&mut self, asked: &Asked) {
+        let Some(shadow) = &mut self.shadow else {
+            return;
+        };
+        let range = asked.lba as usize..asked.lba as usize + asked.blocks as usize;
+        match asked.op {
+            Op::Write { .. } => shadow.blocks[range].copy_from_slice(&asked.contents),
+            Op::Discard => shadow.blocks[range].fill(Content::ZERO),
+            Op::Read => {
+                let wanted = shadow.blocks[range].to_vec();
+                let got = vec![None; wanted.len()];
+                shadow.reads.insert(asked.id, (wanted, got));
+            }
+            Op::Flush => {}
+        }
+    }
+
+    /// A block of a read has come.
+    fn show(&mut self, request: u32, index: u32, content: Content) {
+        if let Some(shadow) = &mut self.shadow
+            && let Some((_, got)) = shadow.reads.get_mut(&request)
+        {
+            got[index as usize] = Some(content);
+        }
+    }
+
+    /// A request is answered: if it was a read, it holds what was written.
+    fn check(&mut self, request: u32, well: bool) {
+        if let Some(shadow) = &mut self.shadow
+            && let Some((wanted, got)) = shadow.reads.remove(&request)
+            && well
+        {
+            let both = wanted.iter().zip(&got);
+            shadow.wrong += both.filter(|(w, g)| Some(**w) != **g).count() as u64;
+        }
+    }
+}
+
+/// A new volume's few blocks, for the engine to open.
+struct Blank(BTreeMap<u64, Box<[u8]>>);
+
+impl Source for Blank {
+    fn read(&mut self, at: Pba, bytes: &mut [u8]) -> Result<(), Unreadable> {
+        for (i, out) in bytes.chunks_exact_mut(BLOCK_BYTES).enumerate() {
+            match self.0.get(&(at.0 + i as u64)) {
+                Some(block) => out.copy_from_slice(block),
+                None => out.fill(0),
+            }
+        }
+        Ok(())
+    }
+}

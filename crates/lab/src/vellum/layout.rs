@@ -1,0 +1,260 @@
+//! How an engine's volume lies on flash.
+//!
+//! A segment is one erase block on each die of a *group*: `width` neighbouring dies. Program unit `u` of a segment is
+//! on die `u % width` of the group, so that a chunk's write goes to all of them. Erasing a segment erases its
+//! erase blocks. The engine's map area is overwritten in place, which flash cannot do; so the first erase blocks of
+//! the first group's dies are set aside for it and run by a small page map ([`Drive`]). A summary that is written a
+//! second time goes there as well.
+
+use crate::base::{PageMap, TooSmall, Victim};
+use crate::flash::{Die, EraseBlock, Shape};
+use vellum_core::format::geometry::{self, GeometryError, Params};
+use vellum_core::format::superblock::Superblock;
+
+/// Segments that a volume should have, at least, before they are made longer.
+const SEGMENTS_WANTED: u64 = 256;
+/// Fewer will do while they are shorter than this: what a segment costs (headers, a summary, the engine's margin
+/// for the collector) weighs more then.
+const SHORT: (u64, u64) = (128, 512);
+/// Erase blocks of each die that the map area's page map has more than its content needs: two that it keeps back
+/// and one so that its victims are half empty.
+const AREA_SPARE: u32 = 3;
+/// The engine's limits for a segment's blocks.
+const SEGMENT_BLOCKS: std::ops::RangeInclusive<u64> = 64..=65_536;
+
+/// Why a volume cannot be laid out on some flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// No segment fits the engine's limits.
+    #[error(
+        "erase blocks of {blocks} blocks cannot be made into segments: a power of two from 64 to 65536 is needed"
+    )]
+    EraseBlock {
+        /// Blocks of an erase block.
+        blocks: u64,
+    },
+    /// The engine refuses.
+    #[error("the engine cannot use this capacity: {0}")]
+    Geometry(#[from] GeometryError),
+    /// More is asked of the engine than it can keep.
+    #[error(
+        "the engine can keep {most} blocks alive in {segments} segments of {segment_blocks} on this flash, and \
+         {logical} are asked for: give it more capacity or over-provisioning"
+    )]
+    Full {
+        /// Asked for.
+        logical: u64,
+        /// Possible.
+        most: u64,
+        /// Segments.
+        segments: u32,
+        /// Blocks of each.
+        segment_blocks: u32,
+    },
+    /// The map area does not fit.
+    #[error("the map area: {0}")]
+    Area(#[from] TooSmall),
+}
+
+/// Where a segment is.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// The group's first die.
+    pub die: u32,
+    /// The erase block, on each die of the group.
+    pub block: EraseBlock,
+}
+
+/// See the module.
+pub struct Layout {
+    /// The volume.
+    pub superblock: Superblock,
+    /// Dies of a group.
+    pub width: u32,
+    /// Blocks of a program unit.
+    pub unit_blocks: u32,
+    /// Every segment's.
+    pub places: Vec<Place>,
+    /// Erase blocks set aside for the map area, on each die of the first group.
+    pub area_blocks: u32,
+}
+
+impl Layout {
+    /// Lays a volume of `logical` blocks out.
+    ///
+    /// # Errors
+    /// When it does not fit.
+    pub fn on_flash(shape: &Shape, logical: u64, over_permille: u32) -> Result<Self, LayoutError> {
+        let erase_block = u64::from(shape.block_blocks());
+        let width = width(shape)?;
+        let segment_blocks = (erase_block * u64::from(width)) as u32;
+        // The area's size depends on the number of segments and takes some away: settle in two steps.
+        let mut area_blocks = 0;
+        let mut layout = None;
+        for _ in 0..3 {
+            let places = places(shape, width, area_blocks);
+            let superblock = volume(places.len() as u64, segment_blocks, logical, over_permille)?;
+            let area = area(&superblock).div_ceil(u64::from(segment_blocks)) as u32 + AREA_SPARE;
+            let settled = area == area_blocks;
+            layout = Some(Self {
+                superblock,
+                width,
+                unit_blocks: shape.unit_blocks,
+                places,
+                area_blocks,
+            });
+            if settled {
+                break;
+            }
+            area_blocks = area.max(area_blocks);
+        }
+        let Some(layout) = layout else {
+            unreachable!("at least one step is taken")
+        };
+        let most = layout.superblock.capacity_blocks();
+        if logical > most {
+            return Err(LayoutError::Full {
+                logical,
+                most,
+                segments: layout.superblock.segment_count(),
+                segment_blocks,
+            });
+        }
+        Ok(layout)
+    }
+
+    /// Lays a volume out on something that is not flash, with segments as `vellum create` makes them.
+    ///
+    /// # Errors
+    /// When it does not fit.
+    pub fn on_blocks(blocks: u64, logical: u64, over_permille: u32) -> Result<Self, LayoutError> {
+        let superblock = geometry::plan(&params(blocks, logical, over_permille, None))?;
+        let most = superblock.capacity_blocks();
+        if logical > most {
+            return Err(LayoutError::Full {
+                logical,
+                most,
+                segments: superblock.segment_count(),
+                segment_blocks: superblock.segment_blocks(),
+            });
+        }
+        Ok(Self {
+            superblock,
+            width: 1,
+            unit_blocks: 1,
+            places: Vec::new(),
+            area_blocks: 0,
+        })
+    }
+
+    /// The map area's page map.
+    ///
+    /// # Errors
+    /// When it does not fit.
+    pub fn area_map(&self, shape: &Shape) -> Result<PageMap, TooSmall> {
+        PageMap::new(
+            shape,
+            self.width,
+            (0, self.area_blocks),
+            area(&self.superblock),
+            Victim::Greedy,
+        )
+    }
+
+    /// The die of a segment's program unit.
+    pub fn die(&self, segment: usize, unit: u32) -> Die {
+        Die(self.places[segment].die + unit % self.width)
+    }
+}
+
+/// The widest group, up to all dies, that leaves segments in number.
+fn width(shape: &Shape) -> Result<u32, LayoutError> {
+    let blocks = u64::from(shape.block_blocks());
+    if !blocks.is_power_of_two() || blocks > *SEGMENT_BLOCKS.end() {
+        return Err(LayoutError::EraseBlock { blocks });
+    }
+    let fits = |width: u32| {
+        let long = blocks * u64::from(width);
+        shape.dies.is_multiple_of(width) && long <= *SEGMENT_BLOCKS.end()
+    };
+    let many = |width: u32| {
+        let long = blocks * u64::from(width);
+        let count = shape.blocks() / long;
+        count >= SEGMENTS_WANTED || (count >= SHORT.0 && long <= SHORT.1)
+    };
+    let powers = || (0..16).map(|shift| 1u32 << shift);
+    powers()
+        .filter(|&width| fits(width) && many(width))
+        .max()
+        .or_else(|| powers().find(|&width| fits(width)))
+        .filter(|&width| SEGMENT_BLOCKS.contains(&(blocks * u64::from(width))))
+        .ok_or(LayoutError::EraseBlock { blocks })
+}
+
+/// Every segment's place, round robin over the groups, so that neighbouring segments are on different dies.
+fn places(shape: &Shape, width: u32, area_blocks: u32) -> Vec<Place> {
+    let mut places = Vec::new();
+    for row in 0..shape.erase_blocks {
+        for die in (0..shape.dies).step_by(width as usize) {
+            let taken = if die == 0 { area_blocks } else { 0 };
+            if row + taken < shape.erase_blocks {
+                let block = EraseBlock(row + taken);
+                places.push(Place { die, block });
+            }
+        }
+    }
+    places
+}
+
+fn params(blocks: u64, logical: u64, over_permille: u32, segment_blocks: Option<u32>) -> Params {
+    Params {
+        medium_blocks: blocks,
+        logical_blocks: Some(logical),
+        over_provisioning: over_permille.clamp(
+            *geometry::OVER_PROVISIONING.start(),
+            *geometry::OVER_PROVISIONING.end(),
+        ),
+        segment_blocks,
+        uuid: [1; 16],
+        secret: [2; 32],
+    }
+}
+
+/// A volume of so many segments.
+fn volume(
+    segments: u64,
+    segment_blocks: u32,
+    logical: u64,
+    over_permille: u32,
+) -> Result<Superblock, GeometryError> {
+    let plan = |blocks| {
+        geometry::plan(&params(
+            blocks,
+            logical,
+            over_permille,
+            Some(segment_blocks),
+        ))
+    };
+    let wanted = segments * u64::from(segment_blocks);
+    // What lies before the segments grows with the volume, slowly.
+    let mut blocks = wanted + 1;
+    loop {
+        let superblock = plan(blocks)?;
+        let missing = segments.saturating_sub(u64::from(superblock.segment_count()));
+        if missing == 0 {
+            return Ok(superblock);
+        }
+        blocks += missing.div_ceil(2) * u64::from(segment_blocks.min(256));
+    }
+}
+
+/// Blocks of the map area: what is before the segments, the second superblock, and a place for each
+/// segment's second summary.
+fn area(superblock: &Superblock) -> u64 {
+    superblock.segment_start(vellum_core::addr::Segment(0)).0 + 1 + summaries(superblock)
+}
+
+fn summaries(superblock: &Superblock) -> u64 {
+    let each = superblock.segment_blocks() - superblock.usable_blocks();
+    u64::from(each) * u64::from(superblock.segment_count())
+}

@@ -1,0 +1,126 @@
+//! The engine's volume straight on flash.
+
+use super::layout::Layout;
+use crate::base::{Drive, Io, TooSmall, Wanted};
+use crate::flash::{Die, EraseBlock};
+use crate::timeline::Tag;
+use vellum_core::addr::{Pba, Segment};
+
+/// Where a block of the volume is.
+enum Spot {
+    /// In a segment.
+    Segment { index: usize, offset: u32 },
+    /// In the map area, by its number there.
+    Area(u64),
+}
+
+/// See the module.
+pub struct OnFlash {
+    layout: Layout,
+    area: Drive,
+    /// How far each segment has been written.
+    filled: Vec<u32>,
+    first: u64,
+    segment_blocks: u64,
+}
+
+impl OnFlash {
+    /// Lays it out; `area_ram` blocks of RAM for the map area's writes.
+    ///
+    /// # Errors
+    /// When the map area does not fit.
+    pub fn new(layout: Layout, io: &Io<'_>, area_ram: u64) -> Result<Self, TooSmall> {
+        let map = layout.area_map(io.flash.shape())?;
+        let unit_blocks = io.flash.shape().unit_blocks;
+        Ok(Self {
+            area: Drive::new(map, unit_blocks, area_ram),
+            filled: vec![0; layout.superblock.segment_count() as usize],
+            first: layout.superblock.segment_start(Segment(0)).0,
+            segment_blocks: u64::from(layout.superblock.segment_blocks()),
+            layout,
+        })
+    }
+
+    /// The map area's drive.
+    pub fn area(&self) -> &Drive {
+        &self.area
+    }
+
+    fn spot(&self, at: Pba) -> Spot {
+        let end = self.first + self.filled.len() as u64 * self.segment_blocks;
+        match at.0.checked_sub(self.first) {
+            None => Spot::Area(at.0),
+            Some(_) if at.0 >= end => Spot::Area(self.first),
+            Some(from) => Spot::Segment {
+                index: (from / self.segment_blocks) as usize,
+                offset: (from % self.segment_blocks) as u32,
+            },
+        }
+    }
+
+    /// A unit of the map area's is on flash.
+    pub fn programmed(&mut self, io: &mut Io<'_>, unit: u64) {
+        self.area.programmed(io, unit);
+    }
+
+    /// Writes.
+    pub fn write(&mut self, io: &mut Io<'_>, tag: Tag, at: Pba, blocks: u32) {
+        let durable = Wanted::Write { fua: true };
+        let (index, offset) = match self.spot(at) {
+            Spot::Segment { index, offset } => (index, offset),
+            Spot::Area(lba) => return self.area.ask(io, tag, durable, lba, u64::from(blocks)),
+        };
+        let end = offset + blocks;
+        let filled = std::mem::replace(&mut self.filled[index], end);
+        if offset < filled {
+            // A second summary.
+            self.filled[index] = filled;
+            let lba = self.first + 1 + index as u64 * u64::from(blocks);
+            return self.area.ask(io, tag, durable, lba, u64::from(blocks));
+        }
+        // A unit is programmed when its last block is here; the last of a segment with its end.
+        let unit = self.layout.unit_blocks;
+        let job = io.time.begin(tag);
+        for unit in filled / unit..end / unit {
+            io.flash
+                .program(io.time, self.layout.die(index, unit), Some(job));
+        }
+        io.time.end(job);
+    }
+
+    /// Reads.
+    pub fn read(&mut self, io: &mut Io<'_>, tag: Tag, at: Pba, blocks: u32) {
+        let (index, offset) = match self.spot(at) {
+            Spot::Segment { index, offset } => (index, offset),
+            Spot::Area(lba) => return self.area.ask(io, tag, Wanted::Read, lba, u64::from(blocks)),
+        };
+        let job = io.time.begin(tag);
+        let unit_blocks = self.layout.unit_blocks;
+        let on_flash = self.filled[index] / unit_blocks * unit_blocks;
+        let end = (offset + blocks).min(on_flash);
+        let mut from = offset;
+        while from < end {
+            let unit = from / unit_blocks;
+            let to = end.min((unit + 1) * unit_blocks);
+            let die = self.layout.die(index, unit);
+            io.flash.read(io.time, die, to - from, Some(job));
+            from = to;
+        }
+        io.time.end(job);
+    }
+
+    /// Erases a segment.
+    pub fn erase(&mut self, io: &mut Io<'_>, tag: Tag, at: Pba) {
+        let job = io.time.begin(tag);
+        if let Spot::Segment { index, .. } = self.spot(at) {
+            self.filled[index] = 0;
+            let place = self.layout.places[index];
+            for die in place.die..place.die + self.layout.width {
+                let EraseBlock(block) = place.block;
+                io.flash
+                    .erase(io.time, Die(die), EraseBlock(block), Some(job));
+            }
+        }
+        io.time.end(job);
+    }
+}

@@ -1,0 +1,12 @@
+//! The engine that is served, here on simulated media: this driver takes the place of the device's runtime.
+//! Nothing of the flash translation layer is written again.
+
+mod backing;
+mod driver;
+mod layout;
+mod log;
+
+pub use backing::Backing;
+pub use driver::{Asked, BUFS_MIN, Settings, Vellum};
+pub use layout::{Layout, LayoutError};
+pub use log::OnFlash;

@@ -1,0 +1,350 @@
+//! Requests that nobody recorded: synthetic loads, and labelled so wherever they appear.
+
+use crate::content::Content;
+use crate::rng::Rng;
+use crate::trace::Op;
+
+/// What a host asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// When, in nanoseconds from the start; 0 where that is the host's own pace.
+    pub at: u64,
+    /// What.
+    pub op: Op,
+    /// The first block.
+    pub lba: u64,
+    /// How many.
+    pub blocks: u32,
+    /// What a write writes, a content a block.
+    pub contents: Vec<Content>,
+}
+
+impl Request {
+    /// A write of one block with a content of its own.
+    #[must_use]
+    pub fn write_one(lba: u64, seed: u64, version: u64) -> Self {
+        Self {
+            at: 0,
+            op: Op::Write { fua: false },
+            lba,
+            blocks: 1,
+            contents: vec![Content::synthetic(seed, lba, version)],
+        }
+    }
+}
+
+/// Where requests go.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pattern {
+    /// One after the other, and again from the start.
+    Sequential,
+    /// Anywhere with the same chance.
+    Uniform,
+    /// The `n`th most popular with a chance proportional to `1 / n^skew`, scattered over the volume.
+    Zipf {
+        /// Between 0 and 1.
+        skew: f64,
+    },
+    /// `share` of the requests go to `space` of the volume.
+    HotCold {
+        /// Of the requests, in percent.
+        share: u32,
+        /// Of the volume, in percent.
+        space: u32,
+    },
+}
+
+/// A load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Workload {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    /// Where requests go.
+    pub pattern: Pattern,
+    /// Reads among them, in percent.
+    pub reads: u32,
+}
+
+const WORKLOADS: [Workload; 5] = [
+    Workload {
+        name: "sequential",
+        about: "writes from the first block to the last, again and again",
+        pattern: Pattern::Sequential,
+        reads: 0,
+    },
+    Workload {
+        name: "uniform",
+        about: "writes anywhere with the same chance: the closed forms' load",
+        pattern: Pattern::Uniform,
+        reads: 0,
+    },
+    Workload {
+        name: "zipf",
+        about: "writes by popularity (skew 0.99, YCSB's constant), scattered over the volume",
+        pattern: Pattern::Zipf { skew: 0.99 },
+        reads: 0,
+    },
+    Workload {
+        name: "hot-cold",
+        about: "80% of the writes to 20% of the volume",
+        pattern: Pattern::HotCold {
+            share: 80,
+            space: 20,
+        },
+        reads: 0,
+    },
+    Workload {
+        name: "mixed",
+        about: "70% reads, 30% writes, anywhere",
+        pattern: Pattern::Uniform,
+        reads: 70,
+    },
+];
+
+/// All of them.
+#[must_use]
+pub fn workloads() -> &'static [Workload] {
+    &WORKLOADS
+}
+
+/// The one of that name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Workload> {
+    WORKLOADS.iter().find(|workload| workload.name == name)
+}
+
+/// How a load is made into requests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape {
+    /// Blocks of the volume.
+    pub blocks: u64,
+    /// Blocks of a request.
+    pub request_blocks: u32,
+    /// Blocks of zeros among those written, in percent.
+    pub zeros: u32,
+    /// A flush after so many writes; 0: none.
+    pub flush_every: u64,
+    /// Chance.
+    pub seed: u64,
+}
+
+/// Makes requests without end.
+pub struct Generator {
+    workload: Workload,
+    shape: Shape,
+    places: u64,
+    zipf: Option<Zipf>,
+    rng: Rng,
+    next: u64,
+    writes: u64,
+    unflushed: u64,
+}
+
+impl Generator {
+    /// A generator of that load.
+    #[must_use]
+    pub fn new(workload: Workload, shape: Shape) -> Self {
+        let places = (shape.blocks / u64::from(shape.request_blocks.max(1))).max(1);
+        let zipf = match workload.pattern {
+            Pattern::Zipf { skew } => Some(Zipf::new(places, skew)),
+            _ => None,
+        };
+        Self {
+            workload,
+            shape,
+            places,
+            zipf,
+            rng: Rng::new(shape.seed),
+            next: 0,
+            writes: 0,
+            unflushed: 0,
+        }
+    }
+
+    fn place(&mut self) -> u64 {
+        let places = self.places;
+        match (self.workload.pattern, &self.zipf) {
+            (Pattern::Sequential, _) => {
+                self.next = (self.next + 1) % places;
+                (self.next + places - 1) % places
+            }
+            (Pattern::Zipf { .. }, Some(zipf)) => {
+                // Popular ones are not neighbours: the golden ratio's steps visit every place.
+                let rank = zipf.draw(&mut self.rng);
+                let step = (places as f64 * 0.618_033_988_75) as u64 | 1;
+                (u128::from(rank) * u128::from(coprime(step, places)) % u128::from(places)) as u64
+            }
+            (Pattern::HotCold { share, space }, _) => {
+                let hot = (places * u64::from(space) / 100).max(1);
+                match self.rng.below(100) < u64::from(share) || hot == places {
+                    true => self.rng.below(hot),
+                    false => hot + self.rng.below(places - hot),
+                }
+            }
+            _ => self.rng.below(places),
+        }
+    }
+}
+
+/// The first number from `n` on that shares no factor with `m`.
+fn coprime(n: u64, m: u64) -> u64 {
+    let gcd = |mut a: u64, mut b: u64| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    (n..).find(|&n| gcd(n, m) == 1).unwrap_or(1)
+}
+
+impl Iterator for Generator {
+    type Item = Request;
+
+    fn next(&mut self) -> Option<Request> {
+        let flush_every = self.shape.flush_every;
+        if flush_every > 0 && self.unflushed == flush_every {
+            self.unflushed = 0;
+            return Some(Request {
+                at: 0,
+                op: Op::Flush,
+                lba: 0,
+                blocks: 0,
+                contents: Vec::new(),
+            });
+        }
+        let reads = u64::from(self.workload.reads);
+        let is_read = reads > 0 && self.rng.below(100) < reads;
+        let blocks = self.shape.request_blocks.min(self.shape.blocks as u32);
+        let lba = self.place() * u64::from(self.shape.request_blocks);
+        let mut contents = Vec::new();
+        if !is_read {
+            self.writes += 1;
+            self.unflushed += 1;
+            let zeros = u64::from(self.shape.zeros);
+            for lba in lba..lba + u64::from(blocks) {
+                let zero = zeros > 0 && self.rng.below(100) < zeros;
+                contents.push(match zero {
+                    true => Content::ZERO,
+                    false => Content::synthetic(self.shape.seed, lba, self.writes),
+                });
+            }
+        }
+        Some(Request {
+            at: 0,
+            op: match is_read {
+                true => Op::Read,
+                false => Op::Write { fua: false },
+            },
+            lba,
+            blocks,
+            contents,
+        })
+    }
+}
+
+/// Ranks by Zipf's law, by Gray's method ("Quickly generating billion-record synthetic databases").
+struct Zipf {
+    count: f64,
+    skew: f64,
+    zeta: f64,
+    eta: f64,
+}
+
+impl Zipf {
+    fn new(count: u64, skew: f64) -> Self {
+        // The sum over so many terms; beyond a million, its integral.
+        let sum = |n: u64| -> f64 {
+            let exact = n.min(1 << 20);
+            let head: f64 = (1..=exact).map(|i| (i as f64).powf(-skew)).sum();
+            let tail = |x: f64| x.powf(1.0 - skew) / (1.0 - skew);
+            head + tail(n as f64 + 0.5) - tail(exact as f64 + 0.5)
+        };
+        let zeta = sum(count);
+        let n = count as f64;
+        let eta = (1.0 - (2.0 / n).powf(1.0 - skew)) / (1.0 - sum(2.min(count)) / zeta);
+        Self {
+            count: n,
+            skew,
+            zeta,
+            eta,
+        }
+    }
+
+    fn draw(&self, rng: &mut Rng) -> u64 {
+        let u = rng.unit();
+        let scaled = u * self.zeta;
+        if scaled < 1.0 || self.count < 2.0 {
+            return 0;
+        }
+        if scaled < 1.0 + 0.5f64.powf(self.skew) {
+            return 1;
+        }
+        let rank = self.count * (self.eta * u - self.eta + 1.0).powf(1.0 / (1.0 - self.skew));
+        (rank as u64).min(self.count as u64 - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(blocks: u64) -> Shape {
+        Shape {
+            blocks,
+            request_blocks: 1,
+            zeros: 0,
+            flush_every: 0,
+            seed: 5,
+        }
+    }
+
+    fn hits(name: &str, blocks: u64, draws: usize) -> Vec<u32> {
+        let mut hits = vec![0; blocks as usize];
+        for request in Generator::new(*find(name).unwrap(), shape(blocks)).take(draws) {
+            hits[request.lba as usize] += 1;
+        }
+        hits
+    }
+
+    #[test]
+    fn sequential_visits_each_once_a_round() {
+        assert_eq!(hits("sequential", 50, 100), vec![2; 50]);
+    }
+
+    #[test]
+    fn hot_is_hot() {
+        let hits = hits("hot-cold", 1000, 100_000);
+        let hot: u32 = hits[..200].iter().sum();
+        assert!((79_000..81_000).contains(&hot), "{hot}");
+    }
+
+    #[test]
+    fn zipf_follows_its_law() {
+        let mut hits = hits("zipf", 1000, 1_000_000);
+        hits.sort_unstable_by(|a, b| b.cmp(a));
+        // zeta(1000, 0.99) is 7.729: the first has 12.9% of the draws, the second half of that.
+        assert!((126_000..133_000).contains(&hits[0]), "{}", hits[0]);
+        assert!((63_000..68_000).contains(&hits[1]), "{}", hits[1]);
+    }
+
+    #[test]
+    fn flushes_come_when_asked_for_and_zeros_in_number() {
+        let shape = Shape {
+            flush_every: 10,
+            zeros: 25,
+            ..shape(100)
+        };
+        let requests: Vec<_> = Generator::new(*find("uniform").unwrap(), shape)
+            .take(11_000)
+            .collect();
+        let flushes = requests.iter().filter(|r| r.op == Op::Flush).count();
+        assert_eq!(flushes, 1000);
+        let zeros = requests
+            .iter()
+            .filter(|r| r.contents == [Content::ZERO])
+            .count();
+        assert!((2300..2700).contains(&zeros), "{zeros}");
+    }
+}

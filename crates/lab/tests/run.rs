@@ -1,0 +1,174 @@
+//! Whole runs: every request is answered, every read gives what was written, twice gives the same bytes.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failure is a test's"
+)]
+
+use vellum_lab::flash;
+use vellum_lab::outcome::Outcome;
+use vellum_lab::policy::Policy;
+use vellum_lab::scenario::{Device, Load, Precondition, Scenario};
+use vellum_lab::sim::Pace;
+use vellum_lab::workload;
+
+fn device(name: &str, capacity: u64) -> Device {
+    Device {
+        preset: *flash::find(name).unwrap(),
+        capacity: Some(capacity),
+        over_provisioning: Some(200),
+        erase_limit: None,
+        read_priority: true,
+    }
+}
+
+fn scenario(device: Device, load: &str, requests: u64) -> Scenario<'static> {
+    Scenario {
+        device,
+        load: Load::Synthetic {
+            workload: *workload::find(load).unwrap(),
+            requests,
+            request_blocks: 1,
+            zeros: 10,
+            flush_every: 100,
+        },
+        pace: Pace::Closed { depth: 16 },
+        precondition: Precondition::Fill,
+        seed: 11,
+        daily_bytes: Some(10 << 30),
+        verify: true,
+    }
+}
+
+const POLICIES: [&str; 8] = [
+    "base",
+    "base:fifo",
+    "base:random",
+    "base:d=5",
+    "vellum",
+    "vellum:cost-benefit",
+    "vellum:no-zero",
+    "vellum:on-drive",
+];
+
+fn run(scenario: &Scenario<'_>, policy: &str) -> Outcome {
+    let policy: Policy = policy.parse().unwrap();
+    scenario
+        .run(&policy)
+        .unwrap_or_else(|e| panic!("{policy}: {e}"))
+}
+
+#[test]
+fn every_policy_serves_reads_and_writes_and_reads_what_was_written() {
+    let scenario = scenario(device("oftl", 512 << 20), "mixed", 120_000);
+    for policy in POLICIES {
+        let outcome = run(&scenario, policy);
+        assert_eq!(
+            outcome.reads.count + outcome.writes.count + outcome.flushes.count,
+            120_000
+        );
+        assert!(outcome.seconds > 0.0, "{policy}");
+        assert!(
+            outcome.reads.p50_ns >= 50_000,
+            "{policy}: a read takes no less than the cells need"
+        );
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_of_output() {
+    let scenario = scenario(device("caftl", 256 << 20), "zipf", 120_000);
+    for policy in POLICIES {
+        let text = || serde_json::to_string(&run(&scenario, policy)).unwrap();
+        assert_eq!(text(), text(), "{policy}");
+    }
+}
+
+#[test]
+fn what_is_written_adds_up() {
+    let scenario = scenario(device("oftl", 512 << 20), "uniform", 250_000);
+    for policy in POLICIES {
+        let outcome = run(&scenario, policy);
+        let data = outcome.medium[0].blocks;
+        let counted = |name: &str| {
+            outcome
+                .engine
+                .iter()
+                .find(|(n, _)| *n == name)
+                .map_or(0, |c| c.1)
+        };
+        let kept_back = counted("zero_blocks") + counted("absorbed_blocks");
+        // What was in RAM when the run began is not known to the block.
+        assert!(
+            (data + kept_back).abs_diff(outcome.host_written) <= 512,
+            "{policy}: {} host, {data} data, {kept_back} saved",
+            outcome.host_written
+        );
+        let life = outcome.life.as_ref().unwrap();
+        assert!(life.erases > 0 && life.years.unwrap() > 0.0, "{policy}");
+        let erased = life.erases * 128;
+        let programmed = outcome.programmed;
+        // In the long run what is erased was programmed.
+        assert!(
+            erased.abs_diff(programmed) < programmed / 5,
+            "{policy}: {erased} {programmed}"
+        );
+        let medium = outcome.medium_blocks();
+        assert!(
+            programmed.abs_diff(medium) <= medium / 50,
+            "{policy}: {programmed} {medium}"
+        );
+    }
+}
+
+#[test]
+fn a_plain_block_device_serves_the_base_and_the_engine() {
+    let scenario = scenario(device("moderate-ssd", 512 << 20), "mixed", 30_000);
+    for policy in ["base", "vellum"] {
+        let outcome = run(&scenario, policy);
+        assert!(outcome.life.is_none());
+        assert!(outcome.reads.p50_ns >= 100_000);
+    }
+    let refused = scenario.run(&"base:fifo".parse().unwrap()).unwrap_err();
+    assert!(refused.to_string().contains("base:fifo"), "{refused}");
+}
+
+#[test]
+fn too_small_a_drive_is_refused_with_a_word_on_what_to_do() {
+    for policy in ["base", "vellum"] {
+        let mut device = device("emmc", 64 << 20);
+        device.over_provisioning = Some(20);
+        let error = scenario(device, "uniform", 10)
+            .run(&policy.parse().unwrap())
+            .unwrap_err();
+        assert!(error.to_string().contains("capacity"), "{policy}: {error}");
+    }
+}
+
+#[test]
+fn every_preset_runs() {
+    for preset in flash::presets() {
+        let mut device = device(preset.name, 1);
+        // The smallest that makes sense.
+        device.capacity = match preset.name {
+            "tlc-nvme" => Some(6 << 30),
+            _ => Some(1 << 30),
+        };
+        let mut scenario = scenario(device, "uniform", 2000);
+        scenario.verify = false;
+        scenario.precondition = Precondition::None;
+        for policy in ["base", "vellum"] {
+            assert_eq!(
+                run(&scenario, policy).requests,
+                2000,
+                "{} {policy}",
+                preset.name
+            );
+        }
+        assert!(
+            preset.source.len() > 40,
+            "{}: no word on its figures",
+            preset.name
+        );
+    }
+}
