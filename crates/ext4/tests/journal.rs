@@ -284,11 +284,13 @@ fn what_is_passed_over() {
         (5, 1),
         (6, 2 | 4),
         (outside, 2),
+        // As a byte's address it is in range, in the volume it is not: the sum must not be made.
+        (u64::MAX / BLOCK as u64 - 1, 2),
         (u64::MAX, 2),
         (outside - 1, 10),
     ];
     let said = feed(&mut follower, 10, &[descriptor(WIDE, 1, &tags)]);
-    assert_eq!(said, [('r', 5, 0), ('c', outside - 1, 15)]);
+    assert_eq!(said, [('r', 5, 0), ('c', outside - 1, 16)]);
     // Outside of the log: the superblock's place and the fast-commit area.
     let said = feed(&mut follower, 0, &[descriptor(WIDE, 1, &[(5, 8)])]);
     assert_eq!(said, []);

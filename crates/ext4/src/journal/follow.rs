@@ -138,6 +138,6 @@ impl Follower {
         let size = u64::from(self.format.block_bytes);
         let offset = block.0.checked_mul(size)?;
         let end = offset.checked_add(size)?;
-        (end <= self.home.bytes).then_some(self.home.start + offset)
+        (end <= self.home.bytes).then(|| self.home.start + offset)
     }
 }

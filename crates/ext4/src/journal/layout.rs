@@ -38,7 +38,7 @@ impl Layout {
         let byte = u64::from(block.0) * self.block_bytes;
         let after = self.forward.partition_point(|(at, _)| *at <= byte);
         let (at, span) = *self.forward.get(after.checked_sub(1)?)?;
-        (byte - at < span.bytes).then_some(span.start + (byte - at))
+        (byte - at < span.bytes).then(|| span.start + (byte - at))
     }
 
     /// Where the first block behind a byte of the volume begins, if there is one.
