@@ -14,7 +14,7 @@ fail() {
 }
 say() { echo "$via: $*"; }
 # One number of the server's statistics; the first of that name.
-stat() { vellum stats $disk --json | sed -n "s/[^{]*{.*\"$1\":\([0-9]*\).*/\1/p"; }
+stat() { vellum stats $disk --json | grep -o "\"$1\":[0-9][0-9]*" | sed -n '1s/.*://p'; }
 attach() { vellum attach $disk --via "$via" --mount $at "$@" >/tmp/attached || fail "attach $*"; }
 detach() { vellum detach $disk >/dev/null || fail "detach"; }
 gone() {
