@@ -21,7 +21,9 @@ measure() {
     host=$(stat host_blocks_written)
     homes=$(stat checkpoint_writes)
     remapped=$(stat remapped_blocks)
-    syncs=$(stat syncs)
+    syncs=$(($(stat syncs) + $(stat durable_writes)))
+    commits=$(stat commits)
+    flushes=$(stat received)
     number=0
     while [ $number -lt 80 ]; do
         dd if=/tmp/random of=$at/$((number % 20)) bs=64k count=4 skip=$((number % 60)) conv=fsync 2>/dev/null ||
@@ -34,8 +36,11 @@ measure() {
     host=$(($(stat host_blocks_written) - host))
     homes=$(($(stat checkpoint_writes) - homes))
     remapped=$(($(stat remapped_blocks) - remapped))
-    syncs=$(($(stat syncs) - syncs))
-    echo "$via, write-once=$1: $host blocks written by the host, $((written / 4096)) by us in $syncs syncs," \
+    syncs=$(($(stat syncs) + $(stat durable_writes) - syncs))
+    commits=$(($(stat commits) - commits))
+    flushes=$(($(stat received) - flushes))
+    echo "$via, write-once=$1: $host blocks written by the host, $((written / 4096)) by us," \
+        "$commits commits, $flushes flushes, $syncs syncs of the medium," \
         "$homes to homes, $remapped remapped, $(stat collided_blocks) collided, $(stat missing_blocks) missing," \
         "$(stat compared_unequal) unequal"
     # What the remaps lead to is what was written.
