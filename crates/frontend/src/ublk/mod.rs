@@ -11,7 +11,7 @@
 //! - ublk can also hold a dead server's device until a new one takes over (user recovery). We do not use that: what was
 //!   acknowledged and not flushed went with the volume's write cache, and a mounted file system would go
 //!   on as if it were there; its next flush would be a lie. An error and a new mount, with the
-//!   journal's replay, are the truth.
+//!   journal's replay, are the truth (docs/decisions/0007-ublk.md).
 //! - **Sectors** have 512 bytes, as on a loop device: a partition table counts in sectors, and must be found again
 //!   however the volume is attached. Physical blocks are published as 4 KiB, so nobody has to use less.
 
