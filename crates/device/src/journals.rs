@@ -245,7 +245,10 @@ fn usable<'a>(
             ));
         }
     }
-    let extents = merged(&journal.extents, volume_blocks);
+    let mut extents = merged(&journal.extents, volume_blocks, 0);
+    if extents.len() > JOURNAL_EXTENTS {
+        extents = merged(&journal.extents, volume_blocks, JOURNAL_GAP_BLOCKS);
+    }
     let by_hand = extents.iter().any(|&(start, end)| {
         let own = Extent::of(start, end - start);
         set.iter().any(|extent| extent.overlaps(own))
@@ -256,9 +259,10 @@ fn usable<'a>(
     }
 }
 
-/// Extents in blocks, by place. What lies in a small gap between two is the journal's own indirect blocks,
-/// which are never written again: that they are taken for journal costs nothing.
-fn merged(extents: &[Span], volume_blocks: u64) -> Vec<(u64, u64)> {
+/// Extents in blocks, by place, those joined that are so near. In a journal of many extents, what lies in a
+/// small gap is mostly its own indirect blocks, which are never written again: to take them for journal costs
+/// nothing.
+fn merged(extents: &[Span], volume_blocks: u64, gap: u64) -> Vec<(u64, u64)> {
     let mut blocks: Vec<(u64, u64)> = extents
         .iter()
         .map(|span| {
@@ -273,7 +277,7 @@ fn merged(extents: &[Span], volume_blocks: u64) -> Vec<(u64, u64)> {
     let mut merged: Vec<(u64, u64)> = Vec::new();
     for (start, end) in blocks {
         match merged.last_mut() {
-            Some((_, last)) if start <= *last + JOURNAL_GAP_BLOCKS => *last = end.max(*last),
+            Some((_, last)) if start <= *last + gap => *last = end.max(*last),
             _ => merged.push((start, end)),
         }
     }
@@ -327,7 +331,12 @@ mod tests {
             Span::new(4 * BLOCK, 5 * BLOCK),
             Span::new(98 * BLOCK, 9 * BLOCK),
         ];
-        assert_eq!(merged(&spans, 100), [(0, 9), (20, 22), (98, 100)]);
+        let (near, far) = (
+            [(0, 9), (20, 22), (98, 100)],
+            [(0, 3), (4, 9), (20, 22), (98, 100)],
+        );
+        assert_eq!(merged(&spans, 100, 2), near);
+        assert_eq!(merged(&spans, 100, 0), far);
     }
 
     #[test]

@@ -1,0 +1,279 @@
+//! Journals are found, followed and forgotten as clients write; what they hold is not written twice.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{Client, assert_sound, block_of, create, open};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::seam::WriteOnce;
+use vellum_device::block::{BlockDevice, Op};
+use vellum_device::policy::{Policy, WeakHash};
+use vellum_device::stats::VolumeStats;
+use vellum_device::{JournalError, OpenOptions, Volume};
+use vellum_medium::{Medium, MemoryMedium};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+/// Where the tests' own journal is.
+const JOURNAL: (u64, u64) = (100, 50);
+
+fn volume(blocks: u64) -> (Arc<dyn Medium>, Arc<Volume>) {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(blocks));
+    create(&*medium);
+    let volume = open(&medium);
+    (medium, volume)
+}
+
+fn policy(write_once: WriteOnce, hash: WeakHash) -> Policy {
+    Policy {
+        write_once,
+        hash,
+        ..Policy::default()
+    }
+}
+
+fn core(volume: &Volume, name: &str) -> u64 {
+    volume.stats().core[name]
+}
+
+fn eventually(volume: &Volume, what: &str, holds: impl Fn(&VolumeStats) -> bool) {
+    let start = Instant::now();
+    while !holds(&volume.stats()) {
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "not in time: {what}: {:?}",
+            volume.stats().write_once
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn what_a_journal_holds_is_not_written_again() {
+    for hash in WeakHash::ALL {
+        let (medium, volume) = volume(3000);
+        volume
+            .set_journal(JOURNAL.0 * BLOCK, JOURNAL.1 * BLOCK)
+            .unwrap();
+        volume.set_policy(policy(WriteOnce::Hash, hash));
+        let mut client = Client::new(&volume);
+        let fills: Vec<u64> = (1..=20).collect();
+        client.write(JOURNAL.0 + 3, &fills).unwrap();
+        client.flush().unwrap();
+        let written = volume.stats().medium.data_bytes;
+        client.write(400, &fills).unwrap();
+        client.write(600, &[77]).unwrap();
+        client.flush().unwrap();
+        assert_eq!(core(&volume, "remapped_blocks"), 20, "{hash}");
+        assert_eq!(core(&volume, "missing_blocks"), 1, "{hash}");
+        assert_eq!(volume.stats().medium.data_bytes - written, BLOCK, "{hash}");
+        // The journal goes on; what is home stays.
+        client.write(JOURNAL.0 + 3, &[9; 20]).unwrap();
+        assert_eq!(client.read(400, 20).unwrap(), fills, "{hash}");
+        volume.stop().unwrap();
+        drop((client, volume));
+        assert_sound(&*medium);
+    }
+}
+
+#[test]
+fn a_hash_of_the_head_is_not_believed() {
+    let (_, volume) = volume(3000);
+    volume
+        .set_journal(JOURNAL.0 * BLOCK, JOURNAL.1 * BLOCK)
+        .unwrap();
+    volume.set_policy(policy(WriteOnce::Hash, WeakHash::Head64));
+    let mut client = Client::new(&volume);
+    let mut like = client.write_request(500, &[5], false);
+    let mut tail = block_of(5);
+    tail[BLOCK_BYTES - 1] ^= 1;
+    like.frames.block_mut(0).copy_from_slice(&tail);
+    client.write(JOURNAL.0, &[5]).unwrap();
+    client.call(like).unwrap();
+    assert_eq!(core(&volume, "compared_unequal"), 1);
+    assert_eq!(core(&volume, "remapped_blocks"), 0);
+    let request = client.request(Op::Read, 500, 1);
+    assert_eq!(client.call(request).unwrap().frames.block(0), tail);
+    volume.stop().unwrap();
+}
+
+#[test]
+fn switching_takes_effect_at_once() {
+    let (_, volume) = volume(3000);
+    let mut client = Client::new(&volume);
+    volume
+        .set_journal(JOURNAL.0 * BLOCK, JOURNAL.1 * BLOCK)
+        .unwrap();
+    let mut remapped = |rule, hash| {
+        volume.set_policy(policy(rule, hash));
+        let before = core(&volume, "remapped_blocks");
+        client.write(JOURNAL.0, &[1, 2, 3]).unwrap();
+        client.write(300, &[1, 2, 3]).unwrap();
+        client.write(300, &[0, 0, 0]).unwrap();
+        core(&volume, "remapped_blocks") - before
+    };
+    assert_eq!(remapped(WriteOnce::Hash, WeakHash::Xxh3), 3);
+    assert_eq!(remapped(WriteOnce::Off, WeakHash::Xxh3), 0);
+    assert_eq!(remapped(WriteOnce::Hash, WeakHash::Md5), 3);
+    assert_eq!(remapped(WriteOnce::HashUnlessCollided, WeakHash::Head64), 3);
+    // Nobody tells home addresses of a journal that was set by hand: its hashes are used.
+    assert_eq!(remapped(WriteOnce::Descriptor, WeakHash::Xxh3), 3);
+    volume.clear_journals();
+    assert_eq!(remapped(WriteOnce::Hash, WeakHash::Xxh3), 0);
+    assert_eq!(core(&volume, "pool_blocks"), 0);
+
+    let zeros = core(&volume, "zero_blocks");
+    volume.set_policy(Policy {
+        zero: false,
+        ..Policy::default()
+    });
+    client.write(700, &[0, 0]).unwrap();
+    assert_eq!(core(&volume, "zero_blocks"), zeros);
+    assert_eq!(client.read(700, 2).unwrap(), [0, 0]);
+    assert!(client.volume.extents(vellum_core::addr::Lba(700), 2, 9)[0].mapped);
+    volume.stop().unwrap();
+}
+
+#[test]
+fn journals_set_by_hand_are_checked() {
+    let (medium, volume) = volume(3000);
+    let set = |start, bytes| volume.set_journal(start, bytes);
+    assert!(matches!(set(1, BLOCK), Err(JournalError::Unaligned { .. })));
+    let end = volume.blocks() * BLOCK;
+    assert!(matches!(
+        set(end, BLOCK),
+        Err(JournalError::OutOfRange { .. })
+    ));
+    set(0, BLOCK).unwrap();
+    assert!(matches!(
+        set(0, 2 * BLOCK),
+        Err(JournalError::Overlap { .. })
+    ));
+    assert_eq!(volume.stats().write_once.set_journals.len(), 1);
+    volume.stop().unwrap();
+    drop(volume);
+    let options = OpenOptions {
+        read_only: true,
+        ..common::small()
+    };
+    let volume = Volume::open(Arc::clone(&medium), &options).unwrap();
+    assert_eq!(volume.set_journal(0, BLOCK), Err(JournalError::ReadOnly));
+}
+
+/// The blocks of a fresh ext4 that are not zero; `None` where there is no mkfs.ext4.
+fn image(test: &str, blocks: u64) -> Option<Vec<(u64, Vec<u8>)>> {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().set_len(blocks * BLOCK).unwrap();
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap());
+    let made = std::process::Command::new("mkfs.ext4")
+        .env("PATH", path)
+        .args(["-q", "-F", "-b", "4096", "-J", "size=4"])
+        .arg(file.path())
+        .status();
+    if !made.is_ok_and(|status| status.success()) {
+        println!("SKIP: {test}: it needs mkfs.ext4");
+        return None;
+    }
+    let bytes = std::fs::read(file.path()).unwrap();
+    let blocks = bytes.chunks(BLOCK_BYTES).map(<[u8]>::to_vec);
+    let numbered = (0..).zip(blocks);
+    Some(
+        numbered
+            .filter(|(_, block)| block.iter().any(|&b| b != 0))
+            .collect(),
+    )
+}
+
+fn write_bytes(client: &mut Client, lba: u64, bytes: &[u8]) {
+    let mut request = client.write_request(lba, &[1], false);
+    request.frames.block_mut(0).copy_from_slice(bytes);
+    client.call(request).unwrap();
+}
+
+#[test]
+fn a_file_system_is_found_when_it_is_made_and_when_it_is_there() {
+    let Some(image) = image("found", 8000) else {
+        return;
+    };
+    let (medium, volume) = volume(12_000);
+    let mut client = Client::new(&volume);
+    eventually(&volume, "the first scan", |s| s.write_once.scans == 1);
+    assert!(volume.stats().write_once.file_systems.is_empty());
+    for (lba, bytes) in &image {
+        write_bytes(&mut client, *lba, bytes);
+    }
+    let watched = |s: &VolumeStats| s.core["pool_blocks"] == 1024;
+    eventually(&volume, "made", watched);
+    let found = volume.stats().write_once.file_systems;
+    let journal = &found[0].journal;
+    assert_eq!((found.len(), found[0].stood_aside.as_ref()), (1, None));
+    assert_eq!(
+        journal.iter().map(|extent| extent.bytes).sum::<u64>(),
+        4 << 20
+    );
+
+    // It works, and commits are seen.
+    let place = journal[0].start / BLOCK;
+    client.write(place + 7, &[41, 42]).unwrap();
+    client.write(7000, &[41, 42]).unwrap();
+    assert_eq!(core(&volume, "remapped_blocks"), 2);
+    let mut commit = vec![0; BLOCK_BYTES];
+    commit[..8].copy_from_slice(&[0xC0, 0x3B, 0x39, 0x98, 0, 0, 0, 2]);
+    write_bytes(&mut client, place + 9, &commit);
+    write_bytes(&mut client, 7100, &commit);
+    assert_eq!(volume.stats().write_once.commits, 1);
+    volume.stop().unwrap();
+    drop((client, volume));
+
+    // There when it is opened, gone when it is wiped, back when it is restored.
+    let volume = open(&medium);
+    eventually(&volume, "opened", watched);
+    let mut client = Client::new(&volume);
+    let gone = |s: &VolumeStats| s.write_once.file_systems.is_empty() && s.core["pool_blocks"] == 0;
+    client.discard(0, 1).unwrap();
+    eventually(&volume, "wiped", gone);
+    write_bytes(&mut client, 0, &image[0].1);
+    eventually(&volume, "restored", watched);
+    // What is damaged is stood aside from, with a reason.
+    let mut damaged = image[0].1.clone();
+    damaged[1024 + 0x4C] ^= 0xff;
+    write_bytes(&mut client, 0, &damaged);
+    eventually(&volume, "damaged", |s| {
+        let systems = &s.write_once.file_systems;
+        s.core["pool_blocks"] == 0 && systems[0].stood_aside.is_some()
+    });
+    volume.stop().unwrap();
+}
+
+/// The scan reads while clients write: whatever it saw, in the end it knows what is there.
+#[test]
+fn no_change_is_missed_while_scans_run() {
+    let Some(image) = image("missed", 8000) else {
+        return;
+    };
+    let (_, volume) = volume(12_000);
+    let mut client = Client::new(&volume);
+    for (lba, bytes) in &image {
+        write_bytes(&mut client, *lba, bytes);
+    }
+    let superblock = &image[0].1;
+    let mut random = common::Random(7);
+    let deadline = Instant::now() + Duration::from_secs(6);
+    let mut is_there = true;
+    while Instant::now() < deadline {
+        is_there = random.below(2) == 0;
+        match is_there {
+            true => write_bytes(&mut client, 0, superblock),
+            false => client.write(0, &[3]).unwrap(),
+        }
+        // Around the time that a scan begins.
+        std::thread::sleep(Duration::from_micros(45_000 + random.below(15_000)));
+    }
+    eventually(&volume, "the last state", |s| {
+        (s.core["pool_blocks"] == 1024) == is_there
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(core(&volume, "pool_blocks") == 1024, is_there);
+    volume.stop().unwrap();
+}
