@@ -51,6 +51,31 @@ cmp -s /bin/busybox $at/late || fail "what was not yet written when the server w
 rm $at/late
 vellum detach $disk >/dev/null || fail "detach"
 
+# `serve` alone: two volumes, one of them read-only to the kernel as well; what a killed one leaves, the next removes.
+serve() {
+    vellum serve "$@" --ublk >/tmp/served 2>&1 &
+    tries=0
+    while ! grep -q '^ready: ' /tmp/served; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 300 ] || fail "serve $*: $(cat /tmp/served)"
+        sleep 0.1
+    done
+}
+nodes() { find /dev -name 'ublk[bc]*' | wc -l; }
+vellum create /tmp/second --size 40M >/dev/null
+serve a=$disk b=/tmp/second
+[ "$(sed 's/ready: //' /tmp/served)" = "/dev/ublkb0 /dev/ublkb1" ] || fail "$(cat /tmp/served)"
+[ "$(cat /sys/block/ublkb1/size)" = $((40 << 11)) ] || fail "the second volume's size"
+kill -KILL "$(pidof vellum)"
+sleep 1
+serve a=$disk b=/tmp/second --read-only
+[ "$(nodes)" = 4 ] || fail "after a killed server: $(echo /dev/ublk*)"
+[ "$(cat /sys/block/ublkb0/ro)" = 1 ] || fail "not read-only"
+! dd if=/dev/zero of=/dev/ublkb0 bs=4k count=1 conv=fsync 2>/dev/null || fail "written to a read-only volume"
+kill -TERM "$(pidof vellum)"
+wait
+[ "$(nodes)" = 0 ] || fail "left after serve: $(echo /dev/ublk*)"
+
 echo 2 >/proc/sys/kernel/io_uring_disabled
 refused ublk io_uring
 expect nbd
