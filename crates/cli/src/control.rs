@@ -1,7 +1,7 @@
 //! The control socket: owner-only, JSON lines, one answer a line.
 //!
-//! `{"command":"stats"}`, `{"command":"policy"}`, `{"command":"journal"}`, `{"command":"shutdown"}`; every
-//! answer has `"ok"`, and `"error"` when that is false. Policies and journals are switched with a `"change"`:
+//! `{"command":"stats"}`, `{"command":"policy"}`, `{"command":"journal"}`, `{"command":"dedup"}`,
+//! `{"command":"shutdown"}`; every answer has `"ok"`, and `"error"` when that is false. Policies and journals are switched with a `"change"`:
 //! of the volume at `"volume"`, or of all. A change of policies is as on the command line, `"write-once=off"`;
 //! of journals it is `"clear"` or `{"start":BYTES,"bytes":BYTES}`.
 
@@ -31,6 +31,8 @@ pub trait Answers: Send + Sync {
     fn stats(&self) -> Value;
     /// The policies in force, after a change if there is one; of the volume at a path, or of all.
     fn policy(&self, volume: &Value, change: &Value) -> Result<Value, String>;
+    /// Looks for blocks that are stored twice if `now`; how far that is.
+    fn dedup(&self, volume: &Value, now: bool) -> Result<Value, String>;
     /// The journals of a volume, after a change if there is one.
     fn journal(&self, volume: &Value, change: &Value) -> Result<Value, String>;
 }
@@ -156,12 +158,16 @@ fn answer(line: &[u8], answers: &dyn Answers, stop: &Stop) -> Value {
             "journal",
             answers.journal(&request["volume"], &request["change"]),
         ),
+        Some("dedup") => told(
+            "dedup",
+            answers.dedup(&request["volume"], request["now"] == true),
+        ),
         Some("shutdown") => {
             stop.ask();
             json!({"ok": true})
         }
         Some(other) => refuse(&format!(
-            "unknown command {other:?}: there are stats, policy, journal and shutdown"
+            "unknown command {other:?}: there are stats, policy, journal, dedup and shutdown"
         )),
         None => refuse("no \"command\""),
     }

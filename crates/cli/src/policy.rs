@@ -11,7 +11,7 @@ use vellum_device::policy::{Policy, WeakHash, rule_name, rule_named};
 #[derive(clap::Args)]
 pub struct Policies {
     /// What is done with what is written: write-once=on|off|paper|descriptor, hash=xxh3|head64|crc32c|md5|sha1,
-    /// zero=on|off; several with commas.
+    /// zero=on|off, dedup=on|off, index=SIZE, sample=off|SIZE; several with commas.
     #[arg(long = "policy", value_name = "NAME=VALUE,...")]
     pub changes: Vec<Change>,
     /// Watch a journal here, besides those that are found; like 1G+128M.
@@ -40,6 +40,19 @@ impl Policies {
     }
 }
 
+/// What an index of contents may take.
+const INDEX_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 30;
+/// What a sampling unit may be (CAFTL §3.4.1).
+const SAMPLE_BYTES: std::ops::RangeInclusive<u64> = 8 << 10..=128 << 10;
+
+fn switch(value: &str) -> Option<bool> {
+    match value {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
+    }
+}
+
 /// What shall be otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
@@ -47,6 +60,9 @@ pub struct Change {
     write_once: Option<WriteOnce>,
     hash: Option<WeakHash>,
     zero: Option<bool>,
+    dedup: Option<bool>,
+    index_bytes: Option<u64>,
+    sample_blocks: Option<u32>,
 }
 
 impl Change {
@@ -64,6 +80,9 @@ impl Change {
             write_once,
             hash: self.hash.unwrap_or(hash),
             zero: self.zero.unwrap_or(policy.zero),
+            dedup: self.dedup.unwrap_or(policy.dedup),
+            index_bytes: self.index_bytes.unwrap_or(policy.index_bytes),
+            sample_blocks: self.sample_blocks.unwrap_or(policy.sample_blocks),
         }
     }
 }
@@ -92,16 +111,27 @@ impl FromStr for Change {
                     change.hash =
                         Some(hash.map_err(|_| wrong("xxh3, head64, crc32c, md5 and sha1"))?);
                 }
-                "zero" => {
-                    change.zero = Some(match value {
-                        "on" => true,
-                        "off" => false,
-                        _ => return Err(wrong("on and off")),
+                "zero" => change.zero = Some(switch(value).ok_or_else(|| wrong("on and off"))?),
+                "dedup" => change.dedup = Some(switch(value).ok_or_else(|| wrong("on and off"))?),
+                "index" => {
+                    let size = value.parse().ok().map(|Size(bytes)| bytes);
+                    let size = size.filter(|bytes| INDEX_BYTES.contains(bytes));
+                    change.index_bytes =
+                        Some(size.ok_or_else(|| wrong("the sizes from 64K to 64G"))?);
+                }
+                "sample" => {
+                    let size = value.parse().ok().map(|Size(bytes)| bytes);
+                    change.sample_blocks = Some(match (value, size) {
+                        ("off", _) => 0,
+                        (_, Some(bytes)) if SAMPLE_BYTES.contains(&bytes) && bytes % 4096 == 0 => {
+                            (bytes / 4096) as u32
+                        }
+                        _ => return Err(wrong("off and the sizes from 8K to 128K in steps of 4K")),
                     });
                 }
                 _ => {
                     return Err(format!(
-                        "no policy is called {name:?}: there are write-once, hash and zero"
+                        "no policy is called {name:?}: there are write-once, hash, zero, dedup, index and sample"
                     ));
                 }
             }
@@ -116,6 +146,9 @@ pub fn shown(policy: &Policy) -> Value {
         "write_once": rule_name(policy.write_once),
         "hash": policy.hash.name(),
         "zero": policy.zero,
+        "dedup": policy.dedup,
+        "index_bytes": policy.index_bytes,
+        "sample_bytes": u64::from(policy.sample_blocks) * 4096,
     })
 }
 
@@ -179,9 +212,25 @@ mod tests {
             "write-once=",
             "speed=on",
             "zero=on,",
+            "dedup=1",
+            "index=1K",
+            "index=100G",
+            "sample=4K",
+            "sample=9K",
+            "sample=1M",
         ] {
             assert!(text.parse::<Change>().is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn deduplication_is_read() {
+        let change: Change = "dedup=on,index=256M,sample=32K".parse().unwrap();
+        let policy = change.apply(Policy::default());
+        assert!(policy.dedup);
+        assert_eq!((policy.index_bytes, policy.sample_blocks), (256 << 20, 8));
+        let change: Change = "sample=off".parse().unwrap();
+        assert_eq!(change.apply(policy).sample_blocks, 0);
     }
 
     #[test]

@@ -224,12 +224,15 @@ impl Plan {
     }
 }
 
+/// Runs of blocks: the first, and how many.
+type Extents = Vec<(u64, u64)>;
+
 /// A file system's journal and its extents in blocks, or why it is not used.
 fn usable<'a>(
     found: &'a FileSystem,
     set: &[Extent],
     volume_blocks: u64,
-) -> Result<(&'a Journal, Vec<(u64, u64)>), String> {
+) -> Result<(&'a Journal, Extents), String> {
     let journal = found.journal.as_ref().map_err(ToString::to_string)?;
     match journal.alignment {
         Alignment::Aligned => {}

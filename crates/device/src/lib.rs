@@ -22,10 +22,12 @@ mod sight;
 mod source;
 mod start;
 pub mod stats;
+mod sweep;
 mod volume;
 
 pub use digest::crc32c;
 pub use journals::{Extent, FileSystemStats, JournalError};
 pub use options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError};
 pub use source::MediumSource;
+pub use sweep::SweepProgress;
 pub use volume::Volume;

@@ -35,6 +35,9 @@ pub const SPARE_BUFFERS: usize = 64;
 /// The longest metadata buffers that are kept.
 pub const SPARE_BUFFER_BLOCKS: usize = 4;
 
+/// Blocks that are read back in one operation to be compared.
+pub const COMPARE_READ_BLOCKS: usize = 64;
+
 /// Kinds of events that a volume remembers.
 pub const EVENTS: usize = 64;
 
@@ -50,6 +53,18 @@ pub const SCAN_QUIET: Duration = Duration::from_millis(50);
 pub const SCAN_LATEST: Duration = Duration::from_secs(1);
 /// Blocks that a scan reads at once.
 pub const SCAN_READ_BLOCKS: usize = 16;
+/// Ranges that are never shared by their content: a file system's copies of what it cannot do without.
+pub const CRITICAL_RANGES: usize = 4096;
+/// Owners and checksums that a sweep for duplicates keeps at once: 16 MiB of them.
+pub const SWEEP_ENTRIES: usize = 2 << 20;
+/// Pairs between two looks at whether clients need the medium.
+pub const SWEEP_BATCH: usize = 8;
+/// Blocks that clients must have written since the last sweep for another of its own accord (256 MiB).
+pub const SWEEP_WRITES: u64 = 64 << 10;
+/// How long clients must have been quiet for it.
+pub const SWEEP_QUIET: Duration = Duration::from_secs(5);
+/// How often it is looked whether they have written so much.
+pub const SWEEP_CHECK: Duration = Duration::from_secs(60);
 /// Writes that end while a scan runs and are remembered, so that none is missed; if there are more, it is done
 /// again.
 pub const SCAN_WRITES: usize = 4096;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
-use vellum_core::seam::WriteOnce;
+use vellum_core::seam::{Dedup, WriteOnce};
 
 /// Which weak hash a block is known by where write-once journaling looks for its copy (WOJ §4.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,6 +76,12 @@ pub struct Policy {
     pub hash: WeakHash,
     /// Whether blocks of zeros are stored as a map entry alone.
     pub zero: bool,
+    /// Whether contents that are stored already are not stored again.
+    pub dedup: bool,
+    /// Memory of the index of contents.
+    pub index_bytes: u64,
+    /// Blocks of which one is looked up first, and the others if that was found; 0: all are.
+    pub sample_blocks: u32,
 }
 
 impl Default for Policy {
@@ -84,6 +90,20 @@ impl Default for Policy {
             write_once: WriteOnce::Hash,
             hash: WeakHash::default(),
             zero: true,
+            dedup: false,
+            index_bytes: 64 << 20,
+            sample_blocks: 0,
+        }
+    }
+}
+
+impl Policy {
+    /// Deduplication, as the core takes it.
+    pub(crate) fn core_dedup(&self) -> Dedup {
+        let bytes = if self.dedup { self.index_bytes } else { 0 };
+        Dedup {
+            index_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+            sample_blocks: self.sample_blocks,
         }
     }
 }

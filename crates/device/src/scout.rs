@@ -16,7 +16,7 @@
 use crate::block::{BlockError, Op, Replies, Request};
 use crate::frames::{Frames, Share};
 use crate::journals::{self, Extent, JournalError, Plan};
-use crate::limits::{SCAN_LATEST, SCAN_QUIET, SCAN_READ_BLOCKS, SCAN_WRITES};
+use crate::limits::{CRITICAL_RANGES, SCAN_LATEST, SCAN_QUIET, SCAN_READ_BLOCKS, SCAN_WRITES};
 use crate::policy::Policy;
 use crate::requests::Pending;
 use crate::sight::{Sight, span_of};
@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::seam::Input;
-use vellum_ext4::{Scan, Source, Span, Unreadable, scan};
+use vellum_ext4::{Metadata, MetadataKind, MetadataSpan, Scan, Source, Span, Unreadable, scan};
 
 /// How often a scan that waits for frames looks whether it still should.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -214,9 +214,13 @@ pub(crate) fn run(shared: &Arc<Shared>) {
     loop {
         let mut source = VolumeSource::new(shared);
         let found = Arc::new(scan(&mut source, shared.blocks));
+        let critical = critical(&found, &mut source, shared.blocks);
         if scout.is_stopping() {
             return;
         }
+        shared.with_core(|now, inner, batch| {
+            inner.feed(now, Input::Critical { ranges: &critical }, batch);
+        });
         {
             let wishes = scout.wishes.lock();
             let sight = plan(shared, &wishes, found);
@@ -227,6 +231,34 @@ pub(crate) fn run(shared: &Arc<Shared>) {
             return;
         }
     }
+}
+
+/// What a file system has copies of on purpose: its superblocks and group descriptors. One page for all of
+/// them would be one point of failure (OrderMergeDedup §3.5).
+fn critical(scan: &Scan, source: &mut dyn Source, blocks: u64) -> Vec<(Lba, u64)> {
+    let mut ranges = Vec::new();
+    for found in &scan.file_systems {
+        let Some(mut metadata) = Metadata::new(found, blocks) else {
+            continue;
+        };
+        while let Some(span) = metadata.next(source) {
+            let Ok(MetadataSpan { kind, span, .. }) = span else {
+                continue;
+            };
+            if matches!(
+                kind,
+                MetadataKind::Superblock | MetadataKind::GroupDescriptors
+            ) {
+                let first = span.start / BLOCK_BYTES as u64;
+                let end = span.end().div_ceil(BLOCK_BYTES as u64);
+                ranges.push((Lba(first), end - first));
+            }
+            if ranges.len() == CRITICAL_RANGES {
+                return ranges;
+            }
+        }
+    }
+    ranges
 }
 
 fn plan(shared: &Shared, wishes: &Wishes, scan: Arc<Scan>) -> Arc<Sight> {
@@ -240,12 +272,19 @@ fn tell(shared: &Shared, wishes: &Wishes, sight: &Sight, anew: bool) {
     // Hashes before the pool that keeps them.
     shared.digester.set(hash, wishes.policy.zero);
     let regions = &sight.plan.regions;
-    shared.with_core(|now, inner, batch| {
+    let policy = wishes.policy.core_dedup();
+    let capacity = shared.with_core(|now, inner, batch| {
+        let before = inner.engine.stats().index_capacity;
         if anew {
             inner.feed(now, Input::Journals { regions: &[] }, batch);
         }
         inner.feed(now, Input::Journals { regions }, batch);
+        inner.feed(now, Input::Dedup { policy }, batch);
+        (before, inner.engine.stats().index_capacity)
     });
+    if let Some((before, after)) = capacity {
+        shared.sweeper.index(after > 0, before != after);
+    }
 }
 
 /// What is in force now.

@@ -25,6 +25,7 @@ use crate::scout::{self, Scout, Watched};
 use crate::source::MediumSource;
 use crate::start;
 use crate::stats::{FlushStats, MemoryStats, RecoveryStats, VolumeStats, WriteOnceStats};
+use crate::sweep::{self, SweepProgress, Sweeper};
 use parking_lot::{Condvar, Mutex};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -46,6 +47,7 @@ pub(crate) struct Shared {
     pub frames: Arc<FramePool>,
     pub digester: Digester,
     pub scout: Scout,
+    pub sweeper: Sweeper,
     /// The volume's size.
     pub blocks: u64,
     origin: Instant,
@@ -143,7 +145,7 @@ fn internal_error() -> BlockError {
 /// A volume that is being served.
 pub struct Volume {
     shared: Arc<Shared>,
-    /// The reaper and the scout.
+    /// The reaper, the scout and the sweeper.
     threads: Mutex<Vec<JoinHandle<()>>>,
     superblock: Superblock,
     recovery: RecoveryStats,
@@ -209,6 +211,7 @@ impl Volume {
             victim: options.victim,
             discard: options.discard.unwrap_or_else(|| medium.wants_discard()),
             cached_sums: options.cached_sums.unwrap_or(CACHED_SUMS),
+            write_buffers: options.write_frames,
             ..Options::default()
         };
         let mut journals = Vec::new();
@@ -224,6 +227,7 @@ impl Volume {
             frames,
             digester: Digester::new(&superblock.secret()),
             scout: Scout::new(options.policy, journals),
+            sweeper: Sweeper::default(),
             blocks: superblock.logical_blocks(),
             origin: Instant::now(),
             ended: Mutex::new(false),
@@ -241,12 +245,16 @@ impl Volume {
     }
 
     fn start(&mut self) -> Result<(), OpenError> {
-        self.spawn("vellum-reaper", |shared| reap(shared))?;
+        self.spawn("vellum-reaper", reap)?;
         // What the engine asked for when it was made.
         self.shared.with_core(|_, inner, batch| inner.drain(batch));
         if !self.read_only {
             scout::begin(&self.shared);
-            self.spawn("vellum-scout", |shared| scout::run(shared))?;
+            self.spawn("vellum-scout", scout::run)?;
+            let superblock = self.superblock.clone();
+            self.spawn("vellum-sweeper", move |shared| {
+                sweep::run(shared, &superblock)
+            })?;
         }
         Ok(())
     }
@@ -305,6 +313,7 @@ impl Volume {
         }
         drop(ended);
         self.shared.scout.stop();
+        self.shared.sweeper.stop();
         for thread in self.threads.lock().drain(..) {
             // A panic of the reaper has been told by `busy`; one of the scout leaves journals unknown.
             let _ = thread.join();
@@ -376,6 +385,19 @@ impl Volume {
     /// Puts others in force, at once.
     pub fn set_policy(&self, policy: Policy) {
         scout::set_policy(&self.shared, policy);
+    }
+
+    /// Looks for blocks that are stored twice, now.
+    pub fn sweep(&self) {
+        if !self.read_only {
+            self.shared.sweeper.now();
+        }
+    }
+
+    /// How far that is.
+    #[must_use]
+    pub fn sweep_progress(&self) -> SweepProgress {
+        self.shared.sweeper.progress()
     }
 
     /// Watches a journal that cannot be found, or not be trusted to be found, until the volume is stopped.

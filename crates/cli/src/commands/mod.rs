@@ -4,12 +4,13 @@ mod attach;
 mod check;
 mod completions;
 mod create;
+mod dedup;
 mod demo;
 mod detach;
 mod dump;
 mod info;
-mod lab;
 mod journal;
+mod lab;
 mod man;
 mod policy;
 mod serve;
@@ -40,6 +41,8 @@ pub enum Command {
     Policy(policy::Args),
     /// Show and set where the journals on a volume that is being served are.
     Journal(journal::Args),
+    /// Find blocks that are stored twice on a volume that is being served, and store them once.
+    Dedup(dedup::Args),
     /// Check every invariant of a volume, changing nothing.
     Check(check::Args),
     /// Show a volume's structures.
@@ -72,6 +75,7 @@ impl Command {
             Self::Stats(args) => stats::run(&args),
             Self::Policy(args) => policy::run(&args),
             Self::Journal(args) => journal::run(&args),
+            Self::Dedup(args) => dedup::run(&args),
             Self::Check(args) => check::run(&args),
             Self::Dump(args) => dump::run(&args),
             Self::Demo(args) => demo::run(args),

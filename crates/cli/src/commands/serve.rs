@@ -338,6 +338,25 @@ impl Answers for Volumes {
             .collect())
     }
 
+    fn dedup(&self, volume: &Value, now: bool) -> Result<Value, String> {
+        let chosen = self.chosen(volume)?;
+        let [served] = chosen.as_slice() else {
+            return Err("say which volume".to_owned());
+        };
+        let volume = served
+            .volume()
+            .ok_or("a plain file stores every block as it comes")?;
+        if now {
+            volume.sweep();
+        }
+        let progress = volume.sweep_progress();
+        Ok(json!({
+            "sweeps": progress.ended,
+            "permille": progress.permille,
+            "core": served.stats().get("core").cloned().unwrap_or_default(),
+        }))
+    }
+
     fn journal(&self, volume: &Value, change: &Value) -> Result<Value, String> {
         let chosen = self.chosen(volume)?;
         let [served] = chosen.as_slice() else {

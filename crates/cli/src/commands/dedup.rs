@@ -1,0 +1,88 @@
+//! `vellum dedup`: what is stored twice is stored once, on a volume that is served.
+
+use super::stats::socket_of;
+use crate::control;
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The volume; its server is found by itself.
+    volume: PathBuf,
+    /// Only show how far it is, and what has been found so far.
+    #[arg(long)]
+    status: bool,
+    /// As JSON, one line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Starts a sweep and waits for its end.
+pub fn run(args: &Args) -> Result<()> {
+    let socket = socket_of(&args.volume)?;
+    let volume = args.volume.canonicalize()?;
+    let ask = |now: bool| -> Result<Value> {
+        let request = json!({"command": "dedup", "volume": volume, "now": now});
+        let answer = control::request(&socket, &request)?;
+        Ok(answer.get("dedup").cloned().unwrap_or_default())
+    };
+    let before = ask(false)?;
+    if args.status {
+        show(args, &before, &before);
+        return Ok(());
+    }
+    // One that runs already has passed what was written behind it: wait for one more.
+    let wanted = number(&before, "sweeps") + 1 + u64::from(!before["permille"].is_null());
+    let bar = ProgressBar::new(1000);
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {percent}% {msg}") {
+        bar.set_style(style);
+    }
+    let mut told = ask(true)?;
+    while number(&told, "sweeps") < wanted {
+        bar.set_position(number(&told, "permille"));
+        bar.set_message(format!("{} blocks freed", freed(&before, &told)));
+        std::thread::sleep(Duration::from_millis(100));
+        told = ask(false)?;
+    }
+    bar.finish_and_clear();
+    show(args, &before, &told);
+    Ok(())
+}
+
+fn number(told: &Value, key: &str) -> u64 {
+    told.get(key).and_then(Value::as_u64).unwrap_or(0)
+}
+
+fn core(told: &Value, key: &str) -> u64 {
+    number(&told["core"], key)
+}
+
+fn freed(before: &Value, now: &Value) -> u64 {
+    core(now, "merged_blocks").saturating_sub(core(before, "merged_blocks"))
+}
+
+fn show(args: &Args, before: &Value, now: &Value) {
+    if args.json {
+        println!("{now}");
+        return;
+    }
+    match now["permille"].as_u64() {
+        Some(permille) => println!("  sweep            {}.{}%", permille / 10, permille % 10),
+        None if !args.status => println!("  blocks freed     {}", freed(before, now)),
+        None => println!("  sweeps           {}", number(now, "sweeps")),
+    }
+    let saved = core(now, "shared_owners").saturating_sub(core(now, "shared_pages"));
+    println!("  blocks stored    {}", core(now, "live_blocks"));
+    println!("  blocks saved     {saved}");
+    println!("  shared in line   {}", core(now, "dedup_blocks"));
+    println!("  shared later     {}", core(now, "merged_blocks"));
+    println!(
+        "  index            {} of {} contents",
+        core(now, "index_entries"),
+        core(now, "index_capacity")
+    );
+}
