@@ -3,3 +3,4 @@
 
 pub mod ext4;
 pub mod format;
+pub mod trace;

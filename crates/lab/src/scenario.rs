@@ -375,10 +375,11 @@ impl Scenario<'_> {
             }
             Layer::Vellum { .. } => {
                 let layout = Layout::on_flash(&shape, logical, over)?;
+                let long = u64::from(layout.superblock.segment_blocks()) * BLOCK_BYTES as u64;
                 notes.push(format!(
-                    "{} segments of {} MiB over {} dies each; {} erase blocks hold the map area",
+                    "{} segments of {}, each over {} dies; {} erase blocks hold the map area",
                     layout.superblock.segment_count(),
-                    (u64::from(layout.superblock.segment_blocks()) * BLOCK_BYTES as u64) >> 20,
+                    crate::report::bytes(long),
                     layout.width,
                     layout.area_blocks * layout.width
                 ));

@@ -357,7 +357,10 @@ impl Oracle {
             ];
             for (victim, pages) in kinds {
                 let bar = spinner(format!("{percent}%: page map, {victim:?}, {pages} pages"));
-                let row = oracle::page_map(victim, pages, over, effort(blocks(self.size), 6, 3));
+                // A random victim's amplification is a mean over much chance: it needs more of it.
+                let measure = if victim == Victim::Choices(1) { 12 } else { 3 };
+                let effort = effort(blocks(self.size), 6, measure);
+                let row = oracle::page_map(victim, pages, over, effort);
                 bar.finish_and_clear();
                 rows.push(row?);
             }
@@ -373,17 +376,18 @@ impl Oracle {
             true => println!("{}", serde_json::to_string_pretty(&rows)?),
             false => print!("{}", oracle::table(&rows)),
         }
-        let worst = |engine: bool| {
-            let of = rows.iter().filter(|row| (row.policy == "vellum") == engine);
-            of.map(|row| row.off_percent.abs()).fold(0.0, f64::max)
-        };
         // What the lab is held to: see docs/LAB.md.
-        if worst(false) > 0.5 || worst(true) > 5.0 {
-            bail!(
-                "the page maps are off by up to {:.2}% (0.5 allowed), the engine by {:.2}% (5 allowed)",
-                worst(false),
-                worst(true)
-            );
+        for (policy, allowed) in [
+            ("base", 0.5),
+            ("base:fifo", 0.5),
+            ("base:random", 2.0),
+            ("vellum", 5.0),
+        ] {
+            let of = rows.iter().filter(|row| row.policy == policy);
+            let worst = of.map(|row| row.off_percent.abs()).fold(0.0, f64::max);
+            if worst > allowed {
+                bail!("{policy} is off by up to {worst:.2}%, and {allowed}% is allowed");
+            }
         }
         Ok(())
     }

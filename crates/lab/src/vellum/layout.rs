@@ -1,6 +1,6 @@
 //! How an engine's volume lies on flash.
 //!
-//! A segment is one erase block on each die of a *group*: `width` neighbouring dies. Program unit `u` of a segment is
+//! A segment is `deep` erase blocks on each die of a *group*: `width` neighbouring dies. Program unit `u` of a segment is
 //! on die `u % width` of the group, so that a chunk's write goes to all of them. Erasing a segment erases its
 //! erase blocks. The engine's map area is overwritten in place, which flash cannot do; so the first erase blocks of
 //! the first group's dies are set aside for it and run by a small page map ([`Drive`]). A summary that is written a
@@ -12,7 +12,7 @@ use vellum_core::format::geometry::{self, GeometryError, Params};
 use vellum_core::format::superblock::Superblock;
 
 /// Segments that a volume should have, at least, before they are made longer.
-const SEGMENTS_WANTED: u64 = 256;
+const SEGMENTS_WANTED: u64 = 512;
 /// Fewer will do while they are shorter than this: what a segment costs (headers, a summary, the engine's margin
 /// for the collector) weighs more then.
 const SHORT: (u64, u64) = (128, 512);
@@ -61,7 +61,7 @@ pub enum LayoutError {
 pub struct Place {
     /// The group's first die.
     pub die: u32,
-    /// The erase block, on each die of the group.
+    /// The first erase block, on each die of the group.
     pub block: EraseBlock,
 }
 
@@ -71,6 +71,8 @@ pub struct Layout {
     pub superblock: Superblock,
     /// Dies of a group.
     pub width: u32,
+    /// Erase blocks of a segment on each of them.
+    pub deep: u32,
     /// Blocks of a program unit.
     pub unit_blocks: u32,
     /// Every segment's.
@@ -87,18 +89,21 @@ impl Layout {
     pub fn on_flash(shape: &Shape, logical: u64, over_permille: u32) -> Result<Self, LayoutError> {
         let erase_block = u64::from(shape.block_blocks());
         let width = width(shape)?;
-        let segment_blocks = (erase_block * u64::from(width)) as u32;
+        let deep = deep(shape, width);
+        let segment_blocks = (erase_block * u64::from(width * deep)) as u32;
         // The area's size depends on the number of segments and takes some away: settle in two steps.
         let mut area_blocks = 0;
         let mut layout = None;
         for _ in 0..3 {
-            let places = places(shape, width, area_blocks);
+            let places = places(shape, (width, deep), area_blocks);
             let superblock = volume(places.len() as u64, segment_blocks, logical, over_permille)?;
-            let area = area(&superblock).div_ceil(u64::from(segment_blocks)) as u32 + AREA_SPARE;
+            let round = erase_block * u64::from(width);
+            let area = area(&superblock).div_ceil(round) as u32 + AREA_SPARE;
             let settled = area == area_blocks;
             layout = Some(Self {
                 superblock,
                 width,
+                deep,
                 unit_blocks: shape.unit_blocks,
                 places,
                 area_blocks,
@@ -141,6 +146,7 @@ impl Layout {
         Ok(Self {
             superblock,
             width: 1,
+            deep: 1,
             unit_blocks: 1,
             places: Vec::new(),
             area_blocks: 0,
@@ -191,14 +197,25 @@ fn width(shape: &Shape) -> Result<u32, LayoutError> {
         .ok_or(LayoutError::EraseBlock { blocks })
 }
 
+/// How many erase blocks of a die make a segment that is not short, as long as there are segments in number.
+fn deep(shape: &Shape, width: u32) -> u32 {
+    let round = u64::from(shape.block_blocks()) * u64::from(width);
+    let fine = |deep: u32| {
+        let long = round * u64::from(deep);
+        long <= SHORT.1 && shape.blocks() / long >= SEGMENTS_WANTED
+    };
+    let powers = (0..16).map(|shift| 1u32 << shift);
+    powers.filter(|&deep| fine(deep)).max().unwrap_or(1)
+}
+
 /// Every segment's place, round robin over the groups, so that neighbouring segments are on different dies.
-fn places(shape: &Shape, width: u32, area_blocks: u32) -> Vec<Place> {
+fn places(shape: &Shape, (width, deep): (u32, u32), area_blocks: u32) -> Vec<Place> {
     let mut places = Vec::new();
-    for row in 0..shape.erase_blocks {
+    for row in (0..shape.erase_blocks).step_by(deep as usize) {
         for die in (0..shape.dies).step_by(width as usize) {
-            let taken = if die == 0 { area_blocks } else { 0 };
-            if row + taken < shape.erase_blocks {
-                let block = EraseBlock(row + taken);
+            let block = row + if die == 0 { area_blocks } else { 0 };
+            if block + deep <= shape.erase_blocks {
+                let block = EraseBlock(block);
                 places.push(Place { die, block });
             }
         }

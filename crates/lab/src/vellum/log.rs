@@ -115,10 +115,12 @@ impl OnFlash {
         if let Spot::Segment { index, .. } = self.spot(at) {
             self.filled[index] = 0;
             let place = self.layout.places[index];
+            let EraseBlock(first) = place.block;
             for die in place.die..place.die + self.layout.width {
-                let EraseBlock(block) = place.block;
-                io.flash
-                    .erase(io.time, Die(die), EraseBlock(block), Some(job));
+                for block in first..first + self.layout.deep {
+                    io.flash
+                        .erase(io.time, Die(die), EraseBlock(block), Some(job));
+                }
             }
         }
         io.time.end(job);

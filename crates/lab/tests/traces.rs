@@ -1,0 +1,264 @@
+//! Trace formats: what is read, what is refused, and with which words. The excerpts were written for this test.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failure is a test's"
+)]
+
+use std::path::Path;
+use vellum_core::addr::Nanos;
+use vellum_lab::content::Content;
+use vellum_lab::replay::TraceFile;
+use vellum_lab::trace::{Format, LINE_BYTES_MAX, Op, Reader, Record, detect};
+
+const BLKPARSE: &str = "\
+  8,0    3        1     0.000000000   697  G   W 223490 + 8 [kjournald]
+  8,0    3        2     0.000001829   697  Q   W 223490 + 8 [kjournald]
+  8,0    3        3     0.000005000   697  D   W 223490 + 8 [kjournald]
+  8,0    3        4     0.000105000     0  C   W 223490 + 8 [0]
+  8,0    1        5     0.250000000   700  Q  RA 4096 + 64 [cp]
+  8,0    1        6     0.300000000   700  Q FWS [fsync]
+  8,0    1        7     0.400000000   700  Q  WFS 800 + 8 [fsync]
+  8,0    1        8     1.500000000   700  Q   D 0 + 2048 [fstrim]
+  8,0    1        0     1.600000000     0  m   N cfq workload slice
+CPU0 (8,0):
+ Reads Queued:           1,       32KiB
+Total (8,0):
+";
+const FIU_4K: &str = "\
+100 1 a 8 8 W 6 0 0123456789abcdef0123456789abcdef
+200 1 a 16 16 W 6 0 0123456789abcdef0123456789abcdef620f0b67a91f7f74151bc5be745b7110
+300 1 b 8 8 R 6 1 0123456789abcdef0123456789abcdef
+";
+const MSR: &str = "\
+128166372003061629,hm,1,Read,383496192,32768,151
+128166372003061729,hm,1,Write,310983680,4096,1331
+";
+const CLOUD: &str =
+    "version,time,op,size,lbn\n1,10,2a,4096,80\n1,11,28,8192,160\n1,12,35,0,0\n1,13,12,0,0\n";
+const DISKSIM: &str = "0.5 0 16 8 0\n12.345678 1 24 16 1\n";
+const MQSIM: &str = "938513000 4 264719032 16 0\n938828000 3 197570568 16 1\n";
+
+fn read(format: Format, text: &str) -> Result<Vec<Record>, String> {
+    let reader = Reader::new(text.as_bytes(), format);
+    reader.collect::<Result<_, _>>().map_err(|e| e.to_string())
+}
+
+#[test]
+fn each_format_is_found_by_its_content() {
+    for (text, format) in [
+        (BLKPARSE, Format::Blkparse),
+        (FIU_4K, Format::Fiu),
+        (MSR, Format::Msr),
+        (CLOUD, Format::CloudPhysics),
+        (DISKSIM, Format::DiskSim),
+        (MQSIM, Format::Mqsim),
+    ] {
+        assert_eq!(detect(text.as_bytes()).unwrap(), format);
+        // Cut off anywhere behind the first two lines it is still found.
+        assert_eq!(detect(&text.as_bytes()[..text.len() - 3]).unwrap(), format);
+    }
+    let error = detect(b"\x1f\x8b\x08 not a trace\n")
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("--format"), "{error}");
+    assert!(detect(b"").is_err());
+}
+
+#[test]
+fn blkparse_counts_each_request_once() {
+    let records = read(Format::Blkparse, BLKPARSE).unwrap();
+    let ops: Vec<Op> = records.iter().map(|r| r.op).collect();
+    let (write, durable) = (Op::Write { fua: false }, Op::Write { fua: true });
+    // The first action of the three that is seen is Q, so D and C are passed over.
+    assert_eq!(ops, [write, Op::Read, Op::Flush, durable, Op::Discard]);
+    assert_eq!(records[0].at, Nanos(1829));
+    assert_eq!(records[0].offset, 223_490 * 512);
+    // Half a block at each end makes two blocks of it.
+    assert_eq!(records[0].blocks(), 2);
+    assert_eq!(records[4].bytes, 1 << 20);
+}
+
+#[test]
+fn fiu_tells_contents_in_both_of_its_widths() {
+    let records = read(Format::Fiu, FIU_4K).unwrap();
+    assert_eq!(records[1].contents[0], records[0].contents[0]);
+    assert_eq!(records[1].contents[1], Content::ZERO);
+    assert_ne!(records[0].disk, records[2].disk);
+    let eight = |last: &str| {
+        format!(
+            "1 1 a 0 8 W 6 0 {}{last}\n",
+            "bf619eac0cdf3f68d496ea9344137e8b".repeat(7)
+        )
+    };
+    let zero = read(Format::Fiu, &eight("bf619eac0cdf3f68d496ea9344137e8b")).unwrap();
+    let other = read(Format::Fiu, &eight("bf619eac0cdf3f68d496ea9344137e8c")).unwrap();
+    assert_eq!(zero[0].contents, [Content::ZERO]);
+    assert_ne!(other[0].contents, [Content::ZERO]);
+}
+
+#[test]
+fn the_others_give_time_place_and_kind() {
+    let msr = read(Format::Msr, MSR).unwrap();
+    assert_eq!(msr[1].at.0 - msr[0].at.0, 10_000);
+    assert_eq!(
+        (msr[0].op, msr[0].offset, msr[0].bytes),
+        (Op::Read, 383_496_192, 32_768)
+    );
+    let cloud = read(Format::CloudPhysics, CLOUD).unwrap();
+    assert_eq!(cloud.len(), 3, "an inquiry is no request of ours");
+    assert_eq!(
+        (cloud[1].at, cloud[1].offset),
+        (Nanos(11_000_000_000), 160 * 512)
+    );
+    assert_eq!(cloud[2].op, Op::Flush);
+    let disksim = read(Format::DiskSim, DISKSIM).unwrap();
+    assert_eq!(
+        (disksim[1].at, disksim[1].op),
+        (Nanos(12_345_678), Op::Read)
+    );
+    let mqsim = read(Format::Mqsim, MQSIM).unwrap();
+    assert_eq!(
+        (mqsim[0].at, mqsim[0].op),
+        (Nanos(938_513_000), Op::Write { fua: false })
+    );
+}
+
+#[test]
+fn what_cannot_be_right_is_refused_with_its_line() {
+    let long = format!("1.0 0 16 8 0\n{}", " ".repeat(LINE_BYTES_MAX + 1));
+    for (format, text, words) in [
+        (
+            Format::DiskSim,
+            "1.0 0 16 8 0\n1.0 0 16 8\n",
+            "line 2: 4 columns",
+        ),
+        (
+            Format::DiskSim,
+            "1.0 0 -1 8 0\n",
+            "line 1: sector is \"-1\"",
+        ),
+        (Format::DiskSim, "nan 0 1 8 0\n", "time is \"nan\""),
+        (Format::DiskSim, "1.0 0 1 0 0\n", "a request of 0 bytes"),
+        (Format::DiskSim, "1.0 0 1 99999999 0\n", "at most"),
+        (
+            Format::DiskSim,
+            "1.0 0 18446744073709551615 8 0\n",
+            "too many sectors",
+        ),
+        (
+            Format::DiskSim,
+            "1.0 0 300000000000000 8 0\n",
+            "no disk has so many",
+        ),
+        (
+            Format::DiskSim,
+            "99999999999999999999.0 0 1 8 0\n",
+            "time is",
+        ),
+        (Format::DiskSim, &long, "line 2: a line of more than"),
+        (Format::DiskSim, "", "no request in 0 lines"),
+        (Format::Mqsim, "1 0 1 8 7\n", "type is \"7\""),
+        (Format::Fiu, "1 1 a 8 8 W 6 0 0123\n", "4 digits of MD5"),
+        (
+            Format::Fiu,
+            "1 1 a 8 8 X 6 0 0123456789abcdef0123456789abcdef\n",
+            "R or W",
+        ),
+        (
+            Format::Fiu,
+            "1 1 a 8 8 W 6 0 0123456789abcdef0123456789abcdeg\n",
+            "hexadecimal",
+        ),
+        (Format::Msr, "1,hm,1,Erase,0,4096,1\n", "Read or Write"),
+        (
+            Format::CloudPhysics,
+            "version,time,op,size,lbn\n1,x,2a,512,1\n",
+            "line 2: time",
+        ),
+        (
+            Format::CloudPhysics,
+            "version,time,op,size,lbn\n",
+            "no request in 1 lines",
+        ),
+        (
+            Format::Blkparse,
+            "8;0 1 1 0.1 1 Q W 8 + 8 [x]\n",
+            "major,minor",
+        ),
+        (
+            Format::Blkparse,
+            "8,0 1 1 0.1 1 Q Z 8 + 8 [x]\n",
+            "RWBS is \"Z\"",
+        ),
+    ] {
+        let error = read(format, text).unwrap_err();
+        assert!(error.contains(words), "{}: {error}", format.name());
+    }
+    let error = Reader::new(&b"1.0 \xff 1 8 0\n"[..], Format::DiskSim)
+        .next()
+        .unwrap()
+        .unwrap_err();
+    assert!(error.to_string().contains("compressed"), "{error}");
+}
+
+#[test]
+fn time_that_goes_backwards_is_counted_and_does_not_go_backwards() {
+    let mut reader = Reader::new(
+        &b"5.0 0 0 8 0\n4.0 0 0 8 0\n6.0 0 0 8 0\n"[..],
+        Format::DiskSim,
+    );
+    let times: Vec<u64> = reader.by_ref().map(|r| r.unwrap().at.0).collect();
+    assert_eq!(times, [5_000_000, 5_000_000, 6_000_000]);
+    assert_eq!(reader.seen().backwards, 1);
+}
+
+#[test]
+fn a_replay_moves_extents_together_and_repeats() {
+    let dir = std::env::temp_dir().join(format!("vellum-lab-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let path = dir.join("trace");
+    // Two extents of a terabyte's distance, and a request over the border of two.
+    let text = "0.0 0 2147483648 8 0\n1.0 0 0 8 0\n2.0 0 2044 8 0\n3.0 0 2147483648 8 1\n";
+    std::fs::write(&path, text).unwrap();
+    let trace = TraceFile::read(&path, None).unwrap();
+    assert_eq!(trace.blocks(), 3 * 256);
+    assert_eq!(trace.summary().unaligned, 1);
+    let requests: Vec<_> = trace.replay(1, 2).unwrap().collect();
+    let places: Vec<_> = requests.iter().map(|r| (r.at, r.lba, r.blocks)).collect();
+    let ms = 1_000_000;
+    assert_eq!(
+        places[..4],
+        [(0, 0, 1), (ms, 256, 1), (2 * ms, 511, 2), (3 * ms, 0, 1)]
+    );
+    assert_eq!(places[4..].len(), 4);
+    assert_eq!(places[4].0, 3_750_000);
+    // The second time round writes something new.
+    assert_ne!(requests[0].contents, requests[4].contents);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// The sample traces that stand beside the repository are read to their end, if they are there.
+#[test]
+fn the_sample_traces_are_read_to_their_end() {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    let expected = [
+        ("homes-sample.1.blkparse", Format::Fiu, 1000),
+        ("mail-01-sample.blkparse", Format::Fiu, 1000),
+        ("ricarkol-homes.replay.0", Format::Fiu, 1000),
+        ("cloudPhysicsIO.csv", Format::CloudPhysics, 113_872),
+        ("tpcc-small.trace", Format::Mqsim, 6999),
+        ("ascii.trace", Format::DiskSim, 100_000),
+        ("ssd-postmark-aligned2.trace", Format::DiskSim, 62_257),
+    ];
+    for (name, format, records) in expected {
+        let path = beside.join(name);
+        if !path.exists() {
+            eprintln!("SKIP: {name} is not there");
+            continue;
+        }
+        let trace = TraceFile::read(&path, None).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(trace.format(), format, "{name}");
+        assert_eq!(trace.summary().seen.records, records, "{name}");
+    }
+}
