@@ -5,6 +5,7 @@
 
 use crate::block::{BlockError, Op, Request};
 use crate::frames::FramePool;
+use crate::limits::COMPARE_READ_BLOCKS;
 use crate::memory::{Buffer, Buffers};
 use crate::requests::{Answers, Pending, Requests};
 use crate::stats::{ClientStats, Counters};
@@ -101,8 +102,10 @@ pub(crate) struct Inner {
     buffers: Buffers,
     /// The metadata of each effect in flight, by number.
     metadata: Vec<Option<Buffer>>,
-    /// Which frame each comparison with a block of the medium is about, by the effect's number.
-    compared: Vec<Buf>,
+    /// Comparisons with blocks of the medium that are still to be read.
+    to_read: Vec<Comparison>,
+    /// Those that are being read, by the number of the first in each operation.
+    reading: Vec<Vec<Comparison>>,
     /// Comparisons that are done, and not told to the core yet.
     verdicts: Vec<(EffectId, bool)>,
     now: Nanos,
@@ -123,7 +126,8 @@ impl Inner {
             frames,
             buffers: Buffers::default(),
             metadata: Vec::new(),
-            compared: Vec::new(),
+            to_read: Vec::new(),
+            reading: Vec::new(),
             verdicts: Vec::new(),
             now: Nanos(0),
             spare: Vec::new(),
@@ -217,6 +221,9 @@ impl Inner {
             };
             let outcome = Outcome::Same(same);
             self.engine.handle(self.now, Input::Done { id, outcome });
+        }
+        if !self.to_read.is_empty() {
+            self.read_back(batch);
         }
         while let Some(Reply { id, result }) = self.engine.poll_reply() {
             let pending = self.requests.remove(id);
@@ -335,19 +342,72 @@ impl Inner {
                 let same = self.frame(buf) == self.frame(other);
                 self.verdicts.push((id, same));
             }
-            Against::Medium(at) => {
-                self.counters.read_blocks_compare += 1;
-                let mut io = self.io(Cause::Compare, id, Kind::Read, at);
-                let buffer = self.buffers.take(1);
-                self.keep(id, buffer, &mut io);
-                let index = id.0 as usize;
-                if self.compared.len() <= index {
-                    self.compared.resize(index + 1, Buf(0));
-                }
-                self.compared[index] = buf;
-                batch.ios.push(io);
+            Against::Medium(at) => self.to_read.push(Comparison { at, id, buf }),
+        }
+    }
+
+    /// Reads back what is to be compared: what lies side by side in one operation, as copies in a journal
+    /// mostly do.
+    fn read_back(&mut self, batch: &mut Batch) {
+        let mut all = std::mem::take(&mut self.to_read);
+        all.sort_unstable();
+        for run in all.chunk_by(|one, next| one.at.plus(1) == next.at) {
+            for part in run.chunks(COMPARE_READ_BLOCKS) {
+                self.read_run(part, batch);
             }
         }
+        all.clear();
+        self.to_read = all;
+    }
+
+    fn read_run(&mut self, run: &[Comparison], batch: &mut Batch) {
+        let Some(&Comparison { at, id, .. }) = run.first() else {
+            return;
+        };
+        self.counters.read_blocks_compare += run.len() as u64;
+        self.counters.reads_compare += 1;
+        let mut io = self.io(Cause::Compare, id, Kind::Read, at);
+        for one in run {
+            let buffer = self.buffers.take(1);
+            self.keep(one.id, buffer, &mut io);
+        }
+        let index = id.0 as usize;
+        if self.reading.len() <= index {
+            self.reading.resize_with(index + 1, Vec::new);
+        }
+        self.reading[index].extend_from_slice(run);
+        batch.ios.push(io);
+    }
+
+    /// What was read back has come, or cannot be had.
+    fn compared(&mut self, now: Nanos, first: EffectId, came: bool, batch: &mut Batch) {
+        let mut run = std::mem::take(&mut self.reading[first.0 as usize]);
+        // One bad block must not speak for its neighbours: then each is read alone.
+        let again = !came && run.len() > 1;
+        for one in run.drain(..) {
+            let buffer = self.metadata[one.id.0 as usize].take();
+            let outcome = match &buffer {
+                Some(buffer) if came => Outcome::Same(buffer.bytes() == self.frame(one.buf)),
+                _ => Outcome::Failed,
+            };
+            if let Some(buffer) = buffer {
+                self.buffers.give_back(buffer);
+            }
+            match again {
+                true => self.read_run(&[one], batch),
+                false => self.engine.handle(
+                    now,
+                    Input::Done {
+                        id: one.id,
+                        outcome,
+                    },
+                ),
+            }
+        }
+        if self.reading[first.0 as usize].is_empty() {
+            self.reading[first.0 as usize] = run;
+        }
+        self.drain(batch);
     }
 
     /// The bytes of a frame that the core holds.
@@ -436,14 +496,15 @@ impl Inner {
         let (cause, id) = Cause::of(io.token);
         self.now = now;
         self.reclaim(io);
+        if cause == Cause::Compare {
+            let came = matches!(ended, Ended::Metadata);
+            return self.compared(now, id, came, batch);
+        }
         let buffer = self.metadata.get_mut(id.0 as usize).and_then(Option::take);
         let outcome = match (ended, &buffer) {
             (Ended::Full, _) => Outcome::Full,
             (Ended::Failed, _) => Outcome::Failed,
             (Ended::Data(crcs), _) => Outcome::Crcs(crcs),
-            (Ended::Metadata, Some(buffer)) if cause == Cause::Compare => {
-                Outcome::Same(buffer.bytes() == self.frame(self.compared[id.0 as usize]))
-            }
             (Ended::Metadata, Some(buffer)) => Outcome::Bytes(buffer.bytes()),
             (Ended::Metadata | Ended::Written, _) => Outcome::Ok,
         };
@@ -459,6 +520,14 @@ impl Inner {
         self.in_flight -= 1;
         self.spare.push(io);
     }
+}
+
+/// A comparison of a frame with a block of the medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Comparison {
+    at: Pba,
+    id: EffectId,
+    buf: Buf,
 }
 
 /// How an operation on the medium ended.

@@ -59,6 +59,8 @@ pub struct MediumStats {
     pub read_metadata_bytes: u64,
     /// Bytes read to compare a block with its journal copy.
     pub read_compare_bytes: u64,
+    /// Operations that took.
+    pub compare_reads: u64,
     /// Write operations.
     pub writes: u64,
     /// Of these: durable by themselves.
@@ -188,6 +190,7 @@ pub(crate) struct Counters {
     pub read_blocks_collector: u64,
     pub read_blocks_metadata: u64,
     pub read_blocks_compare: u64,
+    pub reads_compare: u64,
     pub syncs: u64,
     pub discards: u64,
     pub errors: u64,
@@ -208,6 +211,7 @@ impl Counters {
             read_collector_bytes: bytes(self.read_blocks_collector),
             read_metadata_bytes: bytes(self.read_blocks_metadata),
             read_compare_bytes: bytes(self.read_blocks_compare),
+            compare_reads: self.reads_compare,
             writes: self.writes,
             durable_writes: self.durable_writes,
             syncs: self.syncs,

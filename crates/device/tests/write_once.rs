@@ -6,13 +6,14 @@ mod common;
 use common::{Client, assert_sound, block_of, create, open};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::seam::WriteOnce;
 use vellum_device::block::{BlockDevice, Op};
 use vellum_device::policy::{Policy, WeakHash};
 use vellum_device::stats::VolumeStats;
 use vellum_device::{JournalError, OpenOptions, Volume};
-use vellum_medium::{Medium, MemoryMedium};
+use vellum_medium::fault::{Fault, Plan, Rule};
+use vellum_medium::{FaultMedium, Medium, MemoryMedium};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Where the tests' own journal is.
@@ -275,5 +276,42 @@ fn no_change_is_missed_while_scans_run() {
     });
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(core(&volume, "pool_blocks") == 1024, is_there);
+    volume.stop().unwrap();
+}
+
+/// Copies that lie side by side are read back together; one that cannot be read does not speak for the others.
+#[test]
+fn a_copy_that_cannot_be_read_costs_itself_alone() {
+    let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
+    create(&*medium);
+    let as_medium: Arc<dyn Medium> = medium.clone();
+    let volume = open(&as_medium);
+    volume
+        .set_journal(JOURNAL.0 * BLOCK, JOURNAL.1 * BLOCK)
+        .unwrap();
+    let mut client = Client::new(&volume);
+    let fills: Vec<u64> = (1..=20).collect();
+    client.write(JOURNAL.0, &fills).unwrap();
+    client.flush().unwrap();
+    let bad = (0..3000).find(|&at| {
+        let mut block = [0; BLOCK_BYTES];
+        medium.read(Pba(at), &mut block).unwrap();
+        block == block_of(9)
+    });
+    let bad = bad.unwrap();
+    medium.set_plan(Plan {
+        rules: vec![Rule {
+            fault: Fault::ReadError,
+            blocks: bad..bad + 1,
+            skip: 0,
+            times: 2,
+        }],
+        ..Plan::default()
+    });
+    client.write(400, &fills).unwrap();
+    assert_eq!(core(&volume, "remapped_blocks"), 19);
+    assert_eq!(core(&volume, "compare_reads"), 20);
+    assert_eq!(volume.stats().medium.compare_reads, 1 + 20);
+    assert_eq!(client.read(400, 20).unwrap(), fills);
     volume.stop().unwrap();
 }
