@@ -183,6 +183,7 @@ pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> 
         layer: Layer::Vellum {
             victim: vellum_core::engine::Victim::Greedy,
             zero: true,
+            dedup: false,
             on_drive: false,
         },
         over_provisioning: None,

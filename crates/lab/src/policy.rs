@@ -19,6 +19,8 @@ pub enum Layer {
         victim: engine::Victim,
         /// Whether zeros are a map entry alone.
         zero: bool,
+        /// Whether equal blocks are stored once.
+        dedup: bool,
         /// Above a drive with a page map, instead of straight on flash.
         on_drive: bool,
     },
@@ -43,7 +45,7 @@ pub struct PolicyError {
 
 /// What can be named, for a help text.
 pub const NAMES: &str = "base[:fifo|random|d=N] (a page map, greedy unless said otherwise), \
-vellum[:cost-benefit][,no-zero][,on-drive] (the engine), each with [,op=PERCENT]";
+vellum[:cost-benefit][,no-zero][,dedup][,on-drive] (the engine), each with [,op=PERCENT]";
 
 impl FromStr for Policy {
     type Err = PolicyError;
@@ -62,6 +64,7 @@ impl FromStr for Policy {
             "vellum" => Layer::Vellum {
                 victim: engine::Victim::Greedy,
                 zero: true,
+                dedup: false,
                 on_drive: false,
             },
             _ => return Err(wrong("a policy begins with base or vellum")),
@@ -90,10 +93,11 @@ impl FromStr for Policy {
                     *victim = engine::Victim::CostBenefit;
                 }
                 (Layer::Vellum { zero, .. }, "no-zero") => *zero = false,
+                (Layer::Vellum { dedup, .. }, "dedup") => *dedup = true,
                 (Layer::Vellum { on_drive, .. }, "on-drive") => *on_drive = true,
                 (Layer::Vellum { .. }, _) => {
                     return Err(wrong(
-                        "vellum takes greedy, cost-benefit, no-zero, on-drive, op=",
+                        "vellum takes greedy, cost-benefit, no-zero, dedup, on-drive, op=",
                     ));
                 }
             }
@@ -121,6 +125,7 @@ impl fmt::Display for Policy {
             Layer::Vellum {
                 victim,
                 zero,
+                dedup,
                 on_drive,
             } => {
                 if victim == engine::Victim::CostBenefit {
@@ -128,6 +133,9 @@ impl fmt::Display for Policy {
                 }
                 if !zero {
                     options.push("no-zero".to_string());
+                }
+                if dedup {
+                    options.push("dedup".to_string());
                 }
                 if on_drive {
                     options.push("on-drive".to_string());
@@ -158,7 +166,7 @@ mod tests {
             "base:random",
             "base:d=5,op=28",
             "vellum",
-            "vellum:cost-benefit,no-zero,on-drive,op=7.5",
+            "vellum:cost-benefit,no-zero,dedup,on-drive,op=7.5",
         ] {
             assert_eq!(text.parse::<Policy>().unwrap().to_string(), text);
         }

@@ -54,6 +54,7 @@ pub fn table(outcomes: &[Outcome]) -> String {
         ("absorbed in RAM", "absorbed_blocks"),
         ("written into a journal", "journal_blocks"),
         ("remapped, not written", "remapped_blocks"),
+        ("duplicates not written", "dedup_blocks"),
         ("read for comparison", "compare_reads"),
     ] {
         let find = |o: &Outcome| {

@@ -14,6 +14,7 @@ use crate::vellum::{BUFS_MIN, Backing, Layout, LayoutError, OnFlash, Settings, V
 use crate::workload::{self, Generator, Request, Workload};
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::recovery::RecoveryError;
+use vellum_core::seam::Dedup;
 
 /// Flash that is simulated when nobody says how much: so that a run takes seconds.
 pub const DEFAULT_BYTES: u64 = 4 << 30;
@@ -21,6 +22,9 @@ pub const DEFAULT_BYTES: u64 = 4 << 30;
 const ROUNDS_MIN: u64 = 64;
 /// What is kept from the host where the device does not say.
 const BLOCK_DEVICE_OVER: u32 = 70;
+
+/// Memory of the index when equal blocks are stored once.
+const DEDUP_INDEX_BYTES: usize = 64 << 20;
 
 /// What is done before a run begins to count. None of it takes virtual time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -327,7 +331,13 @@ impl Scenario<'_> {
     }
 
     fn settings(&self, layer: Layer, bufs: u32) -> Settings {
-        let Layer::Vellum { victim, zero, .. } = layer else {
+        let Layer::Vellum {
+            victim,
+            zero,
+            dedup,
+            ..
+        } = layer
+        else {
             unreachable!("only the engine has these settings")
         };
         Settings {
@@ -335,6 +345,13 @@ impl Scenario<'_> {
             zero,
             discard: true,
             bufs,
+            dedup: match dedup {
+                true => Dedup {
+                    index_bytes: DEDUP_INDEX_BYTES,
+                    sample_blocks: 0,
+                },
+                false => Dedup::default(),
+            },
             verify: self.verify,
         }
     }

@@ -40,7 +40,7 @@ fn scenario(device: Device, load: &str, requests: u64) -> Scenario<'static> {
     }
 }
 
-const POLICIES: [&str; 8] = [
+const POLICIES: [&str; 9] = [
     "base",
     "base:fifo",
     "base:random",
@@ -48,6 +48,7 @@ const POLICIES: [&str; 8] = [
     "vellum",
     "vellum:cost-benefit",
     "vellum:no-zero",
+    "vellum:dedup",
     "vellum:on-drive",
 ];
 
@@ -97,7 +98,8 @@ fn what_is_written_adds_up() {
                 .find(|(n, _)| *n == name)
                 .map_or(0, |c| c.1)
         };
-        let kept_back = counted("zero_blocks") + counted("absorbed_blocks");
+        let kept_back =
+            counted("zero_blocks") + counted("absorbed_blocks") + counted("dedup_blocks");
         // What was in RAM when the run began is not known to the block.
         assert!(
             (data + kept_back).abs_diff(outcome.host_written) <= 512,

@@ -10,7 +10,7 @@ use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Nanos, Pba, RequestId};
 use vellum_core::engine::{Buffers, Engine, Options, Victim};
 use vellum_core::format::{self, superblock::Superblock};
 use vellum_core::recovery::{RecoveryError, Source, Unreadable, recover};
-use vellum_core::seam::{Against, Effect, Input, Outcome, Payload, Refusal, Region};
+use vellum_core::seam::{Against, Dedup, Effect, Input, Outcome, Payload, Refusal, Region};
 use vellum_core::stats::Stats;
 
 /// The collector's buffers.
@@ -29,6 +29,8 @@ pub struct Settings {
     pub discard: bool,
     /// Clients' buffers: the RAM for writes.
     pub bufs: u32,
+    /// In-line deduplication.
+    pub dedup: Dedup,
     /// Keep what every block should be, and hold every read against it.
     pub verify: bool,
 }
@@ -140,8 +142,13 @@ impl Vellum {
             blocks: vec![Content::ZERO; superblock.logical_blocks() as usize],
             ..Shadow::default()
         });
+        let mut engine = Engine::new(recovered, buffers, options, crc32c::crc32c);
+        let policy = settings.dedup;
+        if policy != Dedup::default() {
+            engine.handle(Nanos(0), Input::Dedup { policy });
+        }
         Ok(Self {
-            engine: Engine::new(recovered, buffers, options, crc32c::crc32c),
+            engine,
             backing,
             first_segment: superblock.segment_start(vellum_core::addr::Segment(0)).0,
             medium: vec![Content::ZERO; superblock.medium_blocks() as usize],
