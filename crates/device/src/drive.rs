@@ -308,7 +308,7 @@ impl Inner {
                 self.keep(id, buffer, &mut io);
                 batch.ios.push(io);
             }
-            Effect::Compare { id, buf, with } => self.compare(id, buf, with, batch),
+            Effect::Compare { id, buf, with } => self.compare(id, buf, with),
             Effect::CopyOut {
                 from,
                 request,
@@ -336,7 +336,7 @@ impl Inner {
         }
     }
 
-    fn compare(&mut self, id: EffectId, buf: Buf, with: Against, batch: &mut Batch) {
+    fn compare(&mut self, id: EffectId, buf: Buf, with: Against) {
         match with {
             Against::Buffer(other) => {
                 let same = self.frame(buf) == self.frame(other);

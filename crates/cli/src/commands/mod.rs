@@ -8,6 +8,7 @@ mod dedup;
 mod demo;
 mod detach;
 mod dump;
+mod estimate;
 mod info;
 mod journal;
 mod lab;
@@ -43,6 +44,8 @@ pub enum Command {
     Journal(journal::Args),
     /// Find blocks that are stored twice on a volume that is being served, and store them once.
     Dedup(dedup::Args),
+    /// Read data that is there already, and say what storing every content once would save.
+    Estimate(estimate::Args),
     /// Check every invariant of a volume, changing nothing.
     Check(check::Args),
     /// Show a volume's structures.
@@ -75,6 +78,7 @@ impl Command {
             Self::Stats(args) => stats::run(&args),
             Self::Policy(args) => policy::run(&args),
             Self::Journal(args) => journal::run(&args),
+            Self::Estimate(args) => estimate::run(&args),
             Self::Dedup(args) => dedup::run(&args),
             Self::Check(args) => check::run(&args),
             Self::Dump(args) => dump::run(&args),

@@ -1,0 +1,245 @@
+//! `vellum estimate`: what storing every content once would save on data that is there already.
+//!
+//! All of it is read, but only one content in so many is counted, chosen by its hash, so that memory is bounded
+//! and the choice has nothing to do with where a block lies. The bound of the error comes from the counts
+//! themselves: few contents with many copies make it wide.
+
+use crate::size::Size;
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use std::collections::HashMap;
+use std::fs::File;
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use vellum_core::addr::BLOCK_BYTES;
+
+/// Contents that are counted at most; then every second of them is let go, and of those to come.
+const CONTENTS_MAX: usize = 4 << 20;
+/// Bytes read at once.
+const READ_BYTES: usize = 1 << 20;
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Files, directories or block devices; together they are one volume.
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
+    /// As JSON, one line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Reads and counts.
+pub fn run(args: &Args) -> Result<()> {
+    let mut census = Census::new(CONTENTS_MAX);
+    let bar = ProgressBar::new_spinner();
+    if let Ok(style) =
+        ProgressStyle::with_template("{spinner} {binary_bytes} read, {binary_bytes_per_sec}")
+    {
+        bar.set_style(style);
+    }
+    for path in &args.paths {
+        if std::fs::metadata(path)
+            .with_context(|| format!("cannot find {}", path.display()))?
+            .is_dir()
+        {
+            count_directory(path, &mut census, &bar)?;
+        } else {
+            count_file(path, &mut census, &bar)
+                .with_context(|| format!("cannot read {}", path.display()))?;
+        }
+    }
+    bar.finish_and_clear();
+    if census.blocks == 0 {
+        bail!("nothing to read: no file there has any data");
+    }
+    let (duplicates, bound) = census.duplicates();
+    let bytes = |blocks: f64| (blocks * BLOCK_BYTES as f64) as u64;
+    let percent = |blocks: f64| blocks * 100.0 / census.blocks as f64;
+    if args.json {
+        println!(
+            "{}",
+            json!({
+                "bytes": bytes(census.blocks as f64),
+                "zero_bytes": bytes(census.zeros as f64),
+                "duplicate_bytes": bytes(duplicates),
+                "duplicate_bytes_bound": bytes(bound),
+                "contents_counted_one_in": 1u64 << census.thinned,
+                "unreadable_files": census.unreadable,
+            })
+        );
+        return Ok(());
+    }
+    println!("  read           {}", Size(bytes(census.blocks as f64)));
+    println!(
+        "  zeros          {} ({:.1}%): need no space",
+        Size(bytes(census.zeros as f64)),
+        percent(census.zeros as f64)
+    );
+    println!(
+        "  duplicates     {} ({:.1}%, +-{:.1} with 95% confidence): deduplication saves them",
+        Size(bytes(duplicates)),
+        percent(duplicates),
+        percent(bound)
+    );
+    if census.unreadable > 0 {
+        println!(
+            "  left out       {} files that cannot be read",
+            census.unreadable
+        );
+    }
+    println!(
+        "What a journal writes twice, and write-once journaling once, depends on the workload: try `vellum demo`."
+    );
+    Ok(())
+}
+
+/// What has been counted.
+struct Census {
+    blocks: u64,
+    zeros: u64,
+    unreadable: u64,
+    most: usize,
+    /// One content in 2 to the power of this is counted.
+    thinned: u32,
+    copies: HashMap<u64, u32>,
+}
+
+impl Census {
+    fn new(most: usize) -> Self {
+        Self {
+            blocks: 0,
+            zeros: 0,
+            unreadable: 0,
+            most,
+            thinned: 0,
+            copies: HashMap::new(),
+        }
+    }
+
+    fn block(&mut self, block: &[u8]) {
+        self.blocks += 1;
+        if block.iter().all(|&byte| byte == 0) {
+            self.zeros += 1;
+            return;
+        }
+        let mut hasher = DefaultHasher::new();
+        hasher.write(block);
+        let hash = hasher.finish();
+        if !is_counted(hash, self.thinned) {
+            return;
+        }
+        let copies = self.copies.entry(hash).or_insert(0);
+        *copies = copies.saturating_add(1);
+        while self.copies.len() > self.most {
+            self.thinned += 1;
+            let thinned = self.thinned;
+            self.copies.retain(|&hash, _| is_counted(hash, thinned));
+        }
+    }
+
+    /// Blocks that are copies of another, and how far the estimate may be off with 95% confidence.
+    fn duplicates(&self) -> (f64, f64) {
+        let scale = f64::from(self.thinned).exp2();
+        let more = self.copies.values().map(|&copies| f64::from(copies - 1));
+        let (sum, squares) = more.fold((0.0, 0.0), |(sum, squares), more| {
+            (sum + more, squares + more * more)
+        });
+        // Each content is counted or not, independently, with a probability of one in `scale`.
+        let variance = scale * (scale - 1.0) * squares;
+        (sum * scale, 1.96 * variance.sqrt())
+    }
+}
+
+fn is_counted(hash: u64, thinned: u32) -> bool {
+    hash & ((1u64 << thinned) - 1) == 0
+}
+
+fn count_directory(path: &Path, census: &mut Census, bar: &ProgressBar) -> Result<()> {
+    let mut left = vec![path.to_owned()];
+    while let Some(directory) = left.pop() {
+        let Ok(entries) = std::fs::read_dir(&directory) else {
+            census.unreadable += 1;
+            continue;
+        };
+        for entry in entries {
+            let entry = entry.with_context(|| directory.display().to_string())?;
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
+                left.push(entry.path());
+            } else if kind.is_file() && count_file(&entry.path(), census, bar).is_err() {
+                census.unreadable += 1;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn count_file(path: &Path, census: &mut Census, bar: &ProgressBar) -> Result<()> {
+    let mut file = File::open(path)?;
+    let kind = file.metadata()?.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
+        bail!("it is neither a regular file nor a block device");
+    }
+    let mut left = file.seek(SeekFrom::End(0))?;
+    file.seek(SeekFrom::Start(0))?;
+    let mut buffer = vec![0; READ_BYTES];
+    while left > 0 {
+        let length = left.min(READ_BYTES as u64) as usize;
+        file.read_exact(&mut buffer[..length])?;
+        // The end of a file is zeros up to the block's end, as a file system has it.
+        let end = length.next_multiple_of(BLOCK_BYTES);
+        buffer[length..end].fill(0);
+        for block in buffer[..end].chunks_exact(BLOCK_BYTES) {
+            census.block(block);
+        }
+        left -= length as u64;
+        bar.inc(length as u64);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(content: u64) -> [u8; BLOCK_BYTES] {
+        let mut block = [0; BLOCK_BYTES];
+        block[..8].copy_from_slice(&content.to_le_bytes());
+        block
+    }
+
+    #[test]
+    fn all_contents_are_counted_while_they_fit() {
+        let mut census = Census::new(1000);
+        for content in 1..=100 {
+            for _ in 0..content % 3 {
+                census.block(&block(content));
+            }
+        }
+        census.block(&block(0));
+        assert_eq!((census.blocks, census.zeros), (101, 1));
+        assert_eq!(census.duplicates(), (33.0, 0.0));
+    }
+
+    #[test]
+    fn fewer_contents_give_an_estimate_within_its_bound() {
+        let mut census = Census::new(500);
+        let mut truth = 0;
+        for content in 1..=20_000u64 {
+            let copies = 1 + content % 4;
+            truth += copies - 1;
+            (0..copies).for_each(|_| census.block(&block(content)));
+        }
+        let (estimate, bound) = census.duplicates();
+        assert!(census.thinned >= 5 && census.copies.len() <= 500);
+        assert!(
+            (estimate - truth as f64).abs() <= 1.5 * bound,
+            "{estimate} +- {bound}, and it is {truth}"
+        );
+        assert!(bound < 0.3 * truth as f64);
+    }
+}
