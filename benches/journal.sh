@@ -59,7 +59,7 @@ if [ "$(id -u)" -ne 0 ] || [ ! -e /dev/fuse ] || [ ! -e /dev/loop-control ]; the
     echo 'bench-journal: it needs root, /dev/fuse and /dev/loop-control' >&2
     exit 1
 fi
-for tool in nbdkit nbdinfo nbdfuse jq mkfs.ext4 e2fsck losetup fusermount3 python3 git dumpe2fs; do
+for tool in nbdkit nbdinfo nbdfuse jq mkfs.ext4 e2fsck losetup fusermount3 python3 git dumpe2fs debugfs; do
     command -v "$tool" >/dev/null || { echo "bench-journal: no $tool: run scripts/setup.sh journal" >&2; exit 1; }
 done
 
@@ -84,6 +84,7 @@ one() {
     if [ "$status" -eq 0 ]; then
         local first before after begin
         first=$(commits)
+        [ "$configuration" != traced ] || : >"$dir/trace"
         before=$(counters)
         mounted
         workload_run >"$dir/out" 2>&1 || status=$?
@@ -93,6 +94,7 @@ one() {
             sum "$(awk '/operations in/ { print $4 }' "$dir/out")" "$begin" "$(seconds_now)"
             after=$(counters)
             difference "$before" "$after"
+            [ "$configuration" != traced ] || reasons
             record commits "$(($(commits) - first))"
         else
             unmounted
@@ -115,12 +117,19 @@ one() {
 sum() { # SECONDS BEGIN END: the time, and operations a second
     awk -v run="$1" -v begin="$2" -v end="$3" 'BEGIN { printf "%.3f", run + end - begin }' >"$dir/seconds"
     record seconds "$(cat "$dir/seconds")"
+    record operations "$(awk '/operations in/ { print $1 }' "$dir/out")"
     record rate "$(awk -v s="$(cat "$dir/seconds")" '/operations in/ { printf "%.1f", $1 / s }' "$dir/out")"
 }
 
 difference() { # BEFORE AFTER: what each counter grew by; those that went down are gauges
     jq -rn --argjson before "$1" --argjson after "$2" \
         '$after | to_entries[] | select(.value != null) | [.key, .value - ($before[.key] // 0)] | @tsv' |
+        while IFS=$'\t' read -r key value; do record "$key" "$value"; done
+}
+
+reasons() { # why there was a flush
+    debugfs -R 'blocks <8>' "$loop" >"$dir/journal" 2>/dev/null
+    benches/journal_flushes.py "$dir/journal" <"$dir/trace" |
         while IFS=$'\t' read -r key value; do record "$key" "$value"; done
 }
 
@@ -131,8 +140,7 @@ for ((round = 1; round <= ROUNDS; round++)); do
         workload=${entry%%=*} command=${entry#*=}
         [[ $command =~ ${ONLY:-.} ]] || continue
         for configuration in "${configurations[@]}"; do
-            # The hash of the paper is there for its counts, which do not change from round to round.
-            [ "$configuration" != paper ] || [ "$round" -eq 1 ] || continue
+            [ -z "${once[$configuration]:-}" ] || [ "$round" -eq 1 ] || continue
             one || break
             printf 'round %s  %-28s %-9s %8s s\n' "$round" "$workload" "$configuration" "$(cat "$dir/seconds")"
         done

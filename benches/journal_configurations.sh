@@ -7,9 +7,12 @@ declare -A mount_options=(
     [off]=data=journal,journal_async_commit
     [on]=data=journal,journal_async_commit
     [paper]=data=journal,journal_async_commit
+    [traced]=data=journal,journal_async_commit
 )
 declare -A policy=([off]="write-once=off" [on]="write-once=on" [paper]="write-once=paper,hash=head64")
 configurations=(journal ordered off)
+# Those that are there for their counts, which do not change from round to round.
+declare -A once=([paper]=yes [traced]=yes)
 # Configurations that this build does not know, said in the document.
 unknown=()
 with_policy=$("$VELLUM" serve --help | grep -qe --policy && echo yes || echo no)
@@ -18,6 +21,8 @@ if [ "$with_policy" = yes ]; then
 else
     unknown+=("write-once, on and as the paper has it: this build has no \`--policy\`")
 fi
+# Plain storage that writes down each request: why the file system flushes.
+configurations+=(traced)
 
 # Starts the server of $configuration on a fresh store; $loop becomes a block device of it.
 up() {
@@ -26,6 +31,10 @@ up() {
         journal | ordered)
             truncate -s "$volume" "$dir/store"
             start nbdkit -f -U "$dir/socket" file "$dir/store"
+            ;;
+        traced)
+            truncate -s "$volume" "$dir/store"
+            start nbdkit -f -U "$dir/socket" --filter=log file "$dir/store" "logfile=$dir/trace"
             ;;
         *)
             "$VELLUM" create "$dir/store" --size "$volume" >/dev/null
@@ -80,7 +89,7 @@ counters() {
     # Fields 7 and 16 of the block layer's counters: sectors written, and flushes.
     sent=$(awk '{ printf "{\"host_blocks\": %d, \"flushes\": %d}", $7 / 8, $16 }' "/sys/block/$(basename "$loop")/stat")
     case $configuration in
-        journal | ordered)
+        journal | ordered | traced)
             # nbdkit's file plugin: each write is a write of the file, each flush an fdatasync.
             jq -c '. + { medium_bytes: (.host_blocks * 4096), syncs: .flushes }' <<<"$sent"
             ;;

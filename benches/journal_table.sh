@@ -42,9 +42,9 @@ function part(work, who, key, whole,    a, b) {
     a = of(work, who, key); b = of(work, who, whole)
     return a == "" || b == "" || b == 0 ? "" : 100 * a / b
 }
-function per(work, who, key, whole,    a, b) {
+function per(work, who, key, whole, asked,    a, b) {
     a = of(work, who, key); b = of(work, who, whole)
-    return a == "" || b == "" || b == 0 ? "-" : sprintf("%.2f", a / b)
+    return a == "" || b == "" || b == 0 ? "-" : sprintf("%.2f", a / b) (asked == "" ? "" : verdict(a / b, asked, 1))
 }
 function each_fsync(work) { return work ~ /each 10?$|SQLite|PostgreSQL|varmail/ }
 function halved(work) { return work ~ /each 1000?$|copy|clone/ && work !~ /each 10?$/ }
@@ -97,14 +97,23 @@ END {
     }
     print "\n## Syncs\n"
     print "Flushes are what the file system sent; syncs what the medium was asked. Commits are those of jbd2, the last one included.\n"
-    print "| | commits | flushes: plain journal | plain ordered | on | syncs: off | on | of these free | merged | flushes a commit: plain journal | plain ordered | syncs a commit: on |"
-    print "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    print "| | commits | flushes: plain journal | plain ordered | on | of these free | merged | syncs: off | on | flushes a commit: plain journal | plain ordered | syncs a commit: on | syncs an operation: on |"
+    print "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     for (i = 1; i <= works; i++) {
         w = order[i]
-        printf "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", w, shown(of(w, "on", "commits"), "%d"),
+        printf "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", w, shown(of(w, "on", "commits"), "%d"),
             shown(of(w, "journal", "flushes"), "%d"), shown(of(w, "ordered", "flushes"), "%d"), shown(of(w, "on", "flushes"), "%d"),
-            shown(of(w, "off", "syncs"), "%d"), shown(of(w, "on", "syncs"), "%d"), shown(of(w, "on", "flushes_free"), "%d"),
-            shown(of(w, "on", "flushes_merged"), "%d"), per(w, "journal", "flushes", "commits"),
-            per(w, "ordered", "flushes", "commits"), per(w, "on", "syncs", "commits")
+            shown(of(w, "on", "flushes_free"), "%d"), shown(of(w, "on", "flushes_merged"), "%d"),
+            shown(of(w, "off", "syncs"), "%d"), shown(of(w, "on", "syncs"), "%d"),
+            per(w, "journal", "flushes", "commits"), per(w, "ordered", "flushes", "commits"),
+            per(w, "on", "syncs", "commits", 1), per(w, "on", "syncs", "operations", w == "SQLite" ? 3.33 : "")
+    }
+    print "\nWhy the file system flushes, with `data=journal,journal_async_commit` on plain storage: what it wrote since the flush before.\n"
+    print "| | the journal alone | home locations alone | both | nothing |"
+    print "| --- | ---: | ---: | ---: | ---: |"
+    for (i = 1; i <= works; i++) {
+        w = order[i]
+        printf "| %s | %s | %s | %s | %s |\n", w, shown(of(w, "traced", "after_journal"), "%d"), shown(of(w, "traced", "after_home"), "%d"),
+            shown(of(w, "traced", "after_both"), "%d"), shown(of(w, "traced", "after_nothing"), "%d")
     }
 }' "$results"
