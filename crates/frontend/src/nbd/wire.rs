@@ -76,8 +76,6 @@ pub mod reply {
     pub const ERR_TLS_REQD: u32 = (1 << 31) + 5;
     /// No such export.
     pub const ERR_UNKNOWN: u32 = (1 << 31) + 6;
-    /// The server stops.
-    pub const ERR_SHUTDOWN: u32 = (1 << 31) + 7;
     /// Too long.
     pub const ERR_TOO_BIG: u32 = (1 << 31) + 9;
 }
@@ -181,8 +179,6 @@ pub enum Errno {
     Perm = 1,
     /// Damage.
     Io = 5,
-    /// No memory.
-    NoMem = 12,
     /// Nonsense.
     Inval = 22,
     /// Full, or a write past the end.
@@ -295,6 +291,7 @@ impl RequestHeader {
     }
 
     /// Encodes it; for clients in tests.
+    #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn encode(&self) -> [u8; REQUEST_BYTES] {
         let mut out = [0; REQUEST_BYTES];
