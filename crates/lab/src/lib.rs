@@ -8,6 +8,7 @@ pub mod base;
 mod blockdev;
 pub mod content;
 pub mod flash;
+pub mod journal;
 pub mod latency;
 pub mod oracle;
 pub mod outcome;

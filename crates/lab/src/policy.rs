@@ -4,6 +4,7 @@ use crate::base;
 use std::fmt;
 use std::str::FromStr;
 use vellum_core::engine;
+use vellum_core::seam::WriteOnce;
 
 /// Which translation layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub enum Layer {
         zero: bool,
         /// Whether equal blocks are stored once.
         dedup: bool,
+        /// What is done about blocks that a journal holds already.
+        write_once: WriteOnce,
         /// Above a drive with a page map, instead of straight on flash.
         on_drive: bool,
     },
@@ -45,7 +48,7 @@ pub struct PolicyError {
 
 /// What can be named, for a help text.
 pub const NAMES: &str = "base[:fifo|random|d=N] (a page map, greedy unless said otherwise), \
-vellum[:cost-benefit][,no-zero][,dedup][,on-drive] (the engine), each with [,op=PERCENT]";
+vellum[:cost-benefit][,no-zero][,dedup][,write-once][,on-drive] (the engine), each with [,op=PERCENT]";
 
 impl FromStr for Policy {
     type Err = PolicyError;
@@ -65,6 +68,7 @@ impl FromStr for Policy {
                 victim: engine::Victim::Greedy,
                 zero: true,
                 dedup: false,
+                write_once: WriteOnce::Off,
                 on_drive: false,
             },
             _ => return Err(wrong("a policy begins with base or vellum")),
@@ -94,10 +98,11 @@ impl FromStr for Policy {
                 }
                 (Layer::Vellum { zero, .. }, "no-zero") => *zero = false,
                 (Layer::Vellum { dedup, .. }, "dedup") => *dedup = true,
+                (Layer::Vellum { write_once, .. }, "write-once") => *write_once = WriteOnce::Hash,
                 (Layer::Vellum { on_drive, .. }, "on-drive") => *on_drive = true,
                 (Layer::Vellum { .. }, _) => {
                     return Err(wrong(
-                        "vellum takes greedy, cost-benefit, no-zero, dedup, on-drive, op=",
+                        "vellum takes greedy, cost-benefit, no-zero, dedup, write-once, on-drive, op=",
                     ));
                 }
             }
@@ -126,6 +131,7 @@ impl fmt::Display for Policy {
                 victim,
                 zero,
                 dedup,
+                write_once,
                 on_drive,
             } => {
                 if victim == engine::Victim::CostBenefit {
@@ -136,6 +142,9 @@ impl fmt::Display for Policy {
                 }
                 if dedup {
                     options.push("dedup".to_string());
+                }
+                if write_once != WriteOnce::Off {
+                    options.push("write-once".to_string());
                 }
                 if on_drive {
                     options.push("on-drive".to_string());
@@ -166,7 +175,7 @@ mod tests {
             "base:random",
             "base:d=5,op=28",
             "vellum",
-            "vellum:cost-benefit,no-zero,dedup,on-drive,op=7.5",
+            "vellum:cost-benefit,no-zero,dedup,write-once,on-drive,op=7.5",
         ] {
             assert_eq!(text.parse::<Policy>().unwrap().to_string(), text);
         }

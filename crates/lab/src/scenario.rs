@@ -3,6 +3,7 @@
 use crate::base::{Drive, Io, PageMap, TooSmall};
 use crate::blockdev::BlockDevice;
 use crate::flash::{Flash, Kind, Nand, Preset, Shape};
+use crate::journal::{Host, Journal};
 use crate::outcome::{Life, Outcome, Snapshot};
 use crate::policy::{Layer, Policy};
 use crate::replay::{ReplayError, TraceFile};
@@ -25,6 +26,9 @@ const BLOCK_DEVICE_OVER: u32 = 70;
 
 /// Memory of the index when equal blocks are stored once.
 const DEDUP_INDEX_BYTES: usize = 64 << 20;
+
+/// A journal's blocks, at least: jbd2's own limit.
+pub const JOURNAL_BLOCKS_MIN: u64 = 1024;
 
 /// What is done before a run begins to count. None of it takes virtual time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +70,8 @@ pub enum Load<'a> {
         zeros: u32,
         /// A flush after so many writes.
         flush_every: u64,
+        /// Through a file system that journals.
+        journal: Option<Journal>,
     },
     /// Recorded.
     Trace {
@@ -125,12 +131,17 @@ pub enum ScenarioError {
         bytes: u64,
     },
     /// Nothing to ask for.
-    #[error("a request of {request} blocks on a volume of {volume}")]
+    #[error(
+        "requests of {request} blocks on a volume of {volume}, of which {left} are left beside a journal (that has at \
+         least {JOURNAL_BLOCKS_MIN})"
+    )]
     Request {
         /// Blocks asked for at a time.
         request: u32,
         /// The volume's.
         volume: u64,
+        /// The application's.
+        left: u64,
     },
     /// A policy that this device cannot have.
     #[error(
@@ -153,13 +164,23 @@ impl Scenario<'_> {
         let notes = &mut built.notes;
         sim.time.set_instant(true);
         self.prepare(sim, built.logical, notes)?;
+        flush(sim)?;
         sim.time.set_instant(false);
         let before = Snapshot::begin(sim);
         let mut daily = self.daily_bytes;
         match &self.load {
             Load::Synthetic { .. } => {
-                let mut requests = self.synthetic(built.logical)?;
-                sim.run(&mut requests, self.pace)?;
+                let requests = self.synthetic(built.logical)?;
+                match self.journal() {
+                    None => sim.run(&mut { requests }, self.pace)?,
+                    Some(journal) => {
+                        if let Layer::Vellum { write_once, .. } = policy.layer {
+                            sim.watch(&[journal.region(built.logical, write_once)]);
+                        }
+                        let mut host = Host::new(requests, journal, built.logical, self.seed);
+                        sim.run(&mut host, self.pace)?;
+                    }
+                }
             }
             Load::Trace { trace, times } => {
                 if trace.blocks() > built.logical {
@@ -186,14 +207,7 @@ impl Scenario<'_> {
         }
         // What is still in RAM belongs to the run; its wait does not.
         let seen = std::mem::take(&mut sim.seen);
-        let mut flush = std::iter::once(Request {
-            at: 0,
-            op: Op::Flush,
-            lba: 0,
-            blocks: 0,
-            contents: Vec::new(),
-        });
-        sim.run(&mut flush, Pace::Open)?;
+        flush(sim)?;
         sim.seen = seen;
         let mut outcome = before.until_now(sim);
         outcome.policy = policy.to_string();
@@ -217,6 +231,13 @@ impl Scenario<'_> {
         built.sim.time.set_instant(true);
         self.prepare(&mut built.sim, built.logical, &mut built.notes)?;
         Ok((built.sim, built.logical))
+    }
+
+    fn journal(&self) -> Option<Journal> {
+        match self.load {
+            Load::Synthetic { journal, .. } => journal,
+            Load::Trace { .. } => None,
+        }
     }
 
     fn over(&self, policy: &Policy) -> u32 {
@@ -253,14 +274,24 @@ impl Scenario<'_> {
             request_blocks,
             zeros,
             flush_every,
+            journal,
         } = self.load
         else {
             unreachable!("asked for a synthetic load alone")
         };
+        let volume = logical;
+        let logical = match journal {
+            Some(journal) if journal.blocks >= JOURNAL_BLOCKS_MIN => {
+                logical.saturating_sub(journal.data_at(logical))
+            }
+            Some(_) => 0,
+            None => logical,
+        };
         if request_blocks == 0 || u64::from(request_blocks) > logical {
             return Err(ScenarioError::Request {
                 request: request_blocks,
-                volume: logical,
+                volume,
+                left: logical,
             });
         }
         let shape = workload::Shape {
@@ -480,6 +511,18 @@ impl Scenario<'_> {
         }
         Ok(())
     }
+}
+
+/// Brings what is in RAM to the medium.
+fn flush(sim: &mut Sim) -> Result<(), RunError> {
+    let mut flush = std::iter::once(Request {
+        at: 0,
+        op: Op::Flush,
+        lba: 0,
+        blocks: 0,
+        contents: Vec::new(),
+    });
+    sim.run(&mut flush, Pace::Open)
 }
 
 struct Built {

@@ -9,7 +9,7 @@ use crate::trace::Op;
 use crate::vellum::{Asked, Vellum};
 use crate::workload::Request;
 use vellum_core::addr::BLOCK_BYTES;
-use vellum_core::seam::Refusal;
+use vellum_core::seam::{Refusal, Region};
 
 /// Requests are cut into parts of so many blocks, as a drive's interface does.
 pub const PART_BLOCKS: u32 = 256;
@@ -155,11 +155,17 @@ impl Sim {
     ) -> Result<(), RunError> {
         let start = self.time.now();
         let mut next = requests.next();
+        let mut waits = false;
         loop {
             if let Pace::Closed { depth } = pace {
                 while self.open() < depth as usize
-                    && let Some(request) = next
+                    && let Some(request) = next.take_if(|next| {
+                        // A host that flushes waits for what it wrote before, and for the flush.
+                        let barrier = matches!(next.op, Op::Flush | Op::Write { fua: true });
+                        (!barrier && !waits) || self.open() == 0
+                    })
                 {
+                    waits = matches!(request.op, Op::Flush | Op::Write { fua: true });
                     self.issue(request);
                     next = requests.next();
                 }
@@ -207,6 +213,13 @@ impl Sim {
                 blocks: vellum.wrong_reads(),
             }),
             _ => Ok(()),
+        }
+    }
+
+    /// Tells the engine, if it is one that serves, where journals are.
+    pub fn watch(&mut self, regions: &[Region]) {
+        if let Ftl::Vellum(vellum) = &mut self.ftl {
+            vellum.watch(io!(self), regions);
         }
     }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use vellum_lab::base::Victim;
 use vellum_lab::flash::{self, Kind};
+use vellum_lab::journal::{Journal, Mode};
 use vellum_lab::oracle::{self, Effort, Row};
 use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::{NAMES, Policy};
@@ -81,6 +82,16 @@ struct Run {
     /// A flush after so many of a load's writes.
     #[arg(long, value_name = "COUNT", default_value_t = 0, requires = "workload")]
     flush_every: u64,
+    /// Put a journaling file system between the load and the disk: what jbd2 makes of it (data or ordered); a flush of the
+    /// load is an fsync.
+    #[arg(long, value_name = "MODE", requires = "workload", value_parser = ["data", "ordered"])]
+    journal: Option<String>,
+    /// The journal's size.
+    #[arg(long, value_name = "SIZE", default_value = "64M", requires = "journal")]
+    journal_size: Size,
+    /// Commit with one flush instead of two (`journal_async_commit`).
+    #[arg(long, requires = "journal")]
+    async_commit: bool,
     /// Replay the trace so often.
     #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "workload", value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
@@ -224,7 +235,16 @@ impl Run {
         println!("figures: {}", preset.source);
         match (&trace, &self.workload) {
             (Some(trace), _) => describe(trace),
-            (None, Some(name)) => println!("load: {name}, synthetic"),
+            (None, Some(name)) => println!(
+                "load: {name}, synthetic{}",
+                match &self.journal {
+                    Some(mode) => format!(
+                        ", through a modelled journal (data={})",
+                        mode.replace("data", "journal")
+                    ),
+                    None => String::new(),
+                }
+            ),
             (None, None) => {}
         }
         print!("{}", report::table(&outcomes));
@@ -250,12 +270,22 @@ impl Run {
         if bytes == 0 || bytes % 4096 != 0 || bytes > 16 << 20 {
             return Err(usage("--request-size is a multiple of 4096, up to 16M"));
         }
+        let mode = match self.journal.as_deref() {
+            None => None,
+            Some("data") => Some(Mode::Data),
+            Some(_) => Some(Mode::Ordered),
+        };
         Ok(Load::Synthetic {
             workload: *workload,
             requests: self.requests,
             request_blocks: (bytes / 4096) as u32,
             zeros: self.zeros,
             flush_every: self.flush_every,
+            journal: mode.map(|mode| Journal {
+                mode,
+                blocks: self.journal_size.0 / 4096,
+                async_commit: self.async_commit,
+            }),
         })
     }
 
