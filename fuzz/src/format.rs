@@ -25,7 +25,7 @@ fn nothing(_: &[u8]) -> u32 {
     0
 }
 
-/// As many bytes as the structure has; its magic number, its version, its checksum and the volume's UUID
+/// As many bytes as the structure has; its magic number, its version, its checksum and the volume's UUID, which is its signature here too
 /// right, so that the rest is reached.
 fn fit(bytes: &[u8], length: usize, magic: &[u8; 8]) -> Vec<u8> {
     let mut fitted = bytes.to_vec();
@@ -44,7 +44,7 @@ fn geometry() -> Superblock {
         over_provisioning: 100,
         segment_blocks: Some(SEGMENT_BLOCKS),
         uuid: UUID,
-        secret: [1; 32],
+        secret: *b"a fuzzed volume!a fuzzed volume!",
     })
     .expect("large enough")
 }
@@ -276,7 +276,7 @@ fn sound() -> Disk {
     let mut block = vec![0; BLOCK_BYTES];
     for (seq, (segment, offset, records, next)) in (1..).zip(chunks) {
         let header = ChunkHeader {
-            uuid: UUID,
+            signature: UUID,
             seq: Seq(seq),
             life: Life(1),
             prev_life: Life(u64::from(seq > 1)),

@@ -160,10 +160,10 @@ fn summaries(
             return false;
         }
         let at = superblock.segment_start(segment).plus(usable.into());
-        let uuid = superblock.uuid();
+        let signature = superblock.signature();
         let read = shared.medium.read(at, &mut bytes).is_ok()
             && summary::decode_into(
-                &uuid,
+                &signature,
                 segment,
                 usable as usize,
                 &bytes,

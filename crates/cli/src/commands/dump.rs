@@ -183,7 +183,7 @@ fn segments(
             Err(error) => error.to_string(),
             Ok(()) if bytes.iter().all(|b| *b == 0) => "none".into(),
             Ok(()) => match summary::decode(
-                &sb.uuid(),
+                &sb.signature(),
                 number,
                 sb.usable_blocks() as usize,
                 &bytes,

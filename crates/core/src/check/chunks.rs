@@ -72,7 +72,7 @@ impl<'a> Chunks<'a> {
             .last
             .is_none_or(|(seq, life)| header.seq > seq && header.life >= life);
         let fits = header.data_blocks < usable - self.offset;
-        if header.uuid != self.superblock.uuid() || header.at != at || !follows || !fits {
+        if header.signature != self.superblock.signature() || header.at != at || !follows || !fits {
             return None;
         }
         self.ended = header.next.is_some();

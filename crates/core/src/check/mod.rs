@@ -284,8 +284,8 @@ impl Segments<'_> {
                 .add(Problem::SummaryUnreadable { segment, error });
             return None;
         }
-        let uuid = self.superblock.uuid();
-        match summary::decode(&uuid, segment, usable as usize, &bytes, self.crc) {
+        let signature = self.superblock.signature();
+        match summary::decode(&signature, segment, usable as usize, &bytes, self.crc) {
             Ok(tags) => {
                 self.report.summaries += 1;
                 Some(tags)

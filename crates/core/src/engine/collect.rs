@@ -210,10 +210,11 @@ impl Engine {
             Outcome::Bytes(bytes) => bytes,
             _ => &[],
         };
-        let uuid = self.superblock.uuid();
+        let signature = self.superblock.signature();
         let next = if offset == u32::MAX {
             let tags = &mut victim.tags;
-            match summary::decode_into(&uuid, segment, usable as usize, bytes, self.crc, tags) {
+            match summary::decode_into(&signature, segment, usable as usize, bytes, self.crc, tags)
+            {
                 Ok(()) => None,
                 Err(_) => {
                     victim.tags.clear();
@@ -233,7 +234,7 @@ impl Engine {
                 .segment_start(segment)
                 .plus(u64::from(offset));
             // Behind a header that cannot be read, the next one is looked for block by block.
-            chunk::try_tags(bytes, &uuid, at, self.crc, offset, &mut victim.tags)
+            chunk::try_tags(bytes, &signature, at, self.crc, offset, &mut victim.tags)
                 .unwrap_or(Some(offset + 1))
                 .filter(|&next| next < usable - 1)
         };

@@ -222,7 +222,7 @@ impl Engine {
             unreachable!("an open chunk is not written")
         };
         let header = ChunkHeader {
-            uuid: self.superblock.uuid(),
+            signature: self.superblock.signature(),
             seq: seal.seq,
             life: self.superblock.life(),
             prev_life: seal.prev_life,

@@ -245,14 +245,19 @@ impl Engine {
     }
 
     pub(super) fn sums_read(&mut self, segment: Segment, offset: u32, outcome: Outcome<'_>) {
-        let uuid = self.superblock.uuid();
+        let signature = self.superblock.signature();
         let bytes = match outcome {
             Outcome::Bytes(bytes) => bytes,
             _ => &[],
         };
-        let step = self
-            .sums
-            .loaded(&self.superblock, &uuid, segment, offset, bytes, self.crc);
+        let step = self.sums.loaded(
+            &self.superblock,
+            &signature,
+            segment,
+            offset,
+            bytes,
+            self.crc,
+        );
         if let Some(next) = step {
             return self.load_sums(segment, Some(next));
         }

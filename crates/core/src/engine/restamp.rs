@@ -86,10 +86,10 @@ impl Engine {
             Outcome::Bytes(bytes) => bytes,
             _ => &[],
         };
-        let uuid = self.superblock.uuid();
+        let signature = self.superblock.signature();
         let usable = self.superblock.usable_blocks() as usize;
-        let read = summary::decode(&uuid, segment, usable, bytes, self.crc).and_then(|tags| {
-            let last = summary::last_seq(&uuid, segment, usable, bytes, self.crc)?;
+        let read = summary::decode(&signature, segment, usable, bytes, self.crc).and_then(|tags| {
+            let last = summary::last_seq(&signature, segment, usable, bytes, self.crc)?;
             Ok((tags, last))
         });
         let Ok((tags, last_seq)) = read else {

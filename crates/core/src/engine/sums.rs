@@ -119,7 +119,7 @@ impl Sums {
         let Some(tags) = self.tags(segment) else {
             unreachable!("a summary is written from its tags")
         };
-        summary::encode(&superblock.uuid(), segment, last_seq, tags, crc, out);
+        summary::encode(&superblock.signature(), segment, last_seq, tags, crc, out);
     }
 
     /// The summary is written: from here on the checksums are enough.
@@ -186,7 +186,7 @@ impl Sums {
     pub fn loaded(
         &mut self,
         superblock: &Superblock,
-        uuid: &[u8; 16],
+        signature: &[u8; 16],
         segment: Segment,
         offset: u32,
         bytes: &[u8],
@@ -196,7 +196,7 @@ impl Sums {
             return None;
         };
         if offset == u32::MAX {
-            let Ok(tags) = summary::decode(uuid, segment, self.blocks, bytes, crc) else {
+            let Ok(tags) = summary::decode(signature, segment, self.blocks, bytes, crc) else {
                 crcs.resize(self.blocks, None);
                 return Some(0);
             };
@@ -204,7 +204,7 @@ impl Sums {
         } else {
             let at = superblock.segment_start(segment).plus(u64::from(offset));
             let mut tags = vec![NOTHING; self.blocks];
-            let next = chunk::try_tags(bytes, uuid, at, crc, offset, &mut tags);
+            let next = chunk::try_tags(bytes, signature, at, crc, offset, &mut tags);
             for (found, tag) in crcs.iter_mut().zip(&tags) {
                 if tag.owner != Owner::None {
                     *found = Some(tag.crc);

@@ -23,8 +23,8 @@ on_disk! {
         version: U32,
         /// checksum of the block around this field
         crc: U32,
-        /// the volume's UUID
-        uuid: [u8; 16],
+        /// the volume's signature: half of its secret
+        signature: [u8; 16],
         /// place in the one order of all chunks
         seq: U64,
         /// life in which it was written
@@ -59,8 +59,8 @@ pub const RECORD_ROOM: usize = BLOCK_BYTES - size_of::<RawChunk>();
 /// A chunk's header without its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkHeader {
-    /// The volume.
-    pub uuid: [u8; 16],
+    /// The volume's signature.
+    pub signature: [u8; 16],
     /// Place in the order of all chunks.
     pub seq: Seq,
     /// Life in which it was written.
@@ -286,7 +286,7 @@ pub fn encode(header: &ChunkHeader, records: &[Record], crc: Crc, out: &mut [u8]
         magic: MAGIC,
         version: U32::new(VERSION),
         crc: U32::new(0),
-        uuid: header.uuid,
+        signature: header.signature,
         seq: U64::new(header.seq.0),
         life: U64::new(header.life.0),
         prev_life: U64::new(header.prev_life.0),
@@ -374,7 +374,7 @@ pub fn decode(bytes: &[u8], crc: Crc) -> Result<(ChunkHeader, Vec<Record>), Form
         return Err(value("data blocks", raw.data_blocks.get()));
     }
     let header = ChunkHeader {
-        uuid: raw.uuid,
+        signature: raw.signature,
         seq: Seq(raw.seq.get()),
         life: Life(raw.life.get()),
         prev_life: Life(raw.prev_life.get()),
@@ -395,14 +395,14 @@ pub fn decode(bytes: &[u8], crc: Crc) -> Result<(ChunkHeader, Vec<Record>), Form
 /// When this is not a header of ours.
 pub fn try_tags(
     bytes: &[u8],
-    uuid: &[u8; 16],
+    signature: &[u8; 16],
     at: Pba,
     crc: Crc,
     offset: u32,
     tags: &mut [Tag],
 ) -> Result<Option<u32>, FormatError> {
     let (header, records) = decode(bytes, crc)?;
-    if header.uuid != *uuid || header.at != at {
+    if header.signature != *signature || header.at != at {
         return Err(FormatError::Foreign { what: WHAT });
     }
     let mut index = offset as usize + 1;

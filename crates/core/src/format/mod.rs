@@ -1,7 +1,7 @@
 //! The on-disk format: one file a structure, each with its encoder and its decoder. `docs/FORMAT.md` is
 //! rendered from the `FIELDS` of these structs.
 //!
-//! Everything is little endian. Every structure carries its own checksum and the volume's UUID, so that
+//! Everything is little endian. Every structure carries its own checksum and the volume's UUID or its signature, so that
 //! bytes from elsewhere are refused; whatever comes from the medium is hostile until decoded here.
 
 pub mod chunk;

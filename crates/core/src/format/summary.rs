@@ -25,8 +25,8 @@ on_disk! {
         version: U32,
         /// checksum of the whole summary around this field
         crc: U32,
-        /// the volume's UUID
-        uuid: [u8; 16],
+        /// the volume's signature: half of its secret
+        signature: [u8; 16],
         /// the segment
         segment: U32,
         /// entries
@@ -73,7 +73,7 @@ pub const fn blocks(segment_blocks: u32) -> u32 {
 
 /// Writes a summary; `out` is whole blocks, enough for the tags.
 pub fn encode(
-    uuid: &[u8; 16],
+    signature: &[u8; 16],
     segment: Segment,
     last_seq: Seq,
     tags: &[Tag],
@@ -85,7 +85,7 @@ pub fn encode(
         magic: MAGIC,
         version: U32::new(VERSION),
         crc: U32::new(0),
-        uuid: *uuid,
+        signature: *signature,
         segment: U32::new(segment.0),
         count: U32::new(tags.len() as u32),
         last_seq: U64::new(last_seq.0),
@@ -111,14 +111,14 @@ pub fn encode(
 /// # Errors
 /// When it is damaged, of another volume or segment, or from the future.
 pub fn decode(
-    uuid: &[u8; 16],
+    signature: &[u8; 16],
     segment: Segment,
     count: usize,
     bytes: &[u8],
     crc: Crc,
 ) -> Result<Vec<Tag>, FormatError> {
     let mut tags = Vec::with_capacity(count);
-    decode_into(uuid, segment, count, bytes, crc, &mut tags)?;
+    decode_into(signature, segment, count, bytes, crc, &mut tags)?;
     Ok(tags)
 }
 
@@ -127,7 +127,7 @@ pub fn decode(
 /// # Errors
 /// As [`decode`].
 pub fn decode_into(
-    uuid: &[u8; 16],
+    signature: &[u8; 16],
     segment: Segment,
     count: usize,
     bytes: &[u8],
@@ -135,7 +135,7 @@ pub fn decode_into(
     tags: &mut Vec<Tag>,
 ) -> Result<(), FormatError> {
     tags.clear();
-    let (_, body) = open(uuid, segment, count, bytes, crc)?;
+    let (_, body) = open(signature, segment, count, bytes, crc)?;
     for entry in body.chunks_exact(ENTRY).take(count) {
         let word = u64::from_le_bytes([
             entry[0], entry[1], entry[2], entry[3], entry[4], entry[5], entry[6], entry[7],
@@ -165,18 +165,18 @@ pub fn decode_into(
 /// # Errors
 /// As [`decode`].
 pub fn last_seq(
-    uuid: &[u8; 16],
+    signature: &[u8; 16],
     segment: Segment,
     count: usize,
     bytes: &[u8],
     crc: Crc,
 ) -> Result<Seq, FormatError> {
-    open(uuid, segment, count, bytes, crc).map(|(raw, _)| Seq(raw.last_seq.get()))
+    open(signature, segment, count, bytes, crc).map(|(raw, _)| Seq(raw.last_seq.get()))
 }
 
 /// The header, checked, and the bytes after it.
 fn open<'a>(
-    uuid: &[u8; 16],
+    signature: &[u8; 16],
     segment: Segment,
     count: usize,
     bytes: &'a [u8],
@@ -210,7 +210,7 @@ fn open<'a>(
             known: VERSION,
         });
     }
-    if raw.uuid != *uuid {
+    if raw.signature != *signature {
         return Err(FormatError::Foreign { what: WHAT });
     }
     for (field, value, expected) in [

@@ -106,6 +106,15 @@ impl Superblock {
         self.secret
     }
 
+    /// What chunk headers and summaries are signed with: half of the secret, which no client can read or guess.
+    /// So no block that a client writes can pass for one, wherever it comes to lie.
+    #[must_use]
+    pub fn signature(&self) -> [u8; 16] {
+        let mut signature = [0; 16];
+        signature.copy_from_slice(&self.secret[16..]);
+        signature
+    }
+
     /// How often it has been opened for writing.
     #[must_use]
     pub fn life(&self) -> Life {

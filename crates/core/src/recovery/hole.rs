@@ -58,7 +58,7 @@ impl Replay<'_> {
         let mut block = [0; BLOCK_BYTES];
         self.source.read(at, &mut block).ok()?;
         let (header, _) = chunk::decode(&block, self.crc).ok()?;
-        (header.uuid == self.superblock.uuid() && header.at == at).then_some(header)
+        (header.signature == self.superblock.signature() && header.at == at).then_some(header)
     }
 
     /// An error when a header at `at` proves that what replay did not find was durable.
@@ -88,7 +88,7 @@ impl Replay<'_> {
     fn a_head_went_on(&mut self) -> Result<bool, RecoveryError> {
         let usable = self.superblock.usable_blocks();
         let blocks = self.superblock.segment_blocks() - usable;
-        let uuid = self.superblock.uuid();
+        let signature = self.superblock.signature();
         let mut bytes = vec![0; blocks as usize * BLOCK_BYTES];
         for cursor in self.heads {
             if usable - cursor.offset > CHUNK_DATA_BLOCKS as u32 + 2 {
@@ -104,7 +104,13 @@ impl Replay<'_> {
             if bytes.iter().all(|&byte| byte == 0) {
                 continue;
             }
-            match summary::last_seq(&uuid, cursor.segment, usable as usize, &bytes, self.crc) {
+            match summary::last_seq(
+                &signature,
+                cursor.segment,
+                usable as usize,
+                &bytes,
+                self.crc,
+            ) {
                 Ok(seq) if seq <= self.last_seq => {}
                 Ok(_) | Err(_) => return Ok(true),
             }

@@ -128,8 +128,8 @@ impl<'a> Replay<'a> {
                 if self.source.read(at, &mut block).is_err() {
                     block.fill(0);
                 }
-                let uuid = self.superblock.uuid();
-                match chunk::try_tags(&block, &uuid, at, self.crc, offset, &mut tags) {
+                let signature = self.superblock.signature();
+                match chunk::try_tags(&block, &signature, at, self.crc, offset, &mut tags) {
                     Ok(Some(next)) => offset = next,
                     Ok(None) | Err(_) => offset += 1,
                 }
@@ -161,7 +161,7 @@ impl<'a> Replay<'a> {
             return Ok(None);
         };
         let fits = cursor.offset + 1 + header.data_blocks <= self.superblock.usable_blocks();
-        let ours = header.uuid == self.superblock.uuid()
+        let ours = header.signature == self.superblock.signature()
             && header.at == at
             && usize::from(header.head) == head;
         Ok((ours && fits && header.seq > self.root.seq).then_some((header, records)))

@@ -130,7 +130,7 @@ impl Disk {
     pub fn write(&mut self, chunk: &Chunk) {
         let at = self.at(chunk.segment, chunk.offset);
         let header = ChunkHeader {
-            uuid: self.sb.uuid(),
+            signature: self.sb.signature(),
             seq: Seq(chunk.seq),
             life: Life(chunk.life),
             prev_life: Life(chunk.prev_life),
@@ -165,9 +165,9 @@ impl Disk {
         }
         let blocks = self.sb.segment_blocks() - self.sb.usable_blocks();
         let mut bytes = vec![0; blocks as usize * BLOCK_BYTES];
-        let uuid = self.sb.uuid();
+        let signature = self.sb.signature();
         summary::encode(
-            &uuid,
+            &signature,
             Segment(segment),
             Seq(last),
             &tags,
