@@ -25,7 +25,7 @@ fn nothing(_: &[u8]) -> u32 {
     0
 }
 
-/// As many bytes as the structure has; its magic number, its version, its checksum and the volume's UUID, which is its signature here too
+/// As many bytes as the structure has; its magic number, its version, its checksum and the UUID (its signature too)
 /// right, so that the rest is reached.
 fn fit(bytes: &[u8], length: usize, magic: &[u8; 8]) -> Vec<u8> {
     let mut fitted = bytes.to_vec();

@@ -12,7 +12,7 @@ mod disk;
 use crc32c::crc32c;
 use disk::{Chunk, Disk, chunk, data};
 use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Leaf, Life, Pba, Segment, Seq, Vba};
-use vellum_core::format::chunk::Record;
+use vellum_core::format::{self, chunk::Record};
 use vellum_core::map::Entry;
 use vellum_core::recovery::RecoveryError;
 
@@ -52,6 +52,18 @@ fn nothing_written_is_an_empty_volume() {
     let found = Disk::new().recovered();
     assert_eq!((found.last_seq, found.replayed.chunks), (Seq(0), 0));
     assert_eq!(found.map.iter().count(), 0);
+}
+
+#[test]
+fn a_header_that_a_client_forged_is_not_believed() {
+    let mut disk = disk_with(&three());
+    let at = disk.at(0, 3);
+    let block = disk.blocks.get_mut(&at.0).unwrap();
+    let (mut header, records) = format::chunk::decode(block, crc32c).unwrap();
+    // All that a client can know.
+    header.signature = disk.sb.uuid();
+    format::chunk::encode(&header, &records, crc32c, block);
+    assert_eq!(disk.recovered().last_seq, Seq(2));
 }
 
 #[test]
