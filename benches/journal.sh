@@ -75,6 +75,7 @@ workload_run() { # FLAGS: the workload in the mounted file system
 
 one() {
     local loop options=${mount_options[$configuration]} status=0
+    skipping=no
     up
     mkfs.ext4 -q -F -b 4096 -J size=64 -E lazy_itable_init=0,lazy_journal_init=0 "$loop"
     # What must be there before is made under the same options, and is at home before the window begins.
@@ -107,7 +108,7 @@ one() {
     if [ "$status" -eq 77 ]; then
         cat "$dir/out"
         skipped+=("$workload: $(sed -n 's/^SKIP: //p' "$dir/out")")
-        return 1
+        skipping=yes
     elif [ "$status" -ne 0 ]; then
         cat "$dir/out" >&2
         exit 1
@@ -141,14 +142,15 @@ for ((round = 1; round <= ROUNDS; round++)); do
         [[ $command =~ ${ONLY:-.} ]] || continue
         for configuration in "${configurations[@]}"; do
             [ -z "${once[$configuration]:-}" ] || [ "$round" -eq 1 ] || continue
-            one || break
+            one
+            [ "$skipping" = no ] || break
             printf 'round %s  %-28s %-9s %8s s\n' "$round" "$workload" "$configuration" "$(cat "$dir/seconds")"
         done
     done
 done
 
 benches/journal_table.sh "$results" "$ROUNDS" "$volume" "$scale" >"$dir/journal.md"
-for what in "${skipped[@]}" "${unknown[@]}"; do printf '\nNot measured: %s.\n' "$what"; done | sort -u >>"$dir/journal.md"
+for what in "${skipped[@]}"; do printf '\nNot measured: %s.\n' "$what"; done | sort -u >>"$dir/journal.md"
 cat "$dir/journal.md"
 echo "took $(($(date +%s) - begun)) s"
 if [ -z "${QUICK:-}${ONLY:-}" ]; then

@@ -10,19 +10,10 @@ declare -A mount_options=(
     [traced]=data=journal,journal_async_commit
 )
 declare -A policy=([off]="write-once=off" [on]="write-once=on" [paper]="write-once=paper,hash=head64")
-configurations=(journal ordered off)
+configurations=(journal ordered off on paper traced)
+# `traced` is plain storage that writes down each request: why the file system flushes.
 # Those that are there for their counts, which do not change from round to round.
 declare -A once=([paper]=yes [traced]=yes)
-# Configurations that this build does not know, said in the document.
-unknown=()
-with_policy=$("$VELLUM" serve --help | grep -qe --policy && echo yes || echo no)
-if [ "$with_policy" = yes ]; then
-    configurations+=(on paper)
-else
-    unknown+=("write-once, on and as the paper has it: this build has no \`--policy\`")
-fi
-# Plain storage that writes down each request: why the file system flushes.
-configurations+=(traced)
 
 # Starts the server of $configuration on a fresh store; $loop becomes a block device of it.
 up() {
@@ -38,10 +29,8 @@ up() {
             ;;
         *)
             "$VELLUM" create "$dir/store" --size "$volume" >/dev/null
-            # Zeros are stored like all else: nothing but write-once may save writes here.
-            local flags=(--no-zero)
-            [ "$with_policy" = no ] || flags+=(--policy "${policy[$configuration]}")
-            start "$VELLUM" serve "v=$dir/store" --socket "$dir/socket" "${flags[@]}"
+            # Zeros and duplicates are stored like all else: nothing but write-once may save writes here.
+            start "$VELLUM" serve "v=$dir/store" --socket "$dir/socket" --policy "zero=off,dedup=off,${policy[$configuration]}"
             ;;
     esac
     : >"$dir/chain.img"

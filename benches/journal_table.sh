@@ -14,7 +14,7 @@ configurations have the same chain: NBD server, nbdfuse, loop device, ext4.
 - **off**: a volume without write-once, \`data=journal,journal_async_commit\`
 - **on**: the same with write-once: the whole block's hash proposes, a comparison decides
 - **paper**: the same with the paper's hash of 64 bytes, and its rule that what collides is written; one round, for its counts
-- No other policy of the volume reduces writes: zeros are stored, too
+- No other policy of the volume reduces writes: zeros and duplicates are stored
 - Machine: $(nproc) CPUs ($(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)), $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo), kernel $(uname -r), $(nbdkit --version | head -1)
 
 The unmount is inside every window. Ratios are of **on**. *Asked* is what this part of the project was meant to reach.
