@@ -18,6 +18,7 @@ pub mod policy;
 mod reaper;
 mod requests;
 mod scout;
+mod shared;
 mod sight;
 mod source;
 mod start;

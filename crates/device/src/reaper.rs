@@ -3,7 +3,7 @@
 
 use crate::digest::crc32c;
 use crate::drive::{Batch, Cause, Ended, Inner, Life};
-use crate::volume::Shared;
+use crate::shared::Shared;
 use std::sync::Arc;
 use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Nanos};

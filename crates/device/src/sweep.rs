@@ -12,7 +12,7 @@ use crate::drive::Life;
 use crate::limits::{SWEEP_BATCH, SWEEP_CHECK, SWEEP_ENTRIES, SWEEP_QUIET, SWEEP_WRITES};
 use crate::requests::Pending;
 use crate::scout::Watched;
-use crate::volume::Shared;
+use crate::shared::Shared;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,0 +1,130 @@
+//! What all threads of a volume share, and the one way to its core.
+
+use crate::block::{BlockError, Replies, Request};
+use crate::digest::Digester;
+use crate::drive::{Batch, Inner, Life};
+use crate::events::Events;
+use crate::frames::FramePool;
+use crate::requests::Pending;
+use crate::scout::{Scout, Watched};
+use crate::sweep::Sweeper;
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::time::Instant;
+use vellum_core::addr::Nanos;
+use vellum_medium::Medium;
+
+/// What the front ends' threads and the reaper share.
+pub(crate) struct Shared {
+    pub medium: Arc<dyn Medium>,
+    pub inner: Mutex<Inner>,
+    pub events: Events,
+    pub frames: Arc<FramePool>,
+    pub digester: Digester,
+    pub scout: Scout,
+    pub sweeper: Sweeper,
+    /// The volume's size.
+    pub blocks: u64,
+    pub origin: Instant,
+    /// Whether the reaper has ended, and who waits for that.
+    pub ended: Mutex<bool>,
+    pub on_end: Condvar,
+}
+
+impl Shared {
+    pub fn now(&self) -> Nanos {
+        Nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Does what a batch has left to do; not under the lock.
+    pub fn finish(&self, batch: &mut Batch) {
+        if !batch.ios.is_empty() {
+            self.medium.submit(&mut batch.ios);
+        }
+        if !batch.released.is_empty() {
+            self.frames.give_back(batch.released.drain(..));
+        }
+        for trouble in batch.troubles.drain(..) {
+            self.events
+                .add(crate::drive::kind(trouble), trouble.to_string());
+        }
+        batch.answers.give(|pending| self.scout.answered(pending));
+    }
+
+    /// Runs `f` under the lock, then does what it left; `None` when the volume has broken down.
+    pub fn with_core<T>(&self, f: impl FnOnce(Nanos, &mut Inner, &mut Batch) -> T) -> Option<T> {
+        let mut batch = Batch::default();
+        let mut inner = self.inner.lock();
+        if inner.busy {
+            return None;
+        }
+        inner.busy = true;
+        let value = f(self.now(), &mut inner, &mut batch);
+        let wake = ask_for_the_clock(&mut inner);
+        inner.busy = false;
+        drop(inner);
+        self.finish(&mut batch);
+        if wake {
+            self.medium.wake();
+        }
+        Some(value)
+    }
+
+    /// Starts a read of our own.
+    pub fn read(&self, request: Request, replies: &Arc<dyn Replies>) {
+        let mut pending = Some(Pending {
+            request,
+            sink: Arc::clone(replies),
+            watched: Watched::default(),
+            own: true,
+        });
+        self.with_core(|now, inner, batch| {
+            if inner.life == Life::Running
+                && let Some(pending) = pending.take()
+            {
+                inner.admit(now, pending, &[], batch);
+            }
+        });
+        if let Some(Pending { request, sink, .. }) = pending {
+            sink.complete(request, Err(BlockError::Stopping));
+        }
+    }
+
+    /// Answers whoever has not been: nothing will come back any more.
+    pub fn reaper_ended(&self) {
+        let mut answers = crate::requests::Answers::default();
+        {
+            let mut inner = self.inner.lock();
+            let error = || {
+                if inner.busy {
+                    internal_error()
+                } else {
+                    BlockError::Stopping
+                }
+            };
+            let error = error();
+            for pending in inner.requests.drain() {
+                answers.push(pending, Err(error.clone()));
+            }
+        }
+        answers.give(|_| {});
+        *self.ended.lock() = true;
+        self.on_end.notify_all();
+    }
+}
+
+pub(crate) fn internal_error() -> BlockError {
+    BlockError::Io("the volume stopped on an internal error: restart it to recover".to_owned())
+}
+
+/// Notes when the core wants the clock; `true` when the reaper sleeps past that.
+pub(crate) fn ask_for_the_clock(inner: &mut Inner) -> bool {
+    match (inner.engine.poll_timeout(), inner.deadline) {
+        (Some(wanted), Some(known)) if wanted >= known => false,
+        (None, _) => false,
+        (wanted, _) => {
+            inner.deadline = wanted;
+            true
+        }
+    }
+}
