@@ -33,11 +33,12 @@ pub enum ReplayError {
         source: std::io::Error,
     },
     /// It cannot be read as a trace.
-    #[error("{path}: {source}")]
+    #[error("{path}")]
     Trace {
         /// Which.
         path: String,
         /// Why.
+        #[source]
         source: TraceError,
     },
     /// It touches too much.

@@ -28,14 +28,15 @@ pub struct Plot {
     pub lines: Vec<Line>,
 }
 
-const WIDTH: f64 = 760.0;
+const WIDTH: f64 = 820.0;
 const HEIGHT: f64 = 440.0;
 const LEFT: f64 = 64.0;
-const TOP: f64 = 40.0;
-const RIGHT: f64 = 220.0;
+const TOP: f64 = 56.0;
+const RIGHT: f64 = 270.0;
 const BOTTOM: f64 = 48.0;
-const COLOURS: [&str; 8] = [
+const COLOURS: [&str; 10] = [
     "#1b6ca8", "#c8553d", "#2a7f4f", "#7b4fa3", "#b58900", "#444444", "#0aa2a2", "#a3195b",
+    "#e6550d", "#6b8e23",
 ];
 
 impl Plot {
