@@ -47,16 +47,23 @@ pub fn render(columns: &[Column]) -> String {
     row("  syncs of the medium for each", &|c| {
         commits(c, c.counters.syncs)
     });
-    row("blocks written home", &|c| match c.counters.checkpoint_writes {
-        0 => "-".to_owned(),
-        blocks => blocks.to_string(),
-    });
-    row("  mapped to their journal copy instead", &|c| {
-        match c.counters.checkpoint_writes {
+    row(
+        "blocks written home",
+        &|c| match c.counters.checkpoint_writes {
             0 => "-".to_owned(),
-            blocks => format!("{:.1} %", c.counters.remapped as f64 * 100.0 / blocks as f64),
-        }
-    });
+            blocks => blocks.to_string(),
+        },
+    );
+    row(
+        "  mapped to their journal copy instead",
+        &|c| match c.counters.checkpoint_writes {
+            0 => "-".to_owned(),
+            blocks => format!(
+                "{:.1} %",
+                c.counters.remapped as f64 * 100.0 / blocks as f64
+            ),
+        },
+    );
     let share = |c: &Column, bytes: u64| match c.counters.host {
         0 => "-".into(),
         host => format!("{:.3}", bytes as f64 / host as f64),
