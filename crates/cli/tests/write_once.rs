@@ -31,7 +31,7 @@ fn policies_and_journals_are_shown_and_switched() {
     let serve = ["serve", v, "--socket", s];
     for (flag, says) in [
         ("--policy=write-once=maybe", "on, off, paper and descriptor"),
-        ("--policy=speed=high", "write-once, hash and zero"),
+        ("--policy=speed=high", "write-once, hash"),
         ("--journal=4K", "START+LENGTH"),
     ] {
         fails(2, &[&serve[..], &[flag]].concat(), &[says]);
