@@ -13,6 +13,10 @@ pub const CHUNKS_IN_FLIGHT: usize = 32;
 /// victim's survivors straddle.
 pub const COLLECTOR_SEGMENTS: usize = 3;
 
+/// Emptied segments that wait for nothing but a map checkpoint before one is made for their sake, and a 64th
+/// of all segments; one is enough when free ones are short.
+pub const PINNED_SEGMENTS: u64 = 4;
+
 /// Blocks of one collector read.
 pub const GATHER_BLOCKS: u32 = 32;
 

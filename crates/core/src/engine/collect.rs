@@ -10,6 +10,9 @@ use super::*;
 use crate::format::chunk::{self, Record};
 use crate::format::summary::{self, Owner, Tag};
 
+/// By which part of its blocks a segment that waits for a map checkpoint counts as fuller.
+const PINNED_PENALTY: u32 = 4;
+
 struct Move {
     buf: Buf,
     pba: Pba,
@@ -143,7 +146,14 @@ impl Engine {
         let usable = self.superblock.usable_blocks();
         let limit = self.superblock.victim_limit();
         let chosen = match self.options.victim {
-            super::Victim::Greedy => self.segments.best(limit, |valid, _| valid),
+            super::Victim::Greedy => {
+                // A segment that is newer than the durable map checkpoint is not free before the next one,
+                // which writes every dirty leaf: it must be that much emptier.
+                let root_seq = self.checkpoint.durable_seq;
+                self.segments.best(limit, |valid, info| {
+                    valid + u32::from(info.last_seq > root_seq) * (usable / PINNED_PENALTY)
+                })
+            }
             super::Victim::CostBenefit => {
                 let newest = self.last_seq.0;
                 self.segments.best(limit, |valid, info| {
@@ -466,10 +476,10 @@ impl Engine {
         let root_seq = self.checkpoint.durable_seq;
         let mut unsealed = [false; 2];
         let mut unsynced = false;
-        let mut pinned = false;
+        let mut pinned = 0;
         for &segment in &self.segments.emptied {
             let info = self.segments.get(segment);
-            pinned |= info.last_seq > root_seq;
+            pinned += u64::from(info.last_seq > root_seq);
             for head in HEADS {
                 let position = &self.heads[head as usize];
                 let mark = info.marks[head as usize];
@@ -488,8 +498,8 @@ impl Engine {
         if unsynced && !self.order.is_empty() {
             self.sync_wanted = self.last_seq;
         }
-        if pinned {
-            self.checkpoint.due = true;
-        }
+        // A map checkpoint writes every dirty leaf, whatever it frees: it waits until it frees enough.
+        let enough = limits::PINNED_SEGMENTS + u64::from(self.segments.count()) / 64;
+        self.checkpoint.due |= pinned > 0 && (short || pinned >= enough);
     }
 }
