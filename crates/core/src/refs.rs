@@ -208,6 +208,9 @@ impl Shared {
         let page = &mut self.pages[vba.0 as usize];
         self.owned -= u64::from(page.owners);
         (page.owners, page.xor) = (0, 0);
+        if let Some(hash) = self.hashes.get_mut(vba.0 as usize) {
+            *hash = 0;
+        }
         if self.at.get(&page.pba) == Some(&vba.0) {
             self.at.remove(&page.pba);
         }

@@ -63,6 +63,8 @@ pub const SWEEP_BATCH: usize = 8;
 pub const SWEEP_WRITES: u64 = 64 << 10;
 /// How long clients must have been quiet for it.
 pub const SWEEP_QUIET: Duration = Duration::from_secs(5);
+/// How long a sweep that was asked for waits while a client's request is served.
+pub const SWEEP_PAUSE: Duration = Duration::from_millis(1);
 /// How often it is looked whether they have written so much.
 pub const SWEEP_CHECK: Duration = Duration::from_secs(60);
 /// Writes that end while a scan runs and are remembered, so that none is missed; if there are more, it is done

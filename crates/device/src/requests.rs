@@ -2,6 +2,7 @@
 
 use crate::block::{BlockError, Replies, Request};
 use crate::scout::Watched;
+use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use vellum_core::addr::RequestId;
 
@@ -86,4 +87,33 @@ impl Answers {
             sink.flush();
         }
     }
+}
+
+/// Where the answer to a request of the volume's own comes, for the thread that waits for it.
+#[derive(Default)]
+pub(crate) struct OneAnswer {
+    answer: Mutex<Option<(Request, Result<(), BlockError>)>>,
+    came: Condvar,
+}
+
+impl OneAnswer {
+    /// Waits for it. It comes even when the volume breaks down: whoever has no answer then is given one.
+    pub fn wait(&self) -> (Request, Result<(), BlockError>) {
+        let mut answer = self.answer.lock();
+        loop {
+            match answer.take() {
+                Some(answer) => return answer,
+                None => self.came.wait(&mut answer),
+            }
+        }
+    }
+}
+
+impl Replies for OneAnswer {
+    fn complete(&self, request: Request, result: Result<(), BlockError>) {
+        *self.answer.lock() = Some((request, result));
+        self.came.notify_one();
+    }
+
+    fn flush(&self) {}
 }

@@ -13,12 +13,12 @@
 //! 3. A write that was held against an older scan than the one in force when it is answered is held
 //!    against that one too.
 
-use crate::block::{BlockError, Op, Replies, Request};
+use crate::block::{Op, Replies, Request};
 use crate::frames::{Frames, Share};
 use crate::journals::{self, Extent, JournalError, Plan};
 use crate::limits::{CRITICAL_RANGES, SCAN_LATEST, SCAN_QUIET, SCAN_READ_BLOCKS, SCAN_WRITES};
 use crate::policy::Policy;
-use crate::requests::Pending;
+use crate::requests::{OneAnswer, Pending};
 use crate::shared::Shared;
 use crate::sight::{Sight, span_of};
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -345,32 +345,17 @@ pub(crate) fn report(shared: &Shared) -> Report {
 /// Reads the volume like a client.
 struct VolumeSource<'a> {
     shared: &'a Shared,
-    answers: Arc<Answers>,
+    answer: Arc<OneAnswer>,
     replies: Arc<dyn Replies>,
-}
-
-#[derive(Default)]
-struct Answers {
-    answer: Mutex<Option<(Request, Result<(), BlockError>)>>,
-    came: Condvar,
-}
-
-impl Replies for Answers {
-    fn complete(&self, request: Request, result: Result<(), BlockError>) {
-        *self.answer.lock() = Some((request, result));
-        self.came.notify_one();
-    }
-
-    fn flush(&self) {}
 }
 
 impl<'a> VolumeSource<'a> {
     fn new(shared: &'a Shared) -> Self {
-        let answers = Arc::new(Answers::default());
+        let answer = Arc::new(OneAnswer::default());
         Self {
             shared,
-            replies: answers.clone(),
-            answers,
+            replies: answer.clone(),
+            answer,
         }
     }
 
@@ -395,14 +380,11 @@ impl<'a> VolumeSource<'a> {
             blocks: count as u64,
             frames: self.frames(count)?,
         };
-        self.shared.read(request, &self.replies);
-        let mut answer = self.answers.answer.lock();
-        let (request, result) = loop {
-            match answer.take() {
-                Some(answer) => break answer,
-                None => self.answers.came.wait(&mut answer),
-            }
-        };
+        self.shared
+            .ask(request, &self.replies, |now, inner, pending, batch| {
+                inner.admit(now, pending, &[], batch);
+            });
+        let (request, result) = self.answer.wait();
         result.ok()?;
         for (index, block) in out.chunks_exact_mut(BLOCK_BYTES).enumerate() {
             block.copy_from_slice(request.frames.block(index));

@@ -70,8 +70,13 @@ impl Shared {
         Some(value)
     }
 
-    /// Starts a read of our own.
-    pub fn read(&self, request: Request, replies: &Arc<dyn Replies>) {
+    /// Starts a request of our own, as `admit` has it. It is answered in any case.
+    pub fn ask(
+        &self,
+        request: Request,
+        replies: &Arc<dyn Replies>,
+        admit: impl FnOnce(Nanos, &mut Inner, Pending, &mut Batch),
+    ) {
         let mut pending = Some(Pending {
             request,
             sink: Arc::clone(replies),
@@ -82,7 +87,7 @@ impl Shared {
             if inner.life == Life::Running
                 && let Some(pending) = pending.take()
             {
-                inner.admit(now, pending, &[], batch);
+                admit(now, inner, pending, batch);
             }
         });
         if let Some(Pending { request, sink, .. }) = pending {

@@ -7,16 +7,16 @@
 //! each time for a part of the checksums; nothing is written down, so nothing has to be resumed: what is
 //! shared already is passed over. The same summaries fill the index of contents after a restart.
 
-use crate::block::{BlockError, Op, Replies, Request};
-use crate::drive::Life;
-use crate::limits::{SWEEP_BATCH, SWEEP_CHECK, SWEEP_ENTRIES, SWEEP_QUIET, SWEEP_WRITES};
-use crate::requests::Pending;
-use crate::scout::Watched;
+use crate::block::{Op, Replies, Request};
+use crate::frames::Frames;
+use crate::limits::{
+    SWEEP_BATCH, SWEEP_CHECK, SWEEP_ENTRIES, SWEEP_PAUSE, SWEEP_QUIET, SWEEP_WRITES,
+};
+use crate::requests::OneAnswer;
 use crate::shared::Shared;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Lba, Segment};
 use vellum_core::format::summary::{self, Owner, Tag};
 use vellum_core::format::superblock::Superblock;
@@ -27,7 +27,6 @@ use vellum_core::seam::Input;
 pub(crate) struct Sweeper {
     orders: Mutex<Orders>,
     given: Condvar,
-    answered: Arc<Answered>,
     /// Of a sweep under way, in thousandths; `IDLE` when there is none.
     progress: AtomicU64,
     sweeps: AtomicU64,
@@ -89,7 +88,6 @@ impl Sweeper {
     pub fn stop(&self) {
         self.orders.lock().stopping = true;
         self.given.notify_one();
-        self.answered.came.notify_one();
     }
 
     fn is_stopping(&self) -> bool {
@@ -204,6 +202,7 @@ fn sweep(shared: &Shared, superblock: &Superblock, now: bool) {
     let live = shared.inner.lock().engine.stats().live_blocks;
     let parts = live.div_ceil(SWEEP_ENTRIES as u64).max(1);
     let mut found: Vec<(u32, u32)> = Vec::new();
+    let mut others = Others::new(shared, now);
     for part in 0..parts {
         let done = |inside: u64| {
             let permille = (part * 1000 + inside) / parts;
@@ -216,7 +215,8 @@ fn sweep(shared: &Shared, superblock: &Superblock, now: bool) {
         found.clear();
         let whole = summaries(shared, superblock, |segment, tags| {
             let ours = |crc: u32| (u64::from(crc) * parts) >> 32 == part;
-            // An LBA has 32 bits in the map.
+            // An LBA has 32 bits in the map. What is dead is told as well, and what does not fit is passed over:
+            // it costs savings, and nothing else.
             let ours = owned(tags).filter(|(_, crc)| ours(*crc));
             found.extend(ours.map(|(lba, crc)| (crc, lba.0 as u32)));
             found.truncate(SWEEP_ENTRIES * 2);
@@ -236,50 +236,37 @@ fn sweep(shared: &Shared, superblock: &Superblock, now: bool) {
             pairs.push((lba, of));
             if pairs.len() == SWEEP_BATCH {
                 done(500 + at as u64 * 500 / found.len() as u64);
-                if !merge(shared, &mut pairs, now) {
+                if !merge(shared, &mut pairs, &mut others) {
                     return;
                 }
             }
         }
-        if !whole || !merge(shared, &mut pairs, now) {
+        if !whole || !merge(shared, &mut pairs, &mut others) {
             return;
         }
     }
 }
 
-/// Tells the core of pairs and waits until it has looked at them; `false` when the volume is stopping.
-fn merge(shared: &Shared, pairs: &mut Vec<(Lba, Lba)>, now: bool) -> bool {
-    give_way(shared, now);
+/// Tells the core of pairs, one after the other: a client's request never waits behind more than one. `false`
+/// when the volume is stopping.
+fn merge(shared: &Shared, pairs: &mut Vec<(Lba, Lba)>, others: &mut Others) -> bool {
+    others.give_way(shared);
+    let answer = Arc::new(OneAnswer::default());
+    let replies: Arc<dyn Replies> = answer.clone();
     // Twice: the first time what the pages should hold may still have to be read.
     for &(lba, of) in pairs.iter().chain(pairs.iter()) {
-        let answered = &shared.sweeper.answered;
-        answered.waiting.lock().asked += 1;
-        let sink: Arc<dyn Replies> = answered.clone();
-        let pending = Pending {
-            request: Request {
-                tag: 0,
-                op: Op::Flush,
-                lba,
-                blocks: 0,
-                frames: crate::frames::Frames::default(),
-            },
-            sink,
-            watched: Watched::default(),
-            own: true,
+        let request = Request {
+            tag: 0,
+            op: Op::Flush,
+            lba,
+            blocks: 0,
+            frames: Frames::default(),
         };
-        let asked = shared.with_core(|now, inner, batch| {
-            if inner.life != Life::Running {
-                return false;
-            }
+        shared.ask(request, &replies, |now, inner, pending, batch| {
             let id = inner.requests.insert(pending);
             inner.feed(now, Input::Merge { id, lba, of }, batch);
-            true
         });
-        if asked != Some(true) {
-            return false;
-        }
-        // One after the other: a client's request never waits behind more than one.
-        if !answered.wait(&shared.sweeper) {
+        if answer.wait().1.is_err() {
             return false;
         }
     }
@@ -287,65 +274,34 @@ fn merge(shared: &Shared, pairs: &mut Vec<(Lba, Lba)>, now: bool) -> bool {
     !shared.sweeper.is_stopping()
 }
 
-/// Waits while clients are served: a little if told to sweep now, else until they have been quiet.
-fn give_way(shared: &Shared, now: bool) {
-    let busy = || {
-        let inner = shared.inner.lock();
-        (
-            inner.requests.len(),
-            inner.counters.clients.write.requests,
-            inner.counters.clients.read.requests,
-        )
-    };
-    let mut before = busy();
-    loop {
-        let quiet = if now {
-            Duration::ZERO
-        } else {
-            SWEEP_QUIET / 10
-        };
-        if before.0 == 0 && quiet.is_zero() {
-            return;
-        }
-        std::thread::sleep(quiet.max(Duration::from_millis(1)));
-        let after = busy();
-        if (after.0 == 0 && after == before) || shared.sweeper.is_stopping() || now {
-            return;
-        }
-        before = after;
-    }
-}
-
-#[derive(Default)]
-struct Answered {
-    waiting: Mutex<Count>,
-    came: Condvar,
-}
-
-#[derive(Default)]
-struct Count {
-    asked: u64,
+/// The clients, who come first.
+struct Others {
+    /// Whether a sweep goes on beside them, as its user told it to: then it waits only while they are served.
+    now: bool,
+    /// How many requests of theirs had come when they were looked at last.
     came: u64,
 }
 
-impl Answered {
-    fn wait(&self, sweeper: &Sweeper) -> bool {
-        let mut count = self.waiting.lock();
-        while count.came < count.asked {
-            self.came.wait_for(&mut count, Duration::from_millis(100));
-            if count.came < count.asked && sweeper.is_stopping() {
-                return false;
-            }
+impl Others {
+    fn new(shared: &Shared, now: bool) -> Self {
+        let mut others = Self { now, came: 0 };
+        others.are_quiet(shared);
+        others
+    }
+
+    fn are_quiet(&mut self, shared: &Shared) -> bool {
+        let (in_flight, clients) = {
+            let inner = shared.inner.lock();
+            (inner.requests.len(), inner.counters.clients)
+        };
+        let came = clients.read.requests + clients.write.requests + clients.flush.requests;
+        let before = std::mem::replace(&mut self.came, came);
+        in_flight == 0 && (self.now || came == before)
+    }
+
+    fn give_way(&mut self, shared: &Shared) {
+        while !self.are_quiet(shared) && !shared.sweeper.is_stopping() {
+            std::thread::sleep(if self.now { SWEEP_PAUSE } else { SWEEP_QUIET });
         }
-        true
     }
-}
-
-impl Replies for Answered {
-    fn complete(&self, _: Request, _: Result<(), BlockError>) {
-        self.waiting.lock().came += 1;
-        self.came.notify_one();
-    }
-
-    fn flush(&self) {}
 }

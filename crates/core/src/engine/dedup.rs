@@ -157,37 +157,36 @@ impl Engine {
         Some((Proposer::Index(hash), of))
     }
 
-    /// A block has been stored.
-    pub(super) fn note_content(&mut self, lba: Lba, payload: &Payload) {
-        if !self.dedup.switched_off && !self.dedup.is_critical(lba) {
-            let holder = match self.map.get(lba) {
-                Entry::Shared(vba) => {
-                    self.shared.set_hash(vba, content_hash(payload.digest.crc));
-                    Holder::Page(vba)
-                }
-                _ => Holder::Lba(lba),
-            };
-            self.dedup.met(content_hash(payload.digest.crc), holder);
+    /// A content of this checksum has been stored at `lba`, or has come to share what is there.
+    pub(super) fn note_content(&mut self, lba: Lba, crc: u32) {
+        if self.dedup.switched_off || self.dedup.is_critical(lba) {
+            return;
+        }
+        let hash = content_hash(crc);
+        if let Some(holder) = self.holder_at(lba, hash) {
+            self.dedup.met(hash, holder);
         }
     }
 
     /// What is stored, as summaries tell it: hints for the index, which knows nothing after a restart.
     pub(super) fn learn_contents(&mut self, contents: &[(Lba, u32)]) {
         for &(lba, crc) in contents {
-            if lba.0 >= self.map.blocks() || self.dedup.is_critical(lba) {
-                continue;
-            }
             let hash = content_hash(crc);
-            let holder = match self.map.get(lba) {
-                Entry::Unmapped | Entry::Zero => continue,
-                Entry::Plain(_) => Holder::Lba(lba),
-                Entry::Shared(vba) => {
-                    self.shared.set_hash(vba, hash);
-                    Holder::Page(vba)
-                }
-            };
-            if self.dedup.index.find(hash).is_none() {
-                self.dedup.met(hash, holder);
+            let known = self.dedup.index.find(hash).is_some();
+            if !known && lba.0 < self.map.blocks() {
+                self.note_content(lba, crc);
+            }
+        }
+    }
+
+    /// Who has what is at `lba`; a shared page learns its hash, so that the index can be told who is left.
+    fn holder_at(&mut self, lba: Lba, hash: u64) -> Option<Holder> {
+        match self.map.get(lba) {
+            Entry::Unmapped | Entry::Zero => None,
+            Entry::Plain(_) => Some(Holder::Lba(lba)),
+            Entry::Shared(vba) => {
+                self.shared.set_hash(vba, hash);
+                Some(Holder::Page(vba))
             }
         }
     }

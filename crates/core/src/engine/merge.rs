@@ -92,8 +92,9 @@ impl Engine {
 
     pub(super) fn merge_compared(&mut self, merge: Merge, outcome: Outcome<'_>) {
         let same = matches!(outcome, Outcome::Same(true));
-        if same && !self.poisoned && self.apart(merge.lba, merge.of) == Some((merge.from, merge.to))
-        {
+        // A volume that stops has sealed its last chunk, or is about to.
+        let open = self.mode == Mode::Running && !self.poisoned;
+        if same && open && self.apart(merge.lba, merge.of) == Some((merge.from, merge.to)) {
             let twin = Twin {
                 by: Proposer::Pair,
                 of: Holder::Lba(merge.of),
@@ -102,6 +103,9 @@ impl Engine {
             };
             if matches!(self.share(merge.lba, twin), Sharing::Done) {
                 self.stats.merged_blocks += 1;
+                if self.dedup.is_on() {
+                    self.note_content(merge.lba, merge.crc);
+                }
             }
         }
         self.merge_ends(merge);

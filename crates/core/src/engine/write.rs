@@ -162,7 +162,7 @@ impl Engine {
             self.note_journal(lba, payload);
         }
         if self.dedup.is_on() {
-            self.note_content(lba, payload);
+            self.note_content(lba, payload.digest.crc);
         }
     }
 
