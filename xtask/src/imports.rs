@@ -18,6 +18,8 @@ const TABLE: &[(&str, Allowed)] = &[
     ("vellum-core", &[]),
     // A medium knows addresses, and nothing of what lies there.
     ("vellum-medium", &[("vellum-core", &["addr"])]),
+    // How a block is stored knows one block, and not where it lies.
+    ("vellum-codec", &[("vellum-core", &["addr"])]),
     // What the client's file system is knows bytes, and nothing of ours.
     ("vellum-ext4", &[]),
     (
