@@ -85,9 +85,10 @@ counters() {
         *)
             "$VELLUM" stats "$dir/store" --json | jq -c --argjson sent "$sent" '.[0].stats | $sent + {
                 medium_bytes: .medium.written_bytes, syncs: (.medium.syncs + .medium.durable_writes),
-                moved_bytes: .medium.moved_bytes } + (.core | {
+                moved_bytes: .medium.moved_bytes,
+                compared_in_memory: .medium.compare_kept, compared_by_reading: (.medium.read_compare_bytes / 4096) } + (.core | {
                 journal_blocks, checkpoint_writes, remapped_blocks, collided_blocks, missing_blocks,
-                compared_equal, compared_unequal, compare_reads, flushes_free, flushes_merged })'
+                compared_equal, compared_unequal, flushes_free, flushes_merged })'
             ;;
     esac
 }

@@ -81,16 +81,16 @@ END {
     print "\n## What write-once saw\n"
     print "Home writes are those that the file system sent to its home locations. *Removed* is the part of all host"
     print "blocks that was remapped instead of written. Without a copy: in no journal block that is watched.\n"
-    print "| | host blocks | in the journal | home writes | remapped | collided | without a copy | compared by reading | compared unequal | removed | paper: remapped | paper: collided | paper: removed |"
-    print "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    print "| | host blocks | in the journal | home writes | remapped | collided | without a copy | compared after it was written: in memory | by reading | compared unequal | removed | paper: remapped | paper: collided | paper: removed |"
+    print "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     for (i = 1; i <= works; i++) {
         w = order[i]
         remapped = part(w, "on", "remapped_blocks", "checkpoint_writes")
-        printf "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", w, shown(of(w, "on", "host_blocks"), "%d"),
+        printf "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", w, shown(of(w, "on", "host_blocks"), "%d"),
             shown(of(w, "on", "journal_blocks"), "%d"), shown(of(w, "on", "checkpoint_writes"), "%d"),
             remapped == "" ? "-" : sprintf("%.1f%%", remapped) verdict(remapped, 99, 0),
             shown(of(w, "on", "collided_blocks"), "%d"), shown(of(w, "on", "missing_blocks"), "%d"),
-            shown(of(w, "on", "compare_reads"), "%d"), shown(of(w, "on", "compared_unequal"), "%d"),
+            shown(of(w, "on", "compared_in_memory"), "%d"), shown(of(w, "on", "compared_by_reading"), "%d"), shown(of(w, "on", "compared_unequal"), "%d"),
             shown(part(w, "on", "remapped_blocks", "host_blocks"), "%.1f%%"),
             shown(part(w, "paper", "remapped_blocks", "checkpoint_writes"), "%.1f%%"), shown(of(w, "paper", "collided_blocks"), "%d"),
             shown(part(w, "paper", "remapped_blocks", "host_blocks"), "%.1f%%")

@@ -4,15 +4,15 @@
 //! give and frames to free once it is released.
 
 use crate::block::{BlockError, Op, Request};
-use crate::frames::FramePool;
-use crate::limits::COMPARE_READ_BLOCKS;
+use crate::compare::Comparisons;
+use crate::frames::{FramePool, Share};
 use crate::memory::{Buffer, Buffers};
 use crate::requests::{Answers, Pending, Requests};
 use crate::stats::{ClientStats, Counters};
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Nanos, Pba, RequestId};
 use vellum_core::engine::Engine;
-use vellum_core::seam::{Against, Effect, Input, Outcome, Payload, Refusal, Reply};
+use vellum_core::seam::{Effect, Input, Outcome, Payload, Refusal, Reply};
 use vellum_medium::{Io, Kind};
 
 /// What an operation on the medium is for; travels in its token beside the effect's number.
@@ -98,22 +98,20 @@ pub(crate) struct Inner {
     /// Operations that the medium has not given back.
     pub in_flight: usize,
     read_only: bool,
-    frames: Arc<FramePool>,
-    buffers: Buffers,
+    pub frames: Arc<FramePool>,
+    pub buffers: Buffers,
     /// The metadata of each effect in flight, by number.
-    metadata: Vec<Option<Buffer>>,
-    /// Comparisons with blocks of the medium that are still to be read.
-    to_read: Vec<Comparison>,
-    /// Those that are being read, by the number of the first in each operation.
-    reading: Vec<Vec<Comparison>>,
-    /// Comparisons that are done, and not told to the core yet.
-    verdicts: Vec<(EffectId, bool)>,
+    pub metadata: Vec<Option<Buffer>>,
+    pub comparisons: Comparisons,
+    /// Of each frame for writes: whether its block is worth keeping when it is written.
+    keeps: Vec<bool>,
     now: Nanos,
     spare: Vec<Box<Io>>,
 }
 
 impl Inner {
     pub fn new(engine: Engine, frames: Arc<FramePool>, read_only: bool) -> Self {
+        let keeps = vec![false; frames.capacity(Share::Write)];
         Self {
             engine,
             requests: Requests::default(),
@@ -126,9 +124,8 @@ impl Inner {
             frames,
             buffers: Buffers::default(),
             metadata: Vec::new(),
-            to_read: Vec::new(),
-            reading: Vec::new(),
-            verdicts: Vec::new(),
+            comparisons: Comparisons::default(),
+            keeps,
             now: Nanos(0),
             spare: Vec::new(),
         }
@@ -177,7 +174,9 @@ impl Inner {
         }
         if matches!(op, Op::Write { .. }) {
             // The core owns the frames from here on, until it releases them.
-            let _ = std::mem::take(&mut pending.request.frames).into_bufs();
+            for id in std::mem::take(&mut pending.request.frames).into_bufs() {
+                self.keeps[id as usize] = pending.watched.keep;
+            }
         }
         let id = self.requests.insert(pending);
         let input = match op {
@@ -216,15 +215,13 @@ impl Inner {
             while let Some(effect) = self.engine.poll_effect() {
                 self.carry_out(effect, batch);
             }
-            let Some((id, same)) = self.verdicts.pop() else {
+            let Some((id, same)) = self.comparisons.verdict() else {
                 break;
             };
             let outcome = Outcome::Same(same);
             self.engine.handle(self.now, Input::Done { id, outcome });
         }
-        if !self.to_read.is_empty() {
-            self.read_back(batch);
-        }
+        self.read_back(batch);
         while let Some(Reply { id, result }) = self.engine.poll_reply() {
             let pending = self.requests.remove(id);
             let result = result.map_err(|refusal| {
@@ -265,6 +262,7 @@ impl Inner {
             }
             Effect::Erase { id, at, blocks } => {
                 self.counters.discards += 1;
+                self.frames.forget(at, blocks);
                 let io = self.io(
                     Cause::Erase,
                     id,
@@ -336,82 +334,8 @@ impl Inner {
         }
     }
 
-    fn compare(&mut self, id: EffectId, buf: Buf, with: Against) {
-        match with {
-            Against::Buffer(other) => {
-                let same = self.frame(buf) == self.frame(other);
-                self.verdicts.push((id, same));
-            }
-            Against::Medium(at) => self.to_read.push(Comparison { at, id, buf }),
-        }
-    }
-
-    /// Reads back what is to be compared: what lies side by side in one operation, as copies in a journal
-    /// mostly do.
-    fn read_back(&mut self, batch: &mut Batch) {
-        let mut all = std::mem::take(&mut self.to_read);
-        all.sort_unstable();
-        for run in all.chunk_by(|one, next| one.at.plus(1) == next.at) {
-            for part in run.chunks(COMPARE_READ_BLOCKS) {
-                self.read_run(part, batch);
-            }
-        }
-        all.clear();
-        self.to_read = all;
-    }
-
-    fn read_run(&mut self, run: &[Comparison], batch: &mut Batch) {
-        let Some(&Comparison { at, id, .. }) = run.first() else {
-            return;
-        };
-        self.counters.read_blocks_compare += run.len() as u64;
-        self.counters.reads_compare += 1;
-        let mut io = self.io(Cause::Compare, id, Kind::Read, at);
-        for one in run {
-            let buffer = self.buffers.take(1);
-            self.keep(one.id, buffer, &mut io);
-        }
-        let index = id.0 as usize;
-        if self.reading.len() <= index {
-            self.reading.resize_with(index + 1, Vec::new);
-        }
-        self.reading[index].extend_from_slice(run);
-        batch.ios.push(io);
-    }
-
-    /// What was read back has come, or cannot be had.
-    fn compared(&mut self, now: Nanos, first: EffectId, came: bool, batch: &mut Batch) {
-        let mut run = std::mem::take(&mut self.reading[first.0 as usize]);
-        // One bad block must not speak for its neighbours: then each is read alone.
-        let again = !came && run.len() > 1;
-        for one in run.drain(..) {
-            let buffer = self.metadata[one.id.0 as usize].take();
-            let outcome = match &buffer {
-                Some(buffer) if came => Outcome::Same(buffer.bytes() == self.frame(one.buf)),
-                _ => Outcome::Failed,
-            };
-            if let Some(buffer) = buffer {
-                self.buffers.give_back(buffer);
-            }
-            match again {
-                true => self.read_run(&[one], batch),
-                false => self.engine.handle(
-                    now,
-                    Input::Done {
-                        id: one.id,
-                        outcome,
-                    },
-                ),
-            }
-        }
-        if self.reading[first.0 as usize].is_empty() {
-            self.reading[first.0 as usize] = run;
-        }
-        self.drain(batch);
-    }
-
     /// The bytes of a frame that the core holds.
-    fn frame(&self, buf: Buf) -> &[u8] {
+    pub fn frame(&self, buf: Buf) -> &[u8] {
         // SAFETY: a frame that the core holds is written by nobody until the core releases it, and that is
         // carried out under the same lock, after the borrow has ended.
         unsafe { std::slice::from_raw_parts(self.frames.ptr(buf), BLOCK_BYTES) }
@@ -446,6 +370,7 @@ impl Inner {
             blocks as usize * BLOCK_BYTES,
             "chunk {id} is as long as the core says"
         );
+        self.frames.forget(at, blocks);
         self.count_write(blocks, durable);
         batch.ios.push(io);
     }
@@ -455,6 +380,7 @@ impl Inner {
         self.engine.encode(id, buffer.bytes_mut());
         let mut io = self.io(Cause::Meta, id, Kind::Write { durable }, at);
         self.keep(id, buffer, &mut io);
+        self.frames.forget(at, blocks);
         self.count_write(blocks, durable);
         batch.ios.push(io);
     }
@@ -465,7 +391,7 @@ impl Inner {
         self.counters.written_blocks += u64::from(blocks);
     }
 
-    fn io(&mut self, cause: Cause, id: EffectId, kind: Kind, at: Pba) -> Box<Io> {
+    pub fn io(&mut self, cause: Cause, id: EffectId, kind: Kind, at: Pba) -> Box<Io> {
         self.in_flight += 1;
         match self.spare.pop() {
             Some(mut io) => {
@@ -477,7 +403,7 @@ impl Inner {
     }
 
     /// Keeps an operation's metadata until it is back.
-    fn keep(&mut self, id: EffectId, buffer: Buffer, io: &mut Io) {
+    pub fn keep(&mut self, id: EffectId, buffer: Buffer, io: &mut Io) {
         // SAFETY: the buffer is put away untouched, until `completed` takes it when the operation is back.
         unsafe { io.push(buffer.ptr(), buffer.len()) };
         let index = id.0 as usize;
@@ -495,6 +421,9 @@ impl Inner {
     pub fn completed(&mut self, now: Nanos, io: Box<Io>, ended: Ended<'_>, batch: &mut Batch) {
         let (cause, id) = Cause::of(io.token);
         self.now = now;
+        if cause == Cause::Chunk && matches!(ended, Ended::Written) {
+            self.remember(id, io.at);
+        }
         self.reclaim(io);
         if cause == Cause::Compare {
             let came = matches!(ended, Ended::Metadata);
@@ -515,19 +444,23 @@ impl Inner {
         self.drain(batch);
     }
 
+    /// A chunk is written: what is in its frames is on the medium, until these are used again.
+    fn remember(&mut self, id: EffectId, at: Pba) {
+        let keeps = &self.keeps;
+        let worth = |buf: &Buf| keeps.get(buf.0 as usize).is_some_and(|&keep| keep);
+        let bufs = self
+            .engine
+            .chunk_bufs(id)
+            .map(|buf| Some(buf).filter(worth));
+        // Behind its header.
+        self.frames.remember(at.plus(1), bufs);
+    }
+
     /// An operation is back.
     pub fn reclaim(&mut self, io: Box<Io>) {
         self.in_flight -= 1;
         self.spare.push(io);
     }
-}
-
-/// A comparison of a frame with a block of the medium.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Comparison {
-    at: Pba,
-    id: EffectId,
-    buf: Buf,
 }
 
 /// How an operation on the medium ended.

@@ -2,12 +2,14 @@
 //!
 //! Two shares of one mapping, for writes and for reads, so that a buffer full of writes that wait for
 //! the medium cannot keep reads from being served. Allocation blocks when a share is empty: that is the
-//! back-pressure which a client feels.
+//! back-pressure which a client feels. Frames for writes remember what was written from them, until they are
+//! used again: see [`Kept`].
 
+use crate::kept::Kept;
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use vellum_core::addr::{BLOCK_BYTES, Buf};
+use vellum_core::addr::{BLOCK_BYTES, Buf, Pba};
 
 /// Which share of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +26,40 @@ pub struct FramePool {
     total: usize,
     writes: u32,
     reads: u32,
-    free: [Mutex<Vec<u32>>; 2],
+    free: [Mutex<Free>; 2],
     freed: [Condvar; 2],
+}
+
+/// The frames of a share that nobody holds.
+struct Free {
+    /// Those that are nothing else; the last to come goes first, as a processor may have it cached.
+    empty: Vec<u32>,
+    kept: Kept,
+}
+
+impl Free {
+    fn new(first: u32, count: u32, kept: Kept) -> Self {
+        Self {
+            empty: (first..first + count).rev().collect(),
+            kept,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.empty.len() + self.kept.len()
+    }
+
+    /// Takes `count` frames, of which there are as many.
+    fn take(&mut self, count: usize) -> SmallVec<[u32; 4]> {
+        let keep = self.empty.len().saturating_sub(count);
+        let mut ids: SmallVec<[u32; 4]> = self.empty.drain(keep..).rev().collect();
+        while ids.len() < count
+            && let Some(id) = self.kept.take()
+        {
+            ids.push(id);
+        }
+        ids
+    }
 }
 
 // SAFETY: the mapping lives as long as the pool; a frame's bytes are reached only through `Frames`, which
@@ -70,8 +104,8 @@ impl FramePool {
             writes,
             reads,
             free: [
-                Mutex::new((0..writes).rev().collect()),
-                Mutex::new((writes..writes + reads).rev().collect()),
+                Mutex::new(Free::new(0, writes, Kept::new(writes))),
+                Mutex::new(Free::new(writes, reads, Kept::new(0))),
             ],
             freed: [Condvar::new(), Condvar::new()],
         }))
@@ -103,29 +137,25 @@ impl FramePool {
             "{count} frames of {}",
             self.capacity(share)
         );
-        let mut frames = Frames {
-            ids: SmallVec::new(),
-            pool: Some(Arc::clone(self)),
-        };
         let mut free = self.free[share as usize].lock();
         while free.len() < count {
             self.freed[share as usize].wait(&mut free);
         }
-        let keep = free.len() - count;
-        frames.ids.extend(free.drain(keep..).rev());
-        frames
+        self.frames(free.take(count))
     }
 
     /// Takes `count` frames if there are as many now.
     #[must_use]
     pub fn try_take(self: &Arc<Self>, share: Share, count: usize) -> Option<Frames> {
         let mut free = self.free[share as usize].lock();
-        let keep = free.len().checked_sub(count)?;
-        let ids = free.drain(keep..).rev().collect();
-        Some(Frames {
+        (free.len() >= count).then(|| self.frames(free.take(count)))
+    }
+
+    fn frames(self: &Arc<Self>, ids: SmallVec<[u32; 4]>) -> Frames {
+        Frames {
             ids,
             pool: Some(Arc::clone(self)),
-        })
+        }
     }
 
     /// Gives frames back.
@@ -133,9 +163,13 @@ impl FramePool {
         let (mut writes, mut reads) = (None, None);
         for id in ids {
             if id < self.writes {
-                writes.get_or_insert_with(|| self.free[0].lock()).push(id);
+                let free = writes.get_or_insert_with(|| self.free[0].lock());
+                if !free.kept.put(id) {
+                    free.empty.push(id);
+                }
             } else {
-                reads.get_or_insert_with(|| self.free[1].lock()).push(id);
+                let free = reads.get_or_insert_with(|| self.free[1].lock());
+                free.empty.push(id);
             }
         }
         // Unlocked before anyone is woken, or they would wake to wait again.
@@ -146,6 +180,38 @@ impl FramePool {
         if read {
             self.freed[1].notify_all();
         }
+    }
+
+    /// The blocks from `at` on have been written from these frames, which their owner still holds and will
+    /// give back unchanged; `None`: from elsewhere. Under the lock of whoever writes, as all three of these.
+    pub(crate) fn remember(&self, at: Pba, from: impl Iterator<Item = Option<Buf>>) {
+        let mut free = self.free[Share::Write as usize].lock();
+        for (at, buf) in (at.0..).zip(from) {
+            if let Some(Buf(id)) = buf.filter(|buf| buf.0 < self.writes) {
+                free.kept.add(id, at);
+            }
+        }
+    }
+
+    /// What is on the medium there is about to change.
+    pub(crate) fn forget(&self, at: Pba, blocks: u32) {
+        let mut free = self.free[Share::Write as usize].lock();
+        let Free { empty, kept } = &mut *free;
+        kept.forget(at.0..at.0 + u64::from(blocks), empty);
+    }
+
+    /// Whether the block at `at` is the same as that of a frame which the caller holds; `None` if that is not
+    /// known without reading it.
+    pub(crate) fn is_same(&self, at: Pba, as_of: &[u8]) -> Option<bool> {
+        let mut free = self.free[Share::Write as usize].lock();
+        let id = free.kept.find(at.0)?;
+        // SAFETY: nobody writes into a frame that has an entry, before its entry has left under this lock.
+        let bytes = unsafe { std::slice::from_raw_parts(self.ptr(Buf(id)), BLOCK_BYTES) };
+        let same = bytes == as_of;
+        if same {
+            free.kept.served(id);
+        }
+        Some(same)
     }
 
     /// Where a frame's 4096 bytes are.
@@ -266,6 +332,40 @@ mod tests {
             (pool.available(Share::Write), pool.available(Share::Read)),
             (8, 4)
         );
+    }
+
+    #[test]
+    fn a_written_block_is_known_until_its_frame_is_needed() {
+        let pool = FramePool::new(8, 1, 1).unwrap();
+        let mut frames = pool.take(Share::Write, 4);
+        for index in 0..4 {
+            frames.block_mut(index).fill(index as u8);
+        }
+        let block = |fill: u8| [fill; BLOCK_BYTES];
+        // Not of the share: the collector's.
+        let bufs: Vec<_> = frames
+            .bufs()
+            .map(Some)
+            .chain([Some(Buf(9)), None])
+            .collect();
+        pool.remember(Pba(100), bufs.into_iter());
+        let known = |at, fill| pool.is_same(Pba(at), &block(fill));
+        assert_eq!(known(100, 0), Some(true), "still held");
+        drop(frames);
+        assert_eq!(pool.available(Share::Write), 8);
+        assert_eq!((known(101, 1), known(102, 1)), (Some(true), Some(false)));
+        assert_eq!((known(104, 0), known(105, 0)), (None, None));
+        pool.forget(Pba(102), 2);
+        assert_eq!((known(102, 2), known(103, 3)), (None, None));
+        assert_eq!(pool.available(Share::Write), 8);
+        // Empty ones first.
+        let others = pool.take(Share::Write, 6);
+        assert_eq!((known(100, 0), known(101, 1)), (Some(true), Some(true)));
+        assert_eq!(pool.available(Share::Write), 2);
+        let last = pool.try_take(Share::Write, 2).unwrap();
+        assert_eq!((known(100, 0), known(101, 1)), (None, None));
+        drop((others, last));
+        assert_eq!(pool.available(Share::Write), 8);
     }
 
     #[test]

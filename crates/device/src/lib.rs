@@ -3,6 +3,7 @@
 //! [`Volume`] is the whole of it; `docs/ARCHITECTURE.md` follows a write through.
 
 pub mod block;
+mod compare;
 mod digest;
 mod drive;
 mod entropy;
@@ -11,6 +12,7 @@ pub mod frames;
 pub mod info;
 pub mod inspect;
 mod journals;
+mod kept;
 pub mod limits;
 mod memory;
 mod options;

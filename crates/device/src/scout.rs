@@ -79,6 +79,8 @@ impl Due {
 pub(crate) struct Watched {
     number: u64,
     touched: bool,
+    /// Whether it may soon be compared with another write.
+    pub keep: bool,
 }
 
 impl Scout {
@@ -100,6 +102,7 @@ impl Scout {
         Watched {
             number: *number,
             touched: sight.is_touched(request),
+            keep: sight.is_twin_to_be(request),
         }
     }
 
@@ -114,7 +117,9 @@ impl Scout {
         if matches!(pending.request.op, Op::Read | Op::Flush) {
             return;
         }
-        let Watched { number, touched } = pending.watched;
+        let Watched {
+            number, touched, ..
+        } = pending.watched;
         let now = self.number.load(Ordering::Acquire);
         if !touched && now == number && now.is_multiple_of(2) {
             return;
@@ -263,7 +268,7 @@ fn critical(scan: &Scan, source: &mut dyn Source, blocks: u64) -> Vec<(Lba, u64)
 
 fn plan(shared: &Shared, wishes: &Wishes, scan: Arc<Scan>) -> Arc<Sight> {
     let plan = Plan::new(&scan, &wishes.set, &wishes.policy, shared.blocks);
-    Arc::new(Sight::new(scan, plan))
+    Arc::new(Sight::new(scan, plan, wishes.policy.dedup))
 }
 
 /// Tells the core. `anew`: what it has learned of the journals is of no use any more.

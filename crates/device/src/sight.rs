@@ -25,15 +25,18 @@ pub(crate) struct Sight {
     /// Those of the plan, which change as they read.
     followers: Mutex<Vec<(Follower, u32)>>,
     follows: bool,
+    /// Whether whatever is stored may be compared with what is written.
+    dedup: bool,
 }
 
 impl Sight {
-    pub fn new(scan: Arc<Scan>, mut plan: Plan) -> Self {
+    pub fn new(scan: Arc<Scan>, mut plan: Plan, dedup: bool) -> Self {
         let followers = std::mem::take(&mut plan.followers);
         Self {
             scan,
             plan,
             follows: !followers.is_empty(),
+            dedup,
             followers: Mutex::new(followers),
         }
     }
@@ -61,10 +64,8 @@ impl Sight {
         payloads: &[Payload],
         pairs: &mut Vec<(Lba, Lba)>,
     ) -> u64 {
-        let (first, end) = (request.lba.0, request.lba.0 + payloads.len() as u64);
-        let journals = &self.plan.journals;
-        let near = journals.partition_point(|(_, after)| *after <= first);
-        if journals.get(near).is_none_or(|(start, _)| *start >= end) {
+        let first = request.lba.0;
+        if !self.touches_journal(first, payloads.len() as u64) {
             return 0;
         }
         let mut commits = 0;
@@ -80,10 +81,23 @@ impl Sight {
         commits
     }
 
+    /// Whether what a request writes may soon be written again, to be compared with this.
+    pub fn is_twin_to_be(&self, request: &Request) -> bool {
+        let once = !self.plan.regions.is_empty();
+        matches!(request.op, Op::Write { .. })
+            && (self.dedup || (once && self.touches_journal(request.lba.0, request.blocks)))
+    }
+
     fn in_journal(&self, block: u64) -> bool {
+        self.touches_journal(block, 1)
+    }
+
+    fn touches_journal(&self, first: u64, blocks: u64) -> bool {
         let journals = &self.plan.journals;
-        let near = journals.partition_point(|(_, after)| *after <= block);
-        journals.get(near).is_some_and(|(start, _)| *start <= block)
+        let near = journals.partition_point(|(_, after)| *after <= first);
+        journals
+            .get(near)
+            .is_some_and(|(start, _)| *start < first + blocks)
     }
 
     /// Lets the journal's follower read its block that begins at a frame of the request.

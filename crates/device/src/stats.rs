@@ -61,6 +61,8 @@ pub struct MediumStats {
     pub read_compare_bytes: u64,
     /// Operations that took.
     pub compare_reads: u64,
+    /// Comparisons that took none: the journal copy was still in memory, though written.
+    pub compare_kept: u64,
     /// Write operations.
     pub writes: u64,
     /// Of these: durable by themselves.
@@ -191,6 +193,7 @@ pub(crate) struct Counters {
     pub read_blocks_metadata: u64,
     pub read_blocks_compare: u64,
     pub reads_compare: u64,
+    pub compares_kept: u64,
     pub syncs: u64,
     pub discards: u64,
     pub errors: u64,
@@ -212,6 +215,7 @@ impl Counters {
             read_metadata_bytes: bytes(self.read_blocks_metadata),
             read_compare_bytes: bytes(self.read_blocks_compare),
             compare_reads: self.reads_compare,
+            compare_kept: self.compares_kept,
             writes: self.writes,
             durable_writes: self.durable_writes,
             syncs: self.syncs,
