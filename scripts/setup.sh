@@ -10,11 +10,12 @@ declare -A package=(
     [nbdinfo]=libnbd-bin [nbdcopy]=libnbd-bin [qemu-io]=qemu-utils [qemu-img]=qemu-utils
     [nbdkit]=nbdkit [nbdfuse]=libnbd-bin [fio]=fio [python3]=python3
     [db_bench]=rocksdb-tools [pg_createcluster]=postgresql
+    [chromium]=chromium
     [qemu-system-x86_64]=qemu-system-x86 [cpio]=cpio [depmod]=kmod [xz]=xz-utils
 )
 declare -A needs=(
     [build]="cc git"
-    [test]="cc git mkfs.ext4 e2fsck losetup fusermount3 sqlite3 nbdinfo nbdcopy qemu-io python3 jq"
+    [test]="cc git mkfs.ext4 e2fsck losetup fusermount3 sqlite3 nbdinfo nbdcopy qemu-io python3 jq chromium"
     [bench]="cc git mkfs.ext4 losetup fusermount3 nbdinfo nbdkit nbdfuse qemu-io fio jq"
     [journal]="cc git mkfs.ext4 e2fsck losetup fusermount3 nbdinfo nbdkit nbdfuse jq python3 db_bench pg_createcluster"
     [guest]="qemu-system-x86_64 cpio depmod xz mkfs.ext4 e2fsck losetup"

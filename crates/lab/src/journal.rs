@@ -284,6 +284,7 @@ mod tests {
             blocks: LOGICAL - journal.data_at(LOGICAL),
             request_blocks: 1,
             zeros: 0,
+            duplicates: 0,
             flush_every: 50,
             seed: 1,
         };

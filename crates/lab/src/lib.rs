@@ -6,13 +6,18 @@
 
 pub mod base;
 mod blockdev;
+pub mod compare;
 pub mod content;
+pub mod csv;
 pub mod flash;
+pub mod html;
 pub mod journal;
 pub mod latency;
 pub mod oracle;
 pub mod outcome;
+pub mod parallel;
 pub mod policy;
+pub mod progress;
 pub mod replay;
 pub mod report;
 pub mod rng;

@@ -10,7 +10,7 @@ use crate::flash::{self, Shape};
 use crate::outcome::Snapshot;
 use crate::policy::{Layer, Policy};
 use crate::rng::Rng;
-use crate::scenario::{Device, Load, Precondition, Scenario, ScenarioError};
+use crate::scenario::{Device, Load, Precondition, Scenario, ScenarioError, Synthetic};
 use crate::sim::{Ftl, Pace};
 use crate::workload;
 use serde::Serialize;
@@ -131,6 +131,12 @@ pub fn page_map(
     let (policy, form, computed) = match victim {
         Victim::Greedy => ("base", "greedy", greedy(alpha, f64::from(pages))),
         Victim::Fifo => ("base:fifo", "FIFO", fifo(alpha)),
+        // Under a uniform load age says nothing; what there is of a closed form is greedy's.
+        Victim::CostBenefit => (
+            "base:cost-benefit",
+            "greedy",
+            greedy(alpha, f64::from(pages)),
+        ),
         Victim::Choices(_) => ("base:random", "random", random(alpha)),
     };
     Ok(Row {
@@ -166,19 +172,13 @@ pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> 
             erase_limit: None,
             read_priority: false,
         },
-        load: Load::Synthetic {
-            workload: *uniform,
-            requests: 0,
-            request_blocks: 1,
-            zeros: 0,
-            flush_every: 0,
-            journal: None,
-        },
+        load: Load::Synthetic(Synthetic::new(*uniform)),
         pace: Pace::Closed { depth: 1 },
         precondition: Precondition::Fill,
         seed: effort.seed,
         daily_bytes: None,
         verify: false,
+        watch: None,
     };
     let policy = Policy {
         layer: Layer::Vellum {

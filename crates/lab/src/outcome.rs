@@ -16,6 +16,15 @@ pub struct Cause {
     pub blocks: u64,
 }
 
+/// Bytes of RAM, and what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Part {
+    /// What for.
+    pub name: &'static str,
+    /// How many.
+    pub bytes: u64,
+}
+
 /// How long one kind of request took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Percentiles {
@@ -57,6 +66,8 @@ pub struct Life {
     pub erases_mean: f64,
     /// The largest.
     pub erases_most: u32,
+    /// The standard deviation over the blocks.
+    pub erases_deviation: f64,
     /// How many erase blocks were erased how often: the first count of a class, and its blocks.
     pub histogram: Vec<(u32, u64)>,
     /// Erasures that each endures.
@@ -102,11 +113,18 @@ pub struct Outcome {
     pub writes: Percentiles,
     /// Flushes.
     pub flushes: Percentiles,
+    /// RAM for tables, by what for, and for writes on their way: what a controller would need, not the simulation.
+    pub memory: Vec<Part>,
+    /// It was ended before its load was.
+    pub partial: bool,
     /// The engine's own counters, where it ran.
     pub engine: Vec<(&'static str, u64)>,
-    /// The distribution of write latencies, for a plot.
+    /// The distribution of write latencies, for a plot: nanoseconds, and the share of requests within them.
     #[serde(skip)]
     pub writes_cumulative: Vec<(u64, f64)>,
+    /// Of reads.
+    #[serde(skip)]
+    pub reads_cumulative: Vec<(u64, f64)>,
 }
 
 impl Outcome {
@@ -114,6 +132,13 @@ impl Outcome {
     #[must_use]
     pub fn medium_blocks(&self) -> u64 {
         self.medium.iter().map(|cause| cause.blocks).sum()
+    }
+
+    /// A counter of the engine's; 0 where it did not run.
+    #[must_use]
+    pub fn counted(&self, name: &str) -> u64 {
+        let found = self.engine.iter().find(|(n, _)| *n == name);
+        found.map_or(0, |counter| counter.1)
     }
 }
 
@@ -203,7 +228,37 @@ impl Snapshot {
             engine: engine
                 .map(|(&(name, now), &(_, before))| (name, now.checked_sub(before).unwrap_or(now)))
                 .collect(),
+            memory: memory(sim),
+            partial: false,
             writes_cumulative: sim.seen.writes.cumulative(),
+            reads_cumulative: sim.seen.reads.cumulative(),
+        }
+    }
+}
+
+/// RAM of what serves, from the widths of the entries of its tables.
+fn memory(sim: &Sim) -> Vec<Part> {
+    let part = |name, bytes| Part { name, bytes };
+    match &sim.ftl {
+        // An entry of 4 bytes a page; a count of 2 a block is left out.
+        Ftl::Page(drive) => vec![
+            part("map", 4 * drive.map().logical()),
+            part("write buffer", drive.ram_blocks() * BLOCK_BYTES as u64),
+        ],
+        Ftl::Raw(_) => Vec::new(),
+        Ftl::Vellum(vellum) => {
+            let stats = vellum.stats();
+            let segment = u64::from(vellum.superblock().segment_blocks());
+            let sums = (vellum_core::limits::CACHED_SUMS as u64).min(stats.segments);
+            vec![
+                part("map", 4 * vellum.superblock().logical_blocks()),
+                part("checksums", 4 * sums * segment),
+                part("journal pool", 12 * stats.pool_blocks),
+                part("content index", 8 * stats.index_capacity),
+                // An entry, its hash, and its place by address.
+                part("shared pages", 32 * stats.shared_pages),
+                part("write buffer", vellum.ram_blocks() * BLOCK_BYTES as u64),
+            ]
         }
     }
 }
@@ -228,6 +283,7 @@ impl Life {
             erase_blocks: blocks,
             erases_mean: erases as f64 / blocks.max(1) as f64,
             erases_most: wear.most(),
+            erases_deviation: wear.deviation(),
             histogram: wear.histogram(),
             erase_limit,
             endurance_bytes,

@@ -47,7 +47,7 @@ pub struct PolicyError {
 }
 
 /// What can be named, for a help text.
-pub const NAMES: &str = "base[:fifo|random|d=N] (a page map, greedy unless said otherwise), \
+pub const NAMES: &str = "base[:cost-benefit|fifo|random|d=N] (a page map, greedy unless said otherwise), \
 vellum[:cost-benefit][,no-zero][,dedup][,write-once][,on-drive] (the engine), each with [,op=PERCENT]";
 
 impl FromStr for Policy {
@@ -85,12 +85,17 @@ impl FromStr for Policy {
             match (&mut layer, option) {
                 (Layer::Base { victim }, "greedy") => *victim = base::Victim::Greedy,
                 (Layer::Base { victim }, "fifo") => *victim = base::Victim::Fifo,
+                (Layer::Base { victim }, "cost-benefit") => *victim = base::Victim::CostBenefit,
                 (Layer::Base { victim }, "random") => *victim = base::Victim::Choices(1),
                 (Layer::Base { victim }, other) => match other.strip_prefix("d=").map(str::parse) {
                     Some(Ok(draws)) if (1..=1000).contains(&draws) => {
                         *victim = base::Victim::Choices(draws);
                     }
-                    _ => return Err(wrong("base takes greedy, fifo, random, d=1 to d=1000, op=")),
+                    _ => {
+                        return Err(wrong(
+                            "base takes greedy, cost-benefit, fifo, random, d=1 to d=1000, op=",
+                        ));
+                    }
                 },
                 (Layer::Vellum { victim, .. }, "greedy") => *victim = engine::Victim::Greedy,
                 (Layer::Vellum { victim, .. }, "cost-benefit") => {
@@ -121,6 +126,7 @@ impl fmt::Display for Policy {
             Layer::Base { victim } => {
                 match victim {
                     base::Victim::Greedy => {}
+                    base::Victim::CostBenefit => options.push("cost-benefit".to_string()),
                     base::Victim::Fifo => options.push("fifo".to_string()),
                     base::Victim::Choices(1) => options.push("random".to_string()),
                     base::Victim::Choices(draws) => options.push(format!("d={draws}")),
@@ -172,6 +178,7 @@ mod tests {
         for text in [
             "base",
             "base:fifo",
+            "base:cost-benefit",
             "base:random",
             "base:d=5,op=28",
             "vellum",
@@ -182,7 +189,7 @@ mod tests {
         for text in [
             "",
             "vellu",
-            "base:cost-benefit",
+            "base:dedup",
             "vellum:fifo",
             "base:d=0",
             "base:op=1",

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
+use vellum_core::addr::BLOCK_BYTES;
 
 /// Blocks of an extent.
 const EXTENT_BLOCKS: u64 = 256;
@@ -51,6 +52,15 @@ pub enum ReplayError {
     },
 }
 
+/// How a trace is to be read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reading {
+    /// Its format; none: it is found by looking.
+    pub format: Option<Format>,
+    /// Where a file system's journal is on the trace's (first) disk: its first byte and its length.
+    pub journal: Option<(u64, u64)>,
+}
+
 /// What a trace is, found in the first reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
@@ -82,6 +92,7 @@ pub struct TraceFile {
     format: Format,
     /// Looked up only: its order is chance.
     extents: HashMap<(u32, u64), u64>,
+    journal: Option<(u64, u64)>,
     summary: Summary,
 }
 
@@ -90,13 +101,13 @@ impl TraceFile {
     ///
     /// # Errors
     /// When it cannot be read to its end.
-    pub fn read(path: &Path, format: Option<Format>) -> Result<Self, ReplayError> {
+    pub fn read(path: &Path, reading: Reading) -> Result<Self, ReplayError> {
         let name = || path.display().to_string();
         let of_trace = |source| ReplayError::Trace {
             path: name(),
             source,
         };
-        let format = match format {
+        let format = match reading.format {
             Some(format) => format,
             None => {
                 let mut head = Vec::new();
@@ -113,6 +124,12 @@ impl TraceFile {
         let mut summary = Summary::default();
         while let Some(record) = reader.next() {
             let record = record.map_err(of_trace)?;
+            if summary == Summary::default() {
+                // The journal's extents come first, so that it stays in one piece.
+                for extent in journal_extents(reading.journal) {
+                    extents.insert((record.disk, extent), extents.len() as u64);
+                }
+            }
             count(&mut summary, &record);
             if record.op == Op::Flush {
                 continue;
@@ -134,10 +151,18 @@ impl TraceFile {
             }
         }
         summary.seen = reader.seen();
+        let journal = reading.journal.map(|(offset, bytes)| {
+            let start = offset / BLOCK_BYTES as u64;
+            (
+                start % EXTENT_BLOCKS,
+                offset.saturating_add(bytes) / BLOCK_BYTES as u64 - start,
+            )
+        });
         Ok(Self {
             path: path.into(),
             format,
             extents,
+            journal,
             summary,
         })
     }
@@ -152,6 +177,13 @@ impl TraceFile {
     #[must_use]
     pub fn summary(&self) -> &Summary {
         &self.summary
+    }
+
+    /// Where the journal is after all addresses have been moved together, if it was told: its first block, and how
+    /// many.
+    #[must_use]
+    pub fn journal(&self) -> Option<(u64, u64)> {
+        self.journal
     }
 
     /// Blocks that a drive needs for it.
@@ -182,6 +214,12 @@ impl TraceFile {
     }
 }
 
+fn journal_extents(journal: Option<(u64, u64)>) -> std::ops::Range<u64> {
+    let extent = EXTENT_BLOCKS * BLOCK_BYTES as u64;
+    let (offset, bytes) = journal.unwrap_or((0, 0));
+    offset / extent..offset.saturating_add(bytes).div_ceil(extent)
+}
+
 fn open(path: &Path) -> Result<File, ReplayError> {
     File::open(path).map_err(|source| ReplayError::Open {
         path: path.display().to_string(),
@@ -190,7 +228,7 @@ fn open(path: &Path) -> Result<File, ReplayError> {
 }
 
 fn count(summary: &mut Summary, record: &Record) {
-    let block = vellum_core::addr::BLOCK_BYTES as u64;
+    let block = BLOCK_BYTES as u64;
     if summary.reads + summary.writes + summary.discards + summary.flushes == 0 {
         summary.first_at = record.at.0;
     }

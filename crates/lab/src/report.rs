@@ -57,12 +57,7 @@ pub fn table(outcomes: &[Outcome]) -> String {
         ("duplicates not written", "dedup_blocks"),
         ("read for comparison", "compare_reads"),
     ] {
-        let find = |o: &Outcome| {
-            o.engine
-                .iter()
-                .find(|(n, _)| *n == counter)
-                .map_or(0, |c| c.1)
-        };
+        let find = |o: &Outcome| o.counted(counter);
         if outcomes.iter().any(|o| find(o) > 0) {
             row(name, &|o| shown(find(o)));
         }
@@ -72,8 +67,11 @@ pub fn table(outcomes: &[Outcome]) -> String {
             o.life.as_ref().map_or("-".into(), cell)
         };
         row("erasures", &|o| life(o, &|l| l.erases.to_string()));
-        row("  mean, most of a block", &|o| {
+        row("  of a block: mean, most", &|o| {
             life(o, &|l| format!("{:.2}, {}", l.erases_mean, l.erases_most))
+        });
+        row("  standard deviation", &|o| {
+            life(o, &|l| format!("{:.2}", l.erases_deviation))
         });
         row("host can write", &|o| {
             life(o, &|l| l.endurance_bytes.map_or("-".into(), bytes))
@@ -99,12 +97,26 @@ pub fn table(outcomes: &[Outcome]) -> String {
         row("  99.9% within", &|o| micros(of(o).p999_ns));
         row("  the longest", &|o| micros(of(o).most_ns));
     }
+    row("RAM for tables", &|o| {
+        let tables = o.memory.iter().filter(|part| part.name != "write buffer");
+        match tables.map(|part| part.bytes).sum() {
+            0 => "-".into(),
+            sum => bytes(sum),
+        }
+    });
     row("virtual time", &|o| format!("{:.3} s", o.seconds));
     row("requests a second", &|o| match o.seconds > 0.0 {
         true => format!("{:.0}", o.requests as f64 / o.seconds),
         false => "-".into(),
     });
     for outcome in outcomes {
+        if outcome.partial {
+            let _ = writeln!(
+                out,
+                "{}: PARTIAL: ended before its load was",
+                outcome.policy
+            );
+        }
         for note in &outcome.notes {
             let _ = writeln!(out, "{}: {note}", outcome.policy);
         }

@@ -1,7 +1,7 @@
 //! Requests that nobody recorded: synthetic loads, and labelled so wherever they appear.
 
 use crate::content::Content;
-use crate::rng::Rng;
+use crate::rng::{Rng, mix};
 use crate::trace::Op;
 
 /// What a host asks.
@@ -67,6 +67,9 @@ pub struct Workload {
     pub reads: u32,
 }
 
+/// YCSB's constant, also for contents that come again.
+const SKEW: f64 = 0.99;
+
 const WORKLOADS: [Workload; 5] = [
     Workload {
         name: "sequential",
@@ -83,7 +86,7 @@ const WORKLOADS: [Workload; 5] = [
     Workload {
         name: "zipf",
         about: "writes by popularity (skew 0.99, YCSB's constant), scattered over the volume",
-        pattern: Pattern::Zipf { skew: 0.99 },
+        pattern: Pattern::Zipf { skew: SKEW },
         reads: 0,
     },
     Workload {
@@ -124,6 +127,8 @@ pub struct Shape {
     pub request_blocks: u32,
     /// Blocks of zeros among those written, in percent.
     pub zeros: u32,
+    /// Blocks among those written whose content others have as well, in percent.
+    pub duplicates: u32,
     /// A flush after so many writes; 0: none.
     pub flush_every: u64,
     /// Chance.
@@ -136,6 +141,8 @@ pub struct Generator {
     shape: Shape,
     places: u64,
     zipf: Option<Zipf>,
+    /// How popular each of the contents that come again is.
+    popular: Zipf,
     rng: Rng,
     next: u64,
     writes: u64,
@@ -156,6 +163,7 @@ impl Generator {
             shape,
             places,
             zipf,
+            popular: Zipf::new((shape.blocks / 100).max(1), SKEW),
             rng: Rng::new(shape.seed),
             next: 0,
             writes: 0,
@@ -223,11 +231,18 @@ impl Iterator for Generator {
             self.writes += 1;
             self.unflushed += 1;
             let zeros = u64::from(self.shape.zeros);
+            let known = zeros + u64::from(self.shape.duplicates);
             for lba in lba..lba + u64::from(blocks) {
-                let zero = zeros > 0 && self.rng.below(100) < zeros;
-                contents.push(match zero {
-                    true => Content::ZERO,
-                    false => Content::synthetic(self.shape.seed, lba, self.writes),
+                let drawn = match known {
+                    0 => 100,
+                    _ => self.rng.below(100),
+                };
+                contents.push(if drawn < zeros {
+                    Content::ZERO
+                } else if drawn < known {
+                    Content::of(mix(self.popular.draw(&mut self.rng) ^ mix(self.shape.seed)))
+                } else {
+                    Content::synthetic(self.shape.seed, lba, self.writes)
                 });
             }
         }
@@ -295,6 +310,7 @@ mod tests {
             blocks,
             request_blocks: 1,
             zeros: 0,
+            duplicates: 0,
             flush_every: 0,
             seed: 5,
         }
@@ -346,5 +362,21 @@ mod tests {
             .filter(|r| r.contents == [Content::ZERO])
             .count();
         assert!((2300..2700).contains(&zeros), "{zeros}");
+    }
+
+    #[test]
+    fn duplicates_come_in_number_and_by_popularity() {
+        let shape = Shape {
+            duplicates: 30,
+            ..shape(10_000)
+        };
+        let mut seen = std::collections::BTreeMap::new();
+        for request in Generator::new(*find("uniform").unwrap(), shape).take(10_000) {
+            *seen.entry(request.contents[0]).or_insert(0u32) += 1;
+        }
+        let again: u32 = seen.values().filter(|&&count| count > 1).sum();
+        // A hundred contents: nearly all of them come more than once.
+        assert!((2700..3200).contains(&again), "{again}");
+        assert!(seen.values().max() > Some(&400));
     }
 }

@@ -9,7 +9,7 @@ use vellum_lab::flash;
 use vellum_lab::journal::{Journal, Mode};
 use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::Policy;
-use vellum_lab::scenario::{Device, Load, Precondition, Scenario};
+use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic};
 use vellum_lab::sim::Pace;
 use vellum_lab::workload;
 
@@ -26,27 +26,28 @@ fn device(name: &str, capacity: u64) -> Device {
 fn scenario(device: Device, load: &str, requests: u64) -> Scenario<'static> {
     Scenario {
         device,
-        load: Load::Synthetic {
-            workload: *workload::find(load).unwrap(),
+        load: Load::Synthetic(Synthetic {
             requests,
-            request_blocks: 1,
             zeros: 10,
+            duplicates: 15,
             flush_every: 100,
-            journal: None,
-        },
+            ..Synthetic::new(*workload::find(load).unwrap())
+        }),
         pace: Pace::Closed { depth: 16 },
         precondition: Precondition::Fill,
         seed: 11,
         daily_bytes: Some(10 << 30),
         verify: true,
+        watch: None,
     }
 }
 
-const POLICIES: [&str; 9] = [
+const POLICIES: [&str; 10] = [
     "base",
     "base:fifo",
     "base:random",
     "base:d=5",
+    "base:cost-benefit",
     "vellum",
     "vellum:cost-benefit",
     "vellum:no-zero",
@@ -175,9 +176,9 @@ fn every_preset_runs() {
 #[test]
 fn write_once_removes_the_checkpoints_of_a_journal() {
     let mut scenario = scenario(device("oftl", 1 << 30), "uniform", 40_400);
-    if let Load::Synthetic { zeros, journal, .. } = &mut scenario.load {
-        *zeros = 0;
-        *journal = Some(Journal {
+    if let Load::Synthetic(load) = &mut scenario.load {
+        (load.zeros, load.duplicates) = (0, 0);
+        load.journal = Some(Journal {
             mode: Mode::Data,
             blocks: 4096,
             async_commit: false,

@@ -8,7 +8,7 @@
 use std::path::Path;
 use vellum_core::addr::Nanos;
 use vellum_lab::content::Content;
-use vellum_lab::replay::TraceFile;
+use vellum_lab::replay::{Reading, TraceFile};
 use vellum_lab::trace::{Format, LINE_BYTES_MAX, Op, Reader, Record, detect};
 
 const BLKPARSE: &str = "\
@@ -221,7 +221,7 @@ fn a_replay_moves_extents_together_and_repeats() {
     // Two extents of a terabyte's distance, and a request over the border of two.
     let text = "0.0 0 2147483648 8 0\n1.0 0 0 8 0\n2.0 0 2044 8 0\n3.0 0 2147483648 8 1\n";
     std::fs::write(&path, text).unwrap();
-    let trace = TraceFile::read(&path, None).unwrap();
+    let trace = TraceFile::read(&path, Reading::default()).unwrap();
     assert_eq!(trace.blocks(), 3 * 256);
     assert_eq!(trace.summary().unaligned, 1);
     let requests: Vec<_> = trace.replay(1, 2).unwrap().collect();
@@ -257,7 +257,7 @@ fn the_sample_traces_are_read_to_their_end() {
             eprintln!("SKIP: {name} is not there");
             continue;
         }
-        let trace = TraceFile::read(&path, None).unwrap_or_else(|e| panic!("{e}"));
+        let trace = TraceFile::read(&path, Reading::default()).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(trace.format(), format, "{name}");
         assert_eq!(trace.summary().seen.records, records, "{name}");
     }

@@ -75,6 +75,12 @@ impl Drive {
         &self.map
     }
 
+    /// RAM for writes, in blocks.
+    #[must_use]
+    pub fn ram_blocks(&self) -> u64 {
+        self.ram_blocks
+    }
+
     /// Asks for something; `tag` is told when it is answered.
     pub fn ask(&mut self, io: &mut Io<'_>, tag: Tag, wanted: Wanted, lba: u64, blocks: u64) {
         if let Wanted::Read = wanted {

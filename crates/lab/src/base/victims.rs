@@ -13,6 +13,8 @@ pub enum Victim {
     Fifo,
     /// The one with the fewest valid pages of so many drawn; 1 is a random one.
     Choices(u32),
+    /// The best of what it frees times the time since a page of it died last, over what it costs (Kawaguchi).
+    CostBenefit,
 }
 
 /// The closed blocks of one die.
@@ -29,6 +31,13 @@ pub(super) enum Victims {
         closed: Vec<u32>,
         rng: Rng,
     },
+    CostBenefit {
+        pages: u32,
+        closed: Vec<u32>,
+        /// When each block changed last, in pages that have died since the start.
+        changed: Vec<u64>,
+        clock: u64,
+    },
 }
 
 impl Victims {
@@ -44,6 +53,12 @@ impl Victims {
                 closed: Vec::new(),
                 rng: Rng::new(seed),
             },
+            Victim::CostBenefit => Self::CostBenefit {
+                pages,
+                closed: Vec::new(),
+                changed: vec![0; blocks as usize],
+                clock: 0,
+            },
         }
     }
 
@@ -56,11 +71,25 @@ impl Victims {
             }
             Self::Fifo(queue) => queue.push_back(block),
             Self::Choices { closed, .. } => closed.push(block),
+            Self::CostBenefit {
+                closed,
+                changed,
+                clock,
+                ..
+            } => {
+                closed.push(block);
+                changed[block as usize] = *clock;
+            }
         }
     }
 
     /// A page of a closed block has died; `valid` are left.
     pub fn died(&mut self, block: u32, valid: u32) {
+        if let Self::CostBenefit { changed, clock, .. } = self {
+            // Time is what dies: it passes as the load goes on, whatever the clock on the wall.
+            *clock += 1;
+            changed[block as usize] = *clock;
+        }
         if let Self::Greedy { buckets, places } = self {
             let place = places[block as usize] as usize;
             let bucket = &mut buckets[valid as usize + 1];
@@ -82,6 +111,21 @@ impl Victims {
                     .map(|_| rng.below(closed.len() as u64) as usize)
                     .min_by_key(|&i| closed.get(i).map_or(u32::MAX, |&block| valid(block)))?;
                 (best < closed.len()).then(|| closed.swap_remove(best))
+            }
+            Self::CostBenefit {
+                pages,
+                closed,
+                changed,
+                clock,
+            } => {
+                let worth = |&block: &u32| {
+                    let live = f64::from(valid(block));
+                    let age = (*clock - changed[block as usize] + 1) as f64;
+                    (f64::from(*pages) - live) * age / (2.0 * live).max(0.5)
+                };
+                let worths = closed.iter().map(worth).enumerate();
+                let best = worths.max_by(|(_, a), (_, b)| a.total_cmp(b))?.0;
+                Some(closed.swap_remove(best))
             }
         }
     }

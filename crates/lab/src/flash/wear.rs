@@ -47,6 +47,15 @@ impl Wear {
         self.counts.iter().copied().max().unwrap_or(0)
     }
 
+    /// The standard deviation of the blocks' erasures.
+    #[must_use]
+    pub fn deviation(&self) -> f64 {
+        let blocks = self.blocks().max(1) as f64;
+        let mean = self.total() as f64 / blocks;
+        let squares = self.counts.iter().map(|&c| (f64::from(c) - mean).powi(2));
+        (squares.sum::<f64>() / blocks).sqrt()
+    }
+
     /// How many blocks were erased how often, in ten classes from the least to the most: the class's first
     /// count, and its blocks.
     #[must_use]

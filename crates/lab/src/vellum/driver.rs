@@ -177,6 +177,12 @@ impl Vellum {
         self.engine.superblock()
     }
 
+    /// RAM for writes and for what is moved, in blocks.
+    #[must_use]
+    pub fn ram_blocks(&self) -> u64 {
+        self.bufs.len() as u64
+    }
+
     /// What it lies on.
     #[must_use]
     pub fn backing(&self) -> &Backing {

@@ -1,0 +1,98 @@
+//! `vellum lab compare`: all policies over one load.
+
+use super::progress::{interrupted, watched};
+use super::setup::{Setup, write};
+use anyhow::{Result, bail};
+use std::path::PathBuf;
+use vellum_lab::compare;
+use vellum_lab::csv;
+use vellum_lab::html::{self, Page};
+use vellum_lab::parallel;
+use vellum_lab::policy::{NAMES, Policy};
+use vellum_lab::report;
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    setup: Setup,
+    /// A policy; give it several times. Default: the page map and the log with nothing, each greedy and by cost and benefit; the
+    /// log with each of its savings alone, and together.
+    #[arg(long, value_name = "POLICY", long_help = format!("A policy; give it several times. There are {NAMES}."))]
+    policy: Vec<Policy>,
+    /// Runs at the same time; by default one a core. The results are the same.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Print JSON instead of the table.
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print comma-separated values instead of the table.
+    #[arg(long)]
+    csv: bool,
+    /// Write a report here: one HTML file with plots to zoom, which needs no network.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+impl Args {
+    /// Does it.
+    pub fn run(&self) -> Result<()> {
+        let ready = self.setup.ready()?;
+        let scenario = self.setup.scenario(&ready)?;
+        let journal = compare::knows_journal(&scenario.load);
+        let policies = match self.policy.is_empty() {
+            true => compare::policies(ready.preset, journal),
+            false => self.policy.clone(),
+        };
+        let threads = self.threads.map_or_else(parallel::cores, usize::from);
+        let (outcomes, failed) = watched(&policies, |watches| {
+            compare::run(&scenario, &policies, watches, threads)
+        })?;
+        let failed: Vec<anyhow::Error> = failed.into_iter().map(Into::into).collect();
+        for failed in &failed {
+            eprintln!("vellum: {failed:#}");
+        }
+        if outcomes.is_empty() {
+            bail!("none of the policies could be run");
+        }
+        let (about, mut warnings) = self.setup.about(&ready);
+        if !journal {
+            warnings.push(
+                "where a journal is, is not known, so write-once is left out (--journal-at for a trace, --journal for a load)"
+                    .into(),
+            );
+        }
+        if outcomes.iter().any(|outcome| outcome.partial) {
+            warnings.push("PARTIAL: ended before the load was; no figure is final".into());
+        }
+        warnings.extend(failed.iter().map(|f| format!("not run: {f:#}")));
+        let table = report::table(&outcomes);
+        if let Some(path) = &self.html {
+            let page = Page {
+                title: "Policies compared".into(),
+                about: about.clone(),
+                warnings: warnings.clone(),
+                command: std::env::args().collect::<Vec<_>>().join(" "),
+            };
+            write(path, &html::render(&page, &outcomes, &table)?)?;
+        }
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&outcomes)?);
+        } else if self.csv {
+            print!("{}", csv::lines(&outcomes));
+        } else {
+            about.iter().for_each(|line| println!("{line}"));
+            warnings.iter().for_each(|line| println!("WARNING: {line}"));
+            print!("{table}");
+        }
+        interrupted(&outcomes)?;
+        match failed.is_empty() {
+            true => Ok(()),
+            false => bail!(
+                "{} of {} policies could not be run",
+                failed.len(),
+                policies.len()
+            ),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Runs that are watched: how far they are, and Ctrl-C, which ends them with what they have.
+
+use crate::signals::Stop;
+use anyhow::{Result, bail};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use vellum_lab::outcome::Outcome;
+use vellum_lab::policy::Policy;
+use vellum_lab::progress::Watch;
+
+/// How often the bars are drawn.
+const EVERY: Duration = Duration::from_millis(150);
+
+/// Does `work` while a bar a policy shows how far it is. A signal ends the runs; what they have is kept and marked.
+pub fn watched<R>(policies: &[Policy], work: impl FnOnce(&[Watch]) -> R) -> Result<R> {
+    let stop = Stop::on_signals(false)?;
+    let watches: Vec<Watch> = policies.iter().map(|_| Watch::default()).collect();
+    let over = AtomicBool::new(false);
+    let result = std::thread::scope(|scope| {
+        scope.spawn(|| draw(policies, &watches, &stop, &over));
+        let result = work(&watches);
+        over.store(true, Ordering::Relaxed);
+        result
+    });
+    Ok(result)
+}
+
+/// Fails when a run was ended: whoever reads the exit code should know, too.
+pub fn interrupted(outcomes: &[Outcome]) -> Result<()> {
+    if outcomes.iter().any(|outcome| outcome.partial) {
+        bail!("interrupted: the figures are those of a part of the load");
+    }
+    Ok(())
+}
+
+fn draw(policies: &[Policy], watches: &[Watch], stop: &Stop, over: &AtomicBool) {
+    let bars = MultiProgress::new();
+    let style = ProgressStyle::with_template("{msg:<40} {bar:30} {percent:>3}% {eta:>5} left")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    let mut lines: Vec<Option<ProgressBar>> = policies.iter().map(|_| None).collect();
+    while !over.load(Ordering::Relaxed) {
+        if stop.wait(Some(EVERY)) {
+            watches.iter().for_each(Watch::stop);
+            std::thread::sleep(EVERY);
+        }
+        for (at, watch) in watches.iter().enumerate() {
+            let (done, all) = watch.seen();
+            if all == 0 {
+                continue;
+            }
+            let line = lines[at].get_or_insert_with(|| {
+                let bar = bars.add(ProgressBar::new(all).with_style(style.clone()));
+                bar.set_message(policies[at].to_string());
+                bar
+            });
+            line.set_position(done.min(all));
+            if done >= all {
+                line.finish_and_clear();
+            }
+        }
+    }
+    let _ = bars.clear();
+}

@@ -1,0 +1,91 @@
+//! `vellum lab run`: a load under a few policies.
+
+use super::progress::{interrupted, watched};
+use super::setup::{Setup, save};
+use anyhow::{Context, Result};
+use std::path::PathBuf;
+use vellum_lab::flash::{self, Kind};
+use vellum_lab::outcome::Outcome;
+use vellum_lab::policy::{NAMES, Policy};
+use vellum_lab::report;
+use vellum_lab::scenario::Scenario;
+use vellum_lab::svg::{Line, Plot};
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    setup: Setup,
+    /// A policy; give it several times. Default: base, vellum, and vellum:cost-benefit where there is flash.
+    #[arg(long, value_name = "POLICY", long_help = format!("A policy; give it several times. There are {NAMES}."))]
+    policy: Vec<Policy>,
+    /// Print JSON instead of the table.
+    #[arg(long)]
+    json: bool,
+    /// Write a plot of the write latencies' distribution here (SVG).
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+impl Args {
+    /// Does it.
+    pub fn run(&self) -> Result<()> {
+        let ready = self.setup.ready()?;
+        let scenario = self.setup.scenario(&ready)?;
+        let policies = self.policies(ready.preset)?;
+        let outcomes = watched(&policies, |watches| {
+            let each = policies.iter().zip(watches);
+            each.map(|(policy, watch)| {
+                let watch = Some(watch);
+                let scenario = Scenario { watch, ..scenario };
+                scenario.run(policy).with_context(|| policy.to_string())
+            })
+            .collect::<Result<Vec<_>>>()
+        })??;
+        if let Some(path) = &self.plot {
+            save(path, &latency_plot(&outcomes))?;
+        }
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&outcomes)?);
+            return interrupted(&outcomes);
+        }
+        let (about, warnings) = self.setup.about(&ready);
+        about.iter().for_each(|line| println!("{line}"));
+        warnings.iter().for_each(|line| println!("WARNING: {line}"));
+        print!("{}", report::table(&outcomes));
+        interrupted(&outcomes)
+    }
+
+    fn policies(&self, preset: &flash::Preset) -> Result<Vec<Policy>> {
+        if !self.policy.is_empty() {
+            return Ok(self.policy.clone());
+        }
+        let names: &[&str] = match preset.kind {
+            Kind::Nand(_) => &["base", "vellum", "vellum:cost-benefit"],
+            Kind::Block(_) => &["base", "vellum"],
+        };
+        Ok(names
+            .iter()
+            .map(|name| name.parse())
+            .collect::<Result<_, _>>()?)
+    }
+}
+
+fn latency_plot(outcomes: &[Outcome]) -> Plot {
+    let line = |outcome: &Outcome| Line {
+        name: outcome.policy.clone(),
+        points: outcome
+            .writes_cumulative
+            .iter()
+            .map(|&(nanos, share)| (nanos as f64 / 1000.0, share))
+            .collect(),
+        theory: false,
+    };
+    Plot {
+        title: "write latency, cumulative share of requests".into(),
+        x: "microseconds (virtual)".into(),
+        y: "share".into(),
+        log_x: true,
+        lines: outcomes.iter().map(line).collect(),
+    }
+}

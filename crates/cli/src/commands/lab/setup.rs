@@ -1,0 +1,321 @@
+//! What `run` and `compare` have in common: the device, the load, and how it is prepared.
+
+use crate::outcome::usage;
+use crate::size::Size;
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use vellum_lab::flash::{self, Preset};
+use vellum_lab::journal::{Journal, Mode};
+use vellum_lab::replay::{Reading, TraceFile};
+use vellum_lab::report;
+use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic};
+use vellum_lab::sim::Pace;
+use vellum_lab::svg::Plot;
+use vellum_lab::trace::Format;
+use vellum_lab::workload;
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Setup {
+    /// The trace; its format is found by looking at it.
+    #[arg(required_unless_present = "workload", conflicts_with = "workload")]
+    trace: Option<PathBuf>,
+    /// A synthetic load instead of a trace (see `vellum lab list`).
+    #[arg(long, value_name = "NAME")]
+    workload: Option<String>,
+    /// The simulated device (see `vellum lab list`).
+    #[arg(long, value_name = "NAME", default_value = "tlc-nvme")]
+    device: String,
+    /// Flash to simulate; by default some GiB, and what the trace needs.
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<Size>,
+    /// Over-provisioning in percent of what the host sees; by default the device's.
+    #[arg(long, value_name = "PERCENT")]
+    op: Option<f64>,
+    /// Erasures that a block endures; by default the device's.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    erase_limit: Option<u32>,
+    /// Serve each die strictly in order, reads too.
+    #[arg(long)]
+    fcfs: bool,
+    /// So many requests at a time, each as soon as one is answered. Default for a load: 32; for a trace: its own times.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    depth: Option<u32>,
+    /// What is done to the drive before the run begins: none, fill (each block written once) or steady (and overwritten
+    /// until the amplification stays the same).
+    #[arg(long, value_name = "WHAT", default_value = "fill", value_parser = ["none", "fill", "steady"])]
+    precondition: String,
+    /// Requests of a load; by default as many as write the volume twice.
+    #[arg(long, value_name = "COUNT", default_value_t = 0, requires = "workload")]
+    requests: u64,
+    /// Bytes of a load's requests, a multiple of 4096.
+    #[arg(long, value_name = "SIZE", default_value = "4K", requires = "workload")]
+    request_size: Size,
+    /// Blocks of zeros in a load's writes, in percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, requires = "workload", value_parser = clap::value_parser!(u32).range(0..=100))]
+    zeros: u32,
+    /// Blocks in a load's writes whose content comes again, in percent: from a hundredth as many contents as the volume has
+    /// blocks, by popularity.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, requires = "workload", value_parser = clap::value_parser!(u32).range(0..=100))]
+    duplicates: u32,
+    /// A flush after so many of a load's writes.
+    #[arg(long, value_name = "COUNT", default_value_t = 0, requires = "workload")]
+    flush_every: u64,
+    /// Put a journaling file system between the load and the disk: what jbd2 makes of it (data or ordered); a flush of the
+    /// load is an fsync.
+    #[arg(long, value_name = "MODE", requires = "workload", value_parser = ["data", "ordered"])]
+    journal: Option<String>,
+    /// The journal's size.
+    #[arg(long, value_name = "SIZE", default_value = "64M", requires = "journal")]
+    journal_size: Size,
+    /// Commit with one flush instead of two (`journal_async_commit`).
+    #[arg(long, requires = "journal")]
+    async_commit: bool,
+    /// Where the journal of the trace's file system was on its disk, in bytes (OFFSET:LENGTH; `debugfs -R 'stat <8>'` says it
+    /// in blocks): write-once needs to know.
+    #[arg(long, value_name = "OFFSET:LENGTH", conflicts_with = "workload", value_parser = extent)]
+    journal_at: Option<(u64, u64)>,
+    /// Replay the trace so often.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "workload", value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+    /// The trace's format, instead of looking.
+    #[arg(long, value_name = "NAME", conflicts_with = "workload", value_parser = Format::ALL.map(Format::name))]
+    format: Option<String>,
+    /// What the host writes a day, to count years by; by default the trace's own rate, and one volume of a load.
+    #[arg(long, value_name = "SIZE")]
+    daily: Option<Size>,
+    /// Everything that chance decides follows from this number.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// Hold every read against what was written (takes memory).
+    #[arg(long)]
+    verify: bool,
+}
+
+/// What is read before anything is run.
+pub struct Ready {
+    pub preset: &'static Preset,
+    pub trace: Option<TraceFile>,
+}
+
+fn extent(text: &str) -> Result<(u64, u64), String> {
+    let wrong = || format!("{text:?} is not OFFSET:LENGTH in bytes, like 1G:64M");
+    let (offset, length) = text.split_once(':').ok_or_else(wrong)?;
+    let (Size(offset), Size(length)) = (offset.parse()?, length.parse()?);
+    if offset % 4096 != 0 || length == 0 || length % 4096 != 0 || length > 64 << 30 {
+        return Err(format!(
+            "{text:?}: a journal begins at a multiple of 4096 bytes and is one of up to 64G long"
+        ));
+    }
+    offset.checked_add(length).ok_or_else(wrong)?;
+    Ok((offset, length))
+}
+
+pub fn permille(percent: f64) -> Result<u32> {
+    if !(2.0..=90.0).contains(&percent) {
+        return Err(usage(format!(
+            "over-provisioning of {percent}%: it is from 2 to 90"
+        )));
+    }
+    Ok((percent * 10.0).round() as u32)
+}
+
+pub fn spinner(text: String) -> ProgressBar {
+    let bar = ProgressBar::new_spinner();
+    bar.set_style(
+        ProgressStyle::with_template("{spinner} {msg} ({elapsed})")
+            .unwrap_or_else(|_| ProgressStyle::default_spinner()),
+    );
+    bar.set_message(text);
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+pub fn save(path: &Path, plot: &Plot) -> Result<()> {
+    write(path, &plot.render())
+}
+
+/// Writes a report beside its place and moves it there: a disk that fills leaves what was there before.
+pub fn write(path: &Path, text: &str) -> Result<()> {
+    let name = || path.display().to_string();
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let file = tempfile::Builder::new()
+        .prefix(".vellum-")
+        .tempfile_in(folder)
+        .with_context(name)?;
+    std::fs::write(file.path(), text).with_context(name)?;
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    std::fs::set_permissions(file.path(), mode).with_context(name)?;
+    file.persist(path).with_context(name)?;
+    Ok(())
+}
+
+impl Setup {
+    /// Finds the device and reads the trace, if it is one.
+    pub fn ready(&self) -> Result<Ready> {
+        let preset = flash::find(&self.device).ok_or_else(|| {
+            let names: Vec<_> = flash::presets().iter().map(|p| p.name).collect();
+            usage(format!(
+                "no device {:?}: there are {}",
+                self.device,
+                names.join(", ")
+            ))
+        })?;
+        let trace = match &self.trace {
+            Some(path) => {
+                let bar = spinner(format!("reading {}", path.display()));
+                let trace = TraceFile::read(path, self.reading());
+                bar.finish_and_clear();
+                Some(trace?)
+            }
+            None => None,
+        };
+        Ok(Ready { preset, trace })
+    }
+
+    fn reading(&self) -> Reading {
+        let named = |name: &str| Format::ALL.into_iter().find(|f| f.name() == name);
+        Reading {
+            format: self.format.as_deref().and_then(named),
+            journal: self.journal_at,
+        }
+    }
+
+    /// What is run.
+    pub fn scenario<'a>(&self, ready: &'a Ready) -> Result<Scenario<'a>> {
+        let device = Device {
+            preset: *ready.preset,
+            capacity: self.capacity.map(|size| size.0),
+            over_provisioning: self.op.map(permille).transpose()?,
+            erase_limit: self.erase_limit,
+            read_priority: !self.fcfs,
+        };
+        let load = match &ready.trace {
+            Some(trace) => Load::Trace {
+                trace,
+                times: self.repeat,
+            },
+            None => self.synthetic()?,
+        };
+        let pace = match (self.depth, &ready.trace) {
+            (Some(depth), _) => Pace::Closed { depth },
+            (None, Some(_)) => Pace::Open,
+            (None, None) => Pace::Closed { depth: 32 },
+        };
+        Ok(Scenario {
+            device,
+            load,
+            pace,
+            precondition: match self.precondition.as_str() {
+                "none" => Precondition::None,
+                "fill" => Precondition::Fill,
+                _ => Precondition::Steady,
+            },
+            seed: self.seed,
+            daily_bytes: self.daily.map(|size| size.0),
+            verify: self.verify,
+            watch: None,
+        })
+    }
+
+    fn synthetic(&self) -> Result<Load<'static>> {
+        let name = self.workload.as_deref().unwrap_or_default();
+        let workload = workload::find(name).ok_or_else(|| {
+            let names: Vec<_> = workload::workloads().iter().map(|w| w.name).collect();
+            usage(format!("no load {name:?}: there are {}", names.join(", ")))
+        })?;
+        let Size(bytes) = self.request_size;
+        if bytes == 0 || bytes % 4096 != 0 || bytes > 16 << 20 {
+            return Err(usage("--request-size is a multiple of 4096, up to 16M"));
+        }
+        if self.zeros + self.duplicates > 100 {
+            return Err(usage("--zeros and --duplicates are more than all blocks"));
+        }
+        let mode = match self.journal.as_deref() {
+            None => None,
+            Some("data") => Some(Mode::Data),
+            Some(_) => Some(Mode::Ordered),
+        };
+        Ok(Load::Synthetic(Synthetic {
+            workload: *workload,
+            requests: self.requests,
+            request_blocks: (bytes / 4096) as u32,
+            zeros: self.zeros,
+            duplicates: self.duplicates,
+            flush_every: self.flush_every,
+            journal: mode.map(|mode| Journal {
+                mode,
+                blocks: self.journal_size.0 / 4096,
+                async_commit: self.async_commit,
+            }),
+        }))
+    }
+
+    /// What a reader has to know of the device and the load, and what speaks against the figures.
+    pub fn about(&self, ready: &Ready) -> (Vec<String>, Vec<String>) {
+        let preset = ready.preset;
+        let mut about = vec![
+            format!("{}: {}", preset.name, preset.about),
+            format!("figures: {}", preset.source),
+        ];
+        let mut warnings = Vec::new();
+        if let Some(trace) = &ready.trace {
+            describe(trace, &mut about, &mut warnings);
+        }
+        if let Some(name) = &self.workload {
+            let mut line = format!("load: {name}, synthetic");
+            if self.duplicates > 0 {
+                line += &format!(
+                    ", {}% of the blocks with a content that comes again",
+                    self.duplicates
+                );
+            }
+            if let Some(mode) = &self.journal {
+                let mode = mode.replace("data", "journal");
+                line += &format!(", through a modelled journal (data={mode})");
+            }
+            about.push(line);
+        }
+        (about, warnings)
+    }
+}
+
+fn describe(trace: &TraceFile, about: &mut Vec<String>, warnings: &mut Vec<String>) {
+    let summary = trace.summary();
+    about.push(format!(
+        "trace: {}, {} requests in {} lines: {} reads, {} writes, {} discards, {} flushes; over {:.1} s; {} touched",
+        trace.format().name(),
+        summary.seen.records,
+        summary.seen.lines,
+        summary.reads,
+        summary.writes,
+        summary.discards,
+        summary.flushes,
+        (summary.last_at - summary.first_at) as f64 / 1e9,
+        report::bytes(trace.blocks() * 4096),
+    ));
+    let content = match (summary.blocks_told, summary.blocks_written) {
+        (_, 0) => "it writes nothing",
+        (0, _) => "it does not say what is written: every block is taken to be new",
+        (told, all) if told == all => "it says what is written",
+        _ => "of some blocks it says what is written; the others are taken to be new",
+    };
+    about.push(format!("       {content}"));
+    if summary.unaligned > 0 {
+        about.push(format!(
+            "       {} requests were not of whole blocks of 4 KiB and are made so",
+            summary.unaligned
+        ));
+    }
+    if summary.seen.backwards > 0 {
+        warnings.push(format!(
+            "{} requests are dated before the one before them and are taken to come with it",
+            summary.seen.backwards
+        ));
+    }
+}

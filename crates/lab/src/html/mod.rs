@@ -1,0 +1,86 @@
+//! Results as one HTML file that needs nothing else: no network, no fonts, no library. Its plots are drawn by the script
+//! in it, from the figures in it; without a script there is the table.
+
+use crate::outcome::Outcome;
+use serde::Serialize;
+use std::fmt::Write;
+
+/// What stands over the figures.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Page {
+    /// The heading.
+    pub title: String,
+    /// What was run: a line each.
+    pub about: Vec<String>,
+    /// What a reader must know before trusting it.
+    pub warnings: Vec<String>,
+    /// The command that gives the same figures again.
+    pub command: String,
+}
+
+#[derive(Serialize)]
+struct Curves<'a> {
+    #[serde(flatten)]
+    outcome: &'a Outcome,
+    write_cdf: &'a [(u64, f64)],
+    read_cdf: &'a [(u64, f64)],
+}
+
+const STYLE: &str = include_str!("report.css");
+const PLOT: &str = include_str!("plot.js");
+const SCRIPT: &str = include_str!("report.js");
+
+/// The file.
+///
+/// # Errors
+/// When a figure cannot be written as JSON.
+pub fn render(page: &Page, outcomes: &[Outcome], table: &str) -> Result<String, serde_json::Error> {
+    let curves: Vec<Curves<'_>> = outcomes
+        .iter()
+        .map(|outcome| Curves {
+            outcome,
+            write_cdf: &outcome.writes_cumulative,
+            read_cdf: &outcome.reads_cumulative,
+        })
+        .collect();
+    // Inside of a script nothing may look like its end.
+    let data = serde_json::to_string(&curves)?.replace('<', "\\u003c");
+    let mut out = String::from(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
+         script-src 'unsafe-inline'; img-src data:\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n",
+    );
+    let _ = writeln!(out, "<title>{}</title>", escape(&page.title));
+    let _ = writeln!(out, "<style>\n{STYLE}</style>");
+    let _ = writeln!(out, "<h1>{}</h1>", escape(&page.title));
+    for warning in &page.warnings {
+        let _ = writeln!(out, "<p class=\"warning\">{}</p>", escape(warning));
+    }
+    for line in &page.about {
+        let _ = writeln!(out, "<p>{}</p>", escape(line));
+    }
+    let _ = writeln!(out, "<p><code>{}</code></p>", escape(&page.command));
+    out.push_str("<div id=\"plots\"><noscript>The plots need JavaScript; the table does not.</noscript></div>\n");
+    let _ = writeln!(out, "<h2>All figures</h2>\n<pre>{}</pre>", escape(table));
+    let _ = writeln!(
+        out,
+        "<script id=\"figures\" type=\"application/json\">{data}</script>"
+    );
+    let _ = writeln!(out, "<script>\n{PLOT}{SCRIPT}</script>\n</html>");
+    Ok(out)
+}
+
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '"' => out.push_str("&quot;"),
+            c => out.push(c),
+        }
+    }
+    out
+}

@@ -1,0 +1,177 @@
+"use strict";
+// Plots over two axes. Drag over a plot with lines to zoom, double-click to see all of it again.
+const COLOURS = ["#1b6ca8", "#c8553d", "#2a9d5c", "#8f63c0", "#c79a00", "#7a7a7a", "#12a5a5", "#d0408b", "#e6760d", "#7d9f2b", "#5a7bd8", "#a0522d"];
+const WIDTH = 1100, LEFT = 74, RIGHT = 16, TOP = 14, BOTTOM = 46;
+
+function element(name, attributes, parent, text) {
+  const svg = ["svg", "g", "path", "rect", "text", "line", "circle", "title"].includes(name);
+  const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
+  for (const [key, value] of Object.entries(attributes || {})) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  if (parent) parent.appendChild(made);
+  return made;
+}
+
+function short(value) {
+  const size = Math.abs(value);
+  if (size >= 1e6 || (size > 0 && size < 0.01)) return value.toExponential(1).replace("e+", "e");
+  if (size >= 100 || Number.isInteger(value)) return String(Math.round(value));
+  return value.toFixed(size >= 10 ? 1 : 2);
+}
+
+function steps(low, high, count) {
+  const raw = (high - low) / count || 1, power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= raw);
+  const all = [];
+  for (let at = Math.ceil(low / step); at * step <= high + step * 1e-9 && all.length < 30; at++) all.push(at * step);
+  return all;
+}
+
+function frame(section, caption) {
+  const figure = element("figure", {}, section);
+  const legend = element("div", { class: "legend" }, figure);
+  const holder = element("div", {}, figure);
+  const tip = element("div", { class: "tip", hidden: "" }, figure);
+  if (caption) element("figcaption", {}, figure, caption);
+  return { figure, legend, holder, tip };
+}
+
+function legendOf(parts, names, hidden, redraw) {
+  names.forEach((name, i) => {
+    const button = element("button", { type: "button", "aria-pressed": "true" }, parts.legend);
+    element("i", { style: `background:${COLOURS[i % COLOURS.length]}` }, button);
+    button.append(name);
+    button.addEventListener("click", () => {
+      const off = hidden.has(name);
+      if (off) hidden.delete(name); else hidden.add(name);
+      button.setAttribute("aria-pressed", String(off));
+      redraw();
+    });
+  });
+}
+
+function show(parts, event, lines) {
+  const box = parts.figure.getBoundingClientRect();
+  parts.tip.textContent = lines.join("\n");
+  parts.tip.hidden = lines.length === 0;
+  const x = event.clientX - box.left;
+  parts.tip.style.left = `${x > box.width * 0.6 ? x - parts.tip.offsetWidth - 14 : x + 14}px`;
+  parts.tip.style.top = `${event.clientY - box.top + 10}px`;
+}
+
+// lines: [{ name, points: [[x, y]] }]; options: { x, y, log, step, caption }
+function linePlot(section, lines, options) {
+  const HEIGHT = 420, hidden = new Set(), parts = frame(section, options.caption);
+  const scale = (x) => (options.log ? Math.log10(Math.max(x, 1e-9)) : x);
+  const back = (x) => (options.log ? 10 ** x : x);
+  let zoom = null;
+  const range = () => {
+    if (zoom) return zoom;
+    const xs = [], ys = [0];
+    for (const line of lines) if (!hidden.has(line.name)) for (const [x, y] of line.points) { xs.push(scale(x)); ys.push(y); }
+    let [x0, x1] = [xs.reduce((a, b) => Math.min(a, b), Infinity), xs.reduce((a, b) => Math.max(a, b), -Infinity)];
+    if (!(x0 < x1)) [x0, x1] = Number.isFinite(x0) ? [x0 - 0.5, x0 + 0.5] : [0, 1];
+    const y1 = ys.reduce((a, b) => Math.max(a, b), 0) * 1.02 || 1;
+    return { x0, x1, y0: 0, y1 };
+  };
+  const valueAt = (points, x) => {
+    let low = 0, high = points.length;
+    while (low < high) { const middle = (low + high) >> 1; if (scale(points[middle][0]) <= x) low = middle + 1; else high = middle; }
+    return low > 0 ? points[low - 1][1] : 0;
+  };
+  function draw() {
+    const r = range(), w = WIDTH - LEFT - RIGHT, h = HEIGHT - TOP - BOTTOM;
+    const px = (x) => LEFT + ((x - r.x0) / (r.x1 - r.x0)) * w, py = (y) => TOP + ((r.y1 - y) / (r.y1 - r.y0)) * h;
+    parts.holder.replaceChildren();
+    const svg = element("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": options.y }, parts.holder);
+    for (const x of steps(r.x0, r.x1, 9)) {
+      element("line", { class: "grid", x1: px(x), x2: px(x), y1: TOP, y2: HEIGHT - BOTTOM }, svg);
+      element("text", { x: px(x), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle" }, svg, short(back(x)));
+    }
+    for (const y of steps(r.y0, r.y1, 6)) {
+      element("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: py(y), y2: py(y) }, svg);
+      element("text", { x: LEFT - 6, y: py(y) + 4, "text-anchor": "end" }, svg, short(y));
+    }
+    element("text", { x: LEFT + w / 2, y: HEIGHT - 8, "text-anchor": "middle" }, svg, options.x);
+    element("text", { x: 14, y: TOP + h / 2, "text-anchor": "middle", transform: `rotate(-90 14 ${TOP + h / 2})` }, svg, options.y);
+    const inside = element("svg", { x: LEFT, y: TOP, width: w, height: h, viewBox: `${LEFT} ${TOP} ${w} ${h}` }, svg);
+    lines.forEach((line, i) => {
+      if (hidden.has(line.name)) return;
+      let path = "";
+      for (const [x, y] of line.points) {
+        const [ax, ay] = [px(scale(x)).toFixed(1), py(y).toFixed(1)];
+        path += path === "" ? `M${ax} ${ay}` : options.step ? `H${ax}V${ay}` : `L${ax} ${ay}`;
+      }
+      element("path", { d: path || "M0 0", fill: "none", stroke: COLOURS[i % COLOURS.length], "stroke-width": 1.8, "data-name": line.name }, inside);
+    });
+    const band = element("rect", { class: "band", y: TOP, height: h, width: 0 }, svg);
+    const at = (event) => {
+      const box = svg.getBoundingClientRect();
+      return { x: ((event.clientX - box.left) / box.width) * WIDTH, y: ((event.clientY - box.top) / box.height) * HEIGHT };
+    };
+    const toValue = (x) => r.x0 + ((Math.min(Math.max(x, LEFT), LEFT + w) - LEFT) / w) * (r.x1 - r.x0);
+    const toHeight = (y) => r.y1 - ((Math.min(Math.max(y, TOP), TOP + h) - TOP) / h) * (r.y1 - r.y0);
+    let from = null;
+    svg.addEventListener("pointerdown", (event) => { from = at(event); });
+    svg.addEventListener("pointermove", (event) => {
+      const now = at(event);
+      if (from) {
+        band.setAttribute("x", Math.min(from.x, now.x)); band.setAttribute("width", Math.abs(from.x - now.x));
+        band.setAttribute("y", Math.min(from.y, now.y)); band.setAttribute("height", Math.abs(from.y - now.y));
+      }
+      const x = toValue(now.x);
+      const seen = lines.filter((line) => !hidden.has(line.name) && line.points.length > 0);
+      show(parts, event, [`${options.x}: ${short(back(x))}`, ...seen.map((line) => `${line.name}: ${short(valueAt(line.points, x))}`)]);
+    });
+    svg.addEventListener("pointerleave", () => { parts.tip.hidden = true; });
+    svg.addEventListener("pointerup", (event) => {
+      const start = from, now = at(event);
+      from = null; band.setAttribute("width", 0);
+      if (!start || Math.abs(start.x - now.x) < 8 || Math.abs(start.y - now.y) < 8) return;
+      const xs = [toValue(start.x), toValue(now.x)].sort((a, b) => a - b);
+      const ys = [toHeight(start.y), toHeight(now.y)].sort((a, b) => a - b);
+      zoom = { x0: xs[0], x1: xs[1], y0: ys[0], y1: ys[1] };
+      draw();
+    });
+    svg.addEventListener("dblclick", () => { zoom = null; draw(); });
+    parts.figure.dataset.range = [back(r.x0), back(r.x1), r.y0, r.y1].join(" ");
+  }
+  legendOf(parts, lines.map((line) => line.name), hidden, draw);
+  draw();
+}
+
+// rows: [{ name, parts: [{ name, value }] }]; each row is one bar of stacked parts.
+function barPlot(section, rows, options) {
+  const names = [...new Set(rows.flatMap((row) => row.parts.map((part) => part.name)))];
+  const hidden = new Set(), parts = frame(section, options.caption);
+  const label = 230, line = 26, height = TOP + rows.length * line + BOTTOM;
+  function draw() {
+    const sums = rows.map((row) => row.parts.reduce((sum, part) => sum + (hidden.has(part.name) ? 0 : part.value), 0));
+    const most = Math.max(...sums, 1e-12) * 1.08, w = WIDTH - label - RIGHT;
+    parts.holder.replaceChildren();
+    const svg = element("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": options.x }, parts.holder);
+    for (const x of steps(0, most, 9)) {
+      const at = label + (x / most) * w;
+      element("line", { class: "grid", x1: at, x2: at, y1: TOP, y2: height - BOTTOM }, svg);
+      element("text", { x: at, y: height - BOTTOM + 16, "text-anchor": "middle" }, svg, short(x));
+    }
+    element("text", { x: label + w / 2, y: height - 8, "text-anchor": "middle" }, svg, options.x);
+    rows.forEach((row, i) => {
+      const y = TOP + i * line;
+      let x = label;
+      element("text", { x: label - 8, y: y + 17, "text-anchor": "end" }, svg, row.name);
+      for (const part of row.parts) {
+        if (hidden.has(part.name) || part.value <= 0) continue;
+        const long = (part.value / most) * w;
+        const colour = COLOURS[names.indexOf(part.name) % COLOURS.length];
+        const bar = element("rect", { x, y: y + 3, width: Math.max(long, 0.5), height: line - 7, fill: colour }, svg);
+        bar.addEventListener("pointermove", (event) => show(parts, event, [row.name, `${part.name}: ${short(part.value)}`, `all: ${short(sums[i])}`]));
+        bar.addEventListener("pointerleave", () => { parts.tip.hidden = true; });
+        x += long;
+      }
+      element("text", { x: x + 5, y: y + 17 }, svg, row.parts.length ? (row.says ?? short(sums[i])) : "-");
+    });
+  }
+  if (names.length > 1) legendOf(parts, names, hidden, draw);
+  draw();
+}

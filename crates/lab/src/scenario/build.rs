@@ -1,0 +1,227 @@
+//! A scenario's device with a policy on it, as new.
+
+use super::{Load, Scenario, ScenarioError};
+use crate::base::{Drive, Io, PageMap};
+use crate::blockdev::BlockDevice;
+use crate::flash::{Flash, Kind, Nand, Shape};
+use crate::policy::{Layer, Policy};
+use crate::sim::{Ftl, Sim};
+use crate::timeline::Timeline;
+use crate::vellum::{BUFS_MIN, Backing, Layout, OnFlash, Settings, Vellum};
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::seam::Dedup;
+
+/// Flash that is simulated when nobody says how much: so that a run takes seconds.
+pub const DEFAULT_BYTES: u64 = 4 << 30;
+/// Erase blocks a die, at least, when nobody says how much.
+const ROUNDS_MIN: u64 = 64;
+/// What is kept from the host where the device does not say.
+const BLOCK_DEVICE_OVER: u32 = 70;
+/// Memory of the index when equal blocks are stored once.
+const DEDUP_INDEX_BYTES: usize = 64 << 20;
+
+/// A drive that has not served yet.
+pub(super) struct Built {
+    pub sim: Sim,
+    pub logical: u64,
+    pub physical: u64,
+    pub notes: Vec<String>,
+}
+
+impl Scenario<'_> {
+    pub(super) fn over(&self, policy: &Policy) -> u32 {
+        let of_device = match &self.device.preset.kind {
+            Kind::Nand(nand) => nand.over_provisioning,
+            Kind::Block(_) => BLOCK_DEVICE_OVER,
+        };
+        policy
+            .over_provisioning
+            .or(self.device.over_provisioning)
+            .unwrap_or(of_device)
+    }
+
+    /// Bytes of flash: as asked, or what the load needs and at least what makes sense.
+    fn bytes(&self, over: u32) -> u64 {
+        let least = match &self.device.preset.kind {
+            Kind::Nand(nand) => {
+                let round = Shape::of(nand, 1).blocks() * BLOCK_BYTES as u64;
+                DEFAULT_BYTES.max(round * ROUNDS_MIN)
+            }
+            Kind::Block(_) => DEFAULT_BYTES,
+        };
+        let needed = match &self.load {
+            Load::Trace { trace, .. } => physical(trace.blocks(), over) * BLOCK_BYTES as u64,
+            Load::Synthetic(_) => 0,
+        };
+        self.device.capacity.unwrap_or(least.max(needed))
+    }
+
+    pub(super) fn build(&self, policy: &Policy) -> Result<Built, ScenarioError> {
+        let over = self.over(policy);
+        let preset = self.device.preset;
+        match (&preset.kind, policy.layer) {
+            (Kind::Nand(nand), layer) => self.on_flash(nand, layer, over),
+            (Kind::Block(figures), layer) => {
+                let physical = self.bytes(over).div_ceil(BLOCK_BYTES as u64);
+                let logical = logical(physical, over);
+                let device = BlockDevice::new(*figures);
+                let mut notes = Vec::new();
+                let ftl = match layer {
+                    Layer::Base {
+                        victim: crate::base::Victim::Greedy,
+                    } => {
+                        notes.push("the device itself; what it does inside is not known".into());
+                        Ftl::Raw(device)
+                    }
+                    Layer::Vellum {
+                        on_drive: false, ..
+                    } => {
+                        let layout = Layout::on_blocks(physical, logical, over)?;
+                        let settings = self.settings(layer, BUFS_MIN.max(16_384));
+                        let backing = Backing::Block(device);
+                        Ftl::Vellum(Box::new(Vellum::new(
+                            &layout.superblock,
+                            backing,
+                            settings,
+                        )?))
+                    }
+                    _ => {
+                        let policy = policy.to_string();
+                        return Err(ScenarioError::NoFlash { policy });
+                    }
+                };
+                let nothing = Shape {
+                    channels: 1,
+                    dies: 0,
+                    erase_blocks: 0,
+                    units: 1,
+                    unit_blocks: 1,
+                };
+                let flash = Flash::new(&NO_NAND, nothing, false);
+                let sim = Sim::new(preset, flash, ftl);
+                Ok(Built {
+                    sim,
+                    logical,
+                    physical,
+                    notes,
+                })
+            }
+        }
+    }
+
+    fn settings(&self, layer: Layer, bufs: u32) -> Settings {
+        let Layer::Vellum {
+            victim,
+            zero,
+            dedup,
+            ..
+        } = layer
+        else {
+            unreachable!("only the engine has these settings")
+        };
+        Settings {
+            victim,
+            zero,
+            discard: true,
+            bufs,
+            dedup: match dedup {
+                true => Dedup {
+                    index_bytes: DEDUP_INDEX_BYTES,
+                    ..Dedup::default()
+                },
+                false => Dedup::default(),
+            },
+            verify: self.verify,
+        }
+    }
+
+    fn on_flash(&self, nand: &Nand, layer: Layer, over: u32) -> Result<Built, ScenarioError> {
+        let shape = Shape::of(nand, self.bytes(over));
+        let physical = shape.blocks();
+        let logical = logical(physical, over);
+        let mut flash = Flash::new(nand, shape, self.device.read_priority);
+        let ram = (nand.buffer_bytes / BLOCK_BYTES as u64).max(u64::from(BUFS_MIN));
+        let whole = (0, shape.erase_blocks);
+        let greedy = crate::base::Victim::Greedy;
+        let mut notes = Vec::new();
+        let ftl = match layer {
+            Layer::Base { victim } => {
+                let map = PageMap::new(&shape, shape.dies, whole, logical, victim)?;
+                Ftl::Page(Box::new(Drive::new(map, shape.unit_blocks, ram)))
+            }
+            Layer::Vellum { on_drive: true, .. } => {
+                // The volume takes all that the drive shows, as on a real one; the device's over-provisioning is
+                // shared, a third for the drive.
+                let inner = (over / 3).max(20);
+                let shown = self::logical(physical, inner);
+                let map = PageMap::new(&shape, shape.dies, whole, shown, greedy)?;
+                let drive = Drive::new(map, shape.unit_blocks, ram);
+                let layout = Layout::on_blocks(shown, logical, over)?;
+                notes.push(format!(
+                    "the drive keeps {}%, the engine the rest",
+                    f64::from(inner) / 10.0
+                ));
+                let settings = self.settings(layer, ram as u32);
+                let backing = Backing::Drive(Box::new(drive));
+                Ftl::Vellum(Box::new(Vellum::new(
+                    &layout.superblock,
+                    backing,
+                    settings,
+                )?))
+            }
+            Layer::Vellum { .. } => {
+                let layout = Layout::on_flash(&shape, logical, over)?;
+                let long = u64::from(layout.superblock.segment_blocks()) * BLOCK_BYTES as u64;
+                notes.push(format!(
+                    "{} segments of {}, each over {} dies; {} erase blocks hold the map area",
+                    layout.superblock.segment_count(),
+                    crate::report::bytes(long),
+                    layout.width,
+                    layout.area_blocks * layout.width
+                ));
+                let superblock = layout.superblock.clone();
+                let mut time = Timeline::default();
+                let io = Io {
+                    flash: &mut flash,
+                    time: &mut time,
+                };
+                let log = OnFlash::new(layout, &io, ram)?;
+                let settings = self.settings(layer, ram as u32);
+                let backing = Backing::Flash(Box::new(log));
+                Ftl::Vellum(Box::new(Vellum::new(&superblock, backing, settings)?))
+            }
+        };
+        Ok(Built {
+            sim: Sim::new(self.device.preset, flash, ftl),
+            logical,
+            physical,
+            notes,
+        })
+    }
+}
+
+/// What the host sees of so many blocks: over-provisioning is a share of that (T / U - 1).
+pub(super) fn logical(physical: u64, over_permille: u32) -> u64 {
+    physical * 1000 / u64::from(1000 + over_permille)
+}
+
+pub(super) fn physical(logical: u64, over_permille: u32) -> u64 {
+    (logical * u64::from(1000 + over_permille)).div_ceil(1000)
+}
+
+/// In place of flash, where there is none.
+const NO_NAND: Nand = Nand {
+    channels: 1,
+    dies_per_channel: 0,
+    planes: 1,
+    multi_plane: false,
+    pages_per_block: 1,
+    page_bytes: BLOCK_BYTES as u32,
+    read_ns: 0,
+    program_ns: 0,
+    erase_ns: 0,
+    bus_bytes_per_s: 1,
+    erase_limit: 0,
+    buffer_bytes: 0,
+    over_provisioning: 0,
+};

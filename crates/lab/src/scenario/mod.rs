@@ -1,0 +1,328 @@
+//! What is run: a device, a policy, a load.
+
+mod build;
+mod prepare;
+
+pub use build::DEFAULT_BYTES;
+
+use crate::base::TooSmall;
+use crate::flash::{Kind, Preset};
+use crate::journal::{Host, Journal};
+use crate::outcome::{Life, Outcome, Snapshot};
+use crate::policy::{Layer, Policy};
+use crate::progress::{Watch, Watched};
+use crate::replay::{ReplayError, TraceFile};
+use crate::sim::{Pace, RunError, Sim};
+use crate::vellum::LayoutError;
+use crate::workload::{self, Generator, Workload};
+use build::physical;
+use prepare::flush;
+use vellum_core::addr::{BLOCK_BYTES, Lba};
+use vellum_core::recovery::RecoveryError;
+use vellum_core::seam::Region;
+
+/// A journal's blocks, at least: jbd2's own limit.
+pub const JOURNAL_BLOCKS_MIN: u64 = 1024;
+
+/// What is done before a run begins to count. None of it takes virtual time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precondition {
+    /// Nothing: a new drive.
+    None,
+    /// Every block is written once, in order.
+    Fill,
+    /// And then overwritten at random until the amplification stays the same.
+    Steady,
+}
+
+/// A device at a size.
+#[derive(Clone, Copy, Debug)]
+pub struct Device {
+    /// Which.
+    pub preset: Preset,
+    /// Bytes of flash, rounded up to whole rounds of erase blocks; none: a size that takes seconds.
+    pub capacity: Option<u64>,
+    /// Over-provisioning in thousandths; none: the device's.
+    pub over_provisioning: Option<u32>,
+    /// Erasures that a block endures; none: the device's.
+    pub erase_limit: Option<u32>,
+    /// Whether reads overtake programs and erasures that have not begun.
+    pub read_priority: bool,
+}
+
+/// A load that nobody recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct Synthetic {
+    /// What.
+    pub workload: Workload,
+    /// How many requests; 0: as many as write the volume twice.
+    pub requests: u64,
+    /// Blocks of each.
+    pub request_blocks: u32,
+    /// Percent of zeros.
+    pub zeros: u32,
+    /// Percent of blocks whose content is one of a hundredth of the volume's many, by popularity.
+    pub duplicates: u32,
+    /// A flush after so many writes.
+    pub flush_every: u64,
+    /// Through a file system that journals.
+    pub journal: Option<Journal>,
+}
+
+impl Synthetic {
+    /// As many requests of one block as write the volume twice, each block different from all others.
+    #[must_use]
+    pub fn new(workload: Workload) -> Self {
+        Self {
+            workload,
+            requests: 0,
+            request_blocks: 1,
+            zeros: 0,
+            duplicates: 0,
+            flush_every: 0,
+            journal: None,
+        }
+    }
+}
+
+/// Where requests come from.
+#[derive(Clone, Copy)]
+pub enum Load<'a> {
+    /// Made up.
+    Synthetic(Synthetic),
+    /// Recorded.
+    Trace {
+        /// Which.
+        trace: &'a TraceFile,
+        /// How often it is replayed.
+        times: u32,
+    },
+}
+
+/// A run.
+pub struct Scenario<'a> {
+    /// On what.
+    pub device: Device,
+    /// What.
+    pub load: Load<'a>,
+    /// When.
+    pub pace: Pace,
+    /// After what.
+    pub precondition: Precondition,
+    /// Chance.
+    pub seed: u64,
+    /// Bytes that the host writes a day, to count years by; none: the trace's own rate, or one volume.
+    pub daily_bytes: Option<u64>,
+    /// Hold every read against what was written.
+    pub verify: bool,
+    /// Who sees how far it is, and may end it.
+    pub watch: Option<&'a Watch>,
+}
+
+/// Why a scenario cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// Too small for the baseline.
+    #[error(transparent)]
+    TooSmall(#[from] TooSmall),
+    /// Too small for the engine, or of a shape that it cannot use.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The engine did not open a new volume.
+    #[error("the engine does not open a new volume: {0}")]
+    Open(#[from] RecoveryError),
+    /// It went wrong on the way.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The trace.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// The trace touches more than there is.
+    #[error(
+        "the trace touches {needs} blocks and the volume has {has}: give it a --capacity of at least {bytes} bytes"
+    )]
+    Footprint {
+        /// Needed.
+        needs: u64,
+        /// There.
+        has: u64,
+        /// Advised.
+        bytes: u64,
+    },
+    /// Nothing to ask for.
+    #[error(
+        "requests of {request} blocks on a volume of {volume}, of which {left} are left beside a journal (that has at \
+         least {JOURNAL_BLOCKS_MIN})"
+    )]
+    Request {
+        /// Blocks asked for at a time.
+        request: u32,
+        /// The volume's.
+        volume: u64,
+        /// The application's.
+        left: u64,
+    },
+    /// A policy that this device cannot have.
+    #[error(
+        "{policy}: the inside of this device is not known, so nothing but `base` (the device itself) and `vellum` runs on it"
+    )]
+    NoFlash {
+        /// Which.
+        policy: String,
+    },
+}
+
+impl Scenario<'_> {
+    /// Runs one policy.
+    ///
+    /// # Errors
+    /// When it cannot be run, or is not served to its end.
+    pub fn run(&self, policy: &Policy) -> Result<Outcome, ScenarioError> {
+        let mut built = self.build(policy)?;
+        let sim = &mut built.sim;
+        let notes = &mut built.notes;
+        sim.time.set_instant(true);
+        self.prepare(sim, built.logical, notes)?;
+        flush(sim)?;
+        sim.time.set_instant(false);
+        let before = Snapshot::begin(sim);
+        let mut daily = self.daily_bytes;
+        match &self.load {
+            Load::Synthetic(load) => {
+                let requests = self.synthetic(load, built.logical)?;
+                self.begin(requests.size_hint().0 as u64);
+                let mut requests = self.watched(requests);
+                match load.journal {
+                    None => sim.run(&mut requests, self.pace)?,
+                    Some(journal) => {
+                        if let Layer::Vellum { write_once, .. } = policy.layer {
+                            sim.watch(&[journal.region(built.logical, write_once)]);
+                        }
+                        let mut host = Host::new(requests, journal, built.logical, self.seed);
+                        sim.run(&mut host, self.pace)?;
+                    }
+                }
+                daily = daily.or(Some(built.logical * BLOCK_BYTES as u64));
+            }
+            Load::Trace { trace, times } => {
+                if trace.blocks() > built.logical {
+                    let over = self.over(policy);
+                    return Err(ScenarioError::Footprint {
+                        needs: trace.blocks(),
+                        has: built.logical,
+                        bytes: physical(trace.blocks(), over) * BLOCK_BYTES as u64,
+                    });
+                }
+                if let (Layer::Vellum { write_once, .. }, Some((start, blocks))) =
+                    (policy.layer, trace.journal())
+                {
+                    sim.watch(&[Region {
+                        start: Lba(start),
+                        blocks,
+                        homes: Lba(start + blocks),
+                        homes_blocks: built.logical - start - blocks,
+                        rule: write_once,
+                    }]);
+                }
+                let summary = trace.summary();
+                self.begin(summary.seen.records * u64::from(*times));
+                let mut replay = trace.replay(self.seed, *times)?;
+                let ran = sim.run(&mut self.watched(&mut replay), self.pace);
+                if let Some(error) = replay.error() {
+                    return Err(error.into());
+                }
+                ran?;
+                let span = (summary.last_at - summary.first_at) as f64 / 1e9;
+                let bytes = summary.blocks_written as f64 * BLOCK_BYTES as f64;
+                if span > 0.0 {
+                    daily = daily.or(Some((bytes / span * 86_400.0) as u64));
+                }
+            }
+        }
+        // What is still in RAM belongs to the run; its wait does not.
+        let seen = std::mem::take(&mut sim.seen);
+        flush(sim)?;
+        sim.seen = seen;
+        let mut outcome = before.until_now(sim);
+        outcome.policy = policy.to_string();
+        outcome.logical_blocks = built.logical;
+        outcome.physical_blocks = built.physical;
+        if let Kind::Nand(nand) = &self.device.preset.kind {
+            let limit = self.device.erase_limit.unwrap_or(nand.erase_limit);
+            let life = Life::of(sim.flash.wear(), limit, outcome.host_written, daily);
+            outcome.life = Some(life);
+        }
+        outcome.notes = built.notes;
+        outcome.partial = self.watch.is_some_and(Watch::stopped);
+        Ok(outcome)
+    }
+
+    /// The drive as it is when a run begins, in time that does not pass, and the blocks of its volume.
+    ///
+    /// # Errors
+    /// When it cannot be built or prepared.
+    pub fn prepared(&self, policy: &Policy) -> Result<(Sim, u64), ScenarioError> {
+        let mut built = self.build(policy)?;
+        built.sim.time.set_instant(true);
+        self.prepare(&mut built.sim, built.logical, &mut built.notes)?;
+        Ok((built.sim, built.logical))
+    }
+
+    fn begin(&self, requests: u64) {
+        if let Some(watch) = self.watch {
+            watch.begin(requests);
+        }
+    }
+
+    fn watched<I>(&self, from: I) -> Watched<'_, I> {
+        Watched {
+            from,
+            watch: self.watch,
+            count: true,
+        }
+    }
+
+    fn synthetic(
+        &self,
+        load: &Synthetic,
+        logical: u64,
+    ) -> Result<std::iter::Take<Generator>, ScenarioError> {
+        let &Synthetic {
+            workload,
+            requests,
+            request_blocks,
+            zeros,
+            duplicates,
+            flush_every,
+            journal,
+        } = load;
+        let volume = logical;
+        let logical = match journal {
+            Some(journal) if journal.blocks >= JOURNAL_BLOCKS_MIN => {
+                logical.saturating_sub(journal.data_at(logical))
+            }
+            Some(_) => 0,
+            None => logical,
+        };
+        if request_blocks == 0 || u64::from(request_blocks) > logical {
+            return Err(ScenarioError::Request {
+                request: request_blocks,
+                volume,
+                left: logical,
+            });
+        }
+        let shape = workload::Shape {
+            blocks: logical,
+            request_blocks,
+            zeros,
+            duplicates,
+            flush_every,
+            seed: self.seed,
+        };
+        let count = match requests {
+            0 => 2 * logical / u64::from(request_blocks),
+            count => count,
+        };
+        Ok(Generator::new(workload, shape).take(usize::try_from(count).unwrap_or(usize::MAX)))
+    }
+}

@@ -1,0 +1,202 @@
+//! Comparisons: the same on one thread or many, as table, CSV and HTML, and the HTML in a real browser.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failure is a test's"
+)]
+
+use std::process::Command;
+use vellum_lab::compare;
+use vellum_lab::csv;
+use vellum_lab::flash;
+use vellum_lab::html::{self, Page};
+use vellum_lab::journal::{Journal, Mode};
+use vellum_lab::outcome::Outcome;
+use vellum_lab::policy::Policy;
+use vellum_lab::progress::Watch;
+use vellum_lab::report;
+use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic};
+use vellum_lab::sim::Pace;
+use vellum_lab::workload;
+
+fn scenario() -> Scenario<'static> {
+    Scenario {
+        device: Device {
+            preset: *flash::find("oftl").unwrap(),
+            capacity: Some(512 << 20),
+            over_provisioning: Some(300),
+            erase_limit: None,
+            read_priority: true,
+        },
+        load: Load::Synthetic(Synthetic {
+            requests: 20_000,
+            duplicates: 20,
+            flush_every: 50,
+            journal: Some(Journal {
+                mode: Mode::Data,
+                blocks: 2048,
+                async_commit: false,
+            }),
+            ..Synthetic::new(*workload::find("zipf").unwrap())
+        }),
+        pace: Pace::Closed { depth: 8 },
+        precondition: Precondition::None,
+        seed: 3,
+        daily_bytes: None,
+        verify: true,
+        watch: None,
+    }
+}
+
+fn policies() -> Vec<Policy> {
+    compare::policies(flash::find("oftl").unwrap(), true)
+}
+
+fn run(threads: usize) -> Vec<Outcome> {
+    let (outcomes, failed) = compare::run(&scenario(), &policies(), &[], threads);
+    assert!(failed.is_empty(), "{failed:?}");
+    outcomes
+}
+
+#[test]
+fn one_thread_and_many_give_the_same_bytes() {
+    let text = |threads| serde_json::to_string(&run(threads)).unwrap();
+    assert_eq!(text(1), text(4));
+}
+
+#[test]
+fn savings_save_alone_and_together() {
+    let outcomes = run(2);
+    let data = |name: &str| {
+        let found = outcomes.iter().find(|outcome| outcome.policy == name);
+        found.unwrap_or_else(|| panic!("{name}")).medium[0].blocks
+    };
+    let nothing = data("vellum:no-zero");
+    let (once, dedup) = (
+        data("vellum:no-zero,write-once"),
+        data("vellum:no-zero,dedup"),
+    );
+    assert!(once * 10 < nothing * 7, "{once} of {nothing}");
+    assert!(dedup < nothing, "{dedup} of {nothing}");
+    // The index finds journal copies as well: together they save what the better one does.
+    let both = data("vellum:dedup,write-once");
+    assert!(
+        both * 100 < once.min(dedup) * 102,
+        "{both}, {once}, {dedup}"
+    );
+}
+
+#[test]
+fn csv_has_a_line_a_policy_and_as_many_cells_in_each() {
+    let outcomes = run(2);
+    let text = csv::lines(&outcomes);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), outcomes.len() + 1);
+    // Names with commas are quoted.
+    let cells = |line: &str| {
+        let mut quoted = false;
+        let separators = line.chars().filter(|&c| {
+            quoted ^= c == '"';
+            c == ',' && !quoted
+        });
+        separators.count()
+    };
+    assert!(lines.iter().all(|line| cells(line) == cells(lines[0])));
+    assert!(lines[0].contains("write_amplification") && text.contains("\"vellum:no-zero,dedup\""));
+}
+
+#[test]
+fn a_policy_that_does_not_fit_does_not_keep_the_others_from_running() {
+    let mut scenario = scenario();
+    scenario.device.over_provisioning = Some(20);
+    let (outcomes, failed) = compare::run(&scenario, &policies(), &[], 2);
+    assert!(!outcomes.is_empty() && !failed.is_empty());
+    assert!(
+        failed
+            .iter()
+            .all(|f| f.source.to_string().contains("capacity"))
+    );
+}
+
+#[test]
+fn a_run_that_is_ended_says_so() {
+    let watches = [Watch::default()];
+    watches[0].stop();
+    let (outcomes, failed) = compare::run(&scenario(), &policies()[..1], &watches, 1);
+    assert!(failed.is_empty() && outcomes[0].partial);
+    assert!(report::table(&outcomes).contains("PARTIAL"));
+}
+
+/// What a reader does with the report, and what must come of it; the page's own script has run before.
+const READER: &str = r##"<script>{
+const problems = [];
+const is = (what, right) => { if (!right) problems.push(what); };
+const plots = [...document.querySelectorAll("#plots figure")];
+is("plots", plots.length >= 4 && document.documentElement.dataset.drawn === String(plots.length));
+is("numbers", !/NaN|Infinity|undefined/.test(document.getElementById("plots").innerHTML));
+const lines = plots.find((figure) => figure.dataset.range);
+const range = () => lines.dataset.range.split(" ").map(Number);
+const before = range();
+const send = (kind, x, y) => {
+  const svg = lines.querySelector("svg"), box = svg.getBoundingClientRect();
+  const at = { clientX: box.left + box.width * x, clientY: box.top + box.height * y, bubbles: true };
+  svg.dispatchEvent(new PointerEvent(kind, at));
+};
+send("pointerdown", 0.4, 0.3); send("pointermove", 0.6, 0.6);
+is("tip", lines.querySelector(".tip").textContent.includes("microseconds"));
+send("pointerup", 0.6, 0.6);
+const zoomed = range();
+is("zoom", zoomed[0] > before[0] && zoomed[1] < before[1] && zoomed[3] < before[3]);
+lines.querySelector("svg").dispatchEvent(new MouseEvent("dblclick", { bubbles: true }));
+is("zoom back", range().join() === before.join());
+const drawn = () => lines.querySelectorAll("path[data-name]").length, all = drawn();
+lines.querySelector(".legend button").click();
+is("hide", drawn() === all - 1);
+is("table", document.querySelector("pre").textContent.includes("write amplification"));
+is("nothing from elsewhere", performance.getEntriesByType("resource").length === 0);
+document.documentElement.dataset.problems = problems.join("; ") || "none";
+}</script>"##;
+
+#[test]
+fn the_report_is_one_file_that_a_browser_shows() {
+    let page = Page {
+        title: "A </script> & a title".into(),
+        about: vec!["a load".into()],
+        warnings: vec!["mind <this>".into()],
+        command: "vellum lab compare".into(),
+    };
+    let outcomes = run(2);
+    let text = html::render(&page, &outcomes, &report::table(&outcomes)).unwrap();
+    assert_eq!(text.matches("</script>").count(), 2, "the two of its own");
+    for outside in ["http:", "https:", "src=", "@import", "fetch("] {
+        let elsewhere = text.replace("http://www.w3.org/2000/svg", "");
+        assert!(!elsewhere.contains(outside), "{outside}");
+    }
+    let browsers = ["chromium", "chromium-browser", "google-chrome"];
+    let works = |name: &&&str| {
+        let asked = Command::new(name).arg("--version").output();
+        asked.is_ok_and(|output| output.status.success())
+    };
+    let Some(browser) = browsers.iter().find(works) else {
+        eprintln!(
+            "SKIP: no browser: {} are not installed",
+            browsers.join(", ")
+        );
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("report.html");
+    std::fs::write(&path, text.replace("</html>", &format!("{READER}</html>"))).unwrap();
+    let output = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
+        .arg(format!(
+            "--user-data-dir={}",
+            folder.path().join("profile").display()
+        ))
+        .arg(format!("file://{}", path.display()))
+        .output()
+        .unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    let head: String = shown.chars().take(400).collect();
+    assert!(shown.contains("data-problems=\"none\""), "{head}");
+}
