@@ -3,15 +3,15 @@
 use crate::size::Size;
 use serde_json::{Value, json};
 use std::str::FromStr;
-use vellum_core::seam::WriteOnce;
+use vellum_core::seam::{Store, WriteOnce};
 use vellum_device::Extent;
-use vellum_device::policy::{Policy, WeakHash, rule_name, rule_named};
+use vellum_device::policy::{Policy, WeakHash, rule_name, rule_named, store_name, store_named};
 
 /// Flags of whatever opens a volume.
 #[derive(clap::Args)]
 pub struct Policies {
     /// What is done with what is written: write-once=on|off|paper|descriptor, hash=xxh3|head64|crc32c|md5|sha1,
-    /// zero=on|off, dedup=on|off, index=SIZE, sample=off|SIZE; several with commas.
+    /// zero=on|off, dedup=on|off, index=SIZE, sample=off|SIZE, store=compact|caftl; several with commas.
     #[arg(long = "policy", value_name = "NAME=VALUE,...")]
     pub changes: Vec<Change>,
     /// Watch a journal here, besides those that are found; like 1G+128M.
@@ -63,6 +63,7 @@ pub struct Change {
     dedup: Option<bool>,
     index_bytes: Option<u64>,
     sample_blocks: Option<u32>,
+    store: Option<Store>,
 }
 
 impl Change {
@@ -83,6 +84,7 @@ impl Change {
             dedup: self.dedup.unwrap_or(policy.dedup),
             index_bytes: self.index_bytes.unwrap_or(policy.index_bytes),
             sample_blocks: self.sample_blocks.unwrap_or(policy.sample_blocks),
+            store: self.store.unwrap_or(policy.store),
         }
     }
 }
@@ -129,9 +131,15 @@ impl FromStr for Change {
                         _ => return Err(wrong("off and the sizes from 8K to 128K in steps of 4K")),
                     });
                 }
+                "store" => {
+                    let store = store_named(value);
+                    change.store = Some(store.map_err(|_| {
+                        wrong("compact, caftl and caftl-plain, -range, -hot, -hot-range, -value and -value-range")
+                    })?);
+                }
                 _ => {
                     return Err(format!(
-                        "no policy is called {name:?}: there are write-once, hash, zero, dedup, index and sample"
+                        "no policy is called {name:?}: there are write-once, hash, zero, dedup, index, sample and store"
                     ));
                 }
             }
@@ -149,6 +157,7 @@ pub fn shown(policy: &Policy) -> Value {
         "dedup": policy.dedup,
         "index_bytes": policy.index_bytes,
         "sample_bytes": u64::from(policy.sample_blocks) * 4096,
+        "store": store_name(policy.store),
     })
 }
 
@@ -218,6 +227,7 @@ mod tests {
             "sample=4K",
             "sample=9K",
             "sample=1M",
+            "store=paper",
         ] {
             assert!(text.parse::<Change>().is_err(), "{text:?}");
         }
@@ -229,8 +239,9 @@ mod tests {
         let policy = change.apply(Policy::default());
         assert!(policy.dedup);
         assert_eq!((policy.index_bytes, policy.sample_blocks), (256 << 20, 8));
-        let change: Change = "sample=off".parse().unwrap();
+        let change: Change = "sample=off,store=caftl".parse().unwrap();
         assert_eq!(change.apply(policy).sample_blocks, 0);
+        assert_eq!(shown(&change.apply(policy))["store"], "caftl");
     }
 
     #[test]

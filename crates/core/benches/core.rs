@@ -76,7 +76,7 @@ fn throughput(gib: u64) -> bool {
     );
     idle.deduplicate(Dedup {
         index_bytes: 64 << 20,
-        sample_blocks: 0,
+        ..Dedup::default()
     });
     random_writes(&mut idle, &mut rng, blocks);
     let (speed_indexed, allocated) = random_writes(&mut idle, &mut rng, blocks);

@@ -67,6 +67,49 @@ pub struct Dedup {
     /// Blocks of a unit of which one is looked up first (2 to 32), and the others only if that was found; 0
     /// or 1: all are.
     pub sample_blocks: u32,
+    /// What kind of index it is. Another kind begins empty as well.
+    pub store: Store,
+}
+
+/// A kind of index of contents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Store {
+    /// Ours: a cache line of eight entries for each hash.
+    #[default]
+    Compact,
+    /// CAFTL's: segments and buckets (§3.2.3).
+    Caftl(Search),
+}
+
+/// How CAFTL's store is searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Search {
+    /// Whether a bucket's smallest and largest entry are looked at first.
+    pub range_check: bool,
+    /// How entries are spread over a segment's buckets.
+    pub order: Order,
+}
+
+impl Default for Search {
+    /// What the paper recommends (§4.3.3).
+    fn default() -> Self {
+        Self {
+            range_check: true,
+            order: Order::Value,
+        }
+    }
+}
+
+/// An order of the entries of one segment of CAFTL's store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// As they come.
+    Arrival,
+    /// Those with the most owners first (hotness-based reorganisation).
+    Hotness,
+    /// By their hash, so that there can be a binary search over buckets.
+    #[default]
+    Value,
 }
 
 /// What a block is compared with.

@@ -86,6 +86,8 @@ counters! {
     write_once_pauses,
     /// Blocks written that were looked up in the index of contents.
     dedup_lookups,
+    /// Entries of the index that were compared with what was looked up.
+    index_comparisons,
     /// Blocks not written, but mapped to another's page of the same content.
     dedup_blocks,
     /// Hints of the index that were wrong, by checksum or by comparison.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
-use vellum_core::seam::{Dedup, WriteOnce};
+use vellum_core::seam::{Dedup, Order, Search, Store, WriteOnce};
 
 /// Which weak hash a block is known by where write-once journaling looks for its copy (WOJ §4.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,6 +82,8 @@ pub struct Policy {
     pub index_bytes: u64,
     /// Blocks of which one is looked up first, and the others if that was found; 0: all are.
     pub sample_blocks: u32,
+    /// Which index of contents.
+    pub store: Store,
 }
 
 impl Default for Policy {
@@ -93,6 +95,7 @@ impl Default for Policy {
             dedup: false,
             index_bytes: 64 << 20,
             sample_blocks: 0,
+            store: Store::default(),
         }
     }
 }
@@ -104,6 +107,7 @@ impl Policy {
         Dedup {
             index_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
             sample_blocks: self.sample_blocks,
+            store: self.store,
         }
     }
 }
@@ -135,6 +139,39 @@ pub fn rule_named(name: &str) -> Result<WriteOnce, UnknownName> {
     .ok_or(UnknownName)
 }
 
+/// Names of the indexes of contents: ours, the paper's as it recommends it, and the paper's with each way to
+/// search it.
+const STORES: [(&str, Store); 8] = [
+    ("compact", Store::Compact),
+    ("caftl", caftl(true, Order::Value)),
+    ("caftl-plain", caftl(false, Order::Arrival)),
+    ("caftl-range", caftl(true, Order::Arrival)),
+    ("caftl-hot", caftl(false, Order::Hotness)),
+    ("caftl-hot-range", caftl(true, Order::Hotness)),
+    ("caftl-value", caftl(false, Order::Value)),
+    ("caftl-value-range", caftl(true, Order::Value)),
+];
+
+const fn caftl(range_check: bool, order: Order) -> Store {
+    Store::Caftl(Search { range_check, order })
+}
+
+/// The name of an index of contents.
+#[must_use]
+pub fn store_name(store: Store) -> &'static str {
+    let known = STORES.iter().find(|(_, known)| *known == store);
+    known.map_or("caftl", |(name, _)| name)
+}
+
+/// The index of contents of a name.
+///
+/// # Errors
+/// When there is none.
+pub fn store_named(name: &str) -> Result<Store, UnknownName> {
+    let known = STORES.iter().find(|(known, _)| *known == name);
+    known.map(|(_, store)| *store).ok_or(UnknownName)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,6 +184,11 @@ mod tests {
         for name in ["off", "on", "paper", "descriptor"] {
             assert_eq!(rule_named(name).map(rule_name), Ok(name));
         }
+        for (name, store) in STORES {
+            assert_eq!(store_named(name), Ok(store));
+            assert_eq!(store_named(store_name(store)), Ok(store));
+        }
+        assert_eq!(store_named("paper"), Err(UnknownName));
         assert_eq!("crc".parse::<WeakHash>(), Err(UnknownName));
         assert_eq!(rule_named(""), Err(UnknownName));
     }

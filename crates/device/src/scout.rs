@@ -278,17 +278,21 @@ fn tell(shared: &Shared, wishes: &Wishes, sight: &Sight, anew: bool) {
     shared.digester.set(hash, wishes.policy.zero);
     let regions = &sight.plan.regions;
     let policy = wishes.policy.core_dedup();
-    let capacity = shared.with_core(|now, inner, batch| {
-        let before = inner.engine.stats().index_capacity;
+    let index = |inner: &crate::drive::Inner| {
+        let stats = inner.engine.stats();
+        (stats.index_capacity, stats.index_entries == 0)
+    };
+    let index = shared.with_core(|now, inner, batch| {
+        let before = index(inner);
         if anew {
             inner.feed(now, Input::Journals { regions: &[] }, batch);
         }
         inner.feed(now, Input::Journals { regions }, batch);
         inner.feed(now, Input::Dedup { policy }, batch);
-        (before, inner.engine.stats().index_capacity)
+        (before, index(inner))
     });
-    if let Some((before, after)) = capacity {
-        shared.sweeper.index(after > 0, before != after);
+    if let Some((before, after)) = index {
+        shared.sweeper.index(after.0 > 0, before != after);
     }
 }
 

@@ -13,8 +13,8 @@ pub struct Args {
     /// The volume; its server is found by itself.
     volume: PathBuf,
     /// What shall be otherwise from now on, until the server ends: write-once=on|off|paper|descriptor,
-    /// hash=xxh3|head64|crc32c|md5|sha1, zero=on|off, dedup=on|off, index=SIZE, sample=off|SIZE; several with
-    /// commas.
+    /// hash=xxh3|head64|crc32c|md5|sha1, zero=on|off, dedup=on|off, index=SIZE, sample=off|SIZE,
+    /// store=compact|caftl; several with commas.
     #[arg(value_name = "NAME=VALUE,...")]
     change: Vec<String>,
     /// As JSON, one line.

@@ -40,8 +40,8 @@ impl Dedup {
     }
 
     /// A content is stored, and this is who has it.
-    pub fn met(&mut self, hash: u64, holder: Holder) {
-        self.index.insert(hash, holder);
+    pub fn met(&mut self, hash: u64, holder: Holder, owners: u32) {
+        self.index.insert(hash, holder, owners);
     }
 
     /// A shared page has this owner alone now.
@@ -68,10 +68,11 @@ fn content_hash(crc: u32) -> u64 {
 }
 
 impl Engine {
-    /// Another policy from now on. An index of another size starts empty.
+    /// Another policy from now on. Another index starts empty.
     pub(super) fn set_dedup(&mut self, policy: Policy) {
-        if policy.index_bytes != self.dedup.policy.index_bytes {
-            self.dedup.index = Index::new(policy.index_bytes);
+        let old = self.dedup.policy;
+        if (policy.index_bytes, policy.store) != (old.index_bytes, old.store) {
+            self.dedup.index = Index::new(policy.store, policy.index_bytes);
         }
         self.dedup.policy = policy;
         self.dedup.switched_off = false;
@@ -164,7 +165,11 @@ impl Engine {
         }
         let hash = content_hash(crc);
         if let Some(holder) = self.holder_at(lba, hash) {
-            self.dedup.met(hash, holder);
+            let owners = match holder {
+                Holder::Lba(_) => 1,
+                Holder::Page(vba) => self.shared.owners(vba),
+            };
+            self.dedup.met(hash, holder, owners);
         }
     }
 

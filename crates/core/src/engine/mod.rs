@@ -359,6 +359,7 @@ impl Engine {
             pool_entries: self.once.pool().len() as u64,
             stray_pages: self.strays.len() as u64,
             index_entries: self.dedup.index().len() as u64,
+            index_comparisons: self.dedup.index().comparisons(),
             index_capacity: self.dedup.index().capacity() as u64,
             waiting_requests: self.waiting.len() as u64,
             poisoned: u64::from(self.poisoned),

@@ -5,7 +5,7 @@ use super::medium::token_crc;
 use super::rng::Rng;
 use std::collections::VecDeque;
 use vellum_core::addr::Lba;
-use vellum_core::seam::{Dedup, Region, WriteOnce};
+use vellum_core::seam::{Dedup, Order, Region, Search, Store, WriteOnce};
 
 /// A life's habits.
 #[derive(Clone, Debug)]
@@ -111,6 +111,13 @@ impl Client {
         Dedup {
             index_bytes: rng.pick(&[0, 0, 64, 512, 1 << 16]),
             sample_blocks: rng.pick(&[0, 2, 8]),
+            store: match rng.below(4) {
+                0 => Store::Caftl(Search {
+                    range_check: rng.percent(50),
+                    order: rng.pick(&[Order::Arrival, Order::Hotness, Order::Value]),
+                }),
+                _ => Store::Compact,
+            },
         }
     }
 

@@ -1,0 +1,160 @@
+//! Streams of contents, as they are written: from a seed, or from files.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+/// Numbers from a seed (SplitMix64).
+pub struct Chance(pub u64);
+
+impl Chance {
+    /// The next one.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// From 0 up to 1.
+    pub fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// When a content comes again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// At any time.
+    AnyTime,
+    /// Mostly soon: after a stretch whose logarithm is as likely short as long.
+    MostlySoon,
+}
+
+/// `contents` of them; of each there are k copies with a probability of k to the power of minus `tail` (zeta).
+pub fn zeta(contents: u32, tail: f64, again: Again) -> Vec<u32> {
+    let mut chance = Chance(7);
+    let mut shares: Vec<f64> = Vec::new();
+    for copies in 1..=100_000 {
+        let before = shares.last().copied().unwrap_or(0.0);
+        shares.push(before + f64::from(copies).powf(-tail));
+    }
+    let all = shares.last().copied().unwrap_or(1.0);
+    let mut written: Vec<(f64, u32)> = Vec::new();
+    for content in 0..contents {
+        let at = chance.unit() * all;
+        let more = shares.partition_point(|&share| share < at);
+        let mut when = chance.unit();
+        written.push((when, content));
+        for _ in 0..more {
+            when = match again {
+                Again::AnyTime => chance.unit(),
+                Again::MostlySoon => (when + f64::from(contents).powf(chance.unit() - 1.0)).fract(),
+            };
+            written.push((when, content));
+        }
+    }
+    written.sort_by(|a, b| a.0.total_cmp(&b.0));
+    written.into_iter().map(|(_, content)| content).collect()
+}
+
+/// `length` blocks, `percent` of them with a content that came before: 1% of those make up two thirds, 10%
+/// four fifths, and the hottest are the oldest.
+pub fn few_hot(length: u32, percent: u64) -> Vec<u32> {
+    let mut chance = Chance(7);
+    let (mut contents, mut stream) = (0u32, Vec::new());
+    for _ in 0..length {
+        if contents > 0 && chance.next() % 100 < percent {
+            stream.push((chance.unit().powi(12) * f64::from(contents)) as u32);
+        } else {
+            stream.push(contents);
+            contents += 1;
+        }
+    }
+    stream
+}
+
+/// The blocks of all files below a directory, in the order of their names; the contents' checksums, without
+/// zeros. Stops at `most`.
+pub fn files(below: &Path, most: usize, stream: &mut Vec<u32>) {
+    let Ok(entries) = std::fs::read_dir(below) else {
+        return;
+    };
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        let Ok(kind) = path.symlink_metadata() else {
+            continue;
+        };
+        if kind.is_dir() {
+            files(&path, most, stream);
+        } else if kind.is_file()
+            && let Ok(mut bytes) = std::fs::read(&path)
+        {
+            bytes.resize(bytes.len().next_multiple_of(4096), 0);
+            let blocks = bytes.chunks_exact(4096);
+            let data = blocks.filter(|block| block.iter().any(|&byte| byte != 0));
+            stream.extend(data.map(crc32c::crc32c));
+        }
+        if stream.len() >= most {
+            return stream.truncate(most);
+        }
+    }
+}
+
+/// What a stream is.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Contents.
+    pub unique: usize,
+    /// Blocks that a perfect pass would not store.
+    pub duplicates: usize,
+    /// Contents with more than two copies.
+    pub hot: usize,
+    /// Duplicates of the tenth of the contents that has most.
+    pub of_best_tenth: usize,
+}
+
+impl Shape {
+    /// Counts.
+    pub fn of(stream: &[u32]) -> Self {
+        let mut copies: HashMap<u32, usize> = HashMap::new();
+        for &content in stream {
+            *copies.entry(content).or_default() += 1;
+        }
+        let mut copies: Vec<usize> = copies.into_values().collect();
+        copies.sort_unstable_by_key(|&copies| std::cmp::Reverse(copies));
+        let unique = copies.len();
+        Self {
+            unique,
+            duplicates: stream.len() - unique,
+            hot: copies.partition_point(|&copies| copies > 2),
+            of_best_tenth: copies[..unique / 10].iter().map(|copies| copies - 1).sum(),
+        }
+    }
+}
+
+/// A content's hash, as the engine makes it of a checksum.
+pub fn hash(content: u32) -> u64 {
+    (u64::from(content) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// How many of a stream's duplicates an index knows when they come.
+pub fn found(stream: &[u32], index: &mut vellum_core::index::Index) -> usize {
+    use vellum_core::addr::Vba;
+    use vellum_core::index::Holder;
+    let mut copies: HashMap<u32, u32> = HashMap::new();
+    let mut seen = HashSet::new();
+    let mut found = 0;
+    for &content in stream {
+        let known = index.find(hash(content)).is_some();
+        assert!(!known || seen.contains(&content), "a hint that nobody gave");
+        seen.insert(content);
+        // What is not found is stored once more, and that copy has one owner.
+        let owners = copies.entry(content).or_default();
+        *owners = if known { *owners + 1 } else { 1 };
+        found += usize::from(known);
+        index.insert(hash(content), Holder::Page(Vba(content)), *owners);
+    }
+    found
+}

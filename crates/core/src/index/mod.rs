@@ -1,0 +1,209 @@
+//! The index of contents: where to look when a block is written that may be a duplicate (CAFTL §3.2).
+//!
+//! A hint in bounded memory, never a proof. It names an LBA or a shared page's number and no physical address,
+//! for the map knows where that is: the collector need not tell it what it moves. An entry whose LBA has been
+//! overwritten is found out by its checksum or by the comparison, and leaves.
+//!
+//! There are two: [`Compact`], the default, and [`Caftl`], the paper's, to compare it with; `docs/decisions/0009`
+//! has the figures. Both know a content by a hash in which 32 bits are the content's own, wherever they lie.
+
+mod caftl;
+mod compact;
+
+use crate::addr::{Lba, Vba};
+use crate::seam::Store;
+use caftl::Caftl;
+use compact::Compact;
+
+/// Who has a content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// The last LBA that it was written to.
+    Lba(Lba),
+    /// A shared page.
+    Page(Vba),
+}
+
+/// An index.
+pub enum Index {
+    /// See [`Compact`].
+    Compact(Compact),
+    /// See [`Caftl`].
+    Caftl(Caftl),
+}
+
+impl Default for Index {
+    fn default() -> Self {
+        Self::new(Store::default(), 0)
+    }
+}
+
+macro_rules! either {
+    ($self:ident, $index:ident => $what:expr) => {
+        match $self {
+            Index::Compact($index) => $what,
+            Index::Caftl($index) => $what,
+        }
+    };
+}
+
+impl Index {
+    /// An index in at most `bytes`; none, when that is too little for one.
+    #[must_use]
+    pub fn new(store: Store, bytes: usize) -> Self {
+        match store {
+            Store::Compact => Self::Compact(Compact::new(bytes)),
+            Store::Caftl(search) => Self::Caftl(Caftl::new(search, bytes)),
+        }
+    }
+
+    /// Contents that it can hold.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        either!(self, index => index.capacity())
+    }
+
+    /// Contents in it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        either!(self, index => index.len())
+    }
+
+    /// Whether it holds none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Entries that hashes were compared with, so far.
+    #[must_use]
+    pub fn comparisons(&self) -> u64 {
+        either!(self, index => index.comparisons())
+    }
+
+    /// Who had this content last.
+    #[must_use]
+    pub fn find(&mut self, hash: u64) -> Option<Holder> {
+        either!(self, index => index.find(hash))
+    }
+
+    /// This content was met, and has this holder now: one of so many owners.
+    pub fn insert(&mut self, hash: u64, holder: Holder, owners: u32) {
+        match self {
+            Self::Compact(index) => index.insert(hash, holder),
+            Self::Caftl(index) => index.insert(hash, holder, owners),
+        }
+    }
+
+    /// The content has another holder now, its only one, if it is known here at all.
+    pub fn moved(&mut self, hash: u64, holder: Holder) {
+        either!(self, index => index.moved(hash, holder));
+    }
+
+    /// The hint for this content was wrong.
+    pub fn remove(&mut self, hash: u64) {
+        either!(self, index => index.remove(hash));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seam::{Order, Search};
+    use alloc::{collections::BTreeMap, vec::Vec};
+    use proptest::prelude::*;
+
+    /// All ways to keep one.
+    pub(super) fn stores() -> Vec<Store> {
+        let mut stores = alloc::vec![Store::Compact];
+        for order in [Order::Arrival, Order::Hotness, Order::Value] {
+            stores.extend(
+                [true, false].map(|range_check| Store::Caftl(Search { range_check, order })),
+            );
+        }
+        stores
+    }
+
+    pub(super) fn hash(content: u64) -> u64 {
+        content.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    #[test]
+    fn no_memory_no_hints() {
+        for store in stores() {
+            let mut index = Index::new(store, 63);
+            index.insert(5, Holder::Lba(Lba(1)), 1);
+            index.moved(5, Holder::Lba(Lba(2)));
+            index.remove(5);
+            assert_eq!((index.find(5), index.capacity(), index.len()), (None, 0, 0));
+        }
+    }
+
+    #[test]
+    fn what_fits_is_found() {
+        for store in stores() {
+            let mut index = Index::new(store, 64 << 10);
+            let contents = index.capacity() as u64 / 2;
+            for content in 0..contents {
+                index.insert(hash(content), Holder::Lba(Lba(content)), 1);
+            }
+            let found = (0..contents)
+                .filter(|&c| index.find(hash(c)) == Some(Holder::Lba(Lba(c))))
+                .count() as u64;
+            // A line of the one may be full when another is not yet; the other's buckets even that out less well.
+            assert!(
+                found * 100 >= contents * 99,
+                "{store:?}: {found} of {contents}"
+            );
+            assert!(index.comparisons() > 0);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_hint_is_the_last_holder_of_its_content_or_none(
+            which in 0usize..7,
+            bytes in prop::sample::select(alloc::vec![576usize, 4096, 3 * 4096, 9 * 4096]),
+            steps in prop::collection::vec((0u64..1500, 0u32..1000, 0..12), 1..3000)
+        ) {
+            let mut index = Index::new(stores()[which], bytes);
+            let mut last = BTreeMap::new();
+            for (step, (content, number, kind)) in steps.into_iter().enumerate() {
+                let hash = hash(content);
+                let holder = match kind % 2 {
+                    0 => Holder::Lba(Lba(number.into())),
+                    _ => Holder::Page(Vba(number)),
+                };
+                match kind {
+                    0 => {
+                        index.remove(hash);
+                        last.remove(&hash);
+                    }
+                    1 => {
+                        let known = index.find(hash).is_some();
+                        index.moved(hash, holder);
+                        if known {
+                            last.insert(hash, holder);
+                        }
+                    }
+                    _ => {
+                        index.insert(hash, holder, number);
+                        last.insert(hash, holder);
+                    }
+                }
+                if step % 64 != 0 {
+                    continue;
+                }
+                let mut held = 0;
+                for (&hash, &holder) in &last {
+                    if let Some(found) = index.find(hash) {
+                        prop_assert_eq!(found, holder);
+                        held += 1;
+                    }
+                }
+                prop_assert_eq!(held, index.len());
+                prop_assert!(held <= index.capacity());
+            }
+        }
+    }
+}
