@@ -15,10 +15,10 @@ use vellum_core::format::geometry::{Params, plan};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::map::MAX_PBA;
 use vellum_core::recovery::{RecoveryError, Source, Unreadable, find_superblock};
-use vellum_device::block::BlockDevice;
 use vellum_device::info::{VolumeInfo, hex_uuid};
 use vellum_device::policy::Policy;
 use vellum_device::{CreateOptions, Extent, Volume, crc32c};
+use vellum_frontend::unaligned::ByteDevice;
 use vellum_medium::{FileMedium, Medium, Prealloc};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -197,6 +197,7 @@ pub struct Served {
     /// Its file.
     pub path: PathBuf,
     kind: Kind,
+    device: ByteDevice,
     victim: &'static str,
     read_only: bool,
 }
@@ -237,6 +238,10 @@ impl Served {
             )?;
             Kind::Volume(Arc::new(Volume::open(Arc::new(medium), &how)?))
         };
+        let device = match &kind {
+            Kind::Volume(volume) => Arc::clone(volume).into(),
+            Kind::Raw(raw) => Arc::clone(raw).into(),
+        };
         let victim = match options.victim {
             Victim::Greedy => "greedy",
             Victim::CostBenefit => "cost-benefit",
@@ -246,17 +251,15 @@ impl Served {
             name,
             path,
             kind,
+            device,
             victim,
             read_only: options.read_only,
         })
     }
 
-    /// For front ends.
-    pub fn device(&self) -> Arc<dyn BlockDevice> {
-        match &self.kind {
-            Kind::Volume(volume) => volume.clone(),
-            Kind::Raw(raw) => raw.clone(),
-        }
+    /// For front ends: one for all of them.
+    pub fn device(&self) -> ByteDevice {
+        self.device.clone()
     }
 
     /// A volume's UUID.

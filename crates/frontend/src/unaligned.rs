@@ -1,10 +1,18 @@
 //! Byte ranges on a device of whole blocks: read-modify-write for the edges of a 512-byte client's requests.
 //!
-//! An edge is read, changed and written back, with two consequences. It blocks, so front ends call it on a
-//! thread that may wait. And a whole-block write that comes between the read and the write-back would be
-//! undone by it, so whole-block requests go through the same gate: they share it while they are being
-//! submitted, an edge has it to itself. The device starts requests in order, therefore an edge's read sees
-//! every write that was submitted before.
+//! An edge is read, changed and written back, with two consequences. It waits, so front ends call it on a
+//! thread that may. And a whole-block change that comes between the read and the write-back, from whatever
+//! client, would be undone by it. So a volume's front ends share one [`ByteDevice`], and all changes go through
+//! it:
+//!
+//! * An edge has its block to itself: it waits for another edge of that block, enters the block into a list,
+//!   and leaves when its write is answered.
+//! * Whole-block changes share the list while they are being submitted, and wait for edges in their range. The
+//!   device starts requests in order: an edge's read, submitted after its entry, sees every change that was
+//!   submitted before.
+//!
+//! That cannot lock up: an edge takes its memory before it enters, so whoever waits for it never holds what it
+//! needs.
 
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::sync::Arc;
@@ -22,16 +30,40 @@ pub fn is_aligned(offset: u64, len: u64) -> bool {
     offset.is_multiple_of(BLOCK) && len.is_multiple_of(BLOCK)
 }
 
-/// A device, seen in bytes.
-pub struct ByteDevice {
+/// A device, seen in bytes. All clones are one.
+#[derive(Clone)]
+pub struct ByteDevice(Arc<Gated>);
+
+struct Gated {
     device: Arc<dyn BlockDevice>,
-    gate: RwLock<()>,
+    /// Blocks of the edges under way: as many as there are threads for edges.
+    edges: RwLock<Vec<u64>>,
+    /// An edge has left.
+    left: Condvar,
+    leaving: Mutex<()>,
+}
+
+impl From<Arc<dyn BlockDevice>> for ByteDevice {
+    fn from(device: Arc<dyn BlockDevice>) -> Self {
+        Self(Arc::new(Gated {
+            device,
+            edges: RwLock::default(),
+            left: Condvar::new(),
+            leaving: Mutex::new(()),
+        }))
+    }
+}
+
+impl<D: BlockDevice + 'static> From<Arc<D>> for ByteDevice {
+    fn from(device: Arc<D>) -> Self {
+        Self::from(device as Arc<dyn BlockDevice>)
+    }
 }
 
 impl std::fmt::Debug for ByteDevice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ByteDevice")
-            .field("blocks", &self.device.blocks())
+            .field("blocks", &self.device().blocks())
             .finish_non_exhaustive()
     }
 }
@@ -68,31 +100,30 @@ fn spans(offset: u64, len: u64) -> impl Iterator<Item = Span> {
 }
 
 impl ByteDevice {
-    /// Wraps a device. All of a volume's clients must share one, or their edges may undo each other's writes.
-    #[must_use]
-    pub fn new(device: Arc<dyn BlockDevice>) -> Self {
-        Self {
-            device,
-            gate: RwLock::new(()),
-        }
-    }
-
     /// The device.
     #[must_use]
     pub fn device(&self) -> &Arc<dyn BlockDevice> {
-        &self.device
+        &self.0.device
     }
 
     /// Its size in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.device.blocks() * BLOCK
+        self.device().blocks() * BLOCK
     }
 
-    /// Submits whole-block requests, past no edge that is being rewritten.
+    /// Submits whole-block requests; waits while one of them changes a block of which an edge is under way.
     pub fn submit(&self, requests: &mut Vec<Request>, replies: &Arc<dyn Replies>) {
-        let _shared = self.gate.read();
-        self.device.submit(requests, replies);
+        loop {
+            let edges = self.0.edges.read();
+            if !edges.iter().any(|&edge| is_in_the_way(requests, edge)) {
+                // Under the list's lock: the read of an edge that enters next comes after these.
+                return self.device().submit(requests, replies);
+            }
+            drop(edges);
+            self.0
+                .wait_while(|edges| edges.iter().any(|&edge| is_in_the_way(requests, edge)));
+        }
     }
 
     /// Reads any byte range; waits for it.
@@ -138,7 +169,7 @@ impl ByteDevice {
                 }
                 Span::Whole { lba, blocks } => {
                     for (lba, blocks) in self.pieces(lba, blocks, Share::Write) {
-                        let mut frames = self.device.frames().take(Share::Write, blocks as usize);
+                        let mut frames = self.device().frames().take(Share::Write, blocks as usize);
                         for i in 0..frames.len() {
                             let (piece, left) = rest.split_at(BLOCK_BYTES);
                             rest = left;
@@ -185,16 +216,16 @@ impl ByteDevice {
         blocks: u64,
         share: Share,
     ) -> impl Iterator<Item = (u64, u64)> + use<> {
-        let most = (self.device.frames().capacity(share) as u64).clamp(1, SPAN_BLOCKS_MAX);
+        let most = (self.device().frames().capacity(share) as u64).clamp(1, SPAN_BLOCKS_MAX);
         (0..blocks)
             .step_by(most as usize)
             .map(move |at| (lba + at, most.min(blocks - at)))
     }
 
     fn read_blocks(&self, lba: u64, blocks: u64) -> Result<Frames, BlockError> {
-        let frames = self.device.frames().take(Share::Read, blocks as usize);
+        let frames = self.device().frames().take(Share::Read, blocks as usize);
         wait(Op::Read, lba, blocks, frames, |requests, replies| {
-            self.device.submit(requests, replies)
+            self.device().submit(requests, replies)
         })
     }
 
@@ -210,15 +241,60 @@ impl ByteDevice {
         fua: bool,
         change: impl FnOnce(&mut [u8]),
     ) -> Result<(), BlockError> {
-        // Memory first, then the gate: who waits at the gate may hold the memory that we would wait for.
-        let pool = self.device.frames();
+        // Memory first, then the turn; and always in this order of the shares.
+        let pool = self.device().frames();
         let (old, mut new) = (pool.take(Share::Read, 1), pool.take(Share::Write, 1));
-        let _alone = self.gate.write();
-        let submit = |requests: &mut Vec<_>, replies: &_| self.device.submit(requests, replies);
+        let _turn = self.0.enter(lba);
+        let submit = |requests: &mut Vec<_>, replies: &_| self.device().submit(requests, replies);
         let old = wait(Op::Read, lba, 1, old, submit)?;
         new.block_mut(0).copy_from_slice(old.block(0));
         change(new.block_mut(0));
         wait(Op::Write { fua }, lba, 1, new, submit).map(drop)
+    }
+}
+
+/// Whether one of the requests changes a block.
+fn is_in_the_way(requests: &[Request], block: u64) -> bool {
+    requests.iter().any(|request| {
+        !matches!(request.op, Op::Read | Op::Flush)
+            && block.wrapping_sub(request.lba.0) < request.blocks
+    })
+}
+
+impl Gated {
+    /// Waits for the turn of an edge of that block.
+    fn enter(&self, block: u64) -> Turn<'_> {
+        loop {
+            let mut edges = self.edges.write();
+            if !edges.contains(&block) {
+                edges.push(block);
+                return Turn { gated: self, block };
+            }
+            drop(edges);
+            self.wait_while(|edges| edges.contains(&block));
+        }
+    }
+
+    fn wait_while(&self, in_the_way: impl Fn(&[u64]) -> bool) {
+        // Held from the look to the wait, and by who leaves before it tells: none is missed.
+        let mut leaving = self.leaving.lock();
+        while in_the_way(&self.edges.read()) {
+            self.left.wait(&mut leaving);
+        }
+    }
+}
+
+/// An edge under way.
+struct Turn<'a> {
+    gated: &'a Gated,
+    block: u64,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.gated.edges.write().retain(|&edge| edge != self.block);
+        drop(self.gated.leaving.lock());
+        self.gated.left.notify_all();
     }
 }
 
@@ -270,6 +346,8 @@ impl Replies for Waiter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nbd::testing::RamDisk;
+    use std::time::Duration;
 
     #[test]
     fn a_range_is_cut_at_block_borders() {
@@ -300,5 +378,62 @@ mod tests {
                 }
             ]
         );
+    }
+
+    fn write(lba: u64, blocks: u64) -> Vec<Request> {
+        vec![Request {
+            tag: 0,
+            op: Op::WriteZeroes { fua: false },
+            lba: Lba(lba),
+            blocks,
+            frames: Frames::default(),
+        }]
+    }
+
+    #[test]
+    fn changes_of_an_edges_block_wait_for_it_and_no_others() {
+        let bytes = ByteDevice::from(Arc::new(RamDisk::new(16, 8, 8)));
+        let turn = bytes.0.enter(7);
+        assert!(!is_in_the_way(&write(8, 8), 7) && !is_in_the_way(&write(0, 7), 7));
+        assert!(is_in_the_way(&write(0, 8), 7) && is_in_the_way(&write(7, 1), 7));
+        let waiter = Arc::new(Waiter::default());
+        let replies: Arc<dyn Replies> = waiter.clone();
+        let (mut beside, mut over) = (write(8, 2), write(6, 2));
+        bytes.submit(&mut beside, &replies);
+        assert!(waiter.slot.lock().take().is_some());
+        std::thread::scope(|scope| {
+            let other = bytes.clone();
+            let replies = &replies;
+            let late = scope.spawn(move || other.submit(&mut over, replies));
+            let second = bytes.clone();
+            let edge = scope.spawn(move || drop(second.0.enter(7)));
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(waiter.slot.lock().is_none());
+            assert!(!late.is_finished() && !edge.is_finished());
+            drop(turn);
+        });
+        assert!(waiter.slot.lock().is_some());
+        assert!(bytes.0.edges.read().is_empty());
+    }
+
+    /// As of two front ends: each has a clone. Every sector has one writer, so none may lose what it wrote.
+    #[test]
+    fn clones_do_not_undo_each_others_edges() {
+        let first = ByteDevice::from(Arc::new(RamDisk::new(4, 32, 32)));
+        std::thread::scope(|scope| {
+            for owner in 0..8u8 {
+                let bytes = first.clone();
+                scope.spawn(move || {
+                    let at = u64::from(owner) * 512;
+                    for turn in 0..300u16 {
+                        let mine = [owner ^ turn as u8; 512];
+                        bytes.write(at, &mine, false).unwrap();
+                        let mut read = [0; 512];
+                        bytes.read(at, &mut read).unwrap();
+                        assert!(read == mine, "owner {owner}, turn {turn}");
+                    }
+                });
+            }
+        });
     }
 }

@@ -33,7 +33,7 @@ fn mount(ram: &Arc<Ram>, dir: &Path) -> FuseServer {
         dir,
         vec![FuseExport {
             name: "disk".into(),
-            device: ram.clone(),
+            device: ram.clone().into(),
         }],
     )
     .unwrap()
@@ -222,7 +222,7 @@ fn ext4_lives_on_a_loop_device_over_it() {
 fn bad_names_and_places_are_refused() {
     let export = |name: &str| FuseExport {
         name: name.into(),
-        device: Ram::new(1),
+        device: Ram::new(1).into(),
     };
     let dir = tempfile::tempdir().unwrap();
     for name in ["", ".", "..", "a/b", "a\0b"] {

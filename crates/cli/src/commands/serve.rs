@@ -14,7 +14,6 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::engine::Victim;
 use vellum_frontend::fuse::{FuseExport, FuseServer};
 use vellum_frontend::nbd::{self, Export, Listen, Protection, Server, TlsFiles};
@@ -314,7 +313,7 @@ impl Answers for Volumes {
                     "name": v.name,
                     "path": v.path,
                     "uuid": v.uuid(),
-                    "bytes": v.device().blocks() * BLOCK_BYTES as u64,
+                    "bytes": v.device().bytes(),
                     "stats": v.stats(),
                     "events": v.events(),
                 })

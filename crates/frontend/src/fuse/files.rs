@@ -11,7 +11,7 @@ use fuser::{
 };
 use std::ffi::OsStr;
 use std::io;
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_device::block::{Op, Request};
@@ -34,7 +34,7 @@ type Job = Box<dyn FnOnce() + Send>;
 
 struct File {
     name: String,
-    bytes: Arc<ByteDevice>,
+    bytes: ByteDevice,
 }
 
 /// The file system.
@@ -55,7 +55,7 @@ impl Files {
             .into_iter()
             .map(|e| File {
                 name: e.name,
-                bytes: Arc::new(ByteDevice::new(e.device)),
+                bytes: e.device,
             })
             .collect();
         Ok(Self {
@@ -157,7 +157,7 @@ impl Files {
                 Answer::Empty(reply),
             );
         }
-        let bytes = Arc::clone(&file.bytes);
+        let bytes = file.bytes.clone();
         self.later(Box::new(move || {
             match bytes.zero(offset, len, discard, false) {
                 Ok(()) => reply.ok(),
@@ -284,7 +284,7 @@ impl Filesystem for Files {
                 answer,
             );
         } else {
-            let bytes = Arc::clone(&file.bytes);
+            let bytes = file.bytes.clone();
             self.later(Box::new(move || {
                 let mut data = vec![0; len as usize];
                 match bytes.read(offset, &mut data) {
@@ -340,7 +340,7 @@ impl Filesystem for Files {
                 answer,
             );
         } else {
-            let (bytes, data) = (Arc::clone(&file.bytes), data.to_vec());
+            let (bytes, data) = (file.bytes.clone(), data.to_vec());
             self.later(Box::new(move || match bytes.write(offset, &data, false) {
                 Ok(()) => reply.written(data.len() as u32),
                 Err(e) => reply.error(errno(&e)),

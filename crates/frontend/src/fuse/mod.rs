@@ -11,11 +11,10 @@
 mod files;
 mod reply;
 
+use crate::unaligned::ByteDevice;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::thread::JoinHandle;
-use vellum_device::block::BlockDevice;
 
 /// Threads that take requests from the kernel.
 const DISPATCH_THREADS: usize = 2;
@@ -24,8 +23,8 @@ const DISPATCH_THREADS: usize = 2;
 pub struct FuseExport {
     /// The file's name.
     pub name: String,
-    /// The volume.
-    pub device: Arc<dyn BlockDevice>,
+    /// The volume: a clone of what its other front ends have.
+    pub device: ByteDevice,
 }
 
 /// Why the directory could not be served.

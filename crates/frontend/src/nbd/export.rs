@@ -1,11 +1,10 @@
 //! What a server serves, by name.
 
-use super::unaligned::Register;
 use super::wire::export_flag as flag;
+use crate::unaligned::ByteDevice;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use vellum_core::addr::BLOCK_BYTES;
 use vellum_device::block::BlockDevice;
 
 /// The longest name or description that the protocol allows.
@@ -15,9 +14,8 @@ pub const STRING_BYTES_MAX: usize = 4096;
 pub struct Export {
     pub(super) name: String,
     pub(super) description: String,
-    pub(super) device: Arc<dyn BlockDevice>,
+    bytes: ByteDevice,
     read_only: bool,
-    pub(super) register: Register,
     pub(super) removed: AtomicBool,
 }
 
@@ -31,15 +29,15 @@ impl std::fmt::Debug for Export {
 }
 
 impl Export {
-    /// An export of `device` as `name`.
+    /// An export of `device` as `name`. A volume's other exports, and its other front ends, must have a clone of
+    /// the same [`ByteDevice`].
     #[must_use]
-    pub fn new(name: impl Into<String>, device: Arc<dyn BlockDevice>) -> Self {
+    pub fn new(name: impl Into<String>, device: impl Into<ByteDevice>) -> Self {
         Self {
             name: name.into(),
             description: String::new(),
-            device,
+            bytes: device.into(),
             read_only: false,
-            register: Register::default(),
             removed: AtomicBool::new(false),
         }
     }
@@ -61,13 +59,23 @@ impl Export {
     /// Whether writes are refused.
     #[must_use]
     pub fn read_only(&self) -> bool {
-        self.read_only || self.device.read_only()
+        self.read_only || self.device().read_only()
     }
 
     /// Its size.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.device.blocks() * BLOCK_BYTES as u64
+        self.bytes.bytes()
+    }
+
+    /// What is exported.
+    pub(super) fn device(&self) -> &dyn BlockDevice {
+        &**self.bytes.device()
+    }
+
+    /// The same, for what changes it.
+    pub(super) fn changes(&self) -> &ByteDevice {
+        &self.bytes
     }
 
     /// The transmission flags. Several connections see one device, whose flush covers all that was

@@ -3,7 +3,7 @@
 //! The way of a request: [`Server`] accepts and gives the connection a thread; `handshake` carries bytes
 //! for `negotiate`, which answers options; then `receive` parses requests and submits their parts to the
 //! device, `session` keeps what is in flight and turns completions into replies, `outbox` sends them.
-//! `unaligned` serves requests that are not whole blocks. `wire` has the protocol's numbers.
+//! `split` cuts what is not whole blocks. `wire` has the protocol's numbers.
 //!
 //! Architecture invariant: nothing here knows more of a volume than `vellum_device::block`.
 
@@ -18,10 +18,10 @@ mod receive;
 mod server;
 mod session;
 mod slab;
+mod split;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod tls;
-mod unaligned;
 #[cfg(not(feature = "testing"))]
 mod wire;
 #[cfg(feature = "testing")]

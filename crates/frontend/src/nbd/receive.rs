@@ -6,14 +6,14 @@
 //! and their client would wait for it. From [`DIRECT_BYTES`] on the copy costs more than the call, so what
 //! staging does not have yet is received into the frames directly.
 //!
-//! The rule against deadlock: before waiting for anything (bytes, room, frames, a turn), submit the batch.
+//! The rule against deadlock: before waiting for anything (bytes, room, frames, an edge), submit the batch.
 //! Then all that this thread holds is on its way, except the frames of the part that is being received,
 //! and those leave for the heap when the client stalls.
 
 use super::end::End;
 use super::outbox::{fill, trimmed};
-use super::session::{Failure, Kind, Opening, STALL, Session, tag};
-use super::unaligned::{self, Split, Ticket};
+use super::session::{Failure, Kind, Opening, STALL, Session};
+use super::split::Split;
 use super::wire::{
     self, Errno, PAYLOAD_BYTES_MAX, ProtocolError, REQUEST_BYTES, RequestHeader, chunk, command,
     command_flag as flag,
@@ -134,7 +134,7 @@ impl Receiver {
         if !self.batch.is_empty() {
             self.session
                 .export
-                .device
+                .changes()
                 .submit(&mut self.batch, &self.replies);
             self.batch.clear();
         }
@@ -217,7 +217,7 @@ impl Receiver {
     fn without_payload(&mut self, command: u16, slot: u32, offset: u64, length: u32, fua: bool) {
         match command {
             command::READ => self.read(slot, offset, length),
-            command::FLUSH => self.part(slot, Op::Flush, Lba(0), 0, Frames::default(), Ticket(0)),
+            command::FLUSH => self.part(slot, Op::Flush, Lba(0), 0, Frames::default()),
             command::TRIM => self.trim(slot, offset, length, fua),
             command::WRITE_ZEROES => self.write_zeroes(slot, offset, length, fua),
             // CACHE: an advice, and the kernel's cache of the client is nearer than ours would be.
@@ -299,10 +299,10 @@ impl Receiver {
     }
 
     /// Adds a part to the batch.
-    fn part(&mut self, slot: u32, op: Op, lba: Lba, blocks: u64, frames: Frames, ticket: Ticket) {
+    fn part(&mut self, slot: u32, op: Op, lba: Lba, blocks: u64, frames: Frames) {
         self.session.add_part(slot);
         self.batch.push(Request {
-            tag: tag(slot, ticket),
+            tag: u64::from(slot),
             op,
             lba,
             blocks,
@@ -311,7 +311,7 @@ impl Receiver {
     }
 
     fn take(&mut self, share: Share, blocks: usize) -> Frames {
-        let pool = Arc::clone(self.session.export.device.frames());
+        let pool = Arc::clone(self.session.export.device().frames());
         if let Some(frames) = pool.try_take(share, blocks) {
             return frames;
         }
@@ -319,17 +319,9 @@ impl Receiver {
         pool.take(share, blocks)
     }
 
-    fn enter(&mut self, lba: Lba, blocks: u64) -> Ticket {
-        if let Some(ticket) = self.session.export.register.try_enter(lba, blocks) {
-            return ticket;
-        }
-        self.submit();
-        self.session.export.register.enter(lba, blocks)
-    }
-
     /// The largest part: a quarter of the share at most, so that several are in flight.
     fn part_blocks(&self, share: Share) -> usize {
-        (self.session.export.device.frames().capacity(share) / 4).clamp(1, PART_BLOCKS_MAX)
+        (self.session.export.device().frames().capacity(share) / 4).clamp(1, PART_BLOCKS_MAX)
     }
 
     fn read(&mut self, slot: u32, offset: u64, length: u32) {
@@ -345,7 +337,7 @@ impl Receiver {
         while lba < end {
             let blocks = most.min(end - lba);
             let frames = self.take(Share::Read, blocks as usize);
-            self.part(slot, Op::Read, Lba(lba), blocks, frames, Ticket(0));
+            self.part(slot, Op::Read, Lba(lba), blocks, frames);
             lba += blocks;
         }
     }
@@ -361,8 +353,7 @@ impl Receiver {
         while left > 0 {
             let blocks = most.min(left);
             let frames = self.payload(blocks as usize)?;
-            let ticket = self.enter(Lba(lba), blocks);
-            self.part(slot, Op::Write { fua }, Lba(lba), blocks, frames, ticket);
+            self.part(slot, Op::Write { fua }, Lba(lba), blocks, frames);
             lba += blocks;
             left -= blocks;
         }
@@ -382,10 +373,7 @@ impl Receiver {
 
     fn change_part(&mut self, slot: u32, offset: u64, bytes: &[u8], fua: bool) {
         self.submit();
-        let export = &self.session.export;
-        let (block, within) = (Lba(offset / BLOCK), (offset % BLOCK) as usize);
-        let done =
-            unaligned::write_part(&*export.device, &export.register, block, within, bytes, fua);
+        let done = self.session.export.changes().write(offset, bytes, fua);
         self.session.add_part(slot);
         self.session.end_part(slot, done.map_err(Failure::from));
     }
@@ -395,15 +383,7 @@ impl Receiver {
         let blocks = Split::of(offset, u64::from(length)).blocks;
         if blocks > 0 {
             let lba = Lba(offset.div_ceil(BLOCK));
-            let ticket = self.enter(lba, blocks);
-            self.part(
-                slot,
-                Op::Discard { fua },
-                lba,
-                blocks,
-                Frames::default(),
-                ticket,
-            );
+            self.part(slot, Op::Discard { fua }, lba, blocks, Frames::default());
         }
     }
 
@@ -415,14 +395,12 @@ impl Receiver {
             self.change_part(slot, offset, &[0; BLOCK_BYTES][..split.head], fua);
         }
         if split.blocks > 0 {
-            let ticket = self.enter(Lba(lba), split.blocks);
             self.part(
                 slot,
                 Op::WriteZeroes { fua },
                 Lba(lba),
                 split.blocks,
                 Frames::default(),
-                ticket,
             );
         }
         if split.tail > 0 {
@@ -440,7 +418,7 @@ impl Receiver {
         let extents = self
             .session
             .export
-            .device
+            .device()
             .extents(Lba(first), end - first, EXTENTS_MAX);
         let (mut at, stop) = (offset, offset + u64::from(length));
         let mut edge = first;

@@ -14,14 +14,13 @@ use super::link::Link;
 use super::negotiate::Agreed;
 use super::outbox::{self, Batch, Sent, trimmed};
 use super::slab::Slab;
-use super::unaligned::Ticket;
 use super::wire::{self, Errno, chunk};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use vellum_core::addr::BLOCK_BYTES;
-use vellum_device::block::{BlockError, Op, Replies, Request};
+use vellum_device::block::{BlockError, Replies, Request};
 use vellum_device::frames::Share;
 
 /// Requests of one connection in flight.
@@ -139,16 +138,11 @@ pub struct Session {
     work: Condvar,
 }
 
-/// A part's tag: its slot, and the ticket of a change.
-pub fn tag(slot: u32, ticket: Ticket) -> u64 {
-    u64::from(slot) | u64::from(ticket.0) << 32
-}
-
 impl Session {
     /// A session on a link whose handshake is done. It may have half of the reads' frames in flight, so
     /// that no connection starves the others.
     pub fn new(link: Link, export: Arc<Export>, agreed: Agreed) -> Self {
-        let half = export.device.frames().capacity(Share::Read) as u64 * BLOCK_BYTES as u64 / 2;
+        let half = export.device().frames().capacity(Share::Read) as u64 * BLOCK_BYTES as u64 / 2;
         Self {
             link,
             export,
@@ -413,11 +407,6 @@ impl Session {
 
 impl Replies for Session {
     fn complete(&self, request: Request, result: Result<(), BlockError>) {
-        if !matches!(request.op, Op::Read | Op::Flush) {
-            self.export
-                .register
-                .leave(Ticket((request.tag >> 32) as u32));
-        }
         let number = request.tag as u32;
         let mut state = self.state.lock();
         let Some(slot) = state.slots.get_mut(number) else {

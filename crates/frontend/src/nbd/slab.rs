@@ -38,9 +38,4 @@ impl<T> Slab<T> {
         self.free.push(at);
         Some(value)
     }
-
-    /// All values.
-    pub fn values(&self) -> impl Iterator<Item = &T> {
-        self.entries.iter().flatten()
-    }
 }

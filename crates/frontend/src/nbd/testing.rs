@@ -202,7 +202,7 @@ pub fn fuzz_options(data: &[u8]) {
 pub fn fuzz_transmission(data: &[u8]) {
     let disk = Arc::new(RamDisk::new(64, 16, 16));
     let structured = data.first().is_some_and(|byte| byte & 1 == 1);
-    let export = Export::new("", Arc::clone(&disk) as _)
+    let export = Export::new("", Arc::clone(&disk))
         .read_only_if(data.first().is_some_and(|byte| byte & 6 == 6));
     let (mut client, server) = UnixStream::pair().expect("a socket pair");
     let agreed = Agreed {

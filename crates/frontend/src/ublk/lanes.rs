@@ -37,7 +37,7 @@ impl Lane {
         name: &str,
         requests_max: usize,
         node: Arc<Node>,
-        bytes: Arc<ByteDevice>,
+        bytes: ByteDevice,
     ) -> io::Result<(Self, JoinHandle<()>)> {
         let (jobs, waiting) = mpsc::sync_channel::<Job>(requests_max);
         let standing = Arc::new(AtomicUsize::new(0));
@@ -187,7 +187,7 @@ mod tests {
         let disk = Arc::new(RamDisk::new(64, 8, 8));
         let node = Arc::new(Node::fake());
         let device: Arc<dyn BlockDevice> = disk.clone();
-        let bytes = Arc::new(ByteDevice::new(device));
+        let bytes = ByteDevice::from(device);
         let (lane, _) = Lane::start("lane", 16, Arc::clone(&node), bytes).unwrap();
         let outcomes = Arc::new(Outcomes::new(0, Arc::clone(&node)).unwrap());
         World {

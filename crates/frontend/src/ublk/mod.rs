@@ -118,16 +118,19 @@ pub struct UblkServer {
 }
 
 impl UblkServer {
-    /// Makes a block device of a volume, and serves it on threads of its own. What a dead server left with the same mark
+    /// Makes a block device of a volume, and serves it on threads of its own. Its other front
+    /// ends must have clones of the same [`ByteDevice`]. What a dead server left with the same mark
     /// is removed before.
     ///
     /// # Errors
     /// When this kernel or the system lacks something; nothing is left behind then.
     pub fn start(
-        device: Arc<dyn BlockDevice>,
+        bytes: impl Into<ByteDevice>,
         mark: Option<Mark>,
         report: &Report,
     ) -> Result<Self, UblkError> {
+        let bytes = bytes.into();
+        let device = bytes.device();
         let mut control = Control::open()?;
         if let Some(mark) = mark {
             clear_up_with(&mut control, mark)?;
@@ -155,8 +158,8 @@ impl UblkServer {
             ended: false,
         };
         // From here on, dropping it undoes it.
-        control.set_params(info.device, &params(&*device, limits))?;
-        server.serve(info.queues, device, limits, report)?;
+        control.set_params(info.device, &params(&**device, limits))?;
+        server.serve(info.queues, &bytes, limits, report)?;
         control.start(info.device)?;
         Ok(server)
     }
@@ -165,7 +168,7 @@ impl UblkServer {
     fn serve(
         &mut self,
         queues: u16,
-        device: Arc<dyn BlockDevice>,
+        bytes: &ByteDevice,
         limits: Limits,
         report: &Report,
     ) -> Result<(), UblkError> {
@@ -175,12 +178,10 @@ impl UblkServer {
             source,
         };
         let node = Arc::new(Node::open(number)?);
-        let bytes = Arc::new(ByteDevice::new(device));
         let requests_max = usize::from(queues) * usize::from(DEPTH);
         let mut lane = |name: &str| {
-            let (lane, thread) =
-                Lane::start(name, requests_max, Arc::clone(&node), Arc::clone(&bytes))
-                    .map_err(failed)?;
+            let (lane, thread) = Lane::start(name, requests_max, Arc::clone(&node), bytes.clone())
+                .map_err(failed)?;
             self.threads.push(thread);
             Ok(lane)
         };
@@ -190,7 +191,7 @@ impl UblkServer {
             let queue = Queue {
                 number: queue,
                 node: Arc::clone(&node),
-                bytes: Arc::clone(&bytes),
+                bytes: bytes.clone(),
                 limits,
                 reads: reads.clone(),
                 writes: writes.clone(),

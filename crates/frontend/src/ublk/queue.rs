@@ -34,7 +34,7 @@ pub struct Queue {
     /// The device's requests.
     pub node: Arc<Node>,
     /// The volume.
-    pub bytes: Arc<ByteDevice>,
+    pub bytes: ByteDevice,
     /// What was published.
     pub limits: Limits,
     /// For reads that would wait.
