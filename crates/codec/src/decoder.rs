@@ -87,10 +87,9 @@ impl Decoder {
         match encoding {
             Encoding::Runs | Encoding::DeltaRuns => {
                 *out = *base.unwrap_or(&[0; BLOCK_BYTES]);
-                runs::apply(bytes, out)?;
-                return Ok(());
+                Ok(runs::apply(bytes, out)?)
             }
-            Encoding::Lz4 | Encoding::DeltaLz4 => lz4::decode(encoding, bytes, out)?,
+            Encoding::Lz4 | Encoding::DeltaLz4 => lz4::decode(encoding, bytes, base, out),
             Encoding::Zstd | Encoding::DeltaZstd => {
                 if self.zstd.is_none() {
                     self.zstd = Decompressor::new();
@@ -98,14 +97,8 @@ impl Decoder {
                 self.zstd
                     .as_mut()
                     .ok_or(DecodeError::NoMemory { encoding })?
-                    .decode(encoding, bytes, out)?;
+                    .decode(encoding, bytes, base, out)
             }
         }
-        if let Some(base) = base {
-            for (byte, base) in out.iter_mut().zip(base) {
-                *byte ^= base;
-            }
-        }
-        Ok(())
     }
 }

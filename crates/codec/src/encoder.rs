@@ -1,6 +1,7 @@
 //! From a block to fewer bytes.
 
 use crate::lz4::Lz4;
+use crate::probe::is_flat;
 use crate::zstd::Compressor;
 use crate::{Block, Encoding, runs};
 use vellum_core::addr::BLOCK_BYTES;
@@ -62,8 +63,16 @@ pub struct Encoder {
     zstd: Option<Compressor>,
 }
 
+/// Runs up to here are taken at once: what another encoding could save is not worth its time.
+const RUNS_TAKEN: usize = 64;
+/// Runs are not followed further if something else may be tried: what has more of them is better as that.
+const RUNS_TRIED: usize = 2048;
+
+/// LZ4 that leaves more than this of a block has found next to nothing.
+const NOISE: usize = BLOCK_BYTES / 16 * 15;
+
 impl Encoder {
-    /// One that tries `whole` on blocks by themselves, and `delta` on differences.
+    /// One that tries `whole` on blocks by themselves, and `delta` on blocks that have a base.
     #[must_use]
     pub fn new(whole: Method, delta: Method) -> Self {
         Self {
@@ -83,77 +92,72 @@ impl Encoder {
     /// Stores the block in fewer bytes, by itself. The room is the limit: `None` when nothing that may be
     /// tried fits in it. What the room holds behind the result, or after `None`, is undefined.
     pub fn compress(&mut self, block: &Block, room: &mut [u8]) -> Option<Encoded> {
-        let (lz4, zstd) = (&mut self.lz4, &mut self.zstd);
-        best(
-            lz4,
-            zstd,
-            self.whole,
-            block,
-            [Encoding::Runs, Encoding::Lz4, Encoding::Zstd],
-            room,
-        )
+        self.best(self.whole, block, None, room)
     }
 
     /// Stores the block as its difference to `base`. The room is the limit, as in [`Encoder::compress`].
     pub fn delta(&mut self, block: &Block, base: &Block, room: &mut [u8]) -> Option<Encoded> {
-        if self.delta == Method::Off {
-            return None;
-        }
-        for ((difference, new), old) in self.difference.iter_mut().zip(block).zip(base) {
-            *difference = new ^ old;
-        }
-        best(
-            &mut self.lz4,
-            &mut self.zstd,
-            self.delta,
-            &self.difference,
-            [Encoding::DeltaRuns, Encoding::DeltaLz4, Encoding::DeltaZstd],
-            room,
-        )
+        self.best(self.delta, block, Some(base), room)
     }
-}
 
-/// Runs shorter than this are taken at once: what another encoding could save is not worth its time.
-const SHORT: usize = 64;
-
-fn best(
-    lz4: &mut Option<Lz4>,
-    zstd: &mut Option<Compressor>,
-    method: Method,
-    block: &Block,
-    [as_runs, as_lz4, as_zstd]: [Encoding; 3],
-    room: &mut [u8],
-) -> Option<Encoded> {
-    if method == Method::Off {
-        return None;
-    }
-    let with_runs = runs::encode(block, room).map(|length| Encoded {
-        encoding: as_runs,
-        length,
-    });
-    let limit = with_runs.map_or(room.len() + 1, |found| found.length);
-    if limit <= SHORT {
-        return with_runs;
-    }
-    let (encoding, bytes) = match method {
-        Method::Off | Method::Runs => return with_runs,
-        Method::Lz4 => (as_lz4, lz4.get_or_insert_with(Lz4::new).encode(block)),
-        Method::Zstd(level) => {
-            if zstd.as_ref().is_none_or(|made| made.level() != level) {
-                *zstd = Compressor::new(level);
+    fn best(
+        &mut self,
+        method: Method,
+        block: &Block,
+        base: Option<&Block>,
+        room: &mut [u8],
+    ) -> Option<Encoded> {
+        let tried = match method {
+            Method::Off => return None,
+            Method::Runs => room.len(),
+            Method::Lz4 | Method::Zstd(_) => room.len().min(RUNS_TRIED),
+        };
+        let (runs, lz4, zstd) = match base {
+            None => (Encoding::Runs, Encoding::Lz4, Encoding::Zstd),
+            Some(base) => {
+                for ((to, new), old) in self.difference.iter_mut().zip(block).zip(base) {
+                    *to = new ^ old;
+                }
+                (Encoding::DeltaRuns, Encoding::DeltaLz4, Encoding::DeltaZstd)
             }
-            let bytes = zstd.as_mut().and_then(|zstd| zstd.encode(block));
-            (as_zstd, bytes)
-        }
-    };
-    match bytes {
-        Some(bytes) if bytes.len() < limit => {
-            room[..bytes.len()].copy_from_slice(bytes);
-            Some(Encoded {
-                encoding,
-                length: bytes.len(),
-            })
-        }
-        _ => with_runs,
+        };
+        let mostly_zeros = base.map_or(block, |_| &self.difference);
+        let found = runs::encode(mostly_zeros, &mut room[..tried]).map(|length| Encoded {
+            encoding: runs,
+            length,
+        });
+        let limit = match found {
+            Some(found) if found.length <= RUNS_TAKEN => return Some(found),
+            Some(found) => found.length - 1,
+            None => room.len().min(BLOCK_BYTES),
+        };
+        let (encoding, bytes) = match method {
+            Method::Off | Method::Runs => return found,
+            Method::Lz4 => {
+                let by = self.lz4.get_or_insert_with(Lz4::new);
+                (lz4, by.encode(block, base))
+            }
+            Method::Zstd(level) => {
+                // LZ4 needs an eighth of zstd's time to see that nothing is there twice.
+                if is_flat(block) {
+                    let by = self.lz4.get_or_insert_with(Lz4::new);
+                    let bytes = by.encode(block, base);
+                    if bytes.is_none_or(|bytes| bytes.len() > NOISE) {
+                        return found;
+                    }
+                }
+                if self.zstd.as_ref().is_none_or(|made| made.level() != level) {
+                    self.zstd = Compressor::new(level);
+                }
+                let by = self.zstd.as_mut();
+                (zstd, by.and_then(|by| by.encode(block, base)))
+            }
+        };
+        let Some(bytes) = bytes.filter(|bytes| bytes.len() <= limit) else {
+            return found;
+        };
+        let length = bytes.len();
+        room[..length].copy_from_slice(bytes);
+        Some(Encoded { encoding, length })
     }
 }

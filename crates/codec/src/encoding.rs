@@ -52,9 +52,9 @@ encodings! {
     Zstd = 2, false, "zstd";
     /// The XOR with the base, as [`runs`](crate::runs).
     DeltaRuns = 3, true, "delta as runs";
-    /// The XOR with the base, as [`Encoding::Lz4`].
+    /// As [`Encoding::Lz4`], with the base as what came before: also for what has moved within the block.
     DeltaLz4 = 4, true, "delta as LZ4";
-    /// The XOR with the base, as [`Encoding::Zstd`].
+    /// As [`Encoding::Zstd`], with the base as what came before.
     DeltaZstd = 5, true, "delta as zstd";
     /// The block as [`runs`](crate::runs): for one that is mostly zeros.
     Runs = 6, false, "runs";

@@ -15,6 +15,7 @@ mod decoder;
 mod encoder;
 mod encoding;
 mod lz4;
+mod probe;
 pub mod runs;
 mod zstd;
 

@@ -1,5 +1,6 @@
 //! Runs of bytes in zeros: our own encoding for what is mostly zeros. A difference between two versions of a
-//! metadata block is, and so are jbd2's descriptor and commit blocks.
+//! metadata block is, and so are jbd2's descriptor and commit blocks. Two zeros end a run: they cost more in it
+//! than a token does.
 //!
 //! ```text
 //! runs   = *run                 ; what follows the last run is zeros
@@ -13,8 +14,6 @@ use vellum_core::addr::BLOCK_BYTES;
 
 /// In a token: 15 and what `more` says.
 const MORE: usize = 15;
-/// Zeros that end a run: as many cost as much within a run as a token does, or more.
-const GAP_MIN: usize = 2;
 /// The largest number in two bytes of LEB128.
 const MORE_MAX: usize = (1 << 14) - 1;
 
@@ -134,34 +133,35 @@ fn after_zeros(block: &Block, mut at: usize) -> usize {
 /// The end of the run that starts at `start`; `None` when that is more than `room` bytes on.
 fn run_end(block: &Block, start: usize, room: usize) -> Option<usize> {
     let mut at = start;
-    while at < BLOCK_BYTES {
+    while let Some(word) = word(block, at) {
         if at - start > room {
             return None;
         }
-        if let Some(word) = word(block, at)
-            && !has_zero(word)
-        {
-            at += WORD;
-            continue;
+        let zeros = zero_bytes(word);
+        // A zero with a zero after it.
+        let ends = zeros & (zeros >> 8);
+        if ends != 0 {
+            return Some(at + ends.trailing_zeros() as usize / 8);
         }
-        if block[at] == 0 {
-            let zeros = block[at..].iter().take(GAP_MIN).take_while(|&&b| b == 0);
-            // At the block's end even one zero is free.
-            let zeros = zeros.count();
-            if zeros == GAP_MIN || at + zeros == BLOCK_BYTES {
-                return Some(at);
-            }
+        at += WORD;
+        if zeros >> 63 != 0 && block.get(at).is_none_or(|&next| next == 0) {
+            return Some(at - 1);
+        }
+    }
+    while at < BLOCK_BYTES {
+        // At the block's end one zero is enough: it costs nothing there.
+        if block[at] == 0 && block.get(at + 1).is_none_or(|&next| next == 0) {
+            return Some(at);
         }
         at += 1;
     }
     Some(at)
 }
 
-/// Whether a byte of the word is zero.
-fn has_zero(word: u64) -> bool {
-    const LOW: u64 = u64::from_le_bytes([0x01; 8]);
-    const HIGH: u64 = u64::from_le_bytes([0x80; 8]);
-    word.wrapping_sub(LOW) & !word & HIGH != 0
+/// The top bit of each byte that is zero.
+fn zero_bytes(word: u64) -> u64 {
+    const LOW: u64 = u64::from_le_bytes([0x7f; WORD]);
+    !(((word & LOW) + LOW) | word | LOW)
 }
 
 fn put_more(out: &mut [u8], number: usize) -> usize {

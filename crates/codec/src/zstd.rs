@@ -1,8 +1,8 @@
-//! zstd, through contexts that are kept.
+//! zstd, through contexts that are kept. A base is zstd's dictionary for one frame.
 
 use crate::{Block, DecodeError, Encoding, Level};
 use vellum_core::addr::BLOCK_BYTES;
-use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat, compress_bound};
+use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat, MAGICNUMBER, compress_bound};
 
 pub(crate) struct Compressor {
     context: CCtx<'static>,
@@ -35,9 +35,20 @@ impl Compressor {
         self.level
     }
 
-    pub(crate) fn encode(&mut self, block: &Block) -> Option<&[u8]> {
-        let length = self.context.compress2(&mut self.room[..], block).ok()?;
-        self.room.get(..length)
+    pub(crate) fn encode(&mut self, block: &Block, base: Option<&Block>) -> Option<&[u8]> {
+        let Some(base) = base else {
+            let length = self.context.compress2(&mut self.room[..], block).ok()?;
+            return self.room.get(..length);
+        };
+        // This way of giving a base, which holds no reference to it, knows frames with a magic number only.
+        let level = i32::from(self.level.get());
+        let length = self
+            .context
+            .compress_using_dict(&mut self.room[..], block, base, level)
+            .ok()?;
+        self.room
+            .get(..length)?
+            .strip_prefix(&MAGICNUMBER.to_le_bytes())
     }
 }
 
@@ -59,9 +70,16 @@ impl Decompressor {
         &mut self,
         encoding: Encoding,
         bytes: &[u8],
+        base: Option<&Block>,
         out: &mut Block,
     ) -> Result<(), DecodeError> {
-        match self.context.decompress(&mut out[..], bytes) {
+        let found = match base {
+            None => self.context.decompress(&mut out[..], bytes),
+            Some(base) => self
+                .context
+                .decompress_using_dict(&mut out[..], bytes, base),
+        };
+        match found {
             Ok(BLOCK_BYTES) => Ok(()),
             Ok(length) => Err(DecodeError::Short { encoding, length }),
             Err(_) => Err(DecodeError::Damaged { encoding }),
