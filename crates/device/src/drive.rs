@@ -5,6 +5,7 @@
 
 use crate::block::{BlockError, Op, Request};
 use crate::compare::Comparisons;
+use crate::discarded::Discarded;
 use crate::frames::{FramePool, Share};
 use crate::memory::{Buffer, Buffers};
 use crate::requests::{Answers, Pending, Requests};
@@ -103,6 +104,9 @@ pub(crate) struct Inner {
     /// The metadata of each effect in flight, by number.
     pub metadata: Vec<Option<Buffer>>,
     pub comparisons: Comparisons,
+    discarded: Discarded,
+    /// Effects that there was nothing to do for, and that the core has not been told of yet.
+    at_once: Vec<EffectId>,
     /// Of each frame for writes: whether its block is worth keeping when it is written.
     keeps: Vec<bool>,
     now: Nanos,
@@ -110,7 +114,12 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    pub fn new(engine: Engine, frames: Arc<FramePool>, read_only: bool) -> Self {
+    pub fn new(
+        engine: Engine,
+        frames: Arc<FramePool>,
+        discarded: Discarded,
+        read_only: bool,
+    ) -> Self {
         let keeps = vec![false; frames.capacity(Share::Write)];
         Self {
             engine,
@@ -125,6 +134,8 @@ impl Inner {
             buffers: Buffers::default(),
             metadata: Vec::new(),
             comparisons: Comparisons::default(),
+            discarded,
+            at_once: Vec::new(),
             keeps,
             now: Nanos(0),
             spare: Vec::new(),
@@ -215,10 +226,13 @@ impl Inner {
             while let Some(effect) = self.engine.poll_effect() {
                 self.carry_out(effect, batch);
             }
-            let Some((id, same)) = self.comparisons.verdict() else {
+            let (id, outcome) = if let Some((id, same)) = self.comparisons.verdict() {
+                (id, Outcome::Same(same))
+            } else if let Some(id) = self.at_once.pop() {
+                (id, Outcome::Ok)
+            } else {
                 break;
             };
-            let outcome = Outcome::Same(same);
             self.engine.handle(self.now, Input::Done { id, outcome });
         }
         self.read_back(batch);
@@ -260,6 +274,7 @@ impl Inner {
                 let io = self.io(Cause::Sync, id, Kind::Sync, Pba(0));
                 batch.ios.push(io);
             }
+            Effect::Erase { id, at, .. } if self.discarded.holds(at) => self.at_once.push(id),
             Effect::Erase { id, at, blocks } => {
                 self.counters.discards += 1;
                 self.frames.forget(at, blocks);
@@ -371,6 +386,7 @@ impl Inner {
             "chunk {id} is as long as the core says"
         );
         self.frames.forget(at, blocks);
+        self.discarded.written(at);
         self.count_write(blocks, durable);
         batch.ios.push(io);
     }

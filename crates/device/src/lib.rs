@@ -5,6 +5,7 @@
 pub mod block;
 mod compare;
 mod digest;
+mod discarded;
 mod drive;
 mod entropy;
 pub mod events;

@@ -461,3 +461,46 @@ fn statistics_add_up_and_serialise() {
     let back: vellum_device::stats::VolumeStats = serde_json::from_str(&json).unwrap();
     assert_eq!(back, stats);
 }
+
+#[test]
+fn what_was_discarded_is_not_discarded_again() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4096));
+    create(&*medium);
+    let options = OpenOptions {
+        discard: Some(true),
+        ..small()
+    };
+    let open = || Arc::new(Volume::open(Arc::clone(&medium), &options).unwrap());
+    let discards = |volume: &Volume| {
+        volume.stop().unwrap();
+        volume.stats().medium.discards
+    };
+    let segments = 4096 / 64;
+    let volume = open();
+    let mut client = Client::new(&volume);
+    client.write(0, &[1; 64]).unwrap();
+    // Of a new one nothing is known.
+    assert!(discards(&volume) > segments - 8);
+    drop((client, volume));
+    assert_eq!(discards(&open()), 0);
+    let volume = open();
+    let mut client = Client::new(&volume);
+    for round in 1..5 {
+        for lba in (0..640).step_by(64) {
+            client.write(lba, &[round; 64]).unwrap();
+        }
+    }
+    client.flush().unwrap();
+    // Those that it has used since.
+    assert!((1..=40).contains(&discards(&volume)));
+    drop((client, volume));
+    let volume = open();
+    let mut client = Client::new(&volume);
+    assert_eq!(client.read(600, 4).unwrap(), [4; 4]);
+    client.write(0, &[9]).unwrap();
+    client.flush().unwrap();
+    // As a crash leaves it: what was freed before is not known.
+    drop((client, volume));
+    assert!(discards(&open()) > segments / 2);
+    assert_sound(&*medium);
+}
