@@ -100,6 +100,7 @@ impl Engine {
                 of: Holder::Lba(merge.of),
                 pba: merge.to,
                 absorptions: None,
+                print: None,
             };
             if matches!(self.share(merge.lba, twin), Sharing::Done) {
                 self.stats.merged_blocks += 1;

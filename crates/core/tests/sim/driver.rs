@@ -65,6 +65,7 @@ struct Flight {
     cells: Vec<Cell>,
     bufs: Vec<Buf>,
     same: bool,
+    print: [u8; 4],
     crcs: Vec<u32>,
     bytes: Vec<u8>,
     end: End,

@@ -28,6 +28,7 @@ pub struct Summary {
     pub remapped: u64,
     pub unequal: u64,
     pub deduplicated: u64,
+    pub decided: u64,
     pub merged: u64,
     pub false_hints: u64,
     pub restamped: u64,
@@ -49,6 +50,7 @@ impl Summary {
         self.remapped += other.remapped;
         self.unequal += other.unequal;
         self.deduplicated += other.deduplicated;
+        self.decided += other.decided;
         self.merged += other.merged;
         self.false_hints += other.false_hints;
         self.restamped += other.restamped;
@@ -174,6 +176,7 @@ impl World {
         self.summary.remapped += stats.remapped_blocks;
         self.summary.unequal += stats.compared_unequal;
         self.summary.deduplicated += stats.dedup_blocks;
+        self.summary.decided += stats.dedup_decided;
         self.summary.merged += stats.merged_blocks;
         self.summary.false_hints += stats.dedup_false_hints;
         self.summary.restamped += stats.medium_restamped;
@@ -231,7 +234,7 @@ impl World {
         )?;
         let mut idle = 0;
         for _ in 0..steps {
-            if self.rng.below(400) == 0 {
+            if self.rng.below(100) == 0 {
                 let contents: Vec<_> = (0..10).map(|_| client.rumour(&mut self.rng)).collect();
                 driver.contents(&contents)?;
                 driver.watch(&client.regions(&mut self.rng))?;

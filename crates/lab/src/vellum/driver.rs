@@ -452,6 +452,9 @@ impl Vellum {
                 let tag = self.fly(id, Flight::Compared(same));
                 io.time.done(tag);
             }
+            Effect::Fingerprint { .. } => {
+                unreachable!("no policy of the lab's decides by fingerprint")
+            }
             Effect::CopyOut {
                 from,
                 request,

@@ -4,7 +4,7 @@
 use super::{Driver, End, Failure, Flight, RELEASED, Stage, ensure};
 use crate::sim::medium::{Broken, Cell};
 use vellum_core::addr::Buf;
-use vellum_core::seam::{Against, Effect, Input, Outcome};
+use vellum_core::seam::{Against, Effect, Fingerprint, Input, Outcome};
 
 impl Driver {
     /// Moves one effect on, chosen by chance; `false` when there is none.
@@ -187,6 +187,14 @@ impl Driver {
                 );
                 flight.same = self.read_cell(at.0, flight).token() == token;
             }
+            Effect::Fingerprint { buf, .. } => {
+                let token = self.tokens[buf.0 as usize];
+                ensure!(
+                    token != RELEASED,
+                    "buffer {buf} is hashed and nobody holds it"
+                );
+                flight.print = token.to_le_bytes();
+            }
             Effect::Compare { .. }
             | Effect::CopyOut { .. }
             | Effect::ZeroOut { .. }
@@ -253,6 +261,13 @@ impl Driver {
             (End::Ok, Effect::Compare { .. }) => {
                 Outcome::Same(flight.same || self.medium.broken == Broken::CompareTrusts)
             }
+            (End::Ok, Effect::Fingerprint { .. }) => {
+                let mut print = [9; 16];
+                if self.medium.broken != Broken::FingerprintsCollide {
+                    print[..4].copy_from_slice(&flight.print);
+                }
+                Outcome::Fingerprint(Fingerprint(print))
+            }
             (End::Ok, Effect::ReadMeta { .. }) => Outcome::Bytes(&flight.bytes),
             (End::Ok, _) => Outcome::Ok,
         };
@@ -270,6 +285,7 @@ fn placeholder() -> Flight {
         cells: Vec::new(),
         bufs: Vec::new(),
         same: false,
+        print: [0; 4],
         crcs: Vec::new(),
         bytes: Vec::new(),
         end: End::Ok,

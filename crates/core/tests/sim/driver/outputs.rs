@@ -22,7 +22,8 @@ impl Driver {
             | Effect::Read { id, .. }
             | Effect::Gather { id, .. }
             | Effect::ReadMeta { id, .. }
-            | Effect::Compare { id, .. } => id,
+            | Effect::Compare { id, .. }
+            | Effect::Fingerprint { id, .. } => id,
             Effect::CopyOut {
                 from,
                 request,
@@ -72,7 +73,7 @@ impl Driver {
                 bufs
             }
             // Held for as long as it is compared.
-            Effect::Compare { buf, .. } => vec![buf],
+            Effect::Compare { buf, .. } | Effect::Fingerprint { buf, .. } => vec![buf],
             _ => Vec::new(),
         };
         let same = match effect {
@@ -100,6 +101,7 @@ impl Driver {
             cells: Vec::new(),
             bufs,
             same,
+            print: [0; 4],
             crcs: Vec::new(),
             bytes: Vec::new(),
             end: End::Ok,
