@@ -5,13 +5,14 @@
 use std::collections::HashMap;
 use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Leaf, Life, Pba, Segment, Seq, Vba};
 use vellum_core::check::{Options, check};
-use vellum_core::format::chunk::{ChunkHeader, Record};
+use vellum_core::format::chunk::{ChunkHeader, Part, Record};
 use vellum_core::format::geometry::{Params, plan};
 use vellum_core::format::root::LeafSlot;
 use vellum_core::format::summary::{Owner, Tag};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::format::{
-    self, chunk as format_chunk, root as format_root, summary as format_summary,
+    self, chunk as format_chunk, pack as format_pack, root as format_root,
+    summary as format_summary,
 };
 use vellum_core::map::{Entry, Map};
 use vellum_core::recovery::{Source, Unreadable, recover};
@@ -27,10 +28,10 @@ fn nothing(_: &[u8]) -> u32 {
 
 /// As many bytes as the structure has; its magic number, its version, its checksum and the UUID (its signature too)
 /// right, so that the rest is reached.
-fn fit(bytes: &[u8], length: usize, magic: &[u8; 8]) -> Vec<u8> {
+fn fit(bytes: &[u8], length: usize, magic: &[u8]) -> Vec<u8> {
     let mut fitted = bytes.to_vec();
     fitted.resize(length, 0);
-    fitted[..8].copy_from_slice(magic);
+    fitted[..magic.len()].copy_from_slice(magic);
     fitted[8..12].copy_from_slice(&1u32.to_le_bytes());
     fitted[12..16].fill(0);
     fitted[16..32].copy_from_slice(&UUID);
@@ -104,6 +105,19 @@ pub fn chunk(bytes: &[u8]) {
     assert_eq!(format_chunk::decode(&again, nothing), Ok((header, records)));
 }
 
+/// A page of parts, one of which is looked for.
+pub fn pack(bytes: &[u8]) {
+    let (slot, bytes) = bytes.split_first().unwrap_or((&0, &[]));
+    for magic in [b"VLPK".as_slice(), b"VELLUMCH"] {
+        let page = fit(bytes, BLOCK_BYTES, magic);
+        for slot in [*slot, slot % 32] {
+            if let Ok((_, part, stored)) = format_pack::find(&page, slot, nothing) {
+                assert_eq!((part.slot, usize::from(part.len)), (slot, stored.len()));
+            }
+        }
+    }
+}
+
 /// A root and its table.
 pub fn root(bytes: &[u8]) {
     let _ = format_root::decode(bytes, &UUID, LEAVES, crc32c::crc32c);
@@ -132,9 +146,7 @@ pub fn leaf(bytes: &[u8]) {
     block[..length].copy_from_slice(&bytes[..length]);
     let mut map = Map::new(3 * 1024 + 5);
     for leaf in [Leaf(0), Leaf(3)] {
-        if map.load_leaf(leaf, &block).is_err() {
-            continue;
-        }
+        map.load_leaf(leaf, &block);
         for lba in [Lba(u64::from(leaf.0) * 1024), Lba(3 * 1024 + 4)] {
             let _ = map.get(lba);
         }
@@ -410,5 +422,15 @@ pub fn seeds() -> Vec<(&'static str, fn(&[u8]), Vec<u8>)> {
     let mut bytes = vec![0; format_summary::blocks(SEGMENT_BLOCKS) as usize * BLOCK_BYTES];
     format_summary::encode(&UUID, Segment(7), Seq(9), &tags, nothing, &mut bytes);
     seeds.push(("summary", summary, bytes));
+    let part = Part {
+        slot: 0,
+        encoding: 1,
+        offset: format_pack::first_offset(1) as u16,
+        len: 100,
+        ..Part::default()
+    };
+    let mut bytes = vec![0; 1 + BLOCK_BYTES];
+    format_pack::encode(&[Record::Part { lba: Lba(7), part }], &mut bytes[1..]);
+    seeds.push(("page of parts", pack, bytes));
     seeds
 }

@@ -25,6 +25,7 @@ const TABLE: &[(&str, Allowed)] = &[
     (
         "vellum-device",
         &[
+            ("vellum-codec", ALL),
             ("vellum-core", ALL),
             ("vellum-ext4", ALL),
             ("vellum-medium", ALL),

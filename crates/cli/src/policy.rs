@@ -5,17 +5,14 @@ use serde_json::{Value, json};
 use std::str::FromStr;
 use vellum_core::seam::{Store, WriteOnce};
 use vellum_device::Extent;
-use vellum_device::policy::{
-    Policy, PrintHash, WeakHash, decide_name, decide_named, rule_name, rule_named, store_name,
-    store_named,
-};
+use vellum_device::pack::Compression;
+use vellum_device::policy::{Policy, WeakHash, rule_name, rule_named, store_name, store_named};
 
 /// Flags of whatever opens a volume.
 #[derive(clap::Args)]
 pub struct Policies {
     /// What is done with what is written: write-once=on|off|paper|descriptor, hash=xxh3|head64|crc32c|md5|sha1,
-    /// zero=on|off, dedup=on|off, index=SIZE, sample=off|SIZE, store=compact|caftl,
-    /// decide=compare|blake3|sha256|sha1|md5; several with commas.
+    /// zero=on|off, compress=off|lz4|zstd, dedup=on|off, index=SIZE, sample=off|SIZE, store=compact|caftl; several with commas.
     #[arg(long = "policy", value_name = "NAME=VALUE,...")]
     pub changes: Vec<Change>,
     /// Watch a journal here, besides those that are found; like 1G+128M.
@@ -64,11 +61,11 @@ pub struct Change {
     write_once: Option<WriteOnce>,
     hash: Option<WeakHash>,
     zero: Option<bool>,
+    compression: Option<Compression>,
     dedup: Option<bool>,
     index_bytes: Option<u64>,
     sample_blocks: Option<u32>,
     store: Option<Store>,
-    fingerprint: Option<Option<PrintHash>>,
 }
 
 impl Change {
@@ -86,11 +83,11 @@ impl Change {
             write_once,
             hash: self.hash.unwrap_or(hash),
             zero: self.zero.unwrap_or(policy.zero),
+            compression: self.compression.unwrap_or(policy.compression),
             dedup: self.dedup.unwrap_or(policy.dedup),
             index_bytes: self.index_bytes.unwrap_or(policy.index_bytes),
             sample_blocks: self.sample_blocks.unwrap_or(policy.sample_blocks),
             store: self.store.unwrap_or(policy.store),
-            fingerprint: self.fingerprint.unwrap_or(policy.fingerprint),
         }
     }
 }
@@ -120,6 +117,10 @@ impl FromStr for Change {
                         Some(hash.map_err(|_| wrong("xxh3, head64, crc32c, md5 and sha1"))?);
                 }
                 "zero" => change.zero = Some(switch(value).ok_or_else(|| wrong("on and off"))?),
+                "compress" => {
+                    let how = value.parse();
+                    change.compression = Some(how.map_err(|_| wrong("off, lz4 and zstd"))?);
+                }
                 "dedup" => change.dedup = Some(switch(value).ok_or_else(|| wrong("on and off"))?),
                 "index" => {
                     let size = value.parse().ok().map(|Size(bytes)| bytes);
@@ -143,14 +144,9 @@ impl FromStr for Change {
                         wrong("compact, caftl and caftl-plain, -range, -hot, -hot-range, -value and -value-range")
                     })?);
                 }
-                "decide" => {
-                    let print = decide_named(value);
-                    let wrong = |_| wrong("compare, blake3, sha256, sha1 and md5");
-                    change.fingerprint = Some(print.map_err(wrong)?);
-                }
                 _ => {
                     return Err(format!(
-                        "no policy is called {name:?}: there are write-once, hash, zero, dedup, index, sample, store and decide"
+                        "no policy is called {name:?}: there are write-once, hash, zero, compress, dedup, index, sample and store"
                     ));
                 }
             }
@@ -165,11 +161,11 @@ pub fn shown(policy: &Policy) -> Value {
         "write_once": rule_name(policy.write_once),
         "hash": policy.hash.name(),
         "zero": policy.zero,
+        "compress": policy.compression.name(),
         "dedup": policy.dedup,
         "index_bytes": policy.index_bytes,
         "sample_bytes": u64::from(policy.sample_blocks) * 4096,
         "store": store_name(policy.store),
-        "decide": decide_name(policy.fingerprint),
     })
 }
 
@@ -240,7 +236,6 @@ mod tests {
             "sample=9K",
             "sample=1M",
             "store=paper",
-            "decide=crc32c",
         ] {
             assert!(text.parse::<Change>().is_err(), "{text:?}");
         }
@@ -252,8 +247,7 @@ mod tests {
         let policy = change.apply(Policy::default());
         assert!(policy.dedup);
         assert_eq!((policy.index_bytes, policy.sample_blocks), (256 << 20, 8));
-        let change: Change = "sample=off,store=caftl,decide=blake3".parse().unwrap();
-        assert_eq!(change.apply(policy).fingerprint, Some(PrintHash::Blake3));
+        let change: Change = "sample=off,store=caftl".parse().unwrap();
         assert_eq!(change.apply(policy).sample_blocks, 0);
         assert_eq!(shown(&change.apply(policy))["store"], "caftl");
     }

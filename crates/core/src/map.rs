@@ -15,6 +15,13 @@ const ZERO: u32 = 1;
 const SHARED: u32 = 0b10 << 30;
 const FRAGMENT: u32 = 0b11 << 30;
 const NUMBER: u32 = (1 << 30) - 1;
+const SLOT_BITS: u32 = 5;
+
+/// Parts in a page, at most: as many as an entry can tell apart.
+pub const MAX_PARTS: usize = 1 << SLOT_BITS;
+
+/// One more than the largest number of a page of parts that an entry can hold (128 GiB of such pages).
+pub const PACKED_PAGES: u32 = 1 << (30 - SLOT_BITS);
 
 /// The largest physical address that an entry of 4 bytes can hold.
 pub const MAX_PBA: u64 = (1 << 31) - 1;
@@ -30,14 +37,8 @@ pub enum Entry {
     Plain(Pba),
     /// A physical page that has several owners (CAFTL §3.3).
     Shared(Vba),
-}
-
-/// An entry whose 4 bytes mean nothing that this version knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("map entry {raw:#010x} is of a kind that this version does not know")]
-pub struct UnknownEntry {
-    /// The bytes, as a number.
-    pub raw: u32,
+    /// A part of a page that holds several, each in fewer bytes than a block: the page's number, and which.
+    Packed(Vba, u8),
 }
 
 impl Entry {
@@ -55,30 +56,25 @@ impl Entry {
                 debug_assert!(vba.0 <= NUMBER);
                 SHARED | vba.0
             }
+            Self::Packed(vba, slot) => {
+                debug_assert!(vba.0 < PACKED_PAGES && usize::from(slot) < MAX_PARTS);
+                FRAGMENT | vba.0 << SLOT_BITS | u32::from(slot)
+            }
         }
     }
 
-    /// From 4 bytes that may be anything.
-    ///
-    /// # Errors
-    /// When they are a fragment's, which a later version writes.
-    pub fn unpack(raw: u32) -> Result<Self, UnknownEntry> {
-        match raw {
-            UNMAPPED => Ok(Self::Unmapped),
-            ZERO => Ok(Self::Zero),
-            _ if raw & FRAGMENT == FRAGMENT => Err(UnknownEntry { raw }),
-            _ if raw & FRAGMENT == SHARED => Ok(Self::Shared(Vba(raw & NUMBER))),
-            _ => Ok(Self::Plain(Pba(u64::from(raw)))),
-        }
-    }
-
-    /// Of bytes that were packed or checked here.
-    fn known(raw: u32) -> Self {
+    /// From its 4 bytes: every number is some entry, though it may lead nowhere.
+    #[must_use]
+    pub fn unpack(raw: u32) -> Self {
         match raw {
             UNMAPPED => Self::Unmapped,
             ZERO => Self::Zero,
             _ if raw & SHARED == 0 => Self::Plain(Pba(u64::from(raw))),
-            _ => Self::Shared(Vba(raw & NUMBER)),
+            _ if raw & FRAGMENT == SHARED => Self::Shared(Vba(raw & NUMBER)),
+            _ => Self::Packed(
+                Vba((raw & NUMBER) >> SLOT_BITS),
+                (raw & (MAX_PARTS as u32 - 1)) as u8,
+            ),
         }
     }
 }
@@ -126,7 +122,7 @@ impl Map {
     pub fn get(&self, lba: Lba) -> Entry {
         let (leaf, index) = split(lba);
         match &self.leaves[leaf] {
-            Some(page) => Entry::known(page.entries[index]),
+            Some(page) => Entry::unpack(page.entries[index]),
             None => Entry::Unmapped,
         }
     }
@@ -153,7 +149,7 @@ impl Map {
         if raw != old {
             self.dirty[leaf / 64] |= 1 << (leaf % 64);
         }
-        Entry::known(old)
+        Entry::unpack(old)
     }
 
     /// The first mapped LBA in `from..to`; skips leaves that hold nothing in one step each.
@@ -171,7 +167,7 @@ impl Map {
                 {
                     return Some((
                         Lba(lba + found as u64),
-                        Entry::known(page.entries[index + found]),
+                        Entry::unpack(page.entries[index + found]),
                     ));
                 }
             }
@@ -192,7 +188,10 @@ impl Map {
                     .enumerate()
                     .filter(|(_, raw)| **raw != UNMAPPED)
                     .map(move |(index, &raw)| {
-                        (Lba((leaf * LEAF_ENTRIES + index) as u64), Entry::known(raw))
+                        (
+                            Lba((leaf * LEAF_ENTRIES + index) as u64),
+                            Entry::unpack(raw),
+                        )
                     })
             })
     }
@@ -215,22 +214,17 @@ impl Map {
     }
 
     /// Takes a leaf from its block, without marking it dirty.
-    ///
-    /// # Errors
-    /// On an entry of an unknown kind.
-    pub fn load_leaf(&mut self, leaf: Leaf, bytes: &[u8; BLOCK_BYTES]) -> Result<(), UnknownEntry> {
+    pub fn load_leaf(&mut self, leaf: Leaf, bytes: &[u8; BLOCK_BYTES]) {
         let mut page = Box::new(Page {
             entries: [UNMAPPED; LEAF_ENTRIES],
             used: 0,
         });
         for (entry, raw) in page.entries.iter_mut().zip(bytes.chunks_exact(4)) {
             let raw = u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]);
-            Entry::unpack(raw)?;
             page.used += u32::from(raw != UNMAPPED);
             *entry = raw;
         }
         self.leaves[leaf.0 as usize] = (page.used > 0).then_some(page);
-        Ok(())
     }
 
     /// Whether a leaf holds anything.
@@ -294,13 +288,14 @@ mod tests {
             Just(Entry::Zero),
             (2..=MAX_PBA).prop_map(|p| Entry::Plain(Pba(p))),
             (0..=NUMBER).prop_map(|v| Entry::Shared(Vba(v))),
+            (0..PACKED_PAGES, 0..MAX_PARTS as u8).prop_map(|(v, s)| Entry::Packed(Vba(v), s)),
         ]
     }
 
     proptest! {
         #[test]
         fn an_entry_survives_its_four_bytes(entry in entry()) {
-            prop_assert_eq!(Entry::unpack(entry.pack()), Ok(entry));
+            prop_assert_eq!(Entry::unpack(entry.pack()), entry);
         }
 
         #[test]
@@ -318,7 +313,7 @@ mod tests {
             let mut block = [0; BLOCK_BYTES];
             for leaf in 0..map.leaf_count() {
                 if map.encode_leaf(Leaf(leaf), &mut block) {
-                    copy.load_leaf(Leaf(leaf), &block).unwrap();
+                    copy.load_leaf(Leaf(leaf), &block);
                 }
             }
             prop_assert!(copy.iter().eq(map.iter()));

@@ -7,16 +7,25 @@
 //! its page stays in the table too, or such a leaf would lead nowhere after a crash.
 
 use crate::addr::{Lba, Leaf, Pba, Vba};
-use crate::map::{LEAF_ENTRIES, take_bit};
-use crate::seam::Fingerprint;
+use crate::map::{LEAF_ENTRIES, PACKED_PAGES, take_bit};
 use alloc::{vec, vec::Vec};
 use hashbrown::HashMap;
 
+/// In a page's address: it holds parts, so what is left of it stays as it is.
+const PARTS: u32 = 1 << 31;
+
 #[derive(Clone, Copy, Default)]
 struct Page {
-    pba: u32,
+    /// Where it is, and [`PARTS`]; 0: nowhere.
+    place: u32,
     owners: u32,
     xor: u32,
+}
+
+impl Page {
+    fn pba(self) -> u32 {
+        self.place & !PARTS
+    }
 }
 
 /// What is left of a page when an owner has gone.
@@ -38,11 +47,11 @@ pub struct Shared {
     at: HashMap<u32, u32>,
     dirty: Vec<u64>,
     owned: u64,
+    /// Pages of parts that have an owner, and how many LBAs own one of those.
+    packed: usize,
+    parts_owned: u64,
     /// Of each page the hash that its content has in an index, where there is one.
     hashes: Vec<u64>,
-    /// Of each page the fingerprint of its content, where that is known; zeros where not. It lives as long as the
-    /// page is shared: while it is, nothing changes its content.
-    prints: Vec<[u8; 16]>,
 }
 
 impl Shared {
@@ -58,15 +67,28 @@ impl Shared {
             at: HashMap::new(),
             dirty: vec![0; (leaves as usize).div_ceil(64)],
             owned: 0,
+            packed: 0,
+            parts_owned: 0,
             hashes: Vec::new(),
-            prints: Vec::new(),
         }
     }
 
-    /// How many pages are shared.
+    /// How many pages are shared by whole blocks.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.at.len()
+        self.at.len() - self.packed
+    }
+
+    /// How many LBAs are mapped to parts.
+    #[must_use]
+    pub fn parts_owned(&self) -> u64 {
+        self.parts_owned
+    }
+
+    /// How many pages hold parts.
+    #[must_use]
+    pub fn packed(&self) -> usize {
+        self.packed
     }
 
     /// How many LBAs own them.
@@ -84,7 +106,7 @@ impl Shared {
     /// Where a shared page is.
     #[must_use]
     pub fn pba(&self, vba: Vba) -> Pba {
-        Pba(u64::from(self.pages[vba.0 as usize].pba))
+        Pba(u64::from(self.pages[vba.0 as usize].pba()))
     }
 
     /// Whether a page of this number is somewhere.
@@ -92,7 +114,15 @@ impl Shared {
     pub fn is_placed(&self, vba: Vba) -> bool {
         self.pages
             .get(vba.0 as usize)
-            .is_some_and(|page| page.pba != 0)
+            .is_some_and(|page| page.place != 0)
+    }
+
+    /// Whether that page holds parts.
+    #[must_use]
+    pub fn has_parts(&self, vba: Vba) -> bool {
+        self.pages
+            .get(vba.0 as usize)
+            .is_some_and(|page| page.place & PARTS != 0)
     }
 
     /// Notes the hash of a page's content.
@@ -107,33 +137,6 @@ impl Shared {
     #[must_use]
     pub fn hash(&self, vba: Vba) -> u64 {
         self.hashes.get(vba.0 as usize).copied().unwrap_or(0)
-    }
-
-    /// Notes the fingerprint of a page's content.
-    pub fn set_print(&mut self, vba: Vba, print: Fingerprint) {
-        if self.prints.len() <= vba.0 as usize {
-            self.prints.resize(self.pages.len(), [0; 16]);
-        }
-        self.prints[vba.0 as usize] = print.0;
-    }
-
-    /// The fingerprint of a page's content, if it is known.
-    #[must_use]
-    pub fn print(&self, vba: Vba) -> Option<Fingerprint> {
-        let print = *self.prints.get(vba.0 as usize)?;
-        (print != [0; 16]).then_some(Fingerprint(print))
-    }
-
-    /// A page's content is not what it was.
-    pub fn forget_print(&mut self, vba: Vba) {
-        if let Some(print) = self.prints.get_mut(vba.0 as usize) {
-            *print = [0; 16];
-        }
-    }
-
-    /// Forgets all fingerprints.
-    pub fn forget_prints(&mut self) {
-        self.prints = Vec::new();
     }
 
     /// How many own it.
@@ -162,22 +165,46 @@ impl Shared {
         Some(Vba(vba))
     }
 
-    /// Puts a page where replay or a leaf says it is; a number past the table's limit is refused.
-    pub fn restore(&mut self, vba: Vba, pba: Pba) -> bool {
+    /// Numbers a page of parts, still without owners. `None` when no number is left for it.
+    pub fn insert_parts(&mut self, pba: Pba) -> Option<Vba> {
+        let vba = match self.free.last() {
+            Some(&vba) if vba >= PACKED_PAGES => return None,
+            None if self.pages.len() >= PACKED_PAGES as usize => return None,
+            _ => self.insert(pba)?,
+        };
+        self.pages[vba.0 as usize].place |= PARTS;
+        self.packed += 1;
+        Some(vba)
+    }
+
+    /// Puts a page where replay says it is; a number past the table's limit is refused.
+    pub fn restore(&mut self, vba: Vba, pba: Pba, parts: bool) -> bool {
         if vba.0 >= self.limit {
             return false;
         }
         if self.pages.len() <= vba.0 as usize {
             self.pages.resize(vba.0 as usize + 1, Page::default());
         }
+        // What the number stood for before does not matter.
+        self.pages[vba.0 as usize].place &= !PARTS;
         self.place(vba, pba);
+        if parts {
+            self.pages[vba.0 as usize].place |= PARTS;
+        }
         true
+    }
+
+    /// As [`Shared::restore`], from an entry of a leaf that is not 0: the address, if it takes it.
+    pub fn restore_entry(&mut self, vba: Vba, raw: u32) -> Option<Pba> {
+        let pba = Pba(u64::from(raw & !PARTS));
+        self.restore(vba, pba, raw & PARTS != 0).then_some(pba)
     }
 
     /// The page has moved.
     pub fn place(&mut self, vba: Vba, pba: Pba) {
         let page = &mut self.pages[vba.0 as usize];
-        let old = core::mem::replace(&mut page.pba, pba.0 as u32);
+        let old = page.pba();
+        page.place = page.place & PARTS | pba.0 as u32;
         if self.at.get(&old) == Some(&vba.0) {
             self.at.remove(&old);
         }
@@ -211,9 +238,34 @@ impl Shared {
         if page.owners > 1 {
             return Left::Shared;
         }
-        let (owner, pba) = (Lba(u64::from(page.xor)), Pba(u64::from(page.pba)));
+        let (owner, pba) = (Lba(u64::from(page.xor)), Pba(u64::from(page.pba())));
         self.free_page(vba);
         Left::One(owner, pba)
+    }
+
+    /// One more LBA is mapped to a part of the page. There are fewer LBAs than a count can hold.
+    pub fn add_part(&mut self, vba: Vba) {
+        debug_assert!(self.has_parts(vba));
+        self.pages[vba.0 as usize].owners += 1;
+        self.parts_owned += 1;
+    }
+
+    /// One fewer is; where the page was, if that was the last.
+    pub fn remove_part(&mut self, vba: Vba) -> Option<Pba> {
+        let page = &mut self.pages[vba.0 as usize];
+        assert!(
+            page.owners > 0,
+            "page of parts {vba} has fewer owners than none"
+        );
+        page.owners -= 1;
+        self.parts_owned -= 1;
+        if page.owners > 0 {
+            return None;
+        }
+        let pba = Pba(u64::from(page.pba()));
+        self.packed -= 1;
+        self.free_page(vba);
+        Some(pba)
     }
 
     /// After recovery has counted the owners: pages with one become plain (they are returned), pages
@@ -224,13 +276,18 @@ impl Shared {
         self.at.clear();
         for index in 0..self.pages.len() {
             let page = self.pages[index];
-            if page.owners == 1 {
-                plain.push((Lba(u64::from(page.xor)), Pba(u64::from(page.pba))));
+            let least = match page.place & PARTS {
+                0 => 2,
+                _ => 1,
+            };
+            if page.owners == 1 && least == 2 {
+                plain.push((Lba(u64::from(page.xor)), Pba(u64::from(page.pba()))));
             }
-            if page.owners < 2 {
+            if page.owners < least {
                 self.free_page(Vba(index as u32));
             } else {
-                self.at.insert(page.pba, index as u32);
+                self.at.insert(page.pba(), index as u32);
+                self.packed += usize::from(least == 1);
             }
         }
         plain
@@ -238,16 +295,16 @@ impl Shared {
 
     fn free_page(&mut self, vba: Vba) {
         let page = &mut self.pages[vba.0 as usize];
-        self.owned -= u64::from(page.owners);
+        if page.place & PARTS == 0 {
+            self.owned -= u64::from(page.owners);
+        }
         (page.owners, page.xor) = (0, 0);
         if let Some(hash) = self.hashes.get_mut(vba.0 as usize) {
             *hash = 0;
         }
-        if let Some(print) = self.prints.get_mut(vba.0 as usize) {
-            *print = [0; 16];
-        }
-        if self.at.get(&page.pba) == Some(&vba.0) {
-            self.at.remove(&page.pba);
+        let pba = page.pba();
+        if self.at.get(&pba) == Some(&vba.0) {
+            self.at.remove(&pba);
         }
         self.freed_since_checkpoint.push(vba.0);
     }
@@ -261,7 +318,7 @@ impl Shared {
     /// The map checkpoint is durable.
     pub fn checkpoint_durable(&mut self) {
         while let Some(vba) = self.freed_before_checkpoint.pop() {
-            self.pages[vba as usize].pba = 0;
+            self.pages[vba as usize].place = 0;
             self.mark_dirty(Vba(vba));
             self.free.push(vba);
         }
@@ -291,9 +348,9 @@ impl Shared {
         let first = leaf.0 as usize * LEAF_ENTRIES;
         let mut any = false;
         for (index, bytes) in out.chunks_exact_mut(4).enumerate() {
-            let pba = self.pages.get(first + index).map_or(0, |page| page.pba);
-            any |= pba != 0;
-            bytes.copy_from_slice(&pba.to_le_bytes());
+            let place = self.pages.get(first + index).map_or(0, |page| page.place);
+            any |= place != 0;
+            bytes.copy_from_slice(&place.to_le_bytes());
         }
         any
     }
@@ -314,18 +371,6 @@ mod tests {
         assert_eq!(shared.find(Pba(77)), Some(vba));
         assert_eq!(shared.remove(vba, Lba(5)), Left::One(Lba(1000), Pba(77)));
         assert_eq!(shared.find(Pba(77)), None);
-    }
-
-    #[test]
-    fn a_fingerprint_goes_with_its_page() {
-        let mut shared = Shared::new(1);
-        let vba = shared.insert(Pba(10)).unwrap();
-        assert!(shared.add(vba, Lba(1)) && shared.add(vba, Lba(2)));
-        assert_eq!(shared.print(vba), None);
-        shared.set_print(vba, Fingerprint([7; 16]));
-        assert_eq!(shared.print(vba), Some(Fingerprint([7; 16])));
-        shared.remove(vba, Lba(1));
-        assert_eq!(shared.print(vba), None);
     }
 
     #[test]
@@ -369,7 +414,7 @@ mod tests {
         for order in [[0, 1], [1, 0]] {
             let mut shared = Shared::new(1);
             for vba in order {
-                assert!(shared.restore(Vba(vba), Pba(10)));
+                assert!(shared.restore(Vba(vba), Pba(10), false));
             }
             // Number 0 was freed; 1 has the owners now.
             assert!(shared.add(Vba(1), Lba(5)) && shared.add(Vba(1), Lba(6)));

@@ -7,6 +7,7 @@
 //! No payload crosses the seam: a block is a buffer's number and its [`Digest`].
 
 use crate::addr::{Buf, EffectId, Lba, Pba, RequestId};
+use core::num::NonZeroU16;
 
 /// What the core knows of a block's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +20,17 @@ pub struct Digest {
     pub zero: bool,
     /// The first four bytes, as a number: what content-based sampling goes by (CAFTL §3.4.1).
     pub first: u32,
+    /// How the block can be stored in fewer bytes, if it can and is to be.
+    pub packed: Option<Packed>,
+}
+
+/// A block in fewer bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packed {
+    /// How many: at least 1.
+    pub len: NonZeroU16,
+    /// How, in the runtime's own numbers: kept with the part, and told again when it is read.
+    pub encoding: u8,
 }
 
 /// One block of a write.
@@ -69,24 +81,7 @@ pub struct Dedup {
     pub sample_blocks: u32,
     /// What kind of index it is. Another kind begins empty as well.
     pub store: Store,
-    /// What tells that two blocks are equal.
-    pub decide: Decide,
 }
-
-/// What tells that a block is equal to one that is stored and has its checksum.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Decide {
-    /// Their bytes.
-    #[default]
-    Compare,
-    /// Their fingerprints, of a kind that the runtime numbers, once the stored page's is known: with its second owner,
-    /// for which bytes were compared. Fingerprints of another kind are forgotten.
-    Fingerprint(u8),
-}
-
-/// A strong, keyed hash of a block: equal ones are of equal blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fingerprint(pub [u8; 16]);
 
 /// A kind of index of contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -136,6 +131,26 @@ pub enum Against {
     Medium(Pba),
     /// A buffer of the core's, which may be released right after this effect.
     Buffer(Buf),
+    /// A part of a page, decoded: one that cannot be found or decoded is equal to nothing.
+    Part(Page, u8),
+}
+
+/// Where a page of parts is: [`pack::find`](crate::format::pack::find) finds one in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Page {
+    /// On the medium.
+    Medium(Pba),
+    /// In a buffer of the core's, which may be released right after this effect.
+    Buffer(Buf),
+}
+
+/// What a data block of a chunk is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Block {
+    /// A buffer's bytes.
+    Whole(Buf),
+    /// Parts of several: get it with `Engine::encode_page`.
+    Page,
 }
 
 /// What the runtime tells the core.
@@ -207,8 +222,13 @@ pub enum Outcome<'a> {
     Bytes(&'a [u8]),
     /// A comparison: whether all bytes are equal.
     Same(bool),
-    /// A block's fingerprint.
-    Fingerprint(Fingerprint),
+    /// A read of parts.
+    Parts {
+        /// CRC32C of the page as it came from the medium; of a buffer's it is not looked at.
+        crc: u32,
+        /// Whether each part was there, and decoded to a block with its checksum.
+        whole: bool,
+    },
     /// The medium has no room for this write now; it may have later.
     Full,
     /// It failed for good.
@@ -219,8 +239,9 @@ pub enum Outcome<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "fields are named for what they are")]
 pub enum Effect {
-    /// Write one chunk at `at`, sequentially: the header block (get it with `Engine::encode`), then
-    /// the data blocks (`Engine::chunk_bufs`). `durable`: on stable storage when it completes.
+    /// Write one chunk at `at`, sequentially: the header block, then the data blocks. Get each data block with
+    /// `Engine::chunk_block`, and then the header with `Engine::encode_header`. `durable`: on stable storage
+    /// when it completes.
     WriteChunk {
         id: EffectId,
         at: Pba,
@@ -247,6 +268,16 @@ pub enum Effect {
         request: RequestId,
         first: u32,
     },
+    /// Read a page, and decode the parts `slot..slot + count` of it into buffers `first..` of the request.
+    /// A buffer is looked at when this effect is taken.
+    ReadParts {
+        id: EffectId,
+        page: Page,
+        slot: u8,
+        count: u8,
+        request: RequestId,
+        first: u32,
+    },
     /// Read data blocks into the collector's buffers `to..`, answer with their CRCs.
     Gather {
         id: EffectId,
@@ -263,8 +294,6 @@ pub enum Effect {
         buf: Buf,
         with: Against,
     },
-    /// Compute the fingerprint of a block that a client is writing, of the kind that is in force.
-    Fingerprint { id: EffectId, buf: Buf },
     /// Copy a buffer into buffer `index` of a read request. Immediate.
     CopyOut {
         from: Buf,

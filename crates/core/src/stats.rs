@@ -24,6 +24,16 @@ counters! {
     zero_blocks,
     /// Of the blocks written: replaced a block that was still in its unsealed chunk.
     absorbed_blocks,
+    /// Of the blocks written: stored in a part of a page.
+    packed_blocks,
+    /// Bytes of those parts.
+    packed_bytes,
+    /// Reads and comparisons of blocks that are stored in parts.
+    packed_reads,
+    /// Pages that hold parts, now.
+    packed_pages,
+    /// LBAs that are stored in them, now.
+    packed_owners,
     /// Blocks discarded or zeroed by request.
     discarded_blocks,
     /// Flush requests.
@@ -90,10 +100,6 @@ counters! {
     index_comparisons,
     /// Blocks not written, but mapped to another's page of the same content.
     dedup_blocks,
-    /// Blocks whose fingerprint was computed.
-    dedup_fingerprints,
-    /// Of these: those that a page's fingerprint was held against, in place of its bytes.
-    dedup_decided,
     /// Hints of the index that were wrong, by checksum or by comparison.
     dedup_false_hints,
     /// Blocks that were not looked up, because their unit's sample was not found.

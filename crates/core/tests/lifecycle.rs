@@ -143,7 +143,9 @@ impl World {
         match effect {
             Effect::WriteChunk { id, at, blocks, .. } => {
                 let mut header = vec![0; BLOCK_BYTES];
-                self.engine.encode(id, &mut header);
+                self.engine.encode_header(id, &mut header, &mut |_, _, _| {
+                    unreachable!("nothing is packed")
+                });
                 self.medium.0.insert(at.0, header);
                 let data: Vec<_> = self
                     .engine
@@ -200,9 +202,8 @@ impl World {
                 self.bufs.remove(&buf.0).expect("released once");
                 self.free.push(buf.0);
             }
-            Effect::Compare { .. } | Effect::Fingerprint { .. } => {
-                unreachable!("no journal is watched")
-            }
+            Effect::Compare { .. } => unreachable!("no journal is watched"),
+            Effect::ReadParts { .. } => unreachable!("nothing is packed"),
             Effect::Stopped => self.stopped = true,
         }
     }
@@ -222,6 +223,7 @@ impl World {
             crc: crc(tag),
             weak: 0,
             zero: tag == 0,
+            packed: None,
         };
         let blocks = [Payload {
             buf: Buf(buf),

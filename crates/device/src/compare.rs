@@ -5,8 +5,10 @@
 
 use crate::drive::{Batch, Cause, Inner};
 use crate::limits::COMPARE_READ_BLOCKS;
-use vellum_core::addr::{Buf, EffectId, Nanos, Pba};
-use vellum_core::seam::{Against, Input, Outcome};
+use crate::memory::Buffer;
+use crate::pack::{Told, unpack};
+use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Nanos, Pba};
+use vellum_core::seam::{Against, Input, Outcome, Page};
 use vellum_medium::Kind;
 
 /// Comparisons under way.
@@ -16,21 +18,14 @@ pub(crate) struct Comparisons {
     to_read: Vec<Comparison>,
     /// Those that are being read, by the number of the first in each operation.
     reading: Vec<Vec<Comparison>>,
-    /// Those that are done, and not told to the core yet.
-    verdicts: Vec<(EffectId, bool)>,
-}
-
-impl Comparisons {
-    /// One that is done.
-    pub fn verdict(&mut self) -> Option<(EffectId, bool)> {
-        self.verdicts.pop()
-    }
 }
 
 /// A comparison of a frame with a block of the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Comparison {
     at: Pba,
+    /// Which part of the page there; `None`: the block as it is.
+    slot: Option<u8>,
     id: EffectId,
     buf: Buf,
 }
@@ -41,16 +36,37 @@ impl Inner {
         match with {
             Against::Buffer(other) => {
                 let same = self.frame(buf) == self.frame(other);
-                self.comparisons.verdicts.push((id, same));
+                self.told.push((id, Told::Same(same)));
             }
-            Against::Medium(at) => match self.frames.is_same(at, self.frame(buf)) {
-                Some(same) => {
-                    self.counters.compares_kept += 1;
-                    self.comparisons.verdicts.push((id, same));
-                }
-                None => self.comparisons.to_read.push(Comparison { at, id, buf }),
-            },
+            Against::Part(Page::Buffer(page), slot) => {
+                // SAFETY: the collector's frame, which the core leaves alone while it names it here.
+                let page =
+                    unsafe { std::slice::from_raw_parts(self.frames.ptr(page), BLOCK_BYTES) };
+                let same = self.part_is(page, slot, buf);
+                self.told.push((id, Told::Same(same)));
+            }
+            Against::Medium(at) => self.compare_stored(id, buf, at, None),
+            Against::Part(Page::Medium(at), slot) => self.compare_stored(id, buf, at, Some(slot)),
         }
+    }
+
+    fn compare_stored(&mut self, id: EffectId, buf: Buf, at: Pba, slot: Option<u8>) {
+        match self.frames.is_same(at, slot, self.frame(buf)) {
+            Some(same) => {
+                self.counters.compares_kept += 1;
+                self.told.push((id, Told::Same(same)));
+            }
+            None => {
+                let comparison = Comparison { at, slot, id, buf };
+                self.comparisons.to_read.push(comparison);
+            }
+        }
+    }
+
+    /// Whether a part of a page, decoded, has a frame's bytes.
+    fn part_is(&mut self, page: &[u8], slot: u8, buf: Buf) -> bool {
+        let mut block = [0; BLOCK_BYTES];
+        unpack(&mut self.decoder, page, slot, &mut block) && block == self.frame(buf)
     }
 
     /// Reads back what is to be compared: what lies side by side in one operation, as copies in a journal
@@ -61,7 +77,7 @@ impl Inner {
         }
         let mut all = std::mem::take(&mut self.comparisons.to_read);
         all.sort_unstable();
-        for run in all.chunk_by(|one, next| one.at.plus(1) == next.at) {
+        for run in all.chunk_by(|one, next| one.at.plus(1) == next.at || one.at == next.at) {
             for part in run.chunks(COMPARE_READ_BLOCKS) {
                 self.read_run(part, batch);
             }
@@ -74,12 +90,13 @@ impl Inner {
         let Some(&Comparison { at, id, .. }) = run.first() else {
             return;
         };
-        self.counters.read_blocks_compare += run.len() as u64;
         self.counters.reads_compare += 1;
         let mut io = self.io(Cause::Compare, id, Kind::Read, at);
-        for one in run {
+        // A page once, however many of its parts are compared.
+        for page in run.chunk_by(|one, next| one.at == next.at) {
+            self.counters.read_blocks_compare += 1;
             let buffer = self.buffers.take(1);
-            self.keep(one.id, buffer, &mut io);
+            self.keep(page[0].id, buffer, &mut io);
         }
         let index = id.0 as usize;
         let reading = &mut self.comparisons.reading;
@@ -95,15 +112,24 @@ impl Inner {
         let mut run = std::mem::take(&mut self.comparisons.reading[first.0 as usize]);
         // One bad block must not speak for its neighbours: then each is read alone.
         let again = !came && run.len() > 1;
+        let mut page: Option<(Pba, Buffer)> = None;
         for one in run.drain(..) {
-            let buffer = self.metadata[one.id.0 as usize].take();
-            let outcome = match &buffer {
-                Some(buffer) if came => Outcome::Same(buffer.bytes() == self.frame(one.buf)),
+            if page.as_ref().is_none_or(|(at, _)| *at != one.at) {
+                let next = self.metadata[one.id.0 as usize].take();
+                let last = std::mem::replace(&mut page, next.map(|next| (one.at, next)));
+                if let Some((_, buffer)) = last {
+                    self.buffers.give_back(buffer);
+                }
+            }
+            let outcome = match (&page, one.slot) {
+                (Some((_, buffer)), None) if came => {
+                    Outcome::Same(buffer.bytes() == self.frame(one.buf))
+                }
+                (Some((_, buffer)), Some(slot)) if came => {
+                    Outcome::Same(self.part_is(buffer.bytes(), slot, one.buf))
+                }
                 _ => Outcome::Failed,
             };
-            if let Some(buffer) = buffer {
-                self.buffers.give_back(buffer);
-            }
             match again {
                 true => self.read_run(&[one], batch),
                 false => self.engine.handle(
@@ -114,6 +140,9 @@ impl Inner {
                     },
                 ),
             }
+        }
+        if let Some((_, buffer)) = page {
+            self.buffers.give_back(buffer);
         }
         if self.comparisons.reading[first.0 as usize].is_empty() {
             self.comparisons.reading[first.0 as usize] = run;

@@ -8,9 +8,11 @@ use crate::compare::Comparisons;
 use crate::discarded::Discarded;
 use crate::frames::{FramePool, Share};
 use crate::memory::{Buffer, Buffers};
+use crate::pack::{PartsRead, Told};
 use crate::requests::{Answers, Pending, Requests};
 use crate::stats::{ClientStats, Counters};
 use std::sync::Arc;
+use vellum_codec::Decoder;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Nanos, Pba, RequestId};
 use vellum_core::engine::Engine;
 use vellum_core::seam::{Effect, Input, Outcome, Payload, Refusal, Reply};
@@ -28,10 +30,11 @@ pub(crate) enum Cause {
     Gather,
     ReadMeta,
     Compare,
+    Parts,
 }
 
 impl Cause {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Chunk,
         Self::Meta,
         Self::Sync,
@@ -40,6 +43,7 @@ impl Cause {
         Self::Gather,
         Self::ReadMeta,
         Self::Compare,
+        Self::Parts,
     ];
 
     fn token(self, id: EffectId) -> u64 {
@@ -66,8 +70,6 @@ pub(crate) struct Batch {
     pub ios: Vec<Box<Io>>,
     pub answers: Answers,
     pub released: Vec<u32>,
-    /// Blocks whose fingerprints the core waits for; it holds them until then.
-    pub prints: Vec<(EffectId, Buf)>,
     /// Refusals that tell of damage.
     pub troubles: Vec<Refusal>,
 }
@@ -106,9 +108,12 @@ pub(crate) struct Inner {
     /// The metadata of each effect in flight, by number.
     pub metadata: Vec<Option<Buffer>>,
     pub comparisons: Comparisons,
-    discarded: Discarded,
-    /// Effects that there was nothing to do for, and that the core has not been told of yet.
-    at_once: Vec<EffectId>,
+    pub discarded: Discarded,
+    /// What was done at once, and has not been told to the core yet.
+    pub told: Vec<(EffectId, Told)>,
+    /// Reads of parts in flight, by their effect's number.
+    pub parts: Vec<Option<PartsRead>>,
+    pub decoder: Decoder,
     /// Of each frame for writes: whether its block is worth keeping when it is written.
     keeps: Vec<bool>,
     now: Nanos,
@@ -137,7 +142,9 @@ impl Inner {
             metadata: Vec::new(),
             comparisons: Comparisons::default(),
             discarded,
-            at_once: Vec::new(),
+            told: Vec::new(),
+            parts: Vec::new(),
+            decoder: Decoder::new(),
             keeps,
             now: Nanos(0),
             spare: Vec::new(),
@@ -228,13 +235,10 @@ impl Inner {
             while let Some(effect) = self.engine.poll_effect() {
                 self.carry_out(effect, batch);
             }
-            let (id, outcome) = if let Some((id, same)) = self.comparisons.verdict() {
-                (id, Outcome::Same(same))
-            } else if let Some(id) = self.at_once.pop() {
-                (id, Outcome::Ok)
-            } else {
+            let Some((id, told)) = self.told.pop() else {
                 break;
             };
+            let outcome = told.outcome();
             self.engine.handle(self.now, Input::Done { id, outcome });
         }
         self.read_back(batch);
@@ -276,7 +280,9 @@ impl Inner {
                 let io = self.io(Cause::Sync, id, Kind::Sync, Pba(0));
                 batch.ios.push(io);
             }
-            Effect::Erase { id, at, .. } if self.discarded.holds(at) => self.at_once.push(id),
+            Effect::Erase { id, at, .. } if self.discarded.holds(at) => {
+                self.told.push((id, Told::Done))
+            }
             Effect::Erase { id, at, blocks } => {
                 self.counters.discards += 1;
                 self.frames.forget(at, blocks);
@@ -307,6 +313,14 @@ impl Inner {
                 }
                 batch.ios.push(io);
             }
+            Effect::ReadParts {
+                id,
+                page,
+                slot,
+                count,
+                request,
+                first,
+            } => self.read_parts(id, page, PartsRead::new(slot, count, request, first), batch),
             Effect::Gather { id, at, blocks, to } => {
                 self.counters.read_blocks_collector += u64::from(blocks);
                 let mut io = self.io(Cause::Gather, id, Kind::Read, at);
@@ -324,7 +338,6 @@ impl Inner {
                 batch.ios.push(io);
             }
             Effect::Compare { id, buf, with } => self.compare(id, buf, with),
-            Effect::Fingerprint { id, buf } => batch.prints.push((id, buf)),
             Effect::CopyOut {
                 from,
                 request,
@@ -367,33 +380,6 @@ impl Inner {
         }
     }
 
-    fn write_chunk(
-        &mut self,
-        id: EffectId,
-        at: Pba,
-        blocks: u32,
-        durable: bool,
-        batch: &mut Batch,
-    ) {
-        let mut header = self.buffers.take(1);
-        self.engine.encode(id, header.bytes_mut());
-        let mut io = self.io(Cause::Chunk, id, Kind::Write { durable }, at);
-        self.keep(id, header, &mut io);
-        for buf in self.engine.chunk_bufs(id) {
-            // SAFETY: the core holds these frames, unchanged, until this write has come back.
-            unsafe { io.push(self.frames.ptr(buf), BLOCK_BYTES) };
-        }
-        assert_eq!(
-            io.len(),
-            blocks as usize * BLOCK_BYTES,
-            "chunk {id} is as long as the core says"
-        );
-        self.frames.forget(at, blocks);
-        self.discarded.written(at);
-        self.count_write(blocks, durable);
-        batch.ios.push(io);
-    }
-
     fn write_meta(&mut self, id: EffectId, at: Pba, blocks: u32, durable: bool, batch: &mut Batch) {
         let mut buffer = self.buffers.take(blocks as usize);
         self.engine.encode(id, buffer.bytes_mut());
@@ -404,7 +390,7 @@ impl Inner {
         batch.ios.push(io);
     }
 
-    fn count_write(&mut self, blocks: u32, durable: bool) {
+    pub fn count_write(&mut self, blocks: u32, durable: bool) {
         self.counters.writes += 1;
         self.counters.durable_writes += u64::from(durable);
         self.counters.written_blocks += u64::from(blocks);
@@ -425,6 +411,11 @@ impl Inner {
     pub fn keep(&mut self, id: EffectId, buffer: Buffer, io: &mut Io) {
         // SAFETY: the buffer is put away untouched, until `completed` takes it when the operation is back.
         unsafe { io.push(buffer.ptr(), buffer.len()) };
+        self.put_away(id, buffer);
+    }
+
+    /// As [`Inner::keep`], of a buffer whose pieces are in the operation already.
+    pub fn put_away(&mut self, id: EffectId, buffer: Buffer) {
         let index = id.0 as usize;
         if self.metadata.len() <= index {
             self.metadata.resize_with(index + 1, || None);
@@ -441,7 +432,7 @@ impl Inner {
         let (cause, id) = Cause::of(io.token);
         self.now = now;
         if cause == Cause::Chunk && matches!(ended, Ended::Written) {
-            self.remember(id, io.at);
+            self.remember(id);
         }
         self.reclaim(io);
         if cause == Cause::Compare {
@@ -453,6 +444,9 @@ impl Inner {
             (Ended::Full, _) => Outcome::Full,
             (Ended::Failed, _) => Outcome::Failed,
             (Ended::Data(crcs), _) => Outcome::Crcs(crcs),
+            (Ended::Metadata, Some(buffer)) if cause == Cause::Parts => {
+                self.parts_read(id, buffer.bytes())
+            }
             (Ended::Metadata, Some(buffer)) => Outcome::Bytes(buffer.bytes()),
             (Ended::Metadata | Ended::Written, _) => Outcome::Ok,
         };
@@ -464,15 +458,11 @@ impl Inner {
     }
 
     /// A chunk is written: what is in its frames is on the medium, until these are used again.
-    fn remember(&mut self, id: EffectId, at: Pba) {
+    fn remember(&mut self, id: EffectId) {
         let keeps = &self.keeps;
-        let worth = |buf: &Buf| keeps.get(buf.0 as usize).is_some_and(|&keep| keep);
-        let bufs = self
-            .engine
-            .chunk_bufs(id)
-            .map(|buf| Some(buf).filter(worth));
-        // Behind its header.
-        self.frames.remember(at.plus(1), bufs);
+        let worth = |(buf, _, _): &(Buf, _, _)| keeps.get(buf.0 as usize).is_some_and(|&keep| keep);
+        self.frames
+            .remember(self.engine.chunk_places(id).filter(worth));
     }
 
     /// An operation is back.

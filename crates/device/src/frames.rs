@@ -24,6 +24,8 @@ pub enum Share {
 pub struct FramePool {
     base: *mut u8,
     total: usize,
+    /// Of each frame for writes as much again, for the block in fewer bytes.
+    sides: *mut u8,
     writes: u32,
     reads: u32,
     free: [Mutex<Free>; 2],
@@ -84,23 +86,19 @@ impl FramePool {
     /// When the system has no address space for it.
     pub fn new(writes: u32, reads: u32, extra: u32) -> std::io::Result<Arc<Self>> {
         let total = (writes + reads + extra) as usize;
-        // SAFETY: an anonymous private mapping; the result is checked.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                total * BLOCK_BYTES,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
+        let base = map_memory(total * BLOCK_BYTES)?;
+        let sides = match map_memory(writes as usize * BLOCK_BYTES) {
+            Ok(sides) => sides,
+            Err(error) => {
+                // SAFETY: the mapping just made, which nobody has seen.
+                unsafe { libc::munmap(base.cast(), total * BLOCK_BYTES) };
+                return Err(error);
+            }
         };
-        if base == libc::MAP_FAILED {
-            return Err(std::io::Error::last_os_error());
-        }
         Ok(Arc::new(Self {
-            base: base.cast(),
+            base,
             total,
+            sides,
             writes,
             reads,
             free: [
@@ -182,13 +180,13 @@ impl FramePool {
         }
     }
 
-    /// The blocks from `at` on have been written from these frames, which their owner still holds and will
-    /// give back unchanged; `None`: from elsewhere. Under the lock of whoever writes, as all three of these.
-    pub(crate) fn remember(&self, at: Pba, from: impl Iterator<Item = Option<Buf>>) {
+    /// These frames have been written to these places, each a block or a part of the page there; their owner
+    /// still holds them and will give them back unchanged. Under the lock of whoever writes, as all three of these.
+    pub(crate) fn remember(&self, from: impl Iterator<Item = (Buf, Pba, Option<u8>)>) {
         let mut free = self.free[Share::Write as usize].lock();
-        for (at, buf) in (at.0..).zip(from) {
-            if let Some(Buf(id)) = buf.filter(|buf| buf.0 < self.writes) {
-                free.kept.add(id, at);
+        for (Buf(id), at, slot) in from {
+            if id < self.writes {
+                free.kept.add(id, at.0, slot);
             }
         }
     }
@@ -200,11 +198,11 @@ impl FramePool {
         kept.forget(at.0..at.0 + u64::from(blocks), empty);
     }
 
-    /// Whether the block at `at` is the same as that of a frame which the caller holds; `None` if that is not
+    /// Whether the block at `at`, or in that part of it, is the same as that of a frame which the caller holds; `None` if that is not
     /// known without reading it.
-    pub(crate) fn is_same(&self, at: Pba, as_of: &[u8]) -> Option<bool> {
+    pub(crate) fn is_same(&self, at: Pba, slot: Option<u8>, as_of: &[u8]) -> Option<bool> {
         let mut free = self.free[Share::Write as usize].lock();
-        let id = free.kept.find(at.0)?;
+        let id = free.kept.find(at.0, slot)?;
         // SAFETY: nobody writes into a frame that has an entry, before its entry has left under this lock.
         let bytes = unsafe { std::slice::from_raw_parts(self.ptr(Buf(id)), BLOCK_BYTES) };
         let same = bytes == as_of;
@@ -223,11 +221,43 @@ impl FramePool {
     }
 }
 
+impl FramePool {
+    /// Where the 4096 bytes beside a frame for writes are: its owner's, as the frame is.
+    #[must_use]
+    pub(crate) fn side(&self, id: Buf) -> *mut u8 {
+        assert!(id.0 < self.writes, "frame {id} is none for writes");
+        // SAFETY: within the mapping, by the assertion.
+        unsafe { self.sides.add(id.0 as usize * BLOCK_BYTES) }
+    }
+}
+
 impl Drop for FramePool {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`; nobody holds a frame, for that holds the pool.
-        unsafe { libc::munmap(self.base.cast(), self.total * BLOCK_BYTES) };
+        // SAFETY: the mappings made in `new`; nobody holds a frame, for that holds the pool.
+        unsafe {
+            libc::munmap(self.base.cast(), self.total * BLOCK_BYTES);
+            libc::munmap(self.sides.cast(), self.writes as usize * BLOCK_BYTES);
+        }
     }
+}
+
+/// Memory of the process's own, touched only when used.
+fn map_memory(bytes: usize) -> std::io::Result<*mut u8> {
+    // SAFETY: an anonymous private mapping; the result is checked. No bytes would be an error: one then.
+    let base = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            bytes.max(1),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(base.cast())
 }
 
 /// Some frames, owned; given back when dropped.
@@ -288,6 +318,21 @@ impl Frames {
         })
     }
 
+    /// Frame `index`, and the bytes beside it, to change.
+    pub(crate) fn with_side(&mut self, index: usize) -> (&[u8], &mut [u8]) {
+        let Some(pool) = &self.pool else {
+            return (&[], &mut []);
+        };
+        let side = pool.side(Buf(self.ids[index]));
+        // SAFETY: this frame is ours and so is what is beside it; the two lie apart, and the pool outlives us.
+        unsafe {
+            (
+                std::slice::from_raw_parts(self.ptr(index), BLOCK_BYTES),
+                std::slice::from_raw_parts_mut(side, BLOCK_BYTES),
+            )
+        }
+    }
+
     /// Where frame `index` is.
     pub(crate) fn ptr(&self, index: usize) -> *mut u8 {
         match &self.pool {
@@ -343,13 +388,14 @@ mod tests {
         }
         let block = |fill: u8| [fill; BLOCK_BYTES];
         // Not of the share: the collector's.
-        let bufs: Vec<_> = frames
-            .bufs()
-            .map(Some)
-            .chain([Some(Buf(9)), None])
-            .collect();
-        pool.remember(Pba(100), bufs.into_iter());
-        let known = |at, fill| pool.is_same(Pba(at), &block(fill));
+        let bufs: Vec<_> = frames.bufs().chain([Buf(9)]).collect();
+        let places = (100..).map(|at| (Pba(at), None));
+        pool.remember(
+            bufs.into_iter()
+                .zip(places)
+                .map(|(buf, (at, slot))| (buf, at, slot)),
+        );
+        let known = |at, fill| pool.is_same(Pba(at), None, &block(fill));
         assert_eq!(known(100, 0), Some(true), "still held");
         drop(frames);
         assert_eq!(pool.available(Share::Write), 8);

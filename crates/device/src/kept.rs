@@ -22,6 +22,8 @@ use std::ops::Range;
 const NONE: u32 = u32::MAX;
 /// No block of a medium: its last byte's offset would not fit.
 const NOWHERE: u64 = u64::MAX;
+/// No part of a page.
+const WHOLE: u8 = u8::MAX;
 
 /// The frames of a share that hold written blocks, by address.
 pub(crate) struct Kept {
@@ -37,8 +39,9 @@ pub(crate) struct Kept {
 
 #[derive(Clone, Copy)]
 struct Frame {
-    /// The block that it holds.
+    /// The block that it holds, and which part of that it is; [`WHOLE`]: all.
     at: u64,
+    slot: u8,
     /// The next frame of its chain.
     next: u32,
     /// Its place on a shelf, if it is on one.
@@ -51,6 +54,7 @@ impl Kept {
     pub fn new(frames: u32) -> Self {
         let none = Frame {
             at: NOWHERE,
+            slot: WHOLE,
             next: NONE,
             place: NONE,
             served: false,
@@ -69,12 +73,18 @@ impl Kept {
         self.shelves.iter().map(Vec::len).sum()
     }
 
-    /// The frame that holds a block, whoever holds the frame.
-    pub fn find(&self, at: u64) -> Option<u32> {
+    /// The frame that holds a block, or what is in this part of it, whoever holds the frame.
+    pub fn find(&self, at: u64, slot: Option<u8>) -> Option<u32> {
+        let slot = slot.unwrap_or(WHOLE);
+        self.walk(at, |frame| frame.at == at && frame.slot == slot)
+    }
+
+    /// The first frame of the block's chain that this is true of.
+    fn walk(&self, at: u64, is_it: impl Fn(&Frame) -> bool) -> Option<u32> {
         let mut id = self.chains[self.chain(at)];
         while id != NONE {
             let frame = &self.frames[id as usize];
-            if frame.at == at {
+            if is_it(frame) {
                 return Some(id);
             }
             id = frame.next;
@@ -82,15 +92,19 @@ impl Kept {
         None
     }
 
-    /// A held frame's block has been written.
-    pub fn add(&mut self, id: u32, at: u64) {
-        debug_assert!(self.find(at).is_none(), "what was at {at} was forgotten");
+    /// A held frame's block has been written, whole or to a part of a page.
+    pub fn add(&mut self, id: u32, at: u64, slot: Option<u8>) {
+        debug_assert!(
+            self.find(at, slot).is_none(),
+            "what was at {at} was forgotten"
+        );
         self.unlink(id);
         let chain = self.chain(at);
         let next = std::mem::replace(&mut self.chains[chain], id);
         let frame = &mut self.frames[id as usize];
         debug_assert_eq!(frame.place, NONE, "frame {id} is held");
         (frame.at, frame.next, frame.served) = (at, next, false);
+        frame.slot = slot.unwrap_or(WHOLE);
         self.entries += 1;
     }
 
@@ -100,7 +114,7 @@ impl Kept {
         if self.entries == 0 {
         } else if few {
             for at in blocks {
-                if let Some(id) = self.find(at) {
+                while let Some(id) = self.walk(at, |frame| frame.at == at) {
                     self.drop_entry(id, free);
                 }
             }
@@ -256,7 +270,7 @@ mod tests {
                     Step::Write(index, at) if !held.is_empty() => {
                         let id = held[index % held.len()];
                         kept.forget(at..at + 1, &mut free);
-                        kept.add(id, at);
+                        kept.add(id, at, None);
                         medium.insert(at, contents[&id]);
                     }
                     Step::Forget(at, blocks) => {
@@ -264,7 +278,7 @@ mod tests {
                         medium.retain(|&block, _| !(at..at + blocks).contains(&block));
                     }
                     Step::Compare(at) => {
-                        if let Some(id) = kept.find(at) {
+                        if let Some(id) = kept.find(at, None) {
                             prop_assert_eq!(medium[&at], contents[&id]);
                             kept.served(id);
                         }
@@ -280,17 +294,17 @@ mod tests {
     fn what_has_served_goes_first() {
         let mut kept = Kept::new(8);
         for id in 0..8 {
-            kept.add(id, u64::from(id) * 8);
+            kept.add(id, u64::from(id) * 8, None);
             assert!(kept.put(id));
         }
         kept.served(5);
         kept.served(2);
         assert_eq!([kept.take(), kept.take()], [Some(2), Some(5)]);
-        assert_eq!((kept.find(40), kept.find(8)), (None, Some(1)));
+        assert_eq!((kept.find(40, None), kept.find(8, None)), (None, Some(1)));
         assert_eq!(kept.len(), 6);
         while kept.take().is_some() {}
         assert_eq!(kept.len(), 0);
-        assert!((0..64).all(|at| kept.find(at).is_none()));
+        assert!((0..64).all(|at| kept.find(at, None).is_none()));
     }
 
     /// A journal of twice the frames, written and then asked for in order, round after round.
@@ -303,9 +317,9 @@ mod tests {
         let behind = 1500;
         for at in 0..20_000u64 {
             let id = free.pop().or_else(|| kept.take()).unwrap();
-            kept.add(id, at);
+            kept.add(id, at, None);
             kept.put(id);
-            if let Some(id) = at.checked_sub(behind).and_then(|at| kept.find(at)) {
+            if let Some(id) = at.checked_sub(behind).and_then(|at| kept.find(at, None)) {
                 kept.served(id);
                 found += 1;
             }

@@ -17,6 +17,7 @@ mod kept;
 pub mod limits;
 mod memory;
 mod options;
+pub mod pack;
 pub mod policy;
 mod reaper;
 mod requests;

@@ -1,9 +1,10 @@
 //! What a volume does with what is written to it, as its user chooses: at opening, and at any time after.
 
+use crate::pack::Compression;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
-use vellum_core::seam::{Decide, Dedup, Order, Search, Store, WriteOnce};
+use vellum_core::seam::{Dedup, Order, Search, Store, WriteOnce};
 
 /// Which weak hash a block is known by where write-once journaling looks for its copy (WOJ §4.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,53 +63,6 @@ impl FromStr for WeakHash {
     }
 }
 
-/// A strong hash, keyed with the volume's secret, that tells equal blocks from others in place of their bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum PrintHash {
-    /// BLAKE3, keyed.
-    Blake3,
-    /// SHA-256 of the secret and the block.
-    Sha256,
-    /// SHA-1 (CAFTL's), the same way.
-    Sha1,
-    /// MD5 (CSA-FS's), the same way.
-    Md5,
-}
-
-impl PrintHash {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Blake3, Self::Sha256, Self::Sha1, Self::Md5];
-
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Blake3 => "blake3",
-            Self::Sha256 => "sha256",
-            Self::Sha1 => "sha1",
-            Self::Md5 => "md5",
-        }
-    }
-}
-
-/// The name of what decides that two blocks are equal; their bytes do without a hash.
-#[must_use]
-pub fn decide_name(print: Option<PrintHash>) -> &'static str {
-    print.map_or("compare", PrintHash::name)
-}
-
-/// What decides, by its name.
-///
-/// # Errors
-/// When there is nothing of it.
-pub fn decide_named(name: &str) -> Result<Option<PrintHash>, UnknownName> {
-    let all = PrintHash::ALL.into_iter().map(Some).chain([None]);
-    all.into_iter()
-        .find(|print| decide_name(*print) == name)
-        .ok_or(UnknownName)
-}
-
 /// There is nothing of this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no such name")]
@@ -123,6 +77,8 @@ pub struct Policy {
     pub hash: WeakHash,
     /// Whether blocks of zeros are stored as a map entry alone.
     pub zero: bool,
+    /// How blocks are made smaller.
+    pub compression: Compression,
     /// Whether contents that are stored already are not stored again.
     pub dedup: bool,
     /// Memory of the index of contents.
@@ -131,8 +87,6 @@ pub struct Policy {
     pub sample_blocks: u32,
     /// Which index of contents.
     pub store: Store,
-    /// What decides that a block is equal to one that is stored; its bytes, without.
-    pub fingerprint: Option<PrintHash>,
 }
 
 impl Default for Policy {
@@ -141,11 +95,11 @@ impl Default for Policy {
             write_once: WriteOnce::Hash,
             hash: WeakHash::default(),
             zero: true,
+            compression: Compression::Off,
             dedup: false,
             index_bytes: 64 << 20,
             sample_blocks: 0,
             store: Store::default(),
-            fingerprint: None,
         }
     }
 }
@@ -158,10 +112,6 @@ impl Policy {
             index_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
             sample_blocks: self.sample_blocks,
             store: self.store,
-            decide: match self.fingerprint {
-                Some(print) => Decide::Fingerprint(print as u8),
-                None => Decide::Compare,
-            },
         }
     }
 }
@@ -243,10 +193,6 @@ mod tests {
             assert_eq!(store_named(store_name(store)), Ok(store));
         }
         assert_eq!(store_named("paper"), Err(UnknownName));
-        for print in PrintHash::ALL.into_iter().map(Some).chain([None]) {
-            assert_eq!(decide_named(decide_name(print)), Ok(print));
-        }
-        assert_eq!(decide_named("crc32c"), Err(UnknownName));
         assert_eq!("crc".parse::<WeakHash>(), Err(UnknownName));
         assert_eq!(rule_named(""), Err(UnknownName));
     }

@@ -74,7 +74,7 @@ fn feed(shared: &Shared, inner: &mut Inner, done: &mut Vec<Done>, crcs: &[u32], 
                     rest = others;
                     Ended::Data(mine)
                 }
-                Cause::ReadMeta | Cause::Compare => Ended::Metadata,
+                Cause::ReadMeta | Cause::Compare | Cause::Parts => Ended::Metadata,
                 _ => Ended::Written,
             },
         };

@@ -276,10 +276,8 @@ fn tell(shared: &Shared, wishes: &Wishes, sight: &Sight, anew: bool) {
     let hash = sight.plan.hash(&wishes.policy);
     // Hashes before the pool that keeps them.
     shared.digester.set(hash, wishes.policy.zero);
+    shared.digester.set_compression(wishes.policy.compression);
     let regions = &sight.plan.regions;
-    if let Some(print) = wishes.policy.fingerprint {
-        shared.digester.set_print(print);
-    }
     let policy = wishes.policy.core_dedup();
     let index = |inner: &crate::drive::Inner| {
         let stats = inner.engine.stats();

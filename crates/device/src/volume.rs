@@ -19,6 +19,7 @@ use crate::frames::{FramePool, Share};
 use crate::info::VolumeInfo;
 use crate::journals::{self, JournalError};
 use crate::options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError};
+use crate::pack::pack;
 use crate::policy::{Policy, rule_name};
 use crate::reaper::reap;
 use crate::requests::Pending;
@@ -38,7 +39,7 @@ use vellum_core::engine::{Buffers, Engine, Options};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::limits::CACHED_SUMS;
 use vellum_core::recovery::recover;
-use vellum_core::seam::{Input, Payload};
+use vellum_core::seam::{Digest, Input, Payload};
 use vellum_medium::Medium;
 
 /// A volume that is being served.
@@ -424,7 +425,7 @@ impl BlockDevice for Volume {
         } = &mut *scratch;
         let (how, scout) = (self.shared.digester.how(), &self.shared.scout);
         let sight = scout.sight();
-        for request in requests.iter() {
+        for request in requests.iter_mut() {
             let verdict = self.verdict(request);
             let mut watched = Watched::default();
             if verdict.is_none() && !matches!(request.op, Op::Read | Op::Flush) {
@@ -432,11 +433,15 @@ impl BlockDevice for Volume {
             }
             if verdict.is_none() && matches!(request.op, Op::Write { .. }) {
                 let first = payloads.len();
-                for (index, buf) in request.frames.bufs().enumerate() {
-                    payloads.push(Payload {
-                        buf,
-                        digest: how.digest(request.frames.block(index)),
-                    });
+                payloads.extend(request.frames.bufs().map(|buf| Payload {
+                    buf,
+                    digest: Digest::default(),
+                }));
+                for (index, payload) in payloads[first..].iter_mut().enumerate() {
+                    payload.digest = how.digest(request.frames.block(index));
+                    if !payload.digest.zero {
+                        payload.digest.packed = pack(&mut request.frames, index, how.compression);
+                    }
                 }
                 scout.add_commits(sight.1.read_along(request, &payloads[first..], pairs));
             }

@@ -3,10 +3,11 @@
 
 mod common;
 
-use common::{Client, Random, assert_sound, create, open, small};
+use common::{Client, Random, assert_sound, create, open, open_packing, small};
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_device::block::{BlockDevice, BlockError, Op};
+use vellum_device::pack::Compression;
 use vellum_device::{StopError, Volume};
 use vellum_medium::fault::Rule;
 use vellum_medium::{Fault, FaultMedium, Medium, MemoryMedium, Plan};
@@ -85,7 +86,7 @@ fn a_dropped_volume_keeps_a_prefix() {
     let mut history = History::new(0, 500);
     let mut random = Random(1);
     for life in 0..30 {
-        let volume = open(&medium);
+        let volume = open_packing(&medium, Compression::ALL[life % 3]);
         let mut client = Client::new(&volume);
         history.check(&mut client);
         let writes = random.below(1500);
@@ -121,7 +122,7 @@ fn lives_with_power_cuts(seed: u64, plan: Plan) {
     let mut random = Random(seed);
     for life in 0..6 {
         medium.set_plan(plan.clone());
-        let volume = open(&as_medium);
+        let volume = open_packing(&as_medium, Compression::ALL[(seed + life) as usize % 3]);
         let mut client = Client::new(&volume);
         history.check(&mut client);
         // In the middle of some operation, or between two.

@@ -42,6 +42,7 @@ impl Content {
             weak: mix(self.0 ^ 0x9e37_79b9_7f4a_7c15),
             zero: self == Self::ZERO,
             first: mix(self.0) as u32,
+            packed: None,
         }
     }
 }

@@ -222,6 +222,7 @@ fn chunks(
             offset,
             header,
             records,
+            ..
         } = match chunk {
             Ok(chunk) => chunk,
             Err(error) => {
@@ -262,6 +263,9 @@ fn map(found: &Recovered, range: std::ops::Range<u64>, out: &mut dyn Write) -> R
         }
         Some((lba, blocks, Entry::Shared(vba))) => {
             writeln!(out, "{lba:>12} {blocks:>10}  shared page {vba}")
+        }
+        Some((lba, blocks, Entry::Packed(vba, slot))) => {
+            writeln!(out, "{lba:>12} {blocks:>10}  part {slot} of page {vba}")
         }
         Some((lba, blocks, entry)) => writeln!(out, "{lba:>12} {blocks:>10}  {entry:?}"),
     };

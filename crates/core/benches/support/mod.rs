@@ -152,6 +152,7 @@ impl Idle {
             crc,
             weak: u64::from(crc).wrapping_mul(0x9e37_79b9_7f4a_7c15),
             zero: false,
+            packed: None,
         };
         self.answered = false;
         self.now += 400;
@@ -195,7 +196,10 @@ impl Idle {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::WriteChunk { id, at, .. } => {
-                self.engine.encode(id, &mut self.header);
+                self.engine
+                    .encode_header(id, &mut self.header, &mut |_, _, _| {
+                        unreachable!("nothing is packed")
+                    });
                 for (to, buf) in self.medium[at.0 as usize + 1..]
                     .iter_mut()
                     .zip(self.engine.chunk_bufs(id))
@@ -238,6 +242,7 @@ impl Idle {
                 let other = match with {
                     Against::Buffer(other) => self.bufs[other.0 as usize],
                     Against::Medium(at) => self.medium[at.0 as usize],
+                    Against::Part(..) => unreachable!("nothing is packed"),
                 };
                 let same = self.bufs[buf.0 as usize] == other;
                 self.done(id, Outcome::Same(same));

@@ -16,6 +16,8 @@ pub struct Chunk {
     pub header: ChunkHeader,
     /// What it says.
     pub records: Vec<Record>,
+    /// The tag of its header's block, if that is a page of parts.
+    pub own: Option<Tag>,
 }
 
 impl Chunk {
@@ -77,12 +79,14 @@ impl<'a> Chunks<'a> {
         }
         self.ended = header.next.is_some();
         self.last = Some((header.seq, header.life));
+        let own = chunk::own_tag(&records, &block, self.crc);
         let offset = self.offset;
         self.offset += 1 + header.data_blocks;
         Some(Ok(Chunk {
             offset,
             header,
             records,
+            own,
         }))
     }
 }

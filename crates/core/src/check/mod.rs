@@ -124,6 +124,7 @@ fn check_other_root(source: &mut dyn Source, recovered: &Recovered, crc: Crc, re
 fn has_shared(recovered: &Recovered) -> bool {
     let first = recovered.superblock.map_leaves() as usize;
     !recovered.shared.is_empty()
+        || recovered.shared.packed() > 0
         || !recovered.strays.is_empty()
         || recovered
             .slots
@@ -134,12 +135,12 @@ fn has_shared(recovered: &Recovered) -> bool {
 
 /// Every shared page's count against the map.
 fn check_shared(recovered: &Recovered, report: &mut Report) {
-    if recovered.shared.is_empty() {
+    if recovered.shared.is_empty() && recovered.shared.packed() == 0 {
         return;
     }
     let mut counted: Vec<u32> = Vec::new();
     for (_, entry) in recovered.map.iter() {
-        if let Entry::Shared(vba) = entry {
+        if let Entry::Shared(vba) | Entry::Packed(vba, _) = entry {
             let index = vba.0 as usize;
             if counted.len() <= index {
                 counted.resize(index + 1, 0);
@@ -155,7 +156,10 @@ fn check_shared(recovered: &Recovered, report: &mut Report) {
         if counted == 0 || !recovered.shared.is_placed(vba) {
             continue;
         }
-        report.shared_pages += 1;
+        match recovered.shared.has_parts(vba) {
+            true => report.packed_pages += 1,
+            false => report.shared_pages += 1,
+        }
         let at = recovered.shared.pba(vba);
         if let Some(other) = recovered.shared.find(at)
             && other != vba
@@ -185,8 +189,10 @@ impl Owners {
                     continue;
                 }
                 Entry::Plain(pba) => pba,
-                Entry::Shared(vba) if recovered.shared.is_placed(vba) => recovered.shared.pba(vba),
-                Entry::Shared(vba) => {
+                Entry::Shared(vba) | Entry::Packed(vba, _) if recovered.shared.is_placed(vba) => {
+                    recovered.shared.pba(vba)
+                }
+                Entry::Shared(vba) | Entry::Packed(vba, _) => {
                     report.add(Problem::SharedNowhere { lba, vba });
                     continue;
                 }
@@ -198,9 +204,14 @@ impl Owners {
             }
             let slot = &mut lbas[(pba.0 - first) as usize];
             if *slot != NOBODY {
-                let is_shared = matches!(entry, Entry::Shared(vba)
-                    if recovered.shared.find(pba) == Some(vba)
-                        && recovered.map.get(Lba((*slot).into())) == entry);
+                let first = recovered.map.get(Lba((*slot).into()));
+                let is_shared = match (entry, first) {
+                    (Entry::Shared(vba), Entry::Shared(other))
+                    | (Entry::Packed(vba, _), Entry::Packed(other, _)) => {
+                        vba == other && recovered.shared.find(pba) == Some(vba)
+                    }
+                    _ => false,
+                };
                 if !is_shared {
                     report.add(Problem::TwoOwners {
                         at: pba,
@@ -338,6 +349,9 @@ impl Segments<'_> {
                     return None;
                 }
             };
+            if let (Some(own), Some(said)) = (chunk.own, said.get_mut(chunk.offset as usize)) {
+                *said = own;
+            }
             let data = said.iter_mut().skip(chunk.offset as usize + 1);
             for (said, tag) in data.zip(chunk.tags()) {
                 *said = tag;

@@ -120,6 +120,8 @@ pub struct Report {
     pub zero_blocks: u64,
     /// Shared pages.
     pub shared_pages: u64,
+    /// Pages that hold parts.
+    pub packed_pages: u64,
     /// Pages that are, or were, shared and whose tag names the owner that they were written for.
     pub foreign_tags: u64,
     /// Segments with live blocks or open.

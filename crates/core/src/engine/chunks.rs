@@ -1,8 +1,9 @@
 //! Chunks in memory: open (still taking blocks), or sealed and on their way to the medium.
 
 use super::twin::Verdict;
-use crate::addr::{Buf, Lba, Life, Pba, Segment, Seq};
+use crate::addr::{Buf, Lba, Life, Pba, Segment, Seq, Vba};
 use crate::format::chunk::{RECORD_ROOM, Record};
+use crate::seam::Block;
 use alloc::vec::Vec;
 
 /// Which of the two append points: clients' data, or what the collector moves (cold by experience).
@@ -21,6 +22,30 @@ pub(super) struct ChunkId(pub usize);
 /// A block of a chunk that is not on the medium yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
+    pub block: Block,
+    pub record: u16,
+}
+
+/// A page of parts in a chunk that is not on the medium yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parts {
+    pub vba: Vba,
+    /// Which block of the chunk it is; 0: the header.
+    pub block: u16,
+    /// How many parts it has, and bytes of them.
+    pub count: u8,
+    pub bytes: u16,
+    /// Whether it takes no more: nobody owns it any longer, so its number is not its own.
+    pub shut: bool,
+    /// Whether parts of it have got a second owner: none is replaced any more.
+    pub linked: bool,
+}
+
+/// A part that is not on the medium yet, as a whole block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PartSlot {
+    pub block: u16,
+    pub slot: u8,
     pub buf: Buf,
     pub record: u16,
 }
@@ -34,6 +59,8 @@ pub(super) struct Chunk {
     pub records: Vec<Record>,
     pub room: usize,
     pub slots: Vec<Slot>,
+    pub pages: Vec<Parts>,
+    pub parts: Vec<PartSlot>,
     pub max_data: usize,
     /// Whether it has records that lead to pages of other chunks.
     pub links: bool,
@@ -63,13 +90,34 @@ impl Chunk {
     }
 
     /// Adds a data block, returns where it will be.
-    pub fn push_data(&mut self, record: Record, buf: Buf) -> Pba {
+    pub fn push_data(&mut self, record: Record, block: Block) -> Pba {
         self.slots.push(Slot {
-            buf,
+            block,
             record: self.records.len() as u16,
         });
         self.push(record);
         self.at.plus(self.slots.len() as u64)
+    }
+
+    /// All buffers that it holds.
+    pub fn bufs(&self) -> impl Iterator<Item = Buf> + '_ {
+        let whole = self.slots.iter().filter_map(|slot| match slot.block {
+            Block::Whole(buf) => Some(buf),
+            Block::Page => None,
+        });
+        whole.chain(self.parts.iter().map(|part| part.buf))
+    }
+
+    /// The parts of one page, in order.
+    pub fn parts_of(&self, block: u16) -> impl Iterator<Item = &PartSlot> + '_ {
+        self.parts.iter().filter(move |part| part.block == block)
+    }
+
+    /// The part `slot` of the page at `pba`, by its place in [`Chunk::parts`].
+    pub fn part_at(&self, pba: Pba, slot: u8) -> Option<usize> {
+        let block = pba.0.checked_sub(self.at.0)?;
+        let is_it = |part: &PartSlot| u64::from(part.block) == block && part.slot == slot;
+        self.parts.iter().position(is_it)
     }
 
     /// The slot whose block is at `pba`.
@@ -111,6 +159,8 @@ impl Chunks {
                 records: Vec::new(),
                 room: 0,
                 slots: Vec::new(),
+                pages: Vec::new(),
+                parts: Vec::new(),
                 max_data,
                 links: false,
                 sealed: None,
@@ -125,6 +175,8 @@ impl Chunks {
         chunk.links = false;
         chunk.records.clear();
         chunk.slots.clear();
+        chunk.pages.clear();
+        chunk.parts.clear();
         self.live.push(index);
         ChunkId(index)
     }
@@ -149,6 +201,32 @@ impl Chunks {
             .iter()
             .find_map(|&index| Some((ChunkId(index), self.slab[index].slot_at(pba)?)))
     }
+
+    /// The chunk in memory that holds what is at `pba`, and in which buffer; `slot`: that part of it.
+    pub fn held(&self, pba: Pba, slot: Option<u8>) -> Option<(ChunkId, Held)> {
+        self.live.iter().find_map(|&index| {
+            let chunk = &self.slab[index];
+            if let Some(slot) = slot
+                && let Some(part) = chunk.part_at(pba, slot)
+            {
+                return Some((ChunkId(index), Held::Block(chunk.parts[part].buf)));
+            }
+            match (chunk.slots[chunk.slot_at(pba)?].block, slot) {
+                (Block::Whole(buf), None) => Some((ChunkId(index), Held::Block(buf))),
+                (Block::Whole(buf), Some(_)) => Some((ChunkId(index), Held::Page(buf))),
+                (Block::Page, _) => None,
+            }
+        })
+    }
+}
+
+/// Where the content of a block that is in memory is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Held {
+    /// In a buffer of its own.
+    Block(Buf),
+    /// In a page of parts that the collector moves.
+    Page(Buf),
 }
 
 /// An append point.

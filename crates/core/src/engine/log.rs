@@ -1,8 +1,9 @@
 //! The log: opening, sealing and writing chunks, closing segments, freeing them.
 
 use super::*;
-use crate::format::chunk::{self, ChunkHeader, Record};
+use crate::format::chunk::Record;
 use crate::format::summary::{Owner, Tag};
+use crate::seam::Block;
 
 impl Engine {
     /// The head's open chunk with room for a record of `len` bytes and, with `data`, a data block; opens
@@ -67,7 +68,8 @@ impl Engine {
         crc: u32,
         buf: Buf,
     ) -> Pba {
-        let pba = self.chunks.get_mut(id).push_data(record, buf);
+        let block = Block::Whole(buf);
+        let pba = self.chunks.get_mut(id).push_data(record, block);
         self.sums.tag(pba, Tag { owner, crc });
         self.born(pba);
         pba
@@ -166,14 +168,23 @@ impl Engine {
     }
 
     fn close_segment(&mut self, segment: Segment) {
-        self.segments.get_mut(segment).state = State::Closed;
-        self.write_summary(segment);
+        let info = self.segments.get_mut(segment);
+        info.state = State::Closed;
+        self.checkpoint.summaries += 1;
+        // Written behind its last chunk, for the checksum of a page of parts is known when that is encoded.
+        debug_assert!(info.writing > 0, "the chunk that closes it is on its way");
+        info.summary_due = true;
         if self.segments.valid(segment) == 0 {
             self.emptied(segment);
         }
     }
 
     pub(super) fn write_summary(&mut self, segment: Segment) {
+        self.checkpoint.summaries += 1;
+        self.emit_summary(segment);
+    }
+
+    fn emit_summary(&mut self, segment: Segment) {
         self.stamp(segment);
         let blocks = self.superblock.segment_blocks() - self.superblock.usable_blocks();
         let at = self
@@ -181,7 +192,6 @@ impl Engine {
             .segment_start(segment)
             .plus(u64::from(self.superblock.usable_blocks()));
         self.stats.medium_summaries += u64::from(blocks);
-        self.checkpoint.summaries += 1;
         self.effect(Pending::Summary(segment), |id| Effect::WriteMeta {
             id,
             at,
@@ -200,10 +210,9 @@ impl Engine {
         self.reclaim = true;
     }
 
-    /// The bytes of a metadata write, or of a chunk's header, for an effect that is being carried out.
+    /// The bytes of a metadata write, for an effect that is being carried out.
     pub fn encode(&mut self, id: EffectId, out: &mut [u8]) {
         match self.pending.get(id.0 as usize).copied().flatten() {
-            Some(Pending::Chunk(chunk)) => self.encode_header(chunk, out),
             Some(Pending::Summary(segment)) => {
                 let last_seq = self.segments.get(segment).last_seq;
                 self.sums
@@ -216,35 +225,6 @@ impl Engine {
         }
     }
 
-    fn encode_header(&self, id: ChunkId, out: &mut [u8]) {
-        let chunk = self.chunks.get(id);
-        let Some(seal) = chunk.sealed else {
-            unreachable!("an open chunk is not written")
-        };
-        let header = ChunkHeader {
-            signature: self.superblock.signature(),
-            seq: seal.seq,
-            life: self.superblock.life(),
-            prev_life: seal.prev_life,
-            durable: seal.durable,
-            at: chunk.at,
-            head: chunk.head as u8,
-            data_blocks: chunk.slots.len() as u32,
-            next: seal.next,
-            root_generation: self.root_generation,
-        };
-        chunk::encode(&header, &chunk.records, self.crc, out);
-    }
-
-    /// The data of a chunk that is being written, in order.
-    pub fn chunk_bufs(&self, id: EffectId) -> impl Iterator<Item = Buf> + '_ {
-        let slots = match self.pending.get(id.0 as usize).copied().flatten() {
-            Some(Pending::Chunk(chunk)) => self.chunks.get(chunk).slots.as_slice(),
-            other => unreachable!("effect {id} ({other:?}) is not a chunk's write"),
-        };
-        slots.iter().map(|slot| slot.buf)
-    }
-
     pub(super) fn chunk_written(&mut self, id: ChunkId, failed: bool) {
         self.writing -= 1;
         if failed {
@@ -253,13 +233,27 @@ impl Engine {
         }
         let chunk = self.chunks.get_mut(id);
         let seq = chunk.sealed.map(|seal| seal.seq);
-        self.segments.get_mut(chunk.segment).writing -= 1;
-        let slots = core::mem::take(&mut chunk.slots);
+        let segment = chunk.segment;
+        let (slots, parts) = (
+            core::mem::take(&mut chunk.slots),
+            core::mem::take(&mut chunk.parts),
+        );
         for slot in &slots {
-            self.release(slot.buf);
+            if let Block::Whole(buf) = slot.block {
+                self.release(buf);
+            }
         }
-        self.chunks.get_mut(id).slots = slots;
+        for part in &parts {
+            self.release(part.buf);
+        }
+        let chunk = self.chunks.get_mut(id);
+        (chunk.slots, chunk.parts) = (slots, parts);
         self.chunks.close(id);
+        let info = self.segments.get_mut(segment);
+        info.writing -= 1;
+        if info.writing == 0 && core::mem::take(&mut info.summary_due) {
+            self.emit_summary(segment);
+        }
         if let Some(sealed) = self.order.iter_mut().find(|sealed| Some(sealed.seq) == seq) {
             sealed.written = true;
         }

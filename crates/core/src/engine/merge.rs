@@ -98,9 +98,11 @@ impl Engine {
             let twin = Twin {
                 by: Proposer::Pair,
                 of: Holder::Lba(merge.of),
-                pba: merge.to,
+                place: Place {
+                    pba: merge.to,
+                    slot: None,
+                },
                 absorptions: None,
-                print: None,
             };
             if matches!(self.share(merge.lba, twin), Sharing::Done) {
                 self.stats.merged_blocks += 1;

@@ -1,6 +1,6 @@
 //! The engine: the state machine that every request passes through.
 //!
-//! Split by request path (`write`, `read`, `unmap`, `flush`), by policy (`once` and `dedup`, on `twin`) and by noun (`log`,
+//! Split by request path (`write`, `read`, `unmap`, `flush`), by policy (`once` and `dedup`, on `twin`; `pack`) and by noun (`log`,
 //! `segments`, `chunks`, `sums`, `collect`, `checkpoint`, `restamp`). What must hold between any two calls of [`Engine::handle`]:
 //!
 //! 1. A map entry names a block of a chunk in memory, or a block on the medium of a segment that is not free.
@@ -20,6 +20,7 @@ mod log;
 mod merge;
 mod once;
 mod options;
+mod pack;
 mod read;
 mod restamp;
 mod segments;
@@ -41,7 +42,7 @@ use alloc::{
     vec::Vec,
 };
 use checkpoint::Checkpoint;
-use chunks::{ChunkId, Chunks, HEADS, Head, Position, Waiter, Waiting};
+use chunks::{ChunkId, Chunks, HEADS, Head, Held, Position, Waiter, Waiting};
 use collect::Collector;
 use dedup::Dedup;
 use merge::Merge;
@@ -69,6 +70,11 @@ enum Pending {
         at: Pba,
         blocks: u32,
     },
+    ReadParts {
+        request: RequestId,
+        /// The page that is read for it; `None`: it is in memory.
+        at: Option<Pba>,
+    },
     Sums(Segment, u32),
     Restamp(Segment),
     MergeRead(Merge),
@@ -78,10 +84,6 @@ enum Pending {
         index: u32,
         /// The page that is read for it.
         reads: Option<Pba>,
-    },
-    Fingerprint {
-        request: RequestId,
-        index: u32,
     },
     Tags(u32),
     Gather {
@@ -99,6 +101,13 @@ struct Sealed {
     ordinal: u64,
     written: bool,
     durable: bool,
+}
+
+/// Where a block is stored: at a physical address, or in a part of the page there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    pba: Pba,
+    slot: Option<u8>,
 }
 
 /// Whether the engine runs, and if not, why.
@@ -359,6 +368,8 @@ impl Engine {
             quarantined_segments: self.segments.quarantined,
             shared_pages: self.shared.len() as u64,
             shared_owners: self.shared.owned(),
+            packed_pages: self.shared.packed() as u64,
+            packed_owners: self.shared.parts_owned(),
             pool_blocks: self.once.pool().blocks() as u64,
             pool_entries: self.once.pool().len() as u64,
             stray_pages: self.strays.len() as u64,
@@ -394,6 +405,7 @@ impl Engine {
                 at,
                 blocks,
             } => self.data_read(request, at, blocks, outcome),
+            Pending::ReadParts { request, at } => self.parts_read(request, at, outcome),
             Pending::Sums(segment, offset) => self.sums_read(segment, offset, outcome),
             Pending::MergeRead(merge) => self.merge_read(merge, outcome),
             Pending::MergeCompare(merge) => self.merge_compared(merge, outcome),
@@ -403,7 +415,6 @@ impl Engine {
                 index,
                 reads,
             } => self.compared(request, index, reads, outcome),
-            Pending::Fingerprint { request, index } => self.fingerprinted(request, index, outcome),
             Pending::Tags(offset) => self.tags_read(offset, outcome),
             Pending::Gather { at, blocks, to } => self.gathered(at, blocks, to, outcome),
         }
@@ -476,12 +487,23 @@ impl Engine {
         }
     }
 
-    /// The physical block that an entry names, if it names one.
+    /// The physical block that an entry names as a whole, if it does.
     fn physical(&self, entry: Entry) -> Option<Pba> {
         match entry {
-            Entry::Unmapped | Entry::Zero => None,
+            Entry::Unmapped | Entry::Zero | Entry::Packed(..) => None,
             Entry::Plain(pba) => Some(pba),
             Entry::Shared(vba) => Some(self.shared.pba(vba)),
+        }
+    }
+
+    /// Where what an entry names is stored, if it is.
+    fn place_of(&self, entry: Entry) -> Option<Place> {
+        match entry {
+            Entry::Packed(vba, slot) => Some(Place {
+                pba: self.shared.pba(vba),
+                slot: Some(slot),
+            }),
+            other => self.physical(other).map(|pba| Place { pba, slot: None }),
         }
     }
 
@@ -491,6 +513,7 @@ impl Engine {
             Entry::Unmapped | Entry::Zero => {}
             Entry::Plain(pba) => self.died(pba),
             Entry::Shared(vba) => self.leave(vba, lba),
+            Entry::Packed(vba, _) => self.leave_part(vba),
         }
     }
 

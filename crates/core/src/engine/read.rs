@@ -1,6 +1,7 @@
 //! The way of a read: from the write buffer, from nothing, or from the medium with its checksum.
 
 use super::*;
+use crate::seam::Page;
 
 /// A read request in progress.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,6 +15,8 @@ pub(super) struct Parked {
     pub request: RequestId,
     pub at: Pba,
     pub crcs: Vec<u32>,
+    /// Whether what was decoded from it is whole.
+    pub whole: bool,
 }
 
 impl Engine {
@@ -67,11 +70,11 @@ impl Engine {
         let mut index = 0;
         while index < blocks {
             let entry = self.map.get(lba.plus(u64::from(index)));
-            let Some(pba) = self.physical(entry) else {
+            let Some(Place { pba, slot }) = self.place_of(entry) else {
                 let first = index;
                 while index < blocks
                     && self
-                        .physical(self.map.get(lba.plus(u64::from(index))))
+                        .place_of(self.map.get(lba.plus(u64::from(index))))
                         .is_none()
                 {
                     index += 1;
@@ -83,8 +86,8 @@ impl Engine {
                 });
                 continue;
             };
-            if let Some((chunk, slot)) = self.chunks.find(pba) {
-                let from = self.chunks.get(chunk).slots[slot].buf;
+            let held = self.chunks.held(pba, slot).map(|(_, held)| held);
+            if let Some(Held::Block(from)) = held {
                 self.effects.push_back(Effect::CopyOut {
                     from,
                     request: id,
@@ -92,6 +95,25 @@ impl Engine {
                 });
                 self.stats.buffer_hits += 1;
                 index += 1;
+                continue;
+            }
+            if let Entry::Packed(vba, slot) = entry {
+                let page = match held {
+                    Some(Held::Page(buf)) => Page::Buffer(buf),
+                    _ => Page::Medium(pba),
+                };
+                let first = index;
+                // The parts of a page mostly lie in it as the blocks lie side by side.
+                while index < blocks
+                    && u8::try_from(index - first).is_ok_and(|more| {
+                        let next = Entry::Packed(vba, slot.saturating_add(more));
+                        self.map.get(lba.plus(u64::from(index))) == next
+                    })
+                {
+                    index += 1;
+                }
+                parts += 1;
+                self.read_parts(id, page, slot, (index - first) as u8, first);
                 continue;
             }
             let first = index;
@@ -138,6 +160,45 @@ impl Engine {
         }
     }
 
+    fn read_parts(&mut self, request: RequestId, page: Page, slot: u8, count: u8, first: u32) {
+        self.stats.packed_reads += 1;
+        let at = match page {
+            Page::Medium(pba) => Some(pba),
+            Page::Buffer(_) => None,
+        };
+        if let Some(pba) = at {
+            let (segment, _) = locate(&self.superblock, pba);
+            self.segments.get_mut(segment).readers += 1;
+            if self.sums.wants_load(segment) {
+                self.load_sums(segment, None);
+            }
+        }
+        self.effect(Pending::ReadParts { request, at }, |id| Effect::ReadParts {
+            id,
+            page,
+            slot,
+            count,
+            request,
+            first,
+        });
+    }
+
+    pub(super) fn parts_read(&mut self, request: RequestId, at: Option<Pba>, outcome: Outcome<'_>) {
+        let (crc, whole) = match (outcome, at) {
+            (Outcome::Parts { crc, whole }, _) => (crc, whole),
+            (_, Some(pba)) => {
+                self.stats.unreadable_blocks += 1;
+                return self.end_part(request, at, Some(Refusal::Unreadable(pba)));
+            }
+            (_, None) => unreachable!("a buffer can always be read"),
+        };
+        let Some(pba) = at else {
+            debug_assert!(whole, "the collector keeps what has its checksum");
+            return self.end_part(request, None, None);
+        };
+        self.check_sums(request, pba, &[crc], whole);
+    }
+
     pub(super) fn data_read(
         &mut self,
         request: RequestId,
@@ -145,7 +206,6 @@ impl Engine {
         blocks: u32,
         outcome: Outcome<'_>,
     ) {
-        let (segment, _) = locate(&self.superblock, at);
         match outcome {
             Outcome::Crcs(crcs) => {
                 assert_eq!(
@@ -153,31 +213,35 @@ impl Engine {
                     blocks as usize,
                     "a read answers with one CRC a block"
                 );
-                if self.sums.wants_load(segment) || self.sums.is_loading(segment) {
-                    if self.sums.wants_load(segment) {
-                        self.load_sums(segment, None);
-                    }
-                    self.sums.park(
-                        segment,
-                        Parked {
-                            request,
-                            at,
-                            crcs: crcs.to_vec(),
-                        },
-                    );
-                    return;
-                }
-                self.finish_part(request, at, crcs);
+                self.check_sums(request, at, crcs, true);
             }
             _ => {
                 self.stats.unreadable_blocks += 1;
-                self.end_part(request, at, Some(Refusal::Unreadable(at)));
+                self.end_part(request, Some(at), Some(Refusal::Unreadable(at)));
             }
         }
     }
 
-    /// Holds what was read against what was written (promise 6).
-    pub(super) fn finish_part(&mut self, request: RequestId, at: Pba, crcs: &[u32]) {
+    /// As `finish_part`, when the checksums are there.
+    fn check_sums(&mut self, request: RequestId, at: Pba, crcs: &[u32], whole: bool) {
+        let (segment, _) = locate(&self.superblock, at);
+        if !self.sums.wants_load(segment) && !self.sums.is_loading(segment) {
+            return self.finish_part(request, at, crcs, whole);
+        }
+        if self.sums.wants_load(segment) {
+            self.load_sums(segment, None);
+        }
+        let parked = Parked {
+            request,
+            at,
+            crcs: crcs.to_vec(),
+            whole,
+        };
+        self.sums.park(segment, parked);
+    }
+
+    /// Holds what was read against what was written (promise 6). `whole`: what it was decoded to, too.
+    pub(super) fn finish_part(&mut self, request: RequestId, at: Pba, crcs: &[u32], whole: bool) {
         let (segment, offset) = locate(&self.superblock, at);
         let mut refusal = None;
         for (index, found) in crcs.iter().enumerate() {
@@ -186,7 +250,6 @@ impl Engine {
                 Some(expected) if expected == *found => continue,
                 Some(_) => {
                     self.stats.corrupt_blocks += 1;
-                    self.distrust(pba);
                     refusal = Some(Refusal::Corrupt(pba));
                 }
                 // Its checksum cannot be read, so nothing can be said of it.
@@ -197,12 +260,17 @@ impl Engine {
             }
             break;
         }
-        self.end_part(request, at, refusal);
+        if refusal.is_none() && !whole {
+            self.stats.corrupt_blocks += 1;
+            refusal = Some(Refusal::Corrupt(at));
+        }
+        self.end_part(request, Some(at), refusal);
     }
 
-    fn end_part(&mut self, request: RequestId, at: Pba, refusal: Option<Refusal>) {
-        let (segment, _) = locate(&self.superblock, at);
-        self.end_reader(segment);
+    fn end_part(&mut self, request: RequestId, at: Option<Pba>, refusal: Option<Refusal>) {
+        if let Some(at) = at {
+            self.end_reader(locate(&self.superblock, at).0);
+        }
         let reading = &mut self.reads[request.0 as usize];
         reading.parts -= 1;
         reading.refusal = reading.refusal.or(refusal);
@@ -263,7 +331,7 @@ impl Engine {
             return self.load_sums(segment, Some(next));
         }
         for parked in self.sums.take_parked(segment) {
-            self.finish_part(parked.request, parked.at, &parked.crcs);
+            self.finish_part(parked.request, parked.at, &parked.crcs, parked.whole);
         }
         self.sums.settle(segment);
         self.end_reader(segment);

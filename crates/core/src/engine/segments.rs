@@ -28,6 +28,8 @@ pub(super) struct Info {
     pub quarantined: bool,
     /// Chunks of it on their way to the medium: until they are there, their blocks are in memory alone.
     pub writing: u32,
+    /// Closed, and its summary waits for those.
+    pub summary_due: bool,
     /// Reads of the medium in flight; the segment must not be erased under them.
     pub readers: u32,
     /// The newest chunk in it: while the durable map checkpoint is older, replay needs its headers.
@@ -55,6 +57,7 @@ impl Segments {
             state: State::Free,
             quarantined: false,
             writing: 0,
+            summary_due: false,
             readers: 0,
             last_seq: Seq(0),
             marks: [0; 2],

@@ -7,7 +7,7 @@
 use super::*;
 use crate::format::chunk::Record;
 use crate::index::Holder;
-use crate::seam::{Against, Fingerprint, Payload};
+use crate::seam::{Against, Page, Payload};
 
 /// What is known of the twin of a block in the queue.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,7 +15,7 @@ pub(super) enum Verdict {
     /// None was proposed, or it is not equal: the block is written.
     #[default]
     Write,
-    /// The comparison is under way, or a fingerprint is.
+    /// The comparison is under way.
     Asked(Twin),
     /// They are equal.
     Same(Twin),
@@ -37,11 +37,9 @@ pub(super) enum Proposer {
 pub(super) struct Twin {
     pub by: Proposer,
     pub of: Holder,
-    pub pba: Pba,
+    pub place: Place,
     /// It was in a chunk that still took blocks: how many had been replaced in such chunks by then.
     pub absorptions: Option<u64>,
-    /// The fingerprint that the page had then, or that the block turned out to have when it was equal.
-    pub print: Option<Fingerprint>,
 }
 
 /// What became of a block with a twin.
@@ -70,42 +68,39 @@ impl Engine {
             else {
                 continue;
             };
-            let Some(pba) = self.physical(self.entry_of(of)) else {
+            let Some(place) = self.place_of(self.entry_of(of)) else {
                 self.refuted(by);
                 continue;
             };
-            let buffered = self.chunks.find(pba);
-            let open = buffered.is_some_and(|(id, _)| self.chunks.get(id).sealed.is_none());
+            let held = self.chunks.held(place.pba, place.slot);
+            let open = held.is_some_and(|(id, _)| self.chunks.get(id).sealed.is_none());
             // One allocation for a request that asks, in place of a read or a write of a block.
             if verdicts.is_empty() {
                 verdicts.resize(blocks.len(), Verdict::Write);
             }
-            let print = self.decisive_print(by, of);
             verdicts[index] = Verdict::Asked(Twin {
                 by,
                 of,
-                pba,
+                place,
                 absorptions: open.then_some(self.absorptions),
-                print,
             });
-            if print.is_some() {
-                self.ask_fingerprint(request, index as u32, payload.buf);
-                continue;
-            }
-            let with = match buffered {
-                Some((chunk, slot)) => Against::Buffer(self.chunks.get(chunk).slots[slot].buf),
-                None => Against::Medium(pba),
+            let part = |page| Against::Part(page, place.slot.unwrap_or_default());
+            let with = match (held, place.slot) {
+                (Some((_, Held::Block(buf))), _) => Against::Buffer(buf),
+                (Some((_, Held::Page(buf))), _) => part(Page::Buffer(buf)),
+                (None, None) => Against::Medium(place.pba),
+                (None, Some(_)) => part(Page::Medium(place.pba)),
             };
-            let reads = matches!(with, Against::Medium(_));
+            let reads = held.is_none();
             if reads {
                 self.stats.compare_reads += 1;
-                let (segment, _) = locate(&self.superblock, pba);
+                let (segment, _) = locate(&self.superblock, place.pba);
                 self.segments.get_mut(segment).readers += 1;
             }
             let pending = Pending::Compare {
                 request,
                 index: index as u32,
-                reads: reads.then_some(pba),
+                reads: reads.then_some(place.pba),
             };
             let buf = payload.buf;
             self.effect(pending, |id| Effect::Compare { id, buf, with });
@@ -131,61 +126,17 @@ impl Engine {
                 false
             }
         };
-        if same
-            && let Some((twin, buf)) = self.asked(request, index)
-            && self.goes_by_fingerprint(twin.by)
-        {
-            return self.ask_fingerprint(request, index, buf);
-        }
-        self.answered(request, index, same, None);
-    }
-
-    fn ask_fingerprint(&mut self, request: RequestId, index: u32, buf: Buf) {
-        self.stats.dedup_fingerprints += 1;
-        let pending = Pending::Fingerprint { request, index };
-        self.effect(pending, |id| Effect::Fingerprint { id, buf });
-    }
-
-    /// Decides, if the page's is known; else bytes have been compared already, and it is learned.
-    pub(super) fn fingerprinted(&mut self, request: RequestId, index: u32, outcome: Outcome<'_>) {
-        let print = match outcome {
-            Outcome::Fingerprint(print) => Some(print),
-            _ => None,
-        };
-        let known = self.asked(request, index).and_then(|(twin, _)| twin.print);
-        self.stats.dedup_decided += u64::from(known.is_some());
-        let same = known.is_none() || known == print;
-        self.answered(request, index, same, print);
-    }
-
-    /// What a block in the queue waits for, and the block.
-    fn asked(&self, request: RequestId, index: u32) -> Option<(Twin, Buf)> {
-        self.waiting.iter().find_map(|waiting| match waiting {
-            Waiting::Write {
-                id,
-                blocks,
-                verdicts,
-                ..
-            } if *id == request => match verdicts[index as usize] {
-                Verdict::Asked(twin) => Some((twin, blocks[index as usize].buf)),
-                _ => None,
-            },
-            _ => None,
-        })
-    }
-
-    fn answered(&mut self, request: RequestId, index: u32, same: bool, print: Option<Fingerprint>) {
         let is_it =
             |waiting: &Waiting| matches!(waiting, Waiting::Write { id, .. } if *id == request);
         if let Some(Waiting::Write { verdicts, .. }) = self.waiting.iter_mut().find(|w| is_it(w)) {
-            let by = answer(verdicts, index, same, print);
+            let by = answer(verdicts, index, same);
             return self.learn(by, same);
         }
         let Some(at) = self.doomed.iter().position(|(w, _)| is_it(w)) else {
             unreachable!("request {request} keeps its buffers while they are compared")
         };
         if let Waiting::Write { verdicts, .. } = &mut self.doomed[at].0 {
-            answer(verdicts, index, false, None);
+            answer(verdicts, index, false);
         }
         if !self.doomed[at].0.is_asking() {
             let (waiting, refusal) = self.doomed.swap_remove(at);
@@ -221,22 +172,17 @@ impl Engine {
         }
     }
 
-    /// A segment is about to be written: a page in it that was compared, or is, is not what it was.
+    /// A segment is about to be written: a page in it that was compared is not what it was.
     pub(super) fn doubt(&mut self, segment: Segment) {
         for waiting in &mut self.waiting {
             let Waiting::Write { verdicts, .. } = waiting else {
                 continue;
             };
             for verdict in verdicts {
-                match verdict {
-                    Verdict::Same(twin) if locate(&self.superblock, twin.pba).0 == segment => {
-                        *verdict = Verdict::Write;
-                    }
-                    // Its answer is still to come. No page is here.
-                    Verdict::Asked(twin) if locate(&self.superblock, twin.pba).0 == segment => {
-                        twin.pba = Pba(0);
-                    }
-                    _ => {}
+                if let Verdict::Same(twin) = verdict
+                    && locate(&self.superblock, twin.place.pba).0 == segment
+                {
+                    *verdict = Verdict::Write;
                 }
             }
         }
@@ -248,35 +194,33 @@ impl Engine {
         let replaced = twin
             .absorptions
             .is_some_and(|then| then != self.absorptions);
-        if self.physical(entry) != Some(twin.pba) || replaced {
+        if self.place_of(entry) != Some(twin.place) || replaced {
             return Shared::No;
         }
         if Holder::Lba(lba) == twin.of
-            || (self.map.get(lba) == entry && matches!(entry, Entry::Shared(_)))
+            || (self.map.get(lba) == entry && matches!(entry, Entry::Shared(_) | Entry::Packed(..)))
         {
             // Written again as it was: it is there.
             self.shared_by(twin.by);
             return Shared::Done;
         }
+        let pba = twin.place.pba;
         let records = match entry {
+            Entry::Packed(vba, slot) => return self.share_part(lba, twin, vba, slot),
             Entry::Shared(vba) if self.shared.owners(vba) == u32::MAX => return Shared::No,
             Entry::Shared(_) => 1,
             _ => 2,
         };
         // A link must come after what it leads to: a page that the collector has just moved may be in a chunk
         // that has no place in the order yet.
-        if let Some((chunk, _)) = self.chunks.find(twin.pba)
+        if let Some((chunk, _)) = self.chunks.find(pba)
             && self.chunks.get(chunk).head == Head::Cold
             && self.chunks.get(chunk).sealed.is_none()
             && !self.seal(Head::Cold, false)
         {
             return Shared::Wait;
         }
-        let share = |lba, vba| Record::Share {
-            lba,
-            vba,
-            pba: twin.pba,
-        };
+        let share = |lba, vba| Record::Share { lba, vba, pba };
         let length = share(lba, Vba(0)).encoded_len();
         let Some(chunk) = self.chunk_with_room(Head::Host, records * length, false) else {
             return Shared::Wait;
@@ -285,7 +229,7 @@ impl Engine {
             (Entry::Shared(vba), _) => vba,
             (_, Holder::Page(_)) => return Shared::No,
             (_, Holder::Lba(other)) => {
-                let Some(vba) = self.shared.insert(twin.pba) else {
+                let Some(vba) = self.shared.insert(pba) else {
                     return Shared::No;
                 };
                 self.own(vba, other);
@@ -294,9 +238,6 @@ impl Engine {
                 vba
             }
         };
-        if let Some(print) = twin.print {
-            self.shared.set_print(vba, print);
-        }
         self.own(vba, lba);
         self.chunks.get_mut(chunk).push(share(lba, vba));
         self.remap(lba, Entry::Shared(vba));
@@ -318,7 +259,7 @@ impl Engine {
         assert!(counted, "the count of shared page {vba} has room");
     }
 
-    fn shared_by(&mut self, by: Proposer) {
+    pub(super) fn shared_by(&mut self, by: Proposer) {
         match by {
             Proposer::Journal(index) => {
                 self.stats.remapped_blocks += 1;
@@ -331,18 +272,13 @@ impl Engine {
 }
 
 /// Notes the answer; who had proposed.
-fn answer(
-    verdicts: &mut [Verdict],
-    index: u32,
-    same: bool,
-    print: Option<Fingerprint>,
-) -> Option<Proposer> {
+fn answer(verdicts: &mut [Verdict], index: u32, same: bool) -> Option<Proposer> {
     let verdict = &mut verdicts[index as usize];
     let Verdict::Asked(twin) = *verdict else {
         return None;
     };
     *verdict = match same {
-        true => Verdict::Same(Twin { print, ..twin }),
+        true => Verdict::Same(twin),
         false => Verdict::Write,
     };
     Some(twin.by)

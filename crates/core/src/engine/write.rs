@@ -1,9 +1,10 @@
 //! The way of a write.
 
+use super::pack::Packing;
 use super::*;
 use crate::format::chunk::Record;
 use crate::format::summary::Owner;
-use crate::seam::Payload;
+use crate::seam::{Block, Payload};
 
 /// What became of one block.
 enum Placed {
@@ -100,7 +101,7 @@ impl Engine {
         }
     }
 
-    /// One block through the policies, in order: twin, zero, absorb, store whole.
+    /// One block through the policies, in order: twin, zero, absorb, store in a part of a page, store whole.
     fn place(&mut self, lba: Lba, payload: Payload, verdict: Verdict) -> Placed {
         match verdict {
             Verdict::Write => {}
@@ -128,14 +129,26 @@ impl Engine {
             return Placed::Done;
         }
         let old = self.map.get(lba);
-        if let Entry::Plain(pba) = old {
-            if self.absorb(pba, payload) {
-                self.absorptions += 1;
-                self.note(lba, &payload);
-                return Placed::Done;
-            }
-        } else if self.segments.live >= self.capacity() {
+        let absorbed = match old {
+            Entry::Plain(pba) => self.absorb(pba, payload),
+            Entry::Packed(vba, slot) => self.absorb_part(vba, slot, payload),
+            _ => false,
+        };
+        if absorbed {
+            self.absorptions += 1;
+            self.note(lba, &payload);
+            return Placed::Done;
+        }
+        // Only of a block that has a page to itself is it certain that an overwrite gives one back.
+        if !matches!(old, Entry::Plain(_)) && self.segments.live >= self.capacity() {
             return Placed::Full;
+        }
+        if let Some(packed) = payload.digest.packed {
+            match self.place_part(lba, &payload, packed) {
+                Packing::Done => return Placed::Done,
+                Packing::Wait => return Placed::Wait,
+                Packing::No => {}
+            }
         }
         let record = Record::Data {
             lba,
@@ -157,7 +170,7 @@ impl Engine {
     }
 
     /// Tells the policies of a block that is in the log.
-    fn note(&mut self, lba: Lba, payload: &Payload) {
+    pub(super) fn note(&mut self, lba: Lba, payload: &Payload) {
         if self.once.is_on() {
             self.note_journal(lba, payload);
         }
@@ -177,7 +190,10 @@ impl Engine {
             return false;
         };
         let slot = &mut chunk.slots[index];
-        let old = core::mem::replace(&mut slot.buf, payload.buf);
+        let Block::Whole(old) = core::mem::replace(&mut slot.block, Block::Whole(payload.buf))
+        else {
+            unreachable!("a page of parts is no LBA's own")
+        };
         let record = slot.record;
         match &mut chunk.records[record as usize] {
             Record::Data { crc, .. } => *crc = payload.digest.crc,

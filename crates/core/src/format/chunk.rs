@@ -3,6 +3,7 @@
 use super::summary::{Owner, Tag};
 use super::{Crc, Field, FormatError, VERSION, checksum_around, on_disk, within_numbers};
 use crate::addr::{BLOCK_BYTES, Generation, Lba, Life, Pba, Segment, Seq, Vba};
+use crate::map::{MAX_PARTS, PACKED_PAGES};
 use alloc::vec::Vec;
 use core::mem::offset_of;
 use zerocopy::little_endian::{U32, U64};
@@ -81,7 +82,24 @@ pub struct ChunkHeader {
     pub next: Option<Segment>,
 }
 
-/// One fact of the log. Kinds 16 to 31 are kept for fragments.
+/// Where in a page a part is, and how it is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// CRC32C of the block that it stands for.
+    pub crc: u32,
+    /// Which block of its chunk it was written in; 0 is the header.
+    pub block: u16,
+    /// Which part of that page.
+    pub slot: u8,
+    /// How it is encoded; the runtime's business.
+    pub encoding: u8,
+    /// Its first byte in the page.
+    pub offset: u16,
+    /// Its length in bytes.
+    pub len: u16,
+}
+
+/// One fact of the log. Kinds 16 to 31 are for blocks that are stored in parts of pages; 20 and on are free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
     /// The next data block is this LBA's.
@@ -132,7 +150,38 @@ pub enum Record {
         /// Where it was.
         from: Pba,
     },
+    /// The next data block is a page of parts; they follow.
+    Pack {
+        /// Its number.
+        vba: Vba,
+        /// CRC32C of the page.
+        crc: u32,
+    },
+    /// This header's block is a page of parts as well; they follow.
+    PackHere {
+        /// Its number.
+        vba: Vba,
+    },
+    /// This LBA is stored in a part of a page of this chunk.
+    Part {
+        /// Which LBA.
+        lba: Lba,
+        /// Which part, and where.
+        part: Part,
+    },
+    /// This LBA maps to a part that is stored already.
+    SharePart {
+        /// Which LBA.
+        lba: Lba,
+        /// The page's number.
+        vba: Vba,
+        /// Which part of it.
+        slot: u8,
+    },
 }
+
+/// Bytes of a part's record.
+pub(super) const PART_LEN: usize = 20;
 
 impl Record {
     /// The kinds, as the docs list them: number, name, bytes, layout.
@@ -158,6 +207,25 @@ impl Record {
             20,
             "VBA in the word; CRC32C u32; old PBA u64; owns the next data block",
         ),
+        (
+            16,
+            "Pack",
+            12,
+            "VBA in the word; CRC32C u32; owns the next data block, a page of parts",
+        ),
+        (
+            17,
+            "PackHere",
+            8,
+            "VBA in the word; the header's own block is a page of parts",
+        ),
+        (
+            18,
+            "Part",
+            PART_LEN,
+            "LBA in the word; CRC32C of the block u32; block of the chunk u16 (0: the header); slot u8; encoding u8; offset u16; length u16",
+        ),
+        (19, "SharePart", 16, "LBA in the word; VBA u32; slot u32"),
     ];
 
     fn kind(&self) -> u8 {
@@ -168,13 +236,23 @@ impl Record {
             Self::Discard { .. } => 4,
             Self::Share { .. } => 5,
             Self::MoveShared { .. } => 6,
+            Self::Pack { .. } => 16,
+            Self::PackHere { .. } => 17,
+            Self::Part { .. } => 18,
+            Self::SharePart { .. } => 19,
         }
     }
 
     /// Bytes that it takes in a header.
     #[must_use]
-    pub fn encoded_len(&self) -> usize {
-        Self::KINDS[usize::from(self.kind()) - 1].2
+    pub const fn encoded_len(&self) -> usize {
+        match self {
+            Self::PackHere { .. } => 8,
+            Self::Data { .. } | Self::Pack { .. } => 12,
+            Self::Zero { .. } | Self::Discard { .. } | Self::SharePart { .. } => 16,
+            Self::Move { .. } | Self::Share { .. } | Self::MoveShared { .. } => 20,
+            Self::Part { .. } => PART_LEN,
+        }
     }
 
     /// Whether it owns a data block, and then whose that is and its checksum.
@@ -185,15 +263,20 @@ impl Record {
                 owner: Owner::Lba(lba),
                 crc,
             }),
-            Self::MoveShared { vba, crc, .. } => Some(Tag {
+            Self::MoveShared { vba, crc, .. } | Self::Pack { vba, crc } => Some(Tag {
                 owner: Owner::Vba(vba),
                 crc,
             }),
-            Self::Zero { .. } | Self::Discard { .. } | Self::Share { .. } => None,
+            Self::Zero { .. }
+            | Self::Discard { .. }
+            | Self::Share { .. }
+            | Self::PackHere { .. }
+            | Self::Part { .. }
+            | Self::SharePart { .. } => None,
         }
     }
 
-    fn encode(&self, out: &mut [u8]) {
+    pub(super) fn encode(&self, out: &mut [u8]) {
         let (number, middle, last) = match *self {
             Self::Data { lba, crc } => (lba.0, Some(crc), None),
             Self::Move { lba, crc, from } => (lba.0, Some(crc), Some(from.0)),
@@ -202,6 +285,20 @@ impl Record {
             }
             Self::Share { lba, vba, pba } => (lba.0, Some(vba.0), Some(pba.0)),
             Self::MoveShared { vba, crc, from } => (u64::from(vba.0), Some(crc), Some(from.0)),
+            Self::Pack { vba, crc } => (u64::from(vba.0), Some(crc), None),
+            Self::PackHere { vba } => (u64::from(vba.0), None, None),
+            Self::Part { lba, part } => {
+                let place = u64::from(part.block)
+                    | u64::from(part.slot) << 16
+                    | u64::from(part.encoding) << 24
+                    | u64::from(part.offset) << 32
+                    | u64::from(part.len) << 48;
+                (lba.0, Some(part.crc), Some(place))
+            }
+            Self::SharePart { lba, vba, slot } => {
+                let place = u64::from(vba.0) | u64::from(slot) << 32;
+                (lba.0, None, Some(place))
+            }
         };
         let word = u64::from(self.kind()) << KIND_SHIFT | number;
         out[..8].copy_from_slice(&word.to_le_bytes());
@@ -215,7 +312,12 @@ impl Record {
         }
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        let value = |field, value| FormatError::Value {
+            what: "record",
+            field,
+            value,
+        };
         let short = FormatError::Truncated {
             what: "record",
             have: bytes.len(),
@@ -229,6 +331,14 @@ impl Record {
         let u64_at = |at: usize| Some(u64::from(u32_at(at)?) | u64::from(u32_at(at + 4)?) << 32);
         let word = u64_at(0).ok_or(short)?;
         let lba = Lba(word & NUMBER);
+        let packed = |vba: u64| match u32::try_from(vba) {
+            Ok(vba) if vba < PACKED_PAGES => Ok(Vba(vba)),
+            _ => Err(value("the number of a page of parts", vba)),
+        };
+        let slot_of = |slot: u64| match u8::try_from(slot) {
+            Ok(slot) if usize::from(slot) < MAX_PARTS => Ok(slot),
+            _ => Err(value("the place of a part", slot)),
+        };
         Ok(match (word >> KIND_SHIFT) as u8 {
             1 => Self::Data {
                 lba,
@@ -253,14 +363,40 @@ impl Record {
                 pba: Pba(u64_at(12).ok_or(short)?),
             },
             6 => Self::MoveShared {
-                vba: Vba(u32::try_from(lba.0).map_err(|_| FormatError::Value {
-                    what: "record",
-                    field: "a shared page's number",
-                    value: lba.0,
-                })?),
+                vba: Vba(u32::try_from(lba.0).map_err(|_| value("a shared page's number", lba.0))?),
                 crc: u32_at(8).ok_or(short)?,
                 from: Pba(u64_at(12).ok_or(short)?),
             },
+            16 => Self::Pack {
+                vba: packed(lba.0)?,
+                crc: u32_at(8).ok_or(short)?,
+            },
+            17 => Self::PackHere {
+                vba: packed(lba.0)?,
+            },
+            18 => {
+                let place = u64_at(12).ok_or(short)?;
+                let part = Part {
+                    crc: u32_at(8).ok_or(short)?,
+                    block: place as u16,
+                    slot: slot_of(place >> 16 & 0xff)?,
+                    encoding: (place >> 24) as u8,
+                    offset: (place >> 32) as u16,
+                    len: (place >> 48) as u16,
+                };
+                if usize::from(part.offset) + usize::from(part.len) > BLOCK_BYTES {
+                    return Err(value("the end of a part", place));
+                }
+                Self::Part { lba, part }
+            }
+            19 => {
+                let place = u64_at(8).ok_or(short)?;
+                Self::SharePart {
+                    lba,
+                    vba: packed(place & u64::from(u32::MAX))?,
+                    slot: slot_of(place >> 32)?,
+                }
+            }
             kind => {
                 return Err(FormatError::Value {
                     what: "record",
@@ -272,7 +408,8 @@ impl Record {
     }
 }
 
-/// Writes a header's block.
+/// Writes a header's block. What is behind its records stays as it is: parts are there already, if it has
+/// any, and zeros if not.
 pub fn encode(header: &ChunkHeader, records: &[Record], crc: Crc, out: &mut [u8]) {
     debug_assert_eq!(out.len(), BLOCK_BYTES);
     let mut at = size_of::<RawChunk>();
@@ -281,7 +418,6 @@ pub fn encode(header: &ChunkHeader, records: &[Record], crc: Crc, out: &mut [u8]
         record.encode(&mut out[at..end]);
         at = end;
     }
-    out[at..].fill(0);
     let raw = RawChunk {
         magic: MAGIC,
         version: U32::new(VERSION),
@@ -388,6 +524,18 @@ pub fn decode(bytes: &[u8], crc: Crc) -> Result<(ChunkHeader, Vec<Record>), Form
     Ok((header, records))
 }
 
+/// The tag of a header's own block, if that is a page of parts.
+#[must_use]
+pub fn own_tag(records: &[Record], bytes: &[u8], crc: Crc) -> Option<Tag> {
+    records.iter().find_map(|record| match *record {
+        Record::PackHere { vba } => Some(Tag {
+            owner: Owner::Vba(vba),
+            crc: crc(bytes),
+        }),
+        _ => None,
+    })
+}
+
 /// Fills in what a header at block `offset` of a segment says of the blocks after it; the offset of the
 /// next header, or `None` when this is the segment's last.
 ///
@@ -404,6 +552,9 @@ pub fn try_tags(
     let (header, records) = decode(bytes, crc)?;
     if header.signature != *signature || header.at != at {
         return Err(FormatError::Foreign { what: WHAT });
+    }
+    if let (Some(own), Some(tag)) = (own_tag(&records, bytes, crc), tags.get_mut(offset as usize)) {
+        *tag = own;
     }
     let mut index = offset as usize + 1;
     for tag in records.iter().filter_map(Record::tag) {

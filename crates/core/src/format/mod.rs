@@ -7,6 +7,7 @@
 pub mod chunk;
 pub mod geometry;
 pub mod leaf;
+pub mod pack;
 pub mod root;
 pub mod summary;
 pub mod superblock;
@@ -148,6 +149,7 @@ pub fn tables() -> Vec<(&'static str, &'static [Field])> {
         ("Superblock", superblock::FIELDS),
         ("Root header", root::FIELDS),
         ("Chunk header", chunk::FIELDS),
+        ("Page of parts", pack::FIELDS),
         ("Summary header", summary::FIELDS),
     ]
 }

@@ -28,7 +28,7 @@ impl Replay<'_> {
     }
 
     fn peek(&mut self, head: usize) -> Option<ChunkHeader> {
-        let (header, _) = self.read_header(head).ok()??;
+        let header = self.read_header(head).ok()??.header;
         Some(header)
     }
 

@@ -15,7 +15,7 @@ use crate::addr::{Generation, Lba, Leaf, Life, Pba, Segment, Seq};
 use crate::format::root::{Cursor, LeafSlot};
 use crate::format::summary::Tag;
 use crate::format::{Crc, FormatError, superblock::Superblock};
-use crate::map::{Map, UnknownEntry};
+use crate::map::Map;
 use crate::refs::Shared;
 use alloc::vec::Vec;
 
@@ -72,14 +72,6 @@ pub enum RecoveryError {
         leaf: Leaf,
         /// Where.
         at: Pba,
-    },
-    /// A leaf holds an entry of a later version.
-    #[error("leaf {leaf} of the map: {error}; use a newer vellum")]
-    Entry {
-        /// Which.
-        leaf: Leaf,
-        /// The entry.
-        error: UnknownEntry,
     },
     /// The log has a hole before chunks that were durable.
     #[error(

@@ -12,7 +12,12 @@ use crate::refs::Shared;
 use alloc::{vec, vec::Vec};
 
 /// A chunk's header, whole and at its place.
-type Found = (ChunkHeader, Vec<Record>);
+pub(super) struct Found {
+    pub header: ChunkHeader,
+    records: Vec<Record>,
+    /// The tag of its own block, if that is a page of parts.
+    own: Option<Tag>,
+}
 
 pub(super) struct Replay<'a> {
     pub(super) source: &'a mut dyn Source,
@@ -78,9 +83,7 @@ impl<'a> Replay<'a> {
             self.replayed.leaves += 1;
             match index.checked_sub(self.superblock.map_leaves()) {
                 None => {
-                    self.map
-                        .load_leaf(leaf, &block)
-                        .map_err(|error| RecoveryError::Entry { leaf, error })?;
+                    self.map.load_leaf(leaf, &block);
                 }
                 Some(shared) => self.load_shared(shared, at, &block)?,
             }
@@ -95,14 +98,13 @@ impl<'a> Replay<'a> {
         block: &[u8; BLOCK_BYTES],
     ) -> Result<(), RecoveryError> {
         for (index, raw) in block.chunks_exact(4).enumerate() {
-            let pba = Pba(u64::from(u32::from_le_bytes([
-                raw[0], raw[1], raw[2], raw[3],
-            ])));
-            if pba.0 == 0 {
+            let raw = u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]);
+            if raw == 0 {
                 continue;
             }
             let vba = Vba(leaf * LEAF_ENTRIES as u32 + index as u32);
-            if self.superblock.segment_of(pba).is_none() || !self.shared.restore(vba, pba) {
+            let place = self.shared.restore_entry(vba, raw);
+            if place.is_none_or(|pba| self.superblock.segment_of(pba).is_none()) {
                 return Err(RecoveryError::Outside {
                     what: "a leaf of shared pages",
                     at,
@@ -164,7 +166,14 @@ impl<'a> Replay<'a> {
         let ours = header.signature == self.superblock.signature()
             && header.at == at
             && usize::from(header.head) == head;
-        Ok((ours && fits && header.seq > self.root.seq).then_some((header, records)))
+        let own = chunk::own_tag(&records, &block, self.crc);
+        Ok(
+            (ours && fits && header.seq > self.root.seq).then_some(Found {
+                header,
+                records,
+                own,
+            }),
+        )
     }
 
     /// Applies the next chunk in order; `false` when there is none.
@@ -172,7 +181,7 @@ impl<'a> Replay<'a> {
         for head in 0..2 {
             if self.peeked[head].is_none() {
                 let found = self.read_header(head)?;
-                if let Some((header, _)) = &found {
+                if let Some(Found { header, .. }) = &found {
                     // What it knows of itself does not count.
                     self.durable = self.durable.max(header.durable.min(Seq(header.seq.0 - 1)));
                 }
@@ -188,7 +197,7 @@ impl<'a> Replay<'a> {
         // Both heads may have one: the older is of a life whose log ended before it (it was torn, or
         // never known to be whole), for the newer life could not have begun at this number otherwise.
         let candidate = (0..2)
-            .filter_map(|head| Some((self.peeked[head].as_ref()?.as_ref()?.0, head)))
+            .filter_map(|head| Some((self.peeked[head].as_ref()?.as_ref()?.header, head)))
             .filter(|(header, _)| follows(header))
             .max_by_key(|(header, _)| header.life);
         let Some((header, head)) = candidate else {
@@ -199,10 +208,10 @@ impl<'a> Replay<'a> {
                 lost: header.root_generation,
             });
         }
-        let Some(Some((header, records))) = self.peeked[head].take() else {
+        let Some(Some(found)) = self.peeked[head].take() else {
             return Ok(false);
         };
-        if header.seq > self.durable && !self.data_is_whole(&header, &records) {
+        if header.seq > self.durable && !self.data_is_whole(&header, &found.records) {
             self.look_ahead_for_durable(&header);
             // What was durable is damaged, not torn: the log goes on, and the damage is found again, and
             // told to a client, when the block is read.
@@ -210,7 +219,7 @@ impl<'a> Replay<'a> {
                 return Ok(false);
             }
         }
-        self.apply(head, &header, &records)?;
+        self.apply(head, &found)?;
         Ok(true)
     }
 
@@ -226,12 +235,12 @@ impl<'a> Replay<'a> {
             .eq(expected)
     }
 
-    fn apply(
-        &mut self,
-        head: usize,
-        header: &ChunkHeader,
-        records: &[Record],
-    ) -> Result<(), RecoveryError> {
+    fn apply(&mut self, head: usize, found: &Found) -> Result<(), RecoveryError> {
+        let Found {
+            header,
+            records,
+            own,
+        } = found;
         let outside = RecoveryError::Outside {
             what: "a chunk",
             at: header.at,
@@ -241,20 +250,18 @@ impl<'a> Replay<'a> {
         let in_map =
             |lba: Lba, blocks: u64| lba.0.checked_add(blocks).is_some_and(|end| end <= logical);
         let mut offset = cursor.offset + 1;
+        if let Some(own) = *own {
+            self.tag(cursor, cursor.offset, own);
+        }
+        let mut pages: Vec<(u16, Vba)> = Vec::new();
         for record in records {
+            let block = (offset - cursor.offset) as u16;
             let pba = self
                 .superblock
                 .segment_start(cursor.segment)
                 .plus(u64::from(offset));
             if let Some(tag) = record.tag() {
-                if let Some((_, tags)) = self
-                    .tags
-                    .iter_mut()
-                    .rev()
-                    .find(|(s, _)| *s == cursor.segment)
-                {
-                    tags[offset as usize] = tag;
-                }
+                self.tag(cursor, offset, tag);
                 offset += 1;
             }
             match *record {
@@ -269,7 +276,7 @@ impl<'a> Replay<'a> {
                         Entry::Shared(vba) => {
                             self.shared.is_placed(vba) && self.shared.pba(vba) == from
                         }
-                        Entry::Unmapped | Entry::Zero => false,
+                        Entry::Unmapped | Entry::Zero | Entry::Packed(..) => false,
                     };
                     if leads_there {
                         self.map.set(lba, Entry::Plain(pba));
@@ -288,10 +295,34 @@ impl<'a> Replay<'a> {
                     }
                 }
                 Record::Share { lba, vba, pba } if in_map(lba, 1) => {
-                    if self.superblock.segment_of(pba).is_none() || !self.shared.restore(vba, pba) {
+                    if self.superblock.segment_of(pba).is_none()
+                        || !self.shared.restore(vba, pba, false)
+                    {
                         return Err(outside);
                     }
                     self.map.set(lba, Entry::Shared(vba));
+                }
+                Record::Pack { vba, .. } => {
+                    if !self.shared.restore(vba, pba, true) {
+                        return Err(outside);
+                    }
+                    pages.push((block, vba));
+                }
+                Record::PackHere { vba } => {
+                    if !self.shared.restore(vba, header.at, true) {
+                        return Err(outside);
+                    }
+                    pages.push((0, vba));
+                }
+                Record::Part { lba, part } if in_map(lba, 1) => {
+                    let Some(&(_, vba)) = pages.iter().find(|(block, _)| *block == part.block)
+                    else {
+                        return Err(outside);
+                    };
+                    self.map.set(lba, Entry::Packed(vba, part.slot));
+                }
+                Record::SharePart { lba, vba, slot } if in_map(lba, 1) => {
+                    self.map.set(lba, Entry::Packed(vba, slot));
                 }
                 Record::MoveShared { vba, from, .. } => {
                     if self.shared.is_placed(vba) && self.shared.pba(vba) == from {
@@ -321,6 +352,13 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
+    fn tag(&mut self, cursor: Cursor, offset: u32, tag: Tag) {
+        let mut open = self.tags.iter_mut().rev();
+        if let Some((_, tags)) = open.find(|(segment, _)| *segment == cursor.segment) {
+            tags[offset as usize] = tag;
+        }
+    }
+
     pub(super) fn finish(mut self) -> Result<Recovered, RecoveryError> {
         for (lba, entry) in self.map.iter() {
             let pba = match entry {
@@ -328,15 +366,23 @@ impl<'a> Replay<'a> {
                 Entry::Plain(pba) => pba,
                 Entry::Shared(vba) => {
                     let first = self.shared.owners(vba) == 0;
-                    if self.shared.is_placed(vba) && !(self.shared.add(vba, lba) && first) {
+                    let is_one = self.shared.is_placed(vba) && !self.shared.has_parts(vba);
+                    if is_one && !(self.shared.add(vba, lba) && first) {
                         continue;
                     }
-                    if self.shared.is_placed(vba) {
-                        self.shared.pba(vba)
-                    } else {
-                        Pba(0)
+                    match is_one {
+                        true => self.shared.pba(vba),
+                        false => Pba(0),
                     }
                 }
+                Entry::Packed(vba, _) if self.shared.has_parts(vba) => {
+                    self.shared.add_part(vba);
+                    if self.shared.owners(vba) > 1 {
+                        continue;
+                    }
+                    self.shared.pba(vba)
+                }
+                Entry::Packed(..) => Pba(0),
             };
             let Some((segment, _)) = self.superblock.segment_of(pba) else {
                 let leaf = Leaf((lba.0 / LEAF_ENTRIES as u64) as u32);

@@ -2,6 +2,7 @@
 
 mod effects;
 mod outputs;
+mod parts;
 
 use super::medium::{Cell, GARBAGE, Medium};
 use super::model::{Model, OpId, Seen};
@@ -9,7 +10,7 @@ use super::rng::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use vellum_core::addr::{Buf, Lba, Nanos, RequestId};
 use vellum_core::engine::Engine;
-use vellum_core::seam::{Against, Dedup, Digest, Effect, Input, Payload, Refusal, Region};
+use vellum_core::seam::{Against, Dedup, Digest, Effect, Input, Page, Payload, Refusal, Region};
 
 /// Why a run failed.
 pub type Failure = String;
@@ -65,7 +66,8 @@ struct Flight {
     cells: Vec<Cell>,
     bufs: Vec<Buf>,
     same: bool,
-    print: [u8; 4],
+    /// Parts of a page in a buffer, as they were when they were asked for.
+    parts: Vec<Option<u32>>,
     crcs: Vec<u32>,
     bytes: Vec<u8>,
     end: End,
@@ -88,7 +90,11 @@ impl Flight {
             | Effect::Gather { at, blocks, .. }
             | Effect::ReadMeta { at, blocks, .. } => Some((at.0, u64::from(blocks), false)),
             Effect::Compare {
-                with: Against::Medium(at),
+                with: Against::Medium(at) | Against::Part(Page::Medium(at), _),
+                ..
+            }
+            | Effect::ReadParts {
+                page: Page::Medium(at),
                 ..
             } => Some((at.0, 1, false)),
             _ => None,
@@ -163,13 +169,16 @@ pub struct Driver {
     pub poisoned: bool,
     /// Weak hashes there are: few, and they collide.
     pub hashes: u32,
+    /// Of the blocks written, in percent: can be stored in fewer bytes.
+    pub packing: u64,
     /// What each block of the last read gave; for audits.
     pub last_read: Vec<Seen>,
     /// Every place a block was ever rotten or refused to be read in this life.
     pub suspects: BTreeSet<u64>,
     flights: Vec<Flight>,
     requests: BTreeMap<u32, Request>,
-    tokens: Vec<u32>,
+    /// What is in each buffer.
+    cells: Vec<Cell>,
     held: Vec<bool>,
     free: Vec<u32>,
     writes: u64,
@@ -201,11 +210,12 @@ impl Driver {
             stopped: false,
             poisoned: false,
             hashes: u32::MAX,
+            packing: 0,
             last_read: Vec::new(),
             suspects: BTreeSet::new(),
             flights: Vec::new(),
             requests: BTreeMap::new(),
-            tokens: vec![RELEASED; all as usize],
+            cells: vec![Cell::Data(RELEASED); all as usize],
             held: vec![false; all as usize],
             free: (0..CLIENT_BUFS).collect(),
             writes: 0,
@@ -242,6 +252,11 @@ impl Driver {
     /// Tells what a summary may have said, or not any more.
     pub fn contents(&mut self, contents: &[(Lba, u32)]) -> Result<(), Failure> {
         self.feed(Input::Contents { contents })
+    }
+
+    /// What a buffer holds, as a block.
+    fn token(&self, buf: Buf) -> u32 {
+        self.cells[buf.0 as usize].token()
     }
 
     pub fn open_requests(&self) -> usize {
@@ -305,9 +320,10 @@ impl Driver {
                 for &token in tokens {
                     let at = self.rng.below(self.free.len() as u64) as usize;
                     let buf = self.free.swap_remove(at);
-                    self.tokens[buf as usize] = token;
+                    self.cells[buf as usize] = Cell::Data(token);
                     self.held[buf as usize] = true;
                     let digest = Digest {
+                        packed: self.rng.percent(self.packing).then(|| parts::packed(token)),
                         first: token.reverse_bits(),
                         crc: super::medium::token_crc(token),
                         weak: u64::from(token % self.hashes) << 32,

@@ -28,10 +28,10 @@ pub struct Summary {
     pub remapped: u64,
     pub unequal: u64,
     pub deduplicated: u64,
-    pub decided: u64,
     pub merged: u64,
     pub false_hints: u64,
     pub restamped: u64,
+    pub packed: u64,
     pub rot_refused: u64,
     pub rot_survived: u64,
 }
@@ -50,10 +50,10 @@ impl Summary {
         self.remapped += other.remapped;
         self.unequal += other.unequal;
         self.deduplicated += other.deduplicated;
-        self.decided += other.decided;
         self.merged += other.merged;
         self.false_hints += other.false_hints;
         self.restamped += other.restamped;
+        self.packed += other.packed;
         self.rot_refused += other.rot_refused;
         self.rot_survived += other.rot_survived;
     }
@@ -176,10 +176,10 @@ impl World {
         self.summary.remapped += stats.remapped_blocks;
         self.summary.unequal += stats.compared_unequal;
         self.summary.deduplicated += stats.dedup_blocks;
-        self.summary.decided += stats.dedup_decided;
         self.summary.merged += stats.merged_blocks;
         self.summary.false_hints += stats.dedup_false_hints;
         self.summary.restamped += stats.medium_restamped;
+        self.summary.packed += stats.packed_blocks;
         let poisoned = driver.poisoned;
         let (medium, model, counts, now) = driver.crash(end != End::Kill)?;
         (self.medium, self.model, self.now) = (medium, model, now);
@@ -226,6 +226,7 @@ impl World {
         let eager = self.rng.range(10, 90);
         let rots = self.faults && self.rng.percent(10);
         self.worn |= rots;
+        driver.packing = self.rng.pick(&[0, 30, 70, 100]);
         driver.hashes = self.rng.pick(&[u32::MAX, u32::MAX, 100, 7]);
         driver.watch(&client.regions(&mut self.rng))?;
         driver.deduplicate(
@@ -234,7 +235,7 @@ impl World {
         )?;
         let mut idle = 0;
         for _ in 0..steps {
-            if self.rng.below(100) == 0 {
+            if self.rng.below(400) == 0 {
                 let contents: Vec<_> = (0..10).map(|_| client.rumour(&mut self.rng)).collect();
                 driver.contents(&contents)?;
                 driver.watch(&client.regions(&mut self.rng))?;
@@ -312,6 +313,8 @@ impl World {
                 driver.engine.stats()
             );
         } else {
+            let stats = driver.engine.stats();
+            let live = live + stats.packed_pages - stats.packed_owners;
             ensure!(
                 live <= capacity,
                 "{live} blocks in use of {capacity}, and nothing was refused"
@@ -401,7 +404,9 @@ impl World {
         self.model.rebase(&seen);
         let stats = driver.engine.stats();
         let live = stats.live_blocks;
-        let held = self.model.live_at_most() + stats.shared_pages - stats.shared_owners;
+        let held = self.model.live_at_most() + stats.shared_pages + stats.packed_pages
+            - stats.shared_owners
+            - stats.packed_owners;
         // Zeros may be stored as data, when the policy is off; a count is never too low (promise 5).
         ensure!(live >= held, "{held} blocks hold data, {live} are counted");
         ensure!(

@@ -8,6 +8,8 @@ use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
 use vellum_device::frames::Share;
+use vellum_device::pack::Compression;
+use vellum_device::policy::Policy;
 use vellum_device::{CreateOptions, OpenOptions, Volume};
 use vellum_medium::Medium;
 
@@ -130,11 +132,13 @@ impl Client {
     }
 }
 
-/// A block that is known by one number, and all zeros for 0.
+/// A block that is known by one number, and all zeros for 0. How much of it repeats nothing depends on the
+/// number.
 pub fn block_of(fill: u64) -> [u8; BLOCK_BYTES] {
     let mut block = [0; BLOCK_BYTES];
     let mut word = fill;
-    for bytes in block.chunks_exact_mut(8) {
+    let random = [512, 4, 30, 100, 200, 300, 340][fill as usize % 7];
+    for bytes in block.chunks_exact_mut(8).take(random) {
         bytes.copy_from_slice(&word.to_le_bytes());
         word = if fill == 0 {
             0
@@ -180,6 +184,18 @@ pub fn create(medium: &dyn Medium) {
 
 pub fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
     Arc::new(Volume::open(Arc::clone(medium), &small()).unwrap())
+}
+
+/// As [`open`], and what can be stored in fewer bytes is.
+pub fn open_packing(medium: &Arc<dyn Medium>, compression: Compression) -> Arc<Volume> {
+    let options = OpenOptions {
+        policy: Policy {
+            compression,
+            ..Policy::default()
+        },
+        ..small()
+    };
+    Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
 }
 
 /// A generator good enough for tests.

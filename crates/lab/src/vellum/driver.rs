@@ -452,9 +452,11 @@ impl Vellum {
                 let tag = self.fly(id, Flight::Compared(same));
                 io.time.done(tag);
             }
-            Effect::Fingerprint { .. } => {
-                unreachable!("no policy of the lab's decides by fingerprint")
-            }
+            Effect::ReadParts { .. }
+            | Effect::Compare {
+                with: Against::Part(..),
+                ..
+            } => unreachable!("no content here is told to be smaller than a block"),
             Effect::CopyOut {
                 from,
                 request,

@@ -1,10 +1,11 @@
 //! Carrying out effects: each is asked for, gives its bytes away (a write), is carried out, and is answered,
 //! and between any two of these anything else may happen.
 
+use super::parts;
 use super::{Driver, End, Failure, Flight, RELEASED, Stage, ensure};
 use crate::sim::medium::{Broken, Cell};
 use vellum_core::addr::Buf;
-use vellum_core::seam::{Against, Effect, Fingerprint, Input, Outcome};
+use vellum_core::seam::{Against, Effect, Input, Outcome, Page};
 
 impl Driver {
     /// Moves one effect on, chosen by chance; `false` when there is none.
@@ -38,27 +39,29 @@ impl Driver {
 
     /// The bytes of a write leave for the medium.
     pub(super) fn take_bytes(&mut self, index: usize) -> Result<(), Failure> {
-        let flight = &mut self.flights[index];
+        let mut flight = std::mem::replace(&mut self.flights[index], placeholder());
         flight.stage = Stage::Taken;
+        let result = self.take(&mut flight);
+        self.flights[index] = flight;
+        result
+    }
+
+    fn take(&mut self, flight: &mut Flight) -> Result<(), Failure> {
         match flight.effect {
-            Effect::WriteChunk { id, .. } => {
-                let mut header = vec![0; 4096];
-                self.engine.encode(id, &mut header);
-                flight.cells.push(Cell::Meta(header.into()));
+            Effect::WriteChunk { id, blocks, .. } => {
                 let same = self.engine.chunk_bufs(id).eq(flight.bufs.iter().copied());
                 ensure!(
                     same,
                     "the buffers of {:?} changed while it was in flight",
                     flight.effect
                 );
-                for buf in &flight.bufs {
-                    let token = self.tokens[buf.0 as usize];
+                for &buf in &flight.bufs {
                     ensure!(
-                        token != RELEASED,
+                        self.cells[buf.0 as usize] != Cell::Data(RELEASED),
                         "buffer {buf} is written and nobody holds it"
                     );
-                    flight.cells.push(Cell::Data(token));
                 }
+                flight.cells = self.chunk_cells(id, blocks);
             }
             Effect::WriteMeta { id, blocks, .. } => {
                 let mut bytes = vec![0; blocks as usize * 4096];
@@ -154,7 +157,7 @@ impl Driver {
                         "the collector overwrites buffer {buf}, which is being written"
                     );
                     let cell = self.read_cell(at.0 + u64::from(i), flight);
-                    self.tokens[buf.0 as usize] = cell.token();
+                    self.cells[buf.0 as usize] = cell;
                 }
             }
             Effect::ReadMeta { at, blocks, .. } => {
@@ -180,20 +183,48 @@ impl Driver {
                     flight.end = End::Failed;
                     return Ok(());
                 }
-                let token = self.tokens[buf.0 as usize];
+                let token = self.token(buf);
                 ensure!(
                     token != RELEASED,
                     "buffer {buf} is compared and nobody holds it"
                 );
                 flight.same = self.read_cell(at.0, flight).token() == token;
             }
-            Effect::Fingerprint { buf, .. } => {
-                let token = self.tokens[buf.0 as usize];
-                ensure!(
-                    token != RELEASED,
-                    "buffer {buf} is hashed and nobody holds it"
-                );
-                flight.print = token.to_le_bytes();
+            Effect::Compare {
+                buf,
+                with: Against::Part(Page::Medium(at), slot),
+                ..
+            } => {
+                if self.read_fails(at.0, 1) {
+                    flight.end = End::Failed;
+                    return Ok(());
+                }
+                let found = parts::find(&self.read_cell(at.0, flight), slot);
+                flight.same = found == Some(self.token(buf));
+            }
+            Effect::ReadParts {
+                page,
+                slot,
+                count,
+                request,
+                first,
+                ..
+            } => {
+                if let Page::Medium(at) = page {
+                    if self.read_fails(at.0, 1) {
+                        flight.end = End::Failed;
+                        return Ok(());
+                    }
+                    let cell = self.read_cell(at.0, flight);
+                    flight.parts = (slot..slot + count)
+                        .map(|slot| parts::find(&cell, slot))
+                        .collect();
+                }
+                for (index, part) in flight.parts.iter().enumerate() {
+                    if let Some(token) = *part {
+                        self.fill(request.0, first + index as u32, token)?;
+                    }
+                }
             }
             Effect::Compare { .. }
             | Effect::CopyOut { .. }
@@ -261,13 +292,10 @@ impl Driver {
             (End::Ok, Effect::Compare { .. }) => {
                 Outcome::Same(flight.same || self.medium.broken == Broken::CompareTrusts)
             }
-            (End::Ok, Effect::Fingerprint { .. }) => {
-                let mut print = [9; 16];
-                if self.medium.broken != Broken::FingerprintsCollide {
-                    print[..4].copy_from_slice(&flight.print);
-                }
-                Outcome::Fingerprint(Fingerprint(print))
-            }
+            (End::Ok, Effect::ReadParts { .. }) => Outcome::Parts {
+                crc: flight.crcs.first().copied().unwrap_or(0),
+                whole: flight.parts.iter().all(Option::is_some),
+            },
             (End::Ok, Effect::ReadMeta { .. }) => Outcome::Bytes(&flight.bytes),
             (End::Ok, _) => Outcome::Ok,
         };
@@ -285,7 +313,7 @@ fn placeholder() -> Flight {
         cells: Vec::new(),
         bufs: Vec::new(),
         same: false,
-        print: [0; 4],
+        parts: Vec::new(),
         crcs: Vec::new(),
         bytes: Vec::new(),
         end: End::Ok,

@@ -1,12 +1,14 @@
 //! Taking what comes out of the engine: every effect and every reply is held against what may be.
 
+use super::parts;
 use super::{
     CLIENT_BUFS, Driver, EFFECTS_MAX, End, Failure, Flight, RELEASED, Request, SEGMENT_MAX, Stage,
     ensure,
 };
+use crate::sim::medium::Cell;
 use crate::sim::model::Seen;
 use vellum_core::addr::{Buf, RequestId};
-use vellum_core::seam::{Against, Effect, Refusal, Reply};
+use vellum_core::seam::{Against, Block, Effect, Page, Refusal, Reply};
 
 impl Driver {
     pub(super) fn take_effect(&mut self, effect: Effect) -> Result<(), Failure> {
@@ -22,14 +24,14 @@ impl Driver {
             | Effect::Read { id, .. }
             | Effect::Gather { id, .. }
             | Effect::ReadMeta { id, .. }
-            | Effect::Compare { id, .. }
-            | Effect::Fingerprint { id, .. } => id,
+            | Effect::ReadParts { id, .. }
+            | Effect::Compare { id, .. } => id,
             Effect::CopyOut {
                 from,
                 request,
                 index,
             } => {
-                let token = self.tokens[from.0 as usize];
+                let token = self.token(from);
                 ensure!(
                     token != RELEASED,
                     "CopyOut from buffer {from}, which nobody holds"
@@ -65,15 +67,18 @@ impl Driver {
         let bufs = match effect {
             Effect::WriteChunk { blocks, .. } => {
                 let bufs: Vec<Buf> = self.engine.chunk_bufs(id).collect();
+                let whole = (0..blocks as usize - 1)
+                    .filter(|&index| self.engine.chunk_block(id, index) != Block::Page)
+                    .count();
                 ensure!(
-                    bufs.len() + 1 == blocks as usize,
+                    whole <= bufs.len(),
                     "chunk of {blocks} blocks with {} buffers",
                     bufs.len()
                 );
                 bufs
             }
             // Held for as long as it is compared.
-            Effect::Compare { buf, .. } | Effect::Fingerprint { buf, .. } => vec![buf],
+            Effect::Compare { buf, .. } => vec![buf],
             _ => Vec::new(),
         };
         let same = match effect {
@@ -82,14 +87,30 @@ impl Driver {
                 with: Against::Buffer(other),
                 ..
             } => {
-                let [token, other] = [buf, other].map(|buf| self.tokens[buf.0 as usize]);
+                let [token, other] = [buf, other].map(|buf| self.token(buf));
                 ensure!(
                     token != RELEASED && other != RELEASED,
                     "{effect:?} with a buffer that nobody holds"
                 );
                 token == other
             }
+            Effect::Compare {
+                buf,
+                with: Against::Part(Page::Buffer(page), slot),
+                ..
+            } => parts::find(&self.cells[page.0 as usize], slot) == Some(self.token(buf)),
             _ => false,
+        };
+        let parts = match effect {
+            Effect::ReadParts {
+                page: Page::Buffer(page),
+                slot,
+                count,
+                ..
+            } => (slot..slot + count)
+                .map(|slot| parts::find(&self.cells[page.0 as usize], slot))
+                .collect(),
+            _ => Vec::new(),
         };
         self.medium.writes += 1;
         let flight = Flight {
@@ -101,7 +122,7 @@ impl Driver {
             cells: Vec::new(),
             bufs,
             same,
-            print: [0; 4],
+            parts,
             crcs: Vec::new(),
             bytes: Vec::new(),
             end: End::Ok,
@@ -167,7 +188,7 @@ impl Driver {
             "buffer {buf} released while it is being written or compared"
         );
         self.held[index] = false;
-        self.tokens[index] = RELEASED;
+        self.cells[index] = Cell::Data(RELEASED);
         self.free.push(buf.0);
         Ok(())
     }

@@ -1,0 +1,313 @@
+//! Blocks in parts of pages: what a block can be stored in fewer bytes as shares a page with others (CSA-FS
+//! §4.2, and compression).
+//!
+//! The first page of a chunk is its own header: what its records leave free is filled first, so that the few
+//! small blocks of a small fsync often cost no block beyond it. A page of parts has a number, as a shared page
+//! has; the map names the number and which part. So a page moves as one, whoever owns its parts, and a second
+//! owner of a part is another entry that says the same. How many entries there are is counted by page: it is
+//! given up with the last.
+//!
+//! The core decides where a part goes, and writes the directory; the bytes are stored by the runtime.
+
+use super::chunks::{PartSlot, Parts};
+use super::twin::Twin;
+use super::*;
+use crate::format::chunk::{self, ChunkHeader, Part, RECORD_ROOM, Record};
+use crate::format::pack::{self, OVERHEAD, ROOM};
+use crate::format::summary::{Owner, Tag};
+use crate::map::MAX_PARTS;
+use crate::seam::{Block, Packed, Payload};
+
+/// What became of a block that can be stored in fewer bytes.
+pub(super) enum Packing {
+    Done,
+    /// Not now.
+    Wait,
+    /// There is no page for it: it is stored whole.
+    No,
+}
+
+/// Stores a buffer's block, encoded as this, in exactly so many bytes.
+pub type Store<'a> = &'a mut dyn FnMut(Buf, u8, &mut [u8]);
+
+impl Engine {
+    /// Puts a block into a page of the host's open chunk.
+    pub(super) fn place_part(&mut self, lba: Lba, payload: &Payload, packed: Packed) -> Packing {
+        let page_record = Record::Pack {
+            vba: Vba(0),
+            crc: 0,
+        }
+        .encoded_len();
+        let Some(chunk) = self.chunk_with_room(Head::Host, page_record + OVERHEAD, true) else {
+            return Packing::Wait;
+        };
+        let Some(page) = self.page_with_room(chunk, packed) else {
+            return Packing::No;
+        };
+        let open = self.chunks.get_mut(chunk);
+        let record = open.records.len() as u16;
+        let Parts {
+            vba, block, count, ..
+        } = open.pages[page];
+        open.push(Record::Part {
+            lba,
+            part: Part {
+                crc: payload.digest.crc,
+                block,
+                slot: count,
+                encoding: packed.encoding,
+                offset: 0,
+                len: packed.len.get(),
+            },
+        });
+        open.parts.push(PartSlot {
+            block,
+            slot: count,
+            buf: payload.buf,
+            record,
+        });
+        let page = &mut open.pages[page];
+        page.count += 1;
+        page.bytes += packed.len.get();
+        if block == 0 {
+            open.room -= usize::from(packed.len.get());
+        }
+        self.stats.packed_blocks += 1;
+        self.stats.packed_bytes += u64::from(packed.len.get());
+        self.shared.add_part(vba);
+        self.remap(lba, Entry::Packed(vba, count));
+        self.note(lba, payload);
+        Packing::Done
+    }
+
+    /// The first page of the chunk that takes a part of this size; begins one, if that can pay.
+    fn page_with_room(&mut self, id: ChunkId, packed: Packed) -> Option<usize> {
+        let len = usize::from(packed.len.get());
+        let chunk = self.chunks.get(id);
+        let here = Record::PackHere { vba: Vba(0) }.encoded_len();
+        let in_header = |new: usize| chunk.room >= limits::HEADER_RESERVE + new + OVERHEAD + len;
+        let takes = |page: &Parts| {
+            let free = match page.block {
+                0 => in_header(0),
+                _ => {
+                    let used = usize::from(page.count) * OVERHEAD + usize::from(page.bytes);
+                    ROOM - used >= OVERHEAD + len
+                }
+            };
+            !page.shut && usize::from(page.count) < MAX_PARTS && free
+        };
+        if let Some(page) = chunk.pages.iter().position(takes) {
+            return Some(page);
+        }
+        let has_header = chunk.pages.iter().any(|page| page.block == 0);
+        let begin_header = !has_header && in_header(here);
+        if !begin_header && len > limits::LONGEST_FIRST_PART {
+            return None;
+        }
+        let at = chunk.at;
+        let block = match begin_header {
+            true => 0,
+            false => chunk.slots.len() as u16 + 1,
+        };
+        let vba = self.shared.insert_parts(at.plus(u64::from(block)))?;
+        let chunk = self.chunks.get_mut(id);
+        if block == 0 {
+            chunk.push(Record::PackHere { vba });
+        } else {
+            chunk.push_data(Record::Pack { vba, crc: 0 }, Block::Page);
+        }
+        chunk.pages.push(Parts {
+            vba,
+            block,
+            count: 0,
+            bytes: 0,
+            shut: false,
+            linked: false,
+        });
+        let page = chunk.pages.len() - 1;
+        let pba = at.plus(u64::from(block));
+        // Its checksum is told when its bytes are there.
+        let owner = Owner::Vba(vba);
+        self.sums.tag(pba, Tag { owner, crc: 0 });
+        self.born(pba);
+        Some(page)
+    }
+
+    /// The page of this number in the host's open chunk, if it is there.
+    fn open_page(&mut self, vba: Vba) -> Option<&mut Parts> {
+        let open = self.heads[Head::Host as usize].open?;
+        let pages = &mut self.chunks.get_mut(open).pages;
+        pages.iter_mut().find(|page| page.vba == vba)
+    }
+
+    /// An overwrite of a part that is still in the unsealed chunk, nobody else's, and as small as its place
+    /// there: it takes its place. The order is kept as in `absorb`.
+    pub(super) fn absorb_part(&mut self, vba: Vba, slot: u8, payload: Payload) -> bool {
+        let Some(packed) = payload.digest.packed else {
+            return false;
+        };
+        let Some(&mut Parts { linked, block, .. }) = self.open_page(vba) else {
+            return false;
+        };
+        let Some(open) = self.heads[Head::Host as usize].open else {
+            return false;
+        };
+        let chunk = self.chunks.get_mut(open);
+        let pba = chunk.at.plus(u64::from(block));
+        let Some(index) = chunk.part_at(pba, slot) else {
+            return false;
+        };
+        let PartSlot { record, .. } = chunk.parts[index];
+        let Record::Part { part, .. } = &mut chunk.records[usize::from(record)] else {
+            unreachable!("a part has a part's record")
+        };
+        if linked || packed.len.get() > part.len {
+            return false;
+        }
+        // What it leaves free is not given out again: the page is soon on its way.
+        (part.crc, part.encoding, part.len) =
+            (payload.digest.crc, packed.encoding, packed.len.get());
+        let old = core::mem::replace(&mut chunk.parts[index].buf, payload.buf);
+        self.release(old);
+        self.stats.absorbed_blocks += 1;
+        true
+    }
+
+    /// Maps a block to the part that has its content.
+    pub(super) fn share_part(&mut self, lba: Lba, twin: Twin, vba: Vba, slot: u8) -> Sharing {
+        // The number leads to the page wherever it is moved to, so this may stand in any order to a move.
+        let record = Record::SharePart { lba, vba, slot };
+        let Some(chunk) = self.chunk_with_room(Head::Host, record.encoded_len(), false) else {
+            return Sharing::Wait;
+        };
+        if let Some(page) = self.open_page(vba) {
+            page.linked = true;
+        }
+        self.chunks.get_mut(chunk).push(record);
+        self.shared.add_part(vba);
+        self.remap(lba, Entry::Packed(vba, slot));
+        self.shared_by(twin.by);
+        Sharing::Done
+    }
+
+    /// One owner fewer of a part of the page.
+    pub(super) fn leave_part(&mut self, vba: Vba) {
+        if let Some(pba) = self.shared.remove_part(vba) {
+            if let Some(page) = self.open_page(vba) {
+                page.shut = true;
+            }
+            self.died(pba);
+        }
+    }
+
+    /// What data block `index` of a chunk that is being written is made from.
+    #[must_use]
+    pub fn chunk_block(&self, id: EffectId, index: usize) -> Block {
+        self.chunks.get(self.chunk_of(id)).slots[index].block
+    }
+
+    /// The buffers that a chunk which is being written holds: whole blocks in order, then those of its parts.
+    pub fn chunk_bufs(&self, id: EffectId) -> impl Iterator<Item = Buf> + '_ {
+        self.chunks.get(self.chunk_of(id)).bufs()
+    }
+
+    /// Those buffers with the block's place on the medium: a physical address, and the part of the page there.
+    pub fn chunk_places(&self, id: EffectId) -> impl Iterator<Item = (Buf, Pba, Option<u8>)> + '_ {
+        let chunk = self.chunks.get(self.chunk_of(id));
+        let whole = chunk
+            .slots
+            .iter()
+            .enumerate()
+            .filter_map(|(index, slot)| match slot.block {
+                Block::Whole(buf) => Some((buf, chunk.at.plus(index as u64 + 1), None)),
+                Block::Page => None,
+            });
+        let parts = chunk.parts.iter();
+        whole.chain(parts.map(|part| {
+            let page = chunk.at.plus(u64::from(part.block));
+            (part.buf, page, Some(part.slot))
+        }))
+    }
+
+    fn chunk_of(&self, id: EffectId) -> ChunkId {
+        match self.pending.get(id.0 as usize).copied().flatten() {
+            Some(Pending::Chunk(chunk)) => chunk,
+            other => unreachable!("effect {id} ({other:?}) is not a chunk's write"),
+        }
+    }
+
+    /// The bytes of data block `index`, a page of parts: `store` is called for each of them.
+    pub fn encode_page(&mut self, id: EffectId, index: usize, out: &mut [u8], store: Store<'_>) {
+        let chunk = self.chunk_of(id);
+        let block = index as u16 + 1;
+        let count = self.chunks.get(chunk).parts_of(block).count();
+        out.fill(0);
+        self.store_parts(chunk, block, pack::first_offset(count), out, store);
+        let held = self.chunks.get(chunk);
+        let directory: Vec<Record> = held
+            .parts_of(block)
+            .map(|part| held.records[usize::from(part.record)])
+            .collect();
+        pack::encode(&directory, out);
+        let crc = (self.crc)(out);
+        let held = self.chunks.get_mut(chunk);
+        let record = usize::from(held.slots[index].record);
+        if let Record::Pack { crc: told, .. } = &mut held.records[record] {
+            *told = crc;
+        }
+        let pba = held.at.plus(u64::from(block));
+        self.sums.retag(pba, crc);
+    }
+
+    /// The header of a chunk that is being written, when all its pages of parts have been encoded.
+    pub fn encode_header(&mut self, id: EffectId, out: &mut [u8], store: Store<'_>) {
+        let id = self.chunk_of(id);
+        out.fill(0);
+        let records = &self.chunks.get(id).records;
+        let used: usize = records.iter().map(Record::encoded_len).sum();
+        let first = crate::addr::BLOCK_BYTES - RECORD_ROOM + used;
+        self.store_parts(id, 0, first, out, store);
+        let chunk = self.chunks.get(id);
+        let Some(seal) = chunk.sealed else {
+            unreachable!("an open chunk is not written")
+        };
+        let header = ChunkHeader {
+            signature: self.superblock.signature(),
+            seq: seal.seq,
+            life: self.superblock.life(),
+            prev_life: seal.prev_life,
+            durable: seal.durable,
+            at: chunk.at,
+            head: chunk.head as u8,
+            data_blocks: chunk.slots.len() as u32,
+            next: seal.next,
+            root_generation: self.root_generation,
+        };
+        chunk::encode(&header, &chunk.records, self.crc, out);
+        let at = chunk.at;
+        if chunk.pages.iter().any(|page| page.block == 0) {
+            self.sums.retag(at, (self.crc)(out));
+        }
+    }
+
+    /// Gives each part of a page its place, and has it stored there.
+    fn store_parts(
+        &mut self,
+        id: ChunkId,
+        block: u16,
+        mut offset: usize,
+        out: &mut [u8],
+        store: Store<'_>,
+    ) {
+        let chunk = self.chunks.get_mut(id);
+        for held in chunk.parts.iter().filter(|part| part.block == block) {
+            let Record::Part { part, .. } = &mut chunk.records[usize::from(held.record)] else {
+                unreachable!("a part has a part's record")
+            };
+            part.offset = offset as u16;
+            let end = offset + usize::from(part.len);
+            store(held.buf, part.encoding, &mut out[offset..end]);
+            offset = end;
+        }
+    }
+}

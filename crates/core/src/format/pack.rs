@@ -1,0 +1,136 @@
+//! A page of parts: several blocks, each stored in fewer bytes than it has (CSA-FS §4.2; compression).
+//!
+//! A data block of its own begins with a directory: the records of its parts, as its chunk's header has them.
+//! A chunk's header is one too when parts ride behind its records; then those are its directory. Either is
+//! copied as it is when the collector moves it.
+
+use super::chunk::{self, PART_LEN, Part, Record};
+use super::{Crc, Field, FormatError, on_disk};
+use crate::addr::{BLOCK_BYTES, Lba};
+use crate::map::MAX_PARTS;
+use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, IntoBytes};
+
+const WHAT: &str = "page of parts";
+const MAGIC: [u8; 4] = *b"VLPK";
+
+on_disk! {
+    /// The first bytes of a page of parts; its directory follows, then the parts.
+    RawPack {
+        /// "VLPK"
+        magic: [u8; 4],
+        /// parts
+        parts: U32,
+    }
+}
+
+/// The fields of a page's head.
+pub const FIELDS: &[Field] = RawPack::FIELDS;
+
+/// Bytes of a page that are for parts and their directory.
+pub const ROOM: usize = BLOCK_BYTES - size_of::<RawPack>();
+
+/// Bytes that a part takes beyond its own.
+pub const OVERHEAD: usize = PART_LEN;
+
+/// Where the first part of a page of `parts` is.
+#[must_use]
+pub fn first_offset(parts: usize) -> usize {
+    size_of::<RawPack>() + parts * PART_LEN
+}
+
+/// Writes the directory, before parts that are there already.
+pub fn encode(parts: &[Record], out: &mut [u8]) {
+    debug_assert!(parts.len() <= MAX_PARTS && out.len() == BLOCK_BYTES);
+    let raw = RawPack {
+        magic: MAGIC,
+        parts: U32::new(parts.len() as u32),
+    };
+    out[..size_of::<RawPack>()].copy_from_slice(raw.as_bytes());
+    let directory = out[size_of::<RawPack>()..].chunks_exact_mut(PART_LEN);
+    for (entry, part) in directory.zip(parts) {
+        part.encode(entry);
+    }
+}
+
+/// One part of a page whose checksum has been, or will be, looked at: whose it was when written, what is known
+/// of it, and its bytes.
+///
+/// # Errors
+/// When the page is none, is damaged, or has no such part.
+pub fn find(page: &[u8], slot: u8, crc: Crc) -> Result<(Lba, Part, &[u8]), FormatError> {
+    let truncated = FormatError::Truncated {
+        what: WHAT,
+        have: page.len(),
+        need: BLOCK_BYTES,
+    };
+    if page.len() != BLOCK_BYTES {
+        return Err(truncated);
+    }
+    let missing = FormatError::Value {
+        what: WHAT,
+        field: "parts",
+        value: slot.into(),
+    };
+    let (raw, rest) = RawPack::read_from_prefix(page).map_err(|_| truncated)?;
+    let record = if raw.magic == MAGIC {
+        let parts = (raw.parts.get() as usize).min(MAX_PARTS);
+        if usize::from(slot) >= parts {
+            return Err(missing);
+        }
+        Record::decode(&rest[usize::from(slot) * PART_LEN..])?
+    } else {
+        let (_, records) = chunk::decode(page, crc)?;
+        let is_it = |record: &Record| matches!(record, Record::Part { part, .. } if part.block == 0 && part.slot == slot);
+        records.into_iter().find(is_it).ok_or(missing)?
+    };
+    match record {
+        // Its end is inside of the page, or the record would not have been decoded.
+        Record::Part { lba, part } if part.slot == slot => {
+            let from = usize::from(part.offset);
+            Ok((lba, part, &page[from..from + usize::from(part.len)]))
+        }
+        _ => Err(missing),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crc(bytes: &[u8]) -> u32 {
+        crc32c::crc32c(bytes)
+    }
+
+    fn part(slot: u8, offset: u16, len: u16) -> Record {
+        let part = Part {
+            crc: 7,
+            block: 3,
+            slot,
+            encoding: 1,
+            offset,
+            len,
+        };
+        Record::Part {
+            lba: Lba(u64::from(slot) + 40),
+            part,
+        }
+    }
+
+    #[test]
+    fn each_part_is_found_and_no_other() {
+        let mut page = [0; BLOCK_BYTES];
+        let first = first_offset(2) as u16;
+        page[usize::from(first)..][..5].copy_from_slice(b"hello");
+        encode(&[part(0, first, 5), part(1, first + 5, 0)], &mut page);
+        let (lba, found, bytes) = find(&page, 0, crc).unwrap();
+        assert_eq!((lba, found.encoding, bytes), (Lba(40), 1, &b"hello"[..]));
+        assert_eq!(find(&page, 1, crc).unwrap().2, b"");
+        assert!(find(&page, 2, crc).is_err());
+        assert!(find(&page[..100], 0, crc).is_err());
+        // Its length leads out of the page.
+        page[size_of::<RawPack>() + 18..][..2].copy_from_slice(&[0xff, 0xff]);
+        assert!(find(&page, 0, crc).is_err());
+        assert!(find(&[0; BLOCK_BYTES], 0, crc).is_err());
+    }
+}
