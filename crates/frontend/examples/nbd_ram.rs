@@ -1,8 +1,8 @@
 //! Serves a RAM disk over NBD: `nbd_ram SOCKET [BYTES]`. The transport's cost, without a volume's.
 
 use std::sync::Arc;
-use vellum_frontend::nbd::testing::RamDisk;
 use vellum_frontend::nbd::{Export, Listen, Options, Server};
+use vellum_frontend::testing::RamDisk;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);

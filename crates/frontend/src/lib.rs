@@ -2,5 +2,7 @@
 
 pub mod fuse;
 pub mod nbd;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod ublk;
 pub mod unaligned;

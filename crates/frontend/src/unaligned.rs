@@ -346,7 +346,7 @@ impl Replies for Waiter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nbd::testing::RamDisk;
+    use crate::testing::RamDisk;
     use std::time::Duration;
 
     #[test]

@@ -2,9 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod ram;
-
-use ram::Ram;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +9,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vellum_frontend::fuse::{FuseError, FuseExport, FuseServer};
+use vellum_frontend::testing::RamDisk;
 
 /// Whether this machine lets us mount; says so when it does not.
 fn can_mount(test: &str) -> bool {
@@ -28,7 +26,11 @@ fn can_mount(test: &str) -> bool {
     root && fuse
 }
 
-fn mount(ram: &Arc<Ram>, dir: &Path) -> FuseServer {
+fn disk(blocks: u64) -> Arc<RamDisk> {
+    Arc::new(RamDisk::new(blocks, 1024, 1024))
+}
+
+fn mount(ram: &Arc<RamDisk>, dir: &Path) -> FuseServer {
     FuseServer::mount(
         dir,
         vec![FuseExport {
@@ -52,7 +54,7 @@ fn a_file_reads_back_what_was_written_at_any_alignment() {
     if !can_mount("a_file_reads_back_what_was_written_at_any_alignment") {
         return;
     }
-    let (ram, dir) = (Ram::new(1024), tempfile::tempdir().unwrap());
+    let (ram, dir) = (disk(1024), tempfile::tempdir().unwrap());
     let server = mount(&ram, dir.path());
     let path = dir.path().join("disk");
     assert_eq!(fs::metadata(&path).unwrap().len(), 4 << 20);
@@ -110,7 +112,7 @@ fn holes_are_punched_found_and_read_as_zeros() {
         return;
     }
     use std::os::fd::AsRawFd;
-    let (ram, dir) = (Ram::new(256), tempfile::tempdir().unwrap());
+    let (ram, dir) = (disk(256), tempfile::tempdir().unwrap());
     let _server = mount(&ram, dir.path());
     let file = OpenOptions::new()
         .read(true)
@@ -164,7 +166,7 @@ fn ext4_lives_on_a_loop_device_over_it() {
         return;
     }
     let (ram, dir, fs_dir) = (
-        Ram::new(16 * 1024),
+        disk(16 * 1024),
         tempfile::tempdir().unwrap(),
         tempfile::tempdir().unwrap(),
     );
@@ -222,7 +224,7 @@ fn ext4_lives_on_a_loop_device_over_it() {
 fn bad_names_and_places_are_refused() {
     let export = |name: &str| FuseExport {
         name: name.into(),
-        device: Ram::new(1).into(),
+        device: disk(1).into(),
     };
     let dir = tempfile::tempdir().unwrap();
     for name in ["", ".", "..", "a/b", "a\0b"] {

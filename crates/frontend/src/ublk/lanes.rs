@@ -169,7 +169,7 @@ fn on_bytes(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nbd::testing::RamDisk;
+    use crate::testing::RamDisk;
     use std::time::{Duration, Instant};
     use vellum_core::addr::BLOCK_BYTES;
     use vellum_device::block::BlockDevice;

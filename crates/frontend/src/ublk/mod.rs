@@ -20,6 +20,8 @@ mod lanes;
 mod node;
 mod outcomes;
 mod queue;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod uapi;
 mod work;
 

@@ -8,8 +8,8 @@ use tempfile::TempDir;
 use vellum_core::addr::Lba;
 use vellum_device::block::{BlockDevice, Extent, Replies, Request};
 use vellum_device::frames::FramePool;
-use vellum_frontend::nbd::testing::RamDisk;
 use vellum_frontend::nbd::{Export, Listen, Options, Server};
+use vellum_frontend::testing::RamDisk;
 
 /// Requests of one submission, and where their answers go.
 type Batch = (Vec<Request>, Arc<dyn Replies>);

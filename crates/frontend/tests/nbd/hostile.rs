@@ -5,8 +5,10 @@ use crate::disks::{LateDisk, Served, pattern, soon};
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
-use vellum_frontend::nbd::testing::{RamDisk, fuzz_options, fuzz_transmission};
+use vellum_frontend::nbd::testing::{fuzz_options, fuzz_transmission};
 use vellum_frontend::nbd::wire::{self, RequestHeader, command, option};
+use vellum_frontend::testing::RamDisk;
+use vellum_frontend::ublk::testing::fuzz_descriptors;
 
 #[test]
 fn vanishing_at_any_byte_releases_everything() {
@@ -224,5 +226,32 @@ fn seeded_transmissions() {
             data.truncate(random.next(data.len() as u64 + 1) as usize);
         }
         fuzz_transmission(&data);
+    }
+}
+
+#[test]
+fn seeded_descriptors() {
+    for seed in 0..300 {
+        let mut random = Seeded(seed);
+        let mut data = Vec::new();
+        for _ in 0..random.next(60) {
+            let operation = match random.next(12) {
+                0 => random.next(1 << 32) as u32,
+                n => (n as u32 % 6) | ((random.next(2) as u32) << 13),
+            };
+            let sectors = match random.next(20) {
+                0 => random.next(1 << 32) as u32,
+                _ => random.next(40) as u32,
+            };
+            let start = match random.next(20) {
+                0 => u64::MAX / 512 - random.next(40),
+                _ => random.next(16 * 8 + 2),
+            };
+            data.extend_from_slice(&operation.to_ne_bytes());
+            data.extend_from_slice(&sectors.to_ne_bytes());
+            data.extend_from_slice(&start.to_ne_bytes());
+            data.extend_from_slice(&random.next(1 << 40).to_ne_bytes());
+        }
+        fuzz_descriptors(&data);
     }
 }

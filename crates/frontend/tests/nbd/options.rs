@@ -5,8 +5,8 @@ use crate::disks::Served;
 use std::io::{Read, Write};
 use std::sync::Arc;
 use vellum_frontend::nbd::Export;
-use vellum_frontend::nbd::testing::RamDisk;
 use vellum_frontend::nbd::wire::{self, export_flag, info, option, reply};
+use vellum_frontend::testing::RamDisk;
 
 fn two() -> Served {
     let served = Served::empty();

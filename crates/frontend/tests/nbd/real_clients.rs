@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use vellum_frontend::nbd::Export;
-use vellum_frontend::nbd::testing::RamDisk;
+use vellum_frontend::testing::RamDisk;
 
 fn missing(program: &str) -> bool {
     let missing = Command::new(program).arg("--version").output().is_err();

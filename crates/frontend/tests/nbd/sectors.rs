@@ -5,8 +5,8 @@ use crate::disks::{LateDisk, Served};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use vellum_frontend::nbd::testing::RamDisk;
 use vellum_frontend::nbd::wire::command;
+use vellum_frontend::testing::RamDisk;
 
 /// Each connection owns one sector of each of two blocks, and counts up in it: a lost update is a sector
 /// whose owner finds an old number there.

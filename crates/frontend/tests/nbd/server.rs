@@ -6,9 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use vellum_frontend::nbd::testing::RamDisk;
 use vellum_frontend::nbd::wire::{command, option, reply};
 use vellum_frontend::nbd::{BindError, Export, ExportError, Listen, Options, Server};
+use vellum_frontend::testing::RamDisk;
 
 #[test]
 fn the_socket_is_private_and_goes_with_the_server() {

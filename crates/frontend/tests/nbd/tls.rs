@@ -6,9 +6,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use vellum_frontend::nbd::testing::RamDisk;
 use vellum_frontend::nbd::wire::{self, option, reply};
 use vellum_frontend::nbd::{BindError, Export, Listen, Protection, Server, TlsFiles};
+use vellum_frontend::testing::RamDisk;
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use vellum_frontend::nbd::Export;
-use vellum_frontend::nbd::testing::RamDisk;
 use vellum_frontend::nbd::wire::{command, command_flag as flag};
+use vellum_frontend::testing::RamDisk;
 
 const BLOCKS: u64 = 16384;
 
