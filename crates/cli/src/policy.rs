@@ -6,13 +6,17 @@ use std::str::FromStr;
 use vellum_core::seam::{Store, WriteOnce};
 use vellum_device::Extent;
 use vellum_device::pack::Compression;
-use vellum_device::policy::{Policy, WeakHash, rule_name, rule_named, store_name, store_named};
+use vellum_device::policy::{
+    Policy, PrintHash, WeakHash, decide_name, decide_named, rule_name, rule_named, store_name,
+    store_named,
+};
 
 /// Flags of whatever opens a volume.
 #[derive(clap::Args)]
 pub struct Policies {
     /// What is done with what is written: write-once=on|off|paper|descriptor, hash=xxh3|head64|crc32c|md5|sha1,
-    /// zero=on|off, compress=off|lz4|zstd, dedup=on|off, index=SIZE, sample=off|SIZE, store=compact|caftl; several with commas.
+    /// zero=on|off, compress=off|lz4|zstd, dedup=on|off, index=SIZE, sample=off|SIZE,
+    /// store=compact|caftl, decide=compare|blake3|sha256|sha1|md5; several with commas.
     #[arg(long = "policy", value_name = "NAME=VALUE,...")]
     pub changes: Vec<Change>,
     /// Watch a journal here, besides those that are found; like 1G+128M.
@@ -66,6 +70,7 @@ pub struct Change {
     index_bytes: Option<u64>,
     sample_blocks: Option<u32>,
     store: Option<Store>,
+    fingerprint: Option<Option<PrintHash>>,
 }
 
 impl Change {
@@ -88,6 +93,7 @@ impl Change {
             index_bytes: self.index_bytes.unwrap_or(policy.index_bytes),
             sample_blocks: self.sample_blocks.unwrap_or(policy.sample_blocks),
             store: self.store.unwrap_or(policy.store),
+            fingerprint: self.fingerprint.unwrap_or(policy.fingerprint),
         }
     }
 }
@@ -144,9 +150,14 @@ impl FromStr for Change {
                         wrong("compact, caftl and caftl-plain, -range, -hot, -hot-range, -value and -value-range")
                     })?);
                 }
+                "decide" => {
+                    let print = decide_named(value);
+                    let wrong = |_| wrong("compare, blake3, sha256, sha1 and md5");
+                    change.fingerprint = Some(print.map_err(wrong)?);
+                }
                 _ => {
                     return Err(format!(
-                        "no policy is called {name:?}: there are write-once, hash, zero, compress, dedup, index, sample and store"
+                        "no policy is called {name:?}: there are write-once, hash, zero, compress, dedup, index, sample, store and decide"
                     ));
                 }
             }
@@ -166,6 +177,7 @@ pub fn shown(policy: &Policy) -> Value {
         "index_bytes": policy.index_bytes,
         "sample_bytes": u64::from(policy.sample_blocks) * 4096,
         "store": store_name(policy.store),
+        "decide": decide_name(policy.fingerprint),
     })
 }
 
@@ -236,6 +248,7 @@ mod tests {
             "sample=9K",
             "sample=1M",
             "store=paper",
+            "decide=crc32c",
         ] {
             assert!(text.parse::<Change>().is_err(), "{text:?}");
         }
@@ -247,7 +260,8 @@ mod tests {
         let policy = change.apply(Policy::default());
         assert!(policy.dedup);
         assert_eq!((policy.index_bytes, policy.sample_blocks), (256 << 20, 8));
-        let change: Change = "sample=off,store=caftl".parse().unwrap();
+        let change: Change = "sample=off,store=caftl,decide=blake3".parse().unwrap();
+        assert_eq!(change.apply(policy).fingerprint, Some(PrintHash::Blake3));
         assert_eq!(change.apply(policy).sample_blocks, 0);
         assert_eq!(shown(&change.apply(policy))["store"], "caftl");
     }

@@ -8,6 +8,7 @@
 
 use crate::addr::{Lba, Leaf, Pba, Vba};
 use crate::map::{LEAF_ENTRIES, PACKED_PAGES, take_bit};
+use crate::seam::Fingerprint;
 use alloc::{vec, vec::Vec};
 use hashbrown::HashMap;
 
@@ -52,6 +53,9 @@ pub struct Shared {
     parts_owned: u64,
     /// Of each page the hash that its content has in an index, where there is one.
     hashes: Vec<u64>,
+    /// Of each page the fingerprint of its content, where that is known; zeros where not. It lives as long as the
+    /// page is shared: while it is, nothing changes its content.
+    prints: Vec<[u8; 16]>,
 }
 
 impl Shared {
@@ -70,6 +74,7 @@ impl Shared {
             packed: 0,
             parts_owned: 0,
             hashes: Vec::new(),
+            prints: Vec::new(),
         }
     }
 
@@ -137,6 +142,33 @@ impl Shared {
     #[must_use]
     pub fn hash(&self, vba: Vba) -> u64 {
         self.hashes.get(vba.0 as usize).copied().unwrap_or(0)
+    }
+
+    /// Notes the fingerprint of a page's content.
+    pub fn set_print(&mut self, vba: Vba, print: Fingerprint) {
+        if self.prints.len() <= vba.0 as usize {
+            self.prints.resize(self.pages.len(), [0; 16]);
+        }
+        self.prints[vba.0 as usize] = print.0;
+    }
+
+    /// The fingerprint of a page's content, if it is known.
+    #[must_use]
+    pub fn print(&self, vba: Vba) -> Option<Fingerprint> {
+        let print = *self.prints.get(vba.0 as usize)?;
+        (print != [0; 16]).then_some(Fingerprint(print))
+    }
+
+    /// A page's content is not what it was.
+    pub fn forget_print(&mut self, vba: Vba) {
+        if let Some(print) = self.prints.get_mut(vba.0 as usize) {
+            *print = [0; 16];
+        }
+    }
+
+    /// Forgets all fingerprints.
+    pub fn forget_prints(&mut self) {
+        self.prints = Vec::new();
     }
 
     /// How many own it.
@@ -302,6 +334,9 @@ impl Shared {
         if let Some(hash) = self.hashes.get_mut(vba.0 as usize) {
             *hash = 0;
         }
+        if let Some(print) = self.prints.get_mut(vba.0 as usize) {
+            *print = [0; 16];
+        }
         let pba = page.pba();
         if self.at.get(&pba) == Some(&vba.0) {
             self.at.remove(&pba);
@@ -371,6 +406,18 @@ mod tests {
         assert_eq!(shared.find(Pba(77)), Some(vba));
         assert_eq!(shared.remove(vba, Lba(5)), Left::One(Lba(1000), Pba(77)));
         assert_eq!(shared.find(Pba(77)), None);
+    }
+
+    #[test]
+    fn a_fingerprint_goes_with_its_page() {
+        let mut shared = Shared::new(1);
+        let vba = shared.insert(Pba(10)).unwrap();
+        assert!(shared.add(vba, Lba(1)) && shared.add(vba, Lba(2)));
+        assert_eq!(shared.print(vba), None);
+        shared.set_print(vba, Fingerprint([7; 16]));
+        assert_eq!(shared.print(vba), Some(Fingerprint([7; 16])));
+        shared.remove(vba, Lba(1));
+        assert_eq!(shared.print(vba), None);
     }
 
     #[test]

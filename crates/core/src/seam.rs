@@ -81,7 +81,24 @@ pub struct Dedup {
     pub sample_blocks: u32,
     /// What kind of index it is. Another kind begins empty as well.
     pub store: Store,
+    /// What tells that two blocks are equal.
+    pub decide: Decide,
 }
+
+/// What tells that a block is equal to one that is stored and has its checksum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Decide {
+    /// Their bytes.
+    #[default]
+    Compare,
+    /// Their fingerprints, of a kind that the runtime numbers, once the stored page's is known: with its second owner,
+    /// for which bytes were compared. Fingerprints of another kind are forgotten.
+    Fingerprint(u8),
+}
+
+/// A strong, keyed hash of a block: equal ones are of equal blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint(pub [u8; 16]);
 
 /// A kind of index of contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -222,6 +239,8 @@ pub enum Outcome<'a> {
     Bytes(&'a [u8]),
     /// A comparison: whether all bytes are equal.
     Same(bool),
+    /// A block's fingerprint.
+    Fingerprint(Fingerprint),
     /// A read of parts.
     Parts {
         /// CRC32C of the page as it came from the medium; of a buffer's it is not looked at.
@@ -294,6 +313,8 @@ pub enum Effect {
         buf: Buf,
         with: Against,
     },
+    /// Compute the fingerprint of a block that a client is writing, of the kind that is in force.
+    Fingerprint { id: EffectId, buf: Buf },
     /// Copy a buffer into buffer `index` of a read request. Immediate.
     CopyOut {
         from: Buf,

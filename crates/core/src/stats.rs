@@ -100,6 +100,10 @@ counters! {
     index_comparisons,
     /// Blocks not written, but mapped to another's page of the same content.
     dedup_blocks,
+    /// Blocks whose fingerprint was computed.
+    dedup_fingerprints,
+    /// Of these: those that a page's fingerprint was held against, in place of its bytes.
+    dedup_decided,
     /// Hints of the index that were wrong, by checksum or by comparison.
     dedup_false_hints,
     /// Blocks that were not looked up, because their unit's sample was not found.

@@ -115,6 +115,7 @@ fn canaries() {
         Broken::CutDamages,
         Broken::ReadLies,
         Broken::CompareTrusts,
+        Broken::FingerprintsCollide,
     ] {
         let found = (1..30).find_map(|seed| run(seed, broken, false).err());
         assert!(found.is_some(), "the oracle does not notice {broken:?}");

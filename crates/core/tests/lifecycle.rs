@@ -202,7 +202,9 @@ impl World {
                 self.bufs.remove(&buf.0).expect("released once");
                 self.free.push(buf.0);
             }
-            Effect::Compare { .. } => unreachable!("no journal is watched"),
+            Effect::Compare { .. } | Effect::Fingerprint { .. } => {
+                unreachable!("no journal is watched")
+            }
             Effect::ReadParts { .. } => unreachable!("nothing is packed"),
             Effect::Stopped => self.stopped = true,
         }

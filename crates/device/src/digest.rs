@@ -1,12 +1,13 @@
 //! What the core is told of a block's bytes, computed while they are hot in the cache.
 
 use crate::pack::Compression;
-use crate::policy::WeakHash;
+use crate::policy::{PrintHash, WeakHash};
 use md5::{Digest as _, Md5};
 use sha1::Sha1;
-use std::sync::atomic::{AtomicU32, Ordering};
+use sha2::Sha256;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use vellum_core::addr::BLOCK_BYTES;
-use vellum_core::seam::Digest;
+use vellum_core::seam::{Digest, Fingerprint};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 use xxhash_rust::xxh64::xxh64;
 
@@ -23,14 +24,16 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 }
 
 /// Computes digests, as the policies in force want them; can be told otherwise at any time.
-#[derive(Debug)]
 pub(crate) struct Digester {
+    secret: [u8; 32],
     seed: u64,
     zero_crc: u32,
     /// 0: no weak hash is wanted; else its place in [`WeakHash::ALL`], plus one.
     mode: AtomicU32,
     /// A place in [`Compression::ALL`].
     compression: AtomicU32,
+    /// The place of the strong hash in [`PrintHash::ALL`].
+    print: AtomicU8,
 }
 
 /// What is computed of each block of one batch.
@@ -51,10 +54,12 @@ impl Digester {
         let mut seed = [0; 8];
         seed.copy_from_slice(&secret[..8]);
         Self {
+            secret: *secret,
             seed: u64::from_le_bytes(seed),
             zero_crc: crc32c(&ZEROS),
             mode: AtomicU32::new(0),
             compression: AtomicU32::new(0),
+            print: AtomicU8::new(0),
         }
     }
 
@@ -69,6 +74,27 @@ impl Digester {
     pub fn set_compression(&self, compression: Compression) {
         self.compression
             .store(compression as u32, Ordering::Relaxed);
+    }
+
+    /// From now on: this strong hash.
+    pub fn set_print(&self, hash: PrintHash) {
+        self.print.store(hash as u8, Ordering::Relaxed);
+    }
+
+    /// A block's fingerprint. All are keyed: that collisions of MD5 and SHA-1 can be made is of no use to a client,
+    /// who does not know the secret.
+    pub fn fingerprint(&self, block: &[u8]) -> Fingerprint {
+        fn of<D: md5::Digest>(secret: &[u8; 32], block: &[u8]) -> Fingerprint {
+            let hash = D::new().chain_update(secret).chain_update(block).finalize();
+            first_half(&hash)
+        }
+        let secret = &self.secret;
+        match PrintHash::ALL[usize::from(self.print.load(Ordering::Relaxed))] {
+            PrintHash::Blake3 => first_half(blake3::keyed_hash(secret, block).as_bytes()),
+            PrintHash::Sha256 => of::<Sha256>(secret, block),
+            PrintHash::Sha1 => of::<Sha1>(secret, block),
+            PrintHash::Md5 => of::<Md5>(secret, block),
+        }
     }
 
     pub fn how(&self) -> How {
@@ -119,6 +145,12 @@ impl How {
     }
 }
 
+fn first_half(hash: &[u8]) -> Fingerprint {
+    let mut half = [0; 16];
+    half.copy_from_slice(&hash[..16]);
+    Fingerprint(half)
+}
+
 fn first_word(hash: &[u8]) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&hash[..8]);
@@ -167,6 +199,23 @@ mod tests {
             other.how().digest(&block).weak,
             digester.how().digest(&block).weak
         );
+    }
+
+    #[test]
+    fn fingerprints_are_of_all_bytes_and_of_the_volume() {
+        let (one, other) = (Digester::new(&[7; 32]), Digester::new(&[8; 32]));
+        let mut seen = std::collections::BTreeSet::new();
+        for hash in PrintHash::ALL {
+            one.set_print(hash);
+            other.set_print(hash);
+            let mut block = [0; BLOCK_BYTES];
+            for at in [0, 1000, BLOCK_BYTES - 1] {
+                block[at] ^= 1;
+                assert_eq!(one.fingerprint(&block), one.fingerprint(&block));
+                assert!(seen.insert(one.fingerprint(&block).0), "{}", hash.name());
+                assert!(seen.insert(other.fingerprint(&block).0), "{}", hash.name());
+            }
+        }
     }
 
     #[test]

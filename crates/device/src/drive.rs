@@ -70,6 +70,8 @@ pub(crate) struct Batch {
     pub ios: Vec<Box<Io>>,
     pub answers: Answers,
     pub released: Vec<u32>,
+    /// Blocks whose fingerprints the core waits for; it holds them until then.
+    pub prints: Vec<(EffectId, Buf)>,
     /// Refusals that tell of damage.
     pub troubles: Vec<Refusal>,
 }
@@ -338,6 +340,7 @@ impl Inner {
                 batch.ios.push(io);
             }
             Effect::Compare { id, buf, with } => self.compare(id, buf, with),
+            Effect::Fingerprint { id, buf } => batch.prints.push((id, buf)),
             Effect::CopyOut {
                 from,
                 request,

@@ -4,7 +4,7 @@ use crate::pack::Compression;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
-use vellum_core::seam::{Dedup, Order, Search, Store, WriteOnce};
+use vellum_core::seam::{Decide, Dedup, Order, Search, Store, WriteOnce};
 
 /// Which weak hash a block is known by where write-once journaling looks for its copy (WOJ §4.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +63,53 @@ impl FromStr for WeakHash {
     }
 }
 
+/// A strong hash, keyed with the volume's secret, that tells equal blocks from others in place of their bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum PrintHash {
+    /// BLAKE3, keyed.
+    Blake3,
+    /// SHA-256 of the secret and the block.
+    Sha256,
+    /// SHA-1 (CAFTL's), the same way.
+    Sha1,
+    /// MD5 (CSA-FS's), the same way.
+    Md5,
+}
+
+impl PrintHash {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Blake3, Self::Sha256, Self::Sha1, Self::Md5];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Blake3 => "blake3",
+            Self::Sha256 => "sha256",
+            Self::Sha1 => "sha1",
+            Self::Md5 => "md5",
+        }
+    }
+}
+
+/// The name of what decides that two blocks are equal; their bytes do without a hash.
+#[must_use]
+pub fn decide_name(print: Option<PrintHash>) -> &'static str {
+    print.map_or("compare", PrintHash::name)
+}
+
+/// What decides, by its name.
+///
+/// # Errors
+/// When there is nothing of it.
+pub fn decide_named(name: &str) -> Result<Option<PrintHash>, UnknownName> {
+    let all = PrintHash::ALL.into_iter().map(Some).chain([None]);
+    all.into_iter()
+        .find(|print| decide_name(*print) == name)
+        .ok_or(UnknownName)
+}
+
 /// There is nothing of this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no such name")]
@@ -87,6 +134,8 @@ pub struct Policy {
     pub sample_blocks: u32,
     /// Which index of contents.
     pub store: Store,
+    /// What decides that a block is equal to one that is stored; its bytes, without.
+    pub fingerprint: Option<PrintHash>,
 }
 
 impl Default for Policy {
@@ -100,6 +149,7 @@ impl Default for Policy {
             index_bytes: 64 << 20,
             sample_blocks: 0,
             store: Store::default(),
+            fingerprint: None,
         }
     }
 }
@@ -112,6 +162,10 @@ impl Policy {
             index_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
             sample_blocks: self.sample_blocks,
             store: self.store,
+            decide: match self.fingerprint {
+                Some(print) => Decide::Fingerprint(print as u8),
+                None => Decide::Compare,
+            },
         }
     }
 }
@@ -193,6 +247,10 @@ mod tests {
             assert_eq!(store_named(store_name(store)), Ok(store));
         }
         assert_eq!(store_named("paper"), Err(UnknownName));
+        for print in PrintHash::ALL.into_iter().map(Some).chain([None]) {
+            assert_eq!(decide_named(decide_name(print)), Ok(print));
+        }
+        assert_eq!(decide_named("crc32c"), Err(UnknownName));
         assert_eq!("crc".parse::<WeakHash>(), Err(UnknownName));
         assert_eq!(rule_named(""), Err(UnknownName));
     }

@@ -277,6 +277,9 @@ fn tell(shared: &Shared, wishes: &Wishes, sight: &Sight, anew: bool) {
     // Hashes before the pool that keeps them.
     shared.digester.set(hash, wishes.policy.zero);
     shared.digester.set_compression(wishes.policy.compression);
+    if let Some(print) = wishes.policy.fingerprint {
+        shared.digester.set_print(print);
+    }
     let regions = &sight.plan.regions;
     let policy = wishes.policy.core_dedup();
     let index = |inner: &crate::drive::Inner| {

@@ -11,7 +11,8 @@ use crate::sweep::Sweeper;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::Instant;
-use vellum_core::addr::Nanos;
+use vellum_core::addr::{BLOCK_BYTES, Nanos};
+use vellum_core::seam::{Input, Outcome};
 use vellum_medium::Medium;
 
 /// What the front ends' threads and the reaper share.
@@ -38,6 +39,43 @@ impl Shared {
 
     /// Does what a batch has left to do; not under the lock.
     pub fn finish(&self, batch: &mut Batch) {
+        self.submit(batch);
+        while !batch.prints.is_empty() {
+            self.fingerprint(batch);
+            self.submit(batch);
+        }
+    }
+
+    /// Computes what the core waits for, and tells it.
+    fn fingerprint(&self, batch: &mut Batch) {
+        let prints: Vec<_> = batch
+            .prints
+            .drain(..)
+            .map(|(id, buf)| {
+                // SAFETY: a frame that the core holds, unchanged, until it is told the fingerprint.
+                let block =
+                    unsafe { std::slice::from_raw_parts(self.frames.ptr(buf), BLOCK_BYTES) };
+                (id, self.digester.fingerprint(block))
+            })
+            .collect();
+        let mut inner = self.inner.lock();
+        if inner.busy || inner.life == Life::Abandoned {
+            return;
+        }
+        inner.busy = true;
+        for (id, print) in prints {
+            let outcome = Outcome::Fingerprint(print);
+            inner.feed(self.now(), Input::Done { id, outcome }, batch);
+        }
+        let wake = ask_for_the_clock(&mut inner);
+        inner.busy = false;
+        drop(inner);
+        if wake {
+            self.medium.wake();
+        }
+    }
+
+    fn submit(&self, batch: &mut Batch) {
         if !batch.ios.is_empty() {
             self.medium.submit(&mut batch.ios);
         }

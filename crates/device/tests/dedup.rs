@@ -11,7 +11,7 @@ mod common;
 use common::{Client, assert_sound, create, open, small};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use vellum_device::policy::Policy;
+use vellum_device::policy::{Policy, PrintHash};
 use vellum_device::{OpenOptions, Volume};
 use vellum_medium::{Medium, MemoryMedium};
 
@@ -77,6 +77,35 @@ fn what_is_written_again_is_not_stored_again() {
     assert_read(&volume);
     volume.stop().unwrap();
     assert_sound(&*medium);
+}
+
+#[test]
+fn fingerprints_decide_from_the_third_owner_on() {
+    for hash in PrintHash::ALL {
+        let (medium, volume) = volume();
+        volume.set_policy(Policy {
+            fingerprint: Some(hash),
+            ..deduplicating()
+        });
+        write_thrice(&volume);
+        assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
+        assert_eq!(counted(&volume, "dedup_fingerprints"), 2 * CONTENTS);
+        assert_eq!(counted(&volume, "dedup_decided"), CONTENTS);
+        // Of another kind: bytes are compared once more, and it is known again.
+        volume.set_policy(deduplicating());
+        volume.set_policy(Policy {
+            fingerprint: Some(hash),
+            ..deduplicating()
+        });
+        let mut client = Client::new(&volume);
+        for lba in 3 * CONTENTS..3 * CONTENTS + 2 {
+            client.write(lba, &[1]).unwrap();
+        }
+        assert_eq!(counted(&volume, "dedup_decided"), CONTENTS + 1);
+        assert_read(&volume);
+        volume.stop().unwrap();
+        assert_sound(&*medium);
+    }
 }
 
 #[test]

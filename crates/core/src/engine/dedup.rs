@@ -2,7 +2,9 @@
 //!
 //! By comparison: the block's CRC32C, CAFTL's pre-hash (§3.4.2), proposes a page, and the bytes decide. No other
 //! hash is needed, and the checksums of all that is stored lie in the segments' summaries: the index is built
-//! again from them after a restart. Content-based
+//! again from them after a restart. As the paper has it, by fingerprint, is the other way: a page that has come to
+//! be shared is known by a strong hash, and a third owner needs no comparison. Fingerprints are the shared table's:
+//! what an entry of the index is about may have changed, and what a shared page holds cannot. Content-based
 //! sampling (§3.4.1) looks at one block of each unit first, the one whose first bytes are the largest number,
 //! and at the others only if that one was found. When the write buffer fills up it leaves off, until it has
 //! emptied (§3.4.3).
@@ -10,7 +12,7 @@
 use super::twin::Proposer;
 use super::*;
 use crate::index::{Holder, Index};
-use crate::seam::{Dedup as Policy, Payload};
+use crate::seam::{Decide, Dedup as Policy, Fingerprint, Payload};
 
 #[derive(Default)]
 pub(super) struct Dedup {
@@ -73,6 +75,9 @@ impl Engine {
         let old = self.dedup.policy;
         if (policy.index_bytes, policy.store) != (old.index_bytes, old.store) {
             self.dedup.index = Index::new(policy.store, policy.index_bytes);
+        }
+        if policy.decide != old.decide {
+            self.shared.forget_prints();
         }
         self.dedup.policy = policy;
         self.dedup.switched_off = false;
@@ -156,6 +161,28 @@ impl Engine {
             }
         }
         Some((Proposer::Index(hash), of))
+    }
+
+    /// Whether a block is told by its fingerprint, of what the index proposed.
+    pub(super) fn goes_by_fingerprint(&self, by: Proposer) -> bool {
+        matches!(self.dedup.policy.decide, Decide::Fingerprint(_))
+            && matches!(by, Proposer::Index(_))
+    }
+
+    /// The fingerprint that decides in place of a comparison.
+    pub(super) fn decisive_print(&self, by: Proposer, of: Holder) -> Option<Fingerprint> {
+        match of {
+            Holder::Page(vba) if self.goes_by_fingerprint(by) => self.shared.print(vba),
+            _ => None,
+        }
+    }
+
+    /// What is at `pba` is not what was written there: nothing is to share it, whatever it was.
+    pub(super) fn distrust(&mut self, pba: Pba) {
+        if let Some(vba) = self.shared.find(pba) {
+            self.shared.forget_print(vba);
+            self.dedup.forget(self.shared.hash(vba));
+        }
     }
 
     /// A content of this checksum has been stored at `lba`, or has come to share what is there.

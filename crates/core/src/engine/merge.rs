@@ -103,6 +103,7 @@ impl Engine {
                     slot: None,
                 },
                 absorptions: None,
+                print: None,
             };
             if matches!(self.share(merge.lba, twin), Sharing::Done) {
                 self.stats.merged_blocks += 1;

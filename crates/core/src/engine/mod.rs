@@ -85,6 +85,10 @@ enum Pending {
         /// The page that is read for it.
         reads: Option<Pba>,
     },
+    Fingerprint {
+        request: RequestId,
+        index: u32,
+    },
     Tags(u32),
     Gather {
         at: Pba,
@@ -415,6 +419,7 @@ impl Engine {
                 index,
                 reads,
             } => self.compared(request, index, reads, outcome),
+            Pending::Fingerprint { request, index } => self.fingerprinted(request, index, outcome),
             Pending::Tags(offset) => self.tags_read(offset, outcome),
             Pending::Gather { at, blocks, to } => self.gathered(at, blocks, to, outcome),
         }

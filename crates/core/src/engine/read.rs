@@ -250,6 +250,7 @@ impl Engine {
                 Some(expected) if expected == *found => continue,
                 Some(_) => {
                     self.stats.corrupt_blocks += 1;
+                    self.distrust(pba);
                     refusal = Some(Refusal::Corrupt(pba));
                 }
                 // Its checksum cannot be read, so nothing can be said of it.

@@ -7,7 +7,7 @@
 use super::*;
 use crate::format::chunk::Record;
 use crate::index::Holder;
-use crate::seam::{Against, Page, Payload};
+use crate::seam::{Against, Fingerprint, Page, Payload};
 
 /// What is known of the twin of a block in the queue.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,7 +15,7 @@ pub(super) enum Verdict {
     /// None was proposed, or it is not equal: the block is written.
     #[default]
     Write,
-    /// The comparison is under way.
+    /// The comparison is under way, or a fingerprint is.
     Asked(Twin),
     /// They are equal.
     Same(Twin),
@@ -40,6 +40,8 @@ pub(super) struct Twin {
     pub place: Place,
     /// It was in a chunk that still took blocks: how many had been replaced in such chunks by then.
     pub absorptions: Option<u64>,
+    /// The fingerprint that the page had then, or that the block turned out to have when it was equal.
+    pub print: Option<Fingerprint>,
 }
 
 /// What became of a block with a twin.
@@ -78,12 +80,18 @@ impl Engine {
             if verdicts.is_empty() {
                 verdicts.resize(blocks.len(), Verdict::Write);
             }
+            let print = self.decisive_print(by, of);
             verdicts[index] = Verdict::Asked(Twin {
                 by,
                 of,
                 place,
                 absorptions: open.then_some(self.absorptions),
+                print,
             });
+            if print.is_some() {
+                self.ask_fingerprint(request, index as u32, payload.buf);
+                continue;
+            }
             let part = |page| Against::Part(page, place.slot.unwrap_or_default());
             let with = match (held, place.slot) {
                 (Some((_, Held::Block(buf))), _) => Against::Buffer(buf),
@@ -126,17 +134,62 @@ impl Engine {
                 false
             }
         };
+        if same
+            && let Some((twin, buf)) = self.asked(request, index)
+            && twin.place.slot.is_none()
+            && self.goes_by_fingerprint(twin.by)
+        {
+            return self.ask_fingerprint(request, index, buf);
+        }
+        self.answered(request, index, same, None);
+    }
+
+    fn ask_fingerprint(&mut self, request: RequestId, index: u32, buf: Buf) {
+        self.stats.dedup_fingerprints += 1;
+        let pending = Pending::Fingerprint { request, index };
+        self.effect(pending, |id| Effect::Fingerprint { id, buf });
+    }
+
+    /// Decides, if the page's is known; else bytes have been compared already, and it is learned.
+    pub(super) fn fingerprinted(&mut self, request: RequestId, index: u32, outcome: Outcome<'_>) {
+        let print = match outcome {
+            Outcome::Fingerprint(print) => Some(print),
+            _ => None,
+        };
+        let known = self.asked(request, index).and_then(|(twin, _)| twin.print);
+        self.stats.dedup_decided += u64::from(known.is_some());
+        let same = known.is_none() || known == print;
+        self.answered(request, index, same, print);
+    }
+
+    /// What a block in the queue waits for, and the block.
+    fn asked(&self, request: RequestId, index: u32) -> Option<(Twin, Buf)> {
+        self.waiting.iter().find_map(|waiting| match waiting {
+            Waiting::Write {
+                id,
+                blocks,
+                verdicts,
+                ..
+            } if *id == request => match verdicts[index as usize] {
+                Verdict::Asked(twin) => Some((twin, blocks[index as usize].buf)),
+                _ => None,
+            },
+            _ => None,
+        })
+    }
+
+    fn answered(&mut self, request: RequestId, index: u32, same: bool, print: Option<Fingerprint>) {
         let is_it =
             |waiting: &Waiting| matches!(waiting, Waiting::Write { id, .. } if *id == request);
         if let Some(Waiting::Write { verdicts, .. }) = self.waiting.iter_mut().find(|w| is_it(w)) {
-            let by = answer(verdicts, index, same);
+            let by = answer(verdicts, index, same, print);
             return self.learn(by, same);
         }
         let Some(at) = self.doomed.iter().position(|(w, _)| is_it(w)) else {
             unreachable!("request {request} keeps its buffers while they are compared")
         };
         if let Waiting::Write { verdicts, .. } = &mut self.doomed[at].0 {
-            answer(verdicts, index, false);
+            answer(verdicts, index, false, None);
         }
         if !self.doomed[at].0.is_asking() {
             let (waiting, refusal) = self.doomed.swap_remove(at);
@@ -172,17 +225,26 @@ impl Engine {
         }
     }
 
-    /// A segment is about to be written: a page in it that was compared is not what it was.
+    /// A segment is about to be written: a page in it that was compared, or is, is not what it was.
     pub(super) fn doubt(&mut self, segment: Segment) {
         for waiting in &mut self.waiting {
             let Waiting::Write { verdicts, .. } = waiting else {
                 continue;
             };
             for verdict in verdicts {
-                if let Verdict::Same(twin) = verdict
-                    && locate(&self.superblock, twin.place.pba).0 == segment
-                {
-                    *verdict = Verdict::Write;
+                match verdict {
+                    Verdict::Same(twin)
+                        if locate(&self.superblock, twin.place.pba).0 == segment =>
+                    {
+                        *verdict = Verdict::Write;
+                    }
+                    // Its answer is still to come. No page is here.
+                    Verdict::Asked(twin)
+                        if locate(&self.superblock, twin.place.pba).0 == segment =>
+                    {
+                        twin.place.pba = Pba(0);
+                    }
+                    _ => {}
                 }
             }
         }
@@ -238,6 +300,9 @@ impl Engine {
                 vba
             }
         };
+        if let Some(print) = twin.print {
+            self.shared.set_print(vba, print);
+        }
         self.own(vba, lba);
         self.chunks.get_mut(chunk).push(share(lba, vba));
         self.remap(lba, Entry::Shared(vba));
@@ -249,7 +314,10 @@ impl Engine {
     pub(super) fn entry_of(&self, holder: Holder) -> Entry {
         match holder {
             Holder::Lba(lba) => self.map.get(lba),
-            Holder::Page(vba) if self.shared.owners(vba) > 1 => Entry::Shared(vba),
+            // A number may have been given to a page of parts since.
+            Holder::Page(vba) if self.shared.owners(vba) > 1 && !self.shared.has_parts(vba) => {
+                Entry::Shared(vba)
+            }
             Holder::Page(_) => Entry::Unmapped,
         }
     }
@@ -272,13 +340,18 @@ impl Engine {
 }
 
 /// Notes the answer; who had proposed.
-fn answer(verdicts: &mut [Verdict], index: u32, same: bool) -> Option<Proposer> {
+fn answer(
+    verdicts: &mut [Verdict],
+    index: u32,
+    same: bool,
+    print: Option<Fingerprint>,
+) -> Option<Proposer> {
     let verdict = &mut verdicts[index as usize];
     let Verdict::Asked(twin) = *verdict else {
         return None;
     };
     *verdict = match same {
-        true => Verdict::Same(twin),
+        true => Verdict::Same(Twin { print, ..twin }),
         false => Verdict::Write,
     };
     Some(twin.by)

@@ -5,7 +5,7 @@ use super::medium::token_crc;
 use super::rng::Rng;
 use std::collections::VecDeque;
 use vellum_core::addr::Lba;
-use vellum_core::seam::{Dedup, Order, Region, Search, Store, WriteOnce};
+use vellum_core::seam::{Decide, Dedup, Order, Region, Search, Store, WriteOnce};
 
 /// A life's habits.
 #[derive(Clone, Debug)]
@@ -111,6 +111,11 @@ impl Client {
         Dedup {
             index_bytes: rng.pick(&[0, 0, 64, 512, 1 << 16]),
             sample_blocks: rng.pick(&[0, 2, 8]),
+            decide: rng.pick(&[
+                Decide::Compare,
+                Decide::Fingerprint(0),
+                Decide::Fingerprint(1),
+            ]),
             store: match rng.below(4) {
                 0 => Store::Caftl(Search {
                     range_check: rng.percent(50),
@@ -131,7 +136,12 @@ impl Client {
     /// A content that an LBA may have, or not, and what token's checksum that is.
     pub fn rumour(&self, rng: &mut Rng) -> (Lba, u32) {
         let token = rng.range(1, 50) as u32;
-        (Lba(rng.below(self.blocks * 2)), token_crc(token))
+        let mut lba = rng.below(self.blocks * 2);
+        // Worse than nothing: another content of a page that may be shared.
+        if !self.twins.is_empty() && rng.percent(50) {
+            lba = self.twins[rng.below(self.twins.len() as u64) as usize].1;
+        }
+        (Lba(lba), token_crc(token))
     }
 
     /// What the descriptor blocks written since the last call say.

@@ -66,6 +66,7 @@ struct Flight {
     cells: Vec<Cell>,
     bufs: Vec<Buf>,
     same: bool,
+    print: [u8; 4],
     /// Parts of a page in a buffer, as they were when they were asked for.
     parts: Vec<Option<u32>>,
     crcs: Vec<u32>,

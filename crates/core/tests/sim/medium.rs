@@ -110,6 +110,8 @@ pub enum Broken {
     ReadLies,
     /// Every comparison finds the blocks equal: write-once journaling as the paper has it, which trusts.
     CompareTrusts,
+    /// All blocks have one fingerprint.
+    FingerprintsCollide,
 }
 
 /// Bytes that are not what was written.

@@ -457,6 +457,9 @@ impl Vellum {
                 with: Against::Part(..),
                 ..
             } => unreachable!("no content here is told to be smaller than a block"),
+            Effect::Fingerprint { .. } => {
+                unreachable!("no policy of the lab's decides by fingerprint")
+            }
             Effect::CopyOut {
                 from,
                 request,

@@ -5,7 +5,7 @@ use super::parts;
 use super::{Driver, End, Failure, Flight, RELEASED, Stage, ensure};
 use crate::sim::medium::{Broken, Cell};
 use vellum_core::addr::Buf;
-use vellum_core::seam::{Against, Effect, Input, Outcome, Page};
+use vellum_core::seam::{Against, Effect, Fingerprint, Input, Outcome, Page};
 
 impl Driver {
     /// Moves one effect on, chosen by chance; `false` when there is none.
@@ -226,6 +226,14 @@ impl Driver {
                     }
                 }
             }
+            Effect::Fingerprint { buf, .. } => {
+                let token = self.token(buf);
+                ensure!(
+                    token != RELEASED,
+                    "buffer {buf} is hashed and nobody holds it"
+                );
+                flight.print = token.to_le_bytes();
+            }
             Effect::Compare { .. }
             | Effect::CopyOut { .. }
             | Effect::ZeroOut { .. }
@@ -296,6 +304,13 @@ impl Driver {
                 crc: flight.crcs.first().copied().unwrap_or(0),
                 whole: flight.parts.iter().all(Option::is_some),
             },
+            (End::Ok, Effect::Fingerprint { .. }) => {
+                let mut print = [9; 16];
+                if self.medium.broken != Broken::FingerprintsCollide {
+                    print[..4].copy_from_slice(&flight.print);
+                }
+                Outcome::Fingerprint(Fingerprint(print))
+            }
             (End::Ok, Effect::ReadMeta { .. }) => Outcome::Bytes(&flight.bytes),
             (End::Ok, _) => Outcome::Ok,
         };
@@ -313,6 +328,7 @@ fn placeholder() -> Flight {
         cells: Vec::new(),
         bufs: Vec::new(),
         same: false,
+        print: [0; 4],
         parts: Vec::new(),
         crcs: Vec::new(),
         bytes: Vec::new(),

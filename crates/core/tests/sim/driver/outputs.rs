@@ -25,7 +25,8 @@ impl Driver {
             | Effect::Gather { id, .. }
             | Effect::ReadMeta { id, .. }
             | Effect::ReadParts { id, .. }
-            | Effect::Compare { id, .. } => id,
+            | Effect::Compare { id, .. }
+            | Effect::Fingerprint { id, .. } => id,
             Effect::CopyOut {
                 from,
                 request,
@@ -78,7 +79,7 @@ impl Driver {
                 bufs
             }
             // Held for as long as it is compared.
-            Effect::Compare { buf, .. } => vec![buf],
+            Effect::Compare { buf, .. } | Effect::Fingerprint { buf, .. } => vec![buf],
             _ => Vec::new(),
         };
         let same = match effect {
@@ -122,6 +123,7 @@ impl Driver {
             cells: Vec::new(),
             bufs,
             same,
+            print: [0; 4],
             parts,
             crcs: Vec::new(),
             bytes: Vec::new(),
