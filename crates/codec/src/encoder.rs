@@ -16,6 +16,9 @@ impl Level {
     /// The highest. zstd has more, which find nothing more in 4 KiB.
     pub const MAX: Self = Self(9);
 
+    /// What zstd's authors recommend, and what the measurement does.
+    pub const DEFAULT: Self = Self(3);
+
     /// `None` when there is no such level.
     #[must_use]
     pub fn new(level: u8) -> Option<Self> {
@@ -31,7 +34,7 @@ impl Level {
     }
 }
 
-/// What may be tried. Each tries what is before it too: that is cheaper, and for some blocks better.
+/// What may be tried. LZ4 and zstd come after [`runs`], which are cheaper, and for some blocks better.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
     /// Nothing: every block is stored whole.
@@ -89,13 +92,15 @@ impl Encoder {
         (self.whole, self.delta) = (whole, delta);
     }
 
-    /// Stores the block in fewer bytes, by itself. The room is the limit: `None` when nothing that may be
-    /// tried fits in it. What the room holds behind the result, or after `None`, is undefined.
+    /// Stores the block in fewer bytes, by itself. The room is the limit (or a block, if that is less): `None`
+    /// when nothing that may be tried fits in it. What the room holds behind the result, or after `None`, is
+    /// undefined.
     pub fn compress(&mut self, block: &Block, room: &mut [u8]) -> Option<Encoded> {
         self.best(self.whole, block, None, room)
     }
 
-    /// Stores the block as its difference to `base`. The room is the limit, as in [`Encoder::compress`].
+    /// Stores the block as its difference to `base`. The room is the limit, as in [`Encoder::compress`]. What
+    /// is in the block twice is found too: where there is a base, [`Encoder::compress`] need not be asked.
     pub fn delta(&mut self, block: &Block, base: &Block, room: &mut [u8]) -> Option<Encoded> {
         self.best(self.delta, block, Some(base), room)
     }
@@ -107,6 +112,9 @@ impl Encoder {
         base: Option<&Block>,
         room: &mut [u8],
     ) -> Option<Encoded> {
+        // More than a block is never an encoding: it would not be decoded.
+        let most = room.len().min(BLOCK_BYTES);
+        let room = &mut room[..most];
         let tried = match method {
             Method::Off => return None,
             Method::Runs => room.len(),
@@ -129,7 +137,7 @@ impl Encoder {
         let limit = match found {
             Some(found) if found.length <= RUNS_TAKEN => return Some(found),
             Some(found) => found.length - 1,
-            None => room.len().min(BLOCK_BYTES),
+            None => room.len(),
         };
         let (encoding, bytes) = match method {
             Method::Off | Method::Runs => return found,
@@ -138,7 +146,7 @@ impl Encoder {
                 (lz4, by.encode(block, base))
             }
             Method::Zstd(level) => {
-                // LZ4 needs an eighth of zstd's time to see that nothing is there twice.
+                // If nothing is there twice either, zstd would find nothing, in several times LZ4's time.
                 if is_flat(block) {
                     let by = self.lz4.get_or_insert_with(Lz4::new);
                     let bytes = by.encode(block, base);

@@ -223,6 +223,55 @@ fn a_block_that_is_its_base_takes_nothing() {
     assert_eq!((found.encoding, found.length), (Encoding::Runs, 0));
 }
 
+/// More room than a block must not lead to more bytes than a decoder takes.
+#[test]
+fn a_result_is_never_more_than_a_block() {
+    // Every other run is a gap: the worst there is for runs.
+    let mut block = [1; BLOCK_BYTES];
+    let mut state = 1_u32;
+    for (at, byte) in block.iter_mut().enumerate() {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        *byte = if at % 32 < 2 {
+            0
+        } else {
+            (state >> 24) as u8 | 1
+        };
+    }
+    for method in METHODS {
+        let mut out = [0; 2 * BLOCK_BYTES];
+        let mut encoder = Encoder::new(method, method);
+        for found in [
+            encoder.compress(&block, &mut out),
+            encoder.delta(&block, &[0; BLOCK_BYTES], &mut out),
+        ] {
+            assert!(found.is_none_or(|found| found.length <= BLOCK_BYTES));
+        }
+    }
+}
+
+/// zstd takes a base that begins like one of its dictionaries for one. Whatever it then makes of it, it is not
+/// the wrong block.
+#[test]
+fn a_base_that_looks_like_a_dictionary() {
+    let mut base = [0; BLOCK_BYTES];
+    let mut state = 1_u32;
+    for byte in &mut base {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        *byte = b'a' + (state >> 24) as u8 % 16;
+    }
+    base[..4].copy_from_slice(&0xEC30_A437_u32.to_le_bytes());
+    let mut block = base;
+    block[..2000].rotate_left(7);
+    for method in METHODS {
+        let mut out = [0; BLOCK_BYTES];
+        let mut encoder = Encoder::new(Method::Off, method);
+        if let Some(found) = encoder.delta(&block, &base, &mut out) {
+            let back = decoded(found.encoding, &out[..found.length], Some(&base)).unwrap();
+            assert_eq!(*back, block, "{method:?}");
+        }
+    }
+}
+
 #[test]
 fn off_is_off() {
     let mut encoder = Encoder::new(Method::Off, Method::Off);
