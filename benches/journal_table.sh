@@ -20,13 +20,7 @@ configurations have the same chain: NBD server, nbdfuse, loop device, ext4.
 The unmount is inside every window. Ratios are of **on**. *Asked* is what this part of the project was meant to reach.
 TEXT
 
-awk -F'\t' '
-function median(list,    n, i, j, t, v) {
-    n = split(list, v, " ")
-    for (i = 2; i <= n; i++)
-        for (j = i; j > 1 && v[j] + 0 < v[j - 1] + 0; j--) { t = v[j]; v[j] = v[j - 1]; v[j - 1] = t }
-    return n == 0 ? "" : (n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2)
-}
+awk -F'\t' "$(cat "$(dirname "$0")/median.awk")"'
 function of(work, who, key) { return (work, who, key) in all ? median(all[work, who, key]) : "" }
 function shown(value, format) { return value == "" ? "-" : sprintf(format, value) }
 function verdict(ratio, asked, most) {

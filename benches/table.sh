@@ -16,13 +16,7 @@ losses. *Asked* is what this part of the project was meant to reach.
 TEXT
 
 # Asked: a workload, a peer, the least ratio.
-awk -F'\t' '
-function median(list,    n, i, j, t, v) {
-    n = split(list, v, " ")
-    for (i = 2; i <= n; i++)
-        for (j = i; j > 1 && v[j] + 0 < v[j - 1] + 0; j--) { t = v[j]; v[j] = v[j - 1]; v[j - 1] = t }
-    return n == 0 ? "" : (n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2)
-}
+awk -F'\t' "$(cat "$(dirname "$0")/median.awk")"'
 function ratio(work, peer,    ours, theirs, of, r, text) {
     of = (work in base) ? base[work] : work
     ours = median(all[work, "vellum"]); theirs = median(all[of, peer])

@@ -7,6 +7,7 @@ import random
 import shutil
 import sys
 import tempfile
+import threading
 import time
 
 BLOCK = 4096
@@ -73,6 +74,29 @@ def write_file(path, content):
 def size_of(mean, numbers):
     """A file's size as filebench draws it: a gamma distribution."""
     return max(1, int(numbers.gammavariate(1.5, mean / 1.5)))
+
+
+def folder_files(job, folders, files):
+    """The numbers of the files that each folder begins with."""
+    return list(range(job.scaled(files // folders, least=4)))
+
+
+def fill_folders(job, root, folders, files, mean):
+    """A folder for each thread of a server, with files of that mean size."""
+    numbers, text = random.Random(SEED), Text(SEED)
+    for folder in range(folders):
+        os.makedirs(job.path(root, str(folder)))
+        for n in folder_files(job, folders, files):
+            write_file(job.path(root, str(folder), str(n)), text.take(size_of(mean, numbers)))
+
+
+def in_threads(count, serve, job):
+    """Runs `serve(job, number)` as so many threads."""
+    threads = [threading.Thread(target=serve, args=(job, n)) for n in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def tool(name):

@@ -3,9 +3,8 @@
 
 import os
 import random
-import threading
 
-from common import SEED, Text, main, size_of, write_file
+from common import SEED, Text, fill_folders, folder_files, in_threads, main, size_of, write_file
 
 THREADS = 8
 FILES = 320
@@ -16,17 +15,13 @@ OPERATIONS = 11
 
 
 def prepare(job):
-    numbers, text = random.Random(SEED), Text(SEED)
-    for thread in range(THREADS):
-        os.makedirs(job.path("files", str(thread)))
-        for n in range(job.scaled(FILES // THREADS, least=4)):
-            write_file(job.path("files", str(thread), str(n)), text.take(size_of(MEAN, numbers)))
+    fill_folders(job, "files", THREADS, FILES, MEAN)
 
 
 def server(job, thread):
     numbers, text = random.Random(SEED + 1 + thread), Text(SEED + 1 + thread)
     folder = job.path("files", str(thread))
-    files = list(range(job.scaled(FILES // THREADS, least=4)))
+    files = folder_files(job, THREADS, FILES)
     for n in range(job.scaled(LOOPS // THREADS)):
         new = 100_000 + n
         write_file(f"{folder}/{new}", text.take(size_of(MEAN, numbers)))
@@ -40,11 +35,7 @@ def server(job, thread):
 
 
 def run(job):
-    threads = [threading.Thread(target=server, args=(job, n)) for n in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(THREADS, server, job)
     return job.scaled(LOOPS // THREADS) * THREADS * OPERATIONS
 
 

@@ -3,9 +3,8 @@
 
 import os
 import random
-import threading
 
-from common import SEED, Text, main, size_of, write_file
+from common import SEED, Text, fill_folders, folder_files, in_threads, main, size_of
 
 THREADS = 8
 FILES = 640
@@ -15,11 +14,7 @@ OPERATIONS = 13
 
 
 def prepare(job):
-    numbers, text = random.Random(SEED), Text(SEED)
-    for thread in range(THREADS):
-        os.makedirs(job.path("mail", str(thread)))
-        for n in range(job.scaled(FILES // THREADS, least=4)):
-            write_file(job.path("mail", str(thread), str(n)), text.take(size_of(MEAN, numbers)))
+    fill_folders(job, "mail", THREADS, FILES, MEAN)
 
 
 def append(path, content):
@@ -37,7 +32,7 @@ def read(path):
 def server(job, thread):
     numbers, text = random.Random(SEED + 1 + thread), Text(SEED + 1 + thread)
     folder = job.path("mail", str(thread))
-    files = list(range(job.scaled(FILES // THREADS, least=4)))
+    files = folder_files(job, THREADS, FILES)
     for n in range(job.scaled(LOOPS // THREADS)):
         os.unlink(f"{folder}/{files.pop(numbers.randrange(len(files)))}")
         new = 100_000 + n
@@ -50,11 +45,7 @@ def server(job, thread):
 
 
 def run(job):
-    threads = [threading.Thread(target=server, args=(job, n)) for n in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(THREADS, server, job)
     return job.scaled(LOOPS // THREADS) * THREADS * OPERATIONS
 
 
