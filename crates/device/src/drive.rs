@@ -5,7 +5,6 @@
 
 use crate::block::{BlockError, Op, Request};
 use crate::compare::Comparisons;
-use crate::discarded::Discarded;
 use crate::frames::{FramePool, Share};
 use crate::memory::{Buffer, Buffers};
 use crate::pack::{PartsRead, Told};
@@ -110,7 +109,6 @@ pub(crate) struct Inner {
     /// The metadata of each effect in flight, by number.
     pub metadata: Vec<Option<Buffer>>,
     pub comparisons: Comparisons,
-    pub discarded: Discarded,
     /// What was done at once, and has not been told to the core yet.
     pub told: Vec<(EffectId, Told)>,
     /// Reads of parts in flight, by their effect's number.
@@ -123,12 +121,7 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    pub fn new(
-        engine: Engine,
-        frames: Arc<FramePool>,
-        discarded: Discarded,
-        read_only: bool,
-    ) -> Self {
+    pub fn new(engine: Engine, frames: Arc<FramePool>, read_only: bool) -> Self {
         let keeps = vec![false; frames.capacity(Share::Write)];
         Self {
             engine,
@@ -143,7 +136,6 @@ impl Inner {
             buffers: Buffers::default(),
             metadata: Vec::new(),
             comparisons: Comparisons::default(),
-            discarded,
             told: Vec::new(),
             parts: Vec::new(),
             decoder: Decoder::new(),
@@ -281,9 +273,6 @@ impl Inner {
                 self.counters.syncs += 1;
                 let io = self.io(Cause::Sync, id, Kind::Sync, Pba(0));
                 batch.ios.push(io);
-            }
-            Effect::Erase { id, at, .. } if self.discarded.holds(at) => {
-                self.told.push((id, Told::Done))
             }
             Effect::Erase { id, at, blocks } => {
                 self.counters.discards += 1;

@@ -5,7 +5,6 @@
 pub mod block;
 mod compare;
 mod digest;
-mod discarded;
 mod drive;
 mod entropy;
 pub mod events;

@@ -104,15 +104,12 @@ pub(crate) struct PartsRead {
 pub(crate) enum Told {
     Same(bool),
     Parts(bool),
-    /// There was nothing to do.
-    Done,
 }
 
 impl Told {
     pub fn outcome(self) -> Outcome<'static> {
         match self {
             Self::Same(same) => Outcome::Same(same),
-            Self::Done => Outcome::Ok,
             Self::Parts(whole) => Outcome::Parts { crc: 0, whole },
         }
     }
@@ -174,7 +171,6 @@ impl Inner {
             "chunk {id} is as long as the core says"
         );
         self.frames.forget(at, blocks);
-        self.discarded.written(at);
         self.count_write(blocks, durable);
         batch.ios.push(io);
     }

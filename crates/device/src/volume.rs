@@ -12,7 +12,6 @@
 
 use crate::block::{BlockDevice, BlockError, Extent, Op, Replies, Request};
 use crate::digest::{Digester, crc32c};
-use crate::discarded::Discarded;
 use crate::drive::{Batch, Inner, Life};
 use crate::events::{Event, Events};
 use crate::frames::{FramePool, Share};
@@ -119,16 +118,10 @@ impl Volume {
             let blocks = superblock.logical_blocks();
             journals::set(&mut journals, journal.start, journal.bytes, blocks)?;
         }
-        let discarded = Discarded::of(&recovered);
         let engine = Engine::new(recovered, buffers, core, crc32c);
         let shared = Arc::new(Shared {
             medium,
-            inner: Mutex::new(Inner::new(
-                engine,
-                Arc::clone(&frames),
-                discarded,
-                options.read_only,
-            )),
+            inner: Mutex::new(Inner::new(engine, Arc::clone(&frames), options.read_only)),
             events: Events::new(options.on_event.clone()),
             frames,
             digester: Digester::new(&superblock.secret()),

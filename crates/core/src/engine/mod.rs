@@ -262,15 +262,8 @@ impl Engine {
             stats: Stats::default(),
             superblock,
         };
-        for segment in 0..engine.segments.count() {
-            let segment = Segment(segment);
-            if engine.segments.get(segment).state != State::Closed {
-                continue;
-            }
-            if engine.segments.valid(segment) == 0 {
-                engine.segments.empty(segment, [0; 2]);
-            }
-        }
+        let was_stopped = recovered.replayed.chunks == 0 && recovered.root_seq > Seq(0);
+        engine.segments.found(was_stopped, &unsummarised);
         for segment in unsummarised {
             engine.write_summary(segment);
         }

@@ -74,6 +74,24 @@ impl Segments {
         }
     }
 
+    /// What becomes of those that recovery found without live blocks. A volume that is stopped has discarded
+    /// them, so they need not be discarded again. (A crash right after a map checkpoint looks the same, and
+    /// loses the discards that this allowed: until their segments have served once more.)
+    pub fn found(&mut self, was_stopped: bool, unsummarised: &[Segment]) {
+        for index in 0..self.count() {
+            let segment = Segment(index);
+            if self.get(segment).state != State::Closed || self.valid(segment) > 0 {
+                continue;
+            }
+            if was_stopped && !unsummarised.contains(&segment) {
+                self.get_mut(segment).state = State::Free;
+                self.free.push_back(segment);
+            } else {
+                self.empty(segment, [0; 2]);
+            }
+        }
+    }
+
     pub fn count(&self) -> u32 {
         self.info.len() as u32
     }
