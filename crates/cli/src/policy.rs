@@ -16,7 +16,7 @@ use vellum_device::policy::{
 pub struct Policies {
     /// What is done with what is written: write-once=on|off|paper|descriptor, hash=xxh3|head64|crc32c|md5|sha1,
     /// zero=on|off, compress=off|lz4|zstd, dedup=on|off, index=SIZE, sample=off|SIZE,
-    /// store=compact|caftl, decide=compare|blake3|sha256|sha1|md5; several with commas.
+    /// store=compact|caftl, decide=compare|blake3|sha256|sha1|md5, sweep=full|SIZE; several with commas.
     #[arg(long = "policy", value_name = "NAME=VALUE,...")]
     pub changes: Vec<Change>,
     /// Watch a journal here, besides those that are found; like 1G+128M.
@@ -47,6 +47,8 @@ impl Policies {
 
 /// What an index of contents may take.
 const INDEX_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 30;
+/// What a sweep for duplicates may read in a second.
+const SWEEP_BYTES: std::ops::RangeInclusive<u64> = 4 << 10..=1 << 40;
 /// What a sampling unit may be (CAFTL §3.4.1).
 const SAMPLE_BYTES: std::ops::RangeInclusive<u64> = 8 << 10..=128 << 10;
 
@@ -71,6 +73,7 @@ pub struct Change {
     sample_blocks: Option<u32>,
     store: Option<Store>,
     fingerprint: Option<Option<PrintHash>>,
+    sweep_blocks: Option<u32>,
 }
 
 impl Change {
@@ -94,6 +97,7 @@ impl Change {
             sample_blocks: self.sample_blocks.unwrap_or(policy.sample_blocks),
             store: self.store.unwrap_or(policy.store),
             fingerprint: self.fingerprint.unwrap_or(policy.fingerprint),
+            sweep_blocks: self.sweep_blocks.unwrap_or(policy.sweep_blocks),
         }
     }
 }
@@ -155,9 +159,17 @@ impl FromStr for Change {
                     let wrong = |_| wrong("compare, blake3, sha256, sha1 and md5");
                     change.fingerprint = Some(print.map_err(wrong)?);
                 }
+                "sweep" => {
+                    let size = value.parse().ok().map(|Size(bytes)| bytes);
+                    change.sweep_blocks = Some(match (value, size) {
+                        ("full", _) => 0,
+                        (_, Some(bytes)) if SWEEP_BYTES.contains(&bytes) => (bytes / 4096) as u32,
+                        _ => return Err(wrong("full and the sizes from 4K to 1T")),
+                    });
+                }
                 _ => {
                     return Err(format!(
-                        "no policy is called {name:?}: there are write-once, hash, zero, compress, dedup, index, sample, store and decide"
+                        "no policy is called {name:?}: there are write-once, hash, zero, compress, dedup, index, sample, store, decide and sweep"
                     ));
                 }
             }
@@ -178,6 +190,7 @@ pub fn shown(policy: &Policy) -> Value {
         "sample_bytes": u64::from(policy.sample_blocks) * 4096,
         "store": store_name(policy.store),
         "decide": decide_name(policy.fingerprint),
+        "sweep_bytes": u64::from(policy.sweep_blocks) * 4096,
     })
 }
 
@@ -249,6 +262,8 @@ mod tests {
             "sample=1M",
             "store=paper",
             "decide=crc32c",
+            "sweep=off",
+            "sweep=1K",
         ] {
             assert!(text.parse::<Change>().is_err(), "{text:?}");
         }
@@ -260,8 +275,11 @@ mod tests {
         let policy = change.apply(Policy::default());
         assert!(policy.dedup);
         assert_eq!((policy.index_bytes, policy.sample_blocks), (256 << 20, 8));
-        let change: Change = "sample=off,store=caftl,decide=blake3".parse().unwrap();
+        let change: Change = "sample=off,store=caftl,decide=blake3,sweep=1M"
+            .parse()
+            .unwrap();
         assert_eq!(change.apply(policy).fingerprint, Some(PrintHash::Blake3));
+        assert_eq!(change.apply(policy).sweep_blocks, 256);
         assert_eq!(change.apply(policy).sample_blocks, 0);
         assert_eq!(shown(&change.apply(policy))["store"], "caftl");
     }

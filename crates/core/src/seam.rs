@@ -7,6 +7,8 @@
 //! No payload crosses the seam: a block is a buffer's number and its [`Digest`].
 
 use crate::addr::{Buf, EffectId, Lba, Pba, RequestId};
+use crate::format::summary::Tag;
+use crate::index::Holder;
 use core::num::NonZeroU16;
 
 /// What the core knows of a block's bytes.
@@ -214,12 +216,12 @@ pub enum Input<'a> {
     /// Blocks whose copies are there on purpose (a file system's superblocks, group descriptors): they are
     /// never shared by their content. In place of all that was told before. No reply.
     Critical { ranges: &'a [(Lba, u64)] },
-    /// What is stored, with its CRC32C, as segments' summaries tell it: hints for the index. No reply.
-    Contents { contents: &'a [(Lba, u32)] },
-    /// `lba` may hold the same bytes as `of`: compare them, and if so let them share one page. Answered when
+    /// What is stored from `at` on, as a segment's summary tells it: hints for the index. No reply.
+    Contents { at: Pba, tags: &'a [Tag] },
+    /// `lba` may hold the same bytes as `of` has: compare them, and if so let them share one page. Answered when
     /// that is done, or found to be out of date, or when the checksum of `lba` is not in memory (it is read
     /// then: tell the pair again). Changes nothing that a client can read.
-    Merge { id: RequestId, lba: Lba, of: Lba },
+    Merge { id: RequestId, lba: Lba, of: Holder },
     /// An effect was carried out.
     Done { id: EffectId, outcome: Outcome<'a> },
     /// Time has passed; nothing else happened.

@@ -176,3 +176,56 @@ fn on_the_papers_skew_a_tenth_finds_more_than_the_papers_share() {
     );
     assert!(found(Store::Compact, whole) * 100 >= shape.duplicates * 99);
 }
+
+/// After a restart the index is empty, and summaries name the owners that pages had when they were written: an LBA
+/// that has left since, or a shared page, once the collector has moved it.
+#[test]
+fn all_that_is_stored_is_learned_again() {
+    let mut stream = Stream { state: 3 };
+    let mut idle = Idle::new(BLOCKS, 100);
+    let policy = |index_bytes| Dedup {
+        index_bytes,
+        ..Dedup::default()
+    };
+    idle.deduplicate(policy(4 << 20));
+    let mut holds: HashMap<u64, u32> = HashMap::new();
+    let mut fresh = 1u32;
+    for step in 0..5 * BLOCKS {
+        let lba = if step < BLOCKS {
+            step
+        } else {
+            stream.below(BLOCKS)
+        };
+        // Few contents that everybody has, and many that one has.
+        let content = match stream.below(3) {
+            0 => (stream.below(2000) as u32).wrapping_mul(0x85eb_ca6b) | 1 << 31,
+            _ => {
+                fresh += 1;
+                fresh
+            }
+        };
+        idle.write_content(lba, content);
+        holds.insert(lba, content);
+    }
+    let before = idle.engine.stats();
+    assert!(before.medium_moved > BLOCKS && before.shared_pages > 1000);
+    let contents: std::collections::HashSet<u32> = holds.into_values().collect();
+    // Not found when they were written: two of one checksum look like one.
+    let stored = before.live_blocks;
+    assert!(stored - contents.len() as u64 <= stored / 1000);
+    idle.deduplicate(policy(0));
+    idle.deduplicate(policy(8 << 20));
+    assert_eq!(idle.engine.stats().index_entries, 0);
+    idle.learn();
+    let learned = idle.engine.stats().index_entries;
+    println!("{learned} of {} contents", contents.len());
+    assert!(learned * 1000 >= contents.len() as u64 * 999);
+    let found = idle.engine.stats().dedup_blocks;
+    let mut looked = 0;
+    for (lba, content) in (0..).zip(contents.into_iter().take(5000)) {
+        idle.write_content(lba, content);
+        looked += 1;
+    }
+    // Some lost their last owner to these very writes.
+    assert!((idle.engine.stats().dedup_blocks - found) * 100 >= looked * 90);
+}

@@ -55,10 +55,14 @@ pub const SCAN_LATEST: Duration = Duration::from_secs(1);
 pub const SCAN_READ_BLOCKS: usize = 16;
 /// Ranges that are never shared by their content: a file system's copies of what it cannot do without.
 pub const CRITICAL_RANGES: usize = 4096;
-/// Owners and checksums that a sweep for duplicates keeps at once: 16 MiB of them.
+/// Owners and checksums that a sweep for duplicates keeps at once: 16 MiB of them, and an eighth more.
 pub const SWEEP_ENTRIES: usize = 2 << 20;
-/// Pairs between two looks at whether clients need the medium.
-pub const SWEEP_BATCH: usize = 8;
+/// Entries of the map that are searched at once for a page's owners: 30 microseconds of the volume's lock.
+pub const SWEEP_OWNERS: usize = 16 << 10;
+/// Blocks a second that it reads unless told otherwise: 64 MiB.
+pub const SWEEP_RATE: u32 = 16 << 10;
+/// How long one that was asked for waits for a moment without a client's request before it goes on by one pair.
+pub const SWEEP_PATIENCE: Duration = Duration::from_millis(100);
 /// Blocks that clients must have written since the last sweep for another of its own accord (256 MiB).
 pub const SWEEP_WRITES: u64 = 64 << 10;
 /// How long clients must have been quiet for it.

@@ -1,5 +1,6 @@
 //! What a volume does with what is written to it, as its user chooses: at opening, and at any time after.
 
+use crate::limits::SWEEP_RATE;
 use crate::pack::Compression;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -134,6 +135,8 @@ pub struct Policy {
     pub sample_blocks: u32,
     /// Which index of contents.
     pub store: Store,
+    /// Blocks a second that a sweep for duplicates may read; 0: as many as it can.
+    pub sweep_blocks: u32,
     /// What decides that a block is equal to one that is stored; its bytes, without.
     pub fingerprint: Option<PrintHash>,
 }
@@ -149,6 +152,7 @@ impl Default for Policy {
             index_bytes: 64 << 20,
             sample_blocks: 0,
             store: Store::default(),
+            sweep_blocks: SWEEP_RATE,
             fingerprint: None,
         }
     }

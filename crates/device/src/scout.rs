@@ -281,6 +281,7 @@ fn tell(shared: &Shared, wishes: &Wishes, sight: &Sight, anew: bool) {
         shared.digester.set_print(print);
     }
     let regions = &sight.plan.regions;
+    shared.sweeper.set_rate(wishes.policy.sweep_blocks);
     let policy = wishes.policy.core_dedup();
     let index = |inner: &crate::drive::Inner| {
         let stats = inner.engine.stats();

@@ -1,25 +1,29 @@
 //! Deduplication out of line: looks for blocks that are stored twice, when nobody else needs the medium
 //! (CAFTL §3.5).
 //!
-//! What it goes by are the segments' summaries: owner and CRC32C of each block, 12 bytes in place of 4096.
-//! Blocks of one checksum are told to the core in pairs, which reads, compares and shares them, or finds that
-//! they have changed. Memory is bounded: a volume with more blocks than fit is gone through several times,
-//! each time for a part of the checksums; nothing is written down, so nothing has to be resumed: what is
-//! shared already is passed over. The same summaries fill the index of contents after a restart.
+//! What it goes by are the segments' summaries: owner and CRC32C of each block, 12 bytes in place of 4096. The core
+//! says which of them are alive. Blocks of one checksum are told to it in pairs, which it reads, compares and shares, or
+//! finds that they have changed; where both have several owners, the map is searched for those of the one. Memory
+//! is bounded: a volume with more blocks than fit is gone through several times, each time for a part of the checksums;
+//! nothing is written down, so nothing has to be resumed: what is shared already is passed over. The same summaries fill
+//! the index of contents after a restart.
 
 use crate::block::{Op, Replies, Request};
 use crate::frames::Frames;
 use crate::limits::{
-    SWEEP_BATCH, SWEEP_CHECK, SWEEP_ENTRIES, SWEEP_PAUSE, SWEEP_QUIET, SWEEP_WRITES,
+    SWEEP_CHECK, SWEEP_ENTRIES, SWEEP_OWNERS, SWEEP_PATIENCE, SWEEP_PAUSE, SWEEP_QUIET,
+    SWEEP_WRITES,
 };
 use crate::requests::OneAnswer;
 use crate::shared::Shared;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use vellum_core::addr::{BLOCK_BYTES, Lba, Segment};
-use vellum_core::format::summary::{self, Owner, Tag};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use vellum_core::addr::{BLOCK_BYTES, Lba, Pba, Segment, Vba};
+use vellum_core::format::summary::{self, Tag};
 use vellum_core::format::superblock::Superblock;
+use vellum_core::index::Holder;
 use vellum_core::seam::Input;
 
 /// What the thread is told, and tells.
@@ -27,8 +31,10 @@ use vellum_core::seam::Input;
 pub(crate) struct Sweeper {
     orders: Mutex<Orders>,
     given: Condvar,
-    /// Of a sweep under way, in thousandths; `IDLE` when there is none.
+    /// Of a sweep under way, in thousandths and one more; 0 when there is none.
     progress: AtomicU64,
+    /// Blocks a second that it may read; 0: as many as it can.
+    rate: AtomicU32,
     sweeps: AtomicU64,
 }
 
@@ -82,6 +88,19 @@ impl Sweeper {
         orders.idle = on;
         orders.learn = on && (anew || orders.learn);
         self.given.notify_one();
+    }
+
+    /// Blocks a second that it may read, from now on; 0: as many as it can.
+    pub fn set_rate(&self, blocks: u32) {
+        self.rate.store(blocks, Ordering::Relaxed);
+    }
+
+    /// Waits, but not for the volume to stop.
+    fn pause(&self, time: Duration) {
+        let mut orders = self.orders.lock();
+        if !orders.stopping {
+            self.given.wait_for(&mut orders, time);
+        }
     }
 
     /// Ends the thread.
@@ -142,67 +161,105 @@ pub(crate) fn run(shared: &Arc<Shared>, superblock: &Superblock) {
     }
 }
 
-/// Reads the summaries one after the other; `false` when the volume is stopping. What cannot be read, or is of
-/// a segment without one, says nothing.
+/// Goes through what is stored, a segment's tags after the other's; `false` when the volume is stopping. What
+/// cannot be read says nothing.
 fn summaries(
     shared: &Shared,
     superblock: &Superblock,
-    mut of: impl FnMut(Segment, &[Tag]) -> bool,
+    turn: &mut Turn,
+    mut of: impl FnMut(Pba, &[Tag]) -> bool,
 ) -> bool {
     let usable = superblock.usable_blocks();
     let blocks = superblock.segment_blocks() - usable;
     let mut bytes = vec![0; blocks as usize * BLOCK_BYTES];
     let mut tags = Vec::new();
     for segment in (0..superblock.segment_count()).map(Segment) {
-        if shared.sweeper.is_stopping() {
+        if !turn.wait(shared) {
             return false;
         }
-        let at = superblock.segment_start(segment).plus(usable.into());
-        let signature = superblock.signature();
-        let read = shared.medium.read(at, &mut bytes).is_ok()
-            && summary::decode_into(
-                &signature,
-                segment,
-                usable as usize,
-                &bytes,
-                crate::digest::crc32c,
-                &mut tags,
-            )
-            .is_ok();
-        if read && !of(segment, &tags) {
+        let start = superblock.segment_start(segment);
+        // What was written last has no summary yet, and is known to the core.
+        let known = shared.with_core(|_, inner, _| {
+            let known = inner.engine.unsummarised(segment);
+            known.is_some_and(|known| {
+                tags.clear();
+                tags.extend_from_slice(known);
+                true
+            })
+        });
+        let is_known = match known {
+            None => return false,
+            Some(true) => true,
+            Some(false) => {
+                turn.spend(u64::from(blocks));
+                let at = start.plus(usable.into());
+                let signature = superblock.signature();
+                shared.medium.read(at, &mut bytes).is_ok()
+                    && summary::decode_into(
+                        &signature,
+                        segment,
+                        usable as usize,
+                        &bytes,
+                        crate::digest::crc32c,
+                        &mut tags,
+                    )
+                    .is_ok()
+            }
+        };
+        if is_known && !of(start, &tags) {
             return false;
         }
     }
     true
 }
 
-fn owned(tags: &[Tag]) -> impl Iterator<Item = (Lba, u32)> + '_ {
-    tags.iter().filter_map(|tag| match tag.owner {
-        Owner::Lba(lba) => Some((lba, tag.crc)),
-        Owner::Vba(_) | Owner::None => None,
-    })
-}
-
 /// Fills the index of contents.
 fn learn(shared: &Shared, superblock: &Superblock) {
-    let mut contents = Vec::new();
-    summaries(shared, superblock, |_, tags| {
-        contents.clear();
-        contents.extend(owned(tags));
-        let contents = &contents;
+    let mut turn = Turn::new(shared, true);
+    summaries(shared, superblock, &mut turn, |at, tags| {
         let fed = shared.with_core(|now, inner, batch| {
-            inner.feed(now, Input::Contents { contents }, batch);
+            inner.feed(now, Input::Contents { at, tags }, batch);
         });
         fed.is_some()
     });
+}
+
+/// A block that is stored: its checksum but for one bit, whether an LBA of its own has it and not a shared page,
+/// and that one's number. In order, the shared page of a content comes first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Stored(u64);
+
+const OF_LBA: u64 = 1 << 32;
+
+impl Stored {
+    fn new(holder: Holder, crc: u32) -> Self {
+        let number = match holder {
+            Holder::Lba(lba) => OF_LBA | (lba.0 & u64::from(u32::MAX)),
+            Holder::Page(vba) => u64::from(vba.0),
+        };
+        Self(u64::from(crc >> 1) << 33 | number)
+    }
+
+    fn crc(self) -> u64 {
+        self.0 >> 33
+    }
+
+    fn holder(self) -> Holder {
+        match self.0 & OF_LBA {
+            0 => Holder::Page(Vba(self.0 as u32)),
+            _ => Holder::Lba(Lba(self.0 & (OF_LBA - 1))),
+        }
+    }
 }
 
 /// One look at all that is stored.
 fn sweep(shared: &Shared, superblock: &Superblock, now: bool) {
     let live = shared.inner.lock().engine.stats().live_blocks;
     let parts = live.div_ceil(SWEEP_ENTRIES as u64).max(1);
-    let mut found: Vec<(u32, u32)> = Vec::new();
-    let mut others = Others::new(shared, now);
+    // Parts are not quite of one size, and clients go on writing.
+    let most = SWEEP_ENTRIES + SWEEP_ENTRIES / 8;
+    let mut stored: Vec<Stored> = Vec::with_capacity(most.min(live as usize + 1024));
+    let mut turn = Turn::new(shared, now);
     for part in 0..parts {
         let done = |inside: u64| {
             let permille = (part * 1000 + inside) / parts;
@@ -212,49 +269,103 @@ fn sweep(shared: &Shared, superblock: &Superblock, now: bool) {
                 .store(1 + permille, Ordering::Relaxed);
         };
         done(0);
-        found.clear();
-        let whole = summaries(shared, superblock, |segment, tags| {
-            let ours = |crc: u32| (u64::from(crc) * parts) >> 32 == part;
-            // An LBA has 32 bits in the map. What is dead is told as well, and what does not fit is passed over:
-            // it costs savings, and nothing else.
-            let ours = owned(tags).filter(|(_, crc)| ours(*crc));
-            found.extend(ours.map(|(lba, crc)| (crc, lba.0 as u32)));
-            found.truncate(SWEEP_ENTRIES * 2);
-            done(u64::from(segment.0) * 500 / u64::from(superblock.segment_count()));
-            true
+        stored.clear();
+        let mut live = Vec::new();
+        let segments = u64::from(superblock.segment_count());
+        let mut segment = 0;
+        let whole = summaries(shared, superblock, &mut turn, |at, tags| {
+            live.clear();
+            // Only what is alive: a dead block that came first would speak for all of its content.
+            let asked = shared.with_core(|_, inner, _| inner.engine.contents(at, tags, &mut live));
+            let ours = live
+                .iter()
+                .filter(|(_, crc)| (u64::from(*crc) * parts) >> 32 == part)
+                .map(|&(holder, crc)| Stored::new(holder, crc));
+            // What does not fit is passed over: it costs savings, and nothing else.
+            stored.extend(ours.take(most - stored.len()));
+            segment += 1;
+            done(segment * 500 / segments);
+            asked.is_some()
         });
-        found.sort_unstable();
-        found.dedup();
-        let mut pairs: Vec<(Lba, Lba)> = Vec::with_capacity(SWEEP_BATCH);
-        let mut first = 0;
-        for at in 1..found.len() {
-            if found[at].0 != found[first].0 {
-                first = at;
-                continue;
-            }
-            let [lba, of] = [at, first].map(|index| Lba(found[index].1.into()));
-            pairs.push((lba, of));
-            if pairs.len() == SWEEP_BATCH {
-                done(500 + at as u64 * 500 / found.len() as u64);
-                if !merge(shared, &mut pairs, &mut others) {
-                    return;
-                }
-            }
-        }
-        if !whole || !merge(shared, &mut pairs, &mut others) {
+        stored.sort_unstable();
+        if !whole || !merge_all(shared, &stored, &mut turn, |inside| done(500 + inside / 2)) {
             return;
         }
     }
 }
 
-/// Tells the core of pairs, one after the other: a client's request never waits behind more than one. `false`
-/// when the volume is stopping.
-fn merge(shared: &Shared, pairs: &mut Vec<(Lba, Lba)>, others: &mut Others) -> bool {
-    others.give_way(shared);
+/// Merges whatever has one checksum; `false` when the volume is stopping.
+fn merge_all(shared: &Shared, stored: &[Stored], turn: &mut Turn, done: impl Fn(u64)) -> bool {
+    let mut pages: Vec<(Vba, Vba)> = Vec::new();
+    let mut passed = 0;
+    for same in stored.chunk_by(|one, next| one.crc() == next.crc()) {
+        let first = same[0].holder();
+        for one in &same[1..] {
+            match (one.holder(), first) {
+                (Holder::Lba(lba), of) => {
+                    if !merge(shared, lba, of, turn) {
+                        return false;
+                    }
+                }
+                (Holder::Page(vba), Holder::Page(of)) => pages.push((vba, of)),
+                (Holder::Page(_), Holder::Lba(_)) => unreachable!("pages come first"),
+            }
+        }
+        passed += same.len() as u64;
+        if same.len() > 1 {
+            done(passed * 1000 / stored.len() as u64);
+        }
+    }
+    merge_pages(shared, &mut pages, turn)
+}
+
+/// Pages that have several owners each: all of the one's are to become the other's, and only the map knows who
+/// they are.
+fn merge_pages(shared: &Shared, pages: &mut [(Vba, Vba)], turn: &mut Turn) -> bool {
+    if pages.is_empty() {
+        return true;
+    }
+    pages.sort_unstable();
+    let of = |vba: Vba| {
+        let at = pages.binary_search_by_key(&vba, |(page, _)| *page).ok()?;
+        Some(pages[at].1)
+    };
+    let mut owners = Vec::new();
+    for from in (0..shared.blocks).step_by(SWEEP_OWNERS) {
+        if !turn.wait(shared) {
+            return false;
+        }
+        owners.clear();
+        let range = from..from + SWEEP_OWNERS as u64;
+        let asked = shared.with_core(|_, inner, _| {
+            let wanted = |vba| of(vba).is_some();
+            inner.engine.owners_in(range, wanted, &mut owners);
+        });
+        if asked.is_none() {
+            return false;
+        }
+        for &(lba, vba) in &owners {
+            if let Some(page) = of(vba)
+                && !merge(shared, lba, Holder::Page(page), turn)
+            {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// Tells the core of a pair and waits until it has seen to it; `false` when the volume is stopping.
+fn merge(shared: &Shared, lba: Lba, of: Holder, turn: &mut Turn) -> bool {
     let answer = Arc::new(OneAnswer::default());
     let replies: Arc<dyn Replies> = answer.clone();
-    // Twice: the first time what the pages should hold may still have to be read.
-    for &(lba, of) in pairs.iter().chain(pairs.iter()) {
+    let reads = || shared.inner.lock().engine.stats().merge_reads;
+    let before = reads();
+    // Twice, if need be: what the pages should hold may still have to be read, which is asked for the first time.
+    for _ in 0..2 {
+        if !turn.wait(shared) {
+            return false;
+        }
         let request = Request {
             tag: 0,
             op: Op::Flush,
@@ -269,24 +380,37 @@ fn merge(shared: &Shared, pairs: &mut Vec<(Lba, Lba)>, others: &mut Others) -> b
         if answer.wait().1.is_err() {
             return false;
         }
+        if reads() > before {
+            turn.spend(2);
+            break;
+        }
     }
-    pairs.clear();
-    !shared.sweeper.is_stopping()
+    true
 }
 
-/// The clients, who come first.
-struct Others {
-    /// Whether a sweep goes on beside them, as its user told it to: then it waits only while they are served.
+/// When the sweep may go on: clients come first, and it takes no more of the medium than it is allowed. It asks
+/// before every pair, so that a client's request finds the reads of one under way at most.
+struct Turn {
+    /// Whether it goes on beside its clients, as its user told it to: then it waits only while they are served, and
+    /// not for ever.
     now: bool,
     /// How many requests of theirs had come when they were looked at last.
     came: u64,
+    /// What was read since when.
+    spent: u64,
+    since: Instant,
 }
 
-impl Others {
+impl Turn {
     fn new(shared: &Shared, now: bool) -> Self {
-        let mut others = Self { now, came: 0 };
-        others.are_quiet(shared);
-        others
+        let mut turn = Self {
+            now,
+            came: 0,
+            spent: 0,
+            since: Instant::now(),
+        };
+        turn.are_quiet(shared);
+        turn
     }
 
     fn are_quiet(&mut self, shared: &Shared) -> bool {
@@ -299,9 +423,42 @@ impl Others {
         in_flight == 0 && (self.now || came == before)
     }
 
-    fn give_way(&mut self, shared: &Shared) {
-        while !self.are_quiet(shared) && !shared.sweeper.is_stopping() {
-            std::thread::sleep(if self.now { SWEEP_PAUSE } else { SWEEP_QUIET });
+    /// So many blocks were read.
+    fn spend(&mut self, blocks: u64) {
+        self.spent += blocks;
+    }
+
+    /// Waits for its turn; `false` when the volume is stopping.
+    fn wait(&mut self, shared: &Shared) -> bool {
+        let began = Instant::now();
+        while !shared.sweeper.is_stopping() {
+            let late = self.now && began.elapsed() >= SWEEP_PATIENCE;
+            if !self.is_within_rate(shared) {
+                std::thread::sleep(SWEEP_PAUSE);
+            } else if late || self.are_quiet(shared) {
+                return true;
+            } else if self.now {
+                std::thread::sleep(SWEEP_PAUSE);
+            } else {
+                shared.sweeper.pause(SWEEP_QUIET);
+            }
         }
+        false
+    }
+
+    fn is_within_rate(&mut self, shared: &Shared) -> bool {
+        let rate = shared.sweeper.rate.load(Ordering::Relaxed);
+        let Some(nanos) = (u128::from(self.spent) * 1_000_000_000).checked_div(rate.into()) else {
+            return true;
+        };
+        let elapsed = self.since.elapsed();
+        if elapsed.as_nanos() < nanos {
+            return false;
+        }
+        // What was not used is not saved up.
+        if elapsed.as_nanos() - nanos > SWEEP_PATIENCE.as_nanos() {
+            (self.spent, self.since) = (0, Instant::now());
+        }
+        true
     }
 }

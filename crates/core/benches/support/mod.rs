@@ -5,10 +5,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
-use vellum_core::addr::{Buf, EffectId, Lba, Nanos, Pba, RequestId};
+use vellum_core::addr::{Buf, EffectId, Lba, Nanos, Pba, RequestId, Segment};
 use vellum_core::engine::{Buffers, Engine, Options};
 use vellum_core::format;
 use vellum_core::format::geometry::{self, Params};
+use vellum_core::format::summary;
 use vellum_core::recovery::{Source, Unreadable, recover};
 use vellum_core::seam::{Against, Dedup, Digest, Effect, Input, Outcome, Payload};
 
@@ -139,6 +140,24 @@ impl Idle {
     /// Deduplicates from now on.
     pub fn deduplicate(&mut self, policy: Dedup) {
         self.engine.handle(Nanos(self.now), Input::Dedup { policy });
+    }
+
+    /// Tells the engine what the segments' tags say, as after a restart.
+    pub fn learn(&mut self) {
+        let superblock = self.engine.superblock().clone();
+        let usable = superblock.usable_blocks();
+        for segment in (0..superblock.segment_count()).map(Segment) {
+            let at = superblock.segment_start(segment);
+            let known = self.engine.unsummarised(segment).map(<[_]>::to_vec);
+            let summary = self.written.get(&(at.0 + u64::from(usable)));
+            let tags = known.or_else(|| {
+                let (signature, count) = (superblock.signature(), usable as usize);
+                summary::decode(&signature, segment, count, summary?, crc32c::crc32c).ok()
+            });
+            let tags = &tags.unwrap_or_default();
+            self.engine
+                .handle(Nanos(self.now), Input::Contents { at, tags });
+        }
     }
 
     /// Writes one block, of which `content` is the checksum; another content, another checksum.

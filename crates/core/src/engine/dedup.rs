@@ -11,6 +11,7 @@
 
 use super::twin::Proposer;
 use super::*;
+use crate::format::summary::{Owner, Tag};
 use crate::index::{Holder, Index};
 use crate::seam::{Decide, Dedup as Policy, Fingerprint, Payload};
 
@@ -200,15 +201,71 @@ impl Engine {
         }
     }
 
-    /// What is stored, as summaries tell it: hints for the index, which knows nothing after a restart.
-    pub(super) fn learn_contents(&mut self, contents: &[(Lba, u32)]) {
-        for &(lba, crc) in contents {
-            let hash = content_hash(crc);
-            let known = self.dedup.index.find(hash).is_some();
-            if !known && lba.0 < self.map.blocks() {
-                self.note_content(lba, crc);
+    /// What is stored, as a summary tells it: hints for the index, which knows nothing after a restart.
+    pub(super) fn learn_contents(&mut self, at: Pba, tags: &[Tag]) {
+        for (pba, tag) in (at.0..).map(Pba).zip(tags) {
+            let Some(holder) = self.holder_of(pba, *tag) else {
+                continue;
+            };
+            let hash = content_hash(tag.crc);
+            let owners = match holder {
+                Holder::Lba(lba) if self.dedup.is_critical(lba) => continue,
+                Holder::Lba(_) => 1,
+                Holder::Page(vba) => {
+                    if self.shared.hash(vba) == 0 {
+                        self.shared.set_hash(vba, hash);
+                    }
+                    self.shared.owners(vba)
+                }
+            };
+            if self.dedup.index.find(hash).is_none() {
+                self.dedup.met(hash, holder, owners);
             }
         }
+    }
+
+    /// Who has the block at `pba` now, by what its tag says and what has become of that; nobody, if it is dead or
+    /// holds parts.
+    fn holder_of(&self, pba: Pba, tag: Tag) -> Option<Holder> {
+        if let Some(vba) = self.shared.find(pba) {
+            return (!self.shared.has_parts(vba)).then_some(Holder::Page(vba));
+        }
+        let lba = match (self.strays.get(&(pba.0 as u32)), tag.owner) {
+            (Some(&lba), _) => Lba(lba.into()),
+            (None, Owner::Lba(lba)) => lba,
+            (None, _) => return None,
+        };
+        let is_there = lba.0 < self.map.blocks() && self.map.get(lba) == Entry::Plain(pba);
+        is_there.then_some(Holder::Lba(lba))
+    }
+
+    /// Of the blocks from `at` on those that somebody has, and their checksums, by their segment's tags.
+    pub fn contents(&self, at: Pba, tags: &[Tag], out: &mut Vec<(Holder, u32)>) {
+        let tagged = (at.0..).map(Pba).zip(tags);
+        out.extend(
+            tagged
+                .filter_map(|(pba, tag)| self.holder_of(pba, *tag).map(|holder| (holder, tag.crc))),
+        );
+    }
+
+    /// The tags of a segment whose summary is not on the medium yet.
+    #[must_use]
+    pub fn unsummarised(&self, segment: Segment) -> Option<&[Tag]> {
+        self.sums.tags(segment)
+    }
+
+    /// Which of the LBAs in `range` own one of the shared pages that `wanted` names.
+    pub fn owners_in(
+        &self,
+        range: core::ops::Range<u64>,
+        wanted: impl Fn(Vba) -> bool,
+        out: &mut Vec<(Lba, Vba)>,
+    ) {
+        let lbas = (range.start..range.end.min(self.map.blocks())).map(Lba);
+        out.extend(lbas.filter_map(|lba| match self.map.get(lba) {
+            Entry::Shared(vba) if wanted(vba) => Some((lba, vba)),
+            _ => None,
+        }));
     }
 
     /// Who has what is at `lba`; a shared page learns its hash, so that the index can be told who is left.

@@ -18,7 +18,7 @@ pub(super) struct Merge {
     lba: Lba,
     from: Pba,
     /// The one that is to be shared.
-    of: Lba,
+    of: Holder,
     to: Pba,
     /// The checksum of both, if they are equal.
     crc: u32,
@@ -26,11 +26,11 @@ pub(super) struct Merge {
 }
 
 impl Engine {
-    pub(super) fn merge(&mut self, request: RequestId, lba: Lba, of: Lba) {
+    pub(super) fn merge(&mut self, request: RequestId, lba: Lba, of: Holder) {
         if self.poisoned {
             return self.reply(request, Err(Refusal::Poisoned));
         }
-        if !self.in_range(lba, 1) || !self.in_range(of, 1) {
+        if !self.in_range(lba, 1) || matches!(of, Holder::Lba(of) if !self.in_range(of, 1)) {
             return self.reply(request, Err(Refusal::OutOfRange));
         }
         let Some((from, to)) = self.apart(lba, of) else {
@@ -70,11 +70,12 @@ impl Engine {
     }
 
     /// The two pages, if both are on the medium and not one.
-    fn apart(&self, lba: Lba, of: Lba) -> Option<(Pba, Pba)> {
+    fn apart(&self, lba: Lba, of: Holder) -> Option<(Pba, Pba)> {
         let from = self.physical(self.map.get(lba))?;
-        let to = self.physical(self.map.get(of))?;
+        let to = self.physical(self.entry_of(of))?;
         let stored = |pba| self.chunks.find(pba).is_none();
-        let allowed = !self.dedup.is_critical(lba) && !self.dedup.is_critical(of);
+        let allowed = !self.dedup.is_critical(lba)
+            && !matches!(of, Holder::Lba(of) if self.dedup.is_critical(of));
         (from != to && allowed && stored(from) && stored(to)).then_some((from, to))
     }
 
@@ -97,7 +98,7 @@ impl Engine {
         if same && open && self.apart(merge.lba, merge.of) == Some((merge.from, merge.to)) {
             let twin = Twin {
                 by: Proposer::Pair,
-                of: Holder::Lba(merge.of),
+                of: merge.of,
                 place: Place {
                     pba: merge.to,
                     slot: None,

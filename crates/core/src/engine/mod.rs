@@ -312,7 +312,7 @@ impl Engine {
             Input::Journaled { pairs } => self.learn_homes(pairs),
             Input::Dedup { policy } => self.set_dedup(policy),
             Input::Critical { ranges } => self.set_critical(ranges),
-            Input::Contents { contents } => self.learn_contents(contents),
+            Input::Contents { at, tags } => self.learn_contents(at, tags),
             Input::Merge { id, lba, of } => self.merge(id, lba, of),
             Input::Done { id, outcome } => self.done(id, outcome),
             Input::Tick => self.tick(),

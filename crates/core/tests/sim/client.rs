@@ -1,10 +1,10 @@
 //! What the simulated client asks for.
 
 use super::driver::Ask;
-use super::medium::token_crc;
 use super::rng::Rng;
 use std::collections::VecDeque;
-use vellum_core::addr::Lba;
+use vellum_core::addr::{Lba, Vba};
+use vellum_core::index::Holder;
 use vellum_core::seam::{Decide, Dedup, Order, Region, Search, Store, WriteOnce};
 
 /// A life's habits.
@@ -133,17 +133,6 @@ impl Client {
         ranges[..rng.pick(&[0, 2])].to_vec()
     }
 
-    /// A content that an LBA may have, or not, and what token's checksum that is.
-    pub fn rumour(&self, rng: &mut Rng) -> (Lba, u32) {
-        let token = rng.range(1, 50) as u32;
-        let mut lba = rng.below(self.blocks * 2);
-        // Worse than nothing: another content of a page that may be shared.
-        if !self.twins.is_empty() && rng.percent(50) {
-            lba = self.twins[rng.below(self.twins.len() as u64) as usize].1;
-        }
-        (Lba(lba), token_crc(token))
-    }
-
     /// What the descriptor blocks written since the last call say.
     pub fn take_pairs(&mut self) -> Vec<(Lba, Lba)> {
         std::mem::take(&mut self.pairs)
@@ -218,7 +207,10 @@ impl Client {
         }
         Ask::Merge {
             lba: pair.0,
-            of: pair.1,
+            of: match rng.percent(20) {
+                true => Holder::Page(Vba(rng.below(20) as u32)),
+                false => Holder::Lba(Lba(pair.1)),
+            },
         }
     }
 

@@ -4,12 +4,14 @@ mod effects;
 mod outputs;
 mod parts;
 
-use super::medium::{Cell, GARBAGE, Medium};
+use super::medium::{Cell, GARBAGE, Medium, token_crc};
 use super::model::{Model, OpId, Seen};
 use super::rng::Rng;
 use std::collections::{BTreeMap, BTreeSet};
-use vellum_core::addr::{Buf, Lba, Nanos, RequestId};
+use vellum_core::addr::{Buf, Lba, Nanos, Pba, RequestId, Vba};
 use vellum_core::engine::Engine;
+use vellum_core::format::summary::{Owner, Tag};
+use vellum_core::index::Holder;
 use vellum_core::seam::{Against, Dedup, Digest, Effect, Input, Page, Payload, Refusal, Region};
 
 /// Why a run failed.
@@ -133,7 +135,7 @@ pub enum Ask {
     Flush,
     Merge {
         lba: u64,
-        of: u64,
+        of: Holder,
     },
     Discard {
         lba: u64,
@@ -250,9 +252,24 @@ impl Driver {
         self.feed(Input::Critical { ranges })
     }
 
-    /// Tells what a summary may have said, or not any more.
-    pub fn contents(&mut self, contents: &[(Lba, u32)]) -> Result<(), Failure> {
-        self.feed(Input::Contents { contents })
+    /// Tells what a summary may have said, or not any more: checksums that are right, and of other contents.
+    pub fn contents(&mut self) -> Result<(), Failure> {
+        let at = self.rng.below(self.medium.blocks());
+        let end = (at + self.rng.range(1, 200)).min(self.medium.blocks());
+        let mut tags = Vec::new();
+        for block in at..end {
+            let lba = Lba(self.rng.below(1000));
+            let owner = self
+                .rng
+                .pick(&[Owner::None, Owner::Lba(lba), Owner::Vba(Vba(3))]);
+            let crc = match self.rng.percent(30) {
+                true => self.medium.read(block).crc(),
+                false => token_crc(self.rng.range(1, 50) as u32),
+            };
+            tags.push(Tag { owner, crc });
+        }
+        let at = Pba(at);
+        self.feed(Input::Contents { at, tags: &tags })
     }
 
     /// What a buffer holds, as a block.
@@ -365,7 +382,7 @@ impl Driver {
                 self.feed(Input::Merge {
                     id: name,
                     lba: Lba(*lba),
-                    of: Lba(*of),
+                    of: *of,
                 })?;
             }
             Ask::Flush => {

@@ -238,9 +238,8 @@ impl World {
         )?;
         let mut idle = 0;
         for _ in 0..steps {
-            if self.rng.below(100) == 0 {
-                let contents: Vec<_> = (0..10).map(|_| client.rumour(&mut self.rng)).collect();
-                driver.contents(&contents)?;
+            if self.rng.below(40) == 0 {
+                driver.contents()?;
                 driver.watch(&client.regions(&mut self.rng))?;
             }
             let room = driver.open_requests() < client.depth && driver.free_bufs() >= 64;
