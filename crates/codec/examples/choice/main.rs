@@ -25,6 +25,11 @@ fn main() -> anyhow::Result<()> {
         eprintln!("{}: {} blocks", found.name, found.samples.len());
         workloads.push(found);
     }
+    println!("# In how few bytes: what ext4 writes, by encoding\n");
+    println!(
+        "Printed by `benches/encodings.sh`; what follows from it: decision 0008. Of the times only"
+    );
+    println!("the ratios within a line mean something.\n");
     tables::print(&workloads)?;
     pages::print(&workloads)
 }

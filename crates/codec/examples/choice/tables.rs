@@ -40,13 +40,13 @@ pub fn print(workloads: &[Workload]) -> anyhow::Result<()> {
         delta_names = candidates.iter().map(|(name, _)| *name).collect();
         measure(workload, &mut candidates, &mut delta, true)?;
     }
-    println!("Bytes of a block alone (mean; at most a block)\n");
+    println!("## Bytes of a block alone (mean; at most a block)\n");
     bytes(&whole_names, &whole);
-    println!("\nBytes of a block against its base (mean; at most a block)\n");
+    println!("\n## Bytes of a block against its base (mean; at most a block)\n");
     bytes(&delta_names, &delta);
-    println!("\nNanoseconds a block, alone\n");
+    println!("\n## Nanoseconds a block, alone\n");
     times(&whole_names, &whole);
-    println!("\nNanoseconds a block, against its base\n");
+    println!("\n## Nanoseconds a block, against its base\n");
     times(&delta_names, &delta);
     Ok(())
 }
