@@ -174,6 +174,8 @@ pub struct Driver {
     pub hashes: u32,
     /// Of the blocks written, in percent: can be stored in fewer bytes.
     pub packing: u64,
+    /// Effects that are not carried out before it says otherwise.
+    pub holds: fn(&Effect) -> bool,
     /// What each block of the last read gave; for audits.
     pub last_read: Vec<Seen>,
     /// Every place a block was ever rotten or refused to be read in this life.
@@ -214,6 +216,7 @@ impl Driver {
             poisoned: false,
             hashes: u32::MAX,
             packing: 0,
+            holds: |_| false,
             last_read: Vec::new(),
             suspects: BTreeSet::new(),
             flights: Vec::new(),
@@ -268,8 +271,12 @@ impl Driver {
             };
             tags.push(Tag { owner, crc });
         }
-        let at = Pba(at);
-        self.feed(Input::Contents { at, tags: &tags })
+        self.tell(Pba(at), &tags)
+    }
+
+    /// Tells what a summary says.
+    pub fn tell(&mut self, at: Pba, tags: &[Tag]) -> Result<(), Failure> {
+        self.feed(Input::Contents { at, tags })
     }
 
     /// What a buffer holds, as a block.

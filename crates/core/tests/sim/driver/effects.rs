@@ -10,17 +10,21 @@ use vellum_core::seam::{Against, Effect, Fingerprint, Input, Outcome, Page};
 impl Driver {
     /// Moves one effect on, chosen by chance; `false` when there is none.
     pub fn advance(&mut self) -> Result<bool, Failure> {
-        if self.flights.is_empty() {
+        let free = |flight: &Flight| !(self.holds)(&flight.effect);
+        let movable = self.flights.iter().filter(|flight| free(flight)).count();
+        if movable == 0 {
             return Ok(false);
         }
         self.now += self.rng.below(20_000);
         // Mostly any; often the oldest, else a long queue keeps its first for ever.
-        let mut index = self.rng.below(self.flights.len() as u64) as usize;
-        if self.rng.percent(40) {
-            index = (0..self.flights.len())
-                .min_by_key(|&i| self.flights[i].serial)
-                .unwrap_or(0);
+        let any = self.rng.below(movable as u64) as usize;
+        let oldest = self.rng.percent(40);
+        let mut movable = (0..self.flights.len()).filter(|&i| free(&self.flights[i]));
+        let index = match oldest {
+            true => movable.min_by_key(|&i| self.flights[i].serial),
+            false => movable.nth(any),
         }
+        .unwrap_or(0);
         if self.flights[index].stage == Stage::Asked {
             self.take_bytes(index)?;
             if self.rng.percent(30) {

@@ -1,0 +1,487 @@
+//! What may go wrong with a block that is stored already, case by case, on the simulated medium: every read is held
+//! against the model, every volume is checked at its end. Chance has all of these too (`crash.rs`); here they are sure.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failure is a test's"
+)]
+
+#[allow(dead_code, reason = "each test uses its share")]
+mod sim;
+
+use sim::driver::{Ask, CLIENT_BUFS, Driver};
+use sim::medium::{Broken, Medium, Rot, token_crc};
+use sim::model::{Model, Seen};
+use sim::open::{self, Volume};
+use sim::rng::Rng;
+use vellum_core::addr::{Buf, Lba, Pba};
+use vellum_core::engine::{Buffers, Engine, Options};
+use vellum_core::format::summary::{Owner, Tag};
+use vellum_core::index::Holder;
+use vellum_core::seam::{Decide, Dedup, Effect};
+use vellum_core::stats::Stats;
+
+const COLLECTOR_BUFS: u32 = 96;
+
+/// Contents. Each has its own checksum.
+const A: u32 = 1001;
+const B: u32 = 1002;
+
+const DECIDES: [Decide; 2] = [Decide::Compare, Decide::Fingerprint(0)];
+
+fn comparisons(effect: &Effect) -> bool {
+    matches!(effect, Effect::Compare { .. } | Effect::Fingerprint { .. })
+}
+
+fn volume() -> Volume {
+    Volume {
+        medium_blocks: 1400,
+        logical_blocks: None,
+        segment_blocks: 64,
+        over_provisioning: 280,
+    }
+}
+
+fn engine_on(medium: &mut Medium, rng: &mut Rng, cached_sums: usize) -> Engine {
+    let recovered = open::open(medium, rng, false).unwrap();
+    let buffers = Buffers {
+        first: Buf(CLIENT_BUFS),
+        count: COLLECTOR_BUFS,
+    };
+    let options = Options {
+        cached_sums,
+        ..Options::default()
+    };
+    Engine::new(recovered, buffers, options, crc32c::crc32c)
+}
+
+struct Bench(Driver);
+
+impl Bench {
+    fn new(seed: u64, volume: Volume, policy: Dedup) -> Self {
+        let mut rng = Rng::new(seed);
+        let (mut medium, blocks) = volume.create(Broken::No).unwrap();
+        let engine = engine_on(&mut medium, &mut rng, 1);
+        let mut driver = Driver::new(engine, medium, Model::new(blocks), rng, COLLECTOR_BUFS);
+        driver.start().unwrap();
+        driver.deduplicate(&policy, &[]).unwrap();
+        Self(driver)
+    }
+
+    fn deciding(decide: Decide) -> Self {
+        Self::new(1, volume(), policy(decide))
+    }
+
+    fn stats(&self) -> Stats {
+        self.0.engine.stats()
+    }
+
+    fn ask(&mut self, ask: &Ask) {
+        assert!(self.0.ask(ask).unwrap(), "there are buffers");
+    }
+
+    fn ask_write(&mut self, lba: u64, token: u32) {
+        self.ask(&Ask::Write {
+            lba,
+            tokens: vec![token],
+            fua: false,
+        });
+    }
+
+    /// Writes and makes it durable.
+    fn write(&mut self, lba: u64, token: u32) {
+        self.ask_write(lba, token);
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        self.0.settle().unwrap();
+        self.ask(&Ask::Flush);
+        self.0.settle().unwrap();
+    }
+
+    fn discard(&mut self, lba: u64) {
+        self.ask(&Ask::Discard {
+            lba,
+            blocks: 1,
+            fua: false,
+        });
+    }
+
+    /// Reads; what comes is held against the model besides.
+    fn read(&mut self, lba: u64) -> Seen {
+        self.ask(&Ask::Read { lba, blocks: 1 });
+        self.0.settle().unwrap();
+        self.0.last_read[0]
+    }
+
+    fn assert_reads(&mut self, blocks: &[(u64, u32)]) {
+        for &(lba, token) in blocks {
+            assert_eq!(self.read(lba), Seen::Token(token), "LBA {lba}");
+        }
+    }
+
+    /// Carries out all that may be.
+    fn run(&mut self) {
+        while self.0.advance().unwrap() {}
+    }
+
+    /// Lets go of what was held back, and ends it.
+    fn release(&mut self) {
+        self.0.holds = |_| false;
+        self.0.settle().unwrap();
+    }
+
+    /// Where a content is on the medium.
+    fn places(&self, token: u32) -> Vec<u64> {
+        let medium = &self.0.medium;
+        let all = 0..medium.blocks();
+        all.filter(|&at| medium.is_data(at) && medium.read(at).token() == token)
+            .collect()
+    }
+
+    fn end(mut self) {
+        self.0.settle_shutdown().unwrap();
+        open::check(&self.0.medium).unwrap();
+    }
+}
+
+fn policy(decide: Decide) -> Dedup {
+    Dedup {
+        index_bytes: 1 << 16,
+        decide,
+        ..Dedup::default()
+    }
+}
+
+#[test]
+fn an_entry_of_a_block_that_is_gone_leads_nowhere() {
+    for decide in DECIDES {
+        let mut bench = Bench::deciding(decide);
+        bench.write(1, A);
+        bench.discard(1);
+        bench.write(2, A);
+        assert_eq!(bench.stats().dedup_blocks, 0);
+        bench.assert_reads(&[(1, 0), (2, A)]);
+        bench.end();
+    }
+}
+
+#[test]
+fn an_entry_of_a_block_that_was_rewritten_is_found_out() {
+    for decide in DECIDES {
+        let mut bench = Bench::deciding(decide);
+        bench.write(1, A);
+        bench.write(1, B);
+        bench.write(2, A);
+        assert_eq!(bench.stats().dedup_blocks, 0);
+        assert_eq!(bench.stats().dedup_false_hints, 1);
+        bench.assert_reads(&[(1, B), (2, A)]);
+        bench.write(3, A);
+        assert_eq!(bench.stats().dedup_blocks, 1);
+        bench.end();
+    }
+}
+
+#[test]
+fn an_entry_follows_what_the_collector_moves() {
+    for decide in DECIDES {
+        let mut bench = Bench::deciding(decide);
+        bench.write(1, A);
+        let was = bench.places(A);
+        let blocks = bench.0.model.blocks();
+        for step in 0.. {
+            assert!(step < 50_000, "the collector never came by");
+            let lba = 2 + bench.0.rng.below(blocks - 2);
+            bench.ask_write(lba, 10_000 + step as u32);
+            bench.0.settle().unwrap();
+            if bench.places(A).iter().any(|at| !was.contains(at)) {
+                break;
+            }
+        }
+        bench.write(2, A);
+        assert_eq!(bench.stats().dedup_blocks, 1);
+        bench.assert_reads(&[(1, A), (2, A)]);
+        bench.end();
+    }
+}
+
+#[test]
+fn nothing_is_shared_with_a_damaged_block() {
+    for decide in DECIDES {
+        let mut bench = Bench::deciding(decide);
+        bench.write(1, A);
+        for at in bench.places(A) {
+            bench.0.medium.rot.insert(at, Rot::Flip(77));
+            bench.0.suspects.insert(at);
+        }
+        bench.write(2, A);
+        assert_eq!(bench.stats().dedup_blocks, 0);
+        bench.assert_reads(&[(2, A)]);
+        assert_eq!(bench.read(1), Seen::Unknown, "an error, and no data");
+        // It has left the index: the next one finds the whole copy.
+        bench.write(3, A);
+        assert_eq!(bench.stats().dedup_blocks, 1);
+        bench.assert_reads(&[(3, A)]);
+    }
+}
+
+/// By fingerprint nothing is read: so the first that does read must be believed.
+#[test]
+fn a_page_that_was_found_damaged_has_no_fingerprint_any_more() {
+    let mut bench = Bench::deciding(Decide::Fingerprint(0));
+    for lba in 1..4 {
+        bench.write(lba, A);
+    }
+    assert_eq!(bench.stats().dedup_decided, 1);
+    for at in bench.places(A) {
+        bench.0.medium.rot.insert(at, Rot::Zeroed);
+        bench.0.suspects.insert(at);
+    }
+    assert_eq!(bench.read(1), Seen::Unknown, "an error, and no data");
+    bench.write(5, A);
+    assert_eq!(bench.stats().dedup_decided, 1);
+    bench.assert_reads(&[(5, A)]);
+}
+
+#[test]
+fn a_page_that_moves_while_it_is_compared_is_not_shared_where_it_was() {
+    for decide in DECIDES {
+        let mut bench = Bench::deciding(decide);
+        let blocks = bench.0.model.blocks();
+        let (mut moved, mut held) = (0, 0);
+        bench.write(0, A);
+        for round in 0..4000u64 {
+            // Much to do for the collector, and then a duplicate whose comparison takes long.
+            for step in 0..24 {
+                let lba = 2 + bench.0.rng.below(blocks - 2);
+                bench.ask_write(lba, 10_000 + (round * 24 + step) as u32);
+            }
+            bench.0.holds = comparisons;
+            let before = bench.places(A);
+            bench.ask_write(1, A);
+            bench.run();
+            held += u64::from(bench.0.flights() > 0);
+            let moves = bench.places(A) != before;
+            bench.release();
+            bench.assert_reads(&[(0, A), (1, A)]);
+            moved += u64::from(moves);
+            if moved == 3 {
+                break;
+            }
+            // The next one is a page of its own again.
+            bench.discard(1);
+            bench.0.settle().unwrap();
+        }
+        assert!(held > 0 && moved == 3, "{held} were held, {moved} moved");
+        bench.end();
+    }
+}
+
+#[test]
+fn a_discard_of_the_last_owner_waits_for_the_hit_or_comes_before_it() {
+    for decide in DECIDES {
+        // Behind the hit: the page lives on with its second owner.
+        let mut bench = Bench::deciding(decide);
+        bench.write(1, A);
+        bench.0.holds = comparisons;
+        bench.ask_write(2, A);
+        bench.discard(1);
+        bench.run();
+        assert_eq!(bench.0.open_requests(), 2);
+        bench.release();
+        assert_eq!(bench.stats().dedup_blocks, 1);
+        assert_eq!(bench.stats().live_blocks, 1);
+        bench.assert_reads(&[(1, 0), (2, A)]);
+        bench.end();
+        // Before it in the queue, but after it was asked about.
+        let mut bench = Bench::deciding(decide);
+        bench.write(1, A);
+        bench.write(3, B);
+        bench.0.holds = comparisons;
+        bench.ask_write(4, B);
+        bench.discard(1);
+        bench.ask_write(2, A);
+        bench.run();
+        bench.release();
+        assert_eq!(bench.stats().dedup_blocks, 1, "that of B");
+        bench.assert_reads(&[(1, 0), (2, A), (3, B), (4, B)]);
+        bench.end();
+    }
+}
+
+#[test]
+fn a_full_volume_still_shares() {
+    for decide in DECIDES {
+        let thin = Volume {
+            logical_blocks: Some(3000),
+            ..volume()
+        };
+        let mut bench = Bench::new(1, thin, policy(decide));
+        let mut lba = 0;
+        while bench.0.counts.full == 0 {
+            bench.ask_write(lba, 10_000 + lba as u32);
+            bench.0.settle().unwrap();
+            lba += 1;
+        }
+        let (full, live) = (bench.0.counts.full, bench.stats().live_blocks);
+        for copy in 0..20 {
+            bench.write(2500 + copy, 10_000);
+        }
+        assert_eq!(bench.0.counts.full, full);
+        assert_eq!(bench.stats().live_blocks, live);
+        assert_eq!(bench.stats().dedup_blocks, 20);
+        // A proposal that turns out wrong has nowhere to go.
+        bench.write(1, 10_000);
+        let hint = bench.places(10_002)[0];
+        let tag = Tag {
+            owner: Owner::Lba(Lba(2)),
+            crc: token_crc(A),
+        };
+        bench.0.tell(Pba(hint), &[tag]).unwrap();
+        bench.write(2501, A);
+        bench.ask_write(2600, B);
+        bench.ask_write(2601, B);
+        bench.0.settle().unwrap();
+        assert!(bench.0.counts.full > full);
+        bench.assert_reads(&[(2500, 10_000), (0, 10_000), (2, 10_002)]);
+        bench.end();
+    }
+}
+
+#[test]
+fn a_hint_that_collides_is_no_proof() {
+    for decide in DECIDES {
+        let mut bench = Bench::deciding(decide);
+        // B is shared, and by fingerprint known as such.
+        for lba in 1..4 {
+            bench.write(lba, B);
+        }
+        let tag = Tag {
+            owner: Owner::Lba(Lba(1)),
+            crc: token_crc(A),
+        };
+        let at = bench.places(B)[0];
+        bench.0.tell(Pba(at), &[tag]).unwrap();
+        let before = bench.stats().dedup_false_hints;
+        bench.write(9, A);
+        assert_eq!(bench.stats().dedup_false_hints, before + 1);
+        bench.assert_reads(&[(1, B), (2, B), (3, B), (9, A)]);
+        bench.end();
+    }
+}
+
+#[test]
+fn the_same_block_on_several_queues_is_stored_once() {
+    for decide in DECIDES {
+        let mut bench = Bench::deciding(decide);
+        for lba in 0..30 {
+            bench.ask_write(lba, A);
+        }
+        for _ in 0..5 {
+            bench.ask_write(3, A);
+            bench.ask_write(3, B);
+        }
+        bench.flush();
+        assert_eq!(bench.stats().live_blocks, 2);
+        let all: Vec<_> = (0..30)
+            .map(|lba| (lba, if lba == 3 { B } else { A }))
+            .collect();
+        bench.assert_reads(&all);
+        bench.end();
+    }
+}
+
+/// Runs `prepare` to its end, then `act` effect by effect, and lets the power fail after each number of steps, until
+/// it is through.
+fn crash_everywhere(prepare: impl Fn(&mut Bench), act: impl Fn(&mut Bench)) {
+    let mut cuts = 0;
+    for seed in 0..24 {
+        for steps in 0.. {
+            let decide = DECIDES[seed as usize % 2];
+            let mut bench = Bench::new(seed, volume(), policy(decide));
+            prepare(&mut bench);
+            bench.flush();
+            act(&mut bench);
+            bench.ask(&Ask::Flush);
+            let through = !(0..steps).all(|_| bench.0.advance().unwrap());
+            let (mut medium, mut model, ..) = bench.0.crash(true).unwrap();
+            open::check(&medium).unwrap();
+            let blocks = model.blocks();
+            let mut rng = Rng::new(seed);
+            let engine = engine_on(&mut medium, &mut rng, 8);
+            model.believe_all();
+            let mut after = Driver::new(engine, medium, model, rng, COLLECTOR_BUFS);
+            after.start().unwrap();
+            let mut seen = Vec::new();
+            for lba in 0..blocks {
+                after.ask(&Ask::Read { lba, blocks: 1 }).unwrap();
+                after.settle().unwrap();
+                seen.push(after.last_read[0]);
+            }
+            let judged = after.model.judge(&seen);
+            judged.unwrap_or_else(|why| panic!("seed {seed}, {steps} steps: {why}"));
+            cuts += 1;
+            if through {
+                break;
+            }
+        }
+    }
+    println!("{cuts} crashes");
+    assert!(cuts > 100);
+}
+
+#[test]
+fn a_crash_at_any_effect_of_a_hit() {
+    crash_everywhere(
+        |bench| {
+            bench.write(1, A);
+            bench.write(5, B);
+            bench.write(6, B);
+        },
+        |bench| {
+            bench.ask_write(2, A);
+            bench.ask_write(7, B);
+        },
+    );
+}
+
+#[test]
+fn a_crash_at_any_effect_of_a_collapse() {
+    crash_everywhere(
+        |bench| {
+            for lba in 1..4 {
+                bench.write(lba, A);
+            }
+            assert_eq!(bench.stats().shared_owners, 3);
+        },
+        |bench| {
+            bench.ask_write(1, B);
+            bench.discard(2);
+            bench.ask_write(4, A);
+            bench.discard(3);
+        },
+    );
+}
+
+#[test]
+fn a_crash_at_any_effect_of_a_merge() {
+    let merge = |lba, of| Ask::Merge { lba, of };
+    crash_everywhere(
+        |bench| {
+            let off = Dedup::default();
+            bench.0.deduplicate(&off, &[]).unwrap();
+            for lba in 1..5 {
+                bench.write(lba, A);
+            }
+            assert_eq!(bench.stats().live_blocks, 4);
+        },
+        |bench| {
+            bench.ask(&merge(2, Holder::Lba(Lba(1))));
+            bench.ask(&merge(4, Holder::Lba(Lba(3))));
+            bench.ask(&merge(3, Holder::Lba(Lba(1))));
+            bench.discard(1);
+        },
+    );
+}
