@@ -139,6 +139,24 @@ collecting() {
     stop
 }
 
+# What a file's space costs that it has not yet, against what giving it all costs when the volume is made.
+over_space() {
+    local kind begin flags
+    for kind in sparse preallocated; do
+        flags=()
+        [ "$kind" = sparse ] || flags=(--preallocate)
+        rm -f "$dir/store"
+        begin=$(seconds_now)
+        "$VELLUM" create "$dir/store" --size "$writes" "${flags[@]}" >/dev/null
+        record 'space: create' "$kind" "$(awk -v a="$begin" -v b="$(seconds_now)" 'BEGIN { printf "%.2f", b - a }')"
+        serve vellum
+        record 'space: 4 KiB write + flush, depth 1' "$kind" "$(nbd "$write_iops" --rw=randwrite --bs=4k --iodepth=1 --fsync=1 --size="$writes" --time_based --runtime="$seconds")"
+        record 'space: random write, depth 32' "$kind" "$(nbd "$write_iops" --rw=randwrite --bs=4k --iodepth=32 --size="$writes" --io_size="$reads" --end_fsync=1)"
+        record 'space: sequential write 128K' "$kind" "$(nbd "$write_mbps" --rw=write --bs=128k --iodepth=32 --size="$writes" --io_size="$reads" --end_fsync=1)"
+        stop
+    done
+}
+
 # From the start of the server to its first answered read, after kill -9 under load.
 restarts() {
     local gib begin
@@ -164,6 +182,7 @@ for ((round = 1; round <= ROUNDS; round++)); do
     for peer in memory file vellum; do over_nbd "$peer"; done
     [ "$root" = no ] || over_ext4
     collecting
+    over_space
 done
 echo 'once'
 memory

@@ -46,7 +46,7 @@ END {
     print "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     for (i = 1; i <= works; i++) {
         w = order[i]
-        if (w ~ /^(RSS|idle|first)/) continue
+        if (w ~ /^(RSS|idle|first|space)/) continue
         printf "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", w, (w in unit) ? unit[w] : "ops/s", cell(w, "vellum"),
             cell(w, "memory"), cell(w, "file"), cell(w, "plain"), ratio(w, "memory"), ratio(w, "file"), ratio(w, "plain")
     }
@@ -63,4 +63,16 @@ END {
         else printf "| %s | %.2f s | under 1 s: %s |\n", w, v, v + 0 < 1 ? "yes" : "**no**"
     }
     print "\nThe time after `kill -9` is from starting the server to the first answered read of a new client, cold caches."
+    print "\n## A sparse file, or one with all of its space\n"
+    print "`vellum create`, and the same with `--preallocate`, which writes the whole file once: each block of the log is"
+    print "written for the first time here. A volume on a sparse file also gives back the space of what it frees.\n"
+    print "| | | sparse | preallocated | to preallocated |"
+    print "| --- | --- | ---: | ---: | ---: |"
+    for (i = 1; i <= works; i++) {
+        w = order[i]
+        if (w !~ /^space/) continue
+        s = median(all[w, "sparse"]); p = median(all[w, "preallocated"])
+        printf "| %s | %s | %s | %s | %s |\n", substr(w, 8), (w ~ /create/ ? "s" : w ~ /sequential/ ? "MB/s" : "ops/s"), s, p,
+            (p + 0 ? sprintf("%.2f", s / p) : "-")
+    }
 }' "$results"
