@@ -8,6 +8,8 @@
 # left out; the time is from the workload's first operation to the end of the unmount. Configurations take
 # turns within a round; figures are medians.
 #
+# PACKING=1 (`make bench-packing`) compares storage in parts of pages instead, and rewrites docs/benchmarks/packing.md.
+#
 # QUICK=1 is for trying the script: small, one round, and it writes no document. ONLY=REGEX chooses workloads.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -149,12 +151,14 @@ for ((round = 1; round <= ROUNDS; round++)); do
     done
 done
 
-benches/journal_table.sh "$results" "$ROUNDS" "$volume" "$scale" >"$dir/journal.md"
-for what in "${skipped[@]}"; do printf '\nNot measured: %s.\n' "$what"; done | sort -u >>"$dir/journal.md"
-cat "$dir/journal.md"
+document=journal
+[ -z "${PACKING:-}" ] || document=packing
+"benches/${document}_table.sh" "$results" "$ROUNDS" "$volume" "$scale" >"$dir/$document.md"
+for what in "${skipped[@]}"; do printf '\nNot measured: %s.\n' "$what"; done | sort -u >>"$dir/$document.md"
+cat "$dir/$document.md"
 echo "took $(($(date +%s) - begun)) s"
 if [ -z "${QUICK:-}${ONLY:-}" ]; then
     mkdir -p docs/benchmarks
-    cp "$dir/journal.md" docs/benchmarks/journal.md
-    echo 'written to docs/benchmarks/journal.md'
+    cp "$dir/$document.md" "docs/benchmarks/$document.md"
+    echo "written to docs/benchmarks/$document.md"
 fi

@@ -8,9 +8,15 @@ declare -A mount_options=(
     [on]=data=journal,journal_async_commit
     [paper]=data=journal,journal_async_commit
     [traced]=data=journal,journal_async_commit
+    [lz4]=data=journal,journal_async_commit
+    [zstd]=data=journal,journal_async_commit
+    [all]=data=journal,journal_async_commit
 )
-declare -A policy=([off]="write-once=off" [on]="write-once=on" [paper]="write-once=paper,hash=head64")
+declare -A policy=([off]="write-once=off" [on]="write-once=on" [paper]="write-once=paper,hash=head64"
+    [lz4]="compress=lz4" [zstd]="compress=zstd" [all]="compress=zstd,zero=on,dedup=on")
 configurations=(journal ordered off on paper traced)
+# Packing, against plain storage and against a volume without it.
+[ -z "${PACKING:-}" ] || configurations=(ordered on lz4 zstd all)
 # `traced` is plain storage that writes down each request: why the file system flushes.
 # Those that are there for their counts, which do not change from round to round.
 declare -A once=([paper]=yes [traced]=yes)
@@ -88,6 +94,7 @@ counters() {
                 moved_bytes: .medium.moved_bytes,
                 compared_in_memory: .medium.compare_kept, compared_by_reading: (.medium.read_compare_bytes / 4096) } + (.core | {
                 journal_blocks, checkpoint_writes, remapped_blocks, collided_blocks, missing_blocks,
+                packed_blocks, packed_bytes, packed_reads, dedup_blocks, zero_blocks,
                 compared_equal, compared_unequal, flushes_free, flushes_merged })'
             ;;
     esac

@@ -1,7 +1,6 @@
 //! Every bound of the core in one place, with the relations between them.
 
 use crate::format::chunk::RECORD_ROOM;
-use crate::format::pack;
 
 /// Data blocks in a chunk, at most: 1 MiB, long enough that a header is 0.4% and short enough to be one
 /// write.
@@ -10,12 +9,8 @@ pub const CHUNK_DATA_BLOCKS: usize = 256;
 /// Bytes of a header that parts leave to the records of what else its chunk takes.
 pub const HEADER_RESERVE: usize = 1024;
 
-/// The longest part at all: what is longer saves too little.
+/// The longest part that a runtime should offer: beside a longer one there is hardly room for another.
 pub const LONGEST_PART: usize = 3 << 10;
-
-/// The longest part that begins a page: two of them fit. A longer one goes where there is room, or is stored
-/// whole.
-pub const LONGEST_FIRST_PART: usize = pack::ROOM / 2 - pack::OVERHEAD;
 
 /// Chunk writes in flight, at most.
 pub const CHUNKS_IN_FLIGHT: usize = 32;

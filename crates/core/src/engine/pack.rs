@@ -80,7 +80,8 @@ impl Engine {
         Packing::Done
     }
 
-    /// The first page of the chunk that takes a part of this size; begins one, if that can pay.
+    /// The first page of the chunk that takes a part of this size; begins one if there is none. A page with one
+    /// part costs no more than a whole block.
     fn page_with_room(&mut self, id: ChunkId, packed: Packed) -> Option<usize> {
         let len = usize::from(packed.len.get());
         let chunk = self.chunks.get(id);
@@ -101,7 +102,7 @@ impl Engine {
         }
         let has_header = chunk.pages.iter().any(|page| page.block == 0);
         let begin_header = !has_header && in_header(here);
-        if !begin_header && len > limits::LONGEST_FIRST_PART {
+        if !begin_header && OVERHEAD + len > ROOM {
             return None;
         }
         let at = chunk.at;

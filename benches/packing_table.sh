@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# From results (workload, configuration, key, value; tab-separated) to the document: bytes and operations with blocks
+# stored in parts of pages, against plain storage in data=ordered and against the same volume without that.
+set -euo pipefail
+results=$1 rounds=$2 volume=$3 scale=$4
+
+cat <<TEXT
+# What is written when small things share a page
+
+\`make bench-packing\` on $(date -u +%Y-%m-%d), commit $(git rev-parse --short HEAD). Medians of $rounds rounds in which the configurations
+take turns; a volume of $volume with a journal of 64 MiB, workloads of tests/workloads at $scale% of their usual size. All
+configurations have the same chain: NBD server, nbdfuse, loop device, ext4; the unmount is inside every window.
+
+- **ordered**: nbdkit's file plugin, \`data=ordered\`
+- **on**: a volume with write-once journaling and nothing else, \`data=journal,journal_async_commit\`
+- **lz4**, **zstd**: the same with \`compress=lz4\`, \`compress=zstd\`
+- **all**: with \`compress=zstd,zero=on,dedup=on\`
+- What is *asked* is asked of everything on, and with deltas, which are not built
+- Machine: $(nproc) CPUs ($(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)), $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo), kernel $(uname -r), $(nbdkit --version | head -1)
+TEXT
+
+awk -F'\t' '
+function median(list,    n, i, j, t, v) {
+    n = split(list, v, " ")
+    for (i = 2; i <= n; i++)
+        for (j = i; j > 1 && v[j] + 0 < v[j - 1] + 0; j--) { t = v[j]; v[j] = v[j - 1]; v[j - 1] = t }
+    return n == 0 ? "" : (n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2)
+}
+function of(work, who, key) { return (work, who, key) in all ? median(all[work, who, key]) : "" }
+function ratio(a, b) { return a == "" || b == "" || b == 0 ? "-" : sprintf("%.2f", a / b) }
+function mean(a, b) { return a == "" || b == "" || b == 0 ? "-" : sprintf("%.0f", a / b) }
+# Bytes of data=ordered at most, as the issue asks them by kind of workload.
+function asked(work) {
+    if (work ~ /SQLite/) return 0.15
+    if (work ~ /varmail/) return 0.30
+    if (work ~ /source tree/) return 0.35
+    if (work ~ /git/) return 0.45
+    if (work ~ /random, fsync each 10$/) return 0.65
+    if (work ~ /sequential, fsync each 100$/) return 0.95
+    return ""
+}
+function bytes(work, who,    b) { b = of(work, who, "medium_bytes"); return b == "" ? "-" : sprintf("%.1f", b / 1048576) }
+{
+    if (!($1 in seen)) { seen[$1] = 1; order[++works] = $1 }
+    all[$1, $2, $3] = all[$1, $2, $3] " " $4
+}
+END {
+    n = split("on lz4 zstd all", who, " ")
+    print "\n## MiB written to the medium, and how many of what data=ordered writes\n"
+    print "Chunk headers, summaries, map checkpoints and what the collector moved included.\n"
+    print "| | ordered | on | lz4 | zstd | all | on | lz4 | zstd | all | asked |"
+    print "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for (i = 1; i <= works; i++) {
+        w = order[i]
+        printf "| %s | %s", w, bytes(w, "ordered")
+        for (j = 1; j <= n; j++) printf " | %s", bytes(w, who[j])
+        for (j = 1; j <= n; j++) {
+            r = ratio(of(w, who[j], "medium_bytes"), of(w, "ordered", "medium_bytes"))
+            printf " | %s", r
+            if (asked(w) != "" && r != "-" && r > 0) { logs[j] += log(r); counted[j]++ }
+        }
+        limit = asked(w)
+        printf " | %s |\n", limit == "" ? "" : limit ": " (r <= limit ? "yes" : "**no**")
+    }
+    if (counted[n] > 0) {
+        printf "| *geometric mean of those with a figure asked* | | | | |"
+        for (j = 1; j <= n; j++) printf " | %.2f", exp(logs[j] / counted[j])
+        printf " | 0.35: %s |\n", exp(logs[n] / counted[n]) <= 0.35 ? "yes" : "**no**"
+    }
+    print "\n## Operations a second\n"
+    print "| | ordered | on | lz4 | zstd | all | lz4 to on | zstd to on | all to ordered (asked 0.95) |"
+    print "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for (i = 1; i <= works; i++) {
+        w = order[i]
+        printf "| %s | %.0f", w, of(w, "ordered", "rate")
+        for (j = 1; j <= n; j++) printf " | %.0f", of(w, who[j], "rate")
+        printf " | %s | %s | %s |\n", ratio(of(w, "lz4", "rate"), of(w, "on", "rate")), ratio(of(w, "zstd", "rate"), of(w, "on", "rate")),
+            ratio(of(w, "all", "rate"), of(w, "ordered", "rate"))
+    }
+    print "\n## Blocks in parts, with zstd\n"
+    print "| | host blocks | in the journal | remapped | in parts | bytes a part | parts read |"
+    print "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for (i = 1; i <= works; i++) {
+        w = order[i]
+        printf "| %s | %d | %d | %d | %d | %s | %d |\n", w, of(w, "zstd", "host_blocks"), of(w, "zstd", "journal_blocks"), of(w, "zstd", "remapped_blocks"),
+            of(w, "zstd", "packed_blocks"), mean(of(w, "zstd", "packed_bytes"), of(w, "zstd", "packed_blocks")),
+            of(w, "zstd", "packed_reads")
+    }
+}' "$results"
