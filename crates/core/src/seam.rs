@@ -219,8 +219,7 @@ pub enum Input<'a> {
     /// What is stored from `at` on, as a segment's summary tells it: hints for the index. No reply.
     Contents { at: Pba, tags: &'a [Tag] },
     /// `lba` may hold the same bytes as `of` has: compare them, and if so let them share one page. Answered when
-    /// that is done, or found to be out of date, or when the checksum of `lba` is not in memory (it is read
-    /// then: tell the pair again). Changes nothing that a client can read.
+    /// that is done, or found to be out of date. Changes nothing that a client can read.
     Merge { id: RequestId, lba: Lba, of: Holder },
     /// An effect was carried out.
     Done { id: EffectId, outcome: Outcome<'a> },

@@ -361,30 +361,24 @@ fn merge(shared: &Shared, lba: Lba, of: Holder, turn: &mut Turn) -> bool {
     let replies: Arc<dyn Replies> = answer.clone();
     let reads = || shared.inner.lock().engine.stats().merge_reads;
     let before = reads();
-    // Twice, if need be: what the pages should hold may still have to be read, which is asked for the first time.
-    for _ in 0..2 {
-        if !turn.wait(shared) {
-            return false;
-        }
-        let request = Request {
-            tag: 0,
-            op: Op::Flush,
-            lba,
-            blocks: 0,
-            frames: Frames::default(),
-        };
-        shared.ask(request, &replies, |now, inner, pending, batch| {
-            let id = inner.requests.insert(pending);
-            inner.feed(now, Input::Merge { id, lba, of }, batch);
-        });
-        if answer.wait().1.is_err() {
-            return false;
-        }
-        if reads() > before {
-            turn.spend(2);
-            break;
-        }
+    if !turn.wait(shared) {
+        return false;
     }
+    let request = Request {
+        tag: 0,
+        op: Op::Flush,
+        lba,
+        blocks: 0,
+        frames: Frames::default(),
+    };
+    shared.ask(request, &replies, |now, inner, pending, batch| {
+        let id = inner.requests.insert(pending);
+        inner.feed(now, Input::Merge { id, lba, of }, batch);
+    });
+    if answer.wait().1.is_err() {
+        return false;
+    }
+    turn.spend(2 * (reads() - before));
     true
 }
 

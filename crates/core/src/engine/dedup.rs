@@ -24,6 +24,8 @@ pub(super) struct Dedup {
     critical: Vec<(Lba, u64)>,
     /// Off because the write buffer was full.
     switched_off: bool,
+    /// Pairs that wait for the checksums of a segment.
+    pub(super) pairs: Vec<(Segment, RequestId, Lba, Holder)>,
     /// Of each sampling unit of the request at hand, whether its sample was found.
     sampled: Vec<bool>,
 }

@@ -27,6 +27,21 @@ pub(super) struct Merge {
 
 impl Engine {
     pub(super) fn merge(&mut self, request: RequestId, lba: Lba, of: Holder) {
+        self.merge_or_load(request, lba, of, true);
+    }
+
+    /// The checksums of a segment have come, or cannot be had.
+    pub(super) fn merge_again(&mut self, segment: Segment) {
+        let pairs = core::mem::take(&mut self.dedup.pairs);
+        for (of_segment, request, lba, of) in pairs {
+            match of_segment == segment {
+                true => self.merge_or_load(request, lba, of, false),
+                false => self.dedup.pairs.push((of_segment, request, lba, of)),
+            }
+        }
+    }
+
+    fn merge_or_load(&mut self, request: RequestId, lba: Lba, of: Holder, load: bool) {
         if self.poisoned {
             return self.reply(request, Err(Refusal::Poisoned));
         }
@@ -38,8 +53,11 @@ impl Engine {
         };
         let (segment, offset) = locate(&self.superblock, from);
         let Some(crc) = self.sums.crc(segment, offset) else {
-            if self.sums.wants_load(segment) {
+            if load && self.sums.wants_load(segment) {
                 self.load_sums(segment, None);
+            }
+            if load && self.sums.is_loading(segment) {
+                return self.dedup.pairs.push((segment, request, lba, of));
             }
             return self.reply(request, Ok(()));
         };

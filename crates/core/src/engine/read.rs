@@ -336,5 +336,6 @@ impl Engine {
         }
         self.sums.settle(segment);
         self.end_reader(segment);
+        self.merge_again(segment);
     }
 }
