@@ -23,7 +23,7 @@ use crate::shared::Shared;
 use crate::sight::{Sight, span_of};
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::seam::Input;
@@ -45,6 +45,8 @@ pub(crate) struct Scout {
     wishes: Mutex<Wishes>,
     commits: AtomicU64,
     scans: AtomicU64,
+    /// Contents may be shared: each scan finds what must not be. For good, once it is so.
+    shares: AtomicBool,
 }
 
 #[derive(Default)]
@@ -219,15 +221,18 @@ pub(crate) fn run(shared: &Arc<Shared>) {
     loop {
         let mut source = VolumeSource::new(shared);
         let found = Arc::new(scan(&mut source, shared.blocks));
-        let critical = critical(&found, &mut source, shared.blocks);
         if scout.is_stopping() {
             return;
         }
-        shared.with_core(|now, inner, batch| {
-            inner.feed(now, Input::Critical { ranges: &critical }, batch);
-        });
+        let protected = scout.shares.load(Ordering::Acquire);
+        if protected {
+            protect(shared, &found);
+        }
         {
             let wishes = scout.wishes.lock();
+            if !protected && scout.shares.load(Ordering::Acquire) {
+                protect(shared, &found);
+            }
             let sight = plan(shared, &wishes, found);
             scout.end(Arc::clone(&sight));
             tell(shared, &wishes, &sight, false);
@@ -236,6 +241,28 @@ pub(crate) fn run(shared: &Arc<Shared>) {
             return;
         }
     }
+}
+
+/// Contents are about to be shared: before that, what must not be is known.
+pub(crate) fn guard(shared: &Shared) {
+    let _wishes = shared.scout.wishes.lock();
+    guard_held(shared);
+}
+
+/// The same, with the wishes held: so no scan ends meanwhile that knows nothing of it.
+fn guard_held(shared: &Shared) {
+    let scout = &shared.scout;
+    if !scout.shares.swap(true, Ordering::AcqRel) {
+        let scan = Arc::clone(&scout.sight.read().scan);
+        protect(shared, &scan);
+    }
+}
+
+fn protect(shared: &Shared, scan: &Scan) {
+    let critical = critical(scan, &mut VolumeSource::new(shared), shared.blocks);
+    shared.with_core(|now, inner, batch| {
+        inner.feed(now, Input::Critical { ranges: &critical }, batch);
+    });
 }
 
 /// What a file system has copies of on purpose: its superblocks and group descriptors. One page for all of
@@ -329,6 +356,9 @@ pub(crate) fn clear_journals(shared: &Shared) {
 /// Puts new wishes in force, for the scan that there is.
 fn change(shared: &Shared, wishes: &Wishes, anew: bool) {
     let scout = &shared.scout;
+    if wishes.policy.dedup {
+        guard_held(shared);
+    }
     let scan = Arc::clone(&scout.sight.read().scan);
     let sight = plan(shared, wishes, scan);
     *scout.sight.write() = Arc::clone(&sight);

@@ -153,6 +153,7 @@ pub(crate) fn run(shared: &Arc<Shared>, superblock: &Superblock) {
             Order::Learn => learn(shared, superblock),
             Order::Sweep { now } => {
                 swept = written();
+                crate::scout::guard(shared);
                 sweep(shared, superblock, now);
                 sweeper.progress.store(0, Ordering::Relaxed);
                 sweeper.sweeps.fetch_add(1, Ordering::Relaxed);

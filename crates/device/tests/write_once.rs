@@ -170,13 +170,14 @@ fn journals_set_by_hand_are_checked() {
 }
 
 /// The blocks of a fresh ext4 that are not zero; `None` where there is no mkfs.ext4.
-fn image(test: &str, blocks: u64) -> Option<Vec<(u64, Vec<u8>)>> {
+fn image(test: &str, blocks: u64, flags: &[&str]) -> Option<Vec<(u64, Vec<u8>)>> {
     let file = tempfile::NamedTempFile::new().unwrap();
     file.as_file().set_len(blocks * BLOCK).unwrap();
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap());
     let made = std::process::Command::new("mkfs.ext4")
         .env("PATH", path)
         .args(["-q", "-F", "-b", "4096", "-J", "size=4"])
+        .args(flags)
         .arg(file.path())
         .status();
     if !made.is_ok_and(|status| status.success()) {
@@ -201,7 +202,7 @@ fn write_bytes(client: &mut Client, lba: u64, bytes: &[u8]) {
 
 #[test]
 fn a_file_system_is_found_when_it_is_made_and_when_it_is_there() {
-    let Some(image) = image("found", 8000) else {
+    let Some(image) = image("found", 8000, &[]) else {
         return;
     };
     let (medium, volume) = volume(12_000);
@@ -257,7 +258,7 @@ fn a_file_system_is_found_when_it_is_made_and_when_it_is_there() {
 /// The scan reads while clients write: whatever it saw, in the end it knows what is there.
 #[test]
 fn no_change_is_missed_while_scans_run() {
-    let Some(image) = image("missed", 8000) else {
+    let Some(image) = image("missed", 8000, &[]) else {
         return;
     };
     let (_, volume) = volume(12_000);
@@ -424,4 +425,35 @@ fn what_is_in_memory_is_what_is_on_the_medium() {
     volume.stop().unwrap();
     drop((client, volume));
     assert_sound(&*medium);
+}
+
+/// A file system's copies of what it cannot do without stay copies, from the first write after deduplication was
+/// switched on; before that nobody looks for them.
+#[test]
+fn copies_that_are_there_on_purpose_are_not_shared() {
+    let Some(image) = image("copies", 8000, &["-g", "2048"]) else {
+        return;
+    };
+    let (_, volume) = volume(12_000);
+    let mut client = Client::new(&volume);
+    for (lba, bytes) in &image {
+        write_bytes(&mut client, *lba, bytes);
+    }
+    eventually(&volume, "the file system is found", |stats| {
+        !stats.write_once.file_systems.is_empty()
+    });
+    volume.set_policy(Policy {
+        dedup: true,
+        ..Policy::default()
+    });
+    // Behind the superblocks of the first group and of the second: the descriptors of all groups.
+    let descriptors = &image.iter().find(|(lba, _)| *lba == 1).unwrap().1;
+    let mut shared_by = |lba| {
+        let before = core(&volume, "dedup_blocks");
+        write_bytes(&mut client, lba, descriptors);
+        core(&volume, "dedup_blocks") - before
+    };
+    assert_eq!([1, 2049, 1, 2049].map(&mut shared_by), [0; 4]);
+    assert_eq!([8500, 8501].map(&mut shared_by), [0, 1]);
+    volume.stop().unwrap();
 }
