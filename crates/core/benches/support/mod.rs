@@ -143,6 +143,7 @@ impl Idle {
     }
 
     /// Tells the engine what the segments' tags say, as after a restart.
+    #[allow(dead_code, reason = "a test's, and not the benchmark's")]
     pub fn learn(&mut self) {
         let superblock = self.engine.superblock().clone();
         let usable = superblock.usable_blocks();
