@@ -7,6 +7,7 @@ use crate::drive::{Batch, Cause, Inner};
 use crate::limits::COMPARE_READ_BLOCKS;
 use crate::memory::Buffer;
 use crate::pack::{Told, unpack};
+use std::time::Instant;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Nanos, Pba};
 use vellum_core::seam::{Against, Input, Outcome, Page};
 use vellum_medium::Kind;
@@ -30,9 +31,15 @@ struct Comparison {
     buf: Buf,
 }
 
+/// For counters.
+pub(crate) fn nanos_since(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl Inner {
     /// Compares at once where the other block is in memory, and notes it for [`Inner::read_back`] otherwise.
     pub(crate) fn compare(&mut self, id: EffectId, buf: Buf, with: Against) {
+        let began = Instant::now();
         match with {
             Against::Buffer(other) => {
                 let same = self.frame(buf) == self.frame(other);
@@ -48,6 +55,7 @@ impl Inner {
             Against::Medium(at) => self.compare_stored(id, buf, at, None),
             Against::Part(Page::Medium(at), slot) => self.compare_stored(id, buf, at, Some(slot)),
         }
+        self.counters.compare_nanos += nanos_since(began);
     }
 
     fn compare_stored(&mut self, id: EffectId, buf: Buf, at: Pba, slot: Option<u8>) {
@@ -121,6 +129,7 @@ impl Inner {
                     self.buffers.give_back(buffer);
                 }
             }
+            let began = Instant::now();
             let outcome = match (&page, one.slot) {
                 (Some((_, buffer)), None) if came => {
                     Outcome::Same(buffer.bytes() == self.frame(one.buf))
@@ -130,6 +139,7 @@ impl Inner {
                 }
                 _ => Outcome::Failed,
             };
+            self.counters.compare_nanos += nanos_since(began);
             match again {
                 true => self.read_run(&[one], batch),
                 false => self.engine.handle(

@@ -1,6 +1,7 @@
 //! What all threads of a volume share, and the one way to its core.
 
 use crate::block::{BlockError, Replies, Request};
+use crate::compare::nanos_since;
 use crate::digest::Digester;
 use crate::drive::{Batch, Inner, Life};
 use crate::events::Events;
@@ -48,6 +49,7 @@ impl Shared {
 
     /// Computes what the core waits for, and tells it.
     fn fingerprint(&self, batch: &mut Batch) {
+        let began = Instant::now();
         let prints: Vec<_> = batch
             .prints
             .drain(..)
@@ -58,7 +60,9 @@ impl Shared {
                 (id, self.digester.fingerprint(block))
             })
             .collect();
+        let nanos = nanos_since(began);
         let mut inner = self.inner.lock();
+        inner.counters.fingerprint_nanos += nanos;
         if inner.busy || inner.life == Life::Abandoned {
             return;
         }

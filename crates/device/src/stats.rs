@@ -63,6 +63,10 @@ pub struct MediumStats {
     pub compare_reads: u64,
     /// Comparisons that took none: the journal copy was still in memory, though written.
     pub compare_kept: u64,
+    /// Time spent comparing, without the reads.
+    pub compare_micros: u64,
+    /// Time spent computing fingerprints.
+    pub fingerprint_micros: u64,
     /// Write operations.
     pub writes: u64,
     /// Of these: durable by themselves.
@@ -194,6 +198,8 @@ pub(crate) struct Counters {
     pub read_blocks_compare: u64,
     pub reads_compare: u64,
     pub compares_kept: u64,
+    pub compare_nanos: u64,
+    pub fingerprint_nanos: u64,
     pub syncs: u64,
     pub discards: u64,
     pub errors: u64,
@@ -216,6 +222,8 @@ impl Counters {
             read_compare_bytes: bytes(self.read_blocks_compare),
             compare_reads: self.reads_compare,
             compare_kept: self.compares_kept,
+            compare_micros: self.compare_nanos / 1000,
+            fingerprint_micros: self.fingerprint_nanos / 1000,
             writes: self.writes,
             durable_writes: self.durable_writes,
             syncs: self.syncs,

@@ -178,6 +178,8 @@ fn fingerprints_decide_from_the_third_owner_on() {
         assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
         assert_eq!(counted(&volume, "dedup_fingerprints"), 2 * CONTENTS);
         assert_eq!(counted(&volume, "dedup_decided"), CONTENTS);
+        let spent = volume.stats().medium;
+        assert!(spent.fingerprint_micros > 0 && spent.compare_micros > 0);
         // Of another kind: bytes are compared once more, and it is known again.
         volume.set_policy(deduplicating());
         volume.set_policy(Policy {
