@@ -30,7 +30,7 @@ pub fn whole(dictionary: &[u8]) -> anyhow::Result<Vec<Named>> {
         ("zstd 3 + dict", Box::new(Zstd::new(3, dictionary)?)),
         ("ours, LZ4", Box::new(Ours::new(Method::Lz4))),
         (
-            "ours, zstd 3",
+            "ours, zstd 1",
             Box::new(Ours::new(Method::Zstd(Level::DEFAULT))),
         ),
     ])
@@ -50,7 +50,7 @@ pub fn delta() -> anyhow::Result<Vec<Named>> {
         ("ours, runs", Box::new(OursDelta::new(Method::Runs))),
         ("ours, LZ4", Box::new(OursDelta::new(Method::Lz4))),
         (
-            "ours, zstd 3",
+            "ours, zstd 1",
             Box::new(OursDelta::new(Method::Zstd(Level::DEFAULT))),
         ),
     ])

@@ -12,8 +12,8 @@ const ACROSS: [usize; 4] = [2048, 3072, 3584, 3840];
 const RECORD_BYTES: usize = 20;
 /// What a chunk's header has room for (`HEADER_RESERVE` in `core/src/limits.rs`).
 const HEADER_BYTES: usize = 3 << 10;
-/// A longer part begins no page: two would not fit (`LONGEST_FIRST_PART` there).
-const FIRST_BYTES: usize = (BLOCK_BYTES - 8) / 2 - RECORD_BYTES;
+/// What a page has room for: all but its head.
+const PAGE_BYTES: usize = BLOCK_BYTES - 8;
 const CHUNK_BLOCKS: usize = 256;
 
 pub fn print(workloads: &[Workload]) -> anyhow::Result<()> {
@@ -95,8 +95,8 @@ fn pages_within(lengths: &[(u32, usize)], limit: Option<usize>) -> usize {
                 Some(room) if is_part => *room -= needed,
                 _ => {
                     pages += 1;
-                    if is_part && length <= FIRST_BYTES {
-                        rooms.push(BLOCK_BYTES - needed);
+                    if is_part {
+                        rooms.push(PAGE_BYTES.saturating_sub(needed));
                     }
                 }
             }
