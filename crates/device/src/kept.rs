@@ -30,7 +30,7 @@ pub(crate) struct Kept {
     frames: Vec<Frame>,
     /// First frame of each chain of the index; a power of two.
     chains: Vec<u32>,
-    /// Frames that nobody holds: those that have served, and the others.
+    /// Frames that nobody holds: those that have not served, and those that have.
     shelves: [Vec<u32>; 2],
     entries: usize,
     /// A sequence without order, for the choice of a frame.
@@ -62,7 +62,7 @@ impl Kept {
         Self {
             frames: vec![none; frames as usize],
             chains: vec![NONE; (frames as usize).next_power_of_two()],
-            shelves: [Vec::new(), Vec::with_capacity(frames as usize)],
+            shelves: [(); 2].map(|()| Vec::with_capacity(frames as usize)),
             entries: 0,
             dice: 1,
         }
