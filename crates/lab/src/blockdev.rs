@@ -43,7 +43,19 @@ impl BlockDevice {
 
     /// Writes.
     pub fn write(&mut self, time: &mut Timeline, tag: Tag, blocks: u32, durable: bool) {
-        let at = self.write_ends(time.now(), blocks, durable);
+        self.write_from(time, time.now(), tag, blocks, durable);
+    }
+
+    /// Writes what is ready at a moment not before now.
+    pub fn write_from(
+        &mut self,
+        time: &mut Timeline,
+        from: u64,
+        tag: Tag,
+        blocks: u32,
+        durable: bool,
+    ) {
+        let at = self.write_ends(from, blocks, durable);
         Self::tell(time, at, tag);
     }
 

@@ -170,6 +170,7 @@ pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> 
             capacity: Some(bytes + reserve),
             over_provisioning: Some(over as u32),
             erase_limit: None,
+            flush_ns: 0,
             read_priority: false,
         },
         load: Load::Synthetic(Synthetic::new(*uniform)),

@@ -97,6 +97,8 @@ pub struct Outcome {
     pub host_read: u64,
     /// Requests answered.
     pub requests: u64,
+    /// Of the requests: writes that were to be durable when answered (FUA).
+    pub durable_writes: u64,
     /// Blocks written to the medium by cause.
     pub medium: Vec<Cause>,
     /// All of them, over the host's.
@@ -115,6 +117,9 @@ pub struct Outcome {
     pub flushes: Percentiles,
     /// RAM for tables, by what for, and for writes on their way: what a controller would need, not the simulation.
     pub memory: Vec<Part>,
+    /// Writes whose map updates waited at the same time, at most, and journal blocks in the map before what was written before
+    /// them; where a drive orders its map, or counts what comes of not doing so.
+    pub order: Option<(u64, u64)>,
     /// It was ended before its load was.
     pub partial: bool,
     /// The engine's own counters, where it ran.
@@ -166,7 +171,7 @@ impl Snapshot {
                 let counts = drive.map().counts();
                 vec![cause("data", counts.host), cause("moved", counts.moved)]
             }
-            Ftl::Raw(_) => vec![cause("data", sim.seen.blocks_written)],
+            Ftl::Raw(raw) => vec![cause("data", raw.written())],
             Ftl::Vellum(vellum) => {
                 let stats = vellum.stats();
                 engine = stats.named().collect();
@@ -216,6 +221,7 @@ impl Snapshot {
             host_written,
             host_read: sim.seen.blocks_read,
             requests: sim.seen.served,
+            durable_writes: sim.seen.durable_writes,
             medium,
             write_amplification: (host_written > 0).then(|| all as f64 / host_written as f64),
             programmed: programs * u64::from(sim.flash.shape().unit_blocks),
@@ -229,6 +235,10 @@ impl Snapshot {
                 .map(|(&(name, now), &(_, before))| (name, now.checked_sub(before).unwrap_or(now)))
                 .collect(),
             memory: memory(sim),
+            order: match &sim.ftl {
+                Ftl::Page(drive) => drive.stage().map(|s| (s.held_most() as u64, s.early())),
+                _ => None,
+            },
             partial: false,
             writes_cumulative: sim.seen.writes.cumulative(),
             reads_cumulative: sim.seen.reads.cumulative(),

@@ -1,6 +1,7 @@
 //! What is compared: a translation layer and its options, as people name them.
 
 use crate::base;
+use crate::raw::{Hash, Saving};
 use std::fmt;
 use std::str::FromStr;
 use vellum_core::engine;
@@ -13,7 +14,11 @@ pub enum Layer {
     Base {
         /// How its collector chooses.
         victim: base::Victim,
+        /// In what order its map is updated.
+        order: base::Order,
     },
+    /// What the write-once paper measured above a device of which only the speed is known.
+    Raw(Saving),
     /// The engine.
     Vellum {
         /// How its collector chooses.
@@ -47,8 +52,10 @@ pub struct PolicyError {
 }
 
 /// What can be named, for a help text.
-pub const NAMES: &str = "base[:cost-benefit|fifo|random|d=N] (a page map, greedy unless said otherwise), \
-vellum[:cost-benefit][,no-zero][,dedup][,write-once][,on-drive] (the engine), each with [,op=PERCENT]";
+pub const NAMES: &str = "base[:cost-benefit|fifo|random|d=N][,oftl|stream|unordered] (a page map, greedy unless said otherwise; its map updates \
+ordered by OFTL's rule or the stream FTL's, or counted where out of order), \
+vellum[:cost-benefit][,no-zero][,dedup][,write-once][,on-drive] (the engine), \
+woj[:md5|sha1] and dmdedup (block devices alone: what the write-once paper compares), each with [,op=PERCENT]";
 
 impl FromStr for Policy {
     type Err = PolicyError;
@@ -63,6 +70,7 @@ impl FromStr for Policy {
         let mut layer = match name {
             "base" => Layer::Base {
                 victim: base::Victim::Greedy,
+                order: base::Order::Off,
             },
             "vellum" => Layer::Vellum {
                 victim: engine::Victim::Greedy,
@@ -71,7 +79,11 @@ impl FromStr for Policy {
                 write_once: WriteOnce::Off,
                 on_drive: false,
             },
-            _ => return Err(wrong("a policy begins with base or vellum")),
+            "woj" => Layer::Raw(Saving::WriteOnce(Hash::Xxh64)),
+            "dmdedup" => Layer::Raw(Saving::Dedup(Hash::Sha1)),
+            _ => {
+                return Err(wrong("a policy begins with base, vellum, woj or dmdedup"));
+            }
         };
         for option in options.split(',').filter(|option| !option.is_empty()) {
             if let Some(percent) = option.strip_prefix("op=") {
@@ -83,20 +95,25 @@ impl FromStr for Policy {
                 continue;
             }
             match (&mut layer, option) {
-                (Layer::Base { victim }, "greedy") => *victim = base::Victim::Greedy,
-                (Layer::Base { victim }, "fifo") => *victim = base::Victim::Fifo,
-                (Layer::Base { victim }, "cost-benefit") => *victim = base::Victim::CostBenefit,
-                (Layer::Base { victim }, "random") => *victim = base::Victim::Choices(1),
-                (Layer::Base { victim }, other) => match other.strip_prefix("d=").map(str::parse) {
-                    Some(Ok(draws)) if (1..=1000).contains(&draws) => {
-                        *victim = base::Victim::Choices(draws);
+                (Layer::Base { victim, .. }, "greedy") => *victim = base::Victim::Greedy,
+                (Layer::Base { victim, .. }, "fifo") => *victim = base::Victim::Fifo,
+                (Layer::Base { victim, .. }, "cost-benefit") => *victim = base::Victim::CostBenefit,
+                (Layer::Base { victim, .. }, "random") => *victim = base::Victim::Choices(1),
+                (Layer::Base { order, .. }, "unordered") => *order = base::Order::Unordered,
+                (Layer::Base { order, .. }, "oftl") => *order = base::Order::Journal,
+                (Layer::Base { order, .. }, "stream") => *order = base::Order::Stream,
+                (Layer::Base { victim, .. }, other) => {
+                    match other.strip_prefix("d=").map(str::parse) {
+                        Some(Ok(draws)) if (1..=1000).contains(&draws) => {
+                            *victim = base::Victim::Choices(draws);
+                        }
+                        _ => {
+                            return Err(wrong(
+                                "base takes greedy, cost-benefit, fifo, random, d=1 to d=1000, unordered, oftl, stream, op=",
+                            ));
+                        }
                     }
-                    _ => {
-                        return Err(wrong(
-                            "base takes greedy, cost-benefit, fifo, random, d=1 to d=1000, op=",
-                        ));
-                    }
-                },
+                }
                 (Layer::Vellum { victim, .. }, "greedy") => *victim = engine::Victim::Greedy,
                 (Layer::Vellum { victim, .. }, "cost-benefit") => {
                     *victim = engine::Victim::CostBenefit;
@@ -105,6 +122,11 @@ impl FromStr for Policy {
                 (Layer::Vellum { dedup, .. }, "dedup") => *dedup = true,
                 (Layer::Vellum { write_once, .. }, "write-once") => *write_once = WriteOnce::Hash,
                 (Layer::Vellum { on_drive, .. }, "on-drive") => *on_drive = true,
+                (Layer::Raw(Saving::WriteOnce(hash)), "md5") => *hash = Hash::Md5,
+                (Layer::Raw(Saving::WriteOnce(hash)), "sha1") => *hash = Hash::Sha1,
+                (Layer::Raw(_), _) => {
+                    return Err(wrong("woj takes md5, sha1, op=; dmdedup takes op="));
+                }
                 (Layer::Vellum { .. }, _) => {
                     return Err(wrong(
                         "vellum takes greedy, cost-benefit, no-zero, dedup, write-once, on-drive, op=",
@@ -123,7 +145,7 @@ impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut options = Vec::new();
         let name = match self.layer {
-            Layer::Base { victim } => {
+            Layer::Base { victim, order } => {
                 match victim {
                     base::Victim::Greedy => {}
                     base::Victim::CostBenefit => options.push("cost-benefit".to_string()),
@@ -131,8 +153,26 @@ impl fmt::Display for Policy {
                     base::Victim::Choices(1) => options.push("random".to_string()),
                     base::Victim::Choices(draws) => options.push(format!("d={draws}")),
                 }
+                match order {
+                    base::Order::Off => {}
+                    base::Order::Unordered => options.push("unordered".to_string()),
+                    base::Order::Journal => options.push("oftl".to_string()),
+                    base::Order::Stream => options.push("stream".to_string()),
+                }
                 "base"
             }
+            Layer::Raw(saving) => match saving {
+                Saving::WriteOnce(hash) => {
+                    match hash {
+                        Hash::Xxh64 => {}
+                        Hash::Md5 => options.push("md5".to_string()),
+                        Hash::Sha1 => options.push("sha1".to_string()),
+                    }
+                    "woj"
+                }
+                Saving::Dedup(_) => "dmdedup",
+                Saving::Nothing => "base",
+            },
             Layer::Vellum {
                 victim,
                 zero,
@@ -179,8 +219,13 @@ mod tests {
             "base",
             "base:fifo",
             "base:cost-benefit",
-            "base:random",
+            "base:random,oftl",
+            "base:stream",
+            "base:unordered",
             "base:d=5,op=28",
+            "woj",
+            "woj:sha1,op=10",
+            "dmdedup",
             "vellum",
             "vellum:cost-benefit,no-zero,dedup,write-once,on-drive,op=7.5",
         ] {

@@ -62,6 +62,13 @@ pub fn table(outcomes: &[Outcome]) -> String {
             row(name, &|o| shown(find(o)));
         }
     }
+    if outcomes.iter().any(|o| o.order.is_some()) {
+        let order = |o: &Outcome, cell: &dyn Fn((u64, u64)) -> u64| {
+            o.order.map_or("-".into(), |order| cell(order).to_string())
+        };
+        row("map updates held, most", &|o| order(o, &|order| order.0));
+        row("journal blocks too early", &|o| order(o, &|order| order.1));
+    }
     if outcomes.iter().any(|o| o.life.is_some()) {
         let life = |o: &Outcome, cell: &dyn Fn(&crate::outcome::Life) -> String| {
             o.life.as_ref().map_or("-".into(), cell)

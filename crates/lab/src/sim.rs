@@ -1,9 +1,9 @@
 //! The event loop: a host, a link, a drive, and virtual time.
 
 use crate::base::{Drive, Io, Wanted};
-use crate::blockdev::BlockDevice;
 use crate::flash::{Die, Flash, Preset};
 use crate::latency::Latencies;
+use crate::raw::Raw;
 use crate::timeline::{Tag, Timeline};
 use crate::trace::Op;
 use crate::vellum::{Asked, Vellum};
@@ -21,7 +21,7 @@ pub enum Ftl {
     /// A drive with a page map.
     Page(Box<Drive>),
     /// A device of which only the speed is known.
-    Raw(BlockDevice),
+    Raw(Box<Raw>),
     /// The engine.
     Vellum(Box<Vellum>),
 }
@@ -95,6 +95,8 @@ pub struct Seen {
     pub blocks_read: u64,
     /// Requests answered.
     pub served: u64,
+    /// Writes with FUA.
+    pub durable_writes: u64,
 }
 
 /// See the module.
@@ -216,10 +218,16 @@ impl Sim {
         }
     }
 
-    /// Tells the engine, if it is one that serves, where journals are.
+    /// Tells what serves where journals are.
     pub fn watch(&mut self, regions: &[Region]) {
-        if let Ftl::Vellum(vellum) = &mut self.ftl {
-            vellum.watch(io!(self), regions);
+        match &mut self.ftl {
+            Ftl::Vellum(vellum) => vellum.watch(io!(self), regions),
+            Ftl::Raw(raw) => regions
+                .iter()
+                .for_each(|region| raw.watch(region.start.0, region.blocks)),
+            Ftl::Page(drive) => regions
+                .iter()
+                .for_each(|region| drive.watch(region.start.0, region.blocks)),
         }
     }
 
@@ -232,7 +240,10 @@ impl Sim {
         let read = request.op == Op::Read;
         match request.op {
             Op::Read => self.seen.blocks_read += u64::from(request.blocks),
-            Op::Write { .. } => self.seen.blocks_written += u64::from(request.blocks),
+            Op::Write { fua } => {
+                self.seen.blocks_written += u64::from(request.blocks);
+                self.seen.durable_writes += u64::from(fua);
+            }
             _ => {}
         }
         let parent = Parent {
@@ -303,11 +314,13 @@ impl Sim {
                 };
                 drive.ask(io!(self), tag, wanted, asked.lba, u64::from(asked.blocks));
             }
-            Ftl::Raw(device) => match asked.op {
-                Op::Read => device.read(&mut self.time, tag, asked.blocks),
-                Op::Write { fua } => device.write(&mut self.time, tag, asked.blocks, fua),
+            Ftl::Raw(raw) => match asked.op {
+                Op::Read => raw.device().read(&mut self.time, tag, asked.blocks),
+                Op::Write { fua } => {
+                    raw.write(&mut self.time, tag, asked.lba, &asked.contents, fua);
+                }
                 Op::Discard => self.time.done(tag),
-                Op::Flush => device.flush(&mut self.time, tag),
+                Op::Flush => raw.device().flush(&mut self.time, tag),
             },
         }
     }

@@ -10,7 +10,7 @@ use vellum_lab::compare;
 use vellum_lab::csv;
 use vellum_lab::flash;
 use vellum_lab::html::{self, Page};
-use vellum_lab::journal::{Journal, Mode};
+use vellum_lab::journal::{Commit, File, Journal, Mode};
 use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::Policy;
 use vellum_lab::progress::Watch;
@@ -26,6 +26,7 @@ fn scenario() -> Scenario<'static> {
             capacity: Some(512 << 20),
             over_provisioning: Some(300),
             erase_limit: None,
+            flush_ns: 0,
             read_priority: true,
         },
         load: Load::Synthetic(Synthetic {
@@ -35,7 +36,9 @@ fn scenario() -> Scenario<'static> {
             journal: Some(Journal {
                 mode: Mode::Data,
                 blocks: 2048,
-                async_commit: false,
+                commit: Commit::TwoFlushes,
+                fsync_flushes: true,
+                file: File::Overwritten,
             }),
             ..Synthetic::new(*workload::find("zipf").unwrap())
         }),

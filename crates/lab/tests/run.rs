@@ -6,7 +6,7 @@
 )]
 
 use vellum_lab::flash;
-use vellum_lab::journal::{Journal, Mode};
+use vellum_lab::journal::{Commit, File, Journal, Mode};
 use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::Policy;
 use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic};
@@ -19,6 +19,7 @@ fn device(name: &str, capacity: u64) -> Device {
         capacity: Some(capacity),
         over_provisioning: Some(200),
         erase_limit: None,
+        flush_ns: 0,
         read_priority: true,
     }
 }
@@ -181,7 +182,9 @@ fn write_once_removes_the_checkpoints_of_a_journal() {
         load.journal = Some(Journal {
             mode: Mode::Data,
             blocks: 4096,
-            async_commit: false,
+            commit: Commit::TwoFlushes,
+            fsync_flushes: true,
+            file: File::Overwritten,
         });
     }
     let plain = run(&scenario, "vellum");

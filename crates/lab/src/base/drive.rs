@@ -2,10 +2,11 @@
 //!
 //! A write is answered when it is in RAM and the RAM has room for it: then there are not too many units on their way to flash. What is
 //! left of a unit that is not full stays in RAM that survives a power cut, as a small capacitor allows;
-//! a flush waits for the units on their way, not for those. The engine's log on flash has the same assumption.
+//! a flush waits for the units on their way, not for those, and then takes a time of its own where the device says one. The engine's log on flash has the same assumption.
 
+use super::order::{Order, Stage};
 use super::pagemap::{FlashOp, PageMap};
-use crate::flash::Flash;
+use crate::flash::{Die, Flash};
 use crate::timeline::{Tag, Timeline};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -51,6 +52,8 @@ pub struct Drive {
     waiting: VecDeque<Waiting>,
     /// Each waits for the units asked up to a number.
     flushes: VecDeque<(u64, Tag)>,
+    flush_ns: u64,
+    stage: Option<Stage>,
 }
 
 impl Drive {
@@ -66,7 +69,30 @@ impl Drive {
             under_way: BTreeSet::new(),
             waiting: VecDeque::new(),
             flushes: VecDeque::new(),
+            flush_ns: 0,
+            stage: None,
         }
+    }
+
+    /// The same, with what a flush takes beside its waiting, and with map updates in some order.
+    #[must_use]
+    pub fn ordered(mut self, order: Order, flush_ns: u64) -> Self {
+        self.flush_ns = flush_ns;
+        self.stage = (order != Order::Off).then(|| Stage::new(order));
+        self
+    }
+
+    /// Tells where the journal is: what is written there is order-critical (OFTL §3.1).
+    pub fn watch(&mut self, start: u64, blocks: u64) {
+        if let Some(stage) = &mut self.stage {
+            stage.watch(start, blocks);
+        }
+    }
+
+    /// What the order of map updates came to, where there is one.
+    #[must_use]
+    pub fn stage(&self) -> Option<&Stage> {
+        self.stage.as_ref()
     }
 
     /// The map.
@@ -98,13 +124,19 @@ impl Drive {
     /// A unit is on flash.
     pub fn programmed(&mut self, io: &mut Io<'_>, unit: u64) {
         self.under_way.remove(&unit);
+        if let Some(stage) = &mut self.stage {
+            stage.written(unit);
+            if let Some((unit, die)) = stage.serial_next(unit) {
+                Self::program(io, unit, die);
+            }
+        }
         let oldest = self.under_way.first().copied().unwrap_or(u64::MAX);
         while let Some(&(until, tag)) = self.flushes.front() {
             if oldest <= until {
                 break;
             }
             self.flushes.pop_front();
-            io.time.done(tag);
+            self.flushed(io, tag);
         }
         self.admit(io);
     }
@@ -127,8 +159,13 @@ impl Drive {
             };
             let barrier = match wanted {
                 Wanted::Write { fua } => {
-                    (lba..lba + blocks).for_each(|lba| self.map.write(lba));
-                    self.carry_out(io);
+                    for lba in lba..lba + blocks {
+                        self.map.write(lba);
+                        if self.stage.is_some() {
+                            self.carry_out(io, Some(lba));
+                        }
+                    }
+                    self.carry_out(io, None);
                     fua
                 }
                 Wanted::Discard => {
@@ -139,27 +176,54 @@ impl Drive {
             };
             if barrier && !self.under_way.is_empty() {
                 self.flushes.push_back((self.asked, tag));
+            } else if barrier {
+                self.flushed(io, tag);
             } else {
                 io.time.done(tag);
             }
         }
     }
 
-    fn carry_out(&mut self, io: &mut Io<'_>) {
+    fn flushed(&self, io: &mut Io<'_>, tag: Tag) {
+        match self.flush_ns {
+            0 => io.time.done(tag),
+            _ if io.time.is_instant() => io.time.done(tag),
+            nanos => io.time.at(io.time.now() + nanos, tag),
+        }
+    }
+
+    fn program(io: &mut Io<'_>, unit: u64, die: Die) {
+        let job = io.time.begin(Tag::Unit(unit));
+        io.flash.program(io.time, die, Some(job));
+        io.time.end(job);
+    }
+
+    /// Does what the map asks of the flash; `lba` was written and is in the last unit that is programmed, if one is.
+    fn carry_out(&mut self, io: &mut Io<'_>, lba: Option<u64>) {
         self.map.take_ops(&mut self.ops);
-        for op in self.ops.drain(..) {
+        let instant = io.time.is_instant();
+        if let (Some(stage), Some(lba), false) = (&mut self.stage, lba, instant) {
+            let die = self.map.find(lba).map_or(Die(0), |(die, _)| die);
+            stage.begin(lba, die);
+        }
+        let last = self.ops.len().wrapping_sub(1);
+        for (at, op) in self.ops.drain(..).enumerate() {
             match op {
                 FlashOp::Read(die, blocks) => io.flash.read(io.time, die, blocks, None),
                 FlashOp::Erase(die, block) => io.flash.erase(io.time, die, block, None),
-                FlashOp::Program(die) if io.time.is_instant() => {
+                FlashOp::Program(die) if instant => {
                     io.flash.program(io.time, die, None);
                 }
                 FlashOp::Program(die) => {
                     self.asked += 1;
                     self.under_way.insert(self.asked);
-                    let job = io.time.begin(Tag::Unit(self.asked));
-                    io.flash.program(io.time, die, Some(job));
-                    io.time.end(job);
+                    let goes = match &mut self.stage {
+                        Some(stage) if at == last => stage.programs(self.asked, die),
+                        _ => true,
+                    };
+                    if goes {
+                        Self::program(io, self.asked, die);
+                    }
                 }
             }
         }

@@ -2,9 +2,11 @@
 //! headers, no checkpoints, its map in RAM that survives a crash. It costs nothing but its collector's moves.
 
 mod drive;
+mod order;
 mod pagemap;
 mod victims;
 
 pub use drive::{Drive, Io, Wanted};
+pub use order::{Order, Stage};
 pub use pagemap::{FlashOp, Moved, PageMap, TooSmall};
 pub use victims::Victim;

@@ -5,6 +5,7 @@ use crate::base::{Drive, Io, PageMap};
 use crate::blockdev::BlockDevice;
 use crate::flash::{Flash, Kind, Nand, Shape};
 use crate::policy::{Layer, Policy};
+use crate::raw::{Raw, Saving};
 use crate::sim::{Ftl, Sim};
 use crate::timeline::Timeline;
 use crate::vellum::{BUFS_MIN, Backing, Layout, OnFlash, Settings, Vellum};
@@ -69,9 +70,17 @@ impl Scenario<'_> {
                 let ftl = match layer {
                     Layer::Base {
                         victim: crate::base::Victim::Greedy,
+                        order: crate::base::Order::Off,
                     } => {
                         notes.push("the device itself; what it does inside is not known".into());
-                        Ftl::Raw(device)
+                        Ftl::Raw(Box::new(Raw::new(device, Saving::Nothing)))
+                    }
+                    Layer::Raw(saving) => {
+                        notes.push(
+                            "as the write-once paper measured it: tables in RAM, hashes believed"
+                                .into(),
+                        );
+                        Ftl::Raw(Box::new(Raw::new(device, saving)))
                     }
                     Layer::Vellum {
                         on_drive: false, ..
@@ -145,10 +154,12 @@ impl Scenario<'_> {
         let greedy = crate::base::Victim::Greedy;
         let mut notes = Vec::new();
         let ftl = match layer {
-            Layer::Base { victim } => {
+            Layer::Base { victim, order } => {
                 let map = PageMap::new(&shape, shape.dies, whole, logical, victim)?;
-                Ftl::Page(Box::new(Drive::new(map, shape.unit_blocks, ram)))
+                let drive = Drive::new(map, shape.unit_blocks, ram);
+                Ftl::Page(Box::new(drive.ordered(order, self.device.flush_ns)))
             }
+            Layer::Raw(_) => return Err(ScenarioError::Raw),
             Layer::Vellum { on_drive: true, .. } => {
                 // The volume takes all that the drive shows, as on a real one; the device's over-provisioning is
                 // shared, a third for the drive.
@@ -156,6 +167,7 @@ impl Scenario<'_> {
                 let shown = self::logical(physical, inner);
                 let map = PageMap::new(&shape, shape.dies, whole, shown, greedy)?;
                 let drive = Drive::new(map, shape.unit_blocks, ram);
+                let drive = drive.ordered(crate::base::Order::Off, self.device.flush_ns);
                 let layout = Layout::on_blocks(shown, logical, over)?;
                 notes.push(format!(
                     "the drive keeps {}%, the engine the rest",

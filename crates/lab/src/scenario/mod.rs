@@ -19,7 +19,7 @@ use build::physical;
 use prepare::flush;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::recovery::RecoveryError;
-use vellum_core::seam::Region;
+use vellum_core::seam::{Region, WriteOnce};
 
 /// A journal's blocks, at least: jbd2's own limit.
 pub const JOURNAL_BLOCKS_MIN: u64 = 1024;
@@ -46,6 +46,8 @@ pub struct Device {
     pub over_provisioning: Option<u32>,
     /// Erasures that a block endures; none: the device's.
     pub erase_limit: Option<u32>,
+    /// What a flush takes in a drive with a page map, beside the writes that it waits for, in nanoseconds.
+    pub flush_ns: u64,
     /// Whether reads overtake programs and erasures that have not begun.
     pub read_priority: bool,
 }
@@ -162,6 +164,11 @@ pub enum ScenarioError {
         /// The application's.
         left: u64,
     },
+    /// A policy that flash cannot have.
+    #[error(
+        "woj and dmdedup are what the write-once paper measured above a real SSD: they run on fast-ssd, moderate-ssd and slow-ssd"
+    )]
+    Raw,
     /// A policy that this device cannot have.
     #[error(
         "{policy}: the inside of this device is not known, so nothing but `base` (the device itself) and `vellum` runs on it"
@@ -195,9 +202,11 @@ impl Scenario<'_> {
                 match load.journal {
                     None => sim.run(&mut requests, self.pace)?,
                     Some(journal) => {
-                        if let Layer::Vellum { write_once, .. } = policy.layer {
-                            sim.watch(&[journal.region(built.logical, write_once)]);
-                        }
+                        let rule = match policy.layer {
+                            Layer::Vellum { write_once, .. } => write_once,
+                            _ => WriteOnce::Off,
+                        };
+                        sim.watch(&[journal.region(built.logical, rule)]);
                         let mut host = Host::new(requests, journal, built.logical, self.seed);
                         sim.run(&mut host, self.pace)?;
                     }
@@ -213,9 +222,11 @@ impl Scenario<'_> {
                         bytes: physical(trace.blocks(), over) * BLOCK_BYTES as u64,
                     });
                 }
-                if let (Layer::Vellum { write_once, .. }, Some((start, blocks))) =
-                    (policy.layer, trace.journal())
-                {
+                if let Some((start, blocks)) = trace.journal() {
+                    let write_once = match policy.layer {
+                        Layer::Vellum { write_once, .. } => write_once,
+                        _ => WriteOnce::Off,
+                    };
                     sim.watch(&[Region {
                         start: Lba(start),
                         blocks,

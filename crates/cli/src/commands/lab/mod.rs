@@ -3,6 +3,7 @@
 mod compare;
 mod list;
 mod oracle;
+mod paper;
 mod progress;
 mod run;
 mod setup;
@@ -24,6 +25,8 @@ enum What {
     Compare(Box<compare::Args>),
     /// Write amplification under uniform random overwrites, against the closed forms.
     Oracle(oracle::Args),
+    /// A paper's evaluation, run again: ours beside theirs.
+    Paper(paper::Args),
     /// List the devices, the loads and the trace formats.
     List,
 }
@@ -34,6 +37,7 @@ pub fn run(args: &Args) -> Result<()> {
         What::Run(run) => run.run(),
         What::Compare(compare) => compare.run(),
         What::Oracle(oracle) => oracle.run(),
+        What::Paper(paper) => paper.run(),
         What::List => list::run(),
     }
 }

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use vellum_lab::flash::{self, Preset};
-use vellum_lab::journal::{Journal, Mode};
+use vellum_lab::journal::{Commit, File, Journal, Mode};
 use vellum_lab::replay::{Reading, TraceFile};
 use vellum_lab::report;
 use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic};
@@ -37,6 +37,9 @@ pub struct Setup {
     /// Erasures that a block endures; by default the device's.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     erase_limit: Option<u32>,
+    /// What a flush takes in a drive with a page map, in microseconds, beside the writes that it waits for.
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=10_000_000))]
+    flush_time: u64,
     /// Serve each die strictly in order, reads too.
     #[arg(long)]
     fcfs: bool,
@@ -73,6 +76,13 @@ pub struct Setup {
     /// Commit with one flush instead of two (`journal_async_commit`).
     #[arg(long, requires = "journal")]
     async_commit: bool,
+    /// Commit without the first flush: the drive keeps the order (base:oftl, base:stream, vellum).
+    #[arg(long, requires = "journal", conflicts_with = "async_commit")]
+    drive_orders: bool,
+    /// The file grows: blocks that are written for the first time change their group's bitmap and descriptor (ext4), and an
+    /// indirect block (ext3).
+    #[arg(long, value_name = "WHERE", requires = "journal", value_parser = ["ext4", "ext3"])]
+    growing: Option<String>,
     /// Where the journal of the trace's file system was on its disk, in bytes (OFFSET:LENGTH; `debugfs -R 'stat <8>'` says it
     /// in blocks): write-once needs to know.
     #[arg(long, value_name = "OFFSET:LENGTH", conflicts_with = "workload", value_parser = extent)]
@@ -193,6 +203,7 @@ impl Setup {
             capacity: self.capacity.map(|size| size.0),
             over_provisioning: self.op.map(permille).transpose()?,
             erase_limit: self.erase_limit,
+            flush_ns: self.flush_time * 1000,
             read_priority: !self.fcfs,
         };
         let load = match &ready.trace {
@@ -251,7 +262,17 @@ impl Setup {
             journal: mode.map(|mode| Journal {
                 mode,
                 blocks: self.journal_size.0 / 4096,
-                async_commit: self.async_commit,
+                commit: match (self.async_commit, self.drive_orders) {
+                    (true, _) => Commit::Async,
+                    (_, true) => Commit::DriveOrders,
+                    _ => Commit::TwoFlushes,
+                },
+                fsync_flushes: true,
+                file: match self.growing.as_deref() {
+                    None => File::Overwritten,
+                    Some("ext4") => File::Growing,
+                    Some(_) => File::GrowingIndirect,
+                },
             }),
         }))
     }

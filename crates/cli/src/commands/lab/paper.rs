@@ -1,0 +1,61 @@
+//! `vellum lab paper`: the papers' evaluations, run again.
+
+use super::setup::spinner;
+use anyhow::{Result, bail};
+use vellum_lab::paper::{self, Evaluation, Size, oftl, woj};
+use vellum_lab::parallel;
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Which paper.
+    #[arg(value_name = "NAME", value_parser = ["woj", "oftl", "all"])]
+    name: String,
+    /// Run what the paper ran, not a part of it.
+    #[arg(long)]
+    full: bool,
+    /// Runs at the same time; by default one a core. The results are the same.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Print JSON instead of Markdown.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    /// Does it. Fails when something that a paper states is neither met nor explained.
+    pub fn run(&self) -> Result<()> {
+        let threads = self.threads.map_or_else(parallel::cores, usize::from);
+        let size = match self.full {
+            true => Size::Full,
+            false => Size::Short,
+        };
+        let mut all: Vec<Evaluation> = Vec::new();
+        for name in ["woj", "oftl"] {
+            if self.name != name && self.name != "all" {
+                continue;
+            }
+            let bar = spinner(format!("{name}, {threads} runs at a time"));
+            let evaluation = match name {
+                "woj" => woj::evaluate(size, threads),
+                _ => oftl::evaluate(size, threads),
+            };
+            bar.finish_and_clear();
+            all.push(evaluation?);
+        }
+        match self.json {
+            true => println!("{}", serde_json::to_string_pretty(&all)?),
+            false => all.iter().for_each(|e| print!("{}", paper::text(e))),
+        }
+        let frames = all.iter().flat_map(|evaluation| &evaluation.frames);
+        let claims = frames.flat_map(|frame| &frame.claims);
+        let open: Vec<&str> = claims
+            .filter(|claim| claim.is_open())
+            .map(|claim| claim.what.as_str())
+            .collect();
+        if !open.is_empty() {
+            bail!("neither met nor explained: {}", open.join("; "));
+        }
+        Ok(())
+    }
+}

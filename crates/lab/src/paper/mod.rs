@@ -1,0 +1,156 @@
+//! The papers' evaluations, run again: ours beside what the paper states, in the setting that it states.
+//!
+//! A paper's figures are drawn, not printed, so what it states in its text is what ours is held against. What the lab has no part for is
+//! named, not left out.
+
+pub mod oftl;
+pub mod woj;
+
+use crate::outcome::Outcome;
+use crate::parallel;
+use crate::policy::{Policy, PolicyError};
+use crate::scenario::{Scenario, ScenarioError};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// How much is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// A test's.
+    Tiny,
+    /// Enough for the counts to be those of the whole: a minute or two.
+    Short,
+    /// The paper's own: many minutes.
+    Full,
+}
+
+/// Why a paper's run failed.
+#[derive(Debug, thiserror::Error)]
+pub enum PaperError {
+    /// A run of it.
+    #[error("{what}")]
+    Run {
+        /// Which.
+        what: String,
+        /// Why.
+        #[source]
+        source: Box<ScenarioError>,
+    },
+    /// A name of this crate's own that is none.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+}
+
+/// What the paper states, and what came of it here.
+#[derive(Clone, Debug, Serialize)]
+pub struct Claim {
+    /// What is compared.
+    pub what: String,
+    /// The paper's.
+    pub theirs: String,
+    /// Ours.
+    pub ours: String,
+    /// Whether ours is at least as good, or as the paper says.
+    pub met: bool,
+    /// Why they differ, where they do.
+    pub why: String,
+}
+
+impl Claim {
+    /// Neither met nor explained.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        !self.met && self.why.is_empty()
+    }
+}
+
+/// A table or figure of the paper's.
+#[derive(Clone, Debug, Serialize)]
+pub struct Frame {
+    /// Which.
+    pub name: String,
+    /// In what setting ours was made, and where it is not the paper's.
+    pub setting: String,
+    /// Headings.
+    pub columns: Vec<String>,
+    /// Rows.
+    pub rows: Vec<Vec<String>>,
+    /// What the paper states of it.
+    pub claims: Vec<Claim>,
+}
+
+/// A paper's evaluation.
+#[derive(Clone, Debug, Serialize)]
+pub struct Evaluation {
+    /// The paper.
+    pub paper: &'static str,
+    /// What was run.
+    pub frames: Vec<Frame>,
+    /// What was not, and why.
+    pub missing: Vec<String>,
+}
+
+/// As Markdown.
+#[must_use]
+pub fn text(evaluation: &Evaluation) -> String {
+    let mut out = format!("# {}\n", evaluation.paper);
+    for frame in &evaluation.frames {
+        let _ = writeln!(out, "\n## {}\n\n{}\n", frame.name, frame.setting);
+        table(&mut out, &frame.columns, &frame.rows);
+        if frame.claims.is_empty() {
+            continue;
+        }
+        out.push('\n');
+        let claims = frame.claims.iter().map(|claim| {
+            let met = if claim.met { "yes" } else { "NO" };
+            [&claim.what, &claim.theirs, &claim.ours, met, &claim.why]
+                .map(str::to_owned)
+                .to_vec()
+        });
+        let heads = ["the paper says", "theirs", "ours", "met", "why they differ"];
+        table(
+            &mut out,
+            &heads.map(str::to_owned),
+            &claims.collect::<Vec<_>>(),
+        );
+    }
+    if !evaluation.missing.is_empty() {
+        out.push_str("\n## Not run\n\n");
+        for line in &evaluation.missing {
+            let _ = writeln!(out, "- {line}");
+        }
+    }
+    out
+}
+
+fn table(out: &mut String, heads: &[String], rows: &[Vec<String>]) {
+    let _ = writeln!(out, "| {} |", heads.join(" | "));
+    let _ = writeln!(out, "|{}", " --- |".repeat(heads.len()));
+    for row in rows {
+        let _ = writeln!(out, "| {} |", row.join(" | "));
+    }
+}
+
+/// One run of an evaluation.
+struct Cell {
+    what: String,
+    scenario: Scenario<'static>,
+    policy: Policy,
+}
+
+/// Runs them on so many threads; the results are in their order.
+fn run(cells: &[Cell], threads: usize) -> Result<Vec<Outcome>, PaperError> {
+    let results = parallel::map(cells, threads, |_, cell| {
+        let ran = cell.scenario.run(&cell.policy);
+        ran.map_err(|source| PaperError::Run {
+            what: format!("{}, {}", cell.what, cell.policy),
+            source: Box::new(source),
+        })
+    });
+    results.into_iter().collect()
+}
+
+/// The application's megabytes a second.
+fn throughput(blocks: u64, outcome: &Outcome) -> f64 {
+    blocks as f64 * 4096.0 / 1e6 / outcome.seconds.max(1e-9)
+}

@@ -1,0 +1,233 @@
+//! A device of which only the speed is known, and above it what removes writes by their content as the write-once paper's
+//! measurement had it (WOJ §3.1): all tables in RAM, nothing of them written, no collector.
+//!
+//! What is modelled is which blocks are written, and the time that hashing takes: one unit hashes one block after the other, and
+//! a block is written when it is hashed. Both believe their hashes; the engine does not (`Against`), so these exist in the lab alone.
+
+use crate::blockdev::BlockDevice;
+use crate::content::Content;
+use crate::timeline::{Tag, Timeline};
+use std::collections::HashMap;
+
+/// How a fingerprint is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hash {
+    /// xxh64 of the first 64 bytes.
+    Xxh64,
+    /// MD5 of the block.
+    Md5,
+    /// SHA-1 of the block.
+    Sha1,
+}
+
+impl Hash {
+    /// Nanoseconds a block, from the throughputs of the paper's table 1 (3.0 GHz).
+    fn nanos(self) -> u64 {
+        match self {
+            // 64 bytes at 5715.4 MiB/s.
+            Self::Xxh64 => 11,
+            // 4096 at 526.1 and at 470.1.
+            Self::Md5 => 7425,
+            Self::Sha1 => 8309,
+        }
+    }
+}
+
+/// What removes writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Saving {
+    /// Nothing does.
+    #[default]
+    Nothing,
+    /// A block written home that the journal holds (WOJ, trusting its hash).
+    WriteOnce(Hash),
+    /// Any block that is stored (Dmdedup, its tables in RAM).
+    Dedup(Hash),
+}
+
+/// What a journal block is to its fingerprint.
+#[derive(Clone, Copy)]
+enum Entry {
+    At(u64),
+    Collided,
+}
+
+/// See the module.
+pub struct Raw {
+    device: BlockDevice,
+    saving: Saving,
+    /// The journal: its first block and its length.
+    journal: (u64, u64),
+    in_journal: HashMap<u64, Content>,
+    pool: HashMap<Content, Entry>,
+    at: HashMap<u64, Content>,
+    /// How many blocks hold a content.
+    owners: HashMap<Content, u32>,
+    hashed: u64,
+    written: u64,
+}
+
+impl Raw {
+    /// An empty one.
+    #[must_use]
+    pub fn new(device: BlockDevice, saving: Saving) -> Self {
+        Self {
+            device,
+            saving,
+            journal: (0, 0),
+            in_journal: HashMap::new(),
+            pool: HashMap::new(),
+            at: HashMap::new(),
+            owners: HashMap::new(),
+            hashed: 0,
+            written: 0,
+        }
+    }
+
+    /// Tells where the journal is.
+    pub fn watch(&mut self, start: u64, blocks: u64) {
+        self.journal = (start, blocks);
+    }
+
+    /// Blocks that were written to the device.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// The device.
+    pub fn device(&mut self) -> &mut BlockDevice {
+        &mut self.device
+    }
+
+    /// Writes from `lba` on.
+    pub fn write(
+        &mut self,
+        time: &mut Timeline,
+        tag: Tag,
+        lba: u64,
+        contents: &[Content],
+        durable: bool,
+    ) {
+        let hash = match self.saving {
+            Saving::Nothing => 0,
+            Saving::WriteOnce(hash) | Saving::Dedup(hash) => hash.nanos(),
+        };
+        self.hashed = self.hashed.max(time.now()) + hash * contents.len() as u64;
+        let mut left = 0;
+        for (lba, &content) in (lba..).zip(contents) {
+            let stored = match self.saving {
+                Saving::Nothing => false,
+                Saving::WriteOnce(_) => self.once(lba, content),
+                Saving::Dedup(_) => self.shared(lba, content),
+            };
+            left += u32::from(!stored);
+        }
+        self.written += u64::from(left);
+        let from = match self.saving {
+            Saving::Nothing => time.now(),
+            _ => self.hashed,
+        };
+        match left {
+            // A map entry, which is in RAM that survives a power cut.
+            0 if time.is_instant() => time.done(tag),
+            0 => time.at(from, tag),
+            blocks => self.device.write_from(time, from, tag, blocks, durable),
+        }
+    }
+
+    /// Whether a block is in the journal already.
+    fn once(&mut self, lba: u64, content: Content) -> bool {
+        let (start, blocks) = self.journal;
+        if !(start..start + blocks).contains(&lba) {
+            if let Some(Entry::At(copy)) = self.pool.get(&content).copied() {
+                self.pool.remove(&content);
+                self.in_journal.remove(&copy);
+                return true;
+            }
+            return false;
+        }
+        // What was there is overwritten, and with the last of a fingerprint its entry goes.
+        if let Some(old) = self.in_journal.insert(lba, content)
+            && matches!(self.pool.get(&old), Some(&Entry::At(at)) if at == lba)
+        {
+            self.pool.remove(&old);
+        }
+        let entry = match self.pool.contains_key(&content) {
+            true => Entry::Collided,
+            false => Entry::At(lba),
+        };
+        self.pool.insert(content, entry);
+        false
+    }
+
+    /// Whether a block is stored anywhere.
+    fn shared(&mut self, lba: u64, content: Content) -> bool {
+        if let Some(old) = self.at.insert(lba, content) {
+            if old == content {
+                return true;
+            }
+            if let Some(owners) = self.owners.get_mut(&old) {
+                *owners -= 1;
+                if *owners == 0 {
+                    self.owners.remove(&old);
+                }
+            }
+        }
+        let owners = self.owners.entry(content).or_insert(0);
+        *owners += 1;
+        *owners > 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flash::{self, Kind};
+
+    fn raw(saving: Saving) -> (Raw, Timeline) {
+        let Kind::Block(figures) = flash::find("fast-ssd").unwrap().kind else {
+            panic!("a block device")
+        };
+        let mut raw = Raw::new(BlockDevice::new(figures), saving);
+        raw.watch(0, 100);
+        (raw, Timeline::default())
+    }
+
+    fn write(raw: &mut Raw, time: &mut Timeline, lba: u64, content: u64) -> u64 {
+        let before = raw.written();
+        raw.write(time, Tag::Client(0), lba, &[Content(content)], false);
+        raw.written() - before
+    }
+
+    #[test]
+    fn write_once_takes_a_journal_copy_once_and_none_that_is_not_the_only_one() {
+        let (mut raw, mut time) = raw(Saving::WriteOnce(Hash::Xxh64));
+        let mut at = |lba, content| write(&mut raw, &mut time, lba, content);
+        assert_eq!((at(1, 7), at(200, 7), at(201, 7)), (1, 0, 1));
+        // Collided, and it stays so for the third.
+        assert_eq!((at(2, 8), at(3, 8), at(202, 8), at(203, 8)), (1, 1, 1, 1));
+        // Overwritten in the journal before it came home.
+        assert_eq!((at(4, 9), at(4, 10), at(204, 9), at(205, 10)), (1, 1, 1, 0));
+    }
+
+    #[test]
+    fn full_deduplication_finds_what_is_stored_and_not_what_was() {
+        let (mut raw, mut time) = raw(Saving::Dedup(Hash::Sha1));
+        let mut at = |lba, content| write(&mut raw, &mut time, lba, content);
+        assert_eq!((at(1, 7), at(200, 7), at(1, 8), at(300, 7)), (1, 0, 1, 0));
+        assert_eq!((at(200, 9), at(300, 9), at(5, 7)), (1, 0, 1));
+    }
+
+    #[test]
+    fn a_hash_takes_its_time() {
+        let end = |saving| {
+            let (mut raw, mut time) = raw(saving);
+            write(&mut raw, &mut time, 1, 7);
+            time.next().unwrap()
+        };
+        let nothing = end(Saving::Nothing);
+        assert_eq!(end(Saving::Dedup(Hash::Sha1)) - nothing, 8309);
+        assert_eq!(end(Saving::WriteOnce(Hash::Xxh64)) - nothing, 11);
+    }
+}

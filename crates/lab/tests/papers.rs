@@ -1,0 +1,38 @@
+//! The papers' evaluations: what a paper states is met, or the difference is explained; twice gives the same.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failure is a test's"
+)]
+
+use vellum_lab::paper::{Evaluation, Size, oftl, text, woj};
+
+fn holds(evaluation: &Evaluation) {
+    let text = text(evaluation);
+    let claims = || evaluation.frames.iter().flat_map(|frame| &frame.claims);
+    assert!(claims().count() > 4, "{text}");
+    assert!(!claims().any(|claim| claim.is_open()), "{text}");
+    for frame in &evaluation.frames {
+        let width = frame.columns.len();
+        assert!(
+            frame.rows.iter().all(|row| row.len() == width),
+            "{}",
+            frame.name
+        );
+        assert!(!text.contains("NaN") && !text.contains("inf "), "{text}");
+    }
+}
+
+#[test]
+fn oftl_is_met_on_one_thread_and_on_many() {
+    let two = oftl::evaluate(Size::Tiny, 2).unwrap();
+    holds(&two);
+    let met = two.frames.iter().flat_map(|frame| &frame.claims);
+    assert!(met.clone().all(|claim| claim.met), "{}", text(&two));
+    assert_eq!(text(&two), text(&oftl::evaluate(Size::Tiny, 1).unwrap()));
+}
+
+#[test]
+fn woj_is_met_or_explained() {
+    holds(&woj::evaluate(Size::Tiny, 2).unwrap());
+}

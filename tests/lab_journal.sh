@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# The lab's model of a journaling host beside a real ext4 of this kernel: blocks written into the journal, blocks written
+# home, and flushes, of tests/workloads/writes.py on a volume (FUSE and a loop device; the volume's own counters) and of the same load in
+# `vellum lab run`. Prints both; fails when one is off by more than 10% (20% at an fsync
+# each write that appends, where ext4 with delayed allocation changes a block more). An overwrite with an fsync of its own is shown and
+# not held against it: two in one tick of the kernel's clock leave the inode as it is, so how often there is a commit at all is chance.
+# Needs root. WRITES="random 10" for one load.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PATH:/usr/sbin:/sbin"
+
+if [ "$(id -u)" -ne 0 ] || [ ! -e /dev/fuse ] || [ ! -e /dev/loop-control ]; then
+    echo "SKIP: lab_journal: it needs root, /dev/fuse and /dev/loop-control"
+    exit 0
+fi
+for tool in mkfs.ext4 losetup fusermount3 jq python3; do
+    command -v "$tool" >/dev/null || { echo "SKIP: lab_journal: it needs $tool"; exit 0; }
+done
+VELLUM=${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}
+[ -x "$VELLUM" ] || cargo build --release --locked -p vellum-cli
+VELLUM=$(realpath "$VELLUM")
+
+dir=$(mktemp -d "${TMPDIR:-/var/tmp}/vellum-lab.XXXXXX")
+mkdir "$dir/fuse" "$dir/mnt"
+server='' loop=''
+cleanup() {
+    set +e
+    ! mountpoint -q "$dir/mnt" || umount "$dir/mnt"
+    [ -z "$loop" ] || losetup -d "$loop"
+    fusermount3 -u "$dir/fuse" 2>/dev/null
+    [ -z "$server" ] || kill "$server" 2>/dev/null
+    wait 2>/dev/null
+    rm -rf "$dir"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+"$VELLUM" create "$dir/volume" --size 2G >/dev/null
+"$VELLUM" serve "v=$dir/volume" --fuse "$dir/fuse" >"$dir/log" 2>&1 &
+server=$!
+for ((tries = 0; tries < 500; tries++)); do
+    [ ! -e "$dir/fuse/v" ] || break
+    kill -0 "$server" 2>/dev/null || { cat "$dir/log"; exit 1; }
+    sleep 0.02
+done
+loop=$(losetup --find --show --direct-io=on "$dir/fuse/v")
+
+counters() {
+    "$VELLUM" stats "$dir/volume" --json | jq -c '.[0].stats.core | [.journal_blocks, .checkpoint_writes, .flushes]'
+}
+
+# What the volume saw from mount to unmount, and how many writes there were.
+real() { # MOUNT-OPTIONS ORDER WINDOW
+    local before after ran
+    mkfs.ext4 -q -F -b 4096 -J size=64 -E lazy_itable_init=0,lazy_journal_init=0 "$loop"
+    mount -o "noatime,$1" "$loop" "$dir/mnt"
+    tests/workloads/writes.py --prepare "$dir/mnt" 100 "$2" "$3" >/dev/null
+    umount "$dir/mnt"
+    mount -o "noatime,$1" "$loop" "$dir/mnt"
+    before=$(counters)
+    ran=$(tests/workloads/writes.py "$dir/mnt" 100 "$2" "$3")
+    umount "$dir/mnt"
+    after=$(counters)
+    jq -nc --argjson a "$before" --argjson b "$after" --arg ran "$ran" \
+        '[range(3) as $i | $b[$i] - $a[$i]] + [$ran | split(" ")[0] | tonumber]'
+}
+
+model() { # MODE ASYNC ORDER WINDOW WRITES
+    local load=uniform options=()
+    [ "$3" = random ] || { load=sequential; options=(--growing ext4); }
+    [ -z "$2" ] || options+=(--async-commit)
+    "$VELLUM" lab run --workload "$load" --requests $(($5 + $5 / $4)) --flush-every "$4" --journal "$1" --journal-size 64M \
+        "${options[@]}" --policy vellum:no-zero,write-once --device fast-ssd --capacity 2G --op 12 --precondition none --depth 1 --json |
+        jq -c '.[0] | (.engine | map({(.[0]): .[1]}) | add) as $e
+            | [$e.journal_blocks, $e.checkpoint_writes, .flushes.count + .durable_writes]'
+}
+
+echo "| mode | load | writes an fsync | | journal | home | flushes |"
+echo "| --- | --- | --- | --- | --- | --- | --- |"
+failed=0
+loads=("sequential 1" "sequential 10" "sequential 100" "random 1" "random 10" "random 100")
+[ -z "${WRITES:-}" ] || loads=("$WRITES")
+for mode in data=journal data=journal,journal_async_commit data=ordered; do
+    for load in "${loads[@]}"; do
+        read -r order window <<<"$load"
+        seen=$(real "$mode" "$order" "$window")
+        case $mode in data=ordered) kind=ordered async='' ;; *async*) kind=data async=1 ;; *) kind=data async='' ;; esac
+        told=$(model "$kind" "$async" "$order" "$window" "$(jq '.[3]' <<<"$seen")")
+        allowed=10
+        [ "$load" != "sequential 1" ] || allowed=20
+        [ "$load" != "random 1" ] || allowed=1000
+        jq -nr --argjson real "$seen" --argjson model "$told" --argjson allowed "$allowed" --arg head "| $mode | $order | $window |" '
+            def row(what; values): "\($head) \(what) | \(values | map(tostring) | join(" | ")) |";
+            [range(3) as $i | if $real[$i] == 0 then 0 else ($model[$i] / $real[$i] - 1) * 100 end] as $off
+            | row("ext4"; $real[0:3]), row("model"; $model),
+              row("off"; $off | map("\(. * 10 | round / 10)%")),
+              (if ($off | map(fabs) | max) > $allowed then "FAILED: more than \($allowed)%" else empty end)' | tee "$dir/rows"
+        ! grep -q '^FAILED' "$dir/rows" || failed=1
+    done
+done
+exit "$failed"
