@@ -227,6 +227,23 @@ fn nothing_is_shared_with_a_damaged_block() {
     }
 }
 
+#[test]
+fn nothing_is_shared_with_a_block_that_cannot_be_read() {
+    for decide in DECIDES {
+        let mut bench = Bench::deciding(decide);
+        bench.write(1, A);
+        bench.0.faults.unreadable = 10_000;
+        bench.ask_write(2, A);
+        bench.0.settle().unwrap();
+        bench.0.faults.unreadable = 0;
+        assert_eq!(bench.stats().unreadable_blocks, 1);
+        bench.flush();
+        assert_eq!(bench.stats().dedup_blocks, 0);
+        bench.assert_reads(&[(1, A), (2, A)]);
+        bench.end();
+    }
+}
+
 /// By fingerprint nothing is read: so the first that does read must be believed.
 #[test]
 fn a_page_that_was_found_damaged_has_no_fingerprint_any_more() {
@@ -358,6 +375,12 @@ fn a_hint_that_collides_is_no_proof() {
         for lba in 1..4 {
             bench.write(lba, B);
         }
+        // Until what B's checksum really is is not in memory any more.
+        for lba in 100..500 {
+            bench.ask_write(lba, 10_000 + lba as u32);
+            bench.0.settle().unwrap();
+        }
+        bench.flush();
         let tag = Tag {
             owner: Owner::Lba(Lba(1)),
             crc: token_crc(A),

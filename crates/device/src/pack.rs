@@ -90,6 +90,20 @@ pub(crate) fn pack(frames: &mut Frames, index: usize, how: Compression) -> Optio
     })
 }
 
+/// The bytes of a page that a block would take, its place in the page's directory included.
+#[must_use]
+pub fn part_bytes(block: &[u8; BLOCK_BYTES], how: Compression) -> usize {
+    let mut room = [0; LONGEST_PART];
+    let encoded = ENCODER.with_borrow_mut(|encoder| {
+        encoder.set(how.method(), Method::Off);
+        encoder.compress(block, &mut room)
+    });
+    encoded.map_or(BLOCK_BYTES, |encoded| {
+        let taken = (encoded.length + pack::OVERHEAD) * BLOCK_BYTES;
+        taken.div_ceil(pack::ROOM)
+    })
+}
+
 /// A read of parts that the medium has not answered yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PartsRead {
