@@ -94,6 +94,7 @@ counters() {
                 moved_bytes: .medium.moved_bytes,
                 compared_in_memory: .medium.compare_kept, compared_by_reading: (.medium.read_compare_bytes / 4096) } + (.core | {
                 journal_blocks, checkpoint_writes, remapped_blocks, collided_blocks, missing_blocks,
+                medium_headers, medium_data, medium_moved, medium_summaries, medium_map, durable_chunks,
                 packed_blocks, packed_bytes, packed_reads, dedup_blocks, zero_blocks,
                 compared_equal, compared_unequal, flushes_free, flushes_merged })'
             ;;

@@ -19,13 +19,7 @@ configurations have the same chain: NBD server, nbdfuse, loop device, ext4; the 
 - Machine: $(nproc) CPUs ($(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)), $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo), kernel $(uname -r), $(nbdkit --version | head -1)
 TEXT
 
-awk -F'\t' '
-function median(list,    n, i, j, t, v) {
-    n = split(list, v, " ")
-    for (i = 2; i <= n; i++)
-        for (j = i; j > 1 && v[j] + 0 < v[j - 1] + 0; j--) { t = v[j]; v[j] = v[j - 1]; v[j - 1] = t }
-    return n == 0 ? "" : (n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2)
-}
+awk -F'\t' "$(cat "$(dirname "$0")/median.awk")"'
 function of(work, who, key) { return (work, who, key) in all ? median(all[work, who, key]) : "" }
 function ratio(a, b) { return a == "" || b == "" || b == 0 ? "-" : sprintf("%.2f", a / b) }
 function mean(a, b) { return a == "" || b == "" || b == 0 ? "-" : sprintf("%.0f", a / b) }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# kill -9 of the server under a mounted ext4, life after life: what was fsynced is there, the volume's
-# invariants hold, and e2fsck finds nothing. LIVES=n for more of them; needs root.
+# kill -9 of the server under a mounted ext4, life after life, every other one with blocks stored in parts of pages:
+# what was fsynced is there, the volume's invariants hold, and e2fsck finds nothing. LIVES=n for more of them; needs root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/sbin:/sbin"
@@ -16,7 +16,8 @@ VELLUM=$(realpath "$VELLUM")
 
 dir=$(mktemp -d "${TMPDIR:-/var/tmp}/vellum-kill.XXXXXX")
 mkdir "$dir/fuse" "$dir/mnt"
-server='' writer='' loop=''
+server='' writer='' loop='' life=0
+compress=(zstd off lz4)
 
 let_go() {
     umount "$dir/mnt" 2>/dev/null || umount -l "$dir/mnt" 2>/dev/null || true
@@ -36,7 +37,7 @@ trap cleanup EXIT
 trap 'exit 130' INT TERM
 
 serve() {
-    "$VELLUM" serve "v=$dir/volume" --fuse "$dir/fuse" >"$dir/log" 2>&1 &
+    "$VELLUM" serve "v=$dir/volume" --fuse "$dir/fuse" --policy "compress=${compress[life % 3]}" >"$dir/log" 2>&1 &
     server=$!
     local tries
     for ((tries = 0; tries < 3000; tries++)); do

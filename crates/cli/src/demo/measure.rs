@@ -31,6 +31,8 @@ pub struct Counters {
     pub checkpoint_writes: u64,
     /// See there.
     pub remapped: u64,
+    /// Blocks stored in a part of a page.
+    pub packed: u64,
 }
 
 impl Counters {
@@ -50,6 +52,7 @@ impl Counters {
             // A plain file has no such counters.
             checkpoint_writes: get("/core/checkpoint_writes").unwrap_or(0),
             remapped: get("/core/remapped_blocks").unwrap_or(0),
+            packed: get("/core/packed_blocks").unwrap_or(0),
         })
     }
 
@@ -76,6 +79,7 @@ impl Counters {
                 .checkpoint_writes
                 .saturating_sub(before.checkpoint_writes),
             remapped: self.remapped.saturating_sub(before.remapped),
+            packed: self.packed.saturating_sub(before.packed),
         }
     }
 

@@ -28,23 +28,34 @@ const SETTLE: Duration = Duration::from_secs(10);
 struct Contestant {
     title: [&'static str; 2],
     raw: bool,
+    /// What its server is told.
+    flags: &'static [&'static str],
     options: &'static str,
 }
 
-const CONTESTANTS: [Contestant; 3] = [
+const CONTESTANTS: [Contestant; 4] = [
     Contestant {
         title: ["plain file", "data=ordered"],
         raw: true,
+        flags: &["--raw"],
         options: "data=ordered",
     },
     Contestant {
         title: ["plain file", "data=journal"],
         raw: true,
+        flags: &["--raw"],
         options: "data=journal",
     },
     Contestant {
         title: ["vellum, data=journal", "+ journal_async_commit"],
         raw: false,
+        flags: &[],
+        options: MOUNT_OPTIONS,
+    },
+    Contestant {
+        title: ["vellum, data=journal", "and compress=zstd"],
+        raw: false,
+        flags: &["--policy", "compress=zstd"],
         options: MOUNT_OPTIONS,
     },
 ];
@@ -250,11 +261,7 @@ impl Attached<'_> {
         } else {
             volume::uuid_of(self.disk)?
         };
-        let options: Vec<OsString> = if self.contestant.raw {
-            vec!["--raw".into()]
-        } else {
-            Vec::new()
-        };
+        let options: Vec<OsString> = self.contestant.flags.iter().map(OsString::from).collect();
         let mut attachment = Attachment::begin(&id, self.disk, Via::Fuse, self.stop)?;
         attachment.serve(&options)?;
         Ok(attachment)

@@ -64,6 +64,13 @@ pub fn render(columns: &[Column]) -> String {
             ),
         },
     );
+    row(
+        "blocks stored in a part of a page",
+        &|c| match c.counters.packed {
+            0 => "-".to_owned(),
+            blocks => blocks.to_string(),
+        },
+    );
     let share = |c: &Column, bytes: u64| match c.counters.host {
         0 => "-".into(),
         host => format!("{:.3}", bytes as f64 / host as f64),

@@ -223,6 +223,11 @@ impl Driver {
                     flight.parts = (slot..slot + count)
                         .map(|slot| parts::find(&cell, slot))
                         .collect();
+                    // The page is whole, and what is in it cannot be decoded.
+                    if self.faults.unreadable > 0 && self.rng.percent(1) {
+                        self.suspects.insert(at.0);
+                        flight.parts[0] = None;
+                    }
                 }
                 for (index, part) in flight.parts.iter().enumerate() {
                     if let Some(token) = *part {
