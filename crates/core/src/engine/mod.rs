@@ -1,7 +1,7 @@
 //! The engine: the state machine that every request passes through.
 //!
 //! Split by request path (`write`, `read`, `unmap`, `flush`), by policy (`once` and `dedup`, on `twin`; `pack`) and by noun (`log`,
-//! `segments`, `chunks`, `sums`, `collect`, `checkpoint`, `restamp`). What must hold between any two calls of [`Engine::handle`]:
+//! `segments`, `chunks`, `sums`, `collect`, `checkpoint`, `restamp`, `owners`). What must hold between any two calls of [`Engine::handle`]:
 //!
 //! 1. A map entry names a block of a chunk in memory, or a block on the medium of a segment that is not free.
 //! 2. `valid` of a segment is the number of its blocks that the map or the shared table names.
@@ -20,6 +20,7 @@ mod log;
 mod merge;
 mod once;
 mod options;
+mod owners;
 mod pack;
 mod read;
 mod restamp;
@@ -34,7 +35,7 @@ use crate::format::{Crc, superblock::Superblock};
 use crate::limits;
 use crate::map::{Entry, Map};
 use crate::recovery::Recovered;
-use crate::refs::{Left, Shared};
+use crate::refs::Shared;
 use crate::seam::{Effect, Input, Outcome, Refusal, Reply};
 use crate::stats::Stats;
 use alloc::{
@@ -48,6 +49,7 @@ use dedup::Dedup;
 use merge::Merge;
 use once::Once;
 pub use options::{Buffers, Options, Victim};
+use owners::Place;
 use restamp::Restamp;
 use segments::{Segments, State, locate};
 use sums::Sums;
@@ -105,13 +107,6 @@ struct Sealed {
     ordinal: u64,
     written: bool,
     durable: bool,
-}
-
-/// Where a block is stored: at a physical address, or in a part of the page there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
-    pba: Pba,
-    slot: Option<u8>,
 }
 
 /// Whether the engine runs, and if not, why.
@@ -482,70 +477,6 @@ impl Engine {
         if !self.collector.take_back(buf) {
             self.held -= 1;
             self.effects.push_back(Effect::Release { buf });
-        }
-    }
-
-    /// The physical block that an entry names as a whole, if it does.
-    fn physical(&self, entry: Entry) -> Option<Pba> {
-        match entry {
-            Entry::Unmapped | Entry::Zero | Entry::Packed(..) => None,
-            Entry::Plain(pba) => Some(pba),
-            Entry::Shared(vba) => Some(self.shared.pba(vba)),
-        }
-    }
-
-    /// Where what an entry names is stored, if it is.
-    fn place_of(&self, entry: Entry) -> Option<Place> {
-        match entry {
-            Entry::Packed(vba, slot) => Some(Place {
-                pba: self.shared.pba(vba),
-                slot: Some(slot),
-            }),
-            other => self.physical(other).map(|pba| Place { pba, slot: None }),
-        }
-    }
-
-    /// Maps `lba` anew and lets go of what it was mapped to.
-    fn remap(&mut self, lba: Lba, entry: Entry) {
-        match self.map.set(lba, entry) {
-            Entry::Unmapped | Entry::Zero => {}
-            Entry::Plain(pba) => self.died(pba),
-            Entry::Shared(vba) => self.leave(vba, lba),
-            Entry::Packed(vba, _) => self.leave_part(vba),
-        }
-    }
-
-    fn leave(&mut self, vba: Vba, lba: Lba) {
-        let hash = self.shared.hash(vba);
-        if let Left::One(owner, pba) = self.shared.remove(vba, lba) {
-            self.dedup.unshared(hash, owner);
-            self.map.set(owner, Entry::Plain(pba));
-            self.strays.insert(pba.0 as u32, owner.0 as u32);
-        }
-    }
-
-    fn born(&mut self, pba: Pba) {
-        let (segment, _) = locate(&self.superblock, pba);
-        self.segments.born(segment);
-    }
-
-    fn died(&mut self, pba: Pba) {
-        if !self.strays.is_empty() {
-            self.strays.remove(&(pba.0 as u32));
-        }
-        let (segment, _) = locate(&self.superblock, pba);
-        if self.segments.died(segment) {
-            self.emptied(segment);
-        }
-    }
-
-    /// A closed segment has no live block left.
-    fn emptied(&mut self, segment: Segment) {
-        let marks = HEADS.map(|head| self.heads[head as usize].opened);
-        self.segments.empty(segment, marks);
-        self.reclaim = true;
-        if !self.collector.is_collecting(segment) {
-            self.stats.emptied_segments += 1;
         }
     }
 
