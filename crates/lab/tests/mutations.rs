@@ -11,7 +11,7 @@ mod fuzz;
 use vellum_lab::rng::Rng;
 use vellum_lab::trace::Format;
 
-const SEEDS: [(Format, &str); 6] = [
+const SEEDS: [(Format, &str); 8] = [
     (
         Format::Blkparse,
         "8,0 3 1 0.25 697 Q WFS 223490 + 8 [k]\n8,0 3 2 0.5 697 Q FN [k]\n8,0 3 2 0.5 697 Q D 0 + 9999999\n",
@@ -27,6 +27,14 @@ const SEEDS: [(Format, &str); 6] = [
     (
         Format::CloudPhysics,
         "version,time,op,size,lbn\n1,10,2a,4096,80\n1,11,28,8192,160\n",
+    ),
+    (
+        Format::Alibaba,
+        "419,W,8792731648,16384,1577808144360767\n725,R,59110326272,360448,1577808144360813\n",
+    ),
+    (
+        Format::Tencent,
+        "1538323200,12910952,128,0,1063\n1538323201,6160447,8,1,1627\n",
     ),
     (Format::DiskSim, "0.5 0 16 8 0\n12.345678 1 24 16 1\n"),
     (

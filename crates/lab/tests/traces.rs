@@ -36,6 +36,9 @@ const MSR: &str = "\
 ";
 const CLOUD: &str =
     "version,time,op,size,lbn\n1,10,2a,4096,80\n1,11,28,8192,160\n1,12,35,0,0\n1,13,12,0,0\n";
+const ALIBABA: &str =
+    "419,W,8792731648,16384,1577808144360767\n725,R,59110326272,360448,1577808144360813\n";
+const TENCENT: &str = "1538323200,12910952,128,0,1063\n1538323201,6160447,8,1,1627\n";
 const DISKSIM: &str = "0.5 0 16 8 0\n12.345678 1 24 16 1\n";
 const MQSIM: &str = "938513000 4 264719032 16 0\n938828000 3 197570568 16 1\n";
 
@@ -51,6 +54,8 @@ fn each_format_is_found_by_its_content() {
         (FIU_4K, Format::Fiu),
         (MSR, Format::Msr),
         (CLOUD, Format::CloudPhysics),
+        (ALIBABA, Format::Alibaba),
+        (TENCENT, Format::Tencent),
         (DISKSIM, Format::DiskSim),
         (MQSIM, Format::Mqsim),
     ] {
@@ -112,6 +117,27 @@ fn the_others_give_time_place_and_kind() {
         (Nanos(11_000_000_000), 160 * 512)
     );
     assert_eq!(cloud[2].op, Op::Flush);
+    let alibaba = read(Format::Alibaba, ALIBABA).unwrap();
+    assert_eq!(
+        (alibaba[0].op, alibaba[0].offset, alibaba[0].bytes),
+        (Op::Write { fua: false }, 8_792_731_648, 16_384)
+    );
+    assert_eq!(alibaba[1].at.0 - alibaba[0].at.0, 46_000);
+    let tencent = read(
+        Format::Tencent,
+        &format!("Timestamp,Offset,Size,IOType,VolumeID\n{TENCENT}"),
+    );
+    let tencent = tencent.unwrap();
+    assert_eq!(
+        (
+            tencent[1].op,
+            tencent[1].offset,
+            tencent[1].bytes,
+            tencent[1].disk
+        ),
+        (Op::Write { fua: false }, 6_160_447 * 512, 4096, 1627)
+    );
+    assert_eq!(tencent[1].at.0 - tencent[0].at.0, 1_000_000_000);
     let disksim = read(Format::DiskSim, DISKSIM).unwrap();
     assert_eq!(
         (disksim[1].at, disksim[1].op),
@@ -169,6 +195,19 @@ fn what_cannot_be_right_is_refused_with_its_line() {
             Format::Fiu,
             "1 1 a 8 8 W 6 0 0123456789abcdef0123456789abcdeg\n",
             "hexadecimal",
+        ),
+        (Format::Alibaba, "1,X,0,4096,1\n", "R or W"),
+        (
+            Format::Alibaba,
+            "1,W,0,4096\n",
+            "4 columns where alibaba has 5",
+        ),
+        (Format::Tencent, "1,8,8,2,1\n", "0 (read) or 1 (write)"),
+        (Format::Tencent, "1,8,-8,1,1\n", "size is \"-8\""),
+        (
+            Format::Tencent,
+            "99999999999,8,8,1,1\n",
+            "cannot be counted",
         ),
         (Format::Msr, "1,hm,1,Erase,0,4096,1\n", "Read or Write"),
         (

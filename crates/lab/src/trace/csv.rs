@@ -1,4 +1,4 @@
-//! Comma-separated traces: MSR Cambridge and `CloudPhysics`.
+//! Comma-separated traces: MSR Cambridge, `CloudPhysics`, Alibaba's and Tencent's block storage.
 
 use super::fields::{number, sectors, ticks, wrong};
 use super::{Op, Problem, Record};
@@ -66,6 +66,57 @@ pub fn cloud_physics(line: &str, number_of_line: u64) -> Result<Option<Record>, 
         bytes: if flush { 0 } else { number("size", bytes)? },
         contents: Vec::new(),
     }))
+}
+
+/// device, opcode (R or W), offset (bytes), length (bytes), timestamp (microseconds).
+pub fn alibaba(line: &str, number_of_line: u64) -> Result<Option<Record>, Problem> {
+    let [disk, op, offset, bytes, at] = five("alibaba", line)?;
+    if number_of_line == 1 && disk == "device_id" {
+        return Ok(None);
+    }
+    let op = match op {
+        "R" | "r" => Op::Read,
+        "W" | "w" => Op::Write { fua: false },
+        other => return Err(wrong("opcode", other, "R or W is needed")),
+    };
+    Ok(Some(Record {
+        at: ticks("timestamp", at, 1000)?,
+        disk: number("device", disk)?,
+        op,
+        offset: number("offset", offset)?,
+        bytes: number("length", bytes)?,
+        contents: Vec::new(),
+    }))
+}
+
+/// timestamp (seconds), offset (sectors), size (sectors), kind (0: read, 1: write), volume.
+pub fn tencent(line: &str, number_of_line: u64) -> Result<Option<Record>, Problem> {
+    let [at, sector, count, kind, disk] = five("tencent", line)?;
+    if number_of_line == 1 && at.eq_ignore_ascii_case("timestamp") {
+        return Ok(None);
+    }
+    let op = match kind {
+        "0" => Op::Read,
+        "1" => Op::Write { fua: false },
+        other => return Err(wrong("kind", other, "0 (read) or 1 (write) is needed")),
+    };
+    Ok(Some(Record {
+        at: ticks("timestamp", at, 1_000_000_000)?,
+        disk: number("volume", disk)?,
+        op,
+        offset: sectors("offset", sector)?,
+        bytes: sectors("size", count)?,
+        contents: Vec::new(),
+    }))
+}
+
+fn five<'a>(format: &'static str, line: &'a str) -> Result<[&'a str; 5], Problem> {
+    let columns: Vec<&str> = line.split(',').map(str::trim).collect();
+    columns.as_slice().try_into().map_err(|_| Problem::Columns {
+        format,
+        found: columns.len(),
+        need: "5",
+    })
 }
 
 /// FNV-1a: hosts' names become numbers that are the same in every run.

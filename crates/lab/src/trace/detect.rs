@@ -18,7 +18,10 @@ pub fn detect(head: &[u8]) -> Result<Format, TraceError> {
         .split(u8::is_ascii_whitespace)
         .find(|column| !column.is_empty())
         .is_some_and(|time| time.contains(&b'.'));
+    // Tencent's five numbers would be read as CloudPhysics', whose files say in a first line what they are.
+    let headed = first.windows(4).any(|word| word == b"time");
     let fits = |format: Format| match format {
+        Format::CloudPhysics if !headed => false,
         Format::DiskSim if !fraction => false,
         Format::Mqsim if fraction => false,
         // A mistake further on is for the reader to name.

@@ -39,6 +39,10 @@ pub enum Format {
     Msr,
     /// `CloudPhysics` as libCacheSim has it: CSV with a header line, SCSI opcodes.
     CloudPhysics,
+    /// Alibaba's block storage: CSV, R or W, bytes and microseconds.
+    Alibaba,
+    /// Tencent's block storage: CSV of numbers, sectors and seconds.
+    Tencent,
     /// `DiskSim`'s ASCII: five columns, time in milliseconds.
     DiskSim,
     /// MQSim's: the same five columns, time in nanoseconds, and 0 means a write.
@@ -47,11 +51,13 @@ pub enum Format {
 
 impl Format {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Blkparse,
         Self::Fiu,
         Self::Msr,
         Self::CloudPhysics,
+        Self::Alibaba,
+        Self::Tencent,
         Self::DiskSim,
         Self::Mqsim,
     ];
@@ -64,6 +70,8 @@ impl Format {
             Self::Fiu => "fiu",
             Self::Msr => "msr",
             Self::CloudPhysics => "cloudphysics",
+            Self::Alibaba => "alibaba",
+            Self::Tencent => "tencent",
             Self::DiskSim => "disksim",
             Self::Mqsim => "mqsim",
         }
@@ -190,7 +198,7 @@ pub enum TraceError {
     /// No format has lines like these.
     #[error(
         "no format that is known has lines like the first of this file ({first:?}): known are blkparse, fiu, msr, \
-         cloudphysics, disksim and mqsim; name one with --format to see what it says"
+         cloudphysics, alibaba, tencent, disksim and mqsim; name one with --format to see what it says"
     )]
     Unknown {
         /// The first line, cut short.
@@ -284,6 +292,8 @@ impl<R: BufRead> Reader<R> {
             Format::Fiu => Some(fiu::parse(text)?),
             Format::Msr => Some(csv::msr(text)?),
             Format::CloudPhysics => csv::cloud_physics(text, self.seen.lines)?,
+            Format::Alibaba => csv::alibaba(text, self.seen.lines)?,
+            Format::Tencent => csv::tencent(text, self.seen.lines)?,
             Format::DiskSim => Some(disksim::parse(text)?),
             Format::Mqsim => Some(disksim::parse_mqsim(text)?),
         };
