@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# How fast the lab is: `make bench-lab`. Requests a second of processor time and memory a simulated page, of 4 KiB random
+# overwrites on a full drive (greedy collector, 15% over-provisioning): timed, and with deduplication. CAPACITY=4G for a smaller drive.
+# Preparing the drive is part of the time and its writes are not counted, so the true figures are higher.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+VELLUM=${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}
+command -v jq >/dev/null && command -v python3 >/dev/null || { echo "bench-lab: it needs jq and python3"; exit 2; }
+[ -x "$VELLUM" ] || { echo "bench-lab: $VELLUM is missing: cargo build --release -p vellum-cli"; exit 2; }
+capacity=${CAPACITY:-16G}
+
+# Runs it; prints requests, pages, CPU seconds and peak memory.
+measured() {
+    python3 - "$@" <<'PY'
+import json, resource, subprocess, sys
+out = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE, check=True).stdout
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+run = json.loads(out)[0]
+cpu, memory = used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
+print(f"{run['requests']} {run['physical_blocks']} {cpu:.1f} {run['requests'] / cpu:.0f} {memory / run['physical_blocks']:.1f} {run['write_amplification']:.3f}")
+PY
+}
+
+echo "| policy | requests | pages | CPU seconds | requests a CPU second | B a page | write amplification |"
+echo "| --- | --- | --- | --- | --- | --- | --- |"
+for policy in base vellum vellum:dedup; do
+    load=(--workload uniform --device oftl --op 15 --capacity "$capacity" --precondition fill --policy "$policy" --json)
+    [ "$policy" != vellum:dedup ] || load+=(--duplicates 20)
+    read -r requests pages cpu speed bytes amplification < <(measured "$VELLUM" lab run "${load[@]}")
+    echo "| $policy | $requests | $pages | $cpu | $speed | $bytes | $amplification |"
+done
