@@ -236,7 +236,7 @@ impl Sim {
         self.parents.len() - self.free_parents.len()
     }
 
-    fn issue(&mut self, request: Request) {
+    fn issue(&mut self, mut request: Request) {
         let read = request.op == Op::Read;
         match request.op {
             Op::Read => self.seen.blocks_read += u64::from(request.blocks),
@@ -260,7 +260,7 @@ impl Sim {
                 Op::Write { .. } if parts > 1 => {
                     request.contents[first as usize..(first + blocks) as usize].to_vec()
                 }
-                _ => request.contents.clone(),
+                _ => std::mem::take(&mut request.contents),
             };
             let asked = Asked {
                 id: 0,

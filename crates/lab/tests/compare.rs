@@ -43,7 +43,7 @@ fn scenario() -> Scenario<'static> {
             ..Synthetic::new(*workload::find("zipf").unwrap())
         }),
         pace: Pace::Closed { depth: 8 },
-        precondition: Precondition::None,
+        precondition: Precondition::Fill,
         seed: 3,
         daily_bytes: None,
         verify: true,

@@ -8,7 +8,7 @@ use super::order::{Order, Stage};
 use super::pagemap::{FlashOp, PageMap};
 use crate::flash::{Die, Flash};
 use crate::timeline::{Tag, Timeline};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 /// What the drive works with.
 pub struct Io<'a> {
@@ -41,16 +41,51 @@ struct Waiting {
     blocks: u64,
 }
 
+/// Units that were asked to be programmed and are not, by number in the order of asking.
+#[derive(Default)]
+struct UnderWay {
+    /// The number of the first in the queue.
+    first: u64,
+    ended: VecDeque<bool>,
+    count: u64,
+}
+
+impl UnderWay {
+    fn begin(&mut self) -> u64 {
+        self.ended.push_back(false);
+        self.count += 1;
+        self.next() - 1
+    }
+
+    fn end(&mut self, unit: u64) {
+        self.ended[(unit - self.first) as usize] = true;
+        self.count -= 1;
+        while self.ended.front() == Some(&true) {
+            self.ended.pop_front();
+            self.first += 1;
+        }
+    }
+
+    /// All before this one have ended.
+    fn oldest(&self) -> u64 {
+        self.first
+    }
+
+    /// The number of the next.
+    fn next(&self) -> u64 {
+        self.first + self.ended.len() as u64
+    }
+}
+
 /// See the module.
 pub struct Drive {
     map: PageMap,
     ops: Vec<FlashOp>,
     unit_blocks: u64,
     ram_blocks: u64,
-    asked: u64,
-    under_way: BTreeSet<u64>,
+    under_way: UnderWay,
     waiting: VecDeque<Waiting>,
-    /// Each waits for the units asked up to a number.
+    /// Each waits for the units before a number.
     flushes: VecDeque<(u64, Tag)>,
     flush_ns: u64,
     stage: Option<Stage>,
@@ -65,8 +100,7 @@ impl Drive {
             ops: Vec::new(),
             unit_blocks: u64::from(unit_blocks),
             ram_blocks,
-            asked: 0,
-            under_way: BTreeSet::new(),
+            under_way: UnderWay::default(),
             waiting: VecDeque::new(),
             flushes: VecDeque::new(),
             flush_ns: 0,
@@ -123,16 +157,16 @@ impl Drive {
 
     /// A unit is on flash.
     pub fn programmed(&mut self, io: &mut Io<'_>, unit: u64) {
-        self.under_way.remove(&unit);
+        self.under_way.end(unit);
         if let Some(stage) = &mut self.stage {
             stage.written(unit);
             if let Some((unit, die)) = stage.serial_next(unit) {
                 Self::program(io, unit, die);
             }
         }
-        let oldest = self.under_way.first().copied().unwrap_or(u64::MAX);
+        let oldest = self.under_way.oldest();
         while let Some(&(until, tag)) = self.flushes.front() {
-            if oldest <= until {
+            if oldest < until {
                 break;
             }
             self.flushes.pop_front();
@@ -143,7 +177,7 @@ impl Drive {
 
     fn admit(&mut self, io: &mut Io<'_>) {
         while let Some(first) = self.waiting.front() {
-            let held = self.under_way.len() as u64 * self.unit_blocks;
+            let held = self.under_way.count * self.unit_blocks;
             let writes = matches!(first.wanted, Wanted::Write { .. });
             if writes && held > 0 && held + first.blocks > self.ram_blocks {
                 return;
@@ -174,8 +208,8 @@ impl Drive {
                 }
                 Wanted::Flush | Wanted::Read => true,
             };
-            if barrier && !self.under_way.is_empty() {
-                self.flushes.push_back((self.asked, tag));
+            if barrier && self.under_way.count > 0 {
+                self.flushes.push_back((self.under_way.next(), tag));
             } else if barrier {
                 self.flushed(io, tag);
             } else {
@@ -215,14 +249,13 @@ impl Drive {
                     io.flash.program(io.time, die, None);
                 }
                 FlashOp::Program(die) => {
-                    self.asked += 1;
-                    self.under_way.insert(self.asked);
+                    let unit = self.under_way.begin();
                     let goes = match &mut self.stage {
-                        Some(stage) if at == last => stage.programs(self.asked, die),
+                        Some(stage) if at == last => stage.programs(unit, die),
                         _ => true,
                     };
                     if goes {
-                        Self::program(io, self.asked, die);
+                        Self::program(io, unit, die);
                     }
                 }
             }
