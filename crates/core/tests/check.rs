@@ -104,7 +104,7 @@ fn a_lost_copy_is_not_damage() {
 
     let (mut disk, _) = volume();
     let mut sb = disk.sb.clone();
-    sb.begin_life();
+    sb.begin_life(Seq(0));
     disk.write_mirror(0, &sb);
     assert_eq!(only(&run(&mut disk, DATA)), Problem::MirrorDiffers { at });
 }

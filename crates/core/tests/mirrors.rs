@@ -41,7 +41,7 @@ fn the_superblock_of_the_newer_life_wins() {
     for newer in [0, 1] {
         let mut disk = Disk::new();
         let mut sb = disk.sb.clone();
-        sb.begin_life();
+        sb.begin_life(Seq(0));
         disk.write_mirror(newer, &sb);
         let found = disk.recovered();
         assert_eq!(

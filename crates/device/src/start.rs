@@ -9,7 +9,7 @@ use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::format::blank;
 use vellum_core::format::geometry::{Params, plan};
 use vellum_core::format::superblock::Superblock;
-use vellum_core::recovery::{RecoveryError, find_superblock};
+use vellum_core::recovery::{Recovered, RecoveryError, find_superblock};
 use vellum_medium::{Medium, MediumError};
 
 pub(crate) fn create(
@@ -68,15 +68,15 @@ pub(crate) fn create(
 /// Raises the volume's life in both mirrors, durably, one after the other: at any instant one is whole.
 pub(crate) fn begin_life(
     medium: &dyn Medium,
-    superblock: &mut Superblock,
-    mirror_lost: bool,
+    recovered: &mut Recovered,
 ) -> Result<(), MediumError> {
+    let superblock = &mut recovered.superblock;
     let mut mirrors = superblock.mirrors();
-    if mirror_lost && decodes_to(medium, superblock) {
+    if recovered.replayed.mirror_lost && decodes_to(medium, superblock) {
         // The first is the one that is whole: the other goes first.
         mirrors.reverse();
     }
-    superblock.begin_life();
+    superblock.begin_life(recovered.last_seq);
     let mut block = [0; BLOCK_BYTES];
     superblock.encode(crc32c, &mut block);
     for mirror in mirrors {

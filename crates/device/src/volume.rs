@@ -82,7 +82,7 @@ impl Volume {
             .map_err(|error| start::recovery_error(&*medium, &mut source, error))?;
         let replayed = recovered.replayed;
         if !options.read_only {
-            start::begin_life(&*medium, &mut recovered.superblock, replayed.mirror_lost)?;
+            start::begin_life(&*medium, &mut recovered)?;
         }
         let recovery = RecoveryStats {
             micros: u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX),

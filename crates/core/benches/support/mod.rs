@@ -107,7 +107,7 @@ impl Idle {
         });
         let mut recovered = recover(&mut Fresh(written), medium_blocks, crc32c::crc32c)
             .unwrap_or_else(|e| panic!("{e}"));
-        recovered.superblock.begin_life();
+        recovered.superblock.begin_life(recovered.last_seq);
         let buffers = Buffers {
             first: Buf(BUFS),
             count: COLLECTOR_BUFS,

@@ -154,5 +154,6 @@ fn lay_out(
         over_provisioning: params.over_provisioning,
         usable: segment_blocks - summary::blocks(segment_blocks),
         root_generation: Generation(0),
+        log_end: None,
     })
 }

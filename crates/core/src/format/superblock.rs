@@ -4,7 +4,7 @@ use super::geometry::MAX_LOGICAL_BLOCKS;
 use super::{
     Crc, Field, FormatError, VERSION, checksum_around, on_disk, root, summary, within_numbers,
 };
-use crate::addr::{BLOCK_BYTES, Generation, Leaf, Life, Pba, Segment};
+use crate::addr::{BLOCK_BYTES, Generation, Leaf, Life, Pba, Segment, Seq};
 use crate::limits::COLLECTOR_SEGMENTS;
 use crate::map::{LEAF_ENTRIES, MAX_PBA};
 
@@ -66,6 +66,8 @@ on_disk! {
         layout: U32,
         /// number of a map checkpoint that was durable when this was written: none older may be used
         root_generation: U64,
+        /// one more than the newest chunk that there was when this life began; 0: not known
+        log_end: U64,
     }
 }
 
@@ -91,6 +93,7 @@ pub struct Superblock {
     pub(super) over_provisioning: u32,
     pub(super) usable: u32,
     pub(super) root_generation: Generation,
+    pub(super) log_end: Option<Seq>,
 }
 
 impl Superblock {
@@ -121,9 +124,18 @@ impl Superblock {
         self.life
     }
 
-    /// Begins a new life; the caller writes both mirrors, a sync after each, before anything else.
-    pub fn begin_life(&mut self) {
+    /// Begins a new life, behind the chunk at which recovery found the log to end; the caller writes both
+    /// mirrors, a sync after each, before anything else.
+    pub fn begin_life(&mut self, log_end: Seq) {
         self.life = Life(self.life.0 + 1);
+        self.log_end = Some(log_end);
+    }
+
+    /// Whether a chunk can be of the log: not if it is of an older life and lies behind that one's end. It was
+    /// torn when this life began, or lay behind one that was; what was written since may have made it whole.
+    #[must_use]
+    pub fn is_of_log(&self, seq: Seq, life: Life) -> bool {
+        life >= self.life || self.log_end.is_none_or(|end| seq <= end)
     }
 
     /// A map checkpoint that is known to have been durable; what an older one needs may be gone.
@@ -285,6 +297,7 @@ impl Superblock {
             over_provisioning: U32::new(self.over_provisioning),
             layout: U32::new(LAYOUT_LOG),
             root_generation: U64::new(self.root_generation.0),
+            log_end: U64::new(self.log_end.map_or(0, |end| end.0 + 1)),
         };
         out[..size_of::<RawSuperblock>()].copy_from_slice(raw.as_bytes());
         let hole = offset_of!(RawSuperblock, crc);
@@ -367,6 +380,7 @@ impl Superblock {
         let numbers = [
             ("life", raw.life.get()),
             ("root generation", raw.root_generation.get()),
+            ("end of the log", raw.log_end.get()),
         ];
         within_numbers(WHAT, &numbers)?;
         let segment_blocks = raw.segment_blocks.get();
@@ -391,6 +405,7 @@ impl Superblock {
             over_provisioning: raw.over_provisioning.get(),
             usable: segment_blocks - summary::blocks(segment_blocks),
             root_generation: Generation(raw.root_generation.get()),
+            log_end: raw.log_end.get().checked_sub(1).map(Seq),
         };
         superblock.validate()?;
         Ok(superblock)

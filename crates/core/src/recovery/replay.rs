@@ -165,7 +165,8 @@ impl<'a> Replay<'a> {
         let fits = cursor.offset + 1 + header.data_blocks <= self.superblock.usable_blocks();
         let ours = header.signature == self.superblock.signature()
             && header.at == at
-            && usize::from(header.head) == head;
+            && usize::from(header.head) == head
+            && self.superblock.is_of_log(header.seq, header.life);
         let own = chunk::own_tag(&records, &block, self.crc);
         Ok(
             (ours && fits && header.seq > self.root.seq).then_some(Found {

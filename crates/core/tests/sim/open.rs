@@ -102,7 +102,7 @@ pub fn open(medium: &mut Medium, rng: &mut Rng, cuts: bool) -> Result<Recovered,
             let _ = recover(medium, Some(bad));
         }
         let mut recovered = recover(medium, None).map_err(|e| format!("recovery: {e}"))?;
-        recovered.superblock.begin_life();
+        recovered.superblock.begin_life(recovered.last_seq);
         let mut block = [0; BLOCK];
         recovered.superblock.encode(crc32c::crc32c, &mut block);
         for mirror in recovered.superblock.mirrors() {
