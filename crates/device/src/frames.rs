@@ -3,7 +3,7 @@
 //! Two shares of one mapping, for writes and for reads, so that a buffer full of writes that wait for
 //! the medium cannot keep reads from being served. Allocation blocks when a share is empty: that is the
 //! back-pressure which a client feels. Frames for writes remember what was written from them, until they are
-//! used again: see [`Kept`].
+//! used again (`kept.rs`).
 
 use crate::kept::Kept;
 use parking_lot::{Condvar, Mutex};

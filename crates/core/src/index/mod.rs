@@ -4,7 +4,7 @@
 //! for the map knows where that is: the collector need not tell it what it moves. An entry whose LBA has been
 //! overwritten is found out by its checksum or by the comparison, and leaves.
 //!
-//! There are two: [`Compact`], the default, and [`Caftl`], the paper's, to compare it with; `docs/decisions/0009`
+//! There are two: `compact`, the default, and `caftl`, the paper's, to compare it with; `docs/decisions/0009`
 //! has the figures. Both know a content by a hash in which 32 bits are the content's own, wherever they lie.
 
 mod caftl;
@@ -26,9 +26,9 @@ pub enum Holder {
 
 /// An index.
 pub enum Index {
-    /// See [`Compact`].
+    /// See `index/compact.rs`.
     Compact(Compact),
-    /// See [`Caftl`].
+    /// See `index/caftl.rs`.
     Caftl(Caftl),
 }
 
