@@ -430,7 +430,7 @@ pub fn seeds() -> Vec<(&'static str, fn(&[u8]), Vec<u8>)> {
         ..Part::default()
     };
     let mut bytes = vec![0; 1 + BLOCK_BYTES];
-    format_pack::encode(&[Record::Part { lba: Lba(7), part }], &mut bytes[1..]);
+    format_pack::encode([Record::Part { lba: Lba(7), part }].iter(), &mut bytes[1..]);
     seeds.push(("page of parts", pack, bytes));
     seeds
 }

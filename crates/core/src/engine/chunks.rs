@@ -116,6 +116,9 @@ impl Chunk {
     /// The part `slot` of the page at `pba`, by its place in [`Chunk::parts`].
     pub fn part_at(&self, pba: Pba, slot: u8) -> Option<usize> {
         let block = pba.0.checked_sub(self.at.0)?;
+        if block > self.slots.len() as u64 {
+            return None;
+        }
         let is_it = |part: &PartSlot| u64::from(part.block) == block && part.slot == slot;
         self.parts.iter().position(is_it)
     }

@@ -245,11 +245,10 @@ impl Engine {
         out.fill(0);
         self.store_parts(chunk, block, pack::first_offset(count), out, store);
         let held = self.chunks.get(chunk);
-        let directory: Vec<Record> = held
+        let directory = held
             .parts_of(block)
-            .map(|part| held.records[usize::from(part.record)])
-            .collect();
-        pack::encode(&directory, out);
+            .map(|part| &held.records[usize::from(part.record)]);
+        pack::encode(directory, out);
         let crc = (self.crc)(out);
         let held = self.chunks.get_mut(chunk);
         let record = usize::from(held.slots[index].record);

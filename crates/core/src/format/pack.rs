@@ -40,17 +40,20 @@ pub fn first_offset(parts: usize) -> usize {
 }
 
 /// Writes the directory, before parts that are there already.
-pub fn encode(parts: &[Record], out: &mut [u8]) {
-    debug_assert!(parts.len() <= MAX_PARTS && out.len() == BLOCK_BYTES);
+pub fn encode<'a>(parts: impl Iterator<Item = &'a Record>, out: &mut [u8]) {
+    debug_assert_eq!(out.len(), BLOCK_BYTES);
+    let (head, rest) = out.split_at_mut(size_of::<RawPack>());
+    let mut count = 0;
+    for (entry, part) in rest.chunks_exact_mut(PART_LEN).zip(parts) {
+        part.encode(entry);
+        count += 1;
+    }
+    debug_assert!(count as usize <= MAX_PARTS);
     let raw = RawPack {
         magic: MAGIC,
-        parts: U32::new(parts.len() as u32),
+        parts: U32::new(count),
     };
-    out[..size_of::<RawPack>()].copy_from_slice(raw.as_bytes());
-    let directory = out[size_of::<RawPack>()..].chunks_exact_mut(PART_LEN);
-    for (entry, part) in directory.zip(parts) {
-        part.encode(entry);
-    }
+    head.copy_from_slice(raw.as_bytes());
 }
 
 /// One part of a page whose checksum has been, or will be, looked at: whose it was when written, what is known
@@ -122,7 +125,7 @@ mod tests {
         let mut page = [0; BLOCK_BYTES];
         let first = first_offset(2) as u16;
         page[usize::from(first)..][..5].copy_from_slice(b"hello");
-        encode(&[part(0, first, 5), part(1, first + 5, 0)], &mut page);
+        encode([part(0, first, 5), part(1, first + 5, 0)].iter(), &mut page);
         let (lba, found, bytes) = find(&page, 0, crc).unwrap();
         assert_eq!((lba, found.encoding, bytes), (Lba(40), 1, &b"hello"[..]));
         assert_eq!(find(&page, 1, crc).unwrap().2, b"");
