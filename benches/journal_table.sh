@@ -6,7 +6,7 @@ results=$1 rounds=$2 volume=$3 scale=$4
 cat <<TEXT
 # A journal that costs nothing
 
-\`make bench-journal\` on $(date -u +%Y-%m-%d), commit $(git rev-parse --short HEAD). Medians of $rounds rounds in which the configurations
+\`make bench-journal\` on $(date -u +%Y-%m-%d), commit $(git rev-parse --short HEAD). Medians of $rounds round(s) in which the configurations
 take turns; a volume of $volume with a journal of 64 MiB, workloads of tests/workloads at $scale% of their usual size. All
 configurations have the same chain: NBD server, nbdfuse, loop device, ext4.
 
