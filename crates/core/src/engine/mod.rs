@@ -74,8 +74,9 @@ enum Pending {
     },
     ReadParts {
         request: RequestId,
-        /// The page that is read for it; `None`: it is in memory.
-        at: Option<Pba>,
+        at: Pba,
+        /// Whether the page is read for it; else it is in memory.
+        reads: bool,
     },
     Sums(Segment, u32),
     Restamp(Segment),
@@ -397,7 +398,9 @@ impl Engine {
                 at,
                 blocks,
             } => self.data_read(request, at, blocks, outcome),
-            Pending::ReadParts { request, at } => self.parts_read(request, at, outcome),
+            Pending::ReadParts { request, at, reads } => {
+                self.parts_read(request, at, reads, outcome)
+            }
             Pending::Sums(segment, offset) => self.sums_read(segment, offset, outcome),
             Pending::MergeRead(merge) => self.merge_read(merge, outcome),
             Pending::MergeCompare(merge) => self.merge_compared(merge, outcome),

@@ -98,10 +98,6 @@ impl Engine {
                 continue;
             }
             if let Entry::Packed(vba, slot) = entry {
-                let page = match held {
-                    Some(Held::Page(buf)) => Page::Buffer(buf),
-                    _ => Page::Medium(pba),
-                };
                 let first = index;
                 // The parts of a page mostly lie in it as the blocks lie side by side.
                 while index < blocks
@@ -113,7 +109,32 @@ impl Engine {
                     index += 1;
                 }
                 parts += 1;
-                self.read_parts(id, page, slot, (index - first) as u8, first);
+                let count = (index - first) as u8;
+                let buf = match held {
+                    Some(Held::Page(buf)) => Some(buf),
+                    _ => None,
+                };
+                let pending = Pending::ReadParts {
+                    request: id,
+                    at: pba,
+                    reads: buf.is_none(),
+                };
+                self.stats.packed_reads += 1;
+                if buf.is_none() {
+                    let (segment, _) = locate(&self.superblock, pba);
+                    self.segments.get_mut(segment).readers += 1;
+                    if self.sums.wants_load(segment) {
+                        self.load_sums(segment, None);
+                    }
+                }
+                self.effect(pending, |effect| Effect::ReadParts {
+                    id: effect,
+                    page: buf.map_or(Page::Medium(pba), Page::Buffer),
+                    slot,
+                    count,
+                    request: id,
+                    first,
+                });
                 continue;
             }
             let first = index;
@@ -160,43 +181,25 @@ impl Engine {
         }
     }
 
-    fn read_parts(&mut self, request: RequestId, page: Page, slot: u8, count: u8, first: u32) {
-        self.stats.packed_reads += 1;
-        let at = match page {
-            Page::Medium(pba) => Some(pba),
-            Page::Buffer(_) => None,
-        };
-        if let Some(pba) = at {
-            let (segment, _) = locate(&self.superblock, pba);
-            self.segments.get_mut(segment).readers += 1;
-            if self.sums.wants_load(segment) {
-                self.load_sums(segment, None);
+    pub(super) fn parts_read(
+        &mut self,
+        request: RequestId,
+        at: Pba,
+        reads: bool,
+        outcome: Outcome<'_>,
+    ) {
+        match outcome {
+            Outcome::Parts { crc, whole } if reads => self.check_sums(request, at, &[crc], whole),
+            // The collector has held the page against its checksum; what is in it is told by decoding alone.
+            Outcome::Parts { whole, .. } => {
+                self.stats.corrupt_blocks += u64::from(!whole);
+                self.answer_part(request, (!whole).then_some(Refusal::Corrupt(at)));
+            }
+            _ => {
+                self.stats.unreadable_blocks += 1;
+                self.end_part(request, at, Some(Refusal::Unreadable(at)));
             }
         }
-        self.effect(Pending::ReadParts { request, at }, |id| Effect::ReadParts {
-            id,
-            page,
-            slot,
-            count,
-            request,
-            first,
-        });
-    }
-
-    pub(super) fn parts_read(&mut self, request: RequestId, at: Option<Pba>, outcome: Outcome<'_>) {
-        let (crc, whole) = match (outcome, at) {
-            (Outcome::Parts { crc, whole }, _) => (crc, whole),
-            (_, Some(pba)) => {
-                self.stats.unreadable_blocks += 1;
-                return self.end_part(request, at, Some(Refusal::Unreadable(pba)));
-            }
-            (_, None) => unreachable!("a buffer can always be read"),
-        };
-        let Some(pba) = at else {
-            debug_assert!(whole, "the collector keeps what has its checksum");
-            return self.end_part(request, None, None);
-        };
-        self.check_sums(request, pba, &[crc], whole);
     }
 
     pub(super) fn data_read(
@@ -217,7 +220,7 @@ impl Engine {
             }
             _ => {
                 self.stats.unreadable_blocks += 1;
-                self.end_part(request, Some(at), Some(Refusal::Unreadable(at)));
+                self.end_part(request, at, Some(Refusal::Unreadable(at)));
             }
         }
     }
@@ -265,13 +268,15 @@ impl Engine {
             self.stats.corrupt_blocks += 1;
             refusal = Some(Refusal::Corrupt(at));
         }
-        self.end_part(request, Some(at), refusal);
+        self.end_part(request, at, refusal);
     }
 
-    fn end_part(&mut self, request: RequestId, at: Option<Pba>, refusal: Option<Refusal>) {
-        if let Some(at) = at {
-            self.end_reader(locate(&self.superblock, at).0);
-        }
+    fn end_part(&mut self, request: RequestId, at: Pba, refusal: Option<Refusal>) {
+        self.end_reader(locate(&self.superblock, at).0);
+        self.answer_part(request, refusal);
+    }
+
+    fn answer_part(&mut self, request: RequestId, refusal: Option<Refusal>) {
         let reading = &mut self.reads[request.0 as usize];
         reading.parts -= 1;
         reading.refusal = reading.refusal.or(refusal);

@@ -102,7 +102,7 @@ impl Driver {
             } => parts::find(&self.cells[page.0 as usize], slot) == Some(self.token(buf)),
             _ => false,
         };
-        let parts = match effect {
+        let mut parts: Vec<_> = match effect {
             Effect::ReadParts {
                 page: Page::Buffer(page),
                 slot,
@@ -113,6 +113,18 @@ impl Driver {
                 .collect(),
             _ => Vec::new(),
         };
+        // A page that is whole, on its way with the collector, and what is in it cannot be decoded.
+        if let Effect::ReadParts {
+            page: Page::Buffer(page),
+            ..
+        } = effect
+            && self.faults.unreadable > 0
+            && let Some(at) = self.goes_to(page)
+            && self.rng.percent(5)
+        {
+            self.suspects.insert(at);
+            parts[0] = None;
+        }
         self.medium.writes += 1;
         let flight = Flight {
             effect,
@@ -132,6 +144,17 @@ impl Driver {
         self.check_overlap(&flight)?;
         self.flights.push(flight);
         Ok(())
+    }
+
+    /// Where a buffer of the collector's is being written to, if it is.
+    fn goes_to(&self, buf: Buf) -> Option<u64> {
+        self.flights.iter().find_map(|flight| match flight.effect {
+            Effect::WriteChunk { at, .. } => {
+                let index = flight.bufs.iter().position(|held| *held == buf)?;
+                Some(at.0 + 1 + index as u64)
+            }
+            _ => None,
+        })
     }
 
     /// No write may meet another access to the same blocks: their order would be chance.
