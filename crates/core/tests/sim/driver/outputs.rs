@@ -120,7 +120,7 @@ impl Driver {
         } = effect
             && self.faults.unreadable > 0
             && let Some(at) = self.goes_to(page)
-            && self.rng.percent(5)
+            && self.rng.percent(50)
         {
             self.suspects.insert(at);
             parts[0] = None;
