@@ -36,8 +36,10 @@ const TABLE: &[(&str, Allowed)] = &[
         "vellum-frontend",
         &[("vellum-core", &["addr"]), ("vellum-device", ALL)],
     ),
+    // A trace is a file of its own: it knows nothing of ours.
+    ("vellum-trace", &[]),
     // The lab has a medium and a clock of its own: of the device it sees nothing.
-    ("vellum-lab", &[("vellum-core", ALL)]),
+    ("vellum-lab", &[("vellum-core", ALL), ("vellum-trace", ALL)]),
     (
         "vellum-cli",
         &[

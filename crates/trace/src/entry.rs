@@ -1,0 +1,208 @@
+//! Entries: a request, or what a reader has to know beside the requests.
+
+use crate::block::{Block, take};
+use crate::error::Problem;
+use crate::limits::{JOURNALS_MAX, REQUEST_BLOCKS_MAX};
+use crate::varint::{get, get_signed, put, put_signed};
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Read blocks.
+    Read,
+    /// Write blocks.
+    Write {
+        /// Durable before it is answered.
+        fua: bool,
+    },
+    /// The content is not needed any more.
+    Discard {
+        /// Durable before it is answered.
+        fua: bool,
+    },
+    /// Reads as zeros from now on.
+    WriteZeroes {
+        /// Durable before it is answered.
+        fua: bool,
+    },
+    /// Make all that was answered before durable.
+    Flush,
+}
+
+/// One request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// When, in nanoseconds since the trace began.
+    pub at: u64,
+    /// What.
+    pub op: Op,
+    /// The first block.
+    pub lba: u64,
+    /// How many; 0 of a flush alone.
+    pub blocks: u64,
+    /// What a write writes, in order: as many as it has blocks, or none when nothing is known of any.
+    pub contents: Vec<Block>,
+}
+
+/// Where a file system's journal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Journal {
+    /// Its first block.
+    pub lba: u64,
+    /// How many it has.
+    pub blocks: u64,
+}
+
+/// One entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// The host asked.
+    Request(Request),
+    /// From here on the journals are these, in place of all that were told before.
+    Journals(Vec<Journal>),
+    /// Here so many requests are missing: they came faster than they could be recorded.
+    Lost(u64),
+}
+
+const READ: u8 = 0;
+const WRITE: u8 = 1;
+const DISCARD: u8 = 2;
+const WRITE_ZEROES: u8 = 3;
+const FLUSH: u8 = 4;
+const JOURNALS: u8 = 5;
+const LOST: u8 = 6;
+const FUA: u8 = 1 << 3;
+const BLOCKS_TOLD: u8 = 1 << 4;
+
+/// What an entry is told relative to; a frame begins with one of its own.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Context {
+    /// The time of the request before.
+    pub at: u64,
+    /// The block behind the request before.
+    pub after: u64,
+}
+
+impl Context {
+    /// Adds an entry to a frame's payload.
+    pub fn encode(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+        let request = match entry {
+            Entry::Request(request) => request,
+            Entry::Journals(journals) => {
+                out.push(JOURNALS);
+                put(journals.len() as u64, out);
+                for journal in journals {
+                    put(journal.lba, out);
+                    put(journal.blocks, out);
+                }
+                return;
+            }
+            Entry::Lost(count) => {
+                out.push(LOST);
+                return put(*count, out);
+            }
+        };
+        let flag = |fua: bool| if fua { FUA } else { 0 };
+        let told = match request.contents.is_empty() {
+            true => 0,
+            false => BLOCKS_TOLD,
+        };
+        out.push(match request.op {
+            Op::Read => READ,
+            Op::Write { fua } => WRITE | flag(fua) | told,
+            Op::Discard { fua } => DISCARD | flag(fua),
+            Op::WriteZeroes { fua } => WRITE_ZEROES | flag(fua),
+            Op::Flush => FLUSH,
+        });
+        put(request.at.saturating_sub(self.at), out);
+        self.at = self.at.max(request.at);
+        if request.op == Op::Flush {
+            return;
+        }
+        put_signed(request.lba.wrapping_sub(self.after) as i64, out);
+        put(request.blocks, out);
+        self.after = request.lba + request.blocks;
+        if matches!(request.op, Op::Write { .. }) {
+            for block in &request.contents {
+                block.encode(out);
+            }
+        }
+    }
+
+    /// Takes the next entry from a frame's payload, for a disk of so many blocks.
+    pub fn decode(&mut self, from: &mut &[u8], disk: u64) -> Result<Entry, Problem> {
+        let [tag] = take(from)?;
+        let fua = tag & FUA != 0;
+        let op = match tag & 7 {
+            READ => Op::Read,
+            WRITE => Op::Write { fua },
+            DISCARD => Op::Discard { fua },
+            WRITE_ZEROES => Op::WriteZeroes { fua },
+            FLUSH => Op::Flush,
+            JOURNALS if tag == JOURNALS => return journals(from, disk),
+            LOST if tag == LOST => return Ok(Entry::Lost(get(from)?)),
+            _ => return Err(Problem::Tag { tag }),
+        };
+        let flags = match op {
+            Op::Read | Op::Flush => 0,
+            Op::Write { .. } => FUA | BLOCKS_TOLD,
+            Op::Discard { .. } | Op::WriteZeroes { .. } => FUA,
+        };
+        if tag & !7 & !flags != 0 {
+            return Err(Problem::Tag { tag });
+        }
+        self.at = self.at.checked_add(get(from)?).ok_or(Problem::Time)?;
+        let mut request = Request {
+            at: self.at,
+            op,
+            lba: 0,
+            blocks: 0,
+            contents: Vec::new(),
+        };
+        if op == Op::Flush {
+            return Ok(Entry::Request(request));
+        }
+        let lba = self.after.wrapping_add(get_signed(from)? as u64);
+        let blocks = get(from)?;
+        within(lba, blocks, disk)?;
+        let bounded = matches!(op, Op::Read | Op::Write { .. });
+        if blocks == 0 || (bounded && blocks > REQUEST_BLOCKS_MAX) {
+            return Err(Problem::Blocks { blocks });
+        }
+        (request.lba, request.blocks) = (lba, blocks);
+        self.after = lba + blocks;
+        if tag & BLOCKS_TOLD != 0 {
+            // Each takes a byte at least: what is not there is not made room for.
+            if blocks > from.len() as u64 {
+                return Err(Problem::EntryCut);
+            }
+            let all = (0..blocks).map(|_| Block::decode(from));
+            request.contents = all.collect::<Result<_, _>>()?;
+        }
+        Ok(Entry::Request(request))
+    }
+}
+
+fn journals(from: &mut &[u8], disk: u64) -> Result<Entry, Problem> {
+    let count = get(from)?;
+    if count > JOURNALS_MAX as u64 {
+        return Err(Problem::Journals { count });
+    }
+    let one = |_| {
+        let (lba, blocks) = (get(from)?, get(from)?);
+        within(lba, blocks, disk)?;
+        match blocks {
+            0 => Err(Problem::Blocks { blocks }),
+            _ => Ok(Journal { lba, blocks }),
+        }
+    };
+    let all: Result<Vec<Journal>, Problem> = (0..count).map(one).collect();
+    Ok(Entry::Journals(all?))
+}
+
+fn within(lba: u64, blocks: u64, disk: u64) -> Result<(), Problem> {
+    match lba.checked_add(blocks) {
+        Some(end) if end <= disk => Ok(()),
+        _ => Err(Problem::Range { lba, blocks, disk }),
+    }
+}
