@@ -1,11 +1,40 @@
 //! Trace readers: whatever the bytes, records within bounds or an error that names its line.
 
-use vellum_lab::trace::{DISK_BYTES_MAX, Format, Op, REQUEST_BYTES_MAX, Reader, detect};
+use std::io::{BufRead, Cursor, Read};
+use vellum_lab::trace::{
+    Columns, DISK_BYTES_MAX, Format, Op, REQUEST_BYTES_MAX, Reader, detect, unpacked,
+};
+
+/// What is unpacked of a few bytes at most: a kilobyte can stand for gigabytes.
+const UNPACKED_MAX: u64 = 64 << 20;
 
 /// Reads the bytes as a trace of that format.
 pub fn read(format: Format, bytes: &[u8]) {
+    all(Reader::new(bytes, format));
+}
+
+/// Reads the first line as a map of columns, and the rest as a CSV of it.
+pub fn columns(bytes: &[u8]) {
+    let end = bytes.iter().position(|&byte| byte == b'\n');
+    let (map, rest) = bytes.split_at(end.unwrap_or(0));
+    let Some(map) = std::str::from_utf8(map).ok() else {
+        return;
+    };
+    if let Ok(map) = map.parse::<Columns>() {
+        all(Reader::with_columns(rest, map));
+    }
+}
+
+/// Unpacks the bytes, whatever they are packed with.
+pub fn unpack(bytes: &[u8]) {
+    if let Ok(from) = unpacked(Cursor::new(bytes.to_vec())) {
+        let _ = std::io::copy(&mut from.take(UNPACKED_MAX), &mut std::io::sink());
+    }
+}
+
+fn all(reader: Reader<impl BufRead>) {
     let mut newest = 0;
-    for record in Reader::new(bytes, format) {
+    for record in reader {
         let Ok(record) = record else { return };
         assert!(record.offset + record.bytes <= DISK_BYTES_MAX);
         assert!(record.op == Op::Discard || record.bytes <= REQUEST_BYTES_MAX);
@@ -16,9 +45,11 @@ pub fn read(format: Format, bytes: &[u8]) {
     }
 }
 
-/// Looks for the format; the one that is found reads the first request.
+/// Looks for the format; the one that is found reads the first request, unless it was found by its first bytes alone.
 pub fn find(bytes: &[u8]) {
-    if let Ok(format) = detect(bytes) {
+    if let Ok(format) = detect(bytes)
+        && !matches!(format, Format::Fio | Format::Blktrace | Format::Vellum)
+    {
         assert!(matches!(Reader::new(bytes, format).next(), Some(Ok(_))));
     }
 }

@@ -1,11 +1,14 @@
 //! How far a run is, and whether anybody still wants it: seen from another thread.
 
+use crate::trace::{self, Bytes};
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What a run tells while it runs. It changes nothing in the results of one that is let to its end.
 #[derive(Debug, Default)]
 pub struct Watch {
-    done: AtomicU64,
+    done: Arc<AtomicU64>,
     all: AtomicU64,
     stop: AtomicBool,
 }
@@ -27,6 +30,11 @@ impl Watch {
     #[must_use]
     pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Opens a trace; how much of the file is read is what is done.
+    pub(crate) fn open(&self, path: &Path) -> std::io::Result<Bytes> {
+        trace::open(path, &self.done)
     }
 
     /// The load begins.

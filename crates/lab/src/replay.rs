@@ -6,11 +6,11 @@
 //! what is wrong with it before anything is run), and once for each run.
 
 use crate::content::Content;
-use crate::trace::{Format, Op, Reader, Record, Seen, TraceError, detect};
+use crate::progress::Watch;
+use crate::trace::{Bytes, Columns, Format, Known, Op, Reader, Record, Seen, TraceError, detect};
 use crate::workload::Request;
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use vellum_core::addr::BLOCK_BYTES;
 
@@ -20,6 +20,8 @@ const EXTENT_BLOCKS: u64 = 256;
 const EXTENTS_MAX: usize = 1 << 20;
 /// How much of a file is looked at for its format.
 const HEAD_BYTES: u64 = 256 << 10;
+/// Processors whose files are looked for beside one of them.
+const PROCESSORS_MAX: u32 = 1023;
 
 /// Why a trace cannot be replayed.
 #[derive(Debug, thiserror::Error)]
@@ -50,13 +52,29 @@ pub enum ReplayError {
         /// Where.
         line: u64,
     },
+    /// Addresses cannot stay what they are.
+    #[error("{path}: the trace is of several disks: their addresses cannot all stay as they are")]
+    Disks {
+        /// Which.
+        path: String,
+    },
+    /// It was ended.
+    #[error("{path}: interrupted while it was read")]
+    Interrupted {
+        /// Which.
+        path: String,
+    },
 }
 
 /// How a trace is to be read.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Its format; none: it is found by looking.
     pub format: Option<Format>,
+    /// What the columns of a CSV are: then it is one.
+    pub columns: Option<Columns>,
+    /// Addresses stay what they are, on a volume as large as the trace's disk.
+    pub in_place: bool,
     /// Where a file system's journal is on the trace's (first) disk: its first byte and its length.
     pub journal: Option<(u64, u64)>,
 }
@@ -84,12 +102,17 @@ pub struct Summary {
     pub first_at: u64,
     /// The last.
     pub last_at: u64,
+    /// Journals that the trace tells of. The first one is taken, unless another was named.
+    pub journals: u64,
+    /// What the trace knows of the blocks written.
+    pub known: Option<Known>,
 }
 
 /// A trace file that was read once.
 pub struct TraceFile {
     path: PathBuf,
     format: Format,
+    columns: Option<Columns>,
     /// Looked up only: its order is chance.
     extents: HashMap<(u32, u64), u64>,
     journal: Option<(u64, u64)>,
@@ -101,17 +124,33 @@ impl TraceFile {
     ///
     /// # Errors
     /// When it cannot be read to its end.
-    pub fn read(path: &Path, reading: Reading) -> Result<Self, ReplayError> {
+    pub fn read(path: &Path, reading: &Reading) -> Result<Self, ReplayError> {
+        Self::read_watched(path, reading, &Watch::default())
+    }
+
+    /// The same, seen from another thread: in bytes of the file.
+    ///
+    /// # Errors
+    /// When it cannot be read to its end, or the watch ended it.
+    pub fn read_watched(
+        path: &Path,
+        reading: &Reading,
+        watch: &Watch,
+    ) -> Result<Self, ReplayError> {
         let name = || path.display().to_string();
         let of_trace = |source| ReplayError::Trace {
             path: name(),
             source,
         };
-        let format = match reading.format {
-            Some(format) => format,
-            None => {
+        let columns = reading.columns.clone();
+        let format = match (&columns, reading.format) {
+            (Some(_), _) => Format::Csv,
+            (None, Some(format)) => format,
+            (None, None) => {
                 let mut head = Vec::new();
-                let read = open(path)?.take(HEAD_BYTES).read_to_end(&mut head);
+                let read = open(path, &Watch::default())?
+                    .take(HEAD_BYTES)
+                    .read_to_end(&mut head);
                 read.map_err(|source| ReplayError::Open {
                     path: name(),
                     source,
@@ -119,14 +158,32 @@ impl TraceFile {
                 detect(&head).map_err(of_trace)?
             }
         };
-        let mut reader = Reader::new(BufReader::new(open(path)?), format);
+        let mut journal = reading.journal;
+        let mut journals = 0;
+        let looks_first = format == Format::Vellum && journal.is_none();
+        watch.begin(bytes(path, format) << u32::from(looks_first));
+        if looks_first {
+            // Where it is may be told late: it is looked for first.
+            let mut reader = reader(path, format, None, watch)?;
+            for record in reader.by_ref() {
+                record.map_err(of_trace)?;
+            }
+            journals = reader.journals().len() as u64;
+            let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
+            let first = reader.journals().first();
+            journal = first.map(|journal| (bytes(journal.lba), bytes(journal.blocks)));
+        }
+        let mut reader = reader(path, format, columns.as_ref(), watch)?;
         let mut extents = HashMap::new();
         let mut summary = Summary::default();
         while let Some(record) = reader.next() {
             let record = record.map_err(of_trace)?;
+            if watch.stopped() {
+                return Err(ReplayError::Interrupted { path: name() });
+            }
             if summary == Summary::default() {
                 // The journal's extents come first, so that it stays in one piece.
-                for extent in journal_extents(reading.journal) {
+                for extent in journal_extents(journal) {
                     extents.insert((record.disk, extent), extents.len() as u64);
                 }
             }
@@ -151,16 +208,28 @@ impl TraceFile {
             }
         }
         summary.seen = reader.seen();
-        let journal = reading.journal.map(|(offset, bytes)| {
+        summary.known = reader.known().copied();
+        summary.journals = journals;
+        if reading.in_place {
+            extents = in_place(&extents, reader.disk_blocks()).ok_or_else(|| {
+                let path = name();
+                ReplayError::Disks { path }
+            })?;
+        }
+        let journal = journal.map(|(offset, bytes)| {
             let start = offset / BLOCK_BYTES as u64;
             (
-                start % EXTENT_BLOCKS,
+                match reading.in_place {
+                    true => start,
+                    false => start % EXTENT_BLOCKS,
+                },
                 offset.saturating_add(bytes) / BLOCK_BYTES as u64 - start,
             )
         });
         Ok(Self {
             path: path.into(),
             format,
+            columns,
             extents,
             journal,
             summary,
@@ -209,9 +278,23 @@ impl TraceFile {
         })
     }
 
-    fn reader(&self) -> Result<Reader<BufReader<File>>, ReplayError> {
-        Ok(Reader::new(BufReader::new(open(&self.path)?), self.format))
+    fn reader(&self) -> Result<Reader<Bytes>, ReplayError> {
+        let columns = self.columns.as_ref();
+        reader(&self.path, self.format, columns, &Watch::default())
     }
+}
+
+/// Every extent of a disk at its own place; none when there are several disks, or it is too large.
+fn in_place(
+    touched: &HashMap<(u32, u64), u64>,
+    disk_blocks: Option<u64>,
+) -> Option<HashMap<(u32, u64), u64>> {
+    let (disk, _) = *touched.keys().next()?;
+    let one = touched.keys().all(|(other, _)| *other == disk);
+    let last = touched.keys().map(|(_, extent)| *extent).max()?;
+    let told = disk_blocks.map(|blocks| blocks.div_ceil(EXTENT_BLOCKS));
+    let count = told.unwrap_or(0).max(last + 1);
+    (one && count <= EXTENTS_MAX as u64).then(|| (0..count).map(|n| ((disk, n), n)).collect())
 }
 
 fn journal_extents(journal: Option<(u64, u64)>) -> std::ops::Range<u64> {
@@ -220,11 +303,55 @@ fn journal_extents(journal: Option<(u64, u64)>) -> std::ops::Range<u64> {
     offset / extent..offset.saturating_add(bytes).div_ceil(extent)
 }
 
-fn open(path: &Path) -> Result<File, ReplayError> {
-    File::open(path).map_err(|source| ReplayError::Open {
+fn open(path: &Path, watch: &Watch) -> Result<Bytes, ReplayError> {
+    watch.open(path).map_err(|source| ReplayError::Open {
         path: path.display().to_string(),
         source,
     })
+}
+
+/// Bytes that are read, as the files have them.
+fn bytes(path: &Path, format: Format) -> u64 {
+    let files = match format {
+        Format::Blktrace => of_all_processors(path),
+        _ => vec![path.into()],
+    };
+    let length = |file: &PathBuf| std::fs::metadata(file).map_or(0, |file| file.len());
+    files.iter().map(length).sum()
+}
+
+fn reader(
+    path: &Path,
+    format: Format,
+    columns: Option<&Columns>,
+    watch: &Watch,
+) -> Result<Reader<Bytes>, ReplayError> {
+    if let Some(columns) = columns {
+        return Ok(Reader::with_columns(open(path, watch)?, columns.clone()));
+    }
+    if format == Format::Blktrace {
+        let files = of_all_processors(path);
+        let files: Result<_, _> = files.iter().map(|path| open(path, watch)).collect();
+        return Ok(Reader::merged(files?));
+    }
+    Ok(Reader::new(open(path, watch)?, format))
+}
+
+/// blktrace writes a file for each processor: `NAME.blktrace.0` and so on. They are one trace.
+fn of_all_processors(path: &Path) -> Vec<PathBuf> {
+    let name = path.to_string_lossy();
+    let of_one = name
+        .rsplit_once('.')
+        .filter(|(before, number)| before.ends_with(".blktrace") && number.parse::<u16>().is_ok());
+    let Some((before, _)) = of_one else {
+        return vec![path.into()];
+    };
+    let each = (0..=PROCESSORS_MAX).map(|number| PathBuf::from(format!("{before}.{number}")));
+    let there: Vec<PathBuf> = each.filter(|path| path.is_file()).collect();
+    match there.iter().any(|other| other.as_path() == path) {
+        true => there,
+        false => vec![path.into()],
+    }
 }
 
 fn count(summary: &mut Summary, record: &Record) {
@@ -257,7 +384,7 @@ fn told(record: &Record) -> bool {
 /// See [`TraceFile::replay`].
 pub struct Replay<'a> {
     trace: &'a TraceFile,
-    reader: Reader<BufReader<File>>,
+    reader: Reader<Bytes>,
     seed: u64,
     left: u32,
     shift: u64,

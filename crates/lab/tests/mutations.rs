@@ -8,10 +8,18 @@
 #[path = "../../../fuzz/src/trace.rs"]
 mod fuzz;
 
+#[path = "common/binary.rs"]
+mod binary;
+
+use std::io::Write;
 use vellum_lab::rng::Rng;
 use vellum_lab::trace::Format;
 
-const SEEDS: [(Format, &str); 8] = [
+const SEEDS: [(Format, &str); 9] = [
+    (
+        Format::Fio,
+        "fio version 3 iolog\n36 /f add\n188 /f read 61440 4096\n199 /f sync 0 0\n205 /f trim 0 8192\n",
+    ),
     (
         Format::Blkparse,
         "8,0 3 1 0.25 697 Q WFS 223490 + 8 [k]\n8,0 3 2 0.5 697 Q FN [k]\n8,0 3 2 0.5 697 Q D 0 + 9999999\n",
@@ -43,28 +51,65 @@ const SEEDS: [(Format, &str); 8] = [
     ),
 ];
 
+/// Changes some bytes; never to none.
+fn changed(seed: &[u8], rng: &mut Rng) -> Vec<u8> {
+    let mut bytes = seed.to_vec();
+    for _ in 0..=rng.below(4) {
+        let at = rng.below(bytes.len() as u64) as usize;
+        match rng.below(5) {
+            0 => bytes[at] = rng.draw() as u8,
+            1 => bytes[at] = b"0123456789 ,.+-\n"[rng.below(16) as usize],
+            2 => bytes.insert(at, b'9'),
+            3 if bytes.len() > 1 => bytes.truncate(at.max(1)),
+            _ => {
+                let end = (at + rng.below(30) as usize).min(bytes.len());
+                let part = bytes[at..end].to_vec();
+                bytes.extend(part);
+            }
+        }
+    }
+    bytes
+}
+
 #[test]
 fn readers_survive_whatever_comes() {
     let mut rng = Rng::new(17);
-    for (format, text) in SEEDS {
+    let texts = SEEDS.map(|(format, text)| (format, text.as_bytes().to_vec()));
+    let others = [
+        (Format::Blktrace, binary::blktrace(false)),
+        (Format::Blktrace, binary::blktrace(true)),
+        (Format::Vellum, binary::own()),
+    ];
+    for (format, seed) in texts.into_iter().chain(others) {
         for _ in 0..4000 {
-            let mut bytes = text.as_bytes().to_vec();
-            for _ in 0..=rng.below(4) {
-                let at = rng.below(bytes.len() as u64) as usize;
-                match rng.below(5) {
-                    0 => bytes[at] = rng.draw() as u8,
-                    1 => bytes[at] = b"0123456789 ,.+-\n"[rng.below(16) as usize],
-                    2 => bytes.insert(at, b'9'),
-                    3 if bytes.len() > 1 => bytes.truncate(at.max(1)),
-                    _ => {
-                        let end = (at + rng.below(30) as usize).min(bytes.len());
-                        let part = bytes[at..end].to_vec();
-                        bytes.extend(part);
-                    }
-                }
-            }
+            let bytes = changed(&seed, &mut rng);
             fuzz::read(format, &bytes);
             fuzz::find(&bytes);
+        }
+    }
+}
+
+#[test]
+fn maps_of_columns_survive_whatever_comes() {
+    let mut rng = Rng::new(18);
+    let seed = b"time=0:us,op=2,offset=3:sector,length=4,disk=1,separator=comma,read=R,write=W\n1.5,hm,W,8,4096\n2,1,R,16,512\n";
+    for _ in 0..20_000 {
+        fuzz::columns(&changed(seed, &mut rng));
+    }
+}
+
+#[test]
+fn packed_traces_survive_whatever_comes() {
+    let mut rng = Rng::new(19);
+    let text = SEEDS[1].1.repeat(100);
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(text.as_bytes()).unwrap();
+    let mut zstd = vec![0; 1 << 16];
+    let length = zstd_safe::compress(&mut zstd[..], text.as_bytes(), 1).unwrap();
+    zstd.truncate(length);
+    for seed in [gzip.finish().unwrap(), zstd] {
+        for _ in 0..4000 {
+            fuzz::unpack(&changed(&seed, &mut rng));
         }
     }
 }

@@ -1,8 +1,7 @@
 //! Comma-separated traces: MSR Cambridge, `CloudPhysics`, Alibaba's and Tencent's block storage.
 
-use super::fields::{number, sectors, ticks, wrong};
+use super::fields::{name_number, number, sectors, ticks, wrong};
 use super::{Op, Problem, Record};
-use std::hash::Hasher;
 
 /// Timestamp, Hostname, `DiskNumber`, Type, Offset, Size, `ResponseTime`; time in 100 ns, offset and size in bytes.
 pub fn msr(line: &str) -> Result<Record, Problem> {
@@ -24,11 +23,9 @@ pub fn msr(line: &str) -> Result<Record, Problem> {
     // FILETIME counts from 1601; only differences matter, and 2^64 ns reach 1601 + 584 years.
     let at = ticks("timestamp", at, 1)?;
     let since_2000 = at.0.saturating_sub(125_911_584_000_000_000);
-    let mut name = Fnv(0xcbf2_9ce4_8422_2325);
-    name.write(host.as_bytes());
     Ok(Record {
         at: vellum_core::addr::Nanos(since_2000.saturating_mul(100)),
-        disk: (name.finish() as u32) << 8 ^ number::<u32>("disk number", disk)?,
+        disk: name_number(host) << 8 ^ number::<u32>("disk number", disk)?,
         op,
         offset: number("offset", offset)?,
         bytes: number("size", bytes)?,
@@ -117,19 +114,4 @@ fn five<'a>(format: &'static str, line: &'a str) -> Result<[&'a str; 5], Problem
         found: columns.len(),
         need: "5",
     })
-}
-
-/// FNV-1a: hosts' names become numbers that are the same in every run.
-struct Fnv(u64);
-
-impl Hasher for Fnv {
-    fn finish(&self) -> u64 {
-        self.0 ^ (self.0 >> 32)
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-        }
-    }
 }

@@ -1,12 +1,22 @@
 //! Which format a trace is of, by its first lines.
 
-use super::{Format, Reader, TraceError};
+use super::open::packed_by;
+use super::{Format, Reader, TraceError, blktrace};
 
-/// The format that reads the beginning of a trace, of whose first bytes `head` are.
+/// The format that reads the beginning of a trace, whose first bytes (unpacked) `head` are.
 ///
 /// # Errors
 /// When none does.
 pub fn detect(head: &[u8]) -> Result<Format, TraceError> {
+    if head.starts_with(&vellum_trace::MAGIC) {
+        return Ok(Format::Vellum);
+    }
+    if blktrace::is_one(head) {
+        return Ok(Format::Blktrace);
+    }
+    if let Some(by) = packed_by(head) {
+        return Err(TraceError::Packed { by });
+    }
     // The last line may be cut off.
     let whole = match head.iter().rposition(|&byte| byte == b'\n') {
         Some(end) => &head[..=end],
@@ -21,6 +31,8 @@ pub fn detect(head: &[u8]) -> Result<Format, TraceError> {
     // Tencent's five numbers would be read as CloudPhysics', whose files say in a first line what they are.
     let headed = first.windows(4).any(|word| word == b"time");
     let fits = |format: Format| match format {
+        Format::Vellum | Format::Blktrace | Format::Csv => false,
+        Format::Fio => first.starts_with(b"fio version "),
         Format::CloudPhysics if !headed => false,
         Format::DiskSim if !fraction => false,
         Format::Mqsim if fraction => false,

@@ -37,6 +37,16 @@ pub fn ticks(field: &'static str, text: &str, nanos: u64) -> Result<Nanos, Probl
         })
 }
 
+/// A name as a number that is the same in every run (FNV-1a). A number stays what it is, as far as it fits.
+pub fn name_number(text: &str) -> u32 {
+    text.parse().unwrap_or_else(|_| {
+        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        (hash ^ hash >> 32) as u32
+    })
+}
+
 /// A decimal fraction of a unit of `nanos` nanoseconds: exact, unlike a floating number.
 pub fn decimal(field: &'static str, text: &str, nanos: u64) -> Result<Nanos, Problem> {
     let need = "a number like 12.345 is needed";

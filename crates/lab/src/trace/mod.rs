@@ -1,17 +1,28 @@
 //! Traces: what a host once asked of a disk, read from the formats in which people have them.
 //!
-//! A reader takes lines and gives [`Record`]s. Everything in a trace is hostile: a line that cannot be right
+//! A reader takes lines (or events) and gives [`Record`]s. Everything in a trace is hostile: a line that cannot be right
 //! is an error that names its number, a line or a request that is too long is one too, and nothing that a
 //! trace says is used as a size of anything before it has been bounded.
 
 mod blkparse;
+mod blktrace;
+mod columns;
 mod csv;
 mod detect;
 mod disksim;
+mod error;
 mod fields;
+mod fio;
 mod fiu;
+mod open;
+mod own;
 
+pub use columns::{COLUMNS, Columns, ColumnsError};
 pub use detect::detect;
+pub use error::{Problem, TraceError};
+pub use open::{Bytes, open, unpacked};
+pub use own::Known;
+pub use vellum_trace::{Class, Journal};
 
 use crate::content::Content;
 use std::io::BufRead;
@@ -47,11 +58,22 @@ pub enum Format {
     DiskSim,
     /// MQSim's: the same five columns, time in nanoseconds, and 0 means a write.
     Mqsim,
+    /// fio's iologs, versions 2 and 3.
+    Fio,
+    /// blktrace's binary events.
+    Blktrace,
+    /// What `vellum serve --record` and `vellum record` write.
+    Vellum,
+    /// CSV, whose columns a map names; never found by looking.
+    Csv,
 }
 
 impl Format {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 12] = [
+        Self::Vellum,
+        Self::Blktrace,
+        Self::Fio,
         Self::Blkparse,
         Self::Fiu,
         Self::Msr,
@@ -60,6 +82,7 @@ impl Format {
         Self::Tencent,
         Self::DiskSim,
         Self::Mqsim,
+        Self::Csv,
     ];
 
     /// Its name on the command line.
@@ -74,6 +97,10 @@ impl Format {
             Self::Tencent => "tencent",
             Self::DiskSim => "disksim",
             Self::Mqsim => "mqsim",
+            Self::Fio => "fio",
+            Self::Blktrace => "blktrace",
+            Self::Vellum => "vellum",
+            Self::Csv => "csv",
         }
     }
 }
@@ -126,105 +153,10 @@ impl Record {
     }
 }
 
-/// What is wrong with a line.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
-    /// Fewer columns than the format has, or more.
-    #[error("{found} columns where {format} has {need}")]
-    Columns {
-        /// The format.
-        format: &'static str,
-        /// Found.
-        found: usize,
-        /// Needed.
-        need: &'static str,
-    },
-    /// A column that is not what it should be.
-    #[error("{field} is {text:?}: {need}")]
-    Field {
-        /// Which.
-        field: &'static str,
-        /// What is there, cut short.
-        text: String,
-        /// What should be.
-        need: &'static str,
-    },
-    /// A request too long to be one.
-    #[error("a request of {bytes} bytes: at most {most} are taken for one")]
-    TooLong {
-        /// Its bytes.
-        bytes: u64,
-        /// Allowed.
-        most: u64,
-    },
-    /// A request of nothing.
-    #[error("a request of 0 bytes")]
-    Nothing,
-    /// Past the end of any disk.
-    #[error("a request at byte {offset}: no disk has so many ({DISK_BYTES_MAX})")]
-    TooFar {
-        /// Where.
-        offset: u64,
-    },
-    /// A line that is not text.
-    #[error("not text: is this file compressed, or a binary trace? Unpack it first")]
-    NotText,
-    /// A line without an end.
-    #[error("a line of more than {LINE_BYTES_MAX} bytes")]
-    LineTooLong,
-    /// Hashes that do not fit the request.
-    #[error(
-        "a request of {bytes} bytes with {digits} digits of MD5: one of 32 digits for each 512 or 4096 bytes is needed"
-    )]
-    Hashes {
-        /// Bytes of the request.
-        bytes: u64,
-        /// Digits found.
-        digits: usize,
-    },
-}
-
-/// Why a trace cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum TraceError {
-    /// A line that cannot be right.
-    #[error("line {line}: {problem}")]
-    Line {
-        /// Its number, from 1.
-        line: u64,
-        /// What is wrong.
-        problem: Problem,
-    },
-    /// No format has lines like these.
-    #[error(
-        "no format that is known has lines like the first of this file ({first:?}): known are blkparse, fiu, msr, \
-         cloudphysics, alibaba, tencent, disksim and mqsim; name one with --format to see what it says"
-    )]
-    Unknown {
-        /// The first line, cut short.
-        first: String,
-    },
-    /// Nothing in it.
-    #[error("no request in {lines} lines: the trace is empty, or of another format")]
-    Empty {
-        /// How many lines there were.
-        lines: u64,
-    },
-    /// It cannot be read.
-    #[error("line {line}: the file cannot be read")]
-    Io {
-        /// How far it went.
-        line: u64,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-}
-
 /// What there is to say of a trace that was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Lines.
+    /// Lines, or events.
     pub lines: u64,
     /// Requests.
     pub records: u64,
@@ -232,29 +164,75 @@ pub struct Seen {
     pub passed_over: u64,
     /// Requests whose time was before that of the one before; they are taken to come with it.
     pub backwards: u64,
+    /// Requests that the trace says are missing in it.
+    pub lost: u64,
+    /// It broke off: the recording did not end in order.
+    pub cut: bool,
+}
+
+enum Source<R> {
+    Lines {
+        from: R,
+        line: Vec<u8>,
+        lines: Lines,
+    },
+    Events(blktrace::Events<R>),
+    Own(own::Own<R>),
+}
+
+/// A format of lines, and what earlier ones decided.
+enum Lines {
+    Plain(Format),
+    Blkparse(blkparse::State),
+    Fio(fio::State),
+    Columns(Columns),
 }
 
 /// Reads a trace, request by request.
 pub struct Reader<R> {
-    from: R,
-    format: Format,
-    line: Vec<u8>,
+    source: Source<R>,
     newest: Nanos,
     seen: Seen,
-    blkparse: blkparse::State,
     ended: bool,
 }
 
 impl<R: BufRead> Reader<R> {
-    /// A reader of that format.
+    /// A reader of that format; of CSV, with the usual columns.
     pub fn new(from: R, format: Format) -> Self {
-        Self {
+        let lines = |from, lines| Source::Lines {
             from,
-            format,
             line: Vec::new(),
+            lines,
+        };
+        Self::of(match format {
+            Format::Vellum => Source::Own(own::Own::new(from)),
+            Format::Blktrace => Source::Events(blktrace::Events::new(vec![from])),
+            Format::Blkparse => lines(from, Lines::Blkparse(blkparse::State::default())),
+            Format::Fio => lines(from, Lines::Fio(fio::State::default())),
+            Format::Csv => lines(from, Lines::Columns(Columns::default())),
+            format => lines(from, Lines::Plain(format)),
+        })
+    }
+
+    /// A reader of CSV with these columns.
+    pub fn with_columns(from: R, columns: Columns) -> Self {
+        Self::of(Source::Lines {
+            from,
+            line: Vec::new(),
+            lines: Lines::Columns(columns),
+        })
+    }
+
+    /// A reader of blktrace's files, one a processor, merged by time.
+    pub fn merged(files: Vec<R>) -> Self {
+        Self::of(Source::Events(blktrace::Events::new(files)))
+    }
+
+    fn of(source: Source<R>) -> Self {
+        Self {
+            source,
             newest: Nanos(0),
             seen: Seen::default(),
-            blkparse: blkparse::State::default(),
             ended: false,
         }
     }
@@ -264,60 +242,148 @@ impl<R: BufRead> Reader<R> {
         self.seen
     }
 
-    fn next_line(&mut self) -> Result<bool, TraceError> {
-        self.line.clear();
-        let line = self.seen.lines + 1;
-        let mut limited = std::io::Read::take(&mut self.from, LINE_BYTES_MAX as u64 + 1);
-        let read = limited.read_until(b'\n', &mut self.line);
-        let got = read.map_err(|source| TraceError::Io { line, source })?;
-        if got == 0 {
-            return Ok(false);
+    /// What is known of the blocks written so far, where the trace tells it.
+    pub fn known(&self) -> Option<&Known> {
+        match &self.source {
+            Source::Own(own) => Some(&own.known),
+            _ => None,
         }
-        self.seen.lines = line;
-        if got > LINE_BYTES_MAX {
-            let problem = Problem::LineTooLong;
-            return Err(TraceError::Line { line, problem });
-        }
-        Ok(true)
     }
 
-    fn parse(&mut self) -> Result<Option<Record>, Problem> {
-        let text = std::str::from_utf8(&self.line).map_err(|_| Problem::NotText)?;
-        let text = text.trim();
-        if text.is_empty() || text.starts_with('#') {
-            return Ok(None);
+    /// Journals that the trace has told of so far, the last ones.
+    pub fn journals(&self) -> &[Journal] {
+        match &self.source {
+            Source::Own(own) => &own.journals,
+            _ => &[],
         }
-        let record = match self.format {
-            Format::Blkparse => self.blkparse.parse(text)?,
-            Format::Fiu => Some(fiu::parse(text)?),
-            Format::Msr => Some(csv::msr(text)?),
-            Format::CloudPhysics => csv::cloud_physics(text, self.seen.lines)?,
-            Format::Alibaba => csv::alibaba(text, self.seen.lines)?,
-            Format::Tencent => csv::tencent(text, self.seen.lines)?,
-            Format::DiskSim => Some(disksim::parse(text)?),
-            Format::Mqsim => Some(disksim::parse_mqsim(text)?),
-        };
-        let Some(record) = record else {
-            return Ok(None);
-        };
-        if record.op != Op::Flush && record.bytes == 0 {
-            return Err(Problem::Nothing);
+    }
+
+    /// Blocks of the disk, where the trace tells it; known when a request was read.
+    pub fn disk_blocks(&self) -> Option<u64> {
+        match &self.source {
+            Source::Own(own) => own.disk_blocks(),
+            _ => None,
         }
-        let bytes = record.bytes;
-        let most = match record.op {
-            Op::Discard => DISCARD_BYTES_MAX,
-            _ => REQUEST_BYTES_MAX,
-        };
-        if bytes > most {
-            return Err(Problem::TooLong { bytes, most });
+    }
+
+    /// Where reading is, to be told in an error.
+    fn wrong(&self, problem: Problem) -> TraceError {
+        match &self.source {
+            Source::Events(events) => TraceError::Event {
+                offset: events.offset,
+                problem,
+            },
+            _ => TraceError::Line {
+                line: self.seen.lines,
+                problem,
+            },
         }
-        let end = record.offset.checked_add(record.bytes);
-        if end.is_none_or(|end| end > DISK_BYTES_MAX) {
-            let offset = record.offset;
-            return Err(Problem::TooFar { offset });
+    }
+
+    /// The next line or event; none at the end. Inside: the request, if it is one.
+    fn step(&mut self) -> Result<Option<Option<Record>>, TraceError> {
+        let number = self.seen.lines + 1;
+        let record = match &mut self.source {
+            Source::Lines { from, line, lines } => {
+                let got = next_line(from, line).map_err(|source| TraceError::Io {
+                    line: number,
+                    source,
+                })?;
+                if !got {
+                    return Ok(None);
+                }
+                self.seen.lines = number;
+                parse(line, lines, number).map_err(|problem| TraceError::Line {
+                    line: number,
+                    problem,
+                })?
+            }
+            Source::Events(events) => {
+                let offset = events.offset;
+                match events.next() {
+                    Ok(None) => return Ok(None),
+                    Ok(Some(record)) => {
+                        self.seen.lines = number;
+                        record
+                    }
+                    Err(blktrace::Failure::Io(source)) => {
+                        return Err(TraceError::EventIo { offset, source });
+                    }
+                    Err(blktrace::Failure::Problem(problem)) => {
+                        return Err(TraceError::Event { offset, problem });
+                    }
+                }
+            }
+            Source::Own(own) => {
+                let entry = own.next()?;
+                self.seen.lost = own.lost;
+                let Some(record) = entry else {
+                    self.seen.cut = own.is_cut();
+                    return Ok(None);
+                };
+                self.seen.lines = number;
+                record
+            }
+        };
+        if let Some(record) = &record {
+            check(record).map_err(|problem| self.wrong(problem))?;
         }
         Ok(Some(record))
     }
+}
+
+/// Takes a line; false at the end.
+fn next_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<bool> {
+    line.clear();
+    // One that is longer shows by its length.
+    let mut limited = std::io::Read::take(from, LINE_BYTES_MAX as u64 + 1);
+    Ok(limited.read_until(b'\n', line)? > 0)
+}
+
+fn parse(line: &[u8], lines: &mut Lines, number: u64) -> Result<Option<Record>, Problem> {
+    if line.len() > LINE_BYTES_MAX {
+        return Err(Problem::LineTooLong);
+    }
+    let text = std::str::from_utf8(line).map_err(|_| Problem::NotText)?;
+    let text = text.trim();
+    if text.is_empty() || text.starts_with('#') {
+        return Ok(None);
+    }
+    match lines {
+        Lines::Blkparse(state) => state.parse(text),
+        Lines::Fio(state) => state.parse(text),
+        Lines::Columns(columns) => columns.parse(text, number),
+        Lines::Plain(format) => match format {
+            Format::Fiu => fiu::parse(text).map(Some),
+            Format::Msr => csv::msr(text).map(Some),
+            Format::CloudPhysics => csv::cloud_physics(text, number),
+            Format::Alibaba => csv::alibaba(text, number),
+            Format::Tencent => csv::tencent(text, number),
+            Format::Mqsim => disksim::parse_mqsim(text).map(Some),
+            _ => disksim::parse(text).map(Some),
+        },
+    }
+}
+
+/// Whether a request can be one of a disk.
+fn check(record: &Record) -> Result<(), Problem> {
+    if record.op != Op::Flush && record.bytes == 0 {
+        return Err(Problem::Nothing);
+    }
+    let bytes = record.bytes;
+    let most = match record.op {
+        Op::Discard => DISCARD_BYTES_MAX,
+        _ => REQUEST_BYTES_MAX,
+    };
+    if bytes > most {
+        return Err(Problem::TooLong { bytes, most });
+    }
+    let end = record.offset.checked_add(record.bytes);
+    if end.is_none_or(|end| end > DISK_BYTES_MAX) {
+        let offset = record.offset;
+        return Err(Problem::TooFar { offset });
+    }
+    Ok(())
 }
 
 impl<R: BufRead> Iterator for Reader<R> {
@@ -325,20 +391,8 @@ impl<R: BufRead> Iterator for Reader<R> {
 
     fn next(&mut self) -> Option<Self::Item> {
         while !self.ended {
-            match self.next_line() {
-                Ok(true) => {}
-                Ok(false) => {
-                    self.ended = true;
-                    let lines = self.seen.lines;
-                    return (self.seen.records == 0).then_some(Err(TraceError::Empty { lines }));
-                }
-                Err(error) => {
-                    self.ended = true;
-                    return Some(Err(error));
-                }
-            }
-            match self.parse() {
-                Ok(Some(mut record)) => {
+            match self.step() {
+                Ok(Some(Some(mut record))) => {
                     self.seen.records += 1;
                     if record.at < self.newest {
                         self.seen.backwards += 1;
@@ -347,11 +401,15 @@ impl<R: BufRead> Iterator for Reader<R> {
                     self.newest = record.at;
                     return Some(Ok(record));
                 }
-                Ok(None) => self.seen.passed_over += 1,
-                Err(problem) => {
+                Ok(Some(None)) => self.seen.passed_over += 1,
+                Ok(None) => {
                     self.ended = true;
-                    let line = self.seen.lines;
-                    return Some(Err(TraceError::Line { line, problem }));
+                    let lines = self.seen.lines;
+                    return (self.seen.records == 0).then_some(Err(TraceError::Empty { lines }));
+                }
+                Err(error) => {
+                    self.ended = true;
+                    return Some(Err(error));
                 }
             }
         }

@@ -3,6 +3,7 @@
 use crate::signals::Stop;
 use anyhow::{Result, bail};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vellum_lab::outcome::Outcome;
@@ -24,6 +25,41 @@ pub fn watched<R>(policies: &[Policy], work: impl FnOnce(&[Watch]) -> R) -> Resu
         result
     });
     Ok(result)
+}
+
+/// Reads a trace while a bar shows how much of the file is read, and how long it will still take. Nothing is
+/// shown of what takes no time.
+pub fn reading<R: Send>(path: &Path, work: impl FnOnce(&Watch) -> R) -> R {
+    let watch = Watch::default();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| draw_reading(path, &watch, &over));
+        let result = work(&watch);
+        over.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
+fn draw_reading(path: &Path, watch: &Watch, over: &AtomicBool) {
+    let template = "reading {msg} {bar:30} {bytes}/{total_bytes} {eta:>5} left";
+    let style =
+        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let mut bar = None;
+    while !over.load(Ordering::Relaxed) {
+        std::thread::park_timeout(EVERY / 5);
+        let bar = bar.get_or_insert_with(|| {
+            let name = path.file_name().unwrap_or(path.as_os_str());
+            ProgressBar::new(0)
+                .with_style(style.clone())
+                .with_message(name.to_string_lossy().into_owned())
+        });
+        let (done, all) = watch.seen();
+        bar.set_length(all);
+        bar.set_position(done.min(all));
+    }
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
 }
 
 /// Fails when a run was ended: whoever reads the exit code should know, too.

@@ -1,5 +1,6 @@
 //! What `run` and `compare` have in common: the device, the load, and how it is prepared.
 
+use super::progress;
 use crate::outcome::usage;
 use crate::size::Size;
 use anyhow::{Context, Result};
@@ -13,7 +14,7 @@ use vellum_lab::report;
 use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic};
 use vellum_lab::sim::Pace;
 use vellum_lab::svg::Plot;
-use vellum_lab::trace::Format;
+use vellum_lab::trace::{COLUMNS, Class, Columns, Format, Known};
 use vellum_lab::workload;
 
 /// Arguments.
@@ -93,6 +94,12 @@ pub struct Setup {
     /// The trace's format, instead of looking.
     #[arg(long, value_name = "NAME", conflicts_with = "workload", value_parser = Format::ALL.map(Format::name))]
     format: Option<String>,
+    /// What the columns of a CSV are, like time=0:us,op=2,offset=3:sector,length=4.
+    #[arg(long, value_name = "MAP", conflicts_with_all = ["workload", "format"], long_help = format!("What the columns of a CSV are, like time=0:us,op=2,offset=3:sector,length=4. There are {COLUMNS}."))]
+    columns: Option<Columns>,
+    /// Leave the trace's addresses what they are, on a volume as large as its disk, instead of moving together what is touched.
+    #[arg(long, conflicts_with = "workload")]
+    in_place: bool,
     /// What the host writes a day, to count years by; by default the trace's own rate, and one volume of a load.
     #[arg(long, value_name = "SIZE")]
     daily: Option<Size>,
@@ -178,9 +185,9 @@ impl Setup {
         })?;
         let trace = match &self.trace {
             Some(path) => {
-                let bar = spinner(format!("reading {}", path.display()));
-                let trace = TraceFile::read(path, self.reading());
-                bar.finish_and_clear();
+                let reading = self.reading();
+                let trace =
+                    progress::reading(path, |watch| TraceFile::read_watched(path, &reading, watch));
                 Some(trace?)
             }
             None => None,
@@ -193,6 +200,8 @@ impl Setup {
         Reading {
             format: self.format.as_deref().and_then(named),
             journal: self.journal_at,
+            columns: self.columns.clone(),
+            in_place: self.in_place,
         }
     }
 
@@ -333,10 +342,61 @@ fn describe(trace: &TraceFile, about: &mut Vec<String>, warnings: &mut Vec<Strin
             summary.unaligned
         ));
     }
+    if let Some(known) = &summary.known {
+        about.push(format!("       {}", described(known)));
+    }
+    if summary.journals > 0 {
+        let (first, blocks) = trace.journal().unwrap_or_default();
+        about.push(format!(
+            "       a journal of {blocks} blocks at block {first}"
+        ));
+    }
+    if summary.journals > 1 {
+        warnings.push(format!(
+            "the trace has {} journals; the first one is watched (another: --journal-at)",
+            summary.journals
+        ));
+    }
+    if summary.seen.lost > 0 {
+        warnings.push(format!(
+            "{} requests are missing in the trace: they came faster than they could be recorded",
+            summary.seen.lost
+        ));
+    }
+    if summary.seen.cut {
+        warnings.push("the trace breaks off: the recording did not end in order".into());
+    }
     if summary.seen.backwards > 0 {
         warnings.push(format!(
             "{} requests are dated before the one before them and are taken to come with it",
             summary.seen.backwards
         ));
+    }
+}
+
+/// What a trace of ours says of the blocks, beside their digests.
+fn described(known: &Known) -> String {
+    let mean = |(blocks, bytes): (u64, u64)| {
+        (blocks > 0).then(|| 100.0 * bytes as f64 / (blocks * 4096) as f64)
+    };
+    let mut parts = Vec::new();
+    if let Some(percent) = mean(known.packed) {
+        parts.push(format!("compressed to {percent:.0}%"));
+    }
+    if let Some(percent) = mean(known.delta) {
+        let blocks = known.delta.0;
+        parts.push(format!(
+            "{blocks} whose version before is known, as a difference to it {percent:.0}%"
+        ));
+    }
+    let classes = Class::ALL.iter().zip(known.classes);
+    parts.extend(
+        classes
+            .filter(|(class, blocks)| *blocks > 0 && **class != Class::Unknown)
+            .map(|(class, blocks)| format!("{blocks} {}", class.name())),
+    );
+    match parts.is_empty() {
+        true => "nothing is known of the blocks but their contents".into(),
+        false => format!("blocks written: {}", parts.join(", ")),
     }
 }

@@ -1,0 +1,202 @@
+//! blktrace's own binary events: 48 bytes each and what an event carries behind them, in the byte order of the machine
+//! that recorded them. One file a processor, to be merged by time, or one that `blkparse -d` made of them.
+//!
+//! What is read of a request's several events is as in `blkparse`'s text: the first action among queued, issued
+//! and completed that comes.
+
+use super::{Op, Problem, Record, SECTOR_BYTES};
+use std::io::{BufRead, ErrorKind, Read};
+use vellum_core::addr::Nanos;
+
+const EVENT_BYTES: usize = 48;
+const MAGIC: u32 = 0x6561_7400;
+const VERSION: u8 = 7;
+
+const CATEGORY_READ: u32 = 1 << 16;
+const CATEGORY_WRITE: u32 = 1 << 17;
+const CATEGORY_FLUSH: u32 = 1 << 18;
+const CATEGORY_PASSTHROUGH: u32 = 1 << 25;
+const CATEGORY_NOTICE: u32 = 1 << 26;
+const CATEGORY_DISCARD: u32 = 1 << 29;
+const CATEGORY_FUA: u32 = 1 << 31;
+/// Set where an event carries its control group.
+const WITH_GROUP: u16 = 1 << 8;
+const QUEUED: u16 = 1;
+const ISSUED: u16 = 7;
+const COMPLETED: u16 = 8;
+
+/// Whether a file that begins so is one of blktrace's.
+pub fn is_one(head: &[u8]) -> bool {
+    let magic = head.first_chunk::<4>().copied().unwrap_or_default();
+    [u32::from_le_bytes(magic), u32::from_be_bytes(magic)]
+        .iter()
+        .any(|magic| magic & !0xff == MAGIC)
+}
+
+/// Why an event is not read.
+pub enum Failure {
+    /// It cannot be right.
+    Problem(Problem),
+    /// The file cannot be read.
+    Io(std::io::Error),
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Event {
+    time: u64,
+    sector: u64,
+    bytes: u32,
+    action: u32,
+    device: u32,
+}
+
+struct Stream<R> {
+    from: R,
+    next: Option<Event>,
+    ended: bool,
+}
+
+/// The events of some files, merged.
+pub struct Events<R> {
+    streams: Vec<Stream<R>>,
+    action: Option<u16>,
+    /// Bytes of all files that have been read.
+    pub offset: u64,
+}
+
+impl<R: BufRead> Events<R> {
+    pub fn new(files: Vec<R>) -> Self {
+        let stream = |from| Stream {
+            from,
+            next: None,
+            ended: false,
+        };
+        Self {
+            streams: files.into_iter().map(stream).collect(),
+            action: None,
+            offset: 0,
+        }
+    }
+
+    /// The next event; none at the end. Inside: the request that it is, if it is one that is read.
+    pub fn next(&mut self) -> Result<Option<Option<Record>>, Failure> {
+        for stream in &mut self.streams {
+            if stream.next.is_none() && !stream.ended {
+                stream.next = event(&mut stream.from, &mut self.offset)?;
+                stream.ended = stream.next.is_none();
+            }
+        }
+        let coming = self.streams.iter_mut().filter(|s| s.next.is_some());
+        let first = coming.min_by_key(|stream| stream.next.map(|event| event.time));
+        let Some(event) = first.and_then(|stream| stream.next.take()) else {
+            return Ok(None);
+        };
+        Ok(Some(self.request(event)))
+    }
+
+    fn request(&mut self, event: Event) -> Option<Record> {
+        let is = |category| event.action & category != 0;
+        let action = event.action as u16 & !WITH_GROUP;
+        if is(CATEGORY_NOTICE) || is(CATEGORY_PASSTHROUGH) {
+            return None;
+        }
+        if !matches!(action, QUEUED | ISSUED | COMPLETED)
+            || *self.action.get_or_insert(action) != action
+        {
+            return None;
+        }
+        let op = match event.bytes {
+            0 if is(CATEGORY_FLUSH) => Op::Flush,
+            0 => return None,
+            _ if is(CATEGORY_DISCARD) => Op::Discard,
+            // A write that asks for a flush before it: see `blkparse`.
+            _ if is(CATEGORY_WRITE) => Op::Write {
+                fua: is(CATEGORY_FUA) || is(CATEGORY_FLUSH),
+            },
+            _ if is(CATEGORY_READ) => Op::Read,
+            _ => return None,
+        };
+        let flush = op == Op::Flush;
+        Some(Record {
+            at: Nanos(event.time),
+            disk: event.device,
+            op,
+            // Past the end of any disk it is refused by the reader.
+            offset: match flush {
+                true => 0,
+                false => event.sector.saturating_mul(SECTOR_BYTES),
+            },
+            bytes: u64::from(event.bytes),
+            contents: Vec::new(),
+        })
+    }
+}
+
+fn event<R: Read>(from: &mut R, offset: &mut u64) -> Result<Option<Event>, Failure> {
+    let mut bytes = [0; EVENT_BYTES];
+    let got = fill(from, &mut bytes).map_err(Failure::Io)?;
+    if got == 0 {
+        return Ok(None);
+    }
+    if got < EVENT_BYTES {
+        return Err(Problem::EventCut.into());
+    }
+    let word = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
+    let little = u32::from_le_bytes(word(0)) & !0xff == MAGIC;
+    let number = |at| match little {
+        true => u32::from_le_bytes(word(at)),
+        false => u32::from_be_bytes(word(at)),
+    };
+    let long = |at| {
+        let (first, second) = (u64::from(number(at)), u64::from(number(at + 4)));
+        match little {
+            true => second << 32 | first,
+            false => first << 32 | second,
+        }
+    };
+    let magic = number(0);
+    if magic & !0xff != MAGIC {
+        return Err(Problem::NoEvent.into());
+    }
+    if magic as u8 != VERSION {
+        let version = magic as u8;
+        return Err(Problem::EventVersion { version }.into());
+    }
+    // The error number and the length of what is carried share a word.
+    let carried = match little {
+        true => u16::from_le_bytes([bytes[46], bytes[47]]),
+        false => u16::from_be_bytes([bytes[46], bytes[47]]),
+    };
+    let skipped =
+        std::io::copy(&mut from.take(carried.into()), &mut std::io::sink()).map_err(Failure::Io)?;
+    if skipped < u64::from(carried) {
+        return Err(Problem::EventCut.into());
+    }
+    *offset += EVENT_BYTES as u64 + skipped;
+    Ok(Some(Event {
+        time: long(8),
+        sector: long(16),
+        bytes: number(24),
+        action: number(28),
+        device: number(36),
+    }))
+}
+
+fn fill(from: &mut impl Read, out: &mut [u8]) -> std::io::Result<usize> {
+    let mut got = 0;
+    while got < out.len() {
+        match from.read(&mut out[got..]) {
+            Ok(0) => break,
+            Ok(more) => got += more,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(got)
+}

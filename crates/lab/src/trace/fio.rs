@@ -1,0 +1,89 @@
+//! fio's iologs, versions 2 and 3: file, action, and for what is read or written, offset and length. Version 3 has a
+//! time in microseconds before them; version 2 has waits instead, in microseconds, one after the other.
+
+use super::fields::{name_number, number, ticks, wrong};
+use super::{Op, Problem, Record};
+use vellum_core::addr::Nanos;
+
+const MICROSECOND: u64 = 1000;
+
+/// What earlier lines said.
+#[derive(Default)]
+pub struct State {
+    version: Option<u8>,
+    /// The waits so far.
+    waited: u64,
+}
+
+impl State {
+    /// One line.
+    pub fn parse(&mut self, line: &str) -> Result<Option<Record>, Problem> {
+        let Some(version) = self.version else {
+            self.version = Some(match line {
+                "fio version 2 iolog" => 2,
+                "fio version 3 iolog" => 3,
+                other => {
+                    let need = "\"fio version 2 iolog\" or \"fio version 3 iolog\" is needed";
+                    return Err(wrong("first line", other, need));
+                }
+            });
+            return Ok(None);
+        };
+        let columns: Vec<&str> = line.split_ascii_whitespace().collect();
+        let found = columns.len();
+        let (at, rest) = match (version, columns.as_slice()) {
+            (3, [at, rest @ ..]) => (ticks("time", at, MICROSECOND)?, rest),
+            (_, all) => (Nanos(self.waited), all),
+        };
+        let (file, action, place) = match *rest {
+            [file, action] => (file, action, None),
+            [file, action, offset, length] => (file, action, Some((offset, length))),
+            // A wait has one number.
+            [file, "wait", time] => (file, "wait", Some((time, time))),
+            _ => {
+                return Err(Problem::Columns {
+                    format: "fio",
+                    found,
+                    need: match version {
+                        3 => "3 or 5",
+                        _ => "2 to 4",
+                    },
+                });
+            }
+        };
+        let op = match (action, place) {
+            ("add" | "open" | "close" | "unlink", _) => return Ok(None),
+            ("wait", Some((time, _))) if version == 2 => {
+                let more = ticks("wait", time, MICROSECOND)?.0;
+                self.waited = self.waited.checked_add(more).ok_or_else(|| {
+                    let need = "a time this far cannot be counted in nanoseconds";
+                    wrong("wait", time, need)
+                })?;
+                return Ok(None);
+            }
+            ("read", Some(_)) => Op::Read,
+            ("write", Some(_)) => Op::Write { fua: false },
+            ("trim", Some(_)) => Op::Discard,
+            ("sync" | "datasync" | "syncfs" | "sync_file_range", _) => Op::Flush,
+            (other, _) => {
+                let need = "add, open, close, unlink, wait (version 2), sync, datasync, or read, write or trim with \
+                            offset and length is needed";
+                return Err(wrong("action", other, need));
+            }
+        };
+        let (offset, bytes) = match place {
+            Some((offset, length)) if op != Op::Flush => {
+                (number("offset", offset)?, number("length", length)?)
+            }
+            _ => (0, 0),
+        };
+        Ok(Some(Record {
+            at,
+            disk: name_number(file),
+            op,
+            offset,
+            bytes,
+            contents: Vec::new(),
+        }))
+    }
+}

@@ -1,0 +1,112 @@
+//! Vellum's own traces (`docs/TRACE.md`), as `vellum serve --record` and `vellum record` make them.
+
+use super::{Op, Record};
+use crate::content::Content;
+use std::io::Read;
+use vellum_core::addr::{BLOCK_BYTES, Nanos};
+use vellum_trace::{Class, Content as Told, Entry, Journal, Op as Asked, Request, TraceError};
+
+/// What is known of the blocks written, added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Blocks whose size alone is known, and the bytes of these.
+    pub packed: (u64, u64),
+    /// Blocks whose size as a difference is known, and the bytes of these.
+    pub delta: (u64, u64),
+    /// Blocks by class.
+    pub classes: [u64; Class::ALL.len()],
+}
+
+/// The requests of one.
+pub struct Own<R> {
+    from: Option<R>,
+    reader: Option<vellum_trace::Reader<R>>,
+    /// The last journals that were told.
+    pub journals: Vec<Journal>,
+    /// Requests that are missing.
+    pub lost: u64,
+    /// What the blocks were.
+    pub known: Known,
+}
+
+impl<R: Read> Own<R> {
+    pub fn new(from: R) -> Self {
+        Self {
+            from: Some(from),
+            reader: None,
+            journals: Vec::new(),
+            lost: 0,
+            known: Known::default(),
+        }
+    }
+
+    /// Blocks of the disk; none before the first entry is read.
+    pub fn disk_blocks(&self) -> Option<u64> {
+        self.reader.as_ref().map(|reader| reader.header().blocks)
+    }
+
+    /// Whether it broke off.
+    pub fn is_cut(&self) -> bool {
+        self.reader
+            .as_ref()
+            .is_some_and(|reader| !reader.is_whole())
+    }
+
+    /// The next entry; none at the end. Inside: the request, if it is one.
+    pub fn next(&mut self) -> Result<Option<Option<Record>>, TraceError> {
+        if let Some(from) = self.from.take() {
+            self.reader = Some(vellum_trace::Reader::new(from)?);
+        }
+        let Some(entry) = self.reader.as_mut().and_then(Iterator::next) else {
+            return Ok(None);
+        };
+        Ok(Some(match entry? {
+            Entry::Request(request) => Some(self.record(&request)),
+            Entry::Journals(journals) => {
+                // A file system that is being made anew has none for a moment.
+                if !journals.is_empty() {
+                    self.journals = journals;
+                }
+                None
+            }
+            Entry::Lost(count) => {
+                self.lost = self.lost.saturating_add(count);
+                None
+            }
+        }))
+    }
+
+    fn record(&mut self, request: &Request) -> Record {
+        let add = |(blocks, bytes): &mut (u64, u64), size: Option<u16>| {
+            if let Some(size) = size {
+                *blocks += 1;
+                *bytes += u64::from(size);
+            }
+        };
+        for block in &request.contents {
+            add(&mut self.known.packed, block.packed);
+            add(&mut self.known.delta, block.delta);
+            self.known.classes[block.class as usize] += 1;
+        }
+        let content = |told: Told| match told {
+            Told::Unknown => None,
+            Told::Zero => Some(Content::ZERO),
+            Told::Digest(digest) => Some(Content::of(digest)),
+        };
+        let contents = request.contents.iter().map(|block| content(block.content));
+        Record {
+            at: Nanos(request.at),
+            disk: 0,
+            op: match request.op {
+                Asked::Read => Op::Read,
+                Asked::Write { fua } => Op::Write { fua },
+                // The engine does the same for both: what reads as zeros takes no room.
+                Asked::Discard { .. } | Asked::WriteZeroes { .. } => Op::Discard,
+                Asked::Flush => Op::Flush,
+            },
+            offset: request.lba * BLOCK_BYTES as u64,
+            bytes: request.blocks * BLOCK_BYTES as u64,
+            contents: contents.collect::<Option<_>>().unwrap_or_default(),
+        }
+    }
+}

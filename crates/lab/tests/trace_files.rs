@@ -1,0 +1,156 @@
+//! Traces as files: packed, of several processors, in place, with a journal.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failure is a test's"
+)]
+
+#[path = "common/binary.rs"]
+mod binary;
+
+use binary::{QUEUED, WRITE, event};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use vellum_lab::progress::Watch;
+use vellum_lab::replay::{Reading, ReplayError, TraceFile};
+use vellum_lab::trace::{Format, unpacked};
+
+const DISKSIM: &str = "0.5 0 16 8 0\n12.345678 1 24 16 1\n";
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packer.write_all(bytes).unwrap();
+    packer.finish().unwrap()
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    let mut out = vec![0; zstd_safe::compress_bound(bytes.len())];
+    let length = zstd_safe::compress(&mut out[..], bytes, 1).unwrap();
+    out.truncate(length);
+    out
+}
+
+fn file(dir: &Path, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = dir.join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+#[test]
+fn packed_or_not_is_seen_by_looking() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = DISKSIM.repeat(10_000);
+    let halves = text.as_bytes().split_at(text.len() / 2);
+    let twice = |pack: fn(&[u8]) -> Vec<u8>| [pack(halves.0), pack(halves.1)].concat();
+    for (name, bytes) in [
+        ("plain", text.as_bytes().to_vec()),
+        ("gzip", gzip(text.as_bytes())),
+        ("zstd", zstd(text.as_bytes())),
+        // Several of them, one after the other, are one file.
+        ("gzips", twice(gzip)),
+        ("zstds", twice(zstd)),
+    ] {
+        let path = file(dir.path(), name, &bytes);
+        let watch = Watch::default();
+        let trace = TraceFile::read_watched(&path, &Reading::default(), &watch).unwrap();
+        assert_eq!(trace.format(), Format::DiskSim, "{name}");
+        assert_eq!(trace.summary().seen.records, 20_000, "{name}");
+        assert_eq!(trace.replay(1, 1).unwrap().count(), 20_000);
+        // All of the file was read, and what is told is how far in the file.
+        assert_eq!(watch.seen(), (bytes.len() as u64, bytes.len() as u64));
+    }
+}
+
+#[test]
+fn a_packed_trace_that_is_cut_off_or_damaged_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = DISKSIM.repeat(10_000);
+    for (name, bytes) in [
+        ("gzip", gzip(text.as_bytes())),
+        ("zstd", zstd(text.as_bytes())),
+    ] {
+        let mut damaged = bytes.clone();
+        damaged[bytes.len() / 2] ^= 0xff;
+        for bytes in [&bytes[..bytes.len() - 7], &damaged] {
+            let path = file(dir.path(), name, bytes);
+            assert!(
+                TraceFile::read(&path, &Reading::default()).is_err(),
+                "{name}"
+            );
+        }
+    }
+    let path = file(dir.path(), "other", b"\xfd7zXZ\0..");
+    let error = TraceFile::read(&path, &Reading::default()).err().unwrap();
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert!(source.contains("packed with xz"), "{source}");
+}
+
+#[test]
+fn a_bomb_takes_time_and_no_memory() {
+    // A gigabyte of zeros without an end of line: refused at the first line's bound.
+    let zeros = vec![0; 1 << 20];
+    let one = zstd(&zeros);
+    let bomb: Vec<u8> = one.repeat(1024);
+    assert!(bomb.len() < 1 << 20);
+    let mut reader = unpacked(std::io::Cursor::new(bomb.clone())).unwrap();
+    let all = std::io::copy(&mut reader.by_ref().take(1 << 40), &mut std::io::sink());
+    assert_eq!(all.unwrap(), 1 << 30);
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), "bomb", &bomb);
+    let reading = Reading {
+        format: Some(Format::DiskSim),
+        ..Reading::default()
+    };
+    let error = TraceFile::read(&path, &reading).err().unwrap();
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert!(source.contains("a line of more than"), "{source}");
+}
+
+#[test]
+fn one_of_blktraces_files_stands_for_all_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let events = |times: &[u64]| -> Vec<u8> {
+        let one = |&at: &u64| event(false, (at, 8 * at, 4096, QUEUED | WRITE), 0);
+        times.iter().flat_map(one).collect()
+    };
+    file(dir.path(), "sda.blktrace.0", &events(&[1, 4]));
+    let second = file(dir.path(), "sda.blktrace.1", &gzip(&events(&[2, 3])));
+    let trace = TraceFile::read(&second, &Reading::default()).unwrap();
+    assert_eq!(trace.summary().seen.records, 4);
+    assert_eq!(trace.summary().seen.backwards, 0);
+    let times: Vec<u64> = trace.replay(1, 1).unwrap().map(|r| r.at).collect();
+    assert_eq!(times, [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_trace_of_ours_brings_its_journal_and_can_stay_in_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), "own", &binary::own());
+    let together = TraceFile::read(&path, &Reading::default()).unwrap();
+    // The journal first, from the start of its extent on.
+    assert_eq!(together.journal(), Some((300_000 % 256, 4096)));
+    assert_eq!(together.summary().journals, 1);
+    let reading = Reading {
+        in_place: true,
+        ..Reading::default()
+    };
+    let there = TraceFile::read(&path, &reading).unwrap();
+    assert_eq!(there.journal(), Some((300_000, 4096)));
+    assert_eq!(there.blocks(), 524_288);
+    let places: Vec<u64> = there.replay(1, 1).unwrap().map(|r| r.lba).collect();
+    assert_eq!(places, [300_001, 300_003, 0, 7, 7, 8, 7, 8]);
+    // Of two disks not both can stay.
+    let two = file(dir.path(), "two", DISKSIM.as_bytes());
+    let error = TraceFile::read(&two, &reading).err().unwrap();
+    assert!(matches!(error, ReplayError::Disks { .. }), "{error}");
+}
+
+#[test]
+fn reading_can_be_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), "trace", DISKSIM.as_bytes());
+    let watch = Watch::default();
+    watch.stop();
+    let error = TraceFile::read_watched(&path, &Reading::default(), &watch).err();
+    assert!(matches!(error, Some(ReplayError::Interrupted { .. })));
+}
