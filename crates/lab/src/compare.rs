@@ -19,9 +19,10 @@ pub struct Failed {
 }
 
 /// What is compared when nobody says: the page map and the log with nothing, each greedy and by cost and benefit; then the
-/// log with each of its savings alone, and with all. Write-once needs to know where a journal is.
+/// log with each of its savings alone, and with all. Write-once needs to know where a journal is, compression in how many
+/// bytes blocks can be stored.
 #[must_use]
-pub fn policies(preset: &Preset, journal: bool) -> Vec<Policy> {
+pub fn policies(preset: &Preset, journal: bool, sizes: bool) -> Vec<Policy> {
     let flash = matches!(preset.kind, Kind::Nand(_));
     let names = [
         ("base", true, false),
@@ -31,10 +32,17 @@ pub fn policies(preset: &Preset, journal: bool) -> Vec<Policy> {
         ("vellum", true, false),
         ("vellum:no-zero,write-once", true, true),
         ("vellum:no-zero,dedup", true, false),
+        ("vellum:no-zero,compress", sizes, false),
         ("vellum:dedup", true, false),
         ("vellum:dedup,write-once", true, true),
         ("vellum:cost-benefit,dedup", !journal, false),
         ("vellum:cost-benefit,dedup,write-once", true, true),
+        (
+            "vellum:cost-benefit,dedup,compress",
+            sizes && !journal,
+            false,
+        ),
+        ("vellum:cost-benefit,dedup,compress,write-once", sizes, true),
         ("vellum:dedup,on-drive", flash, false),
     ];
     let wanted = names
@@ -91,8 +99,13 @@ mod tests {
     fn the_policies_are_policies_and_each_is_there_once() {
         for preset in flash::presets() {
             let flash = matches!(preset.kind, Kind::Nand(_));
-            for (journal, count) in [(false, 7), (true, 9)] {
-                let policies = policies(preset, journal);
+            for (journal, sizes, count) in [
+                (false, false, 7),
+                (true, false, 9),
+                (false, true, 9),
+                (true, true, 11),
+            ] {
+                let policies = policies(preset, journal, sizes);
                 let names: std::collections::BTreeSet<_> =
                     policies.iter().map(ToString::to_string).collect();
                 assert_eq!(names.len(), policies.len());

@@ -3,8 +3,15 @@
 //! Two blocks are equal when their contents are. The engine is told digests made of that number, and a
 //! comparison compares the numbers, so no payload is ever made up or kept.
 
-use crate::rng::mix;
+use crate::rng::{mix, unmix};
+use smallvec::SmallVec;
 use vellum_core::seam::Digest;
+
+/// What the blocks of a request hold: most requests have one.
+pub type Contents = SmallVec<[Content; 2]>;
+
+const OWN_MASK: u64 = 0xffff;
+const OWN_MARK: u64 = 0x0f57;
 
 /// What one block holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,6 +28,19 @@ impl Content {
         Self::of(mix(seed ^ mix(lba)).wrapping_add(mix(version ^ 0x5eed)))
     }
 
+    /// The same as something that a file system writes of its own: told apart where sizes are modelled
+    /// ([`Sizes`](crate::sizes::Sizes)). One in 65,536 of all others looks like it.
+    #[must_use]
+    pub fn own(self) -> Self {
+        Self(self.0 & !OWN_MASK | OWN_MARK)
+    }
+
+    /// Whether it is one.
+    #[must_use]
+    pub fn is_own(self) -> bool {
+        self.0 & OWN_MASK == OWN_MARK
+    }
+
     /// What has this fingerprint in a trace.
     #[must_use]
     pub fn of(fingerprint: u64) -> Self {
@@ -32,6 +52,12 @@ impl Content {
     #[must_use]
     pub fn crc(self) -> u32 {
         (mix(self.0) >> 32) as u32
+    }
+
+    /// A content that has this CRC; others with it have other numbers.
+    #[must_use]
+    pub fn with_crc(crc: u32, number: u32) -> Self {
+        Self(unmix(u64::from(crc) << 32 | u64::from(number)))
     }
 
     /// What the core is told of it.

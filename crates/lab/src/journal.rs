@@ -13,7 +13,7 @@
 //! is checkpointed, as by an unmount. Not modelled: revokes, escaped blocks, directories, extents of files that are not in one piece,
 //! write-back and commits by age.
 
-use crate::content::Content;
+use crate::content::{Content, Contents};
 use crate::rng::mix;
 use crate::trace::Op;
 use crate::workload::Request;
@@ -146,6 +146,7 @@ pub struct Host<I> {
     head: u64,
     taken: u64,
     number: u64,
+    marks: bool,
     ready: VecDeque<Request>,
 }
 
@@ -168,11 +169,20 @@ impl<I: Iterator<Item = Request>> Host<I> {
             head: 1,
             taken: 0,
             number: 0,
+            marks: false,
             ready: VecDeque::new(),
         }
     }
 
-    fn push(&mut self, op: Op, lba: u64, contents: Vec<Content>) {
+    /// The same, and what is the file system's own can be told from what is its users' ([`Content::own`]).
+    #[must_use]
+    pub fn marking(mut self, marks: bool) -> Self {
+        self.marks = marks;
+        self
+    }
+
+    fn push(&mut self, op: Op, lba: u64, contents: impl Into<Contents>) {
+        let contents = contents.into();
         self.ready.push_back(Request {
             at: 0,
             op,
@@ -183,12 +193,19 @@ impl<I: Iterator<Item = Request>> Host<I> {
     }
 
     fn flush(&mut self) {
-        self.push(Op::Flush, 0, Vec::new());
+        self.push(Op::Flush, 0, Contents::new());
     }
 
     /// Something that only the file system knows: different each time.
     fn own(&mut self, what: u64) -> Content {
-        Content::of(mix(self.seed ^ mix(self.number << 20 | what)))
+        self.mark(Content::of(mix(self.seed ^ mix(self.number << 20 | what))))
+    }
+
+    fn mark(&self, content: Content) -> Content {
+        match self.marks {
+            true => content.own(),
+            false => content,
+        }
     }
 
     fn take(&mut self, request: &Request) {
@@ -228,7 +245,7 @@ impl<I: Iterator<Item = Request>> Host<I> {
         while !rest.is_empty() {
             let room = (self.journal.blocks - self.head) as usize;
             let (now, later) = rest.split_at(rest.len().min(room).min(256));
-            self.push(Op::Write { fua }, self.head, now.to_vec());
+            self.push(Op::Write { fua }, self.head, now);
             self.head += now.len() as u64;
             if self.head == self.journal.blocks {
                 self.head = 1;
@@ -240,7 +257,7 @@ impl<I: Iterator<Item = Request>> Host<I> {
 
     /// Runs of neighbouring blocks, one write each.
     fn write_home(&mut self, blocks: impl Iterator<Item = (u64, Content)>) {
-        let mut run: (u64, Vec<Content>) = (0, Vec::new());
+        let mut run = (0, Contents::new());
         for (lba, content) in blocks {
             if lba != run.0 + run.1.len() as u64 || run.1.len() == 256 {
                 let (at, contents) = std::mem::take(&mut run);
@@ -271,7 +288,11 @@ impl<I: Iterator<Item = Request>> Host<I> {
         }
         for (&home, content) in &mut homes {
             if home < self.at.data_at {
-                *content = Content::of(mix(self.seed ^ mix(self.number << 32 ^ home)));
+                let new = Content::of(mix(self.seed ^ mix(self.number << 32 ^ home)));
+                *content = match self.marks {
+                    true => new.own(),
+                    false => new,
+                };
             }
             self.newest.insert(home, self.number);
         }
@@ -317,10 +338,8 @@ impl<I: Iterator<Item = Request>> Host<I> {
         }
         self.write_home(homes.into_iter());
         self.flush();
-        let superblock = Content::of(mix(
-            self.seed ^ mix(self.number << 20 | 1 << 19 | self.taken)
-        ));
-        self.push(Op::Write { fua: true }, 0, vec![superblock]);
+        let superblock = self.own(1 << 19 | self.taken);
+        self.push(Op::Write { fua: true }, 0, [superblock].as_slice());
     }
 }
 

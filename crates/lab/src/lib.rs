@@ -25,6 +25,7 @@ pub mod report;
 pub mod rng;
 pub mod scenario;
 pub mod sim;
+pub mod sizes;
 pub mod svg;
 pub mod timeline;
 pub mod trace;

@@ -179,6 +179,8 @@ pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> 
         seed: effort.seed,
         daily_bytes: None,
         verify: false,
+        timed: true,
+        sizes: None,
         watch: None,
     };
     let policy = Policy {
@@ -186,6 +188,7 @@ pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> 
             victim: vellum_core::engine::Victim::Greedy,
             zero: true,
             dedup: false,
+            compress: false,
             write_once: vellum_core::seam::WriteOnce::Off,
             on_drive: false,
         },

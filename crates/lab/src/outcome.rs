@@ -266,7 +266,10 @@ fn memory(sim: &Sim) -> Vec<Part> {
                 part("journal pool", 12 * stats.pool_blocks),
                 part("content index", 8 * stats.index_capacity),
                 // An entry, its hash, and its place by address.
-                part("shared pages", 32 * stats.shared_pages),
+                part(
+                    "shared pages",
+                    32 * (stats.shared_pages + stats.packed_pages),
+                ),
                 part("write buffer", vellum.ram_blocks() * BLOCK_BYTES as u64),
             ]
         }

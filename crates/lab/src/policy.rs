@@ -27,6 +27,8 @@ pub enum Layer {
         zero: bool,
         /// Whether equal blocks are stored once.
         dedup: bool,
+        /// Whether blocks that can be stored in fewer bytes share pages.
+        compress: bool,
         /// What is done about blocks that a journal holds already.
         write_once: WriteOnce,
         /// Above a drive with a page map, instead of straight on flash.
@@ -54,7 +56,7 @@ pub struct PolicyError {
 /// What can be named, for a help text.
 pub const NAMES: &str = "base[:cost-benefit|fifo|random|d=N][,oftl|stream|unordered] (a page map, greedy unless said otherwise; its map updates \
 ordered by OFTL's rule or the stream FTL's, or counted where out of order), \
-vellum[:cost-benefit][,no-zero][,dedup][,write-once][,on-drive] (the engine), \
+vellum[:cost-benefit][,no-zero][,dedup][,compress][,write-once][,on-drive] (the engine; compress goes by a model of sizes), \
 woj[:md5|sha1] and dmdedup (block devices alone: what the write-once paper compares), each with [,op=PERCENT]";
 
 impl FromStr for Policy {
@@ -76,6 +78,7 @@ impl FromStr for Policy {
                 victim: engine::Victim::Greedy,
                 zero: true,
                 dedup: false,
+                compress: false,
                 write_once: WriteOnce::Off,
                 on_drive: false,
             },
@@ -120,6 +123,7 @@ impl FromStr for Policy {
                 }
                 (Layer::Vellum { zero, .. }, "no-zero") => *zero = false,
                 (Layer::Vellum { dedup, .. }, "dedup") => *dedup = true,
+                (Layer::Vellum { compress, .. }, "compress") => *compress = true,
                 (Layer::Vellum { write_once, .. }, "write-once") => *write_once = WriteOnce::Hash,
                 (Layer::Vellum { on_drive, .. }, "on-drive") => *on_drive = true,
                 (Layer::Raw(Saving::WriteOnce(hash)), "md5") => *hash = Hash::Md5,
@@ -129,7 +133,7 @@ impl FromStr for Policy {
                 }
                 (Layer::Vellum { .. }, _) => {
                     return Err(wrong(
-                        "vellum takes greedy, cost-benefit, no-zero, dedup, write-once, on-drive, op=",
+                        "vellum takes greedy, cost-benefit, no-zero, dedup, compress, write-once, on-drive, op=",
                     ));
                 }
             }
@@ -177,6 +181,7 @@ impl fmt::Display for Policy {
                 victim,
                 zero,
                 dedup,
+                compress,
                 write_once,
                 on_drive,
             } => {
@@ -188,6 +193,9 @@ impl fmt::Display for Policy {
                 }
                 if dedup {
                     options.push("dedup".to_string());
+                }
+                if compress {
+                    options.push("compress".to_string());
                 }
                 if write_once != WriteOnce::Off {
                     options.push("write-once".to_string());
@@ -227,7 +235,7 @@ mod tests {
             "woj:sha1,op=10",
             "dmdedup",
             "vellum",
-            "vellum:cost-benefit,no-zero,dedup,write-once,on-drive,op=7.5",
+            "vellum:cost-benefit,no-zero,dedup,compress,write-once,on-drive,op=7.5",
         ] {
             assert_eq!(text.parse::<Policy>().unwrap().to_string(), text);
         }

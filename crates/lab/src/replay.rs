@@ -5,7 +5,7 @@
 //! What lies together within an extent stays together. The file is read twice: once to learn its extents (and to find
 //! what is wrong with it before anything is run), and once for each run.
 
-use crate::content::Content;
+use crate::content::{Content, Contents};
 use crate::progress::Watch;
 use crate::trace::{Bytes, Columns, Format, Known, Op, Reader, Record, Seen, TraceError, detect};
 use crate::workload::Request;
@@ -408,7 +408,7 @@ impl Replay<'_> {
                 op: Op::Flush,
                 lba: 0,
                 blocks: 0,
-                contents: Vec::new(),
+                contents: Contents::new(),
             });
         }
         let writes = matches!(record.op, Op::Write { .. });
@@ -424,9 +424,9 @@ impl Replay<'_> {
                     true => record.contents[(block - start) as usize],
                     false => Content::synthetic(self.seed, lba + block - from, self.writes),
                 };
-                let contents = match writes {
+                let contents: Contents = match writes {
                     true => (from..to).map(content).collect(),
-                    false => Vec::new(),
+                    false => Contents::new(),
                 };
                 match self.ready.last_mut() {
                     // Neighbours stay one request.

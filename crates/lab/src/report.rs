@@ -56,6 +56,7 @@ pub fn table(outcomes: &[Outcome]) -> String {
         ("remapped, not written", "remapped_blocks"),
         ("duplicates not written", "dedup_blocks"),
         ("read for comparison", "compare_reads"),
+        ("stored in parts of pages", "packed_blocks"),
     ] {
         let find = |o: &Outcome| o.counted(counter);
         if outcomes.iter().any(|o| find(o) > 0) {

@@ -13,6 +13,16 @@ pub fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// What [`mix`] made a number from.
+#[must_use]
+pub fn unmix(mixed: u64) -> u64 {
+    let mut z = mixed ^ (mixed >> 31) ^ (mixed >> 62);
+    z = z.wrapping_mul(0x3196_42b2_d24d_8ec3);
+    z = z ^ (z >> 27) ^ (z >> 54);
+    z = z.wrapping_mul(0x96de_1b17_3f11_9089);
+    z ^ (z >> 30) ^ (z >> 60)
+}
+
 impl Rng {
     /// A source that always gives the same numbers for the same seed.
     #[must_use]
@@ -34,5 +44,18 @@ impl Rng {
     /// Uniform in `[0, 1)`.
     pub fn unit(&mut self) -> f64 {
         (self.draw() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_mixed_can_be_had_back() {
+        let mut rng = Rng::new(1);
+        for number in (0..1000).map(|_| rng.draw()).chain([0, 1, u64::MAX]) {
+            assert_eq!(unmix(mix(number)), number);
+        }
     }
 }

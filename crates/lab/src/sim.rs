@@ -1,6 +1,7 @@
 //! The event loop: a host, a link, a drive, and virtual time.
 
 use crate::base::{Drive, Io, Wanted};
+use crate::content::Contents;
 use crate::flash::{Die, Flash, Preset};
 use crate::latency::Latencies;
 use crate::raw::Raw;
@@ -8,6 +9,7 @@ use crate::timeline::{Tag, Timeline};
 use crate::trace::Op;
 use crate::vellum::{Asked, Vellum};
 use crate::workload::Request;
+use std::collections::VecDeque;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::seam::{Refusal, Region};
 
@@ -15,6 +17,9 @@ use vellum_core::seam::{Refusal, Region};
 pub const PART_BLOCKS: u32 = 256;
 /// Requests of an open-loop host that are open at once, at most: more is a drive that does not keep up at all.
 pub const OPEN_MAX: usize = 1 << 20;
+
+/// Requests are taken from the host so many at a time, so that what they need of a map is there when they are served.
+const AHEAD: usize = 16;
 
 /// What serves the requests.
 pub enum Ftl {
@@ -111,6 +116,8 @@ pub struct Sim {
     pub seen: Seen,
     preset: Preset,
     link_free: u64,
+    /// What so many blocks take on the link.
+    link_ns: Vec<u64>,
     parents: Vec<Parent>,
     free_parents: Vec<u32>,
     parts: Vec<Part>,
@@ -136,6 +143,9 @@ impl Sim {
             flash,
             ftl,
             seen: Seen::default(),
+            link_ns: (0..=u64::from(PART_BLOCKS))
+                .map(|blocks| blocks * BLOCK_BYTES as u64 * 1_000_000_000 / preset.link_bytes_per_s)
+                .collect(),
             preset,
             link_free: 0,
             parents: Vec::new(),
@@ -156,7 +166,9 @@ impl Sim {
         pace: Pace,
     ) -> Result<(), RunError> {
         let start = self.time.now();
-        let mut next = requests.next();
+        let requests: &mut dyn Iterator<Item = Request> = &mut requests.fuse();
+        let mut ahead = VecDeque::with_capacity(AHEAD);
+        let mut next = self.next(&mut ahead, requests);
         let mut waits = false;
         loop {
             if let Pace::Closed { depth } = pace {
@@ -169,8 +181,27 @@ impl Sim {
                 {
                     waits = matches!(request.op, Op::Flush | Op::Write { fua: true });
                     self.issue(request);
-                    next = requests.next();
+                    next = self.next(&mut ahead, requests);
                 }
+            }
+            if matches!(pace, Pace::Closed { .. }) && !matches!(self.ftl, Ftl::Vellum(_)) {
+                // Nobody waits for a moment: until something is answered there is nothing but events.
+                let served = self.seen.served;
+                while self.seen.served == served
+                    && let Some(tag) = self.time.pop()
+                {
+                    self.happen(tag);
+                }
+                if self.seen.served > served {
+                    continue;
+                }
+            }
+            if self.time.is_due()
+                && let Some(tag) = self.time.pop()
+            {
+                self.happen(tag);
+                self.refusal()?;
+                continue;
             }
             let event = self.time.next();
             let timer = match &self.ftl {
@@ -191,7 +222,7 @@ impl Sim {
                 if let Some(request) = next {
                     self.issue(request);
                 }
-                next = requests.next();
+                next = self.next(&mut ahead, requests);
             } else if self.open() == 0 && next.is_none() {
                 break;
             } else if let (Some(due), Ftl::Vellum(vellum)) = (timer, &mut self.ftl) {
@@ -202,10 +233,7 @@ impl Sim {
                 let open = self.open();
                 return Err(RunError::Stalled { open });
             }
-            if let Some(refusal) = self.refused {
-                let served = self.seen.served;
-                return Err(RunError::Refused { served, refusal });
-            }
+            self.refusal()?;
             if self.open() > OPEN_MAX {
                 return Err(RunError::Overrun);
             }
@@ -216,6 +244,33 @@ impl Sim {
             }),
             _ => Ok(()),
         }
+    }
+
+    fn refusal(&self) -> Result<(), RunError> {
+        match self.refused {
+            Some(refusal) => Err(RunError::Refused {
+                served: self.seen.served,
+                refusal,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn next(
+        &self,
+        ahead: &mut VecDeque<Request>,
+        requests: &mut dyn Iterator<Item = Request>,
+    ) -> Option<Request> {
+        if ahead.is_empty() {
+            ahead.extend(requests.take(AHEAD));
+            let lbas = ahead.iter().map(|request| request.lba);
+            match &self.ftl {
+                Ftl::Page(drive) => drive.look_ahead(lbas),
+                Ftl::Vellum(vellum) => vellum.look_ahead(lbas),
+                Ftl::Raw(_) => {}
+            }
+        }
+        ahead.pop_front()
     }
 
     /// Tells what serves where journals are.
@@ -258,7 +313,7 @@ impl Sim {
             let blocks = (request.blocks - first).min(PART_BLOCKS);
             let contents = match request.op {
                 Op::Write { .. } if parts > 1 => {
-                    request.contents[first as usize..(first + blocks) as usize].to_vec()
+                    Contents::from(&request.contents[first as usize..(first + blocks) as usize])
                 }
                 _ => std::mem::take(&mut request.contents),
             };
@@ -292,8 +347,7 @@ impl Sim {
 
     /// Takes the host's link for so many blocks.
     fn cross(&mut self, blocks: u32) -> u64 {
-        let bytes = u64::from(blocks) * BLOCK_BYTES as u64;
-        let takes = bytes * 1_000_000_000 / self.preset.link_bytes_per_s;
+        let takes = self.link_ns[blocks as usize];
         self.link_free = self.link_free.max(self.time.now()) + takes;
         self.link_free
     }

@@ -1,4 +1,7 @@
 //! Virtual time: events in order, and jobs that are done when all their parts are.
+//!
+//! Most events are of dies, and a die has one at a time: those have a place each, and the soonest is looked for among them. There
+//! are few others: the soonest of these are kept sorted in a ring, and only what is more than that goes to a heap.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -22,6 +25,16 @@ pub enum Tag {
     Idle(u32),
 }
 
+/// Events that are kept sorted, at most.
+const NEAR: usize = 64;
+
+/// Dies that have a place of their own; events of others are as those of requests.
+const PLACES: u32 = 32;
+
+/// A moment, and which of its events: a number, so that one comparison orders them.
+type Key = u128;
+const NEVER: Key = Key::MAX;
+
 /// A job, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job(u32);
@@ -32,16 +45,39 @@ struct Parts {
 }
 
 /// The event queue. Events of one moment come in the order in which they were set.
-#[derive(Default)]
 pub struct Timeline {
     now: u64,
     set: u64,
-    events: BinaryHeap<Reverse<(u64, u64, Tag)>>,
+    /// Of each die, when what it does ends, and whether that is sensing.
+    dies: Vec<(Key, bool)>,
+    /// The one that is first.
+    die: usize,
+    /// The soonest, in order.
+    near: VecDeque<(Key, Tag)>,
+    /// All others, each later than those; empty when there are none of those.
+    far: BinaryHeap<Reverse<(Key, Tag)>>,
     jobs: Vec<Parts>,
     free: Vec<u32>,
     done: VecDeque<Tag>,
     /// Nothing takes time: for preconditioning, and for runs that only count.
     instant: bool,
+}
+
+impl Default for Timeline {
+    fn default() -> Self {
+        Self {
+            now: 0,
+            set: 0,
+            dies: vec![(NEVER, false)],
+            die: 0,
+            near: VecDeque::new(),
+            far: BinaryHeap::new(),
+            jobs: Vec::new(),
+            free: Vec::new(),
+            done: VecDeque::new(),
+            instant: false,
+        }
+    }
 }
 
 impl Timeline {
@@ -63,8 +99,52 @@ impl Timeline {
     /// Lets `tag` be told at a time, not before now.
     pub fn at(&mut self, time: u64, tag: Tag) {
         self.set += 1;
-        self.events
-            .push(Reverse((time.max(self.now), self.set, tag)));
+        let key = Key::from(time.max(self.now)) << 64 | Key::from(self.set);
+        match tag {
+            Tag::Sensed(die) if die < PLACES => return self.at_die(die, key, true),
+            Tag::Idle(die) if die < PLACES => return self.at_die(die, key, false),
+            _ => {}
+        }
+        match self.near.back() {
+            Some(&(last, _)) if key < last => {
+                let place = self.near.partition_point(|&(other, _)| other < key);
+                self.near.insert(place, (key, tag));
+            }
+            _ if self.far.is_empty() => self.near.push_back((key, tag)),
+            _ => return self.far.push(Reverse((key, tag))),
+        }
+        if self.near.len() > NEAR
+            && let Some(last) = self.near.pop_back()
+        {
+            self.far.push(Reverse(last));
+        }
+    }
+
+    fn at_die(&mut self, die: u32, key: Key, senses: bool) {
+        let die = die as usize;
+        if die >= self.dies.len() {
+            self.dies.resize(die + 1, (NEVER, false));
+        }
+        debug_assert_eq!(self.dies[die].0, NEVER, "a die does one thing at a time");
+        self.dies[die] = (key, senses);
+        if key < self.dies[self.die].0 {
+            self.die = die;
+        }
+    }
+
+    fn pop_die(&mut self) -> Tag {
+        let die = self.die as u32;
+        let (_, senses) = std::mem::replace(&mut self.dies[self.die], (NEVER, false));
+        let mut first = NEVER;
+        for (index, &(key, _)) in self.dies.iter().enumerate() {
+            if key < first {
+                (first, self.die) = (key, index);
+            }
+        }
+        match senses {
+            true => Tag::Sensed(die),
+            false => Tag::Idle(die),
+        }
     }
 
     /// Lets `tag` be told next.
@@ -103,12 +183,19 @@ impl Timeline {
         }
     }
 
+    /// Whether something happens at once.
+    pub fn is_due(&self) -> bool {
+        !self.done.is_empty()
+    }
+
     /// When the next thing happens, if anything does.
     pub fn next(&self) -> Option<u64> {
         if !self.done.is_empty() {
             return Some(self.now);
         }
-        self.events.peek().map(|Reverse((time, ..))| *time)
+        let other = self.near.front().map_or(NEVER, |&(key, _)| key);
+        let first = other.min(self.dies[self.die].0);
+        (first < NEVER).then_some((first >> 64) as u64)
     }
 
     /// What happens next.
@@ -116,8 +203,17 @@ impl Timeline {
         if let Some(tag) = self.done.pop_front() {
             return Some(tag);
         }
-        let Reverse((time, _, tag)) = self.events.pop()?;
-        self.now = time;
+        let first = self.dies[self.die].0;
+        if first < self.near.front().map_or(NEVER, |&(key, _)| key) {
+            self.now = (first >> 64) as u64;
+            return Some(self.pop_die());
+        }
+        let (key, tag) = self.near.pop_front()?;
+        self.now = (key >> 64) as u64;
+        if self.near.is_empty() && !self.far.is_empty() {
+            let more = std::iter::from_fn(|| self.far.pop()).take(NEAR / 2);
+            self.near.extend(more.map(|Reverse(event)| event));
+        }
         Some(tag)
     }
 
@@ -125,5 +221,41 @@ impl Timeline {
     pub fn pass(&mut self, to: u64) {
         debug_assert!(self.next().is_none_or(|next| next >= to));
         self.now = self.now.max(to);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+
+    #[test]
+    fn events_come_in_the_order_of_their_moments_and_then_of_setting() {
+        let mut rng = Rng::new(7);
+        let mut time = Timeline::default();
+        let mut wanted: Vec<(u64, u32, Tag)> = Vec::new();
+        for step in 0..20_000u32 {
+            // Now few, now many more than are kept sorted.
+            let many = step / 2000 % 2 == 1;
+            if rng.below(10) < if many { 7 } else { 5 } {
+                let at = time.now() + rng.below(50);
+                let die = rng.below(u64::from(PLACES) * 2) as u32;
+                let of_die =
+                    |(.., tag): &(u64, u32, Tag)| [Tag::Sensed(die), Tag::Idle(die)].contains(tag);
+                let tag = match rng.below(3) {
+                    0 if !wanted.iter().any(of_die) => Tag::Sensed(die),
+                    1 if !wanted.iter().any(of_die) => Tag::Idle(die),
+                    _ => Tag::Client(step),
+                };
+                time.at(at, tag);
+                wanted.push((at, step, tag));
+            } else if let Some(next) = time.next() {
+                let first = wanted.iter().min().copied();
+                wanted.retain(|event| Some(*event) != first);
+                assert_eq!(time.pop(), first.map(|(.., tag)| tag));
+                assert_eq!(Some(next), first.map(|(at, ..)| at));
+            }
+        }
+        assert!(wanted.len() > 2 * NEAR);
     }
 }

@@ -1,8 +1,9 @@
 //! Requests that nobody recorded: synthetic loads, and labelled so wherever they appear.
 
-use crate::content::Content;
+use crate::content::{Content, Contents};
 use crate::rng::{Rng, mix};
 use crate::trace::Op;
+use smallvec::smallvec;
 
 /// What a host asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +17,7 @@ pub struct Request {
     /// How many.
     pub blocks: u32,
     /// What a write writes, a content a block.
-    pub contents: Vec<Content>,
+    pub contents: Contents,
 }
 
 impl Request {
@@ -28,7 +29,7 @@ impl Request {
             op: Op::Write { fua: false },
             lba,
             blocks: 1,
-            contents: vec![Content::synthetic(seed, lba, version)],
+            contents: smallvec![Content::synthetic(seed, lba, version)],
         }
     }
 }
@@ -142,7 +143,7 @@ pub struct Generator {
     places: u64,
     zipf: Option<Zipf>,
     /// How popular each of the contents that come again is.
-    popular: Zipf,
+    popular: Option<Zipf>,
     rng: Rng,
     next: u64,
     writes: u64,
@@ -163,7 +164,7 @@ impl Generator {
             shape,
             places,
             zipf,
-            popular: Zipf::new((shape.blocks / 100).max(1), SKEW),
+            popular: (shape.duplicates > 0).then(|| Zipf::new((shape.blocks / 100).max(1), SKEW)),
             rng: Rng::new(shape.seed),
             next: 0,
             writes: 0,
@@ -219,14 +220,14 @@ impl Iterator for Generator {
                 op: Op::Flush,
                 lba: 0,
                 blocks: 0,
-                contents: Vec::new(),
+                contents: Contents::new(),
             });
         }
         let reads = u64::from(self.workload.reads);
         let is_read = reads > 0 && self.rng.below(100) < reads;
         let blocks = self.shape.request_blocks.min(self.shape.blocks as u32);
         let lba = self.place() * u64::from(self.shape.request_blocks);
-        let mut contents = Vec::new();
+        let mut contents = Contents::new();
         if !is_read {
             self.writes += 1;
             self.unflushed += 1;
@@ -239,8 +240,10 @@ impl Iterator for Generator {
                 };
                 contents.push(if drawn < zeros {
                     Content::ZERO
-                } else if drawn < known {
-                    Content::of(mix(self.popular.draw(&mut self.rng) ^ mix(self.shape.seed)))
+                } else if let Some(popular) = &self.popular
+                    && drawn < known
+                {
+                    Content::of(mix(popular.draw(&mut self.rng) ^ mix(self.shape.seed)))
                 } else {
                     Content::synthetic(self.shape.seed, lba, self.writes)
                 });
@@ -359,7 +362,7 @@ mod tests {
         assert_eq!(flushes, 1000);
         let zeros = requests
             .iter()
-            .filter(|r| r.contents == [Content::ZERO])
+            .filter(|r| r.contents[..] == [Content::ZERO])
             .count();
         assert!((2300..2700).contains(&zeros), "{zeros}");
     }

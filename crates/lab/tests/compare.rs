@@ -47,12 +47,14 @@ fn scenario() -> Scenario<'static> {
         seed: 3,
         daily_bytes: None,
         verify: true,
+        timed: true,
+        sizes: None,
         watch: None,
     }
 }
 
 fn policies() -> Vec<Policy> {
-    compare::policies(flash::find("oftl").unwrap(), true)
+    compare::policies(flash::find("oftl").unwrap(), true, false)
 }
 
 fn run(threads: usize) -> Vec<Outcome> {

@@ -39,6 +39,8 @@ fn scenario(device: Device, load: &str, requests: u64) -> Scenario<'static> {
         seed: 11,
         daily_bytes: Some(10 << 30),
         verify: true,
+        timed: true,
+        sizes: None,
         watch: None,
     }
 }

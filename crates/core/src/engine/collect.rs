@@ -272,12 +272,24 @@ impl Engine {
         }
     }
 
+    /// All entries of the map that tell who of a victim's blocks is alive are looked at before the first is needed.
+    fn look_at_owners(&self, tags: &[Tag]) {
+        self.map
+            .look_ahead(tags.iter().filter_map(|tag| match tag.owner {
+                Owner::Lba(lba) => Some(lba),
+                Owner::None | Owner::Vba(_) => None,
+            }));
+    }
+
     /// Reads live blocks as long as there are buffers for them.
     fn gather(&mut self) {
         let usable = self.superblock.usable_blocks();
         while let Some(victim) = &self.collector.victim {
             if !victim.loaded || victim.next >= usable || self.segments.valid(victim.segment) == 0 {
                 return;
+            }
+            if victim.next == 0 {
+                self.look_at_owners(&victim.tags);
             }
             let (start_buf, room) = self.collector.free_run(limits::GATHER_BLOCKS);
             if room == 0 {

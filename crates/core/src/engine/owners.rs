@@ -12,6 +12,12 @@ pub(super) struct Place {
 }
 
 impl Engine {
+    /// Looks at the map's entries of blocks that are to be asked for soon: that is faster for many together than for each
+    /// in its turn. Changes nothing.
+    pub fn look_ahead(&self, lbas: impl Iterator<Item = Lba>) {
+        self.map.look_ahead(lbas);
+    }
+
     /// The physical block that an entry names as a whole, if it does.
     pub(super) fn physical(&self, entry: Entry) -> Option<Pba> {
         match entry {

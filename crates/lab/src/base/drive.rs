@@ -135,6 +135,11 @@ impl Drive {
         &self.map
     }
 
+    /// Looks at the entries of blocks that are to be asked for soon.
+    pub fn look_ahead(&self, lbas: impl Iterator<Item = u64>) {
+        self.map.look_ahead(lbas);
+    }
+
     /// RAM for writes, in blocks.
     #[must_use]
     pub fn ram_blocks(&self) -> u64 {

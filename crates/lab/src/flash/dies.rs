@@ -47,7 +47,8 @@ pub struct Flash {
     read_ns: u64,
     program_ns: u64,
     erase_ns: u64,
-    bus_bytes_per_s: u64,
+    /// What so many blocks take on a channel.
+    transfer_ns: Vec<u64>,
     read_priority: bool,
     dies: Vec<Queue>,
     /// When each channel is free.
@@ -65,7 +66,9 @@ impl Flash {
             read_ns: nand.read_ns,
             program_ns: nand.program_ns,
             erase_ns: nand.erase_ns,
-            bus_bytes_per_s: nand.bus_bytes_per_s,
+            transfer_ns: (0..=u64::from(shape.unit_blocks))
+                .map(|blocks| blocks * BLOCK_BYTES as u64 * 1_000_000_000 / nand.bus_bytes_per_s)
+                .collect(),
             read_priority,
             dies: (0..shape.dies).map(|_| Queue::default()).collect(),
             channels: vec![0; shape.channels as usize],
@@ -151,9 +154,8 @@ impl Flash {
 
     /// Takes the die's channel for so many blocks, returns when they have crossed.
     fn cross(&mut self, now: u64, die: Die, blocks: u32) -> u64 {
-        let bytes = u64::from(blocks) * BLOCK_BYTES as u64;
         let free = &mut self.channels[(die.0 % self.shape.channels) as usize];
-        *free = now.max(*free) + bytes * 1_000_000_000 / self.bus_bytes_per_s;
+        *free = now.max(*free) + self.transfer_ns[blocks as usize];
         *free
     }
 

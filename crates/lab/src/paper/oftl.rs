@@ -167,6 +167,8 @@ fn fio(mode: Mode, commit: Commit, window: u64, writes: u64) -> Scenario<'static
         seed: 1,
         daily_bytes: None,
         verify: false,
+        timed: true,
+        sizes: None,
         watch: None,
     }
 }

@@ -103,6 +103,8 @@ fn rows(
                         seed: 1,
                         daily_bytes: None,
                         verify: false,
+                        timed: true,
+                        sizes: None,
                         watch: None,
                     },
                     policy: policy.parse::<Policy>()?,

@@ -59,6 +59,10 @@ impl Scenario<'_> {
 
     pub(super) fn build(&self, policy: &Policy) -> Result<Built, ScenarioError> {
         let over = self.over(policy);
+        if let (Layer::Vellum { compress: true, .. }, None) = (policy.layer, self.sizes) {
+            let policy = policy.to_string();
+            return Err(ScenarioError::Sizes { policy });
+        }
         let preset = self.device.preset;
         match (&preset.kind, policy.layer) {
             (Kind::Nand(nand), layer) => self.on_flash(nand, layer, over),
@@ -123,6 +127,7 @@ impl Scenario<'_> {
             victim,
             zero,
             dedup,
+            compress,
             ..
         } = layer
         else {
@@ -140,6 +145,7 @@ impl Scenario<'_> {
                 },
                 false => Dedup::default(),
             },
+            sizes: self.sizes.filter(|_| compress),
             verify: self.verify,
         }
     }

@@ -13,6 +13,7 @@ use crate::policy::{Layer, Policy};
 use crate::progress::{Watch, Watched};
 use crate::replay::{ReplayError, TraceFile};
 use crate::sim::{Pace, RunError, Sim};
+use crate::sizes::Sizes;
 use crate::vellum::LayoutError;
 use crate::workload::{self, Generator, Workload};
 use build::physical;
@@ -117,6 +118,10 @@ pub struct Scenario<'a> {
     pub daily_bytes: Option<u64>,
     /// Hold every read against what was written.
     pub verify: bool,
+    /// Whether anything takes time; else writes, moves and erasures are only counted.
+    pub timed: bool,
+    /// In how many bytes contents can be stored: what `compress` goes by.
+    pub sizes: Option<Sizes>,
     /// Who sees how far it is, and may end it.
     pub watch: Option<&'a Watch>,
 }
@@ -164,6 +169,14 @@ pub enum ScenarioError {
         /// The application's.
         left: u64,
     },
+    /// Nobody says what is compressible.
+    #[error(
+        "{policy}: in how many bytes a block can be stored is not known: name a model of it (--sizes)"
+    )]
+    Sizes {
+        /// Which.
+        policy: String,
+    },
     /// A policy that flash cannot have.
     #[error(
         "woj and dmdedup are what the write-once paper measured above a real SSD: they run on fast-ssd, moderate-ssd and slow-ssd"
@@ -191,7 +204,7 @@ impl Scenario<'_> {
         sim.time.set_instant(true);
         self.prepare(sim, built.logical, notes)?;
         flush(sim)?;
-        sim.time.set_instant(false);
+        sim.time.set_instant(!self.timed);
         let before = Snapshot::begin(sim);
         let mut daily = self.daily_bytes;
         match &self.load {
@@ -207,7 +220,8 @@ impl Scenario<'_> {
                             _ => WriteOnce::Off,
                         };
                         sim.watch(&[journal.region(built.logical, rule)]);
-                        let mut host = Host::new(requests, journal, built.logical, self.seed);
+                        let host = Host::new(requests, journal, built.logical, self.seed);
+                        let mut host = host.marking(self.sizes.is_some());
                         sim.run(&mut host, self.pace)?;
                     }
                 }
@@ -264,6 +278,10 @@ impl Scenario<'_> {
             outcome.life = Some(life);
         }
         outcome.notes = built.notes;
+        if !self.timed {
+            outcome.notes.push("untimed: only counted".into());
+            (outcome.reads, outcome.writes, outcome.flushes) = Default::default();
+        }
         outcome.partial = self.watch.is_some_and(Watch::stopped);
         Ok(outcome)
     }

@@ -1,7 +1,7 @@
 //! Bringing a drive to where a run begins.
 
 use super::{Precondition, Scenario, ScenarioError};
-use crate::content::Content;
+use crate::content::{Content, Contents};
 use crate::outcome::Snapshot;
 use crate::progress::Watched;
 use crate::rng::Rng;
@@ -90,7 +90,7 @@ pub(super) fn flush(sim: &mut Sim) -> Result<(), RunError> {
         op: Op::Flush,
         lba: 0,
         blocks: 0,
-        contents: Vec::new(),
+        contents: Contents::new(),
     });
     sim.run(&mut flush, Pace::Open)
 }

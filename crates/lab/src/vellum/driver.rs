@@ -1,8 +1,13 @@
 //! The driver: takes requests, feeds the engine, carries its effects out on a backing, keeps what is where.
 
+mod parts;
+
 use super::backing::Backing;
+use super::pages::Pages;
+use super::summaries::Summaries;
 use crate::base::Io;
-use crate::content::Content;
+use crate::content::{Content, Contents};
+use crate::sizes::Sizes;
 use crate::timeline::Tag;
 use crate::trace::Op;
 use std::collections::{BTreeMap, VecDeque};
@@ -10,7 +15,7 @@ use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Nanos, Pba, RequestId};
 use vellum_core::engine::{Buffers, Engine, Options, Victim};
 use vellum_core::format::{self, superblock::Superblock};
 use vellum_core::recovery::{RecoveryError, Source, Unreadable, recover};
-use vellum_core::seam::{Against, Dedup, Effect, Input, Outcome, Payload, Refusal, Region};
+use vellum_core::seam::{Dedup, Effect, Input, Outcome, Page, Payload, Refusal, Region};
 use vellum_core::stats::Stats;
 
 /// The collector's buffers.
@@ -31,6 +36,8 @@ pub struct Settings {
     pub bufs: u32,
     /// In-line deduplication.
     pub dedup: Dedup,
+    /// In how many bytes each content can be stored; none: nothing is compressed.
+    pub sizes: Option<Sizes>,
     /// Keep what every block should be, and hold every read against it.
     pub verify: bool,
 }
@@ -47,7 +54,7 @@ pub struct Asked {
     /// How many.
     pub blocks: u32,
     /// What a write writes.
-    pub contents: Vec<Content>,
+    pub contents: Contents,
 }
 
 /// What an effect in flight needs when it is done.
@@ -73,11 +80,20 @@ enum Flight {
     Compare {
         buf: Buf,
         at: Pba,
+        /// A part of the page there.
+        slot: Option<u8>,
     },
     Compared(bool),
+    Parts {
+        at: Pba,
+        slot: u8,
+        count: u8,
+        request: u32,
+        first: u32,
+    },
+    PartsShown(bool),
     Erase {
         at: Pba,
-        blocks: u32,
     },
 }
 
@@ -93,10 +109,10 @@ struct Shadow {
 pub struct Vellum {
     engine: Engine,
     backing: Backing,
-    first_segment: u64,
     medium: Vec<Content>,
-    /// Summaries: the only metadata that is read back.
-    summaries: BTreeMap<u64, Box<[u8]>>,
+    summaries: Summaries,
+    pages: Pages,
+    sizes: Option<Sizes>,
     bufs: Vec<Content>,
     free: Vec<u32>,
     flights: Vec<Flight>,
@@ -150,9 +166,10 @@ impl Vellum {
         Ok(Self {
             engine,
             backing,
-            first_segment: superblock.segment_start(vellum_core::addr::Segment(0)).0,
             medium: vec![Content::ZERO; superblock.medium_blocks() as usize],
-            summaries: BTreeMap::new(),
+            summaries: Summaries::new(superblock),
+            pages: Pages::default(),
+            sizes: settings.sizes,
             bufs: vec![Content::ZERO; (bufs + COLLECTOR_BUFS) as usize],
             free: (0..bufs).rev().collect(),
             flights: Vec::new(),
@@ -175,6 +192,11 @@ impl Vellum {
     #[must_use]
     pub fn superblock(&self) -> &Superblock {
         self.engine.superblock()
+    }
+
+    /// Looks at the entries of blocks that are to be asked for soon.
+    pub fn look_ahead(&self, lbas: impl Iterator<Item = u64>) {
+        self.engine.look_ahead(lbas.map(Lba));
     }
 
     /// RAM for writes and for what is moved, in blocks.
@@ -234,11 +256,9 @@ impl Vellum {
         match flight {
             Flight::None => unreachable!("effect {id} is done and was not asked for"),
             Flight::Plain => self.finish(io, id, Outcome::Ok),
-            Flight::Erase { at, blocks } => {
-                let range = at.0..at.0 + u64::from(blocks);
-                while let Some((&block, _)) = self.summaries.range(range.clone()).next() {
-                    self.summaries.remove(&block);
-                }
+            Flight::Erase { at } => {
+                self.summaries.erased(at);
+                self.forget_pages(at);
                 self.finish(io, id, Outcome::Ok);
             }
             Flight::Read {
@@ -263,19 +283,28 @@ impl Vellum {
                 self.finish_read(io, id, at, blocks);
             }
             Flight::Meta { at, blocks } => {
-                let mut bytes = vec![0; blocks as usize * BLOCK_BYTES];
-                for (i, out) in bytes.chunks_exact_mut(BLOCK_BYTES).enumerate() {
-                    if let Some(block) = self.summaries.get(&(at.0 + i as u64)) {
-                        out.copy_from_slice(block);
-                    }
-                }
+                let len = blocks as usize * BLOCK_BYTES;
+                let bytes = self.summaries.read(at, len, &self.medium);
                 self.finish(io, id, Outcome::Bytes(&bytes));
             }
-            Flight::Compare { buf, at } => {
-                let same = self.bufs[buf.0 as usize] == self.medium[at.0 as usize];
+            Flight::Compare { buf, at, slot } => {
+                let same = self.is_same(buf, self.medium[at.0 as usize], slot);
                 self.finish(io, id, Outcome::Same(same));
             }
             Flight::Compared(same) => self.finish(io, id, Outcome::Same(same)),
+            Flight::Parts {
+                at,
+                slot,
+                count,
+                request,
+                first,
+            } => {
+                let page = self.medium[at.0 as usize];
+                let whole = self.show_parts(page, (slot, count), request, first);
+                let crc = page.crc();
+                self.finish(io, id, Outcome::Parts { crc, whole });
+            }
+            Flight::PartsShown(whole) => self.finish(io, id, Outcome::Parts { crc: 0, whole }),
         }
     }
 
@@ -323,10 +352,10 @@ impl Vellum {
                         unreachable!("admitted with buffers for all blocks")
                     };
                     self.bufs[buf as usize] = content;
-                    payloads.push(Payload {
-                        buf: Buf(buf),
-                        digest: content.digest(),
-                    });
+                    let mut digest = content.digest();
+                    digest.packed = self.sizes.and_then(|sizes| sizes.packed(content));
+                    let buf = Buf(buf);
+                    payloads.push(Payload { buf, digest });
                 }
                 let blocks = &payloads;
                 self.feed(
@@ -379,9 +408,16 @@ impl Vellum {
                 blocks,
                 durable,
             } => {
-                // The header's bytes are made by nobody: nothing here is ever damaged, so none is read.
-                for (i, buf) in self.engine.chunk_bufs(id).enumerate() {
-                    self.medium[at.0 as usize + 1 + i] = self.bufs[buf.0 as usize];
+                match self.sizes {
+                    // The header's bytes are made by nobody: nothing here is ever damaged, so none is read.
+                    None => {
+                        let first = at.0 as usize + 1;
+                        let blocks = self.medium[first..].iter_mut();
+                        for (block, buf) in blocks.zip(self.engine.chunk_bufs(id)) {
+                            *block = self.bufs[buf.0 as usize];
+                        }
+                    }
+                    Some(_) => self.write_parts(id, at, blocks),
                 }
                 let tag = self.fly(id, Flight::Plain);
                 self.backing.write(io, tag, at, blocks, durable);
@@ -394,11 +430,7 @@ impl Vellum {
             } => {
                 self.bytes.resize(blocks as usize * BLOCK_BYTES, 0);
                 self.engine.encode(id, &mut self.bytes);
-                if at.0 >= self.first_segment {
-                    let each = self.bytes.chunks_exact(BLOCK_BYTES).enumerate();
-                    self.summaries
-                        .extend(each.map(|(i, block)| (at.0 + i as u64, block.into())));
-                }
+                self.summaries.keep(at, &self.bytes, &self.medium);
                 let tag = self.fly(id, Flight::Plain);
                 self.backing.write(io, tag, at, blocks, durable);
             }
@@ -407,7 +439,7 @@ impl Vellum {
                 self.backing.sync(io, tag);
             }
             Effect::Erase { id, at, blocks } => {
-                let tag = self.fly(id, Flight::Erase { at, blocks });
+                let tag = self.fly(id, Flight::Erase { at });
                 self.backing.erase(io, tag, at, blocks);
             }
             Effect::Read {
@@ -434,29 +466,38 @@ impl Vellum {
                 let tag = self.fly(id, Flight::Meta { at, blocks });
                 self.backing.read(io, tag, at, blocks);
             }
-            Effect::Compare {
+            Effect::Compare { id, buf, with } => self.compare(io, id, buf, with),
+            Effect::ReadParts {
                 id,
-                buf,
-                with: Against::Medium(at),
+                page: Page::Medium(at),
+                slot,
+                count,
+                request: RequestId(request),
+                first,
             } => {
-                let tag = self.fly(id, Flight::Compare { buf, at });
+                let parts = Flight::Parts {
+                    at,
+                    slot,
+                    count,
+                    request,
+                    first,
+                };
+                let tag = self.fly(id, parts);
                 self.backing.read(io, tag, at, 1);
             }
-            Effect::Compare {
+            Effect::ReadParts {
                 id,
-                buf,
-                with: Against::Buffer(other),
+                page: Page::Buffer(buf),
+                slot,
+                count,
+                request: RequestId(request),
+                first,
             } => {
-                // Looked at now: it may be released by the next effect.
-                let same = self.bufs[buf.0 as usize] == self.bufs[other.0 as usize];
-                let tag = self.fly(id, Flight::Compared(same));
+                let page = self.bufs[buf.0 as usize];
+                let whole = self.show_parts(page, (slot, count), request, first);
+                let tag = self.fly(id, Flight::PartsShown(whole));
                 io.time.done(tag);
             }
-            Effect::ReadParts { .. }
-            | Effect::Compare {
-                with: Against::Part(..),
-                ..
-            } => unreachable!("no content here is told to be smaller than a block"),
             Effect::Fingerprint { .. } => {
                 unreachable!("no policy of the lab's decides by fingerprint")
             }
@@ -472,6 +513,7 @@ impl Vellum {
             } => (first..first + blocks).for_each(|i| self.show(request.0, i, Content::ZERO)),
             Effect::Release { buf } => self.free.push(buf.0),
             Effect::Stopped => {}
+            Effect::WriteData { .. } => unreachable!("a log writes chunks"),
         }
     }
 

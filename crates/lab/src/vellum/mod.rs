@@ -5,6 +5,8 @@ mod backing;
 mod driver;
 mod layout;
 mod log;
+mod pages;
+mod summaries;
 
 pub use backing::Backing;
 pub use driver::{Asked, BUFS_MIN, Settings, Vellum};

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use vellum_lab::flash;
 use vellum_lab::policy::NAMES;
+use vellum_lab::sizes;
 use vellum_lab::trace::Format;
 use vellum_lab::workload;
 
@@ -18,6 +19,10 @@ pub fn run() -> Result<()> {
     println!("loads (synthetic)");
     for workload in workload::workloads() {
         println!("  {:<14}{}", workload.name, workload.about);
+    }
+    println!("sizes (synthetic)");
+    for model in sizes::models() {
+        println!("  {:<14}{}", model.name, model.about);
     }
     println!("policies\n  {NAMES}");
     let formats = Format::ALL.map(Format::name).join(", ");

@@ -13,6 +13,7 @@ use vellum_lab::replay::{Reading, TraceFile};
 use vellum_lab::report;
 use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic};
 use vellum_lab::sim::Pace;
+use vellum_lab::sizes;
 use vellum_lab::svg::Plot;
 use vellum_lab::trace::{COLUMNS, Class, Columns, Format, Known};
 use vellum_lab::workload;
@@ -64,6 +65,9 @@ pub struct Setup {
     /// blocks, by popularity.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, requires = "workload", value_parser = clap::value_parser!(u32).range(0..=100))]
     duplicates: u32,
+    /// In how many bytes blocks can be stored, by a model (see `vellum lab list`): what the policy `compress` goes by.
+    #[arg(long, value_name = "MODEL", value_parser = sizes::models().iter().map(|model| model.name).collect::<Vec<_>>())]
+    sizes: Option<String>,
     /// A flush after so many of a load's writes.
     #[arg(long, value_name = "COUNT", default_value_t = 0, requires = "workload")]
     flush_every: u64,
@@ -109,6 +113,9 @@ pub struct Setup {
     /// Hold every read against what was written (takes memory).
     #[arg(long)]
     verify: bool,
+    /// Let nothing take time: only count what is written, moved and erased.
+    #[arg(long)]
+    untimed: bool,
 }
 
 /// What is read before anything is run.
@@ -239,6 +246,8 @@ impl Setup {
             seed: self.seed,
             daily_bytes: self.daily.map(|size| size.0),
             verify: self.verify,
+            timed: !self.untimed,
+            sizes: self.sizes.as_deref().and_then(sizes::find).copied(),
             watch: None,
         })
     }
@@ -310,6 +319,9 @@ impl Setup {
                 line += &format!(", through a modelled journal (data={mode})");
             }
             about.push(line);
+        }
+        if let Some(model) = self.sizes.as_deref().and_then(sizes::find) {
+            about.push(format!("sizes: {}, synthetic: {}", model.name, model.about));
         }
         (about, warnings)
     }

@@ -1,0 +1,104 @@
+//! Effects on blocks that share pages, and comparisons.
+
+use super::{Flight, Vellum};
+use crate::base::Io;
+use crate::content::Content;
+use std::collections::BTreeMap;
+use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Pba};
+use vellum_core::seam::{Against, Block, Page};
+
+impl Vellum {
+    /// A chunk in which blocks may share pages: encoded, for the checksums of those pages.
+    pub(super) fn write_parts(&mut self, id: EffectId, at: Pba, blocks: u32) {
+        let mut parts: BTreeMap<Pba, Vec<Content>> = BTreeMap::new();
+        for (buf, place, slot) in self.engine.chunk_places(id) {
+            if slot.is_some() {
+                let content = self.bufs[buf.0 as usize];
+                parts.entry(place).or_default().push(content);
+            }
+        }
+        self.bytes.resize(BLOCK_BYTES, 0);
+        for index in 0..blocks as usize - 1 {
+            let place = at.plus(index as u64 + 1);
+            let content = match self.engine.chunk_block(id, index) {
+                Block::Whole(buf) => {
+                    let content = self.bufs[buf.0 as usize];
+                    self.pages.copied(content);
+                    content
+                }
+                Block::Page => {
+                    // Nobody reads what would be stored.
+                    let store = &mut |_, _, _: &mut [u8]| {};
+                    self.engine.encode_page(id, index, &mut self.bytes, store);
+                    let crc = crc32c::crc32c(&self.bytes);
+                    self.pages
+                        .make(crc, parts.remove(&place).unwrap_or_default())
+                }
+            };
+            self.medium[place.0 as usize] = content;
+        }
+        if let Some(parts) = parts.remove(&at) {
+            let store = &mut |_, _, _: &mut [u8]| {};
+            self.engine.encode_header(id, &mut self.bytes, store);
+            let crc = crc32c::crc32c(&self.bytes);
+            self.medium[at.0 as usize] = self.pages.make(crc, parts);
+        }
+    }
+
+    /// The segment at `at` is erased.
+    pub(super) fn forget_pages(&mut self, at: Pba) {
+        if self.pages.is_empty() {
+            return;
+        }
+        let first = at.0 as usize;
+        let blocks = self.superblock().segment_blocks() as usize;
+        for content in &mut self.medium[first..first + blocks] {
+            self.pages.erased(std::mem::take(content));
+        }
+    }
+
+    pub(super) fn is_same(&self, buf: Buf, with: Content, slot: Option<u8>) -> bool {
+        let with = match slot {
+            Some(slot) => self.pages.part(with, slot),
+            None => Some(with),
+        };
+        with == Some(self.bufs[buf.0 as usize])
+    }
+
+    pub(super) fn compare(&mut self, io: &mut Io<'_>, id: EffectId, buf: Buf, with: Against) {
+        let (other, slot) = match with {
+            Against::Medium(at) | Against::Part(Page::Medium(at), _) => {
+                let slot = match with {
+                    Against::Part(_, slot) => Some(slot),
+                    _ => None,
+                };
+                let tag = self.fly(id, Flight::Compare { buf, at, slot });
+                return self.backing.read(io, tag, at, 1);
+            }
+            Against::Buffer(other) => (other, None),
+            Against::Part(Page::Buffer(other), slot) => (other, Some(slot)),
+        };
+        // Looked at now: it may be released by the next effect.
+        let same = self.is_same(buf, self.bufs[other.0 as usize], slot);
+        let tag = self.fly(id, Flight::Compared(same));
+        io.time.done(tag);
+    }
+
+    /// Parts of a page have come; whether they were there.
+    pub(super) fn show_parts(
+        &mut self,
+        page: Content,
+        (slot, count): (u8, u8),
+        request: u32,
+        first: u32,
+    ) -> bool {
+        let mut whole = true;
+        for i in 0..count {
+            match self.pages.part(page, slot + i) {
+                Some(content) => self.show(request, first + u32::from(i), content),
+                None => whole = false,
+            }
+        }
+        whole
+    }
+}
