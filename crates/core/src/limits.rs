@@ -66,6 +66,30 @@ pub const SEAL_AFTER_NANOS: u64 = 5_000_000_000;
 /// Nanoseconds between attempts to write to a medium that was full.
 pub const RETRY_FULL_AFTER_NANOS: u64 = 1_000_000_000;
 
+/// Tables: nanoseconds for which what no answer waits for is held back (OrderMergeDedup §3: 30 s).
+pub const LATER_NANOS: u64 = 30_000_000_000;
+
+/// Tables: nanoseconds for which a commit is held back when another write is likely meanwhile (§3: 1 ms).
+pub const ANTICIPATION_NANOS: u64 = 1_000_000;
+
+/// Tables: nanoseconds after which what nobody waits for is committed (§3: 1 s).
+pub const COMMIT_AFTER_NANOS: u64 = 1_000_000_000;
+
+/// Tables: links that change in one commit, at most: bounds memory, and the length of a commit.
+pub const LINKS_IN_A_GROUP: usize = 16 << 10;
+
+/// Tables: blocks of data that gather in memory before they are written.
+pub const QUEUED_BLOCKS: usize = CHUNK_DATA_BLOCKS;
+
+/// Tables: free blocks below which contents that nobody has any more are given up, and how many at a time.
+pub const FREE_BLOCKS_LOW: u64 = 128;
+
+/// See [`FREE_BLOCKS_LOW`].
+pub const PRINTS_GIVEN_UP: usize = 1024;
+
+/// Tables: references of a data block, at most: a content with more is stored once more.
+pub const COUNT_MAX: u16 = u16::MAX - 1;
+
 /// The longest record of one block (a move).
 const LONGEST_RECORD: usize = 24;
 

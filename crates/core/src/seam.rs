@@ -268,6 +268,8 @@ pub enum Effect {
         blocks: u32,
         durable: bool,
     },
+    /// Write data blocks at `at`, sequentially, without a header. Get them with `data_bufs`.
+    WriteData { id: EffectId, at: Pba, blocks: u32 },
     /// Write metadata (a segment's summary, a leaf, a root); get the bytes with `Engine::encode`
     /// when carrying this out.
     WriteMeta {

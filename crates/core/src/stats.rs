@@ -68,6 +68,14 @@ counters! {
     emptied_segments,
     /// Map checkpoints.
     map_checkpoints,
+    /// Tables: commits.
+    commits,
+    /// Tables: commits that were held back because more was likely to come.
+    anticipated_commits,
+    /// Medium blocks: blocks of tables in place.
+    medium_tables,
+    /// Tables: blocks of data that a crash had left counted too high, found when the volume was opened.
+    leaked_blocks,
     /// Client reads served from the write buffer, blocks.
     buffer_hits,
     /// Blocks whose checksum did not match.

@@ -206,6 +206,7 @@ impl World {
                 unreachable!("no journal is watched")
             }
             Effect::ReadParts { .. } => unreachable!("nothing is packed"),
+            Effect::WriteData { .. } => unreachable!("a log writes chunks"),
             Effect::Stopped => self.stopped = true,
         }
     }

@@ -19,6 +19,7 @@ use vellum_core::addr::{Buf, Lba, Pba};
 use vellum_core::engine::{Buffers, Engine, Options};
 use vellum_core::format::summary::{Owner, Tag};
 use vellum_core::index::Holder;
+use vellum_core::layout::Recovered;
 use vellum_core::seam::{Decide, Dedup, Effect};
 use vellum_core::stats::Stats;
 
@@ -40,11 +41,14 @@ fn volume() -> Volume {
         logical_blocks: None,
         segment_blocks: 64,
         over_provisioning: 280,
+        layout: vellum_core::format::areas::Layout::Log,
     }
 }
 
 fn engine_on(medium: &mut Medium, rng: &mut Rng, cached_sums: usize) -> Engine {
-    let recovered = open::open(medium, rng, false).unwrap();
+    let Recovered::Log(recovered) = open::open(medium, rng, false).unwrap() else {
+        panic!("a log was made");
+    };
     let buffers = Buffers {
         first: Buf(CLIENT_BUFS),
         count: COLLECTOR_BUFS,
@@ -53,7 +57,7 @@ fn engine_on(medium: &mut Medium, rng: &mut Rng, cached_sums: usize) -> Engine {
         cached_sums,
         ..Options::default()
     };
-    Engine::new(recovered, buffers, options, crc32c::crc32c)
+    Engine::new(*recovered, buffers, options, crc32c::crc32c)
 }
 
 struct Bench(Driver);

@@ -13,7 +13,7 @@ use crate::stats::{ClientStats, Counters};
 use std::sync::Arc;
 use vellum_codec::Decoder;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Nanos, Pba, RequestId};
-use vellum_core::engine::Engine;
+use vellum_core::layout::Core;
 use vellum_core::seam::{Effect, Input, Outcome, Payload, Refusal, Reply};
 use vellum_medium::{Io, Kind};
 
@@ -93,7 +93,7 @@ pub(crate) enum Life {
     reason = "operations change hands by pointer, as the medium wants them"
 )]
 pub(crate) struct Inner {
-    pub engine: Engine,
+    pub engine: Core,
     pub requests: Requests,
     pub counters: Counters,
     pub life: Life,
@@ -121,7 +121,7 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    pub fn new(engine: Engine, frames: Arc<FramePool>, read_only: bool) -> Self {
+    pub fn new(engine: Core, frames: Arc<FramePool>, read_only: bool) -> Self {
         let keeps = vec![false; frames.capacity(Share::Write)];
         Self {
             engine,
@@ -253,6 +253,7 @@ impl Inner {
         match effect {
             // Of a volume that is only read nothing is written: these wait for ever, and hold nothing up.
             Effect::WriteChunk { .. }
+            | Effect::WriteData { .. }
             | Effect::WriteMeta { .. }
             | Effect::Sync { .. }
             | Effect::Erase { .. }
@@ -263,6 +264,7 @@ impl Inner {
                 blocks,
                 durable,
             } => self.write_chunk(id, at, blocks, durable, batch),
+            Effect::WriteData { id, at, blocks } => self.write_data(id, at, blocks, batch),
             Effect::WriteMeta {
                 id,
                 at,
@@ -370,6 +372,23 @@ impl Inner {
             // SAFETY: a frame of the request's, which nobody else reaches while it is in flight.
             unsafe { std::ptr::write_bytes(frames.ptr(index as usize), 0, BLOCK_BYTES) };
         }
+    }
+
+    /// Data blocks of tables in place: all from their frames.
+    fn write_data(&mut self, id: EffectId, at: Pba, blocks: u32, batch: &mut Batch) {
+        let mut io = self.io(Cause::Chunk, id, Kind::Write { durable: false }, at);
+        for buf in self.engine.chunk_bufs(id) {
+            // SAFETY: the core holds these frames, unchanged, until this write has come back.
+            unsafe { io.push(self.frames.ptr(buf), BLOCK_BYTES) };
+        }
+        assert_eq!(
+            io.len(),
+            blocks as usize * BLOCK_BYTES,
+            "write {id} is as long as the core says"
+        );
+        self.frames.forget(at, blocks);
+        self.count_write(blocks, false);
+        batch.ios.push(io);
     }
 
     fn write_meta(&mut self, id: EffectId, at: Pba, blocks: u32, durable: bool, batch: &mut Batch) {

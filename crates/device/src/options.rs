@@ -5,8 +5,10 @@ use crate::journals::{Extent, JournalError};
 use crate::limits;
 use crate::policy::Policy;
 use vellum_core::engine::Victim;
+use vellum_core::format::areas::Layout;
 use vellum_core::format::geometry::GeometryError;
 use vellum_core::recovery::RecoveryError;
+use vellum_core::tables::Persistence;
 use vellum_medium::MediumError;
 
 /// Of a new volume.
@@ -20,6 +22,8 @@ pub struct CreateOptions {
     pub segment_blocks: Option<u32>,
     /// Write over a volume that is there already.
     pub force: bool,
+    /// How blocks, and what is known of them, lie on the medium.
+    pub layout: Layout,
 }
 
 impl Default for CreateOptions {
@@ -29,6 +33,7 @@ impl Default for CreateOptions {
             over_provisioning: 100,
             segment_blocks: None,
             force: false,
+            layout: Layout::Log,
         }
     }
 }
@@ -54,6 +59,8 @@ pub struct OpenOptions {
     pub journals: Vec<Extent>,
     /// Segments whose checksums are kept in memory; `None`: the core's limit.
     pub cached_sums: Option<usize>,
+    /// When a write is answered, on a layout that has the choice (`ordered`, `shadow`).
+    pub persistence: Persistence,
     /// Told of each kind of trouble when it first happens.
     pub on_event: Option<OnEvent>,
 }
@@ -70,6 +77,7 @@ impl Default for OpenOptions {
             policy: Policy::default(),
             journals: Vec::new(),
             cached_sums: None,
+            persistence: Persistence::default(),
             on_event: None,
         }
     }

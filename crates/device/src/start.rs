@@ -6,10 +6,12 @@ use crate::info::hex_uuid;
 use crate::options::{CreateError, CreateOptions, OpenError};
 use crate::source::MediumSource;
 use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::format::areas::Layout;
 use vellum_core::format::blank;
-use vellum_core::format::geometry::{Params, plan};
+use vellum_core::format::geometry::{Params, plan, plan_tables};
 use vellum_core::format::superblock::Superblock;
-use vellum_core::recovery::{Recovered, RecoveryError, find_superblock};
+use vellum_core::layout::Recovered;
+use vellum_core::recovery::{RecoveryError, find_superblock};
 use vellum_medium::{Medium, MediumError};
 
 pub(crate) fn create(
@@ -37,7 +39,11 @@ pub(crate) fn create(
         uuid,
         secret: entropy::bytes().map_err(CreateError::Random)?,
     };
-    let superblock = plan(&params).map_err(|source| CreateError::Geometry {
+    let planned = match options.layout {
+        Layout::Log => plan(&params),
+        layout => plan_tables(&params, layout),
+    };
+    let superblock = planned.map_err(|source| CreateError::Geometry {
         name: medium.name().to_owned(),
         source,
     })?;
@@ -70,13 +76,12 @@ pub(crate) fn begin_life(
     medium: &dyn Medium,
     recovered: &mut Recovered,
 ) -> Result<(), MediumError> {
-    let superblock = &mut recovered.superblock;
-    let mut mirrors = superblock.mirrors();
-    if recovered.replayed.mirror_lost && decodes_to(medium, superblock) {
+    let mut mirrors = recovered.superblock().mirrors();
+    if recovered.replayed().mirror_lost && decodes_to(medium, recovered.superblock()) {
         // The first is the one that is whole: the other goes first.
         mirrors.reverse();
     }
-    superblock.begin_life(recovered.last_seq);
+    let superblock = recovered.begin_life();
     let mut block = [0; BLOCK_BYTES];
     superblock.encode(crc32c, &mut block);
     for mirror in mirrors {

@@ -34,10 +34,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 use vellum_core::addr::{Buf, Lba};
-use vellum_core::engine::{Buffers, Engine, Options};
+use vellum_core::engine::{Buffers, Options};
 use vellum_core::format::superblock::Superblock;
+use vellum_core::layout::{Core, recover};
 use vellum_core::limits::CACHED_SUMS;
-use vellum_core::recovery::recover;
 use vellum_core::seam::{Digest, Input, Payload};
 use vellum_medium::Medium;
 
@@ -80,7 +80,7 @@ impl Volume {
         let mut source = MediumSource::new(&*medium);
         let mut recovered = recover(&mut source, medium.blocks(), crc32c)
             .map_err(|error| start::recovery_error(&*medium, &mut source, error))?;
-        let replayed = recovered.replayed;
+        let replayed = recovered.replayed();
         if !options.read_only {
             start::begin_life(&*medium, &mut recovered)?;
         }
@@ -101,7 +101,7 @@ impl Volume {
             what: "memory",
             source,
         })?;
-        let superblock = recovered.superblock.clone();
+        let superblock = recovered.superblock().clone();
         let buffers = Buffers {
             first: Buf(options.write_frames + options.read_frames),
             count: options.collector_frames,
@@ -118,7 +118,7 @@ impl Volume {
             let blocks = superblock.logical_blocks();
             journals::set(&mut journals, journal.start, journal.bytes, blocks)?;
         }
-        let engine = Engine::new(recovered, buffers, core, crc32c);
+        let engine = Core::new(recovered, buffers, core, options.persistence, crc32c);
         let shared = Arc::new(Shared {
             medium,
             inner: Mutex::new(Inner::new(engine, Arc::clone(&frames), options.read_only)),

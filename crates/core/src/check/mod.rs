@@ -16,11 +16,12 @@ pub use chunks::{Chunk, Chunks};
 pub use report::{Problem, Report, Severity};
 
 use crate::addr::{BLOCK_BYTES, Generation, Lba, Pba, Segment, Vba};
+use crate::format::areas::Layout;
 use crate::format::root::{self, LeafSlot};
 use crate::format::summary::{self, Owner, Tag};
 use crate::format::{Crc, FormatError, superblock::Superblock};
 use crate::map::Entry;
-use crate::recovery::{Recovered, Source, Unreadable, recover};
+use crate::recovery::{Recovered, Source, Unreadable, find_superblock, recover};
 use alloc::{vec, vec::Vec};
 
 /// Blocks of one read of data.
@@ -50,6 +51,12 @@ impl Default for Options {
 /// Checks a volume.
 pub fn check(source: &mut dyn Source, medium_blocks: u64, options: Options, crc: Crc) -> Report {
     let mut report = Report::new(options.findings_max);
+    if let Ok((superblock, _)) = find_superblock(source, medium_blocks, crc)
+        && superblock.layout() != Layout::Log
+    {
+        crate::tables::check(source, medium_blocks, options, crc, &mut report);
+        return report;
+    }
     match recover(source, medium_blocks, crc) {
         Ok(recovered) => check_recovered(source, &recovered, options, crc, &mut report),
         Err(error) => report.add(Problem::Unopenable(error)),
@@ -88,7 +95,12 @@ fn check_recovered(
     }
 }
 
-fn check_mirrors(source: &mut dyn Source, superblock: &Superblock, crc: Crc, report: &mut Report) {
+pub(crate) fn check_mirrors(
+    source: &mut dyn Source,
+    superblock: &Superblock,
+    crc: Crc,
+    report: &mut Report,
+) {
     let mut block = [0; BLOCK_BYTES];
     for at in superblock.mirrors() {
         if let Err(error) = source.read(at, &mut block) {

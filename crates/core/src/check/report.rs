@@ -77,6 +77,14 @@ pub enum Problem {
     /// A page with two numbers.
     #[error("physical block {at} is shared page {vba} and {other}")]
     SharedTwice { at: Pba, vba: Vba, other: Vba },
+    /// Tables: a count that leads to data being given away.
+    #[error("physical block {at} is counted {count} times, and {links} links lead to it")]
+    CountTooLow { at: Pba, count: u16, links: u16 },
+    /// Tables: what a crash may leave behind; the next opening finds it as well.
+    #[error(
+        "{blocks} blocks are counted too high, as a crash may leave them: space that the next opening frees"
+    )]
+    CountsTooHigh { blocks: u64 },
     /// A block whose bytes are not those that were written.
     #[error("LBA {lba} at physical block {at}: {error}")]
     Data {
@@ -94,7 +102,9 @@ impl Problem {
     #[must_use]
     pub fn severity(&self) -> Severity {
         match self {
-            Self::MirrorDiffers { .. } | Self::OtherRoot { .. } => Severity::Note,
+            Self::MirrorDiffers { .. } | Self::OtherRoot { .. } | Self::CountsTooHigh { .. } => {
+                Severity::Note
+            }
             Self::Mirror { .. }
             | Self::MirrorUnreadable(_)
             | Self::RootUnreadable(_)
@@ -146,7 +156,7 @@ impl Report {
         }
     }
 
-    pub(super) fn add(&mut self, problem: Problem) {
+    pub(crate) fn add(&mut self, problem: Problem) {
         self.worst = self.worst.max(Some(problem.severity()));
         if self.findings.len() < self.findings_max {
             self.findings.push(problem);

@@ -32,11 +32,11 @@ impl Engine {
 
     /// The checksums of a segment have come, or cannot be had.
     pub(super) fn merge_again(&mut self, segment: Segment) {
-        let pairs = core::mem::take(&mut self.dedup.pairs);
+        let pairs = core::mem::take(&mut self.pairs);
         for (of_segment, request, lba, of) in pairs {
             match of_segment == segment {
                 true => self.merge_or_load(request, lba, of, false),
-                false => self.dedup.pairs.push((of_segment, request, lba, of)),
+                false => self.pairs.push((of_segment, request, lba, of)),
             }
         }
     }
@@ -57,7 +57,7 @@ impl Engine {
                 self.load_sums(segment, None);
             }
             if load && self.sums.is_loading(segment) {
-                return self.dedup.pairs.push((segment, request, lba, of));
+                return self.pairs.push((segment, request, lba, of));
             }
             return self.reply(request, Ok(()));
         };

@@ -1,6 +1,6 @@
 //! The engine: the state machine that every request passes through.
 //!
-//! Split by request path (`write`, `read`, `unmap`, `flush`), by policy (`once` and `dedup`, on `twin`; `pack`) and by noun (`log`,
+//! Split by request path (`write`, `read`, `unmap`, `flush`), by policy (`dedup`, on `twin`; `pack`) and by noun (`log`,
 //! `segments`, `chunks`, `sums`, `collect`, `checkpoint`, `restamp`, `owners`). What must hold between any two calls of [`Engine::handle`]:
 //!
 //! 1. A map entry names a block of a chunk in memory, or a block on the medium of a segment that is not free.
@@ -18,7 +18,6 @@ mod dedup;
 mod flush;
 mod log;
 mod merge;
-mod once;
 mod options;
 mod owners;
 mod pack;
@@ -32,8 +31,10 @@ mod write;
 
 use crate::addr::{Buf, EffectId, Generation, Lba, Life, Nanos, Pba, RequestId, Segment, Seq, Vba};
 use crate::format::{Crc, superblock::Superblock};
+use crate::index::Holder;
 use crate::limits;
 use crate::map::{Entry, Map};
+use crate::policy::{dedup::Dedup, once::Once};
 use crate::recovery::Recovered;
 use crate::refs::Shared;
 use crate::seam::{Effect, Input, Outcome, Refusal, Reply};
@@ -45,11 +46,10 @@ use alloc::{
 use checkpoint::Checkpoint;
 use chunks::{ChunkId, Chunks, HEADS, Head, Held, Position, Waiter, Waiting};
 use collect::Collector;
-use dedup::Dedup;
 use merge::Merge;
-use once::Once;
 pub use options::{Buffers, Options, Victim};
 use owners::Place;
+pub use pack::Store;
 use restamp::Restamp;
 use segments::{Segments, State, locate};
 use sums::Sums;
@@ -151,6 +151,8 @@ pub struct Engine {
     waiting: VecDeque<Waiting>,
     once: Once,
     dedup: Dedup,
+    /// Pairs that wait for the checksums of a segment.
+    pairs: Vec<(Segment, RequestId, Lba, Holder)>,
     /// Requests that have been refused while a comparison still reads their buffers.
     doomed: Vec<(Waiting, Refusal)>,
     /// Blocks that were replaced in a chunk that still took blocks: their places have not changed, but
@@ -240,6 +242,7 @@ impl Engine {
             waiting: VecDeque::new(),
             once: Once::default(),
             dedup: Dedup::default(),
+            pairs: Vec::new(),
             doomed: Vec::new(),
             absorptions: 0,
             held: 0,
@@ -304,10 +307,10 @@ impl Engine {
                 blocks,
                 fua,
             } => self.unmap(id, lba, blocks, true, fua),
-            Input::Journals { regions } => self.watch_journals(regions),
-            Input::Journaled { pairs } => self.learn_homes(pairs),
+            Input::Journals { regions } => self.once.watch(regions, self.map.blocks()),
+            Input::Journaled { pairs } => self.once.learn_homes(pairs),
             Input::Dedup { policy } => self.set_dedup(policy),
-            Input::Critical { ranges } => self.set_critical(ranges),
+            Input::Critical { ranges } => self.dedup.set_critical(ranges),
             Input::Contents { at, tags } => self.learn_contents(at, tags),
             Input::Merge { id, lba, of } => self.merge(id, lba, of),
             Input::Done { id, outcome } => self.done(id, outcome),

@@ -1,6 +1,6 @@
 //! A block that is stored already: proposed, compared, and mapped as a second owner of its page.
 //!
-//! Two policies propose: the journal's pool ([`once`](super::once)) and the index of contents
+//! Two policies propose: the journal's pool ([`once`](crate::policy::once)) and the index of contents
 //! ([`dedup`](super::dedup)). Neither is believed: the runtime compares all bytes (promise 4). A block whose
 //! comparison is under way keeps its place in the queue of writes: nothing overtakes it.
 
@@ -58,14 +58,17 @@ impl Engine {
     /// Asks about each block of a write that may be stored already. Empty: about none.
     pub(super) fn ask(&mut self, request: RequestId, lba: Lba, blocks: &[Payload]) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
-        self.dedup_begin(blocks);
+        let (held, full) = (self.held.into(), self.options.write_buffers.into());
+        self.dedup.begin(blocks, held, full, &mut self.stats);
         for (index, payload) in blocks.iter().enumerate() {
             if self.options.zero && payload.digest.zero {
                 continue;
             }
             let at = lba.plus(index as u64);
             let Some((by, of)) = self
-                .propose_journal_copy(at, payload)
+                .once
+                .propose(at, payload, &mut self.stats)
+                .map(|(index, journal)| (Proposer::Journal(index), Holder::Lba(journal)))
                 .or_else(|| self.propose_duplicate(at, index, payload))
             else {
                 continue;

@@ -42,7 +42,7 @@ impl Engine {
                 return false;
             }
             if self.once.is_on() {
-                self.forget_journal(first, end.0 - first.0);
+                self.once.forget(first, end.0 - first.0);
             }
             let mut at = first;
             while let Some((mapped, _)) = self.map.next_mapped(at, end) {

@@ -121,7 +121,7 @@ impl Engine {
                 return Placed::Wait;
             }
             if self.once.is_on() {
-                self.forget_journal(lba, 1);
+                self.once.forget(lba, 1);
             }
             self.remap(lba, Entry::Zero);
             self.release(payload.buf);
@@ -172,7 +172,7 @@ impl Engine {
     /// Tells the policies of a block that is in the log.
     pub(super) fn note(&mut self, lba: Lba, payload: &Payload) {
         if self.once.is_on() {
-            self.note_journal(lba, payload);
+            self.stats.journal_blocks += u64::from(self.once.note(lba, payload));
         }
         if self.dedup.is_on() {
             self.note_content(lba, payload.digest.crc);

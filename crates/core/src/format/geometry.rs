@@ -1,5 +1,6 @@
 //! Geometry: how a new volume is laid out on a medium.
 
+use super::areas::{self, Areas, Layout};
 use super::superblock::Superblock;
 use super::{root, summary};
 use crate::addr::{Generation, Life};
@@ -47,6 +48,14 @@ pub enum GeometryError {
         least: usize,
         /// Blocks in one.
         segment_blocks: u32,
+    },
+    /// Too small for tables.
+    #[error("{blocks} blocks are too few: tables need room for at least {least} data blocks")]
+    TooFew {
+        /// Blocks of the medium.
+        blocks: u64,
+        /// Data blocks needed.
+        least: u64,
     },
     /// Too large for the entry width.
     #[error("{blocks} blocks are too many: entries of 4 bytes reach {MAX_PBA} blocks (8 TiB)")]
@@ -155,5 +164,61 @@ fn lay_out(
         usable: segment_blocks - summary::blocks(segment_blocks),
         root_generation: Generation(0),
         log_end: None,
+        layout: Layout::Log,
+        areas: Areas::default(),
+    })
+}
+
+/// Lays a volume of tables out; its segments' length is not asked for.
+///
+/// # Errors
+/// When the medium cannot hold it; the error names the limit.
+pub fn plan_tables(params: &Params, layout: Layout) -> Result<Superblock, GeometryError> {
+    let blocks = params.medium_blocks;
+    if blocks > MAX_PBA {
+        return Err(GeometryError::TooLarge { blocks });
+    }
+    if !OVER_PROVISIONING.contains(&params.over_provisioning) {
+        return Err(GeometryError::OverProvisioning(params.over_provisioning));
+    }
+    if params.logical_blocks == Some(0) {
+        return Err(GeometryError::Nothing);
+    }
+    let mut logical = params.logical_blocks.unwrap_or(blocks);
+    let limit = blocks.saturating_mul(THIN_LIMIT).min(MAX_LOGICAL_BLOCKS);
+    if logical > limit {
+        return Err(GeometryError::TooThin { logical, limit });
+    }
+    let too_small = GeometryError::TooFew {
+        blocks,
+        least: areas::LEAST_DATA_BLOCKS,
+    };
+    let mut areas = Areas::plan(layout, blocks, logical).ok_or(too_small)?;
+    if params.logical_blocks.is_none() {
+        let room = areas.capacity_blocks() * 1000;
+        logical = (room / u64::from(1000 + params.over_provisioning)).max(1);
+        areas = Areas::plan(layout, blocks, logical).ok_or(too_small)?;
+    }
+    // What only a log has is empty, and its segments of the shortest length that there is.
+    let segment_blocks = 64;
+    Ok(Superblock {
+        uuid: params.uuid,
+        secret: params.secret,
+        life: Life(0),
+        medium_blocks: blocks,
+        logical_blocks: logical,
+        first_segment: 0,
+        map_area: 0,
+        roots: areas::ROOTS,
+        segment_blocks,
+        segments: 0,
+        map_leaves: 0,
+        shared_leaves: 0,
+        over_provisioning: params.over_provisioning,
+        usable: segment_blocks - summary::blocks(segment_blocks),
+        root_generation: Generation(0),
+        log_end: None,
+        layout,
+        areas,
     })
 }

@@ -4,6 +4,7 @@
 //! Everything is little endian. Every structure carries its own checksum and the volume's UUID or its signature, so that
 //! bytes from elsewhere are refused; whatever comes from the medium is hostile until decoded here.
 
+pub mod areas;
 pub mod chunk;
 pub mod geometry;
 pub mod leaf;
@@ -11,6 +12,7 @@ pub mod pack;
 pub mod root;
 pub mod summary;
 pub mod superblock;
+pub mod table;
 
 use crate::addr::{BLOCK_BYTES, Generation, Pba};
 use alloc::{vec, vec::Vec};
@@ -151,12 +153,16 @@ pub fn tables() -> Vec<(&'static str, &'static [Field])> {
         ("Chunk header", chunk::FIELDS),
         ("Page of parts", pack::FIELDS),
         ("Summary header", summary::FIELDS),
+        ("Sector of a table", table::FIELDS),
     ]
 }
 
 /// Writes an empty volume: the first root, then both superblocks (they come last, so that a creation that
 /// was cut short is not a volume).
 pub fn blank(superblock: &superblock::Superblock, crc: Crc, write: &mut dyn FnMut(Pba, &[u8])) {
+    if superblock.layout() != areas::Layout::Log {
+        return table::blank(superblock, crc, write);
+    }
     let mut root = vec![0; superblock.root_blocks() as usize * BLOCK_BYTES];
     // The other place is cleared: no root of a volume that was here before may be taken for ours.
     write(superblock.root_place(Generation(0)), &root);

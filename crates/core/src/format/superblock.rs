@@ -1,5 +1,6 @@
 //! The superblock: what the volume is. Mirrored in the first and the last block of the medium.
 
+use super::areas::{Areas, Layout};
 use super::geometry::MAX_LOGICAL_BLOCKS;
 use super::{
     Crc, Field, FormatError, VERSION, checksum_around, on_disk, root, summary, within_numbers,
@@ -15,7 +16,6 @@ use zerocopy::{FromBytes, IntoBytes};
 const WHAT: &str = "superblock";
 const MAGIC: [u8; 8] = *b"VELLUMSB";
 const ENTRY_WIDTH: u32 = 4;
-const LAYOUT_LOG: u32 = 1;
 
 on_disk! {
     /// The first bytes of the superblock's block.
@@ -62,12 +62,20 @@ on_disk! {
         shared_leaves: U32,
         /// over-provisioning asked for, in thousandths
         over_provisioning: U32,
-        /// layout: 1 log
+        /// layout: 1 log, 2 ordered tables, 3 shadowed tables
         layout: U32,
         /// number of a map checkpoint that was durable when this was written: none older may be used
         root_generation: U64,
         /// one more than the newest chunk that there was when this life began; 0: not known
         log_end: U64,
+        /// tables: first block of the map table, the others behind it
+        tables: U64,
+        /// shadowed tables: first block of the directory
+        directory: U64,
+        /// tables: first data block
+        data: U64,
+        /// tables: data blocks
+        data_blocks: U64,
     }
 }
 
@@ -94,9 +102,23 @@ pub struct Superblock {
     pub(super) usable: u32,
     pub(super) root_generation: Generation,
     pub(super) log_end: Option<Seq>,
+    pub(super) layout: Layout,
+    pub(super) areas: Areas,
 }
 
 impl Superblock {
+    /// How blocks and what is known of them lie on the medium.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Where tables and their data are; of a log, nothing.
+    #[must_use]
+    pub fn areas(&self) -> &Areas {
+        &self.areas
+    }
+
     /// The volume's UUID.
     #[must_use]
     pub fn uuid(&self) -> [u8; 16] {
@@ -259,6 +281,9 @@ impl Superblock {
     /// ([`victim_limit`](Self::victim_limit)) than its survivors' headers take.
     #[must_use]
     pub fn capacity_blocks(&self) -> u64 {
+        if self.layout != Layout::Log {
+            return self.areas.capacity_blocks();
+        }
         let segments = u64::from(self.segments).saturating_sub(COLLECTOR_SEGMENTS as u64 + 4);
         segments * u64::from(self.usable - 8 - self.usable / 32)
     }
@@ -295,9 +320,13 @@ impl Superblock {
             map_leaves: U32::new(self.map_leaves),
             shared_leaves: U32::new(self.shared_leaves),
             over_provisioning: U32::new(self.over_provisioning),
-            layout: U32::new(LAYOUT_LOG),
+            layout: U32::new(self.layout.number()),
             root_generation: U64::new(self.root_generation.0),
             log_end: U64::new(self.log_end.map_or(0, |end| end.0 + 1)),
+            tables: U64::new(self.areas.tables),
+            directory: U64::new(self.areas.directory),
+            data: U64::new(self.areas.data),
+            data_blocks: U64::new(self.areas.data_blocks),
         };
         out[..size_of::<RawSuperblock>()].copy_from_slice(raw.as_bytes());
         let hole = offset_of!(RawSuperblock, crc);
@@ -362,11 +391,11 @@ impl Superblock {
             "entry width",
             raw.entry_width.get().into(),
         )?;
-        check(
-            raw.layout.get() == LAYOUT_LOG,
-            "layout",
-            raw.layout.get().into(),
-        )?;
+        let layout = Layout::of(raw.layout.get()).ok_or(FormatError::Value {
+            what: WHAT,
+            field: "layout",
+            value: raw.layout.get().into(),
+        })?;
         check(
             raw.medium_blocks.get() <= medium_blocks,
             "medium blocks",
@@ -406,6 +435,13 @@ impl Superblock {
             usable: segment_blocks - summary::blocks(segment_blocks),
             root_generation: Generation(raw.root_generation.get()),
             log_end: raw.log_end.get().checked_sub(1).map(Seq),
+            layout,
+            areas: Areas {
+                tables: raw.tables.get(),
+                directory: raw.directory.get(),
+                data: raw.data.get(),
+                data_blocks: raw.data_blocks.get(),
+            },
         };
         superblock.validate()?;
         Ok(superblock)
@@ -424,6 +460,9 @@ impl Superblock {
                 })
             }
         };
+        if self.layout != Layout::Log {
+            return self.areas.validate(self);
+        }
         let logical_limit = u64::from(self.map_leaves) * LEAF_ENTRIES as u64;
         check(
             self.logical_blocks > 0 && self.logical_blocks <= logical_limit.min(MAX_LOGICAL_BLOCKS),

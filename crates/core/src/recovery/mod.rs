@@ -12,6 +12,7 @@ mod replay;
 pub use find::find_superblock;
 
 use crate::addr::{Generation, Lba, Leaf, Life, Pba, Segment, Seq};
+use crate::format::areas::Layout;
 use crate::format::root::{Cursor, LeafSlot};
 use crate::format::summary::Tag;
 use crate::format::{Crc, FormatError, superblock::Superblock};
@@ -103,6 +104,17 @@ pub enum RecoveryError {
         /// Where it is.
         at: Pba,
     },
+    /// A block of a table in place, or what names it.
+    #[error("{error}, at physical block {at}")]
+    Table {
+        /// Where.
+        at: Pba,
+        /// What is wrong.
+        error: FormatError,
+    },
+    /// A log was looked for.
+    #[error("the volume's layout is {0}, not a log's: what was asked for is of logs alone")]
+    NotALog(&'static str),
     /// The medium.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
@@ -171,6 +183,9 @@ pub fn recover(
     crc: Crc,
 ) -> Result<Recovered, RecoveryError> {
     let (superblock, mirror_lost) = find_superblock(source, medium_blocks, crc)?;
+    if superblock.layout() != Layout::Log {
+        return Err(RecoveryError::NotALog(superblock.layout().name()));
+    }
     let (header, slots, newer_lost) = find::find_root(source, &superblock, crc)?;
     let mut replay = replay::Replay::new(source, superblock, crc, header, slots)?;
     replay.replayed.mirror_lost = mirror_lost;

@@ -9,9 +9,9 @@ use super::model::{Model, OpId, Seen};
 use super::rng::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use vellum_core::addr::{Buf, Lba, Nanos, Pba, RequestId, Vba};
-use vellum_core::engine::Engine;
 use vellum_core::format::summary::{Owner, Tag};
 use vellum_core::index::Holder;
+use vellum_core::layout::Core;
 use vellum_core::seam::{Against, Dedup, Digest, Effect, Input, Page, Payload, Refusal, Region};
 
 /// Why a run failed.
@@ -87,6 +87,7 @@ impl Flight {
     fn range(&self) -> Option<(u64, u64, bool)> {
         match self.effect {
             Effect::WriteChunk { at, blocks, .. }
+            | Effect::WriteData { at, blocks, .. }
             | Effect::WriteMeta { at, blocks, .. }
             | Effect::Erase { at, blocks, .. } => Some((at.0, u64::from(blocks), true)),
             Effect::Read { at, blocks, .. }
@@ -161,7 +162,7 @@ pub struct Counts {
 }
 
 pub struct Driver {
-    pub engine: Engine,
+    pub engine: Core,
     pub medium: Medium,
     pub model: Model,
     pub rng: Rng,
@@ -197,7 +198,7 @@ pub struct Driver {
 
 impl Driver {
     pub fn new(
-        engine: Engine,
+        engine: impl Into<Core>,
         medium: Medium,
         model: Model,
         rng: Rng,
@@ -205,7 +206,7 @@ impl Driver {
     ) -> Self {
         let all = CLIENT_BUFS + collector_bufs;
         Self {
-            engine,
+            engine: engine.into(),
             medium,
             model,
             rng,
@@ -526,7 +527,9 @@ impl Driver {
                 self.take_bytes(0)?;
                 flight = self.flights.remove(0);
             }
-            let (Effect::WriteChunk { at, .. } | Effect::WriteMeta { at, .. }) = flight.effect
+            let (Effect::WriteChunk { at, .. }
+            | Effect::WriteData { at, .. }
+            | Effect::WriteMeta { at, .. }) = flight.effect
             else {
                 continue;
             };

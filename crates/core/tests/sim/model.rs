@@ -60,6 +60,8 @@ pub struct Model {
     clock: u64,
     durable_from: u64,
     believes: bool,
+    /// Whether promise 3 holds; without it each block may be as of an instant of its own.
+    ordered: bool,
 }
 
 impl Model {
@@ -72,12 +74,19 @@ impl Model {
             clock: 1,
             durable_from: 0,
             believes: false,
+            ordered: true,
         }
     }
 
     /// Takes every read for right: for an audit, which compares afterwards.
     pub fn believe_all(&mut self) {
         self.believes = true;
+    }
+
+    /// A layout that does not keep the order of writes (promise 3).
+    pub fn without_order(mut self) -> Self {
+        self.ordered = false;
+        self
     }
 
     /// What the volume held when it was last read back.
@@ -218,7 +227,9 @@ impl Model {
             if next.is_empty() {
                 return Err(self.explain(lba, token, &allowed, &here));
             }
-            allowed = next;
+            if self.ordered {
+                allowed = next;
+            }
         }
         Ok(())
     }

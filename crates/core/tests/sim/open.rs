@@ -6,8 +6,10 @@ use super::rng::Rng;
 use vellum_core::addr::Pba;
 use vellum_core::check;
 use vellum_core::format;
+use vellum_core::format::areas::Layout;
 use vellum_core::format::geometry::{self, Params};
-use vellum_core::recovery::{self, Recovered, RecoveryError, Source, Unreadable};
+use vellum_core::layout::{self, Recovered};
+use vellum_core::recovery::{RecoveryError, Source, Unreadable};
 
 /// A volume's shape.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +18,7 @@ pub struct Volume {
     pub logical_blocks: Option<u64>,
     pub segment_blocks: u32,
     pub over_provisioning: u32,
+    pub layout: Layout,
 }
 
 impl Volume {
@@ -33,20 +36,41 @@ impl Volume {
             },
             segment_blocks,
             over_provisioning: rng.pick(&[20, 70, 280, 900]) as u32,
+            layout: Layout::Log,
+        }
+    }
+
+    /// Small ones of tables: of one block each, or of several.
+    pub fn choose_tables(rng: &mut Rng, layout: Layout) -> Self {
+        let medium_blocks = rng.pick(&[300, 400, 800, 2500, 5000]) + rng.below(64);
+        Self {
+            medium_blocks,
+            logical_blocks: match rng.below(4) {
+                0 => Some(rng.range(40, 200)),
+                1 => Some(rng.range(medium_blocks / 2, medium_blocks * 2)),
+                _ => None,
+            },
+            segment_blocks: 64,
+            over_provisioning: rng.pick(&[20, 70, 280, 900]) as u32,
+            layout,
         }
     }
 
     /// Makes the volume, and a medium for it; returns its logical size too.
     pub fn create(&self, broken: Broken) -> Result<(Medium, u64), Failure> {
-        let superblock = geometry::plan(&Params {
+        let params = Params {
             medium_blocks: self.medium_blocks,
             logical_blocks: self.logical_blocks,
             over_provisioning: self.over_provisioning,
             segment_blocks: Some(self.segment_blocks),
             uuid: *b"a simulated disk",
             secret: [7; 32],
-        })
-        .map_err(|e| format!("{self:?}: {e}"))?;
+        };
+        let superblock = match self.layout {
+            Layout::Log => geometry::plan(&params),
+            layout => geometry::plan_tables(&params, layout),
+        };
+        let superblock = superblock.map_err(|e| format!("{self:?}: {e}"))?;
         let mut medium = Medium::new(self.medium_blocks, broken);
         format::blank(&superblock, crc32c::crc32c, &mut |at, bytes| {
             medium.format(at.0, bytes)
@@ -89,7 +113,7 @@ impl Source for Reader<'_> {
 
 /// Recovery alone.
 pub fn recover(medium: &Medium, bad: Option<u64>) -> Result<Recovered, RecoveryError> {
-    recovery::recover(&mut Reader { medium, bad }, medium.blocks(), crc32c::crc32c)
+    layout::recover(&mut Reader { medium, bad }, medium.blocks(), crc32c::crc32c)
 }
 
 /// Recovers and begins a new life, as a runtime must. With `cuts` the power may fail at any moment of it,
@@ -102,10 +126,10 @@ pub fn open(medium: &mut Medium, rng: &mut Rng, cuts: bool) -> Result<Recovered,
             let _ = recover(medium, Some(bad));
         }
         let mut recovered = recover(medium, None).map_err(|e| format!("recovery: {e}"))?;
-        recovered.superblock.begin_life(recovered.last_seq);
+        let superblock = recovered.begin_life();
         let mut block = [0; BLOCK];
-        recovered.superblock.encode(crc32c::crc32c, &mut block);
-        for mirror in recovered.superblock.mirrors() {
+        superblock.encode(crc32c::crc32c, &mut block);
+        for mirror in superblock.mirrors() {
             medium.writes += 1;
             let effect = medium.writes;
             medium.write(mirror.0, Cell::Meta(block.as_slice().into()), effect);

@@ -7,8 +7,10 @@ use super::model::{Model, Seen};
 use super::open::{self, Volume};
 use super::rng::Rng;
 use vellum_core::addr::Buf;
-use vellum_core::engine::{Buffers, Engine, Options, Victim};
-use vellum_core::recovery::Recovered;
+use vellum_core::engine::{Buffers, Options, Victim};
+use vellum_core::format::areas::Layout;
+use vellum_core::layout::{Core, Recovered};
+use vellum_core::tables::{self, Persistence, Tables};
 
 /// The collector's buffers, here.
 const COLLECTOR_BUFS: u32 = 96;
@@ -87,6 +89,7 @@ pub struct World {
     model: Model,
     rng: Rng,
     options: Options,
+    tables: tables::Options,
     fresh: u32,
     now: u64,
     faults: bool,
@@ -99,6 +102,33 @@ impl World {
     pub fn new(seed: u64, broken: Broken, faults: bool) -> Result<Self, Failure> {
         let mut rng = Rng::new(seed);
         let volume = Volume::choose(&mut rng);
+        Self::on(volume, rng, broken, faults)
+    }
+
+    /// The same of tables in place.
+    pub fn of_tables(
+        seed: u64,
+        layout: Layout,
+        broken: Broken,
+        faults: bool,
+    ) -> Result<Self, Failure> {
+        let mut rng = Rng::new(seed);
+        let volume = Volume::choose_tables(&mut rng, layout);
+        let mut world = Self::on(volume, rng, broken, faults)?;
+        let rng = &mut world.rng;
+        world.tables = tables::Options {
+            persistence: rng.pick(&[Persistence::Weak, Persistence::Weak, Persistence::Strong]),
+            later_nanos: rng.pick(&[0, 1_000_000, 30_000_000_000]),
+            anticipation_nanos: rng.pick(&[0, 100_000, 1_000_000]),
+            commit_requests: rng.pick(&[0, 0, 1, 50]) as u32,
+            zero: world.options.zero,
+            write_buffers: world.options.write_buffers,
+        };
+        world.model = world.new_model();
+        Ok(world)
+    }
+
+    fn on(volume: Volume, mut rng: Rng, broken: Broken, faults: bool) -> Result<Self, Failure> {
         let (medium, logical_blocks) = volume.create(broken)?;
         let options = Options {
             victim: rng.pick(&[Victim::Greedy, Victim::CostBenefit]),
@@ -114,6 +144,7 @@ impl World {
             logical_blocks,
             medium,
             rng,
+            tables: tables::Options::new(&options, Persistence::Weak),
             options,
             // Twins have the numbers below.
             fresh: 100,
@@ -125,15 +156,30 @@ impl World {
     }
 
     pub fn describe(&self) -> String {
-        format!("{:?} {:?}", self.volume, self.options)
+        match self.volume.layout {
+            Layout::Log => format!("{:?} {:?}", self.volume, self.options),
+            _ => format!("{:?} {:?}", self.volume, self.tables),
+        }
     }
 
-    fn engine(&self, recovered: Recovered) -> Engine {
+    fn new_model(&self) -> Model {
+        let model = Model::new(self.logical_blocks);
+        match self.volume.layout.keeps_order() {
+            true => model,
+            false => model.without_order(),
+        }
+    }
+
+    fn engine(&self, recovered: Recovered) -> Core {
         let buffers = Buffers {
             first: Buf(CLIENT_BUFS),
             count: COLLECTOR_BUFS,
         };
-        Engine::new(recovered, buffers, self.options, crc32c::crc32c)
+        let crc = crc32c::crc32c;
+        match recovered {
+            Recovered::Tables(found) => Tables::new(*found, self.tables, crc).into(),
+            log => Core::new(log, buffers, self.options, Persistence::Weak, crc),
+        }
     }
 
     /// One life: recovery, work, an end, and the audit of what is left.

@@ -67,6 +67,22 @@ impl Driver {
                 }
                 flight.cells = self.chunk_cells(id, blocks);
             }
+            Effect::WriteData { id, .. } => {
+                let same = self.engine.chunk_bufs(id).eq(flight.bufs.iter().copied());
+                ensure!(
+                    same,
+                    "the buffers of {:?} changed while it was in flight",
+                    flight.effect
+                );
+                for &buf in &flight.bufs {
+                    let cell = self.cells[buf.0 as usize].clone();
+                    ensure!(
+                        cell != Cell::Data(RELEASED),
+                        "buffer {buf} is written and nobody holds it"
+                    );
+                    flight.cells.push(cell);
+                }
+            }
             Effect::WriteMeta { id, blocks, .. } => {
                 let mut bytes = vec![0; blocks as usize * 4096];
                 self.engine.encode(id, &mut bytes);
@@ -89,7 +105,9 @@ impl Driver {
 
     fn carry(&mut self, flight: &mut Flight) -> Result<(), Failure> {
         match flight.effect {
-            Effect::WriteChunk { at, .. } | Effect::WriteMeta { at, .. } => {
+            Effect::WriteChunk { at, .. }
+            | Effect::WriteData { at, .. }
+            | Effect::WriteMeta { at, .. } => {
                 self.writes += 1;
                 flight.end = if self.faults.write_fails_at == Some(self.writes) {
                     End::Failed
@@ -292,6 +310,13 @@ impl Driver {
                 if flight.end == End::Ok {
                     self.medium
                         .complete(at.0, u64::from(blocks), flight.serial, durable);
+                }
+                self.poisoned |= failed;
+            }
+            Effect::WriteData { at, blocks, .. } => {
+                if flight.end == End::Ok {
+                    self.medium
+                        .complete(at.0, u64::from(blocks), flight.serial, false);
                 }
                 self.poisoned |= failed;
             }

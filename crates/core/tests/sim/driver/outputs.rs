@@ -18,6 +18,7 @@ impl Driver {
         self.counts.effects += 1;
         let id = match effect {
             Effect::WriteChunk { id, .. }
+            | Effect::WriteData { id, .. }
             | Effect::WriteMeta { id, .. }
             | Effect::Sync { id }
             | Effect::Erase { id, .. }
@@ -74,6 +75,15 @@ impl Driver {
                 ensure!(
                     whole <= bufs.len(),
                     "chunk of {blocks} blocks with {} buffers",
+                    bufs.len()
+                );
+                bufs
+            }
+            Effect::WriteData { blocks, .. } => {
+                let bufs: Vec<Buf> = self.engine.chunk_bufs(id).collect();
+                ensure!(
+                    bufs.len() == blocks as usize,
+                    "{effect:?} with {} buffers",
                     bufs.len()
                 );
                 bufs

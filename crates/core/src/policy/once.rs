@@ -6,13 +6,15 @@
 //! owner. The paper believes the hash, because every home write was journaled first; not so when something
 //! else than the journal writes to the device (direct I/O, mkfs, e2fsck), so we do not.
 //!
-//! How it is compared and mapped: [`twin`](super::twin).
+//! This is the policy alone: it knows addresses and hashes, and not how blocks are stored. How a block is compared
+//! and mapped is each layout's own.
 
-use super::twin::Proposer;
-use super::*;
-use crate::index::Holder;
+use crate::addr::Lba;
+use crate::limits;
 use crate::pool::Pool;
 use crate::seam::{Payload, Region, WriteOnce};
+use crate::stats::Stats;
+use alloc::vec::Vec;
 
 /// A run of comparisons, to see whether they pay.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,8 +23,9 @@ struct Trial {
     unequal: u32,
 }
 
+/// What is known of journals, and of what is in them.
 #[derive(Default)]
-pub(super) struct Once {
+pub struct Once {
     regions: Vec<Region>,
     pool: Pool,
     trial: Trial,
@@ -32,10 +35,12 @@ pub(super) struct Once {
 }
 
 impl Once {
+    /// Whether there are journals.
     pub fn is_on(&self) -> bool {
         !self.regions.is_empty()
     }
 
+    /// The journal blocks.
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
@@ -109,11 +114,10 @@ fn home_key(lba: Lba) -> u64 {
     (lba.0 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-impl Engine {
+impl Once {
     /// Where journals are from now on. Regions are cut to what the volume and the pool can hold.
-    pub(super) fn watch_journals(&mut self, regions: &[Region]) {
+    pub fn watch(&mut self, regions: &[Region], volume: u64) {
         let mut room = limits::POOL_BLOCKS;
-        let volume = self.map.blocks();
         let mut kept: Vec<Region> = Vec::new();
         for region in regions {
             let mut region = *region;
@@ -126,88 +130,89 @@ impl Engine {
                 kept.push(region);
             }
         }
-        if kept == self.once.regions {
+        if kept == self.regions {
             return;
         }
         let blocks: u64 = kept.iter().map(|region| region.blocks).sum();
-        self.once.regions = kept;
-        self.once.pool = Pool::new(blocks as u32);
-        self.once.trial = Trial::default();
-        (self.once.paused, self.once.pause) = (0, 0);
+        self.regions = kept;
+        self.pool = Pool::new(blocks as u32);
+        self.trial = Trial::default();
+        (self.paused, self.pause) = (0, 0);
     }
 
     /// Home addresses of journal blocks, as a descriptor block has them.
-    pub(super) fn learn_homes(&mut self, pairs: &[(Lba, Lba)]) {
+    pub fn learn_homes(&mut self, pairs: &[(Lba, Lba)]) {
         for &(home, journal) in pairs {
-            if let Some((index, WriteOnce::Descriptor)) = self.once.in_journal(journal)
-                && is_home(self.once.journal_block(index).1, home)
+            if let Some((index, WriteOnce::Descriptor)) = self.in_journal(journal)
+                && is_home(self.journal_block(index).1, home)
             {
-                self.once.pool.insert(index, home_key(home));
+                self.pool.insert(index, home_key(home));
             }
         }
     }
 
-    /// A block has been written into the log.
-    pub(super) fn note_journal(&mut self, lba: Lba, payload: &Payload) {
-        let Some((index, rule)) = self.once.in_journal(lba) else {
-            return;
+    /// A block has been stored; whether it is a journal's.
+    pub fn note(&mut self, lba: Lba, payload: &Payload) -> bool {
+        let Some((index, rule)) = self.in_journal(lba) else {
+            return false;
         };
-        self.stats.journal_blocks += 1;
         match rule {
             WriteOnce::Descriptor | WriteOnce::Off => {}
             WriteOnce::Hash | WriteOnce::HashUnlessCollided => {
-                self.once.pool.insert(index, payload.digest.weak);
+                self.pool.insert(index, payload.digest.weak);
             }
         }
+        true
     }
 
     /// Journal space that reads as zeros proposes nothing.
-    pub(super) fn forget_journal(&mut self, lba: Lba, blocks: u64) {
+    pub fn forget(&mut self, lba: Lba, blocks: u64) {
         let end = lba.0 + blocks;
         let mut first = 0;
-        for region in &self.once.regions {
+        for region in &self.regions {
             let from = lba.0.max(region.start.0);
             let to = end.min(region.start.0 + region.blocks);
             for at in from..to {
-                self.once.pool.remove((first + at - region.start.0) as u32);
+                self.pool.remove((first + at - region.start.0) as u32);
             }
             first += region.blocks;
         }
     }
 
-    /// The journal block that may have the content of a block written home.
-    pub(super) fn propose_journal_copy(
+    /// The journal block that may have the content of a block written home: its number in the pool, and where it is.
+    pub fn propose(
         &mut self,
         lba: Lba,
         payload: &Payload,
-    ) -> Option<(Proposer, Holder)> {
-        if !self.once.is_on() || self.once.in_journal(lba).is_some() {
+        stats: &mut Stats,
+    ) -> Option<(u32, Lba)> {
+        if !self.is_on() || self.in_journal(lba).is_some() {
             return None;
         }
-        let rule = self.once.rule_of_home(lba);
+        let rule = self.rule_of_home(lba);
         let key = match rule {
             WriteOnce::Off => return None,
             WriteOnce::Hash | WriteOnce::HashUnlessCollided => payload.digest.weak,
             WriteOnce::Descriptor => home_key(lba),
         };
-        self.stats.checkpoint_writes += 1;
-        if self.once.paused > 0 {
-            self.once.paused -= 1;
-            self.stats.missing_blocks += 1;
+        stats.checkpoint_writes += 1;
+        if self.paused > 0 {
+            self.paused -= 1;
+            stats.missing_blocks += 1;
             return None;
         }
-        let found = self.once.pool.find(key).and_then(|proposal| {
-            let (journal, region) = self.once.journal_block(proposal.index);
+        let found = self.pool.find(key).and_then(|proposal| {
+            let (journal, region) = self.journal_block(proposal.index);
             is_home(region, lba).then_some((proposal, journal))
         });
         let Some((proposal, journal)) = found else {
-            self.stats.missing_blocks += 1;
+            stats.missing_blocks += 1;
             return None;
         };
         if proposal.collided && rule == WriteOnce::HashUnlessCollided {
-            self.stats.collided_blocks += 1;
+            stats.collided_blocks += 1;
             return None;
         }
-        Some((Proposer::Journal(proposal.index), Holder::Lba(journal)))
+        Some((proposal.index, journal))
     }
 }

@@ -1,0 +1,348 @@
+//! Tables in place: three, each of sectors that are whole or not there.
+//!
+//! | table | entry | by | says |
+//! | --- | --- | --- | --- |
+//! | map | 8 bytes | LBA | data block and one more (0: none), CRC32C of the block |
+//! | counts | 2 bytes | data block | LBAs that lead to it, and one for its fingerprint if it has one |
+//! | fingerprints | 4 bytes | data block | CRC32C and one more (wrapping); 0: none |
+//!
+//! A table block is written over in place, so a power cut may leave some of its sectors new and some old. Each
+//! sector has its own checksum, and what may meet in one block is ordered such that any mixture of sectors is
+//! right. The checksum of a block lies in the map beside the link: a link that is out of date does not pass for
+//! a good one when its block has been given away.
+
+use super::areas::{DIRECTORY_ENTRIES, Layout};
+use super::root::{self, Cursor, LeafSlot, RootHeader};
+use super::superblock::Superblock;
+use super::{Crc, Field, FormatError, on_disk};
+use crate::addr::{BLOCK_BYTES, Generation, Life, Pba, Segment, Seq};
+use alloc::{vec, vec::Vec};
+use zerocopy::little_endian::U32;
+
+/// Bytes that a medium writes as a whole.
+pub const SECTOR_BYTES: usize = 512;
+
+/// Bytes of a sector that entries take.
+const ROOM: usize = 504;
+
+/// Sectors of a block.
+const SECTORS: usize = BLOCK_BYTES / SECTOR_BYTES;
+
+on_disk! {
+    /// One sector of a table.
+    RawSector {
+        /// entries, as many as fit; what is left is zero
+        entries: [u8; 504],
+        /// checksum of the volume's signature and the sector's place: its number, counted over all tables
+        place: U32,
+        /// checksum of the sector before this field
+        crc: U32,
+    }
+}
+
+/// The fields of a sector.
+pub const FIELDS: &[Field] = RawSector::FIELDS;
+
+/// A table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// LBA to data block.
+    Map,
+    /// References of data blocks.
+    Counts,
+    /// Fingerprints of data blocks.
+    Prints,
+}
+
+impl Kind {
+    /// In the order in which they lie.
+    pub const ALL: [Self; 3] = [Self::Map, Self::Counts, Self::Prints];
+
+    /// Bytes of an entry.
+    #[must_use]
+    pub const fn entry_bytes(self) -> usize {
+        match self {
+            Self::Map => 8,
+            Self::Counts => 2,
+            Self::Prints => 4,
+        }
+    }
+
+    /// Entries of a block.
+    #[must_use]
+    pub const fn entries(self) -> usize {
+        ROOM / self.entry_bytes() * SECTORS
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Map => "map table",
+            Self::Counts => "table of counts",
+            Self::Prints => "table of fingerprints",
+        }
+    }
+}
+
+/// A link of the map table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// The data block's number and one more; 0: none, and the LBA reads as zeros.
+    pub unit: u32,
+    /// CRC32C of the block; of none, 0.
+    pub crc: u32,
+}
+
+impl Link {
+    /// To nothing.
+    pub const NONE: Self = Self { unit: 0, crc: 0 };
+
+    /// To a data block.
+    #[must_use]
+    pub fn to(index: u32, crc: u32) -> Self {
+        Self {
+            unit: index + 1,
+            crc,
+        }
+    }
+
+    /// The data block.
+    #[must_use]
+    pub fn index(self) -> Option<u32> {
+        self.unit.checked_sub(1)
+    }
+}
+
+/// An entry of a table.
+pub trait Entry: Copy + Default + PartialEq {
+    /// Which table.
+    const KIND: Kind;
+    /// Writes it into its bytes.
+    fn put(self, out: &mut [u8]);
+    /// From its bytes.
+    fn get(bytes: &[u8]) -> Self;
+}
+
+impl Entry for Link {
+    const KIND: Kind = Kind::Map;
+    fn put(self, out: &mut [u8]) {
+        out[..4].copy_from_slice(&self.unit.to_le_bytes());
+        out[4..].copy_from_slice(&self.crc.to_le_bytes());
+    }
+    fn get(bytes: &[u8]) -> Self {
+        let half = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        Self {
+            unit: half(0),
+            crc: half(4),
+        }
+    }
+}
+
+impl Entry for u16 {
+    const KIND: Kind = Kind::Counts;
+    fn put(self, out: &mut [u8]) {
+        out.copy_from_slice(&self.to_le_bytes());
+    }
+    fn get(bytes: &[u8]) -> Self {
+        Self::from_le_bytes([bytes[0], bytes[1]])
+    }
+}
+
+impl Entry for u32 {
+    const KIND: Kind = Kind::Prints;
+    fn put(self, out: &mut [u8]) {
+        out.copy_from_slice(&self.to_le_bytes());
+    }
+    fn get(bytes: &[u8]) -> Self {
+        Self::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+    }
+}
+
+/// Signs and checks the sectors of one volume.
+#[derive(Clone, Copy)]
+pub struct Signer {
+    signature: [u8; 16],
+    crc: Crc,
+}
+
+impl Signer {
+    /// Of this volume.
+    #[must_use]
+    pub fn new(superblock: &Superblock, crc: Crc) -> Self {
+        Self {
+            signature: superblock.signature(),
+            crc,
+        }
+    }
+
+    fn place(&self, sector: u64) -> u32 {
+        let mut bytes = [0; 24];
+        bytes[..16].copy_from_slice(&self.signature);
+        bytes[16..].copy_from_slice(&sector.to_le_bytes());
+        (self.crc)(&bytes)
+    }
+
+    /// Writes table block `number`; `entries` may be empty: all are nothing then.
+    pub fn encode<E: Entry>(&self, number: u64, entries: &[E], out: &mut [u8]) {
+        debug_assert!(entries.is_empty() || entries.len() == E::KIND.entries());
+        let per_sector = E::KIND.entries() / SECTORS;
+        for (index, sector) in out.chunks_exact_mut(SECTOR_BYTES).enumerate() {
+            sector.fill(0);
+            let from = (index * per_sector).min(entries.len());
+            let to = (from + per_sector).min(entries.len());
+            let places = sector.chunks_exact_mut(E::KIND.entry_bytes());
+            for (entry, bytes) in entries[from..to].iter().zip(places) {
+                entry.put(bytes);
+            }
+            let place = self.place(number * SECTORS as u64 + index as u64);
+            sector[ROOM..ROOM + 4].copy_from_slice(&place.to_le_bytes());
+            let sum = (self.crc)(&sector[..ROOM + 4]);
+            sector[ROOM + 4..].copy_from_slice(&sum.to_le_bytes());
+        }
+    }
+
+    /// Reads table block `number` into `out`.
+    ///
+    /// # Errors
+    /// When a sector is damaged or of elsewhere; names the sector of the block.
+    pub fn decode<E: Entry>(
+        &self,
+        number: u64,
+        bytes: &[u8],
+        out: &mut Vec<E>,
+    ) -> Result<(), FormatError> {
+        out.clear();
+        let what = E::KIND.name();
+        for (index, sector) in bytes.chunks_exact(SECTOR_BYTES).enumerate() {
+            let found = (self.crc)(&sector[..ROOM + 4]);
+            let (place, expected) = (u32::get(&sector[ROOM..]), u32::get(&sector[ROOM + 4..]));
+            if found != expected {
+                return Err(FormatError::Checksum {
+                    what,
+                    found,
+                    expected,
+                });
+            }
+            if place != self.place(number * SECTORS as u64 + index as u64) {
+                return Err(FormatError::Foreign { what });
+            }
+            let entries = sector[..ROOM].chunks_exact(E::KIND.entry_bytes());
+            out.extend(entries.map(E::get));
+        }
+        match out.len() == E::KIND.entries() {
+            true => Ok(()),
+            false => Err(FormatError::Truncated {
+                what,
+                have: bytes.len(),
+                need: BLOCK_BYTES,
+            }),
+        }
+    }
+}
+
+/// A directory block of shadowed tables: which slot of each table block counts, and the checksum of that.
+pub fn encode_directory(slots: &[LeafSlot], out: &mut [u8]) {
+    out.fill(0);
+    for (bytes, slot) in out.chunks_exact_mut(8).zip(slots) {
+        let (sum, state) = match slot {
+            LeafSlot::Absent => (0, 0u32),
+            LeafSlot::Slot0(sum) => (*sum, 1),
+            LeafSlot::Slot1(sum) => (*sum, 2),
+        };
+        bytes[..4].copy_from_slice(&sum.to_le_bytes());
+        bytes[4..].copy_from_slice(&state.to_le_bytes());
+    }
+}
+
+/// Reads what [`encode_directory`] wrote; its checksum is held against the root before.
+///
+/// # Errors
+/// When an entry names a slot that there is not.
+pub fn decode_directory(bytes: &[u8], slots: &mut Vec<LeafSlot>) -> Result<(), FormatError> {
+    for entry in bytes.chunks_exact(8).take(DIRECTORY_ENTRIES as usize) {
+        let sum = u32::get(entry);
+        slots.push(match u32::get(&entry[4..]) {
+            0 => LeafSlot::Absent,
+            1 => LeafSlot::Slot0(sum),
+            2 => LeafSlot::Slot1(sum),
+            state => {
+                return Err(FormatError::Value {
+                    what: "directory of tables",
+                    field: "slot",
+                    value: state.into(),
+                });
+            }
+        });
+    }
+    Ok(())
+}
+
+/// The root of a commit of shadowed tables, whose table says where the directory's blocks are.
+#[must_use]
+pub fn shadow_root(superblock: &Superblock, generation: Generation) -> RootHeader {
+    RootHeader {
+        uuid: superblock.uuid(),
+        generation,
+        seq: Seq(0),
+        life: Life(0),
+        durable: Seq(0),
+        cursors: [Cursor {
+            segment: Segment(0),
+            offset: 0,
+        }; 2],
+    }
+}
+
+/// Writes empty tables, and then both superblocks.
+pub(super) fn blank(superblock: &Superblock, crc: Crc, write: &mut dyn FnMut(Pba, &[u8])) {
+    match superblock.layout() {
+        Layout::Shadow => blank_roots(superblock, crc, write),
+        _ => blank_tables(superblock, crc, write),
+    }
+    let mut block = [0; BLOCK_BYTES];
+    superblock.encode(crc, &mut block);
+    for mirror in superblock.mirrors().into_iter().rev() {
+        write(mirror, &block);
+    }
+}
+
+/// Every sector of a table in place is written: a blank one is a lost one.
+fn blank_tables(superblock: &Superblock, crc: Crc, write: &mut dyn FnMut(Pba, &[u8])) {
+    const AT_ONCE: u64 = 64;
+    let signer = Signer::new(superblock, crc);
+    let all: u64 = superblock.table_blocks().iter().sum();
+    let mut bytes = vec![0; AT_ONCE as usize * BLOCK_BYTES];
+    let mut number = 0;
+    while number < all {
+        let blocks = AT_ONCE.min(all - number);
+        for (block, out) in (number..number + blocks).zip(bytes.chunks_exact_mut(BLOCK_BYTES)) {
+            // Without entries the kinds look alike.
+            signer.encode::<Link>(block, &[], out);
+        }
+        write(
+            superblock.table_at(number, 0),
+            &bytes[..blocks as usize * BLOCK_BYTES],
+        );
+        number += blocks;
+    }
+}
+
+/// What no directory names is empty: two roots are enough.
+fn blank_roots(superblock: &Superblock, crc: Crc, write: &mut dyn FnMut(Pba, &[u8])) {
+    let bytes = superblock.shadow_root_blocks() as usize * BLOCK_BYTES;
+    let mut root = vec![0; 2 * bytes];
+    // Of a volume that was here before nothing may be taken for ours.
+    write(superblock.shadow_root_at(Generation(0)), &root);
+    let slots = vec![LeafSlot::Absent; superblock.directory_blocks() as usize];
+    let header = shadow_root(superblock, Generation(1));
+    for copy in root.chunks_exact_mut(bytes) {
+        root::encode(&header, &slots, crc, copy);
+    }
+    write(superblock.shadow_root_at(Generation(1)), &root);
+}
+
+const _: () = assert!(size_of::<RawSector>() == SECTOR_BYTES);
+const _: () = assert!(core::mem::offset_of!(RawSector, place) == ROOM);

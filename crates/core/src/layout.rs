@@ -1,0 +1,257 @@
+//! The state machine of a volume, whichever its layout: what a runtime holds.
+
+use crate::addr::{Buf, EffectId, Lba, Nanos, Pba, Segment, Vba};
+use crate::engine::{Buffers, Engine, Options, Store};
+use crate::format::areas::Layout;
+use crate::format::summary::Tag;
+use crate::format::{Crc, superblock::Superblock};
+use crate::index::Holder;
+use crate::recovery::{self, RecoveryError, Replayed, Source, find_superblock};
+use crate::seam::{Block, Effect, Input, Reply};
+use crate::stats::Stats;
+use crate::tables::{self, Persistence, Tables};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// A volume as it was found.
+pub enum Recovered {
+    /// A log.
+    Log(Box<recovery::Recovered>),
+    /// Tables in place.
+    Tables(Box<tables::Recovered>),
+}
+
+/// Recovers a volume of any layout; changes nothing.
+///
+/// # Errors
+/// When what is there is not a whole volume.
+pub fn recover(
+    source: &mut dyn Source,
+    medium_blocks: u64,
+    crc: Crc,
+) -> Result<Recovered, RecoveryError> {
+    let (superblock, _) = find_superblock(source, medium_blocks, crc)?;
+    Ok(match superblock.layout() {
+        Layout::Log => Recovered::Log(Box::new(recovery::recover(source, medium_blocks, crc)?)),
+        _ => Recovered::Tables(Box::new(tables::recover(source, medium_blocks, crc)?)),
+    })
+}
+
+impl Recovered {
+    /// What it is.
+    #[must_use]
+    pub fn superblock(&self) -> &Superblock {
+        match self {
+            Self::Log(recovered) => &recovered.superblock,
+            Self::Tables(recovered) => &recovered.superblock,
+        }
+    }
+
+    /// Begins a new life; the caller writes both mirrors of what this gives, a sync after each, before anything
+    /// else.
+    pub fn begin_life(&mut self) -> &Superblock {
+        match self {
+            Self::Log(recovered) => {
+                recovered.superblock.begin_life(recovered.last_seq);
+                &recovered.superblock
+            }
+            Self::Tables(recovered) => {
+                recovered.superblock.begin_life(crate::addr::Seq(0));
+                &recovered.superblock
+            }
+        }
+    }
+
+    /// What recovery did.
+    #[must_use]
+    pub fn replayed(&self) -> Replayed {
+        match self {
+            Self::Log(recovered) => recovered.replayed,
+            Self::Tables(recovered) => recovered.replayed,
+        }
+    }
+}
+
+/// See the module.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one a volume, and it does not move"
+)]
+pub enum Core {
+    /// A log.
+    Log(Engine),
+    /// Tables in place.
+    Tables(Tables),
+}
+
+impl From<Engine> for Core {
+    fn from(engine: Engine) -> Self {
+        Self::Log(engine)
+    }
+}
+
+impl From<Tables> for Core {
+    fn from(tables: Tables) -> Self {
+        Self::Tables(tables)
+    }
+}
+
+macro_rules! either {
+    ($self:ident, $core:ident => $what:expr) => {
+        match $self {
+            Core::Log($core) => $what,
+            Core::Tables($core) => $what,
+        }
+    };
+}
+
+impl Core {
+    /// A volume that goes on where recovery ended.
+    #[must_use]
+    pub fn new(
+        recovered: Recovered,
+        buffers: Buffers,
+        options: Options,
+        persistence: Persistence,
+        crc: Crc,
+    ) -> Self {
+        match recovered {
+            Recovered::Log(recovered) => Self::Log(Engine::new(*recovered, buffers, options, crc)),
+            Recovered::Tables(recovered) => {
+                let options = tables::Options::new(&options, persistence);
+                Self::Tables(Tables::new(*recovered, options, crc))
+            }
+        }
+    }
+
+    /// See [`Engine::handle`].
+    pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
+        either!(self, core => core.handle(now, input));
+    }
+
+    /// See [`Engine::poll_effect`].
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        either!(self, core => core.poll_effect())
+    }
+
+    /// See [`Engine::poll_reply`].
+    pub fn poll_reply(&mut self) -> Option<Reply> {
+        either!(self, core => core.poll_reply())
+    }
+
+    /// See [`Engine::poll_timeout`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        either!(self, core => core.poll_timeout())
+    }
+
+    /// The volume's geometry and identity.
+    #[must_use]
+    pub fn superblock(&self) -> &Superblock {
+        either!(self, core => core.superblock())
+    }
+
+    /// Counters and gauges.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        either!(self, core => core.stats())
+    }
+
+    /// See [`Engine::extents`].
+    #[must_use]
+    pub fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<(u64, bool)> {
+        either!(self, core => core.extents(lba, blocks, max))
+    }
+
+    /// The bytes of an [`Effect::WriteMeta`].
+    pub fn encode(&mut self, id: EffectId, out: &mut [u8]) {
+        either!(self, core => core.encode(id, out));
+    }
+
+    /// What a data block of an [`Effect::WriteChunk`] is made from. Only a log has chunks.
+    #[must_use]
+    pub fn chunk_block(&self, id: EffectId, index: usize) -> Block {
+        self.log().chunk_block(id, index)
+    }
+
+    /// The buffers of a write, in the order of its blocks.
+    pub fn chunk_bufs(&self, id: EffectId) -> impl Iterator<Item = Buf> + '_ {
+        let (log, tables) = match self {
+            Self::Log(engine) => (Some(engine.chunk_bufs(id)), None),
+            Self::Tables(tables) => (None, Some(tables.data_bufs(id))),
+        };
+        log.into_iter()
+            .flatten()
+            .chain(tables.into_iter().flatten())
+    }
+
+    /// Where each buffer of a write goes.
+    pub fn chunk_places(&self, id: EffectId) -> impl Iterator<Item = (Buf, Pba, Option<u8>)> + '_ {
+        let (log, tables) = match self {
+            Self::Log(engine) => (Some(engine.chunk_places(id)), None),
+            Self::Tables(tables) => (None, Some(tables.data_places(id))),
+        };
+        let tables = tables.into_iter().flatten();
+        log.into_iter()
+            .flatten()
+            .chain(tables.map(|(buf, at)| (buf, at, None)))
+    }
+
+    /// See [`Engine::encode_page`]. Only a log has pages of parts.
+    pub fn encode_page(&mut self, id: EffectId, index: usize, out: &mut [u8], store: Store<'_>) {
+        self.log_mut().encode_page(id, index, out, store);
+    }
+
+    /// See [`Engine::encode_header`]. Only a log has chunks.
+    pub fn encode_header(&mut self, id: EffectId, out: &mut [u8], store: Store<'_>) {
+        self.log_mut().encode_header(id, out, store);
+    }
+
+    /// See [`Engine::contents`]. Tables keep their own fingerprints.
+    pub fn contents(&self, at: Pba, tags: &[Tag], out: &mut Vec<(Holder, u32)>) {
+        if let Some(engine) = self.as_log() {
+            engine.contents(at, tags, out);
+        }
+    }
+
+    /// See [`Engine::unsummarised`].
+    #[must_use]
+    pub fn unsummarised(&self, segment: Segment) -> Option<&[Tag]> {
+        self.as_log()?.unsummarised(segment)
+    }
+
+    /// See [`Engine::owners_in`].
+    pub fn owners_in(
+        &self,
+        range: core::ops::Range<u64>,
+        wanted: impl Fn(Vba) -> bool,
+        out: &mut Vec<(Lba, Vba)>,
+    ) {
+        if let Some(engine) = self.as_log() {
+            engine.owners_in(range, wanted, out);
+        }
+    }
+
+    /// The engine of a log.
+    #[must_use]
+    pub fn as_log(&self) -> Option<&Engine> {
+        match self {
+            Self::Log(engine) => Some(engine),
+            Self::Tables(_) => None,
+        }
+    }
+
+    fn log(&self) -> &Engine {
+        match self {
+            Self::Log(engine) => engine,
+            Self::Tables(_) => unreachable!("tables write no chunks"),
+        }
+    }
+
+    fn log_mut(&mut self) -> &mut Engine {
+        match self {
+            Self::Log(engine) => engine,
+            Self::Tables(_) => unreachable!("tables write no chunks"),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! In-line deduplication: contents that are stored already are not stored again (CAFTL §3).
+//!
+//! By comparison: the block's CRC32C, CAFTL's pre-hash (§3.4.2), proposes a page, and the bytes decide. No other
+//! hash is needed, and the checksums of all that is stored lie in the segments' summaries: the index is built
+//! again from them after a restart. As the paper has it, by fingerprint, is the other way: a page that has come to
+//! be shared is known by a strong hash, and a third owner needs no comparison. Fingerprints are the shared table's:
+//! what an entry of the index is about may have changed, and what a shared page holds cannot. Content-based
+//! sampling (§3.4.1) looks at one block of each unit first, the one whose first bytes are the largest number,
+//! and at the others only if that one was found. When the write buffer fills up it leaves off, until it has
+//! emptied (§3.4.3).
+
+//!
+//! This is the policy alone: it knows contents by hash and what the index says of them. Who has a content, and what
+//! becomes of it, is each layout's own.
+
+use crate::addr::Lba;
+use crate::index::{Holder, Index};
+use crate::limits;
+use crate::seam::{Decide, Dedup as Policy, Payload};
+use crate::stats::Stats;
+use alloc::vec::Vec;
+
+/// What is known of contents.
+#[derive(Default)]
+pub struct Dedup {
+    policy: Policy,
+    index: Index,
+    /// Blocks that are not to be shared: copies of what must survive when one is damaged
+    /// (OrderMergeDedup §3.5).
+    critical: Vec<(Lba, u64)>,
+    /// Off because the write buffer was full.
+    switched_off: bool,
+    /// Of each sampling unit of the request at hand, whether its sample was found.
+    sampled: Vec<bool>,
+}
+
+impl Dedup {
+    /// Whether there is an index.
+    pub fn is_on(&self) -> bool {
+        self.index.capacity() > 0
+    }
+
+    /// The index.
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// The hint was wrong.
+    pub fn forget(&mut self, hash: u64) {
+        self.index.remove(hash);
+    }
+
+    /// A content is stored, and this is who has it.
+    pub fn met(&mut self, hash: u64, holder: Holder, owners: u32) {
+        self.index.insert(hash, holder, owners);
+    }
+
+    /// The same of a content that may be known already.
+    pub fn met_before(&mut self, hash: u64, holder: Holder, owners: u32) {
+        if self.index.find(hash).is_none() {
+            self.met(hash, holder, owners);
+        }
+    }
+
+    /// A shared page has this owner alone now.
+    pub fn unshared(&mut self, hash: u64, owner: Lba) {
+        self.index.moved(hash, Holder::Lba(owner));
+    }
+
+    /// Whether a block is not to be shared.
+    pub fn is_critical(&self, lba: Lba) -> bool {
+        let after = self.critical.partition_point(|(start, _)| *start <= lba);
+        after > 0 && {
+            let (start, blocks) = self.critical[after - 1];
+            lba.0 - start.0 < blocks
+        }
+    }
+
+    /// Whether the index is to learn what is written there.
+    pub fn takes_note_of(&self, lba: Lba) -> bool {
+        self.is_on() && !self.switched_off && !self.is_critical(lba)
+    }
+
+    /// What tells that blocks are equal.
+    pub fn decide(&self) -> Decide {
+        self.policy.decide
+    }
+
+    /// Another policy from now on; whether it has another index, which starts empty.
+    pub fn set(&mut self, policy: Policy) -> bool {
+        let old = self.policy;
+        let other = (policy.index_bytes, policy.store) != (old.index_bytes, old.store);
+        if other {
+            self.index = Index::new(policy.store, policy.index_bytes);
+        }
+        self.policy = policy;
+        self.switched_off = false;
+        other
+    }
+
+    /// Blocks that are never shared by their content, from now on, in order of their address.
+    pub fn set_critical(&mut self, ranges: &[(Lba, u64)]) {
+        self.critical = ranges.to_vec();
+        self.critical.sort_unstable();
+    }
+
+    /// Looks at the write buffer, of which `held` of `full` are taken, and at the samples of a request.
+    pub fn begin(&mut self, blocks: &[Payload], held: u64, full: u64, stats: &mut Stats) {
+        if !self.is_on() {
+            return;
+        }
+        let (on, off) = (limits::DEDUP_SWITCH.0, limits::DEDUP_SWITCH.1);
+        let held = held * 100;
+        if self.switched_off {
+            self.switched_off = held > full * on;
+        } else if full > 0 && held >= full * off {
+            self.switched_off = true;
+            stats.dedup_switched_off += 1;
+        }
+        self.sampled.clear();
+        let unit = self.policy.sample_blocks as usize;
+        if unit > 1 && !self.switched_off {
+            for blocks in blocks.chunks(unit) {
+                let sample = blocks.iter().max_by_key(|payload| payload.digest.first);
+                let found = sample.is_some_and(|payload| {
+                    self.index.find(content_hash(payload.digest.crc)).is_some()
+                });
+                self.sampled.push(found);
+            }
+        }
+    }
+
+    /// Who may have the content of the block at `index` of a request, and the hash that says so.
+    pub fn propose(
+        &mut self,
+        lba: Lba,
+        index: usize,
+        payload: &Payload,
+        stats: &mut Stats,
+    ) -> Option<(u64, Holder)> {
+        if !self.is_on() || self.switched_off || self.is_critical(lba) {
+            return None;
+        }
+        let unit = self.policy.sample_blocks as usize;
+        if unit > 1 && self.sampled.get(index / unit) == Some(&false) {
+            stats.dedup_sampled_out += 1;
+            return None;
+        }
+        stats.dedup_lookups += 1;
+        let hash = content_hash(payload.digest.crc);
+        self.index.find(hash).map(|of| (hash, of))
+    }
+}
+
+/// The hash of a content: its checksum, spread over what the index takes for a line and for a print. 32 bits
+/// are enough for a hint (of n contents one in 2^32 / n is wrong), and those of everything that is stored can
+/// be had again without reading it.
+pub fn content_hash(crc: u32) -> u64 {
+    u64::from(crc)
+        .wrapping_add(1)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}

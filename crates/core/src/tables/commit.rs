@@ -1,0 +1,432 @@
+//! How facts become durable: in groups, each carried to the medium stage by stage.
+//!
+//! ```text
+//! ordered:  data, counts up, fingerprints given up | sync | links | sync | (later) counts down, fingerprints
+//! shadow:   data, table blocks into their other slots | directory | sync | root, durable
+//! ```
+//!
+//! A group takes what clients do until its commit begins: when somebody waits for it, at the latest after a
+//! second (OrderMergeDedup §3). Whatever falls into one table block is one write. What no answer waits for is
+//! held back for 30 s after it may be written, to ride along with what must be. When writes come so fast that
+//! another is likely within a millisecond, a commit that somebody waits for is held back that long (§2.2).
+
+use super::order::{Stage, Step};
+use super::*;
+
+/// What clients have changed since the last commit began.
+pub(super) struct Group {
+    pub number: u64,
+    /// Where LBAs lead.
+    pub links: BTreeMap<u32, Link>,
+    /// Table blocks that must be on the medium before its links.
+    ground: BTreeSet<(Kind, u32)>,
+    /// Fingerprints of blocks that it has stored.
+    pub prints: BTreeMap<u32, u32>,
+    /// Blocks whose fingerprint was given up.
+    unprinted: Vec<u32>,
+    /// Writes of data that have not ended.
+    writes: usize,
+    pub requests: u32,
+    pub began: Nanos,
+    /// Somebody waits for it.
+    pub wanted: bool,
+    /// Nothing goes on without it.
+    pub urgent: bool,
+    /// Until when more writes are awaited.
+    held_until: Nanos,
+}
+
+impl Group {
+    pub fn new(number: u64) -> Self {
+        Self {
+            number,
+            links: BTreeMap::new(),
+            ground: BTreeSet::new(),
+            prints: BTreeMap::new(),
+            unprinted: Vec::new(),
+            writes: 0,
+            requests: 0,
+            began: Nanos(0),
+            wanted: false,
+            urgent: false,
+            held_until: Nanos(0),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.links.is_empty() && self.unprinted.is_empty()
+    }
+}
+
+/// Where a commit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Ground,
+    GroundSync,
+    Links,
+    LinksSync,
+    Directory,
+    DirectorySync,
+    Root,
+}
+
+/// A group on its way.
+pub(super) struct Commit {
+    pub group: Group,
+    at: At,
+    under_way: usize,
+    /// Blocks that links of the medium led to, and do not any more.
+    unlinked: Vec<u32>,
+}
+
+impl Tables {
+    /// Notes that a step has changed a table block.
+    pub(super) fn mark(&mut self, step: Step, block: u32) {
+        let kind = match step {
+            Step::CountUp | Step::CountDown => Kind::Counts,
+            Step::Print | Step::Unprint => Kind::Prints,
+            Step::Link | Step::Data => unreachable!("these are marked by the commit itself"),
+        };
+        match step.stage() {
+            Stage::Later => self.mark_later(kind, block),
+            _ => {
+                self.running.ground.insert((kind, block));
+            }
+        }
+    }
+
+    pub(super) fn mark_later(&mut self, kind: Kind, block: u32) {
+        let now = self.now;
+        let key = (kind, block);
+        if let alloc::collections::btree_map::Entry::Vacant(entry) = self.later.entry(key) {
+            entry.insert(now);
+            self.later_order.push_back((now, key));
+        }
+    }
+
+    /// When what was held back is due.
+    pub(super) fn later_due(&self) -> Option<Nanos> {
+        let (since, _) = self.later_order.front()?;
+        match self.mode {
+            Mode::Running => Some(Nanos(since.0 + self.options.later_nanos)),
+            _ => Some(self.now),
+        }
+    }
+
+    /// When the running group is due.
+    pub(super) fn group_due(&self) -> Option<Nanos> {
+        let group = &self.running;
+        let ends = self.mode != Mode::Running && self.unsynced;
+        if group.is_empty() && !ends {
+            return None;
+        }
+        let often = self.options.commit_requests;
+        let at_once = self.mode != Mode::Running
+            || group.urgent
+            || group.links.len() >= limits::LINKS_IN_A_GROUP
+            || often > 0 && group.requests >= often;
+        Some(if at_once {
+            self.now
+        } else if group.wanted {
+            group.held_until.max(self.now)
+        } else {
+            Nanos(group.began.0 + limits::COMMIT_AFTER_NANOS)
+        })
+    }
+
+    /// Somebody waits for the running group.
+    pub(super) fn want_group(&mut self) {
+        if !self.running.wanted {
+            self.running.wanted = true;
+            self.running.held_until = self.now;
+            if self.gap < self.options.anticipation_nanos {
+                self.running.held_until.0 += self.options.anticipation_nanos;
+                self.stats.anticipated_commits += 1;
+            }
+        }
+    }
+
+    /// Begins a commit that is due, or takes the next step of one.
+    pub(super) fn advance_commit(&mut self) {
+        loop {
+            let Some(commit) = &self.committing else {
+                let due = |at: Option<Nanos>| at.is_some_and(|at| at <= self.now);
+                let is_due = due(self.group_due()) || due(self.later_due());
+                if !is_due || self.retry_at.is_some() {
+                    return;
+                }
+                self.begin_commit();
+                continue;
+            };
+            if commit.under_way > 0 {
+                return;
+            }
+            match commit.at {
+                At::Ground if self.shadow.is_some() => self.write_directory(),
+                At::Ground => self.end_ground(),
+                At::Links => self.sync_then(At::LinksSync),
+                At::Directory => self.sync_then(At::DirectorySync),
+                At::GroundSync | At::LinksSync | At::DirectorySync => return,
+                At::Root => self.finish_commit(),
+            }
+        }
+    }
+
+    fn begin_commit(&mut self) {
+        let next = Group::new(self.running.number + 1);
+        let mut group = core::mem::replace(&mut self.running, next);
+        let mut blocks = core::mem::take(&mut group.ground);
+        self.stats.commits += 1;
+        self.committing = Some(Commit {
+            at: At::Ground,
+            under_way: group.writes,
+            unlinked: Vec::new(),
+            group,
+        });
+        self.write_queued();
+        self.take_later(&mut blocks);
+        if self.shadow.is_some() {
+            // The root decides what counts: all goes out together.
+            self.apply_links(&mut blocks);
+            self.apply_prints();
+            self.take_later(&mut blocks);
+        }
+        for (kind, block) in blocks {
+            self.write_table(kind, block);
+        }
+    }
+
+    /// What was held back and is due, or is to be written anyway.
+    fn take_later(&mut self, blocks: &mut BTreeSet<(Kind, u32)>) {
+        for block in blocks.iter() {
+            self.later.remove(block);
+        }
+        let (all, after) = match self.mode {
+            Mode::Running => (self.shadow.is_some(), self.options.later_nanos),
+            _ => (true, 0),
+        };
+        while let Some(&(since, key)) = self.later_order.front() {
+            let is_there = self.later.get(&key) == Some(&since);
+            if is_there && !all && since.0 + after > self.now.0 {
+                break;
+            }
+            self.later_order.pop_front();
+            if is_there {
+                self.later.remove(&key);
+                blocks.insert(key);
+            }
+        }
+    }
+
+    fn write_table(&mut self, kind: Kind, block: u32) {
+        self.stats.medium_tables += 1;
+        if let Some(shadow) = &mut self.shadow {
+            shadow.touch(self.superblock.table_number(kind, block));
+        }
+        self.step_begins();
+        self.start_write(Pending::Table(kind, block));
+    }
+
+    /// A write of the commit is about to be asked for.
+    pub(super) fn step_begins(&mut self) {
+        if let Some(commit) = &mut self.committing {
+            commit.under_way += 1;
+        }
+    }
+
+    pub(super) fn step_ended(&mut self) {
+        if let Some(commit) = &mut self.committing {
+            commit.under_way -= 1;
+        }
+    }
+
+    /// Data and what leads nowhere yet is on its way to the medium: all of it, in runs.
+    pub(super) fn write_queued(&mut self) {
+        let queued = core::mem::take(&mut self.queued);
+        let group = match &self.committing {
+            Some(commit) if commit.at == At::Ground => commit.group.number,
+            _ => self.running.number,
+        };
+        let mut run: Vec<Buf> = Vec::new();
+        let mut first = 0;
+        for index in queued {
+            let follows = index == first + run.len() as u32;
+            if !run.is_empty() && (!follows || run.len() == limits::CHUNK_DATA_BLOCKS) {
+                self.write_data(first, core::mem::take(&mut run), group);
+            }
+            if run.is_empty() {
+                first = index;
+            }
+            run.push(self.held[&index]);
+        }
+        if !run.is_empty() {
+            self.write_data(first, run, group);
+        }
+    }
+
+    fn write_data(&mut self, first: u32, bufs: Vec<Buf>, group: u64) {
+        for index in first..first + bufs.len() as u32 {
+            self.pin(index);
+        }
+        self.stats.medium_data += bufs.len() as u64;
+        match &mut self.committing {
+            Some(commit) if commit.group.number == group => commit.under_way += 1,
+            _ => self.running.writes += 1,
+        }
+        self.start_write(Pending::Data { first, bufs, group });
+    }
+
+    pub(super) fn data_written(&mut self, first: u32, bufs: &[Buf], group: u64) {
+        for (index, buf) in (first..).zip(bufs) {
+            self.held.remove(&index);
+            self.release(*buf);
+            self.unpin(index);
+        }
+        match &mut self.committing {
+            Some(commit) if commit.group.number == group => commit.under_way -= 1,
+            _ => self.running.writes -= 1,
+        }
+    }
+
+    /// All that links will lead to is written: it must be durable, if there are any.
+    fn end_ground(&mut self) {
+        let Some(commit) = &self.committing else {
+            return;
+        };
+        let nobody = commit.group.is_empty() && self.waiters.is_empty();
+        if nobody && self.mode == Mode::Running {
+            return self.finish_commit();
+        }
+        self.sync_then(At::GroundSync);
+    }
+
+    fn sync_then(&mut self, at: At) {
+        if let Some(commit) = &mut self.committing {
+            commit.at = at;
+        }
+        // What goes out for the next group meanwhile is not reached by it for certain.
+        self.unsynced = self.running.writes > 0;
+        self.stats.syncs += 1;
+        let id = self.register(Pending::Sync);
+        self.effects.push_back(Effect::Sync { id });
+    }
+
+    pub(super) fn synced(&mut self) {
+        match self.committing.as_ref().map(|commit| commit.at) {
+            Some(At::GroundSync) => self.write_links(),
+            Some(At::DirectorySync) => self.write_root(),
+            _ => self.finish_commit(),
+        }
+    }
+
+    fn write_directory(&mut self) {
+        if !self.write_changed_directory() {
+            return self.finish_commit();
+        }
+        if let Some(commit) = &mut self.committing {
+            commit.at = At::Directory;
+        }
+    }
+
+    fn write_root(&mut self) {
+        if let Some(commit) = &mut self.committing {
+            commit.at = At::Root;
+        }
+        self.start_root();
+        // It is durable when it is done.
+        self.unsynced = self.running.writes > 0;
+    }
+
+    fn write_links(&mut self) {
+        let mut blocks = BTreeSet::new();
+        self.apply_links(&mut blocks);
+        self.apply_prints();
+        if blocks.is_empty() {
+            return self.finish_commit();
+        }
+        if let Some(commit) = &mut self.committing {
+            commit.at = At::Links;
+        }
+        for (kind, block) in blocks {
+            self.write_table(kind, block);
+        }
+    }
+
+    /// The image of the map follows the group; which of its blocks have changed.
+    fn apply_links(&mut self, blocks: &mut BTreeSet<(Kind, u32)>) {
+        let Some(commit) = &mut self.committing else {
+            return;
+        };
+        for (&key, &link) in &commit.group.links {
+            let old = self.map.get(key);
+            if old != link {
+                self.map.set(key, link);
+                blocks.insert((Kind::Map, Table::<Link>::block_of(key)));
+            }
+            commit.unlinked.extend(old.index());
+        }
+    }
+
+    fn apply_prints(&mut self) {
+        let Some(commit) = &mut self.committing else {
+            return;
+        };
+        for (index, crc) in core::mem::take(&mut commit.group.prints) {
+            self.prints.set(index, twin::print_of(crc));
+            self.mark(Step::Print, Table::<u32>::block_of(index));
+        }
+    }
+
+    /// Everything of the group is durable: what it has replaced may go.
+    pub(super) fn finish_commit(&mut self) {
+        let Some(commit) = self.committing.take() else {
+            return;
+        };
+        self.durable = commit.group.number;
+        for index in commit.unlinked.into_iter().chain(commit.group.unprinted) {
+            self.lower(index);
+        }
+        let mut answered = 0;
+        while let Some(waiter) = self.waiters.front()
+            && waiter.group <= self.durable
+        {
+            let (request, flush) = (waiter.request, waiter.flush);
+            self.waiters.pop_front();
+            if flush {
+                answered += 1;
+                self.stats.flushes_merged += u64::from(answered > 1);
+            }
+            self.reply(request, Ok(()));
+        }
+    }
+
+    /// Free blocks are short: contents that nobody has any more are given up, fingerprint first.
+    pub(super) fn give_up_prints(&mut self) {
+        if !self.running.unprinted.is_empty() {
+            return;
+        }
+        let end = self.superblock.areas().data_blocks() as u32;
+        let mut from = self.give_up_from;
+        let mut wrapped = false;
+        while self.running.unprinted.len() < limits::PRINTS_GIVEN_UP {
+            let Some((index, _)) = self.prints.next(from, end) else {
+                if wrapped {
+                    break;
+                }
+                (from, wrapped) = (0, true);
+                continue;
+            };
+            from = index + 1;
+            let unused = self.counts.get(index) == 1 && self.refs.get(index) == 0;
+            if unused && !self.pins.contains_key(&index) {
+                self.prints.set(index, 0);
+                self.mark(Step::Unprint, Table::<u32>::block_of(index));
+                if self.running.is_empty() {
+                    self.running.began = self.now;
+                }
+                self.running.unprinted.push(index);
+            }
+        }
+        self.give_up_from = from;
+    }
+}

@@ -1,0 +1,540 @@
+//! Tables in place: the state machine behind the same seam as [`Engine`](crate::engine::Engine), without a log.
+//!
+//! Upper half, which does not know how facts become durable: `write`, `read`, `twin`, `space`, `facts`. Lower
+//! half: `commit`, by the order that `order` states or, of shadowed tables, under a root (`shadow`). What must
+//! hold between any two calls of [`Tables::handle`]:
+//!
+//! 1. The image of the counts is at every moment at least what the links on the medium, and those that may be
+//!    written next, add up to: it may be written at any time.
+//! 2. The image of the map holds no link whose block and count are not durable; of shadowed tables that is
+//!    asked of the root alone.
+//! 3. A data block is free only when no image leads to it, its count is zero and nobody has it pinned; it is
+//!    never written while something leads to it.
+//! 4. Every LBA leads to what the newest of `running`, `committing` and the image of the map says.
+//! 5. A buffer is released exactly once, after its block is on the medium or nothing leads to it.
+
+mod check;
+mod commit;
+mod facts;
+mod options;
+pub mod order;
+mod read;
+mod recover;
+mod shadow;
+mod space;
+mod table;
+mod twin;
+mod waiting;
+mod write;
+
+use crate::addr::{Buf, EffectId, Lba, Nanos, Pba, RequestId};
+use crate::format::Crc;
+use crate::format::areas::Layout;
+use crate::format::superblock::Superblock;
+use crate::format::table::{Kind, Link, Signer};
+use crate::limits;
+use crate::policy::{dedup::Dedup, once::Once};
+use crate::seam::{Effect, Input, Outcome, Payload, Refusal, Reply};
+use crate::stats::Stats;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+pub use check::check;
+use commit::{Commit, Group};
+pub use options::{Options, Persistence};
+use read::Reading;
+pub use recover::{Recovered, recover};
+use shadow::Shadow;
+use space::Space;
+use table::Table;
+use twin::Verdict;
+use waiting::{Waiter, Waiting};
+
+/// What an effect in flight was for.
+enum Pending {
+    /// Data blocks from `first` on, of the group of this number.
+    Data {
+        first: u32,
+        bufs: Vec<Buf>,
+        group: u64,
+    },
+    /// A table block.
+    Table(Kind, u32),
+    /// A directory block of shadowed tables.
+    Directory(u32),
+    Root,
+    Sync,
+    Read {
+        request: RequestId,
+        first: u32,
+        crcs: Vec<u32>,
+    },
+    Compare {
+        request: RequestId,
+        index: u32,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Running,
+    Stopping,
+    Stopped,
+}
+
+/// See the module.
+pub struct Tables {
+    superblock: Superblock,
+    signer: Signer,
+    crc: Crc,
+    options: Options,
+    now: Nanos,
+    mode: Mode,
+    poisoned: bool,
+
+    map: Table<Link>,
+    counts: Table<u16>,
+    prints: Table<u32>,
+    /// LBAs that lead to a data block now: unlike the counts, nothing that is only on its way out.
+    refs: Table<u16>,
+    space: Space,
+    /// Blocks of data in memory: on their way, or to be.
+    held: BTreeMap<u32, Buf>,
+    /// Those of them that are not on their way.
+    queued: BTreeSet<u32>,
+    /// Data blocks that are read, written or compared, and how often.
+    pins: BTreeMap<u32, u32>,
+    /// Where the search for fingerprints to give up goes on.
+    give_up_from: u32,
+
+    running: Group,
+    committing: Option<Commit>,
+    /// Newest group that is durable.
+    durable: u64,
+    /// Table blocks that no answer waits for, since when; and the same in that order.
+    later: BTreeMap<(Kind, u32), Nanos>,
+    later_order: VecDeque<(Nanos, (Kind, u32))>,
+    /// Whether something was written since the last sync was asked for.
+    unsynced: bool,
+    shadow: Option<Shadow>,
+    waiters: VecDeque<Waiter>,
+    waiting: VecDeque<Waiting>,
+    /// Requests that have been refused while a comparison still reads their buffers.
+    doomed: Vec<(Waiting, Refusal)>,
+    retry: Vec<EffectId>,
+    retry_at: Option<Nanos>,
+    /// Between writes, on average, and when the last came.
+    gap: u64,
+    last_write: Nanos,
+
+    once: Once,
+    dedup: Dedup,
+    reads: Vec<Reading>,
+    held_buffers: u32,
+    pending: Vec<Option<Pending>>,
+    pending_free: Vec<u32>,
+    effects: VecDeque<Effect>,
+    replies: VecDeque<Reply>,
+    stats: Stats,
+}
+
+impl Tables {
+    /// A volume that goes on where recovery ended. `recovered.superblock.life` must already be the new life,
+    /// durable on the medium: with it, everything that recovery has read is.
+    #[must_use]
+    pub fn new(recovered: Recovered, options: Options, crc: Crc) -> Self {
+        let superblock = recovered.superblock;
+        let signer = Signer::new(&superblock, crc);
+        let shadow = (superblock.layout() == Layout::Shadow)
+            .then(|| Shadow::new(recovered.generation, recovered.slots, recovered.directory));
+        let mut tables = Self {
+            space: recovered.space,
+            map: recovered.map,
+            counts: recovered.counts,
+            prints: recovered.prints,
+            refs: recovered.refs,
+            signer,
+            crc,
+            options,
+            now: Nanos(0),
+            mode: Mode::Running,
+            poisoned: false,
+            held: BTreeMap::new(),
+            queued: BTreeSet::new(),
+            pins: BTreeMap::new(),
+            give_up_from: 0,
+            running: Group::new(1),
+            committing: None,
+            durable: 0,
+            later: BTreeMap::new(),
+            later_order: VecDeque::new(),
+            unsynced: false,
+            shadow,
+            waiters: VecDeque::new(),
+            waiting: VecDeque::new(),
+            doomed: Vec::new(),
+            retry: Vec::new(),
+            retry_at: None,
+            gap: u64::from(u32::MAX),
+            last_write: Nanos(0),
+            once: Once::default(),
+            dedup: Dedup::default(),
+            reads: Vec::new(),
+            held_buffers: 0,
+            pending: Vec::new(),
+            pending_free: Vec::new(),
+            effects: VecDeque::new(),
+            replies: VecDeque::new(),
+            stats: recovered.found,
+            superblock,
+        };
+        // Counts that were found too high are put right, and written when it costs least.
+        for block in recovered.mended {
+            tables.mark_later(Kind::Counts, block);
+        }
+        tables
+    }
+
+    /// Takes one input. Afterwards take effects and replies until there are none.
+    pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
+        debug_assert!(now >= self.now, "time went backwards");
+        self.now = now;
+        match input {
+            Input::Write {
+                id,
+                lba,
+                blocks,
+                fua,
+            } => self.write(id, lba, blocks, fua),
+            Input::Read { id, lba, blocks } => self.read(id, lba, blocks),
+            Input::Flush { id } => self.flush(id),
+            // Both read as zeros.
+            Input::Discard {
+                id,
+                lba,
+                blocks,
+                fua,
+            }
+            | Input::WriteZeroes {
+                id,
+                lba,
+                blocks,
+                fua,
+            } => {
+                let zero = matches!(input, Input::WriteZeroes { .. });
+                self.unmap(id, lba, blocks, zero, fua);
+            }
+            Input::Journals { regions } => {
+                self.once.watch(regions, self.superblock.logical_blocks());
+            }
+            Input::Journaled { pairs } => self.once.learn_homes(pairs),
+            Input::Dedup { policy } => self.set_dedup(policy),
+            Input::Critical { ranges } => self.dedup.set_critical(ranges),
+            // The table of fingerprints knows.
+            Input::Contents { .. } => {}
+            // What lies in tables was compared when it was written.
+            Input::Merge { id, .. } => {
+                let result = match self.poisoned {
+                    true => Err(Refusal::Poisoned),
+                    false => Ok(()),
+                };
+                self.reply(id, result);
+            }
+            Input::Done { id, outcome } => self.done(id, outcome),
+            Input::Tick => self.tick(),
+            Input::Shutdown => {
+                if self.mode == Mode::Running {
+                    self.mode = Mode::Stopping;
+                }
+            }
+        }
+        self.pump();
+    }
+
+    /// The next thing to carry out; ask again until `None`, after every `handle` and after `new`.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// The next answer; ask again until `None`, after every `handle`.
+    pub fn poll_reply(&mut self) -> Option<Reply> {
+        self.replies.pop_front()
+    }
+
+    /// When to call with [`Input::Tick`] if nothing else happens before; ask after every `handle`.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        if self.poisoned || self.mode == Mode::Stopped {
+            return None;
+        }
+        if self.retry_at.is_some() || self.committing.is_some() {
+            return self.retry_at;
+        }
+        let later = self.later_due();
+        [self.group_due(), later].into_iter().flatten().min()
+    }
+
+    /// The volume's geometry and identity.
+    #[must_use]
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// Counters and gauges.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats {
+            capacity_blocks: self.superblock.capacity_blocks(),
+            pool_blocks: self.once.pool().blocks() as u64,
+            pool_entries: self.once.pool().len() as u64,
+            index_entries: self.dedup.index().len() as u64,
+            index_comparisons: self.dedup.index().comparisons(),
+            index_capacity: self.dedup.index().capacity() as u64,
+            waiting_requests: self.waiting.len() as u64,
+            poisoned: u64::from(self.poisoned),
+            ..self.stats
+        }
+    }
+
+    /// The buffers of a write of data, in the order of its blocks.
+    pub fn data_bufs(&self, id: EffectId) -> impl Iterator<Item = Buf> + '_ {
+        let bufs: &[Buf] = match self.pending.get(id.0 as usize) {
+            Some(Some(Pending::Data { bufs, .. })) => bufs,
+            _ => &[],
+        };
+        bufs.iter().copied()
+    }
+
+    /// Where each of them goes.
+    pub fn data_places(&self, id: EffectId) -> impl Iterator<Item = (Buf, Pba)> + '_ {
+        let first = match self.pending.get(id.0 as usize) {
+            Some(Some(Pending::Data { first, .. })) => *first,
+            _ => 0,
+        };
+        let areas = self.superblock.areas();
+        (first..)
+            .zip(self.data_bufs(id))
+            .map(move |(index, buf)| (buf, areas.data(index)))
+    }
+
+    /// The bytes of an [`Effect::WriteMeta`], as they are now.
+    pub fn encode(&mut self, id: EffectId, out: &mut [u8]) {
+        match self.pending.get(id.0 as usize) {
+            Some(Some(Pending::Table(kind, block))) => {
+                let (kind, block) = (*kind, *block);
+                self.encode_table(kind, block, out);
+                self.note_table(kind, block, out);
+            }
+            Some(Some(Pending::Directory(block))) => {
+                let block = *block;
+                self.encode_directory(block, out);
+            }
+            Some(Some(Pending::Root)) => self.encode_root(out),
+            _ => unreachable!("effect {id} writes no metadata"),
+        }
+    }
+
+    fn encode_table(&self, kind: Kind, block: u32, out: &mut [u8]) {
+        let number = self.superblock.table_number(kind, block);
+        match kind {
+            Kind::Map => self.map.encode(block, number, &self.signer, out),
+            Kind::Counts => self.counts.encode(block, number, &self.signer, out),
+            Kind::Prints => self.prints.encode(block, number, &self.signer, out),
+        }
+    }
+
+    fn done(&mut self, id: EffectId, outcome: Outcome<'_>) {
+        let Some(pending) = self.pending.get_mut(id.0 as usize).and_then(Option::take) else {
+            unreachable!("effect {id} was answered twice, or never asked");
+        };
+        let writes = matches!(
+            pending,
+            Pending::Data { .. } | Pending::Table(..) | Pending::Directory(_) | Pending::Root
+        );
+        if writes && matches!(outcome, Outcome::Full) && !self.poisoned {
+            self.pending[id.0 as usize] = Some(pending);
+            return self.hold_until_room(id);
+        }
+        self.pending_free.push(id.0);
+        if matches!(outcome, Outcome::Failed | Outcome::Full)
+            && (writes || matches!(pending, Pending::Sync))
+        {
+            // What is durable is unknown from here on: nothing more is accepted.
+            self.poisoned = true;
+            return;
+        }
+        match pending {
+            Pending::Data { first, bufs, group } => self.data_written(first, &bufs, group),
+            Pending::Table(..) | Pending::Directory(_) | Pending::Root => self.step_ended(),
+            Pending::Sync => self.synced(),
+            Pending::Read {
+                request,
+                first,
+                crcs,
+            } => self.data_read(request, first, &crcs, outcome),
+            Pending::Compare { request, index } => self.compared(request, index, outcome),
+        }
+    }
+
+    /// The medium has no room: nothing is lost, but nothing new can be promised either.
+    fn hold_until_room(&mut self, id: EffectId) {
+        self.retry.push(id);
+        self.retry_at = Some(Nanos(self.now.0 + limits::RETRY_FULL_AFTER_NANOS));
+        while let Some(waiter) = self.waiters.pop_front() {
+            self.reply(waiter.request, Err(Refusal::Full));
+        }
+        while let Some(waiting) = self.waiting.pop_front() {
+            self.refuse(waiting, Refusal::Full);
+        }
+    }
+
+    fn tick(&mut self) {
+        if self.retry_at.is_some_and(|at| self.now >= at) {
+            self.retry_at = None;
+            for id in core::mem::take(&mut self.retry) {
+                let effect = self.write_effect(id);
+                self.effects.push_back(effect);
+            }
+        }
+    }
+
+    /// Moves everything on that can move.
+    fn pump(&mut self) {
+        self.advance();
+        // Nothing is under way or due that could make room for what waits.
+        while !self.poisoned
+            && self.is_quiet()
+            && self.group_due().is_none()
+            && !self.waiting.is_empty()
+        {
+            if let Some(waiting) = self.waiting.pop_front() {
+                self.refuse(waiting, Refusal::Full);
+            }
+            self.advance();
+        }
+        self.stop_when_done();
+    }
+
+    fn advance(&mut self) {
+        if self.poisoned {
+            return self.fail_all();
+        }
+        self.advance_commit();
+        self.place_waiting();
+        self.advance_commit();
+        self.place_waiting();
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.pending_free.len() == self.pending.len()
+    }
+
+    fn register(&mut self, pending: Pending) -> EffectId {
+        match self.pending_free.pop() {
+            Some(id) => {
+                self.pending[id as usize] = Some(pending);
+                EffectId(id)
+            }
+            None => {
+                self.pending.push(Some(pending));
+                EffectId(self.pending.len() as u32 - 1)
+            }
+        }
+    }
+
+    /// Starts a write of the lower half.
+    fn start_write(&mut self, pending: Pending) {
+        let id = self.register(pending);
+        let effect = self.write_effect(id);
+        self.unsynced = true;
+        self.effects.push_back(effect);
+    }
+
+    fn write_effect(&self, id: EffectId) -> Effect {
+        let durable = false;
+        let (at, blocks) = match &self.pending[id.0 as usize] {
+            Some(Pending::Data { first, bufs, .. }) => {
+                return Effect::WriteData {
+                    id,
+                    at: self.superblock.areas().data(*first),
+                    blocks: bufs.len() as u32,
+                };
+            }
+            Some(Pending::Table(kind, block)) => (self.table_place(*kind, *block), 1),
+            Some(Pending::Directory(block)) => (self.directory_place(*block), 1),
+            Some(Pending::Root) => {
+                let blocks = 2 * self.superblock.shadow_root_blocks() as u32;
+                return Effect::WriteMeta {
+                    id,
+                    at: self.root_place(),
+                    blocks,
+                    durable: true,
+                };
+            }
+            _ => unreachable!("effect {id} is a write"),
+        };
+        Effect::WriteMeta {
+            id,
+            at,
+            blocks,
+            durable,
+        }
+    }
+
+    fn reply(&mut self, id: RequestId, result: Result<(), Refusal>) {
+        self.replies.push_back(Reply { id, result });
+    }
+
+    fn release(&mut self, buf: Buf) {
+        self.held_buffers -= 1;
+        self.effects.push_back(Effect::Release { buf });
+    }
+
+    fn fail_all(&mut self) {
+        while let Some(waiter) = self.waiters.pop_front() {
+            self.reply(waiter.request, Err(Refusal::Poisoned));
+        }
+        while let Some(waiting) = self.waiting.pop_front() {
+            self.refuse(waiting, Refusal::Poisoned);
+        }
+    }
+
+    fn refuse(&mut self, waiting: Waiting, refusal: Refusal) {
+        if waiting.is_asking() {
+            return self.doomed.push((waiting, refusal));
+        }
+        match waiting {
+            Waiting::Write {
+                id,
+                blocks,
+                placed,
+                verdicts,
+                ..
+            } => {
+                for payload in &blocks[placed..] {
+                    self.release(payload.buf);
+                }
+                for verdict in verdicts.iter().skip(placed) {
+                    self.let_go(*verdict);
+                }
+                self.reply(id, Err(refusal));
+            }
+            Waiting::Read { id, lba, blocks } => self.start_read(id, lba, blocks),
+            Waiting::Unmap { id, .. } => self.reply(id, Err(refusal)),
+        }
+    }
+
+    fn stop_when_done(&mut self) {
+        if self.mode != Mode::Stopping {
+            return;
+        }
+        let served = self.waiting.is_empty() && self.doomed.is_empty() && self.waiters.is_empty();
+        let clean = self.committing.is_none()
+            && self.running.is_empty()
+            && self.later.is_empty()
+            && !self.unsynced;
+        if served && (self.poisoned || clean) && self.is_quiet() {
+            self.mode = Mode::Stopped;
+            self.effects.push_back(Effect::Stopped);
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! What can be chosen when a volume of tables is opened.
+
+use crate::engine::Options as Shared;
+use crate::limits;
+
+/// When a write is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Persistence {
+    /// When it is in memory; durable after a FLUSH, with FUA, or within a second.
+    #[default]
+    Weak,
+    /// When it is durable.
+    Strong,
+}
+
+/// What can be chosen when a volume of tables is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// When a write is answered.
+    pub persistence: Persistence,
+    /// How long what no answer waits for is held back, to be merged with what else falls into its block.
+    pub later_nanos: u64,
+    /// How long a commit is held back when more writes are likely to come meanwhile; 0: never.
+    pub anticipation_nanos: u64,
+    /// Requests after which a commit is due; 0: any number (Dmdedup's flush interval).
+    pub commit_requests: u32,
+    /// Whether blocks of zeros are stored as no link at all.
+    pub zero: bool,
+    /// Buffers that clients' writes share.
+    pub write_buffers: u32,
+}
+
+impl Options {
+    /// Of a volume that is opened like this.
+    #[must_use]
+    pub fn new(shared: &Shared, persistence: Persistence) -> Self {
+        Self {
+            persistence,
+            later_nanos: limits::LATER_NANOS,
+            anticipation_nanos: limits::ANTICIPATION_NANOS,
+            commit_requests: 0,
+            zero: shared.zero,
+            write_buffers: shared.write_buffers,
+        }
+    }
+}

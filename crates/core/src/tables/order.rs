@@ -1,0 +1,189 @@
+//! What must be on the medium before what: the paper's four cases as graphs (OrderMergeDedup §2.1, figure 1).
+//!
+//! Two rules make them. Data is there before anything leads to it. A count is raised before the link that it
+//! counts, and lowered when that is gone: so it may be too high after a crash, and is never too low.
+//!
+//! In each graph a step of one kind has the same depth, so steps are carried out by depth, those of all writes
+//! of a commit together: one write a table block and a depth ([`commit`](super::commit)). What would make that a
+//! circle is a count that must go down in the block in which another must go up: the way down is not critical,
+//! no answer waits for it, and it is taken a commit later.
+
+/// Something that reaches the medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The new block's bytes.
+    Data,
+    /// The count of the block that the LBA will lead to; one more for its fingerprint if it is new.
+    CountUp,
+    /// The fingerprint of a block that is to be given up is taken away.
+    Unprint,
+    /// The LBA's link, in place of the old one.
+    Link,
+    /// The new block's fingerprint.
+    Print,
+    /// The count of the block that the LBA, or its fingerprint, led to before.
+    CountDown,
+}
+
+/// When a step is taken, counted in barriers of the medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// What links will lead to.
+    Ground,
+    /// Links.
+    Links,
+    /// What no answer waits for.
+    Later,
+}
+
+impl Step {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Data,
+        Self::CountUp,
+        Self::Unprint,
+        Self::Link,
+        Self::Print,
+        Self::CountDown,
+    ];
+
+    /// When it is taken.
+    pub const fn stage(self) -> Stage {
+        match self {
+            Self::Data | Self::CountUp | Self::Unprint => Stage::Ground,
+            Self::Link => Stage::Links,
+            Self::Print | Self::CountDown => Stage::Later,
+        }
+    }
+
+    /// Whether the answer to the client waits for it.
+    pub const fn is_critical(self) -> bool {
+        !matches!(self.stage(), Stage::Later)
+    }
+}
+
+/// One of the paper's cases.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// What is written.
+    pub name: &'static str,
+    /// The steps.
+    pub steps: &'static [Step],
+    /// Of each pair the first is on the medium before the second is written.
+    pub before: &'static [(Step, Step)],
+    /// The steps after which the client is answered.
+    pub answered: &'static [Step],
+}
+
+use Step::{CountDown, CountUp, Data, Link, Print, Unprint};
+
+/// The paper's four, and two of the same kind.
+pub const CASES: [Case; 6] = [
+    Case {
+        name: "new write, duplicate",
+        steps: &[CountUp, Link],
+        before: &[(CountUp, Link)],
+        answered: &[Link],
+    },
+    Case {
+        name: "new write, not a duplicate",
+        steps: &[Data, CountUp, Link, Print],
+        before: &[
+            (Data, Link),
+            (CountUp, Link),
+            (Data, Print),
+            (CountUp, Print),
+        ],
+        answered: &[Link],
+    },
+    Case {
+        name: "overwrite, duplicate",
+        steps: &[CountUp, Link, CountDown],
+        before: &[(CountUp, Link), (Link, CountDown)],
+        answered: &[Link],
+    },
+    Case {
+        name: "overwrite, not a duplicate",
+        steps: &[Data, CountUp, Link, Print, CountDown],
+        before: &[
+            (Data, Link),
+            (CountUp, Link),
+            (Data, Print),
+            (CountUp, Print),
+            (Link, CountDown),
+        ],
+        answered: &[Link],
+    },
+    Case {
+        name: "discard, or zeros",
+        steps: &[Link, CountDown],
+        before: &[(Link, CountDown)],
+        answered: &[Link],
+    },
+    Case {
+        name: "a fingerprint is given up",
+        steps: &[Unprint, CountDown],
+        before: &[(Unprint, CountDown)],
+        answered: &[],
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_keep_every_order() {
+        for case in CASES {
+            for (first, then) in case.before {
+                assert!(
+                    first.stage() < then.stage(),
+                    "{}: {first:?} {then:?}",
+                    case.name
+                );
+                assert!(case.steps.contains(first) && case.steps.contains(then));
+            }
+        }
+    }
+
+    #[test]
+    fn no_answer_waits_for_what_is_not_critical() {
+        for case in CASES {
+            for step in case.answered {
+                assert!(step.is_critical(), "{}: {step:?}", case.name);
+                for (first, then) in case.before {
+                    assert!(
+                        then != step || first.is_critical(),
+                        "{}: {first:?}",
+                        case.name
+                    );
+                }
+            }
+        }
+    }
+
+    /// Both rules, of every case: nothing leads to what is not there, and no count is too low.
+    #[test]
+    fn every_case_follows_the_rules() {
+        for case in CASES {
+            let ordered = |a, b| case.before.contains(&(a, b));
+            let has = |step| case.steps.contains(&step);
+            for link in [Link, Print] {
+                for ground in [Data, CountUp] {
+                    assert!(
+                        !has(link) || !has(ground) || ordered(ground, link),
+                        "{}: {link:?} without {ground:?}",
+                        case.name
+                    );
+                }
+            }
+            if has(CountDown) {
+                assert!(
+                    ordered(Link, CountDown) || ordered(Unprint, CountDown),
+                    "{}",
+                    case.name
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The way of a read: from memory, from nothing, or from the medium with its checksum.
+
+use super::*;
+
+/// A read request in progress.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reading {
+    parts: u32,
+    refusal: Option<Refusal>,
+}
+
+impl Tables {
+    pub(super) fn read(&mut self, id: RequestId, lba: Lba, blocks: u32) {
+        if !self.in_range(lba, u64::from(blocks)) {
+            return self.reply(id, Err(Refusal::OutOfRange));
+        }
+        let end = lba.plus(u64::from(blocks));
+        // Behind a write of the same blocks that waits for its turn.
+        let behind = self.waiting.iter().any(|waiting| {
+            let (first, length) = waiting.range();
+            first < end && lba < first.plus(length)
+        });
+        if behind && !self.poisoned {
+            self.waiting.push_back(Waiting::Read { id, lba, blocks });
+        } else {
+            self.start_read(id, lba, blocks);
+        }
+    }
+
+    pub(super) fn start_read(&mut self, id: RequestId, lba: Lba, blocks: u32) {
+        self.stats.host_blocks_read += u64::from(blocks);
+        if self.reads.len() <= id.0 as usize {
+            self.reads.resize(id.0 as usize + 1, Reading::default());
+        }
+        let link = |tables: &Self, index: u32| tables.link(lba.plus(u64::from(index)));
+        let mut parts = 0;
+        let mut index = 0;
+        while index < blocks {
+            let first = index;
+            let here = link(self, index);
+            index += 1;
+            let Some(unit) = here.index() else {
+                while index < blocks && link(self, index) == Link::NONE {
+                    index += 1;
+                }
+                self.effects.push_back(Effect::ZeroOut {
+                    request: id,
+                    first,
+                    blocks: index - first,
+                });
+                continue;
+            };
+            if let Some(&from) = self.held.get(&unit) {
+                self.effects.push_back(Effect::CopyOut {
+                    from,
+                    request: id,
+                    index: first,
+                });
+                self.stats.buffer_hits += 1;
+                continue;
+            }
+            let mut crcs = Vec::new();
+            crcs.push(here.crc);
+            while index < blocks {
+                let next = link(self, index);
+                let follows = next.index() == Some(unit + (index - first));
+                if !follows || self.held.contains_key(&(unit + (index - first))) {
+                    break;
+                }
+                crcs.push(next.crc);
+                index += 1;
+            }
+            parts += 1;
+            let run = index - first;
+            for unit in unit..unit + run {
+                self.pin(unit);
+            }
+            let effect = self.register(Pending::Read {
+                request: id,
+                first: unit,
+                crcs,
+            });
+            self.effects.push_back(Effect::Read {
+                id: effect,
+                at: self.superblock.areas().data(unit),
+                blocks: run,
+                request: id,
+                first,
+            });
+        }
+        if parts == 0 {
+            return self.reply(id, Ok(()));
+        }
+        self.reads[id.0 as usize] = Reading {
+            parts,
+            refusal: None,
+        };
+    }
+
+    pub(super) fn data_read(
+        &mut self,
+        request: RequestId,
+        first: u32,
+        expected: &[u32],
+        outcome: Outcome<'_>,
+    ) {
+        for unit in first..first + expected.len() as u32 {
+            self.unpin(unit);
+        }
+        let at = self.superblock.areas().data(first);
+        let refusal = match outcome {
+            Outcome::Crcs(crcs) => {
+                assert_eq!(crcs.len(), expected.len(), "one CRC a block");
+                let wrong = crcs.iter().zip(expected).filter(|(a, b)| a != b).count();
+                self.stats.corrupt_blocks += wrong as u64;
+                crcs.iter()
+                    .zip(expected)
+                    .position(|(found, expected)| found != expected)
+                    .map(|bad| Refusal::Corrupt(at.plus(bad as u64)))
+            }
+            _ => {
+                self.stats.unreadable_blocks += 1;
+                Some(Refusal::Unreadable(at))
+            }
+        };
+        let reading = &mut self.reads[request.0 as usize];
+        reading.parts -= 1;
+        reading.refusal = reading.refusal.or(refusal);
+        if reading.parts == 0 {
+            let result = reading.refusal.map_or(Ok(()), Err);
+            self.reply(request, result);
+        }
+    }
+}

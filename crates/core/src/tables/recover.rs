@@ -1,0 +1,308 @@
+//! Opening tables: all of them are read, and who leads where is counted anew.
+//!
+//! What a crash leaves is right as it is, but for counts that are too high: blocks that nothing leads to, and
+//! that nobody could have freed before. They are found here, at every opening, for the map is read whole anyway;
+//! the counts are put right in memory, and written when it costs least.
+
+use super::space::Space;
+use super::table::Table;
+use crate::addr::{BLOCK_BYTES, Generation, Pba};
+use crate::format::areas::Layout;
+use crate::format::root::{self, LeafSlot};
+use crate::format::superblock::Superblock;
+use crate::format::table::{Entry, Kind, Link, Signer, decode_directory};
+use crate::format::{Crc, FormatError};
+use crate::recovery::{RecoveryError, Replayed, Source, find_superblock};
+use crate::stats::Stats;
+use alloc::collections::BTreeSet;
+use alloc::{vec, vec::Vec};
+
+/// Table blocks of one read.
+const READ_BLOCKS: u64 = 64;
+
+/// A volume of tables as it was found.
+pub struct Recovered {
+    /// What it is.
+    pub superblock: Superblock,
+    pub(super) map: Table<Link>,
+    pub(super) counts: Table<u16>,
+    pub(super) prints: Table<u32>,
+    pub(super) refs: Table<u16>,
+    pub(super) space: Space,
+    /// Blocks of the table of counts that differ from what is on the medium.
+    pub(super) mended: BTreeSet<u32>,
+    /// Gauges of what was found.
+    pub(super) found: Stats,
+    pub(super) generation: Generation,
+    pub(super) slots: Vec<LeafSlot>,
+    pub(super) directory: Vec<LeafSlot>,
+    /// Counts that were lower than what leads to their block, which no crash can bring about; put right.
+    pub too_low: Vec<(Pba, u16, u16)>,
+    /// Counts that were higher; put right.
+    pub leaks: u64,
+    /// What was read.
+    pub replayed: Replayed,
+}
+
+/// Where the tables' blocks are.
+struct Blocks<'a> {
+    source: &'a mut dyn Source,
+    superblock: &'a Superblock,
+    signer: Signer,
+    crc: Crc,
+    slots: &'a [LeafSlot],
+    read: u64,
+}
+
+impl Blocks<'_> {
+    fn load<E: Entry>(&mut self, table: &mut Table<E>) -> Result<(), RecoveryError> {
+        let blocks = self.superblock.table_blocks()[E::KIND as usize];
+        let mut entries = Vec::new();
+        let mut bytes = vec![0; READ_BLOCKS as usize * BLOCK_BYTES];
+        let mut block = 0;
+        while block < blocks {
+            let count = match self.superblock.layout() {
+                Layout::Shadow => 1,
+                _ => READ_BLOCKS.min(blocks - block),
+            };
+            let number = self.superblock.table_number(E::KIND, block as u32);
+            let slot = match self.slots.get(number as usize) {
+                Some(LeafSlot::Absent) => {
+                    block += 1;
+                    continue;
+                }
+                Some(LeafSlot::Slot1(sum)) => Some((1, *sum)),
+                Some(LeafSlot::Slot0(sum)) => Some((0, *sum)),
+                None => None,
+            };
+            let at = self
+                .superblock
+                .table_at(number, slot.map_or(0, |(slot, _)| slot));
+            let bytes = &mut bytes[..count as usize * BLOCK_BYTES];
+            self.source.read(at, bytes)?;
+            self.read += count;
+            if let Some((_, expected)) = slot {
+                check_sum(E::KIND.name(), bytes, expected, at, self.crc)?;
+            }
+            for (index, bytes) in (0..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
+                let loaded = table.load(
+                    (block + index) as u32,
+                    number + index,
+                    bytes,
+                    &self.signer,
+                    &mut entries,
+                );
+                loaded.map_err(|error| RecoveryError::Table {
+                    at: at.plus(index),
+                    error,
+                })?;
+            }
+            block += count;
+        }
+        Ok(())
+    }
+}
+
+fn check_sum(
+    what: &'static str,
+    bytes: &[u8],
+    expected: u32,
+    at: Pba,
+    crc: Crc,
+) -> Result<(), RecoveryError> {
+    let found = crc(bytes);
+    if found == expected {
+        return Ok(());
+    }
+    let error = FormatError::Checksum {
+        what,
+        found,
+        expected,
+    };
+    Err(RecoveryError::Table { at, error })
+}
+
+/// Reads the tables of a volume, and counts.
+///
+/// # Errors
+/// When one of them is damaged, or names what there is not.
+pub fn recover(
+    source: &mut dyn Source,
+    medium_blocks: u64,
+    crc: Crc,
+) -> Result<Recovered, RecoveryError> {
+    let (superblock, mirror_lost) = find_superblock(source, medium_blocks, crc)?;
+    let signer = Signer::new(&superblock, crc);
+    let (generation, directory, slots) = match superblock.layout() {
+        Layout::Shadow => read_directory(source, &superblock, crc)?,
+        _ => (Generation(0), Vec::new(), Vec::new()),
+    };
+    let [map, counts, prints] = superblock.table_blocks();
+    let data_blocks = superblock.areas().data_blocks() as u32;
+    let mut found = Recovered {
+        map: Table::new(map),
+        counts: Table::new(counts),
+        prints: Table::new(prints),
+        refs: Table::new(counts),
+        space: Space::new(data_blocks),
+        mended: BTreeSet::new(),
+        found: Stats::default(),
+        generation,
+        slots,
+        directory,
+        too_low: Vec::new(),
+        leaks: 0,
+        replayed: Replayed {
+            mirror_lost,
+            ..Replayed::default()
+        },
+        superblock,
+    };
+    let mut blocks = Blocks {
+        source,
+        superblock: &found.superblock,
+        signer,
+        crc,
+        slots: &found.slots,
+        read: 0,
+    };
+    blocks.load(&mut found.map)?;
+    blocks.load(&mut found.counts)?;
+    blocks.load(&mut found.prints)?;
+    found.replayed.leaves = blocks.read;
+    found.count_links()?;
+    found.settle_counts();
+    Ok(found)
+}
+
+type Directory = (Generation, Vec<LeafSlot>, Vec<LeafSlot>);
+
+/// The newest root that is whole, and the directory that it names.
+fn read_directory(
+    source: &mut dyn Source,
+    superblock: &Superblock,
+    crc: Crc,
+) -> Result<Directory, RecoveryError> {
+    let blocks = superblock.directory_blocks() as u32;
+    let bytes = superblock.shadow_root_blocks() as usize * BLOCK_BYTES;
+    let mut copies = vec![0; 2 * bytes];
+    let mut newest: Option<(Generation, Vec<LeafSlot>)> = None;
+    let mut wrong = FormatError::Magic { what: "root" };
+    for parity in 0..2 {
+        let at = superblock.shadow_root_at(Generation(parity));
+        for (copy, out) in (0..).zip(copies.chunks_exact_mut(bytes)) {
+            let at = at.plus(copy * superblock.shadow_root_blocks());
+            if source.read(at, out).is_err() {
+                continue;
+            }
+            match root::decode(out, &superblock.uuid(), blocks, crc) {
+                Ok((header, slots)) if header.generation.0 & 1 == parity => {
+                    if newest
+                        .as_ref()
+                        .is_none_or(|(newest, _)| *newest < header.generation)
+                    {
+                        newest = Some((header.generation, slots));
+                    }
+                }
+                Ok(_) => {}
+                Err(error) => wrong = error,
+            }
+        }
+    }
+    let (generation, directory) = newest.ok_or(RecoveryError::NoRoot {
+        first: wrong,
+        second: wrong,
+    })?;
+    let tables: u64 = superblock.table_blocks().iter().sum();
+    let mut slots = Vec::with_capacity(tables as usize);
+    let mut block = [0; BLOCK_BYTES];
+    for (number, entry) in (0..).zip(&directory) {
+        let (slot, expected) = match entry {
+            LeafSlot::Absent => {
+                slots.resize(slots.len() + BLOCK_BYTES / 8, LeafSlot::Absent);
+                continue;
+            }
+            LeafSlot::Slot0(sum) => (0, *sum),
+            LeafSlot::Slot1(sum) => (1, *sum),
+        };
+        let at = superblock.directory_at(number, slot);
+        source.read(at, &mut block)?;
+        check_sum("directory of tables", &block, expected, at, crc)?;
+        decode_directory(&block, &mut slots).map_err(|error| RecoveryError::Table { at, error })?;
+    }
+    slots.truncate(tables as usize);
+    Ok((generation, directory, slots))
+}
+
+impl Recovered {
+    fn count_links(&mut self) -> Result<(), RecoveryError> {
+        let end = self.superblock.logical_blocks() as u32;
+        let data_blocks = self.superblock.areas().data_blocks();
+        let mut from = 0;
+        while let Some((key, link)) = self.map.next(from, end) {
+            from = key + 1;
+            let outside = || {
+                let block = Table::<Link>::block_of(key);
+                let number = self.superblock.table_number(Kind::Map, block);
+                RecoveryError::Outside {
+                    what: Kind::Map.name(),
+                    at: self.superblock.table_at(number, 0),
+                }
+            };
+            let index = link.index().ok_or_else(outside)?;
+            let refs = match u64::from(index) < data_blocks {
+                true => self.refs.get(index),
+                false => return Err(outside()),
+            };
+            if refs == u16::MAX {
+                return Err(outside());
+            }
+            self.refs.set(index, refs + 1);
+            let found = &mut self.found;
+            match refs {
+                0 => found.live_blocks += 1,
+                1 => {
+                    found.shared_pages += 1;
+                    found.shared_owners += 2;
+                }
+                _ => found.shared_owners += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds the counts against what leads to their blocks.
+    fn settle_counts(&mut self) {
+        for index in 0..self.superblock.areas().data_blocks() as u32 {
+            let refs = self.refs.get(index);
+            let print = u16::from(self.prints.get(index) != 0);
+            let (is, should) = (self.counts.get(index), refs.saturating_add(print));
+            if is != should {
+                if is < should {
+                    let at = self.superblock.areas().data(index);
+                    self.too_low.push((at, is, should));
+                } else {
+                    self.leaks += 1;
+                    self.found.leaked_blocks += u64::from(should == 0);
+                }
+                self.counts.set(index, should);
+                self.mended.insert(Table::<u16>::block_of(index));
+            }
+            if should == 0 {
+                self.space.free(index);
+            }
+        }
+    }
+
+    /// Every link: the LBA, where its block is, and the block's checksum.
+    pub fn links(&self) -> impl Iterator<Item = (u32, Pba, u32)> + '_ {
+        let end = self.superblock.logical_blocks() as u32;
+        let mut from = 0;
+        core::iter::from_fn(move || {
+            let (key, link) = self.map.next(from, end)?;
+            from = key + 1;
+            let at = self.superblock.areas().data(link.index()?);
+            Some((key, at, link.crc))
+        })
+    }
+}

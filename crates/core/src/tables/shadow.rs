@@ -1,0 +1,141 @@
+//! Shadowed tables: a changed table block goes to its other slot, the directory that names it as well, and the
+//! root says that all of it counts, or none (Dmdedup; OrderMergeDedup §4 measures itself against it).
+
+use super::*;
+use crate::addr::{BLOCK_BYTES, Generation, Pba};
+use crate::format::root::{self, LeafSlot};
+use crate::format::table::{encode_directory, shadow_root};
+
+/// Entries of a directory block.
+const ENTRIES: usize = crate::format::areas::DIRECTORY_ENTRIES as usize;
+
+/// Which slots count.
+pub(super) struct Shadow {
+    generation: Generation,
+    slots: Vec<LeafSlot>,
+    directory: Vec<LeafSlot>,
+    /// Of the commit that is under way: directory blocks that have changed.
+    changed: BTreeSet<u32>,
+}
+
+/// The slot that does not count.
+fn other(slot: LeafSlot) -> u64 {
+    u64::from(matches!(slot, LeafSlot::Slot0(_)))
+}
+
+/// A slot and its block's checksum.
+fn in_slot(slot: u64, crc: u32) -> LeafSlot {
+    match slot {
+        0 => LeafSlot::Slot0(crc),
+        _ => LeafSlot::Slot1(crc),
+    }
+}
+
+impl Shadow {
+    pub fn new(generation: Generation, slots: Vec<LeafSlot>, directory: Vec<LeafSlot>) -> Self {
+        Self {
+            generation,
+            slots,
+            directory,
+            changed: BTreeSet::new(),
+        }
+    }
+
+    /// A table block goes to its other slot; its checksum is known when its bytes are.
+    pub fn touch(&mut self, number: u64) {
+        let slot = &mut self.slots[number as usize];
+        *slot = in_slot(other(*slot), 0);
+        self.changed.insert((number / ENTRIES as u64) as u32);
+    }
+}
+
+fn slot_of(slot: LeafSlot) -> u64 {
+    1 - other(slot)
+}
+
+impl Tables {
+    /// Where a table block is to be written.
+    pub(super) fn table_place(&self, kind: Kind, block: u32) -> Pba {
+        let number = self.superblock.table_number(kind, block);
+        let slot = match &self.shadow {
+            Some(shadow) => slot_of(shadow.slots[number as usize]),
+            None => 0,
+        };
+        self.superblock.table_at(number, slot)
+    }
+
+    pub(super) fn directory_place(&self, block: u32) -> Pba {
+        let slot = match &self.shadow {
+            Some(shadow) => slot_of(shadow.directory[block as usize]),
+            None => 0,
+        };
+        self.superblock.directory_at(block.into(), slot)
+    }
+
+    pub(super) fn root_place(&self) -> Pba {
+        let generation = self.shadow.as_ref().map_or(0, |shadow| shadow.generation.0);
+        self.superblock.shadow_root_at(Generation(generation))
+    }
+
+    /// The checksum of a table block whose bytes leave for the medium.
+    pub(super) fn note_table(&mut self, kind: Kind, block: u32, bytes: &[u8]) {
+        let number = self.superblock.table_number(kind, block) as usize;
+        let sum = (self.crc)(bytes);
+        if let Some(shadow) = &mut self.shadow {
+            shadow.slots[number] = in_slot(slot_of(shadow.slots[number]), sum);
+        }
+    }
+
+    pub(super) fn encode_directory(&mut self, block: u32, out: &mut [u8]) {
+        let crc = self.crc;
+        if let Some(shadow) = &mut self.shadow {
+            let from = block as usize * ENTRIES;
+            let to = (from + ENTRIES).min(shadow.slots.len());
+            encode_directory(&shadow.slots[from..to], out);
+            let slot = &mut shadow.directory[block as usize];
+            *slot = in_slot(slot_of(*slot), crc(out));
+        }
+    }
+
+    pub(super) fn encode_root(&mut self, out: &mut [u8]) {
+        if let Some(shadow) = &self.shadow {
+            let header = shadow_root(&self.superblock, shadow.generation);
+            let copy = out.len() / 2;
+            for out in out.chunks_exact_mut(copy) {
+                root::encode(&header, &shadow.directory, self.crc, out);
+            }
+        }
+    }
+
+    /// All table blocks are written: now what names them.
+    pub(super) fn write_changed_directory(&mut self) -> bool {
+        let Some(shadow) = &mut self.shadow else {
+            return false;
+        };
+        let changed = core::mem::take(&mut shadow.changed);
+        for &block in &changed {
+            let slot = &mut shadow.directory[block as usize];
+            *slot = in_slot(other(*slot), 0);
+        }
+        let any = !changed.is_empty();
+        for block in changed {
+            self.stats.medium_map += 1;
+            self.step_begins();
+            self.start_write(Pending::Directory(block));
+        }
+        any
+    }
+
+    /// The directory is durable: the root makes it count.
+    pub(super) fn start_root(&mut self) {
+        if let Some(shadow) = &mut self.shadow {
+            shadow.generation.0 += 1;
+        }
+        self.stats.medium_map += 2 * self.superblock.shadow_root_blocks();
+        self.stats.map_checkpoints += 1;
+        self.step_begins();
+        self.start_write(Pending::Root);
+    }
+}
+
+const _: () = assert!(ENTRIES * 8 == BLOCK_BYTES);

@@ -1,0 +1,51 @@
+//! Who waits: for a turn, or for a commit.
+
+use super::twin::Verdict;
+use crate::addr::{Lba, RequestId};
+use crate::seam::Payload;
+use alloc::vec::Vec;
+
+/// A request that waits for its turn.
+pub(super) enum Waiting {
+    Write {
+        id: RequestId,
+        lba: Lba,
+        blocks: Vec<Payload>,
+        placed: usize,
+        verdicts: Vec<Verdict>,
+        fua: bool,
+    },
+    Unmap {
+        id: RequestId,
+        lba: Lba,
+        blocks: u64,
+        fua: bool,
+    },
+    Read {
+        id: RequestId,
+        lba: Lba,
+        blocks: u32,
+    },
+}
+
+impl Waiting {
+    pub fn range(&self) -> (Lba, u64) {
+        match self {
+            Self::Write { lba, blocks, .. } => (*lba, blocks.len() as u64),
+            Self::Unmap { lba, blocks, .. } => (*lba, *blocks),
+            Self::Read { lba, .. } => (*lba, 0),
+        }
+    }
+
+    pub fn is_asking(&self) -> bool {
+        matches!(self, Self::Write { verdicts, .. }
+            if verdicts.iter().any(|verdict| matches!(verdict, Verdict::Asked(_))))
+    }
+}
+
+/// Who waits for the commit of a group.
+pub(super) struct Waiter {
+    pub group: u64,
+    pub request: RequestId,
+    pub flush: bool,
+}

@@ -1,0 +1,326 @@
+//! The way of a write, a discard and a flush: into memory, and into the running group.
+
+use super::order::Step;
+use super::twin::Sharing;
+use super::*;
+
+/// What became of one block.
+pub(super) enum Placed {
+    Done,
+    Wait,
+    Full,
+}
+
+impl Tables {
+    pub(super) fn write(&mut self, id: RequestId, lba: Lba, blocks: &[Payload], fua: bool) {
+        self.held_buffers += blocks.len() as u32;
+        let refusal = if self.poisoned {
+            Some(Refusal::Poisoned)
+        } else if !self.in_range(lba, blocks.len() as u64) {
+            Some(Refusal::OutOfRange)
+        } else if self.retry_at.is_some() {
+            Some(Refusal::Full)
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            for payload in blocks {
+                self.release(payload.buf);
+            }
+            return self.reply(id, Err(refusal));
+        }
+        self.count_arrival();
+        self.stats.host_blocks_written += blocks.len() as u64;
+        let mut verdicts = match self.once.is_on() || self.dedup.is_on() {
+            true => self.ask(id, lba, blocks),
+            false => Vec::new(),
+        };
+        let mut placed = 0;
+        if self.waiting.is_empty()
+            && self.place_all(id, lba, blocks, &mut verdicts, &mut placed, fua)
+        {
+            return;
+        }
+        self.waiting.push_back(Waiting::Write {
+            id,
+            lba,
+            blocks: blocks.to_vec(),
+            placed,
+            verdicts,
+            fua,
+        });
+    }
+
+    /// How fast writes come, for the anticipation (OrderMergeDedup §2.2).
+    fn count_arrival(&mut self) {
+        let gap = (self.now.0 - self.last_write.0).min(u64::from(u32::MAX));
+        self.gap = (self.gap * 7 + gap) / 8;
+        self.last_write = self.now;
+        self.running.requests += 1;
+    }
+
+    pub(super) fn in_range(&self, lba: Lba, blocks: u64) -> bool {
+        lba.0
+            .checked_add(blocks)
+            .is_some_and(|end| end <= self.superblock.logical_blocks())
+    }
+
+    /// Places blocks from `placed` on; `true` when the request has been answered or waits for durability.
+    fn place_all(
+        &mut self,
+        id: RequestId,
+        lba: Lba,
+        blocks: &[Payload],
+        verdicts: &mut [Verdict],
+        placed: &mut usize,
+        fua: bool,
+    ) -> bool {
+        while let Some(payload) = blocks.get(*placed) {
+            let verdict = verdicts.get(*placed).copied().unwrap_or_default();
+            match self.place(lba.plus(*placed as u64), payload, verdict) {
+                Placed::Done => {
+                    self.let_go(verdict);
+                    if let Some(verdict) = verdicts.get_mut(*placed) {
+                        *verdict = Verdict::Write;
+                    }
+                    *placed += 1;
+                }
+                Placed::Wait => return false,
+                Placed::Full => {
+                    let rest = Waiting::Write {
+                        id,
+                        lba,
+                        blocks: blocks.to_vec(),
+                        placed: *placed,
+                        verdicts: verdicts.to_vec(),
+                        fua,
+                    };
+                    self.refuse(rest, Refusal::Full);
+                    return true;
+                }
+            }
+        }
+        self.acknowledge(id, fua);
+        true
+    }
+
+    fn acknowledge(&mut self, id: RequestId, fua: bool) {
+        if fua || self.options.persistence == Persistence::Strong {
+            self.wait_for_durability(id, false);
+        } else {
+            self.reply(id, Ok(()));
+        }
+    }
+
+    /// One block: shared, zero, absorbed, or stored.
+    fn place(&mut self, lba: Lba, payload: &Payload, verdict: Verdict) -> Placed {
+        if self.group_is_full() {
+            self.running.urgent = true;
+            return Placed::Wait;
+        }
+        let old = self.link(lba);
+        match verdict {
+            Verdict::Write => {}
+            Verdict::Asked(_) => return Placed::Wait,
+            Verdict::Same(twin) => {
+                if let Sharing::Done = self.share(lba, payload, twin) {
+                    self.note(lba, payload);
+                    self.release(payload.buf);
+                    return Placed::Done;
+                }
+            }
+        }
+        if self.options.zero && payload.digest.zero {
+            self.once.forget(lba, 1);
+            self.relink(lba, Link::NONE);
+            self.release(payload.buf);
+            self.stats.zero_blocks += 1;
+            return Placed::Done;
+        }
+        if self.absorb(lba, old, payload) {
+            self.note(lba, payload);
+            return Placed::Done;
+        }
+        // Only of a block that nothing else leads to is it certain that an overwrite gives one back.
+        let gives_back = old.index().is_some_and(|index| self.refs.get(index) == 1);
+        if !gives_back && self.stats.live_blocks >= self.superblock.capacity_blocks() {
+            return Placed::Full;
+        }
+        let before = match lba.0 {
+            0 => None,
+            _ => self.link(Lba(lba.0 - 1)).index(),
+        };
+        if u64::from(self.space.free_blocks()) < limits::FREE_BLOCKS_LOW {
+            self.give_up_prints();
+        }
+        let Some(index) = self.space.take(before) else {
+            self.running.urgent = true;
+            return Placed::Wait;
+        };
+        self.held.insert(index, payload.buf);
+        self.queued.insert(index);
+        self.raise(index);
+        let is_known = self.dedup.is_on() && !self.dedup.is_critical(lba);
+        if is_known {
+            // The fingerprint's own reference (OrderMergeDedup §2.1).
+            self.raise(index);
+            self.running.prints.insert(index, payload.digest.crc);
+        }
+        self.mark(Step::CountUp, Table::<u16>::block_of(index));
+        self.relink(lba, Link::to(index, payload.digest.crc));
+        self.note(lba, payload);
+        if self.queued.len() >= limits::QUEUED_BLOCKS {
+            self.write_queued();
+        }
+        Placed::Done
+    }
+
+    fn group_is_full(&self) -> bool {
+        self.running.links.len() >= limits::LINKS_IN_A_GROUP
+    }
+
+    /// A block that has not left for the medium, and that nothing else leads to, is replaced in memory.
+    fn absorb(&mut self, lba: Lba, old: Link, payload: &Payload) -> bool {
+        let Some(index) = old.index() else {
+            return false;
+        };
+        let own = self.queued.contains(&index)
+            && self.refs.get(index) == 1
+            && !self.pins.contains_key(&index)
+            && self.running.links.get(&(lba.0 as u32)) == Some(&old);
+        if !own {
+            return false;
+        }
+        if let Some(crc) = self.running.prints.get_mut(&index) {
+            *crc = payload.digest.crc;
+        }
+        if let Some(before) = self.held.insert(index, payload.buf) {
+            self.release(before);
+        }
+        let link = Link::to(index, payload.digest.crc);
+        self.running.links.insert(lba.0 as u32, link);
+        self.stats.absorbed_blocks += 1;
+        true
+    }
+
+    /// Tells the policies of a block that is stored.
+    fn note(&mut self, lba: Lba, payload: &Payload) {
+        if self.once.is_on() {
+            self.stats.journal_blocks += u64::from(self.once.note(lba, payload));
+        }
+        if self.dedup.takes_note_of(lba)
+            && let Some(index) = self.link(lba).index()
+        {
+            self.met(index, payload.digest.crc);
+        }
+    }
+
+    pub(super) fn unmap(&mut self, id: RequestId, lba: Lba, blocks: u64, zero: bool, fua: bool) {
+        if self.poisoned {
+            return self.reply(id, Err(Refusal::Poisoned));
+        }
+        if !self.in_range(lba, blocks) {
+            return self.reply(id, Err(Refusal::OutOfRange));
+        }
+        if self.retry_at.is_some() {
+            return self.reply(id, Err(Refusal::Full));
+        }
+        match zero {
+            true => self.stats.zero_blocks += blocks,
+            false => self.stats.discarded_blocks += blocks,
+        }
+        self.count_arrival();
+        self.waiting.push_back(Waiting::Unmap {
+            id,
+            lba,
+            blocks,
+            fua,
+        });
+        if self.waiting.len() == 1 {
+            self.place_waiting();
+        }
+    }
+
+    /// Unlinks what is linked from `lba` on, as far as the group takes it.
+    fn place_unmap(&mut self, lba: &mut Lba, blocks: &mut u64) -> bool {
+        let end = lba.plus(*blocks);
+        while let Some((mapped, _)) = self.next_mapped(*lba, end) {
+            if self.group_is_full() {
+                self.running.urgent = true;
+                return false;
+            }
+            self.once.forget(mapped, 1);
+            self.relink(mapped, Link::NONE);
+            *lba = mapped.plus(1);
+            *blocks = end.0 - lba.0;
+        }
+        true
+    }
+
+    /// Places what waits, in order, until something must wait on.
+    pub(super) fn place_waiting(&mut self) {
+        while let Some(mut waiting) = self.waiting.pop_front() {
+            let done = match &mut waiting {
+                Waiting::Write {
+                    id,
+                    lba,
+                    blocks,
+                    placed,
+                    verdicts,
+                    fua,
+                } => self.place_all(*id, *lba, blocks, verdicts, placed, *fua),
+                Waiting::Read { id, lba, blocks } => {
+                    self.start_read(*id, *lba, *blocks);
+                    true
+                }
+                Waiting::Unmap {
+                    id,
+                    lba,
+                    blocks,
+                    fua,
+                } => {
+                    let (id, fua) = (*id, *fua);
+                    let done = self.place_unmap(lba, blocks);
+                    if done {
+                        self.acknowledge(id, fua);
+                    }
+                    done
+                }
+            };
+            if !done {
+                self.waiting.push_front(waiting);
+                return;
+            }
+        }
+    }
+
+    pub(super) fn flush(&mut self, id: RequestId) {
+        self.stats.flushes += 1;
+        if self.poisoned {
+            return self.reply(id, Err(Refusal::Poisoned));
+        }
+        if self.retry_at.is_some() {
+            return self.reply(id, Err(Refusal::Full));
+        }
+        // What waits for room is not acknowledged, so a flush need not wait for it.
+        self.wait_for_durability(id, true);
+    }
+
+    /// Answers `request` once everything placed so far is durable.
+    fn wait_for_durability(&mut self, request: RequestId, flush: bool) {
+        let group = if !self.running.links.is_empty() {
+            self.want_group();
+            self.running.number
+        } else if let Some(commit) = &self.committing {
+            commit.group.number
+        } else {
+            self.stats.flushes_free += u64::from(flush);
+            return self.reply(request, Ok(()));
+        };
+        self.waiters.push_back(Waiter {
+            group,
+            request,
+            flush,
+        });
+    }
+}
