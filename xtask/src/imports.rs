@@ -36,6 +36,17 @@ const TABLE: &[(&str, Allowed)] = &[
         "vellum-frontend",
         &[("vellum-core", &["addr"]), ("vellum-device", ALL)],
     ),
+    // A recorder stands before a volume as a client's device does: it cannot name a segment either.
+    (
+        "vellum-record",
+        &[
+            ("vellum-codec", ALL),
+            ("vellum-core", &["addr"]),
+            ("vellum-device", &["block", "frames"]),
+            ("vellum-ext4", ALL),
+            ("vellum-trace", ALL),
+        ],
+    ),
     // A trace is a file of its own: it knows nothing of ours.
     ("vellum-trace", &[]),
     // The lab has a medium and a clock of its own: of the device it sees nothing.

@@ -1,0 +1,141 @@
+//! What blocks are to the file systems on the device: looked up at the beginning, and again when one of them changes.
+
+use crate::client::Client;
+use crate::limits::{LOOK_LATEST, LOOK_QUIET, RANGES};
+use std::time::Instant;
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_device::block::BlockDevice;
+use vellum_ext4::{Metadata, MetadataKind, MetadataSpan, Scan, Span, scan};
+use vellum_trace::limits::JOURNALS_MAX;
+use vellum_trace::{Class, Journal};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Classes {
+    scan: Scan,
+    /// In order, apart from each other: the first block, the one behind the last, and the class.
+    ranges: Vec<(u64, u64, Class)>,
+    /// File systems: the first block, and the one behind the last.
+    homes: Vec<(u64, u64)>,
+    journals: Vec<Journal>,
+    /// When the first change came that was not looked at, and when the last.
+    due: Option<(Instant, Instant)>,
+}
+
+/// The blocks that a span touches.
+fn blocks(span: Span) -> (u64, u64) {
+    (span.start / BLOCK, span.end().div_ceil(BLOCK))
+}
+
+impl Classes {
+    /// Looks at the device; whether its journals are others than before.
+    pub fn look(&mut self, device: &dyn BlockDevice) -> bool {
+        let size = device.blocks();
+        let mut client = Client::new(device);
+        self.due = None;
+        self.scan = scan(&mut client, size);
+        let mut ranges = Vec::new();
+        let mut journals = Vec::new();
+        self.homes.clear();
+        for found in &self.scan.file_systems {
+            self.homes.push(blocks(found.home));
+            for extent in found.journal.iter().flat_map(|journal| &journal.extents) {
+                let (first, after) = blocks(*extent);
+                ranges.push((first, after, Class::Journal));
+                journals.push(Journal {
+                    lba: first,
+                    blocks: after - first,
+                });
+            }
+            let Some(mut metadata) = Metadata::new(found, size) else {
+                continue;
+            };
+            while let Some(next) = metadata.next(&mut client) {
+                let Ok(MetadataSpan { kind, span, .. }) = next else {
+                    continue;
+                };
+                let class = match kind {
+                    MetadataKind::Superblock => Class::Superblock,
+                    MetadataKind::GroupDescriptors => Class::GroupDescriptors,
+                    MetadataKind::BlockBitmap => Class::BlockBitmap,
+                    MetadataKind::InodeBitmap => Class::InodeBitmap,
+                    MetadataKind::InodeTable => Class::InodeTable,
+                };
+                let (first, after) = blocks(span);
+                ranges.push((first, after, class));
+                if ranges.len() >= RANGES {
+                    break;
+                }
+            }
+        }
+        journals.retain(|journal| journal.lba + journal.blocks <= size);
+        journals.truncate(JOURNALS_MAX);
+        self.ranges = apart(ranges);
+        let others = journals != self.journals;
+        self.journals = journals;
+        others
+    }
+
+    /// Where journals are.
+    pub fn journals(&self) -> &[Journal] {
+        &self.journals
+    }
+
+    /// What a block is.
+    pub fn of(&self, lba: u64) -> Class {
+        let behind = self.ranges.partition_point(|(first, ..)| *first <= lba);
+        let before = behind.checked_sub(1).map(|at| self.ranges[at]);
+        if let Some((_, after, class)) = before
+            && lba < after
+        {
+            return class;
+        }
+        let within = |(first, after): &(u64, u64)| *first <= lba && lba < *after;
+        match self.homes.iter().any(within) {
+            true => Class::Other,
+            false => Class::Unknown,
+        }
+    }
+
+    /// A block was written: it may change what was found.
+    pub fn written(&mut self, lba: u64, block: &[u8]) {
+        if self.scan.touched(lba * BLOCK, block) {
+            self.change();
+        }
+    }
+
+    /// Blocks were discarded, or written with what was not looked at.
+    pub fn covered(&mut self, lba: u64, blocks: u64) {
+        if self.scan.overlaps(Span::new(lba * BLOCK, blocks * BLOCK)) {
+            self.change();
+        }
+    }
+
+    fn change(&mut self) {
+        let now = Instant::now();
+        let first = self.due.map_or(now, |(first, _)| first);
+        self.due = Some((first, now));
+    }
+
+    /// Whether it is time to look again.
+    pub fn is_due(&self) -> bool {
+        self.due.is_some_and(|(first, last)| {
+            last.elapsed() >= LOOK_QUIET || first.elapsed() >= LOOK_LATEST
+        })
+    }
+}
+
+/// In order, and what two claim is the first one's.
+fn apart(mut ranges: Vec<(u64, u64, Class)>) -> Vec<(u64, u64, Class)> {
+    ranges.sort_unstable();
+    let mut end = 0;
+    ranges.retain_mut(|(first, after, _)| {
+        *first = end.max(*first);
+        let stays = *first < *after;
+        end = end.max(*after);
+        stays
+    });
+    ranges
+}

@@ -1,0 +1,161 @@
+//! The thread that looks at what was asked, and writes the trace.
+
+use crate::classes::Classes;
+use crate::describe::Describer;
+use crate::limits::{FLUSH_AFTER, LOOK_QUIET, QUEUE_BYTES_BUSY, ROOM_BYTES, ROOM_EVERY};
+use crate::queue::{Job, Next, Queue};
+use crate::state::{Counts, OnEvent, count};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_device::block::{BlockDevice, Op};
+use vellum_trace::{Entry, Op as Told, Request, TraceError, Writer};
+
+/// What the thread needs.
+pub(crate) struct Thread {
+    pub device: Arc<dyn BlockDevice>,
+    pub queue: Arc<Queue>,
+    pub counts: Arc<Counts>,
+    pub writer: Writer<File>,
+    pub file: File,
+    pub describer: Describer,
+    pub on_event: OnEvent,
+}
+
+/// Why it ended early.
+enum Trouble {
+    Trace(TraceError),
+    NoRoom,
+}
+
+impl From<TraceError> for Trouble {
+    fn from(error: TraceError) -> Self {
+        Self::Trace(error)
+    }
+}
+
+impl Thread {
+    pub fn run(mut self) {
+        let result = self.record();
+        let counts = Arc::clone(&self.counts);
+        let why = match result {
+            Ok(()) => {
+                let finished = self.writer.finish();
+                let synced = finished.and_then(|file| {
+                    file.sync_all()
+                        .map_err(|source| TraceError::Io { offset: 0, source })
+                });
+                match synced {
+                    Ok(()) => return,
+                    Err(error) => error.to_string(),
+                }
+            }
+            Err(Trouble::Trace(error)) => error.to_string(),
+            Err(Trouble::NoRoom) => {
+                let least = ROOM_BYTES >> 20;
+                format!("less than {least} MiB are left on its disk")
+            }
+        };
+        self.queue.abandon();
+        (self.on_event)(&format!(
+            "recording has ended: {why}. The volume goes on; what is recorded can be read"
+        ));
+        *counts.ended.lock() = Some(why);
+    }
+
+    /// Until there is nothing more to record.
+    fn record(&mut self) -> Result<(), Trouble> {
+        let mut classes = Classes::default();
+        classes.look(&*self.device);
+        let journals = |classes: &Classes| Entry::Journals(classes.journals().to_vec());
+        self.push(&journals(&classes))?;
+        let mut flushed = Instant::now();
+        let mut next_look_at_room = 0;
+        loop {
+            match self.queue.next(LOOK_QUIET) {
+                Next::Job(job, behind) => self.job(&job, behind, &mut classes)?,
+                Next::Nothing => {}
+                Next::End(lost) => {
+                    if lost > 0 {
+                        self.push(&Entry::Lost(lost))?;
+                    }
+                    return Ok(());
+                }
+            }
+            if classes.is_due() && classes.look(&*self.device) {
+                self.push(&journals(&classes))?;
+            }
+            if flushed.elapsed() >= FLUSH_AFTER {
+                flushed = Instant::now();
+                self.writer.flush()?;
+            }
+            let bytes = self.writer.bytes();
+            self.counts.bytes.store(bytes, Ordering::Relaxed);
+            if bytes >= next_look_at_room {
+                next_look_at_room = bytes + ROOM_EVERY;
+                if room(&self.file).is_some_and(|room| room < ROOM_BYTES) {
+                    self.writer.flush()?;
+                    return Err(Trouble::NoRoom);
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, entry: &Entry) -> Result<(), Trouble> {
+        Ok(self.writer.push(entry)?)
+    }
+
+    fn job(&mut self, job: &Job, behind: usize, classes: &mut Classes) -> Result<(), Trouble> {
+        if job.lost > 0 {
+            self.push(&Entry::Lost(job.lost))?;
+        }
+        let writes = matches!(job.op, Op::Write { .. });
+        let sizes = behind < QUEUE_BYTES_BUSY;
+        if writes && !sizes {
+            count(&self.counts.without_sizes);
+        }
+        let (blocks, _) = job.bytes.as_chunks::<BLOCK_BYTES>();
+        let mut contents = Vec::with_capacity(blocks.len());
+        for (lba, block) in (job.lba..).zip(blocks) {
+            let class = classes.of(lba);
+            contents.push(self.describer.describe(lba, block, class, sizes));
+            classes.written(lba, block);
+        }
+        if !matches!(job.op, Op::Read | Op::Flush) && blocks.is_empty() {
+            classes.covered(job.lba, job.blocks);
+            // A discard may be as long as the disk; no more than this are remembered.
+            let lbas = job.lba..job.lba + job.blocks.min(crate::limits::VERSIONS as u64);
+            lbas.for_each(|lba| self.describer.forget(lba));
+        }
+        count(&self.counts.requests);
+        self.push(&Entry::Request(Request {
+            at: job.at,
+            op: match job.op {
+                Op::Read => Told::Read,
+                Op::Write { fua } => Told::Write { fua },
+                Op::Flush => Told::Flush,
+                Op::Discard { fua } => Told::Discard { fua },
+                Op::WriteZeroes { fua } => Told::WriteZeroes { fua },
+            },
+            lba: job.lba,
+            blocks: match job.op {
+                Op::Flush => 0,
+                _ => job.blocks,
+            },
+            contents,
+        }))
+    }
+}
+
+/// Bytes that the file's file system still has for us; none if it does not say.
+fn room(file: &File) -> Option<u64> {
+    // SAFETY: a zeroed struct is a valid one to be filled, and the descriptor is open.
+    let (answer, stats) = unsafe {
+        let mut stats: libc::statvfs = std::mem::zeroed();
+        (libc::fstatvfs(file.as_raw_fd(), &raw mut stats), stats)
+    };
+    (answer == 0).then(|| stats.f_bavail.saturating_mul(stats.f_frsize))
+}
