@@ -59,6 +59,7 @@ const TABLE: &[(&str, Allowed)] = &[
             ("vellum-medium", ALL),
             ("vellum-device", ALL),
             ("vellum-frontend", ALL),
+            ("vellum-record", ALL),
         ],
     ),
     ("xtask", &[]),

@@ -3,12 +3,12 @@
 //! It stands for a bare drive without a translation layer: every block goes where it says, a flush is a
 //! sync of the file. Direct I/O, as the volume's medium has, so that both are charged for what they write.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
 use std::fs::{File, OpenOptions};
-use std::io::Read;
+use std::io::{Read, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -26,6 +26,11 @@ const FRAMES: u32 = 8192;
 /// What a commit block of an ext4's journal begins with. Here nobody knows where the journal is; data that
 /// looks like it is counted too.
 const COMMIT: [u8; 8] = [0xC0, 0x3B, 0x39, 0x98, 0, 0, 0, 2];
+
+/// Zeros that are written at once, as direct I/O wants them.
+const ZEROS_BYTES: usize = 64 << 10;
+#[repr(align(4096))]
+struct Zeros([u8; ZEROS_BYTES]);
 
 type Job = (Request, Arc<dyn Replies>);
 
@@ -65,11 +70,14 @@ impl RawFile {
 
     /// Opens a file; without direct I/O where its file system has none.
     pub fn open(path: &Path) -> Result<Arc<Self>> {
+        // A block device that is mounted, or somebody else's, is refused by the kernel.
+        let device = std::fs::metadata(path).is_ok_and(|file| file.file_type().is_block_device());
+        let exclusive = if device { libc::O_EXCL } else { 0 };
         let open = |flags| {
             OpenOptions::new()
                 .read(true)
                 .write(true)
-                .custom_flags(flags)
+                .custom_flags(flags | exclusive)
                 .open(path)
         };
         let file = open(libc::O_DIRECT)
@@ -81,7 +89,18 @@ impl RawFile {
                 }
             })
             .with_context(|| format!("cannot open {}", path.display()))?;
-        let blocks = file.metadata()?.len() / BLOCK_BYTES as u64;
+        if file.try_lock().is_err() {
+            bail!("{} is served by somebody else already", path.display());
+        }
+        // Of a block device the length is where its end is.
+        let bytes = (&file).seek(SeekFrom::End(0))?;
+        let blocks = bytes / BLOCK_BYTES as u64;
+        if blocks == 0 {
+            bail!(
+                "{} has not one block of {BLOCK_BYTES} bytes",
+                path.display()
+            );
+        }
         let shared = Arc::new(Shared {
             file,
             counts: Counts::default(),
@@ -148,6 +167,17 @@ impl RawFile {
 }
 
 impl Shared {
+    fn zero(&self, offset: u64, bytes: u64) -> std::io::Result<()> {
+        let zeros = Zeros([0; ZEROS_BYTES]);
+        let mut at = offset;
+        while at < offset + bytes {
+            let part = (offset + bytes - at).min(ZEROS_BYTES as u64);
+            self.file.write_all_at(&zeros.0[..part as usize], at)?;
+            at += part;
+        }
+        Ok(())
+    }
+
     fn run(&self, request: &mut Request) -> Result<(), BlockError> {
         let offset = request.lba.0 * BLOCK_BYTES as u64;
         let bytes = request.blocks * BLOCK_BYTES as u64;
@@ -195,7 +225,14 @@ impl Shared {
                     libc::fallocate(self.file.as_raw_fd(), mode, offset as i64, bytes as i64)
                 };
                 if punched != 0 {
-                    return Err(io(std::io::Error::last_os_error()));
+                    let error = std::io::Error::last_os_error();
+                    match error.raw_os_error() {
+                        // What cannot be discarded is written: it must read as zeros.
+                        Some(libc::EOPNOTSUPP | libc::ENOSYS) => {
+                            self.zero(offset, bytes).map_err(io)?
+                        }
+                        _ => return Err(io(error)),
+                    }
                 }
                 fua
             }

@@ -15,11 +15,13 @@ use vellum_core::format::geometry::{Params, plan};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::map::MAX_PBA;
 use vellum_core::recovery::{RecoveryError, Source, Unreadable, find_superblock};
+use vellum_device::block::BlockDevice;
 use vellum_device::info::{VolumeInfo, hex_uuid};
 use vellum_device::policy::Policy;
 use vellum_device::{CreateOptions, Extent, Volume, crc32c};
 use vellum_frontend::unaligned::ByteDevice;
 use vellum_medium::{FileMedium, Medium, Prealloc};
+use vellum_record::{Recorder, State};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Blocks that are written at once when a file is filled.
@@ -102,6 +104,7 @@ pub fn create(path: &Path, new: &NewVolume) -> Result<VolumeInfo> {
         over_provisioning: new.over_provisioning,
         segment_blocks,
         force: new.force,
+        ..CreateOptions::default()
     };
     let written = if new.preallocate && !device {
         write_all(&medium)
@@ -188,6 +191,8 @@ pub struct OpenOptions {
     pub policy: Policy,
     /// Journals set by hand.
     pub journals: Vec<Extent>,
+    /// Record what is asked into this file.
+    pub record: Option<PathBuf>,
 }
 
 /// Something that is served.
@@ -197,6 +202,7 @@ pub struct Served {
     /// Its file.
     pub path: PathBuf,
     kind: Kind,
+    recorder: Option<Arc<Recorder>>,
     device: ByteDevice,
     victim: &'static str,
     read_only: bool,
@@ -238,9 +244,26 @@ impl Served {
             )?;
             Kind::Volume(Arc::new(Volume::open(Arc::new(medium), &how)?))
         };
-        let device = match &kind {
-            Kind::Volume(volume) => Arc::clone(volume).into(),
-            Kind::Raw(raw) => Arc::clone(raw).into(),
+        let device: Arc<dyn BlockDevice> = match &kind {
+            Kind::Volume(volume) => volume.clone(),
+            Kind::Raw(raw) => raw.clone(),
+        };
+        let recorder = match &options.record {
+            None => None,
+            Some(trace) => {
+                let trouble = path.display().to_string();
+                let on_event = Arc::new(move |event: &str| eprintln!("{trouble}: {event}"));
+                let recorder = Recorder::start(Arc::clone(&device), trace, on_event);
+                if recorder.is_err() {
+                    // The volume was opened: it ends in order, whatever else is wrong.
+                    end(&kind)?;
+                }
+                Some(recorder?)
+            }
+        };
+        let device = match &recorder {
+            Some(recorder) => Arc::clone(recorder).into(),
+            None => device.into(),
         };
         let victim = match options.victim {
             Victim::Greedy => "greedy",
@@ -251,6 +274,7 @@ impl Served {
             name,
             path,
             kind,
+            recorder,
             device,
             victim,
             read_only: options.read_only,
@@ -277,6 +301,11 @@ impl Served {
             Kind::Raw(raw) => raw.stats(),
         };
         serde_json::to_value(stats).unwrap_or(Value::Null)
+    }
+
+    /// How the recording is doing, if there is one.
+    pub fn recording(&self) -> Option<State> {
+        self.recorder.as_ref().map(|recorder| recorder.state())
     }
 
     /// What went wrong lately.
@@ -306,12 +335,37 @@ impl Served {
         }
     }
 
-    /// Makes everything durable and ends it.
+    /// Makes everything durable and ends it. How a recording ends changes nothing in that: it is told.
     pub fn stop(&self) -> Result<()> {
-        match &self.kind {
-            Kind::Volume(volume) => Ok(volume.stop()?),
-            Kind::Raw(raw) => raw.stop(),
+        let ended = end(&self.kind);
+        if let Some(recorder) = &self.recorder {
+            let State {
+                path,
+                requests,
+                lost,
+                without_contents,
+                bytes,
+                ended,
+                ..
+            } = recorder.stop();
+            let path = path.display();
+            let missing = match (lost, without_contents) {
+                (0, 0) => String::new(),
+                (lost, without) => format!(
+                    "; missing: {lost} requests, and what {without} writes wrote: they came too fast"
+                ),
+            };
+            let why = ended.map_or(String::new(), |why| format!("; ended early: {why}"));
+            eprintln!("{path}: {requests} requests recorded in {bytes} bytes{missing}{why}");
         }
+        ended
+    }
+}
+
+fn end(kind: &Kind) -> Result<()> {
+    match kind {
+        Kind::Volume(volume) => Ok(volume.stop()?),
+        Kind::Raw(raw) => raw.stop(),
     }
 }
 

@@ -14,6 +14,7 @@ mod journal;
 mod lab;
 mod man;
 mod policy;
+mod record;
 mod serve;
 mod stats;
 
@@ -30,6 +31,8 @@ pub enum Command {
     Create(create::Args),
     /// Serve volumes over NBD or FUSE, in the foreground, until SIGTERM.
     Serve(serve::Args),
+    /// Serve a plain file or a block device as it is, and record what is asked of it: a trace for `vellum lab`.
+    Record(record::Args),
     /// Make a volume a block device of this machine, by the best way its kernel has.
     Attach(attach::Args),
     /// Undo an attach, also after a crash.
@@ -65,13 +68,14 @@ impl Command {
     pub fn run(self) -> Result<()> {
         if !matches!(
             self,
-            Self::Serve(_) | Self::Demo(_) | Self::Attach(_) | Self::Detach(_)
+            Self::Serve(_) | Self::Record(_) | Self::Demo(_) | Self::Attach(_) | Self::Detach(_)
         ) {
             crate::signals::die_on_closed_pipe();
         }
         match self {
             Self::Create(args) => create::run(args),
             Self::Serve(args) => serve::run(args),
+            Self::Record(args) => record::run(args),
             Self::Attach(args) => attach::run(args),
             Self::Detach(args) => detach::run(&args),
             Self::Info(args) => info::run(&args),

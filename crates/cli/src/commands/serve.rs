@@ -71,9 +71,52 @@ pub struct Args {
     /// Store blocks of zeros like any other, not as map entries: --policy zero=off.
     #[arg(long)]
     no_zero: bool,
+    /// Record what is asked of the volume into this new file: a trace for `vellum lab`, without a byte of the data. No request
+    /// waits for it; when its disk is full, recording ends and the volume goes on.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// Serve plain files as they are, counted: the peer in demo and benchmarks.
     #[arg(long, hide = true)]
     raw: bool,
+}
+
+/// Where something is served.
+#[derive(Clone, Default)]
+pub struct Where {
+    /// NBD on this unix socket.
+    pub socket: Option<PathBuf>,
+    /// A file in a FUSE directory here.
+    pub fuse: Option<PathBuf>,
+    /// A block device of this machine.
+    pub ublk: bool,
+}
+
+impl Args {
+    /// A plain file or a block device, served as it is and recorded.
+    pub fn recording(file: String, trace: PathBuf, to: Where, buffer: Size) -> Self {
+        Self {
+            volumes: vec![file],
+            socket: to.socket,
+            tcp: None,
+            tls_cert: None,
+            tls_key: None,
+            tls_client_ca: None,
+            insecure_tcp: false,
+            fuse: to.fuse,
+            ublk: to.ublk,
+            control: None,
+            read_only: false,
+            buffer,
+            victim: VictimChoice::Greedy,
+            policies: Policies {
+                changes: Vec::new(),
+                journal: Vec::new(),
+            },
+            no_zero: false,
+            record: Some(trace),
+            raw: true,
+        }
+    }
 }
 
 /// How the collector chooses.
@@ -125,6 +168,11 @@ pub fn run(args: Args) -> Result<()> {
             "--journal is of one volume: with several, use `vellum journal set` when they are served",
         ));
     }
+    if args.record.is_some() && named.len() > 1 {
+        return Err(usage(
+            "--record is of one volume: serve the others by a server of their own",
+        ));
+    }
     let mut policy = args.policies.policy();
     policy.zero &= !args.no_zero;
     let options = OpenOptions {
@@ -137,6 +185,7 @@ pub fn run(args: Args) -> Result<()> {
         },
         policy,
         journals: args.policies.journals(),
+        record: args.record.clone(),
     };
     let mut volumes = Volumes(Vec::new());
     for (name, path) in named {
@@ -315,6 +364,7 @@ impl Answers for Volumes {
                     "uuid": v.uuid(),
                     "bytes": v.device().bytes(),
                     "stats": v.stats(),
+                    "recording": v.recording(),
                     "events": v.events(),
                 })
             })

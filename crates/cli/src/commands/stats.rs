@@ -141,6 +141,16 @@ fn text(volume: &Value, before: Option<&Value>, every: Option<u64>) -> String {
     if let Some(known) = volume.pointer("/stats/write_once") {
         text += &super::journal::text(known);
     }
+    if let Some(recording) = volume.get("recording").filter(|r| r.is_object()) {
+        let mut counted = Vec::new();
+        flat(recording, "recording".to_owned(), &mut counted);
+        for (name, value) in counted.iter().filter(|(_, value)| !value.is_null()) {
+            let value = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
+            let _ = writeln!(text, "  {name:<36}{value:>18}");
+        }
+    }
     for event in volume
         .get("events")
         .and_then(Value::as_array)

@@ -1,0 +1,47 @@
+//! `vellum record`: a server before any file or block device, to measure before one commits to anything.
+
+use super::serve::{self, Where};
+use crate::outcome::usage;
+use crate::size::Size;
+use anyhow::Result;
+use std::path::PathBuf;
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The file or the block device, FILE or NAME=FILE. Nothing else may use it meanwhile.
+    #[arg(value_name = "FILE")]
+    file: String,
+    /// The trace: a new file. No byte of the data is in it.
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    /// Listen for NBD clients on this unix socket.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Mount a FUSE directory here, with the file in it.
+    #[arg(long, value_name = "DIR")]
+    fuse: Option<PathBuf>,
+    /// Make it a block device, /dev/ublkbN; needs root and Linux 6.5.
+    #[arg(long)]
+    ublk: bool,
+}
+
+/// Serves and records until told to stop.
+pub fn run(args: Args) -> Result<()> {
+    let to = Where {
+        socket: args.socket,
+        fuse: args.fuse,
+        ublk: args.ublk,
+    };
+    if to.socket.is_none() && to.fuse.is_none() && !to.ublk {
+        return Err(usage(
+            "say where to serve it: --socket PATH, --fuse DIR or --ublk",
+        ));
+    }
+    serve::run(serve::Args::recording(
+        args.file,
+        args.output,
+        to,
+        Size(64 << 20),
+    ))
+}
