@@ -4,11 +4,14 @@
 //! Volumes are changed from sound ones without checksums, which would keep a fuzzer out.
 
 use std::collections::BTreeMap;
+use vellum_ext4::freed::Freed;
 use vellum_ext4::journal::{
     Alignment, Block, Followed, Follower, Journal, JournalBlock, JournalFeatures, JournalFormat,
     Layout,
 };
-use vellum_ext4::{FileSystem, Metadata, Scan, Source, Span, Unreadable, Uuid, limits, scan};
+use vellum_ext4::{
+    Dynamic, FileSystem, Metadata, Scan, Source, Span, Unreadable, Uuid, limits, scan,
+};
 
 const PAGE: usize = 4096;
 const VOLUME_BLOCKS: u64 = 4096;
@@ -159,6 +162,13 @@ pub fn sound(has_extents: bool) -> Volume {
     volume
 }
 
+/// The sound ext4, mounted.
+pub fn mounted() -> Volume {
+    let mut volume = sound(true);
+    volume.little(1024 + 0x60, 0x44);
+    volume
+}
+
 /// What must be true of any answer.
 fn hold(volume: &mut Volume, found: &Scan) {
     let all = Span::new(0, VOLUME_BLOCKS * PAGE as u64);
@@ -171,6 +181,7 @@ fn hold(volume: &mut Volume, found: &Scan) {
         let Some(mut metadata) = Metadata::new(found, VOLUME_BLOCKS) else {
             continue;
         };
+        hold_dynamic(volume, found);
         for _ in 0..100 {
             match metadata.next(volume) {
                 Some(Ok(span)) => assert!(found.home.contains(span.span)),
@@ -179,6 +190,23 @@ fn hold(volume: &mut Volume, found: &Scan) {
             }
         }
     }
+}
+
+fn hold_dynamic(volume: &mut Volume, found: &FileSystem) {
+    let read_before = volume.read_bytes;
+    let Some(mut dynamic) = Dynamic::new(found, VOLUME_BLOCKS) else {
+        return;
+    };
+    // Enough for all of a sound one; a tangled one may tell as much as it may read.
+    for _ in 0..5000 {
+        match dynamic.next(volume) {
+            Some(Ok(span)) => assert!(found.home.contains(span.span)),
+            Some(Err(_)) => {}
+            None => break,
+        }
+    }
+    assert!(volume.read_bytes - read_before <= limits::DYNAMIC_READ_BYTES);
+    volume.read_bytes = read_before;
 }
 
 fn hold_journal(found: &FileSystem, journal: &Journal) {
@@ -275,4 +303,86 @@ pub fn journal(bytes: &[u8]) -> usize {
         });
     }
     said
+}
+
+/// Follows the free space of a mounted file system to which the bytes are written: each is a kind of request, a place and
+/// some content. What is dropped is never what mke2fs or the journal has. Returns how many blocks were dropped.
+pub fn freed(bytes: &[u8]) -> u64 {
+    let mut volume = mounted();
+    let found = scan(&mut volume, VOLUME_BLOCKS);
+    let [found] = &found.file_systems[..] else {
+        return 0;
+    };
+    let Ok(mut freed) = Freed::new(found, &mut volume, VOLUME_BLOCKS) else {
+        return 0;
+    };
+    let Ok(journal) = &found.journal else {
+        return 0;
+    };
+    let layout = Layout::new(&journal.extents, 4096);
+    let place = |block: u8| layout.place_of(JournalBlock(u32::from(block))).unwrap_or(0);
+    let (mut flushes, mut dropped, mut sequence) = (0, 0, 1u32);
+    let mut last = bitmap(0, 0);
+    for request in bytes.chunks_exact(4) {
+        let [kind, at, from, to] = [request[0], request[1], request[2], request[3]];
+        let mut block = vec![0; PAGE];
+        let data = 1400 + u64::from(at) * 8;
+        match kind % 10 {
+            0 | 1 => {
+                // A transaction in one: a descriptor of the bitmap, its copy, a commit.
+                block[..4].copy_from_slice(&0xC03B_3998u32.to_be_bytes());
+                block[7] = 1;
+                block[8..12].copy_from_slice(&sequence.to_be_bytes());
+                block[15] = 2;
+                block[19] = 10 ^ (kind & 0x80) >> 7;
+                freed.written(place(at | 1), &block);
+                last = bitmap(from, to);
+                freed.written(place((at | 1).wrapping_add(1)), &last);
+                let mut commit = vec![0; PAGE];
+                commit[..8].copy_from_slice(&block[..8]);
+                commit[7] = 2;
+                commit[8..12].copy_from_slice(&sequence.to_be_bytes());
+                freed.written(place((at | 1).wrapping_add(2)), &commit);
+                sequence = sequence.wrapping_add(if kind & 0x40 == 0 { 1 } else { 7 });
+            }
+            2 | 3 => {
+                let other = bitmap(from, to);
+                let home = if at == 0 { &other } else { &last };
+                freed.written(2 * PAGE as u64, home);
+            }
+            4 => freed.answered(2 * PAGE as u64, kind & 0x80 == 0),
+            5 => {
+                flushes += 1;
+                freed.flush(flushes);
+                freed.flushed(flushes - u64::from(kind >> 7));
+            }
+            6 => {
+                let count = u64::from(from);
+                freed.blanked(Span::new(data * PAGE as u64, count * PAGE as u64));
+            }
+            7 => {
+                freed.written(data * PAGE as u64, &block);
+            }
+            _ => {
+                while let Some(span) = freed.take(u64::from(to) + 1) {
+                    let home = found.home;
+                    assert!(home.contains(span) && span.bytes > 0);
+                    assert!(!journal.extents.iter().any(|extent| extent.overlaps(span)));
+                    assert!(span.start >= 8 * PAGE as u64, "superblock, bitmaps, inodes");
+                    dropped += span.bytes / PAGE as u64;
+                }
+            }
+        }
+    }
+    dropped
+}
+
+/// A bitmap of the sound ext4: some of its data blocks are free.
+fn bitmap(from: u8, to: u8) -> Vec<u8> {
+    let mut bytes = vec![0xFF; PAGE];
+    for byte in usize::from(from)..usize::from(to) {
+        // Some lie: they reach round to what mke2fs has.
+        bytes[(1400 / 8 + 2 * byte) % (VOLUME_BLOCKS as usize / 8)] = 0;
+    }
+    bytes
 }

@@ -16,7 +16,7 @@ use vellum_device::policy::{
 pub struct Policies {
     /// What is done with what is written: write-once=on|off|paper|descriptor, hash=xxh3|head64|crc32c|md5|sha1,
     /// zero=on|off, compress=off|lz4|zstd, dedup=on|off, index=SIZE, sample=off|SIZE,
-    /// store=compact|caftl, decide=compare|blake3|sha256|sha1|md5, sweep=full|SIZE; several with commas.
+    /// store=compact|caftl, decide=compare|blake3|sha256|sha1|md5, sweep=full|SIZE, freed=on|off; several with commas.
     #[arg(long = "policy", value_name = "NAME=VALUE,...")]
     pub changes: Vec<Change>,
     /// Watch a journal here, besides those that are found; like 1G+128M.
@@ -74,6 +74,7 @@ pub struct Change {
     store: Option<Store>,
     fingerprint: Option<Option<PrintHash>>,
     sweep_blocks: Option<u32>,
+    freed: Option<bool>,
 }
 
 impl Change {
@@ -98,6 +99,7 @@ impl Change {
             store: self.store.unwrap_or(policy.store),
             fingerprint: self.fingerprint.unwrap_or(policy.fingerprint),
             sweep_blocks: self.sweep_blocks.unwrap_or(policy.sweep_blocks),
+            freed: self.freed.unwrap_or(policy.freed),
         }
     }
 }
@@ -131,6 +133,7 @@ impl FromStr for Change {
                     let how = value.parse();
                     change.compression = Some(how.map_err(|_| wrong("off, lz4 and zstd"))?);
                 }
+                "freed" => change.freed = Some(switch(value).ok_or_else(|| wrong("on and off"))?),
                 "dedup" => change.dedup = Some(switch(value).ok_or_else(|| wrong("on and off"))?),
                 "index" => {
                     let size = value.parse().ok().map(|Size(bytes)| bytes);
@@ -169,7 +172,7 @@ impl FromStr for Change {
                 }
                 _ => {
                     return Err(format!(
-                        "no policy is called {name:?}: there are write-once, hash, zero, compress, dedup, index, sample, store, decide and sweep"
+                        "no policy is called {name:?}: there are write-once, hash, zero, compress, dedup, index, sample, store, decide, sweep and freed"
                     ));
                 }
             }
@@ -190,6 +193,7 @@ pub fn shown(policy: &Policy) -> Value {
         "sample_bytes": u64::from(policy.sample_blocks) * 4096,
         "store": store_name(policy.store),
         "decide": decide_name(policy.fingerprint),
+        "freed": policy.freed,
         "sweep_bytes": u64::from(policy.sweep_blocks) * 4096,
     })
 }

@@ -9,6 +9,7 @@ mod drive;
 mod entropy;
 pub mod events;
 pub mod frames;
+mod freed;
 pub mod info;
 pub mod inspect;
 mod journals;

@@ -71,6 +71,10 @@ pub const SWEEP_QUIET: Duration = Duration::from_secs(5);
 pub const SWEEP_PAUSE: Duration = Duration::from_millis(1);
 /// How often it is looked whether they have written so much.
 pub const SWEEP_CHECK: Duration = Duration::from_secs(60);
+/// Blocks of a run of freed blocks that is dropped at once.
+pub const FREED_RUN_BLOCKS: u64 = 1024;
+/// Runs that are dropped at once, under the volume's lock.
+pub const FREED_RUNS: usize = 32;
 /// Writes that end while a scan runs and are remembered, so that none is missed; if there are more, it is done
 /// again.
 pub const SCAN_WRITES: usize = 4096;

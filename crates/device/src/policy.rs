@@ -139,6 +139,8 @@ pub struct Policy {
     pub sweep_blocks: u32,
     /// What decides that a block is equal to one that is stored; its bytes, without.
     pub fingerprint: Option<PrintHash>,
+    /// Whether blocks that a mounted ext4 has freed are dropped without its discard.
+    pub freed: bool,
 }
 
 impl Default for Policy {
@@ -154,6 +156,7 @@ impl Default for Policy {
             store: Store::default(),
             sweep_blocks: SWEEP_RATE,
             fingerprint: None,
+            freed: false,
         }
     }
 }

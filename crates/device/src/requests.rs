@@ -73,10 +73,10 @@ impl Answers {
         self.list.push((pending, result));
     }
 
-    /// Gives every answer, each told to `before` first; then flushes each sink once.
-    pub fn give(&mut self, before: impl Fn(&Pending)) {
+    /// Gives every answer, each told to `before` first, and whether it went well; then flushes each sink once.
+    pub fn give(&mut self, before: impl Fn(&Pending, bool)) {
         for (pending, result) in self.list.drain(..) {
-            before(&pending);
+            before(&pending, result.is_ok());
             let Pending { request, sink, .. } = pending;
             sink.complete(request, result);
             if !self.sinks.iter().any(|known| Arc::ptr_eq(known, &sink)) {

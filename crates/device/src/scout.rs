@@ -15,6 +15,7 @@
 
 use crate::block::{Op, Replies, Request};
 use crate::frames::{Frames, Share};
+use crate::freed::{Reclaim, Seen};
 use crate::journals::{self, Extent, JournalError, Plan};
 use crate::limits::{CRITICAL_RANGES, SCAN_LATEST, SCAN_QUIET, SCAN_READ_BLOCKS, SCAN_WRITES};
 use crate::policy::Policy;
@@ -47,6 +48,8 @@ pub(crate) struct Scout {
     scans: AtomicU64,
     /// Contents may be shared: each scan finds what must not be. For good, once it is so.
     shares: AtomicBool,
+    /// What follows the file systems' free space.
+    pub freed: Reclaim,
 }
 
 #[derive(Default)]
@@ -83,6 +86,8 @@ pub(crate) struct Watched {
     touched: bool,
     /// Whether it may soon be compared with another write.
     pub keep: bool,
+    /// What freed blocks' followers saw in it.
+    pub seen: Seen,
 }
 
 impl Scout {
@@ -105,6 +110,7 @@ impl Scout {
             number: *number,
             touched: sight.is_touched(request),
             keep: sight.is_twin_to_be(request),
+            seen: Seen::default(),
         }
     }
 
@@ -115,7 +121,8 @@ impl Scout {
     }
 
     /// A request is about to be answered: what it wrote can be read.
-    pub fn answered(&self, pending: &Pending) {
+    pub fn answered(&self, pending: &Pending, is_done: bool) {
+        self.freed.answered(pending, is_done);
         if matches!(pending.request.op, Op::Read | Op::Flush) {
             return;
         }
@@ -142,6 +149,7 @@ impl Scout {
     }
 
     fn rouse(&self, diary: &mut Diary) {
+        self.freed.give_up();
         let now = Instant::now();
         match &mut diary.due {
             Some(due) => due.last = now,
@@ -220,6 +228,7 @@ pub(crate) fn run(shared: &Arc<Shared>) {
     let scout = &shared.scout;
     loop {
         let mut source = VolumeSource::new(shared);
+        let number = scout.freed.number();
         let found = Arc::new(scan(&mut source, shared.blocks));
         if scout.is_stopping() {
             return;
@@ -233,10 +242,13 @@ pub(crate) fn run(shared: &Arc<Shared>) {
             if !protected && scout.shares.load(Ordering::Acquire) {
                 protect(shared, &found);
             }
-            let sight = plan(shared, &wishes, found);
+            let sight = plan(shared, &wishes, Arc::clone(&found));
             scout.end(Arc::clone(&sight));
             tell(shared, &wishes, &sight, false);
         }
+        scout
+            .freed
+            .follow(&found, &mut source, shared.blocks, number);
         if !scout.wait() {
             return;
         }
@@ -358,6 +370,9 @@ fn change(shared: &Shared, wishes: &Wishes, anew: bool) {
     let scout = &shared.scout;
     if wishes.policy.dedup {
         guard_held(shared);
+    }
+    if scout.freed.want(wishes.policy.freed) {
+        scout.rouse(&mut scout.diary.lock());
     }
     let scan = Arc::clone(&scout.sight.read().scan);
     let sight = plan(shared, wishes, scan);

@@ -90,7 +90,9 @@ impl Shared {
             self.events
                 .add(crate::drive::kind(trouble), trouble.to_string());
         }
-        batch.answers.give(|pending| self.scout.answered(pending));
+        batch
+            .answers
+            .give(|pending, is_done| self.scout.answered(pending, is_done));
     }
 
     /// Runs `f` under the lock, then does what it left; `None` when the volume has broken down.
@@ -154,7 +156,7 @@ impl Shared {
                 answers.push(pending, Err(error.clone()));
             }
         }
-        answers.give(|_| {});
+        answers.give(|_, _| {});
         *self.ended.lock() = true;
         self.on_end.notify_all();
     }

@@ -155,6 +155,44 @@ pub struct WriteOnceStats {
     pub table_faults: Vec<String>,
 }
 
+/// A file system whose freed blocks are dropped, or not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FreedFileSystem {
+    /// Its partition's first byte.
+    pub start: u64,
+    /// Why they are not.
+    pub not_followed: Option<String>,
+}
+
+/// What became of blocks that mounted file systems gave up without a discard.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FreedStats {
+    /// Whether they are dropped.
+    pub on: bool,
+    /// The file systems; none before the first scan.
+    pub file_systems: Vec<FreedFileSystem>,
+    /// Transactions whose commit was seen.
+    pub commits: u64,
+    /// Copies of block bitmaps in them.
+    pub bitmap_copies: u64,
+    /// Block bitmaps that came home as their last committed copy.
+    pub bitmaps_home: u64,
+    /// Block bitmaps written home otherwise: their groups were forgotten.
+    pub bitmaps_foreign: u64,
+    /// Copies of bitmaps that call free what cannot be.
+    pub bitmaps_refused: u64,
+    /// Groups that were left out because too many were under way.
+    pub groups_left_out: u64,
+    /// Blocks that were about to be dropped when they were written again.
+    pub cancelled_blocks: u64,
+    /// Blocks that are free by a committed bitmap and wait for that to be home and durable. Most have nothing stored.
+    pub waiting_blocks: u64,
+    /// Discards of our own.
+    pub discards: u64,
+    /// Blocks that had something stored and were dropped.
+    pub dropped_blocks: u64,
+}
+
 /// All that a volume counts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct VolumeStats {
@@ -180,6 +218,8 @@ pub struct VolumeStats {
     pub flushes: FlushStats,
     /// What write-once journaling works with.
     pub write_once: WriteOnceStats,
+    /// What became of freed blocks.
+    pub freed: FreedStats,
     /// The core's own counters, by name; in blocks of 4 KiB where they count data.
     pub core: BTreeMap<String, u64>,
 }

@@ -15,6 +15,7 @@ use crate::digest::{Digester, crc32c};
 use crate::drive::{Batch, Inner, Life};
 use crate::events::{Event, Events};
 use crate::frames::{FramePool, Share};
+use crate::freed;
 use crate::info::VolumeInfo;
 use crate::journals::{self, JournalError};
 use crate::options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError};
@@ -150,6 +151,7 @@ impl Volume {
         if !self.read_only {
             scout::begin(&self.shared);
             self.spawn("vellum-scout", scout::run)?;
+            self.spawn("vellum-freed", freed::run)?;
             let superblock = self.superblock.clone();
             self.spawn("vellum-sweeper", move |shared| {
                 sweep::run(shared, &superblock)
@@ -212,6 +214,7 @@ impl Volume {
         }
         drop(ended);
         self.shared.scout.stop();
+        self.shared.scout.freed.stop();
         self.shared.sweeper.stop();
         for thread in self.threads.lock().drain(..) {
             // A panic of the reaper has been told by `busy`; one of the scout leaves journals unknown.
@@ -253,6 +256,7 @@ impl Volume {
                     .map(ToString::to_string)
                     .collect(),
             },
+            freed: self.shared.scout.freed.stats(),
             uptime_ms: self.shared.now().0 / 1_000_000,
             poisoned: core.poisoned != 0,
             wakeups: counters.wakeups,
@@ -423,6 +427,9 @@ impl BlockDevice for Volume {
             let mut watched = Watched::default();
             if verdict.is_none() && !matches!(request.op, Op::Read | Op::Flush) {
                 watched = scout.hold(&sight, request);
+            }
+            if verdict.is_none() {
+                watched.seen = scout.freed.see(request);
             }
             if verdict.is_none() && matches!(request.op, Op::Write { .. }) {
                 let first = payloads.len();

@@ -25,6 +25,8 @@ pub enum Part {
     IndirectBlock,
     /// The journal's own superblock.
     JournalSuperblock,
+    /// Any inode.
+    Inode,
 }
 
 impl fmt::Display for Part {
@@ -39,6 +41,7 @@ impl fmt::Display for Part {
             Self::ExtentNode => "extent node",
             Self::IndirectBlock => "indirect block",
             Self::JournalSuperblock => "journal superblock",
+            Self::Inode => "inode",
         })
     }
 }

@@ -18,9 +18,9 @@ struct Raw {
     inode_bitmap: U32,
     inode_table: U32,
     _counts: [u8; 6],
-    _flags: U16,
+    flags: U16,
     _exclude_and_checksums: [u8; 8],
-    _unused_inodes: U16,
+    unused_inodes: U16,
     checksum: U16,
 }
 
@@ -30,9 +30,15 @@ struct RawHigh {
     block_bitmap: U32,
     inode_bitmap: U32,
     inode_table: U32,
+    _counts: [u8; 6],
+    unused_inodes: U16,
 }
 
 const _: () = assert!(offset_of!(Raw, checksum) == 0x1E);
+
+/// `bg_flags`: the inodes, or the block bitmap, were never written.
+const INODES_UNWRITTEN: u16 = 1;
+const BLOCKS_UNWRITTEN: u16 = 2;
 
 /// The halves of `bg_inode_table`; the rest changes with every file.
 const TABLE_FIELDS: [Range<usize>; 2] = [0x08..0x0C, 0x28..0x2C];
@@ -43,6 +49,10 @@ pub(crate) struct Group {
     pub block_bitmap: Span,
     pub inode_bitmap: Span,
     pub inode_table: Span,
+    /// Whether the block bitmap was ever written; if not, what lies there says nothing.
+    pub has_block_bitmap: bool,
+    /// The inodes that may be in use: the group's first.
+    pub inodes: u32,
 }
 
 /// The block of descriptors that holds that of `group` (the kernel's `descriptor_loc`), and the place in it.
@@ -140,7 +150,25 @@ pub(crate) fn parse(
         sb.blocks_at(block, count)
             .ok_or_else(|| fault(field, block.0))
     };
+    // The kernel believes these only where a checksum covers them.
+    let flags = match features.group_checksums() || features.metadata_checksums() {
+        true => raw.flags.get(),
+        false => 0,
+    };
+    let unused = match features.group_checksums() || features.metadata_checksums() {
+        true => {
+            u32::from(raw.unused_inodes.get())
+                | high.map_or(0, |h| u32::from(h.unused_inodes.get())) << 16
+        }
+        false => 0,
+    };
+    let inodes = match flags & INODES_UNWRITTEN {
+        0 => sb.inodes_per_group.saturating_sub(unused),
+        _ => 0,
+    };
     Ok(Group {
+        has_block_bitmap: flags & BLOCKS_UNWRITTEN == 0,
+        inodes,
         block_bitmap: within(
             wide(raw.block_bitmap, high.map(|h| h.block_bitmap)),
             1,

@@ -15,6 +15,10 @@ pub const JOURNAL_INODE: u32 = 8;
 
 const MODE_TYPE: u16 = 0xF000;
 const MODE_FILE: u16 = 0x8000;
+const MODE_DIRECTORY: u16 = 0x4000;
+const MODE_LINK: u16 = 0xA000;
+/// Its content is in the inode.
+const FLAG_INLINE: u32 = 0x1000_0000;
 const FLAG_EXTENTS: u32 = 0x8_0000;
 /// Compressed, encrypted, with its content in the inode, or an attribute's value: nothing a journal can be.
 const FLAGS_REFUSED: u32 = 0x4 | 0x800 | 0x1000_0000 | 0x20_0000;
@@ -34,10 +38,12 @@ struct Raw {
     _version: U32,
     block: [u8; 60],
     generation: U32,
-    _file_acl: U32,
+    attributes: U32,
     size_high: U32,
     _fragments: U32,
-    _high: [u8; 8],
+    _blocks_high: U16,
+    attributes_high: U16,
+    _owner_high: [u8; 4],
     checksum: U16,
     _reserved: U16,
 }
@@ -49,6 +55,41 @@ const _: () = assert!(offset_of!(Raw, checksum) == 0x7C);
 /// Where `i_extra_isize` and `i_checksum_hi` lie, in inodes of more than 128 bytes.
 const EXTRA_SIZE: usize = 0x80;
 const CHECKSUM_HIGH: usize = 0x82;
+
+/// What an inode says of where its blocks are; nothing of it is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sketch {
+    pub is_directory: bool,
+    pub has_extents: bool,
+    /// `i_block`, of an inode that has blocks.
+    pub root: Option<[u8; 60]>,
+    /// The block of its extended attributes, or 0.
+    pub attributes: u64,
+}
+
+/// Looks at an inode; none of one that is not in use.
+pub(crate) fn sketch(bytes: &[u8]) -> Option<Sketch> {
+    let (raw, _) = Raw::ref_from_prefix(bytes).ok()?;
+    let mode = raw.mode.get() & MODE_TYPE;
+    if mode == 0 || raw.links.get() == 0 {
+        return None;
+    }
+    let flags = raw.flags.get();
+    let size = u64::from(raw.size_high.get()) << 32 | u64::from(raw.size.get());
+    let has_extents = flags & FLAG_EXTENTS != 0;
+    let has_blocks = match mode {
+        MODE_FILE | MODE_DIRECTORY => true,
+        // A short one is in the inode.
+        MODE_LINK => has_extents || size >= 60,
+        _ => false,
+    };
+    Some(Sketch {
+        is_directory: mode == MODE_DIRECTORY,
+        has_extents,
+        root: (has_blocks && flags & FLAG_INLINE == 0).then_some(raw.block),
+        attributes: u64::from(raw.attributes_high.get()) << 32 | u64::from(raw.attributes.get()),
+    })
+}
 
 /// What the journal's inode says.
 #[derive(Clone, Debug, PartialEq, Eq)]

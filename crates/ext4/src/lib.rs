@@ -2,7 +2,8 @@
 //!
 //! [`scan`] finds the file systems of a volume and their journals; [`Scan::touched`] says which writes make a
 //! new scan necessary. [`journal`] reads the journal's own blocks: which of them is a copy of which home block.
-//! [`Metadata`] walks what mke2fs put at fixed places.
+//! [`Metadata`] walks what mke2fs put at fixed places, [`Dynamic`] what its inodes lead to: directories, extent trees,
+//! indirect blocks. [`freed`] follows which blocks a mounted file system gives up.
 //!
 //! Everything here was written by a client, so everything is hostile: each field is checked before it is
 //! used, the work is bounded by [`limits`], and what does not fit together is not used. A file system that is
@@ -13,6 +14,8 @@
 
 mod aside;
 mod checksum;
+mod dynamic;
+pub mod freed;
 mod group;
 mod inode;
 pub mod journal;
@@ -27,6 +30,7 @@ mod table;
 mod watch;
 
 pub use aside::{Part, StoodAside};
+pub use dynamic::{Dynamic, DynamicKind, DynamicSpan};
 pub use inode::JOURNAL_INODE;
 pub use metadata::{Metadata, MetadataKind, MetadataSpan};
 pub use scan::{FileSystem, NoJournal, Scan, scan};

@@ -32,5 +32,18 @@ pub const LOGICAL_PARTITIONS: usize = 128;
 /// Revoked blocks that are remembered of one running transaction.
 pub const REVOKED: usize = 65_536;
 
+/// Bytes that a walk of a file system's inodes asks for at most.
+pub const DYNAMIC_READ_BYTES: u64 = 256 << 20;
+
+/// Ranges of metadata of one inode that are told.
+pub const DYNAMIC_SPANS: usize = 65_536;
+
+/// Block groups of a file system whose free space is followed: 8 TiB of blocks of 4096 bytes.
+pub const FREED_GROUPS: usize = 65_536;
+
+/// Groups that are followed at once, of each kind of 4 KiB that is kept of one: written since the last commit,
+/// copied by the running transaction, and (three of them) with blocks to drop. 40 MiB at most.
+pub const FREED_TRACKED: usize = 2048;
+
 const _: () = assert!(READ_BYTES >= JOURNAL_BLOCKS / 256 * PAGE_BYTES as u64 * 5 / 4);
 const _: () = assert!(GPT_ENTRIES as u64 * GPT_ENTRY_BYTES as u64 * 4 <= READ_BYTES);

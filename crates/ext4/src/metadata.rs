@@ -32,6 +32,8 @@ pub struct MetadataSpan {
     pub group: u64,
     /// Where.
     pub span: Span,
+    /// Whether it was ever written: of a group that was never used, bitmaps and inodes need not have been.
+    pub is_written: bool,
 }
 
 /// Walks the groups of a file system. It reads each block of descriptors once and holds one, so that a caller
@@ -84,7 +86,16 @@ impl<'a> Metadata<'a> {
     }
 
     fn push(&mut self, kind: MetadataKind, group: u64, span: Span) {
-        self.ready.push_back(MetadataSpan { kind, group, span });
+        self.push_if(true, kind, group, span);
+    }
+
+    fn push_if(&mut self, is_written: bool, kind: MetadataKind, group: u64, span: Span) {
+        self.ready.push_back(MetadataSpan {
+            kind,
+            group,
+            span,
+            is_written,
+        });
     }
 
     /// The superblock and the descriptors that the group holds, by `ext4_bg_has_super` and `ext4_bg_num_gdb`.
@@ -142,9 +153,10 @@ impl<'a> Metadata<'a> {
         let at = span.start + offset as u64;
         let bytes = bytes.get(offset..offset + length).unwrap_or_default();
         let found = group::parse(sb, group, at, bytes)?;
-        self.push(MetadataKind::BlockBitmap, group, found.block_bitmap);
-        self.push(MetadataKind::InodeBitmap, group, found.inode_bitmap);
-        self.push(MetadataKind::InodeTable, group, found.inode_table);
+        let (blocks, inodes) = (found.has_block_bitmap, found.inodes > 0);
+        self.push_if(blocks, MetadataKind::BlockBitmap, group, found.block_bitmap);
+        self.push_if(inodes, MetadataKind::InodeBitmap, group, found.inode_bitmap);
+        self.push_if(inodes, MetadataKind::InodeTable, group, found.inode_table);
         Ok(())
     }
 }

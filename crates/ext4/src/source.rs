@@ -41,6 +41,19 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// One that may read so many bytes and no more.
+    pub fn with_budget(source: &'a mut dyn Source, volume_bytes: u64, budget: u64) -> Self {
+        Self {
+            budget,
+            ..Self::new(source, volume_bytes)
+        }
+    }
+
+    /// What is left to be read.
+    pub fn budget(&self) -> u64 {
+        self.budget
+    }
+
     pub fn volume_bytes(&self) -> u64 {
         self.volume_bytes
     }

@@ -77,3 +77,13 @@ fn a_follower_answers_whatever_it_is_given() {
     }
     assert!(said > 1000, "{said}");
 }
+
+#[test]
+fn a_follower_of_free_space_answers_whatever_it_is_given() {
+    let mut rng = Rng(3);
+    let mut dropped = 0;
+    for _ in 0..4000 {
+        dropped += ext4::freed(&rng.bytes(600));
+    }
+    assert!(dropped > 1000, "{dropped}");
+}

@@ -1,0 +1,322 @@
+//! Metadata that comes and goes: directories, nodes of extent trees, indirect blocks, blocks of attributes.
+//!
+//! It is found by walking the inodes, so it is true of one moment, and a hint: checksums of inodes and nodes are not
+//! looked at, and nobody may rely on it for more than where small changes are likely. The work is bounded over the
+//! whole walk ([`DYNAMIC_READ_BYTES`]), however the trees are tangled: each node costs a read, and none is deeper than
+//! the one that led to it.
+
+use crate::aside::{Part, StoodAside};
+use crate::group;
+use crate::inode::{self, Sketch};
+use crate::limits::{DYNAMIC_READ_BYTES, DYNAMIC_SPANS, EXTENT_DEPTH};
+use crate::scan::FileSystem;
+use crate::source::{Reader, Source};
+use crate::span::{FsBlock, Span};
+use crate::superblock::Superblock;
+use crate::watch::Watches;
+use std::collections::VecDeque;
+
+const EXTENT_MAGIC: u16 = 0xF30A;
+const ENTRY: usize = 12;
+/// A longer extent is one of so many blocks fewer that were never written.
+const LENGTH_MAX: u16 = 1 << 15;
+const DIRECT: usize = 12;
+
+/// What lies in a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DynamicKind {
+    /// A directory's own blocks.
+    Directory,
+    /// A node of an extent tree.
+    ExtentNode,
+    /// Block numbers, as ext3 has them.
+    IndirectBlock,
+    /// Extended attributes.
+    Attributes,
+}
+
+/// A range of metadata, and which inode led to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DynamicSpan {
+    /// What lies there.
+    pub kind: DynamicKind,
+    /// The inode's number.
+    pub inode: u32,
+    /// Where.
+    pub span: Span,
+}
+
+/// Walks the inodes of a file system. It reads each block of their tables once and holds one, so that a caller can
+/// stop and go on; an inode that is damaged is told and passed over.
+#[derive(Debug)]
+pub struct Dynamic<'a> {
+    sb: &'a Superblock,
+    volume_bytes: u64,
+    budget: u64,
+    group: u64,
+    table: Option<Table>,
+    ready: VecDeque<DynamicSpan>,
+    is_over: bool,
+}
+
+impl<'a> Dynamic<'a> {
+    /// Of a file system on a volume of `volume_blocks` blocks of 4096 bytes; none if its superblock is not to be
+    /// trusted.
+    #[must_use]
+    pub fn new(found: &'a FileSystem, volume_blocks: u64) -> Option<Self> {
+        Some(Self {
+            sb: found.superblock.as_ref()?,
+            volume_bytes: volume_blocks.saturating_mul(4096),
+            budget: DYNAMIC_READ_BYTES,
+            group: 0,
+            table: None,
+            ready: VecDeque::new(),
+            is_over: false,
+        })
+    }
+
+    /// The next range; none at the end, or when the walk has cost all that it may (which is told once).
+    pub fn next(&mut self, source: &mut dyn Source) -> Option<Result<DynamicSpan, StoodAside>> {
+        while !self.is_over {
+            if let Some(ready) = self.ready.pop_front() {
+                return Some(Ok(ready));
+            }
+            let mut reader = Reader::with_budget(source, self.volume_bytes, self.budget);
+            let step = self.step(&mut reader);
+            self.budget = reader.budget();
+            match step {
+                Ok(true) => {}
+                Ok(false) => self.is_over = true,
+                Err(aside) => {
+                    self.is_over = matches!(
+                        aside,
+                        StoodAside::Limit {
+                            what: "reading",
+                            ..
+                        }
+                    );
+                    return Some(Err(aside));
+                }
+            }
+        }
+        None
+    }
+
+    /// Looks at inodes up to one that leads somewhere, or at the next group; whether there is more.
+    fn step(&mut self, reader: &mut Reader<'_>) -> Result<bool, StoodAside> {
+        let sb = self.sb;
+        let Some(table) = &mut self.table else {
+            if self.group >= sb.groups() {
+                return Ok(false);
+            }
+            let group = self.group;
+            self.group += 1;
+            let found = group::read(sb, group, reader, &mut Watches::default())?;
+            let count = found.inodes.min(sb.inodes_per_group);
+            self.table = (count > 0).then_some(Table {
+                first: group * u64::from(sb.inodes_per_group) + 1,
+                span: found.inode_table,
+                count,
+                next: 0,
+                block: Vec::new(),
+            });
+            return Ok(true);
+        };
+        let inode_bytes = usize::from(sb.inode_bytes);
+        let per_block = sb.block_bytes / u32::from(sb.inode_bytes);
+        loop {
+            let index = table.next;
+            if index >= table.count {
+                self.table = None;
+                return Ok(true);
+            }
+            table.next += 1;
+            let within = (index % per_block) as usize * inode_bytes;
+            let at = table.span.start + u64::from(index) * inode_bytes as u64;
+            if within == 0 {
+                table.block.clear();
+                match reader.read(at, sb.block_bytes as usize) {
+                    Ok(block) => table.block = block,
+                    Err(aside) => {
+                        table.next = (index + per_block).min(table.count);
+                        return Err(aside);
+                    }
+                }
+            }
+            let Some(sketch) = table
+                .block
+                .get(within..within + inode_bytes)
+                .and_then(inode::sketch)
+            else {
+                continue;
+            };
+            let mut walk = Walk {
+                sb,
+                inode: (table.first + u64::from(index)) as u32,
+                at,
+                is_directory: sketch.is_directory,
+                out: &mut self.ready,
+                told: 0,
+            };
+            walk.inode(&sketch, reader)?;
+            if !self.ready.is_empty() {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// An inode table that is being walked.
+#[derive(Debug)]
+struct Table {
+    /// Its first inode.
+    first: u64,
+    span: Span,
+    /// How many are to be looked at.
+    count: u32,
+    next: u32,
+    /// The block that the next is in.
+    block: Vec<u8>,
+}
+
+/// The walk of one inode.
+struct Walk<'a> {
+    sb: &'a Superblock,
+    inode: u32,
+    at: u64,
+    is_directory: bool,
+    out: &'a mut VecDeque<DynamicSpan>,
+    told: usize,
+}
+
+impl Walk<'_> {
+    fn tell(&mut self, kind: DynamicKind, block: u64, count: u64) -> Result<Span, StoodAside> {
+        let blame = fault(Part::Inode, self.at, "block", block);
+        let span = self.sb.blocks_at(FsBlock(block), count).ok_or(blame)?;
+        if self.told == DYNAMIC_SPANS {
+            return Err(StoodAside::Limit {
+                what: "the number of an inode's blocks of metadata",
+                limit: DYNAMIC_SPANS as u64,
+            });
+        }
+        self.told += 1;
+        let inode = self.inode;
+        self.out.push_back(DynamicSpan { kind, inode, span });
+        Ok(span)
+    }
+
+    fn inode(&mut self, sketch: &Sketch, reader: &mut Reader<'_>) -> Result<(), StoodAside> {
+        if sketch.attributes != 0 {
+            self.tell(DynamicKind::Attributes, sketch.attributes, 1)?;
+        }
+        let Some(root) = &sketch.root else {
+            return Ok(());
+        };
+        if sketch.has_extents {
+            let at = self.at;
+            let (_, _, depth) = Self::header(root, at)?;
+            if depth > EXTENT_DEPTH {
+                return Err(fault(Part::Inode, at, "eh_depth", depth.into()));
+            }
+            return self.extents(root, at, depth, reader);
+        }
+        for (i, block) in numbers(root).enumerate() {
+            let depth = i.saturating_sub(DIRECT - 1);
+            self.indirect(block, depth, reader)?;
+        }
+        Ok(())
+    }
+
+    /// Entries, most entries, and depth of a node.
+    fn header(bytes: &[u8], at: u64) -> Result<(u16, u16, u16), StoodAside> {
+        let field = |at: usize| {
+            bytes
+                .get(at..at + 2)
+                .map_or(0, |b| u16::from_le_bytes([b[0], b[1]]))
+        };
+        let (magic, entries, most, depth) = (field(0), field(2), field(4), field(6));
+        if magic != EXTENT_MAGIC {
+            return Err(fault(Part::ExtentNode, at, "eh_magic", magic.into()));
+        }
+        if entries > most || usize::from(most) > (bytes.len() - ENTRY) / ENTRY {
+            return Err(fault(Part::ExtentNode, at, "eh_entries", entries.into()));
+        }
+        Ok((entries, most, depth))
+    }
+
+    fn extents(
+        &mut self,
+        bytes: &[u8],
+        at: u64,
+        depth: u16,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), StoodAside> {
+        let (entries, _, own) = Self::header(bytes, at)?;
+        if own != depth {
+            return Err(fault(Part::ExtentNode, at, "eh_depth", own.into()));
+        }
+        let entries = bytes[ENTRY..]
+            .chunks_exact(ENTRY)
+            .take(usize::from(entries));
+        for entry in entries {
+            let half = |at: usize| u64::from(u16::from_le_bytes([entry[at], entry[at + 1]]));
+            if depth > 0 {
+                let block = half(8) << 32 | half(6) << 16 | half(4);
+                let span = self.tell(DynamicKind::ExtentNode, block, 1)?;
+                let bytes = reader.read(span.start, span.bytes as usize)?;
+                self.extents(&bytes, span.start, depth - 1, reader)?;
+            } else if self.is_directory {
+                let length = half(4) as u16;
+                let length = match length > LENGTH_MAX {
+                    true => length - LENGTH_MAX,
+                    false => length,
+                };
+                let block = half(6) << 32 | half(10) << 16 | half(8);
+                if length > 0 {
+                    self.tell(DynamicKind::Directory, block, length.into())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn indirect(
+        &mut self,
+        block: u64,
+        depth: usize,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), StoodAside> {
+        if block == 0 {
+            return Ok(());
+        }
+        if depth == 0 {
+            if self.is_directory {
+                self.tell(DynamicKind::Directory, block, 1)?;
+            }
+            return Ok(());
+        }
+        let span = self.tell(DynamicKind::IndirectBlock, block, 1)?;
+        // What lies behind the last level is data.
+        if depth > 1 || self.is_directory {
+            let bytes = reader.read(span.start, span.bytes as usize)?;
+            for block in numbers(&bytes) {
+                self.indirect(block, depth - 1, reader)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn numbers(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    let (numbers, _) = bytes.as_chunks::<4>();
+    numbers.iter().map(|b| u32::from_le_bytes(*b).into())
+}
+
+fn fault(part: Part, at: u64, field: &'static str, found: u64) -> StoodAside {
+    StoodAside::Field {
+        part,
+        at,
+        field,
+        found,
+    }
+}

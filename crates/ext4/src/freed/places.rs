@@ -1,0 +1,179 @@
+//! Where the block bitmaps are, and what no bitmap may call free.
+
+use super::NotFollowed;
+use super::bits::{BITS, Bits};
+use crate::journal::Alignment;
+use crate::limits::FREED_GROUPS;
+use crate::metadata::{Metadata, MetadataKind};
+use crate::scan::FileSystem;
+use crate::source::Source;
+use crate::span::Span;
+use core::ops::Range;
+use std::collections::HashMap;
+
+/// The only size of a block that is followed: the device's own.
+pub(super) const BLOCK: u64 = 4096;
+
+/// A file system's groups, as far as they are followed.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    /// Bytes of the volume that are the file system's.
+    pub home: Span,
+    blocks: u64,
+    blocks_per_group: u64,
+    /// The group whose bitmap is in a block.
+    bitmaps: HashMap<u64, u64>,
+    /// The other way round.
+    bitmap_blocks: Vec<u64>,
+    /// Blocks that mke2fs or the journal have, in order, none touching another.
+    fixed: Vec<Range<u64>>,
+}
+
+impl Places {
+    pub fn new(
+        found: &FileSystem,
+        source: &mut dyn Source,
+        volume_blocks: u64,
+    ) -> Result<Self, NotFollowed> {
+        let sb = found.superblock.as_ref().ok_or(NotFollowed::NoSuperblock)?;
+        let journal = found.journal.as_ref().map_err(|_| NotFollowed::NoJournal)?;
+        let features = found.features;
+        if u64::from(found.block_bytes) != BLOCK || journal.alignment != Alignment::Aligned {
+            return Err(NotFollowed::Unaligned);
+        }
+        if journal.is_external {
+            return Err(NotFollowed::ExternalJournal);
+        }
+        if features.bigalloc() {
+            return Err(NotFollowed::Bigalloc);
+        }
+        if features.fast_commit() || journal.format.features.fast_commit() {
+            return Err(NotFollowed::FastCommit);
+        }
+        if !features.needs_recovery() {
+            return Err(NotFollowed::NotMounted);
+        }
+        let blocks_per_group = u64::from(sb.blocks_per_group);
+        if blocks_per_group > BITS {
+            return Err(NotFollowed::NoSuperblock);
+        }
+        let mut places = Self {
+            home: found.home,
+            blocks: sb.blocks,
+            blocks_per_group,
+            bitmaps: HashMap::new(),
+            bitmap_blocks: Vec::new(),
+            fixed: Vec::new(),
+        };
+        let mut metadata = Metadata::new(found, volume_blocks).ok_or(NotFollowed::NoSuperblock)?;
+        let mut twice = Vec::new();
+        while let Some(next) = metadata.next(source) {
+            // What cannot be read is not followed: a group that is in doubt keeps its blocks. But then it is not known
+            // where its tables are, which may be among another group's blocks.
+            let found = next.map_err(|_| NotFollowed::Descriptors)?;
+            let block = (found.span.start - places.home.start) / BLOCK;
+            places.fixed.push(block..block + found.span.bytes / BLOCK);
+            if found.kind == MetadataKind::BlockBitmap {
+                if places.bitmaps.len() == FREED_GROUPS {
+                    return Err(NotFollowed::TooLarge);
+                }
+                places.bitmap_blocks.push(block);
+                if places.bitmaps.insert(block, found.group).is_some() {
+                    twice.push(block);
+                }
+            }
+        }
+        for extent in &journal.extents {
+            let first = (extent.start - places.home.start) / BLOCK;
+            let run = first..first + extent.bytes / BLOCK;
+            if run.end - run.start < places.bitmaps.len() as u64 {
+                twice.extend(
+                    run.clone()
+                        .filter(|block| places.bitmaps.contains_key(block)),
+                );
+            } else {
+                twice.extend(places.bitmaps.keys().filter(|block| run.contains(block)));
+            }
+            places.fixed.push(run);
+        }
+        if !twice.is_empty() {
+            return Err(NotFollowed::Descriptors);
+        }
+        places.merge();
+        Ok(places)
+    }
+
+    fn merge(&mut self) {
+        self.fixed.sort_unstable_by_key(|run| run.start);
+        let mut merged: Vec<Range<u64>> = Vec::new();
+        for run in self.fixed.drain(..) {
+            match merged.last_mut() {
+                Some(last) if run.start <= last.end => last.end = last.end.max(run.end),
+                _ => merged.push(run),
+            }
+        }
+        self.fixed = merged;
+    }
+
+    /// The block at a byte of the volume, if it is one of the file system's.
+    pub fn block_at(&self, offset: u64) -> Option<u64> {
+        let within = offset.checked_sub(self.home.start)?;
+        (within < self.home.bytes).then_some(within / BLOCK)
+    }
+
+    pub fn bitmap_of(&self, block: u64) -> Option<u64> {
+        self.bitmaps.get(&block).copied()
+    }
+
+    /// The group of a block, and its place there.
+    pub fn group_of(&self, block: u64) -> (u64, u64) {
+        (block / self.blocks_per_group, block % self.blocks_per_group)
+    }
+
+    /// Blocks of a whole group.
+    pub fn group_len(&self) -> u64 {
+        self.blocks_per_group
+    }
+
+    /// Whether the bitmap of a group is in a run of blocks.
+    pub fn bitmap_is_in(&self, group: u64, run: &Range<u64>) -> bool {
+        self.bitmap_blocks
+            .get(group as usize)
+            .is_some_and(|block| run.contains(block))
+    }
+
+    fn blocks_in(&self, group: u64) -> Range<u64> {
+        let first = group * self.blocks_per_group;
+        first..(first + self.blocks_per_group).min(self.blocks)
+    }
+
+    /// Where a run of a group's blocks is on the volume.
+    pub fn span(&self, group: u64, run: Range<u64>) -> Span {
+        let first = group * self.blocks_per_group + run.start;
+        Span::new(
+            self.home.start + first * BLOCK,
+            (run.end - run.start) * BLOCK,
+        )
+    }
+
+    /// What a bitmap says is free; `None` if it cannot be this group's: it calls free what mke2fs has put there, or
+    /// what lies behind the group's end.
+    pub fn free(&self, group: u64, used: &Bits) -> Option<Bits> {
+        let all = self.blocks_in(group);
+        let count = all.end.saturating_sub(all.start);
+        if !used.has_all(count..BITS) {
+            return None;
+        }
+        let near = self.fixed.partition_point(|run| run.end <= all.start);
+        for run in &self.fixed[near..] {
+            if run.start >= all.end {
+                break;
+            }
+            let from = run.start.max(all.start) - all.start;
+            if !used.has_all(from..run.end.min(all.end) - all.start) {
+                return None;
+            }
+        }
+        Some(used.others())
+    }
+}

@@ -1,0 +1,90 @@
+//! A host with a journal, as ext4 and jbd2 order their writes, over a device that drops what it takes for freed: after
+//! each step the device may crash, and what the journal's replay finds then is what a device that drops nothing has.
+//!
+//! The host of the model does all that Linux may do: transaction `T + 1` runs while `T` is being committed, and what
+//! it allocates is written before `T` is; in data=writeback it takes what `T` has freed; bitmaps are written home late, again
+//! and while nothing else waits; the host crashes alone and replays in any order; tools write bitmaps past the journal.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failure is a test's"
+)]
+
+mod host;
+
+#[path = "../../../fuzz/src/ext4.rs"]
+#[allow(dead_code, reason = "the targets' own parts are not used here")]
+mod ext4;
+
+use host::{Host, Mode, Rng, Twist};
+
+/// One host's lives; how many blocks were dropped.
+fn live(seed: u64, twist: Twist) -> u64 {
+    let mut rng = Rng(seed);
+    let mode = rng
+        .pick(&[Mode::Ordered, Mode::Writeback, Mode::Journal])
+        .unwrap();
+    let lives = 1 + rng.below(4);
+    let mut host = Host::new(&mut rng, mode, twist);
+    for _ in 0..lives {
+        for _ in 0..host.rng.below(600) {
+            host.step();
+            host.check();
+        }
+        host.crash();
+        host.check();
+    }
+    host.dropped
+}
+
+fn seeds(default: u64) -> core::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    match number("VELLUM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("VELLUM_SEEDS").unwrap_or(default),
+    }
+}
+
+/// How many blocks were dropped over so many seeds.
+fn holds(twist: Twist, default: u64) -> u64 {
+    let mut dropped = 0;
+    let all = seeds(default);
+    let count = all.end - all.start;
+    for seed in all {
+        let told = std::panic::catch_unwind(|| live(seed, twist));
+        dropped += told.unwrap_or_else(|_| panic!("{twist:?}: VELLUM_SEED={seed}"));
+    }
+    println!("{twist:?}: {dropped} blocks dropped over {count} seeds");
+    assert!(count == 1 || dropped > 5 * count, "{dropped}");
+    dropped
+}
+
+#[test]
+fn nothing_that_a_replay_finds_is_dropped() {
+    holds(Twist::None, 400);
+}
+
+/// Each half of the rule would do: that a block was not written since the commit before, and that its bitmap comes home
+/// only when no transaction has it.
+#[test]
+fn each_half_of_the_rule_is_enough() {
+    holds(Twist::Early, 200);
+    holds(Twist::Forgetful, 200);
+}
+
+/// With the rule broken on purpose it must be found out.
+#[test]
+fn canaries() {
+    std::panic::set_hook(Box::new(|_| {}));
+    for twist in [
+        Twist::EarlyAndForgetful,
+        Twist::Blind,
+        Twist::Hasty,
+        Twist::Late,
+    ] {
+        let fails = |seed: &u64| std::panic::catch_unwind(|| live(*seed, twist)).is_err();
+        let found = (0..400).find(fails);
+        assert!(found.is_some(), "{twist:?} was not noticed");
+        println!("{twist:?}: seed {}", found.unwrap());
+    }
+}
