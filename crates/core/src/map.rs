@@ -79,16 +79,17 @@ impl Entry {
     }
 }
 
-struct Page {
-    entries: [u32; LEAF_ENTRIES],
-    used: u32,
-}
+/// A leaf that holds something.
+type Page = [u32; LEAF_ENTRIES];
 
 /// The map of a volume.
 pub struct Map {
     blocks: u64,
     leaves: Vec<Option<Box<Page>>>,
+    /// How many of each leaf's entries hold something: apart from them, so that these counts stay in a cache.
+    used: Vec<u16>,
     dirty: Vec<u64>,
+    dirty_leaves: u64,
 }
 
 impl Map {
@@ -101,7 +102,9 @@ impl Map {
         Self {
             blocks,
             leaves: pages,
+            used: vec![0; leaves],
             dirty: vec![0; leaves.div_ceil(64)],
+            dirty_leaves: 0,
         }
     }
 
@@ -122,7 +125,7 @@ impl Map {
     pub fn get(&self, lba: Lba) -> Entry {
         let (leaf, index) = split(lba);
         match &self.leaves[leaf] {
-            Some(page) => Entry::unpack(page.entries[index]),
+            Some(page) => Entry::unpack(page[index]),
             None => Entry::Unmapped,
         }
     }
@@ -134,7 +137,7 @@ impl Map {
             let (leaf, index) = split(lba);
             self.leaves[leaf]
                 .as_ref()
-                .map_or(UNMAPPED, |page| page.entries[index])
+                .map_or(UNMAPPED, |page| page[index])
         });
         core::hint::black_box(entries.fold(0, |all, raw| all ^ raw));
     }
@@ -148,18 +151,16 @@ impl Map {
         let page = match slot {
             Some(page) => page,
             None if raw == UNMAPPED => return Entry::Unmapped,
-            None => slot.insert(Box::new(Page {
-                entries: [UNMAPPED; LEAF_ENTRIES],
-                used: 0,
-            })),
+            None => slot.insert(Box::new([UNMAPPED; LEAF_ENTRIES])),
         };
-        let old = core::mem::replace(&mut page.entries[index], raw);
-        page.used = page.used + u32::from(raw != UNMAPPED) - u32::from(old != UNMAPPED);
-        if page.used == 0 {
+        let old = core::mem::replace(&mut page[index], raw);
+        let used = &mut self.used[leaf];
+        *used = *used + u16::from(raw != UNMAPPED) - u16::from(old != UNMAPPED);
+        if *used == 0 {
             *slot = None;
         }
         if raw != old {
-            self.dirty[leaf / 64] |= 1 << (leaf % 64);
+            self.mark_dirty(Leaf(leaf as u32));
         }
         Entry::unpack(old)
     }
@@ -173,14 +174,8 @@ impl Map {
             let end = to.0.min((leaf as u64 + 1) * LEAF_ENTRIES as u64);
             if let Some(page) = &self.leaves[leaf] {
                 let last = index + (end - lba) as usize;
-                if let Some(found) = page.entries[index..last]
-                    .iter()
-                    .position(|&raw| raw != UNMAPPED)
-                {
-                    return Some((
-                        Lba(lba + found as u64),
-                        Entry::unpack(page.entries[index + found]),
-                    ));
+                if let Some(found) = page[index..last].iter().position(|&raw| raw != UNMAPPED) {
+                    return Some((Lba(lba + found as u64), Entry::unpack(page[index + found])));
                 }
             }
             lba = end;
@@ -195,8 +190,7 @@ impl Map {
             .enumerate()
             .filter_map(|(leaf, page)| Some((leaf, page.as_ref()?)))
             .flat_map(|(leaf, page)| {
-                page.entries
-                    .iter()
+                page.iter()
                     .enumerate()
                     .filter(|(_, raw)| **raw != UNMAPPED)
                     .map(move |(index, &raw)| {
@@ -213,7 +207,7 @@ impl Map {
         debug_assert_eq!(out.len(), BLOCK_BYTES);
         match &self.leaves[leaf.0 as usize] {
             Some(page) => {
-                for (bytes, raw) in out.chunks_exact_mut(4).zip(&page.entries) {
+                for (bytes, raw) in out.chunks_exact_mut(4).zip(page.iter()) {
                     bytes.copy_from_slice(&raw.to_le_bytes());
                 }
                 true
@@ -227,16 +221,15 @@ impl Map {
 
     /// Takes a leaf from its block, without marking it dirty.
     pub fn load_leaf(&mut self, leaf: Leaf, bytes: &[u8; BLOCK_BYTES]) {
-        let mut page = Box::new(Page {
-            entries: [UNMAPPED; LEAF_ENTRIES],
-            used: 0,
-        });
-        for (entry, raw) in page.entries.iter_mut().zip(bytes.chunks_exact(4)) {
+        let mut page = Box::new([UNMAPPED; LEAF_ENTRIES]);
+        let mut used = 0;
+        for (entry, raw) in page.iter_mut().zip(bytes.chunks_exact(4)) {
             let raw = u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]);
-            page.used += u32::from(raw != UNMAPPED);
+            used += u16::from(raw != UNMAPPED);
             *entry = raw;
         }
-        self.leaves[leaf.0 as usize] = (page.used > 0).then_some(page);
+        self.used[leaf.0 as usize] = used;
+        self.leaves[leaf.0 as usize] = (used > 0).then_some(page);
     }
 
     /// Whether a leaf holds anything.
@@ -247,21 +240,23 @@ impl Map {
 
     /// Takes the next dirty leaf at or after `from`, and marks it clean.
     pub fn take_dirty(&mut self, from: Leaf) -> Option<Leaf> {
-        take_bit(&mut self.dirty, from.0 as usize).map(|leaf| Leaf(leaf as u32))
+        let leaf = take_bit(&mut self.dirty, from.0 as usize)?;
+        self.dirty_leaves -= 1;
+        Some(Leaf(leaf as u32))
     }
 
     /// Marks a leaf dirty again: its write did not happen.
     pub fn mark_dirty(&mut self, leaf: Leaf) {
-        self.dirty[leaf.0 as usize / 64] |= 1 << (leaf.0 % 64);
+        let word = &mut self.dirty[leaf.0 as usize / 64];
+        let bit = 1 << (leaf.0 % 64);
+        self.dirty_leaves += u64::from(*word & bit == 0);
+        *word |= bit;
     }
 
     /// How many leaves are dirty.
     #[must_use]
     pub fn dirty_count(&self) -> u64 {
-        self.dirty
-            .iter()
-            .map(|word| u64::from(word.count_ones()))
-            .sum()
+        self.dirty_leaves
     }
 }
 
@@ -329,6 +324,9 @@ mod tests {
                 }
             }
             prop_assert!(copy.iter().eq(map.iter()));
+            let dirty = map.dirty_count();
+            let taken = core::iter::from_fn(|| map.take_dirty(Leaf(0))).count() as u64;
+            prop_assert_eq!((taken, map.dirty_count()), (dirty, 0));
             let first = model.iter().next().map(|(l, e)| (Lba(*l), *e));
             prop_assert_eq!(map.next_mapped(Lba(0), Lba(5000)), first);
         }

@@ -183,18 +183,18 @@ impl Sim {
                     self.issue(request);
                     next = self.next(&mut ahead, requests);
                 }
-            }
-            if matches!(pace, Pace::Closed { .. }) && !matches!(self.ftl, Ftl::Vellum(_)) {
-                // Nobody waits for a moment: until something is answered there is nothing but events.
+                // The host waits for an answer: until there is one nothing but events happens.
                 let served = self.seen.served;
-                while self.seen.served == served
-                    && let Some(tag) = self.time.pop()
-                {
-                    self.happen(tag);
-                }
+                while self.seen.served == served && self.step() {}
+                self.refusal()?;
                 if self.seen.served > served {
                     continue;
                 }
+                if self.open() == 0 && next.is_none() {
+                    break;
+                }
+                let open = self.open();
+                return Err(RunError::Stalled { open });
             }
             if self.time.is_due()
                 && let Some(tag) = self.time.pop()
@@ -208,10 +208,9 @@ impl Sim {
                 Ftl::Vellum(vellum) => vellum.timeout(),
                 _ => None,
             };
-            let arrival = match (&next, pace) {
-                (Some(request), Pace::Open) => Some(start.saturating_add(request.at)),
-                _ => None,
-            };
+            let arrival = next
+                .as_ref()
+                .map(|request| start.saturating_add(request.at));
             let first = [event, timer, arrival].into_iter().flatten().min();
             if event.is_some() && event == first {
                 if let Some(tag) = self.time.pop() {
@@ -225,10 +224,8 @@ impl Sim {
                 next = self.next(&mut ahead, requests);
             } else if self.open() == 0 && next.is_none() {
                 break;
-            } else if let (Some(due), Ftl::Vellum(vellum)) = (timer, &mut self.ftl) {
-                self.time.pass(due);
-                vellum.tick(io!(self));
-                self.collect();
+            } else if let Some(due) = timer {
+                self.tick(due);
             } else {
                 let open = self.open();
                 return Err(RunError::Stalled { open });
@@ -244,6 +241,35 @@ impl Sim {
             }),
             _ => Ok(()),
         }
+    }
+
+    /// Lets the next thing happen, while anything is open; whether there was one.
+    fn step(&mut self) -> bool {
+        if !self.time.is_due()
+            && let Ftl::Vellum(vellum) = &mut self.ftl
+            && let Some(due) = vellum.timeout()
+            && self.time.next().is_none_or(|next| next > due)
+        {
+            if self.open() == 0 {
+                return false;
+            }
+            self.tick(due);
+            return true;
+        }
+        let Some(tag) = self.time.pop() else {
+            return false;
+        };
+        self.happen(tag);
+        true
+    }
+
+    /// The engine's time has come.
+    fn tick(&mut self, due: u64) {
+        self.time.pass(due);
+        if let Ftl::Vellum(vellum) = &mut self.ftl {
+            vellum.tick(io!(self));
+        }
+        self.collect();
     }
 
     fn refusal(&self) -> Result<(), RunError> {

@@ -76,13 +76,10 @@ impl Checkpoint {
 impl Engine {
     fn checkpoint_is_due(&self) -> bool {
         let (least, most) = limits::LOG_BLOCKS_BETWEEN_CHECKPOINTS;
-        // Counting dirty leaves walks a bitmap: only when the least is reached.
         self.checkpoint.due
             || self.log_chunks >= limits::CHUNKS_BETWEEN_CHECKPOINTS
-            || (self.log_blocks >= least
-                && self.log_blocks
-                    >= (self.map.dirty_count() * limits::LOG_BLOCKS_PER_DIRTY_LEAF)
-                        .clamp(least, most))
+            || self.log_blocks
+                >= (self.map.dirty_count() * limits::LOG_BLOCKS_PER_DIRTY_LEAF).clamp(least, most)
     }
 
     pub(super) fn advance_checkpoint(&mut self) {

@@ -16,6 +16,8 @@ use std::collections::VecDeque;
 const NONE: u32 = u32::MAX;
 /// Erase blocks of each die that stay free for the collector.
 const RESERVE: usize = 1;
+/// Blocks that are looked at together before they are written, at most.
+const AHEAD: usize = 16;
 
 /// What the flash has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +57,8 @@ struct Frontier {
     /// The block that is being filled, and how far.
     active: u32,
     offset: u32,
+    /// Blocks that its open unit still takes.
+    left: u32,
     free: VecDeque<u32>,
     live: u64,
     victims: Victims,
@@ -74,8 +78,8 @@ pub struct PageMap {
     valid: Vec<u32>,
     dies: Vec<Frontier>,
     die: usize,
-    /// A victim's owners.
-    moving: Vec<u32>,
+    /// A victim's pages that are alive, and their owners.
+    moving: Vec<(u32, u32)>,
     counts: Moved,
     ops: Vec<FlashOp>,
 }
@@ -102,6 +106,7 @@ impl PageMap {
         let frontier = |die: u32| Frontier {
             active: 0,
             offset: 0,
+            left: shape.unit_blocks,
             free: (1..per_die).collect(),
             live: 0,
             victims: Victims::new(victim, per_die, pages, u64::from(die)),
@@ -155,13 +160,18 @@ impl PageMap {
     pub fn write(&mut self, lba: u64) {
         self.forget(lba);
         let room = Self::room(self.per_die, self.pages);
-        let dies = self.dies.len();
-        if self.dies[self.die].offset.is_multiple_of(self.unit_blocks) {
+        if self.dies[self.die].left == self.unit_blocks {
             // A full die cannot win room by collecting: another takes its turn. One always has room.
-            self.die = (1..=dies)
-                .map(|step| (self.die + step) % dies)
-                .find(|&die| self.dies[die].live < room)
-                .unwrap_or(self.die);
+            for _ in 0..self.dies.len() {
+                self.die = if self.die + 1 == self.dies.len() {
+                    0
+                } else {
+                    self.die + 1
+                };
+                if self.dies[self.die].live < room {
+                    break;
+                }
+            }
         }
         let die = self.die;
         self.make_room(die);
@@ -169,10 +179,20 @@ impl PageMap {
         self.counts.host += 1;
     }
 
-    /// Looks at the entries of blocks that are to be written soon, so that they are in a cache by then.
+    /// Looks at what is needed to write some blocks soon, so that it is in a cache by then: their entries in the map, and then
+    /// what those lead to.
     pub fn look_ahead(&self, lbas: impl Iterator<Item = u64>) {
-        let entries = lbas.map(|lba| self.map.get(lba as usize).copied().unwrap_or(NONE));
-        std::hint::black_box(entries.fold(0, |all, entry| all ^ entry));
+        let mut found = [NONE; AHEAD];
+        for (old, lba) in found.iter_mut().zip(lbas) {
+            *old = self.map.get(lba as usize).copied().unwrap_or(NONE);
+        }
+        let alive = |old: &u32| self.alive.get(*old as usize / 64).copied();
+        std::hint::black_box(
+            found
+                .iter()
+                .filter_map(alive)
+                .fold(0, |all, bits| all ^ bits),
+        );
     }
 
     /// Gives one block up.
@@ -203,17 +223,15 @@ impl PageMap {
         })
     }
 
-    fn is_alive(&self, at: usize) -> bool {
-        self.alive[at / 64] >> (at % 64) & 1 == 1
-    }
-
     fn append(&mut self, die: usize, lba: u32) {
         let frontier = &mut self.dies[die];
         let block = die as u32 * self.per_die + frontier.active;
         let at = block * self.pages + frontier.offset;
         frontier.offset += 1;
         frontier.live += 1;
-        if frontier.offset.is_multiple_of(self.unit_blocks) {
+        frontier.left -= 1;
+        if frontier.left == 0 {
+            frontier.left = self.unit_blocks;
             self.ops.push(FlashOp::Program(Die(die as u32)));
         }
         self.valid[block as usize] += 1;
@@ -252,25 +270,30 @@ impl PageMap {
             unreachable!("a die without free blocks has closed ones")
         };
         let first = (base + victim) * self.pages;
-        let pages = first as usize..(first + self.pages) as usize;
         let mut moving = std::mem::take(&mut self.moving);
         moving.clear();
-        moving.extend(
-            pages
-                .filter(|&at| self.is_alive(at))
-                .map(|at| self.owner[at]),
-        );
-        self.look_ahead(moving.iter().map(|&lba| u64::from(lba)));
-        let mut next = moving.iter();
-        for unit in (first..first + self.pages).step_by(self.unit_blocks as usize) {
-            let pages = unit as usize..(unit + self.unit_blocks) as usize;
-            let live = pages.clone().filter(|&at| self.is_alive(at)).count();
-            if live == 0 {
-                continue;
+        let (mut at, end) = (first, first + self.pages);
+        while at < end {
+            // As many of its pages as a word has bits of.
+            let count = (64 - at % 64).min(end - at);
+            let mask = (u64::MAX >> (64 - count)) << (at % 64);
+            let word = &mut self.alive[(at / 64) as usize];
+            let mut bits = *word & mask;
+            *word &= !mask;
+            while bits > 0 {
+                let page = at / 64 * 64 + bits.trailing_zeros();
+                moving.push((page, self.owner[page as usize]));
+                bits &= bits - 1;
             }
-            pages.for_each(|at| self.alive[at / 64] &= !(1 << (at % 64)));
-            self.ops.push(FlashOp::Read(Die(die as u32), live as u32));
-            for &lba in next.by_ref().take(live) {
+            at += count;
+        }
+        let entries = moving.iter().map(|&(_, lba)| self.map[lba as usize]);
+        std::hint::black_box(entries.fold(0, |all, entry| all ^ entry));
+        let unit_blocks = self.unit_blocks;
+        for unit in moving.chunk_by(|(a, _), (b, _)| a / unit_blocks == b / unit_blocks) {
+            let live = unit.len() as u32;
+            self.ops.push(FlashOp::Read(Die(die as u32), live));
+            for &(_, lba) in unit {
                 self.append(die, lba);
             }
         }
@@ -307,7 +330,7 @@ mod tests {
             assert_eq!(at != NONE, wanted, "block {lba}");
             if wanted {
                 assert_eq!(map.owner[at as usize], lba as u32);
-                assert!(map.is_alive(at as usize));
+                assert_eq!(map.alive[at as usize / 64] >> (at % 64) & 1, 1);
                 live += 1;
             }
         }
