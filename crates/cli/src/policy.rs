@@ -4,6 +4,7 @@ use crate::size::Size;
 use serde_json::{Value, json};
 use std::str::FromStr;
 use vellum_core::seam::{Store, WriteOnce};
+use vellum_core::tables::Persistence;
 use vellum_device::Extent;
 use vellum_device::pack::Compression;
 use vellum_device::policy::{
@@ -16,12 +17,36 @@ use vellum_device::policy::{
 pub struct Policies {
     /// What is done with what is written: write-once=on|off|paper|descriptor, hash=xxh3|head64|crc32c|md5|sha1,
     /// zero=on|off, compress=off|lz4|zstd, dedup=on|off, index=SIZE, sample=off|SIZE,
-    /// store=compact|caftl, decide=compare|blake3|sha256|sha1|md5, sweep=full|SIZE, freed=on|off; several with commas.
+    /// store=compact|caftl, decide=compare|blake3|sha256|sha1|md5, sweep=full|SIZE,
+    /// semantics=on|off, freed=on|off; several with commas.
     #[arg(long = "policy", value_name = "NAME=VALUE,...")]
     pub changes: Vec<Change>,
     /// Watch a journal here, besides those that are found; like 1G+128M.
     #[arg(long, value_name = "START+LENGTH")]
     pub journal: Vec<Journal>,
+    /// When a write is answered, on the layouts `ordered` and `shadow`: when it is in memory (durable after a flush, with FUA,
+    /// or within a second), or when it is durable.
+    #[arg(long, value_enum, default_value = "weak")]
+    pub persistence: PersistenceChoice,
+}
+
+/// When a write is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum PersistenceChoice {
+    /// When it is in memory.
+    #[default]
+    Weak,
+    /// When it is durable.
+    Strong,
+}
+
+impl From<PersistenceChoice> for Persistence {
+    fn from(choice: PersistenceChoice) -> Self {
+        match choice {
+            PersistenceChoice::Weak => Self::Weak,
+            PersistenceChoice::Strong => Self::Strong,
+        }
+    }
 }
 
 impl Policies {
@@ -41,7 +66,9 @@ impl Policies {
         let policies = self.changes.iter().map(|c| format!("--policy={}", c.text));
         let journals = self.journal.iter();
         let journals = journals.map(|Journal(e)| format!("--journal={}+{}", e.start, e.bytes));
-        policies.chain(journals).collect()
+        let strong = self.persistence == PersistenceChoice::Strong;
+        let persistence = strong.then(|| "--persistence=strong".to_owned());
+        policies.chain(journals).chain(persistence).collect()
     }
 }
 
@@ -75,6 +102,7 @@ pub struct Change {
     fingerprint: Option<Option<PrintHash>>,
     sweep_blocks: Option<u32>,
     freed: Option<bool>,
+    semantics: Option<bool>,
 }
 
 impl Change {
@@ -100,6 +128,7 @@ impl Change {
             fingerprint: self.fingerprint.unwrap_or(policy.fingerprint),
             sweep_blocks: self.sweep_blocks.unwrap_or(policy.sweep_blocks),
             freed: self.freed.unwrap_or(policy.freed),
+            semantics: self.semantics.unwrap_or(policy.semantics),
         }
     }
 }
@@ -132,6 +161,9 @@ impl FromStr for Change {
                 "compress" => {
                     let how = value.parse();
                     change.compression = Some(how.map_err(|_| wrong("off, lz4 and zstd"))?);
+                }
+                "semantics" => {
+                    change.semantics = Some(switch(value).ok_or_else(|| wrong("on and off"))?);
                 }
                 "freed" => change.freed = Some(switch(value).ok_or_else(|| wrong("on and off"))?),
                 "dedup" => change.dedup = Some(switch(value).ok_or_else(|| wrong("on and off"))?),
@@ -172,7 +204,7 @@ impl FromStr for Change {
                 }
                 _ => {
                     return Err(format!(
-                        "no policy is called {name:?}: there are write-once, hash, zero, compress, dedup, index, sample, store, decide, sweep and freed"
+                        "no policy is called {name:?}: there are write-once, hash, zero, compress, dedup, index, sample, store, decide, sweep, semantics and freed"
                     ));
                 }
             }
@@ -193,6 +225,7 @@ pub fn shown(policy: &Policy) -> Value {
         "sample_bytes": u64::from(policy.sample_blocks) * 4096,
         "store": store_name(policy.store),
         "decide": decide_name(policy.fingerprint),
+        "semantics": policy.semantics,
         "freed": policy.freed,
         "sweep_bytes": u64::from(policy.sweep_blocks) * 4096,
     })
@@ -222,6 +255,7 @@ mod tests {
         let policies = Policies {
             changes: changes.iter().map(|text| text.parse().unwrap()).collect(),
             journal: Vec::new(),
+            persistence: PersistenceChoice::Weak,
         };
         let policy = policies.policy();
         (rule_name(policy.write_once), policy.hash, policy.zero)

@@ -4,6 +4,7 @@ extern crate alloc;
 
 pub mod addr;
 pub mod check;
+mod classes;
 pub mod engine;
 pub mod format;
 pub mod index;

@@ -24,6 +24,24 @@ pub struct Digest {
     pub first: u32,
     /// How the block can be stored in fewer bytes, if it can and is to be.
     pub packed: Option<Packed>,
+    /// What it is to whoever wrote it, as far as the runtime knows.
+    pub class: Class,
+}
+
+/// What a block is to whoever wrote it. It is counted by that; and contents of some are not worth an entry of the index
+/// ([`Dedup::semantics`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Class {
+    /// Data, or nothing is known of it.
+    #[default]
+    Data,
+    /// A file system's bitmaps, inodes, directories and the like, where they belong.
+    Metadata,
+    /// In a journal: a copy of a block of either kind.
+    Copy,
+    /// In a journal: what it wrote for itself.
+    Journal,
 }
 
 /// A block in fewer bytes.
@@ -85,6 +103,9 @@ pub struct Dedup {
     pub store: Store,
     /// What tells that two blocks are equal.
     pub decide: Decide,
+    /// The index learns contents of [`Class::Data`] alone, and is not asked for those that the file system writes where
+    /// its metadata is, nor for what a journal writes for itself (CSA-FS §3).
+    pub semantics: bool,
 }
 
 /// What tells that a block is equal to one that is stored and has its checksum.

@@ -20,6 +20,38 @@ counters! {
     host_blocks_written,
     /// Blocks that clients read.
     host_blocks_read,
+    /// Of the blocks written: data, or nothing is known of them.
+    asked_data,
+    /// Of the blocks written: a file system's metadata, where it belongs.
+    asked_metadata,
+    /// Of the blocks written: copies in a journal.
+    asked_copies,
+    /// Of the blocks written: what a journal writes for itself.
+    asked_journal,
+    /// Of these (data, or nothing is known of them): stored in a page to themselves.
+    whole_data,
+    /// Of these (a file system's metadata, where it belongs): stored in a page to themselves.
+    whole_metadata,
+    /// Of these (copies in a journal): stored in a page to themselves.
+    whole_copies,
+    /// Of these (what a journal writes for itself): stored in a page to themselves.
+    whole_journal,
+    /// Of these (data, or nothing is known of them): stored in a part of a page.
+    parts_data,
+    /// Of these (a file system's metadata, where it belongs): stored in a part of a page.
+    parts_metadata,
+    /// Of these (copies in a journal): stored in a part of a page.
+    parts_copies,
+    /// Of these (what a journal writes for itself): stored in a part of a page.
+    parts_journal,
+    /// Bytes of those parts (data, or nothing is known of them).
+    part_bytes_data,
+    /// Bytes of those parts (a file system's metadata, where it belongs).
+    part_bytes_metadata,
+    /// Bytes of those parts (copies in a journal).
+    part_bytes_copies,
+    /// Bytes of those parts (what a journal writes for itself).
+    part_bytes_journal,
     /// Of the blocks written: found to be zero and stored as a map entry alone.
     zero_blocks,
     /// Of the blocks written: replaced a block that was still in its unsealed chunk.
@@ -116,6 +148,8 @@ counters! {
     dedup_false_hints,
     /// Blocks that were not looked up, because their unit's sample was not found.
     dedup_sampled_out,
+    /// Blocks of which the index was not asked, because of what they are.
+    dedup_passed_over,
     /// Times that in-line deduplication left off because the write buffer was full.
     dedup_switched_off,
     /// Blocks read because they may be equal to others that are stored.

@@ -227,6 +227,7 @@ impl World {
             weak: 0,
             zero: tag == 0,
             packed: None,
+            class: Default::default(),
         };
         let blocks = [Payload {
             buf: Buf(buf),

@@ -7,7 +7,7 @@ use sha1::Sha1;
 use sha2::Sha256;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use vellum_core::addr::BLOCK_BYTES;
-use vellum_core::seam::{Digest, Fingerprint};
+use vellum_core::seam::{Class, Digest, Fingerprint};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 use xxhash_rust::xxh64::xxh64;
 
@@ -121,6 +121,7 @@ impl How {
                 zero: true,
                 first: 0,
                 packed: None,
+                class: Class::Data,
             };
         }
         let crc = crc32c(block);
@@ -130,6 +131,7 @@ impl How {
             zero: false,
             first: u32::from_le_bytes([block[0], block[1], block[2], block[3]]),
             packed: None,
+            class: Class::Data,
         }
     }
 

@@ -18,6 +18,8 @@ pub struct VolumeInfo {
     pub medium_bytes: u64,
     /// Bytes of data that may be live at once.
     pub capacity_bytes: u64,
+    /// How blocks, and what is known of them, lie on the medium.
+    pub layout: String,
     /// Bytes in a segment.
     pub segment_bytes: u64,
     /// Segments.
@@ -39,6 +41,7 @@ impl VolumeInfo {
             logical_bytes: bytes(superblock.logical_blocks()),
             medium_bytes: bytes(superblock.medium_blocks()),
             capacity_bytes: bytes(superblock.capacity_blocks()),
+            layout: superblock.layout().name().to_owned(),
             segment_bytes: bytes(superblock.segment_blocks().into()),
             segments: superblock.segment_count(),
             over_provisioning: superblock.over_provisioning(),

@@ -3,6 +3,7 @@
 //! [`Volume`] is the whole of it; `docs/ARCHITECTURE.md` follows a write through.
 
 pub mod block;
+mod classes;
 mod compare;
 mod digest;
 mod drive;

@@ -55,6 +55,8 @@ pub const SCAN_LATEST: Duration = Duration::from_secs(1);
 pub const SCAN_READ_BLOCKS: usize = 16;
 /// Ranges that are never shared by their content: a file system's copies of what it cannot do without.
 pub const CRITICAL_RANGES: usize = 4096;
+/// Ranges of metadata that are known of a volume: each block written is looked up in them. 256 KiB.
+pub const METADATA_RANGES: usize = 16_384;
 /// Owners and checksums that a sweep for duplicates keeps at once: 16 MiB of them, and an eighth more.
 pub const SWEEP_ENTRIES: usize = 2 << 20;
 /// Entries of the map that are searched at once for a page's owners: 30 microseconds of the volume's lock.

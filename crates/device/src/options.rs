@@ -175,6 +175,14 @@ pub enum OpenError {
         /// At most.
         max: u32,
     },
+    /// Something that only a log can hold.
+    #[error("{what}: the layout {layout} cannot hold it; leave it out, or use the layout log")]
+    Layout {
+        /// Asked for.
+        what: &'static str,
+        /// The volume's layout.
+        layout: &'static str,
+    },
     /// No memory or no thread.
     #[error("the system has no {what} for the volume: {source}")]
     System {

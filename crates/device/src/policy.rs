@@ -139,6 +139,8 @@ pub struct Policy {
     pub sweep_blocks: u32,
     /// What decides that a block is equal to one that is stored; its bytes, without.
     pub fingerprint: Option<PrintHash>,
+    /// Whether the index learns contents of data alone, and not of a file system's metadata and journal (CSA-FS §3).
+    pub semantics: bool,
     /// Whether blocks that a mounted ext4 has freed are dropped without its discard.
     pub freed: bool,
 }
@@ -156,6 +158,7 @@ impl Default for Policy {
             store: Store::default(),
             sweep_blocks: SWEEP_RATE,
             fingerprint: None,
+            semantics: false,
             freed: false,
         }
     }
@@ -169,6 +172,7 @@ impl Policy {
             index_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
             sample_blocks: self.sample_blocks,
             store: self.store,
+            semantics: self.semantics,
             decide: match self.fingerprint {
                 Some(print) => Decide::Fingerprint(print as u8),
                 None => Decide::Compare,

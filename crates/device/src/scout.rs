@@ -14,6 +14,7 @@
 //!    against that one too.
 
 use crate::block::{Op, Replies, Request};
+use crate::classes::Classes;
 use crate::frames::{Frames, Share};
 use crate::freed::{Reclaim, Seen};
 use crate::journals::{self, Extent, JournalError, Plan};
@@ -23,10 +24,12 @@ use crate::requests::{OneAnswer, Pending};
 use crate::shared::Shared;
 use crate::sight::{Sight, span_of};
 use parking_lot::{Condvar, Mutex, RwLock};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
+use vellum_core::format::summary::{Owner, Tag};
 use vellum_core::seam::Input;
 use vellum_ext4::{Metadata, MetadataKind, MetadataSpan, Scan, Source, Span, Unreadable, scan};
 
@@ -48,6 +51,10 @@ pub(crate) struct Scout {
     scans: AtomicU64,
     /// Contents may be shared: each scan finds what must not be. For good, once it is so.
     shares: AtomicBool,
+    /// Whether metadata is followed through the inodes.
+    follows: AtomicBool,
+    /// The thread is to end.
+    stopping: AtomicBool,
     /// What follows the file systems' free space.
     pub freed: Reclaim,
 }
@@ -165,6 +172,7 @@ impl Scout {
 
     /// Ends the thread.
     pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
         self.diary.lock().stopping = true;
         self.roused.notify_one();
     }
@@ -233,6 +241,9 @@ pub(crate) fn run(shared: &Arc<Shared>) {
         if scout.is_stopping() {
             return;
         }
+        let follow = scout.wishes.lock().policy.semantics;
+        let stop = &scout.stopping;
+        let classes = Classes::new(&found, &mut source, shared.blocks, follow, stop);
         let protected = scout.shares.load(Ordering::Acquire);
         if protected {
             protect(shared, &found);
@@ -242,7 +253,8 @@ pub(crate) fn run(shared: &Arc<Shared>) {
             if !protected && scout.shares.load(Ordering::Acquire) {
                 protect(shared, &found);
             }
-            let sight = plan(shared, &wishes, Arc::clone(&found));
+            let classes = Arc::new(classes);
+            let sight = plan(shared, &wishes, Arc::clone(&found), classes);
             scout.end(Arc::clone(&sight));
             tell(shared, &wishes, &sight, false);
         }
@@ -253,6 +265,22 @@ pub(crate) fn run(shared: &Arc<Shared>) {
             return;
         }
     }
+}
+
+/// What of a segment the index of contents is to learn: by policy, contents of data alone.
+pub(crate) fn worth_learning<'a>(shared: &Shared, tags: &'a [Tag]) -> Cow<'a, [Tag]> {
+    if !shared.scout.follows.load(Ordering::Acquire) {
+        return Cow::Borrowed(tags);
+    }
+    let (_, sight) = shared.scout.sight();
+    let worth = |tag: &Tag| match tag.owner {
+        Owner::Lba(lba) if !sight.is_data(lba.0) => Tag {
+            owner: Owner::None,
+            ..*tag
+        },
+        _ => *tag,
+    };
+    tags.iter().map(worth).collect()
 }
 
 /// Contents are about to be shared: before that, what must not be is known.
@@ -305,9 +333,9 @@ fn critical(scan: &Scan, source: &mut dyn Source, blocks: u64) -> Vec<(Lba, u64)
     ranges
 }
 
-fn plan(shared: &Shared, wishes: &Wishes, scan: Arc<Scan>) -> Arc<Sight> {
+fn plan(shared: &Shared, wishes: &Wishes, scan: Arc<Scan>, classes: Arc<Classes>) -> Arc<Sight> {
     let plan = Plan::new(&scan, &wishes.set, &wishes.policy, shared.blocks);
-    Arc::new(Sight::new(scan, plan, wishes.policy.dedup))
+    Arc::new(Sight::new(scan, plan, classes, wishes.policy.dedup))
 }
 
 /// Tells the core. `anew`: what it has learned of the journals is of no use any more.
@@ -371,11 +399,19 @@ fn change(shared: &Shared, wishes: &Wishes, anew: bool) {
     if wishes.policy.dedup {
         guard_held(shared);
     }
-    if scout.freed.want(wishes.policy.freed) {
+    // The inodes are walked for it.
+    let is_new = wishes.policy.semantics
+        && !scout
+            .follows
+            .swap(wishes.policy.semantics, Ordering::AcqRel);
+    if scout.freed.want(wishes.policy.freed) || is_new {
         scout.rouse(&mut scout.diary.lock());
     }
-    let scan = Arc::clone(&scout.sight.read().scan);
-    let sight = plan(shared, wishes, scan);
+    let (scan, classes) = {
+        let sight = scout.sight.read();
+        (Arc::clone(&sight.scan), Arc::clone(&sight.classes))
+    };
+    let sight = plan(shared, wishes, scan, classes);
     *scout.sight.write() = Arc::clone(&sight);
     tell(shared, wishes, &sight, anew);
 }

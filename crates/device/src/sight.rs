@@ -2,6 +2,7 @@
 //! of a journal. Nearly all are passed with two comparisons.
 
 use crate::block::{Op, Request};
+use crate::classes::{Classes, JBD2_MAGIC};
 use crate::journals::Plan;
 use crate::limits::PAIRS;
 use parking_lot::Mutex;
@@ -12,8 +13,6 @@ use vellum_ext4::journal::{Followed, Follower};
 use vellum_ext4::{Scan, Span};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// What jbd2 begins its own blocks with, in the byte order of [`Digest::first`](vellum_core::seam::Digest).
-const JBD2_MAGIC: u32 = 0xC03B_3998u32.swap_bytes();
 /// The kind that a commit block has.
 const COMMIT: [u8; 4] = [0, 0, 0, 2];
 
@@ -22,6 +21,7 @@ const COMMIT: [u8; 4] = [0, 0, 0, 2];
 pub(crate) struct Sight {
     pub scan: Arc<Scan>,
     pub plan: Plan,
+    pub classes: Arc<Classes>,
     /// Those of the plan, which change as they read.
     followers: Mutex<Vec<(Follower, u32)>>,
     follows: bool,
@@ -30,11 +30,12 @@ pub(crate) struct Sight {
 }
 
 impl Sight {
-    pub fn new(scan: Arc<Scan>, mut plan: Plan, dedup: bool) -> Self {
+    pub fn new(scan: Arc<Scan>, mut plan: Plan, classes: Arc<Classes>, dedup: bool) -> Self {
         let followers = std::mem::take(&mut plan.followers);
         Self {
             scan,
             plan,
+            classes,
             follows: !followers.is_empty(),
             dedup,
             followers: Mutex::new(followers),
@@ -79,6 +80,20 @@ impl Sight {
             }
         }
         commits
+    }
+
+    /// Tells what each block of a write is.
+    pub fn classify(&self, first: u64, payloads: &mut [Payload]) {
+        let journal = self.touches_journal(first, payloads.len() as u64);
+        for (block, payload) in (first..).zip(payloads) {
+            let in_journal = journal && self.in_journal(block);
+            payload.digest.class = self.classes.of(block, &payload.digest, in_journal);
+        }
+    }
+
+    /// Whether the content of a block is worth an entry of the index.
+    pub fn is_data(&self, block: u64) -> bool {
+        !self.in_journal(block) && !self.classes.is_metadata(block)
     }
 
     /// Whether what a request writes may soon be written again, to be compared with this.

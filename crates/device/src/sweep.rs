@@ -218,8 +218,9 @@ fn summaries(
 fn learn(shared: &Shared, superblock: &Superblock) {
     let mut turn = Turn::new(shared, true);
     summaries(shared, superblock, &mut turn, |at, tags| {
+        let tags = crate::scout::worth_learning(shared, tags);
         let fed = shared.with_core(|now, inner, batch| {
-            inner.feed(now, Input::Contents { at, tags }, batch);
+            inner.feed(now, Input::Contents { at, tags: &tags }, batch);
         });
         fed.is_some()
     });

@@ -19,7 +19,7 @@ use crate::freed;
 use crate::info::VolumeInfo;
 use crate::journals::{self, JournalError};
 use crate::options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError};
-use crate::pack::pack;
+use crate::pack::{Compression, pack};
 use crate::policy::{Policy, rule_name};
 use crate::reaper::reap;
 use crate::requests::Pending;
@@ -36,6 +36,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 use vellum_core::addr::{Buf, Lba};
 use vellum_core::engine::{Buffers, Options};
+use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::layout::{Core, recover};
 use vellum_core::limits::CACHED_SUMS;
@@ -60,6 +61,18 @@ impl std::fmt::Debug for Volume {
     }
 }
 
+/// Parts of pages are of a log alone: where would the others of a page go that is written in place?
+fn takes(superblock: &Superblock, policy: &Policy) -> Result<(), OpenError> {
+    match superblock.layout() {
+        Layout::Log => Ok(()),
+        _ if policy.compression == Compression::Off => Ok(()),
+        layout => Err(OpenError::Layout {
+            what: "compressed blocks (compress=)",
+            layout: layout.name(),
+        }),
+    }
+}
+
 impl Volume {
     /// Makes a new volume on a medium. Nothing on it says so before the last write.
     ///
@@ -81,6 +94,7 @@ impl Volume {
         let mut source = MediumSource::new(&*medium);
         let mut recovered = recover(&mut source, medium.blocks(), crc32c)
             .map_err(|error| start::recovery_error(&*medium, &mut source, error))?;
+        takes(recovered.superblock(), &options.policy)?;
         let replayed = recovered.replayed();
         if !options.read_only {
             start::begin_life(&*medium, &mut recovered)?;
@@ -290,6 +304,14 @@ impl Volume {
         scout::set_policy(&self.shared, policy);
     }
 
+    /// Whether the volume's layout can do what a policy says.
+    ///
+    /// # Errors
+    /// When it cannot; says what.
+    pub fn takes(&self, policy: &Policy) -> Result<(), OpenError> {
+        takes(&self.superblock, policy)
+    }
+
     /// Looks for blocks that are stored twice, now.
     pub fn sweep(&self) {
         if !self.read_only {
@@ -443,6 +465,7 @@ impl BlockDevice for Volume {
                         payload.digest.packed = pack(&mut request.frames, index, how.compression);
                     }
                 }
+                sight.1.classify(request.lba.0, &mut payloads[first..]);
                 scout.add_commits(sight.1.read_along(request, &payloads[first..], pairs));
             }
             verdicts.push((verdict, watched));

@@ -6,7 +6,7 @@ use super::*;
 use crate::format::summary::{Owner, Tag};
 use crate::index::Holder;
 use crate::policy::dedup::content_hash;
-use crate::seam::{Decide, Dedup as Policy, Fingerprint, Payload};
+use crate::seam::{Class, Decide, Dedup as Policy, Fingerprint, Payload};
 
 impl Engine {
     /// Another policy from now on. Another index starts empty.
@@ -73,8 +73,8 @@ impl Engine {
     }
 
     /// A content of this checksum has been stored at `lba`, or has come to share what is there.
-    pub(super) fn note_content(&mut self, lba: Lba, crc: u32) {
-        if !self.dedup.takes_note_of(lba) {
+    pub(super) fn note_content(&mut self, lba: Lba, crc: u32, class: Class) {
+        if !self.dedup.takes_note_of(lba, class) {
             return;
         }
         let hash = content_hash(crc);

@@ -8,7 +8,7 @@
 use super::twin::{Proposer, Shared as Sharing, Twin};
 use super::*;
 use crate::index::Holder;
-use crate::seam::Against;
+use crate::seam::{Against, Class};
 
 /// A pair under way.
 #[derive(Clone, Copy, Debug)]
@@ -127,7 +127,7 @@ impl Engine {
             if matches!(self.share(merge.lba, twin), Sharing::Done) {
                 self.stats.merged_blocks += 1;
                 if self.dedup.is_on() {
-                    self.note_content(merge.lba, merge.crc);
+                    self.note_content(merge.lba, merge.crc, Class::Data);
                 }
             }
         }

@@ -74,6 +74,8 @@ impl Engine {
         }
         self.stats.packed_blocks += 1;
         self.stats.packed_bytes += u64::from(packed.len.get());
+        self.stats
+            .stored_in_part(payload.digest.class, packed.len.get());
         self.shared.add_part(vba);
         self.remap(lba, Entry::Packed(vba, count));
         self.note(lba, payload);

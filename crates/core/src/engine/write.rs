@@ -32,6 +32,7 @@ impl Engine {
             return self.reply(id, Err(refusal));
         }
         self.stats.host_blocks_written += blocks.len() as u64;
+        self.stats.asked(blocks);
         let verdicts = match self.once.is_on() || self.dedup.is_on() {
             true => self.ask(id, lba, blocks),
             false => Vec::new(),
@@ -165,6 +166,7 @@ impl Engine {
             payload.buf,
         );
         self.remap(lba, Entry::Plain(pba));
+        self.stats.stored_whole(payload.digest.class);
         self.note(lba, &payload);
         Placed::Done
     }
@@ -175,7 +177,7 @@ impl Engine {
             self.stats.journal_blocks += u64::from(self.once.note(lba, payload));
         }
         if self.dedup.is_on() {
-            self.note_content(lba, payload.digest.crc);
+            self.note_content(lba, payload.digest.crc, payload.digest.class);
         }
     }
 

@@ -16,7 +16,7 @@
 use crate::addr::Lba;
 use crate::index::{Holder, Index};
 use crate::limits;
-use crate::seam::{Decide, Dedup as Policy, Payload};
+use crate::seam::{Class, Decide, Dedup as Policy, Payload};
 use crate::stats::Stats;
 use alloc::vec::Vec;
 
@@ -77,8 +77,9 @@ impl Dedup {
     }
 
     /// Whether the index is to learn what is written there.
-    pub fn takes_note_of(&self, lba: Lba) -> bool {
-        self.is_on() && !self.switched_off && !self.is_critical(lba)
+    pub fn takes_note_of(&self, lba: Lba, class: Class) -> bool {
+        let is_worth_it = !self.policy.semantics || class == Class::Data;
+        self.is_on() && !self.switched_off && is_worth_it && !self.is_critical(lba)
     }
 
     /// What tells that blocks are equal.
@@ -139,6 +140,11 @@ impl Dedup {
         stats: &mut Stats,
     ) -> Option<(u64, Holder)> {
         if !self.is_on() || self.switched_off || self.is_critical(lba) {
+            return None;
+        }
+        let class = payload.digest.class;
+        if self.policy.semantics && matches!(class, Class::Metadata | Class::Journal) {
+            stats.dedup_passed_over += 1;
             return None;
         }
         let unit = self.policy.sample_blocks as usize;

@@ -31,6 +31,7 @@ impl Tables {
         }
         self.count_arrival();
         self.stats.host_blocks_written += blocks.len() as u64;
+        self.stats.asked(blocks);
         let mut verdicts = match self.once.is_on() || self.dedup.is_on() {
             true => self.ask(id, lba, blocks),
             false => Vec::new(),
@@ -168,6 +169,7 @@ impl Tables {
         }
         self.mark(Step::CountUp, Table::<u16>::block_of(index));
         self.relink(lba, Link::to(index, payload.digest.crc));
+        self.stats.stored_whole(payload.digest.class);
         self.note(lba, payload);
         if self.queued.len() >= limits::QUEUED_BLOCKS {
             self.write_queued();
@@ -208,7 +210,7 @@ impl Tables {
         if self.once.is_on() {
             self.stats.journal_blocks += u64::from(self.once.note(lba, payload));
         }
-        if self.dedup.takes_note_of(lba)
+        if self.dedup.takes_note_of(lba, payload.digest.class)
             && let Some(index) = self.link(lba).index()
         {
             self.met(index, payload.digest.crc);

@@ -123,6 +123,7 @@ impl Client {
                 }),
                 _ => Store::Compact,
             },
+            semantics: false,
         }
     }
 

@@ -354,6 +354,7 @@ impl Driver {
                         crc: super::medium::token_crc(token),
                         weak: u64::from(token % self.hashes) << 32,
                         zero: token == 0,
+                        class: Default::default(),
                     };
                     blocks.push(Payload {
                         buf: Buf(buf),

@@ -1,0 +1,42 @@
+//! Blocks counted by what they are to whoever wrote them.
+
+use crate::seam::{Class, Payload};
+use crate::stats::Stats;
+
+impl Stats {
+    /// These were written, whatever becomes of them.
+    pub(crate) fn asked(&mut self, blocks: &[Payload]) {
+        for block in blocks {
+            let count = match block.digest.class {
+                Class::Data => &mut self.asked_data,
+                Class::Metadata => &mut self.asked_metadata,
+                Class::Copy => &mut self.asked_copies,
+                Class::Journal => &mut self.asked_journal,
+            };
+            *count += 1;
+        }
+    }
+
+    /// A block has a page to itself.
+    pub(crate) fn stored_whole(&mut self, class: Class) {
+        let count = match class {
+            Class::Data => &mut self.whole_data,
+            Class::Metadata => &mut self.whole_metadata,
+            Class::Copy => &mut self.whole_copies,
+            Class::Journal => &mut self.whole_journal,
+        };
+        *count += 1;
+    }
+
+    /// A block is in a part of a page.
+    pub(crate) fn stored_in_part(&mut self, class: Class, bytes: u16) {
+        let (blocks, total) = match class {
+            Class::Data => (&mut self.parts_data, &mut self.part_bytes_data),
+            Class::Metadata => (&mut self.parts_metadata, &mut self.part_bytes_metadata),
+            Class::Copy => (&mut self.parts_copies, &mut self.part_bytes_copies),
+            Class::Journal => (&mut self.parts_journal, &mut self.part_bytes_journal),
+        };
+        *blocks += 1;
+        *total += u64::from(bytes);
+    }
+}
