@@ -11,10 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::engine::Victim;
-use vellum_core::format::geometry::{Params, plan};
+use vellum_core::format::areas::Layout;
+use vellum_core::format::geometry::{Params, plan, plan_tables};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::map::MAX_PBA;
 use vellum_core::recovery::{RecoveryError, Source, Unreadable, find_superblock};
+use vellum_core::tables::Persistence;
 use vellum_device::block::BlockDevice;
 use vellum_device::info::{VolumeInfo, hex_uuid};
 use vellum_device::policy::Policy;
@@ -41,6 +43,8 @@ pub struct NewVolume {
     pub preallocate: bool,
     /// Write over what is there.
     pub force: bool,
+    /// How blocks, and what is known of them, lie on the medium.
+    pub layout: Layout,
 }
 
 /// Makes a volume.
@@ -72,7 +76,7 @@ pub fn create(path: &Path, new: &NewVolume) -> Result<VolumeInfo> {
         // All of the device.
         (None, _) if device => 0,
         (None, Some(logical)) => {
-            medium_for(logical, new.over_provisioning, segment_blocks)? * BLOCK
+            medium_for(new.layout, logical, new.over_provisioning, segment_blocks)? * BLOCK
         }
         (None, None) => {
             return Err(crate::outcome::usage(
@@ -104,7 +108,7 @@ pub fn create(path: &Path, new: &NewVolume) -> Result<VolumeInfo> {
         over_provisioning: new.over_provisioning,
         segment_blocks,
         force: new.force,
-        ..CreateOptions::default()
+        layout: new.layout,
     };
     let written = if new.preallocate && !device {
         write_all(&medium)
@@ -133,7 +137,12 @@ fn write_all(medium: &FileMedium) -> Result<()> {
 }
 
 /// The least medium that holds a volume of this size with its over-provisioning.
-fn medium_for(logical: u64, over_provisioning: u32, segment_blocks: Option<u32>) -> Result<u64> {
+fn medium_for(
+    layout: Layout,
+    logical: u64,
+    over_provisioning: u32,
+    segment_blocks: Option<u32>,
+) -> Result<u64> {
     let fits = |medium_blocks| {
         let params = Params {
             medium_blocks,
@@ -143,7 +152,11 @@ fn medium_for(logical: u64, over_provisioning: u32, segment_blocks: Option<u32>)
             uuid: [0; 16],
             secret: [0; 32],
         };
-        plan(&params).map(|sb| sb.logical_blocks() >= logical)
+        let planned = match layout {
+            Layout::Log => plan(&params),
+            tables => plan_tables(&params, tables),
+        };
+        planned.map(|sb| sb.logical_blocks() >= logical)
     };
     // What is wrong with the other options is said now, and that it is too large.
     fits(MAX_PBA)?;
@@ -173,6 +186,7 @@ pub fn create_for_demo(path: &Path, size: u64) -> Result<()> {
         segment_size: None,
         preallocate: true,
         force: false,
+        layout: Layout::Log,
     };
     create(path, &new).map(drop)
 }
@@ -191,6 +205,8 @@ pub struct OpenOptions {
     pub policy: Policy,
     /// Journals set by hand.
     pub journals: Vec<Extent>,
+    /// When a write is answered.
+    pub persistence: Persistence,
     /// Record what is asked into this file.
     pub record: Option<PathBuf>,
 }
@@ -231,6 +247,7 @@ impl Served {
                 victim: options.victim,
                 policy: options.policy,
                 journals: options.journals.clone(),
+                persistence: options.persistence,
                 on_event: Some(Arc::new(move |event| {
                     eprintln!("{trouble}: {}", event.message)
                 })),

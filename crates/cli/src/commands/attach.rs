@@ -10,9 +10,14 @@ use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use vellum_core::format::areas::Layout;
+use vellum_device::info::hex_uuid;
 
 /// The mount options that a volume makes cheap: every write journaled, one flush a commit.
 pub const MOUNT_OPTIONS: &str = "data=journal,journal_async_commit";
+
+/// The same of a volume that does not keep the order of writes: two flushes a commit.
+pub const UNORDERED_MOUNT_OPTIONS: &str = "data=journal";
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -28,9 +33,9 @@ pub struct Args {
     /// With --mkfs: also when there is a file system already, whose content is lost.
     #[arg(long, requires = "mkfs")]
     force: bool,
-    /// The mount's options.
-    #[arg(long, value_name = "OPTIONS", requires = "mount", default_value = MOUNT_OPTIONS)]
-    options: String,
+    /// The mount's options; if not given, data=journal, and journal_async_commit where the volume's layout makes it safe.
+    #[arg(long, value_name = "OPTIONS", requires = "mount")]
+    options: Option<String>,
     /// How to attach it; the best way that this machine has, if not given.
     #[arg(long, value_enum)]
     via: Option<Via>,
@@ -44,7 +49,9 @@ pub struct Args {
 /// Attaches it.
 pub fn run(args: Args) -> Result<()> {
     let stop = Stop::on_signals(true)?;
-    let uuid = volume::uuid_of(&args.volume)?;
+    let (superblock, _) = volume::superblock_of(&args.volume)?;
+    let uuid = hex_uuid(&superblock.uuid());
+    let options = mount_options(superblock.layout(), args.options.as_deref())?;
     let path = args
         .volume
         .canonicalize()
@@ -89,7 +96,7 @@ pub fn run(args: Args) -> Result<()> {
         make_ext4(&device)?;
     }
     if let Some(dir) = &mount {
-        attachment.mount(dir, &args.options)?;
+        attachment.mount(dir, options)?;
     }
     attachment.keep();
     match mount {
@@ -97,6 +104,27 @@ pub fn run(args: Args) -> Result<()> {
         None => println!("{}", device.display()),
     }
     Ok(())
+}
+
+/// The mount's options: one flush a commit is asked for only of a volume that keeps the order of writes (promise 3).
+fn mount_options(layout: Layout, asked: Option<&str>) -> Result<&str> {
+    let Some(asked) = asked else {
+        return Ok(match layout.keeps_order() {
+            true => MOUNT_OPTIONS,
+            false => UNORDERED_MOUNT_OPTIONS,
+        });
+    };
+    let is_unsafe = asked
+        .split(',')
+        .any(|option| option.trim() == "journal_async_commit");
+    if is_unsafe && !layout.keeps_order() {
+        return Err(usage(format!(
+            "--options {asked}: journal_async_commit needs a volume that keeps the order of writes, and the layout {} does \
+             not: a crash could lose the file system. Leave it out, or use the layout log or shadow",
+            layout.name()
+        )));
+    }
+    Ok(asked)
 }
 
 /// Makes an ext4 whose journal and tables are complete, so that nothing is written behind one's back later.
@@ -124,4 +152,25 @@ fn has_ext4(device: &Path) -> Result<bool> {
     file.seek(SeekFrom::Start(1024 + 56))?;
     file.read_exact(&mut magic)?;
     Ok(magic == [0x53, 0xEF])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_flush_a_commit_needs_a_layout_that_keeps_the_order() {
+        for layout in [Layout::Log, Layout::Shadow] {
+            assert_eq!(mount_options(layout, None).unwrap(), MOUNT_OPTIONS);
+            assert!(mount_options(layout, Some("ro,journal_async_commit")).is_ok());
+        }
+        assert_eq!(
+            mount_options(Layout::Ordered, None).unwrap(),
+            "data=journal"
+        );
+        let asked = "noatime,journal_async_commit";
+        let refused = mount_options(Layout::Ordered, Some(asked)).unwrap_err();
+        assert!(refused.to_string().contains("layout ordered"), "{refused}");
+        assert!(mount_options(Layout::Ordered, Some("data=journal,noatime")).is_ok());
+    }
 }

@@ -6,6 +6,8 @@ use anyhow::Result;
 use std::path::PathBuf;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::check::{Options, Severity};
+use vellum_core::format::areas::Layout;
+use vellum_core::format::superblock::Superblock;
 use vellum_device::inspect::check_medium;
 use vellum_medium::{FileMedium, OpenOptions};
 
@@ -44,7 +46,16 @@ pub fn run(args: &Args) -> Result<()> {
     if report.unlisted > 0 {
         println!("and {} more: list them with --findings", report.unlisted);
     }
-    if report.superblock.is_some() {
+    let layout = report.superblock.as_ref().map(Superblock::layout);
+    if layout.is_some_and(|layout| layout != Layout::Log) {
+        println!(
+            "{} mapped, {} of it read; {} shared blocks; {} blocks of tables read",
+            Size(report.mapped_blocks * BLOCK_BYTES as u64),
+            Size(report.verified_blocks * BLOCK_BYTES as u64),
+            report.shared_pages,
+            report.replayed.leaves
+        );
+    } else if layout.is_some() {
         println!(
             "{} mapped, {} of it read; {} blocks of zeros, {} shared pages; {} chunks replayed; {} segments with live data",
             Size(report.mapped_blocks * BLOCK_BYTES as u64),

@@ -1,9 +1,11 @@
 //! `vellum create`.
 
+use crate::outcome::usage;
 use crate::size::Size;
 use crate::volume::{self, NewVolume};
 use anyhow::Result;
 use std::path::PathBuf;
+use vellum_core::format::areas::Layout;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -23,6 +25,9 @@ pub struct Args {
     /// Size of a segment, a power of two: a multiple of the drive's erase unit.
     #[arg(long, value_name = "SIZE")]
     segment_size: Option<Size>,
+    /// How blocks, and what is known of them, lie on the medium.
+    #[arg(long, value_enum, default_value = "log")]
+    layout: LayoutChoice,
     /// Write all of the file now: it cannot run out later, and syncs are faster from the first day.
     #[arg(long)]
     preallocate: bool,
@@ -31,9 +36,37 @@ pub struct Args {
     force: bool,
 }
 
+/// A layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum LayoutChoice {
+    /// Nothing is written in place; all that was written is there after a crash, up to some instant.
+    Log,
+    /// Tables in place, kept right by the order of writes alone: for drives with an FTL of their own. After a crash each
+    /// block is as of an instant of its own, not before the last flush.
+    Ordered,
+    /// The same tables, shadowed and committed by a root.
+    Shadow,
+}
+
+impl From<LayoutChoice> for Layout {
+    fn from(choice: LayoutChoice) -> Self {
+        match choice {
+            LayoutChoice::Log => Self::Log,
+            LayoutChoice::Ordered => Self::Ordered,
+            LayoutChoice::Shadow => Self::Shadow,
+        }
+    }
+}
+
 /// Makes it.
 pub fn run(args: Args) -> Result<()> {
+    if args.segment_size.is_some() && args.layout != LayoutChoice::Log {
+        return Err(usage(
+            "--segment-size is of the layout log: tables have no segments",
+        ));
+    }
     let new = NewVolume {
+        layout: args.layout.into(),
         size: args.size.map(|s| s.0),
         medium_size: args.medium_size.map(|s| s.0),
         over_provisioning: args.over_provisioning * 10,
@@ -43,10 +76,11 @@ pub fn run(args: Args) -> Result<()> {
     };
     let info = volume::create(&args.volume, &new)?;
     println!(
-        "{}: {} on {}, UUID {}",
+        "{}: {} on {}, layout {}, UUID {}",
         info.medium,
         Size(info.logical_bytes),
         Size(info.medium_bytes),
+        info.layout,
         info.uuid
     );
     Ok(())

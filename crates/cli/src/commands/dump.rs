@@ -1,10 +1,14 @@
 //! `vellum dump`: a volume's structures, as they are on the medium.
 
+mod tables;
+
+use crate::outcome::usage;
 use anyhow::{Context, Result};
 use std::io::Write;
 use std::path::PathBuf;
 use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Segment};
 use vellum_core::check::{Chunk, Chunks};
+use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::format::{root, summary};
 use vellum_core::map::Entry;
@@ -50,6 +54,24 @@ pub fn run(args: &Args) -> Result<()> {
     let (sb, mirror_lost) =
         vellum_core::recovery::find_superblock(&mut source, blocks, crc32c).with_context(name)?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    if sb.layout() != Layout::Log {
+        match args.part {
+            Part::Superblock => tables::superblock(&sb, mirror_lost, &mut out)?,
+            Part::Map => {
+                let found =
+                    vellum_core::tables::recover(&mut source, blocks, crc32c).with_context(name)?;
+                tables::map(&found, range(args, sb.logical_blocks()), &mut out)?;
+            }
+            Part::Chunks | Part::Segments => {
+                return Err(usage(format!(
+                    "{}: the layout {} has no segments; there are `superblock` and `map`",
+                    args.volume.display(),
+                    sb.layout().name()
+                )));
+            }
+        }
+        return Ok(out.flush()?);
+    }
     match args.part {
         Part::Superblock => superblock(&sb, mirror_lost, &mut source, &mut out)?,
         Part::Chunks => {

@@ -6,6 +6,7 @@ use anyhow::Result;
 use serde_json::json;
 use std::path::PathBuf;
 use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::format::areas::Layout;
 use vellum_device::info::hex_uuid;
 
 /// Arguments.
@@ -29,7 +30,7 @@ pub fn run(args: &Args) -> Result<()> {
         let info = json!({
             "path": args.volume, "uuid": uuid, "size": bytes(sb.logical_blocks()),
             "medium_size": bytes(sb.medium_blocks()), "capacity": bytes(sb.capacity_blocks()),
-            "segment_size": bytes(sb.segment_blocks().into()), "segments": sb.segment_count(),
+            "layout": sb.layout().name(), "segment_size": bytes(sb.segment_blocks().into()), "segments": sb.segment_count(),
             "over_provisioning_permille": sb.over_provisioning(), "life": sb.life().0,
             "mirror_lost": mirror_lost, "served": served,
         });
@@ -49,11 +50,20 @@ pub fn run(args: &Args) -> Result<()> {
         "  over-provisioning   {} per cent",
         f64::from(sb.over_provisioning()) / 10.0
     );
-    println!(
-        "  segments            {} of {}",
-        sb.segment_count(),
-        size(sb.segment_blocks().into())
-    );
+    println!("  layout              {}", sb.layout().name());
+    match sb.layout() {
+        Layout::Log => println!(
+            "  segments            {} of {}",
+            sb.segment_count(),
+            size(sb.segment_blocks().into())
+        ),
+        _ => println!(
+            "  tables              {} of the map, {} of counts, {} of fingerprints",
+            size(sb.table_blocks()[0]),
+            size(sb.table_blocks()[1]),
+            size(sb.table_blocks()[2])
+        ),
+    }
     println!("  opened for writing  {} times", sb.life());
     println!(
         "  served now          {}",

@@ -3,7 +3,7 @@
 use crate::attachment::mark;
 use crate::control::{Answers, ControlSocket};
 use crate::outcome::usage;
-use crate::policy::{Change, Policies};
+use crate::policy::{Change, PersistenceChoice, Policies};
 use crate::signals::Stop;
 use crate::size::Size;
 use crate::state;
@@ -111,6 +111,7 @@ impl Args {
             policies: Policies {
                 changes: Vec::new(),
                 journal: Vec::new(),
+                persistence: PersistenceChoice::Weak,
             },
             no_zero: false,
             record: Some(trace),
@@ -185,6 +186,7 @@ pub fn run(args: Args) -> Result<()> {
         },
         policy,
         journals: args.policies.journals(),
+        persistence: args.policies.persistence.into(),
         record: args.record.clone(),
     };
     let mut volumes = Volumes(Vec::new());
@@ -377,7 +379,9 @@ impl Answers for Volumes {
             let change: Change = change.parse()?;
             for served in &chosen {
                 if let Some(volume) = served.volume() {
-                    volume.set_policy(change.apply(volume.policy()));
+                    let policy = change.apply(volume.policy());
+                    volume.takes(&policy).map_err(|error| error.to_string())?;
+                    volume.set_policy(policy);
                 }
             }
         }

@@ -5,6 +5,7 @@
 //! lives together.
 
 pub mod client;
+pub mod counts;
 pub mod driver;
 pub mod medium;
 pub mod model;

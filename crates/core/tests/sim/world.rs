@@ -1,6 +1,7 @@
 //! One seed: a volume, and its lives one after the other.
 
 use super::client::Client;
+use super::counts;
 use super::driver::{Ask, CLIENT_BUFS, Counts, Driver, Failure, Faults, ensure};
 use super::medium::{Broken, Medium, Rot};
 use super::model::{Model, Seen};
@@ -37,6 +38,7 @@ pub struct Summary {
     pub packed: u64,
     pub rot_refused: u64,
     pub rot_survived: u64,
+    pub leaks: u64,
 }
 
 impl Summary {
@@ -60,6 +62,7 @@ impl Summary {
         self.packed += other.packed;
         self.rot_refused += other.rot_refused;
         self.rot_survived += other.rot_survived;
+        self.leaks += other.leaks;
     }
 
     fn count(&mut self, counts: &Counts) {
@@ -160,6 +163,11 @@ impl World {
             Layout::Log => format!("{:?} {:?}", self.volume, self.options),
             _ => format!("{:?} {:?}", self.volume, self.tables),
         }
+    }
+
+    /// Judges by promise 3, whether the layout keeps it or not.
+    pub fn ask_for_order(&mut self) {
+        self.model = Model::new(self.logical_blocks);
     }
 
     fn new_model(&self) -> Model {
@@ -442,6 +450,9 @@ impl World {
     fn audit(&mut self) -> Result<(), Failure> {
         if self.rng.percent(20) {
             open::check(&self.medium)?;
+        }
+        if self.volume.layout != Layout::Log {
+            self.summary.leaks += counts::audit(&self.medium)?;
         }
         let (seen, driver) = self.read_back(self.medium.clone(), &[])?;
         ensure!(

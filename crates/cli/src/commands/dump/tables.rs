@@ -1,0 +1,52 @@
+//! What a volume of tables in place has: no chunks and no segments.
+
+use anyhow::Result;
+use std::io::Write;
+use std::ops::Range;
+use vellum_core::format::superblock::Superblock;
+use vellum_core::format::table::Kind;
+use vellum_core::tables::Recovered;
+use vellum_device::info::hex_uuid;
+
+/// Its identity and geometry.
+pub fn superblock(sb: &Superblock, mirror_lost: bool, out: &mut dyn Write) -> Result<()> {
+    writeln!(out, "uuid              {}", hex_uuid(&sb.uuid()))?;
+    writeln!(out, "layout            {}", sb.layout().name())?;
+    writeln!(out, "life              {}", sb.life())?;
+    writeln!(out, "medium blocks     {}", sb.medium_blocks())?;
+    writeln!(out, "logical blocks    {}", sb.logical_blocks())?;
+    writeln!(out, "capacity blocks   {}", sb.capacity_blocks())?;
+    for (kind, blocks) in Kind::ALL.into_iter().zip(sb.table_blocks()) {
+        let at = sb.table_at(sb.table_number(kind, 0), 0);
+        writeln!(out, "{:<22} {blocks} blocks, from block {at}", kind.name())?;
+    }
+    let areas = sb.areas();
+    let (blocks, first) = (areas.data_blocks(), areas.data(0));
+    writeln!(out, "data blocks       {blocks}, from block {first}")?;
+    let [first, last] = sb.mirrors();
+    let lost = match mirror_lost {
+        true => "; one is damaged or older",
+        false => "",
+    };
+    writeln!(out, "mirrors           at blocks {first} and {last}{lost}")?;
+    Ok(())
+}
+
+/// The map, a line a run of blocks that lie in order.
+pub fn map(found: &Recovered, range: Range<u64>, out: &mut dyn Write) -> Result<()> {
+    let links = found.links().map(|(lba, at, _)| (u64::from(lba), at.0));
+    let mut run: Option<(u64, u64, u64)> = None;
+    let show = |out: &mut dyn Write, run: Option<(u64, u64, u64)>| match run {
+        None => Ok(()),
+        Some((lba, at, blocks)) => writeln!(out, "{lba:>12} {blocks:>10}  at block {at}"),
+    };
+    for (lba, at) in links.filter(|(lba, _)| range.contains(lba)) {
+        match &mut run {
+            Some((first, start, blocks)) if *first + *blocks == lba && *start + *blocks == at => {
+                *blocks += 1;
+            }
+            _ => show(out, run.replace((lba, at, 1)))?,
+        }
+    }
+    Ok(show(out, run)?)
+}

@@ -1,0 +1,77 @@
+//! The oracle of counts: tables as they are on the medium, added up without the core's help.
+
+use super::driver::{Failure, ensure};
+use super::medium::{BLOCK, Medium};
+use super::open;
+use std::collections::BTreeMap;
+use vellum_core::format::areas::Layout;
+use vellum_core::format::superblock::Superblock;
+use vellum_core::format::table::{Entry, Link, Signer};
+use vellum_core::layout::Recovered;
+
+/// Every entry of a table in place that is something.
+fn entries<E: Entry>(medium: &Medium, superblock: &Superblock) -> Result<Vec<(u64, E)>, Failure> {
+    let signer = Signer::new(superblock, crc32c::crc32c);
+    let mut all = Vec::new();
+    let mut found = Vec::new();
+    let mut bytes = [0; BLOCK];
+    for block in 0..superblock.table_blocks()[E::KIND as usize] {
+        let number = superblock.table_number(E::KIND, block as u32);
+        medium
+            .read(superblock.table_at(number, 0).0)
+            .fill(&mut bytes);
+        signer
+            .decode(number, &bytes, &mut found)
+            .map_err(|error| format!("block {block} of the {}: {error}", E::KIND.name()))?;
+        let first = block * E::KIND.entries() as u64;
+        let some = (first..)
+            .zip(&found)
+            .filter(|(_, entry)| **entry != E::default());
+        all.extend(some.map(|(index, entry)| (index, *entry)));
+    }
+    Ok(all)
+}
+
+/// No count is too low (promise 5), and the core finds every one that is too high; how many there are.
+pub fn audit(medium: &Medium) -> Result<u64, Failure> {
+    let found = match open::recover(medium, None) {
+        Ok(Recovered::Tables(found)) => found,
+        Ok(Recovered::Log(_)) => return Err("a log where tables were".into()),
+        Err(error) => return Err(format!("recovery: {error}")),
+    };
+    ensure!(
+        found.too_low.is_empty(),
+        "counts too low: {:?}",
+        found.too_low
+    );
+    if found.superblock.layout() != Layout::Ordered {
+        return Ok(found.leaks);
+    }
+    let superblock = &found.superblock;
+    let mut owed: BTreeMap<u64, u64> = BTreeMap::new();
+    for (_, link) in entries::<Link>(medium, superblock)? {
+        *owed.entry(u64::from(link.unit) - 1).or_default() += 1;
+    }
+    for (index, _) in entries::<u32>(medium, superblock)? {
+        *owed.entry(index).or_default() += 1;
+    }
+    let mut leaks = 0;
+    for (index, count) in entries::<u16>(medium, superblock)? {
+        let owed = owed.remove(&index).unwrap_or_default();
+        ensure!(
+            u64::from(count) >= owed,
+            "data block {index} is counted {count} times, and {owed} lead to it"
+        );
+        leaks += u64::from(u64::from(count) > owed);
+    }
+    ensure!(
+        owed.is_empty(),
+        "blocks that are not counted at all: {owed:?}"
+    );
+    ensure!(
+        leaks == found.leaks,
+        "{leaks} counts are too high, and the core finds {}",
+        found.leaks
+    );
+    Ok(leaks)
+}
