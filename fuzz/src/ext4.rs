@@ -40,6 +40,11 @@ impl Source for Volume {
 }
 
 impl Volume {
+    /// Its pages that are not zero, by the byte where each begins.
+    pub fn pages(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        self.pages.iter().map(|(at, bytes)| (*at, &bytes[..]))
+    }
+
     fn put(&mut self, at: u64, bytes: &[u8]) {
         for (i, byte) in bytes.iter().enumerate() {
             let at = at + i as u64;

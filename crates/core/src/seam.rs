@@ -104,7 +104,8 @@ pub struct Dedup {
     /// What tells that two blocks are equal.
     pub decide: Decide,
     /// The index learns contents of [`Class::Data`] alone, and is not asked for those that the file system writes where
-    /// its metadata is, nor for what a journal writes for itself (CSA-FS §3).
+    /// its metadata is, nor for what a journal writes for itself (CSA-FS §3). And it forgets what is overwritten, as far as
+    /// the checksum of that is in memory.
     pub semantics: bool,
 }
 

@@ -150,6 +150,8 @@ counters! {
     dedup_sampled_out,
     /// Blocks of which the index was not asked, because of what they are.
     dedup_passed_over,
+    /// Contents that left the index because they were overwritten.
+    dedup_outlived,
     /// Times that in-line deduplication left off because the write buffer was full.
     dedup_switched_off,
     /// Blocks read because they may be equal to others that are stored.

@@ -87,6 +87,19 @@ impl Engine {
         }
     }
 
+    /// A block is about to be overwritten: if its content was its own, no entry need lead to it any more.
+    pub(super) fn outlive_content(&mut self, lba: Lba) {
+        let Entry::Plain(pba) = self.map.get(lba) else {
+            return;
+        };
+        let (segment, offset) = locate(&self.superblock, pba);
+        let Some(crc) = self.sums.crc(segment, offset) else {
+            return;
+        };
+        let hash = content_hash(crc);
+        self.stats.dedup_outlived += u64::from(self.dedup.outlive(hash, lba));
+    }
+
     /// What is stored, as a summary tells it: hints for the index, which knows nothing after a restart.
     pub(super) fn learn_contents(&mut self, at: Pba, tags: &[Tag]) {
         for (pba, tag) in (at.0..).map(Pba).zip(tags) {

@@ -104,6 +104,9 @@ impl Engine {
 
     /// One block through the policies, in order: twin, zero, absorb, store in a part of a page, store whole.
     fn place(&mut self, lba: Lba, payload: Payload, verdict: Verdict) -> Placed {
+        if self.dedup.forgets() && !matches!(verdict, Verdict::Asked(_)) {
+            self.outlive_content(lba);
+        }
         match verdict {
             Verdict::Write => {}
             Verdict::Asked(_) => return Placed::Wait,

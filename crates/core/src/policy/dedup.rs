@@ -50,6 +50,15 @@ impl Dedup {
         self.index.remove(hash);
     }
 
+    /// A block is about to have another content; whether an entry led to it, and is gone now.
+    pub fn outlive(&mut self, hash: u64, lba: Lba) -> bool {
+        let leads_there = self.index.find(hash) == Some(Holder::Lba(lba));
+        if leads_there {
+            self.index.remove(hash);
+        }
+        leads_there
+    }
+
     /// A content is stored, and this is who has it.
     pub fn met(&mut self, hash: u64, holder: Holder, owners: u32) {
         self.index.insert(hash, holder, owners);
@@ -80,6 +89,11 @@ impl Dedup {
     pub fn takes_note_of(&self, lba: Lba, class: Class) -> bool {
         let is_worth_it = !self.policy.semantics || class == Class::Data;
         self.is_on() && !self.switched_off && is_worth_it && !self.is_critical(lba)
+    }
+
+    /// Whether the index is to forget contents that nobody has any more.
+    pub fn forgets(&self) -> bool {
+        self.policy.semantics && self.is_on()
     }
 
     /// What tells that blocks are equal.

@@ -108,8 +108,9 @@ impl Client {
 
     /// How its contents are deduplicated, if they are.
     pub fn dedup(&self, rng: &mut Rng) -> Dedup {
+        let index_bytes = rng.pick(&[0, 0, 64, 512, 1 << 16]);
         Dedup {
-            index_bytes: rng.pick(&[0, 0, 64, 512, 1 << 16]),
+            index_bytes,
             sample_blocks: rng.pick(&[0, 2, 8]),
             decide: rng.pick(&[
                 Decide::Compare,
@@ -123,7 +124,7 @@ impl Client {
                 }),
                 _ => Store::Compact,
             },
-            semantics: false,
+            semantics: index_bytes == 512,
         }
     }
 

@@ -1,0 +1,337 @@
+//! Blocks that a file system has freed are dropped, and only those, through power cuts: a client that journals as jbd2
+//! does, of which a replay must find each file that the last committed transaction has.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+#[path = "../../../fuzz/src/ext4.rs"]
+#[allow(dead_code, reason = "only the sound volume is used here")]
+mod ext4;
+
+use common::{Client, Random, assert_sound, create, small};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use vellum_device::block::{BlockDevice, BlockError, Op};
+use vellum_device::frames::Share;
+use vellum_device::policy::Policy;
+use vellum_device::stats::VolumeStats;
+use vellum_device::{OpenOptions, Volume};
+use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
+
+const MAGIC: u32 = 0xC03B_3998;
+/// Where the sound volume has its bitmap.
+const BITMAP: u64 = 2;
+/// The list of files: a block that is used.
+const LIST: u64 = 1300;
+const JOURNAL: u64 = 68;
+/// Each file is one block of these.
+const DATA: std::ops::Range<u64> = 1400..1464;
+/// Blocks of the journal that a transaction takes, and how many there is room for.
+const TRANSACTION: u64 = 4;
+const TRANSACTIONS: u64 = 100;
+
+fn open(medium: &Arc<dyn Medium>, freed: bool) -> Arc<Volume> {
+    let options = OpenOptions {
+        policy: Policy {
+            freed,
+            ..Policy::default()
+        },
+        ..small()
+    };
+    Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
+}
+
+fn wait_for(volume: &Volume, what: &str, holds: impl Fn(&Volume) -> bool) {
+    let start = Instant::now();
+    while !holds(volume) {
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "not in time: {what}"
+        );
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn is_followed(volume: &Volume) -> bool {
+    let known = volume.stats().freed.file_systems;
+    known.iter().any(|found| found.not_followed.is_none())
+}
+
+fn header(kind: u32, sequence: u32) -> Vec<u8> {
+    let mut bytes = vec![0; 4096];
+    for (at, value) in [(0, MAGIC), (4, kind), (8, sequence)] {
+        bytes[at..at + 4].copy_from_slice(&value.to_be_bytes());
+    }
+    bytes
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap())
+}
+
+struct Host {
+    client: Client,
+    /// Blocks that are files, and what is in them.
+    files: BTreeMap<u64, u32>,
+    freed: Vec<u64>,
+    stamp: u32,
+    sequence: u32,
+}
+
+type Done = Result<(), BlockError>;
+
+impl Host {
+    fn put(&mut self, block: u64, bytes: &[u8], fua: bool) -> Done {
+        let mut request = self.client.request(Op::Write { fua }, block, 1);
+        request.frames.block_mut(0).copy_from_slice(bytes);
+        self.client.call(request).map(drop)
+    }
+
+    fn get(&mut self, block: u64) -> Vec<u8> {
+        let request = self.client.request(Op::Read, block, 1);
+        let request = self.client.call(request).unwrap();
+        request.frames.block(0).to_vec()
+    }
+
+    fn bitmap(&self) -> Vec<u8> {
+        let mut bytes = vec![0xFF; 4096];
+        for block in DATA.filter(|block| !self.files.contains_key(block)) {
+            bytes[(block / 8) as usize] &= !(1 << (block % 8));
+        }
+        bytes
+    }
+
+    fn list(&self) -> Vec<u8> {
+        let mut bytes = self.sequence.to_be_bytes().to_vec();
+        for (block, stamp) in &self.files {
+            bytes.extend((*block as u32).to_be_bytes());
+            bytes.extend(stamp.to_be_bytes());
+        }
+        bytes.resize(4096, 0);
+        bytes
+    }
+
+    fn content(stamp: u32) -> Vec<u8> {
+        let mut bytes = vec![0xA5; 4096];
+        bytes[..4].copy_from_slice(&stamp.to_be_bytes());
+        bytes
+    }
+
+    fn place(sequence: u32) -> u64 {
+        JOURNAL + 1 + u64::from(sequence) % TRANSACTIONS * TRANSACTION
+    }
+
+    /// Files come and go; what is new is written before it is committed.
+    fn transaction(&mut self, random: &mut Random) -> Done {
+        self.sequence += 1;
+        self.freed.clear();
+        let count = 1 + random.below(12);
+        for _ in 0..count {
+            let block = DATA.start + random.below(DATA.end - DATA.start);
+            if self.files.remove(&block).is_some() {
+                self.freed.push(block);
+            } else if !self.freed.contains(&block) {
+                self.stamp += 1;
+                self.files.insert(block, self.stamp);
+                self.put(block, &Self::content(self.stamp), false)?;
+            }
+        }
+        self.write_journal()
+    }
+
+    /// What there is, committed.
+    fn commit(&mut self) -> Done {
+        self.sequence += 1;
+        self.write_journal()
+    }
+
+    fn write_journal(&mut self) -> Done {
+        let place = Self::place(self.sequence);
+        let mut descriptor = header(1, self.sequence);
+        for (at, home, flags) in [(12, LIST, 2u32), (20, BITMAP, 10)] {
+            descriptor[at..at + 4].copy_from_slice(&(home as u32).to_be_bytes());
+            descriptor[at + 4..at + 8].copy_from_slice(&flags.to_be_bytes());
+        }
+        self.put(place, &descriptor, false)?;
+        self.put(place + 1, &self.list(), false)?;
+        self.put(place + 2, &self.bitmap(), false)?;
+        self.client.flush()?;
+        self.put(place + 3, &header(2, self.sequence), true)
+    }
+
+    fn go_home(&mut self) -> Done {
+        self.put(LIST, &self.list(), false)?;
+        self.put(BITMAP, &self.bitmap(), false)?;
+        self.client.flush()
+    }
+
+    /// What a replay finds is what was committed; then it is home.
+    fn replay(client: Client, least: u32, stamp: u32) -> Self {
+        let mut host = Self {
+            client,
+            files: BTreeMap::new(),
+            freed: Vec::new(),
+            stamp,
+            sequence: 0,
+        };
+        let mut list = host.get(LIST);
+        let mut sequence = word(&list, 0);
+        loop {
+            let next = sequence + 1;
+            let place = Self::place(next);
+            let is =
+                |bytes: &[u8], kind| (0..3).map(|n| word(bytes, 4 * n)).eq([MAGIC, kind, next]);
+            if !is(&host.get(place), 1) || !is(&host.get(place + 3), 2) {
+                break;
+            }
+            list = host.get(place + 1);
+            sequence = next;
+        }
+        assert!(
+            sequence >= least,
+            "{least} was committed, {sequence} is found"
+        );
+        host.sequence = sequence;
+        let mut at = 4;
+        while word(&list, at) != 0 {
+            host.files
+                .insert(word(&list, at).into(), word(&list, at + 4));
+            at += 8;
+        }
+        for (block, stamp) in host.files.clone() {
+            let found = host.get(block);
+            assert!(
+                found == Self::content(stamp),
+                "transaction {sequence}: block {block} has {:#x} and not {stamp}",
+                word(&found, 0)
+            );
+        }
+        host
+    }
+
+    fn live(&mut self, random: &mut Random, transactions: u64) -> u32 {
+        let mut committed = self.sequence;
+        for _ in 0..transactions {
+            if self.transaction(random).is_err() {
+                break;
+            }
+            committed = self.sequence;
+            let home = random.below(3) > 0 && self.go_home().is_ok();
+            if home && random.below(2) == 0 {
+                // Let it be dropped before the next write.
+                std::thread::sleep(Duration::from_micros(300));
+            }
+            if random.below(30) == 0 {
+                let pool = self.client.volume.frames();
+                drop(pool.take(Share::Write, pool.capacity(Share::Write)));
+            }
+        }
+        committed
+    }
+}
+
+/// A medium with a volume with a file system that is mounted.
+fn planted(medium: &Arc<dyn Medium>) {
+    create(&**medium);
+    let volume = open(medium, false);
+    let mut client = Client::new(&volume);
+    for (at, bytes) in ext4::mounted().pages() {
+        let mut request = client.request(Op::Write { fua: false }, at / 4096, 1);
+        request.frames.block_mut(0).copy_from_slice(bytes);
+        client.call(request).unwrap();
+    }
+    let mut host = Host {
+        client,
+        files: BTreeMap::new(),
+        freed: Vec::new(),
+        stamp: 0,
+        sequence: 0,
+    };
+    host.go_home().unwrap();
+    drop(host);
+    volume.stop().unwrap();
+}
+
+#[test]
+fn what_is_freed_comes_back() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(8000));
+    planted(&medium);
+    for freed in [false, true] {
+        let volume = open(&medium, freed);
+        if freed {
+            wait_for(&volume, "the file system", is_followed);
+        }
+        let mut host = Host::replay(Client::new(&volume), 0, 0);
+        for round in 0..3 {
+            for (stamp, block) in DATA.enumerate() {
+                host.files.insert(block, stamp as u32);
+                host.put(block, &Host::content(stamp as u32), false)
+                    .unwrap();
+            }
+            // Two commits, so that the writes are older than the one before the last.
+            host.commit().unwrap();
+            host.commit().unwrap();
+            host.files.clear();
+            host.commit().unwrap();
+            let before = volume.stats();
+            host.go_home().unwrap();
+            host.client.flush().unwrap();
+            if freed {
+                let dropped = (round + 1) * (DATA.end - DATA.start);
+                wait_for(&volume, "what was freed", |volume| {
+                    volume.stats().freed.dropped_blocks == dropped
+                });
+                let live = |stats: &VolumeStats| stats.core["live_blocks"];
+                let fallen = live(&before) - live(&volume.stats());
+                assert!(fallen >= DATA.end - DATA.start - 2, "{fallen}");
+            }
+        }
+        assert_eq!(volume.stats().freed.on, freed);
+        drop(host);
+        volume.stop().unwrap();
+        drop(volume);
+        assert_sound(&*medium);
+    }
+}
+
+#[test]
+fn a_power_cut_finds_every_committed_file() {
+    let mut dropped = 0;
+    for seed in 0..16 {
+        let medium = Arc::new(FaultMedium::over_memory(8000, Plan::default()));
+        let as_medium: Arc<dyn Medium> = medium.clone();
+        planted(&as_medium);
+        let mut random = Random(seed);
+        let (mut committed, mut stamp) = (0, 0);
+        for life in 0..5 {
+            let plan = Plan {
+                seed,
+                ..Plan::default()
+            };
+            medium.set_plan(plan.clone());
+            let volume = open(&as_medium, true);
+            wait_for(&volume, "the file system", is_followed);
+            let mut host = Host::replay(Client::new(&volume), committed, stamp);
+            host.go_home().unwrap();
+            if life % 2 == 0 {
+                medium.set_plan(Plan {
+                    cut_after: Some(100 + random.below(600)),
+                    ..plan
+                });
+            }
+            let transactions = 20 + random.below(60);
+            committed = host.live(&mut random, transactions);
+            stamp = host.stamp;
+            dropped += volume.stats().freed.dropped_blocks;
+            if !medium.is_off() {
+                medium.power_cut(seed * 100 + life);
+            }
+            drop(host);
+            drop(volume);
+            medium.restart();
+            medium.set_plan(Plan::default());
+            assert_sound(&*medium);
+        }
+    }
+    assert!(dropped > 1000, "{dropped}");
+}
