@@ -54,7 +54,9 @@ pub fn expand(command: Command, mut args: Vec<OsString>) -> Result<(Vec<OsString
     }
     let text = std::fs::read_to_string(&file)
         .with_context(|| format!("cannot read configuration file {shown}"))?;
-    let (flags, lines) = flags(&command, &text, &file, &args[subcommand].to_string_lossy())?;
+    let wanted: Vec<String> = places(&command, &args, subcommand);
+    let (flags, lines) = flags(&command, &text, &file, &wanted)?;
+    let subcommand = subcommand + wanted.len() - 1;
     args.splice(subcommand + 1..subcommand + 1, flags);
     Ok((args, Origins { file, lines }))
 }
@@ -79,10 +81,26 @@ fn find(command: &Command, args: &[OsString]) -> Option<(PathBuf, usize)> {
     Some((file?, subcommand?))
 }
 
+/// The subcommand's name, and those of what follows it and is a subcommand of it: `lab`, `run`.
+fn places(command: &Command, args: &[OsString], subcommand: usize) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut within = command;
+    for arg in &args[subcommand..] {
+        match within.find_subcommand(&*arg.to_string_lossy()) {
+            Some(found) => {
+                names.push(found.get_name().to_owned());
+                within = found;
+            }
+            None => break,
+        }
+    }
+    names
+}
+
 type Flags = (Vec<OsString>, Vec<(String, usize)>);
 
-/// Checks the whole file; gives the flags of one subcommand.
-fn flags(command: &Command, text: &str, file: &Path, wanted: &str) -> Result<Flags> {
+/// Checks the whole file; gives the flags of one subcommand: of `lab run` those of the table `[lab.run]`.
+fn flags(command: &Command, text: &str, file: &Path, wanted: &[String]) -> Result<Flags> {
     let line = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
     let at = |offset: usize| format!("{}, line {}", file.display(), line(offset));
     let table = DeTable::parse(text).map_err(|e| {
@@ -92,49 +110,74 @@ fn flags(command: &Command, text: &str, file: &Path, wanted: &str) -> Result<Fla
             e.message()
         ))
     })?;
-    let (mut flags, mut lines) = (Vec::new(), Vec::new());
-    for (name, body) in table.get_ref() {
-        let place = at(name.span().start);
-        let name = name.get_ref().as_ref();
-        let Some(subcommand) = command.find_subcommand(name) else {
+    let mut found = (Vec::new(), Vec::new());
+    let at = |offset: usize| (at(offset), line(offset));
+    walk(
+        command,
+        table.get_ref(),
+        &mut Vec::new(),
+        wanted,
+        &at,
+        &mut found,
+    )?;
+    Ok(found)
+}
+
+/// Checks the tables below those that are named for `within`.
+fn walk(
+    command: &Command,
+    table: &DeTable<'_>,
+    within: &mut Vec<String>,
+    wanted: &[String],
+    at: &impl Fn(usize) -> (String, usize),
+    found: &mut Flags,
+) -> Result<()> {
+    for (key, value) in table {
+        let (place, line) = at(key.span().start);
+        let key = key.get_ref().as_ref();
+        let table = within.join(".");
+        if let Some(subcommand) = command.find_subcommand(key) {
+            let DeValue::Table(body) = value.get_ref() else {
+                let table = if table.is_empty() { table } else { table + "." };
+                return Err(usage(format!(
+                    "{place}: {key:?} must be a table: write [{table}{key}]"
+                )));
+            };
+            within.push(subcommand.get_name().to_owned());
+            walk(subcommand, body, within, wanted, at, found)?;
+            within.pop();
+            continue;
+        }
+        if within.is_empty() || command.has_subcommands() {
             let known: Vec<_> = command
                 .get_subcommands()
                 .filter(|c| !c.is_hide_set())
                 .map(Command::get_name)
                 .collect();
             return Err(usage(format!(
-                "{place}: no command is called {name:?}; tables are named for one of: {}",
+                "{place}: no command is called {key:?}; tables are named for one of: {}",
+                known.join(", ")
+            )));
+        }
+        let Some(arg) = argument(command, key) else {
+            let known: Vec<_> = command
+                .get_arguments()
+                .map(key_of)
+                .filter(|k| argument(command, k).is_some())
+                .collect();
+            return Err(usage(format!(
+                "{place}: unknown key {key:?} in [{table}]; known: {}",
                 known.join(", ")
             )));
         };
-        let DeValue::Table(body) = body.get_ref() else {
-            return Err(usage(format!(
-                "{place}: {name:?} must be a table: write [{name}]"
-            )));
-        };
-        for (key, value) in body {
-            let place = at(key.span().start);
-            let (key, offset) = (key.get_ref().as_ref(), key.span().start);
-            let Some(arg) = argument(subcommand, key) else {
-                let known: Vec<_> = subcommand
-                    .get_arguments()
-                    .map(key_of)
-                    .filter(|k| argument(subcommand, k).is_some())
-                    .collect();
-                return Err(usage(format!(
-                    "{place}: unknown key {key:?} in [{name}]; known: {}",
-                    known.join(", ")
-                )));
-            };
-            let parts = flag(arg, value.get_ref())
-                .map_err(|e| usage(format!("{place}: key {key:?}: {e}")))?;
-            if name == wanted {
-                flags.extend(parts);
-                lines.push((key.to_owned(), line(offset)));
-            }
+        let parts =
+            flag(arg, value.get_ref()).map_err(|e| usage(format!("{place}: key {key:?}: {e}")))?;
+        if within == wanted {
+            found.0.extend(parts);
+            found.1.push((key.to_owned(), line));
         }
     }
-    Ok((flags, lines))
+    Ok(())
 }
 
 fn key_of(arg: &Arg) -> String {
@@ -192,7 +235,12 @@ mod tests {
     use super::*;
 
     fn run(text: &str) -> Result<Vec<String>, String> {
-        let flags = flags(&crate::command_line(), text, Path::new("v.toml"), "create")
+        of(text, &["create"])
+    }
+
+    fn of(text: &str, wanted: &[&str]) -> Result<Vec<String>, String> {
+        let wanted: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
+        let flags = flags(&crate::command_line(), text, Path::new("v.toml"), &wanted)
             .map_err(|e| e.to_string())?;
         Ok(flags
             .0
@@ -212,6 +260,43 @@ mod tests {
             [] as [&str; 0]
         );
         assert_eq!(run("").unwrap(), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn a_table_within_a_table_is_of_a_subcommands_subcommand() {
+        let text = "[lab.run]\nworkload = \"zipf\"\nop = 12.5\npolicy = [\"base\", \"vellum\"]\n";
+        assert_eq!(
+            of(text, &["lab", "run"]).unwrap(),
+            [
+                "--op=12.5",
+                "--policy=base",
+                "--policy=vellum",
+                "--workload=zipf"
+            ]
+        );
+        assert_eq!(of(text, &["lab", "compare"]).unwrap(), [] as [&str; 0]);
+        let args = ["vellum", "--config", "x", "lab", "oracle", "--op", "7"].map(OsString::from);
+        assert_eq!(
+            places(&crate::command_line(), &args, 3),
+            ["lab", "validate"]
+        );
+        for (text, want) in [
+            (
+                "[lab]\nop = 7\n",
+                "v.toml, line 2: no command is called \"op\"",
+            ),
+            (
+                "[lab.run]\nopp = 7\n",
+                "v.toml, line 2: unknown key \"opp\" in [lab.run]",
+            ),
+            (
+                "[lab]\nrun = 7\n",
+                "v.toml, line 2: \"run\" must be a table: write [lab.run]",
+            ),
+        ] {
+            let error = of(text, &["lab", "run"]).unwrap_err();
+            assert!(error.starts_with(want), "{text:?}: {error}");
+        }
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use crate::outcome::Outcome;
 use std::collections::BTreeSet;
-use std::fmt::Write;
 
 /// The lines, with one of headings.
 #[must_use]
@@ -30,13 +29,27 @@ pub fn lines(outcomes: &[Outcome]) -> String {
     for (at, outcome) in outcomes.iter().enumerate() {
         let columns = columns(outcome, &causes, &memory);
         if at == 0 {
-            let names: Vec<String> = columns.iter().map(|(name, _)| quoted(name)).collect();
-            let _ = writeln!(out, "{}", names.join(","));
+            let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
+            out += &line(&names);
         }
-        let cells: Vec<String> = columns.iter().map(|(_, cell)| quoted(cell)).collect();
-        let _ = writeln!(out, "{}", cells.join(","));
+        let cells: Vec<&str> = columns.iter().map(|(_, cell)| cell.as_str()).collect();
+        out += &line(&cells);
     }
     out
+}
+
+/// The figures of one outcome, with their names.
+#[must_use]
+pub fn cells(outcome: &Outcome) -> Vec<(String, String)> {
+    let causes: Vec<&str> = outcome.medium.iter().map(|cause| cause.name).collect();
+    let memory: Vec<&str> = outcome.memory.iter().map(|part| part.name).collect();
+    columns(outcome, &causes, &memory)
+}
+
+/// One line.
+pub(crate) fn line(cells: &[&str]) -> String {
+    let cells: Vec<String> = cells.iter().map(|cell| quoted(cell)).collect();
+    cells.join(",") + "\n"
 }
 
 fn columns(outcome: &Outcome, causes: &[&str], memory: &[&str]) -> Vec<(String, String)> {

@@ -27,6 +27,7 @@ pub mod scenario;
 pub mod sim;
 pub mod sizes;
 pub mod svg;
+pub mod sweep;
 pub mod timeline;
 pub mod trace;
 pub mod vellum;

@@ -12,7 +12,7 @@ pub const QUEUE_REQUESTS: usize = 1 << 16;
 pub const VERSIONS: usize = 8192;
 /// Ranges of metadata that are told apart.
 pub const RANGES: usize = 1 << 18;
-/// What is recorded is in the file after this time, when nothing more comes.
+/// What is recorded is in the file after this time; so often it is looked whether there is room.
 pub const FLUSH_AFTER: Duration = Duration::from_secs(1);
 /// A file system that changes is looked at again when this long nothing of it changed ...
 pub const LOOK_QUIET: Duration = Duration::from_millis(200);
@@ -20,8 +20,6 @@ pub const LOOK_QUIET: Duration = Duration::from_millis(200);
 pub const LOOK_LATEST: Duration = Duration::from_secs(2);
 /// Recording ends when its file system has less room than this: the volume may need it.
 pub const ROOM_BYTES: u64 = 16 << 20;
-/// How often that is looked at, in bytes written.
-pub const ROOM_EVERY: u64 = 1 << 20;
 /// Blocks that are read at a time when a file system is looked at.
 pub const READ_BLOCKS: usize = 32;
 

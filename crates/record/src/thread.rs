@@ -2,7 +2,7 @@
 
 use crate::classes::Classes;
 use crate::describe::Describer;
-use crate::limits::{FLUSH_AFTER, LOOK_QUIET, QUEUE_BYTES_BUSY, ROOM_BYTES, ROOM_EVERY};
+use crate::limits::{FLUSH_AFTER, LOOK_QUIET, QUEUE_BYTES_BUSY, ROOM_BYTES};
 use crate::queue::{Job, Next, Queue};
 use crate::state::{Counts, OnEvent, count};
 use std::fs::File;
@@ -73,7 +73,6 @@ impl Thread {
         let journals = |classes: &Classes| Entry::Journals(classes.journals().to_vec());
         self.push(&journals(&classes))?;
         let mut flushed = Instant::now();
-        let mut next_look_at_room = 0;
         loop {
             match self.queue.next(LOOK_QUIET) {
                 Next::Job(job, behind) => self.job(&job, behind, &mut classes)?,
@@ -91,16 +90,12 @@ impl Thread {
             if flushed.elapsed() >= FLUSH_AFTER {
                 flushed = Instant::now();
                 self.writer.flush()?;
-            }
-            let bytes = self.writer.bytes();
-            self.counts.bytes.store(bytes, Ordering::Relaxed);
-            if bytes >= next_look_at_room {
-                next_look_at_room = bytes + ROOM_EVERY;
                 if room(&self.file).is_some_and(|room| room < ROOM_BYTES) {
-                    self.writer.flush()?;
                     return Err(Trouble::NoRoom);
                 }
             }
+            let bytes = self.writer.bytes();
+            self.counts.bytes.store(bytes, Ordering::Relaxed);
         }
     }
 

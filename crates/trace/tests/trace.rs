@@ -316,3 +316,36 @@ fn a_full_disk_leaves_a_trace_that_can_be_read() {
     assert!(wrong.is_none() && !whole);
     assert!(all.len() > 1000 && all == entries[..all.len()]);
 }
+
+/// The example of `docs/TRACE.md`, and its tables' offsets.
+#[test]
+fn the_bytes_are_those_of_the_page() {
+    let request = |at, op, contents: Vec<Block>| {
+        Entry::Request(Request {
+            at,
+            op,
+            lba: if contents.is_empty() { 0 } else { 5 },
+            blocks: contents.len() as u64,
+            contents,
+        })
+    };
+    let zero = Block {
+        content: Content::Zero,
+        ..Block::default()
+    };
+    let bytes = written(&[
+        request(1, Op::Flush, Vec::new()),
+        request(3, Op::Write { fua: true }, vec![zero]),
+    ]);
+    assert_eq!(bytes[..12], *b"VELTRACE\x01\0\x40\0");
+    assert_eq!(bytes[12..24], [0, 16, 0, 0, 0, 0, 16, 0, 0, 0, 0, 0]);
+    assert_eq!(bytes[32..49], [[7; 16].as_slice(), &[1]].concat());
+    let frame = &bytes[64..];
+    assert_eq!(frame[..16], *b"VFRM\x01\0\0\0\x07\0\0\0\x02\0\0\0");
+    assert_eq!(frame[40..47], [0x04, 0x01, 0x19, 0x02, 0x0a, 0x01, 0x01]);
+    let end = &frame[47..];
+    assert_eq!(end[..6], *b"VFRM\x02\0");
+    assert_eq!(end[40..48], 64u64.to_le_bytes());
+    assert_eq!(end[64..72], *b"VELINDEX");
+    assert_eq!(end[72..], (64 + 47u64).to_le_bytes());
+}

@@ -45,6 +45,20 @@ pub fn render(page: &Page, outcomes: &[Outcome], table: &str) -> Result<String, 
         .collect();
     // Inside of a script nothing may look like its end.
     let data = serde_json::to_string(&curves)?.replace('<', "\\u003c");
+    let mut body = String::from(
+        "<div id=\"plots\"><noscript>The plots need JavaScript; the table does not.</noscript></div>\n",
+    );
+    let _ = writeln!(body, "<h2>All figures</h2>\n<pre>{}</pre>", escape(table));
+    let _ = writeln!(
+        body,
+        "<script id=\"figures\" type=\"application/json\">{data}</script>"
+    );
+    let _ = writeln!(body, "<script>\n{PLOT}{SCRIPT}</script>");
+    Ok(frame(page, &body))
+}
+
+/// The file around what it shows.
+pub(crate) fn frame(page: &Page, body: &str) -> String {
     let mut out = String::from(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
@@ -61,17 +75,11 @@ pub fn render(page: &Page, outcomes: &[Outcome], table: &str) -> Result<String, 
         let _ = writeln!(out, "<p>{}</p>", escape(line));
     }
     let _ = writeln!(out, "<p><code>{}</code></p>", escape(&page.command));
-    out.push_str("<div id=\"plots\"><noscript>The plots need JavaScript; the table does not.</noscript></div>\n");
-    let _ = writeln!(out, "<h2>All figures</h2>\n<pre>{}</pre>", escape(table));
-    let _ = writeln!(
-        out,
-        "<script id=\"figures\" type=\"application/json\">{data}</script>"
-    );
-    let _ = writeln!(out, "<script>\n{PLOT}{SCRIPT}</script>\n</html>");
-    Ok(out)
+    let _ = writeln!(out, "{body}</html>");
+    out
 }
 
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -244,8 +244,8 @@ impl Scenario<'_> {
                     sim.watch(&[Region {
                         start: Lba(start),
                         blocks,
-                        homes: Lba(start + blocks),
-                        homes_blocks: built.logical - start - blocks,
+                        homes: Lba(0),
+                        homes_blocks: built.logical,
                         rule: write_once,
                     }]);
                 }

@@ -7,6 +7,7 @@ mod paper;
 mod progress;
 mod run;
 mod setup;
+mod sweep;
 
 use anyhow::Result;
 
@@ -23,8 +24,11 @@ enum What {
     Run(Box<run::Args>),
     /// All policies over one trace or load, alone and together; as a table, JSON, CSV or one HTML report.
     Compare(Box<compare::Args>),
-    /// Write amplification under uniform random overwrites, against the closed forms.
-    Oracle(oracle::Args),
+    /// A grid over any options of a run, on all cores; ended, it goes on where it was.
+    Sweep(sweep::Args),
+    /// Hold the lab against the closed forms of write amplification under uniform random overwrites.
+    #[command(visible_alias = "oracle")]
+    Validate(oracle::Args),
     /// A paper's evaluation, run again: ours beside theirs.
     Paper(paper::Args),
     /// List the devices, the loads and the trace formats.
@@ -36,7 +40,8 @@ pub fn run(args: &Args) -> Result<()> {
     match &args.what {
         What::Run(run) => run.run(),
         What::Compare(compare) => compare.run(),
-        What::Oracle(oracle) => oracle.run(),
+        What::Sweep(sweep) => sweep.run(),
+        What::Validate(oracle) => oracle.run(),
         What::Paper(paper) => paper.run(),
         What::List => list::run(),
     }

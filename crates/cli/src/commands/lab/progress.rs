@@ -4,7 +4,7 @@ use crate::signals::Stop;
 use anyhow::{Result, bail};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::Policy;
@@ -21,6 +21,32 @@ pub fn watched<R>(policies: &[Policy], work: impl FnOnce(&[Watch]) -> R) -> Resu
     let result = std::thread::scope(|scope| {
         scope.spawn(|| draw(policies, &watches, &stop, &over));
         let result = work(&watches);
+        over.store(true, Ordering::Relaxed);
+        result
+    });
+    Ok(result)
+}
+
+/// Does `work` on many runs while a bar shows how many are done. A signal ends them.
+pub fn counted<R>(runs: u64, work: impl FnOnce(&Watch, &AtomicU64) -> R) -> Result<R> {
+    let stop = Stop::on_signals(false)?;
+    let (watch, done) = (Watch::default(), AtomicU64::new(0));
+    let over = AtomicBool::new(false);
+    let result = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let style = ProgressStyle::with_template("{bar:30} {pos} of {len} runs, {eta} left")
+                .unwrap_or_else(|_| ProgressStyle::default_bar());
+            let bar = ProgressBar::new(runs).with_style(style);
+            while !over.load(Ordering::Relaxed) {
+                if stop.wait(Some(EVERY)) {
+                    watch.stop();
+                    std::thread::sleep(EVERY);
+                }
+                bar.set_position(done.load(Ordering::Relaxed));
+            }
+            bar.finish_and_clear();
+        });
+        let result = work(&watch, &done);
         over.store(true, Ordering::Relaxed);
         result
     });

@@ -6,6 +6,7 @@ use crate::size::Size;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use vellum_lab::flash::{self, Preset};
 use vellum_lab::journal::{Commit, File, Journal, Mode};
@@ -121,7 +122,7 @@ pub struct Setup {
 /// What is read before anything is run.
 pub struct Ready {
     pub preset: &'static Preset,
-    pub trace: Option<TraceFile>,
+    pub trace: Option<Arc<TraceFile>>,
 }
 
 fn extent(text: &str) -> Result<(u64, u64), String> {
@@ -182,6 +183,12 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
 impl Setup {
     /// Finds the device and reads the trace, if it is one.
     pub fn ready(&self) -> Result<Ready> {
+        let trace = self.read_trace()?.map(Arc::new);
+        self.ready_with(trace)
+    }
+
+    /// Finds the device, for a trace that was read.
+    pub fn ready_with(&self, trace: Option<Arc<TraceFile>>) -> Result<Ready> {
         let preset = flash::find(&self.device).ok_or_else(|| {
             let names: Vec<_> = flash::presets().iter().map(|p| p.name).collect();
             usage(format!(
@@ -190,16 +197,17 @@ impl Setup {
                 names.join(", ")
             ))
         })?;
-        let trace = match &self.trace {
-            Some(path) => {
-                let reading = self.reading();
-                let trace =
-                    progress::reading(path, |watch| TraceFile::read_watched(path, &reading, watch));
-                Some(trace?)
-            }
-            None => None,
-        };
         Ok(Ready { preset, trace })
+    }
+
+    /// Reads the trace, if it is one.
+    pub fn read_trace(&self) -> Result<Option<TraceFile>> {
+        let Some(path) = &self.trace else {
+            return Ok(None);
+        };
+        let reading = self.reading();
+        let trace = progress::reading(path, |watch| TraceFile::read_watched(path, &reading, watch));
+        Ok(Some(trace?))
     }
 
     fn reading(&self) -> Reading {

@@ -1,0 +1,224 @@
+//! `vellum lab sweep`: a grid over any options of a run.
+
+use super::progress::counted;
+use super::setup::{Ready, Setup, write};
+use crate::outcome::usage;
+use anyhow::{Context, Result, bail};
+use clap::{Args as _, FromArgMatches};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use vellum_lab::html::Page;
+use vellum_lab::parallel;
+use vellum_lab::policy::Policy;
+use vellum_lab::progress::Watch;
+use vellum_lab::scenario::Scenario;
+use vellum_lab::sweep::{self, Axis, Journal, Point, Row};
+
+/// Options that say which trace it is and how it is read: with one of them as an axis it is read for each run.
+const OF_THE_TRACE: [&str; 4] = ["format", "columns", "journal-at", "in-place"];
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// An axis: an option of `vellum lab run` (or `policy`) and its values, separated by spaces, like "op=7 15 28"; give it
+    /// several times. Every value is tried with every other.
+    #[arg(long, value_name = "KEY=VALUES", required = true)]
+    vary: Vec<Axis>,
+    /// Keep what is done here, and do not do again what is there.
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
+    /// Runs at the same time; by default one a core. The results are the same.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Print JSON instead of the table.
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print comma-separated values instead of the table.
+    #[arg(long)]
+    csv: bool,
+    /// Write a report here: one HTML file with plots, which needs no network.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// What all runs have in common: the trace and options of `vellum lab run`, and one --policy.
+    #[arg(last = true, value_name = "RUN")]
+    run: Vec<String>,
+}
+
+/// One run of a sweep.
+#[derive(clap::Args)]
+struct One {
+    #[command(flatten)]
+    setup: Setup,
+    /// The policy.
+    #[arg(long, default_value = "vellum")]
+    policy: Policy,
+}
+
+/// Parses the options of one run: what it has of its own wins.
+fn one(common: &[String], point: &Point) -> Result<One> {
+    let own = point.iter().map(|(key, value)| format!("--{key}={value}"));
+    let name = "vellum lab sweep".to_owned();
+    let words = [name].into_iter().chain(common.iter().cloned()).chain(own);
+    let command = One::augment_args(clap::Command::new("vellum lab sweep"))
+        .args_override_self(true)
+        .disable_help_flag(true);
+    let parsed = command
+        .try_get_matches_from(words)
+        .and_then(|matches| One::from_arg_matches(&matches));
+    parsed.map_err(|error| {
+        let text = error.render().to_string();
+        let line = text.lines().take_while(|line| !line.starts_with("Usage"));
+        let text: Vec<&str> = line.map(str::trim).filter(|l| !l.is_empty()).collect();
+        let point: Vec<String> = point.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        let (point, text) = (point.join(" "), text.join(" "));
+        usage(format!(
+            "the run with {point}: {}",
+            text.trim_start_matches("error: ")
+        ))
+    })
+}
+
+impl Args {
+    /// Does it.
+    pub fn run(&self) -> Result<()> {
+        let points = sweep::points(&self.vary).map_err(|error| usage(error.to_string()))?;
+        // All are looked at before any is run.
+        let runs: Vec<One> = points
+            .iter()
+            .map(|point| one(&self.run, point))
+            .collect::<Result<_>>()?;
+        let shared = !self
+            .vary
+            .iter()
+            .any(|a| OF_THE_TRACE.contains(&a.key.as_str()));
+        let trace = match (shared, runs.first()) {
+            (true, Some(first)) => first.setup.read_trace()?.map(Arc::new),
+            _ => None,
+        };
+        let ready = |one: &One| match shared {
+            true => one.setup.ready_with(trace.clone()),
+            false => one.setup.ready(),
+        };
+        let looked_at = if shared { points.len() } else { 1 };
+        for (run, point) in runs.iter().zip(&points).take(looked_at) {
+            let ready = ready(run).with_context(|| named(point))?;
+            run.setup.scenario(&ready).with_context(|| named(point))?;
+        }
+        let what = self.run.join(" ");
+        let mut journal = match &self.resume {
+            None => None,
+            Some(path) => Some(Journal::open(path, &what)?),
+        };
+        let known: Vec<Option<Row>> = points
+            .iter()
+            .map(|point| {
+                journal
+                    .as_ref()
+                    .and_then(|journal| journal.done(point))
+                    .cloned()
+            })
+            .collect();
+        let left: Vec<usize> = (0..points.len())
+            .filter(|&at| known[at].is_none())
+            .collect();
+        let keeper = Mutex::new((&mut journal, None));
+        let threads = self.threads.map_or_else(parallel::cores, usize::from);
+        let fresh = counted(left.len() as u64, |watch, done| {
+            parallel::map(&left, threads, |_, &at| {
+                let row = result(&runs[at], &points[at], &ready, watch);
+                if let Some(row) = &row {
+                    let mut keeper = keeper.lock().unwrap_or_else(PoisonError::into_inner);
+                    let (journal, trouble) = &mut *keeper;
+                    if let Some(Err(error)) = journal.as_mut().map(|journal| journal.add(row)) {
+                        // What could not be kept is reported all the same.
+                        trouble.get_or_insert(error);
+                    }
+                }
+                count(done);
+                row
+            })
+        })?;
+        let (_, trouble) = keeper.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut all = known;
+        for (at, row) in left.into_iter().zip(fresh) {
+            all[at] = row;
+        }
+        let rows: Vec<Row> = all.into_iter().flatten().collect();
+        self.report(&rows, points.len(), &what)?;
+        if let Some(error) = trouble {
+            return Err(error).context("what was done could not be kept");
+        }
+        let failed = rows.iter().filter(|row| row.error.is_some()).count();
+        match (rows.len() < points.len(), failed) {
+            (true, _) => bail!(
+                "interrupted: {} of {} runs are done{}",
+                rows.len(),
+                points.len(),
+                if self.resume.is_some() {
+                    "; the same command goes on"
+                } else {
+                    ""
+                }
+            ),
+            (_, 0) => Ok(()),
+            (_, failed) => bail!("{failed} of {} runs could not be run", points.len()),
+        }
+    }
+
+    fn report(&self, rows: &[Row], runs: usize, what: &str) -> Result<()> {
+        let mut warnings = Vec::new();
+        if rows.len() < runs {
+            warnings.push(format!("PARTIAL: {} of {runs} runs are done", rows.len()));
+        }
+        if let Some(path) = &self.html {
+            let page = Page {
+                title: "Sweep".into(),
+                about: vec![format!("{runs} runs of: {what}")],
+                warnings: warnings.clone(),
+                command: std::env::args().collect::<Vec<_>>().join(" "),
+            };
+            write(path, &sweep::html(&page, &self.vary, rows))?;
+        }
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(rows)?);
+        } else if self.csv {
+            print!("{}", sweep::csv(&self.vary, rows));
+        } else {
+            warnings.iter().for_each(|line| println!("WARNING: {line}"));
+            print!("{}", sweep::table(&self.vary, rows));
+        }
+        Ok(())
+    }
+}
+
+fn count(done: &AtomicU64) {
+    done.fetch_add(1, Ordering::Relaxed);
+}
+
+fn named(point: &Point) -> String {
+    let parts: Vec<String> = point.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    format!("the run with {}", parts.join(" "))
+}
+
+/// Runs one; none when it was ended: a part of a run says nothing.
+fn result(
+    run: &One,
+    point: &Point,
+    ready: &impl Fn(&One) -> Result<Ready>,
+    watch: &Watch,
+) -> Option<Row> {
+    if watch.stopped() {
+        return None;
+    }
+    let outcome = ready(run).and_then(|ready| {
+        let scenario = run.setup.scenario(&ready)?;
+        let watch = Some(watch);
+        Ok(Scenario { watch, ..scenario }.run(&run.policy)?)
+    });
+    match outcome {
+        _ if watch.stopped() => None,
+        Ok(outcome) => Some(Row::of(point.clone(), &outcome)),
+        Err(error) => Some(Row::failed(point.clone(), format!("{error:#}"))),
+    }
+}

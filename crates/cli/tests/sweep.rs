@@ -1,0 +1,174 @@
+//! `vellum lab sweep`, and scenarios in a file: the same in every way of running them, ended and gone on with, and what is wrong is named.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::{dir, fails, ok, text, vellum};
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const GRID: [&str; 6] = [
+    "lab",
+    "sweep",
+    "--vary",
+    "op=20 30",
+    "--vary",
+    "policy=base vellum",
+];
+const RUN: [&str; 8] = [
+    "--",
+    "--workload=uniform",
+    "--device=oftl",
+    "--capacity=256M",
+    "--requests=2000",
+    "--precondition=none",
+    "--depth=1",
+    "--seed=3",
+];
+
+fn sweep(options: &[&str]) -> Vec<String> {
+    let all = GRID.iter().chain(options).chain(&RUN);
+    all.map(|&part| part.to_owned()).collect()
+}
+
+fn run(options: &[&str]) -> String {
+    let args = sweep(options);
+    ok(&args.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+#[test]
+fn a_sweep_is_the_same_on_one_core_and_gone_on_with() {
+    let dir = dir();
+    let (kept, html) = (dir.path().join("kept"), dir.path().join("page"));
+    let once = run(&["--csv", "--threads=1"]);
+    assert_eq!(once.lines().count(), 5, "{once}");
+    assert!(once.starts_with("op,policy,"), "{once}");
+    assert_eq!(run(&["--csv", "--threads=4"]), once);
+    let resume = format!("--resume={}", text(&kept));
+    assert_eq!(run(&["--csv", &resume]), once);
+    // Ended after two runs, in the middle of a line.
+    let done = fs::read_to_string(&kept).unwrap();
+    let lines: Vec<&str> = done.lines().collect();
+    assert_eq!(lines.len(), 5, "a line that says what it is, and one a run");
+    fs::write(
+        &kept,
+        format!(
+            "{}\n{}\n{}\n{}",
+            lines[0],
+            lines[3],
+            lines[1],
+            &lines[2][..9]
+        ),
+    )
+    .unwrap();
+    assert_eq!(run(&["--csv", &resume]), once);
+    assert_eq!(fs::read_to_string(&kept).unwrap().lines().count(), 5);
+    let page = format!("--html={}", text(&html));
+    let table = run(&[&page]);
+    assert!(table.contains("amplification"), "{table}");
+    let page = fs::read_to_string(&html).unwrap();
+    assert!(page.contains("<svg") && page.contains("Sweep"));
+    // Another sweep's.
+    let mut other = sweep(&[&resume]);
+    other.push("--zeros=5".into());
+    let other: Vec<&str> = other.iter().map(String::as_str).collect();
+    fails(1, &other, &["another sweep"]);
+}
+
+#[test]
+fn a_sweep_that_is_ended_reports_what_is_done() {
+    let dir = dir();
+    let kept = dir.path().join("kept");
+    let args = [
+        "lab",
+        "sweep",
+        "--vary",
+        "seed=1 2 3 4 5 6 7 8",
+        "--threads=1",
+        "--resume",
+        text(&kept),
+        "--",
+        "--workload=uniform",
+        "--device=oftl",
+        "--capacity=1G",
+        "--requests=1000000",
+        "--precondition=none",
+    ];
+    let child = Command::new(env!("CARGO_BIN_EXE_vellum"))
+        .args(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    common::eventually("a run is done", || {
+        fs::read_to_string(&kept).is_ok_and(|text| text.lines().count() >= 2)
+    });
+    common::run("kill", &["-INT", &child.id().to_string()]);
+    let out = child.wait_with_output().unwrap();
+    let (said, wrong) = (
+        String::from_utf8_lossy(&out.stdout),
+        String::from_utf8_lossy(&out.stderr),
+    );
+    assert_eq!(out.status.code(), Some(1), "{said}{wrong}");
+    assert!(said.contains("PARTIAL"), "{said}");
+    assert!(wrong.contains("the same command goes on"), "{wrong}");
+    std::thread::sleep(Duration::from_millis(10));
+}
+
+#[test]
+fn what_is_wrong_with_a_sweep_is_named() {
+    let fails = |vary: &[&str], says: &[&str]| {
+        let mut args = vec!["lab", "sweep"];
+        vary.iter().for_each(|vary| args.extend(["--vary", vary]));
+        args.extend(RUN);
+        fails(2, &args, says);
+    };
+    fails(&["op"], &["KEY=VALUE"]);
+    fails(&["nope=1 2"], &["nope=1", "--nope"]);
+    fails(&["depth=1 0"], &["depth=0", "1..=65536"]);
+    fails(&["policy=base basic"], &["policy=basic", "begins with"]);
+    fails(&["op=1 7"], &["it is from 2 to 90"]);
+    fails(&["op=7", "op=8"], &["twice"]);
+    fails(&["device=oftl nope"], &["nope"]);
+    // A point that cannot be run does not keep the others from it.
+    let args = ["lab", "sweep", "--vary", "capacity=1M 256M"];
+    let out = vellum(&[&args[..], &RUN[..]].concat());
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert_eq!(out.status.code(), Some(1));
+    assert!(said.contains("not run:"), "{said}");
+}
+
+#[test]
+fn a_scenario_in_a_file_is_a_run() {
+    let dir = dir();
+    let file = dir.path().join("scenario.toml");
+    let scenario = |text: &str| fs::write(&file, text).unwrap();
+    let args = ["--config", text(&file), "lab", "run", "--json"];
+    scenario(
+        "[lab.run]\nworkload = \"uniform\"\ndevice = \"oftl\"\ncapacity = \"256M\"\nrequests = 2000\n\
+         precondition = \"none\"\ndepth = 1\nseed = 3\nop = 20\npolicy = [\"base\"]\n",
+    );
+    let mut flags = vec!["lab", "run", "--json", "--op=20", "--policy=base"];
+    flags.extend(&RUN[1..]);
+    assert_eq!(ok(&args), ok(&flags));
+    for (text, says) in [
+        ("[lab.run]\nworkloat = \"x\"\n", &["line 2", "workloat"][..]),
+        (
+            "[lab.run]\nworkload = \"uniform\"\ndepth = 0\n",
+            &["depth", "1..=65536", "line 3"],
+        ),
+        (
+            "[lab.run]\nworkload = \"uniform\"\nop = 95\n",
+            &["95", "from 2 to 90"],
+        ),
+        (
+            "[lab.run]\nworkload = \"uniform\"\nprecondition = \"most\"\n",
+            &["most", "none, fill, steady"],
+        ),
+    ] {
+        scenario(text);
+        fails(2, &args, says);
+    }
+}

@@ -1,0 +1,218 @@
+//! A sweep's rows as a table, as comma-separated values, and as one HTML file with plots.
+
+use super::{Axis, Row};
+use crate::csv::line;
+use crate::html::{Page, escape, frame};
+use crate::svg::{Line, Plot};
+use std::fmt::Write;
+
+/// What a table shows, and what its columns are called there.
+const SHOWN: [(&str, &str); 6] = [
+    ("host_written", "host blocks"),
+    ("medium_written", "medium blocks"),
+    ("write_amplification", "amplification"),
+    ("erases", "erasures"),
+    ("years", "years"),
+    ("write_p99_ns", "write p99, us"),
+];
+/// What is plotted.
+const PLOTTED: [(&str, &str, f64); 4] = [
+    ("write_amplification", "write amplification", 1.0),
+    ("years", "years", 1.0),
+    ("write_p99_ns", "write latency, 99th percentile, us", 1e-3),
+    ("erases", "erasures", 1.0),
+];
+
+fn shown(row: &Row, name: &str) -> String {
+    let Some(text) = row.figure(name) else {
+        return "-".into();
+    };
+    match (name, text.parse::<f64>()) {
+        ("write_p99_ns", Ok(nanos)) => format!("{:.1}", nanos / 1000.0),
+        ("write_amplification", Ok(value)) => format!("{value:.3}"),
+        ("years", Ok(value)) => format!("{value:.1}"),
+        _ => text.into(),
+    }
+}
+
+fn cells(axes: &[Axis], rows: &[Row]) -> Vec<Vec<String>> {
+    let keys = axes.iter().map(|axis| axis.key.clone());
+    let names = SHOWN.iter().map(|(_, name)| (*name).to_owned());
+    let mut all = vec![keys.chain(names).collect::<Vec<_>>()];
+    for row in rows {
+        let values = row.point.iter().map(|(_, value)| value.clone());
+        let figures = SHOWN.iter().map(|(name, _)| shown(row, name));
+        let mut line: Vec<String> = values.chain(figures).collect();
+        line.extend(row.error.iter().map(|error| format!("not run: {error}")));
+        all.push(line);
+    }
+    all
+}
+
+/// The table for a terminal.
+#[must_use]
+pub fn table(axes: &[Axis], rows: &[Row]) -> String {
+    let cells = cells(axes, rows);
+    let columns = axes.len() + SHOWN.len();
+    let width = |at: usize| {
+        let each = cells.iter().filter_map(|line| line.get(at));
+        each.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut out = String::new();
+    for line in &cells {
+        let mut text = String::new();
+        for (at, cell) in line.iter().enumerate() {
+            let width = widths.get(at).copied().unwrap_or(0);
+            let _ = match at < axes.len() {
+                true => write!(text, "{cell:<width$}  "),
+                false => write!(text, "{cell:>width$}  "),
+            };
+        }
+        out.push_str(text.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// All figures.
+#[must_use]
+pub fn csv(axes: &[Axis], rows: &[Row]) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in rows.iter().flat_map(|row| &row.figures) {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    let keys = axes.iter().map(|axis| axis.key.as_str());
+    let headings: Vec<&str> = keys.chain(names.iter().copied()).chain(["error"]).collect();
+    let mut out = line(&headings);
+    for row in rows {
+        let values = row.point.iter().map(|(_, value)| value.as_str());
+        let figures = names.iter().map(|name| row.figure(name).unwrap_or(""));
+        let error = [row.error.as_deref().unwrap_or("")];
+        out += &line(&values.chain(figures).chain(error).collect::<Vec<_>>());
+    }
+    out
+}
+
+/// The HTML file.
+#[must_use]
+pub fn html(page: &Page, axes: &[Axis], rows: &[Row]) -> String {
+    let mut body = String::new();
+    for (name, title, scale) in PLOTTED {
+        if let Some(plot) = plot(axes, rows, name, title, scale) {
+            let _ = writeln!(body, "<figure class=\"paper\">{}</figure>", plot.render());
+        }
+    }
+    body.push_str("<h2>All runs</h2>\n<table>\n");
+    for (at, line) in cells(axes, rows).iter().enumerate() {
+        let tag = if at == 0 { "th" } else { "td" };
+        body.push_str("<tr>");
+        for cell in line {
+            let _ = write!(body, "<{tag}>{}</{tag}>", escape(cell));
+        }
+        body.push_str("</tr>\n");
+    }
+    body.push_str("</table>\n");
+    frame(page, &body)
+}
+
+/// A figure over the first axis of numbers, a line for each point of the other axes.
+fn plot(axes: &[Axis], rows: &[Row], name: &str, title: &str, scale: f64) -> Option<Plot> {
+    let number = |text: &str| {
+        text.trim_end_matches(['K', 'M', 'G', 'T'])
+            .parse::<f64>()
+            .ok()
+    };
+    let numbers =
+        |axis: &Axis| axis.values.len() > 1 && axis.values.iter().all(|v| number(v).is_some());
+    let over = axes.iter().position(numbers)?;
+    let mut lines: Vec<Line> = Vec::new();
+    for row in rows {
+        let figure = row.figure(name).and_then(|text| text.parse::<f64>().ok());
+        let (Some(x), Some(y)) = (number(&row.point[over].1), figure) else {
+            continue;
+        };
+        let others = row.point.iter().enumerate().filter(|(at, _)| *at != over);
+        let parts: Vec<String> = others
+            .map(|(_, (key, value))| match key.as_str() {
+                "policy" | "device" | "workload" => value.clone(),
+                key => format!("{key} {value}"),
+            })
+            .collect();
+        let of = parts.join(", ");
+        match lines.iter_mut().find(|line| line.name == of) {
+            Some(line) => line.points.push((x, y * scale)),
+            None => lines.push(Line {
+                name: of,
+                points: vec![(x, y * scale)],
+                theory: false,
+            }),
+        }
+    }
+    for line in &mut lines {
+        line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    }
+    (!lines.is_empty()).then(|| Plot {
+        title: title.into(),
+        x: axes[over].key.clone(),
+        y: String::new(),
+        log_x: false,
+        lines,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sweep() -> (Vec<Axis>, Vec<Row>) {
+        let axes: Vec<Axis> = ["policy=base vellum:a,b", "op=7 28"]
+            .iter()
+            .map(|text| text.parse().unwrap())
+            .collect();
+        let points = crate::sweep::points(&axes).unwrap();
+        let figures = |n: usize| {
+            let amplification = format!("{}.5", n + 1);
+            [
+                ("write_amplification", amplification),
+                ("years", "3".into()),
+            ]
+            .map(|(name, cell)| (name.to_owned(), cell))
+            .to_vec()
+        };
+        let row = |(n, point): (usize, Vec<(String, String)>)| match n {
+            3 => Row::failed(point, "too <small>".into()),
+            n => Row {
+                point,
+                figures: figures(n),
+                error: None,
+            },
+        };
+        (axes, points.into_iter().enumerate().map(row).collect())
+    }
+
+    #[test]
+    fn every_run_is_in_every_report() {
+        let (axes, rows) = sweep();
+        let table = table(&axes, &rows);
+        assert_eq!(table.lines().count(), 5);
+        assert!(table.contains("not run: too <small>"), "{table}");
+        let csv = csv(&axes, &rows);
+        assert_eq!(
+            csv.lines().next().unwrap(),
+            "policy,op,write_amplification,years,error"
+        );
+        assert_eq!(csv.lines().nth(3).unwrap(), "\"vellum:a,b\",7,3.5,3,");
+        let page = Page::default();
+        let html = html(&page, &axes, &rows);
+        assert!(html.contains("<svg") && html.contains("too &lt;small&gt;"));
+        assert!(!html.contains("http://") || html.contains("http://www.w3.org"));
+        // A line a policy, over the axis that is numbers.
+        let plot = plot(&axes, &rows, "write_amplification", "", 1.0).unwrap();
+        assert_eq!(plot.lines.len(), 2);
+        assert_eq!(plot.lines[0].points, [(7.0, 1.5), (28.0, 2.5)]);
+        assert_eq!(plot.x, "op");
+    }
+}
