@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # kill -9 of the server under a mounted ext4, life after life, every other one with blocks stored in parts of pages:
-# what was fsynced is there, the volume's invariants hold, and e2fsck finds nothing. LIVES=n for more of them; needs root.
+# what was fsynced is there, the volume's invariants hold, and e2fsck finds nothing. LIVES=n for more of them, LAYOUT=ordered or
+# shadow for tables in place; needs root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/sbin:/sbin"
@@ -10,6 +11,7 @@ if [ "$(id -u)" -ne 0 ] || [ ! -e /dev/fuse ] || [ ! -e /dev/loop-control ]; the
     exit 0
 fi
 LIVES=${LIVES:-5}
+LAYOUT=${LAYOUT:-log}
 VELLUM=${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}
 [ -x "$VELLUM" ] || cargo build --release --locked -p vellum-cli
 VELLUM=$(realpath "$VELLUM")
@@ -18,6 +20,9 @@ dir=$(mktemp -d "${TMPDIR:-/var/tmp}/vellum-kill.XXXXXX")
 mkdir "$dir/fuse" "$dir/mnt"
 server='' writer='' loop='' life=0
 compress=(zstd off lz4)
+[ "$LAYOUT" = log ] || compress=(off off off)
+options=data=journal,journal_async_commit
+[ "$LAYOUT" != ordered ] || options=data=journal
 
 let_go() {
     umount "$dir/mnt" 2>/dev/null || umount -l "$dir/mnt" 2>/dev/null || true
@@ -96,11 +101,11 @@ sys.exit(bad > 0)
 PY
 
 : >"$dir/acknowledged"
-"$VELLUM" create "$dir/volume" --size 512M >/dev/null
+"$VELLUM" create "$dir/volume" --size 512M --layout "$LAYOUT" >/dev/null
 for ((life = 1; life <= LIVES; life++)); do
     serve
     [ "$life" -gt 1 ] || mkfs.ext4 -q -F -b 4096 "$loop"
-    mount -o data=journal,journal_async_commit "$loop" "$dir/mnt"
+    mount -o "$options" "$loop" "$dir/mnt"
     python3 "$dir/reader.py" "$dir/mnt" "$dir/acknowledged"
     python3 "$dir/writer.py" "$dir/mnt" "$dir/acknowledged" "$life" 2>/dev/null &
     writer=$!
@@ -116,7 +121,7 @@ for ((life = 1; life <= LIVES; life++)); do
     "$VELLUM" check "$dir/volume" >"$dir/check" || { cat "$dir/check"; exit 1; }
 done
 serve
-mount -o data=journal,journal_async_commit "$loop" "$dir/mnt"
+mount -o "$options" "$loop" "$dir/mnt"
 python3 "$dir/reader.py" "$dir/mnt" "$dir/acknowledged"
 umount "$dir/mnt"
 e2fsck -fn "$loop" >"$dir/fsck" 2>&1 || { cat "$dir/fsck"; exit 1; }
@@ -125,4 +130,4 @@ kill "$server"
 wait "$server"
 server=''
 "$VELLUM" check "$dir/volume" >"$dir/check" || { cat "$dir/check"; exit 1; }
-echo "kill_under_ext4: $LIVES lives, passed"
+echo "kill_under_ext4: layout $LAYOUT, $LIVES lives, passed"
