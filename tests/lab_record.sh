@@ -1,0 +1,146 @@
+#!/usr/bin/env bash
+# A real ext4 on a volume that is served with --record; then the trace in the lab, at its own pace and in place, with the same
+# policies on a volume of the same size. What the device counted beside what the lab did: equal to the block, or explained to the block.
+#
+# Explained: (1) blocks written as zeros by request are the device's zero blocks, and discards in the lab; (2) the journal's blocks that
+# mkfs wrote before the volume had seen the file system; (3) every block that was written was stored, remapped, absorbed, found stored
+# already, or zero, in both. What of these it was depends on when a chunk was sealed, and so on the clock: that is shown, and bounded.
+#
+# Also: a trace whose disk is full ends loudly and the volume goes on; `vellum record` before a plain file.
+# Needs root. MODES="data=journal" for one of them.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PATH:/usr/sbin:/sbin"
+
+if [ "$(id -u)" -ne 0 ] || [ ! -e /dev/fuse ] || [ ! -e /dev/loop-control ]; then
+    echo "SKIP: lab_record: it needs root, /dev/fuse and /dev/loop-control"
+    exit 0
+fi
+for tool in mkfs.ext4 e2fsck losetup fusermount3 jq python3; do
+    command -v "$tool" >/dev/null || { echo "SKIP: lab_record: it needs $tool"; exit 0; }
+done
+VELLUM=${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}
+[ -x "$VELLUM" ] || cargo build --release --locked -p vellum-cli
+VELLUM=$(realpath "$VELLUM")
+
+dir=$(mktemp -d "${TMPDIR:-/var/tmp}/vellum-record.XXXXXX")
+mkdir "$dir/fuse" "$dir/mnt" "$dir/small"
+server='' loop=''
+let_go() {
+    ! mountpoint -q "$dir/mnt" || umount "$dir/mnt"
+    [ -z "$loop" ] || losetup -d "$loop"
+    loop=''
+    if [ -n "$server" ]; then
+        kill "$server" 2>/dev/null
+        wait "$server" 2>/dev/null
+    fi
+    server=''
+}
+cleanup() {
+    local status=$?
+    set +e
+    [ "$status" -eq 0 ] || { echo "lab_record: FAILED"; cat "$dir/log"; }
+    let_go
+    fusermount3 -u "$dir/fuse" 2>/dev/null
+    umount "$dir/small" 2>/dev/null
+    rm -rf "$dir"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+up() { # COMMAND...
+    "$VELLUM" "$@" --fuse "$dir/fuse" >"$dir/log" 2>&1 &
+    server=$!
+    for ((tries = 0; tries < 500; tries++)); do
+        [ ! -e "$dir/fuse/v" ] || break
+        kill -0 "$server" 2>/dev/null || return 1
+        sleep 0.02
+    done
+    loop=$(losetup --find --show --direct-io=on "$dir/fuse/v")
+}
+
+work() { # MOUNT-OPTIONS
+    mkfs.ext4 -q -F -b 4096 -J size=64 -E lazy_itable_init=0,lazy_journal_init=0 "$loop"
+    mount -o "noatime,$1" "$loop" "$dir/mnt"
+    tests/workloads/writes.py --prepare "$dir/mnt" 50 random 10 >/dev/null
+    tests/workloads/writes.py "$dir/mnt" 50 random 10 >/dev/null
+    # Files that are there twice.
+    for ((n = 0; n < 4; n++)); do
+        cp "$dir/mnt/file" "$dir/mnt/copy$n"
+        sync -f "$dir/mnt"
+    done
+    rm "$dir/mnt/copy1"
+    umount "$dir/mnt"
+}
+
+compare() { # MODE POLICY-OF-THE-DEVICE POLICY-OF-THE-LAB
+    rm -f "$dir/trace" "$dir/volume"
+    "$VELLUM" create "$dir/volume" --size 1G --medium-size 1200M >/dev/null
+    up serve "v=$dir/volume" --record "$dir/trace" --policy "$2"
+    work "$1"
+    "$VELLUM" stats "$dir/volume" --json >"$dir/stats"
+    e2fsck -fn "$loop" >/dev/null 2>&1
+    let_go
+    "$VELLUM" lab run "$dir/trace" --in-place --device fast-ssd --capacity 1200M --op 17.1 --policy "$3" \
+        --precondition none --json >"$dir/lab"
+    jq -nr --arg head "$1, $2" --slurpfile stats "$dir/stats" --slurpfile lab "$dir/lab" '
+        $stats[0][0].recording as $r | $stats[0][0].stats.core as $d
+        | ($lab[0][0].engine | map({(.[0]): .[1]}) | add) as $l
+        | ($l.discarded_blocks - $d.discarded_blocks) as $zeroed
+        | def row(what; a; b): "| \(what) | \(a) | \(b) |";
+        def stored(s): s.medium_data + s.remapped_blocks + s.absorbed_blocks + s.dedup_blocks;
+        def near(a; b; percent; blocks): (a - b | fabs) <= ([blocks, percent / 100 * ([a, b] | max)] | max);
+        "\($head): \($r.requests) requests, \($r.bytes) bytes of trace, \($zeroed) blocks zeroed by request",
+        row("blocks"; "device"; "lab"), row("---"; "---"; "---"),
+        row("host wrote"; $d.host_blocks_written; $l.host_blocks_written),
+        row("zero, without those by request"; $d.zero_blocks - $zeroed; $l.zero_blocks),
+        row("into the journal"; $d.journal_blocks; $l.journal_blocks),
+        row("home"; $d.checkpoint_writes; $l.checkpoint_writes),
+        row("remapped"; $d.remapped_blocks; $l.remapped_blocks),
+        row("found stored"; $d.dedup_blocks; $l.dedup_blocks),
+        row("absorbed"; $d.absorbed_blocks; $l.absorbed_blocks),
+        row("data on the medium"; $d.medium_data; $l.medium_data),
+        row("headers"; $d.medium_headers; $l.medium_headers),
+        row("summaries"; $d.medium_summaries + $d.medium_restamped; $l.medium_summaries + $l.medium_restamped),
+        (if $r.lost + $r.without_contents > 0 then "FAILED: not all was recorded" else empty end),
+        (if $d.host_blocks_written != $l.host_blocks_written then "FAILED: host blocks" else empty end),
+        (if $d.zero_blocks - $zeroed != $l.zero_blocks then "FAILED: zero blocks" else empty end),
+        (if stored($d) + $d.zero_blocks - $zeroed != $d.host_blocks_written then "FAILED: the device lost count" else empty end),
+        (if stored($l) + $l.zero_blocks != $l.host_blocks_written then "FAILED: the lab lost count" else empty end),
+        (if near($d.journal_blocks; $l.journal_blocks; 0; 16) then empty else "FAILED: journal blocks" end),
+        (if near($d.remapped_blocks; $l.remapped_blocks; 1; 16) then empty else "FAILED: remaps" end),
+        (if near($d.dedup_blocks; $l.dedup_blocks; 1; 16) then empty else "FAILED: found stored" end),
+        (if near($d.medium_data; $l.medium_data; 1; 16) then empty else "FAILED: data on the medium" end)' | tee "$dir/rows"
+    ! grep -q '^FAILED' "$dir/rows" || failed=1
+}
+
+failed=0
+for mode in ${MODES:-data=journal data=ordered}; do
+    compare "$mode" write-once=on vellum:write-once
+    compare "$mode" write-once=on,dedup=on vellum:write-once,dedup
+done
+
+# A full disk: the recording ends, the volume does not.
+mount -t tmpfs -o size=17m tmpfs "$dir/small"
+rm -f "$dir/volume"
+"$VELLUM" create "$dir/volume" --size 1G >/dev/null
+up serve "v=$dir/volume" --record "$dir/small/trace"
+dd if=/dev/urandom of="$dir/small/fill" bs=1M count=1 2>/dev/null
+work data=ordered
+e2fsck -fn "$loop" >/dev/null 2>&1
+"$VELLUM" stats "$dir/volume" --json | jq -e '.[0].recording.ended' >/dev/null || { echo "FAILED: the recording did not end"; failed=1; }
+let_go
+grep -q 'recording has ended' "$dir/log" || { echo "FAILED: nobody was told that the recording ended"; failed=1; }
+"$VELLUM" check "$dir/volume" >/dev/null
+"$VELLUM" lab run "$dir/small/trace" --policy base --precondition none 2>/dev/null | grep 'breaks off' || { echo "FAILED: a trace that breaks off is not told"; failed=1; }
+umount "$dir/small"
+
+# Before a plain file.
+truncate -s 256M "$dir/plain"
+up record "v=$dir/plain" --output "$dir/before"
+work data=ordered
+let_go
+e2fsck -fn "$dir/plain" >/dev/null 2>&1 || { echo "FAILED: the file is not what was written"; failed=1; }
+"$VELLUM" lab compare "$dir/before" --policy base --policy vellum:write-once --precondition none >"$dir/table"
+head -n 6 "$dir/table"
+exit "$failed"
