@@ -1,0 +1,271 @@
+//! A recorded trace says what was done: the lab, told the same, does the same to the block.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+#[allow(dead_code, reason = "a part is used")]
+#[path = "../src/nbd_client.rs"]
+mod nbd_client;
+
+use common::{Server, dir, fails, ok, text};
+use nbd_client::NbdClient;
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const BLOCK: u64 = 4096;
+/// Where the journal is, in blocks: in the middle, as ext4 has it.
+const JOURNAL: u64 = 10_000;
+const JOURNAL_BLOCKS: u64 = 2048;
+/// As large as the lab's volume on 120 MiB with 20%, so that both are laid out alike.
+const LOGICAL: u64 = 25_600;
+
+struct Host {
+    client: NbdClient,
+    head: u64,
+    state: u64,
+}
+
+impl Host {
+    fn draw(&mut self, below: u64) -> u64 {
+        self.state = self
+            .state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.state >> 33) % below
+    }
+
+    /// A content of its own, without two equal words.
+    fn block(number: u64) -> Vec<u8> {
+        let word = |n: u64| {
+            (number << 20 | n)
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .to_le_bytes()
+        };
+        (1..=BLOCK / 8).flat_map(word).collect()
+    }
+
+    fn write(&mut self, lba: u64, contents: &[u64]) {
+        let bytes: Vec<u8> = contents
+            .iter()
+            .flat_map(|&n| match n {
+                0 => vec![0; BLOCK as usize],
+                n => Self::block(n),
+            })
+            .collect();
+        self.client.write(lba * BLOCK, &bytes).unwrap();
+    }
+
+    fn journal(&mut self, contents: &[u64]) {
+        let at = JOURNAL + self.head;
+        self.head = (self.head + contents.len() as u64) % (JOURNAL_BLOCKS - 64);
+        self.write(at, contents);
+    }
+
+    /// Transactions that are written home later, files that are there twice, zeros, reads and discards.
+    fn work(&mut self) {
+        let mut committed: Vec<Vec<(u64, u64)>> = Vec::new();
+        let mut number = 1;
+        for transaction in 0..300 {
+            let blocks = 1 + self.draw(12);
+            let mut homes = Vec::new();
+            for _ in 0..blocks {
+                number += 1;
+                homes.push((self.draw(JOURNAL / 2), number));
+            }
+            number += 1;
+            let contents: Vec<u64> = [number]
+                .into_iter()
+                .chain(homes.iter().map(|h| h.1))
+                .collect();
+            self.journal(&contents);
+            self.client.flush().unwrap();
+            number += 1;
+            self.journal(&[number]);
+            self.client.flush().unwrap();
+            committed.push(homes);
+            if committed.len() > 5 {
+                for (home, content) in committed.remove(0) {
+                    self.write(home, &[content]);
+                }
+            }
+            // A file of which every other block is one that is there already, and some are zeros.
+            let place = JOURNAL + JOURNAL_BLOCKS + self.draw(10_000);
+            let file: Vec<u64> = (0..8)
+                .map(|n| match n % 4 {
+                    0 => 0,
+                    1 => 1 + self.draw(50) + (1 << 40),
+                    _ => (1 << 41) + transaction * 8 + n,
+                })
+                .collect();
+            self.write(place, &file);
+            // Over what is not sealed yet.
+            self.write(place + 2, &[(1 << 42) + transaction]);
+            let mut out = vec![0; 8 * BLOCK as usize];
+            self.client.read(place * BLOCK, &mut out).unwrap();
+            assert_eq!(
+                out[2 * BLOCK as usize..][..8],
+                Self::block((1 << 42) + transaction)[..8]
+            );
+            if transaction % 10 == 9 {
+                self.client.trim(place * BLOCK, 4 * BLOCK as u32).unwrap();
+            }
+        }
+        self.client.flush().unwrap();
+    }
+}
+
+fn recorded(dir: &Path, policy: &str) -> (Value, Value) {
+    let (volume, socket, trace) = (dir.join("v"), dir.join("s"), dir.join("trace"));
+    let size = format!("--size={}", LOGICAL * BLOCK);
+    ok(&["create", text(&volume), &size, "--medium-size=120M"]);
+    let journal = format!("{}+{}", JOURNAL * BLOCK, JOURNAL_BLOCKS * BLOCK);
+    let args = [
+        text(&volume),
+        "--socket",
+        text(&socket),
+        "--record",
+        text(&trace),
+        "--policy",
+        policy,
+        "--journal",
+        &journal,
+    ];
+    let server = Server::start(dir, &args);
+    let mut host = Host {
+        client: NbdClient::connect(&socket, "v").unwrap(),
+        head: 0,
+        state: 7,
+    };
+    host.work();
+    let stats = ok(&["stats", text(&volume), "--json"]);
+    let stats: Value = serde_json::from_str(&stats).unwrap();
+    assert_eq!(server.term(), Some(0));
+    let recording = &stats[0]["recording"];
+    assert_eq!(
+        (&recording["lost"], &recording["ended"]),
+        (&0.into(), &Value::Null)
+    );
+    (stats[0]["stats"]["core"].clone(), recording.clone())
+}
+
+fn simulated(dir: &Path, policy: &str) -> Value {
+    let trace = dir.join("trace");
+    let journal = format!(
+        "--journal-at={}:{}",
+        JOURNAL * BLOCK,
+        JOURNAL_BLOCKS * BLOCK
+    );
+    let policy = format!("--policy={policy}");
+    let out = ok(&[
+        "lab",
+        "run",
+        text(&trace),
+        "--in-place",
+        &journal,
+        &policy,
+        "--device=fast-ssd",
+        "--capacity=120M",
+        "--op=20",
+        "--precondition=none",
+        "--depth=1",
+        "--json",
+    ]);
+    let all: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(all[0]["logical_blocks"], LOGICAL);
+    let pairs = all[0]["engine"].as_array().unwrap();
+    let named = pairs
+        .iter()
+        .map(|pair| (pair[0].as_str().unwrap().to_owned(), pair[1].clone()));
+    named.collect::<serde_json::Map<_, _>>().into()
+}
+
+#[test]
+fn the_lab_does_to_a_recorded_trace_what_the_device_did() {
+    for (device, lab) in [
+        ("write-once=off", "vellum"),
+        ("write-once=on", "vellum:write-once"),
+        (
+            "write-once=on,dedup=on,sample=off",
+            "vellum:dedup,write-once",
+        ),
+    ] {
+        let dir = dir();
+        let (counted, _) = recorded(dir.path(), device);
+        let simulated = simulated(dir.path(), lab);
+        let get = |from: &Value, name: &str| from[name].as_u64().unwrap();
+        // Not what was read: the device looks for file systems by itself.
+        for name in [
+            "host_blocks_written",
+            "zero_blocks",
+            "absorbed_blocks",
+            "discarded_blocks",
+            "journal_blocks",
+            "checkpoint_writes",
+            "remapped_blocks",
+            "dedup_blocks",
+            "medium_data",
+            "medium_headers",
+            "host_chunks",
+        ] {
+            let (counted, simulated) = (get(&counted, name), get(&simulated, name));
+            assert_eq!(counted, simulated, "{device}: {name}");
+        }
+        // The lab flushes once more, at the end.
+        assert_eq!(get(&counted, "flushes") + 1, get(&simulated, "flushes"));
+        let of = |name| get(&counted, name);
+        let went = of("medium_data") + of("remapped_blocks") + of("dedup_blocks");
+        assert_eq!(
+            went + of("absorbed_blocks") + of("zero_blocks"),
+            of("host_blocks_written")
+        );
+        assert!(of("zero_blocks") > 500 && of("absorbed_blocks") > 100);
+        assert_eq!(of("remapped_blocks") > 1000, device != "write-once=off");
+        assert_eq!(of("dedup_blocks") > 200, device.contains("dedup"));
+    }
+}
+
+#[test]
+fn a_plain_file_is_served_and_recorded_and_what_is_wrong_is_said() {
+    let dir = dir();
+    let (file, socket, trace) = (
+        dir.path().join("plain"),
+        dir.path().join("s"),
+        dir.path().join("trace"),
+    );
+    let (f, s, t) = (text(&file), text(&socket), text(&trace));
+    fails(2, &["record", f, "--output", t], &["--socket"]);
+    fails(
+        1,
+        &["record", f, "--output", t, "--socket", s],
+        &["cannot open"],
+    );
+    std::fs::write(&file, vec![7; 1 << 20]).unwrap();
+    let mut server = Command::new(env!("CARGO_BIN_EXE_vellum"))
+        .args(["record", f, "--output", t, "--socket", s])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    common::eventually("it serves", || NbdClient::connect(&socket, "plain").is_ok());
+    let other = dir.path().join("other");
+    let other = ["record", f, "--output", text(&other), "--socket", s];
+    fails(1, &other, &["served by somebody else"]);
+    let mut client = NbdClient::connect(&socket, "plain").unwrap();
+    client.write(8192, &[1; 4096]).unwrap();
+    client.trim(0, 4096).unwrap();
+    client.flush().unwrap();
+    common::run("kill", &[&server.id().to_string()]);
+    assert!(server.wait().unwrap().success());
+    let bytes = std::fs::read(&file).unwrap();
+    assert_eq!((bytes[0], bytes[4096], bytes[8192]), (0, 7, 1));
+    let said = ok(&["lab", "run", t, "--policy=base", "--precondition=none"]);
+    assert!(said.contains("vellum, 3 requests"), "{said}");
+    assert!(said.contains("1 writes, 1 discards, 1 flushes"), "{said}");
+    // It is not written over.
+    fails(
+        1,
+        &["record", f, "--output", t, "--socket", s],
+        &["cannot make the trace"],
+    );
+}
