@@ -397,7 +397,9 @@ mod tests {
             request_blocks: 1,
             zeros: 0,
             duplicates: 0,
+            again: workload::Again::Popular,
             flush_every: 50,
+            bursts: None,
             seed: 1,
         };
         // 20,000 writes, and 400 fsyncs.
@@ -471,7 +473,9 @@ mod tests {
                 request_blocks: 1,
                 zeros: 0,
                 duplicates: 0,
+                again: workload::Again::Popular,
                 flush_every: 10,
+                bursts: None,
                 seed: 1,
             };
             // 2000 writes, 200 fsyncs; what is written into the journal but its superblock.

@@ -181,13 +181,14 @@ pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> 
         verify: false,
         timed: true,
         sizes: None,
+        hashing: None,
         watch: None,
     };
     let policy = Policy {
         layer: Layer::Vellum {
             victim: vellum_core::engine::Victim::Greedy,
             zero: true,
-            dedup: false,
+            dedup: vellum_core::seam::Dedup::default(),
             compress: false,
             write_once: vellum_core::seam::WriteOnce::Off,
             on_drive: false,

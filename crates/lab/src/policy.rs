@@ -5,7 +5,25 @@ use crate::raw::{Hash, Saving};
 use std::fmt;
 use std::str::FromStr;
 use vellum_core::engine;
-use vellum_core::seam::WriteOnce;
+use vellum_core::seam::{Decide, Dedup, Order, Search, Store, WriteOnce};
+
+/// Memory of the index of contents when nobody says how much.
+const INDEX_BYTES: usize = 64 << 20;
+
+/// CAFTL's fingerprint store, by the order of its entries and whether a bucket's ends are looked at first.
+const STORES: [(&str, Store); 5] = [
+    ("arrival", store(Order::Arrival, false)),
+    ("arrival-check", store(Order::Arrival, true)),
+    ("hotness", store(Order::Hotness, false)),
+    ("hotness-check", store(Order::Hotness, true)),
+    ("value", store(Order::Value, true)),
+];
+const STORE_NAMES: &str =
+    "store= is CAFTL's: arrival, hotness, each with -check, or value; without it the index is ours";
+
+const fn store(order: Order, range_check: bool) -> Store {
+    Store::Caftl(Search { range_check, order })
+}
 
 /// Which translation layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +43,8 @@ pub enum Layer {
         victim: engine::Victim,
         /// Whether zeros are a map entry alone.
         zero: bool,
-        /// Whether equal blocks are stored once.
-        dedup: bool,
+        /// Whether and how equal blocks are stored once.
+        dedup: Dedup,
         /// Whether blocks that can be stored in fewer bytes share pages.
         compress: bool,
         /// What is done about blocks that a journal holds already.
@@ -56,7 +74,7 @@ pub struct PolicyError {
 /// What can be named, for a help text.
 pub const NAMES: &str = "base[:cost-benefit|fifo|random|d=N][,oftl|stream|unordered] (a page map, greedy unless said otherwise; its map updates \
 ordered by OFTL's rule or the stream FTL's, or counted where out of order), \
-vellum[:cost-benefit][,no-zero][,dedup][,compress][,write-once][,on-drive] (the engine; compress goes by a model of sizes), \
+vellum[:cost-benefit][,no-zero][,dedup][,index=KIB][,sample=BLOCKS][,store=arrival|hotness|value][,fingerprint][,compress][,write-once][,on-drive] (the engine; compress goes by a model of sizes), \
 woj[:md5|sha1] and dmdedup (block devices alone: what the write-once paper compares), each with [,op=PERCENT]";
 
 impl FromStr for Policy {
@@ -77,7 +95,7 @@ impl FromStr for Policy {
             "vellum" => Layer::Vellum {
                 victim: engine::Victim::Greedy,
                 zero: true,
-                dedup: false,
+                dedup: Dedup::default(),
                 compress: false,
                 write_once: WriteOnce::Off,
                 on_drive: false,
@@ -122,7 +140,34 @@ impl FromStr for Policy {
                     *victim = engine::Victim::CostBenefit;
                 }
                 (Layer::Vellum { zero, .. }, "no-zero") => *zero = false,
-                (Layer::Vellum { dedup, .. }, "dedup") => *dedup = true,
+                (Layer::Vellum { dedup, .. }, "dedup") => dedup.index_bytes = INDEX_BYTES,
+                (Layer::Vellum { dedup, .. }, "fingerprint") => {
+                    dedup.decide = Decide::Fingerprint(0);
+                }
+                (Layer::Vellum { dedup, .. }, index)
+                    if let Some(kib) = index.strip_prefix("index=") =>
+                {
+                    let kib = kib.parse().ok().filter(|kib| (4..=1 << 22).contains(kib));
+                    let kib: usize =
+                        kib.ok_or_else(|| wrong("index= needs KiB, from 4 to 4194304"))?;
+                    dedup.index_bytes = kib << 10;
+                }
+                (Layer::Vellum { dedup, .. }, sample)
+                    if let Some(blocks) = sample.strip_prefix("sample=") =>
+                {
+                    let blocks = blocks
+                        .parse()
+                        .ok()
+                        .filter(|blocks| (2..=32).contains(blocks));
+                    dedup.sample_blocks =
+                        blocks.ok_or_else(|| wrong("sample= needs blocks, from 2 to 32"))?;
+                }
+                (Layer::Vellum { dedup, .. }, store)
+                    if let Some(name) = store.strip_prefix("store=") =>
+                {
+                    let found = STORES.iter().find(|(known, _)| *known == name);
+                    dedup.store = found.ok_or_else(|| wrong(STORE_NAMES))?.1;
+                }
                 (Layer::Vellum { compress, .. }, "compress") => *compress = true,
                 (Layer::Vellum { write_once, .. }, "write-once") => *write_once = WriteOnce::Hash,
                 (Layer::Vellum { on_drive, .. }, "on-drive") => *on_drive = true,
@@ -133,7 +178,7 @@ impl FromStr for Policy {
                 }
                 (Layer::Vellum { .. }, _) => {
                     return Err(wrong(
-                        "vellum takes greedy, cost-benefit, no-zero, dedup, compress, write-once, on-drive, op=",
+                        "vellum takes greedy, cost-benefit, no-zero, dedup, index=, sample=, store=, fingerprint, compress, write-once, on-drive, op=",
                     ));
                 }
             }
@@ -191,8 +236,19 @@ impl fmt::Display for Policy {
                 if !zero {
                     options.push("no-zero".to_string());
                 }
-                if dedup {
-                    options.push("dedup".to_string());
+                match dedup.index_bytes {
+                    0 => {}
+                    INDEX_BYTES => options.push("dedup".to_string()),
+                    bytes => options.push(format!("index={}", bytes >> 10)),
+                }
+                if dedup.sample_blocks > 0 {
+                    options.push(format!("sample={}", dedup.sample_blocks));
+                }
+                if let Some((name, _)) = STORES.iter().find(|(_, store)| *store == dedup.store) {
+                    options.push(format!("store={name}"));
+                }
+                if dedup.decide != Decide::Compare {
+                    options.push("fingerprint".to_string());
                 }
                 if compress {
                     options.push("compress".to_string());
@@ -235,6 +291,8 @@ mod tests {
             "woj:sha1,op=10",
             "dmdedup",
             "vellum",
+            "vellum:index=512,sample=8,store=hotness-check,fingerprint",
+            "vellum:dedup,store=value",
             "vellum:cost-benefit,no-zero,dedup,compress,write-once,on-drive,op=7.5",
         ] {
             assert_eq!(text.parse::<Policy>().unwrap().to_string(), text);
@@ -244,6 +302,9 @@ mod tests {
             "vellu",
             "base:dedup",
             "vellum:fifo",
+            "vellum:index=1",
+            "vellum:sample=40",
+            "vellum:store=ours",
             "base:d=0",
             "base:op=1",
         ] {

@@ -424,6 +424,12 @@ impl Sim {
                 }
                 Ftl::Raw(_) => {}
             },
+            Tag::Hashed => {
+                if let Ftl::Vellum(vellum) = &mut self.ftl {
+                    vellum.hashed(io!(self));
+                    self.collect();
+                }
+            }
             Tag::Effect(id) => {
                 if let Ftl::Vellum(vellum) = &mut self.ftl {
                     vellum.done(io!(self), id);
@@ -444,6 +450,10 @@ impl Sim {
             };
             if let Err(refusal) = result {
                 self.refused.get_or_insert(refusal);
+                if part as usize >= self.parts.len() {
+                    // It had been answered.
+                    continue;
+                }
             }
             self.answered(part);
         }

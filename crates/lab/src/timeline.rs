@@ -13,6 +13,8 @@ pub enum Tag {
     Arrival(u32),
     /// A host's request is answered, at the host.
     Answer(u32),
+    /// The hash engine has looked at the next request.
+    Hashed,
     /// An effect of the engine was carried out.
     Effect(u32),
     /// A request of the drive's own flash translation layer.

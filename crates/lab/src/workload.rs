@@ -119,6 +119,25 @@ pub fn find(name: &str) -> Option<&'static Workload> {
     WORKLOADS.iter().find(|workload| workload.name == name)
 }
 
+/// Which contents are written again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// One of a hundredth as many as the volume has blocks, by popularity.
+    Popular,
+    /// Those of a request that came before, mostly not long before: the logarithm of the distance is uniform. A request's
+    /// blocks come again together.
+    Soon,
+}
+
+/// Requests that come at once, and when the next do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bursts {
+    /// How many.
+    pub requests: u64,
+    /// Nanoseconds from one to the next.
+    pub every_ns: u64,
+}
+
 /// How a load is made into requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
@@ -130,8 +149,12 @@ pub struct Shape {
     pub zeros: u32,
     /// Blocks among those written whose content others have as well, in percent.
     pub duplicates: u32,
+    /// Which those are.
+    pub again: Again,
     /// A flush after so many writes; 0: none.
     pub flush_every: u64,
+    /// When requests come; none: at 0, whoever runs them has a pace of his own.
+    pub bursts: Option<Bursts>,
     /// Chance.
     pub seed: u64,
 }
@@ -147,6 +170,7 @@ pub struct Generator {
     rng: Rng,
     next: u64,
     writes: u64,
+    requests: u64,
     unflushed: u64,
 }
 
@@ -164,10 +188,12 @@ impl Generator {
             shape,
             places,
             zipf,
-            popular: (shape.duplicates > 0).then(|| Zipf::new((shape.blocks / 100).max(1), SKEW)),
+            popular: (shape.duplicates > 0 && shape.again == Again::Popular)
+                .then(|| Zipf::new((shape.blocks / 100).max(1), SKEW)),
             rng: Rng::new(shape.seed),
             next: 0,
             writes: 0,
+            requests: 0,
             unflushed: 0,
         }
     }
@@ -212,11 +238,16 @@ impl Iterator for Generator {
     type Item = Request;
 
     fn next(&mut self) -> Option<Request> {
+        let at = match self.shape.bursts {
+            Some(bursts) => self.requests / bursts.requests.max(1) * bursts.every_ns,
+            None => 0,
+        };
+        self.requests += 1;
         let flush_every = self.shape.flush_every;
         if flush_every > 0 && self.unflushed == flush_every {
             self.unflushed = 0;
             return Some(Request {
-                at: 0,
+                at,
                 op: Op::Flush,
                 lba: 0,
                 blocks: 0,
@@ -233,7 +264,7 @@ impl Iterator for Generator {
             self.unflushed += 1;
             let zeros = u64::from(self.shape.zeros);
             let known = zeros + u64::from(self.shape.duplicates);
-            for lba in lba..lba + u64::from(blocks) {
+            for (index, lba) in (lba..lba + u64::from(blocks)).enumerate() {
                 let drawn = match known {
                     0 => 100,
                     _ => self.rng.below(100),
@@ -244,13 +275,15 @@ impl Iterator for Generator {
                     && drawn < known
                 {
                     Content::of(mix(popular.draw(&mut self.rng) ^ mix(self.shape.seed)))
+                } else if self.shape.again == Again::Soon {
+                    soon(&self.shape, self.writes, index as u64)
                 } else {
                     Content::synthetic(self.shape.seed, lba, self.writes)
                 });
             }
         }
         Some(Request {
-            at: 0,
+            at,
             op: match is_read {
                 true => Op::Read,
                 false => Op::Write { fua: false },
@@ -259,6 +292,19 @@ impl Iterator for Generator {
             blocks,
             contents,
         })
+    }
+}
+
+/// What a block of the `number`th write holds, where contents come again soon: its own, or that of an earlier write's.
+fn soon(shape: &Shape, mut number: u64, index: u64) -> Content {
+    loop {
+        let drawn = mix(shape.seed ^ mix(number ^ 0xd0b1e));
+        if number == 0 || drawn % 100 >= u64::from(shape.duplicates) {
+            return Content::synthetic(shape.seed, u64::MAX - index, number);
+        }
+        let unit = (mix(drawn) >> 11) as f64 / (1u64 << 53) as f64;
+        let back = (number as f64).powf(unit) as u64;
+        number -= back.clamp(1, number);
     }
 }
 
@@ -314,7 +360,9 @@ mod tests {
             request_blocks: 1,
             zeros: 0,
             duplicates: 0,
+            again: Again::Popular,
             flush_every: 0,
+            bursts: None,
             seed: 5,
         }
     }
@@ -365,6 +413,25 @@ mod tests {
             .filter(|r| r.contents[..] == [Content::ZERO])
             .count();
         assert!((2300..2700).contains(&zeros), "{zeros}");
+    }
+
+    #[test]
+    fn contents_that_come_soon_come_in_number_and_bursts_at_their_times() {
+        let shape = Shape {
+            duplicates: 30,
+            again: Again::Soon,
+            bursts: Some(Bursts {
+                requests: 100,
+                every_ns: 5000,
+            }),
+            ..shape(10_000)
+        };
+        let load = Generator::new(*find("uniform").unwrap(), shape).take(10_000);
+        let requests: Vec<_> = load.collect();
+        let contents = requests.iter().map(|request| request.contents[0]);
+        let different = contents.collect::<std::collections::BTreeSet<_>>().len();
+        assert!((6800..7200).contains(&different), "{different}");
+        assert!(requests[0].at == 0 && requests[99].at == 0 && requests[100].at == 5000);
     }
 
     #[test]

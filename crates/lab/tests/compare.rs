@@ -49,6 +49,7 @@ fn scenario() -> Scenario<'static> {
         verify: true,
         timed: true,
         sizes: None,
+        hashing: None,
         watch: None,
     }
 }

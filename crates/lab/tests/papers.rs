@@ -5,7 +5,7 @@
     reason = "a failure is a test's"
 )]
 
-use vellum_lab::paper::{Evaluation, Size, oftl, text, woj};
+use vellum_lab::paper::{Evaluation, Size, caftl, csafs, oftl, text, woj};
 
 fn holds(evaluation: &Evaluation) {
     let text = text(evaluation);
@@ -35,4 +35,16 @@ fn oftl_is_met_on_one_thread_and_on_many() {
 #[test]
 fn woj_is_met_or_explained() {
     holds(&woj::evaluate(Size::Tiny, 2).unwrap());
+}
+
+#[test]
+fn caftl_is_met_or_explained() {
+    holds(&caftl::evaluate(Size::Tiny, 2).unwrap());
+}
+
+#[test]
+fn csafs_is_met_or_explained_on_one_thread_and_on_many() {
+    let two = csafs::evaluate(Size::Tiny, 2).unwrap();
+    holds(&two);
+    assert_eq!(text(&two), text(&csafs::evaluate(Size::Tiny, 1).unwrap()));
 }

@@ -11,6 +11,8 @@ use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::Policy;
 use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic};
 use vellum_lab::sim::Pace;
+use vellum_lab::sizes;
+use vellum_lab::vellum::Hashing;
 use vellum_lab::workload;
 
 fn device(name: &str, capacity: u64) -> Device {
@@ -41,6 +43,7 @@ fn scenario(device: Device, load: &str, requests: u64) -> Scenario<'static> {
         verify: true,
         timed: true,
         sizes: None,
+        hashing: None,
         watch: None,
     }
 }
@@ -208,4 +211,57 @@ fn write_once_removes_the_checkpoints_of_a_journal() {
     assert!(saved * 100 >= asked * 90, "{saved} of {asked}");
     let base = run(&scenario, "base");
     assert!(base.medium_blocks() > once.medium_blocks());
+}
+
+#[test]
+fn blocks_that_share_pages_and_blocks_that_wait_to_be_hashed_read_back_as_they_were_written() {
+    let mut scenario = scenario(device("oftl", 256 << 20), "mixed", 60_000);
+    let whole = run(&scenario, "vellum:dedup");
+    assert!(
+        scenario.run(&"vellum:compress".parse().unwrap()).is_err(),
+        "nobody says in how many bytes blocks can be stored"
+    );
+    scenario.sizes = sizes::find("source").copied();
+    for policy in ["vellum:compress", "vellum:cost-benefit,dedup,compress"] {
+        let parts = run(&scenario, policy);
+        assert!(parts.counted("packed_reads") > 1000, "{policy}");
+        assert!(
+            parts.medium_blocks() * 2 < whole.medium_blocks(),
+            "{policy}"
+        );
+    }
+    // The same again, from the journal's copies.
+    let mut journaled = Scenario { ..scenario };
+    if let Load::Synthetic(load) = &mut journaled.load {
+        load.journal = Some(Journal {
+            mode: Mode::Data,
+            blocks: 4096,
+            commit: Commit::TwoFlushes,
+            fsync_flushes: true,
+            file: File::Overwritten,
+        });
+    }
+    let once = run(&journaled, "vellum:compress,write-once");
+    assert!(once.counted("packed_blocks") > 1000 && once.counted("remapped_blocks") > 1000);
+    scenario.sizes = None;
+    for switch in [false, true] {
+        scenario.hashing = Some(Hashing {
+            check_ns: 40_000,
+            print_ns: 150_000,
+            switch,
+        });
+        let hashed = run(&scenario, "vellum:dedup,fingerprint");
+        assert!(hashed.counted("dedup_blocks") > 1000);
+        assert_eq!(hashed.requests, whole.requests);
+    }
+}
+
+#[test]
+fn what_takes_no_time_counts_the_same_and_has_no_latencies() {
+    let mut scenario = scenario(device("oftl", 256 << 20), "hot-cold", 60_000);
+    let timed = run(&scenario, "base");
+    scenario.timed = false;
+    let counted = run(&scenario, "base");
+    assert_eq!(counted.medium, timed.medium);
+    assert_eq!((counted.seconds, counted.writes.count), (0.0, 0));
 }

@@ -3,13 +3,18 @@
 //! A paper's figures are drawn, not printed, so what it states in its text is what ours is held against. What the lab has no part for is
 //! named, not left out.
 
+pub mod caftl;
+pub mod csafs;
 pub mod oftl;
 pub mod woj;
 
+use crate::flash;
 use crate::outcome::Outcome;
 use crate::parallel;
 use crate::policy::{Policy, PolicyError};
-use crate::scenario::{Scenario, ScenarioError};
+use crate::scenario::{Device, Load, Precondition, Scenario, ScenarioError, Synthetic};
+use crate::sim::Pace;
+use crate::workload::{self, Workload};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -79,6 +84,45 @@ pub struct Frame {
     pub claims: Vec<Claim>,
 }
 
+impl Frame {
+    fn new(name: &str, setting: &str, columns: &[&str]) -> Self {
+        Self {
+            name: name.into(),
+            setting: setting.into(),
+            columns: columns.iter().map(ToString::to_string).collect(),
+            rows: Vec::new(),
+            claims: Vec::new(),
+        }
+    }
+
+    fn rows(mut self, rows: impl IntoIterator<Item = Vec<String>>) -> Self {
+        self.rows.extend(rows);
+        self
+    }
+
+    fn claims(mut self, claims: impl IntoIterator<Item = Claim>) -> Self {
+        self.claims.extend(claims);
+        self
+    }
+}
+
+/// The names of the papers that there is an evaluation of.
+pub const NAMES: [&str; 4] = ["woj", "caftl", "oftl", "csafs"];
+
+/// Runs the evaluation of that name; none when there is none.
+///
+/// # Errors
+/// When a run of it fails.
+pub fn evaluate(name: &str, size: Size, threads: usize) -> Option<Result<Evaluation, PaperError>> {
+    match name {
+        "woj" => Some(woj::evaluate(size, threads)),
+        "caftl" => Some(caftl::evaluate(size, threads)),
+        "oftl" => Some(oftl::evaluate(size, threads)),
+        "csafs" => Some(csafs::evaluate(size, threads)),
+        _ => None,
+    }
+}
+
 /// A paper's evaluation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Evaluation {
@@ -131,23 +175,77 @@ fn table(out: &mut String, heads: &[String], rows: &[Vec<String>]) {
     }
 }
 
-/// One run of an evaluation.
-struct Cell {
+/// One run of an evaluation, and what it is of.
+struct Cell<K> {
+    key: K,
     what: String,
     scenario: Scenario<'static>,
     policy: Policy,
 }
 
+impl<K> Cell<K> {
+    fn new(
+        key: K,
+        what: String,
+        scenario: Scenario<'static>,
+        policy: &str,
+    ) -> Result<Self, PaperError> {
+        Ok(Self {
+            key,
+            what,
+            scenario,
+            policy: policy.parse()?,
+        })
+    }
+}
+
 /// Runs them on so many threads; the results are in their order.
-fn run(cells: &[Cell], threads: usize) -> Result<Vec<Outcome>, PaperError> {
-    let results = parallel::map(cells, threads, |_, cell| {
+fn run<K: Sync>(cells: Vec<Cell<K>>, threads: usize) -> Result<Vec<(K, Outcome)>, PaperError> {
+    let results = parallel::map(&cells, threads, |_, cell| {
         let ran = cell.scenario.run(&cell.policy);
         ran.map_err(|source| PaperError::Run {
             what: format!("{}, {}", cell.what, cell.policy),
             source: Box::new(source),
         })
     });
-    results.into_iter().collect()
+    let keys = cells.into_iter().map(|cell| cell.key);
+    keys.zip(results)
+        .map(|(key, outcome)| Ok((key, outcome?)))
+        .collect()
+}
+
+fn workload(name: &str) -> Workload {
+    let Some(workload) = workload::find(name) else {
+        unreachable!("{name}: a load of this crate's own")
+    };
+    *workload
+}
+
+/// A load on a device of this crate's own, as new, 32 requests at a time.
+fn scenario(device: &str, capacity: u64, load: Synthetic) -> Scenario<'static> {
+    let Some(preset) = flash::find(device) else {
+        unreachable!("{device}: a device of this crate's own")
+    };
+    Scenario {
+        device: Device {
+            preset: *preset,
+            capacity: Some(capacity),
+            over_provisioning: None,
+            erase_limit: None,
+            flush_ns: 0,
+            read_priority: true,
+        },
+        load: Load::Synthetic(load),
+        pace: Pace::Closed { depth: 32 },
+        precondition: Precondition::None,
+        seed: 1,
+        daily_bytes: None,
+        verify: false,
+        timed: true,
+        sizes: None,
+        hashing: None,
+        watch: None,
+    }
 }
 
 /// The application's megabytes a second.

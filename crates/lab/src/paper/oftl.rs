@@ -1,12 +1,10 @@
 //! OFTL: its figure 6, fio's sequential writes with an fsync after each so many, by what a flush takes.
 
-use super::{Cell, Claim, Evaluation, Frame, PaperError, Size, run, throughput};
-use crate::flash;
+use super::{
+    Cell, Claim, Evaluation, Frame, PaperError, Size, run, scenario, throughput, workload,
+};
 use crate::journal::{Commit, File, Journal, Mode};
-use crate::policy::Policy;
-use crate::scenario::{Device, Load, Precondition, Scenario, Synthetic};
-use crate::sim::Pace;
-use crate::workload;
+use crate::scenario::{Precondition, Scenario, Synthetic};
 
 const FLUSH_MS: [u64; 3] = [2, 10, 50];
 const WINDOWS: [u64; 3] = [32, 64, 96];
@@ -60,26 +58,20 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
         "over base",
         "held",
     ];
-    let frame = Frame {
-        name: "Figure 6: fio".into(),
-        setting: setting.into(),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: rows
-            .iter()
-            .map(|row| {
-                vec![
-                    row.mode.into(),
-                    format!("{} ms", row.flush_ms),
-                    row.window.to_string(),
-                    row.system.into(),
-                    format!("{:.2}", row.speed),
-                    format!("{:.2}", row.gain),
-                    row.held.to_string(),
-                ]
-            })
-            .collect(),
-        claims: claims(&rows),
+    let cells = |row: &Row| {
+        vec![
+            row.mode.into(),
+            format!("{} ms", row.flush_ms),
+            row.window.to_string(),
+            row.system.into(),
+            format!("{:.2}", row.speed),
+            format!("{:.2}", row.gain),
+            row.held.to_string(),
+        ]
     };
+    let frame = Frame::new("Figure 6: fio", setting, &columns)
+        .rows(rows.iter().map(cells))
+        .claims(claims(&rows));
     Ok(Evaluation {
         paper: "OFTL: Ordering-aware FTL for Maximizing Performance of the Journaling File System",
         frames: vec![frame, order(threads)?],
@@ -96,27 +88,22 @@ fn rows(size: Size, threads: usize) -> Result<Vec<Row>, PaperError> {
         Size::Full => 524_288,
     };
     let mut cells = Vec::new();
-    let mut about = Vec::new();
     for (mode_name, mode) in MODES {
         for flush_ms in FLUSH_MS {
             for window in WINDOWS {
                 for (system, policy, commit) in SYSTEMS {
-                    let mut scenario = fio(mode, commit, window, writes);
+                    let mut scenario = fio("sequential", 8 << 30, (mode, commit), window, writes);
                     scenario.device.flush_ns = flush_ms * 1_000_000;
-                    cells.push(Cell {
-                        what: format!("{mode_name}, {flush_ms} ms, an fsync each {window}"),
-                        scenario,
-                        policy: policy.parse::<Policy>()?,
-                    });
-                    about.push((mode_name, flush_ms, window, system));
+                    let what = format!("{mode_name}, {flush_ms} ms, an fsync each {window}");
+                    let key = (mode_name, flush_ms, window, system);
+                    cells.push(Cell::new(key, what, scenario, policy)?);
                 }
             }
         }
     }
-    let outcomes = run(&cells, threads)?;
+    let outcomes = run(cells, threads)?.into_iter();
     let mut base = 0.0;
-    let both = about.into_iter().zip(outcomes);
-    Ok(both
+    Ok(outcomes
         .map(|((mode, flush_ms, window, system), outcome)| {
             let speed = throughput(writes, &outcome);
             if system == SYSTEMS[0].0 {
@@ -137,40 +124,26 @@ fn rows(size: Size, threads: usize) -> Result<Vec<Row>, PaperError> {
 }
 
 /// What fio and the file system ask of the board.
-fn fio(mode: Mode, commit: Commit, window: u64, writes: u64) -> Scenario<'static> {
-    let (Some(preset), Some(workload)) = (flash::find("oftl"), workload::find("sequential")) else {
-        unreachable!("this crate's own")
-    };
-    Scenario {
-        device: Device {
-            preset: *preset,
-            capacity: Some(8 << 30),
-            over_provisioning: None,
-            erase_limit: None,
-            flush_ns: 0,
-            read_priority: true,
-        },
-        load: Load::Synthetic(Synthetic {
-            requests: writes + writes / window,
-            flush_every: window,
-            journal: Some(Journal {
-                mode,
-                blocks: 32_768,
-                commit,
-                fsync_flushes: false,
-                file: File::Growing,
-            }),
-            ..Synthetic::new(*workload)
+fn fio(
+    load: &str,
+    capacity: u64,
+    (mode, commit): (Mode, Commit),
+    window: u64,
+    writes: u64,
+) -> Scenario<'static> {
+    let file = Synthetic {
+        requests: writes + writes / window,
+        flush_every: window,
+        journal: Some(Journal {
+            mode,
+            blocks: 32_768,
+            commit,
+            fsync_flushes: false,
+            file: File::Growing,
         }),
-        pace: Pace::Closed { depth: 32 },
-        precondition: Precondition::None,
-        seed: 1,
-        daily_bytes: None,
-        verify: false,
-        timed: true,
-        sizes: None,
-        watch: None,
-    }
+        ..Synthetic::new(workload(load))
+    };
+    scenario("oftl", capacity, file)
 }
 
 /// What the order is for: dies are not alike busy, here because they collect.
@@ -178,32 +151,17 @@ fn order(threads: usize) -> Result<Frame, PaperError> {
     let mut cells = Vec::new();
     for (name, mode) in MODES {
         for (system, policy, commit) in UNFLUSHED {
-            let mut scenario = fio(mode, commit, 32, 16_384);
+            let mut scenario = fio("uniform", 1 << 30, (mode, commit), 32, 16_384);
             // A drive that is full, so that dies collect.
-            scenario.device.capacity = Some(1 << 30);
             scenario.precondition = Precondition::Fill;
-            if let (Load::Synthetic(load), Some(uniform)) =
-                (&mut scenario.load, workload::find("uniform"))
-            {
-                load.workload = *uniform;
-            }
-            cells.push((
-                name,
-                system,
-                Cell {
-                    what: format!("order, {name}"),
-                    scenario,
-                    policy: policy.parse::<Policy>()?,
-                },
-            ));
+            let what = format!("order, {name}");
+            cells.push(Cell::new((name, system), what, scenario, policy)?);
         }
     }
-    let (about, cells): (Vec<_>, Vec<_>) =
-        cells.into_iter().map(|(m, s, cell)| ((m, s), cell)).unzip();
-    let outcomes = run(&cells, threads)?;
+    let outcomes = run(cells, threads)?;
     let mut rows = Vec::new();
     let (mut kept, mut broken) = (0, u64::MAX);
-    for ((mode, system), outcome) in about.into_iter().zip(outcomes) {
+    for ((mode, system), outcome) in outcomes {
         let (held, early) = outcome.order.unwrap_or_default();
         match system {
             "base FTL, no first flush" => broken = broken.min(early),
@@ -217,22 +175,19 @@ fn order(threads: usize) -> Result<Frame, PaperError> {
         ]);
     }
     let columns = ["mode", "system", "held", "early"];
-    Ok(Frame {
-        name: "Figure 3: the order of map updates, without the first flush".into(),
-        setting: "As above, with an fsync each 32 writes and flushes that take no time of their own, on a full drive of 1 GiB that is overwritten at random: its \
-                  dies collect, and so are not alike busy. *Held*: writes whose map update waits, at most. *Early*: journal blocks that were in the map before something \
-                  that was written before them: each is a moment in which a power cut would have left a commit without its blocks."
-            .into(),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows,
-        claims: vec![Claim {
+    let setting = "As above, with an fsync each 32 writes and flushes that take no time of their own, on a full drive of 1 GiB that is overwritten at random: its \
+                   dies collect, and so are not alike busy. *Held*: writes whose map update waits, at most. *Early*: journal blocks that were in the map before something \
+                   that was written before them: each is a moment in which a power cut would have left a commit without its blocks.";
+    let name = "Figure 3: the order of map updates, without the first flush";
+    Ok(Frame::new(name, setting, &columns)
+        .rows(rows)
+        .claims([Claim {
             what: "a commit is never in the map before its blocks".into(),
             theirs: "with OFTL and the stream FTL; not with base".into(),
             ours: format!("early: {kept} with them, at least {broken} without"),
             met: kept == 0 && broken > 0,
             why: String::new(),
-        }],
-    })
+        }]))
 }
 
 fn claims(rows: &[Row]) -> Vec<Claim> {

@@ -1,13 +1,11 @@
 //! WOJ (Ni et al., 2018): its microbenchmarks, figures 2, 3 and 5, and the memory of its section 3.6.
 
-use super::{Cell, Claim, Evaluation, Frame, PaperError, Size, run, throughput};
-use crate::flash;
+use super::{
+    Cell, Claim, Evaluation, Frame, PaperError, Size, run, scenario, throughput, workload,
+};
 use crate::journal::{Commit, File, Journal, Mode};
 use crate::outcome::Outcome;
-use crate::policy::Policy;
-use crate::scenario::{Device, Load, Precondition, Scenario, Synthetic};
-use crate::sim::Pace;
-use crate::workload;
+use crate::scenario::Synthetic;
 
 const WINDOWS: [u64; 4] = [1, 10, 100, 1000];
 const DRIVES: [&str; 3] = ["fast-ssd", "moderate-ssd", "slow-ssd"];
@@ -54,17 +52,10 @@ fn rows(
     size: Size,
     threads: usize,
 ) -> Result<Vec<Row>, PaperError> {
-    let (Some(workload), file) = (workload::find(load), size) else {
-        unreachable!("a load of this crate's own")
-    };
     let mut cells = Vec::new();
-    let mut about = Vec::new();
     for &drive in drives {
-        let Some(preset) = flash::find(drive) else {
-            unreachable!("a device of this crate's own")
-        };
         for window in WINDOWS {
-            let writes = match (file, window) {
+            let writes = match (size, window) {
                 (Size::Full, _) => 2 << 20,
                 (Size::Tiny, _) => 8192,
                 // An fsync a write fills the journal five times as fast.
@@ -72,50 +63,31 @@ fn rows(
                 (Size::Short, _) => 262_144,
             };
             for &(system, policy) in systems {
-                cells.push(Cell {
-                    what: format!("{load}, {drive}, a flush each {window}"),
-                    scenario: Scenario {
-                        device: Device {
-                            preset: *preset,
-                            capacity: Some(12 << 30),
-                            over_provisioning: Some(150),
-                            erase_limit: None,
-                            flush_ns: 0,
-                            read_priority: true,
+                let file = Synthetic {
+                    requests: writes + writes / window,
+                    flush_every: window,
+                    journal: Some(Journal {
+                        mode: Mode::Data,
+                        blocks: JOURNAL_BLOCKS,
+                        commit: Commit::TwoFlushes,
+                        fsync_flushes: false,
+                        file: match load {
+                            "sequential" => File::GrowingIndirect,
+                            _ => File::Overwritten,
                         },
-                        load: Load::Synthetic(Synthetic {
-                            requests: writes + writes / window,
-                            flush_every: window,
-                            journal: Some(Journal {
-                                mode: Mode::Data,
-                                blocks: JOURNAL_BLOCKS,
-                                commit: Commit::TwoFlushes,
-                                fsync_flushes: false,
-                                file: match workload.name {
-                                    "sequential" => File::GrowingIndirect,
-                                    _ => File::Overwritten,
-                                },
-                            }),
-                            ..Synthetic::new(*workload)
-                        }),
-                        pace: Pace::Closed { depth: 32 },
-                        precondition: Precondition::None,
-                        seed: 1,
-                        daily_bytes: None,
-                        verify: false,
-                        timed: true,
-                        sizes: None,
-                        watch: None,
-                    },
-                    policy: policy.parse::<Policy>()?,
-                });
-                about.push((drive, window, system, writes));
+                    }),
+                    ..Synthetic::new(workload(load))
+                };
+                let mut scenario = scenario(drive, 12 << 30, file);
+                scenario.device.over_provisioning = Some(150);
+                let what = format!("{load}, {drive}, a flush each {window}");
+                let key = (drive, window, system, writes);
+                cells.push(Cell::new(key, what, scenario, policy)?);
             }
         }
     }
-    let outcomes = run(&cells, threads)?;
-    let both = about.into_iter().zip(outcomes);
-    Ok(both
+    let outcomes = run(cells, threads)?.into_iter();
+    Ok(outcomes
         .map(|((drive, window, system, writes), outcome)| Row {
             drive,
             window,
@@ -136,26 +108,20 @@ fn frame(name: &str, setting: &str, rows: &[Row], claims: Vec<Claim>) -> Frame {
         "flush, half within",
         "99% within",
     ];
-    Frame {
-        name: name.into(),
-        setting: setting.into(),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: rows
-            .iter()
-            .map(|row| {
-                vec![
-                    row.drive.into(),
-                    row.window.to_string(),
-                    row.system.into(),
-                    format!("{:.3}", row.amplification()),
-                    format!("{:.1}", row.speed()),
-                    format!("{:.2} ms", row.outcome.flushes.p50_ns as f64 / 1e6),
-                    format!("{:.2} ms", row.outcome.flushes.p99_ns as f64 / 1e6),
-                ]
-            })
-            .collect(),
-        claims,
-    }
+    let cells = |row: &Row| {
+        vec![
+            row.drive.into(),
+            row.window.to_string(),
+            row.system.into(),
+            format!("{:.3}", row.amplification()),
+            format!("{:.1}", row.speed()),
+            format!("{:.2} ms", row.outcome.flushes.p50_ns as f64 / 1e6),
+            format!("{:.2} ms", row.outcome.flushes.p99_ns as f64 / 1e6),
+        ]
+    };
+    Frame::new(name, setting, &columns)
+        .rows(rows.iter().map(cells))
+        .claims(claims)
 }
 
 fn find<'a>(rows: &'a [Row], drive: &str, window: u64, system: &str) -> &'a Row {
@@ -358,24 +324,18 @@ fn memory(rows: &[Row]) -> Frame {
         found.map_or(0, |part| part.bytes)
     };
     let pool = part("journal pool");
-    Frame {
-        name: "Section 3.6: memory".into(),
-        setting: "A journal of 256 MB: 65,536 blocks. Ours: the engine, at the end of figure 2's run at 1000 writes a flush.".into(),
-        columns: ["table", "theirs", "ours"].map(str::to_owned).to_vec(),
-        rows: vec![
-            vec!["fingerprint pool".into(), "768 KB (12 B a journal block)".into(), format!("{} KB", pool >> 10)],
-            vec![
-                "second owners".into(),
-                "512 KB (8 B a block)".into(),
-                format!("{} KB (32 B a page that is shared now)", part("shared pages") >> 10),
-            ],
-        ],
-        claims: vec![Claim {
+    let setting = "A journal of 256 MB: 65,536 blocks. Ours: the engine, at the end of figure 2's run at 1000 writes a flush.";
+    let shared = part("shared pages") >> 10;
+    Frame::new("Section 3.6: memory", setting, &["table", "theirs", "ours"])
+        .rows([
+            ["fingerprint pool", "768 KB (12 B a journal block)", &format!("{} KB", pool >> 10)],
+            ["second owners", "512 KB (8 B a block)", &format!("{shared} KB (32 B a page that is shared now)")],
+        ].map(|row| row.map(str::to_owned).to_vec()))
+        .claims([Claim {
             what: "the pool is bounded by the journal, whatever the device's size".into(),
             theirs: "768 KB".into(),
             ours: format!("{} KB", pool >> 10),
             met: pool <= 768 << 10,
             why: "a page of two owners has an entry by its number, with a count for as many owners as deduplication may give it".into(),
-        }],
-    }
+        }])
 }

@@ -10,7 +10,6 @@ use crate::sim::{Ftl, Sim};
 use crate::timeline::Timeline;
 use crate::vellum::{BUFS_MIN, Backing, Layout, OnFlash, Settings, Vellum};
 use vellum_core::addr::BLOCK_BYTES;
-use vellum_core::seam::Dedup;
 
 /// Flash that is simulated when nobody says how much: so that a run takes seconds.
 pub const DEFAULT_BYTES: u64 = 4 << 30;
@@ -18,8 +17,6 @@ pub const DEFAULT_BYTES: u64 = 4 << 30;
 const ROUNDS_MIN: u64 = 64;
 /// What is kept from the host where the device does not say.
 const BLOCK_DEVICE_OVER: u32 = 70;
-/// Memory of the index when equal blocks are stored once.
-const DEDUP_INDEX_BYTES: usize = 64 << 20;
 
 /// A drive that has not served yet.
 pub(super) struct Built {
@@ -138,13 +135,8 @@ impl Scenario<'_> {
             zero,
             discard: true,
             bufs,
-            dedup: match dedup {
-                true => Dedup {
-                    index_bytes: DEDUP_INDEX_BYTES,
-                    ..Dedup::default()
-                },
-                false => Dedup::default(),
-            },
+            dedup,
+            hashing: self.hashing,
             sizes: self.sizes.filter(|_| compress),
             verify: self.verify,
         }

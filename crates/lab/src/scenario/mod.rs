@@ -14,8 +14,8 @@ use crate::progress::{Watch, Watched};
 use crate::replay::{ReplayError, TraceFile};
 use crate::sim::{Pace, RunError, Sim};
 use crate::sizes::Sizes;
-use crate::vellum::LayoutError;
-use crate::workload::{self, Generator, Workload};
+use crate::vellum::{Hashing, LayoutError};
+use crate::workload::{self, Again, Bursts, Generator, Workload};
 use build::physical;
 use prepare::flush;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
@@ -64,10 +64,14 @@ pub struct Synthetic {
     pub request_blocks: u32,
     /// Percent of zeros.
     pub zeros: u32,
-    /// Percent of blocks whose content is one of a hundredth of the volume's many, by popularity.
+    /// Percent of blocks whose content others have as well.
     pub duplicates: u32,
+    /// Which contents come again.
+    pub again: Again,
     /// A flush after so many writes.
     pub flush_every: u64,
+    /// At times of their own (`Pace::Open`): all of a burst at once, and then nothing for a while.
+    pub bursts: Option<Bursts>,
     /// Through a file system that journals.
     pub journal: Option<Journal>,
 }
@@ -82,7 +86,9 @@ impl Synthetic {
             request_blocks: 1,
             zeros: 0,
             duplicates: 0,
+            again: Again::Popular,
             flush_every: 0,
+            bursts: None,
             journal: None,
         }
     }
@@ -122,6 +128,8 @@ pub struct Scenario<'a> {
     pub timed: bool,
     /// In how many bytes contents can be stored: what `compress` goes by.
     pub sizes: Option<Sizes>,
+    /// The engine's hash unit, where hashing takes time.
+    pub hashing: Option<Hashing>,
     /// Who sees how far it is, and may end it.
     pub watch: Option<&'a Watch>,
 }
@@ -322,7 +330,9 @@ impl Scenario<'_> {
             request_blocks,
             zeros,
             duplicates,
+            again,
             flush_every,
+            bursts,
             journal,
         } = load;
         let volume = logical;
@@ -345,7 +355,9 @@ impl Scenario<'_> {
             request_blocks,
             zeros,
             duplicates,
+            again,
             flush_every,
+            bursts,
             seed: self.seed,
         };
         let count = match requests {

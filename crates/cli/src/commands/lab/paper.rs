@@ -2,14 +2,14 @@
 
 use super::setup::spinner;
 use anyhow::{Result, bail};
-use vellum_lab::paper::{self, Evaluation, Size, oftl, woj};
+use vellum_lab::paper::{self, Evaluation, Size};
 use vellum_lab::parallel;
 
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
     /// Which paper.
-    #[arg(value_name = "NAME", value_parser = ["woj", "oftl", "all"])]
+    #[arg(value_name = "NAME", value_parser = ["woj", "caftl", "oftl", "csafs", "all"])]
     name: String,
     /// Run what the paper ran, not a part of it.
     #[arg(long)]
@@ -31,17 +31,14 @@ impl Args {
             false => Size::Short,
         };
         let mut all: Vec<Evaluation> = Vec::new();
-        for name in ["woj", "oftl"] {
+        for name in paper::NAMES {
             if self.name != name && self.name != "all" {
                 continue;
             }
             let bar = spinner(format!("{name}, {threads} runs at a time"));
-            let evaluation = match name {
-                "woj" => woj::evaluate(size, threads),
-                _ => oftl::evaluate(size, threads),
-            };
+            let evaluation = paper::evaluate(name, size, threads);
             bar.finish_and_clear();
-            all.push(evaluation?);
+            all.extend(evaluation.transpose()?);
         }
         match self.json {
             true => println!("{}", serde_json::to_string_pretty(&all)?),

@@ -256,6 +256,7 @@ impl Setup {
             verify: self.verify,
             timed: !self.untimed,
             sizes: self.sizes.as_deref().and_then(sizes::find).copied(),
+            hashing: None,
             watch: None,
         })
     }
@@ -300,6 +301,7 @@ impl Setup {
                     Some(_) => File::GrowingIndirect,
                 },
             }),
+            ..Synthetic::new(*workload)
         }))
     }
 
