@@ -17,6 +17,7 @@ mod journals;
 mod kept;
 pub mod limits;
 mod memory;
+pub mod migrate;
 mod options;
 pub mod pack;
 pub mod policy;

@@ -13,6 +13,7 @@ mod info;
 mod journal;
 mod lab;
 mod man;
+mod migrate;
 mod policy;
 mod record;
 mod serve;
@@ -51,6 +52,8 @@ pub enum Command {
     Estimate(estimate::Args),
     /// Check every invariant of a volume, changing nothing.
     Check(check::Args),
+    /// Copy a volume into a new one, of another layout or geometry; compared, and resumable.
+    Migrate(migrate::Args),
     /// Show a volume's structures.
     Dump(dump::Args),
     /// Real applications on ext4 on a volume, compared with a plain file.
@@ -85,6 +88,7 @@ impl Command {
             Self::Estimate(args) => estimate::run(&args),
             Self::Dedup(args) => dedup::run(&args),
             Self::Check(args) => check::run(&args),
+            Self::Migrate(args) => migrate::run(&args),
             Self::Dump(args) => dump::run(&args),
             Self::Demo(args) => demo::run(args),
             Self::Lab(args) => lab::run(&args),

@@ -85,12 +85,10 @@ fn table_blocks(logical: u64, data_blocks: u64) -> [u64; 3] {
 impl Areas {
     /// Lays tables and data out, with as much data as fits.
     pub(super) fn plan(layout: Layout, medium_blocks: u64, logical: u64) -> Option<Self> {
-        // The tables' length depends on the data's: begin with too long ones.
-        let mut data_blocks = medium_blocks;
-        for _ in 0..2 {
-            let areas = Self::lay_out(layout, logical, data_blocks);
-            data_blocks = medium_blocks.checked_sub(areas.data + 1)?;
-        }
+        // The tables' length depends on the data's. What is left beside tables for the whole medium always fits; the
+        // few blocks that this gives away are not worth a search.
+        let most = Self::lay_out(layout, logical, medium_blocks);
+        let data_blocks = medium_blocks.checked_sub(most.data + 1)?;
         let areas = Self::lay_out(layout, logical, data_blocks);
         (data_blocks >= LEAST_DATA_BLOCKS && areas.data + data_blocks < medium_blocks)
             .then_some(areas)

@@ -7,8 +7,8 @@
 //!
 //! A group takes what clients do until its commit begins: when somebody waits for it, at the latest after a
 //! second (OrderMergeDedup §3). Whatever falls into one table block is one write. What no answer waits for is
-//! held back for 30 s after it may be written, to ride along with what must be. When writes come so fast that
-//! another is likely within a millisecond, a commit that somebody waits for is held back that long (§2.2).
+//! held back for 30 s after it may be written, to ride along with what must be. When single writes wait for
+//! it, and they come so fast that another is likely within a millisecond, it is held back that long (§2.2).
 
 use super::order::{Stage, Step};
 use super::*;
@@ -24,6 +24,8 @@ pub(super) struct Group {
     pub prints: BTreeMap<u32, u32>,
     /// Blocks whose fingerprint was given up.
     unprinted: Vec<u32>,
+    /// Such blocks were looked for.
+    gave_up: bool,
     /// Writes of data that have not ended.
     writes: usize,
     pub requests: u32,
@@ -44,6 +46,7 @@ impl Group {
             ground: BTreeSet::new(),
             prints: BTreeMap::new(),
             unprinted: Vec::new(),
+            gave_up: false,
             writes: 0,
             requests: 0,
             began: Nanos(0),
@@ -134,12 +137,17 @@ impl Tables {
         })
     }
 
-    /// Somebody waits for the running group.
-    pub(super) fn want_group(&mut self) {
-        if !self.running.wanted {
-            self.running.wanted = true;
-            self.running.held_until = self.now;
-            if self.gap < self.options.anticipation_nanos {
+    /// Somebody waits for the running group. Who flushes has nothing more to write until that is answered: only of single
+    /// writes more are awaited.
+    pub(super) fn want_group(&mut self, flush: bool) {
+        let group = &mut self.running;
+        if flush {
+            group.held_until = self.now;
+        }
+        if !group.wanted {
+            group.wanted = true;
+            group.held_until = self.now;
+            if !flush && self.gap < self.options.anticipation_nanos {
                 self.running.held_until.0 += self.options.anticipation_nanos;
                 self.stats.anticipated_commits += 1;
             }
@@ -402,7 +410,7 @@ impl Tables {
 
     /// Free blocks are short: contents that nobody has any more are given up, fingerprint first.
     pub(super) fn give_up_prints(&mut self) {
-        if !self.running.unprinted.is_empty() {
+        if core::mem::replace(&mut self.running.gave_up, true) {
             return;
         }
         let end = self.superblock.areas().data_blocks() as u32;

@@ -311,7 +311,7 @@ impl Tables {
     /// Answers `request` once everything placed so far is durable.
     fn wait_for_durability(&mut self, request: RequestId, flush: bool) {
         let group = if !self.running.links.is_empty() {
-            self.want_group();
+            self.want_group(flush);
             self.running.number
         } else if let Some(commit) = &self.committing {
             commit.group.number

@@ -1,0 +1,216 @@
+//! From one volume to another, of whatever layouts: every block that is mapped is copied, and then compared.
+//!
+//! Both are volumes as their clients see them; so nothing is copied that a crash of either could have made wrong.
+
+use crate::block::{BlockDevice, BlockError, Op, Replies, Request};
+use crate::frames::{Frames, Share};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use vellum_core::addr::Lba;
+
+/// Blocks of one request.
+const REQUEST_BLOCKS: u64 = 256;
+
+/// Blocks after which what was copied is made durable, and reported.
+const REPORT_BLOCKS: u64 = 64 << 8;
+
+/// Why it ended early. What was reported is there; it can go on from there.
+#[derive(Debug, thiserror::Error)]
+pub enum MigrateError {
+    /// They are not of one size.
+    #[error("the volumes have {from} and {to} blocks: a copy must have room for all, and no more")]
+    Size {
+        /// The source's.
+        from: u64,
+        /// The copy's.
+        to: u64,
+    },
+    /// One of them refuses.
+    #[error("{which}, {what} {blocks} blocks from LBA {lba} on: {source}")]
+    Block {
+        /// The source or the copy.
+        which: &'static str,
+        /// What was asked.
+        what: &'static str,
+        /// Where.
+        lba: Lba,
+        /// How many.
+        blocks: u64,
+        /// Why.
+        source: BlockError,
+    },
+    /// A block of the copy is not what it was.
+    #[error("LBA {0} of the copy is not what it is in the source")]
+    Differs(Lba),
+    /// Whoever is told of progress wants it to end.
+    #[error("cannot note how far it is: {0}")]
+    Report(std::io::Error),
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Migrated {
+    /// Blocks that were copied, or compared.
+    pub blocks: u64,
+}
+
+#[derive(Default)]
+struct Answer {
+    came: Mutex<Option<(Request, Result<(), BlockError>)>>,
+    bell: Condvar,
+}
+
+impl Replies for Answer {
+    fn complete(&self, request: Request, result: Result<(), BlockError>) {
+        *self.came.lock() = Some((request, result));
+        self.bell.notify_all();
+    }
+
+    fn flush(&self) {}
+}
+
+/// One volume, asked one thing at a time.
+struct Side<'a> {
+    device: &'a dyn BlockDevice,
+    which: &'static str,
+    answer: Arc<Answer>,
+}
+
+impl<'a> Side<'a> {
+    fn new(device: &'a dyn BlockDevice, which: &'static str) -> Self {
+        Self {
+            device,
+            which,
+            answer: Arc::default(),
+        }
+    }
+
+    fn ask(&self, op: Op, lba: u64, blocks: u64, frames: Frames) -> Result<Frames, MigrateError> {
+        let request = Request {
+            tag: 0,
+            op,
+            lba: Lba(lba),
+            blocks,
+            frames,
+        };
+        let replies: Arc<dyn Replies> = Arc::clone(&self.answer) as _;
+        self.device.submit(&mut vec![request], &replies);
+        let mut came = self.answer.came.lock();
+        let (request, result) = loop {
+            match came.take() {
+                Some(answer) => break answer,
+                None => self.answer.bell.wait(&mut came),
+            }
+        };
+        let what = match op {
+            Op::Read => "reading",
+            Op::Flush => "flushing",
+            _ => "writing",
+        };
+        result
+            .map(|()| request.frames)
+            .map_err(|source| MigrateError::Block {
+                which: self.which,
+                what,
+                lba: Lba(lba),
+                blocks,
+                source,
+            })
+    }
+
+    fn read(&self, lba: u64, blocks: u64) -> Result<Frames, MigrateError> {
+        let frames = self.device.frames().take(Share::Read, blocks as usize);
+        self.ask(Op::Read, lba, blocks, frames)
+    }
+
+    /// The next run from `at` on, and whether it has data.
+    fn extent(&self, at: u64) -> (u64, bool) {
+        let left = self.device.blocks() - at;
+        match self.device.extents(Lba(at), left, 1).first() {
+            Some(extent) => (extent.blocks.clamp(1, left), extent.mapped),
+            None => (left, true),
+        }
+    }
+}
+
+fn same_size(from: &dyn BlockDevice, to: &dyn BlockDevice) -> Result<(), MigrateError> {
+    let (from, to) = (from.blocks(), to.blocks());
+    match from == to {
+        true => Ok(()),
+        false => Err(MigrateError::Size { from, to }),
+    }
+}
+
+/// Copies what is mapped from block `start` on; all before it is there already, and what is unmapped reads as zeros on
+/// a new volume. `report` is told up to where the copy is durable.
+///
+/// # Errors
+/// When one of them fails. What was reported is durable.
+pub fn copy(
+    from: &dyn BlockDevice,
+    to: &dyn BlockDevice,
+    start: u64,
+    report: &mut dyn FnMut(u64) -> std::io::Result<()>,
+) -> Result<Migrated, MigrateError> {
+    same_size(from, to)?;
+    let (source, target) = (Side::new(from, "the source"), Side::new(to, "the copy"));
+    let mut done = Migrated::default();
+    let (mut at, mut reported) = (start, start);
+    while at < from.blocks() {
+        let (run, mapped) = source.extent(at);
+        if !mapped {
+            at += run;
+        } else {
+            let blocks = run.min(REQUEST_BLOCKS);
+            let read = source.read(at, blocks)?;
+            let mut frames = to.frames().take(Share::Write, blocks as usize);
+            for index in 0..blocks as usize {
+                frames.block_mut(index).copy_from_slice(read.block(index));
+            }
+            drop(read);
+            target.ask(Op::Write { fua: false }, at, blocks, frames)?;
+            at += blocks;
+            done.blocks += blocks;
+        }
+        if at - reported >= REPORT_BLOCKS || at >= from.blocks() {
+            target.ask(Op::Flush, 0, 0, Frames::default())?;
+            report(at).map_err(MigrateError::Report)?;
+            reported = at;
+        }
+    }
+    Ok(done)
+}
+
+/// Reads both, and compares; what has no data in either is passed over. `report` is told how far it is.
+///
+/// # Errors
+/// When one of them fails, or a block differs: the first is named.
+pub fn verify(
+    from: &dyn BlockDevice,
+    to: &dyn BlockDevice,
+    report: &mut dyn FnMut(u64),
+) -> Result<Migrated, MigrateError> {
+    same_size(from, to)?;
+    let (source, target) = (Side::new(from, "the source"), Side::new(to, "the copy"));
+    let mut done = Migrated::default();
+    let mut at = 0;
+    while at < from.blocks() {
+        let ((here, mapped), (there, copied)) = (source.extent(at), target.extent(at));
+        let run = here.min(there);
+        if !mapped && !copied {
+            at += run;
+            continue;
+        }
+        let blocks = run.min(REQUEST_BLOCKS);
+        let (a, b) = (source.read(at, blocks)?, target.read(at, blocks)?);
+        for index in 0..blocks as usize {
+            if a.block(index) != b.block(index) {
+                return Err(MigrateError::Differs(Lba(at + index as u64)));
+            }
+        }
+        at += blocks;
+        done.blocks += blocks;
+        report(at);
+    }
+    Ok(done)
+}
