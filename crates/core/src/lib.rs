@@ -12,6 +12,7 @@ pub mod layout;
 pub mod limits;
 pub mod map;
 pub mod ordering;
+pub mod pledges;
 pub mod policy;
 pub mod pool;
 pub mod recovery;

@@ -54,6 +54,9 @@ pub const POOL_BLOCKS: u64 = 1 << 20;
 /// leaves off when so much is (CAFTL §3.4.3).
 pub const DEDUP_SWITCH: (u64, u64) = (50, 95);
 
+/// Pledges in force, at most: 1 MiB of memory.
+pub const PLEDGES: usize = 16 << 10;
+
 /// Comparisons with journal copies after which is judged whether they pay.
 pub const COMPARES_IN_A_TRIAL: u32 = 1024;
 

@@ -41,6 +41,8 @@ pub enum Left {
 /// The table of shared pages.
 pub struct Shared {
     limit: u32,
+    /// Numbers that recovery must find free: they are not given out.
+    reserve: u32,
     pages: Vec<Page>,
     free: Vec<u32>,
     freed_since_checkpoint: Vec<u32>,
@@ -64,6 +66,7 @@ impl Shared {
     pub fn new(leaves: u32) -> Self {
         Self {
             limit: leaves.saturating_mul(LEAF_ENTRIES as u32).min(1 << 30),
+            reserve: 0,
             pages: Vec::new(),
             free: Vec::new(),
             freed_since_checkpoint: Vec::new(),
@@ -183,11 +186,21 @@ impl Shared {
         self.at.get(&(pba.0 as u32)).map(|&vba| Vba(vba))
     }
 
+    /// Keeps so many numbers that were never given out for later; whether there are as many, and one more.
+    pub fn reserve(&mut self, numbers: u32) -> bool {
+        self.reserve = numbers;
+        self.has_fresh()
+    }
+
+    fn has_fresh(&self) -> bool {
+        (self.pages.len() as u32).saturating_add(self.reserve) < self.limit
+    }
+
     /// Makes the page at `pba` shared, still without owners. `None` when the table is full.
     pub fn insert(&mut self, pba: Pba) -> Option<Vba> {
         let vba = match self.free.pop() {
             Some(vba) => vba,
-            None if (self.pages.len() as u32) < self.limit => {
+            None if self.has_fresh() => {
                 self.pages.push(Page::default());
                 self.pages.len() as u32 - 1
             }

@@ -233,6 +233,11 @@ pub enum Input<'a> {
     /// descriptor block, for regions with [`WriteOnce::Descriptor`]. A hint, believed no more than a hash
     /// is. No reply.
     Journaled { pairs: &'a [(Lba, Lba)] },
+    /// A transaction of a journal is complete: its commit block, and all that it commits, have been written. Home
+    /// blocks with their copies in the journal, of which the last one counts. From now on a crash may find at home
+    /// what the journal holds, as the file system's replay would put it there, until either is written again; for
+    /// that a FLUSH after these same blocks have been written home costs nothing. May be ignored. No reply.
+    Committed { pairs: &'a [(Lba, Lba)] },
     /// Deduplicate like this, from now on. No reply.
     Dedup { policy: Dedup },
     /// Blocks whose copies are there on purpose (a file system's superblocks, group descriptors): they are

@@ -126,6 +126,10 @@ counters! {
     collided_blocks,
     /// Of these: written, because no journal block was proposed.
     missing_blocks,
+    /// Journal blocks pledged to their homes when they were committed.
+    pledged_blocks,
+    /// Home blocks that recovery mapped to what was pledged to them.
+    redeemed_blocks,
     /// Comparisons with a proposed journal copy that found it equal.
     compared_equal,
     /// Comparisons that did not.
@@ -168,6 +172,8 @@ counters! {
     pool_blocks,
     /// Gauge: of these, those that can be proposed.
     pool_entries,
+    /// Gauge: pledges in force.
+    pledges,
     /// Gauge: pages whose owner is not the one that their segment's summary names.
     stray_pages,
     /// Gauge: physical data blocks in use.

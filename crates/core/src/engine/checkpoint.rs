@@ -106,7 +106,9 @@ impl Engine {
             return;
         }
         // Links that replay would see must not name shared pages whose numbers this checkpoint frees: the
+        // Links that replay would see must not name shared pages whose numbers this checkpoint frees: the
         // page may have become plain since, which replay learns only at its end.
+        // Nor may it see pledges that end now: what they concern may be absorbed from here on.
         let host = self.heads[Head::Host as usize].open;
         if host.is_some_and(|open| self.chunks.get(open).links) && !self.seal(Head::Host, false) {
             return;
@@ -120,6 +122,8 @@ impl Engine {
         });
         self.checkpoint.phase = Phase::Leaves(0);
         self.shared.checkpoint_begins();
+        self.pledges.clear();
+        self.shared.reserve(0);
         (self.log_blocks, self.log_chunks) = (0, 0);
         self.stats.map_checkpoints += 1;
     }
@@ -287,6 +291,7 @@ impl Engine {
         self.checkpoint.durable_seq = self.checkpoint.seq;
         self.checkpoint.phase = Phase::Idle;
         self.shared.checkpoint_durable();
+        self.redeeming = false;
         self.reclaim = true;
     }
 }

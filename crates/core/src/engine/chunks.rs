@@ -62,7 +62,10 @@ pub(super) struct Chunk {
     pub pages: Vec<Parts>,
     pub parts: Vec<PartSlot>,
     pub max_data: usize,
-    /// Whether it has records that lead to pages of other chunks.
+    /// Whether a FLUSH has to wait for it: not if all that it says is pledged.
+    pub tells: bool,
+    /// Whether it has records that lead to pages of other chunks, or pledges: replay must not see them if a map
+    /// checkpoint begins before it is sealed.
     pub links: bool,
     pub sealed: Option<Seal>,
     pub opened_at: crate::addr::Nanos,
@@ -84,8 +87,9 @@ impl Chunk {
     }
 
     pub fn push(&mut self, record: Record) {
+        self.tells = true;
         self.room -= record.encoded_len();
-        self.links |= matches!(record, Record::Share { .. });
+        self.links |= matches!(record, Record::Share { .. } | Record::Pledge { .. });
         self.records.push(record);
     }
 
@@ -165,6 +169,7 @@ impl Chunks {
                 pages: Vec::new(),
                 parts: Vec::new(),
                 max_data,
+                tells: false,
                 links: false,
                 sealed: None,
                 opened_at: now,
@@ -175,7 +180,7 @@ impl Chunks {
         (chunk.head, chunk.segment, chunk.at, chunk.ordinal) = (head, segment, at, ordinal);
         (chunk.room, chunk.max_data, chunk.sealed, chunk.opened_at) =
             (RECORD_ROOM, max_data, None, now);
-        chunk.links = false;
+        (chunk.tells, chunk.links) = (false, false);
         chunk.records.clear();
         chunk.slots.clear();
         chunk.pages.clear();

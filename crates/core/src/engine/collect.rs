@@ -123,6 +123,9 @@ impl Collector {
 
 impl Engine {
     pub(super) fn collect(&mut self) {
+        if self.redeeming {
+            return;
+        }
         loop {
             self.place_moves();
             if self.collector.victim.is_none() && !self.choose_victim() {

@@ -20,14 +20,15 @@ impl Engine {
 
     /// Answers `request` once everything placed so far is durable.
     pub(super) fn wait_for_durability(&mut self, request: RequestId, flush: bool) {
-        let host = &self.heads[Head::Host as usize];
+        let open = self.heads[Head::Host as usize].open;
+        let tells = open.is_some_and(|open| self.chunks.get(open).tells);
         // An open chunk that cannot be sealed now will be one of the next: its number is not known yet,
         // but nothing else of this head can come before it; the collector's may.
-        if host.open.is_none() && self.last_seq <= self.durable {
+        if !tells && self.last_seq <= self.durable {
             self.stats.flushes_free += u64::from(flush);
             return self.reply(request, Ok(()));
         }
-        let seq = if self.seal(Head::Host, true) {
+        let seq = if !tells || self.seal(Head::Host, true) {
             self.last_seq
         } else {
             NOT_SEALED

@@ -69,6 +69,7 @@ impl Engine {
         buf: Buf,
     ) -> Pba {
         let block = Block::Whole(buf);
+        self.keep_pledges_with(&record);
         let pba = self.chunks.get_mut(id).push_data(record, block);
         self.sums.tag(pba, Tag { owner, crc });
         self.born(pba);

@@ -48,7 +48,7 @@ impl Engine {
         if !self.in_range(lba, 1) || matches!(of, Holder::Lba(of) if !self.in_range(of, 1)) {
             return self.reply(request, Err(Refusal::OutOfRange));
         }
-        let Some((from, to)) = self.apart(lba, of) else {
+        let Some((from, to)) = self.apart(lba, of).filter(|_| !self.redeeming) else {
             return self.reply(request, Ok(()));
         };
         let (segment, offset) = locate(&self.superblock, from);

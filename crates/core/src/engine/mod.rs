@@ -1,6 +1,6 @@
 //! The engine: the state machine that every request passes through.
 //!
-//! Split by request path (`write`, `read`, `unmap`, `flush`), by policy (`dedup`, on `twin`; `pack`) and by noun (`log`,
+//! Split by request path (`write`, `read`, `unmap`, `flush`), by policy (`dedup`, on `twin`; `pack`; `pledge`) and by noun (`log`,
 //! `segments`, `chunks`, `sums`, `collect`, `checkpoint`, `restamp`, `owners`). What must hold between any two calls of [`Engine::handle`]:
 //!
 //! 1. A map entry names a block of a chunk in memory, or a block on the medium of a segment that is not free.
@@ -21,6 +21,7 @@ mod merge;
 mod options;
 mod owners;
 mod pack;
+mod pledge;
 mod read;
 mod restamp;
 mod segments;
@@ -34,6 +35,7 @@ use crate::format::{Crc, superblock::Superblock};
 use crate::index::Holder;
 use crate::limits;
 use crate::map::{Entry, Map};
+use crate::pledges::Pledges;
 use crate::policy::{dedup::Dedup, once::Once};
 use crate::recovery::Recovered;
 use crate::refs::Shared;
@@ -150,6 +152,9 @@ pub struct Engine {
     waiters: VecDeque<Waiter>,
     waiting: VecDeque<Waiting>,
     once: Once,
+    pledges: Pledges,
+    /// Recovery has changed the map without a record: nothing may follow in the log before a map checkpoint is durable.
+    redeeming: bool,
     dedup: Dedup,
     /// Pairs that wait for the checksums of a segment.
     pairs: Vec<(Segment, RequestId, Lba, Holder)>,
@@ -241,6 +246,8 @@ impl Engine {
             waiters: VecDeque::new(),
             waiting: VecDeque::new(),
             once: Once::default(),
+            pledges: Pledges::default(),
+            redeeming: false,
             dedup: Dedup::default(),
             pairs: Vec::new(),
             doomed: Vec::new(),
@@ -278,6 +285,7 @@ impl Engine {
             engine.durable = recovered.root_seq;
         }
         engine.checkpoint.due = engine.last_seq > recovered.root_seq;
+        engine.redeem(&recovered.pledges);
         engine.pump();
         engine
     }
@@ -309,6 +317,7 @@ impl Engine {
             } => self.unmap(id, lba, blocks, true, fua),
             Input::Journals { regions } => self.once.watch(regions, self.map.blocks()),
             Input::Journaled { pairs } => self.once.learn_homes(pairs),
+            Input::Committed { pairs } => self.pledge(pairs),
             Input::Dedup { policy } => self.set_dedup(policy),
             Input::Critical { ranges } => self.dedup.set_critical(ranges),
             Input::Contents { at, tags } => self.learn_contents(at, tags),
@@ -368,6 +377,7 @@ impl Engine {
             packed_owners: self.shared.parts_owned(),
             pool_blocks: self.once.pool().blocks() as u64,
             pool_entries: self.once.pool().len() as u64,
+            pledges: self.pledges.len() as u64,
             stray_pages: self.strays.len() as u64,
             index_entries: self.dedup.index().len() as u64,
             index_comparisons: self.dedup.index().comparisons(),

@@ -44,6 +44,10 @@ impl Engine {
         let Some(page) = self.page_with_room(chunk, packed) else {
             return Packing::No;
         };
+        self.keep_pledges_with(&Record::Part {
+            lba,
+            part: Part::default(),
+        });
         let open = self.chunks.get_mut(chunk);
         let record = open.records.len() as u16;
         let Parts {
@@ -183,10 +187,11 @@ impl Engine {
         let Some(chunk) = self.chunk_with_room(Head::Host, record.encoded_len(), false) else {
             return Sharing::Wait;
         };
+        let pledged = self.is_pledged(lba, twin.of);
         if let Some(page) = self.open_page(vba) {
             page.linked = true;
         }
-        self.chunks.get_mut(chunk).push(record);
+        self.log_link(chunk, record, pledged);
         self.shared.add_part(vba);
         self.remap(lba, Entry::Packed(vba, slot));
         self.shared_by(twin.by);

@@ -66,8 +66,8 @@ impl Engine {
             }
             let at = lba.plus(index as u64);
             let Some((by, of)) = self
-                .once
-                .propose(at, payload, &mut self.stats)
+                .propose_pledged(at)
+                .or_else(|| self.once.propose(at, payload, &mut self.stats))
                 .map(|(index, journal)| (Proposer::Journal(index), Holder::Lba(journal)))
                 .or_else(|| self.propose_duplicate(at, index, payload))
             else {
@@ -265,6 +265,10 @@ impl Engine {
         if Holder::Lba(lba) == twin.of
             || (self.map.get(lba) == entry && matches!(entry, Entry::Shared(_) | Entry::Packed(..)))
         {
+            if self.is_pledged_else(lba, twin.of) {
+                // The pledge has to end, and only a record ends it.
+                return Shared::No;
+            }
             // Written again as it was: it is there.
             self.shared_by(twin.by);
             return Shared::Done;
@@ -290,6 +294,7 @@ impl Engine {
         let Some(chunk) = self.chunk_with_room(Head::Host, records * length, false) else {
             return Shared::Wait;
         };
+        let pledged = self.is_pledged(lba, twin.of);
         let vba = match (entry, twin.of) {
             (Entry::Shared(vba), _) => vba,
             (_, Holder::Page(_)) => return Shared::No,
@@ -299,7 +304,7 @@ impl Engine {
                 };
                 self.own(vba, other);
                 self.map.set(other, Entry::Shared(vba));
-                self.chunks.get_mut(chunk).push(share(other, vba));
+                self.log_link(chunk, share(other, vba), pledged);
                 vba
             }
         };
@@ -307,7 +312,7 @@ impl Engine {
             self.shared.set_print(vba, print);
         }
         self.own(vba, lba);
-        self.chunks.get_mut(chunk).push(share(lba, vba));
+        self.log_link(chunk, share(lba, vba), pledged);
         self.remap(lba, Entry::Shared(vba));
         self.shared_by(twin.by);
         Shared::Done
@@ -325,7 +330,7 @@ impl Engine {
         }
     }
 
-    fn own(&mut self, vba: Vba, lba: Lba) {
+    pub(super) fn own(&mut self, vba: Vba, lba: Lba) {
         let counted = self.shared.add(vba, lba);
         assert!(counted, "the count of shared page {vba} has room");
     }

@@ -14,7 +14,10 @@ impl Engine {
         if self.retry_at.is_some() {
             return self.reply(id, Err(Refusal::Full));
         }
-        if !self.waiting.is_empty() || !self.place_unmap(id, lba, blocks, zero, fua) {
+        if !self.waiting.is_empty()
+            || self.redeeming
+            || !self.place_unmap(id, lba, blocks, zero, fua)
+        {
             self.waiting.push_back(Waiting::Unmap {
                 id,
                 lba,
@@ -36,7 +39,9 @@ impl Engine {
     ) -> bool {
         let end = lba.plus(blocks);
         // Nothing mapped: it reads as zeros already, and the log need not say so again.
-        if let Some((first, _)) = self.map.next_mapped(lba, end) {
+        let mapped = self.map.next_mapped(lba, end).map(|(first, _)| first);
+        let pledged = self.pledges.next_home(lba, end);
+        if let Some(first) = mapped.into_iter().chain(pledged).min() {
             // Unmapped either way: both read as zeros, and an unmapped leaf takes no memory.
             if !self.log_extent(first, end.0 - first.0, false) {
                 return false;
@@ -62,6 +67,11 @@ impl Engine {
     /// Logs that an extent is zero or unmapped, joined to the record before where it adjoins. `false`:
     /// no room for it now.
     pub(super) fn log_extent(&mut self, lba: Lba, blocks: u64, zero: bool) -> bool {
+        let record = if zero {
+            Record::Zero { lba, blocks }
+        } else {
+            Record::Discard { lba, blocks }
+        };
         if let Some(open) = self.heads[Head::Host as usize].open {
             match self.chunks.get_mut(open).records.last_mut() {
                 Some(Record::Zero {
@@ -69,20 +79,16 @@ impl Engine {
                     blocks: length,
                 }) if zero && first.plus(*length) == lba => {
                     *length += blocks;
+                    self.keep_pledges_with(&record);
                     return true;
                 }
                 _ => {}
             }
         }
-        let record = if zero {
-            Record::Zero { lba, blocks }
-        } else {
-            Record::Discard { lba, blocks }
-        };
         let Some(chunk) = self.chunk_with_room(Head::Host, record.encoded_len(), false) else {
             return false;
         };
-        self.chunks.get_mut(chunk).push(record);
+        self.log(chunk, record);
         true
     }
 }

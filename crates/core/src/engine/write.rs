@@ -38,7 +38,7 @@ impl Engine {
             false => Vec::new(),
         };
         let mut placed = 0;
-        if self.waiting.is_empty() {
+        if self.waiting.is_empty() && !self.redeeming {
             match self.place_all(id, lba, blocks, &verdicts, &mut placed, fua) {
                 true => return,
                 false => debug_assert!(placed < blocks.len()),
@@ -134,6 +134,8 @@ impl Engine {
         }
         let old = self.map.get(lba);
         let absorbed = match old {
+            // A pledge is ended by a record behind it alone.
+            _ if self.pledges.concern(lba) => false,
             Entry::Plain(pba) => self.absorb(pba, payload),
             Entry::Packed(vba, slot) => self.absorb_part(vba, slot, payload),
             _ => false,
@@ -212,6 +214,9 @@ impl Engine {
 
     /// Places what waits, in order, until something must wait on.
     pub(super) fn place_waiting(&mut self) {
+        if self.redeeming {
+            return;
+        }
         while let Some(mut waiting) = self.waiting.pop_front() {
             let done = match &mut waiting {
                 Waiting::Write {

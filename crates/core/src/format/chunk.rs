@@ -150,6 +150,13 @@ pub enum Record {
         /// Where it was.
         from: Pba,
     },
+    /// After a crash this LBA reads what the journal's holds, if nothing else has been said of either since.
+    Pledge {
+        /// Where the journal's block belongs.
+        home: Lba,
+        /// The journal's block.
+        journal: Lba,
+    },
     /// The next data block is a page of parts; they follow.
     Pack {
         /// Its number.
@@ -208,6 +215,12 @@ impl Record {
             "VBA in the word; CRC32C u32; old PBA u64; owns the next data block",
         ),
         (
+            7,
+            "Pledge",
+            16,
+            "home's LBA in the word; the journal's LBA u64",
+        ),
+        (
             16,
             "Pack",
             12,
@@ -236,6 +249,7 @@ impl Record {
             Self::Discard { .. } => 4,
             Self::Share { .. } => 5,
             Self::MoveShared { .. } => 6,
+            Self::Pledge { .. } => 7,
             Self::Pack { .. } => 16,
             Self::PackHere { .. } => 17,
             Self::Part { .. } => 18,
@@ -249,7 +263,10 @@ impl Record {
         match self {
             Self::PackHere { .. } => 8,
             Self::Data { .. } | Self::Pack { .. } => 12,
-            Self::Zero { .. } | Self::Discard { .. } | Self::SharePart { .. } => 16,
+            Self::Zero { .. }
+            | Self::Discard { .. }
+            | Self::Pledge { .. }
+            | Self::SharePart { .. } => 16,
             Self::Move { .. } | Self::Share { .. } | Self::MoveShared { .. } => 20,
             Self::Part { .. } => PART_LEN,
         }
@@ -270,6 +287,7 @@ impl Record {
             Self::Zero { .. }
             | Self::Discard { .. }
             | Self::Share { .. }
+            | Self::Pledge { .. }
             | Self::PackHere { .. }
             | Self::Part { .. }
             | Self::SharePart { .. } => None,
@@ -285,6 +303,7 @@ impl Record {
             }
             Self::Share { lba, vba, pba } => (lba.0, Some(vba.0), Some(pba.0)),
             Self::MoveShared { vba, crc, from } => (u64::from(vba.0), Some(crc), Some(from.0)),
+            Self::Pledge { home, journal } => (home.0, None, Some(journal.0)),
             Self::Pack { vba, crc } => (u64::from(vba.0), Some(crc), None),
             Self::PackHere { vba } => (u64::from(vba.0), None, None),
             Self::Part { lba, part } => {
@@ -366,6 +385,10 @@ impl Record {
                 vba: Vba(u32::try_from(lba.0).map_err(|_| value("a shared page's number", lba.0))?),
                 crc: u32_at(8).ok_or(short)?,
                 from: Pba(u64_at(12).ok_or(short)?),
+            },
+            7 => Self::Pledge {
+                home: lba,
+                journal: Lba(u64_at(8).ok_or(short)?),
             },
             16 => Self::Pack {
                 vba: packed(lba.0)?,

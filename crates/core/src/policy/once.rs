@@ -140,6 +140,19 @@ impl Once {
         (self.paused, self.pause) = (0, 0);
     }
 
+    /// Whether what the journal has at `journal` may belong to `home`.
+    pub fn may_pledge(&self, home: Lba, journal: Lba) -> bool {
+        let Some((index, _)) = self.in_journal(journal) else {
+            return false;
+        };
+        self.in_journal(home).is_none() && is_home(self.journal_block(index).1, home)
+    }
+
+    /// The number in the pool of a block that is pledged to a home block.
+    pub fn pledged(&self, journal: Lba) -> Option<u32> {
+        self.in_journal(journal).map(|(index, _)| index)
+    }
+
     /// Home addresses of journal blocks, as a descriptor block has them.
     pub fn learn_homes(&mut self, pairs: &[(Lba, Lba)]) {
         for &(home, journal) in pairs {

@@ -169,6 +169,8 @@ pub struct Recovered {
     pub tags: Vec<(Segment, Vec<Tag>)>,
     /// Pages whose one owner is not the one that their tag names.
     pub strays: Vec<(Pba, Lba)>,
+    /// Home addresses with the journal's blocks that are to be read there.
+    pub pledges: Vec<(Lba, Lba)>,
     /// What replay did.
     pub replayed: Replayed,
 }

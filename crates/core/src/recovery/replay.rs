@@ -8,6 +8,7 @@ use crate::format::root::{Cursor, LeafSlot, RootHeader};
 use crate::format::summary::{Owner, Tag};
 use crate::format::{Crc, leaf, superblock::Superblock};
 use crate::map::{Entry, LEAF_ENTRIES, Map};
+use crate::pledges::Pledges;
 use crate::refs::Shared;
 use alloc::{vec, vec::Vec};
 
@@ -27,6 +28,7 @@ pub(super) struct Replay<'a> {
     slots: Vec<LeafSlot>,
     map: Map,
     shared: Shared,
+    pledges: Pledges,
     pub(super) heads: [Cursor; 2],
     pub(super) last_seq: Seq,
     pub(super) last_life: Life,
@@ -50,6 +52,7 @@ impl<'a> Replay<'a> {
         Ok(Self {
             map: Map::new(superblock.logical_blocks()),
             shared: Shared::new(superblock.shared_leaves()),
+            pledges: Pledges::default(),
             heads: root.cursors,
             last_seq: root.seq,
             last_life: root.life,
@@ -303,6 +306,7 @@ impl<'a> Replay<'a> {
                     }
                     self.map.set(lba, Entry::Shared(vba));
                 }
+                Record::Pledge { home, journal } if in_map(home, 1) && in_map(journal, 1) => {}
                 Record::Pack { vba, .. } => {
                     if !self.shared.restore(vba, pba, true) {
                         return Err(outside);
@@ -332,6 +336,7 @@ impl<'a> Replay<'a> {
                 }
                 _ => return Err(outside),
             }
+            self.pledges.apply(record);
         }
         self.segments[cursor.segment.0 as usize].last_seq = header.seq;
         (self.last_seq, self.last_life) = (header.seq, header.life);
@@ -412,6 +417,7 @@ impl<'a> Replay<'a> {
             segments: self.segments,
             tags: self.tags,
             strays,
+            pledges: self.pledges.into_pairs(),
             replayed: self.replayed,
         })
     }

@@ -230,7 +230,8 @@ impl Tables {
             Input::Dedup { policy } => self.set_dedup(policy),
             Input::Critical { ranges } => self.dedup.set_critical(ranges),
             // The table of fingerprints knows.
-            Input::Contents { .. } => {}
+            // Nothing is pledged here: a map entry is written in place, and by itself.
+            Input::Contents { .. } | Input::Committed { .. } => {}
             // What lies in tables was compared when it was written.
             Input::Merge { id, .. } => {
                 let result = match self.poisoned {

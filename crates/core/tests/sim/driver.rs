@@ -250,6 +250,14 @@ impl Driver {
         self.feed(Input::Journaled { pairs })
     }
 
+    /// Tells of a transaction that is complete.
+    pub fn committed(&mut self, pairs: &[(Lba, Lba)]) -> Result<(), Failure> {
+        for (home, journal) in pairs {
+            self.model.pledge(home.0, journal.0);
+        }
+        self.feed(Input::Committed { pairs })
+    }
+
     /// Tells how to deduplicate, and what not.
     pub fn deduplicate(&mut self, policy: &Dedup, ranges: &[(Lba, u64)]) -> Result<(), Failure> {
         self.feed(Input::Dedup { policy: *policy })?;

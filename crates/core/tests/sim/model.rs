@@ -11,6 +11,9 @@
 //! - T is not before the last acknowledged FLUSH was asked for, and every write acknowledged with FUA is
 //!   there (promise 1).
 //!
+//! What a journal has pledged to a home address is a version too, one that no read may see before a crash, and
+//! that after one may be there or not.
+//!
 //! Each block that is read back allows some intervals of T; the volume is right when all of them have an
 //! instant in common.
 
@@ -38,6 +41,7 @@ struct Version {
     token: u32,
     at: u64,
     op: u32,
+    pledged: bool,
 }
 
 /// The name of a write-like request in the model.
@@ -118,10 +122,43 @@ impl Model {
                 token,
                 at: self.clock,
                 op,
+                pledged: false,
             });
             self.clock += 1;
         }
         OpId(op)
+    }
+
+    /// The core is told that `home` is going to get what is at `journal`: whatever that may be by now.
+    pub fn pledge(&mut self, home: u64, journal: u64) {
+        let there = &self.versions[journal as usize];
+        let base = self.base[journal as usize];
+        let mut tokens = Vec::new();
+        if !self.hidden(there, usize::MAX, 0, self.clock) {
+            tokens.push(base);
+        }
+        let visible = |(i, w): &(usize, &Version)| {
+            !w.pledged && !self.hidden(there, *i, self.end_of(w), self.clock)
+        };
+        let of_writes = there.iter().enumerate().filter(visible);
+        tokens.extend(of_writes.map(|(_, w)| w.token));
+        let op = self.ops.len() as u32;
+        self.ops.push(Op {
+            state: State::Point,
+            fua: false,
+        });
+        if self.versions[home as usize].is_empty() {
+            self.touched.push(home);
+        }
+        for token in tokens {
+            self.versions[home as usize].push(Version {
+                token,
+                at: self.clock,
+                op,
+                pledged: true,
+            });
+        }
+        self.clock += 1;
     }
 
     /// It is answered; `at_once`: nothing else was asked for in between.
@@ -152,7 +189,7 @@ impl Model {
     }
 
     fn is_done(&self, version: &Version) -> bool {
-        matches!(self.state(version).state, State::Point | State::Done(_))
+        !version.pledged && matches!(self.state(version).state, State::Point | State::Done(_))
     }
 
     /// Whether `versions` holds a write that surely came after `end` and was answered by `until`.
@@ -165,11 +202,9 @@ impl Model {
     /// Whether a read that was asked for at `asked`, and is answered now, may give `token`.
     pub fn may_read(&self, lba: u64, token: u32, asked: u64) -> bool {
         let versions = &self.versions[lba as usize];
-        let written = versions
-            .iter()
-            .enumerate()
-            .rev()
-            .any(|(i, w)| w.token == token && !self.hidden(versions, i, self.end_of(w), asked));
+        let written = versions.iter().enumerate().rev().any(|(i, w)| {
+            w.token == token && !w.pledged && !self.hidden(versions, i, self.end_of(w), asked)
+        });
         written || self.base[lba as usize] == token && !self.hidden(versions, usize::MAX, 0, asked)
     }
 
@@ -257,7 +292,11 @@ impl Model {
                 w.token,
                 w.at,
                 op.state,
-                if op.fua { " FUA" } else { "" }
+                match (op.fua, w.pledged) {
+                    (_, true) => " pledged",
+                    (true, _) => " FUA",
+                    _ => "",
+                }
             );
         }
         text
@@ -280,11 +319,12 @@ impl Model {
 
     /// How many blocks may hold data now, at most: for judging whether a refusal for want of space is just.
     pub fn live_at_most(&self) -> u64 {
+        let holds_data = |w: &Version| w.token != 0 && !w.pledged;
         let holds = |lba: usize| {
             let versions = &self.versions[lba];
             match versions.iter().rposition(|w| self.is_done(w)) {
-                Some(i) => versions[i..].iter().any(|w| w.token != 0),
-                None => self.base[lba] != 0 || versions.iter().any(|w| w.token != 0),
+                Some(i) => versions[i..].iter().any(holds_data),
+                None => self.base[lba] != 0 || versions.iter().any(holds_data),
             }
         };
         (0..self.base.len()).filter(|&lba| holds(lba)).count() as u64

@@ -36,6 +36,9 @@ pub struct Summary {
     pub false_hints: u64,
     pub restamped: u64,
     pub packed: u64,
+    pub pledged: u64,
+    pub redeemed: u64,
+    pub free_flushes: u64,
     pub rot_refused: u64,
     pub rot_survived: u64,
     pub leaks: u64,
@@ -60,6 +63,9 @@ impl Summary {
         self.false_hints += other.false_hints;
         self.restamped += other.restamped;
         self.packed += other.packed;
+        self.pledged += other.pledged;
+        self.redeemed += other.redeemed;
+        self.free_flushes += other.free_flushes;
         self.rot_refused += other.rot_refused;
         self.rot_survived += other.rot_survived;
         self.leaks += other.leaks;
@@ -230,6 +236,7 @@ impl World {
         self.summary.collections += stats.collections;
         self.summary.map_checkpoints += stats.map_checkpoints;
         self.summary.remapped += stats.remapped_blocks;
+        self.summary.pledged += stats.pledged_blocks;
         self.summary.unequal += stats.compared_unequal;
         self.summary.deduplicated += stats.dedup_blocks;
         self.summary.decided += stats.dedup_decided;
@@ -237,6 +244,7 @@ impl World {
         self.summary.false_hints += stats.dedup_false_hints;
         self.summary.restamped += stats.medium_restamped;
         self.summary.packed += stats.packed_blocks;
+        self.summary.free_flushes += stats.flushes_free;
         let poisoned = driver.poisoned;
         let (medium, model, counts, now) = driver.crash(end != End::Kill)?;
         (self.medium, self.model, self.now) = (medium, model, now);
@@ -281,6 +289,7 @@ impl World {
             _ => self.rng.below(4000),
         };
         let eager = self.rng.range(10, 90);
+        let commits = self.rng.pick(&[0, 50, 100]);
         let rots = self.faults && self.rng.percent(10);
         self.worn |= rots;
         driver.packing = self.rng.pick(&[0, 30, 70, 100]);
@@ -306,6 +315,9 @@ impl World {
                 } else {
                     driver.ask(&ask)?;
                     driver.journaled(&pairs)?;
+                }
+                if self.rng.percent(commits) {
+                    driver.committed(&pairs)?;
                 }
                 idle = 0;
             } else if driver.advance()? {
@@ -462,6 +474,7 @@ impl World {
         self.model.judge(&seen)?;
         self.model.rebase(&seen);
         let stats = driver.engine.stats();
+        self.summary.redeemed += stats.redeemed_blocks;
         // Each LBA that holds data has a page, or is one of a page's owners.
         let counted = stats.live_blocks + stats.shared_owners + stats.packed_owners;
         let held = self.model.live_at_most() + stats.shared_pages + stats.packed_pages;

@@ -1,0 +1,121 @@
+//! Pledges: the flush that follows home writes costs nothing.
+//!
+//! Under `data=journal` each fsync commits, and then writes home what it committed and flushes again. Those home writes
+//! are remaps (WOJ §3), and all that the second flush waits for is that the log says so. If the log said at the commit
+//! already what would be put home, it need not say it again: the records of the remaps stay in the open chunk and go
+//! with what comes next. See [`crate::pledges`] for what a pledge is and how long it lasts.
+//!
+//! What must hold:
+//! 1. `pledges` is what replay would have at this point of the log, or less.
+//! 2. A record that ends a pledge stands behind it: what a pledge concerns is not absorbed.
+//! 3. A map checkpoint ends them all, for replay begins behind them.
+//! 4. What recovery redeems has no record. So nothing else is added to the log before it is in a map checkpoint.
+
+use super::*;
+use crate::format::chunk::Record;
+use crate::index::Holder;
+
+impl Engine {
+    /// A transaction is complete: its blocks are pledged to their homes.
+    pub(super) fn pledge(&mut self, pairs: &[(Lba, Lba)]) {
+        // What waits is not in the log yet, and the commit block may be of it.
+        let open = self.mode == Mode::Running && !self.poisoned && self.retry_at.is_none();
+        if !open || self.redeeming || !self.waiting.is_empty() {
+            return;
+        }
+        for &(home, journal) in pairs {
+            if !self.may_be_pledged(home, journal) {
+                continue;
+            }
+            let record = Record::Pledge { home, journal };
+            let room = self.pledges.len() < limits::PLEDGES
+                && self.shared.reserve(self.pledges.len() as u32 + 1);
+            let chunk = match room {
+                true => self.chunk_with_room(Head::Host, record.encoded_len(), false),
+                false => None,
+            };
+            let Some(chunk) = chunk else {
+                break;
+            };
+            self.log(chunk, record);
+            self.stats.pledged_blocks += 1;
+        }
+        self.shared.reserve(self.pledges.len() as u32);
+    }
+
+    fn may_be_pledged(&self, home: Lba, journal: Lba) -> bool {
+        self.in_range(home, 1)
+            && self.once.may_pledge(home, journal)
+            && self.place_of(self.map.get(journal)).is_some()
+    }
+
+    /// What is pledged to a block that is written home: the journal block's number in the pool, and where it is.
+    pub(super) fn propose_pledged(&mut self, home: Lba) -> Option<(u32, Lba)> {
+        let journal = self.pledges.journal_of(home)?;
+        let index = self.once.pledged(journal)?;
+        self.stats.checkpoint_writes += 1;
+        Some((index, journal))
+    }
+
+    /// Adds a record to a chunk with room.
+    pub(super) fn log(&mut self, chunk: ChunkId, record: Record) {
+        self.keep_pledges_with(&record);
+        self.chunks.get_mut(chunk).push(record);
+    }
+
+    /// The same, of a link: no FLUSH waits for it if it says what is pledged.
+    pub(super) fn log_link(&mut self, chunk: ChunkId, record: Record, pledged: bool) {
+        let tells = self.chunks.get(chunk).tells;
+        self.log(chunk, record);
+        if pledged {
+            self.chunks.get_mut(chunk).tells = tells;
+        }
+    }
+
+    pub(super) fn keep_pledges_with(&mut self, record: &Record) {
+        self.pledges.apply(record);
+    }
+
+    /// Whether a block's link to what `of` has says what is pledged.
+    pub(super) fn is_pledged(&self, lba: Lba, of: Holder) -> bool {
+        self.pledges
+            .journal_of(lba)
+            .is_some_and(|journal| of == Holder::Lba(journal))
+    }
+
+    /// Whether something else is pledged to it.
+    pub(super) fn is_pledged_else(&self, lba: Lba, of: Holder) -> bool {
+        self.pledges.journal_of(lba).is_some() && !self.is_pledged(lba, of)
+    }
+
+    /// After a crash: each home address is mapped to what its journal's block is.
+    pub(super) fn redeem(&mut self, pledges: &[(Lba, Lba)]) {
+        for &(home, journal) in pledges {
+            let entry = self.map.get(journal);
+            match entry {
+                Entry::Unmapped | Entry::Zero => continue,
+                _ if self.map.get(home) == entry => continue,
+                Entry::Packed(vba, _) => {
+                    self.shared.add_part(vba);
+                    self.remap(home, entry);
+                }
+                Entry::Shared(vba) => {
+                    self.own(vba, home);
+                    self.remap(home, entry);
+                }
+                Entry::Plain(pba) => {
+                    let Some(vba) = self.shared.insert(pba) else {
+                        unreachable!("numbers are reserved for pledges")
+                    };
+                    self.own(vba, journal);
+                    self.map.set(journal, Entry::Shared(vba));
+                    self.own(vba, home);
+                    self.remap(home, Entry::Shared(vba));
+                }
+            }
+            self.stats.redeemed_blocks += 1;
+            self.redeeming = true;
+        }
+        self.checkpoint.due |= self.redeeming;
+    }
+}
