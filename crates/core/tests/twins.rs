@@ -10,20 +10,16 @@
 #[allow(dead_code, reason = "each test uses its share")]
 mod sim;
 
-use sim::driver::{Ask, CLIENT_BUFS, Driver};
-use sim::medium::{Broken, Medium, Rot, token_crc};
-use sim::model::{Model, Seen};
+use sim::bench::{Bench, COLLECTOR_BUFS, engine_on, volume};
+use sim::driver::{Ask, Driver};
+use sim::medium::{Rot, token_crc};
+use sim::model::Seen;
 use sim::open::{self, Volume};
 use sim::rng::Rng;
-use vellum_core::addr::{Buf, Lba, Pba};
-use vellum_core::engine::{Buffers, Engine, Options};
+use vellum_core::addr::{Lba, Pba};
 use vellum_core::format::summary::{Owner, Tag};
 use vellum_core::index::Holder;
-use vellum_core::layout::Recovered;
 use vellum_core::seam::{Decide, Dedup, Effect};
-use vellum_core::stats::Stats;
-
-const COLLECTOR_BUFS: u32 = 96;
 
 /// Contents. Each has its own checksum.
 const A: u32 = 1001;
@@ -35,122 +31,6 @@ fn comparisons(effect: &Effect) -> bool {
     matches!(effect, Effect::Compare { .. } | Effect::Fingerprint { .. })
 }
 
-fn volume() -> Volume {
-    Volume {
-        medium_blocks: 1400,
-        logical_blocks: None,
-        segment_blocks: 64,
-        over_provisioning: 280,
-        layout: vellum_core::format::areas::Layout::Log,
-    }
-}
-
-fn engine_on(medium: &mut Medium, rng: &mut Rng, cached_sums: usize) -> Engine {
-    let Recovered::Log(recovered) = open::open(medium, rng, false).unwrap() else {
-        panic!("a log was made");
-    };
-    let buffers = Buffers {
-        first: Buf(CLIENT_BUFS),
-        count: COLLECTOR_BUFS,
-    };
-    let options = Options {
-        cached_sums,
-        ..Options::default()
-    };
-    Engine::new(*recovered, buffers, options, crc32c::crc32c)
-}
-
-struct Bench(Driver);
-
-impl Bench {
-    fn new(seed: u64, volume: Volume, policy: Dedup) -> Self {
-        let mut rng = Rng::new(seed);
-        let (mut medium, blocks) = volume.create(Broken::No).unwrap();
-        let engine = engine_on(&mut medium, &mut rng, 1);
-        let mut driver = Driver::new(engine, medium, Model::new(blocks), rng, COLLECTOR_BUFS);
-        driver.start().unwrap();
-        driver.deduplicate(&policy, &[]).unwrap();
-        Self(driver)
-    }
-
-    fn deciding(decide: Decide) -> Self {
-        Self::new(1, volume(), policy(decide))
-    }
-
-    fn stats(&self) -> Stats {
-        self.0.engine.stats()
-    }
-
-    fn ask(&mut self, ask: &Ask) {
-        assert!(self.0.ask(ask).unwrap(), "there are buffers");
-    }
-
-    fn ask_write(&mut self, lba: u64, token: u32) {
-        self.ask(&Ask::Write {
-            lba,
-            tokens: vec![token],
-            fua: false,
-        });
-    }
-
-    /// Writes and makes it durable.
-    fn write(&mut self, lba: u64, token: u32) {
-        self.ask_write(lba, token);
-        self.flush();
-    }
-
-    fn flush(&mut self) {
-        self.0.settle().unwrap();
-        self.ask(&Ask::Flush);
-        self.0.settle().unwrap();
-    }
-
-    fn discard(&mut self, lba: u64) {
-        self.ask(&Ask::Discard {
-            lba,
-            blocks: 1,
-            fua: false,
-        });
-    }
-
-    /// Reads; what comes is held against the model besides.
-    fn read(&mut self, lba: u64) -> Seen {
-        self.ask(&Ask::Read { lba, blocks: 1 });
-        self.0.settle().unwrap();
-        self.0.last_read[0]
-    }
-
-    fn assert_reads(&mut self, blocks: &[(u64, u32)]) {
-        for &(lba, token) in blocks {
-            assert_eq!(self.read(lba), Seen::Token(token), "LBA {lba}");
-        }
-    }
-
-    /// Carries out all that may be.
-    fn run(&mut self) {
-        while self.0.advance().unwrap() {}
-    }
-
-    /// Lets go of what was held back, and ends it.
-    fn release(&mut self) {
-        self.0.holds = |_| false;
-        self.0.settle().unwrap();
-    }
-
-    /// Where a content is on the medium.
-    fn places(&self, token: u32) -> Vec<u64> {
-        let medium = &self.0.medium;
-        let all = 0..medium.blocks();
-        all.filter(|&at| medium.is_data(at) && medium.read(at).token() == token)
-            .collect()
-    }
-
-    fn end(mut self) {
-        self.0.settle_shutdown().unwrap();
-        open::check(&self.0.medium).unwrap();
-    }
-}
-
 fn policy(decide: Decide) -> Dedup {
     Dedup {
         index_bytes: 1 << 16,
@@ -159,10 +39,14 @@ fn policy(decide: Decide) -> Dedup {
     }
 }
 
+fn deciding(decide: Decide) -> Bench {
+    Bench::new(1, volume(), policy(decide))
+}
+
 #[test]
 fn an_entry_of_a_block_that_is_gone_leads_nowhere() {
     for decide in DECIDES {
-        let mut bench = Bench::deciding(decide);
+        let mut bench = deciding(decide);
         bench.write(1, A);
         bench.discard(1);
         bench.write(2, A);
@@ -175,7 +59,7 @@ fn an_entry_of_a_block_that_is_gone_leads_nowhere() {
 #[test]
 fn an_entry_of_a_block_that_was_rewritten_is_found_out() {
     for decide in DECIDES {
-        let mut bench = Bench::deciding(decide);
+        let mut bench = deciding(decide);
         bench.write(1, A);
         bench.write(1, B);
         bench.write(2, A);
@@ -191,7 +75,7 @@ fn an_entry_of_a_block_that_was_rewritten_is_found_out() {
 #[test]
 fn an_entry_follows_what_the_collector_moves() {
     for decide in DECIDES {
-        let mut bench = Bench::deciding(decide);
+        let mut bench = deciding(decide);
         bench.write(1, A);
         let was = bench.places(A);
         let blocks = bench.0.model.blocks();
@@ -214,7 +98,7 @@ fn an_entry_follows_what_the_collector_moves() {
 #[test]
 fn nothing_is_shared_with_a_damaged_block() {
     for decide in DECIDES {
-        let mut bench = Bench::deciding(decide);
+        let mut bench = deciding(decide);
         bench.write(1, A);
         for at in bench.places(A) {
             bench.0.medium.rot.insert(at, Rot::Flip(77));
@@ -234,7 +118,7 @@ fn nothing_is_shared_with_a_damaged_block() {
 #[test]
 fn nothing_is_shared_with_a_block_that_cannot_be_read() {
     for decide in DECIDES {
-        let mut bench = Bench::deciding(decide);
+        let mut bench = deciding(decide);
         bench.write(1, A);
         bench.0.faults.unreadable = 10_000;
         bench.ask_write(2, A);
@@ -251,7 +135,7 @@ fn nothing_is_shared_with_a_block_that_cannot_be_read() {
 /// By fingerprint nothing is read: so the first that does read must be believed.
 #[test]
 fn a_page_that_was_found_damaged_has_no_fingerprint_any_more() {
-    let mut bench = Bench::deciding(Decide::Fingerprint(0));
+    let mut bench = deciding(Decide::Fingerprint(0));
     for lba in 1..4 {
         bench.write(lba, A);
     }
@@ -269,7 +153,7 @@ fn a_page_that_was_found_damaged_has_no_fingerprint_any_more() {
 #[test]
 fn a_page_that_moves_while_it_is_compared_is_not_shared_where_it_was() {
     for decide in DECIDES {
-        let mut bench = Bench::deciding(decide);
+        let mut bench = deciding(decide);
         let blocks = bench.0.model.blocks();
         let (mut moved, mut held) = (0, 0);
         bench.write(0, A);
@@ -304,7 +188,7 @@ fn a_page_that_moves_while_it_is_compared_is_not_shared_where_it_was() {
 fn a_discard_of_the_last_owner_waits_for_the_hit_or_comes_before_it() {
     for decide in DECIDES {
         // Behind the hit: the page lives on with its second owner.
-        let mut bench = Bench::deciding(decide);
+        let mut bench = deciding(decide);
         bench.write(1, A);
         bench.0.holds = comparisons;
         bench.ask_write(2, A);
@@ -317,7 +201,7 @@ fn a_discard_of_the_last_owner_waits_for_the_hit_or_comes_before_it() {
         bench.assert_reads(&[(1, 0), (2, A)]);
         bench.end();
         // Before it in the queue, but after it was asked about.
-        let mut bench = Bench::deciding(decide);
+        let mut bench = deciding(decide);
         bench.write(1, A);
         bench.write(3, B);
         bench.0.holds = comparisons;
@@ -374,7 +258,7 @@ fn a_full_volume_still_shares() {
 #[test]
 fn a_hint_that_collides_is_no_proof() {
     for decide in DECIDES {
-        let mut bench = Bench::deciding(decide);
+        let mut bench = deciding(decide);
         // B is shared, and by fingerprint known as such.
         for lba in 1..4 {
             bench.write(lba, B);
@@ -402,7 +286,7 @@ fn a_hint_that_collides_is_no_proof() {
 #[test]
 fn the_same_block_on_several_queues_is_stored_once() {
     for decide in DECIDES {
-        let mut bench = Bench::deciding(decide);
+        let mut bench = deciding(decide);
         for lba in 0..30 {
             bench.ask_write(lba, A);
         }

@@ -4,6 +4,7 @@
 //! which forgets and tears what was not synced; `model` says what the volume may hold; `world` strings
 //! lives together.
 
+pub mod bench;
 pub mod client;
 pub mod counts;
 pub mod driver;

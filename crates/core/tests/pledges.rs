@@ -1,0 +1,202 @@
+//! What a pledge does, and when it must not, case by case: every read is held against the model, after a crash too.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failure is a test's"
+)]
+
+#[allow(dead_code, reason = "each test uses its share")]
+mod sim;
+
+use sim::bench::{Bench, COLLECTOR_BUFS, engine_on, volume};
+use sim::driver::{Ask, Driver};
+use sim::model::Seen;
+use sim::rng::Rng;
+use vellum_core::addr::Lba;
+use vellum_core::engine::Engine;
+use vellum_core::seam::{Dedup, Region, WriteOnce};
+
+const HOME: u64 = 7;
+const JOURNAL: u64 = 500;
+const OLD: u32 = 1001;
+const NEW: u32 = 1002;
+
+fn region() -> Region {
+    Region {
+        start: Lba(JOURNAL),
+        blocks: 32,
+        homes: Lba(0),
+        homes_blocks: 1 << 30,
+        rule: WriteOnce::Hash,
+    }
+}
+
+/// A volume whose home block has an old content, and whose journal has committed a new one, durably.
+fn committed(packing: u64, dedup: Dedup) -> Bench {
+    let mut bench = Bench::new(1, volume(), dedup);
+    bench.0.packing = packing;
+    bench.0.watch(&[region()]).unwrap();
+    bench.write(HOME, OLD);
+    bench.ask_write(JOURNAL, NEW);
+    bench.0.committed(&[(Lba(HOME), Lba(JOURNAL))]).unwrap();
+    bench.flush();
+    assert_eq!(bench.stats().pledges, 1);
+    bench
+}
+
+/// The power goes; what is left is opened and read, and must be what was promised.
+fn crash(bench: Bench) -> (Engine, Seen) {
+    let (mut medium, model, _, _) = bench.0.crash(true).unwrap();
+    let engine = engine_on(&mut medium.clone(), &mut Rng::new(2), 1);
+    let redeemed = engine.stats().redeemed_blocks;
+    let mut after = sim::model::Model::new(model.blocks());
+    after.believe_all();
+    let again = engine_on(&mut medium, &mut Rng::new(2), 1);
+    assert_eq!(again.stats().redeemed_blocks, redeemed, "the same again");
+    let mut driver = Driver::new(again, medium, after, Rng::new(3), COLLECTOR_BUFS);
+    driver.start().unwrap();
+    let mut seen = Vec::new();
+    for lba in 0..model.blocks() {
+        driver.ask(&Ask::Read { lba, blocks: 1 }).unwrap();
+        driver.settle().unwrap();
+        seen.push(driver.last_read[0]);
+    }
+    model.judge(&seen).unwrap();
+    (engine, seen[HOME as usize])
+}
+
+fn written(bench: &Bench) -> u64 {
+    let stats = bench.stats();
+    stats.medium_data + stats.medium_headers
+}
+
+#[test]
+fn the_flush_after_home_writes_is_free_and_loses_nothing() {
+    for packing in [0, 100] {
+        let mut bench = committed(packing, Dedup::default());
+        let (before, free) = (written(&bench), bench.stats().flushes_free);
+        bench.write(HOME, NEW);
+        assert_eq!(
+            (written(&bench), bench.stats().remapped_blocks),
+            (before, 1)
+        );
+        assert_eq!(bench.stats().flushes_free, free + 1);
+        bench.assert_reads(&[(HOME, NEW), (JOURNAL, NEW)]);
+        let (engine, seen) = crash(bench);
+        assert_eq!(engine.stats().redeemed_blocks, 1);
+        assert_eq!(seen, Seen::Token(NEW));
+    }
+}
+
+#[test]
+fn while_it_runs_a_volume_shows_nothing_that_was_not_written() {
+    let mut bench = committed(0, Dedup::default());
+    bench.assert_reads(&[(HOME, OLD)]);
+    bench.0.settle_shutdown().unwrap();
+    let (engine, seen) = crash(bench);
+    assert_eq!(engine.stats().redeemed_blocks, 0);
+    assert_eq!(seen, Seen::Token(OLD));
+}
+
+#[test]
+fn what_is_written_after_it_ends_a_pledge() {
+    type Step = fn(&mut Bench);
+    let steps: [(Step, u32); 4] = [
+        (|bench| bench.write(HOME, 5000), 5000),
+        (|bench| bench.write(JOURNAL, 5000), OLD),
+        (
+            |bench| {
+                bench.discard(HOME);
+                bench.flush();
+            },
+            0,
+        ),
+        (
+            |bench| {
+                bench.discard(JOURNAL);
+                bench.flush();
+            },
+            OLD,
+        ),
+    ];
+    for (step, expected) in steps {
+        let mut bench = committed(0, Dedup::default());
+        step(&mut bench);
+        assert_eq!(bench.stats().pledges, 0);
+        let (engine, seen) = crash(bench);
+        assert_eq!(engine.stats().redeemed_blocks, 0);
+        assert_eq!(seen, Seen::Token(expected));
+    }
+}
+
+#[test]
+fn a_home_block_written_again_as_it_was_is_not_found_as_pledged() {
+    let dedup = Dedup {
+        index_bytes: 1 << 16,
+        ..Dedup::default()
+    };
+    let mut bench = committed(0, dedup);
+    // Nobody asks the journal any more: the index finds the content where it is already.
+    bench.0.watch(&[]).unwrap();
+    bench.write(HOME, OLD);
+    let (_, seen) = crash(bench);
+    assert_eq!(seen, Seen::Token(OLD));
+}
+
+#[test]
+fn an_unmapped_home_block_that_is_discarded_stays_so() {
+    let mut bench = Bench::new(1, volume(), Dedup::default());
+    bench.0.watch(&[region()]).unwrap();
+    bench.ask_write(JOURNAL, NEW);
+    bench.0.committed(&[(Lba(HOME), Lba(JOURNAL))]).unwrap();
+    bench.flush();
+    bench.discard(HOME);
+    bench.flush();
+    let (_, seen) = crash(bench);
+    assert_eq!(seen, Seen::Token(0));
+}
+
+#[test]
+fn a_map_checkpoint_ends_pledges_and_flushes_cost_again() {
+    let mut bench = committed(0, Dedup::default());
+    let checkpoints = bench.stats().map_checkpoints;
+    let mut token = 10_000;
+    while bench.stats().map_checkpoints == checkpoints {
+        for lba in 100..140 {
+            token += 1;
+            bench.ask_write(lba, token);
+        }
+        bench.flush();
+    }
+    bench.flush();
+    assert_eq!(bench.stats().pledges, 0);
+    let before = written(&bench);
+    bench.write(HOME, NEW);
+    assert!(written(&bench) > before);
+    let (_, seen) = crash(bench);
+    assert_eq!(seen, Seen::Token(NEW));
+}
+
+#[test]
+fn nothing_is_pledged_outside_of_journals_and_their_homes() {
+    let mut bench = Bench::new(1, volume(), Dedup::default());
+    let narrow = Region {
+        homes_blocks: 100,
+        ..region()
+    };
+    bench.0.watch(&[narrow]).unwrap();
+    bench.write(JOURNAL, NEW);
+    for (home, journal) in [
+        (HOME, JOURNAL - 1),
+        (HOME, JOURNAL + 32),
+        (HOME, JOURNAL + 1),
+        (100, JOURNAL),
+        (JOURNAL + 2, JOURNAL),
+        (JOURNAL, JOURNAL),
+    ] {
+        bench.0.committed(&[(Lba(home), Lba(journal))]).unwrap();
+        assert_eq!(bench.stats().pledges, 0, "{home} of {journal}");
+    }
+    bench.end();
+}

@@ -1,0 +1,126 @@
+//! One volume in the hands of a test: asked step by step, with every read held against the model.
+
+use super::driver::{Ask, CLIENT_BUFS, Driver};
+use super::medium::{Broken, Medium};
+use super::model::{Model, Seen};
+use super::open::{self, Volume};
+use super::rng::Rng;
+use vellum_core::addr::Buf;
+use vellum_core::engine::{Buffers, Engine, Options};
+use vellum_core::layout::Recovered;
+use vellum_core::seam::Dedup;
+use vellum_core::stats::Stats;
+
+pub const COLLECTOR_BUFS: u32 = 96;
+
+pub fn volume() -> Volume {
+    Volume {
+        medium_blocks: 1400,
+        logical_blocks: None,
+        segment_blocks: 64,
+        over_provisioning: 280,
+        layout: vellum_core::format::areas::Layout::Log,
+    }
+}
+
+pub fn engine_on(medium: &mut Medium, rng: &mut Rng, cached_sums: usize) -> Engine {
+    let Recovered::Log(recovered) = open::open(medium, rng, false).unwrap() else {
+        panic!("a log was made");
+    };
+    let buffers = Buffers {
+        first: Buf(CLIENT_BUFS),
+        count: COLLECTOR_BUFS,
+    };
+    let options = Options {
+        cached_sums,
+        ..Options::default()
+    };
+    Engine::new(*recovered, buffers, options, crc32c::crc32c)
+}
+
+pub struct Bench(pub Driver);
+
+impl Bench {
+    pub fn new(seed: u64, volume: Volume, policy: Dedup) -> Self {
+        let mut rng = Rng::new(seed);
+        let (mut medium, blocks) = volume.create(Broken::No).unwrap();
+        let engine = engine_on(&mut medium, &mut rng, 1);
+        let mut driver = Driver::new(engine, medium, Model::new(blocks), rng, COLLECTOR_BUFS);
+        driver.start().unwrap();
+        driver.deduplicate(&policy, &[]).unwrap();
+        Self(driver)
+    }
+
+    pub fn stats(&self) -> Stats {
+        self.0.engine.stats()
+    }
+
+    pub fn ask(&mut self, ask: &Ask) {
+        assert!(self.0.ask(ask).unwrap(), "there are buffers");
+    }
+
+    pub fn ask_write(&mut self, lba: u64, token: u32) {
+        self.ask(&Ask::Write {
+            lba,
+            tokens: vec![token],
+            fua: false,
+        });
+    }
+
+    /// Writes and makes it durable.
+    pub fn write(&mut self, lba: u64, token: u32) {
+        self.ask_write(lba, token);
+        self.flush();
+    }
+
+    pub fn flush(&mut self) {
+        self.0.settle().unwrap();
+        self.ask(&Ask::Flush);
+        self.0.settle().unwrap();
+    }
+
+    pub fn discard(&mut self, lba: u64) {
+        self.ask(&Ask::Discard {
+            lba,
+            blocks: 1,
+            fua: false,
+        });
+    }
+
+    /// Reads; what comes is held against the model besides.
+    pub fn read(&mut self, lba: u64) -> Seen {
+        self.ask(&Ask::Read { lba, blocks: 1 });
+        self.0.settle().unwrap();
+        self.0.last_read[0]
+    }
+
+    pub fn assert_reads(&mut self, blocks: &[(u64, u32)]) {
+        for &(lba, token) in blocks {
+            assert_eq!(self.read(lba), Seen::Token(token), "LBA {lba}");
+        }
+    }
+
+    /// Carries out all that may be.
+    pub fn run(&mut self) {
+        while self.0.advance().unwrap() {}
+    }
+
+    /// Lets go of what was held back, and ends it.
+    pub fn release(&mut self) {
+        self.0.holds = |_| false;
+        self.0.settle().unwrap();
+    }
+
+    /// Where a content is on the medium.
+    pub fn places(&self, token: u32) -> Vec<u64> {
+        let medium = &self.0.medium;
+        let all = 0..medium.blocks();
+        all.filter(|&at| medium.is_data(at) && medium.read(at).token() == token)
+            .collect()
+    }
+
+    pub fn end(mut self) {
+        self.0.settle_shutdown().unwrap();
+        open::check(&self.0.medium).unwrap();
+    }
+}
