@@ -16,7 +16,7 @@ use vellum_device::policy::{
 #[derive(clap::Args)]
 pub struct Policies {
     /// What is done with what is written: write-once=on|off|paper|descriptor, hash=xxh3|head64|crc32c|md5|sha1,
-    /// zero=on|off, compress=off|lz4|zstd, dedup=on|off, index=SIZE, sample=off|SIZE,
+    /// replay=on|off, zero=on|off, compress=off|lz4|zstd, dedup=on|off, index=SIZE, sample=off|SIZE,
     /// store=compact|caftl, decide=compare|blake3|sha256|sha1|md5, sweep=full|SIZE,
     /// semantics=on|off, freed=on|off; several with commas.
     #[arg(long = "policy", value_name = "NAME=VALUE,...")]
@@ -94,6 +94,7 @@ pub struct Change {
     write_once: Option<WriteOnce>,
     hash: Option<WeakHash>,
     zero: Option<bool>,
+    replay: Option<bool>,
     compression: Option<Compression>,
     dedup: Option<bool>,
     index_bytes: Option<u64>,
@@ -120,6 +121,7 @@ impl Change {
             write_once,
             hash: self.hash.unwrap_or(hash),
             zero: self.zero.unwrap_or(policy.zero),
+            replay: self.replay.unwrap_or(policy.replay),
             compression: self.compression.unwrap_or(policy.compression),
             dedup: self.dedup.unwrap_or(policy.dedup),
             index_bytes: self.index_bytes.unwrap_or(policy.index_bytes),
@@ -158,6 +160,9 @@ impl FromStr for Change {
                         Some(hash.map_err(|_| wrong("xxh3, head64, crc32c, md5 and sha1"))?);
                 }
                 "zero" => change.zero = Some(switch(value).ok_or_else(|| wrong("on and off"))?),
+                "replay" => {
+                    change.replay = Some(switch(value).ok_or_else(|| wrong("on and off"))?);
+                }
                 "compress" => {
                     let how = value.parse();
                     change.compression = Some(how.map_err(|_| wrong("off, lz4 and zstd"))?);
@@ -204,7 +209,7 @@ impl FromStr for Change {
                 }
                 _ => {
                     return Err(format!(
-                        "no policy is called {name:?}: there are write-once, hash, zero, compress, dedup, index, sample, store, decide, sweep, semantics and freed"
+                        "no policy is called {name:?}: there are write-once, hash, replay, zero, compress, dedup, index, sample, store, decide, sweep, semantics and freed"
                     ));
                 }
             }
@@ -218,6 +223,7 @@ pub fn shown(policy: &Policy) -> Value {
     json!({
         "write_once": rule_name(policy.write_once),
         "hash": policy.hash.name(),
+        "replay": policy.replay,
         "zero": policy.zero,
         "compress": policy.compression.name(),
         "dedup": policy.dedup,

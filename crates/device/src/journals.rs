@@ -3,9 +3,10 @@
 use crate::limits::{JOURNAL_EXTENTS, JOURNAL_GAP_BLOCKS};
 use crate::policy::{Policy, WeakHash};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::seam::{Region, WriteOnce};
-use vellum_ext4::journal::{Alignment, Follower, Journal, Unaligned};
+use vellum_ext4::journal::{Alignment, Follower, Journal, Reader, Unaligned};
 use vellum_ext4::{FileSystem, Scan, Span};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -138,6 +139,8 @@ pub(crate) struct Plan {
     pub journals: Vec<(u64, u64)>,
     /// Where home addresses are learned from, and the bytes in a block there.
     pub followers: Vec<(Follower, u32)>,
+    /// Journals whose complete transactions are told.
+    pub readers: Vec<Arc<Reader>>,
     /// For the user.
     pub found: Vec<FileSystemStats>,
 }
@@ -217,6 +220,11 @@ impl Plan {
                 if policy.write_once == WriteOnce::Descriptor && !extents.is_empty() {
                     let follower = Follower::new(journal, found.home);
                     self.followers.push((follower, journal.format.block_bytes));
+                }
+                let replays = policy.replay && policy.write_once != WriteOnce::Off;
+                if replays && journal.format.block_bytes as usize == BLOCK_BYTES {
+                    self.readers
+                        .push(Arc::new(Reader::new(journal, found.home)));
                 }
             }
         }

@@ -47,6 +47,10 @@ pub const JOURNAL_EXTENTS: usize = 64;
 pub const JOURNAL_GAP_BLOCKS: u64 = 2;
 /// Home addresses that are taken from the journal blocks of one batch of requests.
 pub const PAIRS: usize = 16_384;
+
+/// Blocks of a transaction that is pledged to its homes, at most: after a longer one, a flush that is saved is nothing
+/// beside what was written.
+pub const COMMITTED_PAIRS: usize = 256;
 /// How long what a scan depends on must have been left alone before there is a new one.
 pub const SCAN_QUIET: Duration = Duration::from_millis(50);
 /// How long after the first change there is one in any case.

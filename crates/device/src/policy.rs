@@ -127,6 +127,9 @@ pub struct Policy {
     pub zero: bool,
     /// How blocks are made smaller.
     pub compression: Compression,
+    /// Whether, after a crash, the volume puts home by itself what a journal has committed: then the flush after
+    /// home writes is free.
+    pub replay: bool,
     /// Whether contents that are stored already are not stored again.
     pub dedup: bool,
     /// Memory of the index of contents.
@@ -152,6 +155,7 @@ impl Default for Policy {
             hash: WeakHash::default(),
             zero: true,
             compression: Compression::Off,
+            replay: false,
             dedup: false,
             index_bytes: 64 << 20,
             sample_blocks: 0,

@@ -335,7 +335,14 @@ fn critical(scan: &Scan, source: &mut dyn Source, blocks: u64) -> Vec<(Lba, u64)
 
 fn plan(shared: &Shared, wishes: &Wishes, scan: Arc<Scan>, classes: Arc<Classes>) -> Arc<Sight> {
     let plan = Plan::new(&scan, &wishes.set, &wishes.policy, shared.blocks);
-    Arc::new(Sight::new(scan, plan, classes, wishes.policy.dedup))
+    let before = Arc::clone(&shared.scout.sight.read());
+    Arc::new(Sight::new(
+        scan,
+        plan,
+        classes,
+        wishes.policy.dedup,
+        &before,
+    ))
 }
 
 /// Tells the core. `anew`: what it has learned of the journals is of no use any more.

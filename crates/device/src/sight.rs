@@ -4,17 +4,35 @@
 use crate::block::{Op, Request};
 use crate::classes::{Classes, JBD2_MAGIC};
 use crate::journals::Plan;
-use crate::limits::PAIRS;
+use crate::limits::{COMMITTED_PAIRS, PAIRS};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::seam::Payload;
-use vellum_ext4::journal::{Followed, Follower};
+use vellum_ext4::journal::{Followed, Follower, Head, JournalBlock, Reader, Transactions};
 use vellum_ext4::{Scan, Span};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// The kind that a commit block has.
 const COMMIT: [u8; 4] = [0, 0, 0, 2];
+
+/// A journal whose transactions are followed.
+#[derive(Clone, Debug)]
+struct Log {
+    reader: Arc<Reader>,
+    /// Changed under the core's lock alone.
+    transactions: Arc<Mutex<Transactions>>,
+}
+
+/// One block of a journal, read before the core's lock is taken.
+#[derive(Debug)]
+pub(crate) struct Step {
+    /// The request of the batch that writes it.
+    pub request: usize,
+    log: usize,
+    at: JournalBlock,
+    head: Option<Head>,
+}
 
 /// A snapshot of what the scout knows; replaced as a whole.
 #[derive(Debug, Default)]
@@ -25,18 +43,29 @@ pub(crate) struct Sight {
     /// Those of the plan, which change as they read.
     followers: Mutex<Vec<(Follower, u32)>>,
     follows: bool,
+    logs: Vec<Log>,
     /// Whether whatever is stored may be compared with what is written.
     dedup: bool,
 }
 
 impl Sight {
-    pub fn new(scan: Arc<Scan>, mut plan: Plan, classes: Arc<Classes>, dedup: bool) -> Self {
+    /// What follows a journal goes on with it, if that is where it was in the sight `before`.
+    pub fn new(
+        scan: Arc<Scan>,
+        mut plan: Plan,
+        classes: Arc<Classes>,
+        dedup: bool,
+        before: &Self,
+    ) -> Self {
         let followers = std::mem::take(&mut plan.followers);
+        let readers = std::mem::take(&mut plan.readers);
+        let logs = readers.into_iter().map(|reader| before.log_of(reader));
         Self {
             scan,
             plan,
             classes,
             follows: !followers.is_empty(),
+            logs: logs.collect(),
             dedup,
             followers: Mutex::new(followers),
         }
@@ -94,6 +123,58 @@ impl Sight {
     /// Whether the content of a block is worth an entry of the index.
     pub fn is_data(&self, block: u64) -> bool {
         !self.in_journal(block) && !self.classes.is_metadata(block)
+    }
+
+    fn log_of(&self, reader: Arc<Reader>) -> Log {
+        let same = self.logs.iter().find(|log| log.reader == reader);
+        same.cloned().unwrap_or_else(|| Log {
+            transactions: Arc::new(Mutex::new(Transactions::new(Arc::clone(&reader)))),
+            reader,
+        })
+    }
+
+    /// Reads what request `number` writes into a journal whose transactions are followed.
+    pub fn read_log(
+        &self,
+        number: usize,
+        request: &Request,
+        payloads: &[Payload],
+        steps: &mut Vec<Step>,
+    ) {
+        let first = request.lba.0;
+        if self.logs.is_empty() || !self.touches_journal(first, payloads.len() as u64) {
+            return;
+        }
+        for (index, payload) in payloads.iter().enumerate() {
+            let offset = (first + index as u64) * BLOCK;
+            let found = self.logs.iter().enumerate().find_map(|(log, this)| {
+                let at = this.reader.block_at(offset)?;
+                Some((log, &this.reader, at))
+            });
+            let Some((log, reader, at)) = found else {
+                continue;
+            };
+            let is_its_own = payload.digest.first == JBD2_MAGIC;
+            let bytes = request.frames.block(index);
+            let head = is_its_own.then(|| reader.read(at, bytes)).flatten();
+            steps.push(Step {
+                request: number,
+                log,
+                at,
+                head,
+            });
+        }
+    }
+
+    /// Takes a step, in the core's order; the home blocks of the transaction that is complete with it, and their
+    /// copies, if that is a small one.
+    pub fn step(&self, step: Step, pairs: &mut Vec<(Lba, Lba)>) {
+        let mut transactions = self.logs[step.log].transactions.lock();
+        let complete = transactions.written(step.at, step.head);
+        if complete.len() <= COMMITTED_PAIRS {
+            let pair = |(home, place)| (Lba(home / BLOCK), Lba(place / BLOCK));
+            pairs.extend(complete.into_iter().map(pair));
+        }
     }
 
     /// Whether what a request writes may soon be written again, to be compared with this.

@@ -25,6 +25,7 @@ use crate::reaper::reap;
 use crate::requests::Pending;
 use crate::scout::{self, Scout, Watched};
 use crate::shared::{Shared, ask_for_the_clock, internal_error};
+use crate::sight::Step;
 use crate::source::MediumSource;
 use crate::start;
 use crate::stats::{FlushStats, MemoryStats, RecoveryStats, VolumeStats, WriteOnceStats};
@@ -414,6 +415,9 @@ struct Scratch {
     verdicts: Vec<(Option<BlockError>, Watched)>,
     /// Home blocks and their places in a journal, as the writes of this batch tell.
     pairs: Vec<(Lba, Lba)>,
+    /// What they write into journals whose transactions are followed, and what is complete with one of those.
+    steps: Vec<Step>,
+    committed: Vec<(Lba, Lba)>,
     batch: Batch,
 }
 
@@ -440,11 +444,13 @@ impl BlockDevice for Volume {
             payloads,
             verdicts,
             pairs,
+            steps,
+            committed,
             batch,
         } = &mut *scratch;
         let (how, scout) = (self.shared.digester.how(), &self.shared.scout);
         let sight = scout.sight();
-        for request in requests.iter_mut() {
+        for (number, request) in requests.iter_mut().enumerate() {
             let verdict = self.verdict(request);
             let mut watched = Watched::default();
             if verdict.is_none() && !matches!(request.op, Op::Read | Op::Flush) {
@@ -467,6 +473,7 @@ impl BlockDevice for Volume {
                 }
                 sight.1.classify(request.lba.0, &mut payloads[first..]);
                 scout.add_commits(sight.1.read_along(request, &payloads[first..], pairs));
+                sight.1.read_log(number, request, &payloads[first..], steps);
             }
             verdicts.push((verdict, watched));
         }
@@ -479,7 +486,10 @@ impl BlockDevice for Volume {
         if !broken && !pairs.is_empty() {
             inner.feed(now, Input::Journaled { pairs }, batch);
         }
-        for (request, (verdict, watched)) in requests.drain(..).zip(verdicts.drain(..)) {
+        let mut steps = steps.drain(..).peekable();
+        for (number, (request, (verdict, watched))) in
+            requests.drain(..).zip(verdicts.drain(..)).enumerate()
+        {
             let digested = if verdict.is_none() && matches!(request.op, Op::Write { .. }) {
                 request.frames.len()
             } else {
@@ -503,9 +513,21 @@ impl BlockDevice for Volume {
                     inner.counters.refused += 1;
                     batch.answers.push(pending, Err(error));
                 }
-                None => inner.admit(now, pending, blocks, batch),
+                None => {
+                    inner.admit(now, pending, blocks, batch);
+                    while let Some(step) = steps.next_if(|step| step.request == number) {
+                        sight.1.step(step, committed);
+                    }
+                    if !committed.is_empty() {
+                        inner.feed(now, Input::Committed { pairs: committed }, batch);
+                        committed.clear();
+                    }
+                }
             }
+            // What was refused is not in the journal.
+            while steps.next_if(|step| step.request == number).is_some() {}
         }
+        drop(steps);
         let wake = !broken && ask_for_the_clock(&mut inner);
         inner.busy = broken;
         drop(inner);

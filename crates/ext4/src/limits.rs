@@ -45,5 +45,14 @@ pub const FREED_GROUPS: usize = 65_536;
 /// copied by the running transaction, and (three of them) with blocks to drop. 40 MiB at most.
 pub const FREED_TRACKED: usize = 2048;
 
+/// Descriptor, revoke and commit blocks that are remembered of a journal.
+pub const HEADS: usize = 16_384;
+
+/// Addresses in them: 4 MiB of memory.
+pub const COPIES: usize = 262_144;
+
+/// Blocks that are remembered as written: 16 MiB of memory.
+pub const FRESH: usize = 1 << 20;
+
 const _: () = assert!(READ_BYTES >= JOURNAL_BLOCKS / 256 * PAGE_BYTES as u64 * 5 / 4);
 const _: () = assert!(GPT_ENTRIES as u64 * GPT_ENTRY_BYTES as u64 * 4 <= READ_BYTES);

@@ -155,6 +155,9 @@ pub struct Engine {
     pledges: Pledges,
     /// Recovery has changed the map without a record: nothing may follow in the log before a map checkpoint is durable.
     redeeming: bool,
+    /// A write into a journal was refused: until journals are told anew nothing of them is pledged, for a commit may
+    /// be of blocks that are not there.
+    gaps: bool,
     dedup: Dedup,
     /// Pairs that wait for the checksums of a segment.
     pairs: Vec<(Segment, RequestId, Lba, Holder)>,
@@ -248,6 +251,7 @@ impl Engine {
             once: Once::default(),
             pledges: Pledges::default(),
             redeeming: false,
+            gaps: false,
             dedup: Dedup::default(),
             pairs: Vec::new(),
             doomed: Vec::new(),
@@ -517,8 +521,13 @@ impl Engine {
         }
         match waiting {
             Waiting::Write {
-                id, blocks, placed, ..
+                id,
+                lba,
+                blocks,
+                placed,
+                ..
             } => {
+                self.note_refused(lba, blocks.len() as u64);
                 for payload in &blocks[placed..] {
                     self.release(payload.buf);
                 }

@@ -133,6 +133,7 @@ impl Once {
         if kept == self.regions {
             return;
         }
+        self.gaps = false;
         let blocks: u64 = kept.iter().map(|region| region.blocks).sum();
         self.regions = kept;
         self.pool = Pool::new(blocks as u32);
@@ -176,6 +177,15 @@ impl Once {
             }
         }
         true
+    }
+
+    /// Blocks were not taken.
+    pub(super) fn note_refused(&mut self, lba: Lba, blocks: u64) {
+        let touches = |region: &Region| {
+            let end = region.start.0 + region.blocks;
+            lba.0 < end && region.start.0 < lba.0.saturating_add(blocks)
+        };
+        self.gaps |= self.once.regions.iter().any(touches);
     }
 
     /// Journal space that reads as zeros proposes nothing.

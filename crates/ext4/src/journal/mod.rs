@@ -4,11 +4,13 @@ mod block;
 mod follow;
 mod layout;
 mod superblock;
+mod transactions;
 
 pub use block::{Block, Descriptor, Revoke, Tag};
 pub use follow::{Followed, Follower};
 pub use layout::Layout;
 pub(crate) use superblock::{BYTES as SUPERBLOCK_BYTES, Checked, check, watch};
+pub use transactions::{Head, Reader, Transactions};
 
 use crate::span::{Span, Uuid};
 

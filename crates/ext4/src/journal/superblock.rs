@@ -1,6 +1,6 @@
 //! The journal's own superblock.
 
-use super::{JournalBlock, JournalFeatures, JournalFormat};
+use super::{JournalBlock, JournalFeatures, JournalFormat, Sequence};
 use crate::aside::{Part, StoodAside};
 use crate::checksum::{crc32c, crc32c_around};
 use crate::limits::JOURNAL_BLOCKS_MIN;
@@ -30,7 +30,9 @@ struct Raw {
     block_bytes: U32,
     blocks: U32,
     first: U32,
-    _log: [u8; 12],
+    log_sequence: U32,
+    log_start: U32,
+    _error: U32,
     compatible: U32,
     incompatible: U32,
     _read_only_compatible: U32,
@@ -64,6 +66,29 @@ pub(crate) fn watch(at: u64, bytes: &[u8], fine: bool, watches: &mut Watches) {
     } else {
         watches.add(at, bytes);
     }
+}
+
+/// Where a superblock says that the log begins, and with which transaction; `Some(None)` when it is empty. None when
+/// it is damaged, or says nonsense.
+pub(crate) fn log(
+    bytes: &[u8],
+    format: &JournalFormat,
+) -> Option<Option<(Sequence, JournalBlock)>> {
+    let bytes = bytes.get(..BYTES)?;
+    let (raw, _) = Raw::ref_from_prefix(bytes).ok()?;
+    if format.has_block_checksums() {
+        let hole = offset_of!(Raw, checksum);
+        let found = crc32c_around(!0, bytes, hole..hole + 4);
+        if found != raw.checksum.get() {
+            return None;
+        }
+    }
+    let start = JournalBlock(raw.log_start.get());
+    if start.0 == 0 {
+        return Some(None);
+    }
+    let in_log = (format.first..format.end).contains(&start);
+    in_log.then(|| Some((Sequence(raw.log_sequence.get()), start)))
 }
 
 /// What a journal's superblock says.
