@@ -155,9 +155,6 @@ pub struct Engine {
     pledges: Pledges,
     /// Recovery has changed the map without a record: nothing may follow in the log before a map checkpoint is durable.
     redeeming: bool,
-    /// A write into a journal was refused: until journals are told anew nothing of them is pledged, for a commit may
-    /// be of blocks that are not there.
-    gaps: bool,
     dedup: Dedup,
     /// Pairs that wait for the checksums of a segment.
     pairs: Vec<(Segment, RequestId, Lba, Holder)>,
@@ -251,7 +248,6 @@ impl Engine {
             once: Once::default(),
             pledges: Pledges::default(),
             redeeming: false,
-            gaps: false,
             dedup: Dedup::default(),
             pairs: Vec::new(),
             doomed: Vec::new(),
@@ -527,7 +523,7 @@ impl Engine {
                 placed,
                 ..
             } => {
-                self.note_refused(lba, blocks.len() as u64);
+                self.once.note_refused(lba, blocks.len() as u64);
                 for payload in &blocks[placed..] {
                     self.release(payload.buf);
                 }

@@ -20,7 +20,7 @@ impl Engine {
     pub(super) fn pledge(&mut self, pairs: &[(Lba, Lba)]) {
         // What waits is not in the log yet, and the commit block may be of it.
         let open = self.mode == Mode::Running && !self.poisoned && self.retry_at.is_none();
-        if !open || self.gaps || self.redeeming || !self.waiting.is_empty() {
+        if !open || self.redeeming || !self.waiting.is_empty() {
             return;
         }
         for &(home, journal) in pairs {

@@ -26,7 +26,7 @@ impl Engine {
             None
         };
         if let Some(refusal) = refusal {
-            self.note_refused(lba, blocks.len() as u64);
+            self.once.note_refused(lba, blocks.len() as u64);
             for payload in blocks {
                 self.release(payload.buf);
             }

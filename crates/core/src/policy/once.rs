@@ -32,6 +32,9 @@ pub struct Once {
     /// Home blocks that are still to be written without asking, and how many that will be next time.
     paused: u32,
     pause: u32,
+    /// A write into a journal was refused: until journals are told anew nothing of them is pledged, for a commit may
+    /// be of blocks that are not there.
+    gaps: bool,
 }
 
 impl Once {
@@ -146,7 +149,7 @@ impl Once {
         let Some((index, _)) = self.in_journal(journal) else {
             return false;
         };
-        self.in_journal(home).is_none() && is_home(self.journal_block(index).1, home)
+        !self.gaps && self.in_journal(home).is_none() && is_home(self.journal_block(index).1, home)
     }
 
     /// The number in the pool of a block that is pledged to a home block.
@@ -180,12 +183,12 @@ impl Once {
     }
 
     /// Blocks were not taken.
-    pub(super) fn note_refused(&mut self, lba: Lba, blocks: u64) {
+    pub fn note_refused(&mut self, lba: Lba, blocks: u64) {
         let touches = |region: &Region| {
             let end = region.start.0 + region.blocks;
             lba.0 < end && region.start.0 < lba.0.saturating_add(blocks)
         };
-        self.gaps |= self.once.regions.iter().any(touches);
+        self.gaps |= self.regions.iter().any(touches);
     }
 
     /// Journal space that reads as zeros proposes nothing.
