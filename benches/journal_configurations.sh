@@ -12,8 +12,8 @@ declare -A mount_options=(
     [zstd]=data=journal,journal_async_commit
     [all]=data=journal,journal_async_commit
 )
-declare -A policy=([off]="write-once=off" [on]="write-once=on" [paper]="write-once=paper,hash=head64"
-    [lz4]="compress=lz4" [zstd]="compress=zstd" [all]="compress=zstd,zero=on,dedup=on")
+declare -A policy=([off]="write-once=off" [on]="write-once=on,replay=on" [paper]="write-once=paper,hash=head64"
+    [lz4]="replay=on,compress=lz4" [zstd]="replay=on,compress=zstd" [all]="replay=on,compress=zstd,zero=on,dedup=on")
 configurations=(journal ordered off on paper traced)
 # Packing, against plain storage and against a volume without it.
 [ -z "${PACKING:-}" ] || configurations=(ordered on lz4 zstd all)
@@ -96,7 +96,7 @@ counters() {
                 journal_blocks, checkpoint_writes, remapped_blocks, collided_blocks, missing_blocks,
                 medium_headers, medium_data, medium_moved, medium_summaries, medium_map, durable_chunks,
                 packed_blocks, packed_bytes, packed_reads, dedup_blocks, zero_blocks,
-                compared_equal, compared_unequal, flushes_free, flushes_merged })'
+                compared_equal, compared_unequal, pledged_blocks, flushes_free, flushes_merged })'
             ;;
     esac
 }

@@ -12,8 +12,9 @@ configurations have the same chain: NBD server, nbdfuse, loop device, ext4.
 
 - **plain journal**, **plain ordered**: nbdkit's file plugin, \`data=journal\` and \`data=ordered\`
 - **off**: a volume without write-once, \`data=journal,journal_async_commit\`
-- **on**: the same with write-once: the whole block's hash proposes, a comparison decides
-- **paper**: the same with the paper's hash of 64 bytes, and its rule that what collides is written; one round, for its counts
+- **on**: the same with write-once, as \`vellum attach --mount\` has it: the whole block's hash proposes, a comparison decides, and after a
+  crash the volume replays what was committed (\`replay=on\`), so that the flush after home writes is free
+- **paper**: the same with the paper's hash of 64 bytes, its rule that what collides is written, and without \`replay\`; one round, for its counts
 - No other policy of the volume reduces writes: zeros and duplicates are stored
 - Machine: $(nproc) CPUs ($(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)), $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo), kernel $(uname -r), $(nbdkit --version | head -1)
 

@@ -12,7 +12,7 @@ take turns; a volume of $volume with a journal of 64 MiB, workloads of tests/wor
 configurations have the same chain: NBD server, nbdfuse, loop device, ext4; the unmount is inside every window.
 
 - **ordered**: nbdkit's file plugin, \`data=ordered\`
-- **on**: a volume with write-once journaling and nothing else, \`data=journal,journal_async_commit\`
+- **on**: a volume with write-once journaling (\`replay=on\`) and nothing else, \`data=journal,journal_async_commit\`
 - **lz4**, **zstd**: the same with \`compress=lz4\`, \`compress=zstd\`
 - **all**: with \`compress=zstd,zero=on,dedup=on\`
 - What is *asked* is asked of everything on, and with deltas, which are not built

@@ -4,10 +4,11 @@
 //! Volumes are changed from sound ones without checksums, which would keep a fuzzer out.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use vellum_ext4::freed::Freed;
 use vellum_ext4::journal::{
-    Alignment, Block, Followed, Follower, Journal, JournalBlock, JournalFeatures, JournalFormat,
-    Layout,
+    Alignment, Block, Followed, Follower, Head, Journal, JournalBlock, JournalFeatures,
+    JournalFormat, Layout, Reader, Sequence, Transactions,
 };
 use vellum_ext4::{
     Dynamic, FileSystem, Metadata, Scan, Source, Span, Unreadable, Uuid, limits, scan,
@@ -274,7 +275,12 @@ pub fn journal(bytes: &[u8]) -> usize {
     let home = Span::new(1 << 20, 1 << 42);
     let layout = Layout::new(&journal.extents, 1024);
     let mut follower = Follower::new(&journal, home);
+    let reader = Arc::new(Reader::new(&journal, home));
+    let mut transactions = Transactions::new(Arc::clone(&reader));
+    let begins = Head::Superblock(Some((Sequence(0), JournalBlock(1))));
+    transactions.written(JournalBlock(0), Some(begins));
     let mut said = 0;
+    let mut next = JournalBlock(1);
     while let [kind, low, high, length, after @ ..] = rest {
         let (content, after) = after.split_at(after.len().min(usize::from(*length) * 4));
         rest = after;
@@ -297,6 +303,20 @@ pub fn journal(bytes: &[u8]) -> usize {
             assert!(found.tags().count() <= 1024 / 8);
         }
         let at = JournalBlock(u32::from(u16::from_le_bytes([*low, *high])));
+        // Every other block of the log is next to the one before, so that transactions come to an end.
+        for (at, head) in [
+            (at, reader.read(at, &block)),
+            (next, reader.read(next, &block)),
+        ] {
+            let complete = transactions.written(at, head);
+            said += complete.len();
+            for (at, place) in complete {
+                assert!(home.contains(Span::new(at, 1024)));
+                let place = layout.block_at(place).expect("in the journal");
+                assert!((format.first..format.end).contains(&place));
+            }
+        }
+        next = format.after(next);
         follower.block(at, &block, &mut |followed| {
             said += 1;
             let (Followed::Copy { home: at, .. } | Followed::Revoked { home: at }) = followed;

@@ -82,6 +82,10 @@ pub fn run(args: Args) -> Result<()> {
     };
     let mut attachment = Attachment::begin(&uuid, &path, via, &stop)?;
     let mut flags = vec![format!("--buffer={}", args.buffer.0)];
+    if mount.is_some() {
+        // What is mounted replays its journal. A policy that is asked for comes later, and wins.
+        flags.push("--policy=replay=on".to_owned());
+    }
     flags.extend(args.policies.flags());
     let flags: Vec<OsString> = flags.into_iter().map(OsString::from).collect();
     attachment.serve(&flags)?;
