@@ -12,7 +12,10 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_device::block::{BlockDevice, Op};
-use vellum_trace::{Entry, Op as Told, Request, TraceError, Writer};
+use vellum_trace::{Class, Entry, Op as Told, Request, TraceError, Writer};
+
+/// What jbd2 begins its own blocks with.
+const JBD2_MAGIC: [u8; 4] = [0xC0, 0x3B, 0x39, 0x98];
 
 /// What the thread needs.
 pub(crate) struct Thread {
@@ -115,7 +118,10 @@ impl Thread {
         let (blocks, _) = job.bytes.as_chunks::<BLOCK_BYTES>();
         let mut contents = Vec::with_capacity(blocks.len());
         for (lba, block) in (job.lba..).zip(blocks) {
-            let class = classes.of(lba);
+            let class = match classes.of(lba) {
+                Class::Journal if !block.starts_with(&JBD2_MAGIC) => Class::Copy,
+                class => class,
+            };
             contents.push(self.describer.describe(lba, block, class, sizes));
             classes.written(lba, block);
         }

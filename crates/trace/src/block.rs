@@ -22,7 +22,7 @@ pub enum Class {
     Unknown,
     /// In a file system, and none of what follows.
     Other,
-    /// Of a journal.
+    /// In a journal: what it wrote for itself.
     Journal,
     /// The superblock or a backup of it.
     Superblock,
@@ -34,11 +34,13 @@ pub enum Class {
     InodeBitmap,
     /// Inodes.
     InodeTable,
+    /// In a journal: a copy of another block.
+    Copy,
 }
 
 impl Class {
     /// All of them, by their numbers in a trace.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Unknown,
         Self::Other,
         Self::Journal,
@@ -47,6 +49,7 @@ impl Class {
         Self::BlockBitmap,
         Self::InodeBitmap,
         Self::InodeTable,
+        Self::Copy,
     ];
 
     /// Its name.
@@ -61,6 +64,7 @@ impl Class {
             Self::BlockBitmap => "block bitmap",
             Self::InodeBitmap => "inode bitmap",
             Self::InodeTable => "inode table",
+            Self::Copy => "journaled",
         }
     }
 

@@ -49,7 +49,7 @@ fn block(draw: &mut Draw) -> Block {
         },
         packed: size(draw),
         delta: size(draw),
-        class: Class::ALL[draw.below(8) as usize],
+        class: Class::ALL[draw.below(9) as usize],
     }
 }
 
