@@ -292,7 +292,11 @@ impl Sim {
             let lbas = ahead.iter().map(|request| request.lba);
             match &self.ftl {
                 Ftl::Page(drive) => drive.look_ahead(lbas),
-                Ftl::Vellum(vellum) => vellum.look_ahead(lbas),
+                Ftl::Vellum(vellum) => {
+                    vellum.look_ahead(lbas);
+                    let contents = ahead.iter().flat_map(|request| &request.contents);
+                    vellum.look_ahead_contents(contents.copied());
+                }
                 Ftl::Raw(_) => {}
             }
         }

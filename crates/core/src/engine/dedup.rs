@@ -9,6 +9,13 @@ use crate::policy::dedup::content_hash;
 use crate::seam::{Class, Decide, Dedup as Policy, Fingerprint, Payload};
 
 impl Engine {
+    /// As [`Engine::look_ahead`], of the index: contents that are to be written soon, by their checksums.
+    pub fn look_ahead_contents(&self, crcs: impl Iterator<Item = u32>) {
+        if self.dedup.is_on() {
+            self.dedup.index().look_ahead(crcs.map(content_hash));
+        }
+    }
+
     /// Another policy from now on. Another index starts empty.
     pub(super) fn set_dedup(&mut self, policy: Policy) {
         if policy.decide != self.dedup.decide() {

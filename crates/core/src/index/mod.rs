@@ -81,6 +81,13 @@ impl Index {
         either!(self, index => index.comparisons())
     }
 
+    /// Looks at what tells of contents that are looked up soon: that is faster for many together. Changes nothing.
+    pub fn look_ahead(&self, hashes: impl Iterator<Item = u64>) {
+        if let Self::Compact(index) = self {
+            index.look_ahead(hashes);
+        }
+    }
+
     /// Who had this content last.
     #[must_use]
     pub fn find(&mut self, hash: u64) -> Option<Holder> {

@@ -2,9 +2,11 @@
 
 mod hashing;
 mod parts;
+mod shadow;
 
 pub use hashing::Hashing;
 use hashing::Unit;
+use shadow::Shadow;
 
 use super::backing::Backing;
 use super::pages::Pages;
@@ -106,14 +108,6 @@ enum Flight {
     },
 }
 
-/// What reads are held against.
-#[derive(Default)]
-struct Shadow {
-    blocks: Vec<Content>,
-    reads: BTreeMap<u32, (Vec<Content>, Vec<Option<Content>>)>,
-    wrong: u64,
-}
-
 /// See the module.
 pub struct Vellum {
     engine: Engine,
@@ -164,10 +158,9 @@ impl Vellum {
             zero: settings.zero,
             ..Options::default()
         };
-        let shadow = settings.verify.then(|| Shadow {
-            blocks: vec![Content::ZERO; superblock.logical_blocks() as usize],
-            ..Shadow::default()
-        });
+        let shadow = settings
+            .verify
+            .then(|| Shadow::new(superblock.logical_blocks()));
         let mut engine = Engine::new(recovered, buffers, options, crc32c::crc32c);
         let policy = settings.dedup;
         if policy != Dedup::default() {
@@ -208,6 +201,12 @@ impl Vellum {
     /// Looks at the entries of blocks that are to be asked for soon.
     pub fn look_ahead(&self, lbas: impl Iterator<Item = u64>) {
         self.engine.look_ahead(lbas.map(Lba));
+    }
+
+    /// The same of contents.
+    pub fn look_ahead_contents(&self, contents: impl Iterator<Item = Content>) {
+        let crcs = contents.map(Content::crc);
+        self.engine.look_ahead_contents(crcs);
     }
 
     /// RAM for writes and for what is moved, in blocks.
@@ -546,43 +545,6 @@ impl Vellum {
         }
         self.flights[index] = flight;
         Tag::Effect(id.0)
-    }
-
-    fn remember(&mut self, asked: &Asked) {
-        let Some(shadow) = &mut self.shadow else {
-            return;
-        };
-        let range = asked.lba as usize..asked.lba as usize + asked.blocks as usize;
-        match asked.op {
-            Op::Write { .. } => shadow.blocks[range].copy_from_slice(&asked.contents),
-            Op::Discard => shadow.blocks[range].fill(Content::ZERO),
-            Op::Read => {
-                let wanted = shadow.blocks[range].to_vec();
-                let got = vec![None; wanted.len()];
-                shadow.reads.insert(asked.id, (wanted, got));
-            }
-            Op::Flush => {}
-        }
-    }
-
-    /// A block of a read has come.
-    fn show(&mut self, request: u32, index: u32, content: Content) {
-        if let Some(shadow) = &mut self.shadow
-            && let Some((_, got)) = shadow.reads.get_mut(&request)
-        {
-            got[index as usize] = Some(content);
-        }
-    }
-
-    /// A request is answered: if it was a read, it holds what was written.
-    fn check(&mut self, request: u32, well: bool) {
-        if let Some(shadow) = &mut self.shadow
-            && let Some((wanted, got)) = shadow.reads.remove(&request)
-            && well
-        {
-            let both = wanted.iter().zip(&got);
-            shadow.wrong += both.filter(|(w, g)| Some(**w) != **g).count() as u64;
-        }
     }
 }
 
