@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Leaf, Life, Pba, Segment, Seq, Vba};
 use vellum_core::check::{Options, check};
+use vellum_core::format::areas::Layout;
 use vellum_core::format::chunk::{ChunkHeader, Part, Record};
 use vellum_core::format::geometry::{Params, plan};
 use vellum_core::format::root::LeafSlot;
@@ -64,6 +65,12 @@ pub fn superblock(bytes: &[u8]) {
         };
         let end = found.medium_blocks();
         assert!(end <= medium_blocks);
+        if found.layout() != Layout::Log {
+            let last = found.areas().data((found.areas().data_blocks() - 1) as u32);
+            let tables: u64 = found.table_blocks().iter().sum();
+            assert!(last.0 < end && found.table_at(tables - 1, 1).0 < end);
+            continue;
+        }
         let last_root = found
             .root_place(Generation(1))
             .plus(found.root_blocks().into());

@@ -4,4 +4,5 @@
 pub mod codec;
 pub mod ext4;
 pub mod format;
+pub mod tables;
 pub mod trace;

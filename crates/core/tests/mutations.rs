@@ -9,6 +9,8 @@
 
 #[path = "../../../fuzz/src/format.rs"]
 mod format;
+#[path = "../../../fuzz/src/tables.rs"]
+mod tables;
 
 /// SplitMix64.
 struct Rng(u64);
@@ -87,4 +89,35 @@ fn recovery_and_the_check_answer_whatever_is_on_the_medium() {
         (200..1990).contains(&opened),
         "{opened} of 2000 still opened"
     );
+}
+
+#[test]
+fn tables_answer_whatever_is_in_them() {
+    use vellum_core::format::areas::Layout;
+    let mut rng = Rng(3);
+    for layout in [Layout::Ordered, Layout::Shadow] {
+        assert!(tables::volume(layout, &[]), "sound before it is mutated");
+        let mut opened = 0;
+        for _ in 0..1500 {
+            let edits: Vec<u8> = (0..=rng.below(5))
+                .flat_map(|_| {
+                    let place = rng.below(16) as u8;
+                    let room = if rng.below(2) == 0 { 4093 } else { 200 };
+                    let offset = rng.below(room) as u16 & !1;
+                    let [low, high] = offset.to_le_bytes();
+                    let value = match rng.below(3) {
+                        0 => rng.number(),
+                        _ => rng.below(600) as u32,
+                    };
+                    let value = value.to_le_bytes();
+                    [place, low, high, 0, value[0], value[1], value[2], value[3]]
+                })
+                .collect();
+            opened += u32::from(tables::volume(layout, &edits));
+        }
+        assert!(
+            (100..1499).contains(&opened),
+            "{layout:?}: {opened} of 1500 still opened"
+        );
+    }
 }
