@@ -24,7 +24,7 @@ const STEPS: u64 = 8;
 /// Room for the kernel to finish what an unmount leaves behind.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// One column of the table.
+/// One column of the table. A volume replays what was committed by itself, as one that `vellum attach --mount` mounts.
 struct Contestant {
     title: [&'static str; 2],
     raw: bool,
@@ -49,13 +49,13 @@ const CONTESTANTS: [Contestant; 4] = [
     Contestant {
         title: ["vellum, data=journal", "+ journal_async_commit"],
         raw: false,
-        flags: &[],
+        flags: &["--policy", "replay=on"],
         options: MOUNT_OPTIONS,
     },
     Contestant {
         title: ["vellum, data=journal", "and compress=zstd"],
         raw: false,
-        flags: &["--policy", "compress=zstd"],
+        flags: &["--policy", "replay=on,compress=zstd"],
         options: MOUNT_OPTIONS,
     },
 ];
