@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What of an ext4 the index of contents learns, with and without semantics=on, over workloads of tests/workloads: entries,
-# and what deduplication finds all the same. Without anything to share there must be fewer entries, and no duplicate of data
-# may be lost. RUNS="program parameter..." (with semicolons between) for others, SCALE=n in per cent; needs root.
+# What of an ext4 the index of contents learns without semantics and with all of them (semantics=on,freed=on), over workloads of
+# tests/workloads: entries, what deduplication shares, and what was written. There must never be more entries with them.
+# RUNS="program parameter..." (with semicolons between) for others, SCALE=n in per cent; needs root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/sbin:/sbin"
@@ -42,12 +42,12 @@ trap 'exit 130' INT TERM
 core() { "$VELLUM" stats "$dir/volume" --json | jq "[.[0].stats.core | $1] | map(tostring) | join(\" \")" -r; }
 
 # Runs it; prints entries, blocks found stored already, blocks written by class.
-run() { # SEMANTICS MODE PROGRAM PARAMETER...
+run() { # on|off MODE PROGRAM PARAMETER...
     local semantics=$1 mode=$2 tries
     shift 2
     rm -f "$dir/volume"
     "$VELLUM" create "$dir/volume" --size 3G >/dev/null
-    "$VELLUM" serve "v=$dir/volume" --fuse "$dir/fuse" --policy "dedup=on,semantics=$semantics" >"$dir/log" 2>&1 &
+    "$VELLUM" serve "v=$dir/volume" --fuse "$dir/fuse" --policy "dedup=on,freed=$semantics,semantics=$semantics" >"$dir/log" 2>&1 &
     server=$!
     for ((tries = 0; tries < 3000; tries++)); do [ ! -e "$dir/fuse/v" ] || break; sleep 0.02; done
     loop=$(losetup --find --show --direct-io=on "$dir/fuse/v")

@@ -1,6 +1,10 @@
 //! Blocks that a file system has freed are dropped, and only those, through power cuts: a client that journals as jbd2
 //! does, of which a replay must find each file that the last committed transaction has.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 mod common;
 #[path = "../../../fuzz/src/ext4.rs"]

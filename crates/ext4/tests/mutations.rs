@@ -6,6 +6,7 @@
 )]
 
 #[path = "../../../fuzz/src/ext4.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
 mod ext4;
 
 /// SplitMix64.

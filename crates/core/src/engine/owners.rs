@@ -51,7 +51,12 @@ impl Engine {
     pub(super) fn leave(&mut self, vba: Vba, lba: Lba) {
         let hash = self.shared.hash(vba);
         if let Left::One(owner, pba) = self.shared.remove(vba, lba) {
-            self.dedup.unshared(hash, owner);
+            // Data has gone on, and only its copy in the journal is left.
+            if self.dedup.forgets() && self.once.has(owner) {
+                self.dedup.forget(hash);
+            } else {
+                self.dedup.unshared(hash, owner);
+            }
             self.map.set(owner, Entry::Plain(pba));
             self.strays.insert(pba.0 as u32, owner.0 as u32);
         }

@@ -51,6 +51,9 @@ impl Engine {
             }
             let mut at = first;
             while let Some((mapped, _)) = self.map.next_mapped(at, end) {
+                if self.dedup.forgets() {
+                    self.outlive_content(mapped);
+                }
                 self.remap(mapped, Entry::Unmapped);
                 at = mapped.plus(1);
             }

@@ -48,6 +48,11 @@ impl Once {
         &self.pool
     }
 
+    /// Whether a block is in a journal that is watched.
+    pub fn has(&self, lba: Lba) -> bool {
+        self.in_journal(lba).is_some()
+    }
+
     /// The journal that a block is in, and its place there counted over all of them.
     fn in_journal(&self, lba: Lba) -> Option<(u32, WriteOnce)> {
         let mut first = 0;
