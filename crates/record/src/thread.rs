@@ -14,6 +14,8 @@ use vellum_core::addr::BLOCK_BYTES;
 use vellum_device::block::{BlockDevice, Op};
 use vellum_trace::{Class, Entry, Op as Told, Request, TraceError, Writer};
 
+/// How far this thread gives way to others.
+const NICE: i32 = 10;
 /// What jbd2 begins its own blocks with.
 const JBD2_MAGIC: [u8; 4] = [0xC0, 0x3B, 0x39, 0x98];
 
@@ -42,6 +44,7 @@ impl From<TraceError> for Trouble {
 
 impl Thread {
     pub fn run(mut self) {
+        give_way();
         let result = self.record();
         let counts = Arc::clone(&self.counts);
         let why = match result {
@@ -149,6 +152,12 @@ impl Thread {
             contents,
         }))
     }
+}
+
+/// Where processors are short, those who serve come first.
+fn give_way() {
+    // SAFETY: no pointers; 0 is the calling thread. Where it is refused we go on as we are.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
 }
 
 /// Bytes that the file's file system still has for us; none if it does not say.
