@@ -1,0 +1,113 @@
+//! Volumes of tables in place, on a device: what a write's answer promises, what a restart knows, what is refused.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failure is a test's"
+)]
+
+mod common;
+
+use common::Client;
+use std::sync::Arc;
+use vellum_core::format::areas::Layout;
+use vellum_core::tables::Persistence;
+use vellum_device::pack::Compression;
+use vellum_device::policy::Policy;
+use vellum_device::{CreateOptions, OpenError, OpenOptions, Volume};
+use vellum_medium::MemoryMedium;
+
+const TABLES: [Layout; 2] = [Layout::Ordered, Layout::Shadow];
+
+fn medium(layout: Layout) -> Arc<MemoryMedium> {
+    let medium = Arc::new(MemoryMedium::new(8000));
+    let options = CreateOptions {
+        layout,
+        ..CreateOptions::default()
+    };
+    Volume::create(&*medium, &options).unwrap();
+    medium
+}
+
+fn open(medium: &Arc<MemoryMedium>, persistence: Persistence, dedup: bool) -> Arc<Volume> {
+    let options = OpenOptions {
+        persistence,
+        policy: Policy {
+            dedup,
+            ..Policy::default()
+        },
+        ..OpenOptions::default()
+    };
+    Arc::new(Volume::open(medium.clone(), &options).unwrap())
+}
+
+/// A strong write is there after a crash as soon as it is answered, without a flush.
+#[test]
+fn strong_writes_are_durable_when_they_are_answered() {
+    for layout in TABLES {
+        let medium = medium(layout);
+        let volume = open(&medium, Persistence::Strong, false);
+        let mut client = Client::new(&volume);
+        for n in 0..50 {
+            client.write(n * 7, &[n + 1, n + 2]).unwrap();
+        }
+        drop(client);
+        // As a crash would leave it.
+        drop(volume);
+        let volume = open(&medium, Persistence::Strong, false);
+        let mut client = Client::new(&volume);
+        for n in 0..50 {
+            assert_eq!(client.read(n * 7, 2).unwrap(), [n + 1, n + 2], "{layout:?}");
+        }
+        volume.stop().unwrap();
+    }
+}
+
+/// Fingerprints are on the medium: after a restart contents are known without reading one, and also those that
+/// nobody has any more.
+#[test]
+fn a_restart_knows_all_contents() {
+    for layout in TABLES {
+        let medium = medium(layout);
+        let volume = open(&medium, Persistence::Weak, true);
+        let fills: Vec<u64> = (1..200).collect();
+        let mut client = Client::new(&volume);
+        client.write(0, &fills).unwrap();
+        client.flush().unwrap();
+        client.discard(0, 100).unwrap();
+        drop(client);
+        volume.stop().unwrap();
+
+        let volume = open(&medium, Persistence::Weak, true);
+        let mut client = Client::new(&volume);
+        client.write(1000, &fills).unwrap();
+        assert_eq!(client.read(1000, 199).unwrap(), fills);
+        let core = volume.stats().core;
+        assert_eq!(core["dedup_blocks"], 199, "{layout:?}");
+        assert_eq!(core["live_blocks"], 199, "{layout:?}");
+        volume.stop().unwrap();
+    }
+}
+
+/// Blocks in parts of pages are refused when a volume is opened, with the reason; a log takes them.
+#[test]
+fn what_only_a_log_can_hold_is_refused() {
+    let options = OpenOptions {
+        policy: Policy {
+            compression: Compression::Lz4,
+            ..Policy::default()
+        },
+        ..OpenOptions::default()
+    };
+    for layout in TABLES {
+        let refused = Volume::open(medium(layout), &options);
+        let Err(error @ OpenError::Layout { .. }) = refused else {
+            panic!("{layout:?} takes compressed blocks");
+        };
+        assert!(error.to_string().contains(layout.name()), "{error}");
+    }
+    Volume::open(medium(Layout::Log), &options)
+        .unwrap()
+        .stop()
+        .unwrap();
+}
