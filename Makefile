@@ -1,6 +1,6 @@
 # The two that matter: `make demo` and `make test`. Both install what they need, save Rust.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long bench bench-journal bench-lab bench-packing docs fmt lint build clean
+.PHONY: help demo test test-long bench bench-dedup bench-journal bench-lab bench-packing docs fmt lint build clean
 
 export PATH := $(PATH):/usr/sbin:/sbin
 
@@ -45,6 +45,11 @@ bench-packing: ## blocks in parts of pages on a real ext4, against plain storage
 	@scripts/setup.sh journal
 	@cargo build --release --locked -p vellum-cli
 	@VELLUM=$(TARGET)/release/vellum PACKING=1 benches/journal.sh
+
+bench-dedup: ## in-line deduplication on and off: unique data, duplicates; rewrites docs/benchmarks/dedup-device.md
+	@scripts/setup.sh bench
+	@cargo build --release --locked -p vellum-cli
+	@VELLUM=$(TARGET)/release/vellum benches/dedup.sh
 
 bench-lab: ## the lab's own speed and memory: requests a CPU second, bytes a simulated page
 	@scripts/setup.sh test
