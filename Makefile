@@ -27,7 +27,7 @@ test: ## the fast tests: every crate, fixed seeds, the repository's own rules
 
 test-long: ## crashes from fresh seeds, kill -9 under a real ext4, the demo
 	@scripts/setup.sh test
-	VELLUM_SECONDS=$(VELLUM_SECONDS) cargo test --locked --release -p vellum-core --test crash -- --nocapture --test-threads=2
+	VELLUM_SECONDS=$(VELLUM_SECONDS) cargo test --locked --release -p vellum-core --test crash --test crash_tables -- --nocapture --test-threads=2
 	@set -e; for test in tests/*.sh; do if [ -f "$$test" ]; then echo "== $$test"; "$$test"; fi; done
 	$(MAKE) --no-print-directory demo
 
