@@ -5,6 +5,7 @@
 
 use crate::content::Content;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 struct Page {
     /// Blocks of the medium that hold it.
@@ -32,9 +33,9 @@ impl Pages {
         loop {
             self.made = self.made.wrapping_add(1);
             let content = Content::with_crc(crc, self.made);
-            if !self.of.contains_key(&content) {
+            if let Entry::Vacant(free) = self.of.entry(content) {
                 let parts = parts.into();
-                self.of.insert(content, Page { copies: 1, parts });
+                free.insert(Page { copies: 1, parts });
                 return content;
             }
         }
