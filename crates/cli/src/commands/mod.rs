@@ -30,7 +30,7 @@ use clap::Subcommand;
 pub enum Command {
     /// Make a volume in a file or on a block device.
     Create(create::Args),
-    /// Serve volumes over NBD or FUSE, in the foreground, until SIGTERM.
+    /// Serve volumes over NBD, ublk or FUSE, in the foreground, until SIGTERM.
     Serve(serve::Args),
     /// Serve a plain file or a block device as it is, and record what is asked of it: a trace for `vellum lab`.
     Record(record::Args),
@@ -56,9 +56,9 @@ pub enum Command {
     Migrate(migrate::Args),
     /// Show a volume's structures.
     Dump(dump::Args),
-    /// Real applications on ext4 on a volume, compared with a plain file.
+    /// Run real applications on ext4 on a volume, compared with a plain file.
     Demo(demo::Args),
-    /// The engine on simulated flash, in virtual time: traces, policies side by side, years of life.
+    /// Run the engine on simulated flash, in virtual time: traces, policies side by side, years of life.
     Lab(lab::Args),
     /// Print a completion script for a shell.
     Completions(completions::Args),

@@ -13,7 +13,7 @@ pub struct Args {
     /// The volume; its server is found by itself.
     volume: PathBuf,
     /// What shall be otherwise from now on, until the server ends: write-once=on|off|paper|descriptor,
-    /// hash=xxh3|head64|crc32c|md5|sha1, zero=on|off, dedup=on|off, index=SIZE, sample=off|SIZE,
+    /// hash=xxh3|head64|crc32c|md5|sha1, replay=on|off, zero=on|off, compress=off|lz4|zstd, dedup=on|off, index=SIZE, sample=off|SIZE,
     /// store=compact|caftl, decide=compare|blake3|sha256|sha1|md5, sweep=full|SIZE,
     /// semantics=on|off, freed=on|off; several with commas.
     #[arg(value_name = "NAME=VALUE,...")]

@@ -70,8 +70,7 @@ pub fn socket_of(path: &Path) -> Result<PathBuf> {
     let socket = state::control_socket(&uuid)?;
     if !socket.exists() {
         anyhow::bail!(
-            "{} is not being served (there is no {}): start `vellum serve` or `vellum attach`, or name \
-             its control socket with --control",
+            "{} is not being served (there is no {}): start `vellum serve` or `vellum attach`",
             path.display(),
             socket.display()
         );

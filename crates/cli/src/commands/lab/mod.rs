@@ -24,12 +24,11 @@ enum What {
     Run(Box<run::Args>),
     /// All policies over one trace or load, alone and together; as a table, JSON, CSV or one HTML report.
     Compare(Box<compare::Args>),
-    /// A grid over any options of a run, on all cores; ended, it goes on where it was.
+    /// Run a grid over any options of a run, on all cores; ended, it goes on where it was.
     Sweep(sweep::Args),
     /// Hold the lab against the closed forms of write amplification under uniform random overwrites.
-    #[command(visible_alias = "oracle")]
     Validate(oracle::Args),
-    /// A paper's evaluation, run again: ours beside theirs.
+    /// Run a paper's evaluation again: ours beside theirs.
     Paper(paper::Args),
     /// List the devices, the loads and the trace formats.
     List,

@@ -1,4 +1,4 @@
-//! `vellum lab validate` (also `oracle`): write amplification against the closed forms.
+//! `vellum lab validate`: write amplification against the closed forms.
 
 use super::setup::{permille, save, spinner};
 use crate::outcome::usage;
