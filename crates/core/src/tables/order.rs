@@ -4,7 +4,7 @@
 //! counts, and lowered when that is gone: so it may be too high after a crash, and is never too low.
 //!
 //! In each graph a step of one kind has the same depth, so steps are carried out by depth, those of all writes
-//! of a commit together: one write a table block and a depth ([`commit`](super::commit)). What would make that a
+//! of a commit together: one write a table block and a depth (`commit.rs`). What would make that a
 //! circle is a count that must go down in the block in which another must go up: the way down is not critical,
 //! no answer waits for it, and it is taken a commit later.
 
