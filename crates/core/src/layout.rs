@@ -33,7 +33,14 @@ pub fn recover(
     let (superblock, _) = find_superblock(source, medium_blocks, crc)?;
     Ok(match superblock.layout() {
         Layout::Log => Recovered::Log(Box::new(recovery::recover(source, medium_blocks, crc)?)),
-        _ => Recovered::Tables(Box::new(tables::recover(source, medium_blocks, crc)?)),
+        _ => {
+            let recovered = tables::recover(source, medium_blocks, crc)?;
+            // No crash leaves this behind: a write that the medium acknowledged is not there.
+            if let Some(&(at, count, links)) = recovered.too_low.first() {
+                return Err(RecoveryError::CountTooLow { at, count, links });
+            }
+            Recovered::Tables(Box::new(recovered))
+        }
     })
 }
 

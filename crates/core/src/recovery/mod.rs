@@ -115,6 +115,19 @@ pub enum RecoveryError {
     /// A log was looked for.
     #[error("the volume's layout is {0}, not a log's: what was asked for is of logs alone")]
     NotALog(&'static str),
+    /// A count that is lower than what leads to its block.
+    #[error(
+        "data block {at} has {links} owners and is counted {count} times: a write to the tables was lost, so which of what they say \
+         is old is not known; `vellum check` names all such blocks"
+    )]
+    CountTooLow {
+        /// The block.
+        at: Pba,
+        /// Its count.
+        count: u16,
+        /// What leads to it.
+        links: u16,
+    },
     /// The medium.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),

@@ -389,7 +389,7 @@ impl Tables {
     }
 
     fn tick(&mut self) {
-        if self.retry_at.is_some_and(|at| self.now >= at) {
+        if !self.poisoned && self.retry_at.is_some_and(|at| self.now >= at) {
             self.retry_at = None;
             for id in core::mem::take(&mut self.retry) {
                 let effect = self.write_effect(id);
@@ -533,7 +533,12 @@ impl Tables {
             && self.running.is_empty()
             && self.later.is_empty()
             && !self.unsynced;
-        if served && (self.poisoned || clean) && self.is_quiet() {
+        // What found no room is not tried again once the volume is poisoned.
+        let ended = match self.poisoned {
+            true => self.pending_free.len() + self.retry.len() == self.pending.len(),
+            false => clean && self.is_quiet(),
+        };
+        if served && ended {
             self.mode = Mode::Stopped;
             self.effects.push_back(Effect::Stopped);
         }
