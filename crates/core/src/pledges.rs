@@ -49,6 +49,17 @@ impl Pledges {
         Some(Lba(home))
     }
 
+    /// What a record ends of them: all that concerns what it names.
+    pub fn end_with(&mut self, record: &Record) {
+        match *record {
+            Record::Pledge { home, journal } => {
+                self.end(home, 1);
+                self.end(journal, 1);
+            }
+            ref other => self.apply(other),
+        }
+    }
+
     /// What a record says of them, at its place in the log.
     pub fn apply(&mut self, record: &Record) {
         match *record {

@@ -15,7 +15,7 @@ use sim::model::Seen;
 use sim::rng::Rng;
 use vellum_core::addr::Lba;
 use vellum_core::engine::Engine;
-use vellum_core::seam::{Dedup, Region, WriteOnce};
+use vellum_core::seam::{Dedup, Effect, Region, WriteOnce};
 
 const HOME: u64 = 7;
 const JOURNAL: u64 = 500;
@@ -176,6 +176,46 @@ fn a_map_checkpoint_ends_pledges_and_flushes_cost_again() {
     assert!(written(&bench) > before);
     let (_, seen) = crash(bench);
     assert_eq!(seen, Seen::Token(NEW));
+}
+
+/// A map checkpoint has begun, and its root is held back.
+fn checkpointing(bench: &mut Bench) {
+    bench.0.holds = |effect| matches!(effect, Effect::WriteMeta { durable: true, .. });
+    let checkpoints = bench.stats().map_checkpoints;
+    let mut token = 10_000;
+    while bench.stats().map_checkpoints == checkpoints {
+        for lba in 100..140 {
+            token += 1;
+            bench.ask_write(lba, token);
+        }
+        bench.flush();
+    }
+    bench.run();
+}
+
+#[test]
+fn until_a_map_checkpoint_is_durable_a_crash_finds_no_pledge_that_was_overwritten() {
+    let dedup = Dedup {
+        index_bytes: 1 << 16,
+        ..Dedup::default()
+    };
+    let mut bench = committed(0, dedup);
+    checkpointing(&mut bench);
+    bench.0.watch(&[]).unwrap();
+    bench.write(HOME, OLD);
+    let (_, seen) = crash(bench);
+    assert_eq!(seen, Seen::Token(OLD));
+
+    let mut bench = Bench::new(1, volume(), Dedup::default());
+    bench.0.watch(&[region()]).unwrap();
+    bench.ask_write(JOURNAL, NEW);
+    bench.0.committed(&[(Lba(HOME), Lba(JOURNAL))]).unwrap();
+    bench.flush();
+    checkpointing(&mut bench);
+    bench.discard(HOME);
+    bench.flush();
+    let (_, seen) = crash(bench);
+    assert_eq!(seen, Seen::Token(0));
 }
 
 #[test]

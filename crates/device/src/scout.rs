@@ -90,7 +90,7 @@ impl Due {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Watched {
     number: u64,
-    touched: bool,
+    pub touched: bool,
     /// Whether it may soon be compared with another write.
     pub keep: bool,
     /// What freed blocks' followers saw in it.

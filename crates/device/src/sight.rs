@@ -166,6 +166,13 @@ impl Sight {
         }
     }
 
+    /// Where journals are is changing: what follows them begins anew.
+    pub fn forget_logs(&self) {
+        for log in &self.logs {
+            log.transactions.lock().forget();
+        }
+    }
+
     /// Takes a step, in the core's order; the home blocks of the transaction that is complete with it, and their
     /// copies, if that is a small one.
     pub fn step(&self, step: Step, pairs: &mut Vec<(Lba, Lba)>) {

@@ -514,6 +514,9 @@ impl BlockDevice for Volume {
                     batch.answers.push(pending, Err(error));
                 }
                 None => {
+                    if watched.touched {
+                        sight.1.forget_logs();
+                    }
                     inner.admit(now, pending, blocks, batch);
                     while let Some(step) = steps.next_if(|step| step.request == number) {
                         sight.1.step(step, committed);

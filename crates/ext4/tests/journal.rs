@@ -555,6 +555,37 @@ fn nothing_is_told_that_a_superblock_does_not_lead_to() {
 }
 
 #[test]
+fn a_superblock_of_another_log_is_followed_from_there() {
+    let transaction = |sequence| {
+        [
+            descriptor(V3, sequence, &[(100, LAST)]),
+            copy(),
+            commit(V3, sequence),
+        ]
+    };
+    // Further on, or elsewhere: an image that is written over the volume.
+    for (sequence, start) in [(9, 16), (7, 16)] {
+        let mut log = following();
+        write(&mut log, 0, &[superblock(sequence, start)]);
+        assert_eq!(write(&mut log, 10, &transaction(7))[2], []);
+        assert_eq!(
+            write(&mut log, start, &transaction(sequence))[2],
+            [(100, start + 1)]
+        );
+    }
+    // Its tail, behind: the same log.
+    let mut log = following();
+    assert_eq!(write(&mut log, 10, &transaction(7))[2], [(100, 11)]);
+    write(&mut log, 0, &[superblock(7, 10)]);
+    assert_eq!(write(&mut log, 13, &transaction(8))[2], [(100, 14)]);
+    // Damaged.
+    let mut damaged = superblock(9, 16);
+    damaged[0x20] ^= 1;
+    write(&mut log, 0, &[damaged]);
+    assert_eq!(write(&mut log, 16, &transaction(9))[2], []);
+}
+
+#[test]
 fn a_copy_of_the_last_lap_completes_nothing() {
     let mut log = transactions();
     // Seen before it is known where the log begins.

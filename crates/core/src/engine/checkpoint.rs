@@ -106,7 +106,6 @@ impl Engine {
             return;
         }
         // Links that replay would see must not name shared pages whose numbers this checkpoint frees: the
-        // Links that replay would see must not name shared pages whose numbers this checkpoint frees: the
         // page may have become plain since, which replay learns only at its end.
         // Nor may it see pledges that end now: what they concern may be absorbed from here on.
         let host = self.heads[Head::Host as usize].open;
@@ -122,8 +121,8 @@ impl Engine {
         });
         self.checkpoint.phase = Phase::Leaves(0);
         self.shared.checkpoint_begins();
-        self.pledges.clear();
-        self.shared.reserve(0);
+        debug_assert!(self.ending.is_empty(), "one map checkpoint at a time");
+        self.ending = core::mem::take(&mut self.pledges);
         (self.log_blocks, self.log_chunks) = (0, 0);
         self.stats.map_checkpoints += 1;
     }
@@ -292,6 +291,8 @@ impl Engine {
         self.checkpoint.phase = Phase::Idle;
         self.shared.checkpoint_durable();
         self.redeeming = false;
+        self.ending.clear();
+        self.shared.reserve(self.pledges.len() as u32);
         self.reclaim = true;
     }
 }

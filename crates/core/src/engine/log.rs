@@ -337,7 +337,8 @@ impl Engine {
 
     /// Frees emptied segments that nothing needs any more.
     pub(super) fn reclaim_segments(&mut self) {
-        if !core::mem::take(&mut self.reclaim) {
+        // What was redeemed is not durable: until it is, what it takes the place of stays.
+        if self.redeeming || !core::mem::take(&mut self.reclaim) {
             return;
         }
         let root_seq = self.checkpoint.durable_seq;

@@ -153,6 +153,8 @@ pub struct Engine {
     waiting: VecDeque<Waiting>,
     once: Once,
     pledges: Pledges,
+    /// Those that end with the map checkpoint under way: until it is durable, a crash finds them still.
+    ending: Pledges,
     /// Recovery has changed the map without a record: nothing may follow in the log before a map checkpoint is durable.
     redeeming: bool,
     dedup: Dedup,
@@ -247,6 +249,7 @@ impl Engine {
             waiting: VecDeque::new(),
             once: Once::default(),
             pledges: Pledges::default(),
+            ending: Pledges::default(),
             redeeming: false,
             dedup: Dedup::default(),
             pairs: Vec::new(),
@@ -377,7 +380,7 @@ impl Engine {
             packed_owners: self.shared.parts_owned(),
             pool_blocks: self.once.pool().blocks() as u64,
             pool_entries: self.once.pool().len() as u64,
-            pledges: self.pledges.len() as u64,
+            pledges: (self.pledges.len() + self.ending.len()) as u64,
             stray_pages: self.strays.len() as u64,
             index_entries: self.dedup.index().len() as u64,
             index_comparisons: self.dedup.index().comparisons(),
@@ -512,18 +515,16 @@ impl Engine {
     }
 
     fn refuse(&mut self, waiting: Waiting, refusal: Refusal) {
+        if matches!(waiting, Waiting::Write { .. }) {
+            self.once.note_refused();
+        }
         if waiting.is_asking() {
             return self.doomed.push((waiting, refusal));
         }
         match waiting {
             Waiting::Write {
-                id,
-                lba,
-                blocks,
-                placed,
-                ..
+                id, blocks, placed, ..
             } => {
-                self.once.note_refused(lba, blocks.len() as u64);
                 for payload in &blocks[placed..] {
                     self.release(payload.buf);
                 }

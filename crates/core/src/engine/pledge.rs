@@ -8,7 +8,8 @@
 //! What must hold:
 //! 1. `pledges` is what replay would have at this point of the log, or less.
 //! 2. A record that ends a pledge stands behind it: what a pledge concerns is not absorbed.
-//! 3. A map checkpoint ends them all, for replay begins behind them.
+//! 3. A map checkpoint ends them all, for replay begins behind them: no FLUSH is free by one from its beginning on, and until
+//!    it is durable they are still what a crash finds (`ending`).
 //! 4. What recovery redeems has no record. So nothing else is added to the log before it is in a map checkpoint.
 
 use super::*;
@@ -28,8 +29,8 @@ impl Engine {
                 continue;
             }
             let record = Record::Pledge { home, journal };
-            let room = self.pledges.len() < limits::PLEDGES
-                && self.shared.reserve(self.pledges.len() as u32 + 1);
+            let pledged = self.pledges.len() + self.ending.len();
+            let room = pledged < limits::PLEDGES && self.shared.reserve(pledged as u32 + 1);
             let chunk = match room {
                 true => self.chunk_with_room(Head::Host, record.encoded_len(), false),
                 false => None,
@@ -40,7 +41,8 @@ impl Engine {
             self.log(chunk, record);
             self.stats.pledged_blocks += 1;
         }
-        self.shared.reserve(self.pledges.len() as u32);
+        let pledged = self.pledges.len() + self.ending.len();
+        self.shared.reserve(pledged as u32);
     }
 
     fn may_be_pledged(&self, home: Lba, journal: Lba) -> bool {
@@ -74,6 +76,7 @@ impl Engine {
 
     pub(super) fn keep_pledges_with(&mut self, record: &Record) {
         self.pledges.apply(record);
+        self.ending.end_with(record);
     }
 
     /// Whether a block's link to what `of` has says what is pledged.
@@ -83,9 +86,27 @@ impl Engine {
             .is_some_and(|journal| of == Holder::Lba(journal))
     }
 
-    /// Whether something else is pledged to it.
+    /// Whether a crash may find something else there.
     pub(super) fn is_pledged_else(&self, lba: Lba, of: Holder) -> bool {
-        self.pledges.journal_of(lba).is_some() && !self.is_pledged(lba, of)
+        let else_than = |pledges: &Pledges| {
+            let journal = pledges.journal_of(lba);
+            journal.is_some_and(|journal| of != Holder::Lba(journal))
+        };
+        else_than(&self.pledges) || else_than(&self.ending)
+    }
+
+    /// Whether a crash may find something else there, or something that is here elsewhere.
+    pub(super) fn has_pledge(&self, lba: Lba) -> bool {
+        self.pledges.concern(lba) || self.ending.concern(lba)
+    }
+
+    /// The first address from `from` to before `end` where a crash may find something else.
+    pub(super) fn next_pledged(&self, from: Lba, end: Lba) -> Option<Lba> {
+        let next = |pledges: &Pledges| pledges.next_home(from, end);
+        next(&self.pledges)
+            .into_iter()
+            .chain(next(&self.ending))
+            .min()
     }
 
     /// After a crash: each home address is mapped to what its journal's block is.

@@ -40,7 +40,7 @@ impl Engine {
         let end = lba.plus(blocks);
         // Nothing mapped: it reads as zeros already, and the log need not say so again.
         let mapped = self.map.next_mapped(lba, end).map(|(first, _)| first);
-        let pledged = self.pledges.next_home(lba, end);
+        let pledged = self.next_pledged(lba, end);
         if let Some(first) = mapped.into_iter().chain(pledged).min() {
             // Unmapped either way: both read as zeros, and an unmapped leaf takes no memory.
             if !self.log_extent(first, end.0 - first.0, false) {

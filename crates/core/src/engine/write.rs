@@ -26,7 +26,7 @@ impl Engine {
             None
         };
         if let Some(refusal) = refusal {
-            self.once.note_refused(lba, blocks.len() as u64);
+            self.once.note_refused();
             for payload in blocks {
                 self.release(payload.buf);
             }
@@ -136,7 +136,7 @@ impl Engine {
         let old = self.map.get(lba);
         let absorbed = match old {
             // A pledge is ended by a record behind it alone.
-            _ if self.pledges.concern(lba) => false,
+            _ if self.has_pledge(lba) => false,
             Entry::Plain(pba) => self.absorb(pba, payload),
             Entry::Packed(vba, slot) => self.absorb_part(vba, slot, payload),
             _ => false,

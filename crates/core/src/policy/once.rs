@@ -32,8 +32,7 @@ pub struct Once {
     /// Home blocks that are still to be written without asking, and how many that will be next time.
     paused: u32,
     pause: u32,
-    /// A write into a journal was refused: until journals are told anew nothing of them is pledged, for a commit may
-    /// be of blocks that are not there.
+    /// A write was refused: nothing is pledged any more, for a commit may be of blocks that are not there.
     gaps: bool,
 }
 
@@ -141,7 +140,6 @@ impl Once {
         if kept == self.regions {
             return;
         }
-        self.gaps = false;
         let blocks: u64 = kept.iter().map(|region| region.blocks).sum();
         self.regions = kept;
         self.pool = Pool::new(blocks as u32);
@@ -187,13 +185,9 @@ impl Once {
         true
     }
 
-    /// Blocks were not taken.
-    pub fn note_refused(&mut self, lba: Lba, blocks: u64) {
-        let touches = |region: &Region| {
-            let end = region.start.0 + region.blocks;
-            lba.0 < end && region.start.0 < lba.0.saturating_add(blocks)
-        };
-        self.gaps |= self.regions.iter().any(touches);
+    /// A write was not taken.
+    pub fn note_refused(&mut self) {
+        self.gaps = true;
     }
 
     /// Journal space that reads as zeros proposes nothing.

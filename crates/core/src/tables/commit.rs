@@ -56,6 +56,11 @@ impl Group {
         }
     }
 
+    /// Contents that nobody has may be looked for once more.
+    pub fn give_up_again(&mut self) {
+        self.gave_up = false;
+    }
+
     pub fn is_empty(&self) -> bool {
         self.links.is_empty() && self.unprinted.is_empty()
     }

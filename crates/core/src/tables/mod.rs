@@ -402,17 +402,23 @@ impl Tables {
     fn pump(&mut self) {
         self.advance();
         // Nothing is under way or due that could make room for what waits.
-        while !self.poisoned
-            && self.is_quiet()
-            && self.group_due().is_none()
-            && !self.waiting.is_empty()
-        {
-            if let Some(waiting) = self.waiting.pop_front() {
-                self.refuse(waiting, Refusal::Full);
-            }
+        while self.is_stuck() {
+            // What a comparison held when contents were given up can be given up by now.
+            self.running.give_up_again();
             self.advance();
+            if self.is_stuck()
+                && let Some(waiting) = self.waiting.pop_front()
+            {
+                self.refuse(waiting, Refusal::Full);
+                self.advance();
+            }
         }
         self.stop_when_done();
+    }
+
+    /// Whether something waits for room, and nothing is on its way that could make it.
+    fn is_stuck(&self) -> bool {
+        !self.poisoned && self.is_quiet() && self.group_due().is_none() && !self.waiting.is_empty()
     }
 
     fn advance(&mut self) {

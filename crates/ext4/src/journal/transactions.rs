@@ -78,7 +78,10 @@ impl Reader {
         let in_log = (self.format.first..self.format.end).contains(&at);
         match Block::parse(bytes, &self.format) {
             Block::Superblock if at == self.superblock => {
-                superblock::log(bytes, &self.format).map(Head::Superblock)
+                // One that says nothing is one that leads nowhere.
+                Some(Head::Superblock(
+                    superblock::log(bytes, &self.format).flatten(),
+                ))
             }
             Block::Descriptor(descriptor) if in_log => {
                 // An escaped copy has not the bytes that belong home. A deleted one is not replayed.
@@ -187,7 +190,8 @@ impl Transactions {
         }
     }
 
-    fn forget(&mut self) {
+    /// Knows nothing any more: until a superblock says where the log begins.
+    pub fn forget(&mut self) {
         self.next = None;
         self.wanted = None;
         self.heads.clear();
@@ -199,6 +203,15 @@ impl Transactions {
         let Some(log) = log else {
             return self.forget();
         };
+        // While it is followed the log begins at or before what is next. A superblock that says otherwise is of
+        // another log: an image that is written over this one.
+        if let Some((next, at)) = self.next {
+            let ahead = log.0.0.wrapping_sub(next.0);
+            let elsewhere = ahead == 0 && log.1 != at;
+            if elsewhere || (ahead > 0 && ahead < u32::MAX / 2) {
+                self.forget();
+            }
+        }
         if self.next.is_none() {
             self.next = Some(log);
             self.wanted = None;
