@@ -275,7 +275,7 @@ mod tests {
             ]
         );
         assert_eq!(of(text, &["lab", "compare"]).unwrap(), [] as [&str; 0]);
-        let args = ["vellum", "--config", "x", "lab", "oracle", "--op", "7"].map(OsString::from);
+        let args = ["vellum", "--config", "x", "lab", "validate", "--op", "7"].map(OsString::from);
         assert_eq!(
             places(&crate::command_line(), &args, 3),
             ["lab", "validate"]
