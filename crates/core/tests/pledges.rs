@@ -89,6 +89,39 @@ fn the_flush_after_home_writes_is_free_and_loses_nothing() {
     }
 }
 
+/// More than the links of which fit one header: what fills up is written, and no flush waits for it.
+#[test]
+fn a_long_transaction_is_flushed_once_as_well() {
+    const BLOCKS: u64 = 200;
+    const LONG: u64 = 250;
+    let mut bench = Bench::new(1, volume(), Dedup::default());
+    let long = Region {
+        start: Lba(LONG),
+        blocks: BLOCKS,
+        ..region()
+    };
+    bench.0.watch(&[long]).unwrap();
+    for n in 0..BLOCKS {
+        bench.ask_write(LONG + n, NEW + n as u32);
+    }
+    let pairs = (0..BLOCKS).map(|n| (Lba(HOME + n), Lba(LONG + n)));
+    bench.0.committed(&pairs.collect::<Vec<_>>()).unwrap();
+    bench.flush();
+    assert_eq!(bench.stats().pledges, BLOCKS);
+    let free = bench.stats().flushes_free;
+    bench.0.holds = |effect| matches!(effect, Effect::WriteChunk { .. });
+    for n in 0..BLOCKS {
+        bench.ask_write(HOME + n, NEW + n as u32);
+        bench.run();
+    }
+    bench.ask(&Ask::Flush);
+    bench.run();
+    assert_eq!(bench.stats().remapped_blocks, BLOCKS);
+    assert_eq!(bench.stats().flushes_free, free + 1);
+    let (_, seen) = crash(bench);
+    assert_eq!(seen, Seen::Token(NEW));
+}
+
 #[test]
 fn while_it_runs_a_volume_shows_nothing_that_was_not_written() {
     let mut bench = committed(0, Dedup::default());

@@ -24,14 +24,14 @@ impl Engine {
         let tells = open.is_some_and(|open| self.chunks.get(open).tells);
         // An open chunk that cannot be sealed now will be one of the next: its number is not known yet,
         // but nothing else of this head can come before it; the collector's may.
-        if !tells && self.last_seq <= self.durable {
+        if !tells && self.told <= self.durable {
             self.stats.flushes_free += u64::from(flush);
             return self.reply(request, Ok(()));
         }
-        let seq = if !tells || self.seal(Head::Host, true) {
-            self.last_seq
-        } else {
-            NOT_SEALED
+        let seq = match tells {
+            false => self.told,
+            true if self.seal(Head::Host, true) => self.last_seq,
+            true => NOT_SEALED,
         };
         self.waiters.push_back(Waiter {
             seq,

@@ -111,6 +111,9 @@ impl Engine {
         let chunk = self.chunks.get_mut(id);
         chunk.sealed = Some(seal);
         let (at, ordinal) = (chunk.at, chunk.ordinal);
+        if chunk.tells {
+            self.told = self.last_seq;
+        }
         self.order.push_back(Sealed {
             seq: self.last_seq,
             head,

@@ -144,6 +144,8 @@ pub struct Engine {
     retry: Vec<EffectId>,
     retry_at: Option<Nanos>,
     last_seq: Seq,
+    /// The newest chunk that a FLUSH has to wait for: those behind it say what is pledged, and no more.
+    told: Seq,
     last_life: Life,
     order: VecDeque<Sealed>,
     durable: Seq,
@@ -240,6 +242,7 @@ impl Engine {
             retry: Vec::new(),
             retry_at: None,
             last_seq: recovered.last_seq,
+            told: recovered.last_seq,
             last_life: recovered.last_life,
             order: VecDeque::new(),
             durable: recovered.last_seq,
