@@ -10,6 +10,8 @@ use vellum_core::addr::Lba;
 
 /// Blocks of one request.
 const REQUEST_BLOCKS: u64 = 256;
+/// How far to look for the end of a run.
+const EXTENT_BLOCKS: u64 = 16 * REQUEST_BLOCKS;
 
 /// Blocks after which what was copied is made durable, and reported.
 const REPORT_BLOCKS: u64 = 64 << 8;
@@ -125,7 +127,8 @@ impl<'a> Side<'a> {
 
     /// The next run from `at` on, and whether it has data.
     fn extent(&self, at: u64) -> (u64, bool) {
-        let left = self.device.blocks() - at;
+        // A mapped run is walked block by block: not to the end of the volume for each request.
+        let left = (self.device.blocks() - at).min(EXTENT_BLOCKS);
         match self.device.extents(Lba(at), left, 1).first() {
             Some(extent) => (extent.blocks.clamp(1, left), extent.mapped),
             None => (left, true),
