@@ -47,7 +47,6 @@ pub(crate) fn create(
         name: medium.name().to_owned(),
         source,
     })?;
-    let [first, _] = superblock.mirrors();
     // An older volume's superblock must not outlive its roots: if this is cut short, there is no volume.
     for mirror in superblock.mirrors() {
         medium.write(mirror, &[0; BLOCK_BYTES])?;
@@ -56,14 +55,10 @@ pub(crate) fn create(
     let mut result = Ok(());
     blank(&superblock, crc32c, &mut |at, bytes| {
         if result.is_ok() {
-            result = medium.write(at, bytes).and_then(|()| {
-                // The root before the superblock that leads to it, and one mirror before the other.
-                if at == first || superblock.mirrors().contains(&at) {
-                    medium.sync()
-                } else {
-                    Ok(())
-                }
-            });
+            // What a superblock leads to is there before it, and one mirror before the other.
+            let leads = superblock.mirrors().contains(&at);
+            let ready = if leads { medium.sync() } else { Ok(()) };
+            result = ready.and_then(|()| medium.write(at, bytes));
         }
     });
     result?;
