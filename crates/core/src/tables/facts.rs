@@ -25,12 +25,15 @@ impl Tables {
         let (mut from, end) = (from.0 as u32, end.0 as u32);
         while from < end {
             let overlay = |group: &Group| group.links.range(from..end).next().map(|(key, _)| *key);
-            let next = [
-                self.map.next(from, end).map(|(key, _)| key),
+            let groups = [
                 overlay(&self.running),
                 self.committing.as_ref().and_then(|c| overlay(&c.group)),
             ];
-            let key = next.into_iter().flatten().min()?;
+            let near = groups.into_iter().flatten().min();
+            // Behind what the groups say the map need not be searched.
+            let until = near.map_or(end, |near| near + 1);
+            let mapped = self.map.next(from, until).map(|(key, _)| key);
+            let key = mapped.or(near)?;
             let lba = Lba(key.into());
             let link = self.link(lba);
             if link != Link::NONE {
