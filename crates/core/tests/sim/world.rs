@@ -322,6 +322,9 @@ impl World {
                 idle = 0;
             } else if driver.advance()? {
                 idle = 0;
+            } else if !room && driver.poisoned {
+                // What could not be written keeps its buffers, to be read.
+                break;
             } else if !room {
                 // Nothing in flight, no room for more: time alone can help.
                 idle += 1;
