@@ -5,7 +5,7 @@
 
 use crate::block::{BlockError, Op, Request};
 use crate::compare::Comparisons;
-use crate::frames::{FramePool, Share};
+use crate::frames::FramePool;
 use crate::memory::{Buffer, Buffers};
 use crate::pack::{PartsRead, Told};
 use crate::requests::{Answers, Pending, Requests};
@@ -122,7 +122,7 @@ pub(crate) struct Inner {
 
 impl Inner {
     pub fn new(engine: Core, frames: Arc<FramePool>, read_only: bool) -> Self {
-        let keeps = vec![false; frames.capacity(Share::Write)];
+        let keeps = vec![false; frames.writable() as usize];
         Self {
             engine,
             requests: Requests::default(),
@@ -461,7 +461,11 @@ impl Inner {
             (Ended::Metadata, Some(buffer)) => Outcome::Bytes(buffer.bytes()),
             (Ended::Metadata | Ended::Written, _) => Outcome::Ok,
         };
+        let failed = matches!(outcome, Outcome::Failed);
         self.engine.handle(now, Input::Done { id, outcome });
+        if failed && self.engine.stats().poisoned != 0 {
+            self.frames.open_spare();
+        }
         if let Some(buffer) = buffer {
             self.buffers.give_back(buffer);
         }

@@ -4,11 +4,15 @@
 //! the medium cannot keep reads from being served. Allocation blocks when a share is empty: that is the
 //! back-pressure which a client feels. Frames for writes remember what was written from them, until they are
 //! used again (`kept.rs`).
+//!
+//! A poisoned volume keeps the frames that it could not write, for readers. As many spare ones are handed out
+//! then: writes need a frame to be refused in, and a client must be told, not kept waiting.
 
 use crate::kept::Kept;
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use vellum_core::addr::{BLOCK_BYTES, Buf, Pba};
 
 /// Which share of the pool.
@@ -28,6 +32,7 @@ pub struct FramePool {
     sides: *mut u8,
     writes: u32,
     reads: u32,
+    has_opened_spare: AtomicBool,
     free: [Mutex<Free>; 2],
     freed: [Condvar; 2],
 }
@@ -85,9 +90,10 @@ impl FramePool {
     /// # Errors
     /// When the system has no address space for it.
     pub fn new(writes: u32, reads: u32, extra: u32) -> std::io::Result<Arc<Self>> {
-        let total = (writes + reads + extra) as usize;
+        let writable = 2 * writes;
+        let total = (writable + reads + extra) as usize;
         let base = map_memory(total * BLOCK_BYTES)?;
-        let sides = match map_memory(writes as usize * BLOCK_BYTES) {
+        let sides = match map_memory(writable as usize * BLOCK_BYTES) {
             Ok(sides) => sides,
             Err(error) => {
                 // SAFETY: the mapping just made, which nobody has seen.
@@ -101,9 +107,10 @@ impl FramePool {
             sides,
             writes,
             reads,
+            has_opened_spare: AtomicBool::new(false),
             free: [
                 Mutex::new(Free::new(0, writes, Kept::new(writes))),
-                Mutex::new(Free::new(writes, reads, Kept::new(0))),
+                Mutex::new(Free::new(writable, reads, Kept::new(0))),
             ],
             freed: [Condvar::new(), Condvar::new()],
         }))
@@ -115,6 +122,23 @@ impl FramePool {
         match share {
             Share::Write => self.writes as usize,
             Share::Read => self.reads as usize,
+        }
+    }
+
+    /// Numbers below this one are frames for writes, spare ones included.
+    pub(crate) fn writable(&self) -> u32 {
+        2 * self.writes
+    }
+
+    /// The first of the frames that are never handed out.
+    pub(crate) fn first_extra(&self) -> Buf {
+        Buf(self.writable() + self.reads)
+    }
+
+    /// The volume is poisoned: what its writes hold may never come back.
+    pub(crate) fn open_spare(&self) {
+        if !self.has_opened_spare.swap(true, Ordering::Relaxed) {
+            self.give_back(self.writes..self.writable());
         }
     }
 
@@ -160,9 +184,9 @@ impl FramePool {
     pub fn give_back(&self, ids: impl IntoIterator<Item = u32>) {
         let (mut writes, mut reads) = (None, None);
         for id in ids {
-            if id < self.writes {
+            if id < self.writable() {
                 let free = writes.get_or_insert_with(|| self.free[0].lock());
-                if !free.kept.put(id) {
+                if id >= self.writes || !free.kept.put(id) {
                     free.empty.push(id);
                 }
             } else {
@@ -225,7 +249,7 @@ impl FramePool {
     /// Where the 4096 bytes beside a frame for writes are: its owner's, as the frame is.
     #[must_use]
     pub(crate) fn side(&self, id: Buf) -> *mut u8 {
-        assert!(id.0 < self.writes, "frame {id} is none for writes");
+        assert!(id.0 < self.writable(), "frame {id} is none for writes");
         // SAFETY: within the mapping, by the assertion.
         unsafe { self.sides.add(id.0 as usize * BLOCK_BYTES) }
     }
@@ -236,7 +260,7 @@ impl Drop for FramePool {
         // SAFETY: the mappings made in `new`; nobody holds a frame, for that holds the pool.
         unsafe {
             libc::munmap(self.base.cast(), self.total * BLOCK_BYTES);
-            libc::munmap(self.sides.cast(), self.writes as usize * BLOCK_BYTES);
+            libc::munmap(self.sides.cast(), self.writable() as usize * BLOCK_BYTES);
         }
     }
 }

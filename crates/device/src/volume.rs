@@ -35,7 +35,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
-use vellum_core::addr::{Buf, Lba};
+use vellum_core::addr::Lba;
 use vellum_core::engine::{Buffers, Options};
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
@@ -119,7 +119,7 @@ impl Volume {
         })?;
         let superblock = recovered.superblock().clone();
         let buffers = Buffers {
-            first: Buf(options.write_frames + options.read_frames),
+            first: frames.first_extra(),
             count: options.collector_frames,
         };
         let core = Options {

@@ -7,8 +7,9 @@ use common::{Client, Random, assert_sound, create, open, open_packing, small};
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_device::block::{BlockDevice, BlockError, Op};
+use vellum_device::frames::Share;
 use vellum_device::pack::Compression;
-use vellum_device::{StopError, Volume};
+use vellum_device::{OpenOptions, StopError, Volume};
 use vellum_medium::fault::Rule;
 use vellum_medium::{Fault, FaultMedium, Medium, MemoryMedium, Plan};
 
@@ -278,6 +279,40 @@ fn a_failed_sync_poisons() {
     client.write(3, &[33]).unwrap();
     client.flush().unwrap();
     volume.stop().unwrap();
+}
+
+/// What could not be written stays in its frames, to be read; a client that writes on is refused all the same.
+#[test]
+fn a_poisoned_volume_has_frames_to_refuse_writes_in() {
+    let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
+    create(&*medium);
+    let as_medium: Arc<dyn Medium> = medium.clone();
+    let frames = 1024;
+    let options = OpenOptions {
+        write_frames: frames,
+        ..OpenOptions::default()
+    };
+    let volume = Arc::new(Volume::open(as_medium, &options).unwrap());
+    let mut client = Client::new(&volume);
+    medium.set_plan(Plan {
+        rules: vec![Rule {
+            fault: Fault::WriteError,
+            blocks: 0..u64::MAX,
+            skip: 0,
+            times: u64::MAX,
+        }],
+        ..Plan::default()
+    });
+    let values: Vec<u64> = (1..=600).collect();
+    client.write(0, &values).unwrap();
+    assert!(matches!(client.flush(), Err(BlockError::Io(_))));
+    let all = volume.frames().try_take(Share::Write, frames as usize);
+    assert!(all.is_some(), "{:?}", volume.stats());
+    drop(all);
+    let values: Vec<u64> = (1..=600).collect();
+    assert!(matches!(client.write(0, &values), Err(BlockError::Io(_))));
+    assert_eq!(client.read(1, 1).unwrap(), [2]);
+    assert_eq!(volume.stop(), Err(StopError::Poisoned));
 }
 
 #[test]
