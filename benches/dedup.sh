@@ -98,7 +98,7 @@ done
 \`make bench-dedup\` on $(date -u +%Y-%m-%d), commit $(git rev-parse --short HEAD). Medians of $ROUNDS round(s) in which \`dedup=off\` and \`dedup=on\`
 take turns; a volume of $volume over NBD, $writes written by fio. What an index finds, and what a look-up costs: [dedup.md](dedup.md).
 
-- Machine: $(nproc) CPUs ($(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)), $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo), kernel $(uname -r)
+- Machine: $(nproc) CPUs ($(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)), $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo), kernel $(uname -r | cut -d- -f1)
 
 | | | off | on | on to off | asked |
 | --- | --- | ---: | ---: | ---: | --- |

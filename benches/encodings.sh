@@ -96,4 +96,4 @@ for entry in "${workloads[@]}"; do
     [ ! -e "$logs/$name.log" ] || found+=("$logs/$name.log")
 done
 cargo run --quiet --release --locked -p vellum-codec --example choice -- "${found[@]}"
-printf '\n%s, Linux %s, %s processors, workloads at %s%%.\n' "$(date +%F)" "$(uname -r)" "$(nproc)" "$scale"
+printf '\n%s, Linux %s, %s processors, workloads at %s%%.\n' "$(date +%F)" "$(uname -r | cut -d- -f1)" "$(nproc)" "$scale"

@@ -7,19 +7,21 @@ declare -A mount_options=(
     [off]=data=journal,journal_async_commit
     [on]=data=journal,journal_async_commit
     [paper]=data=journal,journal_async_commit
+    [sha1]=data=journal,journal_async_commit
     [traced]=data=journal,journal_async_commit
     [lz4]=data=journal,journal_async_commit
     [zstd]=data=journal,journal_async_commit
     [all]=data=journal,journal_async_commit
 )
 declare -A policy=([off]="write-once=off" [on]="write-once=on,replay=on" [paper]="write-once=paper,hash=head64"
+    [sha1]="write-once=off,dedup=on,decide=sha1,sample=off"
     [lz4]="replay=on,compress=lz4" [zstd]="replay=on,compress=zstd" [all]="replay=on,compress=zstd,zero=on,dedup=on")
-configurations=(journal ordered off on paper traced)
+configurations=(journal ordered off on paper sha1 traced)
 # Packing, against plain storage and against a volume without it.
 [ -z "${PACKING:-}" ] || configurations=(ordered on lz4 zstd all)
 # `traced` is plain storage that writes down each request: why the file system flushes.
 # Those that are there for their counts, which do not change from round to round.
-declare -A once=([paper]=yes [traced]=yes)
+declare -A once=([paper]=yes [sha1]=yes [traced]=yes)
 
 # Starts the server of $configuration on a fresh store; $loop becomes a block device of it.
 up() {
@@ -91,7 +93,7 @@ counters() {
         *)
             "$VELLUM" stats "$dir/store" --json | jq -c --argjson sent "$sent" '.[0].stats | $sent + {
                 medium_bytes: .medium.written_bytes, syncs: (.medium.syncs + .medium.durable_writes),
-                moved_bytes: .medium.moved_bytes,
+                moved_bytes: .medium.moved_bytes, fingerprint_seconds: (.medium.fingerprint_micros / 1e6),
                 compared_in_memory: .medium.compare_kept, compared_by_reading: (.medium.read_compare_bytes / 4096) } + (.core | {
                 journal_blocks, checkpoint_writes, remapped_blocks, collided_blocks, missing_blocks,
                 medium_headers, medium_data, medium_moved, medium_summaries, medium_map, durable_chunks,

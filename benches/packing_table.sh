@@ -16,7 +16,7 @@ configurations have the same chain: NBD server, nbdfuse, loop device, ext4; the 
 - **lz4**, **zstd**: the same with \`compress=lz4\`, \`compress=zstd\`
 - **all**: with \`compress=zstd,zero=on,dedup=on\`
 - What is *asked* is asked of everything on, and with deltas, which are not built
-- Machine: $(nproc) CPUs ($(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)), $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo), kernel $(uname -r), $(nbdkit --version | head -1)
+- Machine: $(nproc) CPUs ($(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)), $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo), kernel $(uname -r | cut -d- -f1), $(nbdkit --version | head -1)
 TEXT
 
 awk -F'\t' "$(cat "$(dirname "$0")/median.awk")"'

@@ -10,7 +10,7 @@ cat <<TEXT
 volume of $volume, $writes written, random data, default options (64 MiB of buffer, 10% over-provisioning). Ratios below 1 are
 losses. *Asked* is what this part of the project was meant to reach.
 
-- Machine: $(nproc) CPUs ($(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)), $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo), kernel $(uname -r)
+- Machine: $(nproc) CPUs ($(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)), $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo), kernel $(uname -r | cut -d- -f1)
 - Peers: $(nbdkit --version | head -1), $(fio --version), a plain file under a loop device
 
 TEXT
