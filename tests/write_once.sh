@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Write-once journaling under a real ext4, where it could go wrong: blocks that begin with jbd2's magic or look
 # alike, data that was never journaled, direct I/O, mkfs and e2fsck over a live volume, lazy initialisation,
-# journals that wrap, are moved and made anew, two partitions, every hash and rule, switching under load, kill -9.
+# journals that wrap, are moved and made anew, two partitions, every hash and rule, switching under load, kill -9, a damaged copy.
 #
 # After each: e2fsck -fn finds nothing, `vellum check` finds nothing, and what a new server reads is what a copy
 # elsewhere holds. Needs root. CASES="a b" for some of them.
@@ -438,11 +438,71 @@ PY
     [ "$remapped" -gt 0 ]
 }
 
+# The journal's copy is damaged on the medium after home was mapped to it: both are told, neither gets wrong bytes,
+# and what lies elsewhere is served.
+case_damaged() {
+    fresh 256M
+    made -J size=8
+    mounted
+    python3 - "$dir/mnt" <<'PY'
+import os, sys
+for name in ["struck", "spared"]:
+    with open(f"{sys.argv[1]}/{name}", "wb") as file:
+        for n in range(8):
+            file.write(f"{name} {n} ".encode() * 400 + os.urandom(4096 - 400 * (len(name) + 3)))
+        os.fsync(file.fileno())
+PY
+    cp "$dir/mnt/spared" "$dir/copy/spared"
+    umount "$dir/mnt"
+    local home at journal first blocks damaged
+    home=$(debugfs -R 'bmap struck 3' "$loop" 2>/dev/null)
+    first=$(debugfs -R 'bmap <8> 0' "$loop" 2>/dev/null)
+    blocks=$(($(debugfs -R 'stat <8>' "$loop" 2>/dev/null | sed -n 's/^User.*Size: \([0-9]*\).*/\1/p') / 4096))
+    down
+    at=$(place_of "$home" 1 | cut -d' ' -f2)
+    journal=$(place_of "$first" "$blocks" | awk -v at="$at" '$2 == at { print $1; exit }')
+    if [ -z "$at" ] || [ -z "$journal" ]; then
+        echo "block $home is at '$at', and no journal block is" >"$dir/out"
+        exit 1
+    fi
+    printf damage | dd of="$dir/volume" bs=1 seek=$((at * 4096 + 1000)) conv=notrunc status=none
+    up
+    mounted ro
+    cmp "$dir/mnt/spared" "$dir/copy/spared"
+    for damaged in "$home" "$journal"; do
+        if dd if="$loop" bs=4096 skip="$damaged" count=1 iflag=direct of=/dev/null 2>"$dir/out"; then
+            echo "block $damaged is damaged, and was read" >"$dir/out"
+            exit 1
+        fi
+        grep -q 'Input/output error' "$dir/out" || exit 1
+    done
+    ! cat "$dir/mnt/struck" >/dev/null 2>&1 || { echo 'a damaged file was read' >"$dir/out"; exit 1; }
+    dd if="$loop" bs=4096 skip="$((home + 1))" count=1 iflag=direct of=/dev/null status=none
+    [ "$(counter corrupt_blocks)" -ge 2 ] || { echo 'no damage was counted' >"$dir/out"; exit 1; }
+    umount "$dir/mnt"
+    let_go
+    kill "$server"
+    wait "$server"
+    server=''
+    ! "$VELLUM" check "$dir/volume" >"$dir/out" 2>&1 || { echo 'check found no damage' >"$dir/out"; exit 1; }
+    printf '   blocks %s and %s share block %s of the medium: EIO for both\n' "$home" "$journal" "$at"
+}
+
+# Where blocks of a volume that is not served are on the medium: a line each, as `LBA PLACE`.
+place_of() { # LBA COUNT
+    "$VELLUM" dump "$dir/volume" map --from "$1" --count "$2" |
+        awk '{ for (n = 0; n < $2; n++) print $1 + n, $NF + n }'
+}
+
 all=(misleading not_journaled wrapping rewritten lazy_initialisation over_a_live_volume resized partitions hashes
-    switched_under_load killed)
-begun=$SECONDS
-for current in ${CASES:-${all[@]}}; do
+    switched_under_load killed damaged)
+read -ra wanted <<<"${CASES:-${all[*]}}"
+begun=$SECONDS ended=0
+for current in "${wanted[@]}"; do
     printf '%3d s  %s\n' "$((SECONDS - begun))" "$current"
     "case_$current"
+    ended=$((ended + 1))
 done
+# An error of arithmetic leaves a loop without ending a script.
+[ "$ended" -eq "${#wanted[@]}" ]
 echo "write_once: passed in $((SECONDS - begun)) s"

@@ -284,10 +284,12 @@ fn map(found: &Recovered, range: std::ops::Range<u64>, out: &mut dyn Write) -> R
             writeln!(out, "{lba:>12} {blocks:>10}  at block {pba}")
         }
         Some((lba, blocks, Entry::Shared(vba))) => {
-            writeln!(out, "{lba:>12} {blocks:>10}  shared page {vba}")
+            let at = found.shared.pba(vba);
+            writeln!(out, "{lba:>12} {blocks:>10}  shared page {vba}, at block {at}")
         }
         Some((lba, blocks, Entry::Packed(vba, slot))) => {
-            writeln!(out, "{lba:>12} {blocks:>10}  part {slot} of page {vba}")
+            let at = found.shared.pba(vba);
+            writeln!(out, "{lba:>12} {blocks:>10}  part {slot} of page {vba}, at block {at}")
         }
         Some((lba, blocks, entry)) => writeln!(out, "{lba:>12} {blocks:>10}  {entry:?}"),
     };
