@@ -54,7 +54,8 @@ counters! {
     part_bytes_journal,
     /// Of the blocks written: found to be zero and stored as a map entry alone.
     zero_blocks,
-    /// Of the blocks written: replaced a block that was still in its unsealed chunk.
+    /// Of the blocks written: replaced a block that was still in its unsealed chunk; or, of tables, were overwritten or
+    /// discarded before they were on the medium.
     absorbed_blocks,
     /// Of the blocks written: stored in a part of a page.
     packed_blocks,

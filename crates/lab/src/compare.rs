@@ -58,6 +58,7 @@ pub fn knows_journal(load: &Load<'_>) -> bool {
     match load {
         Load::Synthetic(load) => load.journal.is_some(),
         Load::Trace { trace, .. } => trace.journal().is_some(),
+        Load::Requests(_) => false,
     }
 }
 

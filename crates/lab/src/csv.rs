@@ -76,6 +76,15 @@ fn columns(outcome: &Outcome, causes: &[&str], memory: &[&str]) -> Vec<(String, 
         "write_amplification".into(),
         optional(outcome.write_amplification),
     ));
+    let stacked = outcome.stacked.as_ref();
+    all.push((
+        "engine_amplification".into(),
+        optional(stacked.map(|s| s.engine)),
+    ));
+    all.push((
+        "drive_amplification".into(),
+        optional(stacked.map(|s| s.drive)),
+    ));
     let life = outcome.life.as_ref();
     all.push((
         "erases".into(),

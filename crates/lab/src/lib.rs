@@ -24,6 +24,7 @@ pub mod replay;
 pub mod report;
 pub mod rng;
 pub mod scenario;
+pub mod shares;
 pub mod sim;
 pub mod sizes;
 pub mod svg;

@@ -12,6 +12,7 @@ use crate::policy::{Layer, Policy};
 use crate::rng::Rng;
 use crate::scenario::{Device, Load, Precondition, Scenario, ScenarioError, Synthetic};
 use crate::sim::{Ftl, Pace};
+use crate::vellum::Placing;
 use crate::workload;
 use serde::Serialize;
 
@@ -191,6 +192,7 @@ pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> 
             dedup: vellum_core::seam::Dedup::default(),
             compress: false,
             write_once: vellum_core::seam::WriteOnce::Off,
+            placing: Placing::default(),
             on_drive: false,
         },
         over_provisioning: None,

@@ -7,6 +7,9 @@ use crate::vellum::Backing;
 use serde::Serialize;
 use vellum_core::addr::BLOCK_BYTES;
 
+/// What a drive under the engine moves.
+const BY_DRIVE: &str = "moved by the drive";
+
 /// Blocks written to the medium, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Cause {
@@ -80,6 +83,15 @@ pub struct Life {
     pub years: Option<f64>,
 }
 
+/// The write amplifications of two layers, one above the other.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Stacked {
+    /// What the engine asked of the drive, over what the host asked of the engine.
+    pub engine: f64,
+    /// What the drive wrote, over what was asked of it.
+    pub drive: f64,
+}
+
 /// A run's results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
@@ -103,6 +115,8 @@ pub struct Outcome {
     pub medium: Vec<Cause>,
     /// All of them, over the host's.
     pub write_amplification: Option<f64>,
+    /// The two that it is the product of, where the engine is above a drive with a translation layer of its own.
+    pub stacked: Option<Stacked>,
     /// Blocks programmed: what was in program units that became full.
     pub programmed: u64,
     /// Erasures and life; none where the inside is not simulated.
@@ -175,17 +189,24 @@ impl Snapshot {
             Ftl::Vellum(vellum) => {
                 let stats = vellum.stats();
                 engine = stats.named().collect();
-                let mut medium = vec![
-                    cause("data", stats.medium_data),
-                    cause("moved", stats.medium_moved),
-                    cause("headers", stats.medium_headers),
-                    cause("summaries", stats.medium_summaries + stats.medium_restamped),
-                    cause("map", stats.medium_map),
-                ];
+                let mut medium = match vellum.is_in_place() {
+                    true => vec![
+                        cause("data", stats.medium_data),
+                        cause("tables", stats.medium_tables),
+                        cause("roots", stats.medium_map),
+                    ],
+                    false => vec![
+                        cause("data", stats.medium_data),
+                        cause("moved", stats.medium_moved),
+                        cause("headers", stats.medium_headers),
+                        cause("summaries", stats.medium_summaries + stats.medium_restamped),
+                        cause("map", stats.medium_map),
+                    ],
+                };
                 let own = vellum.backing().own_moves();
                 match vellum.backing() {
                     Backing::Flash(_) => medium.push(cause("moved in map area", own)),
-                    Backing::Drive(_) => medium.push(cause("moved by the drive", own)),
+                    Backing::Drive(_) => medium.push(cause(BY_DRIVE, own)),
                     Backing::Block(_) => {}
                 }
                 medium
@@ -222,8 +243,9 @@ impl Snapshot {
             host_read: sim.seen.blocks_read,
             requests: sim.seen.served,
             durable_writes: sim.seen.durable_writes,
-            medium,
             write_amplification: (host_written > 0).then(|| all as f64 / host_written as f64),
+            stacked: stacked(&medium, host_written),
+            medium,
             programmed: programs * u64::from(sim.flash.shape().unit_blocks),
             life: None,
             seconds: (now.at - self.at) as f64 / 1e9,
@@ -246,6 +268,16 @@ impl Snapshot {
     }
 }
 
+fn stacked(medium: &[Cause], host_written: u64) -> Option<Stacked> {
+    let by_drive = medium.iter().find(|cause| cause.name == BY_DRIVE)?.blocks;
+    let all: u64 = medium.iter().map(|cause| cause.blocks).sum();
+    let asked = all - by_drive;
+    (host_written > 0 && asked > 0).then(|| Stacked {
+        engine: asked as f64 / host_written as f64,
+        drive: all as f64 / asked as f64,
+    })
+}
+
 /// RAM of what serves, from the widths of the entries of its tables.
 fn memory(sim: &Sim) -> Vec<Part> {
     let part = |name, bytes| Part { name, bytes };
@@ -258,6 +290,16 @@ fn memory(sim: &Sim) -> Vec<Part> {
         Ftl::Raw(_) => Vec::new(),
         Ftl::Vellum(vellum) => {
             let stats = vellum.stats();
+            if vellum.is_in_place() {
+                let data = stats.capacity_blocks;
+                return vec![
+                    part("map", 8 * vellum.superblock().logical_blocks()),
+                    part("counts and fingerprints", 8 * data),
+                    part("journal pool", 12 * stats.pool_blocks),
+                    part("content index", 8 * stats.index_capacity),
+                    part("write buffer", vellum.ram_blocks() * BLOCK_BYTES as u64),
+                ];
+            }
             let segment = u64::from(vellum.superblock().segment_blocks());
             let sums = (vellum_core::limits::CACHED_SUMS as u64).min(stats.segments);
             vec![

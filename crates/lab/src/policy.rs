@@ -2,10 +2,13 @@
 
 use crate::base;
 use crate::raw::{Hash, Saving};
+use crate::vellum::Placing;
 use std::fmt;
 use std::str::FromStr;
 use vellum_core::engine;
+use vellum_core::format::areas::Layout;
 use vellum_core::seam::{Decide, Dedup, Order, Search, Store, WriteOnce};
+use vellum_core::tables::Persistence;
 
 /// Memory of the index of contents when nobody says how much.
 const INDEX_BYTES: usize = 64 << 20;
@@ -49,6 +52,8 @@ pub enum Layer {
         compress: bool,
         /// What is done about blocks that a journal holds already.
         write_once: WriteOnce,
+        /// Where blocks go, and when they are durable.
+        placing: Placing,
         /// Above a drive with a page map, instead of straight on flash.
         on_drive: bool,
     },
@@ -74,8 +79,48 @@ pub struct PolicyError {
 /// What can be named, for a help text.
 pub const NAMES: &str = "base[:cost-benefit|fifo|random|d=N][,oftl|stream|unordered] (a page map, greedy unless said otherwise; its map updates \
 ordered by OFTL's rule or the stream FTL's, or counted where out of order), \
-vellum[:cost-benefit][,no-zero][,dedup][,index=KIB][,sample=BLOCKS][,store=arrival|hotness|value][,fingerprint][,compress][,write-once][,on-drive] (the engine; compress goes by a model of sizes), \
+vellum[:cost-benefit][,no-zero][,dedup][,index=KIB][,sample=BLOCKS][,store=arrival|hotness|value][,fingerprint][,compress][,write-once][,layout=ordered|shadow][,persistence=strong][,no-merging][,no-anticipation][,on-drive] \
+(the engine; compress goes by a model of sizes; layout= puts tables in place of the log, on a drive or a block device), \
 woj[:md5|sha1] and dmdedup (block devices alone: what the write-once paper compares), each with [,op=PERCENT]";
+
+impl Layer {
+    /// Where the engine puts blocks; a log, where it does not run.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        match self {
+            Self::Vellum { placing, .. } => placing.layout,
+            _ => Layout::Log,
+        }
+    }
+
+    /// Why its options do not go together, if they do not.
+    fn contradiction(&self) -> Option<&'static str> {
+        let Self::Vellum {
+            victim,
+            dedup,
+            compress,
+            placing,
+            ..
+        } = self
+        else {
+            return None;
+        };
+        match placing.layout {
+            Layout::Log if !placing.merging || !placing.anticipation => Some(
+                "no-merging and no-anticipation are of tables: layout=ordered or layout=shadow",
+            ),
+            Layout::Log => None,
+            _ if *compress => Some("tables in place hold whole blocks: compress needs layout=log"),
+            _ if *victim != engine::Victim::Greedy => {
+                Some("tables in place have no collector: cost-benefit needs layout=log")
+            }
+            _ if dedup.decide != Decide::Compare => {
+                Some("tables in place compare bytes: fingerprint needs layout=log")
+            }
+            _ => None,
+        }
+    }
+}
 
 impl FromStr for Policy {
     type Err = PolicyError;
@@ -98,6 +143,7 @@ impl FromStr for Policy {
                 dedup: Dedup::default(),
                 compress: false,
                 write_once: WriteOnce::Off,
+                placing: Placing::default(),
                 on_drive: false,
             },
             "woj" => Layer::Raw(Saving::WriteOnce(Hash::Xxh64)),
@@ -171,6 +217,21 @@ impl FromStr for Policy {
                 (Layer::Vellum { compress, .. }, "compress") => *compress = true,
                 (Layer::Vellum { write_once, .. }, "write-once") => *write_once = WriteOnce::Hash,
                 (Layer::Vellum { on_drive, .. }, "on-drive") => *on_drive = true,
+                (Layer::Vellum { placing, .. }, "layout=log") => placing.layout = Layout::Log,
+                (Layer::Vellum { placing, .. }, "layout=ordered") => {
+                    placing.layout = Layout::Ordered;
+                }
+                (Layer::Vellum { placing, .. }, "layout=shadow") => {
+                    placing.layout = Layout::Shadow;
+                }
+                (Layer::Vellum { placing, .. }, "persistence=weak") => {
+                    placing.persistence = Persistence::Weak;
+                }
+                (Layer::Vellum { placing, .. }, "persistence=strong") => {
+                    placing.persistence = Persistence::Strong;
+                }
+                (Layer::Vellum { placing, .. }, "no-merging") => placing.merging = false,
+                (Layer::Vellum { placing, .. }, "no-anticipation") => placing.anticipation = false,
                 (Layer::Raw(Saving::WriteOnce(hash)), "md5") => *hash = Hash::Md5,
                 (Layer::Raw(Saving::WriteOnce(hash)), "sha1") => *hash = Hash::Sha1,
                 (Layer::Raw(_), _) => {
@@ -178,10 +239,13 @@ impl FromStr for Policy {
                 }
                 (Layer::Vellum { .. }, _) => {
                     return Err(wrong(
-                        "vellum takes greedy, cost-benefit, no-zero, dedup, index=, sample=, store=, fingerprint, compress, write-once, on-drive, op=",
+                        "vellum takes greedy, cost-benefit, no-zero, dedup, index=, sample=, store=, fingerprint, compress, write-once, layout=log, layout=ordered, layout=shadow, persistence=weak, persistence=strong, no-merging, no-anticipation, on-drive, op=",
                     ));
                 }
             }
+        }
+        if let Some(why) = layer.contradiction() {
+            return Err(wrong(why));
         }
         Ok(Self {
             layer,
@@ -228,6 +292,7 @@ impl fmt::Display for Policy {
                 dedup,
                 compress,
                 write_once,
+                placing,
                 on_drive,
             } => {
                 if victim == engine::Victim::CostBenefit {
@@ -255,6 +320,20 @@ impl fmt::Display for Policy {
                 }
                 if write_once != WriteOnce::Off {
                     options.push("write-once".to_string());
+                }
+                match placing.layout {
+                    Layout::Log => {}
+                    Layout::Ordered => options.push("layout=ordered".to_string()),
+                    Layout::Shadow => options.push("layout=shadow".to_string()),
+                }
+                if placing.persistence == Persistence::Strong {
+                    options.push("persistence=strong".to_string());
+                }
+                if !placing.merging {
+                    options.push("no-merging".to_string());
+                }
+                if !placing.anticipation {
+                    options.push("no-anticipation".to_string());
                 }
                 if on_drive {
                     options.push("on-drive".to_string());
@@ -294,6 +373,9 @@ mod tests {
             "vellum:index=512,sample=8,store=hotness-check,fingerprint",
             "vellum:dedup,store=value",
             "vellum:cost-benefit,no-zero,dedup,compress,write-once,on-drive,op=7.5",
+            "vellum:persistence=strong",
+            "vellum:dedup,layout=ordered,persistence=strong,no-merging,no-anticipation,on-drive",
+            "vellum:write-once,layout=shadow,op=10",
         ] {
             assert_eq!(text.parse::<Policy>().unwrap().to_string(), text);
         }
@@ -307,6 +389,12 @@ mod tests {
             "vellum:store=ours",
             "base:d=0",
             "base:op=1",
+            "vellum:layout=tree",
+            "vellum:persistence=none",
+            "vellum:no-merging",
+            "vellum:layout=ordered,compress",
+            "vellum:layout=ordered,cost-benefit",
+            "vellum:layout=shadow,dedup,fingerprint",
         ] {
             assert!(text.parse::<Policy>().is_err(), "{text}");
         }

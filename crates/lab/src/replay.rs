@@ -7,6 +7,7 @@
 
 use crate::content::{Content, Contents};
 use crate::progress::Watch;
+use crate::shares::Shares;
 use crate::trace::{Bytes, Columns, Format, Known, Op, Reader, Record, Seen, TraceError, detect};
 use crate::workload::Request;
 use std::collections::HashMap;
@@ -276,6 +277,16 @@ impl TraceFile {
             ready: Vec::new(),
             error: None,
         })
+    }
+
+    /// What storing each content once would leave of it: the file is read once more, and every content kept meanwhile.
+    ///
+    /// # Errors
+    /// When it cannot be read any more.
+    pub fn shares(&self, seed: u64) -> Result<Shares, ReplayError> {
+        let mut replay = self.replay(seed, 1)?;
+        let shares = Shares::of(&mut replay);
+        replay.error().map_or(Ok(shares), Err)
     }
 
     fn reader(&self) -> Result<Reader<Bytes>, ReplayError> {

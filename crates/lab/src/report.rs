@@ -1,6 +1,6 @@
 //! Results as people read them: one table, a column a policy.
 
-use crate::outcome::{Outcome, Percentiles};
+use crate::outcome::{Outcome, Percentiles, Stacked};
 use std::fmt::Write;
 
 const NAME: usize = 26;
@@ -42,6 +42,15 @@ pub fn table(outcomes: &[Outcome]) -> String {
         o.write_amplification
             .map_or("-".into(), |wa| format!("{wa:.3}"))
     });
+    if outcomes.iter().any(|o| o.stacked.is_some()) {
+        let one = |o: &Outcome, of: fn(&Stacked) -> f64| {
+            o.stacked
+                .as_ref()
+                .map_or("-".into(), |s| format!("{:.3}", of(s)))
+        };
+        row("  of the engine", &|o| one(o, |s| s.engine));
+        row("  of the drive under it", &|o| one(o, |s| s.drive));
+    }
     let shown = |count: u64| {
         if count == 0 {
             "-".into()

@@ -41,6 +41,12 @@ pub enum Pace {
         /// How many.
         depth: u32,
     },
+    /// As long after the one before as their own times say, but so many at a time: an application that thinks, and waits
+    /// for a slow drive. Nothing is asked before a flush is answered.
+    Elastic {
+        /// How many.
+        depth: u32,
+    },
 }
 
 /// Why a run ended early.
@@ -170,6 +176,7 @@ impl Sim {
         let mut ahead = VecDeque::with_capacity(AHEAD);
         let mut next = self.next(&mut ahead, requests);
         let mut waits = false;
+        let mut last = (start, 0);
         loop {
             if let Pace::Closed { depth } = pace {
                 while self.open() < depth as usize
@@ -208,9 +215,19 @@ impl Sim {
                 Ftl::Vellum(vellum) => vellum.timeout(),
                 _ => None,
             };
-            let arrival = next
-                .as_ref()
-                .map(|request| start.saturating_add(request.at));
+            let arrival = next.as_ref().and_then(|request| match pace {
+                Pace::Elastic { depth } => {
+                    let open = self.open();
+                    let free = match waits || request.op == Op::Flush {
+                        true => open == 0,
+                        false => open < depth as usize,
+                    };
+                    let (at, own) = last;
+                    let due = at.saturating_add(request.at.saturating_sub(own));
+                    free.then_some(due.max(self.time.now()))
+                }
+                _ => Some(start.saturating_add(request.at)),
+            });
             let first = [event, timer, arrival].into_iter().flatten().min();
             if event.is_some() && event == first {
                 if let Some(tag) = self.time.pop() {
@@ -219,6 +236,8 @@ impl Sim {
             } else if arrival.is_some() && arrival == first {
                 self.time.pass(arrival.unwrap_or(0));
                 if let Some(request) = next {
+                    waits = request.op == Op::Flush;
+                    last = (self.time.now(), request.at);
                     self.issue(request);
                 }
                 next = self.next(&mut ahead, requests);
@@ -240,6 +259,33 @@ impl Sim {
                 blocks: vellum.wrong_reads(),
             }),
             _ => Ok(()),
+        }
+    }
+
+    /// Lets time pass until tables in place hold nothing back any more; a log holds nothing back that it would have to
+    /// write.
+    ///
+    /// # Errors
+    /// When something fails meanwhile.
+    pub fn settle(&mut self) -> Result<(), RunError> {
+        loop {
+            let Ftl::Vellum(vellum) = &self.ftl else {
+                return Ok(());
+            };
+            if !vellum.is_in_place() {
+                return Ok(());
+            }
+            match (self.time.next(), vellum.timeout()) {
+                (None, None) => return Ok(()),
+                (Some(event), due) if due.is_none_or(|due| event <= due) => {
+                    if let Some(tag) = self.time.pop() {
+                        self.happen(tag);
+                    }
+                }
+                (_, Some(due)) => self.tick(due),
+                (Some(_), None) => {}
+            }
+            self.refusal()?;
         }
     }
 

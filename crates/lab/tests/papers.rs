@@ -5,7 +5,7 @@
     reason = "a failure is a test's"
 )]
 
-use vellum_lab::paper::{Evaluation, Size, caftl, csafs, oftl, text, woj};
+use vellum_lab::paper::{Evaluation, Size, caftl, csafs, oftl, omd, text, woj};
 
 fn holds(evaluation: &Evaluation) {
     let text = text(evaluation);
@@ -47,4 +47,14 @@ fn csafs_is_met_or_explained_on_one_thread_and_on_many() {
     let two = csafs::evaluate(Size::Tiny, 2).unwrap();
     holds(&two);
     assert_eq!(text(&two), text(&csafs::evaluate(Size::Tiny, 1).unwrap()));
+}
+
+#[test]
+fn omd_is_met_or_explained_on_one_thread_and_on_many() {
+    let two = omd::evaluate(Size::Tiny, 2, None).unwrap();
+    holds(&two);
+    assert_eq!(
+        text(&two),
+        text(&omd::evaluate(Size::Tiny, 1, None).unwrap())
+    );
 }

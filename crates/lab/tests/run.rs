@@ -5,6 +5,7 @@
     reason = "a failure is a test's"
 )]
 
+use vellum_lab::content::Content;
 use vellum_lab::flash;
 use vellum_lab::journal::{Commit, File, Journal, Mode};
 use vellum_lab::outcome::Outcome;
@@ -12,8 +13,9 @@ use vellum_lab::policy::Policy;
 use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic};
 use vellum_lab::sim::Pace;
 use vellum_lab::sizes;
+use vellum_lab::trace::Op;
 use vellum_lab::vellum::Hashing;
-use vellum_lab::workload;
+use vellum_lab::workload::{self, Request};
 
 fn device(name: &str, capacity: u64) -> Device {
     Device {
@@ -48,7 +50,7 @@ fn scenario(device: Device, load: &str, requests: u64) -> Scenario<'static> {
     }
 }
 
-const POLICIES: [&str; 10] = [
+const POLICIES: [&str; 13] = [
     "base",
     "base:fifo",
     "base:random",
@@ -59,6 +61,9 @@ const POLICIES: [&str; 10] = [
     "vellum:no-zero",
     "vellum:dedup",
     "vellum:on-drive",
+    "vellum:layout=ordered,on-drive",
+    "vellum:dedup,layout=ordered,persistence=strong,on-drive",
+    "vellum:dedup,layout=shadow,on-drive",
 ];
 
 fn run(scenario: &Scenario<'_>, policy: &str) -> Outcome {
@@ -264,4 +269,91 @@ fn what_takes_no_time_counts_the_same_and_has_no_latencies() {
     let counted = run(&scenario, "base");
     assert_eq!(counted.medium, timed.medium);
     assert_eq!((counted.seconds, counted.writes.count), (0.0, 0));
+}
+
+#[test]
+fn tables_in_place_count_exactly_what_the_core_counts() {
+    let drive = scenario(device("oftl", 256 << 20), "zipf", 60_000);
+    let block = scenario(device("moderate-ssd", 512 << 20), "zipf", 60_000);
+    for options in [
+        "layout=ordered",
+        "layout=ordered,no-merging,no-anticipation",
+        "layout=ordered,persistence=strong",
+        "layout=shadow",
+        "layout=shadow,persistence=strong",
+    ] {
+        let above = run(&drive, &format!("vellum:dedup,{options},on-drive"));
+        let alone = run(&block, &format!("vellum:dedup,{options}"));
+        for outcome in [&above, &alone] {
+            let counted = |name| outcome.counted(name);
+            let written = counted("medium_data") + counted("medium_tables") + counted("medium_map");
+            let by_drive = outcome
+                .medium
+                .iter()
+                .find(|c| c.name == "moved by the drive");
+            assert_eq!(
+                outcome.medium_blocks() - by_drive.map_or(0, |cause| cause.blocks),
+                written,
+                "{options}"
+            );
+            assert_eq!(
+                outcome.host_written,
+                counted("host_blocks_written"),
+                "{options}"
+            );
+            assert!(
+                counted("medium_tables") > 0 && counted("commits") > 0,
+                "{options}"
+            );
+        }
+        let stacked = above.stacked.unwrap();
+        let asked = above.medium_blocks() as f64 / stacked.drive;
+        let product = stacked.engine * stacked.drive;
+        assert!(
+            (product - above.write_amplification.unwrap()).abs() < 1e-9,
+            "{options}"
+        );
+        assert!((asked / above.host_written as f64 - stacked.engine).abs() < 1e-9);
+        assert!(stacked.drive > 1.0, "{options}: the drive collects");
+        assert_eq!(alone.stacked, None, "{options}");
+    }
+}
+
+#[test]
+fn tables_in_place_need_something_that_can_be_overwritten() {
+    let scenario = scenario(device("oftl", 256 << 20), "zipf", 10);
+    let refused = scenario.run(&"vellum:layout=ordered".parse().unwrap());
+    let said = refused.unwrap_err().to_string();
+    assert!(said.contains("on-drive"), "{said}");
+}
+
+#[test]
+fn an_application_that_thinks_waits_for_a_slow_drive_and_for_its_flushes() {
+    let mut scenario = scenario(device("moderate-ssd", 256 << 20), "uniform", 0);
+    let requests: Vec<Request> = (0..200u64)
+        .map(|n| Request {
+            at: n * 50_000,
+            op: if n % 10 == 9 {
+                Op::Flush
+            } else {
+                Op::Write { fua: false }
+            },
+            lba: n % 100,
+            blocks: u32::from(n % 10 != 9),
+            contents: (0..u64::from(n % 10 != 9))
+                .map(|_| Content::synthetic(1, n, n))
+                .collect(),
+        })
+        .collect();
+    scenario.load = Load::Requests(&requests);
+    scenario.precondition = Precondition::None;
+    scenario.pace = Pace::Elastic { depth: 4 };
+    let outcome = run(&scenario, "base");
+    // Twenty flushes of 1 ms, and nine pauses of 50 us between two of them.
+    assert_eq!(outcome.flushes.count, 20);
+    assert!(
+        (0.029..0.04).contains(&outcome.seconds),
+        "{}",
+        outcome.seconds
+    );
 }

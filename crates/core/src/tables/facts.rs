@@ -122,6 +122,8 @@ impl Tables {
         if self.queued.remove(&index)
             && let Some(buf) = self.held.remove(&index)
         {
+            // Written by a client, and gone before it reached the medium.
+            self.stats.absorbed_blocks += 1;
             self.release(buf);
         }
         self.space.free(index);

@@ -6,17 +6,20 @@
 pub mod caftl;
 pub mod csafs;
 pub mod oftl;
+pub mod omd;
 pub mod woj;
 
 use crate::flash;
 use crate::outcome::Outcome;
 use crate::parallel;
 use crate::policy::{Policy, PolicyError};
+use crate::replay::ReplayError;
 use crate::scenario::{Device, Load, Precondition, Scenario, ScenarioError, Synthetic};
 use crate::sim::Pace;
 use crate::workload::{self, Workload};
 use serde::Serialize;
 use std::fmt::Write;
+use std::path::Path;
 
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +43,38 @@ pub enum PaperError {
         /// Why.
         #[source]
         source: Box<ScenarioError>,
+    },
+    /// A trace.
+    #[error(transparent)]
+    Trace(#[from] ReplayError),
+    /// A directory of traces cannot be listed.
+    #[error("{path}")]
+    Directory {
+        /// Which.
+        path: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Too few or too many of them.
+    #[error(
+        "{path}: there are {found} files, and from 1 to 64 traces are wanted (benches/capture.sh makes some)"
+    )]
+    Traces {
+        /// Where.
+        path: String,
+        /// How many, at most one more than are wanted.
+        found: usize,
+    },
+    /// One that is too long.
+    #[error(
+        "{path}: the trace writes {blocks} blocks, and this keeps at most 16777216 in memory: `vellum lab compare` streams it"
+    )]
+    Long {
+        /// Which.
+        path: String,
+        /// How many.
+        blocks: u64,
     },
     /// A name of this crate's own that is none.
     #[error(transparent)]
@@ -107,16 +142,22 @@ impl Frame {
 }
 
 /// The names of the papers that there is an evaluation of.
-pub const NAMES: [&str; 4] = ["woj", "caftl", "oftl", "csafs"];
+pub const NAMES: [&str; 5] = ["woj", "caftl", "omd", "oftl", "csafs"];
 
-/// Runs the evaluation of that name; none when there is none.
+/// Runs the evaluation of that name; none when there is none. OrderMergeDedup's takes traces in place of its loads.
 ///
 /// # Errors
 /// When a run of it fails.
-pub fn evaluate(name: &str, size: Size, threads: usize) -> Option<Result<Evaluation, PaperError>> {
+pub fn evaluate(
+    name: &str,
+    size: Size,
+    threads: usize,
+    traces: Option<&Path>,
+) -> Option<Result<Evaluation, PaperError>> {
     match name {
         "woj" => Some(woj::evaluate(size, threads)),
         "caftl" => Some(caftl::evaluate(size, threads)),
+        "omd" => Some(omd::evaluate(size, threads, traces)),
         "oftl" => Some(oftl::evaluate(size, threads)),
         "csafs" => Some(csafs::evaluate(size, threads)),
         _ => None,
@@ -176,20 +217,15 @@ fn table(out: &mut String, heads: &[String], rows: &[Vec<String>]) {
 }
 
 /// One run of an evaluation, and what it is of.
-struct Cell<K> {
+struct Cell<'a, K> {
     key: K,
     what: String,
-    scenario: Scenario<'static>,
+    scenario: Scenario<'a>,
     policy: Policy,
 }
 
-impl<K> Cell<K> {
-    fn new(
-        key: K,
-        what: String,
-        scenario: Scenario<'static>,
-        policy: &str,
-    ) -> Result<Self, PaperError> {
+impl<'a, K> Cell<'a, K> {
+    fn new(key: K, what: String, scenario: Scenario<'a>, policy: &str) -> Result<Self, PaperError> {
         Ok(Self {
             key,
             what,
@@ -200,7 +236,7 @@ impl<K> Cell<K> {
 }
 
 /// Runs them on so many threads; the results are in their order.
-fn run<K: Sync>(cells: Vec<Cell<K>>, threads: usize) -> Result<Vec<(K, Outcome)>, PaperError> {
+fn run<K: Sync>(cells: Vec<Cell<'_, K>>, threads: usize) -> Result<Vec<(K, Outcome)>, PaperError> {
     let results = parallel::map(&cells, threads, |_, cell| {
         let ran = cell.scenario.run(&cell.policy);
         ran.map_err(|source| PaperError::Run {

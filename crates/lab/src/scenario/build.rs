@@ -10,6 +10,7 @@ use crate::sim::{Ftl, Sim};
 use crate::timeline::Timeline;
 use crate::vellum::{BUFS_MIN, Backing, Layout, OnFlash, Settings, Vellum};
 use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::format::areas;
 
 /// Flash that is simulated when nobody says how much: so that a run takes seconds.
 pub const DEFAULT_BYTES: u64 = 4 << 30;
@@ -17,6 +18,10 @@ pub const DEFAULT_BYTES: u64 = 4 << 30;
 const ROUNDS_MIN: u64 = 64;
 /// What is kept from the host where the device does not say.
 const BLOCK_DEVICE_OVER: u32 = 70;
+
+/// What tables in place are given of a drive's space beyond their volume, at most, in thousandths: the tables are under 1%, and
+/// the rest is so that there are free blocks.
+const IN_PLACE_OVER: u32 = 50;
 
 /// A drive that has not served yet.
 pub(super) struct Built {
@@ -49,7 +54,7 @@ impl Scenario<'_> {
         };
         let needed = match &self.load {
             Load::Trace { trace, .. } => physical(trace.blocks(), over) * BLOCK_BYTES as u64,
-            Load::Synthetic(_) => 0,
+            Load::Synthetic(_) | Load::Requests(_) => 0,
         };
         self.device.capacity.unwrap_or(least.max(needed))
     }
@@ -86,7 +91,7 @@ impl Scenario<'_> {
                     Layer::Vellum {
                         on_drive: false, ..
                     } => {
-                        let layout = Layout::on_blocks(physical, logical, over)?;
+                        let layout = Layout::on_blocks(layer.layout(), physical, logical, over)?;
                         let settings = self.settings(layer, BUFS_MIN.max(16_384));
                         let backing = Backing::Block(device);
                         Ftl::Vellum(Box::new(Vellum::new(
@@ -125,6 +130,7 @@ impl Scenario<'_> {
             zero,
             dedup,
             compress,
+            placing,
             ..
         } = layer
         else {
@@ -135,6 +141,7 @@ impl Scenario<'_> {
             zero,
             discard: true,
             bufs,
+            placing,
             dedup,
             hashing: self.hashing,
             sizes: self.sizes.filter(|_| compress),
@@ -160,16 +167,20 @@ impl Scenario<'_> {
             Layer::Raw(_) => return Err(ScenarioError::Raw),
             Layer::Vellum { on_drive: true, .. } => {
                 // The volume takes all that the drive shows, as on a real one; the device's over-provisioning is
-                // shared, a third for the drive.
-                let inner = (over / 3).max(20);
-                let shown = self::logical(physical, inner);
+                // shared: a third for the drive where the engine has a log to collect; else a third, and
+                // no more than tables need, for the engine.
+                let shown = match layer.layout() {
+                    areas::Layout::Log => self::logical(physical, (over / 3).max(20)),
+                    _ => self::physical(logical, (over / 3).min(IN_PLACE_OVER)),
+                };
+                let inner = physical as f64 / shown as f64 - 1.0;
                 let map = PageMap::new(&shape, shape.dies, whole, shown, greedy)?;
                 let drive = Drive::new(map, shape.unit_blocks, ram);
                 let drive = drive.ordered(crate::base::Order::Off, self.device.flush_ns);
-                let layout = Layout::on_blocks(shown, logical, over)?;
+                let layout = Layout::on_blocks(layer.layout(), shown, logical, over)?;
                 notes.push(format!(
-                    "the drive keeps {}%, the engine the rest",
-                    f64::from(inner) / 10.0
+                    "the drive keeps {:.1}%, the engine the rest",
+                    inner * 100.0
                 ));
                 let settings = self.settings(layer, ram as u32);
                 let backing = Backing::Drive(Box::new(drive));
@@ -178,6 +189,9 @@ impl Scenario<'_> {
                     backing,
                     settings,
                 )?))
+            }
+            Layer::Vellum { placing, .. } if placing.layout != areas::Layout::Log => {
+                return Err(ScenarioError::InPlace);
             }
             Layer::Vellum { .. } => {
                 let layout = Layout::on_flash(&shape, logical, over)?;

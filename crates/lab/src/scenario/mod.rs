@@ -15,7 +15,7 @@ use crate::replay::{ReplayError, TraceFile};
 use crate::sim::{Pace, RunError, Sim};
 use crate::sizes::Sizes;
 use crate::vellum::{Hashing, LayoutError};
-use crate::workload::{self, Again, Bursts, Generator, Workload};
+use crate::workload::{self, Again, Bursts, Generator, Request, Workload};
 use build::physical;
 use prepare::flush;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
@@ -106,6 +106,8 @@ pub enum Load<'a> {
         /// How often it is replayed.
         times: u32,
     },
+    /// Made by whoever runs it, request by request.
+    Requests(&'a [Request]),
 }
 
 /// A run.
@@ -190,6 +192,11 @@ pub enum ScenarioError {
         "woj and dmdedup are what the write-once paper measured above a real SSD: they run on fast-ssd, moderate-ssd and slow-ssd"
     )]
     Raw,
+    /// Tables where nothing can be overwritten.
+    #[error(
+        "flash cannot be overwritten in place: layout=ordered and layout=shadow run above a drive (add on-drive) or on a block device"
+    )]
+    InPlace,
     /// A policy that this device cannot have.
     #[error(
         "{policy}: the inside of this device is not known, so nothing but `base` (the device itself) and `vellum` runs on it"
@@ -212,6 +219,7 @@ impl Scenario<'_> {
         sim.time.set_instant(true);
         self.prepare(sim, built.logical, notes)?;
         flush(sim)?;
+        sim.settle()?;
         sim.time.set_instant(!self.timed);
         let before = Snapshot::begin(sim);
         let mut daily = self.daily_bytes;
@@ -234,6 +242,10 @@ impl Scenario<'_> {
                     }
                 }
                 daily = daily.or(Some(built.logical * BLOCK_BYTES as u64));
+            }
+            Load::Requests(requests) => {
+                self.begin(requests.len() as u64);
+                sim.run(&mut self.watched(requests.iter().cloned()), self.pace)?;
             }
             Load::Trace { trace, times } => {
                 if trace.blocks() > built.logical {
@@ -275,8 +287,12 @@ impl Scenario<'_> {
         // What is still in RAM belongs to the run; its wait does not.
         let seen = std::mem::take(&mut sim.seen);
         flush(sim)?;
+        let ended = sim.time.now();
+        // What is held back as well: nothing is saved by not counting it.
+        sim.settle()?;
         sim.seen = seen;
         let mut outcome = before.until_now(sim);
+        outcome.seconds -= (sim.time.now() - ended) as f64 / 1e9;
         outcome.policy = policy.to_string();
         outcome.logical_blocks = built.logical;
         outcome.physical_blocks = built.physical;

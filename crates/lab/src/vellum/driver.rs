@@ -2,10 +2,12 @@
 
 mod hashing;
 mod parts;
+mod placing;
 mod shadow;
 
 pub use hashing::Hashing;
 use hashing::Unit;
+pub use placing::Placing;
 use shadow::Shadow;
 
 use super::backing::Backing;
@@ -20,11 +22,13 @@ use std::collections::{BTreeMap, VecDeque};
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Nanos, Pba, RequestId};
 use vellum_core::engine::{Buffers, Engine, Options, Victim};
 use vellum_core::format::{self, superblock::Superblock};
-use vellum_core::recovery::{RecoveryError, Source, Unreadable, recover};
+use vellum_core::layout::{Core, Recovered, recover};
+use vellum_core::recovery::{RecoveryError, Source, Unreadable};
 use vellum_core::seam::{
     Dedup, Effect, Fingerprint, Input, Outcome, Page, Payload, Refusal, Region,
 };
 use vellum_core::stats::Stats;
+use vellum_core::tables::{Persistence, Tables};
 
 /// The collector's buffers.
 const COLLECTOR_BUFS: u32 = 256;
@@ -42,6 +46,8 @@ pub struct Settings {
     pub discard: bool,
     /// Clients' buffers: the RAM for writes.
     pub bufs: u32,
+    /// Where blocks go, and when they are durable.
+    pub placing: Placing,
     /// In-line deduplication.
     pub dedup: Dedup,
     /// In how many bytes each content can be stored; none: nothing is compressed.
@@ -110,7 +116,9 @@ enum Flight {
 
 /// See the module.
 pub struct Vellum {
-    engine: Engine,
+    engine: Core,
+    /// Every write is durable when it is answered.
+    strong: bool,
     backing: Backing,
     medium: Vec<Content>,
     summaries: Summaries,
@@ -146,7 +154,7 @@ impl Vellum {
                 .extend(blocks.map(|(i, block)| (at.0 + i as u64, block.into())));
         });
         let mut recovered = recover(&mut blank, superblock.medium_blocks(), crc32c::crc32c)?;
-        recovered.superblock.begin_life(recovered.last_seq);
+        recovered.begin_life();
         let bufs = settings.bufs.max(BUFS_MIN);
         let buffers = Buffers {
             first: Buf(bufs),
@@ -161,13 +169,20 @@ impl Vellum {
         let shadow = settings
             .verify
             .then(|| Shadow::new(superblock.logical_blocks()));
-        let mut engine = Engine::new(recovered, buffers, options, crc32c::crc32c);
+        let placing = settings.placing;
+        let mut engine: Core = match recovered {
+            Recovered::Log(found) => Engine::new(*found, buffers, options, crc32c::crc32c).into(),
+            Recovered::Tables(found) => {
+                Tables::new(*found, placing.options(&options), crc32c::crc32c).into()
+            }
+        };
         let policy = settings.dedup;
         if policy != Dedup::default() {
             engine.handle(Nanos(0), Input::Dedup { policy });
         }
         Ok(Self {
             engine,
+            strong: placing.persistence == Persistence::Strong,
             backing,
             medium: vec![Content::ZERO; superblock.medium_blocks() as usize],
             summaries: Summaries::new(superblock),
@@ -200,13 +215,16 @@ impl Vellum {
 
     /// Looks at the entries of blocks that are to be asked for soon.
     pub fn look_ahead(&self, lbas: impl Iterator<Item = u64>) {
-        self.engine.look_ahead(lbas.map(Lba));
+        if let Some(log) = self.engine.as_log() {
+            log.look_ahead(lbas.map(Lba));
+        }
     }
 
     /// The same of contents.
     pub fn look_ahead_contents(&self, contents: impl Iterator<Item = Content>) {
-        let crcs = contents.map(Content::crc);
-        self.engine.look_ahead_contents(crcs);
+        if let Some(log) = self.engine.as_log() {
+            log.look_ahead_contents(contents.map(Content::crc));
+        }
     }
 
     /// RAM for writes and for what is moved, in blocks.
@@ -362,6 +380,7 @@ impl Vellum {
         self.remember(asked);
         match asked.op {
             Op::Write { fua } => {
+                let fua = fua || self.strong;
                 let mut payloads = std::mem::take(&mut self.payloads);
                 payloads.clear();
                 for &content in &asked.contents {
@@ -433,7 +452,8 @@ impl Vellum {
                     None => {
                         let first = at.0 as usize + 1;
                         let blocks = self.medium[first..].iter_mut();
-                        for (block, buf) in blocks.zip(self.engine.chunk_bufs(id)) {
+                        let bufs = self.engine.as_log().map(|log| log.chunk_bufs(id));
+                        for (block, buf) in blocks.zip(bufs.into_iter().flatten()) {
                             *block = self.bufs[buf.0 as usize];
                         }
                     }
@@ -534,7 +554,13 @@ impl Vellum {
             } => (first..first + blocks).for_each(|i| self.show(request.0, i, Content::ZERO)),
             Effect::Release { buf } => self.free.push(buf.0),
             Effect::Stopped => {}
-            Effect::WriteData { .. } => unreachable!("a log writes chunks"),
+            Effect::WriteData { id, at, blocks } => {
+                for (buf, place, _) in self.engine.chunk_places(id) {
+                    self.medium[place.0 as usize] = self.bufs[buf.0 as usize];
+                }
+                let tag = self.fly(id, Flight::Plain);
+                self.backing.write(io, tag, at, blocks, false);
+            }
         }
     }
 

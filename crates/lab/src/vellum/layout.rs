@@ -8,6 +8,7 @@
 
 use crate::base::{PageMap, TooSmall, Victim};
 use crate::flash::{Die, EraseBlock, Shape};
+use vellum_core::format::areas;
 use vellum_core::format::geometry::{self, GeometryError, Params};
 use vellum_core::format::superblock::Superblock;
 
@@ -50,6 +51,16 @@ pub enum LayoutError {
         segments: u32,
         /// Blocks of each.
         segment_blocks: u32,
+    },
+    /// More is asked of tables than they can keep.
+    #[error(
+        "the tables leave room for {most} blocks, and {logical} are asked for: give it more capacity or over-provisioning"
+    )]
+    Tables {
+        /// Asked for.
+        logical: u64,
+        /// Possible.
+        most: u64,
     },
     /// The map area does not fit.
     #[error("the map area: {0}")]
@@ -128,13 +139,25 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Lays a volume out on something that is not flash, with segments as `vellum create` makes them.
+    /// Lays a volume out on something that is not flash, as `vellum create` does: a log's segments, or tables.
     ///
     /// # Errors
     /// When it does not fit.
-    pub fn on_blocks(blocks: u64, logical: u64, over_permille: u32) -> Result<Self, LayoutError> {
-        let superblock = geometry::plan(&params(blocks, logical, over_permille, None))?;
+    pub fn on_blocks(
+        areas: areas::Layout,
+        blocks: u64,
+        logical: u64,
+        over_permille: u32,
+    ) -> Result<Self, LayoutError> {
+        let params = params(blocks, logical, over_permille, None);
+        let superblock = match areas {
+            areas::Layout::Log => geometry::plan(&params),
+            tables => geometry::plan_tables(&params, tables),
+        }?;
         let most = superblock.capacity_blocks();
+        if logical > most && areas != areas::Layout::Log {
+            return Err(LayoutError::Tables { logical, most });
+        }
         if logical > most {
             return Err(LayoutError::Full {
                 logical,

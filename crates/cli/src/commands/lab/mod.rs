@@ -7,6 +7,7 @@ mod paper;
 mod progress;
 mod run;
 mod setup;
+mod shares;
 mod sweep;
 
 use anyhow::Result;
@@ -30,6 +31,8 @@ enum What {
     Validate(oracle::Args),
     /// Run a paper's evaluation again: ours beside theirs.
     Paper(paper::Args),
+    /// How much of what traces write they have written before.
+    Shares(shares::Args),
     /// List the devices, the loads and the trace formats.
     List,
 }
@@ -42,6 +45,7 @@ pub fn run(args: &Args) -> Result<()> {
         What::Sweep(sweep) => sweep.run(),
         What::Validate(oracle) => oracle.run(),
         What::Paper(paper) => paper.run(),
+        What::Shares(shares) => shares.run(),
         What::List => list::run(),
     }
 }

@@ -1,7 +1,9 @@
 //! `vellum lab paper`: the papers' evaluations, run again.
 
 use super::setup::spinner;
+use crate::outcome::usage;
 use anyhow::{Result, bail};
+use std::path::PathBuf;
 use vellum_lab::paper::{self, Evaluation, Size};
 use vellum_lab::parallel;
 
@@ -9,11 +11,14 @@ use vellum_lab::parallel;
 #[derive(clap::Args)]
 pub struct Args {
     /// Which paper.
-    #[arg(value_name = "NAME", value_parser = ["woj", "caftl", "oftl", "csafs", "all"])]
+    #[arg(value_name = "NAME", value_parser = ["woj", "caftl", "omd", "oftl", "csafs", "all"])]
     name: String,
     /// Run what the paper ran, not a part of it.
     #[arg(long)]
     full: bool,
+    /// Of omd: take the traces of this directory in place of synthetic loads (benches/capture.sh makes some).
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
     /// Runs at the same time; by default one a core. The results are the same.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -30,13 +35,18 @@ impl Args {
             true => Size::Full,
             false => Size::Short,
         };
+        if self.traces.is_some() && self.name != "omd" {
+            return Err(usage(
+                "--traces is of omd: the other papers' loads are their own",
+            ));
+        }
         let mut all: Vec<Evaluation> = Vec::new();
         for name in paper::NAMES {
             if self.name != name && self.name != "all" {
                 continue;
             }
             let bar = spinner(format!("{name}, {threads} runs at a time"));
-            let evaluation = paper::evaluate(name, size, threads);
+            let evaluation = paper::evaluate(name, size, threads, self.traces.as_deref());
             bar.finish_and_clear();
             all.extend(evaluation.transpose()?);
         }

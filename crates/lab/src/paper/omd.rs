@@ -1,0 +1,372 @@
+//! OrderMergeDedup (Chen and Shen, FAST 2016): what deduplication writes when its tables are kept right by the order of writes, in five
+//! configurations, under weak (figure 2) and strong persistence (figure 3).
+
+mod loads;
+
+use super::{Cell, Claim, Evaluation, Frame, PaperError, Size, run, scenario, workload};
+use crate::outcome::Outcome;
+use crate::scenario::{self, Precondition, Scenario, Synthetic};
+use crate::sim::Pace;
+use crate::workload::Again;
+use loads::Load;
+use std::path::Path;
+
+/// The paper's configurations, and the log beside them.
+const SYSTEMS: [(&str, &str); 6] = [
+    ("plain device", "base"),
+    ("shadow", "vellum:no-zero,dedup,layout=shadow"),
+    (
+        "ordered",
+        "vellum:no-zero,dedup,layout=ordered,no-merging,no-anticipation",
+    ),
+    (
+        "+ merging",
+        "vellum:no-zero,dedup,layout=ordered,no-anticipation",
+    ),
+    ("+ anticipation", "vellum:no-zero,dedup,layout=ordered"),
+    ("log", "vellum:no-zero,dedup"),
+];
+const PLAIN: usize = 0;
+const SHADOW: usize = 1;
+const WHOLE: usize = 4;
+
+/// Requests of the application's at a time.
+const DEPTH: u32 = 16;
+
+/// Two layers, one above the other.
+const STACKS: [(&str, &str); 4] = [
+    ("the drive alone", "base"),
+    ("log", "vellum:dedup,on-drive"),
+    ("ordered", "vellum:dedup,layout=ordered,on-drive"),
+    ("shadow", "vellum:dedup,layout=shadow,on-drive"),
+];
+
+/// What the paper states of one kind of persistence.
+struct Stated {
+    figure: &'static str,
+    strong: bool,
+    saved: (f64, &'static str),
+    /// How far from the ideal, in points, where it says so.
+    from_ideal: Option<f64>,
+    shadow: &'static str,
+    /// What shadowing writes over what the whole writes, at least on one load.
+    shadow_over: f64,
+    install: &'static str,
+}
+
+const STATED: [Stated; 2] = [
+    Stated {
+        figure: "Figure 2: weak persistence",
+        strong: false,
+        saved: (18.0, "18 to 63%"),
+        from_ideal: Some(5.0),
+        shadow: "Dmdedup saves 7 to 33%, and writes 7% more on BBench",
+        shadow_over: 1.0,
+        install: "within 5%, installation 11 to 15%",
+    },
+    Stated {
+        figure: "Figure 3: strong persistence",
+        strong: true,
+        saved: (15.0, "15 to 51%"),
+        from_ideal: None,
+        shadow: "Dmdedup writes 5 to 12 times as much",
+        shadow_over: 5.0,
+        install: "within 5%, installation 37 to 42%",
+    },
+];
+
+const MADE: &str = "Loads: synthetic, with the paper's shares of duplicates and as much space as its workloads write to (section 4.4); requests, their order, their flushes \
+and the time between them are made up.";
+
+const CAPTURED: &str = "Loads: traces of real activity, recorded below an ext4 (benches/capture.sh); *duplicates* are measured: blocks written whose content the \
+trace had written before. The volume is empty at first, so contents that were there before the recording are not found.";
+
+const SETTING: &str = "The moderate-ssd device (520 MB/s, 30 us a write, 100 us a read, 1 ms a flush), new. The application asks for its next request as long after the last as the \
+load's times say, 16 at a time, and waits for its flushes. Blocks written, tables and roots and what was held back included, in per cent of what the plain device writes; in brackets the time of the whole \
+load over the plain device's (under strong persistence it writes each request durably). *Ideal*: each content once. *Space*: of the blocks written to, how many are not stored, with everything (+ \
+anticipation). Blocks of zeros are contents like others. Hashing takes no time; equal blocks are compared, which reads them.";
+
+/// The whole evaluation.
+///
+/// # Errors
+/// When a run fails, or a trace cannot be read.
+pub fn evaluate(
+    size: Size,
+    threads: usize,
+    traces: Option<&Path>,
+) -> Result<Evaluation, PaperError> {
+    let (loads, about) = match traces {
+        Some(directory) => (loads::captured(directory)?, CAPTURED),
+        None => (loads::made(size), MADE),
+    };
+    let mut frames = Vec::new();
+    for stated in &STATED {
+        frames.push(figure(&loads, stated, about, threads)?);
+    }
+    frames.push(stacked(size, threads)?);
+    let mut missing = vec![
+        "The paper's traces are not public, nor is what Dmdedup's B-tree writes for each: `shadow` is our tables, shadowed and committed by a root.".into(),
+    ];
+    if traces.is_some() {
+        missing.push("Camera frames: there is no camera here.".into());
+    }
+    Ok(Evaluation {
+        paper: "OrderMergeDedup: efficient, failure-consistent deduplication on flash (Chen and Shen, 2016)",
+        frames,
+        missing,
+    })
+}
+
+/// A load under a system: percent of the plain device's blocks, and its time over that of the plain device.
+#[derive(Clone, Copy, Default)]
+struct Shown {
+    percent: f64,
+    time: f64,
+}
+
+/// A load on an empty volume of its own.
+fn run_of(load: &Load, durable: bool) -> Scenario<'_> {
+    let requests = if durable {
+        &load.durable
+    } else {
+        &load.requests
+    };
+    // Twice the room: space is not what is looked at.
+    let capacity = load.blocks * 2 * 4096;
+    Scenario {
+        load: scenario::Load::Requests(requests),
+        pace: Pace::Elastic { depth: DEPTH },
+        device: scenario::Device {
+            over_provisioning: Some(900),
+            ..scenario(
+                "moderate-ssd",
+                capacity.max(256 << 20),
+                Synthetic::new(workload("uniform")),
+            )
+            .device
+        },
+        ..scenario(
+            "moderate-ssd",
+            capacity,
+            Synthetic::new(workload("uniform")),
+        )
+    }
+}
+
+fn figure(
+    loads: &[Load],
+    stated: &Stated,
+    about: &str,
+    threads: usize,
+) -> Result<Frame, PaperError> {
+    let mut cells = Vec::new();
+    for (index, load) in loads.iter().enumerate() {
+        for (system, (name, policy)) in SYSTEMS.into_iter().enumerate() {
+            let plain = system == PLAIN;
+            let policy = match stated.strong && !plain {
+                true => format!("{policy},persistence=strong"),
+                false => policy.into(),
+            };
+            let scenario = run_of(load, stated.strong && plain);
+            let what = format!("{}, {name}", load.name);
+            cells.push(Cell::new((index, system), what, scenario, &policy)?);
+        }
+    }
+    let outcomes = run(cells, threads)?;
+    let of = |index: usize, system: usize| {
+        let found = outcomes.iter().find(|(key, _)| *key == (index, system));
+        found.map(|(_, outcome)| outcome)
+    };
+    let shown = |index: usize, system: usize| match (of(index, system), of(index, PLAIN)) {
+        (Some(outcome), Some(plain)) => Shown {
+            percent: outcome.medium_blocks() as f64 * 100.0 / plain.medium_blocks().max(1) as f64,
+            time: outcome.seconds / plain.seconds.max(1e-9),
+        },
+        _ => Shown::default(),
+    };
+    let space = |index: usize| {
+        let live = of(index, WHOLE).map_or(0, |outcome| outcome.counted("live_blocks"));
+        100.0 - live as f64 * 100.0 / loads[index].shares.touched.max(1) as f64
+    };
+    let mut rows = Vec::new();
+    for (index, load) in loads.iter().enumerate() {
+        let mut row = vec![
+            load.name.clone(),
+            load.shares.written.to_string(),
+            format!("{:.0}%", load.shares.percent()),
+            format!("{:.1}", load.ideal()),
+        ];
+        row.extend((SHADOW..SYSTEMS.len()).map(|system| {
+            let Shown { percent, time } = shown(index, system);
+            format!("{percent:.1} ({time:.2})")
+        }));
+        row.push(format!("{:.0}%", space(index)));
+        rows.push(row);
+    }
+    let columns = ["load", "blocks written", "duplicates", "ideal"];
+    let names = SYSTEMS[SHADOW..].iter().map(|(name, _)| *name);
+    let columns: Vec<&str> = columns.into_iter().chain(names).chain(["space"]).collect();
+    let all: Vec<Seen> = (0..loads.len())
+        .map(|index| Seen {
+            ideal: loads[index].ideal(),
+            whole: shown(index, WHOLE),
+            shadow: shown(index, SHADOW),
+            space: space(index),
+            name: &loads[index].name,
+        })
+        .collect();
+    let setting = format!("{about} {SETTING}");
+    Ok(Frame::new(stated.figure, &setting, &columns)
+        .rows(rows)
+        .claims(claims(stated, &all)))
+}
+
+/// What is held against the paper's statements, of one load.
+struct Seen<'a> {
+    name: &'a str,
+    ideal: f64,
+    whole: Shown,
+    shadow: Shown,
+    space: f64,
+}
+
+fn claims(stated: &Stated, all: &[Seen<'_>]) -> Vec<Claim> {
+    let scattered = match stated.strong {
+        true => {
+            "a write that comes alone is three blocks: its data, its count, its link. Only what comes while a commit is under way, or lies in the same blocks of the tables, shares \
+             them; the times between the paper's requests are not known"
+        }
+        false => {
+            "each flush writes a block of the map and of the counts for each place that was touched since the last: a load whose writes lie apart, or that flushes after few of \
+             them, pays one or two blocks of tables a block of data; the requests of the paper's loads are not known"
+        }
+    };
+    let each = |of: &dyn Fn(&Seen<'_>) -> f64| {
+        let list = all
+            .iter()
+            .map(|seen| format!("{} {:.0}%", seen.name, of(seen)));
+        list.collect::<Vec<_>>().join(", ")
+    };
+    let (least, range) = stated.saved;
+    let enough = |seen: &&Seen<'_>| 100.0 - seen.ideal >= least;
+    let mut claims = vec![Claim {
+        what: format!(
+            "fewer blocks than the plain device, each load with {least:.0}% duplicates or more"
+        ),
+        theirs: range.into(),
+        ours: each(&|seen| 100.0 - seen.whole.percent),
+        met: all
+            .iter()
+            .filter(enough)
+            .all(|seen| 100.0 - seen.whole.percent >= least),
+        why: scattered.into(),
+    }];
+    if let Some(points) = stated.from_ideal {
+        let off = |seen: &Seen<'_>| seen.whole.percent - seen.ideal;
+        let near = all.iter().filter(|seen| off(seen) <= points).count();
+        claims.push(Claim {
+            what: format!("within {points:.0} points of the ideal"),
+            theirs: "all loads".into(),
+            ours: format!("{near} of {}: {}", all.len(), each(&off).replace('%', "")),
+            met: near == all.len(),
+            why: scattered.into(),
+        });
+    }
+    let over = all
+        .iter()
+        .map(|seen| seen.shadow.percent / seen.whole.percent);
+    let (lowest, highest) = over.fold((f64::MAX, 0.0), |(low, high), r: f64| {
+        (r.min(low), r.max(high))
+    });
+    claims.push(Claim {
+        what: "shadowing loses to order and merging".into(),
+        theirs: stated.shadow.into(),
+        ours: format!(
+            "{lowest:.2} to {highest:.2} times what ordered writes; of the plain device's: {}",
+            each(&|seen| seen.shadow.percent)
+        ),
+        met: lowest >= stated.shadow_over,
+        why: "our shadowed tables have a directory and a root above them, always two blocks deep, where Dmdedup's B-tree has its height; and writes that come while a commit is \
+              under way share the next one, so a root is written for many of them"
+            .into(),
+    });
+    claims.push(Claim {
+        what: "time of the load over the plain device's".into(),
+        theirs: stated.install.into(),
+        ours: each(&|seen| (seen.whole.time - 1.0) * 100.0).replace("-0%", "0%"),
+        met: all.iter().all(|seen| seen.whole.time <= 1.05),
+        why: "a commit has two syncs of 1 ms one after the other (what links lead to, then links) where the plain device has one; the paper's device and the times between its requests \
+              are not known"
+            .into(),
+    });
+    claims.push(Claim {
+        what: "space saved".into(),
+        theirs: "22 to 56%".into(),
+        ours: each(&|seen| seen.space),
+        met: all.iter().all(|seen| seen.space >= 22.0),
+        why: "of the blocks in use at the end fewer are duplicates than of those written, where a load overwrites what it wrote; and no load can save more than its duplicates".into(),
+    });
+    claims
+}
+
+/// Each layout above a drive that has a translation layer of its own: both write amplifications.
+fn stacked(size: Size, threads: usize) -> Result<Frame, PaperError> {
+    let capacity = match size {
+        Size::Tiny => 128 << 20,
+        Size::Short => 512 << 20,
+        Size::Full => 4 << 30,
+    };
+    let mut cells = Vec::new();
+    for (load, flush_every) in [("zipf", 32), ("uniform", 32), ("uniform", 1024)] {
+        for (name, policy) in STACKS {
+            let synthetic = Synthetic {
+                duplicates: 30,
+                again: Again::Soon,
+                flush_every,
+                ..Synthetic::new(workload(load))
+            };
+            let mut scenario = scenario("oftl", capacity, synthetic);
+            scenario.device.over_provisioning = Some(280);
+            scenario.precondition = Precondition::Fill;
+            let what = format!("{load}, {name}");
+            cells.push(Cell::new(
+                (load, flush_every, name),
+                what,
+                scenario,
+                policy,
+            )?);
+        }
+    }
+    let outcomes = run(cells, threads)?;
+    let mut alone = 0.0;
+    let mut rows = Vec::new();
+    for ((load, flush_every, name), outcome) in &outcomes {
+        let erases = outcome.life.as_ref().map_or(0, |life| life.erases);
+        let per_write = erases as f64 / outcome.host_written.max(1) as f64;
+        if *name == STACKS[0].0 {
+            alone = per_write;
+        }
+        let (engine, drive) = amplifications(outcome);
+        rows.push(vec![
+            format!("{load}, a flush after {flush_every}"),
+            (*name).into(),
+            format!("{engine:.2}"),
+            format!("{drive:.2}"),
+            format!("{:.2}", engine * drive),
+            format!("{:.2}", per_write / alone),
+        ]);
+    }
+    let setting = "Not in the paper. The oftl device with its page map (greedy), 28% over-provisioning (below the log the drive keeps a third of it, below tables all but 5%), filled, then overwritten twice, 4 KiB at a time, 32 at a time; 30% of the \
+                   blocks have a content that was written before, mostly not long before. Synthetic. Write amplification of the layout, of the drive under it, and of both; erasures a block of the \
+                   host's over those of the drive alone.";
+    let columns = ["load", "system", "layout", "drive", "both", "erasures"];
+    let name = "Above a drive with a translation layer of its own";
+    Ok(Frame::new(name, setting, &columns).rows(rows))
+}
+
+fn amplifications(outcome: &Outcome) -> (f64, f64) {
+    match outcome.stacked {
+        Some(stacked) => (stacked.engine, stacked.drive),
+        None => (1.0, outcome.write_amplification.unwrap_or_default()),
+    }
+}

@@ -1,0 +1,238 @@
+//! The loads: six that are made up, with the paper's shares of duplicates and as much space as its workloads write to (§4.4); or traces of
+//! real activity.
+
+use crate::content::{Content, Contents};
+use crate::paper::{PaperError, Size};
+use crate::replay::{Reading, TraceFile};
+use crate::rng::{Rng, mix};
+use crate::shares::Shares;
+use crate::trace::Op;
+use crate::workload::Request;
+use std::path::{Path, PathBuf};
+
+/// Blocks that a captured load may write: it is kept in memory.
+const BLOCKS_MAX: u64 = 1 << 24;
+/// Traces of a directory.
+const TRACES_MAX: usize = 64;
+
+/// See the module.
+pub struct Load {
+    pub name: String,
+    pub requests: Vec<Request>,
+    /// The same, with every write durable when it is answered: what a plain device does under strong persistence.
+    pub durable: Vec<Request>,
+    pub shares: Shares,
+    /// Blocks that a volume needs for it.
+    pub blocks: u64,
+}
+
+impl Load {
+    fn new(name: String, requests: Vec<Request>, blocks: u64) -> Self {
+        let durable = requests.iter().cloned().map(|mut request| {
+            if let Op::Write { fua } = &mut request.op {
+                *fua = true;
+            }
+            request
+        });
+        Self {
+            name,
+            shares: Shares::of(requests.iter().cloned()),
+            durable: durable.collect(),
+            requests,
+            blocks,
+        }
+    }
+
+    /// Percent of the blocks written that storing each content once would leave.
+    pub fn ideal(&self) -> f64 {
+        100.0 - self.shares.percent()
+    }
+}
+
+/// A load that is made up.
+struct Made {
+    name: &'static str,
+    /// Of the blocks written, in percent: have a content that was written before.
+    duplicates: u64,
+    requests: u64,
+    /// Blocks of a request.
+    blocks: u64,
+    /// Blocks of the volume that it writes to.
+    span: u64,
+    /// In percent: goes on where the last one ended.
+    sequential: u64,
+    flush_every: u64,
+    /// Between two requests.
+    gap_us: u64,
+}
+
+const LOADS: [Made; 6] = [
+    Made {
+        name: "index update",
+        duplicates: 23,
+        requests: 4000,
+        blocks: 8,
+        span: 43_000,
+        sequential: 90,
+        flush_every: 400,
+        gap_us: 300,
+    },
+    Made {
+        name: "installation",
+        duplicates: 30,
+        requests: 6000,
+        blocks: 4,
+        span: 35_000,
+        sequential: 70,
+        flush_every: 60,
+        gap_us: 200,
+    },
+    Made {
+        name: "web browsing",
+        duplicates: 73,
+        requests: 3000,
+        blocks: 1,
+        span: 2800,
+        sequential: 40,
+        flush_every: 40,
+        gap_us: 3000,
+    },
+    Made {
+        name: "camera frames",
+        duplicates: 27,
+        requests: 4000,
+        blocks: 2,
+        span: 3300,
+        sequential: 95,
+        flush_every: 200,
+        gap_us: 2000,
+    },
+    Made {
+        name: "sort of files",
+        duplicates: 55,
+        requests: 3000,
+        blocks: 16,
+        span: 20_000,
+        sequential: 85,
+        flush_every: 500,
+        gap_us: 250,
+    },
+    Made {
+        name: "database",
+        duplicates: 24,
+        requests: 8000,
+        blocks: 2,
+        span: 95_000,
+        sequential: 30,
+        flush_every: 200,
+        gap_us: 150,
+    },
+];
+
+/// The six.
+pub fn made(size: Size) -> Vec<Load> {
+    let part = if size == Size::Tiny { 8 } else { 1 };
+    LOADS.iter().map(|load| make(load, part)).collect()
+}
+
+fn make(made: &Made, part: u64) -> Load {
+    let mut rng = Rng::new(7);
+    let percent = |rng: &mut Rng, percent: u64| rng.below(100) < percent;
+    let (mut contents, mut lba) = (0, 0);
+    let mut requests = Vec::new();
+    for number in 0..made.requests / part {
+        let at = number * made.gap_us * 1000;
+        if !percent(&mut rng, made.sequential) {
+            lba = rng.below(made.span);
+        }
+        lba %= made.span;
+        let each = (0..made.blocks).map(|_| {
+            let again = contents > 0 && percent(&mut rng, made.duplicates);
+            let content = match again {
+                true => rng.below(contents),
+                false => {
+                    contents += 1;
+                    contents - 1
+                }
+            };
+            Content::of(mix(content + 1))
+        });
+        requests.push(Request {
+            at,
+            op: Op::Write { fua: false },
+            lba,
+            blocks: made.blocks as u32,
+            contents: each.collect(),
+        });
+        lba += made.blocks;
+        if (number + 1).is_multiple_of(made.flush_every) {
+            requests.push(Request {
+                at,
+                op: Op::Flush,
+                lba: 0,
+                blocks: 0,
+                contents: Contents::new(),
+            });
+        }
+    }
+    Load::new(made.name.into(), requests, 100_000)
+}
+
+/// The traces of a directory, in the order of their names.
+///
+/// # Errors
+/// When there is none, or one cannot be read.
+pub fn captured(directory: &Path) -> Result<Vec<Load>, PaperError> {
+    let path = directory.display().to_string();
+    let list = || -> std::io::Result<Vec<PathBuf>> {
+        let entries = std::fs::read_dir(directory)?.take(TRACES_MAX + 1);
+        let paths: std::io::Result<Vec<_>> = entries.map(|e| e.map(|e| e.path())).collect();
+        Ok(paths?.into_iter().filter(|path| path.is_file()).collect())
+    };
+    let mut paths = match list() {
+        Ok(paths) => paths,
+        Err(source) => return Err(PaperError::Directory { path, source }),
+    };
+    if paths.is_empty() || paths.len() > TRACES_MAX {
+        let found = paths.len();
+        return Err(PaperError::Traces { path, found });
+    }
+    paths.sort();
+    paths.iter().map(|path| one(path)).collect()
+}
+
+fn one(path: &Path) -> Result<Load, PaperError> {
+    let trace = TraceFile::read(path, &Reading::default())?;
+    let blocks = trace.summary().blocks_written;
+    if blocks > BLOCKS_MAX {
+        let path = path.display().to_string();
+        return Err(PaperError::Long { path, blocks });
+    }
+    let mut replay = trace.replay(1, 1)?;
+    let requests: Vec<Request> = replay.by_ref().collect();
+    if let Some(error) = replay.error() {
+        return Err(error.into());
+    }
+    let name = path.file_stem().unwrap_or(path.as_os_str());
+    let name = name.to_string_lossy().into_owned();
+    Ok(Load::new(name, requests, trace.blocks()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_load_has_its_share_of_duplicates_and_its_space() {
+        for (load, made) in super::made(Size::Short).iter().zip(&LOADS) {
+            let percent = load.shares.percent();
+            assert!(
+                (percent - made.duplicates as f64).abs() < 1.5,
+                "{}: {percent}",
+                load.name
+            );
+            assert!(load.shares.touched <= made.span + made.blocks);
+            assert_eq!(load.shares.flushes, made.requests / made.flush_every);
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Where the engine puts blocks, and when they are durable.
+
+use super::Vellum;
+use vellum_core::engine::Options;
+use vellum_core::format::areas::Layout;
+use vellum_core::tables::{self, Persistence};
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placing {
+    /// A log, or tables in place.
+    pub layout: Layout,
+    /// When a write is answered.
+    pub persistence: Persistence,
+    /// Of tables: whether what no answer waits for is held back and merged (OrderMergeDedup §2.2).
+    pub merging: bool,
+    /// Of tables: whether a commit is held back when more is likely to come (§2.2).
+    pub anticipation: bool,
+}
+
+impl Default for Placing {
+    fn default() -> Self {
+        Self {
+            layout: Layout::Log,
+            persistence: Persistence::Weak,
+            merging: true,
+            anticipation: true,
+        }
+    }
+}
+
+impl Placing {
+    pub(super) fn options(&self, shared: &Options) -> tables::Options {
+        let all = tables::Options::new(shared, self.persistence);
+        let kept = |nanos, keep| if keep { nanos } else { 0 };
+        tables::Options {
+            later_nanos: kept(all.later_nanos, self.merging),
+            anticipation_nanos: kept(all.anticipation_nanos, self.anticipation),
+            ..all
+        }
+    }
+}
+
+impl Vellum {
+    /// Whether its volume is tables in place.
+    #[must_use]
+    pub fn is_in_place(&self) -> bool {
+        self.engine.as_log().is_none()
+    }
+}
