@@ -3,6 +3,7 @@
 use crate::addr::{Buf, EffectId, Lba, Nanos, Pba, Segment, Vba};
 use crate::engine::{Buffers, Engine, Options, Store};
 use crate::format::areas::Layout;
+use crate::format::pack::PartTag;
 use crate::format::summary::Tag;
 use crate::format::{Crc, superblock::Superblock};
 use crate::index::Holder;
@@ -218,6 +219,20 @@ impl Core {
     pub fn contents(&self, at: Pba, tags: &[Tag], out: &mut Vec<(Holder, u32)>) {
         if let Some(engine) = self.as_log() {
             engine.contents(at, tags, out);
+        }
+    }
+
+    /// See [`Engine::pages_of_parts`].
+    pub fn pages_of_parts(&self, at: Pba, tags: &[Tag], out: &mut Vec<(Pba, u32)>) {
+        if let Some(engine) = self.as_log() {
+            engine.pages_of_parts(at, tags, out);
+        }
+    }
+
+    /// See [`Engine::parts`].
+    pub fn parts(&self, at: Pba, parts: &[PartTag], out: &mut Vec<(Holder, u32)>) {
+        if let Some(engine) = self.as_log() {
+            engine.parts(at, parts, out);
         }
     }
 

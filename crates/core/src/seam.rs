@@ -7,6 +7,7 @@
 //! No payload crosses the seam: a block is a buffer's number and its [`Digest`].
 
 use crate::addr::{Buf, EffectId, Lba, Pba, RequestId};
+use crate::format::pack::PartTag;
 use crate::format::summary::Tag;
 use crate::index::Holder;
 use core::num::NonZeroU16;
@@ -245,6 +246,8 @@ pub enum Input<'a> {
     Critical { ranges: &'a [(Lba, u64)] },
     /// What is stored from `at` on, as a segment's summary tells it: hints for the index. No reply.
     Contents { at: Pba, tags: &'a [Tag] },
+    /// What is in the page of parts at `at`, as its directory tells it: hints for the index. No reply.
+    Parts { at: Pba, parts: &'a [PartTag] },
     /// `lba` may hold the same bytes as `of` has: compare them, and if so let them share one page. Answered when
     /// that is done, or found to be out of date. Changes nothing that a client can read.
     Merge { id: RequestId, lba: Lba, of: Holder },
@@ -269,11 +272,11 @@ pub enum Outcome<'a> {
     Same(bool),
     /// A block's fingerprint.
     Fingerprint(Fingerprint),
-    /// A read of parts.
+    /// A read of parts, or a comparison with one on the medium.
     Parts {
         /// CRC32C of the page as it came from the medium; of a buffer's it is not looked at.
         crc: u32,
-        /// Whether each part was there, and decoded to a block with its checksum.
+        /// Whether each part was there, and decoded to a block with its checksum; or to the one that it was compared with.
         whole: bool,
     },
     /// The medium has no room for this write now; it may have later.
@@ -334,10 +337,19 @@ pub enum Effect {
         blocks: u32,
         to: Buf,
     },
+    /// Read the page at `at`, and decode part `slot` of it into the collector's buffer `to`; answered as
+    /// [`Effect::ReadParts`] is.
+    GatherPart {
+        id: EffectId,
+        at: Pba,
+        slot: u8,
+        to: Buf,
+    },
     /// Read metadata, answer with its bytes.
     ReadMeta { id: EffectId, at: Pba, blocks: u32 },
-    /// Compare a block that a client is writing with one that is stored. A buffer is looked at when this
-    /// effect is taken, before any that follows is carried out.
+    /// Compare a block that a client is writing with one that is stored; answered by [`Outcome::Same`], or by
+    /// [`Outcome::Parts`] if that was read as a part of a page. A buffer is looked at when this effect is taken, before
+    /// any that follows is carried out.
     Compare {
         id: EffectId,
         buf: Buf,

@@ -163,6 +163,8 @@ counters! {
     merge_reads,
     /// Of these: mapped to the other's page.
     merged_blocks,
+    /// Of those: parts of pages, of which one is given up with the last part that somebody has.
+    merged_parts,
     /// Gauge: contents in the index.
     index_entries,
     /// Gauge: contents that the index can hold.

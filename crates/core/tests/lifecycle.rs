@@ -205,7 +205,9 @@ impl World {
             Effect::Compare { .. } | Effect::Fingerprint { .. } => {
                 unreachable!("no journal is watched")
             }
-            Effect::ReadParts { .. } => unreachable!("nothing is packed"),
+            Effect::ReadParts { .. } | Effect::GatherPart { .. } => {
+                unreachable!("nothing is packed")
+            }
             Effect::WriteData { .. } => unreachable!("a log writes chunks"),
             Effect::Stopped => self.stopped = true,
         }

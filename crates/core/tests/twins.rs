@@ -10,12 +10,11 @@
 #[allow(dead_code, reason = "each test uses its share")]
 mod sim;
 
-use sim::bench::{Bench, COLLECTOR_BUFS, engine_on, volume};
-use sim::driver::{Ask, Driver};
+use sim::bench::{Bench, crash_everywhere, volume};
+use sim::driver::Ask;
 use sim::medium::{Rot, token_crc};
 use sim::model::Seen;
-use sim::open::{self, Volume};
-use sim::rng::Rng;
+use sim::open::Volume;
 use vellum_core::addr::{Lba, Pba};
 use vellum_core::format::summary::{Owner, Tag};
 use vellum_core::index::Holder;
@@ -304,48 +303,10 @@ fn the_same_block_on_several_queues_is_stored_once() {
     }
 }
 
-/// Runs `prepare` to its end, then `act` effect by effect, and lets the power fail after each number of steps, until
-/// it is through.
-fn crash_everywhere(prepare: impl Fn(&mut Bench), act: impl Fn(&mut Bench)) {
-    let mut cuts = 0;
-    for seed in 0..24 {
-        for steps in 0.. {
-            let decide = DECIDES[seed as usize % 2];
-            let mut bench = Bench::new(seed, volume(), policy(decide));
-            prepare(&mut bench);
-            bench.flush();
-            act(&mut bench);
-            bench.ask(&Ask::Flush);
-            let through = !(0..steps).all(|_| bench.0.advance().unwrap());
-            let (mut medium, mut model, ..) = bench.0.crash(true).unwrap();
-            open::check(&medium).unwrap();
-            let blocks = model.blocks();
-            let mut rng = Rng::new(seed);
-            let engine = engine_on(&mut medium, &mut rng, 8);
-            model.believe_all();
-            let mut after = Driver::new(engine, medium, model, rng, COLLECTOR_BUFS);
-            after.start().unwrap();
-            let mut seen = Vec::new();
-            for lba in 0..blocks {
-                after.ask(&Ask::Read { lba, blocks: 1 }).unwrap();
-                after.settle().unwrap();
-                seen.push(after.last_read[0]);
-            }
-            let judged = after.model.judge(&seen);
-            judged.unwrap_or_else(|why| panic!("seed {seed}, {steps} steps: {why}"));
-            cuts += 1;
-            if through {
-                break;
-            }
-        }
-    }
-    println!("{cuts} crashes");
-    assert!(cuts > 100);
-}
-
 #[test]
 fn a_crash_at_any_effect_of_a_hit() {
     crash_everywhere(
+        &DECIDES.map(policy),
         |bench| {
             bench.write(1, A);
             bench.write(5, B);
@@ -361,6 +322,7 @@ fn a_crash_at_any_effect_of_a_hit() {
 #[test]
 fn a_crash_at_any_effect_of_a_collapse() {
     crash_everywhere(
+        &DECIDES.map(policy),
         |bench| {
             for lba in 1..4 {
                 bench.write(lba, A);
@@ -380,6 +342,7 @@ fn a_crash_at_any_effect_of_a_collapse() {
 fn a_crash_at_any_effect_of_a_merge() {
     let merge = |lba, of| Ask::Merge { lba, of };
     crash_everywhere(
+        &DECIDES.map(policy),
         |bench| {
             let off = Dedup::default();
             bench.0.deduplicate(&off, &[]).unwrap();

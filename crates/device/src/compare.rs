@@ -3,6 +3,7 @@
 //! Most stored ones are still in memory: in a chunk, or [kept](crate::kept) since they were written. The others
 //! are read back.
 
+use crate::digest::crc32c;
 use crate::drive::{Batch, Cause, Inner};
 use crate::limits::COMPARE_READ_BLOCKS;
 use crate::memory::Buffer;
@@ -134,9 +135,10 @@ impl Inner {
                 (Some((_, buffer)), None) if came => {
                     Outcome::Same(buffer.bytes() == self.frame(one.buf))
                 }
-                (Some((_, buffer)), Some(slot)) if came => {
-                    Outcome::Same(self.part_is(buffer.bytes(), slot, one.buf))
-                }
+                (Some((_, buffer)), Some(slot)) if came => Outcome::Parts {
+                    crc: crc32c(buffer.bytes()),
+                    whole: self.part_is(buffer.bytes(), slot, one.buf),
+                },
                 _ => Outcome::Failed,
             };
             self.counters.compare_nanos += nanos_since(began);

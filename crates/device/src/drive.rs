@@ -7,14 +7,14 @@ use crate::block::{BlockError, Op, Request};
 use crate::compare::Comparisons;
 use crate::frames::FramePool;
 use crate::memory::{Buffer, Buffers};
-use crate::pack::{PartsRead, Told};
+use crate::pack::{Decoded, PartsRead, Told};
 use crate::requests::{Answers, Pending, Requests};
 use crate::stats::{ClientStats, Counters};
 use std::sync::Arc;
 use vellum_codec::Decoder;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Nanos, Pba, RequestId};
 use vellum_core::layout::Core;
-use vellum_core::seam::{Effect, Input, Outcome, Payload, Refusal, Reply};
+use vellum_core::seam::{Effect, Input, Outcome, Page, Payload, Refusal, Reply};
 use vellum_medium::{Io, Kind};
 
 /// What an operation on the medium is for; travels in its token beside the effect's number.
@@ -313,7 +313,14 @@ impl Inner {
                 count,
                 request,
                 first,
-            } => self.read_parts(id, page, PartsRead::new(slot, count, request, first), batch),
+            } => {
+                let to = Decoded::Request(request, first);
+                self.read_parts(id, page, PartsRead::new(slot, count, to), batch);
+            }
+            Effect::GatherPart { id, at, slot, to } => {
+                let read = PartsRead::new(slot, 1, Decoded::Collector(to));
+                self.read_parts(id, Page::Medium(at), read, batch);
+            }
             Effect::Gather { id, at, blocks, to } => {
                 self.counters.read_blocks_collector += u64::from(blocks);
                 let mut io = self.io(Cause::Gather, id, Kind::Read, at);

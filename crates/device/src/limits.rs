@@ -65,6 +65,8 @@ pub const METADATA_RANGES: usize = 16_384;
 pub const SWEEP_ENTRIES: usize = 2 << 20;
 /// Entries of the map that are searched at once for a page's owners: 30 microseconds of the volume's lock.
 pub const SWEEP_OWNERS: usize = 16 << 10;
+/// Pages of parts that it reads at once for what they hold: a request finds no more than these in its way.
+pub const SWEEP_PAGES: usize = 16;
 /// Blocks a second that it reads unless told otherwise: 64 MiB.
 pub const SWEEP_RATE: u32 = 16 << 10;
 /// How long one that was asked for waits for a moment without a client's request before it goes on by one pair.

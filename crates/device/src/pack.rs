@@ -109,8 +109,16 @@ pub fn part_bytes(block: &[u8; BLOCK_BYTES], how: Compression) -> usize {
 pub(crate) struct PartsRead {
     slot: u8,
     count: u8,
-    request: RequestId,
-    first: u32,
+    to: Decoded,
+}
+
+/// Where parts are decoded to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Decoded {
+    /// The frames of a request, from this one on.
+    Request(RequestId, u32),
+    /// One of the collector's frames.
+    Collector(Buf),
 }
 
 /// What is done at once, and told to the core when it has given out all that it asks for.
@@ -205,7 +213,10 @@ impl Inner {
                 self.told.push((id, Told::Parts(whole)));
             }
             Page::Medium(at) => {
-                self.counters.read_blocks_clients += 1;
+                match read.to {
+                    Decoded::Request(..) => self.counters.read_blocks_clients += 1,
+                    Decoded::Collector(_) => self.counters.read_blocks_collector += 1,
+                }
                 let mut io = self.io(Cause::Parts, id, Kind::Read, at);
                 let buffer = self.buffers.take(1);
                 self.keep(id, buffer, &mut io);
@@ -232,10 +243,15 @@ impl Inner {
     }
 
     fn unpack_to(&mut self, page: &[u8], read: PartsRead) -> bool {
-        let frames = &self.requests.get(read.request).request.frames;
         (0..read.count).all(|index| {
-            let to = frames.ptr((read.first + u32::from(index)) as usize);
-            // SAFETY: a frame of the request's, which nobody else reaches while it is in flight.
+            let to = match read.to {
+                Decoded::Request(request, first) => {
+                    let frames = &self.requests.get(request).request.frames;
+                    frames.ptr((first + u32::from(index)) as usize)
+                }
+                Decoded::Collector(buf) => self.frames.ptr(buf),
+            };
+            // SAFETY: a frame of the request's, or of the collector's, which nobody else reaches while it is in flight.
             let out = unsafe { &mut *to.cast::<Bytes>() };
             unpack(&mut self.decoder, page, read.slot + index, out)
         })
@@ -243,12 +259,7 @@ impl Inner {
 }
 
 impl PartsRead {
-    pub fn new(slot: u8, count: u8, request: RequestId, first: u32) -> Self {
-        Self {
-            slot,
-            count,
-            request,
-            first,
-        }
+    pub fn new(slot: u8, count: u8, to: Decoded) -> Self {
+        Self { slot, count, to }
     }
 }

@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
+use vellum_core::format::pack::PartTag;
 use vellum_core::format::summary::{Owner, Tag};
 use vellum_core::seam::Input;
 use vellum_ext4::{Metadata, MetadataKind, MetadataSpan, Scan, Source, Span, Unreadable, scan};
@@ -281,6 +282,19 @@ pub(crate) fn worth_learning<'a>(shared: &Shared, tags: &'a [Tag]) -> Cow<'a, [T
         _ => *tag,
     };
     tags.iter().map(worth).collect()
+}
+
+/// The same of what is in a page of parts.
+pub(crate) fn parts_worth_learning<'a>(
+    shared: &Shared,
+    parts: &'a [PartTag],
+) -> Cow<'a, [PartTag]> {
+    if !shared.scout.follows.load(Ordering::Acquire) {
+        return Cow::Borrowed(parts);
+    }
+    let (_, sight) = shared.scout.sight();
+    let worth = |part: &&PartTag| sight.is_data(part.lba.0);
+    parts.iter().filter(worth).copied().collect()
 }
 
 /// Contents are about to be shared: before that, what must not be is known.

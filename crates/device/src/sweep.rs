@@ -2,7 +2,7 @@
 //! (CAFTL §3.5).
 //!
 //! What it goes by are the segments' summaries: owner and CRC32C of each block, 12 bytes in place of 4096. The core
-//! says which of them are alive. Blocks of one checksum are told to it in pairs, which it reads, compares and shares, or
+//! says which of them are alive. A page of parts is read for its directory, which has the same of each part. Blocks of one checksum are told to it in pairs, which it reads, compares and shares, or
 //! finds that they have changed; where both have several owners, the map is searched for those of the one. Memory
 //! is bounded: a volume with more blocks than fit is gone through several times, each time for a part of the checksums;
 //! nothing is written down, so nothing has to be resumed: what is shared already is passed over. The same summaries fill
@@ -11,8 +11,8 @@
 use crate::block::{Op, Replies, Request};
 use crate::frames::Frames;
 use crate::limits::{
-    SWEEP_CHECK, SWEEP_ENTRIES, SWEEP_OWNERS, SWEEP_PATIENCE, SWEEP_PAUSE, SWEEP_QUIET,
-    SWEEP_WRITES,
+    SWEEP_CHECK, SWEEP_ENTRIES, SWEEP_OWNERS, SWEEP_PAGES, SWEEP_PATIENCE, SWEEP_PAUSE,
+    SWEEP_QUIET, SWEEP_WRITES,
 };
 use crate::requests::OneAnswer;
 use crate::shared::Shared;
@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use vellum_core::addr::{BLOCK_BYTES, Lba, Pba, Segment, Vba};
+use vellum_core::format::pack::{self, PartTag};
 use vellum_core::format::summary::{self, Tag};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::index::Holder;
@@ -162,13 +163,21 @@ pub(crate) fn run(shared: &Arc<Shared>, superblock: &Superblock) {
     }
 }
 
+/// Whose what is stored may be, and its checksums.
+enum Found<'a> {
+    /// By the summary of a segment: of its blocks, from its first on.
+    Blocks(&'a [Tag]),
+    /// By the directory of a page: of its parts.
+    Parts(&'a [PartTag]),
+}
+
 /// Goes through what is stored, a segment's tags after the other's; `false` when the volume is stopping. What
 /// cannot be read says nothing.
-fn summaries(
+fn stored(
     shared: &Shared,
     superblock: &Superblock,
     turn: &mut Turn,
-    mut of: impl FnMut(Pba, &[Tag]) -> bool,
+    mut of: impl FnMut(Pba, Found<'_>) -> bool,
 ) -> bool {
     let usable = superblock.usable_blocks();
     let blocks = superblock.segment_blocks() - usable;
@@ -207,8 +216,48 @@ fn summaries(
                     .is_ok()
             }
         };
-        if is_known && !of(start, &tags) {
+        if is_known
+            && !(of(start, Found::Blocks(&tags)) && parts(shared, start, &tags, turn, &mut of))
+        {
             return false;
+        }
+    }
+    true
+}
+
+/// The same of the pages of parts of one segment. A page that was moved, or is not written yet, fails its checksum.
+fn parts(
+    shared: &Shared,
+    start: Pba,
+    tags: &[Tag],
+    turn: &mut Turn,
+    mut of: impl FnMut(Pba, Found<'_>) -> bool,
+) -> bool {
+    let mut pages = Vec::new();
+    let asked = shared.with_core(|_, inner, _| {
+        inner.engine.pages_of_parts(start, tags, &mut pages);
+    });
+    if asked.is_none() {
+        return false;
+    }
+    let mut bytes = [0; SWEEP_PAGES * BLOCK_BYTES];
+    let mut found = Vec::new();
+    let side_by_side = pages.chunk_by(|(one, _), (next, _)| one.plus(1) == *next);
+    for run in side_by_side.flat_map(|run| run.chunks(SWEEP_PAGES)) {
+        if !turn.wait(shared) {
+            return false;
+        }
+        turn.spend(run.len() as u64);
+        let bytes = &mut bytes[..run.len() * BLOCK_BYTES];
+        if shared.medium.read(run[0].0, bytes).is_err() {
+            continue;
+        }
+        for (page, &(at, crc)) in bytes.chunks_exact(BLOCK_BYTES).zip(run) {
+            let is_whole = crate::digest::crc32c(page) == crc
+                && pack::directory(page, crate::digest::crc32c, &mut found).is_ok();
+            if is_whole && !of(at, Found::Parts(&found)) {
+                return false;
+            }
         }
     }
     true
@@ -217,11 +266,21 @@ fn summaries(
 /// Fills the index of contents.
 fn learn(shared: &Shared, superblock: &Superblock) {
     let mut turn = Turn::new(shared, true);
-    summaries(shared, superblock, &mut turn, |at, tags| {
-        let tags = crate::scout::worth_learning(shared, tags);
-        let fed = shared.with_core(|now, inner, batch| {
-            inner.feed(now, Input::Contents { at, tags: &tags }, batch);
-        });
+    stored(shared, superblock, &mut turn, |at, found| {
+        let fed = match found {
+            Found::Blocks(tags) => {
+                let tags = crate::scout::worth_learning(shared, tags);
+                shared.with_core(|now, inner, batch| {
+                    inner.feed(now, Input::Contents { at, tags: &tags }, batch);
+                })
+            }
+            Found::Parts(parts) => {
+                let parts = crate::scout::parts_worth_learning(shared, parts);
+                shared.with_core(|now, inner, batch| {
+                    inner.feed(now, Input::Parts { at, parts: &parts }, batch);
+                })
+            }
+        };
         fed.is_some()
     });
 }
@@ -256,41 +315,47 @@ impl Stored {
 
 /// One look at all that is stored.
 fn sweep(shared: &Shared, superblock: &Superblock, now: bool) {
-    let live = shared.inner.lock().engine.stats().live_blocks;
-    let parts = live.div_ceil(SWEEP_ENTRIES as u64).max(1);
-    // Parts are not quite of one size, and clients go on writing.
+    let live = {
+        let stats = shared.inner.lock().engine.stats();
+        stats.live_blocks - stats.packed_pages + stats.packed_owners
+    };
+    let rounds = live.div_ceil(SWEEP_ENTRIES as u64).max(1);
+    // Rounds are not quite of one size, and clients go on writing.
     let most = SWEEP_ENTRIES + SWEEP_ENTRIES / 8;
-    let mut stored: Vec<Stored> = Vec::with_capacity(most.min(live as usize + 1024));
+    let mut all: Vec<Stored> = Vec::with_capacity(most.min(live as usize + 1024));
     let mut turn = Turn::new(shared, now);
-    for part in 0..parts {
+    for round in 0..rounds {
         let done = |inside: u64| {
-            let permille = (part * 1000 + inside) / parts;
+            let permille = (round * 1000 + inside) / rounds;
             shared
                 .sweeper
                 .progress
                 .store(1 + permille, Ordering::Relaxed);
         };
         done(0);
-        stored.clear();
+        all.clear();
         let mut live = Vec::new();
         let segments = u64::from(superblock.segment_count());
         let mut segment = 0;
-        let whole = summaries(shared, superblock, &mut turn, |at, tags| {
+        let whole = stored(shared, superblock, &mut turn, |at, found| {
             live.clear();
             // Only what is alive: a dead block that came first would speak for all of its content.
-            let asked = shared.with_core(|_, inner, _| inner.engine.contents(at, tags, &mut live));
+            let asked = shared.with_core(|_, inner, _| match found {
+                Found::Blocks(tags) => inner.engine.contents(at, tags, &mut live),
+                Found::Parts(parts) => inner.engine.parts(at, parts, &mut live),
+            });
             let ours = live
                 .iter()
-                .filter(|(_, crc)| (u64::from(*crc) * parts) >> 32 == part)
+                .filter(|(_, crc)| (u64::from(*crc) * rounds) >> 32 == round)
                 .map(|&(holder, crc)| Stored::new(holder, crc));
             // What does not fit is passed over: it costs savings, and nothing else.
-            stored.extend(ours.take(most - stored.len()));
-            segment += 1;
+            all.extend(ours.take(most - all.len()));
+            segment += u64::from(matches!(found, Found::Blocks(_)));
             done(segment * 500 / segments);
             asked.is_some()
         });
-        stored.sort_unstable();
-        if !whole || !merge_all(shared, &stored, &mut turn, |inside| done(500 + inside / 2)) {
+        all.sort_unstable();
+        if !whole || !merge_all(shared, &all, &mut turn, |inside| done(500 + inside / 2)) {
             return;
         }
     }

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use vellum_core::addr::Pba;
 use vellum_device::block::{Op, Request};
+use vellum_device::pack::Compression;
 use vellum_device::policy::{Policy, PrintHash, store_named};
 use vellum_device::{OpenOptions, Volume};
 use vellum_medium::{Done, Io, Kind, Medium, MediumError, MemoryMedium};
@@ -343,6 +344,70 @@ fn the_index_is_filled_from_the_medium_after_a_restart() {
     drop(volume);
     let options = OpenOptions {
         policy: deduplicating(),
+        ..small()
+    };
+    let volume = Arc::new(Volume::open(Arc::clone(&medium), &options).unwrap());
+    wait_until("the index knows all contents", || {
+        counted(&volume, "index_entries") == CONTENTS
+    });
+    let mut client = Client::new(&volume);
+    for content in 0..CONTENTS {
+        client
+            .write(3 * CONTENTS + content, &[content + 1])
+            .unwrap();
+    }
+    assert_eq!(counted(&volume, "dedup_blocks"), CONTENTS);
+    assert_read(&volume);
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
+
+fn packing() -> Policy {
+    Policy {
+        compression: Compression::Lz4,
+        ..Policy::default()
+    }
+}
+
+/// Blocks in parts of pages: written without an index, and then of copies of the same.
+#[test]
+fn a_sweep_shares_parts_of_pages() {
+    let (medium, volume) = volume();
+    volume.set_policy(packing());
+    write_thrice(&volume);
+    // Few of them do not become smaller.
+    let packed = counted(&volume, "packed_owners");
+    assert!(packed > 2 * CONTENTS && packed % 3 == 0);
+    let stored = counted(&volume, "live_blocks");
+    volume.sweep();
+    wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
+    assert_eq!(counted(&volume, "merged_blocks"), 2 * CONTENTS);
+    assert_eq!(counted(&volume, "merged_parts"), packed / 3 * 2);
+    // What was written together goes together: two pages of three have nobody left, but for those on the border.
+    assert!(counted(&volume, "live_blocks") <= stored / 3 + 2);
+    assert_read(&volume);
+    volume.sweep();
+    wait_until("the next one ends", || volume.sweep_progress().ended == 2);
+    assert_eq!(counted(&volume, "merged_blocks"), 2 * CONTENTS);
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+    assert_read(&open(&medium));
+}
+
+#[test]
+fn parts_of_pages_are_known_again_after_a_restart() {
+    let (medium, volume) = volume();
+    volume.set_policy(packing());
+    write_thrice(&volume);
+    volume.sweep();
+    wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
+    volume.stop().unwrap();
+    drop(volume);
+    let options = OpenOptions {
+        policy: Policy {
+            compression: Compression::Lz4,
+            ..deduplicating()
+        },
         ..small()
     };
     let volume = Arc::new(Volume::open(Arc::clone(&medium), &options).unwrap());

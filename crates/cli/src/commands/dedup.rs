@@ -2,6 +2,7 @@
 
 use super::stats::socket_of;
 use crate::control;
+use crate::policy::Change;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -13,6 +14,10 @@ use std::time::Duration;
 pub struct Args {
     /// The volume; its server is found by itself.
     volume: PathBuf,
+    /// What it may read in a second, from now on, clients or not: `full`, or a size; the same as `vellum policy VOLUME
+    /// sweep=RATE`.
+    #[arg(long, value_name = "RATE", conflicts_with = "status")]
+    rate: Option<String>,
     /// Only show how far it is, and what has been found so far.
     #[arg(long)]
     status: bool,
@@ -25,6 +30,12 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let socket = socket_of(&args.volume)?;
     let volume = args.volume.canonicalize()?;
+    if let Some(rate) = &args.rate {
+        let change = format!("sweep={rate}");
+        change.parse::<Change>().map_err(crate::outcome::usage)?;
+        let request = json!({"command": "policy", "volume": volume, "change": change});
+        control::request(&socket, &request)?;
+    }
     let ask = |now: bool| -> Result<Value> {
         let request = json!({"command": "dedup", "volume": volume, "now": now});
         let answer = control::request(&socket, &request)?;
@@ -84,5 +95,15 @@ fn show(args: &Args, before: &Value, now: &Value) {
         "  index            {} of {} contents",
         core(now, "index_entries"),
         core(now, "index_capacity")
+    );
+    let asked = core(now, "dedup_lookups");
+    let percent = 100.0 * core(now, "dedup_blocks") as f64 / asked.max(1) as f64;
+    println!("  found there      {percent:.1}% of {asked} blocks looked up");
+    println!("  hints wrong      {}", core(now, "dedup_false_hints"));
+    let seconds = |key| number(&now["medium"], key) as f64 / 1e6;
+    println!(
+        "  time             {:.3} s comparing, {:.3} s hashing",
+        seconds("compare_micros"),
+        seconds("fingerprint_micros")
     );
 }

@@ -403,10 +403,12 @@ impl Answers for Volumes {
             volume.sweep();
         }
         let progress = volume.sweep_progress();
+        let stats = served.stats();
         Ok(json!({
             "sweeps": progress.ended,
             "permille": progress.permille,
-            "core": served.stats().get("core").cloned().unwrap_or_default(),
+            "core": stats.get("core").cloned().unwrap_or_default(),
+            "medium": stats.get("medium").cloned().unwrap_or_default(),
         }))
     }
 

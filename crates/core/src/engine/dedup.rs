@@ -3,6 +3,7 @@
 
 use super::twin::Proposer;
 use super::*;
+use crate::format::pack::PartTag;
 use crate::format::summary::{Owner, Tag};
 use crate::index::Holder;
 use crate::policy::dedup::content_hash;
@@ -126,6 +127,41 @@ impl Engine {
             };
             self.dedup.met_before(hash, holder, owners);
         }
+    }
+
+    /// What is stored in a page of parts, as its directory tells it. Whoever shares a part without being named there is
+    /// not looked for.
+    pub(super) fn learn_parts(&mut self, at: Pba, parts: &[PartTag]) {
+        for &PartTag { lba, slot, crc } in parts {
+            if self.has_part(lba, at, slot) && !self.dedup.is_critical(lba) {
+                self.dedup
+                    .met_before(content_hash(crc), Holder::Lba(lba), 1);
+            }
+        }
+    }
+
+    fn has_part(&self, lba: Lba, at: Pba, slot: u8) -> bool {
+        let there = self.shared.find(at).map(|vba| Entry::Packed(vba, slot));
+        lba.0 < self.map.blocks() && there == Some(self.map.get(lba))
+    }
+
+    /// Of the parts of the page at `at` those that their LBA still has, and their checksums.
+    pub fn parts(&self, at: Pba, parts: &[PartTag], out: &mut Vec<(Holder, u32)>) {
+        let ours = |part: &&PartTag| self.has_part(part.lba, at, part.slot);
+        let held = parts.iter().filter(ours);
+        out.extend(held.map(|part| (Holder::Lba(part.lba), part.crc)));
+    }
+
+    /// Of the blocks from `at` on those that are pages of parts of which somebody has one, and their checksums, by their
+    /// segment's tags.
+    pub fn pages_of_parts(&self, at: Pba, tags: &[Tag], out: &mut Vec<(Pba, u32)>) {
+        let tagged = (at.0..).map(Pba).zip(tags);
+        let has_parts = |pba| {
+            let found = self.shared.find(pba);
+            found.is_some_and(|vba| self.shared.has_parts(vba))
+        };
+        let pages = tagged.filter(|(pba, _)| has_parts(*pba));
+        out.extend(pages.map(|(pba, tag)| (pba, tag.crc)));
     }
 
     /// Who has the block at `pba` now, by what its tag says and what has become of that; nobody, if it is dead or

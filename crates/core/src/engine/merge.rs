@@ -4,6 +4,9 @@
 //! and it may be wrong or late: the block is read, compared with the other, and mapped to its page only if
 //! both are still where they were. To a client nothing changes: the bytes are the same. A block that fails its
 //! checksum is left alone, or an error would become data.
+//!
+//! A block that is a part of a page is decoded into a buffer, when the page has been held against its checksum: both
+//! of a pair, if both are parts, for equal parts of a damaged page would be shared to be refused when they are read.
 
 use super::twin::{Proposer, Shared as Sharing, Twin};
 use super::*;
@@ -14,34 +17,85 @@ use crate::seam::{Against, Class};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Merge {
     request: RequestId,
-    /// The block that is to give its page up, and that page.
+    /// The block that is to give its place up, and that place.
     lba: Lba,
-    from: Pba,
+    from: Side,
     /// The one that is to be shared.
     of: Holder,
-    to: Pba,
-    /// The checksum of both, if they are equal.
+    to: Side,
+    /// Whether both are in their buffers.
+    both: bool,
+}
+
+/// One of a pair.
+#[derive(Clone, Copy, Debug)]
+struct Side {
+    place: Place,
+    /// The checksum of the page there.
     crc: u32,
-    buf: Buf,
+    /// Where it is read to; the other of a pair may be compared where it is, if it is a whole block.
+    buf: Option<Buf>,
+}
+
+impl Side {
+    fn is_read(&self, outcome: Outcome<'_>) -> bool {
+        match outcome {
+            Outcome::Crcs(crcs) => self.place.slot.is_none() && crcs == [self.crc],
+            Outcome::Parts { crc, whole } => self.place.slot.is_some() && whole && crc == self.crc,
+            _ => false,
+        }
+    }
+}
+
+/// A pair that waits for checksums.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pair {
+    request: RequestId,
+    lba: Lba,
+    of: Holder,
+    /// Where the block was, and the checksum of the page there, if that has come.
+    known: Option<(Place, u32)>,
+}
+
+/// What a page's checksum is.
+enum Sum {
+    Is(u32),
+    /// It is being read.
+    Awaited(Segment),
+    Unknown,
 }
 
 impl Engine {
     pub(super) fn merge(&mut self, request: RequestId, lba: Lba, of: Holder) {
-        self.merge_or_load(request, lba, of, true);
+        let known = None;
+        let pair = Pair {
+            request,
+            lba,
+            of,
+            known,
+        };
+        self.merge_or_load(pair, None);
     }
 
     /// The checksums of a segment have come, or cannot be had.
     pub(super) fn merge_again(&mut self, segment: Segment) {
         let pairs = core::mem::take(&mut self.pairs);
-        for (of_segment, request, lba, of) in pairs {
-            match of_segment == segment {
-                true => self.merge_or_load(request, lba, of, false),
-                false => self.pairs.push((of_segment, request, lba, of)),
+        for (awaited, pair) in pairs {
+            match awaited == segment {
+                true => self.merge_or_load(pair, Some(segment)),
+                false => self.pairs.push((awaited, pair)),
             }
         }
     }
 
-    fn merge_or_load(&mut self, request: RequestId, lba: Lba, of: Holder, load: bool) {
+    /// `came`: a segment whose checksums are not asked for again.
+    fn merge_or_load(&mut self, pair: Pair, came: Option<Segment>) {
+        let Pair {
+            request,
+            lba,
+            of,
+            known,
+        } = pair;
         if self.poisoned {
             return self.reply(request, Err(Refusal::Poisoned));
         }
@@ -51,57 +105,117 @@ impl Engine {
         let Some((from, to)) = self.apart(lba, of).filter(|_| !self.redeeming) else {
             return self.reply(request, Ok(()));
         };
-        let (segment, offset) = locate(&self.superblock, from);
-        let Some(crc) = self.sums.crc(segment, offset) else {
-            if load && self.sums.wants_load(segment) {
-                self.load_sums(segment, None);
+        let first_sum = match known {
+            Some((place, crc)) if place == from => Sum::Is(crc),
+            Some(_) => Sum::Unknown,
+            None => self.sum_of(from.pba, came),
+        };
+        // A whole block is equal to one that has been checked, or it is not.
+        let second_sum = match (to.slot, &first_sum) {
+            (Some(_), Sum::Is(_)) => self.sum_of(to.pba, came),
+            _ => Sum::Is(0),
+        };
+        let sums = match (first_sum, second_sum) {
+            (Sum::Is(first), Sum::Is(second)) => [first, second],
+            (Sum::Awaited(segment), _) => return self.pairs.push((segment, pair)),
+            (Sum::Is(crc), Sum::Awaited(segment)) => {
+                // Where few segments' checksums are kept, its own may be gone when the other's have come.
+                let known = Some((from, crc));
+                return self.pairs.push((segment, Pair { known, ..pair }));
             }
-            if load && self.sums.is_loading(segment) {
-                return self.pairs.push((segment, request, lba, of));
-            }
+            _ => return self.reply(request, Ok(())),
+        };
+        // Of the collector's: it needs them more, and a pair can be told again.
+        let Some(first) = self.collector.spare_buf() else {
             return self.reply(request, Ok(()));
         };
-        // One of the collector's: it needs them more, and a pair can be told again.
-        let Some(buf) = self.collector.spare_buf() else {
-            return self.reply(request, Ok(()));
+        let second = match to.slot {
+            None => None,
+            Some(_) => match self.collector.spare_buf() {
+                None => {
+                    self.release(first);
+                    return self.reply(request, Ok(()));
+                }
+                buf => buf,
+            },
         };
         self.stats.merge_reads += 1;
-        for pba in [from, to] {
-            let (segment, _) = locate(&self.superblock, pba);
+        for place in [from, to] {
+            let (segment, _) = locate(&self.superblock, place.pba);
             self.segments.get_mut(segment).readers += 1;
         }
+        let side = |place, crc, buf| Side { place, crc, buf };
         let merge = Merge {
             request,
             lba,
-            from,
+            from: side(from, sums[0], Some(first)),
             of,
-            to,
-            crc,
-            buf,
+            to: side(to, sums[1], second),
+            both: false,
         };
-        self.effect(Pending::MergeRead(merge), |id| Effect::Gather {
-            id,
-            at: from,
-            blocks: 1,
-            to: buf,
+        self.fetch(merge, from, first);
+    }
+
+    fn sum_of(&mut self, pba: Pba, came: Option<Segment>) -> Sum {
+        let (segment, offset) = locate(&self.superblock, pba);
+        if let Some(crc) = self.sums.crc(segment, offset) {
+            return Sum::Is(crc);
+        }
+        if came == Some(segment) {
+            return Sum::Unknown;
+        }
+        if self.sums.wants_load(segment) {
+            self.load_sums(segment, None);
+        }
+        match self.sums.is_loading(segment) {
+            true => Sum::Awaited(segment),
+            false => Sum::Unknown,
+        }
+    }
+
+    fn fetch(&mut self, merge: Merge, place: Place, to: Buf) {
+        let at = place.pba;
+        self.effect(Pending::MergeRead(merge), |id| match place.slot {
+            None => Effect::Gather {
+                id,
+                at,
+                blocks: 1,
+                to,
+            },
+            Some(slot) => Effect::GatherPart { id, at, slot, to },
         });
     }
 
-    /// The two pages, if both are on the medium and not one.
-    fn apart(&self, lba: Lba, of: Holder) -> Option<(Pba, Pba)> {
-        let from = self.physical(self.map.get(lba))?;
-        let to = self.physical(self.entry_of(of))?;
-        let stored = |pba| self.chunks.find(pba).is_none();
+    /// Where the two are, if both are on the medium and not at one place.
+    fn apart(&self, lba: Lba, of: Holder) -> Option<(Place, Place)> {
+        let from = self.place_of(self.map.get(lba))?;
+        let to = self.place_of(self.entry_of(of))?;
+        let stored = |place: Place| self.chunks.held(place.pba, place.slot).is_none();
         let allowed = !self.dedup.is_critical(lba)
             && !matches!(of, Holder::Lba(of) if self.dedup.is_critical(of));
         (from != to && allowed && stored(from) && stored(to)).then_some((from, to))
     }
 
     pub(super) fn merge_read(&mut self, merge: Merge, outcome: Outcome<'_>) {
-        if !matches!(outcome, Outcome::Crcs(crcs) if crcs == [merge.crc]) {
+        let Merge { from, to, both, .. } = merge;
+        let read = if both { to } else { from };
+        let (true, Some(buf)) = (read.is_read(outcome), from.buf) else {
             return self.merge_ends(merge);
-        }
-        let (buf, with) = (merge.buf, Against::Medium(merge.to));
+        };
+        let with = match to.buf {
+            None => Against::Medium(to.place.pba),
+            Some(other) if both => Against::Buffer(other),
+            Some(other) => {
+                return self.fetch(
+                    Merge {
+                        both: true,
+                        ..merge
+                    },
+                    to.place,
+                    other,
+                );
+            }
+        };
         self.effect(Pending::MergeCompare(merge), |id| Effect::Compare {
             id,
             buf,
@@ -113,21 +227,22 @@ impl Engine {
         let same = matches!(outcome, Outcome::Same(true));
         // A volume that stops has sealed its last chunk, or is about to.
         let open = self.mode == Mode::Running && !self.poisoned;
-        if same && open && self.apart(merge.lba, merge.of) == Some((merge.from, merge.to)) {
+        let places = (merge.from.place, merge.to.place);
+        if same && open && self.apart(merge.lba, merge.of) == Some(places) {
             let twin = Twin {
                 by: Proposer::Pair,
                 of: merge.of,
-                place: Place {
-                    pba: merge.to,
-                    slot: None,
-                },
+                place: merge.to.place,
                 absorptions: None,
                 print: None,
             };
             if matches!(self.share(merge.lba, twin), Sharing::Done) {
                 self.stats.merged_blocks += 1;
-                if self.dedup.is_on() {
-                    self.note_content(merge.lba, merge.crc, Class::Data);
+                let is_part = merge.from.place.slot.is_some();
+                self.stats.merged_parts += u64::from(is_part);
+                // The checksum of a page is not that of a part of it: what the index knows of that stays as it is.
+                if self.dedup.is_on() && !is_part {
+                    self.note_content(merge.lba, merge.from.crc, Class::Data);
                 }
             }
         }
@@ -135,10 +250,12 @@ impl Engine {
     }
 
     fn merge_ends(&mut self, merge: Merge) {
-        for pba in [merge.from, merge.to] {
-            self.end_reader(locate(&self.superblock, pba).0);
+        for side in [merge.from, merge.to] {
+            self.end_reader(locate(&self.superblock, side.place.pba).0);
+            if let Some(buf) = side.buf {
+                self.release(buf);
+            }
         }
-        self.release(merge.buf);
         self.reply(merge.request, Ok(()));
     }
 }

@@ -32,7 +32,6 @@ mod write;
 
 use crate::addr::{Buf, EffectId, Generation, Lba, Life, Nanos, Pba, RequestId, Segment, Seq, Vba};
 use crate::format::{Crc, superblock::Superblock};
-use crate::index::Holder;
 use crate::limits;
 use crate::map::{Entry, Map};
 use crate::pledges::Pledges;
@@ -48,14 +47,14 @@ use alloc::{
 use checkpoint::Checkpoint;
 use chunks::{ChunkId, Chunks, HEADS, Head, Held, Position, Waiter, Waiting};
 use collect::Collector;
-use merge::Merge;
+use merge::{Merge, Pair};
 pub use options::{Buffers, Options, Victim};
 use owners::Place;
 pub use pack::Store;
 use restamp::Restamp;
 use segments::{Segments, State, locate};
 use sums::Sums;
-use twin::{Shared as Sharing, Verdict};
+use twin::{Shared as Sharing, Unsure, Verdict};
 
 /// What an effect in flight was for.
 #[derive(Clone, Copy, Debug)]
@@ -161,7 +160,9 @@ pub struct Engine {
     redeeming: bool,
     dedup: Dedup,
     /// Pairs that wait for the checksums of a segment.
-    pairs: Vec<(Segment, RequestId, Lba, Holder)>,
+    pairs: Vec<(Segment, Pair)>,
+    /// Blocks that wait for them too, to be shared.
+    unsure: Vec<(Segment, Unsure)>,
     /// Requests that have been refused while a comparison still reads their buffers.
     doomed: Vec<(Waiting, Refusal)>,
     /// Blocks that were replaced in a chunk that still took blocks: their places have not changed, but
@@ -256,6 +257,7 @@ impl Engine {
             redeeming: false,
             dedup: Dedup::default(),
             pairs: Vec::new(),
+            unsure: Vec::new(),
             doomed: Vec::new(),
             absorptions: 0,
             held: 0,
@@ -327,6 +329,7 @@ impl Engine {
             Input::Dedup { policy } => self.set_dedup(policy),
             Input::Critical { ranges } => self.dedup.set_critical(ranges),
             Input::Contents { at, tags } => self.learn_contents(at, tags),
+            Input::Parts { at, parts } => self.learn_parts(at, parts),
             Input::Merge { id, lba, of } => self.merge(id, lba, of),
             Input::Done { id, outcome } => self.done(id, outcome),
             Input::Tick => self.tick(),

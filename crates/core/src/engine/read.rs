@@ -339,6 +339,7 @@ impl Engine {
         for parked in self.sums.take_parked(segment) {
             self.finish_part(parked.request, parked.at, &parked.crcs, parked.whole);
         }
+        self.sure_again(segment);
         self.sums.settle(segment);
         self.end_reader(segment);
         self.merge_again(segment);

@@ -44,6 +44,16 @@ pub(super) struct Twin {
     pub print: Option<Fingerprint>,
 }
 
+/// A block that is equal to a part of a page, of which it is not known whether it is whole.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unsure {
+    request: RequestId,
+    index: u32,
+    page: Pba,
+    /// The checksum of what was read.
+    crc: u32,
+}
+
 /// What became of a block with a twin.
 pub(super) enum Shared {
     /// It is the twin's second owner, or was before.
@@ -107,6 +117,9 @@ impl Engine {
                 self.stats.compare_reads += 1;
                 let (segment, _) = locate(&self.superblock, place.pba);
                 self.segments.get_mut(segment).readers += 1;
+                if place.slot.is_some() && self.sums.wants_load(segment) {
+                    self.load_sums(segment, None);
+                }
             }
             let pending = Pending::Compare {
                 request,
@@ -129,8 +142,17 @@ impl Engine {
         if let Some(pba) = read {
             self.end_reader(locate(&self.superblock, pba).0);
         }
-        let same = match outcome {
-            Outcome::Same(same) => same,
+        let same = match (outcome, read) {
+            (Outcome::Same(same), _) => same,
+            (Outcome::Parts { whole: false, .. }, Some(_)) => false,
+            (Outcome::Parts { crc, .. }, Some(page)) => {
+                return self.check_page(Unsure {
+                    request,
+                    index,
+                    page,
+                    crc,
+                });
+            }
             _ => {
                 // The block at hand is whole, and is written; nothing is lost.
                 self.stats.unreadable_blocks += 1;
@@ -145,6 +167,42 @@ impl Engine {
             return self.ask_fingerprint(request, index, buf);
         }
         self.answered(request, index, same, None);
+    }
+
+    /// A part is equal; whoever shares it is refused for as long as the page fails its checksum.
+    fn check_page(&mut self, unsure: Unsure) {
+        let (segment, offset) = locate(&self.superblock, unsure.page);
+        let expected = self.sums.crc(segment, offset);
+        if expected.is_none() {
+            if self.sums.wants_load(segment) {
+                self.load_sums(segment, None);
+            }
+            return self.unsure.push((segment, unsure));
+        }
+        self.judge_page(unsure, expected);
+    }
+
+    fn judge_page(&mut self, unsure: Unsure, expected: Option<u32>) {
+        let whole = expected == Some(unsure.crc);
+        if !whole {
+            self.stats.corrupt_blocks += u64::from(expected.is_some());
+            self.stats.unreadable_blocks += u64::from(expected.is_none());
+        }
+        self.answered(unsure.request, unsure.index, whole, None);
+    }
+
+    /// The checksums of a segment have come, or cannot be had.
+    pub(super) fn sure_again(&mut self, segment: Segment) {
+        let unsure = core::mem::take(&mut self.unsure);
+        for (awaited, one) in unsure {
+            if awaited == segment {
+                let (_, offset) = locate(&self.superblock, one.page);
+                let expected = self.sums.crc(segment, offset);
+                self.judge_page(one, expected);
+            } else {
+                self.unsure.push((awaited, one));
+            }
+        }
     }
 
     fn ask_fingerprint(&mut self, request: RequestId, index: u32, buf: Buf) {

@@ -8,6 +8,7 @@ use super::chunk::{self, PART_LEN, Part, Record};
 use super::{Crc, Field, FormatError, on_disk};
 use crate::addr::{BLOCK_BYTES, Lba};
 use crate::map::MAX_PARTS;
+use alloc::vec::Vec;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -26,6 +27,17 @@ on_disk! {
 
 /// The fields of a page's head.
 pub const FIELDS: &[Field] = RawPack::FIELDS;
+
+/// One part of a page, as its directory tells of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartTag {
+    /// Whose it was when written.
+    pub lba: Lba,
+    /// Which part.
+    pub slot: u8,
+    /// CRC32C of the block that it stands for.
+    pub crc: u32,
+}
 
 /// Bytes of a page that are for parts and their directory.
 pub const ROOM: usize = BLOCK_BYTES - size_of::<RawPack>();
@@ -97,6 +109,43 @@ pub fn find(page: &[u8], slot: u8, crc: Crc) -> Result<(Lba, Part, &[u8]), Forma
     }
 }
 
+/// All parts of a page whose checksum has been looked at, in place of what `out` holds.
+///
+/// # Errors
+/// When the page is none, or is damaged.
+pub fn directory(page: &[u8], crc: Crc, out: &mut Vec<PartTag>) -> Result<(), FormatError> {
+    out.clear();
+    let truncated = FormatError::Truncated {
+        what: WHAT,
+        have: page.len(),
+        need: BLOCK_BYTES,
+    };
+    if page.len() != BLOCK_BYTES {
+        return Err(truncated);
+    }
+    let (raw, rest) = RawPack::read_from_prefix(page).map_err(|_| truncated)?;
+    let mut add = |record: Record, in_header: bool| {
+        if let Record::Part { lba, part } = record
+            && (!in_header || part.block == 0)
+        {
+            let Part { slot, crc, .. } = part;
+            out.push(PartTag { lba, slot, crc });
+        }
+    };
+    if raw.magic == MAGIC {
+        for entry in rest
+            .chunks_exact(PART_LEN)
+            .take((raw.parts.get() as usize).min(MAX_PARTS))
+        {
+            add(Record::decode(entry)?, false);
+        }
+    } else {
+        let (_, records) = chunk::decode(page, crc)?;
+        records.into_iter().for_each(|record| add(record, true));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,10 +179,24 @@ mod tests {
         assert_eq!((lba, found.encoding, bytes), (Lba(40), 1, &b"hello"[..]));
         assert_eq!(find(&page, 1, crc).unwrap().2, b"");
         assert!(find(&page, 2, crc).is_err());
+        let mut all = alloc::vec![PartTag {
+            lba: Lba(9),
+            slot: 9,
+            crc: 9
+        }];
+        directory(&page, crc, &mut all).unwrap();
+        let tag = |slot: u8| PartTag {
+            lba: Lba(u64::from(slot) + 40),
+            slot,
+            crc: 7,
+        };
+        assert_eq!(all, [tag(0), tag(1)]);
+        assert!(directory(&page[..100], crc, &mut all).is_err());
         assert!(find(&page[..100], 0, crc).is_err());
         // Its length leads out of the page.
         page[size_of::<RawPack>() + 18..][..2].copy_from_slice(&[0xff, 0xff]);
         assert!(find(&page, 0, crc).is_err());
         assert!(find(&[0; BLOCK_BYTES], 0, crc).is_err());
+        assert!(directory(&[0; BLOCK_BYTES], crc, &mut all).is_err());
     }
 }

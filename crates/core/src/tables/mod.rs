@@ -231,7 +231,7 @@ impl Tables {
             Input::Critical { ranges } => self.dedup.set_critical(ranges),
             // The table of fingerprints knows.
             // Nothing is pledged here: a map entry is written in place, and by itself.
-            Input::Contents { .. } | Input::Committed { .. } => {}
+            Input::Contents { .. } | Input::Parts { .. } | Input::Committed { .. } => {}
             // What lies in tables was compared when it was written.
             Input::Merge { id, .. } => {
                 let result = match self.poisoned {

@@ -124,3 +124,46 @@ impl Bench {
         open::check(&self.0.medium).unwrap();
     }
 }
+
+/// Runs `prepare` to its end, then `act` effect by effect, and lets the power fail after each number of steps, until
+/// it is through.
+pub fn crash_everywhere(
+    policies: &[Dedup],
+    prepare: impl Fn(&mut Bench),
+    act: impl Fn(&mut Bench),
+) {
+    let mut cuts = 0;
+    for seed in 0..24 {
+        for steps in 0.. {
+            let policy = policies[seed as usize % policies.len()];
+            let mut bench = Bench::new(seed, volume(), policy);
+            prepare(&mut bench);
+            bench.flush();
+            act(&mut bench);
+            bench.ask(&Ask::Flush);
+            let through = !(0..steps).all(|_| bench.0.advance().unwrap());
+            let (mut medium, mut model, ..) = bench.0.crash(true).unwrap();
+            open::check(&medium).unwrap();
+            let blocks = model.blocks();
+            let mut rng = Rng::new(seed);
+            let engine = engine_on(&mut medium, &mut rng, 8);
+            model.believe_all();
+            let mut after = Driver::new(engine, medium, model, rng, COLLECTOR_BUFS);
+            after.start().unwrap();
+            let mut seen = Vec::new();
+            for lba in 0..blocks {
+                after.ask(&Ask::Read { lba, blocks: 1 }).unwrap();
+                after.settle().unwrap();
+                seen.push(after.last_read[0]);
+            }
+            let judged = after.model.judge(&seen);
+            judged.unwrap_or_else(|why| panic!("seed {seed}, {steps} steps: {why}"));
+            cuts += 1;
+            if through {
+                break;
+            }
+        }
+    }
+    println!("{cuts} crashes");
+    assert!(cuts > 100);
+}

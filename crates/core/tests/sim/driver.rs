@@ -2,7 +2,7 @@
 
 mod effects;
 mod outputs;
-mod parts;
+pub mod parts;
 
 use super::medium::{Cell, GARBAGE, Medium, token_crc};
 use super::model::{Model, OpId, Seen};
@@ -100,7 +100,8 @@ impl Flight {
             | Effect::ReadParts {
                 page: Page::Medium(at),
                 ..
-            } => Some((at.0, 1, false)),
+            }
+            | Effect::GatherPart { at, .. } => Some((at.0, 1, false)),
             _ => None,
         }
     }
@@ -281,6 +282,38 @@ impl Driver {
             tags.push(Tag { owner, crc });
         }
         self.tell(Pba(at), &tags)
+    }
+
+    /// Tells what a page of parts may have said: what one on the medium does, or anything.
+    pub fn parts(&mut self) -> Result<(), Failure> {
+        let pages = self.medium.blocks();
+        let start = self.rng.below(pages);
+        for at in (start..pages).take(200) {
+            let mut told = parts::directory(&self.medium.read(at));
+            if told.is_empty() {
+                continue;
+            }
+            if self.rng.percent(20) {
+                for part in &mut told {
+                    part.lba = Lba(self.rng.below(1000));
+                    part.slot = self.rng.below(40) as u8;
+                    part.crc = token_crc(self.rng.range(1, 50) as u32);
+                }
+            }
+            let at = Pba(at);
+            self.feed(Input::Parts { at, parts: &told })?;
+        }
+        Ok(())
+    }
+
+    /// Tells what all pages of parts say, dead ones too.
+    pub fn parts_of_all(&mut self) -> Result<(), Failure> {
+        for at in 0..self.medium.blocks() {
+            let parts = parts::directory(&self.medium.read(at));
+            let at = Pba(at);
+            self.feed(Input::Parts { at, parts: &parts })?;
+        }
+        Ok(())
     }
 
     /// Tells what a summary says.

@@ -303,6 +303,7 @@ impl World {
         for _ in 0..steps {
             if self.rng.below(40) == 0 {
                 driver.contents()?;
+                driver.parts()?;
                 driver.watch(&client.regions(&mut self.rng))?;
             }
             let room = driver.open_requests() < client.depth && driver.free_bufs() >= 64;

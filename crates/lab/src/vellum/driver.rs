@@ -561,6 +561,7 @@ impl Vellum {
                 let tag = self.fly(id, Flight::Plain);
                 self.backing.write(io, tag, at, blocks, false);
             }
+            Effect::GatherPart { .. } => unreachable!("nobody tells of pairs"),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::parts;
 use super::{Driver, End, Failure, Flight, RELEASED, Stage, ensure};
-use crate::sim::medium::{Broken, Cell};
+use crate::sim::medium::{Broken, Cell, GARBAGE};
 use vellum_core::addr::Buf;
 use vellum_core::seam::{Against, Effect, Fingerprint, Input, Outcome, Page};
 
@@ -166,21 +166,20 @@ impl Driver {
                 }
                 for i in 0..blocks {
                     let buf = Buf(to.0 + i);
-                    ensure!(
-                        self.collector.contains(&buf.0),
-                        "the collector reads into buffer {buf}, not its own"
-                    );
-                    let used = self
-                        .flights
-                        .iter()
-                        .any(|f| f.stage != Stage::Carried && f.bufs.contains(&buf));
-                    ensure!(
-                        !used,
-                        "the collector overwrites buffer {buf}, which is being written"
-                    );
+                    self.ensure_collectors(buf)?;
                     let cell = self.read_cell(at.0 + u64::from(i), flight);
                     self.cells[buf.0 as usize] = cell;
                 }
+            }
+            Effect::GatherPart { at, slot, to, .. } => {
+                if self.read_fails(at.0, 1) {
+                    flight.end = End::Failed;
+                    return Ok(());
+                }
+                self.ensure_collectors(to)?;
+                let found = parts::find(&self.read_cell(at.0, flight), slot);
+                flight.parts = vec![found];
+                self.cells[to.0 as usize] = Cell::Data(found.unwrap_or(GARBAGE));
             }
             Effect::ReadMeta { at, blocks, .. } => {
                 if self.read_fails(at.0, blocks) {
@@ -270,6 +269,22 @@ impl Driver {
         Ok(())
     }
 
+    fn ensure_collectors(&self, buf: Buf) -> Result<(), Failure> {
+        ensure!(
+            self.collector.contains(&buf.0),
+            "the collector reads into buffer {buf}, not its own"
+        );
+        let used = self
+            .flights
+            .iter()
+            .any(|f| f.stage != Stage::Carried && f.bufs.contains(&buf));
+        ensure!(
+            !used,
+            "the collector overwrites buffer {buf}, which is being written"
+        );
+        Ok(())
+    }
+
     fn read_fails(&mut self, at: u64, blocks: u32) -> bool {
         let fails = self.rng.below(10_000) < self.faults.unreadable;
         if fails {
@@ -331,10 +346,20 @@ impl Driver {
             (End::Failed, _) => Outcome::Failed,
             (End::Full, _) => Outcome::Full,
             (End::Ok, Effect::Read { .. } | Effect::Gather { .. }) => Outcome::Crcs(&flight.crcs),
+            (
+                End::Ok,
+                Effect::Compare {
+                    with: Against::Part(Page::Medium(_), _),
+                    ..
+                },
+            ) => Outcome::Parts {
+                crc: flight.crcs.first().copied().unwrap_or(0),
+                whole: flight.same || self.medium.broken == Broken::CompareTrusts,
+            },
             (End::Ok, Effect::Compare { .. }) => {
                 Outcome::Same(flight.same || self.medium.broken == Broken::CompareTrusts)
             }
-            (End::Ok, Effect::ReadParts { .. }) => Outcome::Parts {
+            (End::Ok, Effect::ReadParts { .. } | Effect::GatherPart { .. }) => Outcome::Parts {
                 crc: flight.crcs.first().copied().unwrap_or(0),
                 whole: flight.parts.iter().all(Option::is_some),
             },

@@ -24,6 +24,7 @@ impl Driver {
             | Effect::Erase { id, .. }
             | Effect::Read { id, .. }
             | Effect::Gather { id, .. }
+            | Effect::GatherPart { id, .. }
             | Effect::ReadMeta { id, .. }
             | Effect::ReadParts { id, .. }
             | Effect::Compare { id, .. }

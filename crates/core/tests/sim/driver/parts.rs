@@ -4,7 +4,7 @@ use super::Driver;
 use crate::sim::medium::{Cell, token_crc};
 use std::num::NonZeroU16;
 use vellum_core::addr::{Buf, EffectId};
-use vellum_core::format::pack;
+use vellum_core::format::pack::{self, PartTag};
 use vellum_core::seam::{Block, Packed};
 
 const TOKEN: usize = 4;
@@ -43,6 +43,15 @@ pub fn find(page: &Cell, slot: u8) -> Option<u32> {
         && stored.len() == usize::from(packed(token).len.get())
         && part.crc == token_crc(token);
     whole.then_some(token)
+}
+
+/// What a page tells of its parts; nothing, if it is none.
+pub fn directory(page: &Cell) -> Vec<PartTag> {
+    let mut bytes = vec![0; super::super::medium::BLOCK];
+    page.fill(&mut bytes);
+    let mut told = Vec::new();
+    let _ = pack::directory(&bytes, crc32c::crc32c, &mut told);
+    told
 }
 
 impl Driver {

@@ -1,0 +1,222 @@
+//! Blocks in parts of pages that are stored twice: found when they are written, merged later, learned again. And no
+//! part of a damaged page comes to be shared.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failure is a test's"
+)]
+
+#[allow(dead_code, reason = "each test uses its share")]
+mod sim;
+
+use sim::bench::{Bench, crash_everywhere, volume};
+use sim::driver::Ask;
+use sim::medium::{Cell, Rot, token_crc};
+use sim::model::Seen;
+use vellum_core::addr::Lba;
+use vellum_core::index::Holder;
+use vellum_core::seam::Dedup;
+
+fn deduplicating() -> Dedup {
+    Dedup {
+        index_bytes: 1 << 16,
+        ..Dedup::default()
+    }
+}
+
+/// Contents that are stored in parts of pages, several to a page.
+fn small_contents() -> Vec<u32> {
+    let small = |token: &u32| sim::driver::parts::packed(*token).len.get() < 400;
+    (20_000..).filter(small).take(8).collect()
+}
+
+/// Where a content is, whole or as a part of a page.
+fn places_of(bench: &Bench, content: u32) -> Vec<u64> {
+    let medium = &bench.0.medium;
+    let has_it = |&at: &u64| {
+        let cell = medium.read(at);
+        let parts = sim::driver::parts::directory(&cell);
+        cell == Cell::Data(content) || parts.iter().any(|part| part.crc == token_crc(content))
+    };
+    (0..medium.blocks()).filter(has_it).collect()
+}
+
+/// Each pair of the blocks 1 and 2, of which the first is `first_packed`, and the other one not or so.
+fn pair(first_packed: bool, second_packed: bool) -> Bench {
+    let mut bench = Bench::new(1, volume(), Dedup::default());
+    let content = small_contents()[0];
+    for (lba, packed) in [(1, first_packed), (2, second_packed)] {
+        bench.0.packing = if packed { 100 } else { 0 };
+        bench.write(lba, content);
+    }
+    let packed = u64::from(first_packed) + u64::from(second_packed);
+    assert_eq!(bench.stats().packed_owners, packed);
+    assert_eq!(bench.stats().live_blocks, 2);
+    bench
+}
+
+#[test]
+fn a_merge_takes_parts_and_whole_blocks() {
+    let content = small_contents()[0];
+    for (first, second) in [(true, true), (true, false), (false, true), (false, false)] {
+        let mut bench = pair(first, second);
+        bench.ask(&Ask::Merge {
+            lba: 2,
+            of: Holder::Lba(Lba(1)),
+        });
+        bench.flush();
+        assert_eq!(bench.stats().merged_blocks, 1);
+        assert_eq!(bench.stats().merged_parts, u64::from(second));
+        assert_eq!(bench.stats().live_blocks, 1);
+        assert_eq!(bench.stats().packed_owners, 2 * u64::from(first));
+        bench.assert_reads(&[(1, content), (2, content)]);
+        bench.discard(1);
+        bench.assert_reads(&[(1, 0), (2, content)]);
+        bench.end();
+    }
+}
+
+#[test]
+fn a_merge_leaves_what_is_damaged_alone() {
+    let content = small_contents()[0];
+    for (first, second) in [(true, true), (true, false), (false, true), (false, false)] {
+        for damaged in [1, 2] {
+            let mut bench = Bench::new(1, volume(), Dedup::default());
+            for (lba, packed) in [(1, first), (2, second)] {
+                // So many that there are pages beside the header, which nothing but their checksum checks.
+                for other in 0..40 {
+                    bench.0.packing = 100;
+                    bench.ask_write(lba * 100 + other, 30_000 + other as u32);
+                }
+                bench.0.packing = if packed { 100 } else { 0 };
+                let before = places_of(&bench, content);
+                bench.write(lba, content);
+                let mut places = places_of(&bench, content);
+                places.retain(|at| lba == damaged && !before.contains(at));
+                for at in places {
+                    // The last bit: no part is there.
+                    bench.0.medium.rot.insert(at, Rot::Flip(32_767));
+                    bench.0.suspects.insert(at);
+                }
+            }
+            assert_eq!(bench.0.medium.rot.len(), 1);
+            bench.ask(&Ask::Merge {
+                lba: 2,
+                of: Holder::Lba(Lba(1)),
+            });
+            bench.flush();
+            assert_eq!(bench.stats().merged_blocks, 0, "{first} {second} {damaged}");
+            assert_eq!(bench.read(damaged), Seen::Unknown, "an error, and no data");
+            bench.assert_reads(&[(3 - damaged, content)]);
+        }
+    }
+}
+
+/// Its sums are not both in memory at once: neither is waited for for ever.
+#[test]
+fn a_merge_of_two_segments_ends_where_the_checksums_of_one_are_kept() {
+    let contents = small_contents();
+    let mut bench = Bench::new(1, volume(), Dedup::default());
+    bench.0.packing = 100;
+    bench.write(1, contents[0]);
+    for lba in 100..300 {
+        bench.write(lba, 50_000 + lba as u32);
+    }
+    bench.write(2, contents[0]);
+    for lba in 300..500 {
+        bench.write(lba, 50_000 + lba as u32);
+    }
+    for _ in 0..2 {
+        bench.ask(&Ask::Merge {
+            lba: 2,
+            of: Holder::Lba(Lba(1)),
+        });
+        bench.flush();
+    }
+    assert_eq!(bench.stats().merged_parts, 1);
+    bench.assert_reads(&[(1, contents[0]), (2, contents[0])]);
+    bench.end();
+}
+
+#[test]
+fn a_crash_at_any_effect_of_a_merge_of_parts() {
+    let contents = small_contents();
+    let merge = |lba, of| Ask::Merge { lba, of };
+    crash_everywhere(
+        &[Dedup::default()],
+        |bench| {
+            for lba in 1..6 {
+                bench.0.packing = if lba == 3 { 0 } else { 100 };
+                bench.ask_write(lba, contents[0]);
+                bench.write(lba + 10, contents[lba as usize % 3]);
+            }
+        },
+        |bench| {
+            bench.ask(&merge(2, Holder::Lba(Lba(1))));
+            bench.ask(&merge(3, Holder::Lba(Lba(2))));
+            bench.ask(&merge(5, Holder::Lba(Lba(3))));
+            bench.ask(&merge(11, Holder::Lba(Lba(14))));
+            bench.discard(1);
+            bench.ask(&merge(14, Holder::Lba(Lba(11))));
+        },
+    );
+}
+
+#[test]
+fn parts_are_learned_again() {
+    let contents = small_contents();
+    let mut bench = Bench::new(1, volume(), Dedup::default());
+    bench.0.packing = 100;
+    for (lba, &content) in (1..).zip(&contents) {
+        bench.ask_write(lba, content);
+    }
+    bench.flush();
+    bench.discard(1);
+    // One that has gone, and one that was rewritten, are nobody's any more.
+    bench.0.packing = 0;
+    bench.write(2, 40_000);
+    bench.0.deduplicate(&deduplicating(), &[]).unwrap();
+    bench.0.parts_of_all().unwrap();
+    assert_eq!(bench.stats().index_entries, contents.len() as u64 - 2);
+    for (lba, &content) in (101..).zip(&contents) {
+        bench.write(lba, content);
+    }
+    assert_eq!(bench.stats().dedup_blocks, contents.len() as u64 - 2);
+    assert_eq!(bench.stats().dedup_false_hints, 0);
+    let reads: Vec<_> = (101..).zip(contents).collect();
+    bench.assert_reads(&reads);
+    bench.end();
+}
+
+/// The part itself decodes to the same bytes, and what is beside it in the page is damaged: whoever came to share it
+/// could not be read.
+#[test]
+fn nothing_is_shared_with_a_part_of_a_damaged_page() {
+    let content = small_contents()[0];
+    for later in [0, 400] {
+        let mut bench = Bench::new(1, volume(), deduplicating());
+        bench.0.packing = 100;
+        for other in 0..40 {
+            bench.ask_write(100 + other, 30_000 + other as u32);
+        }
+        bench.write(1, content);
+        // Until the checksums of that segment are not in memory any more.
+        bench.0.packing = 0;
+        for other in 0..later {
+            bench.write(200 + other % 100, 50_000 + other as u32);
+        }
+        let places = places_of(&bench, content);
+        assert_eq!(places.len(), 1);
+        for at in places {
+            bench.0.medium.rot.insert(at, Rot::Flip(32_767));
+            bench.0.suspects.insert(at);
+        }
+        bench.write(2, content);
+        assert_eq!(bench.stats().dedup_blocks, 0);
+        assert_eq!(bench.read(1), Seen::Unknown, "an error, and no data");
+        bench.write(3, content);
+        assert_eq!(bench.stats().dedup_blocks, 1);
+        bench.assert_reads(&[(2, content), (3, content)]);
+    }
+}
