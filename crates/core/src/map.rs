@@ -154,10 +154,12 @@ impl Map {
             None => slot.insert(Box::new([UNMAPPED; LEAF_ENTRIES])),
         };
         let old = core::mem::replace(&mut page[index], raw);
-        let used = &mut self.used[leaf];
-        *used = *used + u16::from(raw != UNMAPPED) - u16::from(old != UNMAPPED);
-        if *used == 0 {
-            *slot = None;
+        if (raw == UNMAPPED) != (old == UNMAPPED) {
+            let used = &mut self.used[leaf];
+            *used = *used + u16::from(raw != UNMAPPED) - u16::from(old != UNMAPPED);
+            if *used == 0 {
+                *slot = None;
+            }
         }
         if raw != old {
             self.mark_dirty(Leaf(leaf as u32));

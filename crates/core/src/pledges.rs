@@ -39,7 +39,8 @@ impl Pledges {
     /// Whether something is pledged to this address, or of it.
     #[must_use]
     pub fn concern(&self, lba: Lba) -> bool {
-        self.by_home.contains_key(&lba.0) || self.by_journal.contains_key(&lba.0)
+        !self.is_empty()
+            && (self.by_home.contains_key(&lba.0) || self.by_journal.contains_key(&lba.0))
     }
 
     /// The first address from `from` to before `end` to which something is pledged.

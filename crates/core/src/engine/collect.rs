@@ -71,6 +71,11 @@ impl Collector {
         self.victim.is_none()
     }
 
+    /// Whether enough has been read to be moved on, or nothing more is being read: many short runs come back one by one.
+    pub fn has_gathered(&self) -> bool {
+        self.gathering == 0 || self.moves.len() >= limits::GATHER_BLOCKS as usize
+    }
+
     /// A buffer that is free, unless few are.
     pub fn spare_buf(&mut self) -> Option<Buf> {
         if self.free * 2 < self.used.len() {

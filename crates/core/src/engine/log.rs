@@ -70,9 +70,12 @@ impl Engine {
     ) -> Pba {
         let block = Block::Whole(buf);
         self.keep_pledges_with(&record);
-        let pba = self.chunks.get_mut(id).push_data(record, block);
-        self.sums.tag(pba, Tag { owner, crc });
-        self.born(pba);
+        let chunk = self.chunks.get_mut(id);
+        let segment = chunk.segment;
+        let pba = chunk.push_data(record, block);
+        let offset = pba.0 - self.superblock.segment_start(segment).0;
+        self.sums.tag(segment, offset as u32, Tag { owner, crc });
+        self.segments.born(segment);
         pba
     }
 

@@ -1,7 +1,7 @@
 //! The engine: the state machine that every request passes through.
 //!
 //! Split by request path (`write`, `read`, `unmap`, `flush`), by policy (`dedup`, on `twin`; `pack`; `pledge`) and by noun (`log`,
-//! `segments`, `chunks`, `sums`, `collect`, `checkpoint`, `restamp`, `owners`). What must hold between any two calls of [`Engine::handle`]:
+//! `segments`, `chunks`, `sums`, `collect`, `checkpoint`, `restamp`, `owners`); `pump` moves them on. What must hold between any two calls of [`Engine::handle`]:
 //!
 //! 1. A map entry names a block of a chunk in memory, or a block on the medium of a segment that is not free.
 //! 2. `valid` of a segment is the number of its blocks that the map or the shared table names.
@@ -22,6 +22,7 @@ mod options;
 mod owners;
 mod pack;
 mod pledge;
+mod pump;
 mod read;
 mod restamp;
 mod segments;
@@ -51,6 +52,7 @@ use merge::{Merge, Pair};
 pub use options::{Buffers, Options, Victim};
 use owners::Place;
 pub use pack::Store;
+use pump::Then;
 use restamp::Restamp;
 use segments::{Segments, State, locate};
 use sums::Sums;
@@ -302,6 +304,8 @@ impl Engine {
     pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
         debug_assert!(now >= self.now, "time went backwards");
         self.now = now;
+        let before = self.marks();
+        let is_data = matches!(input, Input::Write { .. } | Input::Read { .. });
         match input {
             Input::Write {
                 id,
@@ -331,13 +335,20 @@ impl Engine {
             Input::Contents { at, tags } => self.learn_contents(at, tags),
             Input::Parts { at, parts } => self.learn_parts(at, parts),
             Input::Merge { id, lba, of } => self.merge(id, lba, of),
-            Input::Done { id, outcome } => self.done(id, outcome),
+            Input::Done { id, outcome } => {
+                if self.done(id, outcome) == Then::Wait {
+                    return;
+                }
+            }
             Input::Tick => self.tick(),
             Input::Shutdown => {
                 if self.mode == Mode::Running {
                     self.mode = Mode::Stopping;
                 }
             }
+        }
+        if is_data && self.is_as_at(before) {
+            return;
         }
         self.pump();
     }
@@ -397,12 +408,12 @@ impl Engine {
         }
     }
 
-    fn done(&mut self, id: EffectId, outcome: Outcome<'_>) {
+    fn done(&mut self, id: EffectId, outcome: Outcome<'_>) -> Then {
         let Some(pending) = self.pending.get(id.0 as usize).copied().flatten() else {
             unreachable!("effect {id} was answered twice, or never asked");
         };
         if matches!(outcome, Outcome::Full) && self.hold_until_room(id, pending) {
-            return;
+            return Then::Move;
         }
         self.pending[id.0 as usize] = None;
         self.pending_free.push(id.0);
@@ -434,45 +445,14 @@ impl Engine {
             } => self.compared(request, index, reads, outcome),
             Pending::Fingerprint { request, index } => self.fingerprinted(request, index, outcome),
             Pending::Tags(offset) => self.tags_read(offset, outcome),
-            Pending::Gather { at, blocks, to } => self.gathered(at, blocks, to, outcome),
-        }
-    }
-
-    /// Moves everything on that can move.
-    fn pump(&mut self) {
-        self.advance();
-        // Nothing is under way that could make room for what waits: an error is better than a wait for
-        // ever. Space that quarantine holds can bring this about.
-        while !self.poisoned && self.is_quiet() && !self.waiting.is_empty() {
-            self.advance();
-            if self.is_quiet()
-                && let Some(waiting) = self.waiting.pop_front()
-            {
-                self.refuse(waiting, Refusal::Full);
+            Pending::Gather { at, blocks, to } => {
+                self.gathered(at, blocks, to, outcome);
+                if !self.collector.has_gathered() {
+                    return Then::Wait;
+                }
             }
         }
-        self.stop_when_done();
-    }
-
-    fn advance(&mut self) {
-        if self.poisoned {
-            return self.fail_all();
-        }
-        self.advance_durability();
-        self.reclaim_segments();
-        self.collect();
-        self.place_waiting();
-        self.collect();
-        self.restamp();
-        self.advance_checkpoint();
-        self.advance_durability();
-        self.reclaim_segments();
-        self.place_waiting();
-    }
-
-    /// Whether no effect is in flight.
-    fn is_quiet(&self) -> bool {
-        self.pending_free.len() == self.pending.len()
+        Then::Move
     }
 
     fn effect(&mut self, pending: Pending, make: impl FnOnce(EffectId) -> Effect) {
@@ -538,32 +518,6 @@ impl Engine {
             }
             Waiting::Read { id, lba, blocks } => self.start_read(id, lba, blocks),
             Waiting::Unmap { id, .. } => self.reply(id, Err(refusal)),
-        }
-    }
-
-    fn stop_when_done(&mut self) {
-        if self.mode != Mode::Stopping {
-            return;
-        }
-        if self.is_quiet() && !self.collector.is_idle() {
-            self.abandon_victim();
-        }
-        let served = self.waiting.is_empty()
-            && self.doomed.is_empty()
-            && self.waiters.is_empty()
-            && self.collector.is_idle();
-        let sealed = self.order.is_empty() && self.heads.iter().all(|head| head.open.is_none());
-        if self.checkpoint.is_idle() && served && !self.poisoned {
-            let clean = sealed && self.last_seq == self.checkpoint.durable_seq;
-            if !clean {
-                self.checkpoint.due = true;
-                self.advance_checkpoint();
-                return;
-            }
-        }
-        if self.poisoned || (served && sealed && self.checkpoint.is_idle()) {
-            self.mode = Mode::Stopped;
-            self.effects.push_back(Effect::Stopped);
         }
     }
 

@@ -62,11 +62,6 @@ impl Engine {
         }
     }
 
-    pub(super) fn born(&mut self, pba: Pba) {
-        let (segment, _) = locate(&self.superblock, pba);
-        self.segments.born(segment);
-    }
-
     pub(super) fn died(&mut self, pba: Pba) {
         if !self.strays.is_empty() {
             self.strays.remove(&(pba.0 as u32));

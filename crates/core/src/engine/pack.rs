@@ -135,8 +135,9 @@ impl Engine {
         let pba = at.plus(u64::from(block));
         // Its checksum is told when its bytes are there.
         let owner = Owner::Vba(vba);
-        self.sums.tag(pba, Tag { owner, crc: 0 });
-        self.born(pba);
+        let (segment, offset) = locate(&self.superblock, pba);
+        self.sums.tag(segment, offset, Tag { owner, crc: 0 });
+        self.segments.born(segment);
         Some(page)
     }
 

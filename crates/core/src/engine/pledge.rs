@@ -74,9 +74,13 @@ impl Engine {
         }
     }
 
+    #[inline]
     pub(super) fn keep_pledges_with(&mut self, record: &Record) {
-        self.pledges.apply(record);
-        self.ending.end_with(record);
+        let makes = matches!(record, Record::Pledge { .. });
+        if makes || !self.pledges.is_empty() || !self.ending.is_empty() {
+            self.pledges.apply(record);
+            self.ending.end_with(record);
+        }
     }
 
     /// Whether a block's link to what `of` has says what is pledged.

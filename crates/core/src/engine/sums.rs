@@ -76,24 +76,25 @@ impl Sums {
         self.of.insert(segment.0, Sum::Tags(tags));
     }
 
-    fn tag_mut(&mut self, pba: Pba) -> &mut Tag {
-        let (segment, offset) = super::locate(&self.superblock, pba);
+    fn tag_mut(&mut self, segment: Segment, offset: u32) -> &mut Tag {
         match self.of.get_mut(&segment.0) {
             Some(Sum::Tags(tags)) => &mut tags[offset as usize],
-            _ => unreachable!("block {pba} is written into a segment that is not open"),
+            _ => unreachable!("block {offset} is written into {segment}, which is not open"),
         }
     }
 
-    pub fn tag(&mut self, pba: Pba, tag: Tag) {
-        *self.tag_mut(pba) = tag;
+    pub fn tag(&mut self, segment: Segment, offset: u32, tag: Tag) {
+        *self.tag_mut(segment, offset) = tag;
     }
 
     pub fn set_owner(&mut self, pba: Pba, owner: Owner) {
-        self.tag_mut(pba).owner = owner;
+        let (segment, offset) = super::locate(&self.superblock, pba);
+        self.tag_mut(segment, offset).owner = owner;
     }
 
     pub fn retag(&mut self, pba: Pba, crc: u32) {
-        self.tag_mut(pba).crc = crc;
+        let (segment, offset) = super::locate(&self.superblock, pba);
+        self.tag_mut(segment, offset).crc = crc;
     }
 
     /// All tags of a segment whose summary is not on the medium yet.

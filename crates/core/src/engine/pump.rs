@@ -1,0 +1,94 @@
+//! What moves on when: each step of the engine looks for itself whether it can do something.
+
+use super::*;
+
+/// What is to be done when an effect has been answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// Something may move on.
+    Move,
+    /// Nothing yet: another answer is on its way.
+    Wait,
+}
+
+impl Engine {
+    /// What a write or a read changes of all that [`Engine::advance`] goes by, if it does more than add to an open chunk.
+    pub(super) fn marks(&self) -> (Seq, usize) {
+        (self.last_seq, self.segments.free.len())
+    }
+
+    /// Whether a write has only added to an open chunk, or a read only asked: then nothing can move on that could not
+    /// before, and most are like that. What may be put off a little (a victim that has become worth it, strays over their
+    /// bound) is seen to when the chunk is sealed.
+    pub(super) fn is_as_at(&self, before: (Seq, usize)) -> bool {
+        self.marks() == before
+            && self.waiting.is_empty()
+            && self.waiters.is_empty()
+            && !self.reclaim
+            && !self.poisoned
+            && self.mode == Mode::Running
+    }
+
+    /// Moves everything on that can move.
+    pub(super) fn pump(&mut self) {
+        self.advance();
+        // Nothing is under way that could make room for what waits: an error is better than a wait for
+        // ever. Space that quarantine holds can bring this about.
+        while !self.poisoned && self.is_quiet() && !self.waiting.is_empty() {
+            self.advance();
+            if self.is_quiet()
+                && let Some(waiting) = self.waiting.pop_front()
+            {
+                self.refuse(waiting, Refusal::Full);
+            }
+        }
+        self.stop_when_done();
+    }
+
+    fn advance(&mut self) {
+        if self.poisoned {
+            return self.fail_all();
+        }
+        self.advance_durability();
+        self.reclaim_segments();
+        self.collect();
+        self.place_waiting();
+        self.collect();
+        self.restamp();
+        self.advance_checkpoint();
+        self.advance_durability();
+        self.reclaim_segments();
+        self.place_waiting();
+    }
+
+    /// Whether no effect is in flight.
+    fn is_quiet(&self) -> bool {
+        self.pending_free.len() == self.pending.len()
+    }
+
+    fn stop_when_done(&mut self) {
+        if self.mode != Mode::Stopping {
+            return;
+        }
+        if self.is_quiet() && !self.collector.is_idle() {
+            self.abandon_victim();
+        }
+        let served = self.waiting.is_empty()
+            && self.doomed.is_empty()
+            && self.waiters.is_empty()
+            && self.collector.is_idle();
+        let sealed = self.order.is_empty() && self.heads.iter().all(|head| head.open.is_none());
+        if self.checkpoint.is_idle() && served && !self.poisoned {
+            let clean = sealed && self.last_seq == self.checkpoint.durable_seq;
+            if !clean {
+                self.checkpoint.due = true;
+                self.advance_checkpoint();
+                return;
+            }
+        }
+        if self.poisoned || (served && sealed && self.checkpoint.is_idle()) {
+            self.mode = Mode::Stopped;
+            self.effects.push_back(Effect::Stopped);
+        }
+    }
+}
