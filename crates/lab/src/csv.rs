@@ -1,6 +1,8 @@
 //! Results as comma-separated values: a line a policy, a column a figure.
 
-use crate::outcome::Outcome;
+use crate::base::Lookups;
+use crate::flash::{Busy, Reads};
+use crate::outcome::{Outcome, WornOut};
 use std::collections::BTreeSet;
 
 /// The lines, with one of headings.
@@ -25,9 +27,10 @@ pub fn lines(outcomes: &[Outcome]) -> String {
                 .filter(|n| known.insert(("m", *n))),
         );
     }
+    let with = outcomes.iter().fold(With::default(), With::and);
     let mut out = String::new();
     for (at, outcome) in outcomes.iter().enumerate() {
-        let columns = columns(outcome, &causes, &memory);
+        let columns = columns(outcome, (&causes, &memory), with);
         if at == 0 {
             let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
             out += &line(&names);
@@ -43,7 +46,7 @@ pub fn lines(outcomes: &[Outcome]) -> String {
 pub fn cells(outcome: &Outcome) -> Vec<(String, String)> {
     let causes: Vec<&str> = outcome.medium.iter().map(|cause| cause.name).collect();
     let memory: Vec<&str> = outcome.memory.iter().map(|part| part.name).collect();
-    columns(outcome, &causes, &memory)
+    columns(outcome, (&causes, &memory), With::default().and(outcome))
 }
 
 /// One line.
@@ -52,7 +55,11 @@ pub(crate) fn line(cells: &[&str]) -> String {
     cells.join(",") + "\n"
 }
 
-fn columns(outcome: &Outcome, causes: &[&str], memory: &[&str]) -> Vec<(String, String)> {
+fn columns(
+    outcome: &Outcome,
+    (causes, memory): (&[&str], &[&str]),
+    with: With,
+) -> Vec<(String, String)> {
     let optional = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
     let mut all: Vec<(String, String)> = vec![
         ("policy".into(), outcome.policy.clone()),
@@ -124,6 +131,7 @@ fn columns(outcome: &Outcome, causes: &[&str], memory: &[&str]) -> Vec<(String, 
             all.push((format!("{kind}_{name}_ns"), cell));
         }
     }
+    extended(outcome, with, &mut all);
     for name in memory {
         let found = outcome.memory.iter().find(|part| part.name == *name);
         let bytes = found.map_or(String::new(), |part| part.bytes.to_string());
@@ -131,6 +139,77 @@ fn columns(outcome: &Outcome, causes: &[&str], memory: &[&str]) -> Vec<(String, 
     }
     all.push(("virtual_seconds".into(), outcome.seconds.to_string()));
     all
+}
+
+/// What is simulated only when it is asked for, in one run or another.
+#[derive(Clone, Copy, Default)]
+struct With {
+    worn: bool,
+    errors: bool,
+    lookups: bool,
+    busy: bool,
+}
+
+impl With {
+    fn and(self, outcome: &Outcome) -> Self {
+        Self {
+            worn: self.worn || worn(outcome).is_some(),
+            errors: self.errors || outcome.read_errors.is_some(),
+            lookups: self.lookups || outcome.lookups.is_some(),
+            busy: self.busy || outcome.busy.is_some(),
+        }
+    }
+}
+
+fn worn(outcome: &Outcome) -> Option<WornOut> {
+    outcome.life.as_ref().and_then(|life| life.worn)
+}
+
+/// The columns of that.
+fn extended(outcome: &Outcome, with: With, all: &mut Vec<(String, String)>) {
+    let mut add = |name: &str, value: Option<String>| {
+        all.push((name.into(), value.unwrap_or_default()));
+    };
+    if with.worn {
+        let cell = |of: &dyn Fn(WornOut) -> String| worn(outcome).map(of);
+        add("worn_out", cell(&|w| w.worn.ended_by.is_some().to_string()));
+        add("written_bytes", cell(&|w| w.written_bytes.to_string()));
+        add("blocks_retired", cell(&|w| w.worn.retired.to_string()));
+        add(
+            "spare_blocks_left",
+            cell(&|w| w.worn.spares_left.to_string()),
+        );
+    }
+    if with.errors {
+        let cell =
+            |of: &dyn Fn(Reads) -> u64| outcome.read_errors.map(|reads| of(reads).to_string());
+        add("reads_retried", cell(&|reads| reads.retried));
+        add("read_retries", cell(&|reads| reads.retries));
+        add("read_errors", cell(&|reads| reads.uncorrectable));
+    }
+    if with.lookups {
+        let cell = |of: &dyn Fn(Lookups) -> u64| outcome.lookups.map(|l| of(l).to_string());
+        add("map_hits", cell(&|l| l.hits));
+        add("map_misses", cell(&|l| l.misses));
+        add(
+            "map_pages_read",
+            cell(&|l| l.reads_waited + l.reads_to_change),
+        );
+        add("map_pages_written_for_room", cell(&|l| l.writes_evicted));
+        add("map_pages_written_after_moves", cell(&|l| l.writes_moved));
+    }
+    if with.busy {
+        let cell = |of: &dyn Fn(Busy) -> u64| outcome.busy.map(|busy| of(busy).to_string());
+        add("suspensions", cell(&|busy| busy.suspensions));
+        add(
+            "program_mean_ns",
+            cell(&|busy| busy.programs_ns / busy.programs.max(1)),
+        );
+        add(
+            "erase_mean_ns",
+            cell(&|busy| busy.erases_ns / busy.erases.max(1)),
+        );
+    }
 }
 
 /// A cell as RFC 4180 wants it.

@@ -173,6 +173,7 @@ pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> 
             erase_limit: None,
             flush_ns: 0,
             read_priority: false,
+            options: flash::Options::default(),
         },
         load: Load::Synthetic(Synthetic::new(*uniform)),
         pace: Pace::Closed { depth: 1 },

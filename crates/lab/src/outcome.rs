@@ -1,6 +1,7 @@
 //! What a run showed.
 
-use crate::flash::{Counts, Wear};
+use crate::base::{ENTRY_BYTES, Lookups};
+use crate::flash::{Busy, Counts, Reads, Wear, Worn};
 use crate::latency::Latencies;
 use crate::sim::{Ftl, Seen, Sim};
 use crate::vellum::Backing;
@@ -81,6 +82,59 @@ pub struct Life {
     pub daily_bytes: Option<u64>,
     /// Years until then.
     pub years: Option<f64>,
+    /// How its blocks wore out, where they do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worn: Option<WornOut>,
+}
+
+/// How a drive wore, measured where [`Life`] estimates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct WornOut {
+    /// Its blocks.
+    #[serde(flatten)]
+    pub worn: Worn,
+    /// What the host had written by then, or in the run.
+    pub written_bytes: u64,
+}
+
+impl WornOut {
+    /// In words, beside what was estimated.
+    #[must_use]
+    pub fn told(&self, life: &Life) -> String {
+        let written = self.written_bytes as f64 / 1e12;
+        let Worn {
+            retired,
+            factory_bad,
+            spares,
+            spares_left,
+            ..
+        } = self.worn;
+        let blocks = format!(
+            "{retired} blocks retired, {factory_bad} bad when new, {spares_left} of {spares} spare ones left"
+        );
+        let Some(die) = self.worn.ended_by else {
+            return format!("not worn out after {written:.4} TB written: {blocks}");
+        };
+        let mut out = format!(
+            "worn out after {written:.4} TB written: die {die} has no spare block left; {blocks}"
+        );
+        if let Some(estimate) = life.endurance_bytes.filter(|&bytes| bytes > 0) {
+            let share = self.written_bytes as f64 / estimate as f64 * 100.0;
+            out += &format!(
+                "; that is {share:.1}% of the {:.4} TB of even wear",
+                estimate as f64 / 1e12
+            );
+        }
+        out
+    }
+
+    /// Years until the drive was worn out, at what the host writes a day.
+    #[must_use]
+    pub fn years(&self, daily_bytes: Option<u64>) -> Option<f64> {
+        self.worn.ended_by?;
+        let daily = daily_bytes.filter(|&daily| daily > 0)?;
+        Some(self.written_bytes as f64 / daily as f64 / 365.25)
+    }
 }
 
 /// The write amplifications of two layers, one above the other.
@@ -134,6 +188,15 @@ pub struct Outcome {
     /// Writes whose map updates waited at the same time, at most, and journal blocks in the map before what was written before
     /// them; where a drive orders its map, or counts what comes of not doing so.
     pub order: Option<(u64, u64)>,
+    /// Lookups in a map that is on flash.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lookups: Option<Lookups>,
+    /// What dies were busy with, where more than plain queues are simulated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub busy: Option<Busy>,
+    /// How reads went, where bits can be wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_errors: Option<Reads>,
     /// It was ended before its load was.
     pub partial: bool,
     /// The engine's own counters, where it ran.
@@ -166,6 +229,7 @@ impl Outcome {
 pub struct Snapshot {
     medium: Vec<Cause>,
     engine: Vec<(&'static str, u64)>,
+    lookups: Option<Lookups>,
     at: u64,
 }
 
@@ -179,11 +243,20 @@ impl Snapshot {
 
     fn of(sim: &Sim) -> Self {
         let mut engine = Vec::new();
+        let mut lookups = None;
         let cause = |name, blocks| Cause { name, blocks };
         let medium = match &sim.ftl {
             Ftl::Page(drive) => {
                 let counts = drive.map().counts();
-                vec![cause("data", counts.host), cause("moved", counts.moved)]
+                let mut medium = vec![cause("data", counts.host), cause("moved", counts.moved)];
+                if drive.map().is_levelled() {
+                    medium.push(cause("moved to level wear", counts.levelled));
+                }
+                if let Some((now, ..)) = drive.map().lookups() {
+                    medium.push(cause("map", counts.map));
+                    lookups = Some(now);
+                }
+                medium
             }
             Ftl::Raw(raw) => vec![cause("data", raw.written())],
             Ftl::Vellum(vellum) => {
@@ -215,6 +288,7 @@ impl Snapshot {
         Self {
             medium,
             engine,
+            lookups,
             at: sim.time.now(),
         }
     }
@@ -261,6 +335,9 @@ impl Snapshot {
                 Ftl::Page(drive) => drive.stage().map(|s| (s.held_most() as u64, s.early())),
                 _ => None,
             },
+            lookups: now.lookups.map(|now| now.since(self.lookups)),
+            busy: sim.flash.busy(),
+            read_errors: sim.flash.errors(),
             partial: false,
             writes_cumulative: sim.seen.writes.cumulative(),
             reads_cumulative: sim.seen.reads.cumulative(),
@@ -283,10 +360,17 @@ fn memory(sim: &Sim) -> Vec<Part> {
     let part = |name, bytes| Part { name, bytes };
     match &sim.ftl {
         // An entry of 4 bytes a page; a count of 2 a block is left out.
-        Ftl::Page(drive) => vec![
-            part("map", 4 * drive.map().logical()),
-            part("write buffer", drive.ram_blocks() * BLOCK_BYTES as u64),
-        ],
+        Ftl::Page(drive) => {
+            let map = match drive.map().lookups() {
+                None => vec![part("map", 4 * drive.map().logical())],
+                Some((_, entries, pages)) => vec![
+                    part("map cache", ENTRY_BYTES * entries),
+                    part("map directory", 4 * pages),
+                ],
+            };
+            let buffer = drive.ram_blocks() * BLOCK_BYTES as u64;
+            [map, vec![part("write buffer", buffer)]].concat()
+        }
         Ftl::Raw(_) => Vec::new(),
         Ftl::Vellum(vellum) => {
             let stats = vellum.stats();
@@ -344,6 +428,7 @@ impl Life {
             endurance_bytes,
             daily_bytes,
             years,
+            worn: None,
         }
     }
 }

@@ -37,6 +37,10 @@ pub enum Layer {
         victim: base::Victim,
         /// In what order its map is updated.
         order: base::Order,
+        /// What is done about uneven wear.
+        levelling: base::Levelling,
+        /// Entries of its map that RAM has room for, the map being on flash; none: all of it is in RAM.
+        map_cache: Option<u32>,
     },
     /// What the write-once paper measured above a device of which only the speed is known.
     Raw(Saving),
@@ -77,8 +81,8 @@ pub struct PolicyError {
 }
 
 /// What can be named, for a help text.
-pub const NAMES: &str = "base[:cost-benefit|fifo|random|d=N][,oftl|stream|unordered] (a page map, greedy unless said otherwise; its map updates \
-ordered by OFTL's rule or the stream FTL's, or counted where out of order), \
+pub const NAMES: &str = "base[:cost-benefit|fifo|random|d=N][,oftl|stream|unordered][,level-dynamic][,level-static[=ERASURES]][,map-cache=KIB] (a page map, greedy unless said \
+otherwise; its map updates ordered by OFTL's rule or the stream FTL's, or counted where out of order; wear levelling; the map on flash with a cache of its entries, as DFTL has it), \
 vellum[:cost-benefit][,no-zero][,dedup][,index=KIB][,sample=BLOCKS][,store=arrival|hotness|value][,fingerprint][,compress][,write-once][,layout=ordered|shadow][,persistence=strong][,no-merging][,no-anticipation][,on-drive] \
 (the engine; compress goes by a model of sizes; layout= puts tables in place of the log, on a drive or a block device), \
 woj[:md5|sha1] and dmdedup (block devices alone: what the write-once paper compares), each with [,op=PERCENT]";
@@ -136,6 +140,8 @@ impl FromStr for Policy {
             "base" => Layer::Base {
                 victim: base::Victim::Greedy,
                 order: base::Order::Off,
+                levelling: base::Levelling::default(),
+                map_cache: None,
             },
             "vellum" => Layer::Vellum {
                 victim: engine::Victim::Greedy,
@@ -169,6 +175,30 @@ impl FromStr for Policy {
                 (Layer::Base { order, .. }, "unordered") => *order = base::Order::Unordered,
                 (Layer::Base { order, .. }, "oftl") => *order = base::Order::Journal,
                 (Layer::Base { order, .. }, "stream") => *order = base::Order::Stream,
+                (Layer::Base { levelling, .. }, "level-dynamic") => levelling.dynamic = true,
+                (Layer::Base { levelling, .. }, "level-static") => {
+                    levelling.threshold = Some(base::THRESHOLD);
+                }
+                (Layer::Base { levelling, .. }, threshold)
+                    if let Some(erasures) = threshold.strip_prefix("level-static=") =>
+                {
+                    let erasures = erasures
+                        .parse()
+                        .ok()
+                        .filter(|erasures| (1..=100_000).contains(erasures));
+                    levelling.threshold =
+                        Some(erasures.ok_or_else(|| {
+                            wrong("level-static= needs erasures, from 1 to 100000")
+                        })?);
+                }
+                (Layer::Base { map_cache, .. }, cache)
+                    if let Some(kib) = cache.strip_prefix("map-cache=") =>
+                {
+                    let kib = kib.parse().ok().filter(|kib| (4..=1 << 22).contains(kib));
+                    let kib: u32 =
+                        kib.ok_or_else(|| wrong("map-cache= needs KiB, from 4 to 4194304"))?;
+                    *map_cache = Some(kib * (1024 / base::ENTRY_BYTES as u32));
+                }
                 (Layer::Base { victim, .. }, other) => {
                     match other.strip_prefix("d=").map(str::parse) {
                         Some(Ok(draws)) if (1..=1000).contains(&draws) => {
@@ -176,7 +206,7 @@ impl FromStr for Policy {
                         }
                         _ => {
                             return Err(wrong(
-                                "base takes greedy, cost-benefit, fifo, random, d=1 to d=1000, unordered, oftl, stream, op=",
+                                "base takes greedy, cost-benefit, fifo, random, d=1 to d=1000, unordered, oftl, stream, level-dynamic, level-static=, map-cache=, op=",
                             ));
                         }
                     }
@@ -247,6 +277,17 @@ impl FromStr for Policy {
         if let Some(why) = layer.contradiction() {
             return Err(wrong(why));
         }
+        if let Layer::Base {
+            order,
+            map_cache: Some(_),
+            ..
+        } = layer
+            && order != base::Order::Off
+        {
+            return Err(wrong(
+                "map-cache= goes without unordered, oftl and stream: those keep the map in RAM",
+            ));
+        }
         Ok(Self {
             layer,
             over_provisioning,
@@ -258,7 +299,12 @@ impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut options = Vec::new();
         let name = match self.layer {
-            Layer::Base { victim, order } => {
+            Layer::Base {
+                victim,
+                order,
+                levelling,
+                map_cache,
+            } => {
                 match victim {
                     base::Victim::Greedy => {}
                     base::Victim::CostBenefit => options.push("cost-benefit".to_string()),
@@ -271,6 +317,18 @@ impl fmt::Display for Policy {
                     base::Order::Unordered => options.push("unordered".to_string()),
                     base::Order::Journal => options.push("oftl".to_string()),
                     base::Order::Stream => options.push("stream".to_string()),
+                }
+                if levelling.dynamic {
+                    options.push("level-dynamic".to_string());
+                }
+                match levelling.threshold {
+                    None => {}
+                    Some(base::THRESHOLD) => options.push("level-static".to_string()),
+                    Some(erasures) => options.push(format!("level-static={erasures}")),
+                }
+                if let Some(entries) = map_cache {
+                    let kib = u64::from(entries) * base::ENTRY_BYTES / 1024;
+                    options.push(format!("map-cache={kib}"));
                 }
                 "base"
             }
@@ -366,6 +424,8 @@ mod tests {
             "base:stream",
             "base:unordered",
             "base:d=5,op=28",
+            "base:fifo,level-dynamic,level-static",
+            "base:level-static=20,map-cache=64,op=10",
             "woj",
             "woj:sha1,op=10",
             "dmdedup",
@@ -395,6 +455,12 @@ mod tests {
             "vellum:layout=ordered,compress",
             "vellum:layout=ordered,cost-benefit",
             "vellum:layout=shadow,dedup,fingerprint",
+            "base:level-static=0",
+            "base:level-static=200000",
+            "base:map-cache=3",
+            "base:map-cache=4194305",
+            "base:oftl,map-cache=64",
+            "vellum:map-cache=64",
         ] {
             assert!(text.parse::<Policy>().is_err(), "{text}");
         }

@@ -1,5 +1,7 @@
 //! Results as people read them: one table, a column a policy.
 
+use crate::base::Lookups;
+use crate::flash::{Busy, Reads, Worn};
 use crate::outcome::{Outcome, Percentiles, Stacked};
 use std::fmt::Write;
 
@@ -97,6 +99,7 @@ pub fn table(outcomes: &[Outcome]) -> String {
             life(o, &|l| l.years.map_or("-".into(), |y| format!("{y:.1}")))
         });
     }
+    extended(outcomes, &mut row);
     for (name, of) in [
         (
             "read",
@@ -139,6 +142,76 @@ pub fn table(outcomes: &[Outcome]) -> String {
         }
     }
     out
+}
+
+/// Adds a row: its name, and the cell of an outcome.
+type Row<'a> = dyn FnMut(&str, &dyn Fn(&Outcome) -> String) + 'a;
+
+/// Rows of what is simulated only when it is asked for.
+fn extended(outcomes: &[Outcome], row: &mut Row<'_>) {
+    let or_dash = |cell: Option<String>| cell.unwrap_or_else(|| "-".into());
+    let worn = |o: &Outcome| o.life.as_ref().and_then(|life| life.worn);
+    if outcomes.iter().any(|o| worn(o).is_some()) {
+        row("worn out after", &|o| {
+            or_dash(worn(o).map(|w| match w.worn.ended_by {
+                Some(_) => bytes(w.written_bytes),
+                None => "not yet".into(),
+            }))
+        });
+        row("  years, measured", &|o| {
+            let daily = o.life.as_ref().and_then(|life| life.daily_bytes);
+            let years = worn(o).and_then(|w| w.years(daily));
+            or_dash(years.map(|years| format!("{years:.1}")))
+        });
+        row("  blocks retired", &|o| {
+            or_dash(worn(o).map(|w| w.worn.retired.to_string()))
+        });
+        row("  spare blocks left", &|o| {
+            let of = |w: Worn| format!("{} of {}", w.spares_left, w.spares);
+            or_dash(worn(o).map(|w| of(w.worn)))
+        });
+    }
+    if outcomes.iter().any(|o| o.read_errors.is_some()) {
+        let cell = |o: &Outcome, of: &dyn Fn(Reads) -> u64| {
+            or_dash(o.read_errors.map(|reads| of(reads).to_string()))
+        };
+        row("reads tried again", &|o| cell(o, &|reads| reads.retried));
+        row("  retries", &|o| cell(o, &|reads| reads.retries));
+        row("  read errors", &|o| cell(o, &|reads| reads.uncorrectable));
+    }
+    if outcomes.iter().any(|o| o.lookups.is_some()) {
+        let cell = |o: &Outcome, of: &dyn Fn(Lookups) -> String| or_dash(o.lookups.map(of));
+        row("map entries in RAM", &|o| {
+            cell(o, &|l| {
+                let all = (l.hits + l.misses).max(1);
+                format!("{:.1}%", 100.0 * l.hits as f64 / all as f64)
+            })
+        });
+        row("  map pages read", &|o| {
+            cell(o, &|l| (l.reads_waited + l.reads_to_change).to_string())
+        });
+        row("  written: for room", &|o| {
+            cell(o, &|l| l.writes_evicted.to_string())
+        });
+        row("  written: after moves", &|o| {
+            cell(o, &|l| l.writes_moved.to_string())
+        });
+    }
+    if outcomes.iter().any(|o| o.busy.is_some()) {
+        let cell = |o: &Outcome, of: &dyn Fn(Busy) -> String| or_dash(o.busy.map(of));
+        row("stopped for reads", &|o| {
+            cell(o, &|b| b.suspensions.to_string())
+        });
+        row("  a program takes, mean", &|o| {
+            cell(o, &|b| micros(b.programs_ns / b.programs.max(1)))
+        });
+        row("  an erasure takes, mean", &|o| {
+            cell(o, &|b| micros(b.erases_ns / b.erases.max(1)))
+        });
+        row("loaded early", &|o| {
+            cell(o, &|b| b.loaded_early.to_string())
+        });
+    }
 }
 
 /// A number of bytes, as people say it.

@@ -77,6 +77,9 @@ pub enum RunError {
         "{OPEN_MAX} requests are open: the drive is too slow for this trace at its own pace; use --depth"
     )]
     Overrun,
+    /// A die needed a spare block and had none.
+    #[error("the drive is worn out")]
+    WornOut,
 }
 
 struct Parent {
@@ -324,6 +327,7 @@ impl Sim {
                 served: self.seen.served,
                 refusal,
             }),
+            None if self.flash.is_worn_out() => Err(RunError::WornOut),
             None => Ok(()),
         }
     }
@@ -466,6 +470,13 @@ impl Sim {
             Tag::Answer(part) => self.at_host(part),
             Tag::Sensed(die) => self.flash.sensed(&mut self.time, Die(die)),
             Tag::Idle(die) => self.flash.idle(&mut self.time, Die(die)),
+            Tag::Array { die, turn } => self.flash.array(&mut self.time, Die(die), turn),
+            Tag::Crossed(die) => self.flash.crossed(&mut self.time, Die(die)),
+            Tag::Looked(place) => {
+                if let Ftl::Page(drive) = &mut self.ftl {
+                    drive.looked(io!(self), place);
+                }
+            }
             Tag::Unit(unit) => match &mut self.ftl {
                 Ftl::Page(drive) => drive.programmed(io!(self), unit),
                 Ftl::Vellum(vellum) => {

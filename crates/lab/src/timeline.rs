@@ -25,6 +25,17 @@ pub enum Tag {
     Sensed(u32),
     /// Flash: a die has finished what it did.
     Idle(u32),
+    /// Flash: what the cells of a die are at has come to its end, unless it was stopped since.
+    Array {
+        /// Which.
+        die: u32,
+        /// Which of what was set for it.
+        turn: u32,
+    },
+    /// Flash: what a die read with a cache command has crossed its channel.
+    Crossed(u32),
+    /// The entries of a drive's map that a request needs have been read.
+    Looked(u32),
 }
 
 /// Events that are kept sorted, at most.

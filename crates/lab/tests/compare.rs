@@ -28,6 +28,7 @@ fn scenario() -> Scenario<'static> {
             erase_limit: None,
             flush_ns: 0,
             read_priority: true,
+            options: flash::Options::default(),
         },
         load: Load::Synthetic(Synthetic {
             requests: 20_000,

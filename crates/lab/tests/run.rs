@@ -25,6 +25,7 @@ fn device(name: &str, capacity: u64) -> Device {
         erase_limit: None,
         flush_ns: 0,
         read_priority: true,
+        options: flash::Options::default(),
     }
 }
 

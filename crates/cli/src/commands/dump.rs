@@ -285,11 +285,17 @@ fn map(found: &Recovered, range: std::ops::Range<u64>, out: &mut dyn Write) -> R
         }
         Some((lba, blocks, Entry::Shared(vba))) => {
             let at = found.shared.pba(vba);
-            writeln!(out, "{lba:>12} {blocks:>10}  shared page {vba}, at block {at}")
+            writeln!(
+                out,
+                "{lba:>12} {blocks:>10}  shared page {vba}, at block {at}"
+            )
         }
         Some((lba, blocks, Entry::Packed(vba, slot))) => {
             let at = found.shared.pba(vba);
-            writeln!(out, "{lba:>12} {blocks:>10}  part {slot} of page {vba}, at block {at}")
+            writeln!(
+                out,
+                "{lba:>12} {blocks:>10}  part {slot} of page {vba}, at block {at}"
+            )
         }
         Some((lba, blocks, entry)) => writeln!(out, "{lba:>12} {blocks:>10}  {entry:?}"),
     };

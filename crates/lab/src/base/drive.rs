@@ -6,7 +6,7 @@
 
 use super::order::{Order, Stage};
 use super::pagemap::{FlashOp, PageMap};
-use crate::flash::{Die, Flash};
+use crate::flash::{Die, EraseBlock, Flash};
 use crate::timeline::{Tag, Timeline};
 use std::collections::VecDeque;
 
@@ -39,6 +39,17 @@ struct Waiting {
     wanted: Wanted,
     lba: u64,
     blocks: u64,
+    /// The lookup that it waits for.
+    look: Option<u32>,
+}
+
+/// A request that waits for entries of the map.
+enum Look {
+    Read(Tag, u64, u64),
+    /// A write or a discard, in its place among those; whether they have been read.
+    Write(bool),
+    /// No one's.
+    Free,
 }
 
 /// Units that were asked to be programmed and are not, by number in the order of asking.
@@ -89,6 +100,10 @@ pub struct Drive {
     flushes: VecDeque<(u64, Tag)>,
     flush_ns: u64,
     stage: Option<Stage>,
+    /// Lookups on their way, and which places among them are free.
+    looks: Vec<Look>,
+    free_looks: Vec<u32>,
+    to_look: Vec<(Die, EraseBlock)>,
 }
 
 impl Drive {
@@ -105,6 +120,9 @@ impl Drive {
             flushes: VecDeque::new(),
             flush_ns: 0,
             stage: None,
+            looks: Vec::new(),
+            free_looks: Vec::new(),
+            to_look: Vec::new(),
         }
     }
 
@@ -148,16 +166,82 @@ impl Drive {
 
     /// Asks for something; `tag` is told when it is answered.
     pub fn ask(&mut self, io: &mut Io<'_>, tag: Tag, wanted: Wanted, lba: u64, blocks: u64) {
-        if let Wanted::Read = wanted {
-            return self.read(io, tag, lba, blocks);
+        let read = matches!(wanted, Wanted::Read);
+        let mut look = None;
+        if self.map.is_paged() && blocks > 0 {
+            look = self.look_up(io, (tag, read), lba, blocks);
+        }
+        if read {
+            if look.is_none() {
+                self.read(io, tag, lba, blocks);
+            }
+            return;
         }
         self.waiting.push_back(Waiting {
             tag,
             wanted,
             lba,
             blocks,
+            look,
         });
         self.admit(io);
+    }
+
+    /// Brings entries of the map into RAM; the lookup to wait for, if they have to be read.
+    #[cold]
+    fn look_up(
+        &mut self,
+        io: &mut Io<'_>,
+        (tag, read): (Tag, bool),
+        lba: u64,
+        blocks: u64,
+    ) -> Option<u32> {
+        let mut pages = std::mem::take(&mut self.to_look);
+        self.map.look_up(lba, blocks, !read, &mut pages);
+        self.carry_out(io, None);
+        let waits = !pages.is_empty() && !io.time.is_instant();
+        let look = waits.then(|| {
+            let look = match read {
+                true => Look::Read(tag, lba, blocks),
+                false => Look::Write(false),
+            };
+            match self.free_looks.pop() {
+                Some(place) => {
+                    self.looks[place as usize] = look;
+                    place
+                }
+                None => {
+                    self.looks.push(look);
+                    self.looks.len() as u32 - 1
+                }
+            }
+        });
+        let job = look.map(|place| io.time.begin(Tag::Looked(place)));
+        for at in pages.drain(..) {
+            io.flash.read(io.time, at, 1, job);
+        }
+        if let Some(job) = job {
+            io.time.end(job);
+        }
+        self.to_look = pages;
+        look
+    }
+
+    /// The entries that a request waited for are in RAM.
+    pub fn looked(&mut self, io: &mut Io<'_>, place: u32) {
+        let look = &mut self.looks[place as usize];
+        match *look {
+            Look::Read(tag, lba, blocks) => {
+                *look = Look::Free;
+                self.free_looks.push(place);
+                self.read(io, tag, lba, blocks);
+            }
+            Look::Write(_) => {
+                *look = Look::Write(true);
+                self.admit(io);
+            }
+            Look::Free => {}
+        }
     }
 
     /// A unit is on flash.
@@ -182,6 +266,11 @@ impl Drive {
 
     fn admit(&mut self, io: &mut Io<'_>) {
         while let Some(first) = self.waiting.front() {
+            if let Some(place) = first.look
+                && !matches!(self.looks[place as usize], Look::Write(true))
+            {
+                return;
+            }
             let held = self.under_way.count * self.unit_blocks;
             let writes = matches!(first.wanted, Wanted::Write { .. });
             if writes && held > 0 && held + first.blocks > self.ram_blocks {
@@ -192,10 +281,15 @@ impl Drive {
                 wanted,
                 lba,
                 blocks,
+                look,
             }) = self.waiting.pop_front()
             else {
                 return;
             };
+            if let Some(place) = look {
+                self.looks[place as usize] = Look::Free;
+                self.free_looks.push(place);
+            }
             let barrier = match wanted {
                 Wanted::Write { fua } => {
                     for lba in lba..lba + blocks {
@@ -203,6 +297,9 @@ impl Drive {
                         if self.stage.is_some() {
                             self.carry_out(io, Some(lba));
                         }
+                    }
+                    if self.map.is_paged() {
+                        self.map.settle();
                     }
                     self.carry_out(io, None);
                     fua
@@ -242,14 +339,20 @@ impl Drive {
         self.map.take_ops(&mut self.ops);
         let instant = io.time.is_instant();
         if let (Some(stage), Some(lba), false) = (&mut self.stage, lba, instant) {
-            let die = self.map.find(lba).map_or(Die(0), |(die, _)| die);
+            let die = self.map.find(lba).map_or(Die(0), |(die, ..)| die);
             stage.begin(lba, die);
         }
         let last = self.ops.len().wrapping_sub(1);
         for (at, op) in self.ops.drain(..).enumerate() {
             match op {
-                FlashOp::Read(die, blocks) => io.flash.read(io.time, die, blocks, None),
-                FlashOp::Erase(die, block) => io.flash.erase(io.time, die, block, None),
+                FlashOp::Read(die, block, blocks) => {
+                    io.flash.read(io.time, (die, block), blocks, None);
+                }
+                FlashOp::Erase(die, block) => {
+                    if io.flash.erase(io.time, die, block, None) {
+                        self.map.replaced(die, block);
+                    }
+                }
                 FlashOp::Program(die) if instant => {
                     io.flash.program(io.time, die, None);
                 }
@@ -274,16 +377,16 @@ impl Drive {
         for lba in lba..lba + blocks {
             let at = self.map.find(lba);
             if run.is_some() && at != run {
-                if let Some((die, _)) = run {
-                    io.flash.read(io.time, die, count, Some(job));
+                if let Some((die, block, _)) = run {
+                    io.flash.read(io.time, (die, block), count, Some(job));
                 }
                 count = 0;
             }
             run = at;
             count += u32::from(at.is_some());
         }
-        if let Some((die, _)) = run {
-            io.flash.read(io.time, die, count, Some(job));
+        if let Some((die, block, _)) = run {
+            io.flash.read(io.time, (die, block), count, Some(job));
         }
         io.time.end(job);
     }

@@ -1,12 +1,17 @@
 //! The baseline: a flash translation layer as most drives have it, for comparison. One map entry a page, no log
-//! headers, no checkpoints, its map in RAM that survives a crash. It costs nothing but its collector's moves.
+//! headers, no checkpoints, its map in RAM that survives a crash. It costs nothing but its collector's moves; as an option wear is levelled, and the
+//! map is on flash with a cache of its entries.
 
 mod drive;
+mod levelling;
+mod mapcache;
 mod order;
 mod pagemap;
 mod victims;
 
 pub use drive::{Drive, Io, Wanted};
+pub use levelling::{Levelling, THRESHOLD};
+pub use mapcache::{ENTRY_BYTES, Lookups};
 pub use order::{Order, Stage};
 pub use pagemap::{FlashOp, Moved, PageMap, TooSmall};
 pub use victims::Victim;

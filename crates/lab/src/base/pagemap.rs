@@ -9,11 +9,13 @@
 //! order only), and whether that still holds (small enough to stay in a cache). A victim's entries of the map are looked at
 //! together before they change, so that their cache misses are on their way at the same time.
 
+use super::levelling::Leveller;
+use super::mapcache::Paging;
 use super::victims::{Victim, Victims};
 use crate::flash::{Die, EraseBlock, Shape};
 use std::collections::VecDeque;
 
-const NONE: u32 = u32::MAX;
+pub(super) const NONE: u32 = u32::MAX;
 /// Erase blocks of each die that stay free for the collector.
 const RESERVE: usize = 1;
 /// Blocks that are looked at together before they are written, at most.
@@ -23,7 +25,7 @@ const AHEAD: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlashOp {
     /// Read so many blocks of one unit.
-    Read(Die, u32),
+    Read(Die, EraseBlock, u32),
     /// Program a unit.
     Program(Die),
     /// Erase.
@@ -37,6 +39,10 @@ pub struct Moved {
     pub host: u64,
     /// By the collector.
     pub moved: u64,
+    /// By wear levelling.
+    pub levelled: u64,
+    /// Pages of the map.
+    pub map: u64,
     /// Erasures.
     pub erases: u64,
 }
@@ -53,35 +59,37 @@ pub struct TooSmall {
     pub most: u64,
 }
 
-struct Frontier {
+pub(super) struct Frontier {
     /// The block that is being filled, and how far.
     active: u32,
     offset: u32,
     /// Blocks that its open unit still takes.
     left: u32,
-    free: VecDeque<u32>,
+    pub(super) free: VecDeque<u32>,
     live: u64,
-    victims: Victims,
+    pub(super) victims: Victims,
 }
 
 /// See the module.
 pub struct PageMap {
-    pages: u32,
-    unit_blocks: u32,
-    per_die: u32,
-    first: u32,
-    map: Vec<u32>,
+    pub(super) pages: u32,
+    pub(super) unit_blocks: u32,
+    pub(super) per_die: u32,
+    pub(super) first: u32,
+    pub(super) map: Vec<u32>,
     /// Who wrote each page last.
     owner: Vec<u32>,
     /// Whether the map still leads to it, a bit a page.
     alive: Vec<u64>,
-    valid: Vec<u32>,
-    dies: Vec<Frontier>,
+    pub(super) valid: Vec<u32>,
+    pub(super) dies: Vec<Frontier>,
     die: usize,
     /// A victim's pages that are alive, and their owners.
-    moving: Vec<(u32, u32)>,
-    counts: Moved,
-    ops: Vec<FlashOp>,
+    pub(super) moving: Vec<(u32, u32)>,
+    pub(super) counts: Moved,
+    pub(super) ops: Vec<FlashOp>,
+    pub(super) leveller: Option<Box<Leveller>>,
+    pub(super) paging: Option<Box<Paging>>,
 }
 
 impl PageMap {
@@ -125,11 +133,13 @@ impl PageMap {
             moving: Vec::with_capacity(pages as usize),
             counts: Moved::default(),
             ops: Vec::new(),
+            leveller: None,
+            paging: None,
         })
     }
 
     /// Blocks that a die can keep alive: all but the reserve, and one more so that a victim always gives.
-    fn room(per_die: u32, pages: u32) -> u64 {
+    pub(super) fn room(per_die: u32, pages: u32) -> u64 {
         u64::from(per_die).saturating_sub(RESERVE as u64 + 1) * u64::from(pages)
     }
 
@@ -142,7 +152,10 @@ impl PageMap {
     /// Blocks that the host sees.
     #[must_use]
     pub fn logical(&self) -> u64 {
-        self.map.len() as u64
+        match &self.paging {
+            Some(paging) => paging.logical(),
+            None => self.map.len() as u64,
+        }
     }
 
     /// Physical blocks without the reserve: the T of the closed forms.
@@ -158,6 +171,11 @@ impl PageMap {
 
     /// Writes one block.
     pub fn write(&mut self, lba: u64) {
+        self.write_uncounted(lba);
+        self.counts.host += 1;
+    }
+
+    pub(super) fn write_uncounted(&mut self, lba: u64) {
         self.forget(lba);
         let room = Self::room(self.per_die, self.pages);
         if self.dies[self.die].left == self.unit_blocks {
@@ -176,7 +194,6 @@ impl PageMap {
         let die = self.die;
         self.make_room(die);
         self.append(die, lba as u32);
-        self.counts.host += 1;
     }
 
     /// Looks at what is needed to write some blocks soon, so that it is in a cache by then: their entries in the map, and then
@@ -213,13 +230,15 @@ impl PageMap {
         }
     }
 
-    /// Where a block is, if it was written: the die, and a number that blocks of one program unit share.
+    /// Where a block is, if it was written: the die, its erase block, and a number that blocks of one program unit share.
     #[must_use]
-    pub fn find(&self, lba: u64) -> Option<(Die, u64)> {
+    pub fn find(&self, lba: u64) -> Option<(Die, EraseBlock, u64)> {
         let at = self.map[lba as usize];
         (at != NONE).then(|| {
-            let die = at / self.pages / self.per_die;
-            (Die(die), u64::from(at / self.unit_blocks))
+            let block = at / self.pages;
+            let die = block / self.per_die;
+            let block = EraseBlock(self.first + block % self.per_die);
+            (Die(die), block, u64::from(at / self.unit_blocks))
         })
     }
 
@@ -235,6 +254,10 @@ impl PageMap {
             self.ops.push(FlashOp::Program(Die(die as u32)));
         }
         self.valid[block as usize] += 1;
+        self.put(lba, at);
+    }
+
+    pub(super) fn put(&mut self, lba: u32, at: u32) {
         self.map[lba as usize] = at;
         self.owner[at as usize] = lba;
         self.alive[(at / 64) as usize] |= 1 << (at % 64);
@@ -249,12 +272,23 @@ impl PageMap {
                 .victims
                 .close(full, self.valid[(base + full) as usize]);
             let collect = frontier.free.len() <= RESERVE;
-            let Some(next) = frontier.free.pop_front() else {
+            let next = match &mut self.leveller {
+                None => frontier.free.pop_front(),
+                Some(leveller) => {
+                    leveller.filled(base + full);
+                    let at = leveller.next_free(base, &frontier.free);
+                    frontier.free.remove(at)
+                }
+            };
+            let Some(next) = next else {
                 unreachable!("the reserve is given back before it is needed again")
             };
             (frontier.active, frontier.offset) = (next, 0);
             if collect {
                 self.collect(die);
+                if self.leveller.is_some() {
+                    self.level(die);
+                }
             }
         }
     }
@@ -263,16 +297,56 @@ impl PageMap {
     fn collect(&mut self, die: usize) {
         let base = die as u32 * self.per_die;
         let valid = &self.valid;
-        let victim = self.dies[die]
-            .victims
-            .take(|block| valid[(base + block) as usize]);
+        let valid = |block: u32| valid[(base + block) as usize];
+        let victims = &mut self.dies[die].victims;
+        let victim = match &self.leveller {
+            Some(leveller) if leveller.how.dynamic => {
+                victims.take_unworn(valid, |block| leveller.erases(base + block))
+            }
+            _ => victims.take(valid),
+        };
         let Some(victim) = victim else {
             unreachable!("a die without free blocks has closed ones")
         };
-        let first = (base + victim) * self.pages;
+        if let Some(leveller) = &mut self.leveller {
+            leveller.taken(base + victim);
+        }
         let mut moving = std::mem::take(&mut self.moving);
+        self.take_alive(base + victim, &mut moving);
+        let entries = moving.iter().map(|&(_, lba)| self.map[lba as usize]);
+        std::hint::black_box(entries.fold(0, |all, entry| all ^ entry));
+        let unit_blocks = self.unit_blocks;
+        for unit in moving.chunk_by(|(a, _), (b, _)| a / unit_blocks == b / unit_blocks) {
+            let live = unit.len() as u32;
+            let from = EraseBlock(self.first + victim);
+            self.ops.push(FlashOp::Read(Die(die as u32), from, live));
+            for &(_, lba) in unit {
+                self.append(die, lba);
+            }
+        }
+        self.dies[die].live -= moving.len() as u64;
+        self.counts.moved += moving.len() as u64;
+        self.note_moved(&moving);
+        self.moving = moving;
+        self.valid[(base + victim) as usize] = 0;
+        self.erased(die, victim);
+    }
+
+    /// A block of a die is erased, and free.
+    pub(super) fn erased(&mut self, die: usize, block: u32) {
+        let address = EraseBlock(self.first + block);
+        self.ops.push(FlashOp::Erase(Die(die as u32), address));
+        self.counts.erases += 1;
+        self.dies[die].free.push_back(block);
+        if let Some(leveller) = &mut self.leveller {
+            leveller.erased(die as u32 * self.per_die + block);
+        }
+    }
+
+    /// Gives the pages of a block that are alive, and their owners; none of them is after it.
+    pub(super) fn take_alive(&mut self, block: u32, moving: &mut Vec<(u32, u32)>) {
         moving.clear();
-        let (mut at, end) = (first, first + self.pages);
+        let (mut at, end) = (block * self.pages, (block + 1) * self.pages);
         while at < end {
             // As many of its pages as a word has bits of.
             let count = (64 - at % 64).min(end - at);
@@ -287,26 +361,13 @@ impl PageMap {
             }
             at += count;
         }
-        let entries = moving.iter().map(|&(_, lba)| self.map[lba as usize]);
-        std::hint::black_box(entries.fold(0, |all, entry| all ^ entry));
-        let unit_blocks = self.unit_blocks;
-        for unit in moving.chunk_by(|(a, _), (b, _)| a / unit_blocks == b / unit_blocks) {
-            let live = unit.len() as u32;
-            self.ops.push(FlashOp::Read(Die(die as u32), live));
-            for &(_, lba) in unit {
-                self.append(die, lba);
-            }
+    }
+
+    /// The entries of pages have changed without the host's doing.
+    pub(super) fn note_moved(&mut self, moved: &[(u32, u32)]) {
+        if let Some(paging) = &mut self.paging {
+            paging.moved(moved);
         }
-        self.dies[die].live -= moving.len() as u64;
-        self.counts.moved += moving.len() as u64;
-        self.moving = moving;
-        self.valid[(base + victim) as usize] = 0;
-        self.ops.push(FlashOp::Erase(
-            Die(die as u32),
-            EraseBlock(self.first + victim),
-        ));
-        self.counts.erases += 1;
-        self.dies[die].free.push_back(victim);
     }
 }
 
@@ -341,6 +402,14 @@ mod tests {
         );
         let alive: u32 = map.alive.iter().map(|bits| bits.count_ones()).sum();
         assert_eq!(alive, live);
+    }
+
+    impl PageMap {
+        /// Panics unless the map, the owners and the counts agree.
+        pub(in crate::base) fn assert_sound(&self) {
+            let written: Vec<bool> = self.map.iter().map(|&at| at != NONE).collect();
+            check(self, &written);
+        }
     }
 
     #[test]

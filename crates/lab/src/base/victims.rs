@@ -17,6 +17,17 @@ pub enum Victim {
     CostBenefit,
 }
 
+/// A victim may have so much of a block, as a share, more valid pages than the best when it is less worn.
+const SLACK: usize = 16;
+/// Victims that are held against each other for that, at most.
+const LOOKED_AT: usize = 64;
+
+/// What a block frees times its age, over what it costs.
+fn worth(pages: u32, valid: u32, age: f64) -> f64 {
+    let live = f64::from(valid);
+    (f64::from(pages) - live) * age / (2.0 * live).max(0.5)
+}
+
 /// The closed blocks of one die.
 pub(super) enum Victims {
     Greedy {
@@ -101,6 +112,73 @@ impl Victims {
         }
     }
 
+    /// Takes one out that is not the collector's choice; `valid` of its pages are alive.
+    pub fn remove(&mut self, block: u32, valid: u32) {
+        match self {
+            Self::Greedy { buckets, places } => {
+                let place = places[block as usize] as usize;
+                let bucket = &mut buckets[valid as usize];
+                bucket.swap_remove(place);
+                if let Some(&moved) = bucket.get(place) {
+                    places[moved as usize] = place as u32;
+                }
+            }
+            Self::Fifo(queue) => queue.retain(|&other| other != block),
+            Self::Choices { closed, .. } | Self::CostBenefit { closed, .. } => {
+                closed.retain(|&other| other != block);
+            }
+        }
+    }
+
+    /// Takes the victim out, passing over worn blocks where others are nearly as good.
+    pub fn take_unworn(
+        &mut self,
+        valid: impl Fn(u32) -> u32,
+        worn: impl Fn(u32) -> u32,
+    ) -> Option<u32> {
+        match self {
+            Self::Greedy { buckets, .. } => {
+                let best = buckets.iter().position(|bucket| !bucket.is_empty())?;
+                let slack = buckets.len() / SLACK;
+                let near = buckets.iter().skip(best).take(slack + 1).flatten();
+                // What is full gives nothing, however young it is.
+                let full = buckets.len() as u32 - 1;
+                let near = near.copied().filter(|&block| valid(block) < full);
+                let block = near.take(LOOKED_AT).min_by_key(|&block| worn(block))?;
+                self.remove(block, valid(block));
+                Some(block)
+            }
+            Self::Fifo(queue) => queue.pop_front(),
+            Self::Choices { draws, closed, rng } => {
+                let best = (0..*draws)
+                    .map(|_| rng.below(closed.len() as u64) as usize)
+                    .min_by_key(|&i| {
+                        let block = closed.get(i);
+                        block.map_or((u32::MAX, 0), |&block| (valid(block), worn(block)))
+                    })?;
+                (best < closed.len()).then(|| closed.swap_remove(best))
+            }
+            Self::CostBenefit {
+                pages,
+                closed,
+                changed,
+                clock,
+            } => {
+                let least = closed.iter().map(|&block| worn(block)).min()?;
+                // Benefit over cost, over how worn it is (cost, age and times: Chiang).
+                let worths = closed.iter().map(|&block| {
+                    let age = (*clock - changed[block as usize] + 1) as f64;
+                    worth(*pages, valid(block), age) / f64::from(worn(block) - least + 1)
+                });
+                let best = worths
+                    .enumerate()
+                    .max_by(|(_, a), (_, b)| a.total_cmp(b))?
+                    .0;
+                Some(closed.swap_remove(best))
+            }
+        }
+    }
+
     /// Takes the victim out.
     pub fn take(&mut self, valid: impl Fn(u32) -> u32) -> Option<u32> {
         match self {
@@ -118,13 +196,14 @@ impl Victims {
                 changed,
                 clock,
             } => {
-                let worth = |&block: &u32| {
-                    let live = f64::from(valid(block));
+                let worths = closed.iter().map(|&block| {
                     let age = (*clock - changed[block as usize] + 1) as f64;
-                    (f64::from(*pages) - live) * age / (2.0 * live).max(0.5)
-                };
-                let worths = closed.iter().map(worth).enumerate();
-                let best = worths.max_by(|(_, a), (_, b)| a.total_cmp(b))?.0;
+                    worth(*pages, valid(block), age)
+                });
+                let best = worths
+                    .enumerate()
+                    .max_by(|(_, a), (_, b)| a.total_cmp(b))?
+                    .0;
                 Some(closed.swap_remove(best))
             }
         }

@@ -3,8 +3,12 @@
 //! A die does one thing at a time, in the order asked; with read priority a read overtakes programs and
 //! erasures that have not begun (nothing is suspended). A read senses the unit into the die's register and
 //! then crosses the channel; a program crosses first. A channel carries one transfer at a time; who is ready first gets
-//! it first. A register stays busy until its data have crossed, so cache commands are not modelled.
+//! it first. A register stays busy until its data have crossed. What goes beyond that is in [`super::commands`], and in no one's way here.
 
+use super::commands::{Bus, Busy, Commands, Timing, Work};
+use super::endurance::{Blocks, NoSpare, Worn};
+use super::errors::{Errors, Reads};
+use super::options::Options;
 use super::{Die, EraseBlock, Nand, Shape, Wear};
 use crate::timeline::{Job, Tag, Timeline};
 use std::collections::VecDeque;
@@ -44,17 +48,15 @@ struct Queue {
 /// See the module.
 pub struct Flash {
     shape: Shape,
-    read_ns: u64,
-    program_ns: u64,
-    erase_ns: u64,
-    /// What so many blocks take on a channel.
-    transfer_ns: Vec<u64>,
-    read_priority: bool,
+    timing: Timing,
     dies: Vec<Queue>,
     /// When each channel is free.
     channels: Vec<u64>,
     wear: Wear,
     counts: Counts,
+    commands: Option<Box<Commands>>,
+    errors: Option<Box<Errors>>,
+    blocks: Option<Box<Blocks>>,
 }
 
 impl Flash {
@@ -63,18 +65,43 @@ impl Flash {
     pub fn new(nand: &Nand, shape: Shape, read_priority: bool) -> Self {
         Self {
             shape,
-            read_ns: nand.read_ns,
-            program_ns: nand.program_ns,
-            erase_ns: nand.erase_ns,
-            transfer_ns: (0..=u64::from(shape.unit_blocks))
-                .map(|blocks| blocks * BLOCK_BYTES as u64 * 1_000_000_000 / nand.bus_bytes_per_s)
-                .collect(),
-            read_priority,
+            timing: Timing {
+                read_ns: nand.read_ns,
+                program_ns: nand.program_ns,
+                erase_ns: nand.erase_ns,
+                transfer_ns: (0..=u64::from(shape.unit_blocks))
+                    .map(|blocks| {
+                        blocks * BLOCK_BYTES as u64 * 1_000_000_000 / nand.bus_bytes_per_s
+                    })
+                    .collect(),
+                read_priority,
+            },
             dies: (0..shape.dies).map(|_| Queue::default()).collect(),
             channels: vec![0; shape.channels as usize],
             wear: Wear::new(&shape),
             counts: Counts::default(),
+            commands: None,
+            errors: None,
+            blocks: None,
         }
+    }
+
+    /// The same with options, where blocks are rated for so many erasures.
+    ///
+    /// # Errors
+    /// When it would have more bad blocks than spare ones before its first write.
+    pub fn with(mut self, options: &Options, rated: u32, seed: u64) -> Result<Self, NoSpare> {
+        if options.is_extended() {
+            let commands = Commands::new(*options, self.shape.dies);
+            self.commands = Some(Box::new(commands));
+        }
+        let errors = options.errors.map(|how| Errors::new(how, rated, seed));
+        self.errors = errors.map(Box::new);
+        if let Some(how) = options.endurance {
+            let blocks = Blocks::new(how, rated, &self.shape, seed)?;
+            self.blocks = Some(Box::new(blocks));
+        }
+        Ok(self)
     }
 
     /// How it is addressed.
@@ -95,16 +122,83 @@ impl Flash {
         self.counts
     }
 
+    /// What its dies were busy with, where more than plain queues are simulated.
+    #[must_use]
+    pub fn busy(&self) -> Option<Busy> {
+        self.commands.as_ref().map(|commands| commands.busy())
+    }
+
+    /// How its reads went, where bits can be wrong.
+    #[must_use]
+    pub fn errors(&self) -> Option<Reads> {
+        self.errors.as_ref().map(|errors| errors.counts())
+    }
+
+    /// How its blocks wore out, where they can.
+    #[must_use]
+    pub fn worn(&self) -> Option<Worn> {
+        self.blocks.as_ref().map(|blocks| blocks.worn())
+    }
+
+    /// Whether a die needed a spare block and had none.
+    #[must_use]
+    pub fn is_worn_out(&self) -> bool {
+        self.blocks.as_ref().is_some_and(|blocks| blocks.is_over())
+    }
+
     /// Forgets counts and wear.
     pub fn reset(&mut self) {
         self.wear.reset();
         self.counts = Counts::default();
+        if let Some(commands) = &mut self.commands {
+            commands.reset();
+        }
+        if let Some(errors) = &mut self.errors {
+            errors.reset();
+        }
     }
 
-    /// Reads `blocks` of one unit.
-    pub fn read(&mut self, time: &mut Timeline, die: Die, blocks: u32, job: Option<Job>) {
+    /// From here on erasures wear it out: it has been prepared.
+    pub fn begin_life(&mut self) {
+        if let Some(blocks) = &mut self.blocks {
+            blocks.begin();
+        }
+    }
+
+    /// Reads `blocks` of one unit, in an erase block.
+    pub fn read(
+        &mut self,
+        time: &mut Timeline,
+        (die, block): (Die, EraseBlock),
+        blocks: u32,
+        job: Option<Job>,
+    ) {
         self.counts.reads += 1;
+        if self.commands.is_some() {
+            return self.read_extended(time, (die, block), blocks, job);
+        }
         self.ask(time, die, Kind::Read { blocks }, job);
+    }
+
+    #[cold]
+    fn read_extended(
+        &mut self,
+        time: &mut Timeline,
+        (die, block): (Die, EraseBlock),
+        blocks: u32,
+        job: Option<Job>,
+    ) {
+        let retries = match &mut self.errors {
+            Some(errors) => {
+                let place = match &self.blocks {
+                    Some(blocks) => blocks.place(die, block),
+                    None => self.wear.place(die, block),
+                };
+                errors.read(self.wear.count(place), blocks)
+            }
+            None => 0,
+        };
+        self.extended(time, die, Work::Read { blocks, retries }, job);
     }
 
     /// Programs one unit.
@@ -113,16 +207,79 @@ impl Flash {
         self.ask(time, die, Kind::Program, job);
     }
 
-    /// Erases one block.
-    pub fn erase(&mut self, time: &mut Timeline, die: Die, block: EraseBlock, job: Option<Job>) {
+    /// Erases one block; whether it was its last time, and an unworn one stands for it now.
+    pub fn erase(
+        &mut self,
+        time: &mut Timeline,
+        die: Die,
+        block: EraseBlock,
+        job: Option<Job>,
+    ) -> bool {
         self.counts.erases += 1;
-        self.wear.erased(die, block);
+        let replaced = match &mut self.blocks {
+            None => {
+                self.wear.erased(die, block);
+                false
+            }
+            Some(blocks) => {
+                self.wear.erased_at(blocks.place(die, block));
+                blocks.erased(&mut self.wear, die, block)
+            }
+        };
         self.ask(time, die, Kind::Erase, job);
+        replaced
+    }
+
+    fn extended(&mut self, time: &mut Timeline, die: Die, work: Work, job: Option<Job>) {
+        let Some(commands) = self.commands.as_mut().filter(|_| !time.is_instant()) else {
+            return;
+        };
+        if let Some(job) = job {
+            time.add(job);
+        }
+        let mut bus = Bus {
+            timing: &self.timing,
+            shape: &self.shape,
+            channels: &mut self.channels,
+        };
+        commands.ask(&mut bus, time, die, work, job);
+    }
+
+    /// What was set for a die has come.
+    pub fn array(&mut self, time: &mut Timeline, die: Die, turn: u32) {
+        let mut bus = Bus {
+            timing: &self.timing,
+            shape: &self.shape,
+            channels: &mut self.channels,
+        };
+        if let Some(commands) = &mut self.commands {
+            commands.happen(&mut bus, time, die, turn);
+        }
+    }
+
+    /// What a die has read with a cache command has crossed its channel.
+    pub fn crossed(&mut self, time: &mut Timeline, die: Die) {
+        let mut bus = Bus {
+            timing: &self.timing,
+            shape: &self.shape,
+            channels: &mut self.channels,
+        };
+        if let Some(commands) = &mut self.commands {
+            commands.crossed(&mut bus, time, die);
+        }
     }
 
     fn ask(&mut self, time: &mut Timeline, die: Die, kind: Kind, job: Option<Job>) {
         if time.is_instant() {
             return;
+        }
+        if self.commands.is_some() {
+            let work = match kind {
+                Kind::Read { blocks } => Work::Read { blocks, retries: 0 },
+                Kind::Program => Work::Program,
+                Kind::Erase => Work::Erase,
+            };
+            return self.extended(time, die, work, job);
         }
         if let Some(job) = job {
             time.add(job);
@@ -130,7 +287,7 @@ impl Flash {
         let queue = &mut self.dies[die.0 as usize];
         let task = Task { kind, job };
         match kind {
-            Kind::Read { .. } if self.read_priority => queue.first.push_back(task),
+            Kind::Read { .. } if self.timing.read_priority => queue.first.push_back(task),
             _ => queue.then.push_back(task),
         }
         if queue.doing.is_none() {
@@ -143,19 +300,19 @@ impl Flash {
         queue.doing = queue.first.pop_front().or_else(|| queue.then.pop_front());
         let Some(task) = queue.doing else { return };
         match task.kind {
-            Kind::Read { .. } => time.at(time.now() + self.read_ns, Tag::Sensed(die.0)),
+            Kind::Read { .. } => time.at(time.now() + self.timing.read_ns, Tag::Sensed(die.0)),
             Kind::Program => {
                 let crossed = self.cross(time.now(), die, self.shape.unit_blocks);
-                time.at(crossed + self.program_ns, Tag::Idle(die.0));
+                time.at(crossed + self.timing.program_ns, Tag::Idle(die.0));
             }
-            Kind::Erase => time.at(time.now() + self.erase_ns, Tag::Idle(die.0)),
+            Kind::Erase => time.at(time.now() + self.timing.erase_ns, Tag::Idle(die.0)),
         }
     }
 
     /// Takes the die's channel for so many blocks, returns when they have crossed.
     fn cross(&mut self, now: u64, die: Die, blocks: u32) -> u64 {
         let free = &mut self.channels[(die.0 % self.shape.channels) as usize];
-        *free = now.max(*free) + self.transfer_ns[blocks as usize];
+        *free = now.max(*free) + self.timing.transfer_ns[blocks as usize];
         *free
     }
 

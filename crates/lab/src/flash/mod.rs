@@ -1,10 +1,18 @@
 //! NAND flash: what it is made of, how long it takes, and what wears it out.
 
+mod commands;
 mod dies;
+mod endurance;
+mod errors;
+mod options;
 mod preset;
 mod wear;
 
+pub use commands::Busy;
 pub use dies::{Counts, Flash};
+pub use endurance::{NoSpare, Worn};
+pub use errors::Reads;
+pub use options::{BitErrors, Endurance, Options, Suspend};
 pub use preset::{Block, Kind, Nand, Preset, find, presets};
 pub use wear::Wear;
 

@@ -24,6 +24,27 @@ impl Wear {
         self.counts[(die.0 * self.erase_blocks + block.0) as usize] += 1;
     }
 
+    /// One more, of a block by its place in the table.
+    pub(super) fn erased_at(&mut self, place: usize) {
+        self.counts[place] += 1;
+    }
+
+    /// Erasures of a block by its place.
+    pub(super) fn count(&self, place: usize) -> u32 {
+        self.counts[place]
+    }
+
+    /// A block of a die by its place, where none was replaced.
+    pub(super) fn place(&self, die: Die, block: EraseBlock) -> usize {
+        (die.0 * self.erase_blocks + block.0) as usize
+    }
+
+    /// A spare block comes into use; its place.
+    pub(super) fn add(&mut self) -> u32 {
+        self.counts.push(0);
+        self.counts.len() as u32 - 1
+    }
+
     /// Forgets what was: preconditioning is not part of a run.
     pub fn reset(&mut self) {
         self.counts.fill(0);

@@ -270,6 +270,7 @@ fn scenario(device: &str, capacity: u64, load: Synthetic) -> Scenario<'static> {
             erase_limit: None,
             flush_ns: 0,
             read_priority: true,
+            options: flash::Options::default(),
         },
         load: Load::Synthetic(load),
         pace: Pace::Closed { depth: 32 },

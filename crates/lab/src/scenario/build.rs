@@ -77,7 +77,9 @@ impl Scenario<'_> {
                     Layer::Base {
                         victim: crate::base::Victim::Greedy,
                         order: crate::base::Order::Off,
-                    } => {
+                        levelling,
+                        map_cache: None,
+                    } if levelling == crate::base::Levelling::default() => {
                         notes.push("the device itself; what it does inside is not known".into());
                         Ftl::Raw(Box::new(Raw::new(device, Saving::Nothing)))
                     }
@@ -150,17 +152,33 @@ impl Scenario<'_> {
     }
 
     fn on_flash(&self, nand: &Nand, layer: Layer, over: u32) -> Result<Built, ScenarioError> {
+        let options = &self.device.options;
+        let nand = &Nand {
+            multi_plane: nand.multi_plane && !options.single_plane,
+            ..*nand
+        };
         let shape = Shape::of(nand, self.bytes(over));
         let physical = shape.blocks();
         let logical = logical(physical, over);
-        let mut flash = Flash::new(nand, shape, self.device.read_priority);
+        let rated = self.device.erase_limit.unwrap_or(nand.erase_limit);
+        let flash = Flash::new(nand, shape, self.device.read_priority);
+        let mut flash = flash.with(options, rated, self.seed)?;
         let ram = (nand.buffer_bytes / BLOCK_BYTES as u64).max(u64::from(BUFS_MIN));
         let whole = (0, shape.erase_blocks);
         let greedy = crate::base::Victim::Greedy;
         let mut notes = Vec::new();
         let ftl = match layer {
-            Layer::Base { victim, order } => {
+            Layer::Base {
+                victim,
+                order,
+                levelling,
+                map_cache,
+            } => {
                 let map = PageMap::new(&shape, shape.dies, whole, logical, victim)?;
+                let mut map = map.levelled(levelling);
+                if let Some(entries) = map_cache {
+                    map = map.paged(entries as usize)?;
+                }
                 let drive = Drive::new(map, shape.unit_blocks, ram);
                 Ftl::Page(Box::new(drive.ordered(order, self.device.flush_ns)))
             }

@@ -6,9 +6,9 @@ mod prepare;
 pub use build::DEFAULT_BYTES;
 
 use crate::base::TooSmall;
-use crate::flash::{Kind, Preset};
+use crate::flash::{self, Kind, NoSpare, Preset};
 use crate::journal::{Host, Journal};
-use crate::outcome::{Life, Outcome, Snapshot};
+use crate::outcome::{Life, Outcome, Snapshot, WornOut};
 use crate::policy::{Layer, Policy};
 use crate::progress::{Watch, Watched};
 use crate::replay::{ReplayError, TraceFile};
@@ -21,6 +21,12 @@ use prepare::flush;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::recovery::RecoveryError;
 use vellum_core::seam::{Region, WriteOnce};
+
+/// As many requests as wear a drive out.
+pub const UNTIL_WORN_OUT: u64 = u64::MAX;
+/// How often the erasures that all blocks endure together are written by them, at most: a load that writes little, or whose
+/// blocks are not written, ends as well.
+const WEAR_OUT_TIMES: u64 = 4;
 
 /// A journal's blocks, at least: jbd2's own limit.
 pub const JOURNAL_BLOCKS_MIN: u64 = 1024;
@@ -51,6 +57,8 @@ pub struct Device {
     pub flush_ns: u64,
     /// Whether reads overtake programs and erasures that have not begun.
     pub read_priority: bool,
+    /// What its flash does beyond that.
+    pub options: flash::Options,
 }
 
 /// A load that nobody recorded.
@@ -58,7 +66,7 @@ pub struct Device {
 pub struct Synthetic {
     /// What.
     pub workload: Workload,
-    /// How many requests; 0: as many as write the volume twice.
+    /// How many requests; 0: as many as write the volume twice; [`UNTIL_WORN_OUT`].
     pub requests: u64,
     /// Blocks of each.
     pub request_blocks: u32,
@@ -142,6 +150,9 @@ pub enum ScenarioError {
     /// Too small for the baseline.
     #[error(transparent)]
     TooSmall(#[from] TooSmall),
+    /// More bad blocks than spare ones.
+    #[error(transparent)]
+    NoSpare(#[from] NoSpare),
     /// Too small for the engine, or of a shape that it cannot use.
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -222,14 +233,15 @@ impl Scenario<'_> {
         sim.settle()?;
         sim.time.set_instant(!self.timed);
         let before = Snapshot::begin(sim);
+        sim.flash.begin_life();
         let mut daily = self.daily_bytes;
         match &self.load {
             Load::Synthetic(load) => {
                 let requests = self.synthetic(load, built.logical)?;
                 self.begin(requests.size_hint().0 as u64);
                 let mut requests = self.watched(requests);
-                match load.journal {
-                    None => sim.run(&mut requests, self.pace)?,
+                let ran = match load.journal {
+                    None => sim.run(&mut requests, self.pace),
                     Some(journal) => {
                         let rule = match policy.layer {
                             Layer::Vellum { write_once, .. } => write_once,
@@ -238,14 +250,16 @@ impl Scenario<'_> {
                         sim.watch(&[journal.region(built.logical, rule)]);
                         let host = Host::new(requests, journal, built.logical, self.seed);
                         let mut host = host.marking(self.sizes.is_some());
-                        sim.run(&mut host, self.pace)?;
+                        sim.run(&mut host, self.pace)
                     }
-                }
+                };
+                until_worn_out(ran)?;
                 daily = daily.or(Some(built.logical * BLOCK_BYTES as u64));
             }
             Load::Requests(requests) => {
                 self.begin(requests.len() as u64);
-                sim.run(&mut self.watched(requests.iter().cloned()), self.pace)?;
+                let ran = sim.run(&mut self.watched(requests.iter().cloned()), self.pace);
+                until_worn_out(ran)?;
             }
             Load::Trace { trace, times } => {
                 if trace.blocks() > built.logical {
@@ -276,7 +290,7 @@ impl Scenario<'_> {
                 if let Some(error) = replay.error() {
                     return Err(error.into());
                 }
-                ran?;
+                until_worn_out(ran)?;
                 let span = (summary.last_at - summary.first_at) as f64 / 1e9;
                 let bytes = summary.blocks_written as f64 * BLOCK_BYTES as f64;
                 if span > 0.0 {
@@ -286,10 +300,13 @@ impl Scenario<'_> {
         }
         // What is still in RAM belongs to the run; its wait does not.
         let seen = std::mem::take(&mut sim.seen);
-        flush(sim)?;
-        let ended = sim.time.now();
-        // What is held back as well: nothing is saved by not counting it.
-        sim.settle()?;
+        let mut ended = sim.time.now();
+        if !sim.flash.is_worn_out() {
+            until_worn_out(flush(sim))?;
+            ended = sim.time.now();
+            // What is held back as well: nothing is saved by not counting it.
+            until_worn_out(sim.settle())?;
+        }
         sim.seen = seen;
         let mut outcome = before.until_now(sim);
         outcome.seconds -= (sim.time.now() - ended) as f64 / 1e9;
@@ -299,7 +316,12 @@ impl Scenario<'_> {
         if let Kind::Nand(nand) = &self.device.preset.kind {
             let limit = self.device.erase_limit.unwrap_or(nand.erase_limit);
             let life = Life::of(sim.flash.wear(), limit, outcome.host_written, daily);
-            outcome.life = Some(life);
+            let worn = sim.flash.worn().map(|worn| WornOut {
+                worn,
+                written_bytes: outcome.host_written * BLOCK_BYTES as u64,
+            });
+            built.notes.extend(worn.as_ref().map(|w| w.told(&life)));
+            outcome.life = Some(Life { worn, ..life });
         }
         outcome.notes = built.notes;
         if !self.timed {
@@ -319,6 +341,17 @@ impl Scenario<'_> {
         built.sim.time.set_instant(true);
         self.prepare(&mut built.sim, built.logical, &mut built.notes)?;
         Ok((built.sim, built.logical))
+    }
+
+    /// Requests that all erasures that the blocks endure are not enough for, and more.
+    fn wearing_out(&self, request_blocks: u32) -> u64 {
+        let Kind::Nand(nand) = &self.device.preset.kind else {
+            return 0;
+        };
+        let limit = self.device.erase_limit.unwrap_or(nand.erase_limit);
+        let flash = self.device.capacity.unwrap_or(DEFAULT_BYTES) / BLOCK_BYTES as u64;
+        let blocks = flash.saturating_mul(u64::from(limit) * WEAR_OUT_TIMES);
+        blocks / u64::from(request_blocks.max(1))
     }
 
     fn begin(&self, requests: u64) {
@@ -377,9 +410,18 @@ impl Scenario<'_> {
             seed: self.seed,
         };
         let count = match requests {
+            UNTIL_WORN_OUT => self.wearing_out(request_blocks),
             0 => 2 * logical / u64::from(request_blocks),
             count => count,
         };
         Ok(Generator::new(workload, shape).take(usize::try_from(count).unwrap_or(usize::MAX)))
+    }
+}
+
+/// A drive that is worn out has ended its run, and well.
+fn until_worn_out(ran: Result<(), RunError>) -> Result<(), RunError> {
+    match ran {
+        Err(RunError::WornOut) => Ok(()),
+        other => other,
     }
 }

@@ -194,6 +194,13 @@ impl Layout {
     pub fn die(&self, segment: usize, unit: u32) -> Die {
         Die(self.places[segment].die + unit % self.width)
     }
+
+    /// The erase block, on that die.
+    pub fn block(&self, segment: usize, unit: u32) -> EraseBlock {
+        let erase_block = self.superblock.segment_blocks() / self.width / self.deep;
+        let deep = unit / self.width * self.unit_blocks / erase_block;
+        EraseBlock(self.places[segment].block.0 + deep)
+    }
 }
 
 /// The widest group, up to all dies, that leaves segments in number.

@@ -102,8 +102,8 @@ impl OnFlash {
         while from < end {
             let unit = from / unit_blocks;
             let to = end.min((unit + 1) * unit_blocks);
-            let die = self.layout.die(index, unit);
-            io.flash.read(io.time, die, to - from, Some(job));
+            let at = (self.layout.die(index, unit), self.layout.block(index, unit));
+            io.flash.read(io.time, at, to - from, Some(job));
             from = to;
         }
         io.time.end(job);

@@ -1,6 +1,7 @@
 //! `vellum lab`: the engine on simulated flash, in virtual time.
 
 mod compare;
+mod flash;
 mod list;
 mod oracle;
 mod paper;

@@ -1,5 +1,6 @@
 //! What `run` and `compare` have in common: the device, the load, and how it is prepared.
 
+use super::flash::FlashArgs;
 use super::progress;
 use crate::outcome::usage;
 use crate::size::Size;
@@ -12,7 +13,7 @@ use vellum_lab::flash::{self, Preset};
 use vellum_lab::journal::{Commit, File, Journal, Mode};
 use vellum_lab::replay::{Reading, TraceFile};
 use vellum_lab::report;
-use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic};
+use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic, UNTIL_WORN_OUT};
 use vellum_lab::sim::Pace;
 use vellum_lab::sizes;
 use vellum_lab::svg::Plot;
@@ -46,6 +47,8 @@ pub struct Setup {
     /// Serve each die strictly in order, reads too.
     #[arg(long)]
     fcfs: bool,
+    #[command(flatten)]
+    flash: FlashArgs,
     /// So many requests at a time, each as soon as one is answered. Default for a load: 32; for a trace: its own times.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     depth: Option<u32>,
@@ -222,6 +225,7 @@ impl Setup {
 
     /// What is run.
     pub fn scenario<'a>(&self, ready: &'a Ready) -> Result<Scenario<'a>> {
+        self.flash.check(ready.preset)?;
         let device = Device {
             preset: *ready.preset,
             capacity: self.capacity.map(|size| size.0),
@@ -229,6 +233,7 @@ impl Setup {
             erase_limit: self.erase_limit,
             flush_ns: self.flush_time * 1000,
             read_priority: !self.fcfs,
+            options: self.flash.options(),
         };
         let load = match &ready.trace {
             Some(trace) => Load::Trace {
@@ -281,7 +286,10 @@ impl Setup {
         };
         Ok(Load::Synthetic(Synthetic {
             workload: *workload,
-            requests: self.requests,
+            requests: match self.flash.until_worn_out() {
+                true => UNTIL_WORN_OUT,
+                false => self.requests,
+            },
             request_blocks: (bytes / 4096) as u32,
             zeros: self.zeros,
             duplicates: self.duplicates,
@@ -312,6 +320,7 @@ impl Setup {
             format!("{}: {}", preset.name, preset.about),
             format!("figures: {}", preset.source),
         ];
+        about.extend(self.flash.about());
         let mut warnings = Vec::new();
         if let Some(trace) = &ready.trace {
             describe(trace, &mut about, &mut warnings);

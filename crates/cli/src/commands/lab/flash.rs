@@ -1,0 +1,189 @@
+//! What simulated flash does beyond plain commands, as arguments: wearing out, bit errors, suspension, cache commands.
+
+use crate::outcome::usage;
+use anyhow::Result;
+use std::ops::RangeInclusive;
+use vellum_lab::flash::{BitErrors, Endurance, Kind, Options, Preset, Suspend};
+
+/// Arguments.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Flash, beyond plain commands (nothing of it unless asked for)")]
+pub struct FlashArgs {
+    /// Let blocks wear out at limits around --erase-limit and be replaced by spare ones, until there are none: the drive's end.
+    #[arg(long)]
+    wear_out: bool,
+    /// The standard deviation of the blocks' limits, in percent of --erase-limit: 0 to 30.
+    #[arg(long, value_name = "PERCENT", default_value = "10", requires = "wear_out", value_parser = |text: &str| permille(text, 0..=300))]
+    limit_spread: u32,
+    /// Spare blocks of each die beyond its capacity, in percent of its blocks: 0.1 to 20.
+    #[arg(long, value_name = "PERCENT", default_value = "2", requires = "wear_out", value_parser = |text: &str| permille(text, 1..=200))]
+    spare: u32,
+    /// Blocks that are bad when the drive is new, in percent: 0 to 10. Each takes a spare one.
+    #[arg(long, value_name = "PERCENT", default_value = "0", requires = "wear_out", value_parser = |text: &str| permille(text, 0..=100))]
+    factory_bad: u32,
+    /// Go on with the load until the drive is worn out.
+    #[arg(
+        long,
+        requires = "wear_out",
+        requires = "workload",
+        conflicts_with = "requests"
+    )]
+    until_worn_out: bool,
+    /// Let reads find bits wrong: the share in a new block and in one at its limit, like 1e-5:5e-3. From 1e-9 to 0.1.
+    #[arg(long, value_name = "NEW:WORN", value_parser = rates)]
+    bit_errors: Option<(f64, f64)>,
+    /// Bits that are corrected in 1 KiB.
+    #[arg(long, value_name = "COUNT", default_value_t = 72, requires = "bit_errors", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    ecc_bits: u32,
+    /// How often a read is tried again, each time with half as many bits wrong, before it is a read error.
+    #[arg(long, value_name = "COUNT", default_value_t = 5, requires = "bit_errors", value_parser = clap::value_parser!(u32).range(0..=30))]
+    read_retries: u32,
+    /// What stops for a read that the host waits for: program, erase or both.
+    #[arg(long, value_name = "WHAT", conflicts_with = "fcfs", value_parser = ["program", "erase", "both"])]
+    suspend: Option<String>,
+    /// What stopping takes, and again what going on takes, in microseconds.
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 20, requires = "suspend", value_parser = clap::value_parser!(u64).range(0..=10_000))]
+    suspend_time: u64,
+    /// How often one program or erasure is stopped, at most.
+    #[arg(long, value_name = "COUNT", default_value_t = 16, requires = "suspend", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    suspend_most: u32,
+    /// Let data cross the channel while the cells are busy (cache program, cache read).
+    #[arg(long)]
+    cache_commands: bool,
+    /// Let each program be of one plane's page, even where planes could work together.
+    #[arg(long)]
+    single_plane: bool,
+}
+
+/// A percentage of tenths, as thousandths.
+fn permille(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
+    let wrong = || {
+        let (least, most) = (f64::from(*range.start()), f64::from(*range.end()));
+        format!("it is from {} to {} percent", least / 10.0, most / 10.0)
+    };
+    let percent: f64 = text.parse().map_err(|_| wrong())?;
+    let permille = (percent * 10.0).round();
+    // What is not a number is not in it either.
+    let fits = (f64::from(*range.start())..=f64::from(*range.end())).contains(&permille);
+    fits.then_some(permille as u32).ok_or_else(wrong)
+}
+
+fn rates(text: &str) -> Result<(f64, f64), String> {
+    let wrong = || {
+        "it is NEW:WORN, two shares of bits from 1e-9 to 0.1, the second no less than the first"
+            .to_string()
+    };
+    let (fresh, worn) = text.split_once(':').ok_or_else(wrong)?;
+    let rate = |text: &str| {
+        let rate: f64 = text.parse().map_err(|_| wrong())?;
+        (1e-9..=0.1)
+            .contains(&rate)
+            .then_some(rate)
+            .ok_or_else(wrong)
+    };
+    let (fresh, worn) = (rate(fresh)?, rate(worn)?);
+    (fresh <= worn).then_some((fresh, worn)).ok_or_else(wrong)
+}
+
+impl FlashArgs {
+    /// What is simulated.
+    pub fn options(&self) -> Options {
+        Options {
+            endurance: self.wear_out.then_some(Endurance {
+                spread: self.limit_spread,
+                spare: self.spare,
+                factory_bad: self.factory_bad,
+            }),
+            errors: self.bit_errors.map(|(fresh, worn)| BitErrors {
+                fresh,
+                worn,
+                correctable: self.ecc_bits,
+                retries: self.read_retries,
+            }),
+            suspend: self.suspend.as_deref().map(|what| Suspend {
+                program: what != "erase",
+                erase: what != "program",
+                each_ns: self.suspend_time * 1000,
+                most: self.suspend_most,
+            }),
+            cache_commands: self.cache_commands,
+            single_plane: self.single_plane,
+        }
+    }
+
+    /// Whether a load goes on until the drive's end.
+    pub fn until_worn_out(&self) -> bool {
+        self.until_worn_out
+    }
+
+    /// A device whose inside is not simulated has none of it.
+    pub fn check(&self, preset: &Preset) -> Result<()> {
+        if matches!(preset.kind, Kind::Block(_)) && self.options() != Options::default() {
+            return Err(usage(format!(
+                "the inside of {} is not known: --wear-out, --bit-errors, --suspend, --cache-commands and --single-plane need a device of flash",
+                preset.name
+            )));
+        }
+        Ok(())
+    }
+
+    /// What a reader has to know.
+    pub fn about(&self) -> Vec<String> {
+        let percent = |permille: u32| f64::from(permille) / 10.0;
+        let mut about = Vec::new();
+        if self.wear_out {
+            about.push(format!(
+                "wear: limits spread by {}%, {}% spare blocks, {}% bad when new",
+                percent(self.limit_spread),
+                percent(self.spare),
+                percent(self.factory_bad)
+            ));
+        }
+        if let Some((fresh, worn)) = self.bit_errors {
+            about.push(format!(
+                "bit errors: {fresh:e} of the bits in a new block, {worn:e} in one at its limit; {} of 1 KiB are corrected, {} retries (a model: no part's figures)",
+                self.ecc_bits, self.read_retries
+            ));
+        }
+        if let Some(what) = &self.suspend {
+            about.push(format!(
+                "suspend: {what}, {} us to stop and to go on, at most {} times",
+                self.suspend_time, self.suspend_most
+            ));
+        }
+        about.extend(self.cache_commands.then(|| "cache commands".into()));
+        about.extend(
+            self.single_plane
+                .then(|| "planes do not work together".into()),
+        );
+        about
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_read_and_what_is_wrong_is_said_with_what_is_allowed() {
+        assert_eq!(permille("2.5", 0..=300), Ok(25));
+        assert_eq!(permille("0", 0..=300), Ok(0));
+        for text in ["", "x", "-1", "30.1", "NaN", "inf", "1e99"] {
+            let error = permille(text, 0..=300).unwrap_err();
+            assert_eq!(error, "it is from 0 to 30 percent", "{text}");
+        }
+        assert_eq!(rates("1e-5:5e-3"), Ok((1e-5, 5e-3)));
+        for text in [
+            "",
+            "1e-5",
+            "1e-5:",
+            "0:1e-3",
+            "1e-3:1e-5",
+            "1e-3:1",
+            "NaN:NaN",
+            "1e-5:1e-4:1e-3",
+        ] {
+            assert!(rates(text).unwrap_err().contains("1e-9 to 0.1"), "{text}");
+        }
+    }
+}

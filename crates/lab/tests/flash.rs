@@ -1,0 +1,325 @@
+//! What flash does beyond plain commands, in whole runs: wearing out, bit errors, suspension, cache commands, wear levelling, a map
+//! on flash. And without any of it nothing is different.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failure is a test's"
+)]
+
+use vellum_lab::csv;
+use vellum_lab::flash::{self, BitErrors, Endurance, Options, Suspend};
+use vellum_lab::outcome::Outcome;
+use vellum_lab::report;
+use vellum_lab::scenario::{
+    Device, Load, Precondition, Scenario, ScenarioError, Synthetic, UNTIL_WORN_OUT,
+};
+use vellum_lab::sim::Pace;
+use vellum_lab::workload;
+
+const WEARS: Endurance = Endurance {
+    spread: 100,
+    spare: 20,
+    factory_bad: 5,
+};
+
+fn scenario(load: &str, requests: u64, options: Options) -> Scenario<'static> {
+    Scenario {
+        device: Device {
+            preset: *flash::find("oftl").unwrap(),
+            capacity: Some(256 << 20),
+            over_provisioning: Some(250),
+            erase_limit: Some(40),
+            flush_ns: 0,
+            read_priority: true,
+            options,
+        },
+        load: Load::Synthetic(Synthetic {
+            requests,
+            ..Synthetic::new(*workload::find(load).unwrap())
+        }),
+        pace: Pace::Closed { depth: 16 },
+        precondition: Precondition::Fill,
+        seed: 5,
+        daily_bytes: None,
+        verify: false,
+        timed: true,
+        sizes: None,
+        hashing: None,
+        watch: None,
+    }
+}
+
+fn run(scenario: &Scenario<'_>, policy: &str) -> Outcome {
+    scenario
+        .run(&policy.parse().unwrap())
+        .unwrap_or_else(|e| panic!("{policy}: {e}"))
+}
+
+fn bytes(outcome: &Outcome) -> String {
+    serde_json::to_string(outcome).unwrap()
+}
+
+/// Everything is simulated by the die's second model, and never happens.
+const IDLE: Options = Options {
+    errors: Some(BitErrors {
+        fresh: 1e-9,
+        worn: 1e-9,
+        correctable: 72,
+        retries: 5,
+    }),
+    endurance: None,
+    suspend: None,
+    cache_commands: false,
+    single_plane: false,
+};
+
+#[test]
+fn with_nothing_to_do_the_second_model_of_a_die_is_the_first() {
+    for policy in ["base", "vellum", "vellum:on-drive"] {
+        let plain = run(&scenario("mixed", 60_000, Options::default()), policy);
+        let mut other = run(&scenario("mixed", 60_000, IDLE), policy);
+        assert_eq!(other.read_errors.take().unwrap().retries, 0);
+        assert!(other.busy.take().unwrap().programs > 0);
+        assert_eq!(bytes(&plain), bytes(&other), "{policy}");
+        for name in ["lookups", "busy", "read_errors", "worn"] {
+            let key = format!("\"{name}\":{{");
+            assert!(!bytes(&plain).contains(&key), "{name}");
+        }
+    }
+}
+
+#[test]
+fn blocks_that_never_reach_their_limit_change_nothing() {
+    let wears = Options {
+        endurance: Some(WEARS),
+        ..Options::default()
+    };
+    for policy in ["base", "vellum"] {
+        let mut scenario = scenario("uniform", 60_000, wears);
+        scenario.device.erase_limit = Some(100_000);
+        let mut worn = run(&scenario, policy);
+        scenario.device.options = Options::default();
+        let plain = run(&scenario, policy);
+        let life = worn.life.as_mut().unwrap();
+        let blocks = life.worn.take().unwrap().worn;
+        assert_eq!((blocks.retired, blocks.ended_by), (0, None));
+        assert!(worn.notes.pop().unwrap().starts_with("not worn out after"));
+        assert_eq!(bytes(&plain), bytes(&worn), "{policy}");
+    }
+}
+
+#[test]
+fn a_drive_lives_about_as_long_as_is_estimated_and_then_ends() {
+    let wears = Options {
+        endurance: Some(WEARS),
+        ..Options::default()
+    };
+    for policy in ["base", "vellum", "vellum:on-drive"] {
+        let mut scenario = scenario("uniform", UNTIL_WORN_OUT, wears);
+        scenario.timed = policy == "vellum:on-drive";
+        let outcome = run(&scenario, policy);
+        let life = outcome.life.as_ref().unwrap();
+        let worn = life.worn.unwrap();
+        assert!(worn.worn.ended_by.is_some(), "{policy}");
+        assert!(worn.worn.retired > 0 && worn.worn.spares_left_least == 0);
+        let estimate = life.endurance_bytes.unwrap() as f64;
+        let share = worn.written_bytes as f64 / estimate;
+        // Even wear, and the weakest blocks of a die use its spares up first.
+        assert!((0.6..1.05).contains(&share), "{policy}: {share}");
+        assert!(worn.years(life.daily_bytes).unwrap() > 0.0);
+        let told = |note: &String| note.starts_with("worn out after 0.");
+        assert!(outcome.notes.iter().any(told), "{:?}", outcome.notes);
+        assert_eq!(bytes(&outcome), bytes(&run(&scenario, policy)));
+    }
+}
+
+#[test]
+fn a_load_that_writes_nothing_new_ends_though_the_drive_does_not() {
+    let wears = Options {
+        endurance: Some(WEARS),
+        ..Options::default()
+    };
+    let mut scenario = scenario("uniform", UNTIL_WORN_OUT, wears);
+    scenario.device.erase_limit = Some(2);
+    scenario.timed = false;
+    if let Load::Synthetic(load) = &mut scenario.load {
+        load.zeros = 100;
+    }
+    let outcome = run(&scenario, "vellum");
+    let worn = outcome.life.unwrap().worn.unwrap();
+    assert_eq!(worn.worn.ended_by, None);
+}
+
+#[test]
+fn more_bad_blocks_than_spare_ones_is_said_before_anything_runs() {
+    let options = Options {
+        endurance: Some(Endurance {
+            factory_bad: 100,
+            spare: 1,
+            ..WEARS
+        }),
+        ..Options::default()
+    };
+    let scenario = scenario("uniform", 10, options);
+    let error = scenario.run(&"base".parse().unwrap()).unwrap_err();
+    assert!(matches!(error, ScenarioError::NoSpare(_)));
+    assert!(error.to_string().contains("--factory-bad"), "{error}");
+}
+
+#[test]
+fn worn_blocks_are_read_again_and_that_takes_time() {
+    let errors = Options {
+        errors: Some(BitErrors {
+            fresh: 1e-4,
+            worn: 8e-2,
+            correctable: 72,
+            retries: 2,
+        }),
+        ..Options::default()
+    };
+    let mut scenario = scenario("mixed", 400_000, errors);
+    scenario.device.erase_limit = Some(6);
+    for policy in ["base", "vellum"] {
+        let outcome = run(&scenario, policy);
+        let reads = outcome.read_errors.unwrap();
+        assert!(reads.retried > 0 && reads.uncorrectable > 0, "{reads:?}");
+        assert!(reads.retries >= reads.retried);
+        let mut sound = scenario.device;
+        sound.options = Options::default();
+        let sound = run(
+            &Scenario {
+                device: sound,
+                ..scenario
+            },
+            policy,
+        );
+        assert!(outcome.reads.mean_ns > sound.reads.mean_ns, "{policy}");
+    }
+}
+
+#[test]
+fn reads_are_faster_when_programs_and_erasures_stop_for_them() {
+    let stops = Options {
+        suspend: Some(Suspend {
+            program: true,
+            erase: true,
+            each_ns: 20_000,
+            most: 16,
+        }),
+        ..Options::default()
+    };
+    for policy in ["base", "vellum"] {
+        let plain = run(&scenario("mixed", 200_000, IDLE), policy);
+        let quick = run(&scenario("mixed", 200_000, stops), policy);
+        assert!(quick.reads.p99_ns * 3 < plain.reads.p99_ns * 2, "{policy}");
+        assert!(quick.reads.mean_ns < plain.reads.mean_ns, "{policy}");
+        let (before, after) = (plain.busy.unwrap(), quick.busy.unwrap());
+        assert_eq!(before.erases_ns, before.erases * 3_000_000);
+        assert!(after.suspensions > 0);
+        let longer = |busy: flash::Busy| {
+            busy.erases_ns - busy.erases * 3_000_000 + busy.programs_ns - busy.programs * 600_000
+        };
+        // What stopping and going on take, at least; and the reads in between.
+        assert!(longer(after) > longer(before) + after.suspensions_ns * 9 / 10);
+        assert_eq!(
+            plain.host_written, quick.host_written,
+            "the same was asked for"
+        );
+    }
+}
+
+#[test]
+fn cache_commands_and_planes_together_write_faster() {
+    let seconds = |device: &str, options| {
+        let mut scenario = scenario("sequential", 60_000, options);
+        scenario.device.preset = *flash::find(device).unwrap();
+        scenario.device.capacity = Some(1 << 30);
+        run(&scenario, "base").seconds
+    };
+    let plain = Options::default();
+    let cache = Options {
+        cache_commands: true,
+        ..plain
+    };
+    let single = Options {
+        single_plane: true,
+        ..plain
+    };
+    let (a, b) = (seconds("sd", plain), seconds("sd", cache));
+    // A unit's data cross in 328 us, its program takes 1500.
+    assert!((1.15..1.25).contains(&(a / b)), "{a} {b}");
+    let alone = seconds("sd", single);
+    assert!((1.6..2.0).contains(&(alone / a)), "{alone} {a}");
+}
+
+#[test]
+fn a_drive_whose_wear_is_levelled_lives_longer() {
+    let wears = Options {
+        endurance: Some(WEARS),
+        ..Options::default()
+    };
+    let mut scenario = scenario("hot-cold", UNTIL_WORN_OUT, wears);
+    scenario.timed = false;
+    let [none, levelled] =
+        ["base", "base:level-dynamic,level-static"].map(|policy| run(&scenario, policy));
+    let life = |o: &Outcome| o.life.clone().unwrap();
+    let written = |o: &Outcome| life(o).worn.unwrap().written_bytes;
+    assert!(written(&levelled) > written(&none));
+    assert_eq!(levelled.medium[2].name, "moved to level wear");
+}
+
+#[test]
+fn a_cache_of_the_whole_map_is_a_map_in_ram_and_a_small_one_costs() {
+    for load in ["mixed", "zipf"] {
+        let scenario = scenario(load, 80_000, Options::default());
+        let in_ram = run(&scenario, "base");
+        let mut whole = run(&scenario, "base:map-cache=2048");
+        let lookups = whole.lookups.take().unwrap();
+        assert_eq!((lookups.misses, lookups.reads_waited), (0, 0));
+        assert_eq!(whole.medium.pop().unwrap().blocks, 0);
+        let memory = whole.memory.iter().find(|part| part.name == "map cache");
+        assert!(memory.unwrap().bytes <= 2048 << 10);
+        whole.policy.clone_from(&in_ram.policy);
+        whole.memory.clone_from(&in_ram.memory);
+        assert_eq!(bytes(&in_ram), bytes(&whole), "{load}");
+        let small = run(&scenario, "base:map-cache=16");
+        let lookups = small.lookups.unwrap();
+        assert!(lookups.misses > 0 && small.medium[2].blocks > 0);
+        assert!(small.write_amplification > in_ram.write_amplification);
+        assert!(small.seconds > in_ram.seconds);
+        assert_eq!(small.requests, 80_000);
+        assert!(small.memory[0].bytes < in_ram.memory[0].bytes / 8);
+    }
+}
+
+#[test]
+fn tables_have_a_column_for_everyone_whoever_has_what() {
+    let options = Options {
+        endurance: Some(WEARS),
+        suspend: Some(Suspend {
+            program: true,
+            erase: true,
+            each_ns: 1000,
+            most: 3,
+        }),
+        ..IDLE
+    };
+    let scenario = scenario("mixed", 5000, options);
+    let outcomes =
+        ["base", "base:map-cache=64,level-dynamic", "vellum"].map(|policy| run(&scenario, policy));
+    let text = csv::lines(&outcomes);
+    let quoted = text.replace("\"base:map-cache=64,level-dynamic\"", "base");
+    let quoted = quoted.replace("\"base:level-dynamic,map-cache=64\"", "base");
+    let mut counts = quoted.lines().map(|line| line.matches(',').count());
+    let first = counts.next().unwrap();
+    assert!(counts.all(|count| count == first), "{text}");
+    let table = report::table(&outcomes);
+    for row in [
+        "map entries in RAM",
+        "stopped for reads",
+        "spare blocks left",
+        "read errors",
+    ] {
+        assert!(table.contains(row), "{row}: {table}");
+    }
+}
