@@ -2,79 +2,18 @@
 # Blocks that a mounted ext4 frees come back without its `discard` (policy freed=on), and nothing else goes: under files that
 # are made, overwritten, cut and removed, in each data mode, the server is killed, life after life. What was fsynced is
 # there, e2fsck finds nothing, the volume's invariants hold. LIVES=n for more of them, CASES="a b" for some; needs root.
-set -euo pipefail
-cd "$(dirname "$0")/.."
-export PATH="$PATH:/usr/sbin:/sbin"
-
-if [ "$(id -u)" -ne 0 ] || [ ! -e /dev/fuse ] || [ ! -e /dev/loop-control ]; then
-    echo "SKIP: freed: it needs root, /dev/fuse and /dev/loop-control"
-    exit 0
-fi
-for tool in mkfs.ext4 e2fsck losetup fusermount3 jq python3; do
-    command -v "$tool" >/dev/null || { echo "SKIP: freed: it needs $tool"; exit 0; }
-done
+name=freed
+# shellcheck source=tests/chain/served.sh
+. "$(dirname "$0")/chain/served.sh"
+needs mkfs.ext4 e2fsck python3
 LIVES=${LIVES:-6}
 CASES=${CASES:-"returns lives"}
-VELLUM=${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}
-[ -x "$VELLUM" ] || cargo build --release --locked -p vellum-cli
-VELLUM=$(realpath "$VELLUM")
 
-dir=$(mktemp -d "${TMPDIR:-/var/tmp}/vellum-freed.XXXXXX")
-mkdir "$dir/fuse" "$dir/mnt"
-server='' loop='' writer='' current=''
-
-cleanup() {
-    local status=$?
-    set +e
-    [ -z "$writer" ] || kill -KILL "$writer" 2>/dev/null
-    if [ "$status" -ne 0 ]; then
-        echo "freed: FAILED in: $current"
-        tail -n 20 "$dir/log" "$dir/out"
-    fi
-    let_go
-    [ -z "$server" ] || kill "$server" 2>/dev/null
-    wait 2>/dev/null
-    rm -rf "$dir"
-}
-trap cleanup EXIT
-trap 'exit 130' INT TERM
-
-let_go() {
-    ! mountpoint -q "$dir/mnt" || umount "$dir/mnt" 2>/dev/null || umount -l "$dir/mnt" || true
-    [ -z "$loop" ] || losetup -d "$loop" 2>/dev/null || true
-    fusermount3 -u "$dir/fuse" 2>/dev/null || fusermount3 -uz "$dir/fuse" 2>/dev/null || true
-    loop=''
-}
-
-up() { # POLICY
-    "$VELLUM" serve "v=$dir/volume" --fuse "$dir/fuse" --policy "$1" >"$dir/log" 2>&1 &
-    server=$!
-    local tries
-    for ((tries = 0; tries < 3000; tries++)); do
-        if [ -e "$dir/fuse/v" ]; then
-            loop=$(losetup --find --show --direct-io=on "$dir/fuse/v")
-            return
-        fi
-        kill -0 "$server" 2>/dev/null || break
-        sleep 0.02
-    done
-    exit 1
-}
-
-check() {
-    "$VELLUM" check "$dir/volume" >"$dir/out" || exit 1
-}
+up() { start serve "v=$dir/volume" --policy "$1"; } # POLICY
 
 down() {
-    let_go
-    kill "$server"
-    wait "$server"
-    server=''
-    check
-}
-
-of() { # JQ-PATH
-    "$VELLUM" stats "$dir/volume" --json | jq ".[0].stats | $1"
+    finish
+    sound
 }
 
 # Journal and bitmaps home, and a flush behind them.
@@ -91,10 +30,10 @@ settle() {
 followed() {
     local tries
     for ((tries = 0; tries < 200; tries++)); do
-        [ "$(of '[.freed.file_systems[] | select(.not_followed == null)] | length')" = 0 ] || return 0
+        [ "$(told '[.freed.file_systems[] | select(.not_followed == null)] | length')" = 0 ] || return 0
         sleep 0.05
     done
-    of .freed
+    told .freed
     exit 1
 }
 
@@ -117,19 +56,19 @@ for n in range(150):
         file.write(os.urandom(1 << 20))
 PY
             settle
-            made=$(of .core.live_blocks)
+            made=$(told .core.live_blocks)
             rm "$dir"/mnt/*[02468]
             settle
-            kept=$(of .core.live_blocks)
+            kept=$(told .core.live_blocks)
             echo "freed: data=$mode, freed=$freed: $made blocks live with 150 MiB of files, $kept after half of them were removed"
-            of .freed >"$dir/out"
+            told .freed >"$dir/out"
             if [ $freed = on ]; then
                 [ "$((made - kept))" -gt 15000 ] || exit 1
             else
                 [ "$((made - kept))" -lt 5000 ] || exit 1
             fi
             umount "$dir/mnt"
-            e2fsck -fn "$loop" >"$dir/out" 2>&1
+            clean "$loop"
             down
         done
     done
@@ -220,34 +159,28 @@ lives() {
         find "$dir/mnt" -maxdepth 1 -name '*-*' | sed 's/.*\//- /' >>"$dir/acknowledged"
         find "$dir/mnt" -maxdepth 1 -name '*-*' -delete
         python3 "$dir/writer.py" "$dir/mnt" "$dir/acknowledged" "$life" 2>/dev/null &
-        writer=$!
+        load=$!
         sleep 1
         sync -f "$dir/mnt"
         sleep "$((1 + RANDOM % 2)).$((RANDOM % 10))"
-        now=$(of .freed.dropped_blocks)
+        now=$(told .freed.dropped_blocks)
         dropped=$((dropped + now))
-        kill -KILL "$server"
-        wait "$server" 2>/dev/null || true
-        server=''
-        sleep 0.2
-        kill -KILL "$writer" 2>/dev/null || true
-        wait "$writer" 2>/dev/null || true
-        writer=''
+        crash
         let_go
-        check
+        sound
         # What a replay makes of it, by another hand.
         up freed=off
         mount -o nodiscard "$loop" "$dir/mnt"
         python3 "$dir/reader.py" "$dir/mnt" "$dir/acknowledged" >"$dir/out" || { cat "$dir/out"; exit 1; }
         umount "$dir/mnt"
-        e2fsck -fn "$loop" >"$dir/out" 2>&1
+        clean "$loop"
         down
     done
     echo "freed: $LIVES lives, $dropped blocks dropped"
     [ "$dropped" -gt 0 ] || exit 1
 }
 
-for name in $CASES; do
-    "$name"
+for part in $CASES; do
+    "$part"
 done
 echo "freed: passed"

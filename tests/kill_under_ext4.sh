@@ -3,23 +3,14 @@
 # of three with a volume that replays by itself what the journal had committed:
 # what was fsynced is there, the volume's invariants hold, and e2fsck finds nothing. LIVES=n for more of them, LAYOUT=ordered or
 # shadow for tables in place; needs root.
-set -euo pipefail
-cd "$(dirname "$0")/.."
-export PATH="$PATH:/usr/sbin:/sbin"
-
-if [ "$(id -u)" -ne 0 ] || [ ! -e /dev/fuse ] || [ ! -e /dev/loop-control ]; then
-    echo "kill_under_ext4: passed over: it needs root, /dev/fuse and /dev/loop-control"
-    exit 0
-fi
+name=kill_under_ext4
+# shellcheck source=tests/chain/served.sh
+. "$(dirname "$0")/chain/served.sh"
+needs mkfs.ext4 e2fsck python3
 LIVES=${LIVES:-5}
 LAYOUT=${LAYOUT:-log}
-VELLUM=${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}
-[ -x "$VELLUM" ] || cargo build --release --locked -p vellum-cli
-VELLUM=$(realpath "$VELLUM")
 
-dir=$(mktemp -d "${TMPDIR:-/var/tmp}/vellum-kill.XXXXXX")
-mkdir "$dir/fuse" "$dir/mnt"
-server='' writer='' loop='' life=0
+life=0
 compress=(zstd off lz4)
 [ "$LAYOUT" = log ] || compress=(off off off)
 options=data=journal,journal_async_commit
@@ -27,40 +18,9 @@ options=data=journal,journal_async_commit
 replay=(on on off)
 redeemed=0
 
-let_go() {
-    umount "$dir/mnt" 2>/dev/null || umount -l "$dir/mnt" 2>/dev/null || true
-    [ -z "$loop" ] || losetup -d "$loop" 2>/dev/null || true
-    fusermount3 -u "$dir/fuse" 2>/dev/null || fusermount3 -uz "$dir/fuse" 2>/dev/null || true
-    loop=''
-}
-cleanup() {
-    set +e
-    [ -z "$writer" ] || kill -KILL "$writer" 2>/dev/null
-    let_go
-    [ -z "$server" ] || kill "$server" 2>/dev/null
-    wait 2>/dev/null
-    rm -rf "$dir"
-}
-trap cleanup EXIT
-trap 'exit 130' INT TERM
-
 serve() {
-    "$VELLUM" serve "v=$dir/volume" --fuse "$dir/fuse" --policy "compress=${compress[life % 3]},replay=${replay[life % 3]}" >"$dir/log" 2>&1 &
-    server=$!
-    local tries
-    for ((tries = 0; tries < 3000; tries++)); do
-        if [ -e "$dir/fuse/v" ]; then
-            local found
-            found=$("$VELLUM" stats --json "$dir/volume" | grep -o '"redeemed_blocks": *[0-9]*' | grep -o '[0-9]*$')
-            redeemed=$((redeemed + found))
-            loop=$(losetup --find --show --direct-io=on "$dir/fuse/v")
-            return
-        fi
-        kill -0 "$server" 2>/dev/null || break
-        sleep 0.02
-    done
-    cat "$dir/log"
-    exit 1
+    start serve "v=$dir/volume" --policy "compress=${compress[life % 3]},replay=${replay[life % 3]}"
+    redeemed=$((redeemed + $(told .core.redeemed_blocks)))
 }
 
 # Writes files until it fails; a line in the log says that one, and its name, are durable.
@@ -114,26 +74,17 @@ for ((life = 1; life <= LIVES; life++)); do
     mount -o "$options" "$loop" "$dir/mnt"
     python3 "$dir/reader.py" "$dir/mnt" "$dir/acknowledged"
     python3 "$dir/writer.py" "$dir/mnt" "$dir/acknowledged" "$life" 2>/dev/null &
-    writer=$!
+    load=$!
     sleep "$((1 + RANDOM % 2)).$((RANDOM % 10))"
-    kill -KILL "$server"
-    wait "$server" 2>/dev/null || true
-    server=''
-    sleep 0.2
-    kill -KILL "$writer" 2>/dev/null || true
-    wait "$writer" 2>/dev/null || true
-    writer=''
+    crash
     let_go
-    "$VELLUM" check "$dir/volume" >"$dir/check" || { cat "$dir/check"; exit 1; }
+    sound
 done
 serve
 mount -o "$options" "$loop" "$dir/mnt"
 python3 "$dir/reader.py" "$dir/mnt" "$dir/acknowledged"
 umount "$dir/mnt"
-e2fsck -fn "$loop" >"$dir/fsck" 2>&1 || { cat "$dir/fsck"; exit 1; }
-let_go
-kill "$server"
-wait "$server"
-server=''
-"$VELLUM" check "$dir/volume" >"$dir/check" || { cat "$dir/check"; exit 1; }
+clean "$loop"
+finish
+sound
 echo "kill_under_ext4: layout $LAYOUT, $LIVES lives, passed; $redeemed blocks were put home by recovery"

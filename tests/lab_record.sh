@@ -8,56 +8,12 @@
 #
 # Also: a trace whose disk is full ends loudly and the volume goes on; `vellum record` before a plain file.
 # Needs root. MODES="data=journal" for one of them.
-set -euo pipefail
-cd "$(dirname "$0")/.."
-export PATH="$PATH:/usr/sbin:/sbin"
-
-if [ "$(id -u)" -ne 0 ] || [ ! -e /dev/fuse ] || [ ! -e /dev/loop-control ]; then
-    echo "SKIP: lab_record: it needs root, /dev/fuse and /dev/loop-control"
-    exit 0
-fi
-for tool in mkfs.ext4 e2fsck losetup fusermount3 jq python3; do
-    command -v "$tool" >/dev/null || { echo "SKIP: lab_record: it needs $tool"; exit 0; }
-done
-VELLUM=${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}
-[ -x "$VELLUM" ] || cargo build --release --locked -p vellum-cli
-VELLUM=$(realpath "$VELLUM")
-
-dir=$(mktemp -d "${TMPDIR:-/var/tmp}/vellum-record.XXXXXX")
-mkdir "$dir/fuse" "$dir/mnt" "$dir/small"
-server='' loop=''
-let_go() {
-    ! mountpoint -q "$dir/mnt" || umount "$dir/mnt"
-    [ -z "$loop" ] || losetup -d "$loop"
-    loop=''
-    if [ -n "$server" ]; then
-        kill "$server" 2>/dev/null
-        wait "$server" 2>/dev/null
-    fi
-    server=''
-}
-cleanup() {
-    local status=$?
-    set +e
-    [ "$status" -eq 0 ] || { echo "lab_record: FAILED"; cat "$dir/log"; }
-    let_go
-    fusermount3 -u "$dir/fuse" 2>/dev/null
-    umount "$dir/small" 2>/dev/null
-    rm -rf "$dir"
-}
-trap cleanup EXIT
-trap 'exit 130' INT TERM
-
-up() { # COMMAND...
-    "$VELLUM" "$@" --fuse "$dir/fuse" >"$dir/log" 2>&1 &
-    server=$!
-    for ((tries = 0; tries < 500; tries++)); do
-        [ ! -e "$dir/fuse/v" ] || break
-        kill -0 "$server" 2>/dev/null || return 1
-        sleep 0.02
-    done
-    loop=$(losetup --find --show --direct-io=on "$dir/fuse/v")
-}
+name=lab_record
+# shellcheck source=tests/chain/served.sh
+. "$(dirname "$0")/chain/served.sh"
+needs mkfs.ext4 e2fsck python3
+mkdir "$dir/small"
+others+=("$dir/small")
 
 work() { # MOUNT-OPTIONS
     mkfs.ext4 -q -F -b 4096 -J size=64 -E lazy_itable_init=0,lazy_journal_init=0 "$loop"
@@ -76,11 +32,11 @@ work() { # MOUNT-OPTIONS
 compare() { # MODE POLICY-OF-THE-DEVICE POLICY-OF-THE-LAB
     rm -f "$dir/trace" "$dir/volume"
     "$VELLUM" create "$dir/volume" --size 1G --medium-size 1200M >/dev/null
-    up serve "v=$dir/volume" --record "$dir/trace" --policy "$2"
+    start serve "v=$dir/volume" --record "$dir/trace" --policy "$2"
     work "$1"
     "$VELLUM" stats "$dir/volume" --json >"$dir/stats"
-    e2fsck -fn "$loop" >/dev/null 2>&1
-    let_go
+    clean "$loop"
+    finish
     "$VELLUM" lab run "$dir/trace" --in-place --device fast-ssd --capacity 1200M --op 17.1 --policy "$3" \
         --precondition none --json >"$dir/lab"
     jq -nr --arg head "$1, $2" --slurpfile stats "$dir/stats" --slurpfile lab "$dir/lab" '
@@ -124,23 +80,22 @@ done
 mount -t tmpfs -o size=17m tmpfs "$dir/small"
 rm -f "$dir/volume"
 "$VELLUM" create "$dir/volume" --size 1G >/dev/null
-up serve "v=$dir/volume" --record "$dir/small/trace"
+start serve "v=$dir/volume" --record "$dir/small/trace"
 dd if=/dev/urandom of="$dir/small/fill" bs=1M count=1 2>/dev/null
 work data=ordered
-e2fsck -fn "$loop" >/dev/null 2>&1
+clean "$loop"
 "$VELLUM" stats "$dir/volume" --json | jq -e '.[0].recording.ended' >/dev/null || { echo "FAILED: the recording did not end"; failed=1; }
-let_go
+finish
 grep -q 'recording has ended' "$dir/log" || { echo "FAILED: nobody was told that the recording ended"; failed=1; }
-"$VELLUM" check "$dir/volume" >/dev/null
+sound
 "$VELLUM" lab run "$dir/small/trace" --policy base --precondition none 2>/dev/null | grep 'breaks off' || { echo "FAILED: a trace that breaks off is not told"; failed=1; }
-umount "$dir/small"
 
 # Before a plain file.
 truncate -s 256M "$dir/plain"
-up record "v=$dir/plain" --output "$dir/before"
+start record "v=$dir/plain" --output "$dir/before"
 work data=ordered
-let_go
-e2fsck -fn "$dir/plain" >/dev/null 2>&1 || { echo "FAILED: the file is not what was written"; failed=1; }
+finish
+clean "$dir/plain" || { echo "FAILED: the file is not what was written"; failed=1; }
 "$VELLUM" lab compare "$dir/before" --policy base --policy vellum:write-once --precondition none >"$dir/table"
 head -n 6 "$dir/table"
 exit "$failed"

@@ -5,84 +5,23 @@
 #
 # After each: e2fsck -fn finds nothing, `vellum check` finds nothing, and what a new server reads is what a copy
 # elsewhere holds. Needs root. CASES="a b" for some of them.
-set -euo pipefail
-cd "$(dirname "$0")/.."
-export PATH="$PATH:/usr/sbin:/sbin"
-
-if [ "$(id -u)" -ne 0 ] || [ ! -e /dev/fuse ] || [ ! -e /dev/loop-control ]; then
-    echo "SKIP: write_once: it needs root, /dev/fuse and /dev/loop-control"
-    exit 0
-fi
-for tool in mkfs.ext4 e2fsck resize2fs tune2fs debugfs lsattr sfdisk losetup fusermount3 jq python3; do
-    command -v "$tool" >/dev/null || { echo "SKIP: write_once: it needs $tool"; exit 0; }
-done
-VELLUM=${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}
-[ -x "$VELLUM" ] || cargo build --release --locked -p vellum-cli
-VELLUM=$(realpath "$VELLUM")
-
-dir=$(mktemp -d "${TMPDIR:-/var/tmp}/vellum-once.XXXXXX")
-mkdir "$dir/fuse" "$dir/mnt" "$dir/mnt2" "$dir/copy" "$dir/copy2"
+name=write_once
+# shellcheck source=tests/chain/served.sh
+. "$(dirname "$0")/chain/served.sh"
+needs mkfs.ext4 e2fsck resize2fs tune2fs debugfs lsattr sfdisk python3
+mkdir "$dir/mnt2" "$dir/copy" "$dir/copy2"
+mounts+=("$dir/mnt2")
+others=("$dir/copy" "$dir/copy2")
 options=data=journal,journal_async_commit
-server='' loop='' parts=() load='' current=''
 
-cleanup() {
-    local status=$?
-    set +e
-    [ -z "$load" ] || kill -KILL "$load" 2>/dev/null
-    if [ "$status" -ne 0 ]; then
-        echo "write_once: FAILED in: $current"
-        tail -n 5 "$dir/log" "$dir/out" "$dir/counters"
-    fi
-    let_go
-    [ -z "$server" ] || kill "$server" 2>/dev/null
-    wait 2>/dev/null
-    umount "$dir/copy" "$dir/copy2" 2>/dev/null
-    rm -rf "$dir"
-}
-trap cleanup EXIT
-trap 'exit 130' INT TERM
-
-let_go() {
-    local place
-    for place in "$dir/mnt" "$dir/mnt2"; do
-        ! mountpoint -q "$place" || umount "$place" 2>/dev/null || umount -l "$place" || true
-    done
-    for place in "${parts[@]}" "$loop"; do
-        [ -z "$place" ] || losetup -d "$place" 2>/dev/null || true
-    done
-    fusermount3 -u "$dir/fuse" 2>/dev/null || fusermount3 -uz "$dir/fuse" 2>/dev/null || true
-    loop='' parts=()
-}
-
-# The server of the volume, under a loop device.
 up() { # [POLICY]
     policy=${1:-${policy:-write-once=on}}
-    "$VELLUM" serve "v=$dir/volume" --fuse "$dir/fuse" --policy "$policy" >"$dir/log" 2>&1 &
-    server=$!
-    local tries
-    for ((tries = 0; tries < 3000; tries++)); do
-        if [ -e "$dir/fuse/v" ]; then
-            loop=$(losetup --find --show --direct-io=on "$dir/fuse/v")
-            return
-        fi
-        kill -0 "$server" 2>/dev/null || break
-        sleep 0.02
-    done
-    exit 1
+    start serve "v=$dir/volume" --policy "$policy"
 }
 
 down() {
-    let_go
-    kill "$server"
-    wait "$server"
-    server=''
-    "$VELLUM" check "$dir/volume" >"$dir/out" || exit 1
-}
-
-crash() {
-    kill -KILL "$server"
-    wait "$server" 2>/dev/null || true
-    server=''
+    finish
+    sound
 }
 
 # A volume of this size, served; the copies are empty. They are in memory: an fsync there costs nothing.
@@ -110,12 +49,9 @@ both() { # WORKLOAD SCALE PARAMETER...
         "tests/workloads/$program.py" "$place/$program" "$@" >"$dir/out"
     done
 }
-counter() { "$VELLUM" stats "$dir/volume" --json | jq ".[0].stats.core.$1"; }
+counter() { told ".core.$1"; }
 same() { # PLACE COPY
     diff -rq -x lost+found -x .prepared "$1" "$2" >"$dir/out" || exit 1
-}
-clean() { # DEVICE
-    e2fsck -fn "$1" >"$dir/out" 2>&1 || exit 1
 }
 # e2fsck may change what it finds: 1 says that it did.
 repaired() { e2fsck -fy "$@" "$loop" >"$dir/out" 2>&1 || [ $? -eq 1 ]; }
@@ -126,7 +62,7 @@ finished() { # LEAST-REMAPPED
     clean "$loop"
     local remapped
     remapped=$(counter remapped_blocks)
-    "$VELLUM" stats "$dir/volume" --json | jq -c '.[0].stats.core' >"$dir/counters"
+    told .core >"$dir/out"
     down
     up
     mounted ro
@@ -417,12 +353,8 @@ PY
         sleep "1.$((RANDOM % 10))"
         remapped=$((remapped + $(counter remapped_blocks)))
         crash
-        sleep 0.2
-        kill -KILL "$load" 2>/dev/null || true
-        wait "$load" 2>/dev/null || true
-        load=''
         let_go
-        "$VELLUM" check "$dir/volume" >"$dir/out" || exit 1
+        sound
         up
         # Now the kernel replays the journal, now e2fsck does: it writes home what the journal holds.
         [ "$((life % 2))" -eq 0 ] || repaired
@@ -480,11 +412,8 @@ PY
     dd if="$loop" bs=4096 skip="$((home + 1))" count=1 iflag=direct of=/dev/null status=none
     [ "$(counter corrupt_blocks)" -ge 2 ] || { echo 'no damage was counted' >"$dir/out"; exit 1; }
     umount "$dir/mnt"
-    let_go
-    kill "$server"
-    wait "$server"
-    server=''
-    ! "$VELLUM" check "$dir/volume" >"$dir/out" 2>&1 || { echo 'check found no damage' >"$dir/out"; exit 1; }
+    finish
+    ! sound 2>"$dir/log" || { echo 'check found no damage' >"$dir/out"; exit 1; }
     printf '   blocks %s and %s share block %s of the medium: EIO for both\n' "$home" "$journal" "$at"
 }
 
