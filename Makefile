@@ -1,6 +1,6 @@
 # The two that matter: `make demo` and `make test`. Both install what they need, save Rust.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long bench bench-dedup bench-journal bench-lab bench-packing docs fmt lint build clean
+.PHONY: help demo test test-long bench bench-dedup bench-dedup-peers bench-journal bench-lab bench-packing docs fmt lint build clean
 
 export PATH := $(PATH):/usr/sbin:/sbin
 
@@ -10,7 +10,7 @@ TARGET = $(or $(CARGO_TARGET_DIR),target)
 VELLUM_SECONDS ?= 360
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{ printf "make %-13s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{ printf "make %-18s %s\n", $$1, $$2 }'
 
 build: ## the `vellum` command, in target/release
 	@scripts/setup.sh build
@@ -50,6 +50,11 @@ bench-dedup: ## in-line deduplication on and off: unique data, duplicates; rewri
 	@scripts/setup.sh bench
 	@cargo build --release --locked -p vellum-cli
 	@VELLUM=$(TARGET)/release/vellum benches/dedup.sh
+
+bench-dedup-peers: ## copies of one file, and none, beside zfs-fuse and dm-vdo; rewrites docs/benchmarks/dedup-peers.md
+	@scripts/setup.sh bench guest
+	@cargo build --release --locked -p vellum-cli
+	@VELLUM=$(TARGET)/release/vellum benches/dedup_peers.sh
 
 bench-lab: ## the lab's own speed and memory: requests a CPU second, bytes a simulated page
 	@scripts/setup.sh test

@@ -122,6 +122,10 @@ pub fn pack(bytes: &[u8]) {
                 assert_eq!((part.slot, usize::from(part.len)), (slot, stored.len()));
             }
         }
+        let mut told = Vec::new();
+        if format_pack::directory(&page, nothing, &mut told).is_ok() {
+            assert!(told.len() <= BLOCK_BYTES / format_pack::OVERHEAD);
+        }
     }
 }
 

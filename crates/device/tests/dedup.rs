@@ -377,7 +377,7 @@ fn a_sweep_shares_parts_of_pages() {
     write_thrice(&volume);
     // Few of them do not become smaller.
     let packed = counted(&volume, "packed_owners");
-    assert!(packed > 2 * CONTENTS && packed % 3 == 0);
+    assert!(packed > 2 * CONTENTS && packed.is_multiple_of(3));
     let stored = counted(&volume, "live_blocks");
     volume.sweep();
     wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
