@@ -19,7 +19,7 @@ pub struct Failed {
 }
 
 /// What is compared when nobody says: the page map and the log with nothing, each greedy and by cost and benefit; then the
-/// log with each of its savings alone, and with all. Write-once needs to know where a journal is, compression in how many
+/// log with each of its savings alone, and with all; and tables in place where they can be. Write-once needs to know where a journal is, compression in how many
 /// bytes blocks can be stored.
 #[must_use]
 pub fn policies(preset: &Preset, journal: bool, sizes: bool) -> Vec<Policy> {
@@ -44,6 +44,10 @@ pub fn policies(preset: &Preset, journal: bool, sizes: bool) -> Vec<Policy> {
         ),
         ("vellum:cost-benefit,dedup,compress,write-once", sizes, true),
         ("vellum:dedup,on-drive", flash, false),
+        ("vellum:dedup,layout=ordered,on-drive", flash, false),
+        ("vellum:dedup,layout=shadow,on-drive", flash, false),
+        ("vellum:dedup,layout=ordered", !flash, false),
+        ("vellum:dedup,layout=shadow", !flash, false),
     ];
     let wanted = names
         .iter()
@@ -101,10 +105,10 @@ mod tests {
         for preset in flash::presets() {
             let flash = matches!(preset.kind, Kind::Nand(_));
             for (journal, sizes, count) in [
-                (false, false, 7),
-                (true, false, 9),
-                (false, true, 9),
-                (true, true, 11),
+                (false, false, 9),
+                (true, false, 11),
+                (false, true, 11),
+                (true, true, 13),
             ] {
                 let policies = policies(preset, journal, sizes);
                 let names: std::collections::BTreeSet<_> =

@@ -186,6 +186,22 @@ fn every_preset_runs() {
 }
 
 #[test]
+fn tables_in_place_fit_above_a_drive_with_little_to_spare() {
+    let mut device = device("oftl", 1 << 30);
+    device.over_provisioning = None;
+    let mut scenario = scenario(device, "uniform", 20_000);
+    for layout in ["ordered", "shadow"] {
+        let outcome = run(&scenario, &format!("vellum:layout={layout},on-drive"));
+        assert_eq!(outcome.requests, 20_000, "{layout}");
+    }
+    scenario.device.preset = *flash::find("moderate-ssd").unwrap();
+    for layout in ["ordered", "shadow"] {
+        let outcome = run(&scenario, &format!("vellum:layout={layout}"));
+        assert_eq!(outcome.requests, 20_000, "{layout}");
+    }
+}
+
+#[test]
 fn write_once_removes_the_checkpoints_of_a_journal() {
     let mut scenario = scenario(device("oftl", 1 << 30), "uniform", 40_400);
     if let Load::Synthetic(load) = &mut scenario.load {

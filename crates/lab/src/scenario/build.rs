@@ -19,9 +19,9 @@ const ROUNDS_MIN: u64 = 64;
 /// What is kept from the host where the device does not say.
 const BLOCK_DEVICE_OVER: u32 = 70;
 
-/// What tables in place are given of a drive's space beyond their volume, at most, in thousandths: the tables are under 1%, and
-/// the rest is so that there are free blocks.
-const IN_PLACE_OVER: u32 = 50;
+/// What tables in place are given of a drive's space beyond their volume, in thousandths: a 32nd that they keep free, and the tables
+/// themselves.
+const IN_PLACE_OVER: std::ops::RangeInclusive<u32> = 42..=50;
 
 /// A drive that has not served yet.
 pub(super) struct Built {
@@ -185,11 +185,13 @@ impl Scenario<'_> {
             Layer::Raw(_) => return Err(ScenarioError::Raw),
             Layer::Vellum { on_drive: true, .. } => {
                 // The volume takes all that the drive shows, as on a real one; the device's over-provisioning is
-                // shared: a third for the drive where the engine has a log to collect; else a third, and
-                // no more than tables need, for the engine.
+                // shared: a third for the drive where the engine has a log to collect; else all but what tables need.
                 let shown = match layer.layout() {
                     areas::Layout::Log => self::logical(physical, (over / 3).max(20)),
-                    _ => self::physical(logical, (over / 3).min(IN_PLACE_OVER)),
+                    _ => {
+                        let own = (over / 3).clamp(*IN_PLACE_OVER.start(), *IN_PLACE_OVER.end());
+                        self::physical(logical, own)
+                    }
                 };
                 let inner = physical as f64 / shown as f64 - 1.0;
                 let map = PageMap::new(&shape, shape.dies, whole, shown, greedy)?;
