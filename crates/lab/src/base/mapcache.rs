@@ -3,13 +3,13 @@
 //! The whole map is in translation pages on flash, of as many entries as a page holds. RAM has the entries that were used last (the paper's cached mapping
 //! table), each by itself, and where each translation page is (its global translation directory). A request whose entries are not
 //! there reads their translation page first. An entry that has changed and has to leave is written back: its page is read, takes
-//! all changed entries of its range at once (the paper's batch update), and is written anew. The collector changes entries as well:
-//! in RAM those that are there (its lazy copying); of the others the translation pages are written, each once for all that have gathered.
+//! all changed entries of its range at once (the paper's batch update), and is written anew. The collector changes entries as well: in RAM
+//! (its lazy copying), into which those that are not there are brought, so that they too gather before their page is written.
 //!
 //! Where it differs from the paper: entries leave in the order of their last use (there: a segmented LRU), and translation pages go into
 //! the same blocks as data, as one more cold or hot page, instead of into blocks of their own.
 //!
-//! RAM survives a power cut here, so a flush writes no map. Entries of moved pages wait in RAM too until their page's turn comes.
+//! RAM survives a power cut here, so a flush writes no map.
 
 use super::pagemap::{FlashOp, NONE, PageMap, TooSmall};
 use crate::flash::{Die, EraseBlock};
@@ -194,8 +194,10 @@ impl Paging {
                 entry.changed = true;
                 continue;
             }
-            let page = lba / PER_PAGE as u32;
-            if !std::mem::replace(&mut self.is_stale[page as usize], true) {
+            // It is brought in as changed; what has to leave for it is written with all that changed beside it.
+            if let Some(page) = self.insert(lba, true)
+                && !std::mem::replace(&mut self.is_stale[page as usize], true)
+            {
                 self.stale.push_back(page);
             }
         }
