@@ -94,6 +94,48 @@ impl Link {
         }
     }
 
+    /// As [`Link::receive`] without an end to patience, but the thread looks for `awake` before it sleeps, and lets others
+    /// go first each time.
+    ///
+    /// # Errors
+    /// The socket's.
+    ///
+    /// # Safety
+    /// Each piece must be memory that the caller may write.
+    pub unsafe fn receive_awake(
+        &self,
+        pieces: &mut [libc::iovec],
+        awake: Duration,
+    ) -> io::Result<usize> {
+        let until = Instant::now() + awake;
+        loop {
+            // SAFETY: the caller's promise.
+            match unsafe { self.receive_now(pieces) } {
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+            if Instant::now() >= until {
+                // SAFETY: the caller's promise.
+                return unsafe { self.receive(pieces, None) };
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Takes what there is, or is told `WouldBlock`.
+    ///
+    /// # Safety
+    /// Each piece must be memory that the caller may write.
+    unsafe fn receive_now(&self, pieces: &mut [libc::iovec]) -> io::Result<usize> {
+        let fd = self.fd.as_raw_fd();
+        match &self.tls {
+            // SAFETY: the caller's promise.
+            None => unsafe { receive_plain(fd, pieces, false) },
+            // SAFETY: the caller's promise.
+            Some(tls) => unsafe { receive_tls(&mut tls.lock(), fd, pieces) },
+        }
+    }
+
     /// Fills `bytes` before the deadline.
     ///
     /// # Errors

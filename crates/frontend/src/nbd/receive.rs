@@ -6,6 +6,9 @@
 //! and their client would wait for it. From [`DIRECT_BYTES`] on the copy costs more than the call, so what
 //! staging does not have yet is received into the frames directly.
 //!
+//! After a batch the thread stays awake for a moment, if the client was quick the last time: to be woken costs the
+//! client that sends, and this thread, more than the looking does ([`AWAKE`]).
+//!
 //! The rule against deadlock: before waiting for anything (bytes, room, frames, an edge), submit the batch.
 //! Then all that this thread holds is on its way, except the frames of the part that is being received,
 //! and those leave for the heap when the client stalls.
@@ -21,6 +24,7 @@ use super::wire::{
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_device::block::{Op, Replies, Request};
 use vellum_device::frames::{Frames, Share};
@@ -34,6 +38,10 @@ const DIRECT_BYTES: u32 = 32 << 10;
 const STAGING_BYTES_AFTER_DIRECT: usize = 4 << 10;
 /// A request is split into parts of so many blocks at most.
 const PART_BLOCKS_MAX: usize = 256;
+/// How long to look for more requests before sleeping: about what a local client takes from a reply to its next request.
+const AWAKE: Duration = Duration::from_micros(50);
+/// A client that has let us wait longer than this is slept for at once: an idle or slow one costs no looking.
+const QUICK: Duration = Duration::from_micros(100);
 /// Refused writes up to this size are drained; a longer one ends the connection.
 const DRAIN_BYTES_MAX: u32 = 2 * PAYLOAD_BYTES_MAX;
 /// Extents in one block-status reply.
@@ -57,6 +65,8 @@ pub struct Receiver {
     staging: Box<[u8]>,
     /// The last write was large.
     direct: bool,
+    /// The last bytes came soon.
+    quick: bool,
     /// What was received and not parsed.
     start: usize,
     end: usize,
@@ -73,6 +83,7 @@ impl Receiver {
             replies,
             staging,
             direct: false,
+            quick: false,
             start: 0,
             end: 0,
             batch: Vec::with_capacity(64),
@@ -123,8 +134,16 @@ impl Receiver {
             iov_base: free.as_mut_ptr().cast(),
             iov_len: free.len(),
         }];
+        let began = Instant::now();
+        let link = &self.session.link;
         // SAFETY: the piece is the free part of staging.
-        let got = unsafe { self.session.link.receive(&mut piece, None) }?;
+        let got = unsafe {
+            match self.quick {
+                true => link.receive_awake(&mut piece, AWAKE),
+                false => link.receive(&mut piece, None),
+            }
+        }?;
+        self.quick = began.elapsed() < QUICK;
         self.end += got;
         Ok(got)
     }
