@@ -20,9 +20,13 @@ impl MediumError {
     /// Whether room may come back (ENOSPC, EDQUOT), so that trying again makes sense.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        matches!(
-            self.source.kind(),
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-        )
+        is_no_room(&self.source)
     }
+}
+
+pub(crate) fn is_no_room(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }

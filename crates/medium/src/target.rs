@@ -1,7 +1,7 @@
 //! An open file or block device, and I/O on it by system calls.
 
-use crate::error::MediumError;
-use crate::io::{Io, Kind, Piece, check_bytes};
+use crate::error::{MediumError, is_no_room};
+use crate::io::{Done, Io, Kind, Piece, check_bytes};
 use crate::transfer::{Next, Progress, window};
 use std::fs::File;
 use std::io;
@@ -212,6 +212,22 @@ impl Target {
             .map_err(|e| self.error("sync", Pba(0), e))
     }
 
+    /// An operation has ended.
+    pub(crate) fn ended(&self, io: Box<Io>, result: io::Result<()>) -> Done {
+        let kind = io.kind;
+        io.done(&self.name, result.map_err(|e| self.not_of_before(kind, e)))
+    }
+
+    /// What the page cache could not write it tells the next that syncs, once, and forgets: "no room" is then not of
+    /// this operation for certain, and to try it again would cover up that another's bytes are lost.
+    fn not_of_before(&self, kind: Kind, error: io::Error) -> io::Error {
+        let syncs = matches!(kind, Kind::Sync | Kind::Write { durable: true });
+        match syncs && !self.direct && is_no_room(&error) {
+            true => io::Error::other(format!("{error}, for this or for what was written before")),
+            false => error,
+        }
+    }
+
     fn error(&self, operation: &'static str, at: Pba, source: io::Error) -> MediumError {
         let offset = at.0.saturating_mul(BLOCK_BYTES as u64);
         MediumError {
@@ -260,5 +276,32 @@ impl Bounce {
             ptr: self.0.as_mut_ptr().cast(),
             len,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_room_that_a_sync_tells_is_not_waited_for_through_the_page_cache() {
+        let target = |direct| Target {
+            file: File::open("/dev/null").unwrap(),
+            name: "test".to_owned(),
+            blocks: 1,
+            direct,
+            writable: true,
+            discard: DiscardBy::Nothing,
+        };
+        let waited_for = |direct, kind| {
+            let full = io::Error::from_raw_os_error(libc::ENOSPC);
+            let done = target(direct).ended(Io::new(0, kind, Pba(0)), Err(full));
+            done.result.unwrap_err().is_full()
+        };
+        let (plain, durable) = (false, true);
+        assert!(waited_for(false, Kind::Write { durable: plain }));
+        assert!(waited_for(true, Kind::Write { durable }));
+        assert!(!waited_for(false, Kind::Write { durable }));
+        assert!(!waited_for(false, Kind::Sync));
     }
 }

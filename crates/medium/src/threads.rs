@@ -131,6 +131,6 @@ impl Shared {
 
     fn perform(&self, io: Box<Io>) {
         let result = self.target.perform(&io);
-        (self.sink)(io.done(&self.target.name, result));
+        (self.sink)(self.target.ended(io, result));
     }
 }

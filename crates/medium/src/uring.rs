@@ -317,7 +317,7 @@ impl Uring {
                 };
                 if let Some(flight) = state.slots[slot].take() {
                     state.free.push(slot);
-                    done.push(flight.io.done(&self.target.name, result));
+                    done.push(self.target.ended(flight.io, result));
                 }
             }
             while !state.free.is_empty()
