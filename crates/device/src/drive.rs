@@ -468,7 +468,7 @@ impl Inner {
             (Ended::Metadata, Some(buffer)) => Outcome::Bytes(buffer.bytes()),
             (Ended::Metadata | Ended::Written, _) => Outcome::Ok,
         };
-        let failed = matches!(outcome, Outcome::Failed);
+        let failed = matches!(outcome, Outcome::Failed | Outcome::Full);
         self.engine.handle(now, Input::Done { id, outcome });
         if failed && self.engine.stats().poisoned != 0 {
             self.frames.open_spare();

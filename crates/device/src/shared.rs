@@ -152,6 +152,10 @@ impl Shared {
                 }
             };
             let error = error();
+            if inner.busy {
+                // What the core holds does not come back.
+                inner.frames.open_spare();
+            }
             for pending in inner.requests.drain() {
                 answers.push(pending, Err(error.clone()));
             }

@@ -282,7 +282,9 @@ impl Volume {
             medium,
             memory: MemoryStats {
                 write_frames: frames.capacity(Share::Write) as u64,
-                write_frames_free: frames.available(Share::Write) as u64,
+                write_frames_free: frames
+                    .available(Share::Write)
+                    .min(frames.capacity(Share::Write)) as u64,
                 read_frames: frames.capacity(Share::Read) as u64,
                 read_frames_free: frames.available(Share::Read) as u64,
             },
