@@ -91,12 +91,15 @@ const fn frames(mebibytes: u32) -> u32 {
     mebibytes * ((1 << 20) / BLOCK_BYTES as u32)
 }
 
+/// Blocks from the first on that must be zero where a volume is made: file systems, partition tables, RAIDs and the like begin there.
+pub const BLANK_BLOCKS: u64 = 256;
+
 const _: () = assert!(WRITE_FRAMES_MIN <= WRITE_FRAMES && WRITE_FRAMES <= FRAMES_MAX);
 const _: () = assert!(READ_FRAMES_MIN <= READ_FRAMES && READ_FRAMES <= FRAMES_MAX);
 const _: () = assert!(COLLECTOR_FRAMES_MIN <= COLLECTOR_FRAMES && COLLECTOR_FRAMES <= FRAMES_MAX);
 const _: () = assert!(READ_AHEAD_BLOCKS_MIN <= READ_AHEAD_BLOCKS_MAX);
 const _: () = assert!(
-    (3 * FRAMES_MAX as u64) < u32::MAX as u64,
+    (4 * FRAMES_MAX as u64) < u32::MAX as u64,
     "a frame's number fits"
 );
 const _: () = assert!(SCAN_READ_BLOCKS as u32 <= READ_FRAMES_MIN);

@@ -138,6 +138,16 @@ pub enum CreateError {
         /// The volume's UUID.
         uuid: String,
     },
+    /// Something else is there.
+    #[error(
+        "{name} is not empty: its byte {offset} is not zero, as of a file system or a partition table; --force overwrites it"
+    )]
+    NotBlank {
+        /// The medium.
+        name: String,
+        /// The first byte that is not zero.
+        offset: u64,
+    },
     /// The medium failed.
     #[error(transparent)]
     Medium(#[from] MediumError),

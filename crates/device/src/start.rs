@@ -3,9 +3,10 @@
 use crate::digest::crc32c;
 use crate::entropy;
 use crate::info::hex_uuid;
+use crate::limits::BLANK_BLOCKS;
 use crate::options::{CreateError, CreateOptions, OpenError};
 use crate::source::MediumSource;
-use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::format::areas::Layout;
 use vellum_core::format::blank;
 use vellum_core::format::geometry::{Params, plan, plan_tables};
@@ -24,6 +25,12 @@ pub(crate) fn create(
             return Err(CreateError::Exists {
                 name: medium.name().to_owned(),
                 uuid: hex_uuid(&there.uuid()),
+            });
+        }
+        if let Some(offset) = first_byte(medium)? {
+            return Err(CreateError::NotBlank {
+                name: medium.name().to_owned(),
+                offset,
             });
         }
     }
@@ -64,6 +71,15 @@ pub(crate) fn create(
     result?;
     medium.sync()?;
     Ok(superblock)
+}
+
+/// The first byte that is not zero of where file systems, partition tables and the like begin.
+fn first_byte(medium: &dyn Medium) -> Result<Option<u64>, MediumError> {
+    let blocks = medium.blocks().min(BLANK_BLOCKS);
+    let mut bytes = vec![0; blocks as usize * BLOCK_BYTES];
+    medium.read(Pba(0), &mut bytes)?;
+    let first = bytes.iter().position(|&byte| byte != 0);
+    Ok(first.map(|at| at as u64))
 }
 
 /// Raises the volume's life in both mirrors, durably, one after the other: at any instant one is whole.

@@ -6,6 +6,7 @@ mod common;
 use common::{Client, Random, assert_sound, block_of, create, fills, open, small};
 use proptest::prelude::*;
 use std::sync::Arc;
+use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_device::block::{BlockDevice, BlockError, Op};
 use vellum_device::{CreateError, CreateOptions, OpenError, OpenOptions, Volume};
 use vellum_medium::{FileMedium, Medium, MemoryMedium};
@@ -354,7 +355,7 @@ fn read_only_writes_nothing() {
     drop(volume);
     let image = |medium: &dyn Medium| {
         let mut bytes = vec![0; 4096 * 4096];
-        medium.read(vellum_core::addr::Pba(0), &mut bytes).unwrap();
+        medium.read(Pba(0), &mut bytes).unwrap();
         bytes
     };
     let before = image(&*medium);
@@ -384,6 +385,22 @@ fn what_is_no_volume_is_told_so() {
         matches!(refused, Err(CreateError::Exists { .. })),
         "{refused:?}"
     );
+    let other = MemoryMedium::new(4096);
+    let mut ext4 = [0; BLOCK_BYTES];
+    ext4[1080..1082].copy_from_slice(&[0x53, 0xef]);
+    other.write(Pba(0), &ext4).unwrap();
+    let options = CreateOptions::default();
+    let refused = Volume::create(&other, &options);
+    let offset = 1080;
+    assert!(
+        matches!(&refused, Err(CreateError::NotBlank { offset: at, .. }) if *at == offset),
+        "{refused:?}"
+    );
+    let forced = CreateOptions {
+        force: true,
+        ..options
+    };
+    Volume::create(&other, &forced).unwrap();
     let tiny = Volume::create(&MemoryMedium::new(100), &CreateOptions::default());
     assert!(matches!(tiny, Err(CreateError::Geometry { .. })));
     let options = OpenOptions {
@@ -401,9 +418,7 @@ fn either_mirror_is_enough_and_is_repaired() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4096));
     create(&*medium);
     for mirror in [0, 4095] {
-        medium
-            .write(vellum_core::addr::Pba(mirror), &block_of(1))
-            .unwrap();
+        medium.write(Pba(mirror), &block_of(1)).unwrap();
         let volume = open(&medium);
         assert!(volume.stats().recovery.mirror_lost);
         volume.stop().unwrap();

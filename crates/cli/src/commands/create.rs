@@ -31,7 +31,7 @@ pub struct Args {
     /// Write all of the file now: it cannot run out later, and syncs are faster from the first day.
     #[arg(long)]
     preallocate: bool,
-    /// Write over a file, or over a volume on a block device, that is there.
+    /// Write over a file that is there, or over what a block device holds.
     #[arg(long)]
     force: bool,
 }
