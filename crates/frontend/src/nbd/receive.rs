@@ -143,7 +143,8 @@ impl Receiver {
                 false => link.receive(&mut piece, None),
             }
         }?;
-        self.quick = began.elapsed() < QUICK;
+        // Who was looked for in vain is slept for; of who was slept for, waking has taken its part.
+        self.quick = began.elapsed() < if self.quick { AWAKE } else { QUICK };
         self.end += got;
         Ok(got)
     }
