@@ -17,7 +17,7 @@ build: ## the `vellum` command, in target/release
 	cargo build --release --locked -p vellum-cli
 
 demo: ## a real ext4 on a volume of ours, beside the same on a plain file (under 3 minutes)
-	@scripts/setup.sh test
+	@scripts/setup.sh demo
 	@cargo build --release --locked -p vellum-cli
 	@$(TARGET)/release/vellum demo
 

@@ -254,7 +254,7 @@ done
 before the next begins; dm-vdo was slow at it (kvdo#82). *Unique*: one file of $unique MiB (in the guest $guest_unique MiB) of random bytes. All systems store whole
 blocks: compression is off.
 
-- Machine: $(nproc) CPUs ($(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)), $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo), kernel $(uname -r)
+- Machine: $(nproc) CPUs ($(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)), $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo), kernel $(uname -r | cut -d- -f1)
 $(sort -u "$notes")
 
 *To the medium*: what the device under it was written, with the file system's own and what was still to be written at unmounting, to the bytes of the files.

@@ -34,7 +34,7 @@ enum What {
     Paper(paper::Args),
     /// How much of what traces write they have written before.
     Shares(shares::Args),
-    /// List the devices, the loads and the trace formats.
+    /// List the devices, loads, sizes, policies and trace formats.
     List,
 }
 
