@@ -1,0 +1,149 @@
+//! The power goes under a mounted ext4, over a medium that then loses any part of what was not synced, in any order and
+//! torn at sectors: what was fsynced is there, e2fsck finds nothing, the volume's invariants hold.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+#[allow(dead_code, reason = "each test uses its share")]
+mod common;
+
+use common::{can_attach, dir, run, text};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use vellum_device::inspect::check_medium;
+use vellum_device::pack::Compression;
+use vellum_device::policy::Policy;
+use vellum_device::{CreateOptions, OpenOptions, Volume};
+use vellum_frontend::fuse::{FuseExport, FuseServer};
+use vellum_medium::{FaultMedium, Medium, Plan};
+
+const LIVES: u64 = 6;
+/// 256 MiB.
+const BLOCKS: u64 = 64 << 10;
+
+/// A volume on the medium, as a block device.
+struct Chain {
+    volume: Arc<Volume>,
+    server: FuseServer,
+    device: String,
+}
+
+impl Chain {
+    fn up(medium: &Arc<dyn Medium>, fuse: &Path, life: u64) -> Self {
+        let options = OpenOptions {
+            policy: Policy {
+                compression: Compression::ALL[life as usize % Compression::ALL.len()],
+                replay: life % 2 == 0,
+                ..Policy::default()
+            },
+            ..OpenOptions::default()
+        };
+        let volume = Arc::new(Volume::open(Arc::clone(medium), &options).unwrap());
+        let export = FuseExport {
+            name: "v".to_owned(),
+            device: Arc::clone(&volume).into(),
+        };
+        let server = FuseServer::mount(fuse, vec![export]).unwrap();
+        let file = fuse.join("v");
+        let find = ["--find", "--show", "--direct-io=on", text(&file)];
+        let device = run("losetup", &find).trim().to_owned();
+        Self {
+            volume,
+            server,
+            device,
+        }
+    }
+
+    fn down(self) {
+        run("losetup", &["-d", &self.device]);
+        self.server.unmount().unwrap();
+        drop(self.volume);
+    }
+}
+
+fn content(n: u64) -> Vec<u8> {
+    n.to_le_bytes().repeat(512 * (n as usize % 5 + 1))
+}
+
+/// Makes files until it fails; `synced` is the last one that is durable, its name included.
+fn write_on(mount: &Path, synced: &AtomicU64) {
+    let mut n = synced.load(Ordering::SeqCst);
+    let one = |n: u64| -> std::io::Result<()> {
+        let mut file = File::create(mount.join(format!("f{n}")))?;
+        file.write_all(&content(n))?;
+        file.sync_all()?;
+        File::open(mount)?.sync_all()
+    };
+    while one(n + 1).is_ok() {
+        n += 1;
+        synced.store(n, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_mounted_ext4_misses_nothing_synced_after_a_power_cut() {
+    if !can_attach("a_mounted_ext4_misses_nothing_synced_after_a_power_cut") {
+        return;
+    }
+    let dir = dir();
+    let (fuse, mount) = (dir.path().join("fuse"), dir.path().join("mnt"));
+    fs::create_dir(&fuse).unwrap();
+    fs::create_dir(&mount).unwrap();
+    let faulty = Arc::new(FaultMedium::over_memory(BLOCKS, Plan::default()));
+    let medium: Arc<dyn Medium> = faulty.clone();
+    Volume::create(&*medium, &CreateOptions::default()).unwrap();
+    let synced = AtomicU64::new(0);
+    for life in 0..LIVES {
+        faulty.set_plan(Plan {
+            seed: life,
+            ..Plan::default()
+        });
+        let chain = Chain::up(&medium, &fuse, life);
+        if life == 0 {
+            run("mkfs.ext4", &["-q", "-F", "-b", "4096", &chain.device]);
+        }
+        let options = "data=journal,journal_async_commit";
+        run("mount", &["-o", options, &chain.device, text(&mount)]);
+        let before = synced.load(Ordering::SeqCst);
+        std::thread::scope(|scope| {
+            scope.spawn(|| write_on(&mount, &synced));
+            while synced.load(Ordering::SeqCst) < before + 60 + 17 * life {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            faulty.power_cut(life);
+        });
+        let _ = Command::new("umount").arg(&mount).output().unwrap();
+        chain.down();
+        faulty.restart();
+
+        // The journal first, as a mount would; then nothing may be wrong.
+        let chain = Chain::up(&medium, &fuse, life);
+        let _ = Command::new("e2fsck")
+            .args(["-fp", &chain.device])
+            .output()
+            .unwrap();
+        run("e2fsck", &["-fn", &chain.device]);
+        run("mount", &["-o", "ro", &chain.device, text(&mount)]);
+        let total = synced.load(Ordering::SeqCst);
+        for n in 1..=total {
+            let got = fs::read(mount.join(format!("f{n}"))).unwrap_or_default();
+            assert!(
+                got == content(n),
+                "life {life}: synced file {n} of {total} is lost or changed"
+            );
+        }
+        run("umount", &[text(&mount)]);
+        chain.volume.stop().unwrap();
+        chain.down();
+        let all = vellum_core::check::Options {
+            data: true,
+            ..Default::default()
+        };
+        let report = check_medium(&*medium, all);
+        assert!(report.is_sound(), "{:?}", report.findings);
+    }
+}
