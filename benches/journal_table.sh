@@ -45,7 +45,7 @@ function mib(work, who,    bytes) {
 }
 function per(work, who, key, whole, asked,    a, b) {
     a = of(work, who, key); b = of(work, who, whole)
-    return a == "" || b == "" || b == 0 ? "-" : sprintf("%.2f", a / b) (asked == "" ? "" : verdict(a / b, asked, 1))
+    return a == "" || b == "" || b == 0 ? "-" : sprintf("%.2f", a / b) (asked == "" ? "" : verdict(sprintf("%.2f", a / b) + 0, asked, 1))
 }
 function each_fsync(work) { return work ~ /each 10?$|SQLite|PostgreSQL|varmail/ }
 function halved(work) { return work ~ /each 1000?$|copy|clone/ && work !~ /each 10?$/ }
