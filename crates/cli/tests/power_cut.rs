@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-#[allow(dead_code, reason = "each test uses its share")]
 mod common;
 
 use common::{can_attach, dir, run, text};
@@ -37,7 +36,7 @@ impl Chain {
         let options = OpenOptions {
             policy: Policy {
                 compression: Compression::ALL[life as usize % Compression::ALL.len()],
-                replay: life % 2 == 0,
+                replay: life.is_multiple_of(2),
                 ..Policy::default()
             },
             ..OpenOptions::default()
