@@ -347,10 +347,13 @@ impl Engine {
                 }
             }
         }
-        if is_data && self.is_as_at(before) {
-            return;
+        if !(is_data && self.is_as_at(before)) {
+            self.pump();
         }
-        self.pump();
+        debug_assert!(
+            self.poisoned || self.waiting.is_empty() || !self.is_quiet(),
+            "a request waits, and nothing is on its way that could end that"
+        );
     }
 
     /// The next thing to carry out; ask again until `None`, after every `handle` and after `new`.

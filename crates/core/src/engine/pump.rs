@@ -62,7 +62,7 @@ impl Engine {
     }
 
     /// Whether no effect is in flight.
-    fn is_quiet(&self) -> bool {
+    pub(super) fn is_quiet(&self) -> bool {
         self.pending_free.len() == self.pending.len()
     }
 
