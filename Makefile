@@ -25,8 +25,10 @@ test: ## the fast tests: every crate, fixed seeds, the repository's own rules
 	@scripts/setup.sh test
 	cargo test --locked --workspace
 
-test-long: ## crashes from fresh seeds, kill -9 under a real ext4, the demo
+test-long: ## the tests in full, crashes from fresh seeds, kill -9 under a real ext4, the demo
 	@scripts/setup.sh test
+	VELLUM_LONG=1 cargo test --locked -p vellum-lab --test run --test papers --test compare
+	VELLUM_LONG=1 cargo test --locked -p vellum-core --test crash --test crash_tables
 	VELLUM_SECONDS=$(VELLUM_SECONDS) cargo test --locked --release -p vellum-core --test crash --test crash_tables -- --nocapture --test-threads=2
 	@set -e; for test in tests/*.sh; do if [ -f "$$test" ]; then echo "== $$test"; "$$test"; fi; done
 	$(MAKE) --no-print-directory demo

@@ -10,15 +10,17 @@ declare -A mount_options=(
     [sha1]=data=journal,journal_async_commit
     [traced]=data=journal,journal_async_commit
     [lz4]=data=journal,journal_async_commit
+    [delta]=data=journal,journal_async_commit
     [zstd]=data=journal,journal_async_commit
     [all]=data=journal,journal_async_commit
 )
 declare -A policy=([off]="write-once=off" [on]="write-once=on,replay=on" [paper]="write-once=paper,hash=head64"
     [sha1]="write-once=off,dedup=on,decide=sha1,sample=off"
-    [lz4]="replay=on,compress=lz4" [zstd]="replay=on,compress=zstd" [all]="replay=on,compress=zstd,zero=on,dedup=on")
+    [lz4]="replay=on,compress=lz4" [delta]="replay=on,compress=lz4,delta=on"
+    [zstd]="replay=on,compress=zstd" [all]="replay=on,compress=zstd,delta=on,zero=on,dedup=on")
 configurations=(journal ordered off on paper sha1 traced)
 # Packing, against plain storage and against a volume without it.
-[ -z "${PACKING:-}" ] || configurations=(ordered on lz4 zstd all)
+[ -z "${PACKING:-}" ] || configurations=(ordered on lz4 delta zstd all)
 # `traced` is plain storage that writes down each request: why the file system flushes.
 # Those that are there for their counts, which do not change from round to round.
 declare -A once=([paper]=yes [sha1]=yes [traced]=yes)
@@ -97,7 +99,7 @@ counters() {
                 compared_in_memory: .medium.compare_kept, compared_by_reading: (.medium.read_compare_bytes / 4096) } + (.core | {
                 journal_blocks, checkpoint_writes, remapped_blocks, collided_blocks, missing_blocks,
                 medium_headers, medium_data, medium_moved, medium_summaries, medium_map, durable_chunks,
-                packed_blocks, packed_bytes, packed_reads, dedup_blocks, zero_blocks,
+                packed_blocks, packed_bytes, packed_reads, delta_blocks, delta_bytes, base_reads, dedup_blocks, zero_blocks,
                 compared_equal, compared_unequal, pledged_blocks, flushes_free, flushes_merged })'
             ;;
     esac

@@ -12,14 +12,15 @@ LAYOUT=${LAYOUT:-log}
 
 life=0
 compress=(zstd off lz4)
-[ "$LAYOUT" = log ] || compress=(off off off)
+delta=(on off on)
+[ "$LAYOUT" = log ] || compress=(off off off) delta=(off off off)
 options=data=journal,journal_async_commit
 [ "$LAYOUT" != ordered ] || options=data=journal
 replay=(on on off)
 redeemed=0
 
 serve() {
-    start serve "v=$dir/volume" --policy "compress=${compress[life % 3]},replay=${replay[life % 3]}"
+    start serve "v=$dir/volume" --policy "compress=${compress[life % 3]},delta=${delta[life % 3]},replay=${replay[life % 3]}"
     redeemed=$((redeemed + $(told .core.redeemed_blocks)))
 }
 
@@ -38,6 +39,8 @@ for n in range(1_000_000):
     folder = os.open(root, os.O_RDONLY)
     os.fsync(folder)
     os.close(folder)
+    if os.path.exists(os.path.dirname(log) + "/killed"):
+        continue
     done.write(name + "\n")
     if n % 5 == 4:  # one in five goes again, so that there are frees
         old = f"{life}-{n - 2}"

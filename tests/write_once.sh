@@ -325,6 +325,8 @@ if work == "write":
         for slot in group:
             os.pwrite(file, content(slot, n), slot * 4096)
         os.fsync(file)
+        if os.path.exists(os.path.dirname(log) + "/killed"):
+            continue
         done.write("".join(f"{slot} {n}\n" for slot in group))
         n += 1
 bad = 0

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use vellum_ext4::freed::Freed;
 use vellum_ext4::journal::{
     Alignment, Block, Followed, Follower, Head, Journal, JournalBlock, JournalFeatures,
-    JournalFormat, Layout, Reader, Sequence, Transactions,
+    JournalFormat, Layout, Log, Reader, Sequence, Transactions,
 };
 use vellum_ext4::{
     Dynamic, FileSystem, Metadata, Scan, Source, Span, Unreadable, Uuid, limits, scan,
@@ -260,7 +260,7 @@ pub fn journal(bytes: &[u8]) -> usize {
             compatible: 0,
             incompatible: u32::from(features & 0x3F),
         },
-        seed: 7,
+        seed: !crc32c::crc32c(&[0; 16]),
     };
     let journal = Journal {
         extents: vec![piece(5000, 700), piece(100, 500)],
@@ -275,10 +275,13 @@ pub fn journal(bytes: &[u8]) -> usize {
     let home = Span::new(1 << 20, 1 << 42);
     let layout = Layout::new(&journal.extents, 1024);
     let mut follower = Follower::new(&journal, home);
-    let reader = Arc::new(Reader::new(&journal, home));
-    let mut transactions = Transactions::new(Arc::clone(&reader));
-    let begins = Head::Superblock(Some((Sequence(0), JournalBlock(1))));
-    transactions.written(JournalBlock(0), Some(begins));
+    let mut transactions = Transactions::new(Arc::new(Reader::new(&journal, home)));
+    let begins = Head::Superblock(Some(Log {
+        format,
+        begin: Some((Sequence(0), JournalBlock(1))),
+    }));
+    let reader = Arc::clone(transactions.reader());
+    transactions.written(JournalBlock(0), Some(begins), &reader);
     let mut said = 0;
     let mut next = JournalBlock(1);
     while let [kind, low, high, length, after @ ..] = rest {
@@ -293,10 +296,23 @@ pub fn journal(bytes: &[u8]) -> usize {
             // The length of a revoke block's list is hard to hit.
             block[12..16].copy_from_slice(&(16 + content.len().min(1000) as u32).to_be_bytes());
         }
-        if kind & 0x80 == 0 && features & 0x18 != 0 {
-            let at = if kind & 7 == 2 { 16 } else { 1020 };
+        let is_superblock = kind & 7 == 4;
+        if is_superblock && kind & 0x40 != 0 {
+            // All that is asked of one but its features, and where the log begins.
+            for (at, word) in [(12, 1024), (16, 1024), (20, 1), (64, 1)] {
+                block[at..at + 4].copy_from_slice(&u32::to_be_bytes(word));
+            }
+            block[48..64].fill(0);
+            block[80] = 4;
+        }
+        if kind & 0x80 == 0 && (features & 0x18 != 0 || is_superblock) {
+            let (at, seed) = match kind & 7 {
+                4 => (252, !0),
+                2 => (16, format.seed),
+                _ => (1020, format.seed),
+            };
             block[at..at + 4].fill(0);
-            let sum = !crc32c::crc32c_append(!7, &block);
+            let sum = !crc32c::crc32c_append(!seed, &block);
             block[at..at + 4].copy_from_slice(&sum.to_be_bytes());
         }
         if let Block::Descriptor(found) = Block::parse(&block, &format) {
@@ -304,16 +320,14 @@ pub fn journal(bytes: &[u8]) -> usize {
         }
         let at = JournalBlock(u32::from(u16::from_le_bytes([*low, *high])));
         // Every other block of the log is next to the one before, so that transactions come to an end.
-        for (at, head) in [
-            (at, reader.read(at, &block)),
-            (next, reader.read(next, &block)),
-        ] {
-            let complete = transactions.written(at, head);
+        for at in [at, next] {
+            let reader = Arc::clone(transactions.reader());
+            let complete = transactions.written(at, reader.read(at, &block), &reader);
             said += complete.len();
             for (at, place) in complete {
                 assert!(home.contains(Span::new(at, 1024)));
                 let place = layout.block_at(place).expect("in the journal");
-                assert!((format.first..format.end).contains(&place));
+                assert_ne!(place, journal.superblock);
             }
         }
         next = format.after(next);

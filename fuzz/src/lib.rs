@@ -2,7 +2,9 @@
 //! tests elsewhere run the same functions over seeded inputs, so that they do not rot.
 
 pub mod codec;
+pub mod config;
 pub mod ext4;
 pub mod format;
+pub mod options;
 pub mod tables;
 pub mod trace;

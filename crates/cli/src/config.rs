@@ -8,6 +8,8 @@ use anyhow::{Context, Result};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, Command};
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
@@ -44,18 +46,23 @@ pub fn expand(command: Command, mut args: Vec<OsString>) -> Result<(Vec<OsString
         return Ok((args, Origins::default()));
     };
     let shown = file.display();
-    let size = std::fs::metadata(&file)
-        .with_context(|| format!("cannot read configuration file {shown}"))?
-        .len();
-    if size > FILE_BYTES_MAX {
+    // What the file says of its length is not believed: a device says nothing.
+    let mut bytes = Vec::new();
+    File::open(&file)
+        .and_then(|opened| opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .with_context(|| format!("cannot read configuration file {shown}"))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(usage(format!(
-            "configuration file {shown} is {size} bytes: the limit is {FILE_BYTES_MAX}"
+            "configuration file {shown} is larger than {FILE_BYTES_MAX} bytes"
         )));
     }
-    let text = std::fs::read_to_string(&file)
-        .with_context(|| format!("cannot read configuration file {shown}"))?;
+    let text = std::str::from_utf8(&bytes).map_err(|error| {
+        let good = &bytes[..error.valid_up_to()];
+        let line = 1 + good.iter().filter(|&&byte| byte == b'\n').count();
+        usage(format!("{shown}, line {line}: that is no text (UTF-8)"))
+    })?;
     let wanted: Vec<String> = places(&command, &args, subcommand);
-    let (flags, lines) = flags(&command, &text, &file, &wanted)?;
+    let (flags, lines) = flags(&command, text, &file, &wanted)?;
     let subcommand = subcommand + wanted.len() - 1;
     args.splice(subcommand + 1..subcommand + 1, flags);
     Ok((args, Origins { file, lines }))
@@ -100,7 +107,7 @@ fn places(command: &Command, args: &[OsString], subcommand: usize) -> Vec<String
 type Flags = (Vec<OsString>, Vec<(String, usize)>);
 
 /// Checks the whole file; gives the flags of one subcommand: of `lab run` those of the table `[lab.run]`.
-fn flags(command: &Command, text: &str, file: &Path, wanted: &[String]) -> Result<Flags> {
+pub fn flags(command: &Command, text: &str, file: &Path, wanted: &[String]) -> Result<Flags> {
     let line = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
     let at = |offset: usize| format!("{}, line {}", file.display(), line(offset));
     let table = DeTable::parse(text).map_err(|e| {
@@ -162,6 +169,7 @@ fn walk(
         let Some(arg) = argument(command, key) else {
             let known: Vec<_> = command
                 .get_arguments()
+                .filter(|arg| !arg.is_hide_set())
                 .map(key_of)
                 .filter(|k| argument(command, k).is_some())
                 .collect();
@@ -201,7 +209,10 @@ fn flag(arg: &Arg, value: &DeValue<'_>) -> Result<Vec<OsString>, String> {
         }
         return values
             .iter()
-            .map(|v| flag(arg, v.get_ref()))
+            .map(|v| match v.get_ref() {
+                DeValue::Array(_) => Err("is a list within a list".into()),
+                value => flag(arg, value),
+            })
             .collect::<Result<Vec<_>, _>>()
             .map(|v| v.concat());
     }
@@ -300,6 +311,15 @@ mod tests {
     }
 
     #[test]
+    fn hidden_keys_are_not_offered() {
+        let error = of("[serve]\nnope = 1\n", &["serve"]).unwrap_err();
+        let (_, known) = error.split_once("known: ").unwrap();
+        let known: Vec<_> = known.split(", ").collect();
+        assert!(known.contains(&"record"), "{error}");
+        assert!(!known.contains(&"raw"), "{error}");
+    }
+
+    #[test]
     fn what_is_wrong_is_named_with_its_line() {
         for (text, want) in [
             (
@@ -319,6 +339,10 @@ mod tests {
                 "v.toml, line 2: key \"size\": takes one value",
             ),
             ("[create]\nsize = \n", "v.toml, line 2: "),
+            (
+                "[serve]\nvolumes = [[1]]\n",
+                "v.toml, line 2: key \"volumes\": is a list within a list",
+            ),
             ("create = 1\n", "v.toml, line 1: \"create\" must be a table"),
             ("[serve]\nnope = 1\n", "v.toml, line 2: unknown key"),
         ] {

@@ -39,10 +39,51 @@ pub fn damage(text: impl Into<String>) -> anyhow::Error {
 
 /// Tells the user and picks the exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
-    eprintln!("vellum: {error:#}");
+    eprintln!("vellum: {}", told(error));
     ExitCode::from(match error.downcast_ref::<Special>() {
         Some(Special::Usage(_)) => USAGE,
         Some(Special::Damage(_)) => DAMAGE,
         None => FAILURE,
     })
+}
+
+/// The error and its causes, but none that the one above it has said already in its own text.
+fn told(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    let mut above = String::new();
+    for cause in error.chain() {
+        let own = cause.to_string();
+        if text.is_empty() {
+            text.push_str(&own);
+        } else if !above.ends_with(&own) {
+            text.push_str(": ");
+            text.push_str(&own);
+        }
+        above = own;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+    use vellum_medium::MediumError;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let full = || std::io::Error::from_raw_os_error(libc::ENOSPC);
+        let quotes = || MediumError {
+            operation: "write",
+            what: "v".into(),
+            offset: 0,
+            source: full(),
+        };
+        let quoted = format!("write of v at byte 0: {}", full());
+        assert_eq!(told(&quotes().into()), quoted);
+        let error = anyhow::Error::from(quotes()).context("making v");
+        assert_eq!(told(&error), format!("making v: {quoted}"));
+        let error = Err::<(), _>(full()).context("cannot open v").unwrap_err();
+        assert_eq!(told(&error), format!("cannot open v: {}", full()));
+    }
 }

@@ -96,6 +96,7 @@ pub struct Change {
     zero: Option<bool>,
     replay: Option<bool>,
     compression: Option<Compression>,
+    deltas: Option<bool>,
     dedup: Option<bool>,
     index_bytes: Option<u64>,
     sample_blocks: Option<u32>,
@@ -123,6 +124,7 @@ impl Change {
             zero: self.zero.unwrap_or(policy.zero),
             replay: self.replay.unwrap_or(policy.replay),
             compression: self.compression.unwrap_or(policy.compression),
+            deltas: self.deltas.unwrap_or(policy.deltas),
             dedup: self.dedup.unwrap_or(policy.dedup),
             index_bytes: self.index_bytes.unwrap_or(policy.index_bytes),
             sample_blocks: self.sample_blocks.unwrap_or(policy.sample_blocks),
@@ -167,6 +169,7 @@ impl FromStr for Change {
                     let how = value.parse();
                     change.compression = Some(how.map_err(|_| wrong("off, lz4 and zstd"))?);
                 }
+                "delta" => change.deltas = Some(switch(value).ok_or_else(|| wrong("on and off"))?),
                 "semantics" => {
                     change.semantics = Some(switch(value).ok_or_else(|| wrong("on and off"))?);
                 }
@@ -209,7 +212,7 @@ impl FromStr for Change {
                 }
                 _ => {
                     return Err(format!(
-                        "no policy is called {name:?}: there are write-once, hash, replay, zero, compress, dedup, index, sample, store, decide, sweep, semantics and freed"
+                        "no policy is called {name:?}: there are write-once, hash, replay, zero, compress, delta, dedup, index, sample, store, decide, sweep, semantics and freed"
                     ));
                 }
             }
@@ -226,6 +229,7 @@ pub fn shown(policy: &Policy) -> Value {
         "replay": policy.replay,
         "zero": policy.zero,
         "compress": policy.compression.name(),
+        "delta": policy.deltas,
         "dedup": policy.dedup,
         "index_bytes": policy.index_bytes,
         "sample_bytes": u64::from(policy.sample_blocks) * 4096,

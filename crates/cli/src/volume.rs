@@ -273,7 +273,7 @@ impl Served {
                 let recorder = Recorder::start(Arc::clone(&device), trace, on_event);
                 if recorder.is_err() {
                     // The volume was opened: it ends in order, whatever else is wrong.
-                    end(&kind)?;
+                    end(&kind, path)?;
                 }
                 Some(recorder?)
             }
@@ -354,7 +354,7 @@ impl Served {
 
     /// Makes everything durable and ends it. How a recording ends changes nothing in that: it is told.
     pub fn stop(&self) -> Result<()> {
-        let ended = end(&self.kind);
+        let ended = end(&self.kind, &self.path);
         if let Some(recorder) = &self.recorder {
             let State {
                 path,
@@ -379,9 +379,17 @@ impl Served {
     }
 }
 
-fn end(kind: &Kind) -> Result<()> {
+fn end(kind: &Kind, path: &Path) -> Result<()> {
+    let no_room = || {
+        eprintln!(
+            "{0}: no room on its file system or device for what is to be written last: waiting for it. Free some (`df {0}`), and \
+             the server ends by itself. A second signal ends it at once, without a checkpoint: nothing durable is lost, the \
+             next start recovers it",
+            path.display()
+        );
+    };
     match kind {
-        Kind::Volume(volume) => Ok(volume.stop()?),
+        Kind::Volume(volume) => Ok(volume.stop_telling(no_room)?),
         Kind::Raw(raw) => raw.stop(),
     }
 }

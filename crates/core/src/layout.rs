@@ -1,14 +1,15 @@
 //! The state machine of a volume, whichever its layout: what a runtime holds.
 
 use crate::addr::{Buf, EffectId, Lba, Nanos, Pba, Segment, Vba};
-use crate::engine::{Buffers, Engine, Options, Store};
+use crate::engine::{Buffers, Earlier, Engine, Options, Store};
 use crate::format::areas::Layout;
 use crate::format::pack::PartTag;
 use crate::format::summary::Tag;
 use crate::format::{Crc, superblock::Superblock};
-use crate::index::Holder;
+use crate::index::{Holder, Index};
 use crate::recovery::{self, RecoveryError, Replayed, Source, find_superblock};
-use crate::seam::{Block, Effect, Input, Reply};
+use crate::room::Room;
+use crate::seam::{Block, Dedup, Effect, Input, Reply};
 use crate::stats::Stats;
 use crate::tables::{self, Persistence, Tables};
 use alloc::boxed::Box;
@@ -165,6 +166,12 @@ impl Core {
         either!(self, core => core.stats())
     }
 
+    /// How full the volume is.
+    #[must_use]
+    pub fn room(&self) -> Room {
+        either!(self, core => core.room())
+    }
+
     /// See [`Engine::extents`].
     #[must_use]
     pub fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<(u64, bool)> {
@@ -236,6 +243,13 @@ impl Core {
         }
     }
 
+    /// See [`Engine::earlier`]. Tables have no deltas.
+    #[must_use]
+    pub fn earlier(&self, lba: Lba) -> Earlier {
+        self.as_log()
+            .map_or(Earlier::Nothing, |engine| engine.earlier(lba))
+    }
+
     /// See [`Engine::unsummarised`].
     #[must_use]
     pub fn unsummarised(&self, segment: Segment) -> Option<&[Tag]> {
@@ -252,6 +266,23 @@ impl Core {
         if let Some(engine) = self.as_log() {
             engine.owners_in(range, wanted, out);
         }
+    }
+
+    /// As [`Engine::look_ahead`], of the index: contents that are to be written soon, by their checksums.
+    pub fn look_ahead_contents(&self, crcs: impl Iterator<Item = u32>) {
+        either!(self, core => core.dedup().look_ahead(crcs));
+    }
+
+    /// Whether [`Input::Dedup`] with this policy makes another index, which takes a while.
+    #[must_use]
+    pub fn needs_index(&self, policy: Dedup) -> bool {
+        either!(self, core => core.dedup().needs_index(policy))
+    }
+
+    /// Lays by an index for such a policy, and gives back the one that was laid by: after it, the one that it has
+    /// replaced, to be dropped where nobody waits.
+    pub fn lay_by_index(&mut self, index: Index) -> Index {
+        either!(self, core => core.dedup_mut().lay_by(index))
     }
 
     /// The engine of a log.

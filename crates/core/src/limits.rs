@@ -12,6 +12,20 @@ pub const HEADER_RESERVE: usize = 1024;
 /// The longest part that a runtime should offer: beside a longer one there is hardly room for another.
 pub const LONGEST_PART: usize = 3 << 10;
 
+/// Deltas at once, at most: 28 MiB of memory.
+pub const DELTAS: usize = 1 << 20;
+
+/// Of the blocks by which a volume's capacity exceeds what clients see, one in so many may be a page that is kept because
+/// deltas need it; of a thin volume, one in [`BASES_OF_THIN`] of all.
+pub const BASES_OF_SPARE: u64 = 4;
+
+/// See [`BASES_OF_SPARE`].
+pub const BASES_OF_THIN: u64 = 64;
+
+/// Of a thin volume no page is kept for that when more of its capacity than this is live, in percent (CSA-FS §3.3: its log
+/// is merged back when less than a fifth is free).
+pub const DELTAS_UP_TO: u64 = 80;
+
 /// Chunk writes in flight, at most.
 pub const CHUNKS_IN_FLIGHT: usize = 32;
 
@@ -69,6 +83,18 @@ pub const SEAL_AFTER_NANOS: u64 = 5_000_000_000;
 /// Nanoseconds between attempts to write to a medium that was full.
 pub const RETRY_FULL_AFTER_NANOS: u64 = 1_000_000_000;
 
+/// Per cent of a thin volume's capacity at which it is filling, high, and critical (see `room`).
+pub const ROOM_FILLING: u64 = 80;
+
+/// See [`ROOM_FILLING`].
+pub const ROOM_HIGH: u64 = 90;
+
+/// See [`ROOM_FILLING`].
+pub const ROOM_CRITICAL: u64 = 95;
+
+/// Per cent by which it has to fall below a threshold before it counts as below.
+pub const ROOM_RELIEF: u64 = 2;
+
 /// Tables: nanoseconds for which what no answer waits for is held back (OrderMergeDedup §3: 30 s).
 pub const LATER_NANOS: u64 = 30_000_000_000;
 
@@ -78,8 +104,17 @@ pub const ANTICIPATION_NANOS: u64 = 1_000_000;
 /// Tables: nanoseconds after which what nobody waits for is committed (§3: 1 s).
 pub const COMMIT_AFTER_NANOS: u64 = 1_000_000_000;
 
+/// Shadowed tables: nanoseconds until the superblock says that a root is durable.
+pub const MARK_AFTER_NANOS: u64 = 1_000_000_000;
+
 /// Tables: links that change in one commit, at most: bounds memory, and the length of a commit.
 pub const LINKS_IN_A_GROUP: usize = 16 << 10;
+
+/// Tables: their blocks that a commit writes at the same time, at most.
+pub const TABLES_IN_FLIGHT: usize = 64;
+
+/// Tables: fingerprints that fill the index in one go when a volume is opened: bounds the time.
+pub const PRINTS_AT_A_TIME: u32 = 16 << 10;
 
 /// Tables: blocks of data that gather in memory before they are written.
 pub const QUEUED_BLOCKS: usize = CHUNK_DATA_BLOCKS;
@@ -93,6 +128,30 @@ pub const PRINTS_GIVEN_UP: usize = 1024;
 /// Tables: references of a data block, at most: a content with more is stored once more.
 pub const COUNT_MAX: u16 = u16::MAX - 1;
 
+/// Tables on a medium that is told what is free: contents that nobody has any more are kept in one of so many blocks.
+pub const UNUSED_SHARE: u64 = 32;
+
+/// Tables: discards in flight, at most.
+pub const DISCARDS_IN_FLIGHT: u32 = 8;
+
+/// Tables: blocks of one discard (256 MiB), at most.
+pub const DISCARD_BLOCKS: u32 = 64 << 10;
+
+/// Tables: free blocks are discarded when one in so many of all has been freed since that was last done.
+pub const STALE_SHARE: u32 = 256;
+
+/// Tables: nanoseconds after which what is free is discarded, however little.
+pub const DISCARD_AFTER_NANOS: u64 = 30_000_000_000;
+
+/// Tables: runs of free blocks that are looked at in one go: bounds the time.
+pub const STALE_RUNS_LOOKED_AT: u32 = 256;
+
+/// Tables: free blocks without which nothing is discarded: what is being discarded cannot be written.
+pub const FREE_BLOCKS_TO_DISCARD: u64 = 8;
+
+/// Tables: nanoseconds until the next look, when none of these was long enough.
+pub const LOOK_ON_AFTER_NANOS: u64 = 1_000_000;
+
 /// The longest record of one block (a move).
 const LONGEST_RECORD: usize = 24;
 
@@ -101,3 +160,10 @@ const _: () = assert!(
     "a full chunk of new data fits its header"
 );
 const _: () = assert!(RECORD_ROOM >= LONGEST_RECORD * GATHER_BLOCKS as usize);
+const _: () = assert!(
+    ROOM_RELIEF < ROOM_FILLING
+        && ROOM_FILLING + ROOM_RELIEF < ROOM_HIGH
+        && ROOM_HIGH + ROOM_RELIEF < ROOM_CRITICAL
+        && ROOM_CRITICAL < 100,
+    "a level is told before the next, and all before it is full"
+);

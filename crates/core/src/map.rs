@@ -41,6 +41,39 @@ pub enum Entry {
     Packed(Vba, u8),
 }
 
+/// A part of a page that holds several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartId {
+    /// The page's number.
+    pub page: Vba,
+    /// Which part.
+    pub slot: u8,
+}
+
+impl PartId {
+    /// As one number of 30 bits.
+    #[must_use]
+    pub fn raw(self) -> u32 {
+        debug_assert!(self.page.0 < PACKED_PAGES && usize::from(self.slot) < MAX_PARTS);
+        self.page.0 << SLOT_BITS | u32::from(self.slot)
+    }
+
+    /// From that number; what is above its 30 bits is not looked at.
+    #[must_use]
+    pub fn from_raw(raw: u32) -> Self {
+        Self {
+            page: Vba((raw & NUMBER) >> SLOT_BITS),
+            slot: (raw & (MAX_PARTS as u32 - 1)) as u8,
+        }
+    }
+}
+
+impl core::fmt::Display for PartId {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}.{}", self.page, self.slot)
+    }
+}
+
 impl Entry {
     /// The 4 bytes.
     #[must_use]
@@ -56,10 +89,7 @@ impl Entry {
                 debug_assert!(vba.0 <= NUMBER);
                 SHARED | vba.0
             }
-            Self::Packed(vba, slot) => {
-                debug_assert!(vba.0 < PACKED_PAGES && usize::from(slot) < MAX_PARTS);
-                FRAGMENT | vba.0 << SLOT_BITS | u32::from(slot)
-            }
+            Self::Packed(page, slot) => FRAGMENT | PartId { page, slot }.raw(),
         }
     }
 
@@ -71,10 +101,10 @@ impl Entry {
             ZERO => Self::Zero,
             _ if raw & SHARED == 0 => Self::Plain(Pba(u64::from(raw))),
             _ if raw & FRAGMENT == SHARED => Self::Shared(Vba(raw & NUMBER)),
-            _ => Self::Packed(
-                Vba((raw & NUMBER) >> SLOT_BITS),
-                (raw & (MAX_PARTS as u32 - 1)) as u8,
-            ),
+            _ => {
+                let PartId { page, slot } = PartId::from_raw(raw);
+                Self::Packed(page, slot)
+            }
         }
     }
 }

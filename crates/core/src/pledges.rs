@@ -68,6 +68,7 @@ impl Pledges {
             Record::Data { lba, .. }
             | Record::Share { lba, .. }
             | Record::Part { lba, .. }
+            | Record::Delta { lba, .. }
             | Record::SharePart { lba, .. } => self.end(lba, 1),
             Record::Zero { lba, blocks } | Record::Discard { lba, blocks } => self.end(lba, blocks),
             Record::Move { .. }

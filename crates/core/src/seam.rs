@@ -6,10 +6,11 @@
 //! order and at the same time; the core emits one only when everything it must follow has completed.
 //! No payload crosses the seam: a block is a buffer's number and its [`Digest`].
 
-use crate::addr::{Buf, EffectId, Lba, Pba, RequestId};
+use crate::addr::{Buf, EffectId, Lba, Pba, RequestId, Vba};
 use crate::format::pack::PartTag;
 use crate::format::summary::Tag;
 use crate::index::Holder;
+use crate::map::PartId;
 use core::num::NonZeroU16;
 
 /// What the core knows of a block's bytes.
@@ -52,6 +53,9 @@ pub struct Packed {
     pub len: NonZeroU16,
     /// How, in the runtime's own numbers: kept with the part, and told again when it is read.
     pub encoding: u8,
+    /// What it is a delta against: a part that [`Engine::earlier`](crate::engine::Engine::earlier) named, with the bytes
+    /// that [`Effect::Stored`] gave to it last.
+    pub base: Option<PartId>,
 }
 
 /// One block of a write.
@@ -174,6 +178,15 @@ pub enum Against {
     /// A buffer of the core's, which may be released right after this effect.
     Buffer(Buf),
     /// A part of a page, decoded: one that cannot be found or decoded is equal to nothing.
+    Part(Page, u8, Option<Base>),
+}
+
+/// What a delta needs to be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// A block in a buffer of the core's, which may be released right after this effect.
+    Block(Buf),
+    /// A part of a page, to be decoded first; it is no delta.
     Part(Page, u8),
 }
 
@@ -239,6 +252,8 @@ pub enum Input<'a> {
     /// what the journal holds, as the file system's replay would put it there, until either is written again; for
     /// that a FLUSH after these same blocks have been written home costs nothing. May be ignored. No reply.
     Committed { pairs: &'a [(Lba, Lba)] },
+    /// Whether blocks may be stored as deltas from now on. No reply.
+    Deltas { on: bool },
     /// Deduplicate like this, from now on. No reply.
     Dedup { policy: Dedup },
     /// Blocks whose copies are there on purpose (a file system's superblocks, group descriptors): they are
@@ -278,6 +293,8 @@ pub enum Outcome<'a> {
         crc: u32,
         /// Whether each part was there, and decoded to a block with its checksum; or to the one that it was compared with.
         whole: bool,
+        /// Whether what that takes beside the page was there, and whole.
+        base: bool,
     },
     /// The medium has no room for this write now; it may have later.
     Full,
@@ -321,12 +338,13 @@ pub enum Effect {
         first: u32,
     },
     /// Read a page, and decode the parts `slot..slot + count` of it into buffers `first..` of the request.
-    /// A buffer is looked at when this effect is taken.
+    /// A buffer is looked at when this effect is taken. With a base it is one part, a delta.
     ReadParts {
         id: EffectId,
         page: Page,
         slot: u8,
         count: u8,
+        base: Option<Base>,
         request: RequestId,
         first: u32,
     },
@@ -369,6 +387,11 @@ pub enum Effect {
         first: u32,
         blocks: u32,
     },
+    /// The block in this buffer is what this part stands for from now on. It is told while deltas are on, of parts that are
+    /// none: what the block was may be kept, for deltas against it. Immediate.
+    Stored { buf: Buf, part: PartId },
+    /// The page of this number is given up: its parts stand for nothing any more. As [`Effect::Stored`].
+    GivenUp { page: Vba },
     /// The core no longer needs this buffer. Immediate.
     Release { buf: Buf },
     /// A shutdown is complete: everything is durable and checkpointed (or the volume is poisoned).
@@ -391,7 +414,7 @@ pub enum Refusal {
     #[error("the range ends past the volume's last block")]
     OutOfRange,
     /// No physical space left for new data (promise 7).
-    #[error("no physical space left: discard something, or grow the volume")]
+    #[error("no physical space left: discard something, or migrate to a larger volume")]
     Full,
     /// A block failed its checksum (promise 6).
     #[error("the block at physical address {0} fails its checksum")]

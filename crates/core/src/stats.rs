@@ -67,6 +67,20 @@ counters! {
     packed_pages,
     /// LBAs that are stored in them, now.
     packed_owners,
+    /// Of the blocks stored in parts: as deltas.
+    delta_blocks,
+    /// Bytes of those.
+    delta_bytes,
+    /// Reads of deltas.
+    delta_reads,
+    /// Pages read because a delta needed them.
+    base_reads,
+    /// Gauge: deltas.
+    deltas,
+    /// Gauge: pages that deltas need.
+    base_pages,
+    /// Gauge: of these, those that are kept for deltas alone.
+    orphan_pages,
     /// Blocks discarded or zeroed by request.
     discarded_blocks,
     /// Flush requests.
@@ -107,6 +121,10 @@ counters! {
     anticipated_commits,
     /// Medium blocks: blocks of tables in place.
     medium_tables,
+    /// Tables: runs of freed blocks that were discarded on the medium.
+    stale_discards,
+    /// Tables: blocks of these runs.
+    stale_blocks_discarded,
     /// Tables: blocks of data that a crash had left counted too high, found when the volume was opened.
     leaked_blocks,
     /// Client reads served from the write buffer, blocks.
@@ -135,6 +153,8 @@ counters! {
     compared_equal,
     /// Comparisons that did not.
     compared_unequal,
+    /// Comparisons with a stored block that could not be read, or failed its checksum: they say nothing of whoever proposed it.
+    compared_damaged,
     /// Comparisons for which the journal copy was read back from the medium.
     compare_reads,
     /// Times that write-once journaling left off for a while because it did not pay.

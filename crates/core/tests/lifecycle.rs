@@ -209,6 +209,9 @@ impl World {
                 unreachable!("nothing is packed")
             }
             Effect::WriteData { .. } => unreachable!("a log writes chunks"),
+            Effect::Stored { .. } | Effect::GivenUp { .. } => {
+                unreachable!("no deltas are made")
+            }
             Effect::Stopped => self.stopped = true,
         }
     }

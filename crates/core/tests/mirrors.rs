@@ -80,7 +80,7 @@ fn a_later_version_is_named_as_such() {
     let version = FormatError::Version {
         what: "superblock",
         version: 9,
-        known: 1,
+        known: vellum_core::format::VERSION,
     };
     assert_eq!(
         error,

@@ -214,6 +214,12 @@ fn nothing_is_shared_with_a_part_of_a_damaged_page() {
         }
         bench.write(2, content);
         assert_eq!(bench.stats().dedup_blocks, 0);
+        // The hint was right: what it led to is not what was written.
+        let (damaged, wrong) = (
+            bench.stats().compared_damaged,
+            bench.stats().dedup_false_hints,
+        );
+        assert_eq!((damaged, wrong), (1, 0));
         assert_eq!(bench.read(1), Seen::Unknown, "an error, and no data");
         bench.write(3, content);
         assert_eq!(bench.stats().dedup_blocks, 1);

@@ -163,6 +163,27 @@ fn what_is_written_after_it_ends_a_pledge() {
     }
 }
 
+/// All of it is in one chunk, where an overwrite would take the place of a record that stands before the pledge.
+#[test]
+fn what_a_pledge_concerns_is_not_absorbed() {
+    for packing in [0, 100] {
+        for (overwritten, expected) in [(HOME, 5000), (JOURNAL, OLD)] {
+            let mut bench = Bench::new(1, volume(), Dedup::default());
+            bench.0.packing = packing;
+            bench.0.watch(&[region()]).unwrap();
+            bench.ask_write(HOME, OLD);
+            bench.ask_write(JOURNAL, NEW);
+            bench.0.committed(&[(Lba(HOME), Lba(JOURNAL))]).unwrap();
+            assert_eq!(bench.stats().pledges, 1);
+            bench.ask_write(overwritten, 5000);
+            bench.flush();
+            assert_eq!(bench.stats().pledges, 0);
+            let (_, seen) = crash(bench);
+            assert_eq!(seen, Seen::Token(expected), "packing {packing}");
+        }
+    }
+}
+
 #[test]
 fn a_home_block_written_again_as_it_was_is_not_found_as_pledged() {
     let dedup = Dedup {
@@ -212,6 +233,19 @@ fn a_map_checkpoint_ends_pledges_and_flushes_cost_again() {
 }
 
 /// A map checkpoint has begun, and its root is held back.
+#[test]
+fn journals_that_are_told_anew_end_what_was_pledged_of_them() {
+    let mut bench = committed(0, Dedup::default());
+    let before = bench.stats().map_checkpoints;
+    bench.0.watch(&[region()]).unwrap();
+    bench.0.settle().unwrap();
+    assert_eq!(bench.stats().map_checkpoints, before + 1);
+    assert_eq!(bench.stats().pledges, 0);
+    let (engine, seen) = crash(bench);
+    assert_eq!(engine.stats().redeemed_blocks, 0);
+    assert_eq!(seen, Seen::Token(OLD));
+}
+
 fn checkpointing(bench: &mut Bench) {
     bench.0.holds = |effect| matches!(effect, Effect::WriteMeta { durable: true, .. });
     let checkpoints = bench.stats().map_checkpoints;

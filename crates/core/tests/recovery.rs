@@ -238,6 +238,15 @@ fn of_two_chunks_with_one_number_the_newer_lifes_is_taken() {
 }
 
 #[test]
+fn a_chunk_behind_another_one_of_that_number_is_not_taken() {
+    // Life 2 wrote its own chunk 2, behind which life 3 went on; it is gone, and that of life 1 is not its equal.
+    let mut third = chunk(3, 0, 4, 2, &[3]);
+    (third.life, third.prev_life) = (3, 2);
+    let mut disk = disk_with(&[chunk(1, 0, 0, 0, &[1]), chunk(2, 0, 2, 1, &[66]), third]);
+    assert_eq!(disk.recovered().last_seq, Seq(2));
+}
+
+#[test]
 fn a_chunk_of_a_life_that_ended_before_it_is_not_taken() {
     // Life 1 wrote 1, 2 and 3; 2 was torn. Life 2 wrote another 2, and 3 of life 1 still lies behind it.
     let mut second = chunk(2, 0, 2, 0, &[2]);

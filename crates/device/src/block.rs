@@ -60,7 +60,7 @@ pub enum BlockError {
     #[error("the volume is attached read-only")]
     ReadOnly,
     /// ENOSPC.
-    #[error("no physical space left: discard something, or grow the volume")]
+    #[error("no physical space left: discard something, or migrate to a larger volume")]
     Full,
     /// EIO: checksum, medium, or a poisoned volume; the text says which and where.
     #[error("{0}")]

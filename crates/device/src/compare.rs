@@ -5,21 +5,55 @@
 
 use crate::digest::crc32c;
 use crate::drive::{Batch, Cause, Inner};
-use crate::limits::COMPARE_READ_BLOCKS;
+use crate::limits::{COMPARE_READ_BLOCKS, KEPT_BLOCKS, KEPT_BLOCKS_MAX};
 use crate::memory::Buffer;
-use crate::pack::{Told, unpack};
+use crate::pack::{Decoded, PartsRead, Told, unpack};
+use crate::sight::Expected;
 use std::time::Instant;
+use vellum_codec::Block as Bytes;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Nanos, Pba};
 use vellum_core::seam::{Against, Input, Outcome, Page};
 use vellum_medium::Kind;
 
 /// Comparisons under way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Comparisons {
     /// With blocks of the medium that are still to be read.
     to_read: Vec<Comparison>,
     /// Those that are being read, by the number of the first in each operation.
     reading: Vec<Vec<Comparison>>,
+    /// So many more blocks are kept for copies of them: contents come again, of late.
+    keep: usize,
+}
+
+impl Default for Comparisons {
+    fn default() -> Self {
+        Self {
+            to_read: Vec::new(),
+            reading: Vec::new(),
+            keep: KEPT_BLOCKS_MAX,
+        }
+    }
+}
+
+impl Comparisons {
+    fn asked(&mut self) {
+        self.keep = (self.keep + KEPT_BLOCKS).min(KEPT_BLOCKS_MAX);
+    }
+
+    /// Whether blocks that are written now are worth keeping. A frame that is kept is not the next to be used again,
+    /// and the caches have lost it by then: that is for nothing where no content comes twice.
+    pub(crate) fn are_to_come(&mut self, expected: Expected, blocks: usize) -> bool {
+        match expected {
+            Expected::Nothing => false,
+            Expected::HomeWrite => true,
+            Expected::Duplicate => {
+                let worth = self.keep > 0;
+                self.keep = self.keep.saturating_sub(blocks);
+                worth
+            }
+        }
+    }
 }
 
 /// A comparison of a frame with a block of the medium.
@@ -39,22 +73,41 @@ pub(crate) fn nanos_since(began: Instant) -> u64 {
 
 impl Inner {
     /// Compares at once where the other block is in memory, and notes it for [`Inner::read_back`] otherwise.
-    pub(crate) fn compare(&mut self, id: EffectId, buf: Buf, with: Against) {
+    pub(crate) fn compare(&mut self, id: EffectId, buf: Buf, with: Against, batch: &mut Batch) {
         let began = Instant::now();
+        self.comparisons.asked();
         match with {
             Against::Buffer(other) => {
                 let same = self.frame(buf) == self.frame(other);
                 self.told.push((id, Told::Same(same)));
             }
-            Against::Part(Page::Buffer(page), slot) => {
+            Against::Part(page, slot, base @ Some(_)) => {
+                let kept = match page {
+                    Page::Medium(at) => self.frames.is_same(at, Some(slot), self.frame(buf)),
+                    Page::Buffer(_) => None,
+                };
+                match kept {
+                    Some(same) => {
+                        self.counters.compares_kept += 1;
+                        self.told.push((id, Told::Same(same)));
+                    }
+                    None => {
+                        let read = PartsRead::new(slot, 1, Decoded::Compared(buf));
+                        self.read_parts(id, page, base, read, batch);
+                    }
+                }
+            }
+            Against::Part(Page::Buffer(page), slot, None) => {
                 // SAFETY: the collector's frame, which the core leaves alone while it names it here.
                 let page =
                     unsafe { std::slice::from_raw_parts(self.frames.ptr(page), BLOCK_BYTES) };
-                let same = self.part_is(page, slot, buf);
+                let same = self.part_is(page, slot, None, buf);
                 self.told.push((id, Told::Same(same)));
             }
             Against::Medium(at) => self.compare_stored(id, buf, at, None),
-            Against::Part(Page::Medium(at), slot) => self.compare_stored(id, buf, at, Some(slot)),
+            Against::Part(Page::Medium(at), slot, None) => {
+                self.compare_stored(id, buf, at, Some(slot));
+            }
         }
         self.counters.compare_nanos += nanos_since(began);
     }
@@ -73,9 +126,15 @@ impl Inner {
     }
 
     /// Whether a part of a page, decoded, has a frame's bytes.
-    fn part_is(&mut self, page: &[u8], slot: u8, buf: Buf) -> bool {
+    pub(crate) fn part_is(
+        &mut self,
+        page: &[u8],
+        slot: u8,
+        base: Option<&Bytes>,
+        buf: Buf,
+    ) -> bool {
         let mut block = [0; BLOCK_BYTES];
-        unpack(&mut self.decoder, page, slot, &mut block) && block == self.frame(buf)
+        unpack(&mut self.decoder, page, slot, base, &mut block) && block == self.frame(buf)
     }
 
     /// Reads back what is to be compared: what lies side by side in one operation, as copies in a journal
@@ -137,7 +196,8 @@ impl Inner {
                 }
                 (Some((_, buffer)), Some(slot)) if came => Outcome::Parts {
                     crc: crc32c(buffer.bytes()),
-                    whole: self.part_is(buffer.bytes(), slot, one.buf),
+                    whole: self.part_is(buffer.bytes(), slot, None, one.buf),
+                    base: true,
                 },
                 _ => Outcome::Failed,
             };
@@ -160,5 +220,28 @@ impl Inner {
             self.comparisons.reading[first.0 as usize] = run;
         }
         self.drain(batch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_kept_for_copies_where_there_are_some() {
+        let mut comparisons = Comparisons::default();
+        assert!(comparisons.are_to_come(Expected::Duplicate, KEPT_BLOCKS_MAX));
+        assert!(comparisons.are_to_come(Expected::HomeWrite, 1));
+        assert!(!comparisons.are_to_come(Expected::Duplicate, 1));
+        comparisons.asked();
+        assert!(comparisons.are_to_come(Expected::Duplicate, KEPT_BLOCKS - 1));
+        assert!(!comparisons.are_to_come(Expected::Nothing, 1));
+        assert!(comparisons.are_to_come(Expected::Duplicate, 32));
+        assert!(!comparisons.are_to_come(Expected::Duplicate, 1));
+        for _ in 0..2 * KEPT_BLOCKS_MAX {
+            comparisons.asked();
+        }
+        assert!(comparisons.are_to_come(Expected::Duplicate, KEPT_BLOCKS_MAX));
+        assert!(!comparisons.are_to_come(Expected::Duplicate, 1));
     }
 }

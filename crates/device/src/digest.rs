@@ -1,6 +1,6 @@
 //! What the core is told of a block's bytes, computed while they are hot in the cache.
 
-use crate::pack::Compression;
+use crate::pack::{Alone, Compression};
 use crate::policy::{PrintHash, WeakHash};
 use md5::{Digest as _, Md5};
 use sha1::Sha1;
@@ -17,6 +17,9 @@ const HEAD_BYTES: usize = 64;
 /// In [`Digester::mode`]: zeros are not told from other blocks.
 const ZEROS_ARE_DATA: u32 = 1 << 8;
 
+/// In the number of a compression: with deltas.
+const DELTAS: u32 = 1 << 31;
+
 /// CRC32C, as the core takes it.
 #[must_use]
 pub fn crc32c(bytes: &[u8]) -> u32 {
@@ -30,7 +33,7 @@ pub(crate) struct Digester {
     zero_crc: u32,
     /// 0: no weak hash is wanted; else its place in [`WeakHash::ALL`], plus one.
     mode: AtomicU32,
-    /// A place in [`Compression::ALL`].
+    /// A place in [`Compression::ALL`], and [`DELTAS`].
     compression: AtomicU32,
     /// The place of the strong hash in [`PrintHash::ALL`].
     print: AtomicU8,
@@ -45,6 +48,8 @@ pub(crate) struct How {
     zero: bool,
     /// How blocks are made smaller.
     pub compression: Compression,
+    /// Whether as deltas, too.
+    pub deltas: bool,
 }
 
 impl Digester {
@@ -71,9 +76,10 @@ impl Digester {
     }
 
     /// From now on blocks are made smaller like this.
-    pub fn set_compression(&self, compression: Compression) {
+    pub fn set_compression(&self, compression: Compression, deltas: bool) {
+        let deltas = if deltas { DELTAS } else { 0 };
         self.compression
-            .store(compression as u32, Ordering::Relaxed);
+            .store(compression as u32 | deltas, Ordering::Relaxed);
     }
 
     /// From now on: this strong hash.
@@ -100,17 +106,24 @@ impl Digester {
     pub fn how(&self) -> How {
         let mode = self.mode.load(Ordering::Relaxed);
         let place = (mode & !ZEROS_ARE_DATA) as usize;
+        let compression = self.compression.load(Ordering::Relaxed);
         How {
             seed: self.seed,
             zero_crc: self.zero_crc,
             hash: place.checked_sub(1).map(|place| WeakHash::ALL[place]),
             zero: mode & ZEROS_ARE_DATA == 0,
-            compression: Compression::ALL[self.compression.load(Ordering::Relaxed) as usize],
+            compression: Compression::ALL[(compression & !DELTAS) as usize],
+            deltas: compression & DELTAS != 0,
         }
     }
 }
 
 impl How {
+    /// How a block by itself is made smaller.
+    pub fn alone(self) -> Alone {
+        Alone::new(self.compression, self.deltas)
+    }
+
     #[inline]
     pub fn digest(self, block: &[u8]) -> Digest {
         // Stops at the first byte that is not zero: next to nothing for most blocks.

@@ -3,6 +3,7 @@
 //! Everything here runs under the volume's lock and ends in a [`Batch`]: operations to submit, answers to
 //! give and frames to free once it is released.
 
+use crate::bases::Bases;
 use crate::block::{BlockError, Op, Request};
 use crate::compare::Comparisons;
 use crate::frames::FramePool;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use vellum_codec::Decoder;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Nanos, Pba, RequestId};
 use vellum_core::layout::Core;
+use vellum_core::room::{Gauge, Level, Room};
 use vellum_core::seam::{Effect, Input, Outcome, Page, Payload, Refusal, Reply};
 use vellum_medium::{Io, Kind};
 
@@ -30,10 +32,11 @@ pub(crate) enum Cause {
     ReadMeta,
     Compare,
     Parts,
+    Base,
 }
 
 impl Cause {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Chunk,
         Self::Meta,
         Self::Sync,
@@ -43,6 +46,7 @@ impl Cause {
         Self::ReadMeta,
         Self::Compare,
         Self::Parts,
+        Self::Base,
     ];
 
     fn token(self, id: EffectId) -> u64 {
@@ -73,6 +77,8 @@ pub(crate) struct Batch {
     pub prints: Vec<(EffectId, Buf)>,
     /// Refusals that tell of damage.
     pub troubles: Vec<Refusal>,
+    /// A level that the volume has filled up to.
+    pub filled: Option<(Level, Room)>,
 }
 
 /// Whether the volume takes requests.
@@ -97,6 +103,8 @@ pub(crate) struct Inner {
     pub requests: Requests,
     pub counters: Counters,
     pub life: Life,
+    /// Whether the medium had no room for the last write that it was asked for.
+    pub full: bool,
     /// When the reaper will look at the clock next, unless something completes before.
     pub deadline: Option<Nanos>,
     /// Set while the core works: found set, whoever held the lock before has panicked.
@@ -113,7 +121,10 @@ pub(crate) struct Inner {
     pub told: Vec<(EffectId, Told)>,
     /// Reads of parts in flight, by their effect's number.
     pub parts: Vec<Option<PartsRead>>,
+    pub bases: Bases,
+    makes_deltas: bool,
     pub decoder: Decoder,
+    pub gauge: Gauge,
     /// Of each frame for writes: whether its block is worth keeping when it is written.
     keeps: Vec<bool>,
     now: Nanos,
@@ -128,6 +139,7 @@ impl Inner {
             requests: Requests::default(),
             counters: Counters::default(),
             life: Life::Running,
+            full: false,
             deadline: None,
             busy: false,
             in_flight: 0,
@@ -138,11 +150,23 @@ impl Inner {
             comparisons: Comparisons::default(),
             told: Vec::new(),
             parts: Vec::new(),
+            bases: Bases::new(),
+            makes_deltas: false,
             decoder: Decoder::new(),
+            gauge: Gauge::default(),
             keeps,
             now: Nanos(0),
             spare: Vec::new(),
         }
+    }
+
+    /// Whether that is a change.
+    pub fn set_deltas(&mut self, on: bool) -> bool {
+        if self.makes_deltas != on {
+            // While they are off the core does not tell what is given up.
+            self.bases.clear();
+        }
+        std::mem::replace(&mut self.makes_deltas, on) != on
     }
 
     /// Feeds the core one input and takes all that it asks.
@@ -188,8 +212,11 @@ impl Inner {
         }
         if matches!(op, Op::Write { .. }) {
             // The core owns the frames from here on, until it releases them.
+            let keep = self
+                .comparisons
+                .are_to_come(pending.watched.expected, payloads.len());
             for id in std::mem::take(&mut pending.request.frames).into_bufs() {
-                self.keeps[id as usize] = pending.watched.keep;
+                self.keeps[id as usize] = keep;
             }
         }
         let id = self.requests.insert(pending);
@@ -236,6 +263,10 @@ impl Inner {
             self.engine.handle(self.now, Input::Done { id, outcome });
         }
         self.read_back(batch);
+        let room = self.engine.room();
+        if let Some(level) = self.gauge.note(room) {
+            batch.filled = Some((level, room));
+        }
         while let Some(Reply { id, result }) = self.engine.poll_reply() {
             let pending = self.requests.remove(id);
             let result = result.map_err(|refusal| {
@@ -311,15 +342,16 @@ impl Inner {
                 page,
                 slot,
                 count,
+                base,
                 request,
                 first,
             } => {
                 let to = Decoded::Request(request, first);
-                self.read_parts(id, page, PartsRead::new(slot, count, to), batch);
+                self.read_parts(id, page, base, PartsRead::new(slot, count, to), batch);
             }
             Effect::GatherPart { id, at, slot, to } => {
                 let read = PartsRead::new(slot, 1, Decoded::Collector(to));
-                self.read_parts(id, Page::Medium(at), read, batch);
+                self.read_parts(id, Page::Medium(at), None, read, batch);
             }
             Effect::Gather { id, at, blocks, to } => {
                 self.counters.read_blocks_collector += u64::from(blocks);
@@ -337,7 +369,7 @@ impl Inner {
                 self.keep(id, buffer, &mut io);
                 batch.ios.push(io);
             }
-            Effect::Compare { id, buf, with } => self.compare(id, buf, with),
+            Effect::Compare { id, buf, with } => self.compare(id, buf, with, batch),
             Effect::Fingerprint { id, buf } => batch.prints.push((id, buf)),
             Effect::CopyOut {
                 from,
@@ -361,6 +393,13 @@ impl Inner {
                 first,
                 blocks,
             } => self.zero_out(request, first, blocks),
+            Effect::Stored { buf, part } => {
+                // SAFETY: as in `frame`; apart from it, so that the bases can be changed meanwhile.
+                let block =
+                    unsafe { std::slice::from_raw_parts(self.frames.ptr(buf), BLOCK_BYTES) };
+                self.bases.stored(part, buf, block);
+            }
+            Effect::GivenUp { page } => self.bases.given_up(page),
             Effect::Release { buf } => batch.released.push(buf.0),
             Effect::Stopped => self.life = Life::Stopped,
         }
@@ -458,6 +497,17 @@ impl Inner {
             return self.compared(now, id, came, batch);
         }
         let buffer = self.metadata.get_mut(id.0 as usize).and_then(Option::take);
+        if cause == Cause::Base {
+            let page = match (ended, &buffer) {
+                (Ended::Metadata, Some(buffer)) => Some(buffer.bytes()),
+                _ => None,
+            };
+            self.base_read(id, page, batch);
+            if let Some(buffer) = buffer {
+                self.buffers.give_back(buffer);
+            }
+            return self.drain(batch);
+        }
         let outcome = match (ended, &buffer) {
             (Ended::Full, _) => Outcome::Full,
             (Ended::Failed, _) => Outcome::Failed,

@@ -23,7 +23,7 @@ pub struct Event {
     pub last_at_s: u64,
 }
 
-/// Told of each kind of trouble when it first happens; called on the volume's threads, must not block.
+/// Told of each kind of trouble when it first happens, and of a thin volume that fills up whenever it does; called on the volume's threads, must not block.
 pub type OnEvent = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// The last kinds of trouble, bounded.
@@ -48,7 +48,17 @@ impl Events {
         );
     }
 
+    /// Tells of it when it first happens.
     pub fn add(&self, kind: &str, message: String) {
+        self.record(kind, message, false);
+    }
+
+    /// Tells of it each time: for what seldom happens.
+    pub fn tell(&self, kind: &str, message: String) {
+        self.record(kind, message, true);
+    }
+
+    fn record(&self, kind: &str, message: String, each_time: bool) {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_secs());
@@ -56,6 +66,11 @@ impl Events {
         if let Some(known) = ring.iter_mut().find(|event| event.kind == kind) {
             known.count += 1;
             (known.message, known.last_at_s) = (message, now);
+            if each_time && let Some(sink) = &self.sink {
+                let event = known.clone();
+                drop(ring);
+                sink(&event);
+            }
             return;
         }
         if ring.len() == EVENTS {
@@ -96,10 +111,12 @@ mod tests {
             events.add("read", format!("block {n}"));
         }
         assert_eq!(told.load(Ordering::Relaxed), 1);
+        events.tell("read", "block 4".to_owned());
+        assert_eq!(told.load(Ordering::Relaxed), 2);
         let list = events.list();
         assert_eq!(
             (list.len(), list[0].count, list[0].message.as_str()),
-            (1, 5, "block 4")
+            (1, 6, "block 4")
         );
         for n in 0..2 * EVENTS {
             events.add(&n.to_string(), String::new());

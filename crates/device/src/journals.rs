@@ -221,8 +221,8 @@ impl Plan {
                     let follower = Follower::new(journal, found.home);
                     self.followers.push((follower, journal.format.block_bytes));
                 }
-                let replays = policy.replay && policy.write_once != WriteOnce::Off;
-                if replays && journal.format.block_bytes as usize == BLOCK_BYTES {
+                let reads = policy.replays() || policy.deltas;
+                if reads && journal.format.block_bytes as usize == BLOCK_BYTES {
                     self.readers
                         .push(Arc::new(Reader::new(journal, found.home)));
                 }

@@ -2,6 +2,7 @@
 //!
 //! [`Volume`] is the whole of it; `docs/ARCHITECTURE.md` follows a write through.
 
+mod bases;
 pub mod block;
 mod classes;
 mod compare;
@@ -24,6 +25,7 @@ pub mod policy;
 mod reaper;
 mod requests;
 mod scout;
+mod scratch;
 mod shared;
 mod sight;
 mod source;

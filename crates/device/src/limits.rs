@@ -1,5 +1,6 @@
 //! Every bound of the device in one place, with the relations between them.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::limits::{CHUNK_DATA_BLOCKS, GATHER_BLOCKS};
@@ -38,6 +39,16 @@ pub const SPARE_BUFFER_BLOCKS: usize = 4;
 /// Blocks that are read back in one operation to be compared.
 pub const COMPARE_READ_BLOCKS: usize = 64;
 
+/// Written blocks that are kept in memory for each comparison: they are all kept where one in so many has a copy.
+pub const KEPT_BLOCKS: usize = 64;
+/// For as many after the last one, at most; and so many at first, until it is known whether contents come again.
+pub const KEPT_BLOCKS_MAX: usize = 1024;
+
+/// How often a volume that stops looks whether it waits for room on its medium.
+pub const STOP_LOOKS: Duration = Duration::from_millis(100);
+/// How often it says that it does.
+pub const STOP_TELLS: Duration = Duration::from_secs(60);
+
 /// Kinds of events that a volume remembers.
 pub const EVENTS: usize = 64;
 
@@ -61,8 +72,14 @@ pub const SCAN_READ_BLOCKS: usize = 16;
 pub const CRITICAL_RANGES: usize = 4096;
 /// Ranges of metadata that are known of a volume: each block written is looked up in them. 256 KiB.
 pub const METADATA_RANGES: usize = 16_384;
+/// Bytes of the index of contents for each block of the volume, at most: what has been overwritten stays in it for eight times
+/// as many writes as the volume has blocks.
+pub const INDEX_BLOCK_BYTES: u64 = 64;
 /// Owners and checksums that a sweep for duplicates keeps at once: 16 MiB of them, and an eighth more.
 pub const SWEEP_ENTRIES: usize = 2 << 20;
+/// Blocks of which the core is asked or told at once; under a millisecond of the volume's lock by what it costs a block. Which
+/// pages hold parts is asked of a segment at once.
+pub const SWEEP_TAGS: usize = 1024;
 /// Entries of the map that are searched at once for a page's owners: 30 microseconds of the volume's lock.
 pub const SWEEP_OWNERS: usize = 16 << 10;
 /// Pages of parts that it reads at once for what they hold: a request finds no more than these in its way.
@@ -104,3 +121,9 @@ const _: () = assert!(
 );
 const _: () = assert!(SCAN_READ_BLOCKS as u32 <= READ_FRAMES_MIN);
 const _: () = assert!(SCAN_QUIET.as_millis() <= SCAN_LATEST.as_millis());
+
+/// Blocks that are kept in memory because others may be stored as deltas against them: 16 MiB.
+pub(crate) const BASES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
+
+/// Copies in journals whose homes are known, at most: a transaction has fewer.
+pub(crate) const COPIES_KNOWN: usize = 32 << 10;

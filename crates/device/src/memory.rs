@@ -1,4 +1,4 @@
-//! Aligned memory for metadata: chunk headers, map leaves, roots, summaries.
+//! Aligned memory for metadata: chunk headers, map leaves, roots, summaries; and large pages for what is reached at random.
 
 use crate::limits::{SPARE_BUFFER_BLOCKS, SPARE_BUFFERS};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -56,6 +56,23 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         // SAFETY: allocated in `zeroed` with this layout.
         unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.blocks)) };
+    }
+}
+
+/// Asks for large pages there, where the system has such: a table that is reached at random misses the processor's
+/// translations less, and is there after a few page faults. Nothing is lost if it has none.
+pub(crate) fn advise_large_pages(at: *const u8, bytes: usize) {
+    let skipped = at.align_offset(BLOCK_BYTES);
+    let bytes = bytes.saturating_sub(skipped) / BLOCK_BYTES * BLOCK_BYTES;
+    if bytes > 0 {
+        // SAFETY: whole pages of memory that the caller has; what is in them stays as it is.
+        unsafe {
+            libc::madvise(
+                at.wrapping_add(skipped).cast_mut().cast(),
+                bytes,
+                libc::MADV_HUGEPAGE,
+            )
+        };
     }
 }
 

@@ -9,11 +9,12 @@ use std::cell::RefCell;
 use std::fmt;
 use std::num::NonZeroU16;
 use std::str::FromStr;
-use vellum_codec::{Block as Bytes, Decoder, Encoder, Encoding, Level, Method};
+use vellum_codec::{Block as Bytes, Decoder, Encoded, Encoder, Encoding, Level, Method};
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Pba, RequestId};
 use vellum_core::format::pack;
 use vellum_core::limits::LONGEST_PART;
-use vellum_core::seam::{Block, Outcome, Packed, Page};
+use vellum_core::map::PartId;
+use vellum_core::seam::{Base, Block, Outcome, Packed, Page};
 use vellum_medium::Kind;
 
 /// How blocks are made smaller.
@@ -72,21 +73,72 @@ thread_local! {
     static ENCODER: RefCell<Encoder> = RefCell::new(Encoder::new(Method::Off, Method::Off));
 }
 
+/// What is tried on a block by itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Alone(Method);
+
+impl Alone {
+    /// Without compression a block has to be made of a few runs to be a base that is stored in fewer bytes.
+    pub fn new(how: Compression, with_deltas: bool) -> Self {
+        Self(match how.method() {
+            Method::Off if with_deltas => Method::Runs,
+            method => method,
+        })
+    }
+}
+
 /// Encodes block `index` of a write into the space beside its frame, if that saves enough.
-pub(crate) fn pack(frames: &mut Frames, index: usize, how: Compression) -> Option<Packed> {
-    if how == Compression::Off {
+pub(crate) fn pack(frames: &mut Frames, index: usize, how: Alone) -> Option<Packed> {
+    if how.0 == Method::Off {
         return None;
     }
+    encode(frames, index, LONGEST_PART, None, |encoder, block, room| {
+        encoder.set(how.0, Method::Off);
+        encoder.compress(block, room)
+    })
+}
+
+/// As [`pack`], as the difference to a base, in `most` bytes.
+pub(crate) fn pack_against(
+    frames: &mut Frames,
+    index: usize,
+    how: Compression,
+    base: &Bytes,
+    part: PartId,
+    most: usize,
+) -> Option<Packed> {
+    let most = most.min(LONGEST_PART);
+    encode(frames, index, most, Some(part), |encoder, block, room| {
+        let method = match how.method() {
+            Method::Off => Method::Lz4,
+            method => method,
+        };
+        encoder.set(Method::Off, method);
+        encoder.delta(block, base, room)
+    })
+}
+
+fn encode(
+    frames: &mut Frames,
+    index: usize,
+    most: usize,
+    base: Option<PartId>,
+    by: impl FnOnce(&mut Encoder, &Bytes, &mut [u8]) -> Option<Encoded>,
+) -> Option<Packed> {
     let (block, side) = frames.with_side(index);
     let block: &Bytes = block.try_into().ok()?;
-    let room = side.get_mut(..LONGEST_PART)?;
-    let encoded = ENCODER.with_borrow_mut(|encoder| {
-        encoder.set(how.method(), Method::Off);
-        encoder.compress(block, room)
-    })?;
+    let room = side.get_mut(..most)?;
+    let encoded = ENCODER.with_borrow_mut(|encoder| by(encoder, block, room))?;
+    let mut length = encoded.length;
+    if length == 0 && base.is_some() {
+        // A block that is its base is no bytes, and a part has some: a run of one zero.
+        length = 2;
+        room.get_mut(..length)?.fill(0);
+    }
     Some(Packed {
-        len: NonZeroU16::new(u16::try_from(encoded.length).ok()?)?,
+        len: NonZeroU16::new(u16::try_from(length).ok()?)?,
         encoding: encoded.encoding.number(),
+        base,
     })
 }
 
@@ -105,11 +157,25 @@ pub fn part_bytes(block: &[u8; BLOCK_BYTES], how: Compression) -> usize {
 }
 
 /// A read of parts that the medium has not answered yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PartsRead {
     slot: u8,
     count: u8,
     to: Decoded,
+    base: Needs,
+    /// The page, if it was in memory and its base is not.
+    page: Option<Box<Bytes>>,
+}
+
+/// What parts need beside their page.
+#[derive(Clone, Debug)]
+enum Needs {
+    Nothing,
+    /// A part of the page that is being read, and after that this page.
+    Part(u8, Page),
+    Block(Box<Bytes>),
+    /// What cannot be had.
+    Lost,
 }
 
 /// Where parts are decoded to.
@@ -119,33 +185,45 @@ pub(crate) enum Decoded {
     Request(RequestId, u32),
     /// One of the collector's frames.
     Collector(Buf),
+    /// Nowhere: it is held against what is in this frame.
+    Compared(Buf),
 }
 
 /// What is done at once, and told to the core when it has given out all that it asks for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Told {
     Same(bool),
-    Parts(bool),
+    Parts { whole: bool, base: bool },
 }
 
 impl Told {
     pub fn outcome(self) -> Outcome<'static> {
         match self {
             Self::Same(same) => Outcome::Same(same),
-            Self::Parts(whole) => Outcome::Parts { crc: 0, whole },
+            Self::Parts { whole, base } => Outcome::Parts {
+                crc: 0,
+                whole,
+                base,
+            },
         }
     }
 }
 
 /// Decodes a part into `out`; whether it is the block that was stored.
-pub(crate) fn unpack(decoder: &mut Decoder, page: &[u8], slot: u8, out: &mut Bytes) -> bool {
+pub(crate) fn unpack(
+    decoder: &mut Decoder,
+    page: &[u8],
+    slot: u8,
+    base: Option<&Bytes>,
+    out: &mut Bytes,
+) -> bool {
     let Ok((_, part, bytes)) = pack::find(page, slot, crc32c) else {
         return false;
     };
     let Ok(encoding) = Encoding::try_from(part.encoding) else {
         return false;
     };
-    decoder.decode(encoding, bytes, None, out).is_ok() && crc32c(out) == part.crc
+    decoder.decode(encoding, bytes, base, out).is_ok() && crc32c(out) == part.crc
 }
 
 impl Inner {
@@ -197,69 +275,175 @@ impl Inner {
         batch.ios.push(io);
     }
 
-    /// Parts of a page: decoded at once if it is in memory, read otherwise.
+    /// Parts of a page: decoded at once if all that takes is in memory, read otherwise: the base first.
     pub(crate) fn read_parts(
         &mut self,
         id: EffectId,
         page: Page,
-        read: PartsRead,
+        base: Option<Base>,
+        mut read: PartsRead,
         batch: &mut Batch,
     ) {
+        match base {
+            None => {}
+            Some(Base::Block(buf)) => read.base = Needs::block(self.frame(buf)),
+            Some(Base::Part(Page::Buffer(buf), slot)) => {
+                // SAFETY: the collector's frame, which the core leaves alone while it names it here.
+                let page = unsafe { std::slice::from_raw_parts(self.frames.ptr(buf), BLOCK_BYTES) };
+                read.base = Needs::part(&mut self.decoder, page, slot);
+            }
+            Some(Base::Part(Page::Medium(at), slot)) => {
+                if let Page::Buffer(buf) = page {
+                    // The frame may be another's when the base has come.
+                    read.page = <&Bytes>::try_from(self.frame(buf))
+                        .ok()
+                        .map(|page| Box::new(*page));
+                }
+                read.base = Needs::Part(slot, page);
+                return self.fetch_page(Cause::Base, id, at, read, batch);
+            }
+        }
+        self.read_page(id, page, read, batch);
+    }
+
+    fn read_page(&mut self, id: EffectId, page: Page, read: PartsRead, batch: &mut Batch) {
         match page {
             Page::Buffer(buf) => {
                 // SAFETY: the collector's frame, which the core leaves alone while it names it here.
                 let page = unsafe { std::slice::from_raw_parts(self.frames.ptr(buf), BLOCK_BYTES) };
-                let whole = self.unpack_to(page, read);
-                self.told.push((id, Told::Parts(whole)));
+                let told = self.told_of(page, &read);
+                self.told.push((id, told));
             }
-            Page::Medium(at) => {
-                match read.to {
-                    Decoded::Request(..) => self.counters.read_blocks_clients += 1,
-                    Decoded::Collector(_) => self.counters.read_blocks_collector += 1,
-                }
-                let mut io = self.io(Cause::Parts, id, Kind::Read, at);
-                let buffer = self.buffers.take(1);
-                self.keep(id, buffer, &mut io);
-                let index = id.0 as usize;
-                if self.parts.len() <= index {
-                    self.parts.resize(index + 1, None);
-                }
-                self.parts[index] = Some(read);
-                batch.ios.push(io);
+            Page::Medium(at) => self.fetch_page(Cause::Parts, id, at, read, batch),
+        }
+    }
+
+    fn fetch_page(
+        &mut self,
+        cause: Cause,
+        id: EffectId,
+        at: Pba,
+        read: PartsRead,
+        batch: &mut Batch,
+    ) {
+        match read.to {
+            Decoded::Request(..) => self.counters.read_blocks_clients += 1,
+            Decoded::Collector(_) => self.counters.read_blocks_collector += 1,
+            Decoded::Compared(_) => self.counters.read_blocks_compare += 1,
+        }
+        let mut io = self.io(cause, id, Kind::Read, at);
+        let buffer = self.buffers.take(1);
+        self.keep(id, buffer, &mut io);
+        let index = id.0 as usize;
+        if self.parts.len() <= index {
+            self.parts.resize_with(index + 1, || None);
+        }
+        self.parts[index] = Some(read);
+        batch.ios.push(io);
+    }
+
+    /// A base has come, or cannot be had (`page` is none): on to what needs it.
+    pub(crate) fn base_read(&mut self, id: EffectId, page: Option<&[u8]>, batch: &mut Batch) {
+        let Some(mut read) = self.parts[id.0 as usize].take() else {
+            unreachable!("effect {id} reads a base for parts")
+        };
+        let Needs::Part(slot, of) = read.base else {
+            unreachable!("effect {id} waits for a base")
+        };
+        read.base = match page {
+            Some(page) => Needs::part(&mut self.decoder, page, slot),
+            None => Needs::Lost,
+        };
+        match read.page.take() {
+            // The page would be read for nothing.
+            None if !read.has_base() => {
+                let told = Told::Parts {
+                    whole: false,
+                    base: false,
+                };
+                self.told.push((id, told));
             }
+            Some(page) => {
+                let told = self.told_of(&page[..], &read);
+                self.told.push((id, told));
+            }
+            None => self.read_page(id, of, read, batch),
         }
     }
 
     /// What the core is told of a page that was read for its parts.
     pub(crate) fn parts_read(&mut self, id: EffectId, page: &[u8]) -> Outcome<'static> {
-        let whole = match self.parts[id.0 as usize].take() {
-            Some(read) => self.unpack_to(page, read),
-            None => false,
+        let Some(read) = self.parts[id.0 as usize].take() else {
+            unreachable!("effect {id} reads parts")
         };
         Outcome::Parts {
             crc: crc32c(page),
-            whole,
+            whole: self.unpack_to(page, &read),
+            base: read.has_base(),
         }
     }
 
-    fn unpack_to(&mut self, page: &[u8], read: PartsRead) -> bool {
+    /// Of a page in memory.
+    fn told_of(&mut self, page: &[u8], read: &PartsRead) -> Told {
+        let whole = self.unpack_to(page, read);
+        match read.to {
+            Decoded::Compared(_) => Told::Same(whole),
+            Decoded::Request(..) | Decoded::Collector(_) => Told::Parts {
+                whole,
+                base: read.has_base(),
+            },
+        }
+    }
+
+    fn unpack_to(&mut self, page: &[u8], read: &PartsRead) -> bool {
+        let base = match &read.base {
+            Needs::Block(block) => Some(&**block),
+            Needs::Nothing => None,
+            Needs::Part(..) | Needs::Lost => return false,
+        };
         (0..read.count).all(|index| {
+            let slot = read.slot + index;
             let to = match read.to {
                 Decoded::Request(request, first) => {
                     let frames = &self.requests.get(request).request.frames;
                     frames.ptr((first + u32::from(index)) as usize)
                 }
                 Decoded::Collector(buf) => self.frames.ptr(buf),
+                Decoded::Compared(buf) => return self.part_is(page, slot, base, buf),
             };
             // SAFETY: a frame of the request's, or of the collector's, which nobody else reaches while it is in flight.
             let out = unsafe { &mut *to.cast::<Bytes>() };
-            unpack(&mut self.decoder, page, read.slot + index, out)
+            unpack(&mut self.decoder, page, slot, base, out)
         })
     }
 }
 
 impl PartsRead {
     pub fn new(slot: u8, count: u8, to: Decoded) -> Self {
-        Self { slot, count, to }
+        Self {
+            slot,
+            count,
+            to,
+            base: Needs::Nothing,
+            page: None,
+        }
+    }
+
+    fn has_base(&self) -> bool {
+        !matches!(self.base, Needs::Lost)
+    }
+}
+
+impl Needs {
+    fn block(block: &[u8]) -> Self {
+        <&Bytes>::try_from(block).map_or(Self::Lost, |block| Self::Block(Box::new(*block)))
+    }
+
+    fn part(decoder: &mut Decoder, page: &[u8], slot: u8) -> Self {
+        let mut block = Box::new([0; BLOCK_BYTES]);
+        match unpack(decoder, page, slot, None, &mut block) {
+            true => Self::Block(block),
+            false => Self::Lost,
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What a volume does with what is written to it, as its user chooses: at opening, and at any time after.
 
-use crate::limits::SWEEP_RATE;
+use crate::limits::{INDEX_BLOCK_BYTES, SWEEP_RATE};
 use crate::pack::Compression;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -127,6 +127,8 @@ pub struct Policy {
     pub zero: bool,
     /// How blocks are made smaller.
     pub compression: Compression,
+    /// Whether a block that replaces another one is stored as its difference to that, if that is much shorter (CSA-FS).
+    pub deltas: bool,
     /// Whether, after a crash, the volume puts home by itself what a journal has committed: then the flush after
     /// home writes is free.
     pub replay: bool,
@@ -155,6 +157,7 @@ impl Default for Policy {
             hash: WeakHash::default(),
             zero: true,
             compression: Compression::Off,
+            deltas: false,
             replay: false,
             dedup: false,
             index_bytes: 64 << 20,
@@ -169,9 +172,19 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Deduplication, as the core takes it.
-    pub(crate) fn core_dedup(&self) -> Dedup {
-        let bytes = if self.dedup { self.index_bytes } else { 0 };
+    /// Whether what journals have committed is put home after a crash: that takes their blocks to be known.
+    pub(crate) fn replays(&self) -> bool {
+        self.replay && self.write_once != WriteOnce::Off
+    }
+
+    /// Deduplication of a volume of so many blocks, as the core takes it.
+    pub(crate) fn core_dedup(&self, blocks: u64) -> Dedup {
+        let bytes = match self.dedup {
+            true => self
+                .index_bytes
+                .min(blocks.saturating_mul(INDEX_BLOCK_BYTES)),
+            false => 0,
+        };
         Dedup {
             index_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
             sample_blocks: self.sample_blocks,

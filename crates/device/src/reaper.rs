@@ -63,6 +63,7 @@ fn feed(shared: &Shared, inner: &mut Inner, done: &mut Vec<Done>, crcs: &[u32], 
             Err(error) => {
                 inner.counters.errors += 1;
                 if error.is_full() {
+                    inner.full = true;
                     Ended::Full
                 } else {
                     Ended::Failed
@@ -74,8 +75,11 @@ fn feed(shared: &Shared, inner: &mut Inner, done: &mut Vec<Done>, crcs: &[u32], 
                     rest = others;
                     Ended::Data(mine)
                 }
-                Cause::ReadMeta | Cause::Compare | Cause::Parts => Ended::Metadata,
-                _ => Ended::Written,
+                Cause::ReadMeta | Cause::Compare | Cause::Parts | Cause::Base => Ended::Metadata,
+                _ => {
+                    inner.full = false;
+                    Ended::Written
+                }
             },
         };
         inner.completed(now, io, ended, batch);

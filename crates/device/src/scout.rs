@@ -12,6 +12,9 @@
 //!    the new scan at its end.
 //! 3. A write that was held against an older scan than the one in force when it is answered is held
 //!    against that one too.
+//!
+//! And most of what it says need not be right: it proposes, and bytes are compared. Where they are not, for a pledge,
+//! it counts only as long as no change has been admitted that the scan had not seen ([`Changes`]).
 
 use crate::block::{Op, Replies, Request};
 use crate::classes::Classes;
@@ -19,10 +22,11 @@ use crate::frames::{Frames, Share};
 use crate::freed::{Reclaim, Seen};
 use crate::journals::{self, Extent, JournalError, Plan};
 use crate::limits::{CRITICAL_RANGES, SCAN_LATEST, SCAN_QUIET, SCAN_READ_BLOCKS, SCAN_WRITES};
+use crate::memory::advise_large_pages;
 use crate::policy::Policy;
 use crate::requests::{OneAnswer, Pending};
 use crate::shared::Shared;
-use crate::sight::{Sight, span_of};
+use crate::sight::{Changes, Expected, Sight, span_of};
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -31,7 +35,8 @@ use std::time::{Duration, Instant};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::format::pack::PartTag;
 use vellum_core::format::summary::{Owner, Tag};
-use vellum_core::seam::Input;
+use vellum_core::index::Index;
+use vellum_core::seam::{Dedup, Input};
 use vellum_ext4::{Metadata, MetadataKind, MetadataSpan, Scan, Source, Span, Unreadable, scan};
 
 /// How often a scan that waits for frames looks whether it still should.
@@ -48,6 +53,8 @@ pub(crate) struct Scout {
     /// Policy and hand-set journals; held while a plan is made of them and the core is told, so that the last
     /// one wins. Taken before every other lock.
     wishes: Mutex<Wishes>,
+    /// What a scan may not have seen yet.
+    pub changes: Changes,
     commits: AtomicU64,
     scans: AtomicU64,
     /// Contents may be shared: each scan finds what must not be. For good, once it is so.
@@ -71,6 +78,8 @@ struct Diary {
     due: Option<Due>,
     /// What was written since the scan began that runs now.
     meanwhile: Vec<Span>,
+    /// The changes that it sees.
+    changes: u64,
     stopping: bool,
 }
 
@@ -92,8 +101,8 @@ impl Due {
 pub(crate) struct Watched {
     number: u64,
     pub touched: bool,
-    /// Whether it may soon be compared with another write.
-    pub keep: bool,
+    /// What may soon be compared with it.
+    pub expected: Expected,
     /// What freed blocks' followers saw in it.
     pub seen: Seen,
 }
@@ -117,7 +126,7 @@ impl Scout {
         Watched {
             number: *number,
             touched: sight.is_touched(request),
-            keep: sight.is_twin_to_be(request),
+            expected: sight.expects(request),
             seen: Seen::default(),
         }
     }
@@ -144,6 +153,7 @@ impl Scout {
         let span = span_of(&pending.request);
         let mut diary = self.diary.lock();
         if touched {
+            self.changes.answer();
             return self.rouse(&mut diary);
         }
         // The number changes under this lock.
@@ -151,8 +161,12 @@ impl Scout {
             if diary.meanwhile.len() <= SCAN_WRITES {
                 diary.meanwhile.push(span);
             }
-        } else if self.sight.read().scan.overlaps(span) {
-            self.rouse(&mut diary);
+        } else {
+            let sight = self.sight.read();
+            if sight.scan.overlaps(span) {
+                sight.doubt();
+                self.rouse(&mut diary);
+            }
         }
     }
 
@@ -204,12 +218,14 @@ impl Scout {
     fn begin(&self, diary: &mut Diary) {
         diary.due = None;
         diary.meanwhile.clear();
+        diary.changes = self.changes.seen();
         self.number.fetch_or(1, Ordering::AcqRel);
     }
 
     /// A scan has ended: from now on writes are held against it.
     fn end(&self, sight: Arc<Sight>) {
         let mut diary = self.diary.lock();
+        sight.set_changes(diary.changes);
         *self.sight.write() = Arc::clone(&sight);
         self.scans.fetch_add(1, Ordering::Relaxed);
         self.number.fetch_add(1, Ordering::AcqRel);
@@ -219,8 +235,18 @@ impl Scout {
                 .iter()
                 .any(|span| sight.scan.overlaps(*span));
         if missed {
+            sight.doubt();
             self.rouse(&mut diary);
         }
+    }
+
+    /// The same scan, seen otherwise.
+    fn replace(&self, sight: Arc<Sight>) {
+        // Who doubts holds the diary.
+        let _diary = self.diary.lock();
+        let mut here = self.sight.write();
+        sight.set_changes(here.changes());
+        *here = sight;
     }
 }
 
@@ -350,13 +376,7 @@ fn critical(scan: &Scan, source: &mut dyn Source, blocks: u64) -> Vec<(Lba, u64)
 fn plan(shared: &Shared, wishes: &Wishes, scan: Arc<Scan>, classes: Arc<Classes>) -> Arc<Sight> {
     let plan = Plan::new(&scan, &wishes.set, &wishes.policy, shared.blocks);
     let before = Arc::clone(&shared.scout.sight.read());
-    Arc::new(Sight::new(
-        scan,
-        plan,
-        classes,
-        wishes.policy.dedup,
-        &before,
-    ))
+    Arc::new(Sight::new(scan, plan, classes, &wishes.policy, &before))
 }
 
 /// Tells the core. `anew`: what it has learned of the journals is of no use any more.
@@ -364,13 +384,17 @@ fn tell(shared: &Shared, wishes: &Wishes, sight: &Sight, anew: bool) {
     let hash = sight.plan.hash(&wishes.policy);
     // Hashes before the pool that keeps them.
     shared.digester.set(hash, wishes.policy.zero);
-    shared.digester.set_compression(wishes.policy.compression);
+    shared
+        .digester
+        .set_compression(wishes.policy.compression, wishes.policy.deltas);
     if let Some(print) = wishes.policy.fingerprint {
         shared.digester.set_print(print);
     }
     let regions = &sight.plan.regions;
     shared.sweeper.set_rate(wishes.policy.sweep_blocks);
-    let policy = wishes.policy.core_dedup();
+    let policy = wishes.policy.core_dedup(shared.blocks);
+    prepare_index(shared, policy);
+    let deltas = wishes.policy.deltas;
     let index = |inner: &crate::drive::Inner| {
         let stats = inner.engine.stats();
         (stats.index_capacity, stats.index_entries == 0)
@@ -382,11 +406,28 @@ fn tell(shared: &Shared, wishes: &Wishes, sight: &Sight, anew: bool) {
         }
         inner.feed(now, Input::Journals { regions }, batch);
         inner.feed(now, Input::Dedup { policy }, batch);
+        if inner.set_deltas(deltas) {
+            inner.feed(now, Input::Deltas { on: deltas }, batch);
+        }
         (before, index(inner))
     });
+    drop(exchange_index(shared, Index::default()));
     if let Some((before, after)) = index {
         shared.sweeper.index(after.0 > 0, before != after);
     }
+}
+
+/// Makes an index that is about to be needed: no request waits until its memory has been touched.
+fn prepare_index(shared: &Shared, policy: Dedup) {
+    let is_needed = shared.with_core(|_, inner, _| inner.engine.needs_index(policy));
+    if is_needed == Some(true) {
+        let made = Index::with_advice(policy.store, policy.index_bytes, &mut advise_large_pages);
+        drop(exchange_index(shared, made));
+    }
+}
+
+fn exchange_index(shared: &Shared, index: Index) -> Option<Index> {
+    shared.with_core(|_, inner, _| inner.engine.lay_by_index(index))
 }
 
 /// What is in force now.
@@ -433,7 +474,7 @@ fn change(shared: &Shared, wishes: &Wishes, anew: bool) {
         (Arc::clone(&sight.scan), Arc::clone(&sight.classes))
     };
     let sight = plan(shared, wishes, scan, classes);
-    *scout.sight.write() = Arc::clone(&sight);
+    scout.replace(Arc::clone(&sight));
     tell(shared, wishes, &sight, anew);
 }
 

@@ -13,6 +13,7 @@ use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::Instant;
 use vellum_core::addr::{BLOCK_BYTES, Nanos};
+use vellum_core::room::Room;
 use vellum_core::seam::{Input, Outcome};
 use vellum_medium::Medium;
 
@@ -85,6 +86,10 @@ impl Shared {
         }
         if !batch.released.is_empty() {
             self.frames.give_back(batch.released.drain(..));
+        }
+        // Before the refusals that it warns of.
+        if let Some((level, room)) = batch.filled.take() {
+            self.events.tell(level.name(), filled(room));
         }
         for trouble in batch.troubles.drain(..) {
             self.events
@@ -164,6 +169,20 @@ impl Shared {
         *self.ended.lock() = true;
         self.on_end.notify_all();
     }
+}
+
+/// What to do about a thin volume that fills up.
+fn filled(room: Room) -> String {
+    let mib = |blocks: u64| (blocks * BLOCK_BYTES as u64) >> 20;
+    format!(
+        "warning: {} % of the space for data is in use, {} of {} MiB (clients see {} MiB): when it is full, new blocks get \
+         ENOSPC. Delete files and run fstrim, or mount with discard (or `vellum policy VOLUME freed=on`); or move it to a \
+         larger volume with `vellum migrate`",
+        room.percent(),
+        mib(room.live),
+        mib(room.capacity),
+        mib(room.promised),
+    )
 }
 
 pub(crate) fn internal_error() -> BlockError {

@@ -4,9 +4,12 @@
 use crate::block::{Op, Request};
 use crate::classes::{Classes, JBD2_MAGIC};
 use crate::journals::Plan;
-use crate::limits::{COMMITTED_PAIRS, PAIRS};
+use crate::limits::{COMMITTED_PAIRS, COPIES_KNOWN, PAIRS};
+use crate::policy::Policy;
 use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::seam::Payload;
 use vellum_ext4::journal::{Followed, Follower, Head, JournalBlock, Reader, Transactions};
@@ -19,9 +22,12 @@ const COMMIT: [u8; 4] = [0, 0, 0, 2];
 /// A journal whose transactions are followed.
 #[derive(Clone, Debug)]
 struct Log {
+    /// As the scan found it; what its superblock says of its format since then, the transactions know.
     reader: Arc<Reader>,
     /// Changed under the core's lock alone.
     transactions: Arc<Mutex<Transactions>>,
+    /// Where copies belong, as the descriptors say that have been read last.
+    homes: Arc<Mutex<HashMap<JournalBlock, u64>>>,
 }
 
 /// One block of a journal, read before the core's lock is taken.
@@ -32,6 +38,39 @@ pub(crate) struct Step {
     log: usize,
     at: JournalBlock,
     head: Option<Head>,
+    /// What has read it.
+    reader: Arc<Reader>,
+}
+
+/// How many writes have changed what a scan depended on: admitted to the core, and answered.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    admitted: AtomicU64,
+    answered: AtomicU64,
+}
+
+/// Never so many.
+const DOUBTED: u64 = u64::MAX;
+
+impl Changes {
+    /// One is about to be admitted, under the core's lock.
+    pub fn admit(&self) {
+        self.admitted.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// One has been answered.
+    pub fn answer(&self) {
+        self.answered.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How many a scan will have seen that begins now; a number that there never is if one of them is in flight.
+    pub fn seen(&self) -> u64 {
+        let admitted = self.admitted.load(Ordering::Acquire);
+        match self.answered.load(Ordering::Acquire) == admitted {
+            true => admitted,
+            false => DOUBTED,
+        }
+    }
 }
 
 /// A snapshot of what the scout knows; replaced as a whole.
@@ -46,6 +85,23 @@ pub(crate) struct Sight {
     logs: Vec<Log>,
     /// Whether whatever is stored may be compared with what is written.
     dedup: bool,
+    /// Whether the volume puts home itself what journals have committed.
+    replays: bool,
+    /// Whether it is asked where copies belong.
+    homes: bool,
+    /// How many changes the scan had seen. One more, and what it says is not to be trusted any more.
+    changes: AtomicU64,
+}
+
+/// What may soon be compared with a write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Expected {
+    #[default]
+    Nothing,
+    /// The same block, written home: it is in a journal.
+    HomeWrite,
+    /// A copy of it, if contents come again at all.
+    Duplicate,
 }
 
 impl Sight {
@@ -54,21 +110,44 @@ impl Sight {
         scan: Arc<Scan>,
         mut plan: Plan,
         classes: Arc<Classes>,
-        dedup: bool,
+        policy: &Policy,
         before: &Self,
     ) -> Self {
         let followers = std::mem::take(&mut plan.followers);
         let readers = std::mem::take(&mut plan.readers);
-        let logs = readers.into_iter().map(|reader| before.log_of(reader));
+        let logs = readers
+            .into_iter()
+            .map(|reader| before.log_of(reader, policy.replays()));
         Self {
             scan,
             plan,
             classes,
             follows: !followers.is_empty(),
             logs: logs.collect(),
-            dedup,
+            dedup: policy.dedup,
+            replays: policy.replays(),
+            homes: policy.deltas,
+            changes: AtomicU64::new(DOUBTED),
             followers: Mutex::new(followers),
         }
+    }
+
+    /// How many changes the scan had seen.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    pub fn set_changes(&self, seen: u64) {
+        self.changes.store(seen, Ordering::Release);
+    }
+
+    fn is_current(&self, changes: &Changes) -> bool {
+        self.changes() == changes.admitted.load(Ordering::Acquire)
+    }
+
+    /// Something was written while the scan ran that it may have missed.
+    pub fn doubt(&self) {
+        self.set_changes(DOUBTED);
     }
 
     /// Whether a request changes what the scan saw. Cheap: most writes are far from everything watched.
@@ -125,12 +204,23 @@ impl Sight {
         !self.in_journal(block) && !self.classes.is_metadata(block)
     }
 
-    fn log_of(&self, reader: Arc<Reader>) -> Log {
-        let same = self.logs.iter().find(|log| log.reader == reader);
-        same.cloned().unwrap_or_else(|| Log {
-            transactions: Arc::new(Mutex::new(Transactions::new(Arc::clone(&reader)))),
+    /// `replays`: its transactions are followed from now on.
+    fn log_of(&self, reader: Arc<Reader>, replays: bool) -> Log {
+        // Its superblock may have said already what the scan has found now.
+        let is_same = |log: &&Log| **log.transactions.lock().reader() == *reader;
+        let same = self.logs.iter().find(is_same);
+        // What was not followed meanwhile has to be followed anew.
+        let same = same.filter(|_| self.replays || !replays);
+        let followed = same.map(|log| (Arc::clone(&log.transactions), Arc::clone(&log.homes)));
+        let (transactions, homes) = followed.unwrap_or_else(|| {
+            let transactions = Transactions::new(Arc::clone(&reader));
+            (Arc::new(Mutex::new(transactions)), Arc::default())
+        });
+        Log {
             reader,
-        })
+            transactions,
+            homes,
+        }
     }
 
     /// Reads what request `number` writes into a journal whose transactions are followed.
@@ -149,46 +239,81 @@ impl Sight {
             let offset = (first + index as u64) * BLOCK;
             let found = self.logs.iter().enumerate().find_map(|(log, this)| {
                 let at = this.reader.block_at(offset)?;
-                Some((log, &this.reader, at))
+                Some((log, this, at))
             });
-            let Some((log, reader, at)) = found else {
+            let Some((log, this, at)) = found else {
                 continue;
             };
+            let reader = Arc::clone(this.transactions.lock().reader());
             let is_its_own = payload.digest.first == JBD2_MAGIC;
             let bytes = request.frames.block(index);
             let head = is_its_own.then(|| reader.read(at, bytes)).flatten();
+            if let Some(Head::Descriptor(_, copies)) = &head
+                && self.homes
+            {
+                let mut known = this.homes.lock();
+                if known.len() > COPIES_KNOWN {
+                    known.clear();
+                }
+                known.extend(reader.places(at, copies));
+            }
             steps.push(Step {
                 request: number,
                 log,
                 at,
                 head,
+                reader,
             });
         }
+    }
+
+    /// Where a block of a journal belongs, if it is known to be a copy.
+    pub fn home_of(&self, block: Lba) -> Option<Lba> {
+        if self.logs.is_empty() || !self.in_journal(block.0) {
+            return None;
+        }
+        self.logs.iter().find_map(|log| {
+            let at = log.reader.block_at(block.0 * BLOCK)?;
+            let home = log.homes.lock().get(&at).copied()?;
+            Some(Lba(home / BLOCK))
+        })
     }
 
     /// Where journals are is changing: what follows them begins anew.
     pub fn forget_logs(&self) {
         for log in &self.logs {
             log.transactions.lock().forget();
+            log.homes.lock().clear();
         }
     }
 
     /// Takes a step, in the core's order; the home blocks of the transaction that is complete with it, and their
-    /// copies, if that is a small one.
-    pub fn step(&self, step: Step, pairs: &mut Vec<(Lba, Lba)>) {
+    /// copies, if that is a small one. Nothing is told of a journal that may have moved since the scan: what is
+    /// pledged is not compared with anything.
+    pub fn step(&self, step: Step, changes: &Changes, pairs: &mut Vec<(Lba, Lba)>) {
+        if !self.replays {
+            return;
+        }
         let mut transactions = self.logs[step.log].transactions.lock();
-        let complete = transactions.written(step.at, step.head);
-        if complete.len() <= COMMITTED_PAIRS {
+        let complete = transactions.written(step.at, step.head, &step.reader);
+        if self.is_current(changes) && complete.len() <= COMMITTED_PAIRS {
             let pair = |(home, place)| (Lba(home / BLOCK), Lba(place / BLOCK));
             pairs.extend(complete.into_iter().map(pair));
         }
     }
 
     /// Whether what a request writes may soon be written again, to be compared with this.
-    pub fn is_twin_to_be(&self, request: &Request) -> bool {
+    pub fn expects(&self, request: &Request) -> Expected {
         let once = !self.plan.regions.is_empty();
-        matches!(request.op, Op::Write { .. })
-            && (self.dedup || (once && self.touches_journal(request.lba.0, request.blocks)))
+        if !matches!(request.op, Op::Write { .. }) {
+            Expected::Nothing
+        } else if once && self.touches_journal(request.lba.0, request.blocks) {
+            Expected::HomeWrite
+        } else if self.dedup {
+            Expected::Duplicate
+        } else {
+            Expected::Nothing
+        }
     }
 
     fn in_journal(&self, block: u64) -> bool {
@@ -239,4 +364,32 @@ pub(crate) fn span_of(request: &Request) -> Span {
         request.lba.0.saturating_mul(BLOCK),
         request.blocks.saturating_mul(BLOCK),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_in_flight_is_one_that_no_scan_has_seen() {
+        let changes = Changes::default();
+        assert_eq!(changes.seen(), 0);
+        changes.admit();
+        assert_eq!(changes.seen(), DOUBTED);
+        changes.answer();
+        assert_eq!(changes.seen(), 1);
+        // A sight that has seen it, until there is one more, or a doubt.
+        let sight = Sight::default();
+        sight.set_changes(changes.seen());
+        assert!(sight.is_current(&changes));
+        changes.admit();
+        assert!(!sight.is_current(&changes));
+        sight.set_changes(changes.seen());
+        changes.answer();
+        assert!(!sight.is_current(&changes), "it was in flight");
+        sight.set_changes(changes.seen());
+        assert!(sight.is_current(&changes));
+        sight.doubt();
+        assert!(!sight.is_current(&changes));
+    }
 }

@@ -4,6 +4,7 @@ use crate::journals::{Extent, FileSystemStats};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::room::{Level, Room};
 use vellum_core::stats::Stats;
 
 /// Requests of one kind.
@@ -63,6 +64,8 @@ pub struct MediumStats {
     pub compare_reads: u64,
     /// Comparisons that took none: the journal copy was still in memory, though written.
     pub compare_kept: u64,
+    /// Deltas that were not taken because their base had changed while they were made.
+    pub stale_deltas: u64,
     /// Time spent comparing, without the reads.
     pub compare_micros: u64,
     /// Time spent computing fingerprints.
@@ -92,6 +95,95 @@ pub struct MemoryStats {
     pub read_frames: u64,
     /// Of these: free.
     pub read_frames_free: u64,
+}
+
+/// How full it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RoomStats {
+    /// Of a thin volume: ample, or from 80, 90 and 95 per cent on filling, high, critical.
+    pub level: String,
+    /// Whether clients see more than there is.
+    pub thin: bool,
+    /// Bytes of data in use.
+    pub used_bytes: u64,
+    /// Bytes of data that may be in use at once.
+    pub capacity_bytes: u64,
+    /// The one of the other.
+    pub used_percent: u64,
+}
+
+impl RoomStats {
+    pub(crate) fn new(level: Level, room: Room) -> Self {
+        let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
+        Self {
+            level: level.name().to_owned(),
+            thin: room.is_thin(),
+            used_bytes: bytes(room.live),
+            capacity_bytes: bytes(room.capacity),
+            used_percent: room.percent(),
+        }
+    }
+}
+
+/// What clients have stored, and what that takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpaceStats {
+    /// Bytes that clients can address.
+    pub logical_bytes: u64,
+    /// Of these: with something stored. Zeros are not, nor what was never written or was discarded.
+    pub mapped_bytes: u64,
+    /// Of the mapped ones: in a page that nobody else has.
+    pub unique_bytes: u64,
+    /// Of the mapped ones: in a page that others have as well.
+    pub shared_bytes: u64,
+    /// Of the mapped ones: in parts of pages.
+    pub packed_bytes: u64,
+    /// The pages of all these.
+    pub stored_bytes: u64,
+    /// By how much that is less than what is mapped.
+    pub saved_bytes: u64,
+}
+
+impl SpaceStats {
+    pub(crate) fn new(blocks: u64, core: &Stats) -> Self {
+        let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
+        let unique = core
+            .live_blocks
+            .saturating_sub(core.shared_pages + core.packed_pages);
+        let mapped = unique + core.shared_owners + core.packed_owners;
+        Self {
+            logical_bytes: bytes(blocks),
+            mapped_bytes: bytes(mapped),
+            unique_bytes: bytes(unique),
+            shared_bytes: bytes(core.shared_owners),
+            packed_bytes: bytes(core.packed_owners),
+            stored_bytes: bytes(core.live_blocks),
+            // Deltas may need pages that nobody has any more.
+            saved_bytes: bytes(mapped.saturating_sub(core.live_blocks)),
+        }
+    }
+}
+
+/// How deduplication does; more of it is counted by the core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DedupStats {
+    /// How full the index of contents is; absent without one.
+    pub index_percent: Option<f64>,
+    /// Of the blocks that were looked up there, how many were shared; absent before the first.
+    pub hit_percent: Option<f64>,
+    /// Of the blocks that were looked up there, for how many it was wrong; absent before the first.
+    pub false_hint_percent: Option<f64>,
+}
+
+impl DedupStats {
+    pub(crate) fn new(core: &Stats) -> Self {
+        let percent = |part: u64, of: u64| (of > 0).then(|| 100.0 * part as f64 / of as f64);
+        Self {
+            index_percent: percent(core.index_entries, core.index_capacity),
+            hit_percent: percent(core.dedup_blocks, core.dedup_lookups),
+            false_hint_percent: percent(core.dedup_false_hints, core.dedup_lookups),
+        }
+    }
 }
 
 /// What opening took.
@@ -212,6 +304,12 @@ pub struct VolumeStats {
     pub medium: MediumStats,
     /// Buffers in use.
     pub memory: MemoryStats,
+    /// How full it is.
+    pub room: RoomStats,
+    /// What clients have stored, and what that takes.
+    pub space: SpaceStats,
+    /// How deduplication does.
+    pub dedup: DedupStats,
     /// What opening took.
     pub recovery: RecoveryStats,
     /// What became of flushes.
@@ -238,6 +336,8 @@ pub(crate) struct Counters {
     pub read_blocks_compare: u64,
     pub reads_compare: u64,
     pub compares_kept: u64,
+    /// Deltas that were not taken because their base had changed while they were made.
+    pub stale_deltas: u64,
     pub compare_nanos: u64,
     pub fingerprint_nanos: u64,
     pub syncs: u64,
@@ -262,6 +362,7 @@ impl Counters {
             read_compare_bytes: bytes(self.read_blocks_compare),
             compare_reads: self.reads_compare,
             compare_kept: self.compares_kept,
+            stale_deltas: self.stale_deltas,
             compare_micros: self.compare_nanos / 1000,
             fingerprint_micros: self.fingerprint_nanos / 1000,
             writes: self.writes,

@@ -12,7 +12,7 @@ use crate::block::{Op, Replies, Request};
 use crate::frames::Frames;
 use crate::limits::{
     SWEEP_CHECK, SWEEP_ENTRIES, SWEEP_OWNERS, SWEEP_PAGES, SWEEP_PATIENCE, SWEEP_PAUSE,
-    SWEEP_QUIET, SWEEP_WRITES,
+    SWEEP_QUIET, SWEEP_TAGS, SWEEP_WRITES,
 };
 use crate::requests::OneAnswer;
 use crate::shared::Shared;
@@ -165,7 +165,7 @@ pub(crate) fn run(shared: &Arc<Shared>, superblock: &Superblock) {
 
 /// Whose what is stored may be, and its checksums.
 enum Found<'a> {
-    /// By the summary of a segment: of its blocks, from its first on.
+    /// By the summary of a segment: of so many of its blocks, in order.
     Blocks(&'a [Tag]),
     /// By the directory of a page: of its parts.
     Parts(&'a [PartTag]),
@@ -216,9 +216,14 @@ fn stored(
                     .is_ok()
             }
         };
-        if is_known
-            && !(of(start, Found::Blocks(&tags)) && parts(shared, start, &tags, turn, &mut of))
-        {
+        if !is_known {
+            continue;
+        }
+        let pieces = (start.0..).step_by(SWEEP_TAGS).map(Pba);
+        let is_through = pieces
+            .zip(tags.chunks(SWEEP_TAGS))
+            .all(|(at, tags)| of(at, Found::Blocks(tags)));
+        if !(is_through && parts(shared, start, &tags, turn, &mut of)) {
             return false;
         }
     }
@@ -335,8 +340,8 @@ fn sweep(shared: &Shared, superblock: &Superblock, now: bool) {
         done(0);
         all.clear();
         let mut live = Vec::new();
-        let segments = u64::from(superblock.segment_count());
-        let mut segment = 0;
+        let blocks = u64::from(superblock.segment_count()) * u64::from(superblock.usable_blocks());
+        let mut seen = 0;
         let whole = stored(shared, superblock, &mut turn, |at, found| {
             live.clear();
             // Only what is alive: a dead block that came first would speak for all of its content.
@@ -350,8 +355,10 @@ fn sweep(shared: &Shared, superblock: &Superblock, now: bool) {
                 .map(|&(holder, crc)| Stored::new(holder, crc));
             // What does not fit is passed over: it costs savings, and nothing else.
             all.extend(ours.take(most - all.len()));
-            segment += u64::from(matches!(found, Found::Blocks(_)));
-            done(segment * 500 / segments);
+            if let Found::Blocks(tags) = found {
+                seen += tags.len() as u64;
+            }
+            done(seen * 500 / blocks);
             asked.is_some()
         });
         all.sort_unstable();

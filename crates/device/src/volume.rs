@@ -10,28 +10,32 @@
 //! 3. Memory that the medium may touch is neither freed nor used again until the operation is back: frames are
 //!    the request's or the core's, metadata is kept by its effect's number.
 
+use crate::bases::pack_all;
 use crate::block::{BlockDevice, BlockError, Extent, Op, Replies, Request};
 use crate::digest::{Digester, crc32c};
-use crate::drive::{Batch, Inner, Life};
+use crate::drive::{Inner, Life};
 use crate::events::{Event, Events};
 use crate::frames::{FramePool, Share};
 use crate::freed;
 use crate::info::VolumeInfo;
 use crate::journals::{self, JournalError};
+use crate::limits::{STOP_LOOKS, STOP_TELLS};
 use crate::options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError};
 use crate::pack::{Compression, pack};
 use crate::policy::{Policy, rule_name};
 use crate::reaper::reap;
 use crate::requests::Pending;
 use crate::scout::{self, Scout, Watched};
+use crate::scratch::{SCRATCH, Scratch};
 use crate::shared::{Shared, ask_for_the_clock, internal_error};
-use crate::sight::Step;
 use crate::source::MediumSource;
 use crate::start;
-use crate::stats::{FlushStats, MemoryStats, RecoveryStats, VolumeStats, WriteOnceStats};
+use crate::stats::{
+    DedupStats, FlushStats, MemoryStats, RecoveryStats, RoomStats, SpaceStats, VolumeStats,
+    WriteOnceStats,
+};
 use crate::sweep::{self, SweepProgress, Sweeper};
-use parking_lot::{Condvar, Mutex};
-use std::cell::Cell;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -66,6 +70,10 @@ impl std::fmt::Debug for Volume {
 fn takes(superblock: &Superblock, policy: &Policy) -> Result<(), OpenError> {
     match superblock.layout() {
         Layout::Log => Ok(()),
+        layout if policy.deltas => Err(OpenError::Layout {
+            what: "deltas (delta=)",
+            layout: layout.name(),
+        }),
         _ if policy.compression == Compression::Off => Ok(()),
         layout => Err(OpenError::Layout {
             what: "compressed blocks (compress=)",
@@ -125,6 +133,7 @@ impl Volume {
         let core = Options {
             victim: options.victim,
             discard: options.discard.unwrap_or_else(|| medium.wants_discard()),
+            discard_blocks_min: medium.discard_blocks_min(),
             cached_sums: options.cached_sums.unwrap_or(CACHED_SUMS),
             write_buffers: options.write_frames,
             ..Options::default()
@@ -198,6 +207,15 @@ impl Volume {
     /// # Errors
     /// When the volume could not be left clean; the next opening recovers it.
     pub fn stop(&self) -> Result<(), StopError> {
+        self.stop_telling(|| {})
+    }
+
+    /// As [`stop`](Self::stop). While the medium has no room for what is to be written last, this waits: `no_room` is
+    /// called then, and again every [`STOP_TELLS`].
+    ///
+    /// # Errors
+    /// As for [`stop`](Self::stop).
+    pub fn stop_telling(&self, no_room: impl FnMut()) -> Result<(), StopError> {
         let asked = self.shared.with_core(|now, inner, batch| {
             if inner.life != Life::Running {
                 return;
@@ -209,7 +227,7 @@ impl Volume {
                 inner.feed(now, Input::Shutdown, batch);
             }
         });
-        self.join();
+        self.join(no_room);
         let inner = self.shared.inner.lock();
         if asked.is_none() || inner.busy {
             return Err(StopError::Internal);
@@ -221,11 +239,20 @@ impl Volume {
         }
     }
 
-    fn join(&self) {
+    fn join(&self, mut no_room: impl FnMut()) {
         self.shared.medium.wake();
+        let mut tell_at = Instant::now();
         let mut ended = self.shared.ended.lock();
         while !*ended {
-            self.shared.on_end.wait(&mut ended);
+            let looks = self.shared.on_end.wait_for(&mut ended, STOP_LOOKS);
+            if looks.timed_out() && Instant::now() >= tell_at {
+                MutexGuard::unlocked(&mut ended, || {
+                    if self.shared.inner.lock().full {
+                        no_room();
+                        tell_at = Instant::now() + STOP_TELLS;
+                    }
+                });
+            }
         }
         drop(ended);
         self.shared.scout.stop();
@@ -240,13 +267,14 @@ impl Volume {
     /// Counters and gauges of now.
     #[must_use]
     pub fn stats(&self) -> VolumeStats {
-        let (core, counters, in_flight, requests) = {
+        let (core, counters, in_flight, requests, room) = {
             let inner = self.shared.inner.lock();
             (
                 inner.engine.stats(),
                 inner.counters,
                 inner.in_flight,
                 inner.requests.len(),
+                RoomStats::new(inner.gauge.level(), inner.engine.room()),
             )
         };
         let medium = counters.medium(&core, in_flight);
@@ -255,6 +283,9 @@ impl Volume {
         let frames = &self.shared.frames;
         let report = scout::report(&self.shared);
         VolumeStats {
+            room,
+            space: SpaceStats::new(self.shared.blocks, &core),
+            dedup: DedupStats::new(&core),
             flushes: FlushStats::new(&core),
             write_once: WriteOnceStats {
                 policy: rule_name(report.policy.write_once).to_owned(),
@@ -394,7 +425,7 @@ impl Drop for Volume {
             }
         }
         if !self.threads.get_mut().is_empty() {
-            self.join();
+            self.join(|| {});
         }
     }
 }
@@ -408,23 +439,6 @@ impl Drop for WakeOnPanic<'_> {
             self.0.wake();
         }
     }
-}
-
-/// What a thread needs to submit, kept from one call to the next.
-#[derive(Default)]
-struct Scratch {
-    payloads: Vec<Payload>,
-    verdicts: Vec<(Option<BlockError>, Watched)>,
-    /// Home blocks and their places in a journal, as the writes of this batch tell.
-    pairs: Vec<(Lba, Lba)>,
-    /// What they write into journals whose transactions are followed, and what is complete with one of those.
-    steps: Vec<Step>,
-    committed: Vec<(Lba, Lba)>,
-    batch: Batch,
-}
-
-thread_local! {
-    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
 }
 
 impl BlockDevice for Volume {
@@ -448,6 +462,7 @@ impl BlockDevice for Volume {
             pairs,
             steps,
             committed,
+            found,
             batch,
         } = &mut *scratch;
         let (how, scout) = (self.shared.digester.how(), &self.shared.scout);
@@ -469,8 +484,8 @@ impl BlockDevice for Volume {
                 }));
                 for (index, payload) in payloads[first..].iter_mut().enumerate() {
                     payload.digest = how.digest(request.frames.block(index));
-                    if !payload.digest.zero {
-                        payload.digest.packed = pack(&mut request.frames, index, how.compression);
+                    if !payload.digest.zero && !how.deltas {
+                        payload.digest.packed = pack(&mut request.frames, index, how.alone());
                     }
                 }
                 sight.1.classify(request.lba.0, &mut payloads[first..]);
@@ -479,12 +494,21 @@ impl BlockDevice for Volume {
             }
             verdicts.push((verdict, watched));
         }
+        if how.deltas && !payloads.is_empty() {
+            let requests = (requests.as_mut_slice(), verdicts.as_slice());
+            pack_all(&self.shared, &sight.1, requests, how, payloads, found);
+        }
         let _guard = WakeOnPanic(&*self.shared.medium);
         let mut inner = self.shared.inner.lock();
         let broken = inner.busy;
         inner.busy = true;
         let now = self.shared.now();
-        let mut rest = payloads.as_slice();
+        if !broken && payloads.len() > 1 {
+            let crcs = payloads.iter().map(|payload| payload.digest.crc);
+            inner.engine.look_ahead_contents(crcs);
+        }
+        let mut rest = payloads.as_mut_slice();
+        let mut rest_found = found.as_slice();
         if !broken && !pairs.is_empty() {
             inner.feed(now, Input::Journaled { pairs }, batch);
         }
@@ -497,14 +521,20 @@ impl BlockDevice for Volume {
             } else {
                 0
             };
-            let (blocks, others) = rest.split_at(digested);
+            let (blocks, others) = rest.split_at_mut(digested);
             rest = others;
+            let (blocks_found, others) = rest_found.split_at(digested.min(rest_found.len()));
+            rest_found = others;
             let pending = Pending {
                 request,
                 sink: Arc::clone(replies),
                 watched,
                 own: false,
             };
+            if watched.touched {
+                scout.changes.admit();
+                sight.1.forget_logs();
+            }
             let verdict = match verdict {
                 None if broken => Some(internal_error()),
                 None if inner.life != Life::Running => Some(BlockError::Stopping),
@@ -516,12 +546,10 @@ impl BlockDevice for Volume {
                     batch.answers.push(pending, Err(error));
                 }
                 None => {
-                    if watched.touched {
-                        sight.1.forget_logs();
-                    }
+                    inner.settle_bases(blocks, blocks_found);
                     inner.admit(now, pending, blocks, batch);
                     while let Some(step) = steps.next_if(|step| step.request == number) {
-                        sight.1.step(step, committed);
+                        sight.1.step(step, &scout.changes, committed);
                     }
                     if !committed.is_empty() {
                         inner.feed(now, Input::Committed { pairs: committed }, batch);
@@ -537,6 +565,7 @@ impl BlockDevice for Volume {
         inner.busy = broken;
         drop(inner);
         payloads.clear();
+        found.clear();
         pairs.clear();
         self.shared.finish(batch);
         if wake {

@@ -6,10 +6,11 @@ mod common;
 use common::{Client, Random, assert_sound, create, open, open_packing, small};
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
+use vellum_core::format::areas::Layout;
 use vellum_device::block::{BlockDevice, BlockError, Op};
 use vellum_device::frames::Share;
 use vellum_device::pack::Compression;
-use vellum_device::{OpenOptions, StopError, Volume};
+use vellum_device::{CreateOptions, OpenOptions, StopError, Volume};
 use vellum_medium::fault::Rule;
 use vellum_medium::{Fault, FaultMedium, Medium, MemoryMedium, Plan};
 
@@ -385,6 +386,34 @@ fn a_full_medium_is_waited_for() {
     drop(volume);
     let volume = open(&as_medium);
     assert_eq!(Client::new(&volume).read(1, 2).unwrap(), [11, 22]);
+}
+
+#[test]
+fn a_stop_that_waits_for_room_says_so_and_ends_when_there_is_some() {
+    for layout in [Layout::Log, Layout::Ordered, Layout::Shadow] {
+        let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
+        let options = CreateOptions {
+            layout,
+            ..CreateOptions::default()
+        };
+        Volume::create(&*medium, &options).unwrap();
+        let as_medium: Arc<dyn Medium> = medium.clone();
+        let volume = open(&as_medium);
+        let mut client = Client::new(&volume);
+        client.write(1, &[11]).unwrap();
+        medium.set_full(true);
+        drop(client);
+        let mut told = 0;
+        let waits = || {
+            told += 1;
+            medium.set_full(false);
+        };
+        volume.stop_telling(waits).unwrap();
+        assert_eq!(told, 1, "{layout:?}");
+        drop(volume);
+        let volume = open(&as_medium);
+        assert_eq!(Client::new(&volume).read(1, 1).unwrap(), [11]);
+    }
 }
 
 #[test]

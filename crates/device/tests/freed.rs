@@ -11,10 +11,10 @@ mod common;
 #[allow(dead_code, reason = "only the sound volume is used here")]
 mod ext4;
 
-use common::{Client, Random, assert_sound, create, small};
+use common::{Client, Random, assert_sound, create, small, wait_for};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use vellum_device::block::{BlockDevice, BlockError, Op};
 use vellum_device::frames::Share;
 use vellum_device::policy::Policy;
@@ -43,17 +43,6 @@ fn open(medium: &Arc<dyn Medium>, freed: bool) -> Arc<Volume> {
         ..small()
     };
     Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
-}
-
-fn wait_for(volume: &Volume, what: &str, holds: impl Fn(&Volume) -> bool) {
-    let start = Instant::now();
-    while !holds(volume) {
-        assert!(
-            start.elapsed() < Duration::from_secs(20),
-            "not in time: {what}"
-        );
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 fn is_followed(volume: &Volume) -> bool {

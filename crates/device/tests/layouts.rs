@@ -10,6 +10,7 @@ mod common;
 
 use common::Client;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use vellum_core::format::areas::Layout;
 use vellum_core::format::table::Kind;
 use vellum_core::tables::Persistence;
@@ -80,12 +81,21 @@ fn a_restart_knows_all_contents() {
         volume.stop().unwrap();
 
         let volume = open(&medium, Persistence::Weak, true);
+        // The index is filled beside requests.
+        let began = Instant::now();
+        while volume.stats().core["index_entries"] < 199 {
+            assert!(began.elapsed() < Duration::from_secs(30), "{layout:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let mut client = Client::new(&volume);
         client.write(1000, &fills).unwrap();
         assert_eq!(client.read(1000, 199).unwrap(), fills);
         let core = volume.stats().core;
         assert_eq!(core["dedup_blocks"], 199, "{layout:?}");
         assert_eq!(core["live_blocks"], 199, "{layout:?}");
+        let space = volume.stats().space;
+        assert_eq!(space.mapped_bytes, (99 + 199) * 4096, "{layout:?}");
+        assert_eq!(space.saved_bytes, 99 * 4096, "{layout:?}");
         volume.stop().unwrap();
     }
 }

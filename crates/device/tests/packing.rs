@@ -44,6 +44,9 @@ fn what_repeats_takes_less_room_and_reads_as_it_was() {
             // Of seven patterns six can be stored in fewer bytes, two of them in few.
             _ => assert!(live < 700, "{how}: {live} pages"),
         }
+        let space = volume.stats().space;
+        assert_eq!(space.mapped_bytes, 1000 * 4096);
+        assert_eq!(space.saved_bytes, (1000 - live) * 4096);
         let reads = core(&volume, "packed_reads");
         assert_eq!(reads > 0, how != Compression::Off, "{how}: {reads}");
         volume.stop().unwrap();

@@ -70,7 +70,7 @@ fn tools_are_noticed() {
         &["-t", "ext3", "-b", "4096"],
     ];
     for start in starts {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = common::folder();
         let image = Image::new(folder.path(), "image", 300 * MIB);
         let mut arguments = vec!["-F", "-q"];
         arguments.extend(start);

@@ -105,7 +105,7 @@ fn what_inodes_lead_to() {
     if !has_tools(TOOLS) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = common::folder();
     let root = folder.path().join("root");
     plant(&root);
     for (name, arguments) in MATRIX {

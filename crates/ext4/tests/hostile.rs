@@ -166,7 +166,7 @@ fn random_changes() {
         ],
     ];
     for arguments in kinds {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = common::folder();
         let sound = Memory::of(&make(folder.path(), 64, arguments));
         let first = check(&mut sound.clone());
         assert!(first.file_systems[0].journal.is_ok());
@@ -216,7 +216,7 @@ fn the_field_at_fault_is_named() {
     if !has_tools(TOOLS) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = common::folder();
     let arguments = ["-t", "ext4", "-b", "4096", "-O", "^metadata_csum"];
     let image = make(folder.path(), 64, &arguments);
     let mut sound = Memory::of(&image);
@@ -317,7 +317,7 @@ fn pages_that_cannot_be_read() {
     if !has_tools(TOOLS) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = common::folder();
     let image = make(folder.path(), 64, &["-t", "ext3", "-b", "1024"]);
     let mut sound = Memory::of(&image);
     let scan = sound.scan();
@@ -347,7 +347,7 @@ fn a_tree_that_leads_to_itself() {
     if !has_tools(TOOLS) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = common::folder();
     let mut memory = looped(folder.path());
     let found = check(&mut memory);
     let reason = journal_reason(&found.file_systems[0]).to_string();
@@ -384,7 +384,7 @@ fn a_thousand_times_too_much() {
         return;
     }
     const AT: u64 = MIB;
-    let folder = tempfile::tempdir().unwrap();
+    let folder = common::folder();
     let inner = looped(folder.path());
     let sectors = inner.bytes / 512;
     let partitions: Vec<(u64, u64)> = (0..u64::from(limits::GPT_ENTRIES))

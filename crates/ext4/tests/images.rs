@@ -237,7 +237,7 @@ fn every_kind_that_mke2fs_makes() {
         return;
     }
     for case in MATRIX {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = common::folder();
         let name = case.0;
         let image = make(folder.path(), *case);
         let scan = image.scan();
@@ -384,7 +384,7 @@ fn journals_in_many_pieces() {
         (&["-t", "ext3", "-b", "1024", "-O", "^has_journal"], 11, 100),
     ];
     for (arguments, step, extents_min) in cases {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = common::folder();
         let image = make(folder.path(), ("pieces", 256, arguments));
         let found = image.scan();
         assert_eq!(
@@ -422,7 +422,7 @@ fn a_journal_on_a_device_of_its_own() {
         return;
     }
     for size in ["1024", "2048", "4096", "65536"] {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = common::folder();
         let volume = Image::new(folder.path(), "volume", 2200 * MIB);
         let device = Image::new(folder.path(), "journal", 128 * MIB);
         device
@@ -497,7 +497,7 @@ fn two_owners_of_one_journal() {
     if !has_tools(TOOLS) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = common::folder();
     let device = Image::new(folder.path(), "journal", 16 * MIB);
     device
         .run(

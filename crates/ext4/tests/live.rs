@@ -313,13 +313,13 @@ fn follow(image: &Image, found: &FileSystem, journal: &Journal) -> (BTreeMap<u64
 
 #[test]
 fn what_the_kernel_wrote() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = common::folder();
     if !can_mount(folder.path()) {
         return;
     }
     let mut wrapped = 0;
     for (name, arguments, options, version) in MATRIX {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = common::folder();
         let image = Image::new(folder.path(), "image", 192 * MIB);
         let mut all = vec!["-F", "-q", "-J", "size=4"];
         all.extend(*arguments);
@@ -422,12 +422,12 @@ fn what_the_kernel_wrote() {
 /// The places that a scan depends on hold counters and lie beside busy inodes. Work must not set off a scan.
 #[test]
 fn what_is_of_no_interest() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = common::folder();
     if !can_mount(folder.path()) {
         return;
     }
     for (name, arguments, options, _) in MATRIX {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = common::folder();
         let image = Image::new(folder.path(), "image", 192 * MIB);
         let mut all = vec!["-F", "-q", "-J", "size=4"];
         all.extend(*arguments);
@@ -464,7 +464,7 @@ fn what_is_of_no_interest() {
 /// The journal in one partition, its file system in another.
 #[test]
 fn an_external_journal() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = common::folder();
     if !can_mount(folder.path()) {
         return;
     }

@@ -77,7 +77,7 @@ fn gpt_and_its_backup() {
     if !has_tools(TOOLS) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = common::folder();
     let (a, b) = (ext4(folder.path(), "a", 40), ext4(folder.path(), "b", 60));
     let volume = Image::new(folder.path(), "volume", 128 * MIB);
     divide(
@@ -118,7 +118,7 @@ fn gpt_with_large_sectors() {
         return;
     }
     const SECTOR: usize = 4096;
-    let folder = tempfile::tempdir().unwrap();
+    let folder = common::folder();
     let a = ext4(folder.path(), "a", 40);
     let volume = Image::new(folder.path(), "volume", 64 * MIB);
     let table = gpt(SECTOR, &[(512, 512 + 10240 - 1)]);
@@ -132,7 +132,7 @@ fn mbr_with_logical_partitions() {
     if !has_tools(TOOLS) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = common::folder();
     let images: Vec<_> = (0..4)
         .map(|i| ext4(folder.path(), &format!("part{i}"), 20 + i))
         .collect();
@@ -174,7 +174,7 @@ fn a_partition_that_is_not_aligned() {
     if !has_tools(TOOLS) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = common::folder();
     let a = ext4(folder.path(), "a", 40);
     let volume = Image::new(folder.path(), "volume", 64 * MIB);
     divide(&volume, "label: dos\nstart=63, size=81920, type=83\n", &[]);
@@ -195,7 +195,7 @@ fn a_superblock_that_was_left_behind() {
     if !has_tools(TOOLS) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = common::folder();
     let volume = ext4(folder.path(), "volume", 128);
     let a = ext4(folder.path(), "a", 40);
     divide(

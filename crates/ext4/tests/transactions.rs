@@ -27,7 +27,7 @@ fn write(log: &mut Transactions, at: u32, blocks: &[Vec<u8>]) -> Vec<Vec<(u64, u
 fn write_one(log: &mut Transactions, at: JournalBlock, block: &[u8]) -> Vec<(u64, u32)> {
     let reader = log.reader().clone();
     let layout = Layout::new(&journal(V3).extents, BLOCK as u32);
-    let complete = log.written(at, reader.read(at, block));
+    let complete = log.written(at, reader.read(at, block), &reader);
     complete
         .into_iter()
         .map(|(home, place)| {
@@ -41,11 +41,29 @@ fn write_one(log: &mut Transactions, at: JournalBlock, block: &[u8]) -> Vec<(u64
 
 /// The journal's superblock, which says where the log begins; 0: nowhere.
 fn superblock(sequence: u32, start: u32) -> Vec<u8> {
+    superblock_with(V3, sequence, start)
+}
+
+fn superblock_with(features: u32, sequence: u32, start: u32) -> Vec<u8> {
     let mut block = header(4, 0);
-    block[0x18..0x1C].copy_from_slice(&sequence.to_be_bytes());
-    block[0x1C..0x20].copy_from_slice(&start.to_be_bytes());
-    let sum = !crc32c::crc32c(&block[..1024]);
-    block[0xFC..0x100].copy_from_slice(&sum.to_be_bytes());
+    let words = [
+        (0x0C, BLOCK as u32),
+        (0x10, BLOCKS - 256),
+        (0x14, 1),
+        (0x18, sequence),
+        (0x1C, start),
+        (0x28, features),
+        (0x40, 1),
+    ];
+    for (at, word) in words {
+        block[at..at + 4].copy_from_slice(&word.to_be_bytes());
+    }
+    block[0x30..0x40].fill(7);
+    if features & V3 != 0 {
+        block[0x50] = 4;
+        let sum = !crc32c::crc32c(&block[..1024]);
+        block[0xFC..0x100].copy_from_slice(&sum.to_be_bytes());
+    }
     block
 }
 
@@ -234,4 +252,70 @@ fn a_copy_of_the_last_lap_completes_nothing() {
     );
     assert_eq!(write_one(&mut log, JournalBlock(12), &commit(V3, 7)), []);
     assert_eq!(write_one(&mut log, JournalBlock(11), &copy()), [(100, 11)]);
+}
+
+/// The first mount of a file system gives its journal features, with the superblock that says that the log begins.
+#[test]
+fn a_superblock_says_how_what_follows_is_read() {
+    let mut log = Transactions::new(Arc::new(Reader::new(&journal(0), HOME)));
+    write(&mut log, 0, &[superblock_with(0, 0, 0)]);
+    let old = Arc::clone(log.reader());
+    write(&mut log, 0, &[superblock(7, 10)]);
+    let blocks = [
+        descriptor(V3, 7, &[(100, 0), (101, 2), (102, LAST)]),
+        copy(),
+        copy(),
+        copy(),
+        commit(V3, 7),
+    ];
+    let told = write(&mut log, 10, &blocks);
+    assert_eq!(told[4], [(100, 11), (101, 12), (102, 13)]);
+    // As a scan finds it afterwards.
+    assert_eq!(**log.reader(), Reader::new(&journal(V3), HOME));
+    // What somebody has read in the old format, and brings late, ends it until the next superblock.
+    let late = descriptor(V3, 8, &[(100, LAST)]);
+    let head = old.read(JournalBlock(15), &late);
+    assert!(log.written(JournalBlock(15), head, &old).is_empty());
+    assert_eq!(write(&mut log, 16, &[copy(), commit(V3, 8)])[1], []);
+}
+
+#[test]
+fn a_superblock_of_nonsense_changes_no_format() {
+    for (at, word) in [
+        (0x0C, 1024),
+        (0x10, BLOCKS + 1),
+        (0x14, 0),
+        (0x1C, BLOCKS - 256),
+        (0x28, 1 << 30),
+    ] {
+        let mut block = superblock_with(0, 7, 10);
+        block[at..at + 4].copy_from_slice(&u32::to_be_bytes(word));
+        let mut log = following();
+        write(&mut log, 0, &[block]);
+        assert_eq!(**log.reader(), Reader::new(&journal(V3), HOME), "byte {at}");
+        let blocks = [descriptor(V3, 7, &[(100, LAST)]), copy(), commit(V3, 7)];
+        assert_eq!(write(&mut log, 10, &blocks)[2], [], "byte {at}");
+    }
+}
+
+/// Descriptors that follow each other round the whole journal, and no end.
+#[test]
+fn a_transaction_is_no_longer_than_its_journal() {
+    let mut log = transactions();
+    write(&mut log, 0, &[superblock(7, 1)]);
+    let (end, each) = (BLOCKS - 256, 100u32);
+    let tags: Vec<_> = (1..=each)
+        .map(|tag| (5, if tag == each { LAST } else { 2 }))
+        .collect();
+    let mut said = 0;
+    for at in 1..end {
+        let block = match (at - 1) % (each + 1) {
+            0 => descriptor(V3, 7, &tags),
+            _ => copy(),
+        };
+        said += write_one(&mut log, JournalBlock(at), &block).len();
+    }
+    // A commit block where a copy is expected makes it look.
+    said += write_one(&mut log, JournalBlock(3), &commit(V3, 7)).len();
+    assert_eq!(said, 0);
 }

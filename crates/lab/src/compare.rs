@@ -43,6 +43,16 @@ pub fn policies(preset: &Preset, journal: bool, sizes: bool) -> Vec<Policy> {
             false,
         ),
         ("vellum:cost-benefit,dedup,compress,write-once", sizes, true),
+        (
+            "vellum:cost-benefit,dedup,compress,deltas",
+            sizes && !journal,
+            false,
+        ),
+        (
+            "vellum:cost-benefit,dedup,compress,deltas,write-once",
+            sizes,
+            true,
+        ),
         ("vellum:dedup,on-drive", flash, false),
         ("vellum:dedup,layout=ordered,on-drive", flash, false),
         ("vellum:dedup,layout=shadow,on-drive", flash, false),
@@ -107,8 +117,8 @@ mod tests {
             for (journal, sizes, count) in [
                 (false, false, 9),
                 (true, false, 11),
-                (false, true, 11),
-                (true, true, 13),
+                (false, true, 12),
+                (true, true, 14),
             ] {
                 let policies = policies(preset, journal, sizes);
                 let names: std::collections::BTreeSet<_> =

@@ -4,6 +4,7 @@
 //! [`vellum`] drives the engine, [`base`] is the page map that it is compared with, [`flash`] is what both write to.
 //! The same scenario and the same seed give the same bytes of output.
 
+pub mod applications;
 pub mod base;
 mod blockdev;
 pub mod compare;

@@ -89,6 +89,45 @@ pub fn greedy(alpha: f64, pages: f64) -> f64 {
     fifo(k * alpha) / k
 }
 
+/// The best of `draws` blocks drawn with equal chances, by the mean field of many blocks (Van Houdt); 1 is [`random`], many
+/// tend to [`greedy`].
+///
+/// Let `m(i)` be the share of blocks with `i` valid pages and `M(i)` that with `i` or more. A victim has `i` or more with the
+/// chance `M(i)^draws`. In the steady state as many blocks fall below `i` valid pages by overwrites as victims with fewer are
+/// taken: `c i m(i) = 1 - M(i)^draws`, with `c` = alpha over the amplification. For a `c` that gives `M` from the
+/// full blocks down, and the right `c` is the one with which all valid pages are there.
+#[must_use]
+pub fn choices(alpha: f64, pages: u32, draws: u32) -> f64 {
+    let draws = draws.clamp(1, i32::MAX as u32) as i32;
+    let valid = |c: f64| {
+        let (mut above, mut sum) = (0.0, 0.0);
+        for i in (1..=pages).rev() {
+            // What M(i) is: between M(i + 1) and 1, and its two sides cross once.
+            let (mut low, mut high) = (above, 1.0f64);
+            for _ in 0..60 {
+                let middle: f64 = f64::midpoint(low, high);
+                match middle - above < (1.0 - middle.powi(draws)) / (c * f64::from(i)) {
+                    true => low = middle,
+                    false => high = middle,
+                }
+            }
+            above = low;
+            sum += above;
+        }
+        sum
+    };
+    let wanted = f64::from(pages) / alpha;
+    let (mut low, mut high) = (1e-9, alpha);
+    for _ in 0..60 {
+        let middle = f64::midpoint(low, high);
+        match valid(middle) > wanted {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    alpha / low
+}
+
 /// The page map with one victim policy.
 ///
 /// # Errors
@@ -130,18 +169,22 @@ pub fn page_map(
     let measured = 1.0 + (after.moved - before.moved) as f64 / host;
     let alpha = map.physical() as f64 / effort.logical as f64;
     let (policy, form, computed) = match victim {
-        Victim::Greedy => ("base", "greedy", greedy(alpha, f64::from(pages))),
-        Victim::Fifo => ("base:fifo", "FIFO", fifo(alpha)),
+        Victim::Greedy => ("base".into(), "greedy", greedy(alpha, f64::from(pages))),
+        Victim::Fifo => ("base:fifo".into(), "FIFO", fifo(alpha)),
         // Under a uniform load age says nothing; what there is of a closed form is greedy's.
         Victim::CostBenefit => (
-            "base:cost-benefit",
+            "base:cost-benefit".into(),
             "greedy",
             greedy(alpha, f64::from(pages)),
         ),
-        Victim::Choices(_) => ("base:random", "random", random(alpha)),
+        Victim::Choices(1) => ("base:random".into(), "random", random(alpha)),
+        Victim::Choices(draws) => {
+            let policy = format!("base:d={draws}");
+            (policy, "d-choices", choices(alpha, pages, draws))
+        }
     };
     Ok(Row {
-        policy: policy.into(),
+        policy,
         form,
         over_provisioning: over_permille,
         pages: f64::from(pages),
@@ -192,9 +235,11 @@ pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> 
             zero: true,
             dedup: vellum_core::seam::Dedup::default(),
             compress: false,
+            deltas: false,
             write_once: vellum_core::seam::WriteOnce::Off,
             placing: Placing::default(),
             on_drive: false,
+            levelling: crate::base::Levelling::default(),
         },
         over_provisioning: None,
     };
@@ -289,6 +334,17 @@ mod tests {
             near(greedy(over, 64.0), g64);
             near(greedy(over, 256.0), g256);
             assert!((random(over) - r).abs() < 0.003);
+        }
+        for (over, values) in [
+            (1.07, [10.584, 8.327, 7.828, 7.669]),
+            (8.0 / 7.0, [5.622, 4.482, 4.232, 4.154]),
+            (1.15, [5.394, 4.305, 4.066, 3.991]),
+            (1.28, [3.274, 2.655, 2.520, 2.478]),
+        ] {
+            for (draws, value) in [2, 5, 10, 20].into_iter().zip(values) {
+                near(choices(over, 256, draws), value);
+            }
+            assert!((choices(over, 256, 1) / random(over) - 1.0).abs() < 0.005);
         }
     }
 

@@ -11,6 +11,9 @@ use vellum_core::addr::BLOCK_BYTES;
 /// What a drive under the engine moves.
 const BY_DRIVE: &str = "moved by the drive";
 
+/// RAM for a delta: in a table, and by its part.
+const DELTA_BYTES: u64 = 28;
+
 /// Blocks written to the medium, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Cause {
@@ -396,6 +399,7 @@ fn memory(sim: &Sim) -> Vec<Part> {
                     "shared pages",
                     32 * (stats.shared_pages + stats.packed_pages),
                 ),
+                part("deltas", DELTA_BYTES * stats.deltas),
                 part("write buffer", vellum.ram_blocks() * BLOCK_BYTES as u64),
             ]
         }

@@ -54,12 +54,16 @@ pub enum Layer {
         dedup: Dedup,
         /// Whether blocks that can be stored in fewer bytes share pages.
         compress: bool,
+        /// Whether blocks are stored as their difference to what they replace, where that is less.
+        deltas: bool,
         /// What is done about blocks that a journal holds already.
         write_once: WriteOnce,
         /// Where blocks go, and when they are durable.
         placing: Placing,
         /// Above a drive with a page map, instead of straight on flash.
         on_drive: bool,
+        /// What that drive does about uneven wear.
+        levelling: base::Levelling,
     },
 }
 
@@ -83,9 +87,9 @@ pub struct PolicyError {
 /// What can be named, for a help text.
 pub const NAMES: &str = "base[:cost-benefit|fifo|random|d=N][,oftl|stream|unordered][,level-dynamic][,level-static[=ERASURES]][,map-cache=KIB] (a page map, greedy unless said \
 otherwise; its map updates ordered by OFTL's rule or the stream FTL's, or counted where out of order; wear levelling; the map on flash with a cache of its entries, as DFTL has it), \
-vellum[:cost-benefit][,no-zero][,dedup][,index=KIB][,sample=BLOCKS][,store=arrival|hotness|value][,fingerprint][,compress][,write-once][,layout=ordered|shadow][,persistence=strong][,no-merging][,no-anticipation][,on-drive] \
-(the engine; compress goes by a model of sizes; layout= puts tables in place of the log, on a drive or a block device), \
-woj[:md5|sha1] and dmdedup (block devices alone: what the write-once paper compares), each with [,op=PERCENT]";
+vellum[:cost-benefit][,no-zero][,dedup][,index=KIB][,sample=BLOCKS][,store=arrival|hotness|value][,fingerprint][,compress[,deltas]][,write-once[=descriptor|unless-collided]][,layout=ordered|shadow][,persistence=strong][,no-merging][,no-anticipation][,on-drive[,level-dynamic][,level-static[=ERASURES]]] \
+(the engine; on-drive puts it above a drive with a page map, and level- is what that drive does about wear; compress goes by a model of sizes, and deltas are against what a block replaces; write-once=descriptor goes by the journal's own descriptors, as JFTL does, unless-collided remaps nothing whose hash two journal blocks share, as WOJ does; layout= puts tables in place of the log, on a drive or a block device), \
+woj[:md5|sha1], jftl and dmdedup (block devices alone: what the write-once paper compares), each with [,op=PERCENT]";
 
 impl Layer {
     /// Where the engine puts blocks; a log, where it does not run.
@@ -103,16 +107,27 @@ impl Layer {
             victim,
             dedup,
             compress,
+            deltas,
             placing,
+            on_drive,
+            levelling,
             ..
         } = self
         else {
             return None;
         };
+        if *levelling != base::Levelling::default() && !on_drive {
+            return Some(
+                "the engine's own collector does not level wear: level-dynamic and level-static need on-drive",
+            );
+        }
         match placing.layout {
             Layout::Log if !placing.merging || !placing.anticipation => Some(
                 "no-merging and no-anticipation are of tables: layout=ordered or layout=shadow",
             ),
+            Layout::Log if *deltas && !*compress => {
+                Some("deltas are made of blocks that are stored in fewer bytes: they need compress")
+            }
             Layout::Log => None,
             _ if *compress => Some("tables in place hold whole blocks: compress needs layout=log"),
             _ if *victim != engine::Victim::Greedy => {
@@ -148,14 +163,19 @@ impl FromStr for Policy {
                 zero: true,
                 dedup: Dedup::default(),
                 compress: false,
+                deltas: false,
                 write_once: WriteOnce::Off,
                 placing: Placing::default(),
                 on_drive: false,
+                levelling: base::Levelling::default(),
             },
             "woj" => Layer::Raw(Saving::WriteOnce(Hash::Xxh64)),
+            "jftl" => Layer::Raw(Saving::Descriptors),
             "dmdedup" => Layer::Raw(Saving::Dedup(Hash::Sha1)),
             _ => {
-                return Err(wrong("a policy begins with base, vellum, woj or dmdedup"));
+                return Err(wrong(
+                    "a policy begins with base, vellum, woj, jftl or dmdedup",
+                ));
             }
         };
         for option in options.split(',').filter(|option| !option.is_empty()) {
@@ -175,11 +195,17 @@ impl FromStr for Policy {
                 (Layer::Base { order, .. }, "unordered") => *order = base::Order::Unordered,
                 (Layer::Base { order, .. }, "oftl") => *order = base::Order::Journal,
                 (Layer::Base { order, .. }, "stream") => *order = base::Order::Stream,
-                (Layer::Base { levelling, .. }, "level-dynamic") => levelling.dynamic = true,
-                (Layer::Base { levelling, .. }, "level-static") => {
+                (
+                    Layer::Base { levelling, .. } | Layer::Vellum { levelling, .. },
+                    "level-dynamic",
+                ) => levelling.dynamic = true,
+                (
+                    Layer::Base { levelling, .. } | Layer::Vellum { levelling, .. },
+                    "level-static",
+                ) => {
                     levelling.threshold = Some(base::THRESHOLD);
                 }
-                (Layer::Base { levelling, .. }, threshold)
+                (Layer::Base { levelling, .. } | Layer::Vellum { levelling, .. }, threshold)
                     if let Some(erasures) = threshold.strip_prefix("level-static=") =>
                 {
                     let erasures = erasures
@@ -245,7 +271,14 @@ impl FromStr for Policy {
                     dedup.store = found.ok_or_else(|| wrong(STORE_NAMES))?.1;
                 }
                 (Layer::Vellum { compress, .. }, "compress") => *compress = true,
+                (Layer::Vellum { deltas, .. }, "deltas") => *deltas = true,
                 (Layer::Vellum { write_once, .. }, "write-once") => *write_once = WriteOnce::Hash,
+                (Layer::Vellum { write_once, .. }, "write-once=unless-collided") => {
+                    *write_once = WriteOnce::HashUnlessCollided;
+                }
+                (Layer::Vellum { write_once, .. }, "write-once=descriptor") => {
+                    *write_once = WriteOnce::Descriptor;
+                }
                 (Layer::Vellum { on_drive, .. }, "on-drive") => *on_drive = true,
                 (Layer::Vellum { placing, .. }, "layout=log") => placing.layout = Layout::Log,
                 (Layer::Vellum { placing, .. }, "layout=ordered") => {
@@ -265,11 +298,11 @@ impl FromStr for Policy {
                 (Layer::Raw(Saving::WriteOnce(hash)), "md5") => *hash = Hash::Md5,
                 (Layer::Raw(Saving::WriteOnce(hash)), "sha1") => *hash = Hash::Sha1,
                 (Layer::Raw(_), _) => {
-                    return Err(wrong("woj takes md5, sha1, op=; dmdedup takes op="));
+                    return Err(wrong("woj takes md5, sha1, op=; jftl and dmdedup take op="));
                 }
                 (Layer::Vellum { .. }, _) => {
                     return Err(wrong(
-                        "vellum takes greedy, cost-benefit, no-zero, dedup, index=, sample=, store=, fingerprint, compress, write-once, layout=log, layout=ordered, layout=shadow, persistence=weak, persistence=strong, no-merging, no-anticipation, on-drive, op=",
+                        "vellum takes greedy, cost-benefit, no-zero, dedup, index=, sample=, store=, fingerprint, compress, deltas, write-once, write-once=descriptor, write-once=unless-collided, layout=log, layout=ordered, layout=shadow, persistence=weak, persistence=strong, no-merging, no-anticipation, on-drive, op=",
                     ));
                 }
             }
@@ -318,14 +351,7 @@ impl fmt::Display for Policy {
                     base::Order::Journal => options.push("oftl".to_string()),
                     base::Order::Stream => options.push("stream".to_string()),
                 }
-                if levelling.dynamic {
-                    options.push("level-dynamic".to_string());
-                }
-                match levelling.threshold {
-                    None => {}
-                    Some(base::THRESHOLD) => options.push("level-static".to_string()),
-                    Some(erasures) => options.push(format!("level-static={erasures}")),
-                }
+                options.extend(shown(levelling));
                 if let Some(entries) = map_cache {
                     let kib = u64::from(entries) * base::ENTRY_BYTES / 1024;
                     options.push(format!("map-cache={kib}"));
@@ -341,6 +367,7 @@ impl fmt::Display for Policy {
                     }
                     "woj"
                 }
+                Saving::Descriptors => "jftl",
                 Saving::Dedup(_) => "dmdedup",
                 Saving::Nothing => "base",
             },
@@ -349,9 +376,11 @@ impl fmt::Display for Policy {
                 zero,
                 dedup,
                 compress,
+                deltas,
                 write_once,
                 placing,
                 on_drive,
+                levelling,
             } => {
                 if victim == engine::Victim::CostBenefit {
                     options.push("cost-benefit".to_string());
@@ -376,8 +405,16 @@ impl fmt::Display for Policy {
                 if compress {
                     options.push("compress".to_string());
                 }
-                if write_once != WriteOnce::Off {
-                    options.push("write-once".to_string());
+                if deltas {
+                    options.push("deltas".to_string());
+                }
+                match write_once {
+                    WriteOnce::Off => {}
+                    WriteOnce::Hash => options.push("write-once".to_string()),
+                    WriteOnce::HashUnlessCollided => {
+                        options.push("write-once=unless-collided".to_string());
+                    }
+                    WriteOnce::Descriptor => options.push("write-once=descriptor".to_string()),
                 }
                 match placing.layout {
                     Layout::Log => {}
@@ -396,6 +433,7 @@ impl fmt::Display for Policy {
                 if on_drive {
                     options.push("on-drive".to_string());
                 }
+                options.extend(shown(levelling));
                 "vellum"
             }
         };
@@ -408,6 +446,16 @@ impl fmt::Display for Policy {
         }
         Ok(())
     }
+}
+
+/// Levelling, as it is written.
+fn shown(levelling: base::Levelling) -> impl Iterator<Item = String> {
+    let dynamic = levelling.dynamic.then(|| "level-dynamic".to_string());
+    let fixed = levelling.threshold.map(|erasures| match erasures {
+        base::THRESHOLD => "level-static".to_string(),
+        erasures => format!("level-static={erasures}"),
+    });
+    dynamic.into_iter().chain(fixed)
 }
 
 #[cfg(test)]
@@ -429,11 +477,15 @@ mod tests {
             "woj",
             "woj:sha1,op=10",
             "dmdedup",
+            "jftl",
             "vellum",
+            "vellum:compress,deltas,write-once=descriptor",
+            "vellum:write-once=unless-collided",
             "vellum:index=512,sample=8,store=hotness-check,fingerprint",
             "vellum:dedup,store=value",
             "vellum:cost-benefit,no-zero,dedup,compress,write-once,on-drive,op=7.5",
             "vellum:persistence=strong",
+            "vellum:on-drive,level-dynamic,level-static=20",
             "vellum:dedup,layout=ordered,persistence=strong,no-merging,no-anticipation,on-drive",
             "vellum:write-once,layout=shadow,op=10",
         ] {
@@ -452,6 +504,9 @@ mod tests {
             "vellum:layout=tree",
             "vellum:persistence=none",
             "vellum:no-merging",
+            "vellum:deltas",
+            "vellum:write-once=copy",
+            "jftl:sha1",
             "vellum:layout=ordered,compress",
             "vellum:layout=ordered,cost-benefit",
             "vellum:layout=shadow,dedup,fingerprint",
@@ -461,6 +516,8 @@ mod tests {
             "base:map-cache=4194305",
             "base:oftl,map-cache=64",
             "vellum:map-cache=64",
+            "vellum:level-dynamic",
+            "vellum:on-drive,level-static=0",
         ] {
             assert!(text.parse::<Policy>().is_err(), "{text}");
         }

@@ -7,6 +7,7 @@
 use crate::blockdev::BlockDevice;
 use crate::content::Content;
 use crate::timeline::{Tag, Timeline};
+use crate::workload::NO_HOME;
 use std::collections::HashMap;
 
 /// How a fingerprint is made.
@@ -41,6 +42,8 @@ pub enum Saving {
     Nothing,
     /// A block written home that the journal holds (WOJ, trusting its hash).
     WriteOnce(Hash),
+    /// The same by the journal's own descriptors, which say where each of its blocks belongs: no hash (JFTL).
+    Descriptors,
     /// Any block that is stored (Dmdedup, its tables in RAM).
     Dedup(Hash),
 }
@@ -60,6 +63,8 @@ pub struct Raw {
     journal: (u64, u64),
     in_journal: HashMap<u64, Content>,
     pool: HashMap<Content, Entry>,
+    /// Of a home block: where in the journal its last copy is.
+    copies: HashMap<u64, u64>,
     at: HashMap<u64, Content>,
     /// How many blocks hold a content.
     owners: HashMap<Content, u32>,
@@ -77,6 +82,7 @@ impl Raw {
             journal: (0, 0),
             in_journal: HashMap::new(),
             pool: HashMap::new(),
+            copies: HashMap::new(),
             at: HashMap::new(),
             owners: HashMap::new(),
             hashed: 0,
@@ -100,6 +106,20 @@ impl Raw {
         &mut self.device
     }
 
+    /// What is about to be written from `lba` on are copies of these blocks, as the journal says. What was there before is a copy of
+    /// nothing any more.
+    pub fn journaled(&mut self, lba: u64, contents: &[Content], homes: Option<&[u64]>) {
+        let Some(homes) = homes.filter(|_| self.saving == Saving::Descriptors) else {
+            return;
+        };
+        for ((at, &content), &home) in (lba..).zip(contents).zip(homes) {
+            self.in_journal.insert(at, content);
+            if home != NO_HOME {
+                self.copies.insert(home, at);
+            }
+        }
+    }
+
     /// Writes from `lba` on.
     pub fn write(
         &mut self,
@@ -110,7 +130,7 @@ impl Raw {
         durable: bool,
     ) {
         let hash = match self.saving {
-            Saving::Nothing => 0,
+            Saving::Nothing | Saving::Descriptors => 0,
             Saving::WriteOnce(hash) | Saving::Dedup(hash) => hash.nanos(),
         };
         self.hashed = self.hashed.max(time.now()) + hash * contents.len() as u64;
@@ -119,13 +139,14 @@ impl Raw {
             let stored = match self.saving {
                 Saving::Nothing => false,
                 Saving::WriteOnce(_) => self.once(lba, content),
+                Saving::Descriptors => self.copied(lba, content),
                 Saving::Dedup(_) => self.shared(lba, content),
             };
             left += u32::from(!stored);
         }
         self.written += u64::from(left);
         let from = match self.saving {
-            Saving::Nothing => time.now(),
+            Saving::Nothing | Saving::Descriptors => time.now(),
             _ => self.hashed,
         };
         match left {
@@ -159,6 +180,12 @@ impl Raw {
         };
         self.pool.insert(content, entry);
         false
+    }
+
+    /// Whether a block's last copy in the journal is this one, still there. A block's own place in the journal is in no pair.
+    fn copied(&mut self, lba: u64, content: Content) -> bool {
+        let copy = self.copies.remove(&lba);
+        copy.is_some_and(|at| self.in_journal.get(&at) == Some(&content))
     }
 
     /// Whether a block is stored anywhere.
@@ -209,6 +236,27 @@ mod tests {
         assert_eq!((at(2, 8), at(3, 8), at(202, 8), at(203, 8)), (1, 1, 1, 1));
         // Overwritten in the journal before it came home.
         assert_eq!((at(4, 9), at(4, 10), at(204, 9), at(205, 10)), (1, 1, 1, 0));
+    }
+
+    #[test]
+    fn descriptors_tell_the_last_copy_as_long_as_it_is_there() {
+        let (mut raw, mut time) = raw(Saving::Descriptors);
+        let journal = |raw: &mut Raw, time: &mut Timeline, at, content, home| {
+            raw.journaled(at, &[Content(content)], Some(&[home]));
+            assert_eq!(write(raw, time, at, content), 1);
+        };
+        journal(&mut raw, &mut time, 1, 7, 200);
+        journal(&mut raw, &mut time, 2, 7, 201);
+        // Equal contents are no matter, and a copy serves once.
+        let mut at = |raw: &mut Raw, lba, content| write(raw, &mut time, lba, content);
+        assert_eq!((at(&mut raw, 200, 7), at(&mut raw, 201, 7)), (0, 0));
+        assert_eq!((at(&mut raw, 200, 7), at(&mut raw, 202, 7)), (1, 1));
+        // Not journaled like this, and overwritten in the journal.
+        journal(&mut raw, &mut time, 3, 8, 203);
+        journal(&mut raw, &mut time, 4, 9, 204);
+        journal(&mut raw, &mut time, 4, 10, NO_HOME);
+        let mut at = |lba, content| write(&mut raw, &mut time, lba, content);
+        assert_eq!((at(203, 18), at(204, 9)), (1, 1));
     }
 
     #[test]

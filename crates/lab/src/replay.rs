@@ -414,13 +414,7 @@ impl Replay<'_> {
     fn cut(&mut self, record: &Record) {
         let at = record.at.0 - self.trace.summary.first_at + self.shift;
         if record.op == Op::Flush {
-            return self.ready.push(Request {
-                at,
-                op: Op::Flush,
-                lba: 0,
-                blocks: 0,
-                contents: Contents::new(),
-            });
+            return self.ready.push(Request::flush(at));
         }
         let writes = matches!(record.op, Op::Write { .. });
         self.writes += u64::from(writes);
@@ -451,6 +445,7 @@ impl Replay<'_> {
                         lba,
                         blocks: (to - from) as u32,
                         contents,
+                        homes: None,
                     }),
                 }
             }

@@ -68,6 +68,8 @@ pub fn table(outcomes: &[Outcome]) -> String {
         ("duplicates not written", "dedup_blocks"),
         ("read for comparison", "compare_reads"),
         ("stored in parts of pages", "packed_blocks"),
+        ("  of these as deltas", "delta_blocks"),
+        ("read as deltas", "delta_reads"),
     ] {
         let find = |o: &Outcome| o.counted(counter);
         if outcomes.iter().any(|o| find(o) > 0) {

@@ -182,7 +182,9 @@ impl Sim {
         let mut last = (start, 0);
         loop {
             if let Pace::Closed { depth } = pace {
+                let served = self.seen.served;
                 while self.open() < depth as usize
+                    && !self.flash.is_worn_out()
                     && let Some(request) = next.take_if(|next| {
                         // A host that flushes waits for what it wrote before, and for the flush.
                         let barrier = matches!(next.op, Op::Flush | Op::Write { fua: true });
@@ -194,7 +196,6 @@ impl Sim {
                     next = self.next(&mut ahead, requests);
                 }
                 // The host waits for an answer: until there is one nothing but events happens.
-                let served = self.seen.served;
                 while self.seen.served == served && self.step() {}
                 self.refusal()?;
                 if self.seen.served > served {
@@ -381,6 +382,14 @@ impl Sim {
             }
             _ => {}
         }
+        if let Ftl::Page(drive) = &mut self.ftl
+            && matches!(request.op, Op::Write { fua: false })
+            && drive.write_at_once(io!(self), request.lba, u64::from(request.blocks))
+        {
+            self.seen.writes.add(0);
+            self.seen.served += 1;
+            return;
+        }
         let parent = Parent {
             came: self.time.now(),
             read,
@@ -397,12 +406,20 @@ impl Sim {
                 }
                 _ => std::mem::take(&mut request.contents),
             };
+            let homes = match parts {
+                1 => request.homes.take(),
+                _ => request
+                    .homes
+                    .as_ref()
+                    .map(|homes| Box::from(&homes[first as usize..(first + blocks) as usize])),
+            };
             let asked = Asked {
                 id: 0,
                 op: request.op,
                 lba: request.lba + u64::from(first),
                 blocks,
                 contents,
+                homes,
             };
             let part = Part {
                 parent,
@@ -451,6 +468,7 @@ impl Sim {
             Ftl::Raw(raw) => match asked.op {
                 Op::Read => raw.device().read(&mut self.time, tag, asked.blocks),
                 Op::Write { fua } => {
+                    raw.journaled(asked.lba, &asked.contents, asked.homes.as_deref());
                     raw.write(&mut self.time, tag, asked.lba, &asked.contents, fua);
                 }
                 Op::Discard => self.time.done(tag),
@@ -469,7 +487,12 @@ impl Sim {
             Tag::Client(part) => self.answered(part),
             Tag::Answer(part) => self.at_host(part),
             Tag::Sensed(die) => self.flash.sensed(&mut self.time, Die(die)),
-            Tag::Idle(die) => self.flash.idle(&mut self.time, Die(die)),
+            Tag::Idle(die) => {
+                self.flash.idle(&mut self.time, Die(die));
+                if let Some(unit) = self.time.pop_unit() {
+                    self.happen(Tag::Unit(unit));
+                }
+            }
             Tag::Array { die, turn } => self.flash.array(&mut self.time, Die(die), turn),
             Tag::Crossed(die) => self.flash.crossed(&mut self.time, Die(die)),
             Tag::Looked(place) => {

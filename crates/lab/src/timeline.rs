@@ -47,6 +47,8 @@ const PLACES: u32 = 32;
 /// A moment, and which of its events: a number, so that one comparison orders them.
 type Key = u128;
 const NEVER: Key = Key::MAX;
+/// When the event of a die comes that has none.
+const IDLE: u64 = u64::MAX;
 
 /// A job, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,8 +63,9 @@ struct Parts {
 pub struct Timeline {
     now: u64,
     set: u64,
-    /// Of each die, when what it does ends, and whether that is sensing.
-    dies: Vec<(Key, bool)>,
+    /// Of each die, when what it does ends; beside it what orders those of one moment, and whether it is sensing.
+    dies: Vec<u64>,
+    dies_set: Vec<(u64, bool)>,
     /// The one that is first.
     die: usize,
     /// The soonest, in order.
@@ -81,7 +84,8 @@ impl Default for Timeline {
         Self {
             now: 0,
             set: 0,
-            dies: vec![(NEVER, false)],
+            dies: vec![IDLE],
+            dies_set: vec![(u64::MAX, false)],
             die: 0,
             near: VecDeque::new(),
             far: BinaryHeap::new(),
@@ -112,12 +116,13 @@ impl Timeline {
     /// Lets `tag` be told at a time, not before now.
     pub fn at(&mut self, time: u64, tag: Tag) {
         self.set += 1;
-        let key = Key::from(time.max(self.now)) << 64 | Key::from(self.set);
+        let time = time.max(self.now);
         match tag {
-            Tag::Sensed(die) if die < PLACES => return self.at_die(die, key, true),
-            Tag::Idle(die) if die < PLACES => return self.at_die(die, key, false),
+            Tag::Sensed(die) if die < PLACES => return self.at_die(die, time, true),
+            Tag::Idle(die) if die < PLACES => return self.at_die(die, time, false),
             _ => {}
         }
+        let key = Key::from(time) << 64 | Key::from(self.set);
         match self.near.back() {
             Some(&(last, _)) if key < last => {
                 let place = self.near.partition_point(|&(other, _)| other < key);
@@ -133,26 +138,44 @@ impl Timeline {
         }
     }
 
-    fn at_die(&mut self, die: u32, key: Key, senses: bool) {
+    fn at_die(&mut self, die: u32, time: u64, senses: bool) {
         let die = die as usize;
         if die >= self.dies.len() {
-            self.dies.resize(die + 1, (NEVER, false));
+            self.dies.resize(die + 1, IDLE);
+            self.dies_set.resize(die + 1, (u64::MAX, false));
         }
-        debug_assert_eq!(self.dies[die].0, NEVER, "a die does one thing at a time");
-        self.dies[die] = (key, senses);
-        if key < self.dies[self.die].0 {
+        debug_assert_eq!(self.dies[die], IDLE, "a die does one thing at a time");
+        self.dies[die] = time;
+        self.dies_set[die] = (self.set, senses);
+        // Of one moment it is the last.
+        if time < self.dies[self.die] {
             self.die = die;
+        }
+    }
+
+    /// The key of the first event of a die.
+    fn die_key(&self) -> Key {
+        match self.dies[self.die] {
+            IDLE => NEVER,
+            time => Key::from(time) << 64 | Key::from(self.dies_set[self.die].0),
         }
     }
 
     fn pop_die(&mut self) -> Tag {
         let die = self.die as u32;
-        let (_, senses) = std::mem::replace(&mut self.dies[self.die], (NEVER, false));
-        let mut first = NEVER;
-        for (index, &(key, _)) in self.dies.iter().enumerate() {
-            if key < first {
-                (first, self.die) = (key, index);
-            }
+        let (_, senses) = self.dies_set[self.die];
+        self.dies[self.die] = IDLE;
+        // Without a branch but for those of one moment: which die is next cannot be foretold.
+        let (mut first, mut at, mut alike) = (IDLE, 0, false);
+        for (index, &time) in self.dies.iter().enumerate() {
+            let sooner = time < first;
+            alike = !sooner & (alike | (time == first));
+            first = if sooner { time } else { first };
+            at = if sooner { index } else { at };
+        }
+        self.die = at;
+        if alike && first < IDLE {
+            self.die = self.first_set(first);
         }
         match senses {
             true => Tag::Sensed(die),
@@ -160,9 +183,36 @@ impl Timeline {
         }
     }
 
+    /// Of the dies whose events are of one moment, the one that was set first.
+    #[cold]
+    fn first_set(&self, moment: u64) -> usize {
+        let dies = self.dies.iter().zip(&self.dies_set).enumerate();
+        let alike = dies.filter(|(_, (time, _))| **time == moment);
+        let first = alike.min_by_key(|(_, (_, (set, _)))| *set);
+        first.map_or(0, |(die, _)| die)
+    }
+
+    /// Takes the program unit that has just ended, if that is what is told next.
+    pub fn pop_unit(&mut self) -> Option<u64> {
+        match self.done.front() {
+            Some(&Tag::Unit(unit)) => {
+                self.done.pop_front();
+                Some(unit)
+            }
+            _ => None,
+        }
+    }
+
     /// Lets `tag` be told next.
     pub fn done(&mut self, tag: Tag) {
         self.done.push_back(tag);
+    }
+
+    /// A job of one part, which whoever is asked for it adds; its end is told as `tag`.
+    pub fn begin_single(&mut self, tag: Tag) -> Job {
+        let job = self.begin(tag);
+        self.jobs[job.0 as usize].left = 0;
+        job
     }
 
     /// A job whose end is told as `tag`. It has one part, which [`end`](Self::end) ends when all others
@@ -207,7 +257,7 @@ impl Timeline {
             return Some(self.now);
         }
         let other = self.near.front().map_or(NEVER, |&(key, _)| key);
-        let first = other.min(self.dies[self.die].0);
+        let first = other.min(self.die_key());
         (first < NEVER).then_some((first >> 64) as u64)
     }
 
@@ -216,7 +266,7 @@ impl Timeline {
         if let Some(tag) = self.done.pop_front() {
             return Some(tag);
         }
-        let first = self.dies[self.die].0;
+        let first = self.die_key();
         if first < self.near.front().map_or(NEVER, |&(key, _)| key) {
             self.now = (first >> 64) as u64;
             return Some(self.pop_die());

@@ -1,5 +1,6 @@
 //! Requests that nobody recorded: synthetic loads, and labelled so wherever they appear.
 
+use crate::applications::{Application, Running, Step};
 use crate::content::{Content, Contents};
 use crate::rng::{Rng, mix};
 use crate::trace::Op;
@@ -18,9 +19,30 @@ pub struct Request {
     pub blocks: u32,
     /// What a write writes, a content a block.
     pub contents: Contents,
+    /// Of a write into a journal: whose copies its blocks are.
+    pub homes: Homes,
 }
 
+/// Of each block of a write into a journal: where it belongs, or [`NO_HOME`]. None of any other write.
+pub type Homes = Option<Box<[u64]>>;
+
+/// What a journal writes for itself belongs nowhere else.
+pub const NO_HOME: u64 = u64::MAX;
+
 impl Request {
+    /// Brings what was written before to the medium.
+    #[must_use]
+    pub fn flush(at: u64) -> Self {
+        Self {
+            at,
+            op: Op::Flush,
+            lba: 0,
+            blocks: 0,
+            contents: Contents::new(),
+            homes: None,
+        }
+    }
+
     /// A write of one block with a content of its own.
     #[must_use]
     pub fn write_one(lba: u64, seed: u64, version: u64) -> Self {
@@ -30,6 +52,7 @@ impl Request {
             lba,
             blocks: 1,
             contents: smallvec![Content::synthetic(seed, lba, version)],
+            homes: None,
         }
     }
 }
@@ -53,6 +76,8 @@ pub enum Pattern {
         /// Of the volume, in percent.
         space: u32,
     },
+    /// As an application asks, in requests of its own sizes, with its own flushes.
+    Application(Application),
 }
 
 /// A load.
@@ -71,7 +96,7 @@ pub struct Workload {
 /// YCSB's constant, also for contents that come again.
 const SKEW: f64 = 0.99;
 
-const WORKLOADS: [Workload; 5] = [
+const WORKLOADS: [Workload; 10] = [
     Workload {
         name: "sequential",
         about: "writes from the first block to the last, again and again",
@@ -104,6 +129,66 @@ const WORKLOADS: [Workload; 5] = [
         about: "70% reads, 30% writes, anywhere",
         pattern: Pattern::Uniform,
         reads: 70,
+    },
+    Workload {
+        name: "varmail",
+        about: "a mail server, after filebench: files of 16 KiB made, appended to, read and deleted; a flush after each",
+        pattern: Pattern::Application(Application::Files {
+            file: 4,
+            append: 4,
+            appends: 1,
+            reads: 1,
+            read_first: true,
+            deletes: true,
+            flush_files: 1,
+        }),
+        reads: 0,
+    },
+    Workload {
+        name: "fileserver",
+        about: "a file server, after filebench: files of 128 KiB made, appended to, read and deleted; no flushes",
+        pattern: Pattern::Application(Application::Files {
+            file: 32,
+            append: 4,
+            appends: 1,
+            reads: 1,
+            read_first: false,
+            deletes: true,
+            flush_files: 0,
+        }),
+        reads: 0,
+    },
+    Workload {
+        name: "packages",
+        about: "packages installed: files of 16 KiB, a flush after fifty; over the oldest when the disk is full",
+        pattern: Pattern::Application(Application::Files {
+            file: 4,
+            append: 1,
+            appends: 0,
+            reads: 0,
+            read_first: false,
+            deletes: false,
+            flush_files: 50,
+        }),
+        reads: 0,
+    },
+    Workload {
+        name: "oltp",
+        about: "transactions: six pages of 8 KiB read and two changed, nine in ten of them in a tenth; a log, a flush each",
+        pattern: Pattern::Application(Application::Oltp {
+            reads: 6,
+            writes: 2,
+        }),
+        reads: 0,
+    },
+    Workload {
+        name: "key-value",
+        about: "a log-structured merge tree: tables of 2 MiB, four merged to three, flushed, and the old ones discarded",
+        pattern: Pattern::Application(Application::Merge {
+            table: 512,
+            fan_in: 4,
+        }),
+        reads: 0,
     },
 ];
 
@@ -167,6 +252,7 @@ pub struct Generator {
     zipf: Option<Zipf>,
     /// How popular each of the contents that come again is.
     popular: Option<Zipf>,
+    application: Option<Running>,
     rng: Rng,
     next: u64,
     writes: u64,
@@ -190,6 +276,10 @@ impl Generator {
             zipf,
             popular: (shape.duplicates > 0 && shape.again == Again::Popular)
                 .then(|| Zipf::new((shape.blocks / 100).max(1), SKEW)),
+            application: match workload.pattern {
+                Pattern::Application(what) => Some(Running::new(what, shape.blocks)),
+                _ => None,
+            },
             rng: Rng::new(shape.seed),
             next: 0,
             writes: 0,
@@ -246,52 +336,61 @@ impl Iterator for Generator {
         let flush_every = self.shape.flush_every;
         if flush_every > 0 && self.unflushed == flush_every {
             self.unflushed = 0;
-            return Some(Request {
-                at,
-                op: Op::Flush,
-                lba: 0,
-                blocks: 0,
-                contents: Contents::new(),
-            });
+            return Some(Request::flush(at));
         }
-        let reads = u64::from(self.workload.reads);
-        let is_read = reads > 0 && self.rng.below(100) < reads;
-        let blocks = self.shape.request_blocks.min(self.shape.blocks as u32);
-        let lba = self.place() * u64::from(self.shape.request_blocks);
+        let Step { op, lba, blocks } = self.step();
         let mut contents = Contents::new();
-        if !is_read {
+        if matches!(op, Op::Write { .. }) {
             self.writes += 1;
             self.unflushed += 1;
-            let zeros = u64::from(self.shape.zeros);
-            let known = zeros + u64::from(self.shape.duplicates);
-            for (index, lba) in (lba..lba + u64::from(blocks)).enumerate() {
-                let drawn = match known {
-                    0 => 100,
-                    _ => self.rng.below(100),
-                };
-                contents.push(if drawn < zeros {
-                    Content::ZERO
-                } else if let Some(popular) = &self.popular
-                    && drawn < known
-                {
-                    Content::of(mix(popular.draw(&mut self.rng) ^ mix(self.shape.seed)))
-                } else if self.shape.again == Again::Soon {
-                    soon(&self.shape, self.writes, index as u64)
-                } else {
-                    Content::synthetic(self.shape.seed, lba, self.writes)
-                });
-            }
+            (0..u64::from(blocks)).for_each(|index| contents.push(self.content(lba, index)));
         }
         Some(Request {
             at,
+            op,
+            lba,
+            blocks,
+            contents,
+            homes: None,
+        })
+    }
+}
+
+impl Generator {
+    fn step(&mut self) -> Step {
+        if let Some(application) = &mut self.application {
+            return application.next(&mut self.rng);
+        }
+        let reads = u64::from(self.workload.reads);
+        let is_read = reads > 0 && self.rng.below(100) < reads;
+        Step {
             op: match is_read {
                 true => Op::Read,
                 false => Op::Write { fua: false },
             },
-            lba,
-            blocks,
-            contents,
-        })
+            lba: self.place() * u64::from(self.shape.request_blocks),
+            blocks: self.shape.request_blocks.min(self.shape.blocks as u32),
+        }
+    }
+
+    /// What a write from `lba` on holds in one of its blocks.
+    fn content(&mut self, lba: u64, index: u64) -> Content {
+        let zeros = u64::from(self.shape.zeros);
+        let known = zeros + u64::from(self.shape.duplicates);
+        let drawn = match known {
+            0 => 100,
+            _ => self.rng.below(100),
+        };
+        if drawn < zeros {
+            return Content::ZERO;
+        }
+        match &self.popular {
+            Some(popular) if drawn < known => {
+                Content::of(mix(popular.draw(&mut self.rng) ^ mix(self.shape.seed)))
+            }
+            _ if self.shape.again == Again::Soon => soon(&self.shape, self.writes, index),
+            _ => Content::synthetic(self.shape.seed, lba + index, self.writes),
+        }
     }
 }
 

@@ -6,6 +6,10 @@
 )]
 
 use std::process::Command;
+#[path = "common/sized.rs"]
+mod sized;
+
+use sized::sized;
 use vellum_lab::compare;
 use vellum_lab::csv;
 use vellum_lab::flash;
@@ -31,7 +35,7 @@ fn scenario() -> Scenario<'static> {
             options: flash::Options::default(),
         },
         load: Load::Synthetic(Synthetic {
-            requests: 20_000,
+            requests: sized(8_000, 20_000),
             duplicates: 20,
             flush_every: 50,
             journal: Some(Journal {

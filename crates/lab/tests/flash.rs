@@ -269,6 +269,18 @@ fn a_drive_whose_wear_is_levelled_lives_longer() {
 }
 
 #[test]
+fn a_drive_below_the_engine_levels_wear_as_well() {
+    let mut scenario = scenario("hot-cold", 400_000, Options::default());
+    scenario.device.capacity = Some(1 << 30);
+    scenario.timed = false;
+    let [none, levelled] =
+        ["vellum:on-drive", "vellum:on-drive,level-static=2"].map(|policy| run(&scenario, policy));
+    let deviation = |outcome: &Outcome| outcome.life.as_ref().unwrap().erases_deviation;
+    let (none, levelled) = (deviation(&none), deviation(&levelled));
+    assert!(levelled < none, "{levelled} {none}");
+}
+
+#[test]
 fn a_cache_of_the_whole_map_is_a_map_in_ram_and_a_small_one_costs() {
     for load in ["mixed", "zipf"] {
         let scenario = scenario(load, 80_000, Options::default());

@@ -1,4 +1,4 @@
-//! The fuzz targets of the trace readers, over some thousands of seeded mutations each.
+//! The fuzz targets of the trace readers and of what a scenario is made of, over some thousands of seeded mutations each.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -7,6 +7,9 @@
 
 #[path = "../../../fuzz/src/trace.rs"]
 mod fuzz;
+
+#[path = "../../../fuzz/src/options.rs"]
+mod options;
 
 #[path = "common/binary.rs"]
 mod binary;
@@ -111,5 +114,26 @@ fn packed_traces_survive_whatever_comes() {
         for _ in 0..4000 {
             fuzz::unpack(&changed(&seed, &mut rng));
         }
+    }
+}
+
+#[test]
+fn policies_and_axes_survive_whatever_comes() {
+    let mut rng = Rng::new(20);
+    for seed in [
+        "base:d=10,oftl,level-dynamic,level-static=20,op=12.5",
+        "base:cost-benefit,map-cache=128",
+        "vellum:index=512,sample=8,store=hotness-check,fingerprint,compress,write-once,on-drive,op=28",
+        "vellum:dedup,layout=ordered,persistence=strong,no-merging,no-anticipation",
+        "woj:md5,op=7",
+        "dmdedup",
+    ] {
+        for _ in 0..4000 {
+            options::policy(&changed(seed.as_bytes(), &mut rng));
+        }
+    }
+    let axes = b"op=7 15 28\n--policy=base vellum:dedup\nseed=1 2 3 4 5 6 7 8 9\n";
+    for _ in 0..4000 {
+        options::axes(&changed(axes, &mut rng));
     }
 }

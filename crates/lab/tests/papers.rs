@@ -5,6 +5,10 @@
     reason = "a failure is a test's"
 )]
 
+#[path = "common/sized.rs"]
+mod sized;
+
+use sized::sized;
 use vellum_lab::paper::{Evaluation, Size, caftl, csafs, oftl, omd, text, woj};
 
 fn holds(evaluation: &Evaluation) {
@@ -46,15 +50,18 @@ fn caftl_is_met_or_explained() {
 fn csafs_is_met_or_explained_on_one_thread_and_on_many() {
     let two = csafs::evaluate(Size::Tiny, 2).unwrap();
     holds(&two);
-    assert_eq!(text(&two), text(&csafs::evaluate(Size::Tiny, 1).unwrap()));
+    // What many threads do to the others' order, `oftl` shows as well, and sooner.
+    if sized(false, true) {
+        assert_eq!(text(&two), text(&csafs::evaluate(Size::Tiny, 1).unwrap()));
+    }
 }
 
 #[test]
 fn omd_is_met_or_explained_on_one_thread_and_on_many() {
     let two = omd::evaluate(Size::Tiny, 2, None).unwrap();
     holds(&two);
-    assert_eq!(
-        text(&two),
-        text(&omd::evaluate(Size::Tiny, 1, None).unwrap())
-    );
+    if sized(false, true) {
+        let one = omd::evaluate(Size::Tiny, 1, None).unwrap();
+        assert_eq!(text(&two), text(&one));
+    }
 }

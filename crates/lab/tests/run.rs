@@ -5,6 +5,10 @@
     reason = "a failure is a test's"
 )]
 
+#[path = "common/sized.rs"]
+mod sized;
+
+use sized::sized;
 use vellum_lab::content::Content;
 use vellum_lab::flash;
 use vellum_lab::journal::{Commit, File, Journal, Mode};
@@ -76,12 +80,17 @@ fn run(scenario: &Scenario<'_>, policy: &str) -> Outcome {
 
 #[test]
 fn every_policy_serves_reads_and_writes_and_reads_what_was_written() {
-    let scenario = scenario(device("oftl", 512 << 20), "mixed", 120_000);
+    let requests = sized(40_000, 120_000);
+    let scenario = scenario(
+        device("oftl", sized(256 << 20, 512 << 20)),
+        "mixed",
+        requests,
+    );
     for policy in POLICIES {
         let outcome = run(&scenario, policy);
         assert_eq!(
             outcome.reads.count + outcome.writes.count + outcome.flushes.count,
-            120_000
+            requests
         );
         assert!(outcome.seconds > 0.0, "{policy}");
         assert!(
@@ -93,7 +102,7 @@ fn every_policy_serves_reads_and_writes_and_reads_what_was_written() {
 
 #[test]
 fn the_same_seed_gives_the_same_bytes_of_output() {
-    let scenario = scenario(device("caftl", 256 << 20), "zipf", 120_000);
+    let scenario = scenario(device("caftl", 256 << 20), "zipf", sized(30_000, 120_000));
     for policy in POLICIES {
         let text = || serde_json::to_string(&run(&scenario, policy)).unwrap();
         assert_eq!(text(), text(), "{policy}");
@@ -102,7 +111,11 @@ fn the_same_seed_gives_the_same_bytes_of_output() {
 
 #[test]
 fn what_is_written_adds_up() {
-    let scenario = scenario(device("oftl", 512 << 20), "uniform", 250_000);
+    let scenario = scenario(
+        device("oftl", sized(256 << 20, 512 << 20)),
+        "uniform",
+        sized(125_000, 250_000),
+    );
     for policy in POLICIES {
         let outcome = run(&scenario, policy);
         let data = outcome.medium[0].blocks;
@@ -164,6 +177,7 @@ fn every_preset_runs() {
         // The smallest that makes sense.
         device.capacity = match preset.name {
             "tlc-nvme" => Some(6 << 30),
+            "qlc-nvme" => Some(12 << 30),
             _ => Some(1 << 30),
         };
         let mut scenario = scenario(device, "uniform", 2000);
@@ -233,6 +247,12 @@ fn write_once_removes_the_checkpoints_of_a_journal() {
     assert!(saved * 100 >= asked * 90, "{saved} of {asked}");
     let base = run(&scenario, "base");
     assert!(base.medium_blocks() > once.medium_blocks());
+    // The journal's descriptors say the same without a hash.
+    let told = run(&scenario, "vellum:write-once=descriptor");
+    assert_eq!(told.counted("remapped_blocks"), remapped);
+    scenario.device = device("moderate-ssd", 1 << 30);
+    let [hashed, told] = ["woj", "jftl"].map(|policy| run(&scenario, policy).medium_blocks());
+    assert_eq!(hashed, told);
 }
 
 #[test]
@@ -265,6 +285,20 @@ fn blocks_that_share_pages_and_blocks_that_wait_to_be_hashed_read_back_as_they_w
     }
     let once = run(&journaled, "vellum:compress,write-once");
     assert!(once.counted("packed_blocks") > 1000 && once.counted("remapped_blocks") > 1000);
+    // And as differences to what they replace, of a database's pages.
+    journaled.sizes = sizes::find("database").copied();
+    if let Load::Synthetic(load) = &mut journaled.load {
+        load.workload = *workload::find("hot-cold").unwrap();
+        load.workload.reads = 30;
+    }
+    let deltas = run(&journaled, "vellum:compress,deltas,write-once");
+    let counted = ["delta_blocks", "delta_reads", "remapped_blocks"].map(|n| deltas.counted(n));
+    assert!(counted.iter().all(|&count| count > 200), "{counted:?}");
+    let alone = run(&journaled, "vellum:compress,write-once");
+    assert!(
+        deltas.counted("packed_bytes") < alone.counted("packed_bytes"),
+        "{counted:?}"
+    );
     scenario.sizes = None;
     for switch in [false, true] {
         scenario.hashing = Some(Hashing {
@@ -290,8 +324,17 @@ fn what_takes_no_time_counts_the_same_and_has_no_latencies() {
 
 #[test]
 fn tables_in_place_count_exactly_what_the_core_counts() {
-    let drive = scenario(device("oftl", 256 << 20), "zipf", 60_000);
-    let block = scenario(device("moderate-ssd", 512 << 20), "zipf", 60_000);
+    let requests = sized(20_000, 60_000);
+    let drive = scenario(
+        device("oftl", sized(128 << 20, 256 << 20)),
+        "zipf",
+        requests,
+    );
+    let block = scenario(
+        device("moderate-ssd", sized(128 << 20, 512 << 20)),
+        "zipf",
+        requests,
+    );
     for options in [
         "layout=ordered",
         "layout=ordered,no-merging,no-anticipation",
@@ -360,6 +403,7 @@ fn an_application_that_thinks_waits_for_a_slow_drive_and_for_its_flushes() {
             contents: (0..u64::from(n % 10 != 9))
                 .map(|_| Content::synthetic(1, n, n))
                 .collect(),
+            homes: None,
         })
         .collect();
     scenario.load = Load::Requests(&requests);

@@ -16,6 +16,9 @@ use vellum_core::addr::Pba;
 /// Threads that do I/O where io_uring cannot.
 const THREADS_MAX: usize = 8;
 
+/// Blocks (64 KiB) that are worth a hole.
+const HOLE_BLOCKS_MIN: u32 = 16;
+
 /// Set to anything but `0` or nothing, it forbids io_uring.
 pub const NO_URING: &str = "VELLUM_NO_URING";
 
@@ -146,6 +149,14 @@ impl Medium for FileMedium {
 
     fn wants_discard(&self) -> bool {
         self.target.writable && self.target.discard != DiscardBy::Nothing
+    }
+
+    /// Each hole in a file is an extent of its file system, and costs it an allocation when it is filled.
+    fn discard_blocks_min(&self) -> u32 {
+        match self.target.discard {
+            DiscardBy::Ioctl => 1,
+            _ => HOLE_BLOCKS_MIN,
+        }
     }
 
     fn submit(&self, ios: &mut Vec<Box<Io>>) {

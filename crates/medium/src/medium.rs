@@ -14,6 +14,10 @@ pub trait Medium: Send + Sync {
     fn blocks(&self) -> u64;
     /// Whether discards are worth sending.
     fn wants_discard(&self) -> bool;
+    /// How many blocks are worth a discard of their own.
+    fn discard_blocks_min(&self) -> u32 {
+        1
+    }
     /// Queues operations and empties the vector; never blocks for the I/O itself.
     fn submit(&self, ios: &mut Vec<Box<Io>>);
     /// Appends what has completed to `done`, waiting for at least one, for `wake`, or for the time-out
@@ -40,6 +44,9 @@ macro_rules! forward {
             }
             fn wants_discard(&self) -> bool {
                 (**self).wants_discard()
+            }
+            fn discard_blocks_min(&self) -> u32 {
+                (**self).discard_blocks_min()
             }
             fn submit(&self, ios: &mut Vec<Box<Io>>) {
                 (**self).submit(ios);

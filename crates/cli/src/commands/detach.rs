@@ -3,8 +3,8 @@
 use crate::signals::Stop;
 use crate::state::{self, StateFile};
 use crate::{attachment, volume};
-use anyhow::{Result, bail};
-use std::path::PathBuf;
+use anyhow::Result;
+use std::path::{Path, PathBuf};
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -25,7 +25,11 @@ pub fn run(args: &Args) -> Result<()> {
         Some(id) => id,
         None => match volume::uuid_of(&path) {
             Ok(uuid) => uuid,
-            Err(error) => bail!("nothing is attached as {}: {error:#}", path.display()),
+            // Neither recorded nor a volume, like where one was mounted before: the same answer as for a volume that is not.
+            Err(_) => {
+                println!("{}", nothing(&path));
+                return Ok(());
+            }
         },
     };
     let file = StateFile::lock(&id)?;
@@ -36,8 +40,13 @@ pub fn run(args: &Args) -> Result<()> {
         }
         None => {
             file.remove();
-            println!("not attached");
+            println!("{}", nothing(&path));
         }
     }
     Ok(())
+}
+
+/// What is no failure: a `detach` can be repeated.
+fn nothing(path: &Path) -> String {
+    format!("nothing is attached as {}", path.display())
 }

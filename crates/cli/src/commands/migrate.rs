@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::format::areas::Layout;
 use vellum_device::block::BlockDevice;
 use vellum_device::info::hex_uuid;
 use vellum_device::{OpenOptions, Volume, migrate};
@@ -43,7 +44,54 @@ struct State {
     /// The source as it was: opened for writing since, it may have changed.
     life: u64,
     target: String,
+    /// How the target was asked for: one that goes on is not made anew.
+    asked: Asked,
     blocks_done: u64,
+}
+
+/// The options that decide what the target is.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Asked {
+    layout: String,
+    over_provisioning: Option<u32>,
+    medium_size: Option<u64>,
+}
+
+impl Asked {
+    fn of(args: &Args) -> Self {
+        Self {
+            layout: Layout::from(args.layout).name().to_owned(),
+            over_provisioning: args.over_provisioning,
+            medium_size: args.medium_size.map(|size| size.0),
+        }
+    }
+
+    /// The first option that is not what it was.
+    fn differs(&self, now: &Self) -> Option<&'static str> {
+        [
+            ("--layout", self.layout != now.layout),
+            (
+                "--over-provisioning",
+                self.over_provisioning != now.over_provisioning,
+            ),
+            ("--medium-size", self.medium_size != now.medium_size),
+        ]
+        .into_iter()
+        .find_map(|(name, other)| other.then_some(name))
+    }
+}
+
+impl std::fmt::Display for Asked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "--layout {}", self.layout)?;
+        if let Some(percent) = self.over_provisioning {
+            write!(f, " --over-provisioning {percent}")?;
+        }
+        match self.medium_size {
+            Some(bytes) => write!(f, " --medium-size {bytes}"),
+            None => Ok(()),
+        }
+    }
 }
 
 impl State {
@@ -76,8 +124,18 @@ impl State {
         let file = std::fs::File::create(&beside)?;
         serde_json::to_writer(&file, self)?;
         file.sync_all()?;
-        std::fs::rename(&beside, path)
+        std::fs::rename(&beside, path)?;
+        sync_directory(path)
     }
+}
+
+/// Makes durable what the directory of `path` says of it.
+fn sync_directory(path: &Path) -> std::io::Result<()> {
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    std::fs::File::open(directory)?.sync_all()
 }
 
 /// Copies, compares, and says what the new one is.
@@ -96,6 +154,14 @@ pub fn run(args: &Args) -> Result<()> {
                     "{} is of another migration, or its source has been served since: remove it and {}, and begin anew",
                     path.display(),
                     args.target.display()
+                );
+            }
+            if let Some(option) = state.asked.differs(&Asked::of(args)) {
+                bail!(
+                    "{} was begun with another {option}: go on with the same options ({}), or remove it and {}, and begin anew",
+                    args.target.display(),
+                    state.asked,
+                    path.display()
                 );
             }
             state
@@ -121,6 +187,7 @@ pub fn run(args: &Args) -> Result<()> {
                 source: hex_uuid(&superblock.uuid()),
                 life: superblock.life().0,
                 target: info.uuid,
+                asked: Asked::of(args),
                 blocks_done: 0,
             }
         }
@@ -146,7 +213,9 @@ pub fn run(args: &Args) -> Result<()> {
     target.stop()?;
     source.stop()?;
     let compared = compared?;
-    std::fs::remove_file(&path).with_context(|| path.display().to_string())?;
+    std::fs::remove_file(&path)
+        .and_then(|()| sync_directory(&path))
+        .with_context(|| path.display().to_string())?;
     let info = target.info();
     println!(
         "{}: {} of {} copied and compared, layout {}, UUID {}",
@@ -177,4 +246,73 @@ fn bar(what: &'static str, volume: &Arc<Volume>) -> ProgressBar {
     }
     bar.set_prefix(what);
     bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(source: &Path, target: &Path, layout: LayoutChoice) -> Args {
+        Args {
+            source: source.to_owned(),
+            target: target.to_owned(),
+            layout,
+            over_provisioning: None,
+            medium_size: None,
+            force: false,
+        }
+    }
+
+    /// As a migration that was cut short leaves it.
+    fn cut_short(args: &Args) -> State {
+        let source = volume::superblock_of(&args.source).unwrap().0;
+        let state = State {
+            source: hex_uuid(&source.uuid()),
+            life: source.life().0,
+            target: volume::uuid_of(&args.target).unwrap(),
+            asked: Asked::of(args),
+            blocks_done: 0,
+        };
+        state.save(&State::path(&args.target)).unwrap();
+        state
+    }
+
+    #[test]
+    fn a_migration_goes_on_with_the_options_that_it_was_begun_with() {
+        let directory = std::env::temp_dir().join(format!("vellum-migrate-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let (source, target) = (directory.join("a"), directory.join("b"));
+        let new = NewVolume {
+            size: Some(16 << 20),
+            medium_size: None,
+            over_provisioning: 70,
+            segment_size: None,
+            preallocate: false,
+            force: false,
+            layout: Layout::Log,
+        };
+        volume::create(&source, &new).unwrap();
+        let first = args(&source, &target, LayoutChoice::Ordered);
+        run(&first).unwrap();
+        let path = State::path(&target);
+        assert!(!path.exists(), "it has ended");
+
+        let state = cut_short(&first);
+        assert_eq!(State::load(&path).unwrap(), Some(state));
+        let other = args(&source, &target, LayoutChoice::Shadow);
+        let error = run(&other).unwrap_err().to_string();
+        assert!(
+            error.contains("another --layout") && error.contains("--layout ordered"),
+            "{error}"
+        );
+        let other = Args {
+            over_provisioning: Some(30),
+            ..args(&source, &target, LayoutChoice::Ordered)
+        };
+        let error = run(&other).unwrap_err().to_string();
+        assert!(error.contains("another --over-provisioning"), "{error}");
+        run(&first).unwrap();
+        assert!(!path.exists(), "it has gone on");
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
 }

@@ -235,7 +235,41 @@ impl Owners {
             }
             *slot = lba.0 as u32;
         }
-        Self { first, lbas }
+        let mut owners = Self { first, lbas };
+        owners.add_bases(recovered, report);
+        owners
+    }
+
+    /// Pages that nobody owns but that deltas need are read by whoever has one of those.
+    fn add_bases(&mut self, recovered: &Recovered, report: &mut Report) {
+        let shared = &recovered.shared;
+        let index = |page| (shared.pba(page).0 - self.first) as usize;
+        let mut deltas: Vec<(usize, Vba)> = shared
+            .deltas()
+            .iter()
+            .map(|(part, base)| (index(part.page), base.page))
+            .collect();
+        deltas.sort_unstable();
+        // A page that is needed may have deltas itself.
+        let mut next: Vec<usize> = deltas.iter().map(|(of, _)| *of).collect();
+        next.dedup();
+        next.retain(|&of| self.lbas[of] != NOBODY);
+        while let Some(of) = next.pop() {
+            let first = deltas.partition_point(|(other, _)| *other < of);
+            for &(_, vba) in deltas[first..].iter().take_while(|(other, _)| *other == of) {
+                let at = shared.pba(vba);
+                let needed = index(vba);
+                if self.lbas[needed] == NOBODY {
+                    self.lbas[needed] = self.lbas[of];
+                    next.push(needed);
+                }
+                if let Some(other) = shared.find(at)
+                    && other != vba
+                {
+                    report.add(Problem::SharedTwice { at, vba, other });
+                }
+            }
+        }
     }
 
     fn of(&self, pba: Pba) -> Option<Lba> {

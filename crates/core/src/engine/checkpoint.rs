@@ -139,8 +139,8 @@ impl Engine {
                 Some(leaf) => leaf.0,
                 None => {
                     from = from.max(maps);
-                    match self.shared.take_dirty(Leaf(from - maps)) {
-                        Some(leaf) => maps + leaf.0,
+                    match self.take_dirty_behind_the_map(from) {
+                        Some(leaf) => leaf,
                         None if self.checkpoint.in_flight > 0 => break,
                         None => {
                             for head in HEADS {
@@ -173,6 +173,22 @@ impl Engine {
         self.checkpoint.phase = Phase::Leaves(from);
     }
 
+    /// The next dirty leaf of the tables of shared pages and of deltas.
+    fn take_dirty_behind_the_map(&mut self, from: u32) -> Option<u32> {
+        let first = [
+            self.map.leaf_count(),
+            self.superblock.map_leaves() + self.superblock.shared_leaves(),
+        ];
+        let [shared, deltas] = first.map(|first| Leaf(from.saturating_sub(first)));
+        if from < first[1]
+            && let Some(leaf) = self.shared.take_dirty(shared)
+        {
+            return Some(first[0] + leaf.0);
+        }
+        let leaf = self.shared.deltas_mut().take_dirty(deltas)?;
+        Some(first[1] + leaf.0)
+    }
+
     /// The slot that the durable root does not name.
     pub(super) fn leaf_target(&self, leaf: u32) -> Pba {
         let slot = u32::from(matches!(self.slots[leaf as usize], LeafSlot::Slot0(_)));
@@ -181,10 +197,13 @@ impl Engine {
 
     pub(super) fn encode_leaf(&mut self, leaf: u32, out: &mut [u8]) {
         let maps = self.map.leaf_count();
+        let behind = maps + self.superblock.shared_leaves();
         if leaf < maps {
             self.map.encode_leaf(Leaf(leaf), out);
-        } else {
+        } else if leaf < behind {
             self.shared.encode_leaf(Leaf(leaf - maps), out);
+        } else {
+            self.shared.deltas().encode_leaf(Leaf(leaf - behind), out);
         }
         let crc = leaf::checksum(Leaf(leaf), out, self.crc);
         let slot = match self.slots[leaf as usize] {
@@ -231,7 +250,7 @@ impl Engine {
         for (leaf, slot) in self.checkpoint.staged.drain(..) {
             self.slots[leaf as usize] = slot;
         }
-        let id = self.register(Pending::Root);
+        let id = self.pending.add(Pending::Root);
         let effect = self.root_effect(id);
         self.effects.push_back(effect);
     }
@@ -268,7 +287,7 @@ impl Engine {
         self.superblock.mark_root(self.root_generation);
         self.checkpoint.phase = Phase::Mark;
         self.stats.medium_map += 1;
-        let id = self.register(Pending::Mark);
+        let id = self.pending.add(Pending::Mark);
         let effect = self.mark_effect(id);
         self.effects.push_back(effect);
     }

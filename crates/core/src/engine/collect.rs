@@ -185,7 +185,7 @@ impl Engine {
             None => false,
         };
         self.stats.collections += 1;
-        self.segments.get_mut(segment).readers += 1;
+        self.begin_reader(segment);
         self.collector.victim = Some(Victim {
             segment,
             tags,

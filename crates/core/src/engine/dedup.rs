@@ -12,9 +12,15 @@ use crate::seam::{Class, Decide, Dedup as Policy, Fingerprint, Payload};
 impl Engine {
     /// As [`Engine::look_ahead`], of the index: contents that are to be written soon, by their checksums.
     pub fn look_ahead_contents(&self, crcs: impl Iterator<Item = u32>) {
-        if self.dedup.is_on() {
-            self.dedup.index().look_ahead(crcs.map(content_hash));
-        }
+        self.dedup.look_ahead(crcs);
+    }
+
+    pub(crate) fn dedup(&self) -> &Dedup {
+        &self.dedup
+    }
+
+    pub(crate) fn dedup_mut(&mut self) -> &mut Dedup {
+        &mut self.dedup
     }
 
     /// Another policy from now on. Another index starts empty.

@@ -219,7 +219,7 @@ impl Engine {
 
     /// The bytes of a metadata write, for an effect that is being carried out.
     pub fn encode(&mut self, id: EffectId, out: &mut [u8]) {
-        match self.pending.get(id.0 as usize).copied().flatten() {
+        match self.pending.get(id).copied() {
             Some(Pending::Summary(segment)) => {
                 let last_seq = self.segments.get(segment).last_seq;
                 self.sums
@@ -294,7 +294,7 @@ impl Engine {
 
     pub(super) fn write_again(&mut self) {
         for id in core::mem::take(&mut self.retry) {
-            let effect = match self.pending[id.0 as usize] {
+            let effect = match self.pending.get(id).copied() {
                 Some(Pending::Chunk(chunk)) => {
                     let chunk = self.chunks.get(chunk);
                     Effect::WriteChunk {
@@ -331,7 +331,7 @@ impl Engine {
                 Some(Pending::Mark) => self.mark_effect(id),
                 _ => unreachable!("only writes are tried again"),
             };
-            if let Some(Pending::Chunk(chunk)) = self.pending[id.0 as usize] {
+            if let Some(Pending::Chunk(chunk)) = self.pending.get(id).copied() {
                 let seq = self.chunks.get(chunk).sealed.map(|seal| seal.seq);
                 if let Some(sealed) = self.order.iter_mut().find(|sealed| Some(sealed.seq) == seq) {
                     sealed.durable = false;

@@ -11,6 +11,7 @@
 use super::twin::{Proposer, Shared as Sharing, Twin};
 use super::*;
 use crate::index::Holder;
+use crate::map::PartId;
 use crate::seam::{Against, Class};
 
 /// A pair under way.
@@ -41,7 +42,9 @@ impl Side {
     fn is_read(&self, outcome: Outcome<'_>) -> bool {
         match outcome {
             Outcome::Crcs(crcs) => self.place.slot.is_none() && crcs == [self.crc],
-            Outcome::Parts { crc, whole } => self.place.slot.is_some() && whole && crc == self.crc,
+            Outcome::Parts { crc, whole, .. } => {
+                self.place.slot.is_some() && whole && crc == self.crc
+            }
             _ => false,
         }
     }
@@ -142,7 +145,7 @@ impl Engine {
         self.stats.merge_reads += 1;
         for place in [from, to] {
             let (segment, _) = locate(&self.superblock, place.pba);
-            self.segments.get_mut(segment).readers += 1;
+            self.begin_reader(segment);
         }
         let side = |place, crc, buf| Side { place, crc, buf };
         let merge = Merge {
@@ -193,7 +196,16 @@ impl Engine {
         let stored = |place: Place| self.chunks.held(place.pba, place.slot).is_none();
         let allowed = !self.dedup.is_critical(lba)
             && !matches!(of, Holder::Lba(of) if self.dedup.is_critical(of));
-        (from != to && allowed && stored(from) && stored(to)).then_some((from, to))
+        // A delta takes little room, and two reads: it is left alone.
+        let is_whole = |entry: Entry| match entry {
+            Entry::Packed(page, slot) => {
+                let part = PartId { page, slot };
+                self.shared.deltas().base_of(part).is_none()
+            }
+            _ => true,
+        };
+        let whole = is_whole(self.map.get(lba)) && is_whole(self.entry_of(of));
+        (from != to && allowed && whole && stored(from) && stored(to)).then_some((from, to))
     }
 
     pub(super) fn merge_read(&mut self, merge: Merge, outcome: Outcome<'_>) {

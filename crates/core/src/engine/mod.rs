@@ -15,6 +15,7 @@ mod checkpoint;
 mod chunks;
 mod collect;
 mod dedup;
+mod delta;
 mod flush;
 mod log;
 mod merge;
@@ -33,6 +34,7 @@ mod write;
 
 use crate::addr::{Buf, EffectId, Generation, Lba, Life, Nanos, Pba, RequestId, Segment, Seq, Vba};
 use crate::format::{Crc, superblock::Superblock};
+use crate::in_flight::InFlight;
 use crate::limits;
 use crate::map::{Entry, Map};
 use crate::pledges::Pledges;
@@ -48,6 +50,7 @@ use alloc::{
 use checkpoint::Checkpoint;
 use chunks::{ChunkId, Chunks, HEADS, Head, Held, Position, Waiter, Waiting};
 use collect::Collector;
+pub use delta::Earlier;
 use merge::{Merge, Pair};
 pub use options::{Buffers, Options, Victim};
 use owners::Place;
@@ -80,6 +83,8 @@ enum Pending {
         at: Pba,
         /// Whether the page is read for it; else it is in memory.
         reads: bool,
+        /// The page that is read for what it is a delta against.
+        base: Option<Pba>,
     },
     Sums(Segment, u32),
     Restamp(Segment),
@@ -90,6 +95,8 @@ enum Pending {
         index: u32,
         /// The page that is read for it.
         reads: Option<Pba>,
+        /// As of [`Pending::ReadParts`].
+        base: Option<Pba>,
     },
     Fingerprint {
         request: RequestId,
@@ -132,6 +139,9 @@ pub struct Engine {
 
     map: Map,
     shared: Shared,
+    makes_deltas: bool,
+    /// Pages that are being given up; empty between two inputs.
+    died: Vec<(Vba, Pba)>,
     /// Blocks whose owner is not the one that their segment's summary names (a shared page that has one
     /// owner left): WOJ's reverse map.
     strays: BTreeMap<u32, u32>,
@@ -182,8 +192,7 @@ pub struct Engine {
     log_chunks: u64,
     reclaim: bool,
 
-    pending: Vec<Option<Pending>>,
-    pending_free: Vec<u32>,
+    pending: InFlight<Pending>,
     effects: VecDeque<Effect>,
     replies: VecDeque<Reply>,
     stats: Stats,
@@ -231,6 +240,8 @@ impl Engine {
             poisoned: false,
             map: recovered.map,
             shared: recovered.shared,
+            makes_deltas: false,
+            died: Vec::new(),
             strays: recovered
                 .strays
                 .iter()
@@ -271,8 +282,7 @@ impl Engine {
             log_blocks: 0,
             log_chunks: 0,
             reclaim: true,
-            pending: Vec::new(),
-            pending_free: Vec::new(),
+            pending: InFlight::new(),
             effects: VecDeque::new(),
             replies: VecDeque::new(),
             stats: Stats::default(),
@@ -327,9 +337,13 @@ impl Engine {
                 blocks,
                 fua,
             } => self.unmap(id, lba, blocks, true, fua),
-            Input::Journals { regions } => self.once.watch(regions, self.map.blocks()),
+            Input::Journals { regions } => {
+                self.once.watch(regions, self.map.blocks());
+                self.end_pledges();
+            }
             Input::Journaled { pairs } => self.once.learn_homes(pairs),
             Input::Committed { pairs } => self.pledge(pairs),
+            Input::Deltas { on } => self.set_deltas(on),
             Input::Dedup { policy } => self.set_dedup(policy),
             Input::Critical { ranges } => self.dedup.set_critical(ranges),
             Input::Contents { at, tags } => self.learn_contents(at, tags),
@@ -398,6 +412,9 @@ impl Engine {
             shared_owners: self.shared.owned(),
             packed_pages: self.shared.packed() as u64,
             packed_owners: self.shared.parts_owned(),
+            deltas: self.shared.deltas().len() as u64,
+            base_pages: self.shared.bases().0,
+            orphan_pages: self.shared.bases().1,
             pool_blocks: self.once.pool().blocks() as u64,
             pool_entries: self.once.pool().len() as u64,
             pledges: (self.pledges.len() + self.ending.len()) as u64,
@@ -412,14 +429,13 @@ impl Engine {
     }
 
     fn done(&mut self, id: EffectId, outcome: Outcome<'_>) -> Then {
-        let Some(pending) = self.pending.get(id.0 as usize).copied().flatten() else {
+        let Some(&pending) = self.pending.get(id) else {
             unreachable!("effect {id} was answered twice, or never asked");
         };
         if matches!(outcome, Outcome::Full) && self.hold_until_room(id, pending) {
             return Then::Move;
         }
-        self.pending[id.0 as usize] = None;
-        self.pending_free.push(id.0);
+        self.pending.take(id);
         let failed = matches!(outcome, Outcome::Failed | Outcome::Full);
         match pending {
             Pending::Chunk(chunk) => self.chunk_written(chunk, failed),
@@ -434,8 +450,14 @@ impl Engine {
                 at,
                 blocks,
             } => self.data_read(request, at, blocks, outcome),
-            Pending::ReadParts { request, at, reads } => {
-                self.parts_read(request, at, reads, outcome)
+            Pending::ReadParts {
+                request,
+                at,
+                reads,
+                base,
+            } => {
+                self.end_base(base);
+                self.parts_read(request, at, reads, base, outcome)
             }
             Pending::Sums(segment, offset) => self.sums_read(segment, offset, outcome),
             Pending::MergeRead(merge) => self.merge_read(merge, outcome),
@@ -445,7 +467,11 @@ impl Engine {
                 request,
                 index,
                 reads,
-            } => self.compared(request, index, reads, outcome),
+                base,
+            } => {
+                self.end_base(base);
+                self.compared(request, index, reads, outcome)
+            }
             Pending::Fingerprint { request, index } => self.fingerprinted(request, index, outcome),
             Pending::Tags(offset) => self.tags_read(offset, outcome),
             Pending::Gather { at, blocks, to } => {
@@ -459,21 +485,8 @@ impl Engine {
     }
 
     fn effect(&mut self, pending: Pending, make: impl FnOnce(EffectId) -> Effect) {
-        let id = self.register(pending);
+        let id = self.pending.add(pending);
         self.effects.push_back(make(id));
-    }
-
-    fn register(&mut self, pending: Pending) -> EffectId {
-        match self.pending_free.pop() {
-            Some(id) => {
-                self.pending[id as usize] = Some(pending);
-                EffectId(id)
-            }
-            None => {
-                self.pending.push(Some(pending));
-                EffectId(self.pending.len() as u32 - 1)
-            }
-        }
     }
 
     fn reply(&mut self, id: RequestId, result: Result<(), Refusal>) {

@@ -27,8 +27,10 @@ pub enum Victim {
 pub struct Options {
     /// How the collector chooses.
     pub victim: Victim,
-    /// Whether freed segments are discarded on the medium.
+    /// Whether what is freed is discarded on the medium: segments of a log, runs of blocks of tables.
     pub discard: bool,
+    /// Of tables: how many blocks such a run has at least.
+    pub discard_blocks_min: u32,
     /// Whether blocks of zeros are stored as a map entry alone.
     pub zero: bool,
     /// Segments whose checksums are kept in memory.
@@ -46,6 +48,7 @@ impl Default for Options {
         Self {
             victim: Victim::Greedy,
             discard: false,
+            discard_blocks_min: 1,
             zero: true,
             cached_sums: limits::CACHED_SUMS,
             strays: limits::STRAYS,

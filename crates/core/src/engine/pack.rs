@@ -15,7 +15,7 @@ use super::*;
 use crate::format::chunk::{self, ChunkHeader, Part, RECORD_ROOM, Record};
 use crate::format::pack::{self, OVERHEAD, ROOM};
 use crate::format::summary::{Owner, Tag};
-use crate::map::MAX_PARTS;
+use crate::map::{MAX_PARTS, PartId};
 use crate::seam::{Block, Packed, Payload};
 
 /// What became of a block that can be stored in fewer bytes.
@@ -38,32 +38,34 @@ impl Engine {
             crc: 0,
         }
         .encoded_len();
-        let Some(chunk) = self.chunk_with_room(Head::Host, page_record + OVERHEAD, true) else {
+        if packed.base.is_some_and(|base| !self.is_fit_for_base(base)) {
+            return Packing::No;
+        }
+        let record_of = |part| match packed.base {
+            None => Record::Part { lba, part },
+            Some(base) => Record::Delta { lba, part, base },
+        };
+        let overhead = record_of(Part::default()).encoded_len();
+        let Some(chunk) = self.chunk_with_room(Head::Host, page_record + overhead, true) else {
             return Packing::Wait;
         };
-        let Some(page) = self.page_with_room(chunk, packed) else {
+        let Some(page) = self.page_with_room(chunk, packed, overhead) else {
             return Packing::No;
         };
-        self.keep_pledges_with(&Record::Part {
-            lba,
-            part: Part::default(),
-        });
+        self.keep_pledges_with(&record_of(Part::default()));
         let open = self.chunks.get_mut(chunk);
         let record = open.records.len() as u16;
         let Parts {
             vba, block, count, ..
         } = open.pages[page];
-        open.push(Record::Part {
-            lba,
-            part: Part {
-                crc: payload.digest.crc,
-                block,
-                slot: count,
-                encoding: packed.encoding,
-                offset: 0,
-                len: packed.len.get(),
-            },
-        });
+        open.push(record_of(Part {
+            crc: payload.digest.crc,
+            block,
+            slot: count,
+            encoding: packed.encoding,
+            offset: 0,
+            len: packed.len.get(),
+        }));
         open.parts.push(PartSlot {
             block,
             slot: count,
@@ -80,6 +82,18 @@ impl Engine {
         self.stats.packed_bytes += u64::from(packed.len.get());
         self.stats
             .stored_in_part(payload.digest.class, packed.len.get());
+        let part = PartId {
+            page: vba,
+            slot: count,
+        };
+        // What it needs is owned by it before the block's old place, which may be that, is let go.
+        if let Some(base) = packed.base {
+            self.shared.add_delta(part, base);
+            self.stats.delta_blocks += 1;
+            self.stats.delta_bytes += u64::from(packed.len.get());
+        } else {
+            self.tell_stored(payload.buf, part);
+        }
         self.shared.add_part(vba);
         self.remap(lba, Entry::Packed(vba, count));
         self.note(lba, payload);
@@ -88,11 +102,11 @@ impl Engine {
 
     /// The first page of the chunk that takes a part of this size; begins one if there is none. A page with one
     /// part costs no more than a whole block.
-    fn page_with_room(&mut self, id: ChunkId, packed: Packed) -> Option<usize> {
+    fn page_with_room(&mut self, id: ChunkId, packed: Packed, overhead: usize) -> Option<usize> {
         let len = usize::from(packed.len.get());
         let chunk = self.chunks.get(id);
         let here = Record::PackHere { vba: Vba(0) }.encoded_len();
-        let in_header = |new: usize| chunk.room >= limits::HEADER_RESERVE + new + OVERHEAD + len;
+        let in_header = |new: usize| chunk.room >= limits::HEADER_RESERVE + new + overhead + len;
         let takes = |page: &Parts| {
             let free = match page.block {
                 0 => in_header(0),
@@ -157,6 +171,10 @@ impl Engine {
         let Some(&mut Parts { linked, block, .. }) = self.open_page(vba) else {
             return false;
         };
+        let part_id = PartId { page: vba, slot };
+        if packed.base != self.shared.deltas().base_of(part_id) {
+            return false;
+        }
         let Some(open) = self.heads[Head::Host as usize].open else {
             return false;
         };
@@ -166,7 +184,7 @@ impl Engine {
             return false;
         };
         let PartSlot { record, .. } = chunk.parts[index];
-        let Record::Part { part, .. } = &mut chunk.records[usize::from(record)] else {
+        let Some(part) = chunk.records[usize::from(record)].part_mut() else {
             unreachable!("a part has a part's record")
         };
         if linked || packed.len.get() > part.len {
@@ -178,6 +196,9 @@ impl Engine {
         let old = core::mem::replace(&mut chunk.parts[index].buf, payload.buf);
         self.release(old);
         self.stats.absorbed_blocks += 1;
+        if packed.base.is_none() {
+            self.tell_stored(payload.buf, part_id);
+        }
         true
     }
 
@@ -201,12 +222,16 @@ impl Engine {
 
     /// One owner fewer of a part of the page.
     pub(super) fn leave_part(&mut self, vba: Vba) {
-        if let Some(pba) = self.shared.remove_part(vba) {
+        let mut died = core::mem::take(&mut self.died);
+        self.shared.remove_part(vba, &mut died);
+        for (vba, pba) in died.drain(..) {
             if let Some(page) = self.open_page(vba) {
                 page.shut = true;
             }
+            self.tell_given_up(vba);
             self.died(pba);
         }
+        self.died = died;
     }
 
     /// What data block `index` of a chunk that is being written is made from.
@@ -239,7 +264,7 @@ impl Engine {
     }
 
     fn chunk_of(&self, id: EffectId) -> ChunkId {
-        match self.pending.get(id.0 as usize).copied().flatten() {
+        match self.pending.get(id).copied() {
             Some(Pending::Chunk(chunk)) => chunk,
             other => unreachable!("effect {id} ({other:?}) is not a chunk's write"),
         }
@@ -309,7 +334,7 @@ impl Engine {
     ) {
         let chunk = self.chunks.get_mut(id);
         for held in chunk.parts.iter().filter(|part| part.block == block) {
-            let Record::Part { part, .. } = &mut chunk.records[usize::from(held.record)] else {
+            let Some(part) = chunk.records[usize::from(held.record)].part_mut() else {
                 unreachable!("a part has a part's record")
             };
             part.offset = offset as u16;

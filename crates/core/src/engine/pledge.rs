@@ -45,6 +45,12 @@ impl Engine {
         self.shared.reserve(pledged as u32);
     }
 
+    /// It was looked anew where journals are: one may have been emptied, or thrown away, and what it held is not to come
+    /// home any more. A map checkpoint ends that.
+    pub(super) fn end_pledges(&mut self) {
+        self.checkpoint.due |= !self.pledges.is_empty();
+    }
+
     fn may_be_pledged(&self, home: Lba, journal: Lba) -> bool {
         self.in_range(home, 1)
             && self.once.may_pledge(home, journal)

@@ -63,7 +63,7 @@ impl Engine {
 
     /// Whether no effect is in flight.
     pub(super) fn is_quiet(&self) -> bool {
-        self.pending_free.len() == self.pending.len()
+        self.pending.len() == 0
     }
 
     fn stop_when_done(&mut self) {

@@ -1,6 +1,7 @@
 //! The way of a read: from the write buffer, from nothing, or from the medium with its checksum.
 
 use super::*;
+use crate::map::PartId;
 use crate::seam::Page;
 
 /// A read request in progress.
@@ -99,11 +100,21 @@ impl Engine {
             }
             if let Entry::Packed(vba, slot) = entry {
                 let first = index;
+                let is_delta = |slot| {
+                    let part = PartId { page: vba, slot };
+                    self.shared.deltas().base_of(part).is_some()
+                };
+                let alone = is_delta(slot);
+                if alone {
+                    index += 1;
+                }
                 // The parts of a page mostly lie in it as the blocks lie side by side.
-                while index < blocks
+                while !alone
+                    && index < blocks
                     && u8::try_from(index - first).is_ok_and(|more| {
-                        let next = Entry::Packed(vba, slot.saturating_add(more));
-                        self.map.get(lba.plus(u64::from(index))) == next
+                        let next = slot.saturating_add(more);
+                        self.map.get(lba.plus(u64::from(index))) == Entry::Packed(vba, next)
+                            && !is_delta(next)
                     })
                 {
                     index += 1;
@@ -114,15 +125,21 @@ impl Engine {
                     Some(Held::Page(buf)) => Some(buf),
                     _ => None,
                 };
+                let (base, base_at) = self.base_of(PartId { page: vba, slot });
                 let pending = Pending::ReadParts {
                     request: id,
                     at: pba,
                     reads: buf.is_none(),
+                    base: base_at,
                 };
                 self.stats.packed_reads += 1;
+                self.stats.delta_reads += u64::from(base.is_some());
+                if let Some(at) = base_at {
+                    self.begin_base(at);
+                }
                 if buf.is_none() {
                     let (segment, _) = locate(&self.superblock, pba);
-                    self.segments.get_mut(segment).readers += 1;
+                    self.begin_reader(segment);
                     if self.sums.wants_load(segment) {
                         self.load_sums(segment, None);
                     }
@@ -132,6 +149,7 @@ impl Engine {
                     page: buf.map_or(Page::Medium(pba), Page::Buffer),
                     slot,
                     count,
+                    base,
                     request: id,
                     first,
                 });
@@ -154,7 +172,7 @@ impl Engine {
             }
             let run = index - first;
             parts += 1;
-            self.segments.get_mut(segment).readers += 1;
+            self.begin_reader(segment);
             let pending = Pending::Read {
                 request: id,
                 at: pba,
@@ -186,10 +204,22 @@ impl Engine {
         request: RequestId,
         at: Pba,
         reads: bool,
+        base_at: Option<Pba>,
         outcome: Outcome<'_>,
     ) {
+        // The page may be as it was written; what it needs is not.
+        if let (Outcome::Parts { base: false, .. }, Some(damaged)) = (outcome, base_at) {
+            self.stats.corrupt_blocks += 1;
+            self.distrust(damaged);
+            if reads {
+                self.end_reader(locate(&self.superblock, at).0);
+            }
+            return self.answer_part(request, Some(Refusal::Corrupt(damaged)));
+        }
         match outcome {
-            Outcome::Parts { crc, whole } if reads => self.check_sums(request, at, &[crc], whole),
+            Outcome::Parts { crc, whole, .. } if reads => {
+                self.check_sums(request, at, &[crc], whole)
+            }
             // The collector has held the page against its checksum; what is in it is told by decoding alone.
             Outcome::Parts { whole, .. } => {
                 self.stats.corrupt_blocks += u64::from(!whole);
@@ -286,6 +316,11 @@ impl Engine {
         }
     }
 
+    /// Something of a segment is about to be read: it is not given up until [`Engine::end_reader`].
+    pub(super) fn begin_reader(&mut self, segment: Segment) {
+        self.segments.get_mut(segment).readers += 1;
+    }
+
     pub(super) fn end_reader(&mut self, segment: Segment) {
         let info = self.segments.get_mut(segment);
         info.readers -= 1;
@@ -303,7 +338,7 @@ impl Engine {
         let (at, blocks) = match offset {
             None => {
                 // A reader of its own: the read that asked for it may fail and be gone before.
-                self.segments.get_mut(segment).readers += 1;
+                self.begin_reader(segment);
                 (
                     start.plus(u64::from(usable)),
                     self.superblock.segment_blocks() - usable,

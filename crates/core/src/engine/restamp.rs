@@ -54,7 +54,7 @@ impl Engine {
             self.restamp.hand = self.strays_of(segment).end;
             if self.segments.get(segment).state == State::Closed && self.may_rewrite(segment) {
                 self.restamp.segment = Some(segment);
-                self.segments.get_mut(segment).readers += 1;
+                self.begin_reader(segment);
                 let usable = self.superblock.usable_blocks();
                 let at = self.superblock.segment_start(segment).plus(usable.into());
                 let blocks = self.superblock.segment_blocks() - usable;

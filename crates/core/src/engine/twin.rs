@@ -7,6 +7,7 @@
 use super::*;
 use crate::format::chunk::Record;
 use crate::index::Holder;
+use crate::map::PartId;
 use crate::seam::{Against, Fingerprint, Page, Payload};
 
 /// What is known of the twin of a block in the queue.
@@ -30,6 +31,16 @@ pub(super) enum Proposer {
     Index(u64),
     /// A pair that was told.
     Pair,
+}
+
+/// How a block compares with its twin.
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    /// They are equal; the fingerprint of both, if that was computed.
+    Same(Option<Fingerprint>),
+    Other,
+    /// The twin cannot be read, or is not what was written.
+    Damaged,
 }
 
 /// A block that may be equal, and what it was when it was proposed.
@@ -105,7 +116,16 @@ impl Engine {
                 self.ask_fingerprint(request, index as u32, payload.buf);
                 continue;
             }
-            let part = |page| Against::Part(page, place.slot.unwrap_or_default());
+            let (base, base_at) = match self.entry_of(of) {
+                Entry::Packed(page, slot) if !matches!(held, Some((_, Held::Block(_)))) => {
+                    self.base_of(PartId { page, slot })
+                }
+                _ => (None, None),
+            };
+            if let Some(at) = base_at {
+                self.begin_base(at);
+            }
+            let part = |page| Against::Part(page, place.slot.unwrap_or_default(), base);
             let with = match (held, place.slot) {
                 (Some((_, Held::Block(buf))), _) => Against::Buffer(buf),
                 (Some((_, Held::Page(buf))), _) => part(Page::Buffer(buf)),
@@ -116,7 +136,7 @@ impl Engine {
             if reads {
                 self.stats.compare_reads += 1;
                 let (segment, _) = locate(&self.superblock, place.pba);
-                self.segments.get_mut(segment).readers += 1;
+                self.begin_reader(segment);
                 if place.slot.is_some() && self.sums.wants_load(segment) {
                     self.load_sums(segment, None);
                 }
@@ -125,6 +145,7 @@ impl Engine {
                 request,
                 index: index as u32,
                 reads: reads.then_some(place.pba),
+                base: base_at,
             };
             let buf = payload.buf;
             self.effect(pending, |id| Effect::Compare { id, buf, with });
@@ -144,6 +165,21 @@ impl Engine {
         }
         let same = match (outcome, read) {
             (Outcome::Same(same), _) => same,
+            // What it is a delta against is damaged.
+            (Outcome::Parts { base: false, .. }, Some(_)) => {
+                self.stats.corrupt_blocks += 1;
+                return self.answered(request, index, Answer::Damaged);
+            }
+            // Of a damaged page, or another block: which, only its checksum tells.
+            (
+                Outcome::Parts {
+                    whole: false, crc, ..
+                },
+                Some(page),
+            ) if self.is_damaged(page, crc) => {
+                self.stats.corrupt_blocks += 1;
+                return self.answered(request, index, Answer::Damaged);
+            }
             (Outcome::Parts { whole: false, .. }, Some(_)) => false,
             (Outcome::Parts { crc, .. }, Some(page)) => {
                 return self.check_page(Unsure {
@@ -156,7 +192,7 @@ impl Engine {
             _ => {
                 // The block at hand is whole, and is written; nothing is lost.
                 self.stats.unreadable_blocks += 1;
-                false
+                return self.answered(request, index, Answer::Damaged);
             }
         };
         if same
@@ -166,7 +202,18 @@ impl Engine {
         {
             return self.ask_fingerprint(request, index, buf);
         }
-        self.answered(request, index, same, None);
+        let answer = match same {
+            true => Answer::Same(None),
+            false => Answer::Other,
+        };
+        self.answered(request, index, answer);
+    }
+
+    /// Whether a page, of which this is the checksum that it was read with, is known not to be what was written.
+    fn is_damaged(&mut self, page: Pba, crc: u32) -> bool {
+        let (segment, offset) = locate(&self.superblock, page);
+        let expected = self.sums.crc(segment, offset);
+        expected.is_some_and(|expected| expected != crc)
     }
 
     /// A part is equal; whoever shares it is refused for as long as the page fails its checksum.
@@ -188,7 +235,11 @@ impl Engine {
             self.stats.corrupt_blocks += u64::from(expected.is_some());
             self.stats.unreadable_blocks += u64::from(expected.is_none());
         }
-        self.answered(unsure.request, unsure.index, whole, None);
+        let answer = match whole {
+            true => Answer::Same(None),
+            false => Answer::Damaged,
+        };
+        self.answered(unsure.request, unsure.index, answer);
     }
 
     /// The checksums of a segment have come, or cannot be had.
@@ -219,8 +270,11 @@ impl Engine {
         };
         let known = self.asked(request, index).and_then(|(twin, _)| twin.print);
         self.stats.dedup_decided += u64::from(known.is_some());
-        let same = known.is_none() || known == print;
-        self.answered(request, index, same, print);
+        let answer = match known.is_none() || known == print {
+            true => Answer::Same(print),
+            false => Answer::Other,
+        };
+        self.answered(request, index, answer);
     }
 
     /// What a block in the queue waits for, and the block.
@@ -239,18 +293,18 @@ impl Engine {
         })
     }
 
-    fn answered(&mut self, request: RequestId, index: u32, same: bool, print: Option<Fingerprint>) {
+    fn answered(&mut self, request: RequestId, index: u32, answer: Answer) {
         let is_it =
             |waiting: &Waiting| matches!(waiting, Waiting::Write { id, .. } if *id == request);
         if let Some(Waiting::Write { verdicts, .. }) = self.waiting.iter_mut().find(|w| is_it(w)) {
-            let by = answer(verdicts, index, same, print);
-            return self.learn(by, same);
+            let by = note_answer(verdicts, index, answer);
+            return self.learn(by, answer);
         }
         let Some(at) = self.doomed.iter().position(|(w, _)| is_it(w)) else {
             unreachable!("request {request} keeps its buffers while they are compared")
         };
         if let Waiting::Write { verdicts, .. } = &mut self.doomed[at].0 {
-            answer(verdicts, index, false, None);
+            note_answer(verdicts, index, Answer::Other);
         }
         if !self.doomed[at].0.is_asking() {
             let (waiting, refusal) = self.doomed.swap_remove(at);
@@ -259,18 +313,26 @@ impl Engine {
     }
 
     /// What a comparison says of who proposed it.
-    fn learn(&mut self, by: Option<Proposer>, same: bool) {
-        match (by, same) {
+    fn learn(&mut self, by: Option<Proposer>, answer: Answer) {
+        let same = matches!(answer, Answer::Same(_));
+        match (by, answer) {
             (None, _) => {}
-            (Some(Proposer::Journal(_)), same) => {
+            (Some(by), Answer::Damaged) => {
+                self.stats.compared_damaged += 1;
+                // Whoever proposed it was not wrong; but to propose it again would be of no use.
+                if let Proposer::Index(hash) = by {
+                    self.dedup.forget(hash);
+                }
+            }
+            (Some(Proposer::Journal(_)), _) => {
                 match same {
                     true => self.stats.compared_equal += 1,
                     false => self.stats.compared_unequal += 1,
                 }
                 self.stats.write_once_pauses += u64::from(self.once.judge(same));
             }
-            (Some(by), false) => self.refuted(by),
-            (Some(_), true) => {}
+            (Some(by), Answer::Other) => self.refuted(by),
+            (Some(_), Answer::Same(_)) => {}
         }
     }
 
@@ -406,19 +468,14 @@ impl Engine {
 }
 
 /// Notes the answer; who had proposed.
-fn answer(
-    verdicts: &mut [Verdict],
-    index: u32,
-    same: bool,
-    print: Option<Fingerprint>,
-) -> Option<Proposer> {
+fn note_answer(verdicts: &mut [Verdict], index: u32, answer: Answer) -> Option<Proposer> {
     let verdict = &mut verdicts[index as usize];
     let Verdict::Asked(twin) = *verdict else {
         return None;
     };
-    *verdict = match same {
-        true => Verdict::Same(Twin { print, ..twin }),
-        false => Verdict::Write,
+    *verdict = match answer {
+        Answer::Same(print) => Verdict::Same(Twin { print, ..twin }),
+        Answer::Other | Answer::Damaged => Verdict::Write,
     };
     Some(twin.by)
 }

@@ -4,6 +4,7 @@ use super::pack::Packing;
 use super::*;
 use crate::format::chunk::Record;
 use crate::format::summary::Owner;
+use crate::room::Room;
 use crate::seam::{Block, Payload};
 
 /// What became of one block.
@@ -45,10 +46,12 @@ impl Engine {
                 false => debug_assert!(placed < blocks.len()),
             }
         }
+        let mut blocks = blocks.to_vec();
+        self.drop_lost_bases(&mut blocks);
         self.waiting.push_back(Waiting::Write {
             id,
             lba,
-            blocks: blocks.to_vec(),
+            blocks,
             placed,
             verdicts,
             fua,
@@ -241,6 +244,9 @@ impl Engine {
                 } => self.place_unmap(*id, *lba, *blocks, *zero, *fua),
             };
             if !done {
+                if let Waiting::Write { blocks, .. } = &mut waiting {
+                    self.drop_lost_bases(blocks);
+                }
                 self.waiting.push_front(waiting);
                 return;
             }
@@ -252,5 +258,15 @@ impl Engine {
         let quarantined = self.segments.quarantined * u64::from(self.superblock.usable_blocks());
         let lost = quarantined - self.segments.quarantined_live;
         self.superblock.capacity_blocks().saturating_sub(lost)
+    }
+
+    /// How full the volume is.
+    #[must_use]
+    pub fn room(&self) -> Room {
+        Room {
+            live: self.segments.live,
+            capacity: self.capacity(),
+            promised: self.map.blocks(),
+        }
     }
 }

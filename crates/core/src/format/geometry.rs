@@ -4,7 +4,8 @@ use super::areas::{self, Areas, Layout};
 use super::superblock::Superblock;
 use super::{root, summary};
 use crate::addr::{Generation, Life};
-use crate::limits::COLLECTOR_SEGMENTS;
+use crate::deltas;
+use crate::limits::{self, COLLECTOR_SEGMENTS};
 use crate::map::{LEAF_ENTRIES, MAX_PBA};
 
 /// A thin volume may promise this many times what it has.
@@ -132,7 +133,9 @@ fn lay_out(
     let blocks = params.medium_blocks;
     let map_leaves = logical.div_ceil(LEAF_ENTRIES as u64) as u32;
     let shared_leaves = blocks.div_ceil(LEAF_ENTRIES as u64) as u32;
-    let leaves = map_leaves + shared_leaves;
+    let most = limits::DELTAS.div_ceil(deltas::LEAF_DELTAS) as u32;
+    let delta_leaves = (shared_leaves / 4).clamp(1, most);
+    let leaves = map_leaves + shared_leaves + delta_leaves;
     let roots = 1;
     let map_area = roots + 2 * u64::from(root::blocks(leaves));
     let align = u64::from(segment_blocks.min(256));
@@ -160,6 +163,7 @@ fn lay_out(
         segments,
         map_leaves,
         shared_leaves,
+        delta_leaves,
         over_provisioning: params.over_provisioning,
         usable: segment_blocks - summary::blocks(segment_blocks),
         root_generation: Generation(0),
@@ -214,6 +218,7 @@ pub fn plan_tables(params: &Params, layout: Layout) -> Result<Superblock, Geomet
         segments: 0,
         map_leaves: 0,
         shared_leaves: 0,
+        delta_leaves: 0,
         over_provisioning: params.over_provisioning,
         usable: segment_blocks - summary::blocks(segment_blocks),
         root_generation: Generation(0),

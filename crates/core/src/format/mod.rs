@@ -9,6 +9,7 @@ pub mod chunk;
 pub mod geometry;
 pub mod leaf;
 pub mod pack;
+pub mod record;
 pub mod root;
 pub mod summary;
 pub mod superblock;
@@ -121,7 +122,7 @@ pub enum FormatError {
 }
 
 /// The version that this program writes, and the newest that it reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Sequence numbers, lives and generations reach this far, at most: half of what 64 bits hold, so that
 /// the next one always exists.

@@ -4,7 +4,8 @@
 //! A chunk's header is one too when parts ride behind its records; then those are its directory. Either is
 //! copied as it is when the collector moves it.
 
-use super::chunk::{self, PART_LEN, Part, Record};
+use super::chunk;
+use super::record::{PART_LEN, Part, Record};
 use super::{Crc, Field, FormatError, on_disk};
 use crate::addr::{BLOCK_BYTES, Lba};
 use crate::map::MAX_PARTS;
@@ -57,7 +58,10 @@ pub fn encode<'a>(parts: impl Iterator<Item = &'a Record>, out: &mut [u8]) {
     let (head, rest) = out.split_at_mut(size_of::<RawPack>());
     let mut count = 0;
     for (entry, part) in rest.chunks_exact_mut(PART_LEN).zip(parts) {
-        part.encode(entry);
+        if let Some((lba, part)) = part.part() {
+            // Its base is not told here: whoever asks for a delta knows it.
+            Record::Part { lba, part }.encode(entry);
+        }
         count += 1;
     }
     debug_assert!(count as usize <= MAX_PARTS);
@@ -96,8 +100,10 @@ pub fn find(page: &[u8], slot: u8, crc: Crc) -> Result<(Lba, Part, &[u8]), Forma
         Record::decode(&rest[usize::from(slot) * PART_LEN..])?
     } else {
         let (_, records) = chunk::decode(page, crc)?;
-        let is_it = |record: &Record| matches!(record, Record::Part { part, .. } if part.block == 0 && part.slot == slot);
-        records.into_iter().find(is_it).ok_or(missing)?
+        let is_it = |(_, part): &(Lba, Part)| part.block == 0 && part.slot == slot;
+        let found = records.iter().filter_map(Record::part).find(is_it);
+        let (lba, part) = found.ok_or(missing)?;
+        Record::Part { lba, part }
     };
     match record {
         // Its end is inside of the page, or the record would not have been decoded.
@@ -125,7 +131,7 @@ pub fn directory(page: &[u8], crc: Crc, out: &mut Vec<PartTag>) -> Result<(), Fo
     }
     let (raw, rest) = RawPack::read_from_prefix(page).map_err(|_| truncated)?;
     let mut add = |record: Record, in_header: bool| {
-        if let Record::Part { lba, part } = record
+        if let Some((lba, part)) = record.part()
             && (!in_header || part.block == 0)
         {
             let Part { slot, crc, .. } = part;

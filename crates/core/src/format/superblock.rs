@@ -76,6 +76,8 @@ on_disk! {
         data: U64,
         /// tables: data blocks
         data_blocks: U64,
+        /// leaves that hold deltas, behind those of shared pages
+        delta_leaves: U32,
     }
 }
 
@@ -98,6 +100,7 @@ pub struct Superblock {
     pub(super) segments: u32,
     pub(super) map_leaves: u32,
     pub(super) shared_leaves: u32,
+    pub(super) delta_leaves: u32,
     pub(super) over_provisioning: u32,
     pub(super) usable: u32,
     pub(super) root_generation: Generation,
@@ -228,10 +231,16 @@ impl Superblock {
         self.shared_leaves
     }
 
+    /// Leaves that hold deltas, behind those. A volume that was made before there were deltas has none.
+    #[must_use]
+    pub fn delta_leaves(&self) -> u32 {
+        self.delta_leaves
+    }
+
     /// All leaves.
     #[must_use]
     pub fn leaves(&self) -> u32 {
-        self.map_leaves + self.shared_leaves
+        self.map_leaves + self.shared_leaves + self.delta_leaves
     }
 
     /// Blocks of a root.
@@ -320,6 +329,7 @@ impl Superblock {
             segments: U32::new(self.segments),
             map_leaves: U32::new(self.map_leaves),
             shared_leaves: U32::new(self.shared_leaves),
+            delta_leaves: U32::new(self.delta_leaves),
             over_provisioning: U32::new(self.over_provisioning),
             layout: U32::new(self.layout.number()),
             root_generation: U64::new(self.root_generation.0),
@@ -432,6 +442,7 @@ impl Superblock {
             segments: raw.segments.get(),
             map_leaves: raw.map_leaves.get(),
             shared_leaves: raw.shared_leaves.get(),
+            delta_leaves: raw.delta_leaves.get(),
             over_provisioning: raw.over_provisioning.get(),
             usable: segment_blocks - summary::blocks(segment_blocks),
             root_generation: Generation(raw.root_generation.get()),
@@ -473,6 +484,7 @@ impl Superblock {
         check(
             self.map_leaves
                 .checked_add(self.shared_leaves)
+                .and_then(|leaves| leaves.checked_add(self.delta_leaves))
                 .is_some_and(|l| l <= 1 << 24),
             "leaves",
             self.map_leaves.into(),

@@ -6,11 +6,15 @@
 
 use super::Holder;
 use crate::addr::{Lba, Vba};
-use alloc::{vec, vec::Vec};
+use alloc::vec::Vec;
 
 const WAYS: usize = 8;
 /// Bytes of a line.
-const LINE: usize = WAYS * 8;
+const LINE: usize = size_of::<Line>();
+
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line([u64; WAYS]);
 
 // An entry: 27 bits of the hash, 1 that tells a page from an LBA, 4 of how often it was met, 32 of number; 0
 // for none (what is there was met once).
@@ -22,7 +26,7 @@ const MET_MAX: u64 = 15;
 /// See the module.
 #[derive(Default)]
 pub struct Compact {
-    lines: Vec<[u64; WAYS]>,
+    lines: Vec<Line>,
     entries: usize,
     comparisons: u64,
 }
@@ -45,11 +49,27 @@ fn entry(hash: u64, met: u64, holder: Holder) -> u64 {
 }
 
 impl Compact {
-    pub(super) fn new(bytes: usize) -> Self {
+    /// `advise` is told where its memory is, and how many bytes, before that is touched.
+    pub(super) fn new(bytes: usize, advise: &mut dyn FnMut(*const u8, usize)) -> Self {
+        let count = Self::lines_in(bytes);
+        let mut lines: Vec<Line> = Vec::with_capacity(count);
+        if count > 0 {
+            advise(lines.as_ptr().cast(), count * LINE);
+        }
+        // All of it is touched now: a page that is met for the first time costs a look-up more than many misses.
+        lines.resize(count, Line([0; WAYS]));
         Self {
-            lines: vec![[0; WAYS]; (bytes / LINE).min(u32::MAX as usize)],
+            lines,
             ..Self::default()
         }
+    }
+
+    fn lines_in(bytes: usize) -> usize {
+        (bytes / LINE).min(u32::MAX as usize)
+    }
+
+    pub(super) fn is_of(&self, bytes: usize) -> bool {
+        self.lines.len() == Self::lines_in(bytes)
     }
 
     pub(super) fn capacity(&self) -> usize {
@@ -71,11 +91,11 @@ impl Compact {
     /// Looks at the lines of contents that are looked up soon: their cache misses are under way together then.
     pub(super) fn look_ahead(&self, hashes: impl Iterator<Item = u64>) {
         let lines = hashes.filter_map(|hash| self.lines.get(self.line_of(hash)));
-        core::hint::black_box(lines.fold(0, |all, line| all ^ line[0]));
+        core::hint::black_box(lines.fold(0, |all, line| all ^ line.0[0]));
     }
 
     pub(super) fn find(&mut self, hash: u64) -> Option<Holder> {
-        let line = self.lines.get(self.line_of(hash))?;
+        let Line(line) = self.lines.get(self.line_of(hash))?;
         let way = line.iter().position(is_of(hash));
         self.comparisons += way.map_or(WAYS, |way| way + 1) as u64;
         let entry = line[way?];
@@ -88,7 +108,7 @@ impl Compact {
 
     pub(super) fn insert(&mut self, hash: u64, holder: Holder) {
         let at = self.line_of(hash);
-        let Some(line) = self.lines.get_mut(at) else {
+        let Some(Line(line)) = self.lines.get_mut(at) else {
             return;
         };
         let (way, times) = match line.iter().position(is_of(hash)) {
@@ -105,7 +125,7 @@ impl Compact {
 
     pub(super) fn moved(&mut self, hash: u64, holder: Holder) {
         let at = self.line_of(hash);
-        let Some(line) = self.lines.get_mut(at) else {
+        let Some(Line(line)) = self.lines.get_mut(at) else {
             return;
         };
         if let Some(same) = line.iter_mut().find(|entry| is_of(hash)(entry)) {
@@ -115,7 +135,7 @@ impl Compact {
 
     pub(super) fn remove(&mut self, hash: u64) {
         let at = self.line_of(hash);
-        let Some(line) = self.lines.get_mut(at) else {
+        let Some(Line(line)) = self.lines.get_mut(at) else {
             return;
         };
         if let Some(same) = line.iter_mut().find(|entry| is_of(hash)(entry)) {
@@ -148,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_is_met_often_stays() {
-        let mut index = Compact::new(LINE);
+        let mut index = Compact::new(LINE, &mut |_, _| {});
         for round in 0..100 {
             let holder = Holder::Page(Vba(round));
             index.insert(hash(1), holder);
@@ -162,7 +182,7 @@ mod tests {
 
     #[test]
     fn of_what_was_met_once_the_oldest_leaves() {
-        let mut index = Compact::new(LINE);
+        let mut index = Compact::new(LINE, &mut |_, _| {});
         for content in 0..8 {
             index.insert(hash(content), Holder::Lba(Lba(content)));
         }
@@ -176,7 +196,7 @@ mod tests {
 
     #[test]
     fn what_was_met_often_long_ago_goes() {
-        let mut index = Compact::new(LINE);
+        let mut index = Compact::new(LINE, &mut |_, _| {});
         for _ in 0..20 {
             for old in 0..8 {
                 index.insert(hash(old), Holder::Lba(Lba(old)));

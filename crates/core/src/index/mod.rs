@@ -51,10 +51,26 @@ impl Index {
     /// An index in at most `bytes`; none, when that is too little for one.
     #[must_use]
     pub fn new(store: Store, bytes: usize) -> Self {
+        Self::with_advice(store, bytes, &mut |_, _| {})
+    }
+
+    /// The same. `advise` is told where memory is, and how many bytes, before it is touched: whoever runs this may
+    /// want large pages there, of which a look-up misses fewer.
+    #[must_use]
+    pub fn with_advice(
+        store: Store,
+        bytes: usize,
+        advise: &mut dyn FnMut(*const u8, usize),
+    ) -> Self {
         match store {
-            Store::Compact => Self::Compact(Compact::new(bytes)),
+            Store::Compact => Self::Compact(Compact::new(bytes, advise)),
             Store::Caftl(search) => Self::Caftl(Caftl::new(search, bytes)),
         }
+    }
+
+    /// Whether it is as [`Index::new`] would make it, as far as it takes long to make one.
+    pub(crate) fn is_of(&self, store: Store, bytes: usize) -> bool {
+        matches!((self, store), (Self::Compact(index), Store::Compact) if index.is_of(bytes))
     }
 
     /// Contents that it can hold.
@@ -144,6 +160,16 @@ mod tests {
             index.remove(5);
             assert_eq!((index.find(5), index.capacity(), index.len()), (None, 0, 0));
         }
+    }
+
+    #[test]
+    fn memory_is_told_of_before_it_is_touched_and_lines_are_cache_lines() {
+        let mut told = Vec::new();
+        let index = Index::with_advice(Store::Compact, 10_000, &mut |at, bytes| {
+            told.push((at.align_offset(64), bytes));
+        });
+        assert_eq!((told, index.capacity()), (alloc::vec![(0, 9984)], 1248));
+        let _ = Index::with_advice(Store::Compact, 63, &mut |_, _| unreachable!("no memory"));
     }
 
     #[test]

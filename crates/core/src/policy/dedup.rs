@@ -25,6 +25,8 @@ use alloc::vec::Vec;
 pub struct Dedup {
     policy: Policy,
     index: Index,
+    /// One that was made beforehand.
+    spare: Index,
     /// Blocks that are not to be shared: copies of what must survive when one is damaged
     /// (OrderMergeDedup §3.5).
     critical: Vec<(Lba, u64)>,
@@ -43,6 +45,13 @@ impl Dedup {
     /// The index.
     pub fn index(&self) -> &Index {
         &self.index
+    }
+
+    /// Looks at what the index says of contents that are to be written soon, by their checksums.
+    pub fn look_ahead(&self, crcs: impl Iterator<Item = u32>) {
+        if self.is_on() && !self.switched_off {
+            self.index.look_ahead(crcs.map(content_hash));
+        }
     }
 
     /// The hint was wrong.
@@ -101,12 +110,27 @@ impl Dedup {
         self.policy.decide
     }
 
+    /// Whether a policy wants another index than there is.
+    pub fn needs_index(&self, policy: Policy) -> bool {
+        (policy.index_bytes, policy.store) != (self.policy.index_bytes, self.policy.store)
+    }
+
+    /// Lays by an index for the next policy that wants one like it, and gives back what was laid by; after that policy,
+    /// this is the index that was in force before.
+    pub fn lay_by(&mut self, index: Index) -> Index {
+        core::mem::replace(&mut self.spare, index)
+    }
+
     /// Another policy from now on; whether it has another index, which starts empty.
     pub fn set(&mut self, policy: Policy) -> bool {
-        let old = self.policy;
-        let other = (policy.index_bytes, policy.store) != (old.index_bytes, old.store);
+        let other = self.needs_index(policy);
         if other {
-            self.index = Index::new(policy.store, policy.index_bytes);
+            let is_made =
+                self.spare.is_empty() && self.spare.is_of(policy.store, policy.index_bytes);
+            match is_made {
+                true => core::mem::swap(&mut self.index, &mut self.spare),
+                false => self.index = Index::new(policy.store, policy.index_bytes),
+            }
         }
         self.policy = policy;
         self.switched_off = false;
@@ -179,4 +203,44 @@ pub fn content_hash(crc: u32) -> u64 {
     u64::from(crc)
         .wrapping_add(1)
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seam::Store;
+
+    fn policy(index_bytes: usize) -> Policy {
+        Policy {
+            index_bytes,
+            ..Policy::default()
+        }
+    }
+
+    #[test]
+    fn an_index_that_was_laid_by_is_taken_if_it_fits_and_the_old_one_given_back() {
+        let mut dedup = Dedup::default();
+        dedup.set(policy(4096));
+        dedup.met(1, Holder::Lba(Lba(1)), 1);
+        for (laid_by, is_taken) in [(8192, true), (4096, false)] {
+            let before = dedup.index().capacity();
+            dedup.lay_by(Index::new(Store::Compact, laid_by));
+            let wanted = policy(if is_taken { laid_by } else { 16384 });
+            assert!(dedup.needs_index(wanted) && dedup.set(wanted));
+            assert!(dedup.index().is_empty());
+            assert_eq!(dedup.index().capacity() * 8, wanted.index_bytes);
+            let left = dedup.lay_by(Index::default()).capacity();
+            assert_eq!(left, if is_taken { before } else { laid_by / 8 });
+        }
+    }
+
+    #[test]
+    fn an_index_that_has_been_used_is_not_taken_for_a_new_one() {
+        let mut dedup = Dedup::default();
+        let mut used = Index::new(Store::Compact, 4096);
+        used.insert(1, Holder::Lba(Lba(1)), 1);
+        dedup.lay_by(used);
+        dedup.set(policy(4096));
+        assert!(dedup.is_on() && dedup.index().is_empty());
+    }
 }

@@ -7,7 +7,7 @@ use crate::format::chunk::{self, ChunkHeader, Record};
 use crate::format::root::{Cursor, LeafSlot, RootHeader};
 use crate::format::summary::{Owner, Tag};
 use crate::format::{Crc, leaf, superblock::Superblock};
-use crate::map::{Entry, LEAF_ENTRIES, Map};
+use crate::map::{Entry, LEAF_ENTRIES, Map, PartId};
 use crate::pledges::Pledges;
 use crate::refs::Shared;
 use alloc::{vec, vec::Vec};
@@ -51,7 +51,7 @@ impl<'a> Replay<'a> {
     ) -> Result<Self, RecoveryError> {
         Ok(Self {
             map: Map::new(superblock.logical_blocks()),
-            shared: Shared::new(superblock.shared_leaves()),
+            shared: Shared::new(superblock.shared_leaves(), superblock.delta_leaves()),
             pledges: Pledges::default(),
             heads: root.cursors,
             last_seq: root.seq,
@@ -84,11 +84,22 @@ impl<'a> Replay<'a> {
                 return Err(RecoveryError::Leaf { leaf, at });
             }
             self.replayed.leaves += 1;
-            match index.checked_sub(self.superblock.map_leaves()) {
-                None => {
+            let behind_map = index.checked_sub(self.superblock.map_leaves());
+            let behind_shared =
+                behind_map.and_then(|index| index.checked_sub(self.superblock.shared_leaves()));
+            match (behind_map, behind_shared) {
+                (None, _) => {
                     self.map.load_leaf(leaf, &block);
                 }
-                Some(shared) => self.load_shared(shared, at, &block)?,
+                (Some(shared), None) => self.load_shared(shared, at, &block)?,
+                (_, Some(deltas)) => {
+                    if !self.shared.deltas_mut().load_leaf(Leaf(deltas), &block) {
+                        return Err(RecoveryError::Outside {
+                            what: "a leaf of deltas",
+                            at,
+                        });
+                    }
+                }
             }
         }
         Ok(())
@@ -319,12 +330,16 @@ impl<'a> Replay<'a> {
                     }
                     pages.push((0, vba));
                 }
-                Record::Part { lba, part } if in_map(lba, 1) => {
+                Record::Part { lba, part } | Record::Delta { lba, part, .. } if in_map(lba, 1) => {
                     let Some(&(_, vba)) = pages.iter().find(|(block, _)| *block == part.block)
                     else {
                         return Err(outside);
                     };
-                    self.map.set(lba, Entry::Packed(vba, part.slot));
+                    let slot = part.slot;
+                    if let Record::Delta { base, .. } = *record {
+                        self.shared.restore_delta(PartId { page: vba, slot }, base);
+                    }
+                    self.map.set(lba, Entry::Packed(vba, slot));
                 }
                 Record::SharePart { lba, vba, slot } if in_map(lba, 1) => {
                     self.map.set(lba, Entry::Packed(vba, slot));
@@ -396,6 +411,19 @@ impl<'a> Replay<'a> {
                     what: "the map",
                     at: self.superblock.leaf_slot(leaf, 0),
                 });
+            };
+            self.segments[segment.0 as usize].valid += 1;
+        }
+        let Some(needed) = self.shared.settle_deltas() else {
+            let first = self.superblock.map_leaves() + self.superblock.shared_leaves();
+            return Err(RecoveryError::Outside {
+                what: "the table of deltas",
+                at: self.superblock.leaf_slot(Leaf(first), 0),
+            });
+        };
+        for pba in needed {
+            let Some((segment, _)) = self.superblock.segment_of(pba) else {
+                unreachable!("where a page of parts is was looked at when it was learnt")
             };
             self.segments[segment.0 as usize].valid += 1;
         }

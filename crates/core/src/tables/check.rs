@@ -5,15 +5,18 @@
 //! 3. No count is lower than what leads to its block. A higher one is what a crash may leave.
 //! 4. Every live block has the checksum that its links have (with `data`).
 
-use super::recover::recover;
-use crate::addr::{BLOCK_BYTES, Lba};
+use super::recover::{Recovered, recover};
+use crate::addr::{BLOCK_BYTES, Lba, Pba};
 use crate::check::{Options, Problem, Report};
 use crate::format::{Crc, FormatError};
-use crate::recovery::Source;
+use crate::recovery::{Source, Unreadable};
 use alloc::{vec, vec::Vec};
 
 /// Blocks of one read of data.
 const READ_BLOCKS: usize = 64;
+
+/// Damaged blocks after which the check of data ends: they are kept until it is known who leads to them.
+const DAMAGED_MAX: usize = 64 << 10;
 
 /// Checks a volume of tables.
 pub fn check(
@@ -39,40 +42,108 @@ pub fn check(
         });
     }
     report.shared_pages = recovered.found.shared_pages;
-    let mut links: Vec<_> = recovered.links().collect();
-    report.mapped_blocks = links.len() as u64;
-    if !options.data {
-        return;
+    report.mapped_blocks = recovered.links().count() as u64;
+    if options.data {
+        let damaged = Data::of(&recovered).verify(source, crc, report);
+        report_links(&recovered, &damaged, report);
     }
-    // In the medium's order, so that reads are long.
-    links.sort_unstable_by_key(|(_, at, _)| *at);
-    let mut bytes = vec![0; READ_BLOCKS * BLOCK_BYTES];
-    for run in links.chunk_by(|a, b| b.1.0 <= a.1.0 + 1) {
-        for part in run.chunks(READ_BLOCKS) {
-            let first = part[0].1;
-            let blocks = (part[part.len() - 1].1.0 - first.0 + 1) as usize;
-            let whole = source
-                .read(first, &mut bytes[..blocks * BLOCK_BYTES])
-                .is_ok();
-            for &(lba, at, expected) in part {
-                let lba = Lba(lba.into());
-                let from = (at.0 - first.0) as usize * BLOCK_BYTES;
-                let block = &mut bytes[from..from + BLOCK_BYTES];
-                if !whole && let Err(error) = source.read(at, block) {
-                    report.add(Problem::DataUnreadable { lba, error });
-                    continue;
+}
+
+/// What data blocks should hold: little more than 4 bytes a block, beside the tables. It is all the memory that the check
+/// needs, whatever is linked.
+struct Data<'a> {
+    recovered: &'a Recovered,
+    expected: Vec<u32>,
+    /// Set: its links do not agree.
+    disputed: Vec<u64>,
+}
+
+/// A data block that does not hold what its links say.
+struct Damaged {
+    at: Pba,
+    why: Result<u32, Unreadable>,
+}
+
+impl<'a> Data<'a> {
+    fn of(recovered: &'a Recovered) -> Self {
+        let areas = recovered.superblock.areas();
+        let mut expected = vec![0; areas.data_blocks() as usize];
+        for (_, at, crc) in recovered.links() {
+            if let Some(index) = areas.data_index(at) {
+                expected[index as usize] = crc;
+            }
+        }
+        let mut disputed = vec![0; expected.len().div_ceil(64)];
+        for (_, at, crc) in recovered.links() {
+            if let Some(index) = areas.data_index(at).map(|index| index as usize)
+                && expected[index] != crc
+            {
+                disputed[index / 64] |= 1 << (index % 64);
+            }
+        }
+        Self {
+            recovered,
+            expected,
+            disputed,
+        }
+    }
+
+    /// Reads what is linked, in the medium's order and in long reads.
+    fn verify(&self, source: &mut dyn Source, crc: Crc, report: &mut Report) -> Vec<Damaged> {
+        let areas = self.recovered.superblock.areas();
+        let is_linked = |index: u32| self.recovered.refs.get(index) > 0;
+        let end = self.expected.len() as u32;
+        let mut bytes = vec![0; READ_BLOCKS * BLOCK_BYTES];
+        let mut damaged = Vec::new();
+        let mut index = 0;
+        while index < end && damaged.len() < DAMAGED_MAX {
+            if !is_linked(index) {
+                index += 1;
+                continue;
+            }
+            let most = end.min(index + READ_BLOCKS as u32);
+            let next = (index..most).find(|&next| !is_linked(next)).unwrap_or(most);
+            let run = &mut bytes[..(next - index) as usize * BLOCK_BYTES];
+            let whole = source.read(areas.data(index), run).is_ok();
+            for (index, block) in (index..next).zip(run.chunks_exact_mut(BLOCK_BYTES)) {
+                let at = areas.data(index);
+                let read = match whole {
+                    true => Ok(()),
+                    false => source.read(at, block),
+                };
+                let why = read.map(|()| crc(block));
+                if why.is_ok() {
+                    report.verified_blocks += u64::from(self.recovered.refs.get(index));
                 }
-                report.verified_blocks += 1;
-                let found = crc(block);
-                if found != expected {
-                    let error = FormatError::Checksum {
-                        what: "data block",
-                        found,
-                        expected,
-                    };
-                    report.add(Problem::Data { lba, at, error });
+                let disputed = self.disputed[index as usize / 64] >> (index % 64) & 1 == 1;
+                if disputed || why != Ok(self.expected[index as usize]) {
+                    damaged.push(Damaged { at, why });
                 }
             }
+            index = next;
+        }
+        damaged
+    }
+}
+
+/// Names every LBA that leads to a damaged block, or to one with another checksum than its other links have.
+fn report_links(recovered: &Recovered, damaged: &[Damaged], report: &mut Report) {
+    for (lba, at, expected) in recovered.links() {
+        let Ok(found) = damaged.binary_search_by_key(&at, |damaged| damaged.at) else {
+            continue;
+        };
+        let lba = Lba(lba.into());
+        match damaged[found].why {
+            Err(error) => report.add(Problem::DataUnreadable { lba, error }),
+            Ok(found) if found != expected => {
+                let error = FormatError::Checksum {
+                    what: "data block",
+                    found,
+                    expected,
+                };
+                report.add(Problem::Data { lba, at, error });
+            }
+            Ok(_) => {}
         }
     }
 }

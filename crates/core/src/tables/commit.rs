@@ -82,7 +82,10 @@ enum At {
 pub(super) struct Commit {
     pub group: Group,
     at: At,
+    /// Writes that have not ended, those in the queue included.
     under_way: usize,
+    /// Blocks of tables that wait for their turn to be written.
+    queue: VecDeque<Pending>,
     /// Blocks that links of the medium led to, and do not any more.
     unlinked: Vec<u32>,
 }
@@ -180,7 +183,10 @@ impl Tables {
                 At::Links => self.sync_then(At::LinksSync),
                 At::Directory => self.sync_then(At::DirectorySync),
                 At::GroundSync | At::LinksSync | At::DirectorySync => return,
-                At::Root => self.finish_commit(),
+                At::Root => {
+                    self.root_written();
+                    self.finish_commit();
+                }
             }
         }
     }
@@ -193,6 +199,7 @@ impl Tables {
         self.committing = Some(Commit {
             at: At::Ground,
             under_way: group.writes,
+            queue: VecDeque::new(),
             unlinked: Vec::new(),
             group,
         });
@@ -204,9 +211,7 @@ impl Tables {
             self.apply_prints();
             self.take_later(&mut blocks);
         }
-        for (kind, block) in blocks {
-            self.write_table(kind, block);
-        }
+        self.write_tables(blocks);
     }
 
     /// What was held back and is due, or is to be written anyway.
@@ -231,13 +236,33 @@ impl Tables {
         }
     }
 
-    fn write_table(&mut self, kind: Kind, block: u32) {
-        self.stats.medium_tables += 1;
+    fn write_tables(&mut self, blocks: BTreeSet<(Kind, u32)>) {
+        self.stats.medium_tables += blocks.len() as u64;
         if let Some(shadow) = &mut self.shadow {
-            shadow.touch(self.superblock.table_number(kind, block));
+            for &(kind, block) in &blocks {
+                shadow.touch(self.superblock.table_number(kind, block));
+            }
         }
-        self.step_begins();
-        self.start_write(Pending::Table(kind, block));
+        let writes = blocks.into_iter();
+        self.queue_writes(writes.map(|(kind, block)| Pending::Table(kind, block)));
+    }
+
+    /// Blocks of tables are to be written in this step of the commit, a few at a time.
+    pub(super) fn queue_writes(&mut self, writes: impl ExactSizeIterator<Item = Pending>) {
+        if let Some(commit) = &mut self.committing {
+            commit.under_way += writes.len();
+            commit.queue.extend(writes);
+        }
+        for _ in 0..limits::TABLES_IN_FLIGHT {
+            self.write_next();
+        }
+    }
+
+    fn write_next(&mut self) {
+        let next = self.committing.as_mut().and_then(|c| c.queue.pop_front());
+        if let Some(pending) = next {
+            self.start_write(pending);
+        }
     }
 
     /// A write of the commit is about to be asked for.
@@ -251,6 +276,7 @@ impl Tables {
         if let Some(commit) = &mut self.committing {
             commit.under_way -= 1;
         }
+        self.write_next();
     }
 
     /// Data and what leads nowhere yet is on its way to the medium: all of it, in runs.
@@ -320,7 +346,7 @@ impl Tables {
         // What goes out for the next group meanwhile is not reached by it for certain.
         self.unsynced = self.running.writes > 0;
         self.stats.syncs += 1;
-        let id = self.register(Pending::Sync);
+        let id = self.pending.add(Pending::Sync);
         self.effects.push_back(Effect::Sync { id });
     }
 
@@ -360,9 +386,7 @@ impl Tables {
         if let Some(commit) = &mut self.committing {
             commit.at = At::Links;
         }
-        for (kind, block) in blocks {
-            self.write_table(kind, block);
-        }
+        self.write_tables(blocks);
     }
 
     /// The image of the map follows the group; which of its blocks have changed.

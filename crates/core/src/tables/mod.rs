@@ -15,6 +15,8 @@
 
 mod check;
 mod commit;
+mod discard;
+mod effects;
 mod facts;
 mod options;
 pub mod order;
@@ -22,6 +24,7 @@ mod read;
 mod recover;
 mod shadow;
 mod space;
+mod stale;
 mod table;
 mod twin;
 mod waiting;
@@ -32,8 +35,10 @@ use crate::format::Crc;
 use crate::format::areas::Layout;
 use crate::format::superblock::Superblock;
 use crate::format::table::{Kind, Link, Signer};
+use crate::in_flight::InFlight;
 use crate::limits;
 use crate::policy::{dedup::Dedup, once::Once};
+use crate::room::Room;
 use crate::seam::{Effect, Input, Outcome, Payload, Refusal, Reply};
 use crate::stats::Stats;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -62,7 +67,14 @@ enum Pending {
     /// A directory block of shadowed tables.
     Directory(u32),
     Root,
+    /// The superblock, with the newest root that is durable.
+    Mark,
     Sync,
+    /// Free data blocks from `first` on.
+    Discard {
+        first: u32,
+        blocks: u32,
+    },
     Read {
         request: RequestId,
         first: u32,
@@ -103,6 +115,8 @@ pub struct Tables {
     queued: BTreeSet<u32>,
     /// Data blocks that are read, written or compared, and how often.
     pins: BTreeMap<u32, u32>,
+    /// Discards in flight.
+    discards: u32,
     /// Where the search for fingerprints to give up goes on.
     give_up_from: u32,
 
@@ -128,10 +142,11 @@ pub struct Tables {
 
     once: Once,
     dedup: Dedup,
+    /// Where a new index is still to be filled from.
+    fill_from: Option<u32>,
     reads: Vec<Reading>,
     held_buffers: u32,
-    pending: Vec<Option<Pending>>,
-    pending_free: Vec<u32>,
+    pending: InFlight<Pending>,
     effects: VecDeque<Effect>,
     replies: VecDeque<Reply>,
     stats: Stats,
@@ -161,6 +176,7 @@ impl Tables {
             held: BTreeMap::new(),
             queued: BTreeSet::new(),
             pins: BTreeMap::new(),
+            discards: 0,
             give_up_from: 0,
             running: Group::new(1),
             committing: None,
@@ -178,15 +194,18 @@ impl Tables {
             last_write: Nanos(0),
             once: Once::default(),
             dedup: Dedup::default(),
+            fill_from: None,
             reads: Vec::new(),
             held_buffers: 0,
-            pending: Vec::new(),
-            pending_free: Vec::new(),
+            pending: InFlight::new(),
             effects: VecDeque::new(),
             replies: VecDeque::new(),
             stats: recovered.found,
             superblock,
         };
+        if options.discard_blocks_min > 0 {
+            tables.space.keep_stale(options.discard_blocks_min);
+        }
         // Counts that were found too high are put right, and written when it costs least.
         for block in recovered.mended {
             tables.mark_later(Kind::Counts, block);
@@ -231,7 +250,10 @@ impl Tables {
             Input::Critical { ranges } => self.dedup.set_critical(ranges),
             // The table of fingerprints knows.
             // Nothing is pledged here: a map entry is written in place, and by itself.
-            Input::Contents { .. } | Input::Parts { .. } | Input::Committed { .. } => {}
+            Input::Contents { .. }
+            | Input::Parts { .. }
+            | Input::Committed { .. }
+            | Input::Deltas { .. } => {}
             // What lies in tables was compared when it was written.
             Input::Merge { id, .. } => {
                 let result = match self.poisoned {
@@ -267,17 +289,33 @@ impl Tables {
         if self.poisoned || self.mode == Mode::Stopped {
             return None;
         }
+        if self.fill_from.is_some() {
+            return Some(self.now);
+        }
         if self.retry_at.is_some() || self.committing.is_some() {
             return self.retry_at;
         }
         let later = self.later_due();
-        [self.group_due(), later].into_iter().flatten().min()
+        [self.group_due(), later, self.discard_due(), self.mark_due()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The volume's geometry and identity.
     #[must_use]
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
+    }
+
+    /// How full the volume is.
+    #[must_use]
+    pub fn room(&self) -> Room {
+        Room {
+            live: self.stats.live_blocks,
+            capacity: self.superblock.capacity_blocks(),
+            promised: self.superblock.logical_blocks(),
+        }
     }
 
     /// Counters and gauges.
@@ -296,66 +334,24 @@ impl Tables {
         }
     }
 
-    /// The buffers of a write of data, in the order of its blocks.
-    pub fn data_bufs(&self, id: EffectId) -> impl Iterator<Item = Buf> + '_ {
-        let bufs: &[Buf] = match self.pending.get(id.0 as usize) {
-            Some(Some(Pending::Data { bufs, .. })) => bufs,
-            _ => &[],
-        };
-        bufs.iter().copied()
-    }
-
-    /// Where each of them goes.
-    pub fn data_places(&self, id: EffectId) -> impl Iterator<Item = (Buf, Pba)> + '_ {
-        let first = match self.pending.get(id.0 as usize) {
-            Some(Some(Pending::Data { first, .. })) => *first,
-            _ => 0,
-        };
-        let areas = self.superblock.areas();
-        (first..)
-            .zip(self.data_bufs(id))
-            .map(move |(index, buf)| (buf, areas.data(index)))
-    }
-
-    /// The bytes of an [`Effect::WriteMeta`], as they are now.
-    pub fn encode(&mut self, id: EffectId, out: &mut [u8]) {
-        match self.pending.get(id.0 as usize) {
-            Some(Some(Pending::Table(kind, block))) => {
-                let (kind, block) = (*kind, *block);
-                self.encode_table(kind, block, out);
-                self.note_table(kind, block, out);
-            }
-            Some(Some(Pending::Directory(block))) => {
-                let block = *block;
-                self.encode_directory(block, out);
-            }
-            Some(Some(Pending::Root)) => self.encode_root(out),
-            _ => unreachable!("effect {id} writes no metadata"),
-        }
-    }
-
-    fn encode_table(&self, kind: Kind, block: u32, out: &mut [u8]) {
-        let number = self.superblock.table_number(kind, block);
-        match kind {
-            Kind::Map => self.map.encode(block, number, &self.signer, out),
-            Kind::Counts => self.counts.encode(block, number, &self.signer, out),
-            Kind::Prints => self.prints.encode(block, number, &self.signer, out),
-        }
-    }
-
     fn done(&mut self, id: EffectId, outcome: Outcome<'_>) {
-        let Some(pending) = self.pending.get_mut(id.0 as usize).and_then(Option::take) else {
+        let Some(pending) = self.pending.get(id) else {
             unreachable!("effect {id} was answered twice, or never asked");
         };
         let writes = matches!(
             pending,
-            Pending::Data { .. } | Pending::Table(..) | Pending::Directory(_) | Pending::Root
+            Pending::Data { .. }
+                | Pending::Table(..)
+                | Pending::Directory(_)
+                | Pending::Root
+                | Pending::Mark
         );
         if writes && matches!(outcome, Outcome::Full) && !self.poisoned {
-            self.pending[id.0 as usize] = Some(pending);
             return self.hold_until_room(id);
         }
-        self.pending_free.push(id.0);
+        let Some(pending) = self.pending.take(id) else {
+            unreachable!("effect {id} is in flight");
+        };
         if matches!(outcome, Outcome::Failed | Outcome::Full)
             && (writes || matches!(pending, Pending::Sync))
         {
@@ -366,7 +362,9 @@ impl Tables {
         match pending {
             Pending::Data { first, bufs, group } => self.data_written(first, &bufs, group),
             Pending::Table(..) | Pending::Directory(_) | Pending::Root => self.step_ended(),
+            Pending::Mark => self.marked(),
             Pending::Sync => self.synced(),
+            Pending::Discard { first, blocks } => self.discarded(first, blocks),
             Pending::Read {
                 request,
                 first,
@@ -389,6 +387,7 @@ impl Tables {
     }
 
     fn tick(&mut self) {
+        self.fill_index();
         if !self.poisoned && self.retry_at.is_some_and(|at| self.now >= at) {
             self.retry_at = None;
             for id in core::mem::take(&mut self.retry) {
@@ -413,6 +412,8 @@ impl Tables {
                 self.advance();
             }
         }
+        self.discard_stale();
+        self.mark_root();
         self.stop_when_done();
     }
 
@@ -432,59 +433,7 @@ impl Tables {
     }
 
     fn is_quiet(&self) -> bool {
-        self.pending_free.len() == self.pending.len()
-    }
-
-    fn register(&mut self, pending: Pending) -> EffectId {
-        match self.pending_free.pop() {
-            Some(id) => {
-                self.pending[id as usize] = Some(pending);
-                EffectId(id)
-            }
-            None => {
-                self.pending.push(Some(pending));
-                EffectId(self.pending.len() as u32 - 1)
-            }
-        }
-    }
-
-    /// Starts a write of the lower half.
-    fn start_write(&mut self, pending: Pending) {
-        let id = self.register(pending);
-        let effect = self.write_effect(id);
-        self.unsynced = true;
-        self.effects.push_back(effect);
-    }
-
-    fn write_effect(&self, id: EffectId) -> Effect {
-        let durable = false;
-        let (at, blocks) = match &self.pending[id.0 as usize] {
-            Some(Pending::Data { first, bufs, .. }) => {
-                return Effect::WriteData {
-                    id,
-                    at: self.superblock.areas().data(*first),
-                    blocks: bufs.len() as u32,
-                };
-            }
-            Some(Pending::Table(kind, block)) => (self.table_place(*kind, *block), 1),
-            Some(Pending::Directory(block)) => (self.directory_place(*block), 1),
-            Some(Pending::Root) => {
-                let blocks = 2 * self.superblock.shadow_root_blocks() as u32;
-                return Effect::WriteMeta {
-                    id,
-                    at: self.root_place(),
-                    blocks,
-                    durable: true,
-                };
-            }
-            _ => unreachable!("effect {id} is a write"),
-        };
-        Effect::WriteMeta {
-            id,
-            at,
-            blocks,
-            durable,
-        }
+        self.pending.len() == 0
     }
 
     fn reply(&mut self, id: RequestId, result: Result<(), Refusal>) {
@@ -496,40 +445,6 @@ impl Tables {
         self.effects.push_back(Effect::Release { buf });
     }
 
-    fn fail_all(&mut self) {
-        while let Some(waiter) = self.waiters.pop_front() {
-            self.reply(waiter.request, Err(Refusal::Poisoned));
-        }
-        while let Some(waiting) = self.waiting.pop_front() {
-            self.refuse(waiting, Refusal::Poisoned);
-        }
-    }
-
-    fn refuse(&mut self, waiting: Waiting, refusal: Refusal) {
-        if waiting.is_asking() {
-            return self.doomed.push((waiting, refusal));
-        }
-        match waiting {
-            Waiting::Write {
-                id,
-                blocks,
-                placed,
-                verdicts,
-                ..
-            } => {
-                for payload in &blocks[placed..] {
-                    self.release(payload.buf);
-                }
-                for verdict in verdicts.iter().skip(placed) {
-                    self.let_go(*verdict);
-                }
-                self.reply(id, Err(refusal));
-            }
-            Waiting::Read { id, lba, blocks } => self.start_read(id, lba, blocks),
-            Waiting::Unmap { id, .. } => self.reply(id, Err(refusal)),
-        }
-    }
-
     fn stop_when_done(&mut self) {
         if self.mode != Mode::Stopping {
             return;
@@ -538,10 +453,11 @@ impl Tables {
         let clean = self.committing.is_none()
             && self.running.is_empty()
             && self.later.is_empty()
+            && self.mark_due().is_none()
             && !self.unsynced;
         // What found no room is not tried again once the volume is poisoned.
         let ended = match self.poisoned {
-            true => self.pending_free.len() + self.retry.len() == self.pending.len(),
+            true => self.pending.len() == self.retry.len(),
             false => clean && self.is_quiet(),
         };
         if served && ended {

@@ -24,6 +24,8 @@ pub struct Options {
     pub anticipation_nanos: u64,
     /// Requests after which a commit is due; 0: any number (Dmdedup's flush interval).
     pub commit_requests: u32,
+    /// Runs of free blocks that are discarded on the medium have so many blocks at least; 0: nothing is discarded.
+    pub discard_blocks_min: u32,
     /// Whether blocks of zeros are stored as no link at all.
     pub zero: bool,
     /// Buffers that clients' writes share.
@@ -39,6 +41,10 @@ impl Options {
             later_nanos: limits::LATER_NANOS,
             anticipation_nanos: limits::ANTICIPATION_NANOS,
             commit_requests: 0,
+            discard_blocks_min: match shared.discard {
+                true => shared.discard_blocks_min,
+                false => 0,
+            },
             zero: shared.zero,
             write_buffers: shared.write_buffers,
         }

@@ -75,7 +75,7 @@ impl Tables {
             for unit in unit..unit + run {
                 self.pin(unit);
             }
-            let effect = self.register(Pending::Read {
+            let effect = self.pending.add(Pending::Read {
                 request: id,
                 first: unit,
                 crcs,

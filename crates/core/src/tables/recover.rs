@@ -213,6 +213,11 @@ fn read_directory(
         first: wrong,
         second: wrong,
     })?;
+    let lost = superblock.root_generation();
+    if generation < lost {
+        // The newest was durable, so it has rotted; the one before it is of an older volume.
+        return Err(RecoveryError::RootLost { lost });
+    }
     let tables: u64 = superblock.table_blocks().iter().sum();
     let mut slots = Vec::with_capacity(tables as usize);
     let mut block = [0; BLOCK_BYTES];

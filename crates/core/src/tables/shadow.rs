@@ -12,6 +12,10 @@ const ENTRIES: usize = crate::format::areas::DIRECTORY_ENTRIES as usize;
 /// Which slots count.
 pub(super) struct Shadow {
     generation: Generation,
+    /// The newest that is durable; and since when the superblock does not say so.
+    durable: Generation,
+    unmarked_since: Option<Nanos>,
+    marking: bool,
     slots: Vec<LeafSlot>,
     directory: Vec<LeafSlot>,
     /// Of the commit that is under way: directory blocks that have changed.
@@ -35,6 +39,9 @@ impl Shadow {
     pub fn new(generation: Generation, slots: Vec<LeafSlot>, directory: Vec<LeafSlot>) -> Self {
         Self {
             generation,
+            durable: generation,
+            unmarked_since: Some(Nanos(0)),
+            marking: false,
             slots,
             directory,
             changed: BTreeSet::new(),
@@ -118,11 +125,8 @@ impl Tables {
             *slot = in_slot(other(*slot), 0);
         }
         let any = !changed.is_empty();
-        for block in changed {
-            self.stats.medium_map += 1;
-            self.step_begins();
-            self.start_write(Pending::Directory(block));
-        }
+        self.stats.medium_map += changed.len() as u64;
+        self.queue_writes(changed.into_iter().map(Pending::Directory));
         any
     }
 
@@ -135,6 +139,56 @@ impl Tables {
         self.stats.map_checkpoints += 1;
         self.step_begins();
         self.start_write(Pending::Root);
+    }
+
+    /// The root is durable.
+    pub(super) fn root_written(&mut self) {
+        let now = self.now;
+        if let Some(shadow) = &mut self.shadow {
+            shadow.durable = shadow.generation;
+            shadow.unmarked_since.get_or_insert(now);
+        }
+    }
+
+    /// When the superblock is to say which root was durable once. Until then recovery takes one that has rotted for one that
+    /// was torn, and the one before it for the newest; so it is said soon, but not after each of many commits: the second
+    /// after a root writes over what the one before it needs.
+    pub(super) fn mark_due(&self) -> Option<Nanos> {
+        let shadow = self.shadow.as_ref().filter(|shadow| !shadow.marking)?;
+        let since = shadow.unmarked_since?;
+        Some(match self.mode {
+            Mode::Running => Nanos(since.0 + limits::MARK_AFTER_NANOS),
+            _ => self.now,
+        })
+    }
+
+    pub(super) fn mark_root(&mut self) {
+        let is_due = self.mark_due().is_some_and(|due| due <= self.now);
+        if !is_due || self.poisoned || self.retry_at.is_some() {
+            return;
+        }
+        if let Some(shadow) = &mut self.shadow {
+            shadow.marking = true;
+        }
+        self.stats.medium_map += 1;
+        // Durable by itself: no commit has to care for it.
+        let id = self.pending.add(Pending::Mark);
+        let effect = self.write_effect(id);
+        self.effects.push_back(effect);
+    }
+
+    pub(super) fn encode_mark(&mut self, out: &mut [u8]) {
+        if let Some(shadow) = &mut self.shadow {
+            shadow.unmarked_since = None;
+            self.superblock.mark_root(shadow.durable);
+        }
+        self.superblock.encode(self.crc, out);
+    }
+
+    pub(super) fn marked(&mut self) {
+        if let Some(shadow) = &mut self.shadow {
+            shadow.marking = false;
+        }
     }
 }
 

@@ -86,7 +86,7 @@ impl Tables {
                     Against::Medium(self.superblock.areas().data(twin.index))
                 }
             };
-            let id = self.register(Pending::Compare {
+            let id = self.pending.add(Pending::Compare {
                 request,
                 index: at as u32,
             });
@@ -226,16 +226,35 @@ impl Tables {
         self.dedup.met(content_hash(crc), holder, owners);
     }
 
+    pub(crate) fn dedup(&self) -> &Dedup {
+        &self.dedup
+    }
+
+    pub(crate) fn dedup_mut(&mut self) -> &mut Dedup {
+        &mut self.dedup
+    }
+
     /// Another policy from now on; another index is filled from the table of fingerprints.
     pub(super) fn set_dedup(&mut self, policy: Policy) {
         if !self.dedup.set(policy) || !self.dedup.is_on() {
             return;
         }
-        let end = self.superblock.areas().data_blocks() as u32;
-        let mut from = 0;
+        self.fill_from = Some(0);
+    }
+
+    /// Goes on filling a new index, with every tick: a large table would hold requests up.
+    pub(super) fn fill_index(&mut self) {
+        let Some(first) = self.fill_from.filter(|_| self.dedup.is_on()) else {
+            self.fill_from = None;
+            return;
+        };
+        let all = self.superblock.areas().data_blocks() as u32;
+        let end = all.min(first.saturating_add(limits::PRINTS_AT_A_TIME));
+        let mut from = first;
         while let Some((index, print)) = self.prints.next(from, end) {
             self.met(index, print.wrapping_sub(1));
             from = index + 1;
         }
+        self.fill_from = (end < all).then_some(end);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::twin::Verdict;
 use crate::addr::{Lba, RequestId};
-use crate::seam::Payload;
+use crate::seam::{Payload, Refusal};
 use alloc::vec::Vec;
 
 /// A request that waits for its turn.
@@ -48,4 +48,40 @@ pub(super) struct Waiter {
     pub group: u64,
     pub request: RequestId,
     pub flush: bool,
+}
+
+impl super::Tables {
+    pub(super) fn fail_all(&mut self) {
+        while let Some(waiter) = self.waiters.pop_front() {
+            self.reply(waiter.request, Err(Refusal::Poisoned));
+        }
+        while let Some(waiting) = self.waiting.pop_front() {
+            self.refuse(waiting, Refusal::Poisoned);
+        }
+    }
+
+    pub(super) fn refuse(&mut self, waiting: Waiting, refusal: Refusal) {
+        if waiting.is_asking() {
+            return self.doomed.push((waiting, refusal));
+        }
+        match waiting {
+            Waiting::Write {
+                id,
+                blocks,
+                placed,
+                verdicts,
+                ..
+            } => {
+                for payload in &blocks[placed..] {
+                    self.release(payload.buf);
+                }
+                for verdict in verdicts.iter().skip(placed) {
+                    self.let_go(*verdict);
+                }
+                self.reply(id, Err(refusal));
+            }
+            Waiting::Read { id, lba, blocks } => self.start_read(id, lba, blocks),
+            Waiting::Unmap { id, .. } => self.reply(id, Err(refusal)),
+        }
+    }
 }

@@ -151,7 +151,7 @@ impl Tables {
             0 => None,
             _ => self.link(Lba(lba.0 - 1)).index(),
         };
-        if u64::from(self.space.free_blocks()) < limits::FREE_BLOCKS_LOW {
+        if u64::from(self.space.free_blocks()) < limits::FREE_BLOCKS_LOW || self.too_many_unused() {
             self.give_up_prints();
         }
         let Some(index) = self.space.take(before) else {

@@ -1,18 +1,20 @@
 //! Runs one engine over the simulated medium: asks, carries out effects in any order, checks every answer.
 
 mod effects;
+mod hints;
 mod outputs;
 pub mod parts;
 
-use super::medium::{Cell, GARBAGE, Medium, token_crc};
+use super::medium::{Cell, GARBAGE, Medium};
 use super::model::{Model, OpId, Seen};
 use super::rng::Rng;
 use std::collections::{BTreeMap, BTreeSet};
-use vellum_core::addr::{Buf, Lba, Nanos, Pba, RequestId, Vba};
-use vellum_core::format::summary::{Owner, Tag};
+use vellum_core::addr::{Buf, Lba, Nanos, RequestId};
 use vellum_core::index::Holder;
 use vellum_core::layout::Core;
-use vellum_core::seam::{Against, Dedup, Digest, Effect, Input, Page, Payload, Refusal, Region};
+use vellum_core::seam::{
+    Against, Base, Dedup, Digest, Effect, Input, Page, Payload, Refusal, Region,
+};
 
 /// Why a run failed.
 pub type Failure = String;
@@ -71,6 +73,11 @@ struct Flight {
     print: [u8; 4],
     /// Parts of a page in a buffer, as they were when they were asked for.
     parts: Vec<Option<u32>>,
+    /// A page in a buffer, as it was when it was asked for a delta in it.
+    page: Option<Cell>,
+    /// What they are deltas against: if it was in memory, as it was then; and whether it could be had.
+    base: Option<u32>,
+    has_base: bool,
     crcs: Vec<u32>,
     bytes: Vec<u8>,
     end: End,
@@ -84,6 +91,23 @@ enum End {
 }
 
 impl Flight {
+    /// Every run of blocks that it reads, or writes.
+    fn ranges(&self) -> impl Iterator<Item = (u64, u64, bool)> {
+        let base = match self.effect {
+            Effect::ReadParts { base, .. }
+            | Effect::Compare {
+                with: Against::Part(_, _, base),
+                ..
+            } => base,
+            _ => None,
+        };
+        let base = match base {
+            Some(Base::Part(Page::Medium(at), _)) => Some((at.0, 1, false)),
+            _ => None,
+        };
+        self.range().into_iter().chain(base)
+    }
+
     fn range(&self) -> Option<(u64, u64, bool)> {
         match self.effect {
             Effect::WriteChunk { at, blocks, .. }
@@ -94,7 +118,7 @@ impl Flight {
             | Effect::Gather { at, blocks, .. }
             | Effect::ReadMeta { at, blocks, .. } => Some((at.0, u64::from(blocks), false)),
             Effect::Compare {
-                with: Against::Medium(at) | Against::Part(Page::Medium(at), _),
+                with: Against::Medium(at) | Against::Part(Page::Medium(at), ..),
                 ..
             }
             | Effect::ReadParts {
@@ -176,8 +200,16 @@ pub struct Driver {
     pub hashes: u32,
     /// Of the blocks written, in percent: can be stored in fewer bytes.
     pub packing: u64,
+    /// Of these, in percent: as deltas, if there is a base.
+    pub deltas: u64,
+    /// What parts stand for, as the core has told.
+    known: BTreeMap<(u32, u8), u32>,
+    /// Of each buffer, what its block is stored as a delta against.
+    against: Vec<Option<u32>>,
     /// Effects that are not carried out before it says otherwise.
     pub holds: fn(&Effect) -> bool,
+    /// Where each LBA's block was when the life began, for a medium that discards too early.
+    pub stored: BTreeMap<u64, u64>,
     /// What each block of the last read gave; for audits.
     pub last_read: Vec<Seen>,
     /// Every place a block was ever rotten or refused to be read in this life.
@@ -218,7 +250,11 @@ impl Driver {
             poisoned: false,
             hashes: u32::MAX,
             packing: 0,
+            deltas: 0,
+            known: BTreeMap::new(),
+            against: vec![None; all as usize],
             holds: |_| false,
+            stored: BTreeMap::new(),
             last_read: Vec::new(),
             suspects: BTreeSet::new(),
             flights: Vec::new(),
@@ -259,66 +295,17 @@ impl Driver {
         self.feed(Input::Committed { pairs })
     }
 
+    /// Switches deltas.
+    pub fn make_deltas(&mut self, percent: u64) -> Result<(), Failure> {
+        self.deltas = percent;
+        self.known.clear();
+        self.feed(Input::Deltas { on: percent > 0 })
+    }
+
     /// Tells how to deduplicate, and what not.
     pub fn deduplicate(&mut self, policy: &Dedup, ranges: &[(Lba, u64)]) -> Result<(), Failure> {
         self.feed(Input::Dedup { policy: *policy })?;
         self.feed(Input::Critical { ranges })
-    }
-
-    /// Tells what a summary may have said, or not any more: checksums that are right, and of other contents.
-    pub fn contents(&mut self) -> Result<(), Failure> {
-        let at = self.rng.below(self.medium.blocks());
-        let end = (at + self.rng.range(1, 200)).min(self.medium.blocks());
-        let mut tags = Vec::new();
-        for block in at..end {
-            let lba = Lba(self.rng.below(1000));
-            let owner = self
-                .rng
-                .pick(&[Owner::None, Owner::Lba(lba), Owner::Vba(Vba(3))]);
-            let crc = match self.rng.percent(30) {
-                true => self.medium.read(block).crc(),
-                false => token_crc(self.rng.range(1, 50) as u32),
-            };
-            tags.push(Tag { owner, crc });
-        }
-        self.tell(Pba(at), &tags)
-    }
-
-    /// Tells what a page of parts may have said: what one on the medium does, or anything.
-    pub fn parts(&mut self) -> Result<(), Failure> {
-        let pages = self.medium.blocks();
-        let start = self.rng.below(pages);
-        for at in (start..pages).take(200) {
-            let mut told = parts::directory(&self.medium.read(at));
-            if told.is_empty() {
-                continue;
-            }
-            if self.rng.percent(20) {
-                for part in &mut told {
-                    part.lba = Lba(self.rng.below(1000));
-                    part.slot = self.rng.below(40) as u8;
-                    part.crc = token_crc(self.rng.range(1, 50) as u32);
-                }
-            }
-            let at = Pba(at);
-            self.feed(Input::Parts { at, parts: &told })?;
-        }
-        Ok(())
-    }
-
-    /// Tells what all pages of parts say, dead ones too.
-    pub fn parts_of_all(&mut self) -> Result<(), Failure> {
-        for at in 0..self.medium.blocks() {
-            let parts = parts::directory(&self.medium.read(at));
-            let at = Pba(at);
-            self.feed(Input::Parts { at, parts: &parts })?;
-        }
-        Ok(())
-    }
-
-    /// Tells what a summary says.
-    pub fn tell(&mut self, at: Pba, tags: &[Tag]) -> Result<(), Failure> {
-        self.feed(Input::Contents { at, tags })
     }
 
     /// What a buffer holds, as a block.
@@ -384,13 +371,15 @@ impl Driver {
                     return Ok(false);
                 }
                 let mut blocks = Vec::with_capacity(tokens.len());
-                for &token in tokens {
+                for (&token, lba) in tokens.iter().zip(*lba..) {
                     let at = self.rng.below(self.free.len() as u64) as usize;
                     let buf = self.free.swap_remove(at);
                     self.cells[buf as usize] = Cell::Data(token);
                     self.held[buf as usize] = true;
+                    let packed = self.rng.percent(self.packing);
+                    let packed = packed.then(|| self.in_fewer_bytes(lba, buf, token));
                     let digest = Digest {
-                        packed: self.rng.percent(self.packing).then(|| parts::packed(token)),
+                        packed,
                         first: token.reverse_bits(),
                         crc: super::medium::token_crc(token),
                         weak: u64::from(token % self.hashes) << 32,
@@ -402,6 +391,7 @@ impl Driver {
                         digest,
                     });
                 }
+                self.discard_early(*lba, tokens.len() as u64);
                 let op = self.model.begin(*lba, tokens.iter().copied(), *fua);
                 self.requests.insert(id, Request::Change { op });
                 self.feed(Input::Write {

@@ -10,7 +10,8 @@
 //! | sync completed | every write *completed when the sync was asked for* is there for good; others may be |
 //! | sync failed | what was in the cache will never be synced; a power cut decides as before |
 //! | write failed or out of room | each of its blocks was written or not |
-//! | erase | each of its blocks is blank or what it was |
+//! | erase of a segment | each of its blocks is blank or what it was |
+//! | discard of blocks of tables | each of its blocks is blank, what it was, or garbage |
 //! | rot | reads give other bytes until the block is written again |
 
 use super::rng::Rng;
@@ -110,6 +111,10 @@ pub enum Broken {
     ReadLies,
     /// Every comparison finds the blocks equal: write-once journaling as the paper has it, which trusts.
     CompareTrusts,
+    /// A block is discarded when an overwrite of it is asked for, before that is durable: too early.
+    DiscardsEarly,
+    /// A discard takes the block behind it as well.
+    DiscardsMore,
     /// All blocks have one fingerprint.
     FingerprintsCollide,
 }

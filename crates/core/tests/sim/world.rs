@@ -36,12 +36,15 @@ pub struct Summary {
     pub false_hints: u64,
     pub restamped: u64,
     pub packed: u64,
+    pub deltas: u64,
+    pub bases_read: u64,
     pub pledged: u64,
     pub redeemed: u64,
     pub free_flushes: u64,
     pub rot_refused: u64,
     pub rot_survived: u64,
     pub leaks: u64,
+    pub discards: u64,
 }
 
 impl Summary {
@@ -63,12 +66,15 @@ impl Summary {
         self.false_hints += other.false_hints;
         self.restamped += other.restamped;
         self.packed += other.packed;
+        self.deltas += other.deltas;
+        self.bases_read += other.bases_read;
         self.pledged += other.pledged;
         self.redeemed += other.redeemed;
         self.free_flushes += other.free_flushes;
         self.rot_refused += other.rot_refused;
         self.rot_survived += other.rot_survived;
         self.leaks += other.leaks;
+        self.discards += other.discards;
     }
 
     fn count(&mut self, counts: &Counts) {
@@ -130,6 +136,7 @@ impl World {
             later_nanos: rng.pick(&[0, 1_000_000, 30_000_000_000]),
             anticipation_nanos: rng.pick(&[0, 100_000, 1_000_000]),
             commit_requests: rng.pick(&[0, 0, 1, 50]) as u32,
+            discard_blocks_min: rng.pick(&[0, 1, 1, 4]) as u32,
             zero: world.options.zero,
             write_buffers: world.options.write_buffers,
         };
@@ -142,6 +149,7 @@ impl World {
         let options = Options {
             victim: rng.pick(&[Victim::Greedy, Victim::CostBenefit]),
             discard: rng.percent(50),
+            discard_blocks_min: 1,
             zero: rng.percent(80),
             cached_sums: rng.pick(&[1, 2, 8, 4096]),
             strays: rng.pick(&[0, 10, 4096]),
@@ -200,6 +208,13 @@ impl World {
     pub fn life(&mut self) -> Result<(), Failure> {
         self.summary.lives += 1;
         let recovered = open::open(&mut self.medium, &mut self.rng, true)?;
+        let stored = match &recovered {
+            Recovered::Tables(found) if self.medium.broken == Broken::DiscardsEarly => found
+                .links()
+                .map(|(lba, at, _)| (u64::from(lba), at.0))
+                .collect(),
+            _ => Default::default(),
+        };
         let mut driver = Driver::new(
             self.engine(recovered),
             std::mem::replace(&mut self.medium, Medium::new(0, Broken::No)),
@@ -208,6 +223,7 @@ impl World {
             COLLECTOR_BUFS,
         );
         driver.now = self.now;
+        driver.stored = stored;
         let end = match self.rng.below(100) {
             0..70 => End::PowerCut,
             70..85 => End::Kill,
@@ -244,6 +260,9 @@ impl World {
         self.summary.false_hints += stats.dedup_false_hints;
         self.summary.restamped += stats.medium_restamped;
         self.summary.packed += stats.packed_blocks;
+        self.summary.discards += stats.stale_discards;
+        self.summary.deltas += stats.delta_blocks;
+        self.summary.bases_read += stats.base_reads;
         self.summary.free_flushes += stats.flushes_free;
         let poisoned = driver.poisoned;
         let (medium, model, counts, now) = driver.crash(end != End::Kill)?;
@@ -293,12 +312,17 @@ impl World {
         let rots = self.faults && self.rng.percent(10);
         self.worn |= rots;
         driver.packing = self.rng.pick(&[0, 30, 70, 100]);
+        let deltas = self.rng.pick(&[0, 0, 30, 90]);
+        if deltas > 0 {
+            driver.make_deltas(deltas)?;
+        }
         driver.hashes = self.rng.pick(&[u32::MAX, u32::MAX, 100, 7]);
         driver.watch(&client.regions(&mut self.rng))?;
-        driver.deduplicate(
-            &client.dedup(&mut self.rng),
-            &client.critical(&mut self.rng),
-        )?;
+        let mut dedup = client.dedup(&mut self.rng);
+        if driver.medium.broken == Broken::FingerprintsCollide {
+            dedup = client.rely_on_fingerprints();
+        }
+        driver.deduplicate(&dedup, &client.critical(&mut self.rng))?;
         let mut idle = 0;
         for _ in 0..steps {
             if self.rng.below(40) == 0 {

@@ -4,7 +4,7 @@
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
 use vellum_device::frames::Share;
@@ -219,4 +219,16 @@ pub fn assert_sound(medium: &dyn Medium) {
     };
     let report = vellum_device::inspect::check_medium(medium, options);
     assert!(report.is_sound(), "{:?}", report.findings);
+}
+
+/// Polls until something holds.
+pub fn wait_for(volume: &Volume, what: &str, mut holds: impl FnMut(&Volume) -> bool) {
+    let start = Instant::now();
+    while !holds(volume) {
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "not in time: {what}"
+        );
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }

@@ -32,6 +32,15 @@ impl Layout {
         }
     }
 
+    /// How many whole blocks there are.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        let end = self.forward.last();
+        end.map_or(0, |(at, span)| {
+            at.saturating_add(span.bytes) / self.block_bytes
+        })
+    }
+
     /// The byte of the volume where a block begins; none if the journal is shorter.
     #[must_use]
     pub fn place_of(&self, block: JournalBlock) -> Option<u64> {

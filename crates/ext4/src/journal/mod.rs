@@ -9,6 +9,7 @@ mod transactions;
 pub use block::{Block, Descriptor, Revoke, Tag};
 pub use follow::{Followed, Follower};
 pub use layout::Layout;
+pub use superblock::Log;
 pub(crate) use superblock::{BYTES as SUPERBLOCK_BYTES, Checked, check, watch};
 pub use transactions::{Head, Reader, Transactions};
 

@@ -68,27 +68,24 @@ pub(crate) fn watch(at: u64, bytes: &[u8], fine: bool, watches: &mut Watches) {
     }
 }
 
-/// Where a superblock says that the log begins, and with which transaction; `Some(None)` when it is empty. None when
-/// it is damaged, or says nonsense.
-pub(crate) fn log(
-    bytes: &[u8],
-    format: &JournalFormat,
-) -> Option<Option<(Sequence, JournalBlock)>> {
+/// What a journal's superblock says of its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// How its blocks are to be read from here on: the kernel sets features when it mounts.
+    pub format: JournalFormat,
+    /// With which transaction it begins, and where; none when it is empty.
+    pub begin: Option<(Sequence, JournalBlock)>,
+}
+
+/// Reads a superblock that is written while its log is followed; none when it is damaged, or says nonsense.
+pub(crate) fn log(bytes: &[u8], block_bytes: u32, room: u64, own: JournalBlock) -> Option<Log> {
     let bytes = bytes.get(..BYTES)?;
+    let format = check(0, bytes, block_bytes, room, own).ok()?.format;
     let (raw, _) = Raw::ref_from_prefix(bytes).ok()?;
-    if format.has_block_checksums() {
-        let hole = offset_of!(Raw, checksum);
-        let found = crc32c_around(!0, bytes, hole..hole + 4);
-        if found != raw.checksum.get() {
-            return None;
-        }
-    }
     let start = JournalBlock(raw.log_start.get());
-    if start.0 == 0 {
-        return Some(None);
-    }
-    let in_log = (format.first..format.end).contains(&start);
-    in_log.then(|| Some((Sequence(raw.log_sequence.get()), start)))
+    let begin = (start.0 != 0).then(|| (Sequence(raw.log_sequence.get()), start));
+    let in_log = |(_, start)| (format.first..format.end).contains(&start);
+    begin.is_none_or(in_log).then_some(Log { format, begin })
 }
 
 /// What a journal's superblock says.

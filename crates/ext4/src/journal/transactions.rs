@@ -6,8 +6,12 @@
 //! may come before what it commits. What was complete before this began to read is passed over in silence: something
 //! newer may be at home by now. And if what comes does not fit, nothing is told until a superblock says anew where
 //! the log begins. What is kept is bounded ([`HEADS`], [`COPIES`], [`FRESH`]).
+//!
+//! The superblock says as well how the blocks after it are to be read, and that changes: a journal has no features until
+//! the kernel mounts its file system for the first time. So each superblock is checked as a scan checks it, and from
+//! there on its format is in force, not that of the last scan.
 
-use super::{Block, Journal, JournalBlock, JournalFormat, Layout, Sequence, superblock};
+use super::{Block, Journal, JournalBlock, JournalFormat, Layout, Log, Sequence, superblock};
 use crate::limits::{COPIES, FRESH, HEADS};
 use crate::span::{FsBlock, Span};
 use std::collections::{HashMap, HashSet};
@@ -16,8 +20,8 @@ use std::sync::Arc;
 /// A journal's own block, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Head {
-    /// Where the log begins and with which transaction; nowhere when it is empty.
-    Superblock(Option<(Sequence, JournalBlock)>),
+    /// The superblock; none if it is damaged.
+    Superblock(Option<Log>),
     /// What the blocks after it are copies of: bytes of the volume; none for one that is not to be told.
     Descriptor(Sequence, Vec<Option<u64>>),
     /// What is not to be replayed.
@@ -66,6 +70,14 @@ impl Reader {
         }
     }
 
+    /// The same journal, whose superblock says now that this is its format.
+    fn in_format(&self, format: JournalFormat) -> Self {
+        Self {
+            format,
+            ..self.clone()
+        }
+    }
+
     /// The journal's block that begins at a byte of the volume.
     #[must_use]
     pub fn block_at(&self, offset: u64) -> Option<JournalBlock> {
@@ -78,10 +90,8 @@ impl Reader {
         let in_log = (self.format.first..self.format.end).contains(&at);
         match Block::parse(bytes, &self.format) {
             Block::Superblock if at == self.superblock => {
-                // One that says nothing is one that leads nowhere.
-                Some(Head::Superblock(
-                    superblock::log(bytes, &self.format).flatten(),
-                ))
+                let (size, room) = (self.format.block_bytes, self.layout.blocks());
+                Some(Head::Superblock(superblock::log(bytes, size, room, at)))
             }
             Block::Descriptor(descriptor) if in_log => {
                 // An escaped copy has not the bytes that belong home. A deleted one is not replayed.
@@ -98,6 +108,19 @@ impl Reader {
             Block::Commit { sequence } if in_log => Some(Head::Commit(sequence)),
             _ => None,
         }
+    }
+
+    /// Where the copies are that a descriptor at `at` names, with the homes of those that it tells.
+    pub fn places<'a>(
+        &'a self,
+        at: JournalBlock,
+        homes: &'a [Option<u64>],
+    ) -> impl Iterator<Item = (JournalBlock, u64)> + 'a {
+        let mut place = at;
+        homes.iter().filter_map(move |home| {
+            place = self.format.after(place);
+            Some((place, (*home)?))
+        })
     }
 
     fn home_of(&self, block: FsBlock) -> Option<u64> {
@@ -152,9 +175,19 @@ impl Transactions {
         &self.reader
     }
 
-    /// A block of the journal has been written: `head`, if it is one of its own. The home blocks of the transaction
-    /// that is complete with it, and their copies.
-    pub fn written(&mut self, at: JournalBlock, head: Option<Head>) -> Complete {
+    /// A block of the journal has been written: `head`, if it is one of its own, as `reader` has read it. The home blocks
+    /// of the transaction that is complete with it, and their copies.
+    pub fn written(
+        &mut self,
+        at: JournalBlock,
+        head: Option<Head>,
+        reader: &Arc<Reader>,
+    ) -> Complete {
+        if !Arc::ptr_eq(reader, &self.reader) {
+            // Read before a superblock changed how: it may be anything.
+            self.forget();
+            return Complete::new();
+        }
         if let Some(Head::Superblock(log)) = head {
             self.superblock(log);
             return Complete::new();
@@ -199,8 +232,14 @@ impl Transactions {
         self.fresh.clear();
     }
 
-    fn superblock(&mut self, log: Option<(Sequence, JournalBlock)>) {
-        let Some(log) = log else {
+    fn superblock(&mut self, log: Option<Log>) {
+        if let Some(Log { format, .. }) = log
+            && format != self.reader.format
+        {
+            self.forget();
+            self.reader = Arc::new(self.reader.in_format(format));
+        }
+        let Some(log) = log.and_then(|log| log.begin) else {
             return self.forget();
         };
         // While it is followed the log begins at or before what is next. A superblock that says otherwise is of
@@ -253,13 +292,16 @@ impl Transactions {
         let mut homes: Vec<(u64, JournalBlock)> = Vec::new();
         let mut revoked: HashSet<u64> = HashSet::new();
         let mut at = begin;
-        // A log is no longer than its journal.
-        for _ in format.first.0..format.end.0 {
+        // A transaction is no longer than its journal.
+        let room = format.end.0 - format.first.0;
+        let mut blocks = 0;
+        while blocks < room {
             let head = self.heads.get(&at).filter(|_| self.fresh.contains(&at));
             match head.filter(|head| head.sequence() == Some(sequence)) {
                 Some(Head::Descriptor(_, copies)) => {
                     for home in copies {
                         at = format.after(at);
+                        blocks += 1;
                         if !self.fresh.contains(&at) {
                             return Walk::Wanted(at);
                         }
@@ -279,6 +321,7 @@ impl Transactions {
                 _ => return Walk::Wanted(at),
             }
             at = format.after(at);
+            blocks += 1;
         }
         Walk::Wanted(begin)
     }

@@ -159,6 +159,15 @@ pub fn range(text: &str) -> (u64, u64) {
     }
 }
 
+/// For images: in memory where that is, for the tools sync what they write.
+pub fn folder() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    match memory.is_dir().then(|| tempfile::tempdir_in(memory)) {
+        Some(Ok(folder)) => folder,
+        _ => tempfile::tempdir().unwrap(),
+    }
+}
+
 pub fn run(command: &mut Command) -> Option<String> {
     command.env("PATH", path()).stdin(Stdio::null());
     let output = command.output().unwrap();

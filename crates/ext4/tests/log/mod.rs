@@ -6,7 +6,8 @@ use vellum_ext4::{Span, Uuid};
 pub const BLOCK: usize = 4096;
 pub const BLOCKS: u32 = 2048;
 pub const HOME: Span = Span::new(1 << 30, 1 << 32);
-pub const SEED: u32 = 0x1234_5678;
+/// The checksum of its UUID.
+pub const SEED: u32 = 0xAA0A_5ECD;
 
 pub const WIDE: u32 = 2;
 pub const V2: u32 = 8;

@@ -151,9 +151,7 @@ impl PageMap {
         let (Some((old, young)), Some(leveller)) = (apart, &mut self.leveller) else {
             return;
         };
-        frontier
-            .victims
-            .remove(young, self.valid[(base + young) as usize]);
+        frontier.victims.remove(young);
         leveller.taken(base + young);
         let mut moving = std::mem::take(&mut self.moving);
         self.take_alive(base + young, &mut moving);

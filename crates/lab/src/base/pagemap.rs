@@ -9,6 +9,7 @@
 //! order only), and whether that still holds (small enough to stay in a cache). A victim's entries of the map are looked at
 //! together before they change, so that their cache misses are on their way at the same time.
 
+use super::divisor::Divisor;
 use super::levelling::Leveller;
 use super::mapcache::Paging;
 use super::victims::{Victim, Victims};
@@ -76,6 +77,8 @@ pub struct PageMap {
     pub(super) unit_blocks: u32,
     pub(super) per_die: u32,
     pub(super) first: u32,
+    by_pages: Divisor,
+    by_die: Divisor,
     pub(super) map: Vec<u32>,
     /// Who wrote each page last.
     owner: Vec<u32>,
@@ -124,6 +127,8 @@ impl PageMap {
             unit_blocks: shape.unit_blocks,
             per_die,
             first,
+            by_pages: Divisor::new(pages),
+            by_die: Divisor::new(per_die),
             map: vec![NONE; logical as usize],
             owner: vec![0; physical as usize],
             alive: vec![0; physical.div_ceil(64) as usize],
@@ -166,7 +171,10 @@ impl PageMap {
 
     /// What the flash has to do since this was last asked, in order.
     pub fn take_ops(&mut self, into: &mut Vec<FlashOp>) {
-        into.append(&mut self.ops);
+        match into.is_empty() {
+            true => std::mem::swap(into, &mut self.ops),
+            false => into.append(&mut self.ops),
+        }
     }
 
     /// Writes one block.
@@ -219,12 +227,12 @@ impl PageMap {
             return;
         }
         self.alive[(old / 64) as usize] &= !(1 << (old % 64));
-        let block = old / self.pages;
+        let (block, _) = self.by_pages.split(old);
         let valid = &mut self.valid[block as usize];
         *valid -= 1;
-        let die = &mut self.dies[(block / self.per_die) as usize];
+        let (die, block) = self.by_die.split(block);
+        let die = &mut self.dies[die as usize];
         die.live -= 1;
-        let block = block % self.per_die;
         if block != die.active {
             die.victims.died(block, *valid);
         }
@@ -235,9 +243,9 @@ impl PageMap {
     pub fn find(&self, lba: u64) -> Option<(Die, EraseBlock, u64)> {
         let at = self.map[lba as usize];
         (at != NONE).then(|| {
-            let block = at / self.pages;
-            let die = block / self.per_die;
-            let block = EraseBlock(self.first + block % self.per_die);
+            let (block, _) = self.by_pages.split(at);
+            let (die, block) = self.by_die.split(block);
+            let block = EraseBlock(self.first + block);
             (Die(die), block, u64::from(at / self.unit_blocks))
         })
     }

@@ -1,4 +1,8 @@
 //! Which closed block is collected next.
+//!
+//! The one with the fewest valid pages is looked for when it is needed, which is far less often than pages die: of each block
+//! its valid pages are kept, 2 bytes, and of each group of blocks the fewest of any, so that a search reads little and a death
+//! writes two numbers.
 
 use crate::rng::Rng;
 use std::collections::VecDeque;
@@ -18,7 +22,7 @@ pub enum Victim {
 }
 
 /// A victim may have so much of a block, as a share, more valid pages than the best when it is less worn.
-const SLACK: usize = 16;
+const SLACK: i16 = 16;
 /// Victims that are held against each other for that, at most.
 const LOOKED_AT: usize = 64;
 
@@ -28,14 +32,81 @@ fn worth(pages: u32, valid: u32, age: f64) -> f64 {
     (f64::from(pages) - live) * age / (2.0 * live).max(0.5)
 }
 
+/// A block that is not closed, and a group without any that is.
+const OPEN: i16 = i16::MAX;
+/// Blocks of a group.
+const GROUP: usize = 256;
+
+/// The closed blocks of one die by their valid pages.
+pub(super) struct Fewest {
+    /// Of each block. Signed, as that is what processors find the least of many at a time of.
+    valid: Vec<i16>,
+    /// The fewest of each group.
+    least: Vec<i16>,
+    /// Pages of a block.
+    full: i16,
+}
+
+/// The first of the fewest, and how few.
+fn fewest(valid: &[i16]) -> Option<(usize, i16)> {
+    let least = valid.iter().copied().min()?;
+    let at = valid.iter().position(|&valid| valid == least)?;
+    Some((at, least))
+}
+
+impl Fewest {
+    fn new(blocks: u32, pages: u32) -> Self {
+        let blocks = blocks as usize;
+        Self {
+            valid: vec![OPEN; blocks],
+            least: vec![OPEN; blocks.div_ceil(GROUP)],
+            full: i16::try_from(pages).unwrap_or(OPEN - 1),
+        }
+    }
+
+    /// A block is closed, or has fewer valid pages than it had.
+    fn set(&mut self, block: u32, valid: u32) {
+        let (block, valid) = (block as usize, valid as i16);
+        self.valid[block] = valid;
+        let least = &mut self.least[block / GROUP];
+        *least = valid.min(*least);
+    }
+
+    fn remove(&mut self, block: u32) {
+        let (block, group) = (block as usize, block as usize / GROUP);
+        self.valid[block] = OPEN;
+        let blocks = self.valid.chunks(GROUP).nth(group).unwrap_or_default();
+        self.least[group] = blocks.iter().copied().min().unwrap_or(OPEN);
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        let (group, least) = fewest(&self.least)?;
+        let blocks = self.valid.chunks(GROUP).nth(group)?;
+        let at = blocks.iter().position(|&valid| valid == least)?;
+        let block = (group * GROUP + at) as u32;
+        self.remove(block);
+        (least < OPEN).then_some(block)
+    }
+
+    /// The first of those that are nearly as good as the best, and their valid pages. What is full gives nothing, however young
+    /// it is.
+    fn near(&self) -> impl Iterator<Item = (u32, i16)> {
+        let best = self.least.iter().copied().min().unwrap_or(OPEN);
+        let most = best.saturating_add(self.full / SLACK).min(self.full - 1);
+        let groups = self.valid.chunks(GROUP).zip(&self.least).enumerate();
+        let groups = groups.filter(move |&(_, (_, &least))| least <= most);
+        let blocks = groups.flat_map(move |(group, (blocks, _))| {
+            let near = blocks.iter().enumerate();
+            let near = near.filter(move |&(_, &valid)| valid <= most);
+            near.map(move |(at, &valid)| ((group * GROUP + at) as u32, valid))
+        });
+        blocks.take(LOOKED_AT)
+    }
+}
+
 /// The closed blocks of one die.
 pub(super) enum Victims {
-    Greedy {
-        /// By valid pages.
-        buckets: Vec<Vec<u32>>,
-        /// Every closed block's place in its bucket.
-        places: Vec<u32>,
-    },
+    Greedy(Fewest),
     Fifo(VecDeque<u32>),
     Choices {
         draws: u32,
@@ -54,10 +125,7 @@ pub(super) enum Victims {
 impl Victims {
     pub fn new(victim: Victim, blocks: u32, pages: u32, seed: u64) -> Self {
         match victim {
-            Victim::Greedy => Self::Greedy {
-                buckets: vec![Vec::new(); pages as usize + 1],
-                places: vec![0; blocks as usize],
-            },
+            Victim::Greedy => Self::Greedy(Fewest::new(blocks, pages)),
             Victim::Fifo => Self::Fifo(VecDeque::new()),
             Victim::Choices(draws) => Self::Choices {
                 draws,
@@ -76,10 +144,7 @@ impl Victims {
     /// A block is full.
     pub fn close(&mut self, block: u32, valid: u32) {
         match self {
-            Self::Greedy { buckets, places } => {
-                places[block as usize] = buckets[valid as usize].len() as u32;
-                buckets[valid as usize].push(block);
-            }
+            Self::Greedy(fewest) => fewest.set(block, valid),
             Self::Fifo(queue) => queue.push_back(block),
             Self::Choices { closed, .. } => closed.push(block),
             Self::CostBenefit {
@@ -96,33 +161,21 @@ impl Victims {
 
     /// A page of a closed block has died; `valid` are left.
     pub fn died(&mut self, block: u32, valid: u32) {
-        if let Self::CostBenefit { changed, clock, .. } = self {
-            // Time is what dies: it passes as the load goes on, whatever the clock on the wall.
-            *clock += 1;
-            changed[block as usize] = *clock;
-        }
-        if let Self::Greedy { buckets, places } = self {
-            let place = places[block as usize] as usize;
-            let bucket = &mut buckets[valid as usize + 1];
-            bucket.swap_remove(place);
-            if let Some(&moved) = bucket.get(place) {
-                places[moved as usize] = place as u32;
+        match self {
+            Self::Greedy(fewest) => fewest.set(block, valid),
+            Self::CostBenefit { changed, clock, .. } => {
+                // Time is what dies: it passes as the load goes on, whatever the clock on the wall.
+                *clock += 1;
+                changed[block as usize] = *clock;
             }
-            self.close(block, valid);
+            Self::Fifo(_) | Self::Choices { .. } => {}
         }
     }
 
-    /// Takes one out that is not the collector's choice; `valid` of its pages are alive.
-    pub fn remove(&mut self, block: u32, valid: u32) {
+    /// Takes one out that is not the collector's choice.
+    pub fn remove(&mut self, block: u32) {
         match self {
-            Self::Greedy { buckets, places } => {
-                let place = places[block as usize] as usize;
-                let bucket = &mut buckets[valid as usize];
-                bucket.swap_remove(place);
-                if let Some(&moved) = bucket.get(place) {
-                    places[moved as usize] = place as u32;
-                }
-            }
+            Self::Greedy(fewest) => fewest.remove(block),
             Self::Fifo(queue) => queue.retain(|&other| other != block),
             Self::Choices { closed, .. } | Self::CostBenefit { closed, .. } => {
                 closed.retain(|&other| other != block);
@@ -137,15 +190,10 @@ impl Victims {
         worn: impl Fn(u32) -> u32,
     ) -> Option<u32> {
         match self {
-            Self::Greedy { buckets, .. } => {
-                let best = buckets.iter().position(|bucket| !bucket.is_empty())?;
-                let slack = buckets.len() / SLACK;
-                let near = buckets.iter().skip(best).take(slack + 1).flatten();
-                // What is full gives nothing, however young it is.
-                let full = buckets.len() as u32 - 1;
-                let near = near.copied().filter(|&block| valid(block) < full);
-                let block = near.take(LOOKED_AT).min_by_key(|&block| worn(block))?;
-                self.remove(block, valid(block));
+            Self::Greedy(fewest) => {
+                let near = fewest.near();
+                let (block, _) = near.min_by_key(|&(block, valid)| (worn(block), valid))?;
+                fewest.remove(block);
                 Some(block)
             }
             Self::Fifo(queue) => queue.pop_front(),
@@ -182,7 +230,7 @@ impl Victims {
     /// Takes the victim out.
     pub fn take(&mut self, valid: impl Fn(u32) -> u32) -> Option<u32> {
         match self {
-            Self::Greedy { buckets, .. } => buckets.iter_mut().find_map(Vec::pop),
+            Self::Greedy(fewest) => fewest.take(),
             Self::Fifo(queue) => queue.pop_front(),
             Self::Choices { draws, closed, rng } => {
                 let best = (0..*draws)

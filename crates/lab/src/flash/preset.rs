@@ -126,6 +126,22 @@ const TLC: Nand = Nand {
     over_provisioning: 70,
 };
 
+const QLC: Nand = Nand {
+    channels: 4,
+    dies_per_channel: 2,
+    planes: 4,
+    multi_plane: true,
+    pages_per_block: 1024,
+    page_bytes: 16 << 10,
+    read_ns: 100 * US,
+    program_ns: 2000 * US,
+    erase_ns: 10 * MS,
+    bus_bytes_per_s: 1200 * MB,
+    erase_limit: 1000,
+    buffer_bytes: 64 * MIB,
+    over_provisioning: 70,
+};
+
 const EMMC: Nand = Nand {
     channels: 1,
     dies_per_channel: 2,
@@ -158,7 +174,7 @@ const SD: Nand = Nand {
     over_provisioning: 70,
 };
 
-const PRESETS: [Preset; 8] = [
+const PRESETS: [Preset; 9] = [
     Preset {
         name: "caftl",
         about: "CAFTL's simulated SSD: 10 packages of 8 planes, 4 KiB pages, 64 pages a block",
@@ -187,6 +203,15 @@ const PRESETS: [Preset; 8] = [
         command_ns: 8 * US,
         link_bytes_per_s: 3200 * MB,
         kind: Kind::Nand(TLC),
+    },
+    Preset {
+        name: "qlc-nvme",
+        about: "a client's NVMe drive with 3D QLC: the same channels and dies, slower and sooner worn out",
+        source: "all assumed, from the order of size of published 3D QLC parts: 16 KiB pages, 100 us, 2 ms a page (mean of \
+                 the four), 10 ms, twice the TLC drive's pages a block, 1000 erasures, 7% over-provisioning; no SLC cache",
+        command_ns: 8 * US,
+        link_bytes_per_s: 3200 * MB,
+        kind: Kind::Nand(QLC),
     },
     Preset {
         name: "emmc",

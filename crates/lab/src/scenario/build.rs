@@ -132,6 +132,7 @@ impl Scenario<'_> {
             zero,
             dedup,
             compress,
+            deltas,
             placing,
             ..
         } = layer
@@ -147,6 +148,7 @@ impl Scenario<'_> {
             dedup,
             hashing: self.hashing,
             sizes: self.sizes.filter(|_| compress),
+            deltas,
             verify: self.verify,
         }
     }
@@ -183,7 +185,11 @@ impl Scenario<'_> {
                 Ftl::Page(Box::new(drive.ordered(order, self.device.flush_ns)))
             }
             Layer::Raw(_) => return Err(ScenarioError::Raw),
-            Layer::Vellum { on_drive: true, .. } => {
+            Layer::Vellum {
+                on_drive: true,
+                levelling,
+                ..
+            } => {
                 // The volume takes all that the drive shows, as on a real one; the device's over-provisioning is
                 // shared: a third for the drive where the engine has a log to collect; else all but what tables need.
                 let shown = match layer.layout() {
@@ -195,7 +201,7 @@ impl Scenario<'_> {
                 };
                 let inner = physical as f64 / shown as f64 - 1.0;
                 let map = PageMap::new(&shape, shape.dies, whole, shown, greedy)?;
-                let drive = Drive::new(map, shape.unit_blocks, ram);
+                let drive = Drive::new(map.levelled(levelling), shape.unit_blocks, ram);
                 let drive = drive.ordered(crate::base::Order::Off, self.device.flush_ns);
                 let layout = Layout::on_blocks(layer.layout(), shown, logical, over)?;
                 notes.push(format!(

@@ -1,7 +1,7 @@
 //! Bringing a drive to where a run begins.
 
 use super::{Precondition, Scenario, ScenarioError};
-use crate::content::{Content, Contents};
+use crate::content::Content;
 use crate::outcome::Snapshot;
 use crate::progress::Watched;
 use crate::rng::Rng;
@@ -31,6 +31,7 @@ impl Scenario<'_> {
             contents: (lba..lba + u64::from(blocks))
                 .map(|lba| Content::synthetic(seed, lba, version))
                 .collect(),
+            homes: None,
         };
         let mut fill = (0..logical)
             .step_by(64)
@@ -85,12 +86,6 @@ impl Scenario<'_> {
 
 /// Brings what is in RAM to the medium.
 pub(super) fn flush(sim: &mut Sim) -> Result<(), RunError> {
-    let mut flush = std::iter::once(Request {
-        at: 0,
-        op: Op::Flush,
-        lba: 0,
-        blocks: 0,
-        contents: Contents::new(),
-    });
+    let mut flush = std::iter::once(Request::flush(0));
     sim.run(&mut flush, Pace::Open)
 }

@@ -71,7 +71,10 @@ impl Backing {
     pub fn own_moves(&self) -> u64 {
         match self {
             Self::Flash(log) => log.area().map().counts().moved,
-            Self::Drive(drive) => drive.map().counts().moved,
+            Self::Drive(drive) => {
+                let counts = drive.map().counts();
+                counts.moved + counts.levelled
+            }
             Self::Block(_) => 0,
         }
     }

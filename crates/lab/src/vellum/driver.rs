@@ -1,5 +1,7 @@
 //! The driver: takes requests, feeds the engine, carries its effects out on a backing, keeps what is where.
 
+mod blank;
+mod deltas;
 mod hashing;
 mod parts;
 mod placing;
@@ -18,14 +20,17 @@ use crate::content::{Content, Contents};
 use crate::sizes::Sizes;
 use crate::timeline::Tag;
 use crate::trace::Op;
+use crate::workload::Homes;
+use blank::Blank;
+use deltas::Bases;
 use std::collections::{BTreeMap, VecDeque};
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Nanos, Pba, RequestId};
 use vellum_core::engine::{Buffers, Engine, Options, Victim};
 use vellum_core::format::{self, superblock::Superblock};
 use vellum_core::layout::{Core, Recovered, recover};
-use vellum_core::recovery::{RecoveryError, Source, Unreadable};
+use vellum_core::recovery::RecoveryError;
 use vellum_core::seam::{
-    Dedup, Effect, Fingerprint, Input, Outcome, Page, Payload, Refusal, Region,
+    Dedup, Effect, Fingerprint, Input, Outcome, Payload, Refusal, Region, WriteOnce,
 };
 use vellum_core::stats::Stats;
 use vellum_core::tables::{Persistence, Tables};
@@ -52,6 +57,8 @@ pub struct Settings {
     pub dedup: Dedup,
     /// In how many bytes each content can be stored; none: nothing is compressed.
     pub sizes: Option<Sizes>,
+    /// Whether blocks may be stored as their difference to what they replace.
+    pub deltas: bool,
     /// The hash engine, where hashing takes time.
     pub hashing: Option<Hashing>,
     /// Keep what every block should be, and hold every read against it.
@@ -71,6 +78,8 @@ pub struct Asked {
     pub blocks: u32,
     /// What a write writes.
     pub contents: Contents,
+    /// Of a write into a journal: whose copies its blocks are.
+    pub homes: Homes,
 }
 
 /// What an effect in flight needs when it is done.
@@ -109,6 +118,8 @@ enum Flight {
         first: u32,
     },
     PartsShown(bool),
+    /// A base is read, for what is to be done then.
+    Base(deltas::Then),
     Erase {
         at: Pba,
     },
@@ -124,6 +135,9 @@ pub struct Vellum {
     summaries: Summaries,
     pages: Pages,
     sizes: Option<Sizes>,
+    bases: Option<Bases>,
+    /// Whether the core is told which blocks are copies of which, as a journal's descriptors say it.
+    descriptors: bool,
     hashing: Option<Unit>,
     bufs: Vec<Content>,
     free: Vec<u32>,
@@ -180,6 +194,9 @@ impl Vellum {
         if policy != Dedup::default() {
             engine.handle(Nanos(0), Input::Dedup { policy });
         }
+        if settings.deltas {
+            engine.handle(Nanos(0), Input::Deltas { on: true });
+        }
         Ok(Self {
             engine,
             strong: placing.persistence == Persistence::Strong,
@@ -188,6 +205,8 @@ impl Vellum {
             summaries: Summaries::new(superblock),
             pages: Pages::default(),
             sizes: settings.sizes,
+            bases: settings.deltas.then(Bases::default),
+            descriptors: false,
             hashing: settings.hashing.map(Unit::new),
             bufs: vec![Content::ZERO; (bufs + COLLECTOR_BUFS) as usize],
             free: (0..bufs).rev().collect(),
@@ -263,12 +282,10 @@ impl Vellum {
 
     /// Tells where journals are.
     pub fn watch(&mut self, io: &mut Io<'_>, regions: &[Region]) {
+        self.descriptors = regions
+            .iter()
+            .any(|region| region.rule == WriteOnce::Descriptor);
         self.feed(io, Input::Journals { regions });
-    }
-
-    /// Tells which home block's copy is where in the journal.
-    pub fn journaled(&mut self, io: &mut Io<'_>, pairs: &[(Lba, Lba)]) {
-        self.feed(io, Input::Journaled { pairs });
     }
 
     /// Asks for something.
@@ -335,9 +352,26 @@ impl Vellum {
                 let page = self.medium[at.0 as usize];
                 let whole = self.show_parts(page, (slot, count), request, first);
                 let crc = page.crc();
-                self.finish(io, id, Outcome::Parts { crc, whole });
+                self.finish(
+                    io,
+                    id,
+                    Outcome::Parts {
+                        crc,
+                        whole,
+                        base: true,
+                    },
+                );
             }
-            Flight::PartsShown(whole) => self.finish(io, id, Outcome::Parts { crc: 0, whole }),
+            Flight::Base(then) => self.base_read(io, id, then),
+            Flight::PartsShown(whole) => self.finish(
+                io,
+                id,
+                Outcome::Parts {
+                    crc: 0,
+                    whole,
+                    base: true,
+                },
+            ),
         }
     }
 
@@ -383,14 +417,15 @@ impl Vellum {
                 let fua = fua || self.strong;
                 let mut payloads = std::mem::take(&mut self.payloads);
                 payloads.clear();
-                for &content in &asked.contents {
+                self.tell_homes(io, asked);
+                for (index, &content) in asked.contents.iter().enumerate() {
                     let Some(buf) = self.free.pop() else {
                         unreachable!("admitted with buffers for all blocks")
                     };
                     self.bufs[buf as usize] = content;
                     let mut digest = content.digest();
-                    digest.packed = self.sizes.and_then(|sizes| sizes.packed(content));
                     let buf = Buf(buf);
+                    digest.packed = self.pack(asked, index, buf);
                     payloads.push(Payload { buf, digest });
                 }
                 let blocks = &payloads;
@@ -509,35 +544,13 @@ impl Vellum {
             Effect::Compare { id, buf, with } => self.compare(io, id, buf, with),
             Effect::ReadParts {
                 id,
-                page: Page::Medium(at),
+                page,
                 slot,
                 count,
-                request: RequestId(request),
+                base,
+                request,
                 first,
-            } => {
-                let parts = Flight::Parts {
-                    at,
-                    slot,
-                    count,
-                    request,
-                    first,
-                };
-                let tag = self.fly(id, parts);
-                self.backing.read(io, tag, at, 1);
-            }
-            Effect::ReadParts {
-                id,
-                page: Page::Buffer(buf),
-                slot,
-                count,
-                request: RequestId(request),
-                first,
-            } => {
-                let page = self.bufs[buf.0 as usize];
-                let whole = self.show_parts(page, (slot, count), request, first);
-                let tag = self.fly(id, Flight::PartsShown(whole));
-                io.time.done(tag);
-            }
+            } => self.read_parts(io, id, page, (slot, count), (request, first), base),
             Effect::Fingerprint { id, buf } => {
                 let tag = self.fly(id, Flight::Print(self.bufs[buf.0 as usize]));
                 self.print(io, tag);
@@ -553,6 +566,8 @@ impl Vellum {
                 blocks,
             } => (first..first + blocks).for_each(|i| self.show(request.0, i, Content::ZERO)),
             Effect::Release { buf } => self.free.push(buf.0),
+            Effect::Stored { buf, part } => self.stored(buf, part),
+            Effect::GivenUp { page } => self.given_up(page),
             Effect::Stopped => {}
             Effect::WriteData { id, at, blocks } => {
                 for (buf, place, _) in self.engine.chunk_places(id) {
@@ -572,20 +587,5 @@ impl Vellum {
         }
         self.flights[index] = flight;
         Tag::Effect(id.0)
-    }
-}
-
-/// A new volume's few blocks, for the engine to open.
-struct Blank(BTreeMap<u64, Box<[u8]>>);
-
-impl Source for Blank {
-    fn read(&mut self, at: Pba, bytes: &mut [u8]) -> Result<(), Unreadable> {
-        for (i, out) in bytes.chunks_exact_mut(BLOCK_BYTES).enumerate() {
-            match self.0.get(&(at.0 + i as u64)) {
-                Some(block) => out.copy_from_slice(block),
-                None => out.fill(0),
-            }
-        }
-        Ok(())
     }
 }

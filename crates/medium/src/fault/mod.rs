@@ -431,6 +431,10 @@ impl Medium for FaultMedium {
         self.base.wants_discard()
     }
 
+    fn discard_blocks_min(&self) -> u32 {
+        self.base.discard_blocks_min()
+    }
+
     fn submit(&self, ios: &mut Vec<Box<Io>>) {
         self.completions.push_all(ios.drain(..).map(|io| {
             let result = self.perform(&io);

@@ -60,12 +60,20 @@ impl Args {
                 (Victim::Greedy, 256),
                 (Victim::Fifo, 256),
                 (Victim::Choices(1), 256),
+                (Victim::Choices(2), 256),
+                (Victim::Choices(5), 256),
+                (Victim::Choices(10), 256),
+                (Victim::Choices(20), 256),
             ];
             for (victim, pages) in kinds {
                 let bar = spinner(format!("{percent}%: page map, {victim:?}, {pages} pages"));
-                // A random victim's amplification is a mean over much chance: it needs more of it.
-                let measure = if victim == Victim::Choices(1) { 12 } else { 3 };
-                let effort = effort(blocks(self.size), 6, measure);
+                // The amplification of victims that chance has a part in is a mean over much of it.
+                let (warm, measure) = match victim {
+                    Victim::Choices(1) => (10, 48),
+                    Victim::Choices(_) => (6, 12),
+                    _ => (6, 3),
+                };
+                let effort = effort(blocks(self.size), warm, measure);
                 let row = oracle::page_map(victim, pages, over, effort);
                 bar.finish_and_clear();
                 rows.push(row?);
@@ -83,16 +91,17 @@ impl Args {
             false => print!("{}", oracle::table(&rows)),
         }
         // What the lab is held to: see docs/LAB.md.
-        for (policy, allowed) in [
-            ("base", 0.5),
-            ("base:fifo", 0.5),
-            ("base:random", 2.0),
-            ("vellum", 5.0),
-        ] {
-            let of = rows.iter().filter(|row| row.policy == policy);
-            let worst = of.map(|row| row.off_percent.abs()).fold(0.0, f64::max);
-            if worst > allowed {
-                bail!("{policy} is off by up to {worst:.2}%, and {allowed}% is allowed");
+        for row in &rows {
+            let allowed = match row.policy.as_str() {
+                "vellum" => 5.0,
+                "base" | "base:fifo" => 0.2,
+                // Where victims are drawn, chance has a part in what is measured.
+                _ => 0.5,
+            };
+            if row.off_percent.abs() > allowed {
+                let (policy, off) = (&row.policy, row.off_percent);
+                let op = f64::from(row.over_provisioning) / 10.0;
+                bail!("{policy} at {op}%: off by {off:+.2}%, and {allowed}% is allowed");
             }
         }
         Ok(())

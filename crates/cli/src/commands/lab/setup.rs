@@ -75,9 +75,9 @@ pub struct Setup {
     /// A flush after so many of a load's writes.
     #[arg(long, value_name = "COUNT", default_value_t = 0, requires = "workload")]
     flush_every: u64,
-    /// Put a journaling file system between the load and the disk: what jbd2 makes of it (data or ordered); a flush of the
+    /// Put a journaling file system between the load and the disk: what jbd2 makes of it (data, ordered or writeback); a flush of the
     /// load is an fsync.
-    #[arg(long, value_name = "MODE", requires = "workload", value_parser = ["data", "ordered"])]
+    #[arg(long, value_name = "MODE", requires = "workload", value_parser = ["data", "ordered", "writeback"])]
     journal: Option<String>,
     /// The journal's size.
     #[arg(long, value_name = "SIZE", default_value = "64M", requires = "journal")]
@@ -165,9 +165,13 @@ pub fn save(path: &Path, plot: &Plot) -> Result<()> {
     write(path, &plot.render())
 }
 
-/// Writes a report beside its place and moves it there: a disk that fills leaves what was there before.
+/// Writes a report beside its place and moves it there: a disk that fills leaves what was there before. What is no file (a
+/// terminal, a pipe) is written to as it is: nothing may take its place.
 pub fn write(path: &Path, text: &str) -> Result<()> {
     let name = || path.display().to_string();
+    if path.metadata().is_ok_and(|there| !there.is_file()) {
+        return std::fs::write(path, text).with_context(name);
+    }
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -282,6 +286,7 @@ impl Setup {
         let mode = match self.journal.as_deref() {
             None => None,
             Some("data") => Some(Mode::Data),
+            Some("writeback") => Some(Mode::Writeback),
             Some(_) => Some(Mode::Ordered),
         };
         Ok(Load::Synthetic(Synthetic {

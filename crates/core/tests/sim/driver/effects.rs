@@ -136,9 +136,14 @@ impl Driver {
                 }
             }
             Effect::Erase { at, blocks, .. } => {
-                for block in at.0..at.0 + u64::from(blocks) {
-                    if self.rng.percent(50) {
-                        self.medium.write(block, Cell::Blank, flight.serial);
+                let more = u64::from(self.medium.broken == Broken::DiscardsMore);
+                let end = (at.0 + u64::from(blocks) + more).min(self.medium.blocks());
+                let garbage = self.engine.as_log().is_none();
+                for block in at.0..end {
+                    match self.rng.below(4) {
+                        0 if garbage => self.spoil(block, flight.serial),
+                        0 | 1 => self.medium.write(block, Cell::Blank, flight.serial),
+                        _ => {}
                     }
                 }
             }
@@ -177,7 +182,7 @@ impl Driver {
                     return Ok(());
                 }
                 self.ensure_collectors(to)?;
-                let found = parts::find(&self.read_cell(at.0, flight), slot);
+                let found = parts::find(&self.read_cell(at.0, flight), slot, None);
                 flight.parts = vec![found];
                 self.cells[to.0 as usize] = Cell::Data(found.unwrap_or(GARBAGE));
             }
@@ -213,24 +218,43 @@ impl Driver {
             }
             Effect::Compare {
                 buf,
-                with: Against::Part(Page::Medium(at), slot),
+                with: Against::Part(Page::Medium(at), slot, base),
                 ..
             } => {
                 if self.read_fails(at.0, 1) {
                     flight.end = End::Failed;
                     return Ok(());
                 }
-                let found = parts::find(&self.read_cell(at.0, flight), slot);
+                let needs = self.base_of(flight, base);
+                flight.has_base = base.is_none() || needs.is_some();
+                let found = parts::find(&self.read_cell(at.0, flight), slot, needs);
                 flight.same = found == Some(self.token(buf));
+            }
+            Effect::Compare {
+                buf,
+                with: Against::Part(Page::Buffer(_), slot, base),
+                ..
+            } => {
+                let needs = self.base_of(flight, base);
+                if let (Some(page), Some(_)) = (&flight.page, base) {
+                    flight.same = parts::find(page, slot, needs) == Some(self.token(buf));
+                }
             }
             Effect::ReadParts {
                 page,
                 slot,
                 count,
+                base,
                 request,
                 first,
                 ..
             } => {
+                let needs = self.base_of(flight, base);
+                flight.has_base = base.is_none() || needs.is_some();
+                if let (Some(page), true) = (&flight.page, flight.base.is_none() && needs.is_some())
+                {
+                    flight.parts = vec![parts::find(page, slot, needs)];
+                }
                 if let Page::Medium(at) = page {
                     if self.read_fails(at.0, 1) {
                         flight.end = End::Failed;
@@ -238,7 +262,7 @@ impl Driver {
                     }
                     let cell = self.read_cell(at.0, flight);
                     flight.parts = (slot..slot + count)
-                        .map(|slot| parts::find(&cell, slot))
+                        .map(|slot| parts::find(&cell, slot, needs))
                         .collect();
                     // The page is whole, and what is in it cannot be decoded.
                     if self.faults.unreadable > 0 && self.rng.percent(1) {
@@ -264,9 +288,27 @@ impl Driver {
             | Effect::CopyOut { .. }
             | Effect::ZeroOut { .. }
             | Effect::Release { .. }
+            | Effect::Stored { .. }
+            | Effect::GivenUp { .. }
             | Effect::Stopped => {}
         }
         Ok(())
+    }
+
+    /// What nobody needs reads as anything from now on.
+    pub(super) fn spoil(&mut self, block: u64, serial: u64) {
+        let garbage = Cell::Data(GARBAGE | self.rng.next() as u32);
+        self.medium.write(block, garbage, serial);
+    }
+
+    /// What an overwrite will leave behind, on a medium that is told too early (none is, else).
+    pub(super) fn discard_early(&mut self, lba: u64, blocks: u64) {
+        for lba in lba..lba + blocks {
+            if let Some(at) = self.stored.remove(&lba) {
+                self.medium.writes += 1;
+                self.spoil(at, self.medium.writes);
+            }
+        }
     }
 
     fn ensure_collectors(&self, buf: Buf) -> Result<(), Failure> {
@@ -285,7 +327,7 @@ impl Driver {
         Ok(())
     }
 
-    fn read_fails(&mut self, at: u64, blocks: u32) -> bool {
+    pub(super) fn read_fails(&mut self, at: u64, blocks: u32) -> bool {
         let fails = self.rng.below(10_000) < self.faults.unreadable;
         if fails {
             self.suspects.extend(at..at + u64::from(blocks));
@@ -349,12 +391,13 @@ impl Driver {
             (
                 End::Ok,
                 Effect::Compare {
-                    with: Against::Part(Page::Medium(_), _),
+                    with: Against::Part(Page::Medium(_), ..),
                     ..
                 },
             ) => Outcome::Parts {
                 crc: flight.crcs.first().copied().unwrap_or(0),
                 whole: flight.same || self.medium.broken == Broken::CompareTrusts,
+                base: flight.has_base || self.medium.broken == Broken::CompareTrusts,
             },
             (End::Ok, Effect::Compare { .. }) => {
                 Outcome::Same(flight.same || self.medium.broken == Broken::CompareTrusts)
@@ -362,6 +405,7 @@ impl Driver {
             (End::Ok, Effect::ReadParts { .. } | Effect::GatherPart { .. }) => Outcome::Parts {
                 crc: flight.crcs.first().copied().unwrap_or(0),
                 whole: flight.parts.iter().all(Option::is_some),
+                base: flight.has_base,
             },
             (End::Ok, Effect::Fingerprint { .. }) => {
                 let mut print = [9; 16];
@@ -389,6 +433,9 @@ fn placeholder() -> Flight {
         same: false,
         print: [0; 4],
         parts: Vec::new(),
+        page: None,
+        base: None,
+        has_base: true,
         crcs: Vec::new(),
         bytes: Vec::new(),
         end: End::Ok,

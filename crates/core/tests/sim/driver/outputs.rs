@@ -49,6 +49,19 @@ impl Driver {
                 return (first..first + blocks)
                     .try_for_each(|index| self.fill(request.0, index, 0));
             }
+            Effect::Stored { buf, part } => {
+                let token = self.token(buf);
+                ensure!(
+                    token != RELEASED,
+                    "part {part} is buffer {buf}, which nobody holds"
+                );
+                self.known.insert((part.page.0, part.slot), token);
+                return Ok(());
+            }
+            Effect::GivenUp { page } => {
+                self.known.retain(|(known, _), _| *known != page.0);
+                return Ok(());
+            }
             Effect::Release { buf } => return self.release(buf),
             Effect::Stopped => {
                 ensure!(!self.stopped, "Stopped twice");
@@ -93,6 +106,15 @@ impl Driver {
             Effect::Compare { buf, .. } | Effect::Fingerprint { buf, .. } => vec![buf],
             _ => Vec::new(),
         };
+        let needs = match effect {
+            Effect::ReadParts { base, .. }
+            | Effect::Compare {
+                with: Against::Part(_, _, base),
+                ..
+            } => base,
+            _ => None,
+        };
+        let base = self.base_in_memory(needs);
         let same = match effect {
             Effect::Compare {
                 buf,
@@ -108,9 +130,9 @@ impl Driver {
             }
             Effect::Compare {
                 buf,
-                with: Against::Part(Page::Buffer(page), slot),
+                with: Against::Part(Page::Buffer(page), slot, _),
                 ..
-            } => parts::find(&self.cells[page.0 as usize], slot) == Some(self.token(buf)),
+            } => parts::find(&self.cells[page.0 as usize], slot, base) == Some(self.token(buf)),
             _ => false,
         };
         let mut parts: Vec<_> = match effect {
@@ -120,7 +142,7 @@ impl Driver {
                 count,
                 ..
             } => (slot..slot + count)
-                .map(|slot| parts::find(&self.cells[page.0 as usize], slot))
+                .map(|slot| parts::find(&self.cells[page.0 as usize], slot, base))
                 .collect(),
             _ => Vec::new(),
         };
@@ -148,6 +170,9 @@ impl Driver {
             same,
             print: [0; 4],
             parts,
+            page: page_in_memory(&effect).map(|page| self.cells[page.0 as usize].clone()),
+            base,
+            has_base: true,
             crcs: Vec::new(),
             bytes: Vec::new(),
             end: End::Ok,
@@ -170,25 +195,23 @@ impl Driver {
 
     /// No write may meet another access to the same blocks: their order would be chance.
     fn check_overlap(&self, new: &Flight) -> Result<(), Failure> {
-        let Some((at, blocks, writes)) = new.range() else {
-            return Ok(());
-        };
-        ensure!(
-            blocks > 0 && at + blocks <= self.medium.blocks(),
-            "{:?} is outside of the medium",
-            new.effect
-        );
-        for other in &self.flights {
-            let Some((from, count, wrote)) = other.range() else {
-                continue;
-            };
-            let meet = at < from + count && from < at + blocks;
+        for (at, blocks, writes) in new.ranges() {
             ensure!(
-                !(meet && (writes || wrote)),
-                "{:?} while {:?} is in flight",
-                new.effect,
-                other.effect
+                blocks > 0 && at + blocks <= self.medium.blocks(),
+                "{:?} is outside of the medium",
+                new.effect
             );
+            for other in &self.flights {
+                for (from, count, wrote) in other.ranges() {
+                    let meet = at < from + count && from < at + blocks;
+                    ensure!(
+                        !(meet && (writes || wrote)),
+                        "{:?} while {:?} is in flight",
+                        new.effect,
+                        other.effect
+                    );
+                }
+            }
         }
         Ok(())
     }
@@ -307,5 +330,21 @@ impl Driver {
             }
         }
         Ok(())
+    }
+}
+
+/// The buffer with a page of which a delta is asked for.
+fn page_in_memory(effect: &Effect) -> Option<Buf> {
+    match *effect {
+        Effect::ReadParts {
+            page: Page::Buffer(page),
+            base: Some(_),
+            ..
+        }
+        | Effect::Compare {
+            with: Against::Part(Page::Buffer(page), _, Some(_)),
+            ..
+        } => Some(page),
+        _ => None,
     }
 }

@@ -1,11 +1,13 @@
 //! Blocks in fewer bytes, as this simulation stores them: a token, and filling that depends on it.
 
-use super::Driver;
+use super::{Driver, Flight};
 use crate::sim::medium::{Cell, token_crc};
 use std::num::NonZeroU16;
-use vellum_core::addr::{Buf, EffectId};
+use vellum_core::addr::{Buf, EffectId, Lba};
+use vellum_core::engine::Earlier;
 use vellum_core::format::pack::{self, PartTag};
-use vellum_core::seam::{Block, Packed};
+use vellum_core::map::PartId;
+use vellum_core::seam::{Base, Block, Packed, Page};
 
 const TOKEN: usize = 4;
 
@@ -17,30 +19,63 @@ pub fn packed(token: u32) -> Packed {
     Packed {
         len: NonZeroU16::new(len as u16).unwrap_or(NonZeroU16::MIN),
         encoding: (token % 5) as u8,
+        base: None,
     }
+}
+
+/// What is added to a delta's encoding.
+const DELTA: u8 = 5;
+
+/// The same as a delta, which is shorter.
+pub fn delta(token: u32, base: PartId) -> Packed {
+    let alone = packed(token);
+    let len = (alone.len.get() / 4).max(TOKEN as u16);
+    Packed {
+        len: NonZeroU16::new(len).unwrap_or(NonZeroU16::MIN),
+        encoding: alone.encoding + DELTA,
+        base: Some(base),
+    }
+}
+
+/// A token as its difference to its base.
+fn difference(token: u32, base: u32) -> u32 {
+    token ^ base.rotate_left(7) ^ 0x5bd1_e995
 }
 
 fn filling(token: u32) -> u8 {
     token as u8 | 1
 }
 
-fn store(token: u32, encoding: u8, out: &mut [u8]) {
-    assert_eq!(encoding, packed(token).encoding, "stored as it was offered");
-    assert_eq!(out.len(), usize::from(packed(token).len.get()));
-    out[..TOKEN].copy_from_slice(&token.to_le_bytes());
-    out[TOKEN..].fill(filling(token));
+fn store(token: u32, base: Option<u32>, encoding: u8, out: &mut [u8]) {
+    let alone = packed(token);
+    let (stored, kind) = match base {
+        None => (token, alone.encoding),
+        Some(base) => (difference(token, base), alone.encoding + DELTA),
+    };
+    assert_eq!(encoding, kind, "stored as it was offered");
+    out[..TOKEN].copy_from_slice(&stored.to_le_bytes());
+    out[TOKEN..].fill(filling(stored));
 }
 
-/// The token in a part of a page, if it is whole.
-pub fn find(page: &Cell, slot: u8) -> Option<u32> {
+/// The token in a part of a page, if it is whole; of a delta, if this is what it was made against.
+pub fn find(page: &Cell, slot: u8, base: Option<u32>) -> Option<u32> {
     let mut bytes = vec![0; super::super::medium::BLOCK];
     page.fill(&mut bytes);
-    let (_, part, stored) = pack::find(&bytes, slot, crc32c::crc32c).ok()?;
-    let token = u32::from_le_bytes(stored.get(..TOKEN)?.try_into().ok()?);
-    let filled = stored[TOKEN..].iter().all(|&byte| byte == filling(token));
+    let (_, part, held) = pack::find(&bytes, slot, crc32c::crc32c).ok()?;
+    let stored = u32::from_le_bytes(held.get(..TOKEN)?.try_into().ok()?);
+    let token = match (part.encoding >= DELTA, base) {
+        (false, _) => stored,
+        (true, Some(base)) => difference(stored, base),
+        (true, None) => return None,
+    };
+    let expected = match part.encoding >= DELTA {
+        false => packed(token),
+        true => delta(token, PartId::from_raw(0)),
+    };
+    let filled = held[TOKEN..].iter().all(|&byte| byte == filling(stored));
     let whole = filled
-        && part.encoding == packed(token).encoding
-        && stored.len() == usize::from(packed(token).len.get())
+        && part.encoding == expected.encoding
+        && held.len() == usize::from(expected.len.get())
         && part.crc == token_crc(token);
     whole.then_some(token)
 }
@@ -59,22 +94,68 @@ impl Driver {
     pub(super) fn chunk_cells(&mut self, id: EffectId, blocks: u32) -> Vec<Cell> {
         let cells = &self.cells;
         let token = |buf: Buf| cells[buf.0 as usize].token();
+        let against = &self.against;
+        let base = |buf: Buf| against[buf.0 as usize];
         let mut block = vec![0; super::super::medium::BLOCK];
         let mut data = vec![Cell::Blank];
         for index in 0..blocks as usize - 1 {
             data.push(match self.engine.chunk_block(id, index) {
                 Block::Whole(buf) => cells[buf.0 as usize].clone(),
                 Block::Page => {
-                    let mut store =
-                        |buf, encoding, out: &mut [u8]| store(token(buf), encoding, out);
+                    let mut store = |buf, encoding, out: &mut [u8]| {
+                        store(token(buf), base(buf), encoding, out);
+                    };
                     self.engine.encode_page(id, index, &mut block, &mut store);
                     Cell::Meta(block.as_slice().into())
                 }
             });
         }
-        let mut store = |buf, encoding, out: &mut [u8]| store(token(buf), encoding, out);
+        let mut store = |buf, encoding, out: &mut [u8]| store(token(buf), base(buf), encoding, out);
         self.engine.encode_header(id, &mut block, &mut store);
         data[0] = Cell::Meta(block.as_slice().into());
         data
+    }
+
+    /// The block that a delta needs, as far as it is in memory.
+    pub(super) fn base_in_memory(&self, base: Option<Base>) -> Option<u32> {
+        match base? {
+            Base::Block(buf) => Some(self.token(buf)),
+            Base::Part(Page::Buffer(page), slot) => find(&self.cells[page.0 as usize], slot, None),
+            Base::Part(Page::Medium(_), _) => None,
+        }
+    }
+
+    /// The block that a delta needs, read if it has to be.
+    pub(super) fn base_of(&mut self, flight: &Flight, base: Option<Base>) -> Option<u32> {
+        let Some(Base::Part(Page::Medium(at), slot)) = base else {
+            return flight.base;
+        };
+        if self.read_fails(at.0, 1) {
+            return None;
+        }
+        if self.medium.is_rotten(at.0) {
+            self.suspects.insert(at.0);
+        }
+        find(&self.medium.read(at.0), slot, None)
+    }
+
+    /// How a block is offered: alone, or as a delta against what is there, or against anything else that may be a base.
+    pub(super) fn in_fewer_bytes(&mut self, lba: u64, buf: u32, token: u32) -> Packed {
+        self.against[buf as usize] = None;
+        if !self.rng.percent(self.deltas) {
+            return packed(token);
+        }
+        let of = match self.rng.percent(70) {
+            true => lba,
+            false => self.rng.below(lba + 20),
+        };
+        let Earlier::Base(base) = self.engine.earlier(Lba(of)) else {
+            return packed(token);
+        };
+        let Some(&known) = self.known.get(&(base.page.0, base.slot)) else {
+            return packed(token);
+        };
+        self.against[buf as usize] = Some(known);
+        delta(token, base)
     }
 }

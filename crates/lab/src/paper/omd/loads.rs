@@ -1,7 +1,7 @@
 //! The loads: six that are made up, with the paper's shares of duplicates and as much space as its workloads write to (§4.4); or traces of
 //! real activity.
 
-use crate::content::{Content, Contents};
+use crate::content::Content;
 use crate::paper::{PaperError, Size};
 use crate::replay::{Reading, TraceFile};
 use crate::rng::{Rng, mix};
@@ -163,16 +163,11 @@ fn make(made: &Made, part: u64) -> Load {
             lba,
             blocks: made.blocks as u32,
             contents: each.collect(),
+            homes: None,
         });
         lba += made.blocks;
         if (number + 1).is_multiple_of(made.flush_every) {
-            requests.push(Request {
-                at,
-                op: Op::Flush,
-                lba: 0,
-                blocks: 0,
-                contents: Contents::new(),
-            });
+            requests.push(Request::flush(at));
         }
     }
     Load::new(made.name.into(), requests, 100_000)

@@ -1,11 +1,12 @@
 //! Effects on blocks that share pages, and comparisons.
 
+use super::deltas::{Then, on_medium};
 use super::{Flight, Vellum};
 use crate::base::Io;
 use crate::content::Content;
 use std::collections::BTreeMap;
-use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Pba};
-use vellum_core::seam::{Against, Block, Page};
+use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Pba, RequestId};
+use vellum_core::seam::{Against, Base, Block, Page};
 
 impl Vellum {
     /// A chunk in which blocks may share pages: encoded, for the checksums of those pages.
@@ -65,21 +66,70 @@ impl Vellum {
         with == Some(self.bufs[buf.0 as usize])
     }
 
+    /// `parts`: the first and how many; `to`: the request, and its first block that they are; `base`: what a delta needs.
+    pub(super) fn read_parts(
+        &mut self,
+        io: &mut Io<'_>,
+        id: EffectId,
+        page: Page,
+        (slot, count): (u8, u8),
+        to: (RequestId, u32),
+        base: Option<Base>,
+    ) {
+        let (RequestId(request), first) = to;
+        match page {
+            Page::Medium(at) if let Some(base) = on_medium(base) => {
+                let parts = (slot, count);
+                self.read_base(io, id, base, Then::Read { at, parts, to });
+            }
+            Page::Medium(at) => {
+                let parts = Flight::Parts {
+                    at,
+                    slot,
+                    count,
+                    request,
+                    first,
+                };
+                let tag = self.fly(id, parts);
+                self.backing.read(io, tag, at, 1);
+            }
+            Page::Buffer(buf) => {
+                let page = self.bufs[buf.0 as usize];
+                let whole = self.show_parts(page, (slot, count), request, first);
+                if let Some(base) = on_medium(base) {
+                    return self.read_base(io, id, base, Then::Shown(whole));
+                }
+                let tag = self.fly(id, Flight::PartsShown(whole));
+                io.time.done(tag);
+            }
+        }
+    }
+
     pub(super) fn compare(&mut self, io: &mut Io<'_>, id: EffectId, buf: Buf, with: Against) {
+        let base = match with {
+            Against::Part(.., base) => on_medium(base),
+            _ => None,
+        };
         let (other, slot) = match with {
-            Against::Medium(at) | Against::Part(Page::Medium(at), _) => {
+            Against::Part(Page::Medium(at), slot, _) if let Some(base) = base => {
+                return self.read_base(io, id, base, Then::Compare { buf, at, slot });
+            }
+            Against::Medium(at) | Against::Part(Page::Medium(at), ..) => {
                 let slot = match with {
-                    Against::Part(_, slot) => Some(slot),
+                    Against::Part(_, slot, _) => Some(slot),
                     _ => None,
                 };
                 let tag = self.fly(id, Flight::Compare { buf, at, slot });
                 return self.backing.read(io, tag, at, 1);
             }
             Against::Buffer(other) => (other, None),
-            Against::Part(Page::Buffer(other), slot) => (other, Some(slot)),
+            Against::Part(Page::Buffer(other), slot, _) => (other, Some(slot)),
         };
         // Looked at now: it may be released by the next effect.
         let same = self.is_same(buf, self.bufs[other.0 as usize], slot);
+        if let Some(base) = base {
+            return self.read_base(io, id, base, Then::Compared(same));
+        }
         let tag = self.fly(id, Flight::Compared(same));
         io.time.done(tag);
     }

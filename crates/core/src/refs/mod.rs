@@ -6,7 +6,10 @@
 //! again before the next map checkpoint is durable, because an older leaf may still name it; until then
 //! its page stays in the table too, or such a leaf would lead nowhere after a crash.
 
+mod parts;
+
 use crate::addr::{Lba, Leaf, Pba, Vba};
+use crate::deltas::Deltas;
 use crate::map::{LEAF_ENTRIES, PACKED_PAGES, take_bit};
 use crate::seam::Fingerprint;
 use alloc::{vec, vec::Vec};
@@ -20,12 +23,22 @@ struct Page {
     /// Where it is, and [`PARTS`]; 0: nowhere.
     place: u32,
     owners: u32,
+    /// Of a shared page, the XOR of its owners. Of a page of parts, how many deltas need one of them.
     xor: u32,
 }
 
 impl Page {
     fn pba(self) -> u32 {
         self.place & !PARTS
+    }
+
+    fn has_parts(self) -> bool {
+        self.place & PARTS != 0
+    }
+
+    /// Of a page of parts: whether anything leads into it.
+    fn is_needed(self) -> bool {
+        self.owners > 0 || self.xor > 0
     }
 }
 
@@ -53,6 +66,10 @@ pub struct Shared {
     /// Pages of parts that have an owner, and how many LBAs own one of those.
     packed: usize,
     parts_owned: u64,
+    deltas: Deltas,
+    /// Pages of parts that deltas need, and those of them that no LBA owns a part of.
+    bases: u64,
+    orphans: u64,
     /// Of each page the hash that its content has in an index, where there is one.
     hashes: Vec<u64>,
     /// Of each page the fingerprint of its content, where that is known; zeros where not. It lives as long as the
@@ -61,9 +78,9 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// An empty table for at most `leaves` leaves of entries.
+    /// An empty table for at most `leaves` leaves of entries, and `delta_leaves` of deltas.
     #[must_use]
-    pub fn new(leaves: u32) -> Self {
+    pub fn new(leaves: u32, delta_leaves: u32) -> Self {
         Self {
             limit: leaves.saturating_mul(LEAF_ENTRIES as u32).min(1 << 30),
             reserve: 0,
@@ -76,6 +93,9 @@ impl Shared {
             owned: 0,
             packed: 0,
             parts_owned: 0,
+            deltas: Deltas::new(delta_leaves),
+            bases: 0,
+            orphans: 0,
             hashes: Vec::new(),
             prints: Vec::new(),
         }
@@ -236,6 +256,7 @@ impl Shared {
         }
         // What the number stood for before does not matter.
         self.pages[vba.0 as usize].place &= !PARTS;
+        self.forget_deltas(vba);
         self.place(vba, pba);
         if parts {
             self.pages[vba.0 as usize].place |= PARTS;
@@ -292,31 +313,6 @@ impl Shared {
         Left::One(owner, pba)
     }
 
-    /// One more LBA is mapped to a part of the page. There are fewer LBAs than a count can hold.
-    pub fn add_part(&mut self, vba: Vba) {
-        debug_assert!(self.has_parts(vba));
-        self.pages[vba.0 as usize].owners += 1;
-        self.parts_owned += 1;
-    }
-
-    /// One fewer is; where the page was, if that was the last.
-    pub fn remove_part(&mut self, vba: Vba) -> Option<Pba> {
-        let page = &mut self.pages[vba.0 as usize];
-        assert!(
-            page.owners > 0,
-            "page of parts {vba} has fewer owners than none"
-        );
-        page.owners -= 1;
-        self.parts_owned -= 1;
-        if page.owners > 0 {
-            return None;
-        }
-        let pba = Pba(u64::from(page.pba()));
-        self.packed -= 1;
-        self.free_page(vba);
-        Some(pba)
-    }
-
     /// After recovery has counted the owners: pages with one become plain (they are returned), pages
     /// with none are freed, and numbers between are free. Which number is found at a page is settled here
     /// as well: a leaf may have held a freed number beside the one that took over its page.
@@ -325,18 +321,18 @@ impl Shared {
         self.at.clear();
         for index in 0..self.pages.len() {
             let page = self.pages[index];
-            let least = match page.place & PARTS {
-                0 => 2,
-                _ => 1,
+            let is_kept = match page.has_parts() {
+                true => page.is_needed(),
+                false => page.owners > 1,
             };
-            if page.owners == 1 && least == 2 {
+            if page.owners == 1 && !page.has_parts() {
                 plain.push((Lba(u64::from(page.xor)), Pba(u64::from(page.pba()))));
             }
-            if page.owners < least {
-                self.free_page(Vba(index as u32));
-            } else {
+            if is_kept {
                 self.at.insert(page.pba(), index as u32);
-                self.packed += usize::from(least == 1);
+                self.packed += usize::from(page.has_parts());
+            } else {
+                self.free_page(Vba(index as u32));
             }
         }
         plain
@@ -414,7 +410,7 @@ mod tests {
 
     #[test]
     fn the_xor_names_the_last_owner() {
-        let mut shared = Shared::new(1);
+        let mut shared = Shared::new(1, 1);
         let vba = shared.insert(Pba(77)).unwrap();
         for lba in [5, 9, 1000] {
             assert!(shared.add(vba, Lba(lba)));
@@ -427,7 +423,7 @@ mod tests {
 
     #[test]
     fn a_fingerprint_goes_with_its_page() {
-        let mut shared = Shared::new(1);
+        let mut shared = Shared::new(1, 1);
         let vba = shared.insert(Pba(10)).unwrap();
         assert!(shared.add(vba, Lba(1)) && shared.add(vba, Lba(2)));
         assert_eq!(shared.print(vba), None);
@@ -439,7 +435,7 @@ mod tests {
 
     #[test]
     fn a_freed_number_waits_for_the_map_checkpoint() {
-        let mut shared = Shared::new(1);
+        let mut shared = Shared::new(1, 1);
         let first = shared.insert(Pba(10)).unwrap();
         assert!(shared.add(first, Lba(1)) && shared.add(first, Lba(2)));
         shared.remove(first, Lba(1));
@@ -457,7 +453,7 @@ mod tests {
             shared.encode_leaf(Leaf(0), &mut leaf);
             u32::from_le_bytes([leaf[0], leaf[1], leaf[2], leaf[3]])
         };
-        let mut shared = Shared::new(1);
+        let mut shared = Shared::new(1, 1);
         let vba = shared.insert(Pba(10)).unwrap();
         assert!(shared.add(vba, Lba(1)) && shared.add(vba, Lba(2)));
         // A map checkpoint writes LBA 2's leaf, which names the page; only then does LBA 1 leave it.
@@ -476,7 +472,7 @@ mod tests {
     #[test]
     fn the_number_that_took_over_a_page_is_found_there_after_recovery() {
         for order in [[0, 1], [1, 0]] {
-            let mut shared = Shared::new(1);
+            let mut shared = Shared::new(1, 1);
             for vba in order {
                 assert!(shared.restore(Vba(vba), Pba(10), false));
             }

@@ -1,0 +1,97 @@
+//! The vellum command: a file a subcommand, each thin; the work is in the other crates.
+//!
+//! Exit codes: 0 all well, 1 it failed, 2 the command line or the configuration file is wrong,
+//! 3 `check` found damage.
+
+mod attachment;
+mod commands;
+mod config;
+mod control;
+mod demo;
+mod host;
+mod nbd_client;
+mod outcome;
+mod policy;
+mod raw;
+mod signals;
+mod size;
+mod state;
+mod volume;
+
+use clap::{CommandFactory, FromArgMatches, Parser};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// A crash-safe virtual SSD that knows what it is writing.
+#[derive(Parser)]
+#[command(
+    name = "vellum",
+    version,
+    propagate_version = true,
+    args_override_self = true
+)]
+#[command(
+    after_help = "Exit codes: 0 all well, 1 it failed, 2 wrong usage or configuration, 3 check found damage.\n\
+Sizes take K, M, G, T or P: powers of 1024, like 10G."
+)]
+struct Cli {
+    /// Take options from this TOML file: a table a subcommand, keys like the flags. Flags win.
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: commands::Command,
+}
+
+/// Runs the command line that this process was started with.
+pub fn run() -> ExitCode {
+    let args: Vec<_> = std::env::args_os().collect();
+    let (args, origins) = match config::expand(Cli::command(), args) {
+        Ok(both) => both,
+        Err(error) => return outcome::report(&error),
+    };
+    let cli = Cli::command()
+        .try_get_matches_from(args)
+        .and_then(|m| Cli::from_arg_matches(&m));
+    let cli = match cli {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            origins.explain(&error);
+            return ExitCode::from(if error.use_stderr() {
+                outcome::USAGE
+            } else {
+                0
+            });
+        }
+    };
+    match cli.command.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => outcome::report(&error),
+    }
+}
+
+/// The flags that a configuration file's text sets for one command (`["lab", "run"]`), `file` being its name in errors: each
+/// names the line, and the key if it is about one. Reads nothing else.
+///
+/// # Errors
+/// When anything in it is wrong, for whichever command.
+pub fn configured(text: &str, file: &Path, command: &[&str]) -> anyhow::Result<Vec<OsString>> {
+    let wanted: Vec<_> = command.iter().map(|&name| name.to_owned()).collect();
+    Ok(config::flags(&command_line(), text, file, &wanted)?.0)
+}
+
+/// Whether the command line takes these arguments.
+///
+/// # Errors
+/// As the user would be told.
+pub fn takes(args: &[OsString]) -> Result<(), String> {
+    let matches = Cli::command().try_get_matches_from(args);
+    let cli = matches.and_then(|found| Cli::from_arg_matches(&found));
+    cli.map(drop).map_err(|error| error.to_string())
+}
+
+/// The whole command line, for completions and manual pages.
+fn command_line() -> clap::Command {
+    Cli::command()
+}

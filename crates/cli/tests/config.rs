@@ -1,0 +1,86 @@
+//! The fuzz target of the configuration file, over some thousands of seeded mutations.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failure is a test's"
+)]
+
+#[path = "../../../fuzz/src/config.rs"]
+mod fuzz;
+
+use std::path::Path;
+use vellum_lab::rng::Rng;
+
+const SEEDS: [&str; 4] = [
+    "[serve]\nvolumes = [\"disk=/data/disk.vellum\"]\nsocket = \"/run/disk.sock\"\nbuffer = \"256M\"\npolicy = \"write-once=on,zero=off\"\njournal = [\"1G+128M\"]\n",
+    "[create]\nsize = \"10G\"\nover-provisioning = 12\nforce = true\nlayout = 'shadow'\n",
+    "[lab.run]\nworkload = \"zipf\"\nop = 12.5\npolicy = [\"base\", \"vellum\"]\n\n[lab.sweep]\nthreads = 2\n",
+    "lab.run.op = 7\nattach = { mount = \"\"\"/mnt\"\"\", mkfs = true }\n",
+];
+
+/// Some of these are put into a file here and there.
+const WORDS: [&str; 16] = [
+    "[",
+    "]",
+    "[[",
+    "\"",
+    "'''",
+    "=",
+    ".",
+    "\n",
+    "{",
+    "}",
+    "-1",
+    "1e999",
+    "config = 3",
+    "\\u0000",
+    "1979-05-27",
+    "é",
+];
+
+fn changed(seed: &str, rng: &mut Rng) -> Vec<u8> {
+    let mut bytes = seed.as_bytes().to_vec();
+    for _ in 0..=rng.below(4) {
+        let at = rng.below(bytes.len() as u64 + 1) as usize;
+        match rng.below(4) {
+            0 if at < bytes.len() => bytes[at] = rng.draw() as u8 & 0x7F,
+            1 => bytes.truncate(at),
+            2 => {
+                let tail = bytes[at..].to_vec();
+                bytes.extend(tail);
+            }
+            _ => {
+                let word = WORDS[rng.below(WORDS.len() as u64) as usize];
+                bytes.splice(at..at, word.bytes());
+            }
+        }
+    }
+    bytes
+}
+
+#[test]
+fn whatever_a_configuration_file_says_is_taken_or_named() {
+    for (n, seed) in SEEDS.iter().enumerate() {
+        fuzz::read(seed.as_bytes());
+        let mut rng = Rng::new(n as u64);
+        for _ in 0..500 {
+            fuzz::read(&changed(seed, &mut rng));
+        }
+    }
+    let deep = format!("serve = {}", "[".repeat(100_000));
+    fuzz::read(deep.as_bytes());
+    let long = format!("[serve]\n{} = 1", "k".repeat(100_000));
+    fuzz::read(long.as_bytes());
+    let many = format!("[serve]\npolicy = [{}]", "1,".repeat(10_000));
+    fuzz::read(many.as_bytes());
+}
+
+/// The seeds are files that are right, so that their mutations get past the first line.
+#[test]
+fn the_seeds_set_something() {
+    let commands: [&[&str]; 4] = [&["serve"], &["create"], &["lab", "run"], &["attach"]];
+    for (seed, command) in SEEDS.iter().zip(commands) {
+        let flags = vellum_cli::configured(seed, Path::new("v.toml"), command);
+        assert!(!flags.unwrap().is_empty(), "{seed}");
+    }
+}

@@ -1,0 +1,83 @@
+//! A thin volume that is served and fills up: the server says so before a client is refused.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+#[path = "../src/nbd_client.rs"]
+#[allow(dead_code, reason = "the command uses more of it")]
+mod nbd_client;
+
+use common::{Server, dir, ok, text};
+use nbd_client::NbdClient;
+use serde_json::Value;
+
+const PIECE: usize = 64 << 10;
+
+/// Writes what compresses to nothing and is alike nowhere.
+fn piece(number: u64) -> Vec<u8> {
+    let mut state = number + 1;
+    let word = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    std::iter::repeat_with(word)
+        .take(PIECE / 8)
+        .flatten()
+        .collect()
+}
+
+fn room(volume: &str) -> Value {
+    let stats: Value = serde_json::from_str(&ok(&["stats", volume, "--json"])).unwrap();
+    stats.pointer("/0/stats/room").unwrap().clone()
+}
+
+#[test]
+fn a_thin_volume_is_said_to_fill_up_before_a_client_is_refused() {
+    for layout in ["log", "ordered", "shadow"] {
+        let dir = dir();
+        let (volume, socket) = (dir.path().join("thin.vellum"), dir.path().join("s"));
+        let (volume, socket_text) = (text(&volume), text(&socket));
+        let sizes = ["--size=128M", "--medium-size=32M"];
+        ok(&["create", volume, sizes[0], sizes[1], "--layout", layout]);
+        let server = Server::start(dir.path(), &[volume, "--socket", socket_text]);
+        assert_eq!(room(volume)["level"], "ample");
+        let mut client = NbdClient::connect(&socket, "thin.vellum").unwrap();
+        let mut levels = Vec::new();
+        let mut at = 0;
+        let refused = loop {
+            let number = at / PIECE as u64;
+            if let Err(error) = client.write(at, &piece(number)) {
+                break error;
+            }
+            at += PIECE as u64;
+            let lines = server
+                .said()
+                .matches("of the space for data is in use")
+                .count();
+            if lines > levels.len() {
+                levels.push(room(volume)["level"].as_str().unwrap().to_owned());
+                assert_eq!(lines, levels.len(), "{}", server.said());
+            }
+        };
+        assert_eq!(refused.raw_os_error(), Some(libc::ENOSPC), "{layout}");
+        assert_eq!(levels, ["filling", "high", "critical"], "{layout}");
+        let said = server.said();
+        for part in [
+            "thin.vellum: warning: 80 %",
+            "clients see 128 MiB",
+            "fstrim",
+        ] {
+            assert!(said.contains(part), "no {part:?} in {said}");
+        }
+        assert!(ok(&["stats", volume]).contains("critical"));
+
+        // Trimmed, it is well again.
+        client.trim(0, at as u32).unwrap();
+        client.flush().unwrap();
+        assert_eq!(room(volume)["level"], "ample");
+        client.write(0, &piece(9)).unwrap();
+        assert_eq!(server.term(), Some(0));
+    }
+}

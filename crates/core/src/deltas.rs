@@ -1,0 +1,262 @@
+//! Which parts are deltas, and which part each needs to be decoded: its base (CSA-FS §3.2).
+//!
+//! A base is whole by itself, so a chain has two links, and a read of a delta costs one read more. What is needed is
+//! kept by number, as a page of parts is: either may be moved, and nothing here changes. The table is written with map
+//! checkpoints, in leaves of its own; records of the log say what came after. Nothing says when a delta ends: that is when its
+//! page is given up, and after a crash the pages that nobody owns are known from the map.
+
+use crate::addr::{Leaf, Vba};
+use crate::map::{MAX_PARTS, PACKED_PAGES, PartId, take_bit};
+use alloc::{vec, vec::Vec};
+use hashbrown::HashMap;
+
+/// Deltas in a leaf.
+pub const LEAF_DELTAS: usize = crate::addr::BLOCK_BYTES / CELL;
+
+/// Bytes of a delta in a leaf.
+const CELL: usize = 8;
+
+/// In each number of a cell that is taken.
+const TAKEN: u32 = 1 << 31;
+
+/// The table of deltas.
+pub struct Deltas {
+    limit: usize,
+    cells: Vec<Option<(PartId, PartId)>>,
+    free: Vec<u32>,
+    by_part: HashMap<u32, u32>,
+    dirty: Vec<u64>,
+}
+
+impl Deltas {
+    /// An empty table of so many leaves.
+    #[must_use]
+    pub fn new(leaves: u32) -> Self {
+        Self {
+            limit: leaves as usize * LEAF_DELTAS,
+            cells: Vec::new(),
+            free: Vec::new(),
+            by_part: HashMap::new(),
+            dirty: vec![0; (leaves as usize).div_ceil(64)],
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_part.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_part.is_empty()
+    }
+
+    /// Whether there is room for one more.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.by_part.len() < self.limit
+    }
+
+    /// What a part needs to be decoded, if it is a delta.
+    #[must_use]
+    pub fn base_of(&self, part: PartId) -> Option<PartId> {
+        // Without any the hash of the number is not needed, and every read of a part asks.
+        if self.by_part.is_empty() {
+            return None;
+        }
+        let cell = *self.by_part.get(&part.raw())?;
+        self.cells[cell as usize].map(|(_, base)| base)
+    }
+
+    /// All of them, with their bases.
+    pub fn iter(&self) -> impl Iterator<Item = (PartId, PartId)> + '_ {
+        self.cells.iter().copied().flatten()
+    }
+
+    /// A part is a delta; it was none.
+    pub(crate) fn insert(&mut self, part: PartId, base: PartId) {
+        let cell = self.free.pop().unwrap_or_else(|| {
+            self.cells.push(None);
+            self.cells.len() as u32 - 1
+        });
+        self.put(cell, part, base);
+        self.mark_dirty(cell);
+    }
+
+    fn put(&mut self, cell: u32, part: PartId, base: PartId) {
+        self.cells[cell as usize] = Some((part, base));
+        let before = self.by_part.insert(part.raw(), cell);
+        debug_assert!(before.is_none(), "part {part} is one delta");
+    }
+
+    /// A part is none any more: what it needed, if it was one.
+    pub(crate) fn remove(&mut self, part: PartId) -> Option<PartId> {
+        if self.by_part.is_empty() {
+            return None;
+        }
+        let cell = self.by_part.remove(&part.raw())?;
+        self.free.push(cell);
+        self.mark_dirty(cell);
+        self.cells[cell as usize].take().map(|(_, base)| base)
+    }
+
+    /// The parts of a page that may be deltas.
+    pub(crate) fn slots(&self, page: Vba) -> impl Iterator<Item = PartId> + use<> {
+        let slots = match self.by_part.is_empty() || page.0 >= PACKED_PAGES {
+            true => 0,
+            false => MAX_PARTS as u8,
+        };
+        (0..slots).map(move |slot| PartId { page, slot })
+    }
+
+    /// Those of a page, and what they need.
+    pub(crate) fn of_page(&self, page: Vba) -> impl Iterator<Item = (PartId, PartId)> + '_ {
+        self.slots(page)
+            .filter_map(|part| Some((part, self.base_of(part)?)))
+    }
+
+    /// After replay, which also held what had ended before the newest came: all of them fit again; `false` if not.
+    pub(crate) fn compact(&mut self) -> bool {
+        let limit = self.limit;
+        self.free.retain(|&cell| (cell as usize) < limit);
+        for cell in self.cells.split_off(limit.min(self.cells.len())) {
+            let Some((part, base)) = cell else { continue };
+            self.by_part.remove(&part.raw());
+            let Some(free) = self.free.pop() else {
+                return false;
+            };
+            self.put(free, part, base);
+            self.mark_dirty(free);
+        }
+        true
+    }
+
+    fn mark_dirty(&mut self, cell: u32) {
+        // Those past the end are about to be moved.
+        if (cell as usize) < self.limit {
+            let leaf = cell as usize / LEAF_DELTAS;
+            self.dirty[leaf / 64] |= 1 << (leaf % 64);
+        }
+    }
+
+    /// Takes the next dirty leaf of the table (counted from its own first) at or after `from`.
+    pub fn take_dirty(&mut self, from: Leaf) -> Option<Leaf> {
+        take_bit(&mut self.dirty, from.0 as usize).map(|leaf| Leaf(leaf as u32))
+    }
+
+    /// A leaf's block: of each cell the part and its base, zeros for none.
+    pub fn encode_leaf(&self, leaf: Leaf, out: &mut [u8]) {
+        let first = leaf.0 as usize * LEAF_DELTAS;
+        for (index, bytes) in out.chunks_exact_mut(CELL).enumerate() {
+            let cell = self.cells.get(first + index).copied().flatten();
+            let raw = |part: PartId| TAKEN | part.raw();
+            let (part, base) = cell.map_or((0, 0), |(part, base)| (raw(part), raw(base)));
+            bytes[..4].copy_from_slice(&part.to_le_bytes());
+            bytes[4..].copy_from_slice(&base.to_le_bytes());
+        }
+    }
+
+    /// A leaf as it was written, after those before it; `false` when it names a part that has been named.
+    pub fn load_leaf(&mut self, leaf: Leaf, block: &[u8]) -> bool {
+        let first = leaf.0 as usize * LEAF_DELTAS;
+        if self.cells.len() > first {
+            return false;
+        }
+        self.free.extend(self.cells.len() as u32..first as u32);
+        self.cells.resize(first, None);
+        for bytes in block.chunks_exact(CELL) {
+            let word = |at: usize| {
+                let raw =
+                    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+                (raw & TAKEN != 0).then(|| PartId::from_raw(raw & !TAKEN))
+            };
+            let cell = self.cells.len() as u32;
+            self.cells.push(None);
+            let (Some(part), Some(base)) = (word(0), word(4)) else {
+                self.free.push(cell);
+                continue;
+            };
+            if self.by_part.contains_key(&part.raw()) {
+                return false;
+            }
+            self.put(cell, part, base);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(page: u32, slot: u8) -> PartId {
+        PartId {
+            page: Vba(page),
+            slot,
+        }
+    }
+
+    #[test]
+    fn what_is_in_a_leaf_comes_back() {
+        let mut deltas = Deltas::new(1);
+        deltas.insert(part(7, 3), part(1, 0));
+        deltas.insert(part(7, 4), part(2, 31));
+        deltas.insert(part(0, 0), part(2, 0));
+        assert_eq!(deltas.remove(part(7, 3)), Some(part(1, 0)));
+        assert_eq!(deltas.take_dirty(Leaf(0)), Some(Leaf(0)));
+        assert_eq!(deltas.take_dirty(Leaf(0)), None);
+        let mut block = [1; crate::addr::BLOCK_BYTES];
+        deltas.encode_leaf(Leaf(0), &mut block);
+        let mut again = Deltas::new(1);
+        assert!(again.load_leaf(Leaf(0), &block));
+        assert_eq!(again.len(), 2);
+        assert_eq!(again.base_of(part(7, 4)), Some(part(2, 31)));
+        assert_eq!(again.base_of(part(0, 0)), Some(part(2, 0)));
+        assert_eq!(again.base_of(part(7, 3)), None);
+        // The cell that is free is given out again, and no other one.
+        again.insert(part(9, 9), part(1, 1));
+        let all: Vec<_> = again.of_page(Vba(7)).collect();
+        assert_eq!(all, [(part(7, 4), part(2, 31))]);
+        assert_eq!(again.iter().count(), 3);
+        assert!(!again.load_leaf(Leaf(0), &block), "the same leaf twice");
+        let mut twice = Deltas::new(3);
+        assert!(
+            twice.load_leaf(Leaf(1), &block),
+            "a leaf before it is empty"
+        );
+        assert_eq!(twice.base_of(part(7, 4)), Some(part(2, 31)));
+        assert!(!twice.load_leaf(Leaf(2), &block), "the same part twice");
+    }
+
+    #[test]
+    fn what_is_past_the_end_is_moved_when_others_have_ended() {
+        let mut deltas = Deltas::new(1);
+        for index in 0..LEAF_DELTAS as u32 + 2 {
+            deltas.insert(part(index, 0), part(index, 1));
+        }
+        for index in [3, 700, 5] {
+            deltas.remove(part(index, 0));
+        }
+        assert!(deltas.compact());
+        assert_eq!(deltas.len(), LEAF_DELTAS);
+        let last = LEAF_DELTAS as u32 + 1;
+        assert_eq!(deltas.base_of(part(last, 0)), Some(part(last, 1)));
+        deltas.insert(part(9999, 0), part(1, 1));
+        assert!(!deltas.compact(), "one too many");
+    }
+
+    #[test]
+    fn a_full_table_says_so() {
+        let mut deltas = Deltas::new(1);
+        for index in 0..LEAF_DELTAS as u32 {
+            assert!(deltas.has_room());
+            deltas.insert(part(index, 0), part(index, 1));
+        }
+        assert!(!deltas.has_room());
+        deltas.remove(part(5, 0));
+        assert!(deltas.has_room());
+        assert!(!Deltas::new(0).has_room());
+    }
+}

@@ -1,0 +1,151 @@
+//! Blocks as their difference to another: which parts may be a base, and where a delta's base is.
+//!
+//! The runtime has the bytes of bases, and makes the deltas; the core says what may be one, and what becomes of
+//! it. Three rules, so that what is kept for deltas is bounded and can always be given up:
+//! 1. A base is no delta, so a block is never more than one read away from its base.
+//! 2. It is in a chunk that is sealed. So its bytes do not change any more, and a page needs older pages alone: there are no
+//!    circles.
+//! 3. So many pages are needed at most, and none more when the volume is nearly full: a page that is kept for deltas alone
+//!    takes room that no client knows of.
+
+use super::*;
+use crate::map::PartId;
+use crate::seam::{Base, Page, Payload};
+
+/// What is stored where a block is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Earlier {
+    /// Nothing, or zeros.
+    Nothing,
+    /// Something that no delta may be made against.
+    Unfit,
+    /// This, or a delta against it.
+    Base(PartId),
+}
+
+impl Engine {
+    /// From now on, or no longer, new deltas are made. Those that there are stay.
+    pub(super) fn set_deltas(&mut self, on: bool) {
+        if self.makes_deltas && !on {
+            self.outdate(|_| true);
+        }
+        self.makes_deltas = on;
+    }
+
+    /// What a delta for a block at `lba` may be made against: what is there now, or what that is a delta against.
+    #[must_use]
+    pub fn earlier(&self, lba: Lba) -> Earlier {
+        if lba.0 >= self.map.blocks() {
+            return Earlier::Nothing;
+        }
+        match self.map.get(lba) {
+            Entry::Unmapped | Entry::Zero => Earlier::Nothing,
+            Entry::Plain(_) | Entry::Shared(_) => Earlier::Unfit,
+            Entry::Packed(page, slot) => {
+                let part = PartId { page, slot };
+                let base = self.shared.deltas().base_of(part).unwrap_or(part);
+                match self.is_fit_for_base(base) {
+                    true => Earlier::Base(base),
+                    false => Earlier::Unfit,
+                }
+            }
+        }
+    }
+
+    pub(super) fn is_fit_for_base(&self, base: PartId) -> bool {
+        let is_open = || {
+            let open = self.heads[Head::Host as usize].open;
+            open.is_some_and(|open| {
+                let pages = &self.chunks.get(open).pages;
+                pages.iter().any(|page| page.vba == base.page)
+            })
+        };
+        self.makes_deltas
+            && self.shared.deltas().has_room()
+            && self.shared.is_owned_or_needed(base.page)
+            && self.shared.deltas().base_of(base).is_none()
+            && (self.shared.is_base(base.page) || self.has_room_for_base())
+            && !is_open()
+    }
+
+    /// Rule 3. Clients of a volume that is not thin are promised all blocks that they see: what is kept beside those comes
+    /// out of the over-provisioning.
+    fn has_room_for_base(&self) -> bool {
+        let (bases, _) = self.shared.bases();
+        let (capacity, promised) = (self.capacity(), self.superblock.logical_blocks());
+        // One that has lost blocks to damage is not thin for that: it has the less to spare.
+        if self.superblock.capacity_blocks() >= promised {
+            bases < capacity.saturating_sub(promised) / limits::BASES_OF_SPARE
+        } else {
+            let live = self.segments.live * 100;
+            bases < capacity / limits::BASES_OF_THIN && live < capacity * limits::DELTAS_UP_TO
+        }
+    }
+
+    /// Where what a part needs to be decoded is, if it is a delta; and the block of the medium that has to be read for it.
+    pub(super) fn base_of(&self, part: PartId) -> (Option<Base>, Option<Pba>) {
+        let Some(base) = self.shared.deltas().base_of(part) else {
+            return (None, None);
+        };
+        let pba = self.shared.pba(base.page);
+        let held = self.chunks.held(pba, Some(base.slot)).map(|(_, held)| held);
+        match held {
+            Some(Held::Block(buf)) => (Some(Base::Block(buf)), None),
+            Some(Held::Page(buf)) => (Some(Base::Part(Page::Buffer(buf), base.slot)), None),
+            None => (Some(Base::Part(Page::Medium(pba), base.slot)), Some(pba)),
+        }
+    }
+
+    /// What a delta is against is about to be read.
+    pub(super) fn begin_base(&mut self, at: Pba) {
+        self.stats.base_reads += 1;
+        self.begin_reader(locate(&self.superblock, at).0);
+    }
+
+    /// It has been, if it had to be.
+    pub(super) fn end_base(&mut self, at: Option<Pba>) {
+        if let Some(at) = at {
+            self.end_reader(locate(&self.superblock, at).0);
+        }
+    }
+
+    pub(super) fn tell_stored(&mut self, buf: Buf, part: PartId) {
+        if self.makes_deltas {
+            self.effects.push_back(Effect::Stored { buf, part });
+        }
+    }
+
+    pub(super) fn tell_given_up(&mut self, page: Vba) {
+        if self.makes_deltas {
+            self.effects.push_back(Effect::GivenUp { page });
+            // The number may stand for another page before they are placed.
+            self.outdate(|base| base.page == page);
+        }
+    }
+
+    /// As [`Engine::outdate`], of a write that goes into the queue: while it was being placed it was not there, and what its
+    /// own first blocks have given up its later ones may need. No number can stand for another page yet.
+    pub(super) fn drop_lost_bases(&self, blocks: &mut [Payload]) {
+        for payload in blocks {
+            let base = payload.digest.packed.and_then(|packed| packed.base);
+            if base.is_some_and(|base| !self.shared.is_owned_or_needed(base.page)) {
+                payload.digest.packed = None;
+            }
+        }
+    }
+
+    /// Deltas in the queue against what is not there any more are nothing: their blocks are stored whole.
+    fn outdate(&mut self, is_gone: impl Fn(PartId) -> bool) {
+        for waiting in &mut self.waiting {
+            let Waiting::Write { blocks, .. } = waiting else {
+                continue;
+            };
+            for payload in blocks {
+                let base = payload.digest.packed.and_then(|packed| packed.base);
+                if base.is_some_and(&is_gone) {
+                    payload.digest.packed = None;
+                }
+            }
+        }
+    }
+}

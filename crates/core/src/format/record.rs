@@ -1,0 +1,411 @@
+//! What a chunk's header says of its blocks, and of what else happened at that point of the log.
+
+use super::FormatError;
+use super::summary::{Owner, Tag};
+use crate::addr::{BLOCK_BYTES, Lba, Pba, Vba};
+use crate::map::{MAX_PARTS, PACKED_PAGES, PartId};
+
+const KIND_SHIFT: u32 = 56;
+const NUMBER: u64 = (1 << KIND_SHIFT) - 1;
+
+/// Where in a page a part is, and how it is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// CRC32C of the block that it stands for.
+    pub crc: u32,
+    /// Which block of its chunk it was written in; 0 is the header.
+    pub block: u16,
+    /// Which part of that page.
+    pub slot: u8,
+    /// How it is encoded; the runtime's business.
+    pub encoding: u8,
+    /// Its first byte in the page.
+    pub offset: u16,
+    /// Its length in bytes.
+    pub len: u16,
+}
+
+impl Part {
+    fn place(&self) -> u64 {
+        u64::from(self.block)
+            | u64::from(self.slot) << 16
+            | u64::from(self.encoding) << 24
+            | u64::from(self.offset) << 32
+            | u64::from(self.len) << 48
+    }
+}
+
+/// One fact of the log. Kinds 16 to 31 are for blocks that are stored in parts of pages; 21 and on are free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// The next data block is this LBA's.
+    Data {
+        /// Whose.
+        lba: Lba,
+        /// CRC32C of the block.
+        crc: u32,
+    },
+    /// The next data block is this LBA's, moved from where it was; holds only if the map still says so.
+    Move {
+        /// Whose.
+        lba: Lba,
+        /// CRC32C of the block.
+        crc: u32,
+        /// Where it was.
+        from: Pba,
+    },
+    /// These LBAs are zero.
+    Zero {
+        /// The first.
+        lba: Lba,
+        /// How many.
+        blocks: u64,
+    },
+    /// These LBAs are unmapped.
+    Discard {
+        /// The first.
+        lba: Lba,
+        /// How many.
+        blocks: u64,
+    },
+    /// This LBA maps to a shared page.
+    Share {
+        /// Which LBA.
+        lba: Lba,
+        /// The page's number.
+        vba: Vba,
+        /// Where the page is.
+        pba: Pba,
+    },
+    /// The next data block is this shared page, moved.
+    MoveShared {
+        /// Which page.
+        vba: Vba,
+        /// CRC32C of the block.
+        crc: u32,
+        /// Where it was.
+        from: Pba,
+    },
+    /// After a crash this LBA reads what the journal's holds, if nothing else has been said of either since.
+    Pledge {
+        /// Where the journal's block belongs.
+        home: Lba,
+        /// The journal's block.
+        journal: Lba,
+    },
+    /// The next data block is a page of parts; they follow.
+    Pack {
+        /// Its number.
+        vba: Vba,
+        /// CRC32C of the page.
+        crc: u32,
+    },
+    /// This header's block is a page of parts as well; they follow.
+    PackHere {
+        /// Its number.
+        vba: Vba,
+    },
+    /// This LBA is stored in a part of a page of this chunk.
+    Part {
+        /// Which LBA.
+        lba: Lba,
+        /// Which part, and where.
+        part: Part,
+    },
+    /// As [`Record::Part`], of a part that is a delta.
+    Delta {
+        /// Which LBA.
+        lba: Lba,
+        /// Which part, and where.
+        part: Part,
+        /// What it needs to be decoded: a part of a page of an earlier chunk.
+        base: PartId,
+    },
+    /// This LBA maps to a part that is stored already.
+    SharePart {
+        /// Which LBA.
+        lba: Lba,
+        /// The page's number.
+        vba: Vba,
+        /// Which part of it.
+        slot: u8,
+    },
+}
+
+/// Bytes of a part's record.
+pub(super) const PART_LEN: usize = 20;
+
+/// Bytes of a delta's record: as a part's, and its base.
+const DELTA_LEN: usize = PART_LEN + 4;
+
+impl Record {
+    /// The kinds, as the docs list them: number, name, bytes, layout.
+    pub const KINDS: &'static [(u8, &'static str, usize, &'static str)] = &[
+        (
+            1,
+            "Data",
+            12,
+            "LBA in the word; CRC32C u32; owns the next data block",
+        ),
+        (
+            2,
+            "Move",
+            20,
+            "LBA in the word; CRC32C u32; old PBA u64; owns the next data block",
+        ),
+        (3, "Zero", 16, "first LBA in the word; blocks u64"),
+        (4, "Discard", 16, "first LBA in the word; blocks u64"),
+        (5, "Share", 20, "LBA in the word; VBA u32; PBA u64"),
+        (
+            6,
+            "MoveShared",
+            20,
+            "VBA in the word; CRC32C u32; old PBA u64; owns the next data block",
+        ),
+        (
+            7,
+            "Pledge",
+            16,
+            "home's LBA in the word; the journal's LBA u64",
+        ),
+        (
+            16,
+            "Pack",
+            12,
+            "VBA in the word; CRC32C u32; owns the next data block, a page of parts",
+        ),
+        (
+            17,
+            "PackHere",
+            8,
+            "VBA in the word; the header's own block is a page of parts",
+        ),
+        (
+            18,
+            "Part",
+            PART_LEN,
+            "LBA in the word; CRC32C of the block u32; block of the chunk u16 (0: the header); slot u8; encoding u8; offset u16; length u16",
+        ),
+        (19, "SharePart", 16, "LBA in the word; VBA u32; slot u32"),
+        (
+            20,
+            "Delta",
+            DELTA_LEN,
+            "as Part; then what it needs: VBA x 32 + slot u32, of an earlier chunk",
+        ),
+    ];
+
+    fn kind(&self) -> u8 {
+        match self {
+            Self::Data { .. } => 1,
+            Self::Move { .. } => 2,
+            Self::Zero { .. } => 3,
+            Self::Discard { .. } => 4,
+            Self::Share { .. } => 5,
+            Self::MoveShared { .. } => 6,
+            Self::Pledge { .. } => 7,
+            Self::Pack { .. } => 16,
+            Self::PackHere { .. } => 17,
+            Self::Part { .. } => 18,
+            Self::SharePart { .. } => 19,
+            Self::Delta { .. } => 20,
+        }
+    }
+
+    /// Bytes that it takes in a header.
+    #[must_use]
+    pub const fn encoded_len(&self) -> usize {
+        match self {
+            Self::PackHere { .. } => 8,
+            Self::Data { .. } | Self::Pack { .. } => 12,
+            Self::Zero { .. }
+            | Self::Discard { .. }
+            | Self::Pledge { .. }
+            | Self::SharePart { .. } => 16,
+            Self::Move { .. } | Self::Share { .. } | Self::MoveShared { .. } => 20,
+            Self::Part { .. } => PART_LEN,
+            Self::Delta { .. } => DELTA_LEN,
+        }
+    }
+
+    /// Whether it owns a data block, and then whose that is and its checksum.
+    #[must_use]
+    pub fn tag(&self) -> Option<Tag> {
+        match *self {
+            Self::Data { lba, crc } | Self::Move { lba, crc, .. } => Some(Tag {
+                owner: Owner::Lba(lba),
+                crc,
+            }),
+            Self::MoveShared { vba, crc, .. } | Self::Pack { vba, crc } => Some(Tag {
+                owner: Owner::Vba(vba),
+                crc,
+            }),
+            Self::Zero { .. }
+            | Self::Discard { .. }
+            | Self::Share { .. }
+            | Self::Pledge { .. }
+            | Self::PackHere { .. }
+            | Self::Part { .. }
+            | Self::Delta { .. }
+            | Self::SharePart { .. } => None,
+        }
+    }
+
+    /// The part that it tells of, and whose that is, whether it is a delta or not.
+    #[must_use]
+    pub fn part(&self) -> Option<(Lba, Part)> {
+        match *self {
+            Self::Part { lba, part } | Self::Delta { lba, part, .. } => Some((lba, part)),
+            _ => None,
+        }
+    }
+
+    /// As [`Record::part`], to be changed.
+    pub fn part_mut(&mut self) -> Option<&mut Part> {
+        match self {
+            Self::Part { part, .. } | Self::Delta { part, .. } => Some(part),
+            _ => None,
+        }
+    }
+
+    pub(super) fn encode(&self, out: &mut [u8]) {
+        let (number, middle, last) = match *self {
+            Self::Data { lba, crc } => (lba.0, Some(crc), None),
+            Self::Move { lba, crc, from } => (lba.0, Some(crc), Some(from.0)),
+            Self::Zero { lba, blocks } | Self::Discard { lba, blocks } => {
+                (lba.0, None, Some(blocks))
+            }
+            Self::Share { lba, vba, pba } => (lba.0, Some(vba.0), Some(pba.0)),
+            Self::MoveShared { vba, crc, from } => (u64::from(vba.0), Some(crc), Some(from.0)),
+            Self::Pledge { home, journal } => (home.0, None, Some(journal.0)),
+            Self::Pack { vba, crc } => (u64::from(vba.0), Some(crc), None),
+            Self::PackHere { vba } => (u64::from(vba.0), None, None),
+            Self::Part { lba, part } => (lba.0, Some(part.crc), Some(part.place())),
+            Self::Delta { lba, part, base } => {
+                out[PART_LEN..][..4].copy_from_slice(&base.raw().to_le_bytes());
+                (lba.0, Some(part.crc), Some(part.place()))
+            }
+            Self::SharePart { lba, vba, slot } => {
+                let place = u64::from(vba.0) | u64::from(slot) << 32;
+                (lba.0, None, Some(place))
+            }
+        };
+        let word = u64::from(self.kind()) << KIND_SHIFT | number;
+        out[..8].copy_from_slice(&word.to_le_bytes());
+        let mut at = 8;
+        if let Some(middle) = middle {
+            out[at..at + 4].copy_from_slice(&middle.to_le_bytes());
+            at += 4;
+        }
+        if let Some(last) = last {
+            out[at..at + 8].copy_from_slice(&last.to_le_bytes());
+        }
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        let value = |field, value| FormatError::Value {
+            what: "record",
+            field,
+            value,
+        };
+        let short = FormatError::Truncated {
+            what: "record",
+            have: bytes.len(),
+            need: 12,
+        };
+        let u32_at = |at: usize| {
+            bytes
+                .get(at..at + 4)
+                .map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+        };
+        let u64_at = |at: usize| Some(u64::from(u32_at(at)?) | u64::from(u32_at(at + 4)?) << 32);
+        let word = u64_at(0).ok_or(short)?;
+        let lba = Lba(word & NUMBER);
+        let packed = |vba: u64| match u32::try_from(vba) {
+            Ok(vba) if vba < PACKED_PAGES => Ok(Vba(vba)),
+            _ => Err(value("the number of a page of parts", vba)),
+        };
+        let slot_of = |slot: u64| match u8::try_from(slot) {
+            Ok(slot) if usize::from(slot) < MAX_PARTS => Ok(slot),
+            _ => Err(value("the place of a part", slot)),
+        };
+        Ok(match (word >> KIND_SHIFT) as u8 {
+            1 => Self::Data {
+                lba,
+                crc: u32_at(8).ok_or(short)?,
+            },
+            2 => Self::Move {
+                lba,
+                crc: u32_at(8).ok_or(short)?,
+                from: Pba(u64_at(12).ok_or(short)?),
+            },
+            3 => Self::Zero {
+                lba,
+                blocks: u64_at(8).ok_or(short)?,
+            },
+            4 => Self::Discard {
+                lba,
+                blocks: u64_at(8).ok_or(short)?,
+            },
+            5 => Self::Share {
+                lba,
+                vba: Vba(u32_at(8).ok_or(short)?),
+                pba: Pba(u64_at(12).ok_or(short)?),
+            },
+            6 => Self::MoveShared {
+                vba: Vba(u32::try_from(lba.0).map_err(|_| value("a shared page's number", lba.0))?),
+                crc: u32_at(8).ok_or(short)?,
+                from: Pba(u64_at(12).ok_or(short)?),
+            },
+            7 => Self::Pledge {
+                home: lba,
+                journal: Lba(u64_at(8).ok_or(short)?),
+            },
+            16 => Self::Pack {
+                vba: packed(lba.0)?,
+                crc: u32_at(8).ok_or(short)?,
+            },
+            17 => Self::PackHere {
+                vba: packed(lba.0)?,
+            },
+            kind @ (18 | 20) => {
+                let place = u64_at(12).ok_or(short)?;
+                let part = Part {
+                    crc: u32_at(8).ok_or(short)?,
+                    block: place as u16,
+                    slot: slot_of(place >> 16 & 0xff)?,
+                    encoding: (place >> 24) as u8,
+                    offset: (place >> 32) as u16,
+                    len: (place >> 48) as u16,
+                };
+                if usize::from(part.offset) + usize::from(part.len) > BLOCK_BYTES {
+                    return Err(value("the end of a part", place));
+                }
+                if kind == 18 {
+                    return Ok(Self::Part { lba, part });
+                }
+                let raw = u32_at(PART_LEN).ok_or(short)?;
+                let base = PartId::from_raw(raw);
+                if base.raw() != raw {
+                    return Err(value("what a delta needs", raw.into()));
+                }
+                Self::Delta { lba, part, base }
+            }
+            19 => {
+                let place = u64_at(8).ok_or(short)?;
+                Self::SharePart {
+                    lba,
+                    vba: packed(place & u64::from(u32::MAX))?,
+                    slot: slot_of(place >> 32)?,
+                }
+            }
+            kind => {
+                return Err(FormatError::Value {
+                    what: "record",
+                    field: "kind",
+                    value: kind.into(),
+                });
+            }
+        })
+    }
+}

@@ -1,0 +1,170 @@
+//! How near a volume is to having no room left for new data: told before it is so (promise 7).
+//!
+//! Only a volume that promises more than it has, a thin one, can get there: in any other what clients see
+//! always fits. A level is entered at its threshold and left a little below it, so that a volume that stays at
+//! a threshold is told of once.
+
+use crate::limits::{ROOM_CRITICAL, ROOM_FILLING, ROOM_HIGH, ROOM_RELIEF};
+
+/// What is used of what there is, in blocks of data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// In use.
+    pub live: u64,
+    /// That may be in use at once; less than was planned once segments are quarantined.
+    pub capacity: u64,
+    /// That clients see.
+    pub promised: u64,
+}
+
+impl Room {
+    /// Whether it promises more than it has.
+    #[must_use]
+    pub fn is_thin(self) -> bool {
+        self.promised > self.capacity
+    }
+
+    /// How much of it is in use, in whole per cent.
+    #[must_use]
+    pub fn percent(self) -> u64 {
+        let percent = u128::from(self.live) * 100 / u128::from(self.capacity.max(1));
+        u64::try_from(percent).unwrap_or(u64::MAX)
+    }
+
+    fn has_reached(self, percent: u64) -> bool {
+        self.is_thin()
+            && u128::from(self.live) * 100 >= u128::from(self.capacity) * u128::from(percent)
+    }
+}
+
+/// How full a thin volume is; any other is always [`Level::Ample`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Below all thresholds.
+    #[default]
+    Ample,
+    /// From [`ROOM_FILLING`] per cent on.
+    Filling,
+    /// From [`ROOM_HIGH`] per cent on.
+    High,
+    /// From [`ROOM_CRITICAL`] per cent on.
+    Critical,
+}
+
+impl Level {
+    const RISING: [Self; 4] = [Self::Ample, Self::Filling, Self::High, Self::Critical];
+
+    /// Per cent of the capacity at which it is entered.
+    #[must_use]
+    pub fn percent(self) -> u64 {
+        match self {
+            Self::Ample => 0,
+            Self::Filling => ROOM_FILLING,
+            Self::High => ROOM_HIGH,
+            Self::Critical => ROOM_CRITICAL,
+        }
+    }
+
+    /// As it is shown.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ample => "ample",
+            Self::Filling => "filling",
+            Self::High => "high",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+/// The level that a volume is at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Gauge {
+    level: Level,
+}
+
+impl Gauge {
+    /// The level of now.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// Notes how full it is; the new level if that is a higher one, for whoever should be told. Ask after every `handle`.
+    pub fn note(&mut self, room: Room) -> Option<Level> {
+        let reached = |of: &&Level| **of == Level::Ample || room.has_reached(of.percent());
+        let kept = |of: &&Level| {
+            **of == Level::Ample || room.has_reached(of.percent().saturating_sub(ROOM_RELIEF))
+        };
+        let before = self.level;
+        let highest = Level::RISING.iter().rev();
+        let entered = highest.clone().find(reached).copied().unwrap_or_default();
+        let stays = highest.filter(|&&of| of <= before).find(kept);
+        self.level = entered.max(stays.copied().unwrap_or_default());
+        (self.level > before).then_some(self.level)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thin(live: u64) -> Room {
+        Room {
+            live,
+            capacity: 1000,
+            promised: 1001,
+        }
+    }
+
+    #[test]
+    fn each_level_is_told_when_it_is_entered() {
+        let mut gauge = Gauge::default();
+        let told: alloc::vec::Vec<_> = (0..=1000)
+            .filter_map(|live| Some((live, gauge.note(thin(live))?)))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (800, Level::Filling),
+                (900, Level::High),
+                (950, Level::Critical)
+            ]
+        );
+        let mut jump = Gauge::default();
+        assert_eq!(jump.note(thin(960)), Some(Level::Critical));
+        assert_eq!(jump.note(thin(1000)), None);
+    }
+
+    #[test]
+    fn a_volume_that_stays_at_a_threshold_is_told_of_once() {
+        let mut gauge = Gauge::default();
+        assert_eq!(gauge.note(thin(900)), Some(Level::High));
+        for live in [899, 900, 881, 900, 880, 901] {
+            assert_eq!(gauge.note(thin(live)), None, "{live}");
+        }
+        assert_eq!(
+            (gauge.note(thin(879)), gauge.level()),
+            (None, Level::Filling)
+        );
+        assert_eq!(gauge.note(thin(900)), Some(Level::High));
+        assert_eq!((gauge.note(thin(779)), gauge.level()), (None, Level::Ample));
+        assert_eq!((gauge.note(thin(780)), gauge.level()), (None, Level::Ample));
+    }
+
+    #[test]
+    fn only_a_thin_volume_fills_up() {
+        let mut gauge = Gauge::default();
+        let mut room = Room {
+            live: 1000,
+            capacity: 1000,
+            promised: 1000,
+        };
+        assert_eq!(gauge.note(room), None);
+        // Quarantined segments take from it.
+        room.capacity = 999;
+        assert_eq!(gauge.note(room), Some(Level::Critical));
+        room.capacity = 0;
+        assert_eq!(gauge.note(room), None);
+    }
+}

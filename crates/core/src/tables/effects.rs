@@ -1,0 +1,100 @@
+//! What is in flight, and the bytes of what is written.
+
+use super::*;
+
+impl Tables {
+    /// The buffers of a write of data, in the order of its blocks.
+    pub fn data_bufs(&self, id: EffectId) -> impl Iterator<Item = Buf> + '_ {
+        let bufs: &[Buf] = match self.pending.get(id) {
+            Some(Pending::Data { bufs, .. }) => bufs,
+            _ => &[],
+        };
+        bufs.iter().copied()
+    }
+
+    /// Where each of them goes.
+    pub fn data_places(&self, id: EffectId) -> impl Iterator<Item = (Buf, Pba)> + '_ {
+        let first = match self.pending.get(id) {
+            Some(Pending::Data { first, .. }) => *first,
+            _ => 0,
+        };
+        let areas = self.superblock.areas();
+        (first..)
+            .zip(self.data_bufs(id))
+            .map(move |(index, buf)| (buf, areas.data(index)))
+    }
+
+    /// The bytes of an [`Effect::WriteMeta`], as they are now.
+    pub fn encode(&mut self, id: EffectId, out: &mut [u8]) {
+        match self.pending.get(id) {
+            Some(Pending::Table(kind, block)) => {
+                let (kind, block) = (*kind, *block);
+                self.encode_table(kind, block, out);
+                self.note_table(kind, block, out);
+            }
+            Some(Pending::Directory(block)) => {
+                let block = *block;
+                self.encode_directory(block, out);
+            }
+            Some(Pending::Root) => self.encode_root(out),
+            Some(Pending::Mark) => self.encode_mark(out),
+            _ => unreachable!("effect {id} writes no metadata"),
+        }
+    }
+
+    fn encode_table(&self, kind: Kind, block: u32, out: &mut [u8]) {
+        let number = self.superblock.table_number(kind, block);
+        match kind {
+            Kind::Map => self.map.encode(block, number, &self.signer, out),
+            Kind::Counts => self.counts.encode(block, number, &self.signer, out),
+            Kind::Prints => self.prints.encode(block, number, &self.signer, out),
+        }
+    }
+
+    /// Starts a write of the lower half.
+    pub(super) fn start_write(&mut self, pending: Pending) {
+        let id = self.pending.add(pending);
+        let effect = self.write_effect(id);
+        self.unsynced = true;
+        self.effects.push_back(effect);
+    }
+
+    pub(super) fn write_effect(&self, id: EffectId) -> Effect {
+        let durable = false;
+        let (at, blocks) = match self.pending.get(id) {
+            Some(Pending::Data { first, bufs, .. }) => {
+                return Effect::WriteData {
+                    id,
+                    at: self.superblock.areas().data(*first),
+                    blocks: bufs.len() as u32,
+                };
+            }
+            Some(Pending::Table(kind, block)) => (self.table_place(*kind, *block), 1),
+            Some(Pending::Directory(block)) => (self.directory_place(*block), 1),
+            Some(Pending::Mark) => {
+                return Effect::WriteMeta {
+                    id,
+                    at: self.superblock.mirrors()[0],
+                    blocks: 1,
+                    durable: true,
+                };
+            }
+            Some(Pending::Root) => {
+                let blocks = 2 * self.superblock.shadow_root_blocks() as u32;
+                return Effect::WriteMeta {
+                    id,
+                    at: self.root_place(),
+                    blocks,
+                    durable: true,
+                };
+            }
+            _ => unreachable!("effect {id} is a write"),
+        };
+        Effect::WriteMeta {
+            id,
+            at,
+            blocks,
+            durable,
+        }
+    }
+}

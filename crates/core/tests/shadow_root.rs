@@ -1,0 +1,156 @@
+//! The root of shadowed tables: one that was torn is not there, one that has rotted is missed.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "not a server: a failure is a test's"
+)]
+
+#[allow(dead_code, reason = "each test uses its share")]
+mod sim;
+
+use sim::driver::{Ask, Driver};
+use sim::medium::{Broken, Medium, Rot};
+use sim::model::Model;
+use sim::open::{self, Volume};
+use sim::rng::Rng;
+use vellum_core::addr::Generation;
+use vellum_core::engine;
+use vellum_core::format::areas::Layout;
+use vellum_core::format::root;
+use vellum_core::format::superblock::Superblock;
+use vellum_core::layout::Recovered;
+use vellum_core::recovery::RecoveryError;
+use vellum_core::seam::Effect;
+use vellum_core::tables::{Options, Persistence, Tables};
+
+const VOLUME: Volume = Volume {
+    medium_blocks: 800,
+    logical_blocks: Some(200),
+    segment_blocks: 64,
+    over_provisioning: 70,
+    layout: Layout::Shadow,
+};
+
+fn opened(mut medium: Medium) -> (Driver, Superblock) {
+    let mut rng = Rng::new(1);
+    let Recovered::Tables(found) = open::open(&mut medium, &mut rng, false).unwrap() else {
+        panic!("tables");
+    };
+    let superblock = found.superblock.clone();
+    let options = Options::new(&engine::Options::default(), Persistence::Weak);
+    let tables = Tables::new(*found, options, crc32c::crc32c);
+    let model = Model::new(200);
+    let mut driver = Driver::new(tables, medium, model, rng, 0);
+    driver.start().unwrap();
+    (driver, superblock)
+}
+
+/// Three commits.
+fn with_roots() -> (Driver, Superblock) {
+    let (medium, _) = VOLUME.create(Broken::No).unwrap();
+    let (mut driver, superblock) = opened(medium);
+    for token in 1..4 {
+        let write = Ask::Write {
+            lba: u64::from(token),
+            tokens: vec![token],
+            fua: false,
+        };
+        for ask in [write, Ask::Flush] {
+            driver.ask(&ask).unwrap();
+            driver.settle().unwrap();
+        }
+    }
+    (driver, superblock)
+}
+
+/// The number of the newest root that is whole.
+fn newest(medium: &Medium, superblock: &Superblock) -> Generation {
+    let leaves = superblock.directory_blocks() as u32;
+    let mut bytes = vec![0; superblock.shadow_root_blocks() as usize * 4096];
+    let mut read = |place| {
+        let at = superblock.shadow_root_at(Generation(place));
+        for (block, out) in (at.0..).zip(bytes.chunks_exact_mut(4096)) {
+            medium.read(block).fill(out);
+        }
+        let root = root::decode(&bytes, &superblock.uuid(), leaves, crc32c::crc32c);
+        root.map_or(Generation(0), |(header, _)| header.generation)
+    };
+    read(0).max(read(1))
+}
+
+/// Both copies of a root.
+fn rot_root(medium: &mut Medium, superblock: &Superblock, generation: Generation) {
+    let at = superblock.shadow_root_at(generation);
+    for copy in 0..2 {
+        let head = at.plus(copy * superblock.shadow_root_blocks());
+        medium.rot.insert(head.0, Rot::Flip(5));
+    }
+}
+
+#[test]
+fn a_root_that_was_durable_and_has_rotted_is_missed() {
+    let (mut driver, superblock) = with_roots();
+    driver.settle_shutdown().unwrap();
+    let (mut medium, ..) = driver.crash(true).unwrap();
+    let lost = newest(&medium, &superblock);
+    assert_eq!(lost, Generation(4), "each flush has a root");
+    rot_root(&mut medium, &superblock, lost);
+    match open::recover(&medium, None) {
+        Err(error) => assert_eq!(error, RecoveryError::RootLost { lost }),
+        Ok(_) => panic!("an older volume was opened for the newest"),
+    }
+}
+
+/// The same without a shutdown, when some time has passed; and not only of the first that is marked.
+#[test]
+fn a_root_is_marked_while_the_volume_is_open() {
+    for more in 0..3 {
+        let (mut driver, superblock) = with_roots();
+        for round in 0..=more {
+            let write = Ask::Write {
+                lba: 20,
+                tokens: vec![100 + round],
+                fua: false,
+            };
+            for ask in [write, Ask::Flush] {
+                driver.ask(&ask).unwrap();
+                driver.settle().unwrap();
+            }
+            let until = driver.now + 5_000_000_000;
+            while driver.wait().unwrap() && driver.now < until {
+                driver.settle().unwrap();
+            }
+        }
+        let (mut medium, ..) = driver.crash(true).unwrap();
+        let lost = newest(&medium, &superblock);
+        rot_root(&mut medium, &superblock, lost);
+        let error = open::recover(&medium, None).err();
+        assert_eq!(error, Some(RecoveryError::RootLost { lost }));
+    }
+}
+
+/// A root whose write the power cut short was never promised: the one before it is the newest.
+#[test]
+fn a_root_that_was_torn_is_not_there() {
+    let (mut driver, superblock) = with_roots();
+    while driver.wait().unwrap() && driver.now < 5_000_000_000 {
+        driver.settle().unwrap();
+    }
+    let before = newest(&driver.medium, &superblock);
+    driver.holds = |effect| matches!(effect, Effect::WriteMeta { durable: true, .. });
+    let write = Ask::Write {
+        lba: 9,
+        tokens: vec![9],
+        fua: false,
+    };
+    driver.ask(&write).unwrap();
+    driver.ask(&Ask::Flush).unwrap();
+    while driver.advance().unwrap() {}
+    assert!(driver.flights() > 0, "the root is on its way");
+    let (mut medium, ..) = driver.crash(false).unwrap();
+    let torn = Generation(before.0 + 1);
+    rot_root(&mut medium, &superblock, torn);
+    let (_, after) = opened(medium);
+    assert_eq!(after.root_generation(), before);
+}

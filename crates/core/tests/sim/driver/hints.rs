@@ -1,0 +1,65 @@
+//! What the engine is told of what is stored: hints, which may be right, out of date or wrong.
+
+use super::{Driver, Failure, parts};
+use crate::sim::medium::token_crc;
+use vellum_core::addr::{Lba, Pba, Vba};
+use vellum_core::format::summary::{Owner, Tag};
+use vellum_core::seam::Input;
+
+impl Driver {
+    /// Tells what a summary may have said, or not any more: checksums that are right, and of other contents.
+    pub fn contents(&mut self) -> Result<(), Failure> {
+        let at = self.rng.below(self.medium.blocks());
+        let end = (at + self.rng.range(1, 200)).min(self.medium.blocks());
+        let mut tags = Vec::new();
+        for block in at..end {
+            let lba = Lba(self.rng.below(1000));
+            let owner = self
+                .rng
+                .pick(&[Owner::None, Owner::Lba(lba), Owner::Vba(Vba(3))]);
+            let crc = match self.rng.percent(30) {
+                true => self.medium.read(block).crc(),
+                false => token_crc(self.rng.range(1, 50) as u32),
+            };
+            tags.push(Tag { owner, crc });
+        }
+        self.tell(Pba(at), &tags)
+    }
+
+    /// Tells what a page of parts may have said: what one on the medium does, or anything.
+    pub fn parts(&mut self) -> Result<(), Failure> {
+        let pages = self.medium.blocks();
+        let start = self.rng.below(pages);
+        for at in (start..pages).take(200) {
+            let mut told = parts::directory(&self.medium.read(at));
+            if told.is_empty() {
+                continue;
+            }
+            if self.rng.percent(20) {
+                for part in &mut told {
+                    part.lba = Lba(self.rng.below(1000));
+                    part.slot = self.rng.below(40) as u8;
+                    part.crc = token_crc(self.rng.range(1, 50) as u32);
+                }
+            }
+            let at = Pba(at);
+            self.feed(Input::Parts { at, parts: &told })?;
+        }
+        Ok(())
+    }
+
+    /// Tells what all pages of parts say, dead ones too.
+    pub fn parts_of_all(&mut self) -> Result<(), Failure> {
+        for at in 0..self.medium.blocks() {
+            let parts = parts::directory(&self.medium.read(at));
+            let at = Pba(at);
+            self.feed(Input::Parts { at, parts: &parts })?;
+        }
+        Ok(())
+    }
+
+    /// Tells what a summary says.
+    pub fn tell(&mut self, at: Pba, tags: &[Tag]) -> Result<(), Failure> {
+        self.feed(Input::Contents { at, tags })
+    }
+}

@@ -1,0 +1,32 @@
+//! What a thread has in its hands while it submits a batch of requests.
+
+use crate::bases::Found;
+use crate::block::BlockError;
+use crate::drive::Batch;
+use crate::scout::Watched;
+use crate::sight::Step;
+use std::cell::Cell;
+use vellum_core::addr::Lba;
+use vellum_core::seam::Payload;
+
+/// Why a request is refused, if it is, and what it was held against.
+pub(crate) type Verdict = (Option<BlockError>, Watched);
+
+/// What a thread needs to submit, kept from one call to the next.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    pub payloads: Vec<Payload>,
+    pub verdicts: Vec<Verdict>,
+    /// Home blocks and their places in a journal, as the writes of this batch tell.
+    pub pairs: Vec<(Lba, Lba)>,
+    /// What they write into journals whose transactions are followed, and what is complete with one of those.
+    pub steps: Vec<Step>,
+    pub committed: Vec<(Lba, Lba)>,
+    /// What the blocks of its writes replace, if deltas are made.
+    pub found: Vec<Found>,
+    pub batch: Batch,
+}
+
+thread_local! {
+    pub(crate) static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+}

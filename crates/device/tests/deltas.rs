@@ -1,0 +1,275 @@
+//! Blocks as their difference to what they replace (CSA-FS §3.2): written, read, moved, given up, damaged.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{Client, Random, assert_sound, create, small};
+use std::sync::Arc;
+use vellum_core::addr::{BLOCK_BYTES, Pba};
+use vellum_device::block::{BlockError, Op};
+use vellum_device::pack::Compression;
+use vellum_device::policy::Policy;
+use vellum_device::{OpenOptions, Volume};
+use vellum_medium::{Medium, MemoryMedium};
+
+/// Version `n` of what is at `lba`: 2000 bytes that repeat nothing, of which a few tell the version.
+fn version(lba: u64, n: u64) -> [u8; BLOCK_BYTES] {
+    let mut block = [0; BLOCK_BYTES];
+    let mut random = Random(lba << 32);
+    for bytes in block[..2000].chunks_exact_mut(8) {
+        bytes.copy_from_slice(&random.below(u64::MAX).to_le_bytes());
+    }
+    let at = 8 * (n as usize % 200);
+    block[at..at + 8].copy_from_slice(&(n << 20 | lba).to_le_bytes());
+    block
+}
+
+struct Versions {
+    client: Client,
+    now: Vec<u64>,
+}
+
+impl Versions {
+    fn new(volume: &Arc<Volume>, blocks: usize) -> Self {
+        Self {
+            client: Client::new(volume),
+            now: vec![0; blocks],
+        }
+    }
+
+    fn write(&mut self, lba: u64, n: u64) {
+        let mut request = self.client.request(Op::Write { fua: false }, lba, 1);
+        request
+            .frames
+            .block_mut(0)
+            .copy_from_slice(&version(lba, n));
+        self.client.call(request).unwrap();
+        self.now[lba as usize] = n;
+    }
+
+    fn read(&mut self, lba: u64) -> Result<Vec<u8>, BlockError> {
+        let request = self.client.request(Op::Read, lba, 1);
+        let request = self.client.call(request)?;
+        Ok(request.frames.block(0).to_vec())
+    }
+
+    fn verify(&mut self) {
+        for lba in 0..self.now.len() as u64 {
+            let expected = version(lba, self.now[lba as usize]);
+            assert!(self.read(lba).unwrap() == expected, "LBA {lba}");
+        }
+    }
+}
+
+fn core(volume: &Volume, name: &str) -> u64 {
+    volume.stats().core[name]
+}
+
+fn open(medium: &Arc<dyn Medium>, compression: Compression, deltas: bool) -> Arc<Volume> {
+    let options = OpenOptions {
+        policy: Policy {
+            compression,
+            deltas,
+            ..Policy::default()
+        },
+        ..small()
+    };
+    Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
+}
+
+fn medium(blocks: u64) -> (Arc<MemoryMedium>, Arc<dyn Medium>) {
+    let memory = Arc::new(MemoryMedium::new(blocks));
+    create(&*memory);
+    let medium: Arc<dyn Medium> = memory.clone();
+    (memory, medium)
+}
+
+/// Each of `blocks` LBAs in `versions` versions, a flush behind each.
+fn write_versions(versions: &mut Versions, count: u64) {
+    for n in 1..=count {
+        for lba in 0..versions.now.len() as u64 {
+            versions.write(lba, n);
+        }
+        versions.client.flush().unwrap();
+    }
+}
+
+#[test]
+fn a_block_that_changes_little_is_written_as_what_has_changed() {
+    for how in Compression::ALL {
+        let written = [false, true].map(|deltas| {
+            let (_, medium) = medium(6000);
+            let volume = open(&medium, how, deltas);
+            let mut versions = Versions::new(&volume, 20);
+            write_versions(&mut versions, 30);
+            versions.verify();
+            let bytes = volume.stats().medium.data_bytes;
+            let made = core(&volume, "delta_blocks");
+            assert_eq!(made > 0, deltas, "{how}: {made}");
+            volume.stop().unwrap();
+            drop(volume);
+            assert_sound(&*medium);
+            // From the medium alone; whoever opens it next need not make any.
+            let volume = open(&medium, Compression::Off, false);
+            let now = versions.now.clone();
+            let mut versions = Versions::new(&volume, 20);
+            versions.now = now;
+            versions.verify();
+            let reads = core(&volume, "base_reads");
+            assert_eq!(reads > 0, made > 0, "{how}: {reads}");
+            // Without their deltas their bases are given up.
+            write_versions(&mut versions, 2);
+            assert_eq!(core(&volume, "deltas"), 0);
+            assert_eq!(core(&volume, "base_pages"), 0);
+            assert_eq!(core(&volume, "live_blocks"), 20);
+            bytes
+        });
+        assert!(written[1] * 4 < written[0], "{how}: {written:?}");
+    }
+}
+
+#[test]
+fn deltas_and_their_bases_are_moved_and_switched_off_and_on() {
+    let (_, medium) = medium(2200);
+    let volume = open(&medium, Compression::Lz4, true);
+    let mut versions = Versions::new(&volume, 1000);
+    let mut random = Random(7);
+    write_versions(&mut versions, 1);
+    for n in 1..20_000 {
+        // Some are written again and again.
+        let among = if random.below(3) > 0 { 60 } else { 1000 };
+        versions.write(random.below(among), n);
+        if n % 61 == 0 {
+            versions.client.flush().unwrap();
+        }
+        if n % 4000 == 0 {
+            versions.verify();
+            let mut policy = volume.policy();
+            policy.deltas = !policy.deltas;
+            volume.set_policy(policy);
+        }
+    }
+    assert!(core(&volume, "medium_moved") > 0);
+    assert!(core(&volume, "delta_blocks") > 1000);
+    versions.verify();
+    volume.stop().unwrap();
+    let now = std::mem::take(&mut versions.now);
+    drop((versions, volume));
+    assert_sound(&*medium);
+    let volume = open(&medium, Compression::Lz4, true);
+    let mut versions = Versions::new(&volume, 1000);
+    versions.now = now;
+    versions.verify();
+    versions.client.discard(0, 1000).unwrap();
+    assert_eq!(core(&volume, "live_blocks"), 0);
+    assert_eq!(core(&volume, "deltas"), 0);
+}
+
+#[test]
+fn a_copy_in_a_journal_that_is_a_delta_is_what_is_written_home() {
+    let (_, medium) = medium(6000);
+    let volume = open(&medium, Compression::Lz4, true);
+    volume.set_journal(0, 10 * BLOCK_BYTES as u64).unwrap();
+    let mut versions = Versions::new(&volume, 200);
+    // The same place of the journal again and again; home is written from there.
+    for n in 1..40 {
+        let mut request = versions.client.request(Op::Write { fua: false }, 5, 1);
+        request.frames.block_mut(0).copy_from_slice(&version(5, n));
+        versions.client.call(request).unwrap();
+        versions.client.flush().unwrap();
+        let mut request = versions.client.request(Op::Write { fua: false }, 100, 1);
+        request.frames.block_mut(0).copy_from_slice(&version(5, n));
+        versions.client.call(request).unwrap();
+        versions.client.flush().unwrap();
+    }
+    assert_eq!(core(&volume, "remapped_blocks"), 39);
+    assert!(core(&volume, "delta_blocks") > 30);
+    assert!(versions.read(100).unwrap() == version(5, 39));
+}
+
+#[test]
+fn a_damaged_base_is_an_error_for_its_deltas_and_never_data() {
+    let (memory, medium) = medium(3000);
+    let volume = open(&medium, Compression::Lz4, true);
+    let mut versions = Versions::new(&volume, 8);
+    write_versions(&mut versions, 6);
+    // One that nobody knows of is written beside them.
+    assert_eq!(core(&volume, "deltas"), 8);
+    volume.stop().unwrap();
+    let now = std::mem::take(&mut versions.now);
+    drop((versions, volume));
+    // Of LBA 3 what no version has changed is in its base alone.
+    let pattern = &version(3, 0)[1900..1924];
+    let mut block = vec![0; BLOCK_BYTES];
+    let mut damaged = Vec::new();
+    for at in 0..3000 {
+        memory.read(Pba(at), &mut block).unwrap();
+        if let Some(place) = block.windows(24).position(|bytes| bytes == pattern) {
+            block[place + 3] ^= 1;
+            memory.write(Pba(at), &block).unwrap();
+            damaged.push(at);
+        }
+    }
+    assert!(!damaged.is_empty());
+    // The page is nobody's by now, and is checked all the same.
+    let options = vellum_core::check::Options {
+        data: true,
+        ..Default::default()
+    };
+    assert!(!vellum_device::inspect::check_medium(&*medium, options).is_sound());
+    let volume = open(&medium, Compression::Off, false);
+    let mut versions = Versions::new(&volume, 8);
+    let mut refused = 0;
+    for lba in 0..8 {
+        match versions.read(lba) {
+            Ok(block) => assert!(block == version(lba, now[lba as usize]), "LBA {lba}"),
+            Err(BlockError::Io(text)) => {
+                let named = damaged.iter().any(|at| text.contains(&at.to_string()));
+                assert!(named, "{text} names none of {damaged:?}");
+                refused += 1;
+            }
+            Err(error) => unreachable!("{error}"),
+        }
+    }
+    assert!(versions.read(3).is_err());
+    assert!((1..8).contains(&refused), "{refused} of 8 are refused");
+}
+
+/// Promise 7: a volume that is not thin takes all that its clients see, whatever is kept because deltas need it.
+#[test]
+fn a_full_volume_takes_overwrites_whatever_deltas_keep() {
+    let (_, medium) = medium(2200);
+    let volume = open(&medium, Compression::Lz4, true);
+    let blocks = volume.superblock().logical_blocks();
+    let mut client = Client::new(&volume);
+    // What fills three quarters of a page, changes a little, and is then something else in every other place.
+    let block = |lba: u64, n: u64| {
+        let mut block = [0; BLOCK_BYTES];
+        let mut random = Random(if n < 4 { lba << 32 } else { n << 48 | lba });
+        let words = if n < 4 { 370 } else { 512 };
+        for bytes in block.chunks_exact_mut(8).take(words) {
+            bytes.copy_from_slice(&random.below(u64::MAX).to_le_bytes());
+        }
+        block[8 * n as usize] ^= 1;
+        block
+    };
+    let mut write = |lba: u64, n: u64| {
+        let mut request = client.request(Op::Write { fua: false }, lba, 1);
+        request.frames.block_mut(0).copy_from_slice(&block(lba, n));
+        client.call(request).map(drop)
+    };
+    for n in 1..=5 {
+        for lba in (0..blocks).filter(|lba| n < 4 || lba % 2 == n % 2) {
+            write(lba, n).unwrap();
+        }
+    }
+    assert!(core(&volume, "delta_blocks") > 0);
+    let (bases, capacity) = (
+        core(&volume, "base_pages"),
+        core(&volume, "capacity_blocks"),
+    );
+    assert!(
+        bases * 4 <= capacity - blocks,
+        "{bases} of {capacity} for {blocks}"
+    );
+}

@@ -1,0 +1,20 @@
+//! A new volume's few blocks, for the engine to open.
+
+use std::collections::BTreeMap;
+use vellum_core::addr::{BLOCK_BYTES, Pba};
+use vellum_core::recovery::{Source, Unreadable};
+
+/// See the module.
+pub(super) struct Blank(pub BTreeMap<u64, Box<[u8]>>);
+
+impl Source for Blank {
+    fn read(&mut self, at: Pba, bytes: &mut [u8]) -> Result<(), Unreadable> {
+        for (i, out) in bytes.chunks_exact_mut(BLOCK_BYTES).enumerate() {
+            match self.0.get(&(at.0 + i as u64)) {
+                Some(block) => out.copy_from_slice(block),
+                None => out.fill(0),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,171 @@
+//! Blocks as their difference to what they replace (CSA-FS §3.2): which bases are known, and what a model says of the difference.
+//!
+//! As the device has it: a block is worth keeping as a base when it replaces something, bases are kept by use, and a delta is
+//! at most half of what its base takes. Nobody has the bytes, so a base is its content's number.
+
+use super::{Asked, Flight, Vellum};
+use crate::base::Io;
+use crate::content::Content;
+use crate::workload::NO_HOME;
+use lru::LruCache;
+use std::num::NonZeroUsize;
+use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Pba, RequestId, Vba};
+use vellum_core::engine::Earlier;
+use vellum_core::map::{MAX_PARTS, PartId};
+use vellum_core::seam::{Base, Input, Packed, Page};
+
+/// Bases that the device keeps: 16 MiB of them.
+const BASES: NonZeroUsize = NonZeroUsize::MIN.saturating_add((16 << 20) / BLOCK_BYTES - 1);
+
+/// A block that may be a base: what it holds, and in how many bytes it is stored.
+#[derive(Clone, Copy)]
+struct Known {
+    content: Content,
+    bytes: u16,
+}
+
+/// The bases of a volume.
+pub(super) struct Bases {
+    known: LruCache<u32, Known>,
+    /// Of each buffer: in how many bytes its block is stored, if that is worth keeping as a base.
+    wanted: Vec<u16>,
+}
+
+impl Default for Bases {
+    fn default() -> Self {
+        Self {
+            known: LruCache::new(BASES),
+            wanted: Vec::new(),
+        }
+    }
+}
+
+impl Bases {
+    fn want(&mut self, buf: Buf, bytes: u16) {
+        let index = buf.0 as usize;
+        if index >= self.wanted.len() {
+            self.wanted.resize(index + 1, 0);
+        }
+        self.wanted[index] = bytes;
+    }
+}
+
+/// What is done when a base has been read.
+#[derive(Clone, Copy)]
+pub(super) enum Then {
+    /// The delta is, for a client.
+    Read {
+        at: Pba,
+        parts: (u8, u8),
+        to: (RequestId, u32),
+    },
+    /// The delta was in RAM, and has been shown.
+    Shown(bool),
+    /// The delta is, and compared with a buffer's block.
+    Compare { buf: Buf, at: Pba, slot: u8 },
+    /// The delta was in RAM, and has been compared.
+    Compared(bool),
+}
+
+/// Where a base has to be read from.
+pub(super) fn on_medium(base: Option<Base>) -> Option<Pba> {
+    match base {
+        Some(Base::Part(Page::Medium(at), _)) => Some(at),
+        _ => None,
+    }
+}
+
+impl Vellum {
+    /// Tells which blocks of a journal are copies of which, before they are written, where the core goes by that.
+    pub(super) fn tell_homes(&mut self, io: &mut Io<'_>, asked: &Asked) {
+        let Some(homes) = asked.homes.as_ref().filter(|_| self.descriptors) else {
+            return;
+        };
+        let pairs: Vec<_> = homes
+            .iter()
+            .zip(asked.lba..)
+            .filter(|&(&home, _)| home != NO_HOME)
+            .map(|(&home, at)| (Lba(home), Lba(at)))
+            .collect();
+        if !pairs.is_empty() {
+            self.feed(io, Input::Journaled { pairs: &pairs });
+        }
+    }
+
+    /// In how many bytes a block of a write can be stored.
+    pub(super) fn pack(&mut self, asked: &Asked, index: usize, buf: Buf) -> Option<Packed> {
+        let sizes = self.sizes?;
+        let content = asked.contents[index];
+        let alone = sizes.packed(content);
+        let (Some(bases), Some(log)) = (&mut self.bases, self.engine.as_log()) else {
+            return alone;
+        };
+        let earlier = match &asked.homes {
+            None => log.earlier(Lba(asked.lba + index as u64)),
+            Some(homes) if homes[index] == NO_HOME => Earlier::Nothing,
+            Some(homes) => log.earlier(Lba(homes[index])),
+        };
+        if let Earlier::Base(part) = earlier
+            && let Some(base) = bases.known.get(&part.raw()).copied()
+            && let Some(delta) = sizes.delta(base.content, content)
+            && delta.len.get() <= base.bytes / 2
+        {
+            bases.want(buf, 0);
+            return Some(Packed {
+                base: Some(part),
+                ..delta
+            });
+        }
+        let bytes = alone.map_or(0, |packed| packed.len.get());
+        bases.want(buf, u16::from(earlier != Earlier::Nothing) * bytes);
+        alone
+    }
+
+    /// A buffer's block is this part from now on.
+    pub(super) fn stored(&mut self, buf: Buf, part: PartId) {
+        let content = self.bufs[buf.0 as usize];
+        if let Some(bases) = &mut self.bases {
+            let wanted = bases.wanted.get_mut(buf.0 as usize);
+            match wanted.map_or(0, std::mem::take) {
+                0 => bases.known.pop(&part.raw()),
+                bytes => bases.known.put(part.raw(), Known { content, bytes }),
+            };
+        }
+    }
+
+    /// The parts of this page are nothing any more.
+    pub(super) fn given_up(&mut self, page: Vba) {
+        if let Some(bases) = self.bases.as_mut().filter(|bases| !bases.known.is_empty()) {
+            for slot in 0..MAX_PARTS as u8 {
+                bases.known.pop(&PartId { page, slot }.raw());
+            }
+        }
+    }
+
+    pub(super) fn read_base(&mut self, io: &mut Io<'_>, id: EffectId, at: Pba, then: Then) {
+        let tag = self.fly(id, Flight::Base(then));
+        self.backing.read(io, tag, at, 1);
+    }
+
+    /// A base has been read.
+    pub(super) fn base_read(&mut self, io: &mut Io<'_>, id: EffectId, then: Then) {
+        match then {
+            Then::Read { at, parts, to } => {
+                self.read_parts(io, id, Page::Medium(at), parts, to, None);
+            }
+            Then::Compare { buf, at, slot } => {
+                let slot = Some(slot);
+                let tag = self.fly(id, Flight::Compare { buf, at, slot });
+                self.backing.read(io, tag, at, 1);
+            }
+            Then::Shown(whole) => {
+                let tag = self.fly(id, Flight::PartsShown(whole));
+                io.time.done(tag);
+            }
+            Then::Compared(same) => {
+                let tag = self.fly(id, Flight::Compared(same));
+                io.time.done(tag);
+            }
+        }
+    }
+}

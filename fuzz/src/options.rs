@@ -1,0 +1,34 @@
+//! What a scenario is made of, as people write it: policies and a sweep's axes. Whatever the text, a policy or an error.
+
+use vellum_lab::policy::Policy;
+use vellum_lab::sweep::{self, Axis};
+
+/// A policy that is taken is the same when it is read again from its own name.
+pub fn policy(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    match text.parse::<Policy>() {
+        Ok(policy) => {
+            let over = policy.over_provisioning.unwrap_or(20);
+            assert!((20..=900).contains(&over), "{text:?}");
+            assert_eq!(policy.to_string().parse(), Ok(policy), "{text:?}: {policy}");
+        }
+        // Errors are shown: they are of bounded length, whatever they are about.
+        Err(error) => assert!(error.to_string().len() < 1000),
+    }
+}
+
+/// A line an axis: their grid, within its bounds.
+pub fn axes(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let axes: Vec<Axis> = text.lines().filter_map(|line| line.parse().ok()).collect();
+    let runs = axes.iter().map(|axis| axis.values.len() as u128);
+    let runs = runs.fold(1u128, u128::saturating_mul);
+    if let Ok(points) = sweep::points(&axes) {
+        assert_eq!(points.len() as u128, runs);
+        assert!(points.iter().all(|point| point.len() == axes.len()));
+    }
+}
