@@ -226,3 +226,37 @@ fn nothing_is_shared_with_a_part_of_a_damaged_page() {
         bench.assert_reads(&[(2, content), (3, content)]);
     }
 }
+
+/// What a delta is against reads as another page, whole in itself: the page with the delta is as it was written, and is not
+/// what an error names.
+#[test]
+fn a_base_that_reads_as_another_page_is_what_is_told_to_be_damaged() {
+    let mut bench = Bench::new(1, volume(), Dedup::default());
+    bench.0.packing = 100;
+    bench.0.make_deltas(100).unwrap();
+    bench.0.deltas = 0;
+    for lba in 100..180 {
+        bench.ask_write(lba, 30_000 + lba as u32);
+    }
+    bench.flush();
+    let is_page = |at: &u64| !sim::driver::parts::directory(&bench.0.medium.read(*at)).is_empty();
+    let pages: Vec<u64> = (0..bench.0.medium.blocks()).filter(is_page).collect();
+    // Far from them, so that it is seen which one an error names.
+    bench.0.packing = 0;
+    for lba in 300..500 {
+        bench.ask_write(lba, 50_000 + lba as u32);
+    }
+    bench.0.packing = 100;
+    bench.0.deltas = 100;
+    for lba in 100..180 {
+        bench.ask_write(lba, 60_000 + lba as u32);
+    }
+    bench.flush();
+    assert!(bench.stats().delta_blocks > 0);
+    for pair in pages.windows(2) {
+        bench.0.medium.rot.insert(pair[0], Rot::Other(pair[1]));
+        bench.0.suspects.insert(pair[0]);
+    }
+    let refused = (100..180).filter(|&lba| bench.read(lba) == Seen::Unknown);
+    assert!(refused.count() > 0);
+}

@@ -16,8 +16,38 @@ pub(super) struct Parked {
     pub request: RequestId,
     pub at: Pba,
     pub crcs: Vec<u32>,
-    /// Whether what was decoded from it is whole.
-    pub whole: bool,
+    pub decoded: Decoded,
+}
+
+/// What became of the blocks that are stored in fewer bytes in what was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decoded {
+    /// All are what was written, or there are none.
+    Whole,
+    /// Not so, by nothing but their page.
+    Damaged,
+    /// Not so, and this was read for them too. When their own page is as it was written then it is this that is not: it
+    /// may be another block, whole in itself.
+    DamagedWith(Pba),
+}
+
+impl Decoded {
+    fn new(whole: bool, base_at: Option<Pba>) -> Self {
+        match (whole, base_at) {
+            (true, _) => Self::Whole,
+            (false, None) => Self::Damaged,
+            (false, Some(base)) => Self::DamagedWith(base),
+        }
+    }
+
+    /// What is at fault, when the page at `page` is not.
+    fn fault(self, page: Pba) -> Option<Pba> {
+        match self {
+            Self::Whole => None,
+            Self::Damaged => Some(page),
+            Self::DamagedWith(base) => Some(base),
+        }
+    }
 }
 
 impl Engine {
@@ -218,12 +248,12 @@ impl Engine {
         }
         match outcome {
             Outcome::Parts { crc, whole, .. } if reads => {
-                self.check_sums(request, at, &[crc], whole)
+                self.check_sums(request, at, &[crc], Decoded::new(whole, base_at));
             }
             // The collector has held the page against its checksum; what is in it is told by decoding alone.
             Outcome::Parts { whole, .. } => {
-                self.stats.corrupt_blocks += u64::from(!whole);
-                self.answer_part(request, (!whole).then_some(Refusal::Corrupt(at)));
+                let refusal = self.refuse_decoded(Decoded::new(whole, base_at), at);
+                self.answer_part(request, refusal);
             }
             _ => {
                 self.stats.unreadable_blocks += 1;
@@ -246,7 +276,7 @@ impl Engine {
                     blocks as usize,
                     "a read answers with one CRC a block"
                 );
-                self.check_sums(request, at, crcs, true);
+                self.check_sums(request, at, crcs, Decoded::Whole);
             }
             _ => {
                 self.stats.unreadable_blocks += 1;
@@ -256,10 +286,10 @@ impl Engine {
     }
 
     /// As `finish_part`, when the checksums are there.
-    fn check_sums(&mut self, request: RequestId, at: Pba, crcs: &[u32], whole: bool) {
+    fn check_sums(&mut self, request: RequestId, at: Pba, crcs: &[u32], decoded: Decoded) {
         let (segment, _) = locate(&self.superblock, at);
         if !self.sums.wants_load(segment) && !self.sums.is_loading(segment) {
-            return self.finish_part(request, at, crcs, whole);
+            return self.finish_part(request, at, crcs, decoded);
         }
         if self.sums.wants_load(segment) {
             self.load_sums(segment, None);
@@ -268,13 +298,19 @@ impl Engine {
             request,
             at,
             crcs: crcs.to_vec(),
-            whole,
+            decoded,
         };
         self.sums.park(segment, parked);
     }
 
-    /// Holds what was read against what was written (promise 6). `whole`: what it was decoded to, too.
-    pub(super) fn finish_part(&mut self, request: RequestId, at: Pba, crcs: &[u32], whole: bool) {
+    /// Holds what was read against what was written (promise 6), and what it was decoded to.
+    pub(super) fn finish_part(
+        &mut self,
+        request: RequestId,
+        at: Pba,
+        crcs: &[u32],
+        decoded: Decoded,
+    ) {
         let (segment, offset) = locate(&self.superblock, at);
         let mut refusal = None;
         for (index, found) in crcs.iter().enumerate() {
@@ -294,11 +330,16 @@ impl Engine {
             }
             break;
         }
-        if refusal.is_none() && !whole {
-            self.stats.corrupt_blocks += 1;
-            refusal = Some(Refusal::Corrupt(at));
-        }
+        let refusal = refusal.or_else(|| self.refuse_decoded(decoded, at));
         self.end_part(request, at, refusal);
+    }
+
+    /// Why blocks are not given that were decoded from the page at `page`, which is as it was written.
+    fn refuse_decoded(&mut self, decoded: Decoded, page: Pba) -> Option<Refusal> {
+        let damaged = decoded.fault(page)?;
+        self.stats.corrupt_blocks += 1;
+        self.distrust(damaged);
+        Some(Refusal::Corrupt(damaged))
     }
 
     fn end_part(&mut self, request: RequestId, at: Pba, refusal: Option<Refusal>) {
@@ -372,7 +413,7 @@ impl Engine {
             return self.load_sums(segment, Some(next));
         }
         for parked in self.sums.take_parked(segment) {
-            self.finish_part(parked.request, parked.at, &parked.crcs, parked.whole);
+            self.finish_part(parked.request, parked.at, &parked.crcs, parked.decoded);
         }
         self.sure_again(segment);
         self.sums.settle(segment);

@@ -5,7 +5,7 @@ use super::parts;
 use super::{Driver, End, Failure, Flight, RELEASED, Stage, ensure};
 use crate::sim::medium::{Broken, Cell, GARBAGE};
 use vellum_core::addr::Buf;
-use vellum_core::seam::{Against, Effect, Fingerprint, Input, Outcome, Page};
+use vellum_core::seam::{Against, Base, Effect, Fingerprint, Input, Outcome, Page};
 
 impl Driver {
     /// Moves one effect on, chosen by chance; `false` when there is none.
@@ -264,9 +264,12 @@ impl Driver {
                     flight.parts = (slot..slot + count)
                         .map(|slot| parts::find(&cell, slot, needs))
                         .collect();
-                    // The page is whole, and what is in it cannot be decoded.
+                    // The page is whole, and what is in it cannot be decoded: what it needs is told to be at fault.
                     if self.faults.unreadable > 0 && self.rng.percent(1) {
-                        self.suspects.insert(at.0);
+                        self.suspects.insert(match base {
+                            Some(Base::Part(Page::Medium(base), _)) => base.0,
+                            _ => at.0,
+                        });
                         flight.parts[0] = None;
                     }
                 }
