@@ -1,6 +1,6 @@
 //! Crashes and faults, simulated: thousands of lives from a seed, each against the promise.
 //!
-//! `VELLUM_SEED=n` replays one seed; `VELLUM_LIVES=n` or `VELLUM_SECONDS=n` runs fresh seeds for as long.
+//! `VELLUM_SEED=n` replays one seed; `VELLUM_LIVES=n` or `VELLUM_SECONDS=n` runs more of them, from `VELLUM_FROM=n` on or fresh.
 //! `VELLUM_TRACE=1` prints everything that crosses the seam.
 
 #![allow(
@@ -13,28 +13,10 @@
 mod sim;
 
 use sim::medium::Broken;
+use sim::seeds::{self, LIVES_A_SEED};
 use sim::world::{Summary, World};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
-
-/// Lives on one volume before a new one is made.
-const LIVES_A_SEED: u64 = 40;
-
-/// Fixed seeds of a test; twice as many in the long set (`VELLUM_LONG=1`).
-fn seeds() -> u64 {
-    match number("VELLUM_LONG") {
-        None => 30,
-        Some(_) => 60,
-    }
-}
-
-fn number(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name}={text} is not a number")),
-    )
-}
 
 /// Runs a seed; says why it failed, panics included.
 fn run(seed: u64, broken: Broken, faults: bool) -> Result<Summary, String> {
@@ -66,54 +48,26 @@ fn run_or_panic(seed: u64, test: &str, faults: bool) -> Summary {
     }
 }
 
-fn run_seeds(test: &str, faults: bool, fixed: std::ops::Range<u64>) {
+fn run_seeds(test: &str, faults: bool, fixed: Range<u64>) {
     let mut total = Summary::default();
-    if let Some(seed) = number("VELLUM_SEED") {
-        total.add(&run_or_panic(seed, test, faults));
-    } else if let Some(lives) = number("VELLUM_LIVES") {
-        let mut seed = fresh_seed();
-        while total.lives < lives {
-            total.add(&run_or_panic(seed, test, faults));
-            seed += 1;
-        }
-    } else if let Some(seconds) = number("VELLUM_SECONDS") {
-        let until = Instant::now() + Duration::from_secs(seconds);
-        let mut seed = fresh_seed();
-        while Instant::now() < until {
-            total.add(&run_or_panic(seed, test, faults));
-            seed += 1;
-        }
-    } else {
-        for seed in fixed {
-            total.add(&run_or_panic(seed, test, faults));
-        }
-    }
+    seeds::run(fixed, |seed| total.add(&run_or_panic(seed, test, faults)));
     println!("{test}: {total:?}");
-}
-
-fn fresh_seed() -> u64 {
-    let since = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap();
-    let seed = since.as_micros() as u64;
-    println!("fresh seeds from {seed} on");
-    seed
 }
 
 #[test]
 fn crashes() {
-    run_seeds("crashes", false, 1..1 + seeds());
+    run_seeds("crashes", false, seeds::fixed(1));
 }
 
 #[test]
 fn faults() {
-    run_seeds("faults", true, 1000..1000 + seeds());
+    run_seeds("faults", true, seeds::fixed(1000));
 }
 
 /// The oracle sees what it is there to see: each broken medium is found out, and soon.
 #[test]
 fn canaries() {
-    if number("VELLUM_SEED").is_some() {
+    if seeds::number("VELLUM_SEED").is_some() {
         return;
     }
     // Each with the seed that finds it out first, and more behind it, in case that one is another life one day.

@@ -1,7 +1,7 @@
 //! Crashes and faults of tables in place, simulated as `crash.rs` does it for the log: the same world, clients,
 //! medium and oracle, and the promise as it is stated for each layout.
 //!
-//! `VELLUM_SEED=n` replays one seed; `VELLUM_LIVES=n` or `VELLUM_SECONDS=n` runs fresh seeds for as long.
+//! `VELLUM_SEED=n` replays one seed; `VELLUM_LIVES=n` or `VELLUM_SECONDS=n` runs more of them, from `VELLUM_FROM=n` on or fresh.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,29 +13,11 @@
 mod sim;
 
 use sim::medium::Broken;
+use sim::seeds::{self, LIVES_A_SEED};
 use sim::world::{Summary, World};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
 use vellum_core::format::areas::Layout;
-
-/// Lives on one volume before a new one is made.
-const LIVES_A_SEED: u64 = 40;
-
-/// Fixed seeds of a test; twice as many in the long set (`VELLUM_LONG=1`).
-fn seeds() -> u64 {
-    match number("VELLUM_LONG") {
-        None => 30,
-        Some(_) => 60,
-    }
-}
-
-fn number(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name}={text} is not a number")),
-    )
-}
 
 /// Runs a seed; says why it failed, panics included.
 fn run(seed: u64, layout: Layout, broken: Broken, faults: bool) -> Result<Summary, String> {
@@ -58,66 +40,57 @@ fn run(seed: u64, layout: Layout, broken: Broken, faults: bool) -> Result<Summar
     Ok(world.summary)
 }
 
-fn run_seeds(test: &str, layout: Layout, faults: bool, fixed: std::ops::Range<u64>) -> Summary {
-    let mut total = Summary::default();
-    let mut one = |seed| match run(seed, layout, Broken::No, faults) {
-        Ok(summary) => total.add(&summary),
+fn run_or_panic(seed: u64, test: &str, layout: Layout, faults: bool) -> Summary {
+    match run(seed, layout, Broken::No, faults) {
+        Ok(summary) => summary,
         Err(why) => panic!(
             "seed {seed}: {why}\n\nreplay: VELLUM_SEED={seed} cargo test -p vellum-core --test crash_tables -- {test}\n"
         ),
-    };
-    let fresh = Instant::now();
-    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let first = clock.unwrap().as_micros() as u64;
-    if let Some(seed) = number("VELLUM_SEED") {
-        one(seed);
-    } else if let Some(lives) = number("VELLUM_LIVES") {
-        (first..first + lives.div_ceil(LIVES_A_SEED)).for_each(&mut one);
-    } else if let Some(seconds) = number("VELLUM_SECONDS") {
-        println!("fresh seeds from {first} on");
-        for seed in first.. {
-            one(seed);
-            if fresh.elapsed() > Duration::from_secs(seconds) {
-                break;
-            }
-        }
-    } else {
-        fixed.for_each(&mut one);
     }
+}
+
+fn run_seeds(test: &str, layout: Layout, faults: bool, fixed: Range<u64>) {
+    let mut total = Summary::default();
+    seeds::run(fixed, |seed| {
+        total.add(&run_or_panic(seed, test, layout, faults));
+    });
     println!("{test}: {total:?}");
+}
+
+/// What comes of these seeds, whatever the environment asks for.
+fn total(test: &str, layout: Layout, seeds: Range<u64>) -> Summary {
+    let mut total = Summary::default();
+    for seed in seeds {
+        total.add(&run_or_panic(seed, test, layout, false));
+    }
     total
 }
 
 #[test]
 fn ordered_crashes() {
-    run_seeds("ordered_crashes", Layout::Ordered, false, 1..1 + seeds());
+    run_seeds("ordered_crashes", Layout::Ordered, false, seeds::fixed(1));
 }
 
 #[test]
 fn ordered_faults() {
-    run_seeds(
-        "ordered_faults",
-        Layout::Ordered,
-        true,
-        1000..1000 + seeds(),
-    );
+    run_seeds("ordered_faults", Layout::Ordered, true, seeds::fixed(1000));
 }
 
 /// Of shadowed tables all of the promise is asked, order included.
 #[test]
 fn shadow_crashes() {
-    run_seeds("shadow_crashes", Layout::Shadow, false, 1..1 + seeds());
+    run_seeds("shadow_crashes", Layout::Shadow, false, seeds::fixed(1));
 }
 
 #[test]
 fn shadow_faults() {
-    run_seeds("shadow_faults", Layout::Shadow, true, 1000..1000 + seeds());
+    run_seeds("shadow_faults", Layout::Shadow, true, seeds::fixed(1000));
 }
 
 /// Crashes do leave counts too high, and commits that were cut short: else nothing of it is tested.
 #[test]
 fn crashes_leave_leaks() {
-    let total = run_seeds("crashes_leave_leaks", Layout::Ordered, false, 200..210);
+    let total = total("crashes_leave_leaks", Layout::Ordered, 200..210);
     assert!(total.leaks > 0, "{total:?}");
 }
 
@@ -125,7 +98,7 @@ fn crashes_leave_leaks() {
 #[test]
 fn freed_blocks_are_discarded() {
     for layout in [Layout::Ordered, Layout::Shadow] {
-        let total = run_seeds("freed_blocks_are_discarded", layout, false, 300..305);
+        let total = total("freed_blocks_are_discarded", layout, 300..305);
         assert!(total.discards > total.lives, "{layout:?}: {total:?}");
     }
 }
@@ -144,7 +117,7 @@ fn ordered_does_not_keep_the_order_of_writes() {
 /// The oracle sees what it is there to see: each broken medium is found out, and soon.
 #[test]
 fn canaries() {
-    if number("VELLUM_SEED").is_some() {
+    if seeds::number("VELLUM_SEED").is_some() {
         return;
     }
     for layout in [Layout::Ordered, Layout::Shadow] {

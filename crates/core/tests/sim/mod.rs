@@ -12,4 +12,5 @@ pub mod medium;
 pub mod model;
 pub mod open;
 pub mod rng;
+pub mod seeds;
 pub mod world;
