@@ -15,6 +15,7 @@ use sim::model::Seen;
 use sim::rng::Rng;
 use vellum_core::addr::Lba;
 use vellum_core::engine::Engine;
+use vellum_core::index::Holder;
 use vellum_core::seam::{Dedup, Effect, Region, WriteOnce};
 
 const HOME: u64 = 7;
@@ -37,6 +38,10 @@ fn committed(packing: u64, dedup: Dedup) -> Bench {
     let mut bench = Bench::new(1, volume(), dedup);
     bench.0.packing = packing;
     bench.0.watch(&[region()]).unwrap();
+    commit(bench)
+}
+
+fn commit(mut bench: Bench) -> Bench {
     bench.write(HOME, OLD);
     bench.ask_write(JOURNAL, NEW);
     bench.0.committed(&[(Lba(HOME), Lba(JOURNAL))]).unwrap();
@@ -211,6 +216,19 @@ fn an_unmapped_home_block_that_is_discarded_stays_so() {
     assert_eq!(seen, Seen::Token(0));
 }
 
+/// Zeros side by side are one record: the second one ends a pledge as well.
+#[test]
+fn zeros_that_join_a_record_end_a_pledge() {
+    let mut bench = committed(0, Dedup::default());
+    bench.ask_write(HOME - 1, 0);
+    bench.ask_write(HOME, 0);
+    bench.flush();
+    assert_eq!(bench.stats().pledges, 0);
+    bench.write(HOME, NEW);
+    let (_, seen) = crash(bench);
+    assert_eq!(seen, Seen::Token(NEW));
+}
+
 #[test]
 fn a_map_checkpoint_ends_pledges_and_flushes_cost_again() {
     let mut bench = committed(0, Dedup::default());
@@ -306,4 +324,47 @@ fn nothing_is_pledged_outside_of_journals_and_their_homes() {
         assert_eq!(bench.stats().pledges, 0, "{home} of {journal}");
     }
     bench.end();
+}
+
+/// What recovery has put home has no record of its own (`pledge.rs`, 4): whatever is asked before it is in a map checkpoint, a second
+/// crash finds it again.
+#[test]
+fn what_was_put_home_stays_there_over_a_second_crash() {
+    const TWIN: u64 = 200;
+    type Step = fn(&mut Driver);
+    let ask = |driver: &mut Driver, ask: Ask| assert!(driver.ask(&ask).unwrap());
+    let steps: [Step; 3] = [
+        |driver| {
+            let (lba, blocks, fua) = (JOURNAL, 1, false);
+            assert!(driver.ask(&Ask::Discard { lba, blocks, fua }).unwrap());
+        },
+        |driver| {
+            let (lba, tokens, fua) = (JOURNAL, vec![5000], false);
+            assert!(driver.ask(&Ask::Write { lba, tokens, fua }).unwrap());
+        },
+        |driver| {
+            let of = Holder::Lba(Lba(TWIN));
+            assert!(driver.ask(&Ask::Merge { lba: JOURNAL, of }).unwrap());
+        },
+    ];
+    for (number, step) in steps.into_iter().enumerate() {
+        let mut bench = Bench::new(1, volume(), Dedup::default());
+        bench.write(TWIN, NEW);
+        bench.0.watch(&[region()]).unwrap();
+        let bench = commit(bench);
+        let (mut medium, mut model, _, _) = bench.0.crash(true).unwrap();
+        model.believe_all();
+        let engine = engine_on(&mut medium, &mut Rng::new(2), 8);
+        assert_eq!(engine.stats().redeemed_blocks, 1);
+        let mut driver = Driver::new(engine, medium, model, Rng::new(3), COLLECTOR_BUFS);
+        driver.holds = |effect| matches!(effect, Effect::WriteMeta { durable: true, .. });
+        driver.start().unwrap();
+        step(&mut driver);
+        while driver.advance().unwrap() {}
+        ask(&mut driver, Ask::Flush);
+        while driver.advance().unwrap() {}
+        let (mut medium, ..) = driver.crash(true).unwrap();
+        let engine = engine_on(&mut medium, &mut Rng::new(4), 8);
+        assert_eq!(engine.stats().redeemed_blocks, 1, "step {number}");
+    }
 }
