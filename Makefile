@@ -1,6 +1,6 @@
 # The two that matter: `make demo` and `make test`. Both install what they need, save Rust.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long bench bench-dedup bench-dedup-peers bench-journal bench-lab bench-packing docs fmt lint build clean
+.PHONY: help demo test test-long bench bench-dedup bench-dedup-peers bench-journal bench-lab bench-layouts bench-packing docs fmt lint build clean
 
 export PATH := $(PATH):/usr/sbin:/sbin
 
@@ -42,6 +42,11 @@ bench-journal: ## write-once journaling on a real ext4, against plain storage; r
 	@scripts/setup.sh journal
 	@cargo build --release --locked -p vellum-cli
 	@VELLUM=$(TARGET)/release/vellum benches/journal.sh
+
+bench-layouts: ## deduplication on each layout under a real ext4, against plain storage; rewrites docs/benchmarks/layouts-device.md
+	@scripts/setup.sh journal
+	@cargo build --release --locked -p vellum-cli
+	@VELLUM=$(TARGET)/release/vellum LAYOUTS=1 benches/journal.sh
 
 bench-packing: ## blocks in parts of pages on a real ext4, against plain storage; rewrites docs/benchmarks/packing.md
 	@scripts/setup.sh journal

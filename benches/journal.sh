@@ -8,7 +8,8 @@
 # left out; the time is from the workload's first operation to the end of the unmount. Configurations take
 # turns within a round; figures are medians.
 #
-# PACKING=1 (`make bench-packing`) compares storage in parts of pages instead, and rewrites docs/benchmarks/packing.md.
+# PACKING=1 (`make bench-packing`) compares storage in parts of pages instead, and rewrites docs/benchmarks/packing.md; LAYOUTS=1
+# (`make bench-layouts`) the layouts, with loads that have duplicates, and rewrites docs/benchmarks/layouts-device.md.
 #
 # QUICK=1 is for trying the script: small, one round, and it writes no document. ONLY=REGEX chooses workloads.
 set -euo pipefail
@@ -44,6 +45,18 @@ workloads=(
     'varmail=varmail'
     'fileserver=fileserver'
 )
+if [ -n "${LAYOUTS:-}" ]; then
+    workloads=(
+        'random, fsync each 32=writes random 32'
+        'sequential, fsync each 100=writes sequential 100'
+        'backups=backups'
+        'sort=sort'
+        'copy of an image=image'
+        'YCSB, workload A=ycsb'
+        'browsing=browse'
+        'varmail=varmail'
+    )
+fi
 
 # shellcheck source=benches/journal_configurations.sh
 . benches/journal_configurations.sh
@@ -151,9 +164,11 @@ for ((round = 1; round <= ROUNDS; round++)); do
     done
 done
 
-document=journal
-[ -z "${PACKING:-}" ] || document=packing
-"benches/${document}_table.sh" "$results" "$ROUNDS" "$volume" "$scale" >"$dir/$document.md"
+table=journal
+[ -z "${PACKING:-}" ] || table=packing
+[ -z "${LAYOUTS:-}" ] || table=layouts
+document=${table/layouts/layouts-device}
+"benches/${table}_table.sh" "$results" "$ROUNDS" "$volume" "$scale" >"$dir/$document.md"
 for what in "${skipped[@]}"; do printf '\nNot measured: %s.\n' "$what"; done | sort -u >>"$dir/$document.md"
 cat "$dir/$document.md"
 echo "took $(($(date +%s) - begun)) s"

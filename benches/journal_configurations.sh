@@ -13,14 +13,24 @@ declare -A mount_options=(
     [delta]=data=journal,journal_async_commit
     [zstd]=data=journal,journal_async_commit
     [all]=data=journal,journal_async_commit
+    [log]=data=ordered
+    [tables]=data=ordered
+    [strong]=data=ordered
+    [shadow]=data=ordered
 )
 declare -A policy=([off]="write-once=off" [on]="write-once=on,replay=on" [paper]="write-once=paper,hash=head64"
     [sha1]="write-once=off,dedup=on,decide=sha1,sample=off"
     [lz4]="replay=on,compress=lz4" [delta]="replay=on,compress=lz4,delta=on"
-    [zstd]="replay=on,compress=zstd" [all]="replay=on,compress=zstd,delta=on,zero=on,dedup=on")
+    [zstd]="replay=on,compress=zstd" [all]="replay=on,compress=zstd,delta=on,zero=on,dedup=on"
+    [log]="write-once=off,dedup=on" [tables]="write-once=off,dedup=on" [strong]="write-once=off,dedup=on" [shadow]="write-once=off,dedup=on")
+# How a volume is made and served, where that is not the default.
+declare -A made=([tables]="--layout ordered" [strong]="--layout ordered" [shadow]="--layout shadow")
+declare -A served=([strong]="--persistence strong")
 configurations=(journal ordered off on paper sha1 traced)
 # Packing, against plain storage and against a volume without it.
 [ -z "${PACKING:-}" ] || configurations=(ordered on lz4 delta zstd all)
+# Deduplication on each layout, against plain storage.
+[ -z "${LAYOUTS:-}" ] || configurations=(ordered log tables strong shadow)
 # `traced` is plain storage that writes down each request: why the file system flushes.
 # Those that are there for their counts, which do not change from round to round.
 declare -A once=([paper]=yes [sha1]=yes [traced]=yes)
@@ -38,9 +48,11 @@ up() {
             start nbdkit -f -U "$dir/socket" --filter=log file "$dir/store" "logfile=$dir/trace"
             ;;
         *)
-            "$VELLUM" create "$dir/store" --size "$volume" >/dev/null
+            # shellcheck disable=SC2086
+            "$VELLUM" create "$dir/store" --size "$volume" ${made[$configuration]:-} >/dev/null
             # Zeros and duplicates are stored like all else: nothing but write-once may save writes here.
-            start "$VELLUM" serve "v=$dir/store" --socket "$dir/socket" --policy "zero=off,dedup=off,${policy[$configuration]}"
+            # shellcheck disable=SC2086
+            start "$VELLUM" serve "v=$dir/store" --socket "$dir/socket" --policy "zero=off,dedup=off,${policy[$configuration]}" ${served[$configuration]:-}
             ;;
     esac
     : >"$dir/chain.img"
