@@ -44,7 +44,7 @@ bench-journal: ## write-once journaling on a real ext4, against plain storage; r
 	@VELLUM=$(TARGET)/release/vellum benches/journal.sh
 
 bench-layouts: ## deduplication on each layout under a real ext4, against plain storage; rewrites docs/benchmarks/layouts-device.md
-	@scripts/setup.sh journal
+	@scripts/setup.sh layouts
 	@cargo build --release --locked -p vellum-cli
 	@VELLUM=$(TARGET)/release/vellum LAYOUTS=1 benches/journal.sh
 

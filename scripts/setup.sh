@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the demo, the tests and the benchmarks run: scripts/setup.sh [build|demo|test|bench|journal|guest]...
+# Installs what the demo, the tests and the benchmarks run: scripts/setup.sh [build|demo|test|bench|journal|layouts|guest]...
 # Debian and its kin, through apt, as root or by sudo. Elsewhere, and without either, it says what is
 # missing. Rust is the one thing that it does not install.
 set -euo pipefail
@@ -19,6 +19,7 @@ declare -A needs=(
     [test]="cc git mkfs.ext4 e2fsck losetup fusermount3 sqlite3 nbdinfo nbdcopy qemu-io python3 jq chromium"
     [bench]="cc git mkfs.ext4 losetup fusermount3 nbdinfo nbdkit nbdfuse qemu-io fio jq"
     [journal]="cc git mkfs.ext4 e2fsck losetup fusermount3 nbdinfo nbdkit nbdfuse jq python3 db_bench pg_createcluster"
+    [layouts]="cc git mkfs.ext4 e2fsck losetup fusermount3 nbdinfo nbdkit nbdfuse jq python3 chromium"
     [guest]="qemu-system-x86_64 cpio depmod xz mkfs.ext4 e2fsck losetup"
 )
 
