@@ -51,6 +51,7 @@ if [ -n "${LAYOUTS:-}" ]; then
         'sequential, fsync each 100=writes sequential 100'
         'backups=backups'
         'sort=sort'
+        'frames of a camera=frames'
         'copy of an image=image'
         'YCSB, workload A=ycsb'
         'browsing=browse'
