@@ -5,8 +5,8 @@
 //! without the lock: before it is handed over it is looked whether its base is still the same.
 //!
 //! Which blocks are worth it is told by what they replace: what was written once may never be written again, and an installation
-//! would push everything else out. A copy in a journal replaces what is at home: the journal's descriptor block, which comes
-//! before it, says where that is.
+//! would push everything else out. A copy in a journal replaces the copy before it, or else what is at home: the journal's
+//! descriptor block, which comes before it, says where that is.
 
 use crate::block::{Op, Request};
 use crate::digest::How;
@@ -108,22 +108,18 @@ impl Inner {
                 found.push(Found::default());
                 continue;
             }
-            let home = sight.home_of(at).unwrap_or(at);
-            found.push(match self.engine.earlier(home) {
-                Earlier::Nothing => Found::default(),
-                Earlier::Unfit => Found {
-                    base: None,
-                    replaces: true,
-                },
-                Earlier::Base(part) => Found {
-                    base: self
-                        .bases
-                        .blocks
-                        .get(&part.raw())
-                        .map(|base| (part, base.clone())),
-                    replaces: true,
-                },
-            });
+            let mut this = Found::default();
+            for place in sight.earlier_places(at) {
+                let earlier = self.engine.earlier(place);
+                this.replaces |= earlier != Earlier::Nothing;
+                if let Earlier::Base(part) = earlier
+                    && let Some(base) = self.bases.blocks.get(&part.raw())
+                {
+                    this.base = Some((part, base.clone()));
+                    break;
+                }
+            }
+            found.push(this);
         }
     }
 

@@ -6,6 +6,7 @@ mod bases;
 pub mod block;
 mod classes;
 mod compare;
+mod copies;
 mod digest;
 mod drive;
 mod entropy;

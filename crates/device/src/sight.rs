@@ -3,11 +3,11 @@
 
 use crate::block::{Op, Request};
 use crate::classes::{Classes, JBD2_MAGIC};
+use crate::copies::Copies;
 use crate::journals::Plan;
-use crate::limits::{COMMITTED_PAIRS, COPIES_KNOWN, PAIRS};
+use crate::limits::{COMMITTED_PAIRS, PAIRS};
 use crate::policy::Policy;
 use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
@@ -26,8 +26,7 @@ struct Log {
     reader: Arc<Reader>,
     /// Changed under the core's lock alone.
     transactions: Arc<Mutex<Transactions>>,
-    /// Where copies belong, as the descriptors say that have been read last.
-    homes: Arc<Mutex<HashMap<JournalBlock, u64>>>,
+    copies: Arc<Mutex<Copies>>,
 }
 
 /// One block of a journal, read before the core's lock is taken.
@@ -87,8 +86,8 @@ pub(crate) struct Sight {
     dedup: bool,
     /// Whether the volume puts home itself what journals have committed.
     replays: bool,
-    /// Whether it is asked where copies belong.
-    homes: bool,
+    /// Whether it is asked what a block of a journal is a copy of.
+    copies: bool,
     /// How many changes the scan had seen. One more, and what it says is not to be trusted any more.
     changes: AtomicU64,
 }
@@ -126,7 +125,7 @@ impl Sight {
             logs: logs.collect(),
             dedup: policy.dedup,
             replays: policy.replays(),
-            homes: policy.deltas,
+            copies: policy.deltas,
             changes: AtomicU64::new(DOUBTED),
             followers: Mutex::new(followers),
         }
@@ -211,15 +210,15 @@ impl Sight {
         let same = self.logs.iter().find(is_same);
         // What was not followed meanwhile has to be followed anew.
         let same = same.filter(|_| self.replays || !replays);
-        let followed = same.map(|log| (Arc::clone(&log.transactions), Arc::clone(&log.homes)));
-        let (transactions, homes) = followed.unwrap_or_else(|| {
+        let followed = same.map(|log| (Arc::clone(&log.transactions), Arc::clone(&log.copies)));
+        let (transactions, copies) = followed.unwrap_or_else(|| {
             let transactions = Transactions::new(Arc::clone(&reader));
             (Arc::new(Mutex::new(transactions)), Arc::default())
         });
         Log {
             reader,
             transactions,
-            homes,
+            copies,
         }
     }
 
@@ -248,14 +247,10 @@ impl Sight {
             let is_its_own = payload.digest.first == JBD2_MAGIC;
             let bytes = request.frames.block(index);
             let head = is_its_own.then(|| reader.read(at, bytes)).flatten();
-            if let Some(Head::Descriptor(_, copies)) = &head
-                && self.homes
+            if let Some(Head::Descriptor(_, homes)) = &head
+                && self.copies
             {
-                let mut known = this.homes.lock();
-                if known.len() > COPIES_KNOWN {
-                    known.clear();
-                }
-                known.extend(reader.places(at, copies));
+                this.copies.lock().describe(reader.places(at, homes));
             }
             steps.push(Step {
                 request: number,
@@ -267,23 +262,28 @@ impl Sight {
         }
     }
 
-    /// Where a block of a journal belongs, if it is known to be a copy.
-    pub fn home_of(&self, block: Lba) -> Option<Lba> {
-        if self.logs.is_empty() || !self.in_journal(block.0) {
-            return None;
-        }
-        self.logs.iter().find_map(|log| {
-            let at = log.reader.block_at(block.0 * BLOCK)?;
-            let home = log.homes.lock().get(&at).copied()?;
-            Some(Lba(home / BLOCK))
-        })
+    /// Where to look for an earlier version of a block that is about to be written, the likeliest place first: of a copy in a
+    /// journal where the copy before it is, then at home; of all else where it is written. From now on this is the newest copy.
+    pub fn earlier_places(&self, block: Lba) -> impl Iterator<Item = Lba> + use<> {
+        let copied = || {
+            self.logs.iter().find_map(|log| {
+                let at = log.reader.block_at(block.0 * BLOCK)?;
+                log.copies.lock().write(at, block)
+            })
+        };
+        let in_journal = !self.logs.is_empty() && self.in_journal(block.0);
+        let places = match in_journal.then(copied).flatten() {
+            Some(copied) => [copied.before, Some(Lba(copied.home / BLOCK))],
+            None => [None, Some(block)],
+        };
+        places.into_iter().flatten()
     }
 
     /// Where journals are is changing: what follows them begins anew.
     pub fn forget_logs(&self) {
         for log in &self.logs {
             log.transactions.lock().forget();
-            log.homes.lock().clear();
+            log.copies.lock().clear();
         }
     }
 

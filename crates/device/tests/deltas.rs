@@ -1,10 +1,18 @@
 //! Blocks as their difference to what they replace (CSA-FS §3.2): written, read, moved, given up, damaged.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 mod common;
+#[path = "common/journal.rs"]
+mod journal;
 
-use common::{Client, Random, assert_sound, create, small};
+use common::{Client, Random, assert_sound, create, small, wait_for};
+use journal::{HOME, JOURNAL, mounted};
 use std::sync::Arc;
+use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_device::block::{BlockError, Op};
 use vellum_device::pack::Compression;
@@ -185,6 +193,62 @@ fn a_copy_in_a_journal_that_is_a_delta_is_what_is_written_home() {
     assert_eq!(core(&volume, "remapped_blocks"), 39);
     assert!(core(&volume, "delta_blocks") > 30);
     assert!(versions.read(100).unwrap() == version(5, 39));
+}
+
+#[test]
+fn a_block_that_is_committed_again_before_it_is_home_is_what_has_changed() {
+    let (medium, volume, mut host) = mounted(|medium| open(medium, Compression::Lz4, true));
+    let home = u64::from(HOME);
+    host.begin_log();
+    let copies = |n| [version(home, n), version(home + 1, n)];
+    let made = || core(&volume, "delta_blocks");
+    let mut n = 0;
+    // Home has nothing, and the log has not come round: there is nothing else that they could be deltas against.
+    wait_for(&volume, "copies are deltas", |_| {
+        let before = made();
+        n += 1;
+        assert!(n < 90, "the log comes round");
+        host.commit_blocks(copies(n).each_ref());
+        if made() == before + 2 {
+            return true;
+        }
+        // The scan that `begin_log` asked for is under way.
+        std::thread::sleep(Duration::from_millis(50));
+        false
+    });
+    let mut places = Vec::new();
+    let mut commit = |host: &mut journal::Host, n| {
+        let at = JOURNAL + u64::from(host.next_block());
+        host.commit_blocks(copies(n).each_ref());
+        places.push((at + 1, n));
+    };
+    // Once round: what the first ones are deltas against is overwritten.
+    let before = made();
+    for n in n + 1..n + 130 {
+        commit(&mut host, n);
+        // Now and then it is written home, as the copy that it was.
+        if n % 16 == 0 {
+            for (lba, block) in (home..).zip(copies(n)) {
+                host.put(lba, &block);
+            }
+        }
+    }
+    assert!(made() > before + 200, "{} of 258", made() - before);
+    assert!(core(&volume, "remapped_blocks") >= 14);
+    volume.stop().unwrap();
+    drop((host, volume));
+    assert_sound(&*medium);
+    let volume = open(&medium, Compression::Off, false);
+    let mut client = Client::new(&volume);
+    let mut read = |lba| {
+        let request = client.request(Op::Read, lba, 1);
+        let request = client.call(request).unwrap();
+        request.frames.block(0).to_vec()
+    };
+    for (at, n) in places.split_off(30) {
+        let [first, second] = copies(n);
+        assert!(read(at) == first && read(at + 1) == second, "commit {n}");
+    }
 }
 
 #[test]
