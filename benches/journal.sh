@@ -160,7 +160,7 @@ for ((round = 1; round <= ROUNDS; round++)); do
             [ -z "${once[$configuration]:-}" ] || [ "$round" -eq 1 ] || continue
             one
             [ "$skipping" = no ] || break
-            printf 'round %s  %-28s %-9s %8s s\n' "$round" "$workload" "$configuration" "$(cat "$dir/seconds")"
+            printf 'round %s  %-28s %-10s %8s s\n' "$round" "$workload" "$configuration" "$(cat "$dir/seconds")"
         done
     done
 done

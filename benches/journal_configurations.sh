@@ -10,8 +10,9 @@ declare -A mount_options=(
     [sha1]=data=journal,journal_async_commit
     [traced]=data=journal,journal_async_commit
     [lz4]=data=journal,journal_async_commit
-    [delta]=data=journal,journal_async_commit
+    [lz4+delta]=data=journal,journal_async_commit
     [zstd]=data=journal,journal_async_commit
+    [zstd+delta]=data=journal,journal_async_commit
     [all]=data=journal,journal_async_commit
     [log]=data=ordered
     [tables]=data=ordered
@@ -20,15 +21,16 @@ declare -A mount_options=(
 )
 declare -A policy=([off]="write-once=off" [on]="write-once=on,replay=on" [paper]="write-once=paper,hash=head64"
     [sha1]="write-once=off,dedup=on,decide=sha1,sample=off"
-    [lz4]="replay=on,compress=lz4" [delta]="replay=on,compress=lz4,delta=on"
-    [zstd]="replay=on,compress=zstd" [all]="replay=on,compress=zstd,delta=on,zero=on,dedup=on"
+    [lz4]="replay=on,compress=lz4" [lz4+delta]="replay=on,compress=lz4,delta=on"
+    [zstd]="replay=on,compress=zstd" [zstd+delta]="replay=on,compress=zstd,delta=on"
+    [all]="replay=on,compress=zstd,delta=on,zero=on,dedup=on"
     [log]="write-once=off,dedup=on" [tables]="write-once=off,dedup=on" [strong]="write-once=off,dedup=on" [shadow]="write-once=off,dedup=on")
 # How a volume is made and served, where that is not the default.
 declare -A made=([tables]="--layout ordered" [strong]="--layout ordered" [shadow]="--layout shadow")
 declare -A served=([strong]="--persistence strong")
 configurations=(journal ordered off on paper sha1 traced)
 # Packing, against plain storage and against a volume without it.
-[ -z "${PACKING:-}" ] || configurations=(ordered on lz4 delta zstd all)
+[ -z "${PACKING:-}" ] || configurations=(ordered on lz4 lz4+delta zstd zstd+delta all)
 # Deduplication on each layout, against plain storage.
 [ -z "${LAYOUTS:-}" ] || configurations=(ordered log tables strong shadow)
 # `traced` is plain storage that writes down each request: why the file system flushes.

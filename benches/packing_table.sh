@@ -13,7 +13,7 @@ configurations have the same chain: NBD server, nbdfuse, loop device, ext4; the 
 
 - **ordered**: nbdkit's file plugin, \`data=ordered\`
 - **on**: a volume with write-once journaling (\`replay=on\`) and nothing else, \`data=journal,journal_async_commit\`
-- **lz4**, **zstd**: the same with \`compress=lz4\`, \`compress=zstd\`; **delta**: with \`compress=lz4,delta=on\`
+- **lz4**, **zstd**: the same with \`compress=lz4\`, \`compress=zstd\`; **lz4+delta**, **zstd+delta**: and with \`delta=on\`
 - **all**: with \`compress=zstd,delta=on,zero=on,dedup=on\`
 - What is *asked* is asked of everything on
 - Machine: $(nproc) CPUs ($(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)), $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo), kernel $(uname -r | cut -d- -f1), $(nbdkit --version | head -1)
@@ -39,11 +39,14 @@ function bytes(work, who,    b) { b = of(work, who, "medium_bytes"); return b ==
     all[$1, $2, $3] = all[$1, $2, $3] " " $4
 }
 END {
-    n = split("on lz4 delta zstd all", who, " ")
+    n = split("on lz4 lz4+delta zstd zstd+delta all", who, " ")
     print "\n## MiB written to the medium, and how many of what data=ordered writes\n"
     print "Chunk headers, summaries, map checkpoints and what the collector moved included.\n"
-    print "| | ordered | on | lz4 | delta | zstd | all | on | lz4 | delta | zstd | all | asked |"
-    print "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for (j = 1; j <= n; j++) names = names " | " who[j]
+    print "| | ordered" names names " | asked |"
+    printf "| ---"
+    for (j = 1; j <= 2 * n + 2; j++) printf " | ---:"
+    print " |"
     for (i = 1; i <= works; i++) {
         w = order[i]
         printf "| %s | %s", w, bytes(w, "ordered")
@@ -57,19 +60,22 @@ END {
         printf " | %s |\n", limit == "" ? "" : limit ": " (r <= limit ? "yes" : "**no**")
     }
     if (counted[n] > 0) {
-        printf "| *geometric mean of those with a figure asked* | | | | | |"
+        printf "| *geometric mean of those with a figure asked* |"
+        for (j = 1; j <= n; j++) printf " |"
         for (j = 1; j <= n; j++) printf " | %.2f", exp(logs[j] / counted[j])
         printf " | 0.35: %s |\n", exp(logs[n] / counted[n]) <= 0.35 ? "yes" : "**no**"
     }
     print "\n## Operations a second\n"
-    print "| | ordered | on | lz4 | delta | zstd | all | lz4 to on | zstd to on | all to ordered (asked 0.95) |"
-    print "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    print "| | ordered" names " | lz4 to on | zstd to on | zstd+delta to zstd | all to ordered (asked 0.95) |"
+    printf "| ---"
+    for (j = 1; j <= n + 5; j++) printf " | ---:"
+    print " |"
     for (i = 1; i <= works; i++) {
         w = order[i]
         printf "| %s | %.0f", w, of(w, "ordered", "rate")
         for (j = 1; j <= n; j++) printf " | %.0f", of(w, who[j], "rate")
-        printf " | %s | %s | %s |\n", ratio(of(w, "lz4", "rate"), of(w, "on", "rate")), ratio(of(w, "zstd", "rate"), of(w, "on", "rate")),
-            ratio(of(w, "all", "rate"), of(w, "ordered", "rate"))
+        printf " | %s | %s | %s | %s |\n", ratio(of(w, "lz4", "rate"), of(w, "on", "rate")), ratio(of(w, "zstd", "rate"), of(w, "on", "rate")),
+            ratio(of(w, "zstd+delta", "rate"), of(w, "zstd", "rate")), ratio(of(w, "all", "rate"), of(w, "ordered", "rate"))
     }
     print "\n## Blocks in parts, with zstd; and deltas, with everything on\n"
     print "| | host blocks | in the journal | remapped | in parts | bytes a part | parts read | deltas | bytes a delta | bases read |"
