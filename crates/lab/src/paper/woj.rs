@@ -16,12 +16,16 @@ const SYSTEMS: [(&str, &str); 4] = [
     ("Dmdedup_sha1", "dmdedup"),
     ("the engine", "vellum:no-zero,write-once"),
 ];
-const HASHES: [(&str, &str); 5] = [
+const HASHES: [(&str, &str); 6] = [
     ("WOJ_xxh64", "woj"),
     ("WOJ_md5", "woj:md5"),
     ("WOJ_sha1", "woj:sha1"),
     ("Dmdedup_sha1", "dmdedup"),
     ("JFTL", "jftl"),
+    (
+        "the engine, by descriptors",
+        "vellum:no-zero,write-once=descriptor",
+    ),
 ];
 /// 256 MB, as in the paper.
 const JOURNAL_BLOCKS: u64 = 65_536;
@@ -160,7 +164,8 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
         frame(
             "Figure 3: other hash functions",
             &format!(
-                "{SETTING} JFTL, which the paper discusses and does not run, reads home addresses from the journal's descriptor blocks and hashes nothing."
+                "{SETTING} JFTL, which the paper discusses and does not run, reads home addresses from the journal's descriptor blocks and hashes nothing; \
+                 the engine does so with write-once=descriptor, and compares bytes before it believes them."
             ),
             &hashes,
             hash_claims(&hashes),
@@ -270,6 +275,16 @@ fn hash_claims(rows: &[Row]) -> Vec<Claim> {
                 / find(rows, drive, window, "WOJ_sha1").speed()
         });
     let (_, best) = range(best);
+    let told = |of: fn(&Row) -> f64| {
+        let each = DRIVES[..2].iter().flat_map(|drive| {
+            WINDOWS.map(|window| {
+                of(find(rows, drive, window, "JFTL")) / of(find(rows, drive, window, "WOJ_xxh64"))
+            })
+        });
+        range(each)
+    };
+    let (fewest, most) = told(Row::amplification);
+    let (slowest, fastest) = told(Row::speed);
     let alike = range([10, 100, 1000].into_iter().map(|window| {
         find(rows, "fast-ssd", window, "WOJ_sha1").amplification()
             / find(rows, "fast-ssd", window, "WOJ_xxh64").amplification()
@@ -288,6 +303,22 @@ fn hash_claims(rows: &[Row]) -> Vec<Claim> {
             ours: format!("{:.4} to {:.4} of it", alike.0, alike.1),
             met: alike.1 - alike.0 < 0.001,
             why: "contents here are all different, so no hash collides; on real data the 64 bytes do: docs/benchmarks/journal.md".into(),
+        },
+        Claim {
+            what: "JFTL finds the same second writes as WOJ, by another way".into(),
+            theirs: "stated in section 4.1; not run".into(),
+            ours: format!("{fewest:.4} to {most:.4} of WOJ_xxh64's blocks"),
+            met: (fewest - 1.0).abs() < 0.001 && (most - 1.0).abs() < 0.001,
+            why: String::new(),
+        },
+        Claim {
+            what: "throughput of JFTL over WOJ_xxh64".into(),
+            theirs: "not run".into(),
+            ours: format!("{slowest:.4} to {fastest:.4} times"),
+            met: slowest >= 0.999,
+            why: "what JFTL saves is 11 ns of hashing a block, and reading the descriptors takes no time here; what it costs is that the drive must know \
+                  the journal's format, the paper's reason for WOJ"
+                .into(),
         },
     ]
 }
