@@ -12,8 +12,11 @@ use vellum_core::addr::BLOCK_BYTES;
 #[derive(Clone, Copy, Debug)]
 pub struct BlockDevice {
     figures: Block,
+    /// When the last transfer of each direction ends.
     reads_end: u64,
     writes_end: u64,
+    /// When all writes are done.
+    written: u64,
 }
 
 impl BlockDevice {
@@ -24,21 +27,19 @@ impl BlockDevice {
             figures,
             reads_end: 0,
             writes_end: 0,
-        }
-    }
-
-    fn tell(time: &mut Timeline, at: u64, tag: Tag) {
-        if time.is_instant() {
-            time.done(tag);
-        } else {
-            time.at(at, tag);
+            written: 0,
         }
     }
 
     /// Reads.
     pub fn read(&mut self, time: &mut Timeline, tag: Tag, blocks: u32) {
-        let at = self.read_ends(time.now(), blocks);
-        Self::tell(time, at, tag);
+        if time.is_instant() {
+            return time.done(tag);
+        }
+        let bytes = bytes(blocks);
+        let begins = time.now().max(self.reads_end);
+        self.reads_end = begins + self.figures.read.transfer_ns(bytes);
+        time.at(begins + self.figures.read.alone_ns(bytes), tag);
     }
 
     /// Writes.
@@ -55,33 +56,27 @@ impl BlockDevice {
         blocks: u32,
         durable: bool,
     ) {
-        let at = self.write_ends(from, blocks, durable);
-        Self::tell(time, at, tag);
+        if time.is_instant() {
+            return time.done(tag);
+        }
+        let bytes = bytes(blocks);
+        let begins = from.max(self.writes_end);
+        self.writes_end = begins + self.figures.write.transfer_ns(bytes);
+        let done = begins + self.figures.write.alone_ns(bytes);
+        self.written = self.written.max(done);
+        let flush = if durable { self.figures.flush_ns } else { 0 };
+        time.at(done + flush, tag);
     }
 
     /// Makes what was written durable.
     pub fn flush(&mut self, time: &mut Timeline, tag: Tag) {
-        let at = self.flush_ends(time.now());
-        Self::tell(time, at, tag);
-    }
-
-    fn read_ends(&mut self, now: u64, blocks: u32) -> u64 {
-        self.reads_end = now.max(self.reads_end) + transfer(blocks, self.figures.read_bytes_per_s);
-        self.reads_end + self.figures.read_ns
-    }
-
-    fn write_ends(&mut self, now: u64, blocks: u32, durable: bool) -> u64 {
-        self.writes_end =
-            now.max(self.writes_end) + transfer(blocks, self.figures.write_bytes_per_s);
-        let flush = if durable { self.figures.flush_ns } else { 0 };
-        self.writes_end + self.figures.write_ns + flush
-    }
-
-    fn flush_ends(&mut self, now: u64) -> u64 {
-        now.max(self.writes_end + self.figures.write_ns) + self.figures.flush_ns
+        if time.is_instant() {
+            return time.done(tag);
+        }
+        time.at(time.now().max(self.written) + self.figures.flush_ns, tag);
     }
 }
 
-fn transfer(blocks: u32, bytes_per_s: u64) -> u64 {
-    u64::from(blocks) * BLOCK_BYTES as u64 * 1_000_000_000 / bytes_per_s.max(1)
+fn bytes(blocks: u32) -> u64 {
+    u64::from(blocks) * BLOCK_BYTES as u64
 }

@@ -418,3 +418,29 @@ fn an_application_that_thinks_waits_for_a_slow_drive_and_for_its_flushes() {
         outcome.seconds
     );
 }
+
+#[test]
+fn a_block_device_that_was_filled_before_begins_idle_and_takes_what_its_table_says() {
+    let device = device("omd-server", 64 << 20);
+    let one = |precondition| {
+        let mut scenario = Scenario {
+            precondition,
+            pace: Pace::Closed { depth: 1 },
+            ..scenario(device, "uniform", 2000)
+        };
+        if let Load::Synthetic(load) = &mut scenario.load {
+            load.request_blocks = 3;
+        }
+        run(&scenario, "base")
+    };
+    // 12 KiB: halfway between 8 and 16.
+    for precondition in [Precondition::None, Precondition::Fill] {
+        let writes = one(precondition).writes;
+        let each = (4_960_000 + 5_450_000) / 2;
+        assert_eq!(
+            (writes.mean_ns, writes.most_ns),
+            (each, each),
+            "{precondition:?}"
+        );
+    }
+}

@@ -6,6 +6,7 @@ mod endurance;
 mod errors;
 mod options;
 mod preset;
+mod speed;
 mod wear;
 
 pub use commands::Busy;
@@ -14,6 +15,7 @@ pub use endurance::{NoSpare, Worn};
 pub use errors::Reads;
 pub use options::{BitErrors, Endurance, Options, Suspend};
 pub use preset::{Block, Kind, Nand, Preset, find, presets};
+pub use speed::{POINTS_MAX, Point, Speed, Table, TableError};
 pub use wear::Wear;
 
 use vellum_core::addr::BLOCK_BYTES;

@@ -1,5 +1,7 @@
 //! Devices that are known by name, each saying where its figures come from.
 
+use super::speed::{Point, Speed, Table};
+
 /// A NAND drive.
 #[derive(Clone, Copy, Debug)]
 pub struct Nand {
@@ -34,16 +36,12 @@ pub struct Nand {
 /// A device that is known by its speed alone.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
-    /// Every read takes at least so long.
-    pub read_ns: u64,
-    /// Every write.
-    pub write_ns: u64,
-    /// Making what was written durable.
+    /// Of reads.
+    pub read: Speed,
+    /// Of writes.
+    pub write: Speed,
+    /// What making durable takes that was written, beside waiting for it.
     pub flush_ns: u64,
-    /// How fast it reads.
-    pub read_bytes_per_s: u64,
-    /// How fast it writes.
-    pub write_bytes_per_s: u64,
 }
 
 /// What kind of device it is.
@@ -76,6 +74,8 @@ const US: u64 = 1000;
 const MS: u64 = 1_000_000;
 const MB: u64 = 1_000_000;
 const MIB: u64 = 1 << 20;
+/// A link that takes no time: what it takes is in the figures.
+const NO_LINK: u64 = u64::MAX;
 
 const CAFTL: Nand = Nand {
     channels: 10,
@@ -174,7 +174,67 @@ const SD: Nand = Nand {
     over_provisioning: 70,
 };
 
-const PRESETS: [Preset; 9] = [
+/// DiskSim's SSD extension as it comes, 4 GiB a package, with as many as make 60 GB.
+const CSAFS: Nand = Nand {
+    channels: 15,
+    erase_limit: 10_000,
+    buffer_bytes: 2 * MIB,
+    ..CAFTL
+};
+
+const fn flat(latency_ns: u64, bytes_per_s: u64) -> Speed {
+    Speed::Flat {
+        latency_ns,
+        bytes_per_s,
+    }
+}
+
+/// OrderMergeDedup's sizes.
+const OMD_KIB: [u64; 6] = [4, 8, 16, 32, 64, 128];
+
+/// What it says of them, in microseconds; without a bandwidth, one at a time.
+const fn omd(latencies_us: [u64; 6], bytes_per_s: Option<u64>) -> Speed {
+    let nothing = Point {
+        bytes: 0,
+        latency_ns: 0,
+        bytes_per_s: 0,
+    };
+    let mut points = [nothing; 6];
+    let mut index = 0;
+    while index < points.len() {
+        let (bytes, latency_ns) = (OMD_KIB[index] << 10, latencies_us[index] * US);
+        // Rounded up: the bytes take no more than the whole.
+        let alone = (bytes * 1_000_000_000).div_ceil(latency_ns);
+        points[index] = Point {
+            bytes,
+            latency_ns,
+            bytes_per_s: match bytes_per_s {
+                Some(bytes_per_s) => bytes_per_s,
+                None => alone,
+            },
+        };
+        index += 1;
+    }
+    match Table::new(&points) {
+        Ok(table) => Speed::Measured(table),
+        Err(_) => unreachable!(),
+    }
+}
+
+const OMD_TABLET: Block = Block {
+    read: omd([270, 320, 400, 630, 890, 1450], None),
+    // Measured: 2910 of 4 KiB, 2860 of 8.
+    write: omd([2885, 2885, 4330, 4960, 7640, 11_600], None),
+    flush_ns: 0,
+};
+
+const OMD_SERVER: Block = Block {
+    read: omd([120, 130, 150, 180, 280, 450], Some(550 * MB)),
+    write: omd([4700, 4960, 5450, 6130, 7180, 7350], Some(520 * MB)),
+    flush_ns: 0,
+};
+
+const PRESETS: [Preset; 12] = [
     Preset {
         name: "caftl",
         about: "CAFTL's simulated SSD: 10 packages of 8 planes, 4 KiB pages, 64 pages a block",
@@ -193,6 +253,16 @@ const PRESETS: [Preset; 9] = [
         command_ns: 20 * US,
         link_bytes_per_s: 300 * MB,
         kind: Kind::Nand(OFTL),
+    },
+    Preset {
+        name: "csafs",
+        about: "CSA-FS's simulated SSD: 60 GB, 4 KiB pages, 64 pages a block",
+        source: "CSA-FS's setting: 60 GB of MLC, the SSD extension of DiskSim with its own parameters (4 GiB packages of 8 planes, 4 KiB pages, 64 \
+                 a block, 25 us, 200 us, 1.5 ms, 100 us a page on the channel, 15% over-provisioning). Assumed: 15 such packages, one channel each, \
+                 2 MiB of RAM, 10,000 erasures (MLC); without --capacity a part of it is simulated",
+        command_ns: 20 * US,
+        link_bytes_per_s: 300 * MB,
+        kind: Kind::Nand(CSAFS),
     },
     Preset {
         name: "tlc-nvme",
@@ -236,11 +306,9 @@ const PRESETS: [Preset; 9] = [
         command_ns: 10 * US,
         link_bytes_per_s: 3200 * MB,
         kind: Kind::Block(Block {
-            read_ns: 80 * US,
-            write_ns: 20 * US,
+            read: flat(80 * US, 900 * MB),
+            write: flat(20 * US, 900 * MB),
             flush_ns: 100 * US,
-            read_bytes_per_s: 900 * MB,
-            write_bytes_per_s: 900 * MB,
         }),
     },
     Preset {
@@ -250,11 +318,9 @@ const PRESETS: [Preset; 9] = [
         command_ns: 20 * US,
         link_bytes_per_s: 550 * MB,
         kind: Kind::Block(Block {
-            read_ns: 100 * US,
-            write_ns: 30 * US,
+            read: flat(100 * US, 520 * MB),
+            write: flat(30 * US, 520 * MB),
             flush_ns: MS,
-            read_bytes_per_s: 520 * MB,
-            write_bytes_per_s: 520 * MB,
         }),
     },
     Preset {
@@ -264,12 +330,31 @@ const PRESETS: [Preset; 9] = [
         command_ns: 20 * US,
         link_bytes_per_s: 300 * MB,
         kind: Kind::Block(Block {
-            read_ns: 150 * US,
-            write_ns: 60 * US,
+            read: flat(150 * US, 250 * MB),
+            write: flat(60 * US, 70 * MB),
             flush_ns: 5 * MS,
-            read_bytes_per_s: 250 * MB,
-            write_bytes_per_s: 70 * MB,
         }),
+    },
+    Preset {
+        name: "omd-tablet",
+        about: "OrderMergeDedup's tablet (Asus T100, 64 GB of flash inside), by its latency a request size",
+        source: "OrderMergeDedup's section 4.1: random reads and writes of 4 to 128 KiB; its writes of 4 and 8 KiB (2.91 and 2.86 ms) at their mean. \
+                 Assumed: one request of a direction at a time (an eMMC of its time has no queue), so the bandwidth is the size over the latency; the \
+                 latencies are the host's and have the link in them; a write is durable when it is answered (the paper does not say), so a flush waits for \
+                 writes and takes nothing more",
+        command_ns: 0,
+        link_bytes_per_s: NO_LINK,
+        kind: Kind::Block(OMD_TABLET),
+    },
+    Preset {
+        name: "omd-server",
+        about: "OrderMergeDedup's server (Samsung 850 Pro, 256 GB), by its latency a request size",
+        source: "OrderMergeDedup's section 4.1: random reads and writes of 4 to 128 KiB. Assumed: 550 and 520 MB/s at every size (the maker's rating of sequential \
+                 access); the latencies are the host's and have the link in them; a write is durable when it is answered (the paper does not say; this drive's \
+                 cache would answer in a hundredth of it), so a flush waits for writes and takes nothing more",
+        command_ns: 0,
+        link_bytes_per_s: NO_LINK,
+        kind: Kind::Block(OMD_SERVER),
     },
 ];
 

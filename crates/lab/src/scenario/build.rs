@@ -95,7 +95,7 @@ impl Scenario<'_> {
                     } => {
                         let layout = Layout::on_blocks(layer.layout(), physical, logical, over)?;
                         let settings = self.settings(layer, BUFS_MIN.max(16_384));
-                        let backing = Backing::Block(device);
+                        let backing = Backing::Block(Box::new(device));
                         Ftl::Vellum(Box::new(Vellum::new(
                             &layout.superblock,
                             backing,

@@ -53,7 +53,7 @@ pub struct Device {
     pub over_provisioning: Option<u32>,
     /// Erasures that a block endures; none: the device's.
     pub erase_limit: Option<u32>,
-    /// What a flush takes in a drive with a page map, beside the writes that it waits for, in nanoseconds.
+    /// What a flush takes in a drive with a page map, beside the writes that it waits for, in nanoseconds. A block device has its own.
     pub flush_ns: u64,
     /// Whether reads overtake programs and erasures that have not begun.
     pub read_priority: bool,
@@ -200,7 +200,7 @@ pub enum ScenarioError {
     },
     /// A policy that flash cannot have.
     #[error(
-        "woj and dmdedup are what the write-once paper measured above a real SSD: they run on fast-ssd, moderate-ssd and slow-ssd"
+        "woj and dmdedup are what the write-once paper measured above a real SSD: they run on block devices, like fast-ssd"
     )]
     Raw,
     /// Tables where nothing can be overwritten.

@@ -13,7 +13,7 @@ pub enum Backing {
     /// A drive that has a flash translation layer of its own.
     Drive(Box<Drive>),
     /// A device of which only the speed is known.
-    Block(BlockDevice),
+    Block(Box<BlockDevice>),
 }
 
 impl Backing {

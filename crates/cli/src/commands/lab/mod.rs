@@ -9,6 +9,7 @@ mod progress;
 mod run;
 mod setup;
 mod shares;
+mod speeds;
 mod sweep;
 
 use anyhow::Result;

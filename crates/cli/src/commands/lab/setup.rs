@@ -2,6 +2,7 @@
 
 use super::flash::FlashArgs;
 use super::progress;
+use super::speeds::SpeedArgs;
 use crate::outcome::usage;
 use crate::size::Size;
 use anyhow::{Context, Result};
@@ -41,14 +42,17 @@ pub struct Setup {
     /// Erasures that a block endures; by default the device's.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     erase_limit: Option<u32>,
-    /// What a flush takes in a drive with a page map, in microseconds, beside the writes that it waits for.
-    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=10_000_000))]
-    flush_time: u64,
+    /// What a flush takes, in microseconds, beside the writes that it waits for: in a drive with a page map (by default 0), or in a
+    /// block device (by default its own).
+    #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u64).range(..=10_000_000))]
+    flush_time: Option<u64>,
     /// Serve each die strictly in order, reads too.
     #[arg(long)]
     fcfs: bool,
     #[command(flatten)]
     flash: FlashArgs,
+    #[command(flatten)]
+    speeds: SpeedArgs,
     /// So many requests at a time, each as soon as one is answered. Default for a load: 32; for a trace: its own times.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     depth: Option<u32>,
@@ -230,12 +234,13 @@ impl Setup {
     /// What is run.
     pub fn scenario<'a>(&self, ready: &'a Ready) -> Result<Scenario<'a>> {
         self.flash.check(ready.preset)?;
+        let flush_ns = self.flush_time.map(|micros| micros * 1000);
         let device = Device {
-            preset: *ready.preset,
+            preset: self.speeds.measured(ready.preset, flush_ns)?,
             capacity: self.capacity.map(|size| size.0),
             over_provisioning: self.op.map(permille).transpose()?,
             erase_limit: self.erase_limit,
-            flush_ns: self.flush_time * 1000,
+            flush_ns: flush_ns.unwrap_or(0),
             read_priority: !self.fcfs,
             options: self.flash.options(),
         };
@@ -325,6 +330,7 @@ impl Setup {
             format!("{}: {}", preset.name, preset.about),
             format!("figures: {}", preset.source),
         ];
+        about.extend(self.speeds.about());
         about.extend(self.flash.about());
         let mut warnings = Vec::new();
         if let Some(trace) = &ready.trace {

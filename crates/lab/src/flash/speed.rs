@@ -1,0 +1,260 @@
+//! How long a device takes of which nothing but that is known, by the size of a request.
+
+use crate::sim::PART_BLOCKS;
+use vellum_core::addr::BLOCK_BYTES;
+
+/// Sizes that a table may have.
+pub const POINTS_MAX: usize = 8;
+/// The largest of them, in bytes: larger requests are cut.
+pub const SIZE_MAX: u64 = PART_BLOCKS as u64 * BLOCK_BYTES as u64;
+/// The longest that a request of a table's may take.
+pub const LATENCY_MAX_NS: u64 = 1_000_000_000;
+
+/// How long requests of one direction take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speed {
+    /// All the same time, and that of their bytes.
+    Flat {
+        /// Beside the bytes.
+        latency_ns: u64,
+        /// How fast these are.
+        bytes_per_s: u64,
+    },
+    /// As was measured, size by size.
+    Measured(Table),
+}
+
+impl Speed {
+    /// How long a request keeps those after it waiting.
+    #[must_use]
+    pub fn transfer_ns(&self, bytes: u64) -> u64 {
+        match self {
+            Self::Flat { bytes_per_s, .. } => transfer_ns(bytes, *bytes_per_s),
+            Self::Measured(table) => table.transfer_ns(bytes),
+        }
+    }
+
+    /// How long a request takes that waits for no other.
+    #[must_use]
+    pub fn alone_ns(&self, bytes: u64) -> u64 {
+        match self {
+            Self::Flat { latency_ns, .. } => self.transfer_ns(bytes) + latency_ns,
+            Self::Measured(table) => table.alone_ns(bytes),
+        }
+    }
+}
+
+const fn transfer_ns(bytes: u64, bytes_per_s: u64) -> u64 {
+    let bytes_per_s = if bytes_per_s == 0 { 1 } else { bytes_per_s };
+    bytes * 1_000_000_000 / bytes_per_s
+}
+
+/// What was measured of requests of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// The size.
+    pub bytes: u64,
+    /// How long one takes that waits for no other.
+    pub latency_ns: u64,
+    /// How many bytes of them the device takes in a second, when it always has some to do.
+    pub bytes_per_s: u64,
+}
+
+/// What is wrong with a point, of those before it or by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TableError {
+    /// As many as that are not allowed.
+    #[error("a table has from 1 to {POINTS_MAX} sizes")]
+    Points,
+    /// A size.
+    #[error(
+        "a size is a multiple of {BLOCK_BYTES} bytes up to {SIZE_MAX}, and larger than the one before it"
+    )]
+    Size,
+    /// A latency.
+    #[error(
+        "a latency is from 0.001 to 1000000 microseconds, and no less than that of a smaller size"
+    )]
+    Latency,
+    /// A bandwidth.
+    #[error("at that bandwidth the bytes alone take more than the latency that was measured")]
+    Bandwidth,
+    /// A bandwidth, beside another.
+    #[error("at these bandwidths the larger size would take less time than the smaller one")]
+    Falling,
+}
+
+/// A point, as it is gone by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Known {
+    bytes: u32,
+    alone_ns: u32,
+    transfer_ns: u32,
+}
+
+/// Latency and bandwidth by the size of a request.
+///
+/// Between two sizes times are on the line between theirs, so a larger request never takes less time, and its bandwidth is between
+/// theirs. One that is smaller than all takes what the smallest does; one that is larger goes on at the bandwidth of the largest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// By size; those behind `count` are nothing.
+    points: [Known; POINTS_MAX],
+    count: u8,
+}
+
+impl Table {
+    /// One of these points, smallest size first.
+    ///
+    /// # Errors
+    /// With the first point that cannot be, by its index.
+    pub const fn new(points: &[Point]) -> Result<Self, (usize, TableError)> {
+        if points.is_empty() || points.len() > POINTS_MAX {
+            return Err((0, TableError::Points));
+        }
+        let nothing = Known {
+            bytes: 0,
+            alone_ns: 0,
+            transfer_ns: 0,
+        };
+        let mut known = [nothing; POINTS_MAX];
+        let mut last = nothing;
+        let mut index = 0;
+        while index < points.len() {
+            let Point {
+                bytes,
+                latency_ns,
+                bytes_per_s,
+            } = points[index];
+            if bytes <= last.bytes as u64 || bytes > SIZE_MAX || bytes % BLOCK_BYTES as u64 != 0 {
+                return Err((index, TableError::Size));
+            }
+            let earlier = last.alone_ns as u64;
+            if latency_ns == 0 || latency_ns > LATENCY_MAX_NS || latency_ns < earlier {
+                return Err((index, TableError::Latency));
+            }
+            let transfer = transfer_ns(bytes, bytes_per_s);
+            if transfer > latency_ns {
+                return Err((index, TableError::Bandwidth));
+            }
+            if transfer < last.transfer_ns as u64 {
+                return Err((index, TableError::Falling));
+            }
+            last = Known {
+                bytes: bytes as u32,
+                alone_ns: latency_ns as u32,
+                transfer_ns: transfer as u32,
+            };
+            known[index] = last;
+            index += 1;
+        }
+        Ok(Self {
+            points: known,
+            count: index as u8,
+        })
+    }
+
+    fn points(&self) -> &[Known] {
+        &self.points[..usize::from(self.count)]
+    }
+
+    fn transfer_ns(&self, bytes: u64) -> u64 {
+        self.between(bytes, |point| point.transfer_ns)
+    }
+
+    fn alone_ns(&self, bytes: u64) -> u64 {
+        self.between(bytes, |point| point.alone_ns)
+    }
+
+    fn between(&self, bytes: u64, of: impl Fn(&Known) -> u32) -> u64 {
+        let points = self.points();
+        let above = points.partition_point(|point| u64::from(point.bytes) < bytes);
+        let at = |point: &Known| (u64::from(point.bytes), u64::from(of(point)));
+        match (
+            above.checked_sub(1).map(|below| &points[below]),
+            points.get(above),
+        ) {
+            (Some(below), Some(above)) => {
+                let ((from, least), (to, most)) = (at(below), at(above));
+                least + (most - least) * (bytes - from) / (to - from)
+            }
+            (Some(largest), None) => {
+                let (from, least) = at(largest);
+                least + (bytes - from) * u64::from(largest.transfer_ns) / from
+            }
+            (None, smallest) => smallest.map_or(0, |point| at(point).1),
+        }
+    }
+}
+
+const _: () = assert!(SIZE_MAX <= u32::MAX as u64);
+const _: () = assert!(LATENCY_MAX_NS <= u32::MAX as u64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: u64 = 1000;
+    const MB: u64 = 1_000_000;
+
+    fn point(kib: u64, us: u64, mb: u64) -> Point {
+        Point {
+            bytes: kib << 10,
+            latency_ns: us * US,
+            bytes_per_s: mb * MB,
+        }
+    }
+
+    #[test]
+    fn what_was_measured_is_as_it_was_and_the_rest_is_in_between() {
+        let points = [point(4, 100, 64), point(16, 160, 128), point(64, 400, 256)];
+        let table = Table::new(&points).unwrap();
+        for point in points {
+            assert_eq!(table.alone_ns(point.bytes), point.latency_ns);
+            assert_eq!(
+                table.transfer_ns(point.bytes),
+                transfer_ns(point.bytes, point.bytes_per_s)
+            );
+        }
+        assert_eq!(table.alone_ns(8 << 10), 120 * US);
+        assert_eq!(table.alone_ns(40 << 10), 280 * US);
+        // Beyond the largest, its bandwidth: 64 KiB in 256 us.
+        assert_eq!(table.transfer_ns(128 << 10), 512 * US);
+        assert_eq!(table.alone_ns(128 << 10), 656 * US);
+        let mut last = (0, 0);
+        for blocks in 1..=u64::from(PART_BLOCKS) {
+            let bytes = blocks * BLOCK_BYTES as u64;
+            let now = (table.transfer_ns(bytes), table.alone_ns(bytes));
+            assert!(
+                now.0 >= last.0 && now.1 >= last.1 && now.0 <= now.1,
+                "{blocks} blocks"
+            );
+            last = now;
+        }
+        let few = Table::new(&points[1..]).unwrap();
+        assert_eq!(few.alone_ns(4096), 160 * US, "no less than the smallest");
+    }
+
+    #[test]
+    fn a_table_that_cannot_be_is_named_by_its_point() {
+        let first = point(4, 100, 64);
+        for (wrong, error) in [
+            (vec![], (0, TableError::Points)),
+            (vec![first; 9], (0, TableError::Points)),
+            (vec![first, first], (1, TableError::Size)),
+            (vec![first, point(10, 100, 100)], (1, TableError::Size)),
+            (
+                vec![first, point(2 << 10, 900_000, 900)],
+                (1, TableError::Size),
+            ),
+            (vec![first, point(8, 99, 100)], (1, TableError::Latency)),
+            (vec![point(4, 0, 64)], (0, TableError::Latency)),
+            (vec![point(4, 1_000_001, 64)], (0, TableError::Latency)),
+            (vec![point(4, 60, 64)], (0, TableError::Bandwidth)),
+            (vec![point(4, 60, 0)], (0, TableError::Bandwidth)),
+            (vec![first, point(8, 100, 200)], (1, TableError::Falling)),
+        ] {
+            assert_eq!(Table::new(&wrong), Err(error), "{wrong:?}");
+        }
+    }
+}
