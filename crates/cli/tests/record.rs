@@ -17,6 +17,9 @@ const BLOCK: u64 = 4096;
 /// Where the journal is, in blocks: in the middle, as ext4 has it.
 const JOURNAL: u64 = 10_000;
 const JOURNAL_BLOCKS: u64 = 2048;
+/// Pages of a database.
+const PAGES: u64 = 6000;
+const PAGES_COUNT: u64 = 12;
 /// As large as the lab's volume on 120 MiB with 20%, so that both are laid out alike.
 const LOGICAL: u64 = 25_600;
 
@@ -35,14 +38,17 @@ impl Host {
         (self.state >> 33) % below
     }
 
-    /// A content of its own, without two equal words.
+    /// A content of its own, without two equal words, but that up to seven eighths of it are zeros.
     fn block(number: u64) -> Vec<u8> {
         let word = |n: u64| {
             (number << 20 | n)
                 .wrapping_mul(0x9e37_79b9_7f4a_7c15)
                 .to_le_bytes()
         };
-        (1..=BLOCK / 8).flat_map(word).collect()
+        let words = BLOCK / 64 * (8 - number % 8);
+        let mut block: Vec<u8> = (1..=words).flat_map(word).collect();
+        block.resize(BLOCK as usize, 0);
+        block
     }
 
     fn write(&mut self, lba: u64, contents: &[u64]) {
@@ -56,6 +62,18 @@ impl Host {
         self.client.write(lba * BLOCK, &bytes).unwrap();
     }
 
+    /// Writes a page again, of which a few words have changed.
+    fn update(&mut self, pages: &mut [Vec<u8>]) {
+        let page = self.draw(pages.len() as u64) as usize;
+        for _ in 0..=self.draw(3) {
+            let at = self.draw(BLOCK / 16) as usize * 8;
+            pages[page][at] ^= 1 + self.draw(255) as u8;
+        }
+        self.client
+            .write((PAGES + page as u64) * BLOCK, &pages[page])
+            .unwrap();
+    }
+
     fn journal(&mut self, contents: &[u64]) {
         let at = JOURNAL + self.head;
         self.head = (self.head + contents.len() as u64) % (JOURNAL_BLOCKS - 64);
@@ -66,6 +84,12 @@ impl Host {
     fn work(&mut self) {
         let mut committed: Vec<Vec<(u64, u64)>> = Vec::new();
         let mut number = 1;
+        let mut pages: Vec<Vec<u8>> = (0..PAGES_COUNT)
+            .map(|n| Self::block(4 + (n << 50)))
+            .collect();
+        for (page, bytes) in (PAGES..).zip(&pages) {
+            self.client.write(page * BLOCK, bytes).unwrap();
+        }
         for transaction in 0..300 {
             let blocks = 1 + self.draw(12);
             let mut homes = Vec::new();
@@ -82,6 +106,7 @@ impl Host {
             self.client.flush().unwrap();
             number += 1;
             self.journal(&[number]);
+            self.update(&mut pages);
             self.client.flush().unwrap();
             committed.push(homes);
             if committed.len() > 5 {
@@ -180,6 +205,10 @@ fn simulated(dir: &Path, policy: &str) -> Value {
     named.collect::<serde_json::Map<_, _>>().into()
 }
 
+fn get(from: &Value, name: &str) -> u64 {
+    from[name].as_u64().unwrap()
+}
+
 #[test]
 fn the_lab_does_to_a_recorded_trace_what_the_device_did() {
     for (device, lab) in [
@@ -193,7 +222,6 @@ fn the_lab_does_to_a_recorded_trace_what_the_device_did() {
         let dir = dir();
         let (counted, _) = recorded(dir.path(), device);
         let simulated = simulated(dir.path(), lab);
-        let get = |from: &Value, name: &str| from[name].as_u64().unwrap();
         // Not what was read: the device looks for file systems by itself.
         for name in [
             "host_blocks_written",
@@ -222,6 +250,46 @@ fn the_lab_does_to_a_recorded_trace_what_the_device_did() {
         assert!(of("zero_blocks") > 500 && of("absorbed_blocks") > 100);
         assert_eq!(of("remapped_blocks") > 1000, device != "write-once=off");
         assert_eq!(of("dedup_blocks") > 200, device.contains("dedup"));
+    }
+}
+
+#[test]
+fn the_lab_stores_a_recorded_trace_in_as_many_bytes_as_the_device_did() {
+    for (device, lab) in [
+        ("write-once=on,compress=lz4", "vellum:compress,write-once"),
+        (
+            "write-once=off,compress=lz4,delta=on",
+            "vellum:compress,deltas",
+        ),
+    ] {
+        let dir = dir();
+        let (counted, _) = recorded(dir.path(), device);
+        let simulated = simulated(dir.path(), lab);
+        for name in [
+            "host_blocks_written",
+            "zero_blocks",
+            "absorbed_blocks",
+            "remapped_blocks",
+            "packed_blocks",
+            "delta_blocks",
+            "medium_data",
+            "medium_headers",
+            "host_chunks",
+        ] {
+            let (counted, simulated) = (get(&counted, name), get(&simulated, name));
+            assert_eq!(counted, simulated, "{device}: {name}");
+        }
+        let of = |name| (get(&counted, name), get(&simulated, name));
+        let ((device_bytes, lab_bytes), deltas) = (of("packed_bytes"), of("delta_blocks").0);
+        assert!(of("packed_blocks").0 > 2000 && device_bytes > 1_000_000);
+        // A word that has changed twice counts twice in the lab.
+        match deltas {
+            0 => assert_eq!(device_bytes, lab_bytes, "{device}"),
+            _ => assert!(
+                deltas > 200 && (device_bytes..device_bytes + 50 * deltas).contains(&lab_bytes)
+            ),
+        }
+        assert_eq!(deltas > 0, device.contains("delta="));
     }
 }
 

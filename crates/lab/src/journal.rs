@@ -200,6 +200,7 @@ impl<I: Iterator<Item = Request>> Host<I> {
             blocks: contents.len() as u32,
             contents,
             homes,
+            sizes: None,
         });
     }
 

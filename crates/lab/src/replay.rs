@@ -433,11 +433,18 @@ impl Replay<'_> {
                     true => (from..to).map(content).collect(),
                     false => Contents::new(),
                 };
+                let sizes = record.sizes.as_ref();
+                let sizes =
+                    sizes.and_then(|all| all.get((from - start) as usize..(to - start) as usize));
                 match self.ready.last_mut() {
                     // Neighbours stay one request.
                     Some(last) if last.lba + u64::from(last.blocks) == lba => {
                         last.blocks += (to - from) as u32;
                         last.contents.extend(contents);
+                        last.sizes = match (last.sizes.take(), sizes) {
+                            (Some(before), Some(more)) => Some([&before[..], more].concat().into()),
+                            _ => None,
+                        };
                     }
                     _ => self.ready.push(Request {
                         at,
@@ -446,6 +453,7 @@ impl Replay<'_> {
                         blocks: (to - from) as u32,
                         contents,
                         homes: None,
+                        sizes: sizes.map(Box::from),
                     }),
                 }
             }

@@ -400,18 +400,21 @@ impl Sim {
         for part in 0..parts {
             let first = part * PART_BLOCKS;
             let blocks = (request.blocks - first).min(PART_BLOCKS);
+            let range = first as usize..(first + blocks) as usize;
             let contents = match request.op {
-                Op::Write { .. } if parts > 1 => {
-                    Contents::from(&request.contents[first as usize..(first + blocks) as usize])
-                }
+                Op::Write { .. } if parts > 1 => Contents::from(&request.contents[range.clone()]),
                 _ => std::mem::take(&mut request.contents),
             };
-            let homes = match parts {
-                1 => request.homes.take(),
-                _ => request
-                    .homes
-                    .as_ref()
-                    .map(|homes| Box::from(&homes[first as usize..(first + blocks) as usize])),
+            let (homes, sizes) = match parts {
+                1 => (request.homes.take(), request.sizes.take()),
+                _ => {
+                    let homes = request.homes.as_ref();
+                    let sizes = request.sizes.as_ref();
+                    (
+                        homes.map(|homes| Box::from(&homes[range.clone()])),
+                        sizes.map(|sizes| Box::from(&sizes[range])),
+                    )
+                }
             };
             let asked = Asked {
                 id: 0,
@@ -420,6 +423,7 @@ impl Sim {
                 blocks,
                 contents,
                 homes,
+                sizes,
             };
             let part = Part {
                 parent,

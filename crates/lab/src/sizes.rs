@@ -1,4 +1,5 @@
-//! In how many bytes contents can be stored: a model, for nobody has their bytes. Synthetic, and labelled so wherever it appears.
+//! In how many bytes contents can be stored: as a trace tells it ([`Size`]), or by a model, for nobody has their bytes. Models are synthetic, and labelled
+//! so wherever they appear.
 //!
 //! The means are measured: of the blocks of real ext4 journals, each by itself through zlib -1 (SQLite 8% of a block, mail 20%, source
 //! trees 28%, a git clone 36%; what the file system adds itself, 95 to 1700 bytes). How sizes lie around those means is made up.
@@ -14,6 +15,18 @@ use std::num::NonZeroU16;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::limits::LONGEST_PART;
 use vellum_core::seam::Packed;
+
+/// What was measured of one block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// The bytes that it takes by itself.
+    pub packed: Option<u16>,
+    /// The bytes that its difference to what was there before takes.
+    pub delta: Option<u16>,
+}
+
+/// Of each block of a write, where anything was measured.
+pub type Tells = Option<Box<[Size]>>;
 
 /// So many of a hundred contents are of a size from, and below, these bytes.
 type Class = (u32, u16, u16);
@@ -110,21 +123,11 @@ impl Sizes {
         };
         draw(classes, mix(mix(base.0 ^ 0xde17a) ^ content.0))
     }
-
-    /// What the engine is told of a block that replaces `base`, but for which part that is.
-    #[must_use]
-    pub fn delta(self, base: Content, content: Content) -> Option<Packed> {
-        told(self.changed_bytes(base, content))
-    }
-
-    /// What the engine is told, where it is worth telling.
-    #[must_use]
-    pub fn packed(self, content: Content) -> Option<Packed> {
-        told(self.bytes(content))
-    }
 }
 
-fn told(bytes: u16) -> Option<Packed> {
+/// What the engine is told of a block that can be stored in so many bytes, where it is worth telling.
+#[must_use]
+pub fn told(bytes: u16) -> Option<Packed> {
     if usize::from(bytes) > LONGEST_PART {
         return None;
     }
@@ -184,7 +187,7 @@ mod tests {
         ] {
             let model = *find(name).unwrap();
             let content = |version| Content::synthetic(1, 7, version);
-            let small = |n: &u64| model.delta(content(*n), content(n + 1)).is_some();
+            let small = |n: &u64| told(model.changed_bytes(content(*n), content(n + 1))).is_some();
             let seen = (0..20_000).filter(small).count() as f64 / 20_000.0;
             assert!((seen - share).abs() < 0.01, "{name}: {seen}");
             let own = |n: u64| model.changed_bytes(content(n).own(), content(n + 1).own());

@@ -3,6 +3,7 @@
 use crate::applications::{Application, Running, Step};
 use crate::content::{Content, Contents};
 use crate::rng::{Rng, mix};
+use crate::sizes::Tells;
 use crate::trace::Op;
 use smallvec::smallvec;
 
@@ -21,6 +22,8 @@ pub struct Request {
     pub contents: Contents,
     /// Of a write into a journal: whose copies its blocks are.
     pub homes: Homes,
+    /// In how many bytes its blocks can be stored, where that was measured.
+    pub sizes: Tells,
 }
 
 /// Of each block of a write into a journal: where it belongs, or [`NO_HOME`]. None of any other write.
@@ -40,6 +43,7 @@ impl Request {
             blocks: 0,
             contents: Contents::new(),
             homes: None,
+            sizes: None,
         }
     }
 
@@ -53,6 +57,7 @@ impl Request {
             blocks: 1,
             contents: smallvec![Content::synthetic(seed, lba, version)],
             homes: None,
+            sizes: None,
         }
     }
 }
@@ -352,6 +357,7 @@ impl Iterator for Generator {
             blocks,
             contents,
             homes: None,
+            sizes: None,
         })
     }
 }

@@ -16,7 +16,7 @@ use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::Policy;
 use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic};
 use vellum_lab::sim::Pace;
-use vellum_lab::sizes;
+use vellum_lab::sizes::{self, Size};
 use vellum_lab::trace::Op;
 use vellum_lab::vellum::Hashing;
 use vellum_lab::workload::{self, Request};
@@ -404,6 +404,7 @@ fn an_application_that_thinks_waits_for_a_slow_drive_and_for_its_flushes() {
                 .map(|_| Content::synthetic(1, n, n))
                 .collect(),
             homes: None,
+            sizes: None,
         })
         .collect();
     scenario.load = Load::Requests(&requests);
@@ -443,4 +444,50 @@ fn a_block_device_that_was_filled_before_begins_idle_and_takes_what_its_table_sa
             "{precondition:?}"
         );
     }
+}
+
+#[test]
+fn blocks_take_the_bytes_that_were_measured_and_differences_add_up() {
+    let (own, change) = (2000, 100);
+    let write = |version: u64, sizes| Request {
+        lba: 5,
+        op: Op::Write { fua: true },
+        blocks: 1,
+        contents: [Content::synthetic(1, 5, version)].into_iter().collect(),
+        sizes,
+        ..Request::flush(0)
+    };
+    let told = |packed, delta| Some([Size { packed, delta }].into());
+    let mut requests = vec![write(0, told(Some(own), None))];
+    requests.extend((1..20).map(|n| write(n, told(Some(own), Some(change)))));
+    let mut scenario = scenario(device("oftl", 256 << 20), "zipf", 1);
+    scenario.precondition = Precondition::None;
+    scenario.pace = Pace::Closed { depth: 1 };
+    let counted = |requests: &[Request]| {
+        let scenario = Scenario {
+            load: Load::Requests(requests),
+            ..scenario
+        };
+        let outcome = run(&scenario, "vellum:compress,deltas");
+        ["packed_blocks", "delta_blocks", "packed_bytes"].map(|name| outcome.counted(name))
+    };
+    // A base is what has been replaced once, and what is half of it away is stored by itself: as the next base.
+    let by_itself = |n: u64| n < 2 || (n - 1).is_multiple_of(11);
+    let bytes = |n: u64| match by_itself(n) {
+        true => u64::from(own),
+        false => (n - 1) % 11 * u64::from(change),
+    };
+    let deltas = (0..20).filter(|&n| !by_itself(n)).count() as u64;
+    assert_eq!(counted(&requests), [20, deltas, (0..20).map(bytes).sum()]);
+    // What was measured before the last one says nothing of the next.
+    requests[3].sizes = told(Some(own), None);
+    requests.truncate(5);
+    assert_eq!(counted(&requests), [5, 2, 3 * 2000 + 2 * 100]);
+    // Nobody knows: whole.
+    requests[4].sizes = None;
+    assert_eq!(counted(&requests)[0], 4);
+    requests.iter_mut().for_each(|request| request.sizes = None);
+    scenario.load = Load::Requests(&requests);
+    let refused = scenario.run(&"vellum:compress".parse().unwrap());
+    assert!(refused.unwrap_err().to_string().contains("--sizes"));
 }

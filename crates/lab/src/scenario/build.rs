@@ -61,7 +61,7 @@ impl Scenario<'_> {
 
     pub(super) fn build(&self, policy: &Policy) -> Result<Built, ScenarioError> {
         let over = self.over(policy);
-        if let (Layer::Vellum { compress: true, .. }, None) = (policy.layer, self.sizes) {
+        if matches!(policy.layer, Layer::Vellum { compress: true, .. }) && !self.knows_sizes() {
             let policy = policy.to_string();
             return Err(ScenarioError::Sizes { policy });
         }
@@ -147,7 +147,8 @@ impl Scenario<'_> {
             placing,
             dedup,
             hashing: self.hashing,
-            sizes: self.sizes.filter(|_| compress),
+            compress,
+            sizes: self.sizes,
             deltas,
             verify: self.verify,
         }

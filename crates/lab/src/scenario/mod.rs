@@ -136,7 +136,7 @@ pub struct Scenario<'a> {
     pub verify: bool,
     /// Whether anything takes time; else writes, moves and erasures are only counted.
     pub timed: bool,
-    /// In how many bytes contents can be stored: what `compress` goes by.
+    /// In how many bytes contents can be stored that a trace does not tell it of: what `compress` goes by.
     pub sizes: Option<Sizes>,
     /// The engine's hash unit, where hashing takes time.
     pub hashing: Option<Hashing>,
@@ -192,7 +192,7 @@ pub enum ScenarioError {
     },
     /// Nobody says what is compressible.
     #[error(
-        "{policy}: in how many bytes a block can be stored is not known: name a model of it (--sizes)"
+        "{policy}: in how many bytes a block can be stored is not known: name a model of it (--sizes), or replay a trace that tells it"
     )]
     Sizes {
         /// Which.
@@ -219,6 +219,20 @@ pub enum ScenarioError {
 }
 
 impl Scenario<'_> {
+    /// Whether anything says in how many bytes blocks can be stored.
+    #[must_use]
+    pub fn knows_sizes(&self) -> bool {
+        let told = match &self.load {
+            Load::Trace { trace, .. } => trace
+                .summary()
+                .known
+                .is_some_and(|known| known.packed.0 > 0),
+            Load::Synthetic(_) => false,
+            Load::Requests(requests) => requests.iter().any(|request| request.sizes.is_some()),
+        };
+        told || self.sizes.is_some()
+    }
+
     /// Runs one policy.
     ///
     /// # Errors

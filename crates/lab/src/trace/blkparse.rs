@@ -64,6 +64,7 @@ impl State {
             offset,
             bytes,
             contents: Vec::new(),
+            sizes: None,
         }))
     }
 }

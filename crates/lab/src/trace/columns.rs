@@ -191,6 +191,7 @@ impl Columns {
             offset,
             bytes,
             contents: Vec::new(),
+            sizes: None,
         }))
     }
 

@@ -30,6 +30,7 @@ pub fn msr(line: &str) -> Result<Record, Problem> {
         offset: number("offset", offset)?,
         bytes: number("size", bytes)?,
         contents: Vec::new(),
+        sizes: None,
     })
 }
 
@@ -62,6 +63,7 @@ pub fn cloud_physics(line: &str, number_of_line: u64) -> Result<Option<Record>, 
         offset: if flush { 0 } else { sectors("lbn", sector)? },
         bytes: if flush { 0 } else { number("size", bytes)? },
         contents: Vec::new(),
+        sizes: None,
     }))
 }
 
@@ -83,6 +85,7 @@ pub fn alibaba(line: &str, number_of_line: u64) -> Result<Option<Record>, Proble
         offset: number("offset", offset)?,
         bytes: number("length", bytes)?,
         contents: Vec::new(),
+        sizes: None,
     }))
 }
 
@@ -104,6 +107,7 @@ pub fn tencent(line: &str, number_of_line: u64) -> Result<Option<Record>, Proble
         offset: sectors("offset", sector)?,
         bytes: sectors("size", count)?,
         contents: Vec::new(),
+        sizes: None,
     }))
 }
 

@@ -15,6 +15,7 @@ pub fn parse(line: &str) -> Result<Record, Problem> {
         offset: sectors("sector", sector)?,
         bytes: sectors("size", count)?,
         contents: Vec::new(),
+        sizes: None,
     })
 }
 
@@ -33,6 +34,7 @@ pub fn parse_mqsim(line: &str) -> Result<Record, Problem> {
         offset: sectors("sector", sector)?,
         bytes: sectors("size", count)?,
         contents: Vec::new(),
+        sizes: None,
     })
 }
 

@@ -84,6 +84,7 @@ impl State {
             offset,
             bytes,
             contents: Vec::new(),
+            sizes: None,
         }))
     }
 }

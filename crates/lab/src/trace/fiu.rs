@@ -41,6 +41,7 @@ pub fn parse(line: &str) -> Result<Record, Problem> {
         offset: sectors("sector", sector)?,
         bytes,
         contents: contents(bytes, md5)?,
+        sizes: None,
     })
 }
 

@@ -25,6 +25,7 @@ pub use own::Known;
 pub use vellum_trace::{Class, Journal};
 
 use crate::content::Content;
+use crate::sizes::Tells;
 use std::io::BufRead;
 use vellum_core::addr::{BLOCK_BYTES, Nanos};
 
@@ -136,6 +137,8 @@ pub struct Record {
     pub bytes: u64,
     /// What each 4 KiB holds, where the trace says so: as many as the request has blocks, or none.
     pub contents: Vec<Content>,
+    /// In how many bytes each of them can be stored, where the trace says so.
+    pub sizes: Tells,
 }
 
 impl Record {

@@ -2,6 +2,7 @@
 
 use super::{Op, Record};
 use crate::content::Content;
+use crate::sizes::Size;
 use std::io::Read;
 use vellum_core::addr::{BLOCK_BYTES, Nanos};
 use vellum_trace::{Class, Content as Told, Entry, Journal, Op as Asked, Request, TraceError};
@@ -94,6 +95,11 @@ impl<R: Read> Own<R> {
             Told::Digest(digest) => Some(Content::of(digest)),
         };
         let contents = request.contents.iter().map(|block| content(block.content));
+        let sizes = request.contents.iter().map(|block| Size {
+            packed: block.packed,
+            delta: block.delta,
+        });
+        let told = sizes.clone().any(|size| size != Size::default());
         Record {
             at: Nanos(request.at),
             disk: 0,
@@ -107,6 +113,7 @@ impl<R: Read> Own<R> {
             offset: request.lba * BLOCK_BYTES as u64,
             bytes: request.blocks * BLOCK_BYTES as u64,
             contents: contents.collect::<Option<_>>().unwrap_or_default(),
+            sizes: told.then(|| sizes.collect()),
         }
     }
 }

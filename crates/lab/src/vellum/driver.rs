@@ -17,7 +17,7 @@ use super::pages::Pages;
 use super::summaries::Summaries;
 use crate::base::Io;
 use crate::content::{Content, Contents};
-use crate::sizes::Sizes;
+use crate::sizes::{Sizes, Tells};
 use crate::timeline::Tag;
 use crate::trace::Op;
 use crate::workload::Homes;
@@ -55,7 +55,9 @@ pub struct Settings {
     pub placing: Placing,
     /// In-line deduplication.
     pub dedup: Dedup,
-    /// In how many bytes each content can be stored; none: nothing is compressed.
+    /// Whether blocks are stored in fewer bytes.
+    pub compress: bool,
+    /// In how many bytes each content can be stored that nobody measured.
     pub sizes: Option<Sizes>,
     /// Whether blocks may be stored as their difference to what they replace.
     pub deltas: bool,
@@ -80,6 +82,8 @@ pub struct Asked {
     pub contents: Contents,
     /// Of a write into a journal: whose copies its blocks are.
     pub homes: Homes,
+    /// In how many bytes its blocks can be stored, where that was measured.
+    pub sizes: Tells,
 }
 
 /// What an effect in flight needs when it is done.
@@ -134,6 +138,7 @@ pub struct Vellum {
     medium: Vec<Content>,
     summaries: Summaries,
     pages: Pages,
+    compress: bool,
     sizes: Option<Sizes>,
     bases: Option<Bases>,
     /// Whether the core is told which blocks are copies of which, as a journal's descriptors say it.
@@ -204,6 +209,7 @@ impl Vellum {
             medium: vec![Content::ZERO; superblock.medium_blocks() as usize],
             summaries: Summaries::new(superblock),
             pages: Pages::default(),
+            compress: settings.compress,
             sizes: settings.sizes,
             bases: settings.deltas.then(Bases::default),
             descriptors: false,
@@ -482,9 +488,9 @@ impl Vellum {
                 blocks,
                 durable,
             } => {
-                match self.sizes {
+                match self.compress {
                     // The header's bytes are made by nobody: nothing here is ever damaged, so none is read.
-                    None => {
+                    false => {
                         let first = at.0 as usize + 1;
                         let blocks = self.medium[first..].iter_mut();
                         let bufs = self.engine.as_log().map(|log| log.chunk_bufs(id));
@@ -492,7 +498,7 @@ impl Vellum {
                             *block = self.bufs[buf.0 as usize];
                         }
                     }
-                    Some(_) => self.write_parts(id, at, blocks),
+                    true => self.write_parts(id, at, blocks),
                 }
                 let tag = self.fly(id, Flight::Plain);
                 self.backing.write(io, tag, at, blocks, durable);

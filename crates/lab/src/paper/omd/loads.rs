@@ -164,6 +164,7 @@ fn make(made: &Made, part: u64) -> Load {
             blocks: made.blocks as u32,
             contents: each.collect(),
             homes: None,
+            sizes: None,
         });
         lba += made.blocks;
         if (number + 1).is_multiple_of(made.flush_every) {

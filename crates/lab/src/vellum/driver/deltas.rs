@@ -1,19 +1,26 @@
-//! Blocks as their difference to what they replace (CSA-FS §3.2): which bases are known, and what a model says of the difference.
+//! Blocks as their difference to what they replace (CSA-FS §3.2): which bases are known, and what a trace or a model says of the difference.
 //!
 //! As the device has it: a block is worth keeping as a base when it replaces something, bases are kept by use, and a delta is
 //! at most half of what its base takes. Nobody has the bytes, so a base is its content's number.
+//!
+//! A trace tells a block's difference to the version before it, and that may be a delta itself. Its base is then taken to be as far away as
+//! all differences since together: what changed twice is counted twice, so it is never nearer than that.
 
 use super::{Asked, Flight, Vellum};
 use crate::base::Io;
 use crate::content::Content;
+use crate::sizes::{Size, Sizes, told};
 use crate::workload::NO_HOME;
 use lru::LruCache;
+use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Pba, RequestId, Vba};
 use vellum_core::engine::Earlier;
 use vellum_core::map::{MAX_PARTS, PartId};
 use vellum_core::seam::{Base, Input, Packed, Page};
 
+/// What a block takes that is its base: a run of one zero.
+const SAME: u16 = 2;
 /// Bases that the device keeps: 16 MiB of them.
 const BASES: NonZeroUsize = NonZeroUsize::MIN.saturating_add((16 << 20) / BLOCK_BYTES - 1);
 
@@ -24,9 +31,18 @@ struct Known {
     bytes: u16,
 }
 
+/// What was written to a block last, where a trace tells of differences.
+struct Version {
+    content: Content,
+    /// The part that it was stored as a difference to, and how large that is.
+    since: Option<(u32, u16)>,
+}
+
 /// The bases of a volume.
 pub(super) struct Bases {
     known: LruCache<u32, Known>,
+    /// Looked up only: its order is chance.
+    versions: HashMap<u64, Version>,
     /// Of each buffer: in how many bytes its block is stored, if that is worth keeping as a base.
     wanted: Vec<u16>,
 }
@@ -35,6 +51,7 @@ impl Default for Bases {
     fn default() -> Self {
         Self {
             known: LruCache::new(BASES),
+            versions: HashMap::new(),
             wanted: Vec::new(),
         }
     }
@@ -47,6 +64,29 @@ impl Bases {
             self.wanted.resize(index + 1, 0);
         }
         self.wanted[index] = bytes;
+    }
+
+    /// A block as its difference to this base, if that is worth it. `changed`: to the version before, where a trace tells it.
+    fn delta(
+        &mut self,
+        part: PartId,
+        lba: u64,
+        content: Content,
+        changed: Option<u16>,
+        model: Option<Sizes>,
+    ) -> Option<(PartId, Packed)> {
+        let base = self.known.get(&part.raw()).copied()?;
+        let measured = changed.and_then(|changed| {
+            let before = self.versions.get(&lba)?;
+            match before.since {
+                _ if before.content == base.content => Some(changed),
+                Some((since, bytes)) if since == part.raw() => Some(bytes.saturating_add(changed)),
+                _ => None,
+            }
+        });
+        let bytes = measured.or_else(|| Some(model?.changed_bytes(base.content, content)))?;
+        let packed = told(bytes.max(SAME))?;
+        (packed.len.get() <= base.bytes / 2).then_some((part, packed))
     }
 }
 
@@ -94,26 +134,36 @@ impl Vellum {
 
     /// In how many bytes a block of a write can be stored.
     pub(super) fn pack(&mut self, asked: &Asked, index: usize, buf: Buf) -> Option<Packed> {
-        let sizes = self.sizes?;
-        let content = asked.contents[index];
-        let alone = sizes.packed(content);
+        if !self.compress {
+            return None;
+        }
+        let (content, model) = (asked.contents[index], self.sizes);
+        let sizes = asked.sizes.as_ref();
+        let size = sizes.map_or(Size::default(), |sizes| sizes[index]);
+        let bytes = size.packed.or_else(|| Some(model?.bytes(content)));
+        let alone = bytes.and_then(told);
         let (Some(bases), Some(log)) = (&mut self.bases, self.engine.as_log()) else {
             return alone;
         };
+        let lba = asked.lba + index as u64;
         let earlier = match &asked.homes {
-            None => log.earlier(Lba(asked.lba + index as u64)),
+            None => log.earlier(Lba(lba)),
             Some(homes) if homes[index] == NO_HOME => Earlier::Nothing,
             Some(homes) => log.earlier(Lba(homes[index])),
         };
-        if let Earlier::Base(part) = earlier
-            && let Some(base) = bases.known.get(&part.raw()).copied()
-            && let Some(delta) = sizes.delta(base.content, content)
-            && delta.len.get() <= base.bytes / 2
-        {
+        let delta = match earlier {
+            Earlier::Base(part) => bases.delta(part, lba, content, size.delta, model),
+            Earlier::Nothing | Earlier::Unfit => None,
+        };
+        if sizes.is_some() || !bases.versions.is_empty() {
+            let since = delta.map(|(part, packed)| (part.raw(), packed.len.get()));
+            bases.versions.insert(lba, Version { content, since });
+        }
+        if let Some((part, packed)) = delta {
             bases.want(buf, 0);
             return Some(Packed {
                 base: Some(part),
-                ..delta
+                ..packed
             });
         }
         let bytes = alone.map_or(0, |packed| packed.len.get());
