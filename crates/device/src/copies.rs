@@ -26,8 +26,8 @@ pub(crate) struct Copied {
 impl Copies {
     /// A descriptor says where the copies behind it belong.
     pub fn describe(&mut self, places: impl Iterator<Item = (JournalBlock, u64)>) {
-        if self.homes.len().max(self.newest.len()) > COPIES_KNOWN {
-            self.clear();
+        if self.homes.len() > COPIES_KNOWN {
+            self.homes.clear();
         }
         self.homes.extend(places);
     }
@@ -35,6 +35,9 @@ impl Copies {
     /// A block of the journal, which lies at `lba`, is written: what it is a copy of, if that is known.
     pub fn write(&mut self, block: JournalBlock, lba: Lba) -> Option<Copied> {
         let home = *self.homes.get(&block)?;
+        if self.newest.len() > COPIES_KNOWN {
+            self.newest.clear();
+        }
         let before = self.newest.insert(home, (block, lba));
         // The journal has come round, and something else is there.
         let before = before.filter(|(block, _)| self.homes.get(block) == Some(&home));
@@ -95,7 +98,14 @@ mod tests {
             describe(&mut copies, 0, HOME + u64::from(at));
             before(&mut copies, 0);
             assert!(copies.homes.len() <= COPIES_KNOWN + 1);
-            assert!(copies.newest.len() <= COPIES_KNOWN + 2);
+            assert!(copies.newest.len() <= COPIES_KNOWN + 1);
+        }
+        // Or described all at once, and written then.
+        let all = 0..3 * COPIES_KNOWN as u32;
+        copies.describe(all.clone().map(|at| (JournalBlock(at), u64::from(at))));
+        for at in all {
+            before(&mut copies, at);
+            assert!(copies.newest.len() <= COPIES_KNOWN + 1);
         }
     }
 }
