@@ -6,14 +6,12 @@
 use crate::digest::crc32c;
 use crate::drive::{Batch, Cause, Inner};
 use crate::limits::{
-    COMPARE_READ_BLOCKS, COMPARE_READ_GAP, COMPARE_READS, COMPARE_READS_BROKEN, COMPARES_A_READ,
-    KEPT_BLOCKS, KEPT_BLOCKS_MAX,
+    COMPARE_READ_BLOCKS, COMPARE_READ_GAP, COMPARE_READS, KEPT_BLOCKS, KEPT_BLOCKS_MAX,
 };
 use crate::memory::Buffer;
 use crate::pack::{Decoded, PartsRead, unpack};
 use crate::sight::Expected;
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::time::Instant;
 use vellum_codec::Block as Bytes;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Pba};
@@ -30,9 +28,6 @@ pub(crate) struct Comparisons {
     reading: Vec<Run>,
     /// Of reads that have ended, for use again.
     idle: Vec<Run>,
-    /// Where reads of several blocks failed lately. A bad block that nobody needs is not read through again: each time would
-    /// cost a drive's attempts to read it.
-    broken: VecDeque<Range<Pba>>,
     /// So many more blocks are kept for copies of them: contents come again, of late.
     keep: usize,
 }
@@ -44,7 +39,6 @@ impl Default for Comparisons {
             to_read: VecDeque::new(),
             reading: Vec::with_capacity(COMPARE_READS),
             idle: Vec::with_capacity(COMPARE_READS),
-            broken: VecDeque::with_capacity(COMPARE_READS_BROKEN),
             keep: KEPT_BLOCKS_MAX,
         }
     }
@@ -69,30 +63,10 @@ impl Comparisons {
             run.comparisons.push(last);
             self.to_read.pop_front();
             match self.to_read.front() {
-                Some(next)
-                    if run.comparisons.len() < COMPARES_A_READ
-                        && last.is_followed_by(next, run.at)
-                        && !self.is_broken(last.at.plus(1)..next.at) =>
-                {
-                    last = *next;
-                }
+                Some(next) if last.is_followed_by(next, run.at) => last = *next,
                 _ => return Some(run),
             }
         }
-    }
-
-    /// Whether one of these blocks may be one that could not be read.
-    fn is_broken(&self, gap: Range<Pba>) -> bool {
-        let meets = |broken: &Range<Pba>| broken.start < gap.end && gap.start < broken.end;
-        gap.start < gap.end && self.broken.iter().any(meets)
-    }
-
-    fn remember_broken(&mut self, run: &Run) {
-        if self.broken.len() == COMPARE_READS_BROKEN {
-            self.broken.pop_front();
-        }
-        let blocks = (run.len() / BLOCK_BYTES) as u64;
-        self.broken.push_back(run.at..run.at.plus(blocks));
     }
 
     /// The read that began with this comparison.
@@ -283,7 +257,6 @@ impl Inner {
         if came || run.comparisons.len() == 1 {
             self.judge(&run, came);
         } else {
-            self.comparisons.remember_broken(&run);
             // One bad block must not speak for its neighbours.
             for &one in run.comparisons.iter().rev() {
                 let alone = Comparison { alone: true, ..one };

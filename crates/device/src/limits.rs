@@ -44,10 +44,6 @@ pub const COMPARE_READ_GAP: u64 = 8;
 /// Such operations at once, each with memory of its own: 12 MiB, made as it is needed. What is asked meanwhile waits, and
 /// is read with its neighbours.
 pub const COMPARE_READS: usize = 32;
-/// Blocks that are compared with what one of them brings: under the lock, so not too many at once.
-pub const COMPARES_A_READ: usize = 256;
-/// Such operations that failed lately, and are remembered.
-pub const COMPARE_READS_BROKEN: usize = 16;
 
 /// Written blocks that are kept in memory for each comparison: they are all kept where one in so many has a copy.
 pub const KEPT_BLOCKS: usize = 64;
