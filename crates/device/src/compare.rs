@@ -5,29 +5,23 @@
 
 use crate::digest::crc32c;
 use crate::drive::{Batch, Cause, Inner};
-use crate::limits::{
-    COMPARE_READ_BLOCKS, COMPARE_READ_GAP, COMPARE_READS, KEPT_BLOCKS, KEPT_BLOCKS_MAX,
-};
+use crate::limits::{COMPARE_READ_BLOCKS, KEPT_BLOCKS, KEPT_BLOCKS_MAX};
 use crate::memory::Buffer;
-use crate::pack::{Decoded, PartsRead, unpack};
+use crate::pack::{Decoded, PartsRead, Told, unpack};
 use crate::sight::Expected;
-use std::collections::VecDeque;
 use std::time::Instant;
 use vellum_codec::Block as Bytes;
-use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Pba};
-use vellum_core::seam::{Against, Outcome, Page};
+use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Nanos, Pba};
+use vellum_core::seam::{Against, Input, Outcome, Page};
 use vellum_medium::Kind;
 
 /// Comparisons under way.
+#[derive(Debug)]
 pub(crate) struct Comparisons {
-    /// With blocks of the medium that are still to be read: what was asked since the last look.
-    unsorted: Vec<Comparison>,
-    /// The same, in the order in which they are read.
-    to_read: VecDeque<Comparison>,
-    /// What is being read, and in which order that ends is not known.
-    reading: Vec<Run>,
-    /// Of reads that have ended, for use again.
-    idle: Vec<Run>,
+    /// With blocks of the medium that are still to be read.
+    to_read: Vec<Comparison>,
+    /// Those that are being read, by the number of the first in each operation.
+    reading: Vec<Vec<Comparison>>,
     /// So many more blocks are kept for copies of them: contents come again, of late.
     keep: usize,
 }
@@ -35,10 +29,8 @@ pub(crate) struct Comparisons {
 impl Default for Comparisons {
     fn default() -> Self {
         Self {
-            unsorted: Vec::new(),
-            to_read: VecDeque::new(),
-            reading: Vec::with_capacity(COMPARE_READS),
-            idle: Vec::with_capacity(COMPARE_READS),
+            to_read: Vec::new(),
+            reading: Vec::new(),
             keep: KEPT_BLOCKS_MAX,
         }
     }
@@ -47,34 +39,6 @@ impl Default for Comparisons {
 impl Comparisons {
     fn asked(&mut self) {
         self.keep = (self.keep + KEPT_BLOCKS).min(KEPT_BLOCKS_MAX);
-    }
-
-    /// What is read next, if there is something and one read more may be under way.
-    fn next_run(&mut self) -> Option<Run> {
-        let mut last = *self.to_read.front()?;
-        let mut run = match self.idle.pop() {
-            Some(run) => run,
-            None if self.reading.len() < COMPARE_READS => Run::new(),
-            None => return None,
-        };
-        run.at = last.at;
-        run.id = last.id;
-        loop {
-            run.comparisons.push(last);
-            self.to_read.pop_front();
-            match self.to_read.front() {
-                Some(next) if last.is_followed_by(next, run.at) => last = *next,
-                _ => return Some(run),
-            }
-        }
-    }
-
-    /// The read that began with this comparison.
-    fn ended(&mut self, first: EffectId) -> Run {
-        match self.reading.iter().position(|run| run.id == first) {
-            Some(at) => self.reading.swap_remove(at),
-            None => unreachable!("nothing was read for comparison {first}"),
-        }
     }
 
     /// Whether blocks that are written now are worth keeping. A frame that is kept is not the next to be used again,
@@ -100,54 +64,6 @@ struct Comparison {
     slot: Option<u8>,
     id: EffectId,
     buf: Buf,
-    /// Whether it was in a read that failed, and has to be read by itself.
-    alone: bool,
-}
-
-impl Comparison {
-    /// Whether one read brings both, if this is the last of those that it brings and `first` is where it begins.
-    fn is_followed_by(&self, next: &Self, first: Pba) -> bool {
-        let near = self.at..=self.at.plus(1 + COMPARE_READ_GAP);
-        let room = next.at < first.plus(COMPARE_READ_BLOCKS as u64);
-        !self.alone && !next.alone && near.contains(&next.at) && room
-    }
-}
-
-/// One read, and what is compared with what it brings.
-struct Run {
-    /// Where it begins, and the first comparison's effect.
-    at: Pba,
-    id: EffectId,
-    /// In order of their blocks, and at least one.
-    comparisons: Vec<Comparison>,
-    memory: Buffer,
-}
-
-impl Run {
-    fn new() -> Self {
-        Self {
-            at: Pba(0),
-            id: EffectId(0),
-            comparisons: Vec::new(),
-            memory: Buffer::zeroed(COMPARE_READ_BLOCKS),
-        }
-    }
-
-    /// How far behind the first block this one is.
-    fn offset(&self, at: Pba) -> usize {
-        (at.0 - self.at.0) as usize * BLOCK_BYTES
-    }
-
-    /// The block at `at`, which it has read.
-    fn block(&self, at: Pba) -> &[u8] {
-        &self.memory.bytes()[self.offset(at)..][..BLOCK_BYTES]
-    }
-
-    /// Bytes that it reads.
-    fn len(&self) -> usize {
-        let last = self.comparisons.last();
-        last.map_or(0, |last| self.offset(last.at) + BLOCK_BYTES)
-    }
 }
 
 /// For counters.
@@ -163,7 +79,7 @@ impl Inner {
         match with {
             Against::Buffer(other) => {
                 let same = self.frame(buf) == self.frame(other);
-                self.told.push((id, Outcome::Same(same)));
+                self.told.push((id, Told::Same(same)));
             }
             Against::Part(page, slot, base @ Some(_)) => {
                 let kept = match page {
@@ -173,7 +89,7 @@ impl Inner {
                 match kept {
                     Some(same) => {
                         self.counters.compares_kept += 1;
-                        self.told.push((id, Outcome::Same(same)));
+                        self.told.push((id, Told::Same(same)));
                     }
                     None => {
                         let read = PartsRead::new(slot, 1, Decoded::Compared(buf));
@@ -186,7 +102,7 @@ impl Inner {
                 let page =
                     unsafe { std::slice::from_raw_parts(self.frames.ptr(page), BLOCK_BYTES) };
                 let same = self.part_is(page, slot, None, buf);
-                self.told.push((id, Outcome::Same(same)));
+                self.told.push((id, Told::Same(same)));
             }
             Against::Medium(at) => self.compare_stored(id, buf, at, None),
             Against::Part(Page::Medium(at), slot, None) => {
@@ -200,16 +116,11 @@ impl Inner {
         match self.frames.is_same(at, slot, self.frame(buf)) {
             Some(same) => {
                 self.counters.compares_kept += 1;
-                self.told.push((id, Outcome::Same(same)));
+                self.told.push((id, Told::Same(same)));
             }
             None => {
-                self.comparisons.unsorted.push(Comparison {
-                    at,
-                    slot,
-                    id,
-                    buf,
-                    alone: false,
-                });
+                let comparison = Comparison { at, slot, id, buf };
+                self.comparisons.to_read.push(comparison);
             }
         }
     }
@@ -226,67 +137,89 @@ impl Inner {
         unpack(&mut self.decoder, page, slot, base, &mut block) && block == self.frame(buf)
     }
 
-    /// Reads back what is to be compared, as far as there is memory for it; the rest when a read has ended. What lies side by
-    /// side is one operation, as copies in a journal and those of a file mostly do, and so are the few blocks between two: they
-    /// are in memory mostly, or the copy differs there.
+    /// Reads back what is to be compared: what lies side by side in one operation, as copies in a journal
+    /// mostly do.
     pub(crate) fn read_back(&mut self, batch: &mut Batch) {
-        let Comparisons {
-            unsorted, to_read, ..
-        } = &mut self.comparisons;
-        unsorted.sort_unstable();
-        to_read.extend(unsorted.drain(..));
-        while let Some(run) = self.comparisons.next_run() {
-            self.read_run(run, batch);
+        if self.comparisons.to_read.is_empty() {
+            return;
         }
+        let mut all = std::mem::take(&mut self.comparisons.to_read);
+        all.sort_unstable();
+        for run in all.chunk_by(|one, next| one.at.plus(1) == next.at || one.at == next.at) {
+            for part in run.chunks(COMPARE_READ_BLOCKS) {
+                self.read_run(part, batch);
+            }
+        }
+        all.clear();
+        self.comparisons.to_read = all;
     }
 
-    fn read_run(&mut self, run: Run, batch: &mut Batch) {
+    fn read_run(&mut self, run: &[Comparison], batch: &mut Batch) {
+        let Some(&Comparison { at, id, .. }) = run.first() else {
+            return;
+        };
         self.counters.reads_compare += 1;
-        self.counters.read_blocks_compare += (run.len() / BLOCK_BYTES) as u64;
-        assert!(run.len() <= run.memory.len(), "a read fits in its memory");
-        let mut io = self.io(Cause::Compare, run.id, Kind::Read, run.at);
-        // SAFETY: the run is put away untouched, until `compared` takes it when the operation is back.
-        unsafe { io.push(run.memory.ptr(), run.len()) };
-        self.comparisons.reading.push(run);
+        let mut io = self.io(Cause::Compare, id, Kind::Read, at);
+        // A page once, however many of its parts are compared.
+        for page in run.chunk_by(|one, next| one.at == next.at) {
+            self.counters.read_blocks_compare += 1;
+            let buffer = self.buffers.take(1);
+            self.keep(page[0].id, buffer, &mut io);
+        }
+        let index = id.0 as usize;
+        let reading = &mut self.comparisons.reading;
+        if reading.len() <= index {
+            reading.resize_with(index + 1, Vec::new);
+        }
+        reading[index].extend_from_slice(run);
         batch.ios.push(io);
     }
 
-    /// What was read back has come, or cannot be had. `first` of what it is compared with.
-    pub(crate) fn compared(&mut self, first: EffectId, came: bool, batch: &mut Batch) {
-        let mut run = self.comparisons.ended(first);
-        if came || run.comparisons.len() == 1 {
-            self.judge(&run, came);
-        } else {
-            // One bad block must not speak for its neighbours.
-            for &one in run.comparisons.iter().rev() {
-                let alone = Comparison { alone: true, ..one };
-                self.comparisons.to_read.push_front(alone);
+    /// What was read back has come, or cannot be had.
+    pub(crate) fn compared(&mut self, now: Nanos, first: EffectId, came: bool, batch: &mut Batch) {
+        let mut run = std::mem::take(&mut self.comparisons.reading[first.0 as usize]);
+        // One bad block must not speak for its neighbours: then each is read alone.
+        let again = !came && run.len() > 1;
+        let mut page: Option<(Pba, Buffer)> = None;
+        for one in run.drain(..) {
+            if page.as_ref().is_none_or(|(at, _)| *at != one.at) {
+                let next = self.metadata[one.id.0 as usize].take();
+                let last = std::mem::replace(&mut page, next.map(|next| (one.at, next)));
+                if let Some((_, buffer)) = last {
+                    self.buffers.give_back(buffer);
+                }
             }
-        }
-        run.comparisons.clear();
-        self.comparisons.idle.push(run);
-        self.drain(batch);
-    }
-
-    fn judge(&mut self, run: &Run, came: bool) {
-        let began = Instant::now();
-        for &Comparison {
-            at, slot, id, buf, ..
-        } in &run.comparisons
-        {
-            let block = run.block(at);
-            let outcome = match slot {
-                _ if !came => Outcome::Failed,
-                None => Outcome::Same(block == self.frame(buf)),
-                Some(slot) => Outcome::Parts {
-                    crc: crc32c(block),
-                    whole: self.part_is(block, slot, None, buf),
+            let began = Instant::now();
+            let outcome = match (&page, one.slot) {
+                (Some((_, buffer)), None) if came => {
+                    Outcome::Same(buffer.bytes() == self.frame(one.buf))
+                }
+                (Some((_, buffer)), Some(slot)) if came => Outcome::Parts {
+                    crc: crc32c(buffer.bytes()),
+                    whole: self.part_is(buffer.bytes(), slot, None, one.buf),
                     base: true,
                 },
+                _ => Outcome::Failed,
             };
-            self.told.push((id, outcome));
+            self.counters.compare_nanos += nanos_since(began);
+            match again {
+                true => self.read_run(&[one], batch),
+                false => self.engine.handle(
+                    now,
+                    Input::Done {
+                        id: one.id,
+                        outcome,
+                    },
+                ),
+            }
         }
-        self.counters.compare_nanos += nanos_since(began);
+        if let Some((_, buffer)) = page {
+            self.buffers.give_back(buffer);
+        }
+        if self.comparisons.reading[first.0 as usize].is_empty() {
+            self.comparisons.reading[first.0 as usize] = run;
+        }
+        self.drain(batch);
     }
 }
 

@@ -8,7 +8,7 @@ use crate::block::{BlockError, Op, Request};
 use crate::compare::Comparisons;
 use crate::frames::FramePool;
 use crate::memory::{Buffer, Buffers};
-use crate::pack::{Decoded, PartsRead};
+use crate::pack::{Decoded, PartsRead, Told};
 use crate::requests::{Answers, Pending, Requests};
 use crate::stats::{ClientStats, Counters};
 use std::sync::Arc;
@@ -117,8 +117,8 @@ pub(crate) struct Inner {
     /// The metadata of each effect in flight, by number.
     pub metadata: Vec<Option<Buffer>>,
     pub comparisons: Comparisons,
-    /// What is done already; told to the core when it has given out all that it asks for.
-    pub told: Vec<(EffectId, Outcome<'static>)>,
+    /// What was done at once, and has not been told to the core yet.
+    pub told: Vec<(EffectId, Told)>,
     /// Reads of parts in flight, by their effect's number.
     pub parts: Vec<Option<PartsRead>>,
     pub bases: Bases,
@@ -256,9 +256,10 @@ impl Inner {
             while let Some(effect) = self.engine.poll_effect() {
                 self.carry_out(effect, batch);
             }
-            let Some((id, outcome)) = self.told.pop() else {
+            let Some((id, told)) = self.told.pop() else {
                 break;
             };
+            let outcome = told.outcome();
             self.engine.handle(self.now, Input::Done { id, outcome });
         }
         self.read_back(batch);
@@ -493,7 +494,7 @@ impl Inner {
         self.reclaim(io);
         if cause == Cause::Compare {
             let came = matches!(ended, Ended::Metadata);
-            return self.compared(id, came, batch);
+            return self.compared(now, id, came, batch);
         }
         let buffer = self.metadata.get_mut(id.0 as usize).and_then(Option::take);
         if cause == Cause::Base {

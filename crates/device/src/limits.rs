@@ -36,14 +36,8 @@ pub const SPARE_BUFFERS: usize = 64;
 /// The longest metadata buffers that are kept.
 pub const SPARE_BUFFER_BLOCKS: usize = 4;
 
-/// Blocks that are read back in one operation to be compared: the longest request that is usual (256 KiB), and what may lie
-/// between its blocks.
-pub const COMPARE_READ_BLOCKS: usize = 96;
-/// Blocks that are rather read through than beginning anew: less than what one more read costs.
-pub const COMPARE_READ_GAP: u64 = 8;
-/// Such operations at once, each with memory of its own: 12 MiB, made as it is needed. What is asked meanwhile waits, and
-/// is read with its neighbours.
-pub const COMPARE_READS: usize = 32;
+/// Blocks that are read back in one operation to be compared.
+pub const COMPARE_READ_BLOCKS: usize = 64;
 
 /// Written blocks that are kept in memory for each comparison: they are all kept where one in so many has a copy.
 pub const KEPT_BLOCKS: usize = 64;

@@ -189,6 +189,26 @@ pub(crate) enum Decoded {
     Compared(Buf),
 }
 
+/// What is done at once, and told to the core when it has given out all that it asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Told {
+    Same(bool),
+    Parts { whole: bool, base: bool },
+}
+
+impl Told {
+    pub fn outcome(self) -> Outcome<'static> {
+        match self {
+            Self::Same(same) => Outcome::Same(same),
+            Self::Parts { whole, base } => Outcome::Parts {
+                crc: 0,
+                whole,
+                base,
+            },
+        }
+    }
+}
+
 /// Decodes a part into `out`; whether it is the block that was stored.
 pub(crate) fn unpack(
     decoder: &mut Decoder,
@@ -291,8 +311,8 @@ impl Inner {
             Page::Buffer(buf) => {
                 // SAFETY: the collector's frame, which the core leaves alone while it names it here.
                 let page = unsafe { std::slice::from_raw_parts(self.frames.ptr(buf), BLOCK_BYTES) };
-                let outcome = self.outcome_of(page, &read);
-                self.told.push((id, outcome));
+                let told = self.told_of(page, &read);
+                self.told.push((id, told));
             }
             Page::Medium(at) => self.fetch_page(Cause::Parts, id, at, read, batch),
         }
@@ -337,16 +357,15 @@ impl Inner {
         match read.page.take() {
             // The page would be read for nothing.
             None if !read.has_base() => {
-                let outcome = Outcome::Parts {
-                    crc: 0,
+                let told = Told::Parts {
                     whole: false,
                     base: false,
                 };
-                self.told.push((id, outcome));
+                self.told.push((id, told));
             }
             Some(page) => {
-                let outcome = self.outcome_of(&page[..], &read);
-                self.told.push((id, outcome));
+                let told = self.told_of(&page[..], &read);
+                self.told.push((id, told));
             }
             None => self.read_page(id, of, read, batch),
         }
@@ -365,12 +384,11 @@ impl Inner {
     }
 
     /// Of a page in memory.
-    fn outcome_of(&mut self, page: &[u8], read: &PartsRead) -> Outcome<'static> {
+    fn told_of(&mut self, page: &[u8], read: &PartsRead) -> Told {
         let whole = self.unpack_to(page, read);
         match read.to {
-            Decoded::Compared(_) => Outcome::Same(whole),
-            Decoded::Request(..) | Decoded::Collector(_) => Outcome::Parts {
-                crc: 0,
+            Decoded::Compared(_) => Told::Same(whole),
+            Decoded::Request(..) | Decoded::Collector(_) => Told::Parts {
                 whole,
                 base: read.has_base(),
             },
