@@ -5,7 +5,7 @@
 set -euo pipefail
 
 declare -A package=(
-    [cc]=build-essential [git]=git [mkfs.ext4]=e2fsprogs [e2fsck]=e2fsprogs [losetup]=mount
+    [cc]=build-essential [git]=git [mkfs.ext4]=e2fsprogs [e2fsck]=e2fsprogs [losetup]=mount [sfdisk]=fdisk
     [fusermount3]=fuse3 [sqlite3]=sqlite3 [jq]=jq
     [nbdinfo]=libnbd-bin [nbdcopy]=libnbd-bin [qemu-io]=qemu-utils [qemu-img]=qemu-utils
     [nbdkit]=nbdkit [nbdfuse]=libnbd-bin [fio]=fio [python3]=python3
@@ -16,7 +16,7 @@ declare -A package=(
 declare -A needs=(
     [build]="cc git"
     [demo]="cc git mkfs.ext4 e2fsck losetup fusermount3 sqlite3"
-    [test]="cc git mkfs.ext4 e2fsck losetup fusermount3 sqlite3 nbdinfo nbdcopy qemu-io python3 jq chromium"
+    [test]="cc git mkfs.ext4 e2fsck losetup fusermount3 sqlite3 sfdisk nbdinfo nbdcopy qemu-io python3 jq chromium"
     [bench]="cc git mkfs.ext4 losetup fusermount3 nbdinfo nbdkit nbdfuse qemu-io fio jq"
     [journal]="cc git mkfs.ext4 e2fsck losetup fusermount3 nbdinfo nbdkit nbdfuse jq python3 db_bench pg_createcluster"
     [layouts]="cc git mkfs.ext4 e2fsck losetup fusermount3 nbdinfo nbdkit nbdfuse jq python3 chromium"
