@@ -20,9 +20,9 @@ needs() { # TOOL...
 if [ "$(id -u)" -ne 0 ] || [ ! -e /dev/fuse ] || [ ! -e /dev/loop-control ]; then
     skip 'it needs root, /dev/fuse and /dev/loop-control'
 fi
-VELLUM=${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}
-[ -x "$VELLUM" ] || cargo build --release --locked -p vellum-cli
-VELLUM=$(realpath "$VELLUM")
+# A binary that is there may be of other sources.
+[ -n "${VELLUM:-}" ] || cargo build --quiet --release --locked -p vellum-cli
+VELLUM=$(realpath "${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}")
 
 # `log` is the server's, `out` the last tool's that was asked.
 dir=$(mktemp -d "${TMPDIR:-/var/tmp}/vellum-$name.XXXXXX")
