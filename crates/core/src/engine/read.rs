@@ -16,39 +16,12 @@ pub(super) struct Parked {
     pub request: RequestId,
     pub at: Pba,
     pub crcs: Vec<u32>,
-    pub decoded: Decoded,
+    pub fault: Fault,
 }
 
-/// What became of the blocks that are stored in fewer bytes in what was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Decoded {
-    /// All are what was written, or there are none.
-    Whole,
-    /// Not so, by nothing but their page.
-    Damaged,
-    /// Not so, and this was read for them too. When their own page is as it was written then it is this that is not: it
-    /// may be another block, whole in itself.
-    DamagedWith(Pba),
-}
-
-impl Decoded {
-    fn new(whole: bool, base_at: Option<Pba>) -> Self {
-        match (whole, base_at) {
-            (true, _) => Self::Whole,
-            (false, None) => Self::Damaged,
-            (false, Some(base)) => Self::DamagedWith(base),
-        }
-    }
-
-    /// What is at fault, when the page at `page` is not.
-    fn fault(self, page: Pba) -> Option<Pba> {
-        match self {
-            Self::Whole => None,
-            Self::Damaged => Some(page),
-            Self::DamagedWith(base) => Some(base),
-        }
-    }
-}
+/// What is at fault for blocks in fewer bytes that were not decoded to what was written, when their own page is as it was; none,
+/// when all were. It is what a delta was decoded with, if that was read: it may be another block, whole in itself.
+pub(super) type Fault = Option<Pba>;
 
 impl Engine {
     /// What is mapped from `lba` on: runs of blocks with data on the medium, or without. At least one
@@ -246,13 +219,14 @@ impl Engine {
             }
             return self.answer_part(request, Some(Refusal::Corrupt(damaged)));
         }
+        let fault = |whole: bool| (!whole).then(|| base_at.unwrap_or(at));
         match outcome {
             Outcome::Parts { crc, whole, .. } if reads => {
-                self.check_sums(request, at, &[crc], Decoded::new(whole, base_at));
+                self.check_sums(request, at, &[crc], fault(whole));
             }
             // The collector has held the page against its checksum; what is in it is told by decoding alone.
             Outcome::Parts { whole, .. } => {
-                let refusal = self.refuse_decoded(Decoded::new(whole, base_at), at);
+                let refusal = self.refuse_fault(fault(whole));
                 self.answer_part(request, refusal);
             }
             _ => {
@@ -276,7 +250,7 @@ impl Engine {
                     blocks as usize,
                     "a read answers with one CRC a block"
                 );
-                self.check_sums(request, at, crcs, Decoded::Whole);
+                self.check_sums(request, at, crcs, None);
             }
             _ => {
                 self.stats.unreadable_blocks += 1;
@@ -286,10 +260,10 @@ impl Engine {
     }
 
     /// As `finish_part`, when the checksums are there.
-    fn check_sums(&mut self, request: RequestId, at: Pba, crcs: &[u32], decoded: Decoded) {
+    fn check_sums(&mut self, request: RequestId, at: Pba, crcs: &[u32], fault: Fault) {
         let (segment, _) = locate(&self.superblock, at);
         if !self.sums.wants_load(segment) && !self.sums.is_loading(segment) {
-            return self.finish_part(request, at, crcs, decoded);
+            return self.finish_part(request, at, crcs, fault);
         }
         if self.sums.wants_load(segment) {
             self.load_sums(segment, None);
@@ -298,19 +272,13 @@ impl Engine {
             request,
             at,
             crcs: crcs.to_vec(),
-            decoded,
+            fault,
         };
         self.sums.park(segment, parked);
     }
 
     /// Holds what was read against what was written (promise 6), and what it was decoded to.
-    pub(super) fn finish_part(
-        &mut self,
-        request: RequestId,
-        at: Pba,
-        crcs: &[u32],
-        decoded: Decoded,
-    ) {
+    pub(super) fn finish_part(&mut self, request: RequestId, at: Pba, crcs: &[u32], fault: Fault) {
         let (segment, offset) = locate(&self.superblock, at);
         let mut refusal = None;
         for (index, found) in crcs.iter().enumerate() {
@@ -330,13 +298,12 @@ impl Engine {
             }
             break;
         }
-        let refusal = refusal.or_else(|| self.refuse_decoded(decoded, at));
+        let refusal = refusal.or_else(|| self.refuse_fault(fault));
         self.end_part(request, at, refusal);
     }
 
-    /// Why blocks are not given that were decoded from the page at `page`, which is as it was written.
-    fn refuse_decoded(&mut self, decoded: Decoded, page: Pba) -> Option<Refusal> {
-        let damaged = decoded.fault(page)?;
+    fn refuse_fault(&mut self, fault: Fault) -> Option<Refusal> {
+        let damaged = fault?;
         self.stats.corrupt_blocks += 1;
         self.distrust(damaged);
         Some(Refusal::Corrupt(damaged))
@@ -413,7 +380,7 @@ impl Engine {
             return self.load_sums(segment, Some(next));
         }
         for parked in self.sums.take_parked(segment) {
-            self.finish_part(parked.request, parked.at, &parked.crcs, parked.decoded);
+            self.finish_part(parked.request, parked.at, &parked.crcs, parked.fault);
         }
         self.sure_again(segment);
         self.sums.settle(segment);
