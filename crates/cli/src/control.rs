@@ -6,6 +6,7 @@
 //! of journals it is `"clear"` or `{"start":BYTES,"bytes":BYTES}`.
 
 use crate::signals::Stop;
+use crate::{state, volume};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -173,9 +174,30 @@ fn answer(line: &[u8], answers: &dyn Answers, stop: &Stop) -> Value {
     }
 }
 
+/// The control socket of the server of a volume.
+pub fn socket_of(path: &Path) -> Result<PathBuf> {
+    let uuid = volume::uuid_of(path)?;
+    let socket = state::control_socket(&uuid)?;
+    if !socket.exists() {
+        bail!(
+            "{} is not being served (there is no {}): start `vellum serve` or `vellum attach`",
+            path.display(),
+            socket.display()
+        );
+    }
+    Ok(socket)
+}
+
 /// Asks a server.
 pub fn ask(path: &Path, command: &str) -> Result<Value> {
     request(path, &json!({"command": command}))
+}
+
+/// Asks a server for one volume's counters.
+pub fn stats_of_one(socket: &Path) -> Result<Value> {
+    let answer = ask(socket, "stats")?;
+    let stats = answer.pointer("/volumes/0/stats").cloned();
+    stats.with_context(|| format!("the server on {} serves no volume", socket.display()))
 }
 
 /// Sends a server a whole request.

@@ -8,6 +8,7 @@ mod commands;
 mod config;
 mod control;
 mod demo;
+mod ext4;
 mod host;
 mod nbd_client;
 mod outcome;

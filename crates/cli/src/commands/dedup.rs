@@ -1,6 +1,5 @@
 //! `vellum dedup`: what is stored twice is stored once, on a volume that is served.
 
-use super::stats::socket_of;
 use crate::control;
 use crate::policy::Change;
 use anyhow::Result;
@@ -28,7 +27,7 @@ pub struct Args {
 
 /// Starts a sweep and waits for its end.
 pub fn run(args: &Args) -> Result<()> {
-    let socket = socket_of(&args.volume)?;
+    let socket = control::socket_of(&args.volume)?;
     let volume = args.volume.canonicalize()?;
     if let Some(rate) = &args.rate {
         let change = format!("sweep={rate}");

@@ -1,6 +1,5 @@
 //! `vellum journal`: where the journals on a volume are that is served.
 
-use super::stats::socket_of;
 use crate::control;
 use crate::size::Size;
 use anyhow::Result;
@@ -65,7 +64,7 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn ask(volume: &Path, change: &Value) -> Result<Value> {
     let request = json!({"command": "journal", "volume": volume.canonicalize()?, "change": change});
-    let answer = control::request(&socket_of(volume)?, &request)?;
+    let answer = control::request(&control::socket_of(volume)?, &request)?;
     Ok(answer.get("journal").cloned().unwrap_or_default())
 }
 

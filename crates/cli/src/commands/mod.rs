@@ -19,9 +19,6 @@ mod record;
 mod serve;
 mod stats;
 
-pub use attach::{MOUNT_OPTIONS, make_ext4};
-pub use stats::of_one as stats_of_one;
-
 use anyhow::Result;
 use clap::Subcommand;
 

@@ -1,6 +1,5 @@
 //! `vellum policy`: what a volume that is served does with what is written to it.
 
-use super::stats::socket_of;
 use crate::control;
 use crate::policy::Change;
 use anyhow::Result;
@@ -31,7 +30,7 @@ pub fn run(args: &Args) -> Result<()> {
         change.parse::<Change>().map_err(crate::outcome::usage)?;
         request["change"] = change.into();
     }
-    let answer = control::request(&socket_of(&args.volume)?, &request)?;
+    let answer = control::request(&control::socket_of(&args.volume)?, &request)?;
     let policy = answer
         .pointer("/volumes/0/policy")
         .cloned()

@@ -1,8 +1,8 @@
 //! `vellum stats`: a live server's counters.
 
+use crate::control;
 use crate::size::Size;
-use crate::{control, state, volume};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let (socket, name) = match (&args.control, &args.volume) {
         (Some(socket), _) => (socket.clone(), None),
-        (None, Some(path)) => (socket_of(path)?, Some(path.canonicalize()?)),
+        (None, Some(path)) => (control::socket_of(path)?, Some(path.canonicalize()?)),
         (None, None) => return Err(crate::outcome::usage("name a volume or a control socket")),
     };
     let mut before = None;
@@ -62,20 +62,6 @@ pub fn run(args: &Args) -> Result<()> {
         before = Some(volumes);
         std::thread::sleep(Duration::from_secs(seconds));
     }
-}
-
-/// The control socket of the server of a volume.
-pub fn socket_of(path: &Path) -> Result<PathBuf> {
-    let uuid = volume::uuid_of(path)?;
-    let socket = state::control_socket(&uuid)?;
-    if !socket.exists() {
-        anyhow::bail!(
-            "{} is not being served (there is no {}): start `vellum serve` or `vellum attach`",
-            path.display(),
-            socket.display()
-        );
-    }
-    Ok(socket)
 }
 
 /// All numbers below a value, with the names that lead to them.
@@ -164,11 +150,4 @@ fn text(volume: &Value, before: Option<&Value>, every: Option<u64>) -> String {
         );
     }
     text
-}
-
-/// Asks a server for one volume's counters.
-pub fn of_one(socket: &Path) -> Result<Value> {
-    let answer = control::ask(socket, "stats")?;
-    let stats = answer.pointer("/volumes/0/stats").cloned();
-    stats.with_context(|| format!("the server on {} serves no volume", socket.display()))
 }

@@ -58,7 +58,7 @@ impl Counters {
 
     /// Asks a server.
     pub fn ask(control: &Path) -> Result<Self> {
-        Self::of(&crate::commands::stats_of_one(control)?)
+        Self::of(&crate::control::stats_of_one(control)?)
             .context("the server's statistics lack a counter")
     }
 

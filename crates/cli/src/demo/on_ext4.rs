@@ -5,11 +5,9 @@ use super::measure::{Column, Counters, Lap};
 use super::progress::Progress;
 use super::table;
 use crate::attachment::{Attachment, Via};
-use crate::commands::{MOUNT_OPTIONS, make_ext4};
-use crate::host;
 use crate::raw::RawFile;
 use crate::signals::Stop;
-use crate::volume;
+use crate::{ext4, host, volume};
 use anyhow::{Context, Result, bail, ensure};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -50,13 +48,13 @@ const CONTESTANTS: [Contestant; 4] = [
         title: ["vellum, data=journal", "+ journal_async_commit"],
         raw: false,
         flags: &["--policy", "replay=on"],
-        options: MOUNT_OPTIONS,
+        options: ext4::MOUNT_OPTIONS,
     },
     Contestant {
         title: ["vellum, data=journal", "and compress=zstd"],
         raw: false,
         flags: &["--policy", "replay=on,compress=zstd"],
-        options: MOUNT_OPTIONS,
+        options: ext4::MOUNT_OPTIONS,
     },
 ];
 
@@ -174,7 +172,7 @@ fn contest(
     };
     let mut attachment = attached.begin()?;
     let device = attachment.bind()?;
-    make_ext4(&device)?;
+    ext4::make(&device)?;
     attachment.mount(&mount, contestant.options)?;
     let control = attachment
         .state()
