@@ -209,6 +209,13 @@ fn get(from: &Value, name: &str) -> u64 {
     from[name].as_u64().unwrap()
 }
 
+fn assert_same(device: &str, counted: &Value, simulated: &Value, names: &[&str]) {
+    for name in names {
+        let (counted, simulated) = (get(counted, name), get(simulated, name));
+        assert_eq!(counted, simulated, "{device}: {name}");
+    }
+}
+
 #[test]
 fn the_lab_does_to_a_recorded_trace_what_the_device_did() {
     for (device, lab) in [
@@ -223,7 +230,7 @@ fn the_lab_does_to_a_recorded_trace_what_the_device_did() {
         let (counted, _) = recorded(dir.path(), device);
         let simulated = simulated(dir.path(), lab);
         // Not what was read: the device looks for file systems by itself.
-        for name in [
+        let same = [
             "host_blocks_written",
             "zero_blocks",
             "absorbed_blocks",
@@ -235,10 +242,8 @@ fn the_lab_does_to_a_recorded_trace_what_the_device_did() {
             "medium_data",
             "medium_headers",
             "host_chunks",
-        ] {
-            let (counted, simulated) = (get(&counted, name), get(&simulated, name));
-            assert_eq!(counted, simulated, "{device}: {name}");
-        }
+        ];
+        assert_same(device, &counted, &simulated, &same);
         // The lab flushes once more, at the end.
         assert_eq!(get(&counted, "flushes") + 1, get(&simulated, "flushes"));
         let of = |name| get(&counted, name);
@@ -265,7 +270,7 @@ fn the_lab_stores_a_recorded_trace_in_as_many_bytes_as_the_device_did() {
         let dir = dir();
         let (counted, _) = recorded(dir.path(), device);
         let simulated = simulated(dir.path(), lab);
-        for name in [
+        let same = [
             "host_blocks_written",
             "zero_blocks",
             "absorbed_blocks",
@@ -275,10 +280,8 @@ fn the_lab_stores_a_recorded_trace_in_as_many_bytes_as_the_device_did() {
             "medium_data",
             "medium_headers",
             "host_chunks",
-        ] {
-            let (counted, simulated) = (get(&counted, name), get(&simulated, name));
-            assert_eq!(counted, simulated, "{device}: {name}");
-        }
+        ];
+        assert_same(device, &counted, &simulated, &same);
         let of = |name| (get(&counted, name), get(&simulated, name));
         let ((device_bytes, lab_bytes), deltas) = (of("packed_bytes"), of("delta_blocks").0);
         assert!(of("packed_blocks").0 > 2000 && device_bytes > 1_000_000);
