@@ -39,7 +39,9 @@ fn all(reader: Reader<impl BufRead>) {
         assert!(record.offset + record.bytes <= DISK_BYTES_MAX);
         assert!(record.op == Op::Discard || record.bytes <= REQUEST_BYTES_MAX);
         assert!(record.op == Op::Flush || record.blocks() > 0);
-        assert!(record.contents.len() as u64 <= record.blocks());
+        let blocks = record.blocks() as usize;
+        assert!(record.contents.is_empty() || record.contents.len() == blocks);
+        assert!(record.sizes.is_none_or(|sizes| sizes.len() == blocks));
         assert!(record.at.0 >= newest, "time went backwards");
         newest = record.at.0;
     }

@@ -10,8 +10,9 @@ use crate::progress::Watch;
 use crate::shares::Shares;
 use crate::trace::{Bytes, Columns, Format, Known, Op, Reader, Record, Seen, TraceError, detect};
 use crate::workload::Request;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io::Read;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use vellum_core::addr::BLOCK_BYTES;
 
@@ -52,6 +53,14 @@ pub enum ReplayError {
         path: String,
         /// Where.
         line: u64,
+    },
+    /// Its journal is too large.
+    #[error("{path}: a journal of {} GiB, where all that a trace touches may be {} GiB", extents >> 10, EXTENTS_MAX >> 10)]
+    Journal {
+        /// Which.
+        path: String,
+        /// Extents that it lies in.
+        extents: u64,
     },
     /// Addresses cannot stay what they are.
     #[error("{path}: the trace is of several disks: their addresses cannot all stay as they are")]
@@ -114,8 +123,9 @@ pub struct TraceFile {
     path: PathBuf,
     format: Format,
     columns: Option<Columns>,
-    /// Looked up only: its order is chance.
-    extents: HashMap<(u32, u64), u64>,
+    /// Where each extent of a disk went that is read or written. In order: of a discard as long as a disk only what was touched is
+    /// looked at.
+    extents: BTreeMap<(u32, u64), u64>,
     journal: Option<(u64, u64)>,
     summary: Summary,
 }
@@ -174,8 +184,16 @@ impl TraceFile {
             let first = reader.journals().first();
             journal = first.map(|journal| (bytes(journal.lba), bytes(journal.blocks)));
         }
+        let journal_extents = journal_extents(journal);
+        let extents_of_journal = journal_extents.end - journal_extents.start;
+        if extents_of_journal > EXTENTS_MAX as u64 {
+            return Err(ReplayError::Journal {
+                path: name(),
+                extents: extents_of_journal,
+            });
+        }
         let mut reader = reader(path, format, columns.as_ref(), watch)?;
-        let mut extents = HashMap::new();
+        let mut extents = BTreeMap::new();
         let mut summary = Summary::default();
         while let Some(record) = reader.next() {
             let record = record.map_err(of_trace)?;
@@ -184,7 +202,7 @@ impl TraceFile {
             }
             if summary == Summary::default() {
                 // The journal's extents come first, so that it stays in one piece.
-                for extent in journal_extents(journal) {
+                for extent in journal_extents.clone() {
                     extents.insert((record.disk, extent), extents.len() as u64);
                 }
             }
@@ -192,11 +210,9 @@ impl TraceFile {
             if record.op == Op::Flush {
                 continue;
             }
-            let first = record.first_block() / EXTENT_BLOCKS;
-            let last = (record.first_block() + record.blocks() - 1) / EXTENT_BLOCKS;
             // Only what is read or written makes room: a discard may be as long as a disk.
             if record.op != Op::Discard {
-                for extent in first..=last {
+                for extent in extents_of(&record) {
                     let next = extents.len() as u64;
                     extents.entry((record.disk, extent)).or_insert(next);
                 }
@@ -289,6 +305,15 @@ impl TraceFile {
         replay.error().map_or(Ok(shares), Err)
     }
 
+    /// What a request finds of the extents that it lies in, and where they went.
+    fn touched(&self, record: &Record) -> impl Iterator<Item = (u64, u64)> + use<'_> {
+        let (first, last) = extents_of(record).into_inner();
+        let found = self
+            .extents
+            .range((record.disk, first)..=(record.disk, last));
+        found.map(|(&(_, extent), &place)| (extent, place))
+    }
+
     fn reader(&self) -> Result<Reader<Bytes>, ReplayError> {
         let columns = self.columns.as_ref();
         reader(&self.path, self.format, columns, &Watch::default())
@@ -297,15 +322,20 @@ impl TraceFile {
 
 /// Every extent of a disk at its own place; none when there are several disks, or it is too large.
 fn in_place(
-    touched: &HashMap<(u32, u64), u64>,
+    touched: &BTreeMap<(u32, u64), u64>,
     disk_blocks: Option<u64>,
-) -> Option<HashMap<(u32, u64), u64>> {
+) -> Option<BTreeMap<(u32, u64), u64>> {
     let (disk, _) = *touched.keys().next()?;
     let one = touched.keys().all(|(other, _)| *other == disk);
     let last = touched.keys().map(|(_, extent)| *extent).max()?;
     let told = disk_blocks.map(|blocks| blocks.div_ceil(EXTENT_BLOCKS));
     let count = told.unwrap_or(0).max(last + 1);
     (one && count <= EXTENTS_MAX as u64).then(|| (0..count).map(|n| ((disk, n), n)).collect())
+}
+
+fn extents_of(record: &Record) -> RangeInclusive<u64> {
+    let last = record.first_block() + record.blocks() - 1;
+    record.first_block() / EXTENT_BLOCKS..=last / EXTENT_BLOCKS
 }
 
 fn journal_extents(journal: Option<(u64, u64)>) -> std::ops::Range<u64> {
@@ -378,18 +408,11 @@ fn count(summary: &mut Summary, record: &Record) {
         Op::Write { .. } => {
             summary.writes += 1;
             summary.blocks_written += record.blocks();
-            if told(record) {
-                summary.blocks_told += record.blocks();
-            }
+            summary.blocks_told += record.contents.len() as u64;
         }
         Op::Discard => summary.discards += 1,
         Op::Flush => summary.flushes += 1,
     }
-}
-
-/// Whether the trace says what each block of the request holds.
-fn told(record: &Record) -> bool {
-    !record.contents.is_empty() && record.contents.len() as u64 == record.blocks()
 }
 
 /// See [`TraceFile::replay`].
@@ -412,52 +435,49 @@ impl Replay<'_> {
     }
 
     fn cut(&mut self, record: &Record) {
-        let at = record.at.0 - self.trace.summary.first_at + self.shift;
+        let at = record.at.0 - self.trace.summary.first_at;
+        let at = at.saturating_add(self.shift);
         if record.op == Op::Flush {
             return self.ready.push(Request::flush(at));
         }
         let writes = matches!(record.op, Op::Write { .. });
         self.writes += u64::from(writes);
         let (start, end) = (record.first_block(), record.first_block() + record.blocks());
-        let mut from = start;
-        while from < end {
-            let extent = from / EXTENT_BLOCKS;
+        let trace = self.trace;
+        for (extent, place) in trace.touched(record) {
+            let from = start.max(extent * EXTENT_BLOCKS);
             let to = end.min((extent + 1) * EXTENT_BLOCKS);
-            if let Some(place) = self.trace.extents.get(&(record.disk, extent)) {
-                let lba = place * EXTENT_BLOCKS + from % EXTENT_BLOCKS;
-                let content = |block: u64| match told(record) {
-                    true => record.contents[(block - start) as usize],
-                    false => Content::synthetic(self.seed, lba + block - from, self.writes),
-                };
-                let contents: Contents = match writes {
-                    true => (from..to).map(content).collect(),
-                    false => Contents::new(),
-                };
-                let sizes = record.sizes.as_ref();
-                let sizes =
-                    sizes.and_then(|all| all.get((from - start) as usize..(to - start) as usize));
-                match self.ready.last_mut() {
-                    // Neighbours stay one request.
-                    Some(last) if last.lba + u64::from(last.blocks) == lba => {
-                        last.blocks += (to - from) as u32;
-                        last.contents.extend(contents);
-                        last.sizes = match (last.sizes.take(), sizes) {
-                            (Some(before), Some(more)) => Some([&before[..], more].concat().into()),
-                            _ => None,
-                        };
-                    }
-                    _ => self.ready.push(Request {
-                        at,
-                        op: record.op,
-                        lba,
-                        blocks: (to - from) as u32,
-                        contents,
-                        homes: None,
-                        sizes: sizes.map(Box::from),
-                    }),
+            let lba = place * EXTENT_BLOCKS + from % EXTENT_BLOCKS;
+            let content = |block: u64| match record.contents.get((block - start) as usize) {
+                Some(&told) => told,
+                None => Content::synthetic(self.seed, lba + block - from, self.writes),
+            };
+            let contents: Contents = match writes {
+                true => (from..to).map(content).collect(),
+                false => Contents::new(),
+            };
+            let sizes = record.sizes.as_ref();
+            let sizes = sizes.map(|all| &all[(from - start) as usize..(to - start) as usize]);
+            match self.ready.last_mut() {
+                // Neighbours stay one request.
+                Some(last) if last.lba + u64::from(last.blocks) == lba => {
+                    last.blocks += (to - from) as u32;
+                    last.contents.extend(contents);
+                    last.sizes = match (last.sizes.take(), sizes) {
+                        (Some(before), Some(more)) => Some([&before[..], more].concat().into()),
+                        _ => None,
+                    };
                 }
+                _ => self.ready.push(Request {
+                    at,
+                    op: record.op,
+                    lba,
+                    blocks: (to - from) as u32,
+                    contents,
+                    homes: None,
+                    sizes: sizes.map(Box::from),
+                }),
             }
-            from = to;
         }
         self.ready.reverse();
     }
@@ -484,7 +504,8 @@ impl Iterator for Replay<'_> {
                     let summary = &self.trace.summary;
                     let span = summary.last_at - summary.first_at;
                     // One mean gap between the last request and the first again.
-                    self.shift += span + span / summary.seen.records.max(1);
+                    let gap = span / summary.seen.records.max(1);
+                    self.shift = self.shift.saturating_add(span).saturating_add(gap);
                     match self.trace.reader() {
                         Ok(reader) => self.reader = reader,
                         Err(error) => {

@@ -13,7 +13,8 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use vellum_lab::progress::Watch;
 use vellum_lab::replay::{Reading, ReplayError, TraceFile};
-use vellum_lab::trace::{Format, unpacked};
+use vellum_lab::trace::{DISK_BYTES_MAX, Format, unpacked};
+use vellum_trace::{Entry, Header, Journal, Op, Request, Sizes, Writer};
 
 const DISKSIM: &str = "0.5 0 16 8 0\n12.345678 1 24 16 1\n";
 
@@ -143,6 +144,69 @@ fn a_trace_of_ours_brings_its_journal_and_can_stay_in_place() {
     let two = file(dir.path(), "two", DISKSIM.as_bytes());
     let error = TraceFile::read(&two, &reading).err().unwrap();
     assert!(matches!(error, ReplayError::Disks { .. }), "{error}");
+}
+
+#[test]
+fn a_discard_as_long_as_a_disk_is_cut_to_what_is_touched() {
+    let dir = tempfile::tempdir().unwrap();
+    let far = DISK_BYTES_MAX - 4096;
+    // Each discard is of 2^36 extents. One after the other they would not come to an end.
+    let text = format!(
+        "fio version 3 iolog\n0 /f add\n1 /g add\n2 /f write {far} 4096\n3 /f write 1044480 8192\n\
+         4 /f trim 0 {DISK_BYTES_MAX}\n5 /g trim 0 {DISK_BYTES_MAX}\n6 /f trim 4096 {}\n",
+        far - 4096
+    );
+    let path = file(dir.path(), "trace", text.as_bytes());
+    let trace = TraceFile::read(&path, &Reading::default()).unwrap();
+    assert_eq!(trace.blocks(), 3 * 256);
+    let parts: Vec<_> = trace.replay(1, 1).unwrap().skip(2).collect();
+    let parts: Vec<_> = parts.iter().map(|part| (part.lba, part.blocks)).collect();
+    // The far extent came first and went first; nothing of the other disk was touched.
+    assert_eq!(parts, [(256, 512), (0, 256), (257, 511), (0, 255)]);
+}
+
+#[test]
+fn a_journal_as_long_as_a_disk_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let header = Header {
+        id: [3; 16],
+        blocks: DISK_BYTES_MAX / 4096,
+        began: 1,
+        sizes: Sizes::None,
+    };
+    let mut writer = Writer::new(Vec::new(), &header).unwrap();
+    writer
+        .push(&Entry::Journals(vec![Journal {
+            lba: 0,
+            blocks: header.blocks,
+        }]))
+        .unwrap();
+    writer
+        .push(&Entry::Request(Request {
+            at: 1,
+            op: Op::Read,
+            lba: 0,
+            blocks: 1,
+            contents: Vec::new(),
+        }))
+        .unwrap();
+    let path = file(dir.path(), "trace", &writer.finish().unwrap());
+    let error = TraceFile::read(&path, &Reading::default()).err().unwrap();
+    assert!(matches!(error, ReplayError::Journal { .. }), "{error}");
+}
+
+#[test]
+fn times_at_the_end_of_the_clock_stay_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(
+        dir.path(),
+        "trace",
+        b"fio version 3 iolog\n0 /f add\n0 /f read 0 4096\n18446744073709551 /f read 0 4096\n",
+    );
+    let trace = TraceFile::read(&path, &Reading::default()).unwrap();
+    let times: Vec<u64> = trace.replay(1, 3).unwrap().map(|r| r.at).collect();
+    assert_eq!(times.len(), 6);
+    assert!(times.is_sorted(), "{times:?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What can be wrong with a trace.
 
-use super::{DISK_BYTES_MAX, LINE_BYTES_MAX};
+use super::{DISK_BYTES_MAX, LINE_BYTES_MAX, REQUEST_BYTES_MAX};
 
 /// What is wrong with a line.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,12 +26,10 @@ pub enum Problem {
         need: &'static str,
     },
     /// A request too long to be one.
-    #[error("a request of {bytes} bytes: at most {most} are taken for one")]
+    #[error("a request of {bytes} bytes: at most {REQUEST_BYTES_MAX} are taken for one")]
     TooLong {
         /// Its bytes.
         bytes: u64,
-        /// Allowed.
-        most: u64,
     },
     /// A request of nothing.
     #[error("a request of 0 bytes")]

@@ -34,13 +34,20 @@ pub fn parse(line: &str) -> Result<Record, Problem> {
         "W" | "w" => Op::Write { fua: false },
         other => return Err(wrong("operation", other, "R or W is needed")),
     };
+    let offset = sectors("sector", sector)?;
+    let mut contents = contents(bytes, md5)?;
+    let block = BLOCK_BYTES as u64;
+    if !offset.is_multiple_of(block) || !bytes.is_multiple_of(block) {
+        // Its hashes are of parts of blocks.
+        contents.clear();
+    }
     Ok(Record {
         at: ticks("time", at, 1)?,
         disk: u32::from(disk) << 16 | u32::from(minor),
         op,
-        offset: sectors("sector", sector)?,
+        offset,
         bytes,
-        contents: contents(bytes, md5)?,
+        contents,
         sizes: None,
     })
 }

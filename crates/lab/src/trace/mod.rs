@@ -31,11 +31,9 @@ use vellum_core::addr::{BLOCK_BYTES, Nanos};
 
 /// A line may have so many bytes.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
-/// A request may cover so many bytes.
+/// A read or a write may cover so many bytes.
 pub const REQUEST_BYTES_MAX: u64 = 256 << 20;
-/// A discard may cover so many.
-pub const DISCARD_BYTES_MAX: u64 = 1 << 40;
-/// A disk may have so many bytes.
+/// A disk may have so many bytes, and a discard may cover all of it.
 pub const DISK_BYTES_MAX: u64 = 1 << 56;
 /// What a sector is, where a format counts in them.
 pub const SECTOR_BYTES: u64 = 512;
@@ -135,9 +133,9 @@ pub struct Record {
     pub offset: u64,
     /// How many; 0 for a flush alone.
     pub bytes: u64,
-    /// What each 4 KiB holds, where the trace says so: as many as the request has blocks, or none.
+    /// What each block holds, where the trace says so: as many as the request has blocks, or none.
     pub contents: Vec<Content>,
-    /// In how many bytes each of them can be stored, where the trace says so.
+    /// In how many bytes each of them can be stored, where the trace says so: as many as it has blocks.
     pub sizes: Tells,
 }
 
@@ -374,12 +372,8 @@ fn check(record: &Record) -> Result<(), Problem> {
         return Err(Problem::Nothing);
     }
     let bytes = record.bytes;
-    let most = match record.op {
-        Op::Discard => DISCARD_BYTES_MAX,
-        _ => REQUEST_BYTES_MAX,
-    };
-    if bytes > most {
-        return Err(Problem::TooLong { bytes, most });
+    if record.op != Op::Discard && bytes > REQUEST_BYTES_MAX {
+        return Err(Problem::TooLong { bytes });
     }
     let end = record.offset.checked_add(record.bytes);
     if end.is_none_or(|end| end > DISK_BYTES_MAX) {
