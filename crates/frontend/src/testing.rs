@@ -20,6 +20,8 @@ pub struct RamDisk {
     pub room: AtomicU64,
     /// How often it was flushed, by FLUSH or FUA.
     pub flushes: AtomicU64,
+    /// Writes that had to be durable when they were answered.
+    pub durable_writes: AtomicU64,
     /// Blocks that were discarded, or zeroed by length.
     pub discarded: AtomicU64,
 }
@@ -40,6 +42,7 @@ impl RamDisk {
             bad: AtomicU64::new(u64::MAX),
             room: AtomicU64::new(u64::MAX),
             flushes: AtomicU64::new(0),
+            durable_writes: AtomicU64::new(0),
             discarded: AtomicU64::new(0),
         }
     }
@@ -62,6 +65,9 @@ impl RamDisk {
             Op::Read => false,
         };
         self.flushes.fetch_add(u64::from(fua), Ordering::Relaxed);
+        let durable_write = request.op == Op::Write { fua: true };
+        self.durable_writes
+            .fetch_add(u64::from(durable_write), Ordering::Relaxed);
         if lba.checked_add(count).is_none_or(|end| end > self.size) {
             return Err(BlockError::OutOfRange {
                 lba,

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -104,6 +104,31 @@ fn a_file_reads_back_what_was_written_at_any_alignment() {
     drop(file);
     server.unmount().unwrap();
     assert!(!path.exists());
+}
+
+#[test]
+fn a_write_with_o_dsync_is_durable_when_it_is_answered() {
+    if !can_mount("a_write_with_o_dsync_is_durable_when_it_is_answered") {
+        return;
+    }
+    let (ram, dir) = (disk(16), tempfile::tempdir().unwrap());
+    let _server = mount(&ram, dir.path());
+    for flags in [0, libc::O_DSYNC, libc::O_SYNC] {
+        let file = OpenOptions::new()
+            .write(true)
+            .custom_flags(flags)
+            .open(dir.path().join("disk"))
+            .unwrap();
+        for (at, length) in [(0, 4096), (512, 512)] {
+            let before = ram.durable_writes.load(Ordering::Relaxed);
+            file.write_all_at(&vec![1; length], at).unwrap();
+            assert_eq!(
+                ram.durable_writes.load(Ordering::Relaxed) - before,
+                u64::from(flags != 0),
+                "flags {flags:o}, {length} bytes"
+            );
+        }
+    }
 }
 
 #[test]

@@ -303,7 +303,7 @@ impl Filesystem for Files {
         offset: u64,
         data: &[u8],
         _write_flags: WriteFlags,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
@@ -323,6 +323,8 @@ impl Filesystem for Files {
             };
         }
         let data = &data[..len as usize];
+        // A file with direct I/O gets no fsync from the kernel after such a write. O_SYNC has this bit, too.
+        let fua = flags.0 & libc::O_DSYNC != 0;
         let blocks = data.len() / BLOCK_BYTES;
         let pool = file.bytes.device().frames();
         if is_aligned(offset, len) && blocks <= pool.capacity(Share::Write) {
@@ -330,7 +332,7 @@ impl Filesystem for Files {
             for (i, block) in data.chunks_exact(BLOCK_BYTES).enumerate() {
                 frames.block_mut(i).copy_from_slice(block);
             }
-            let (op, answer) = (Op::Write { fua: false }, Answer::Written(reply, len as u32));
+            let (op, answer) = (Op::Write { fua }, Answer::Written(reply, len as u32));
             Self::submit(
                 &file.bytes,
                 op,
@@ -341,7 +343,7 @@ impl Filesystem for Files {
             );
         } else {
             let (bytes, data) = (file.bytes.clone(), data.to_vec());
-            self.later(Box::new(move || match bytes.write(offset, &data, false) {
+            self.later(Box::new(move || match bytes.write(offset, &data, fua) {
                 Ok(()) => reply.written(data.len() as u32),
                 Err(e) => reply.error(errno(&e)),
             }));
