@@ -313,6 +313,31 @@ fn blocks_that_share_pages_and_blocks_that_wait_to_be_hashed_read_back_as_they_w
 }
 
 #[test]
+fn a_copy_in_a_journal_is_a_delta_against_the_copy_before_it() {
+    let mut scenario = scenario(device("oftl", 256 << 20), "hot-cold", 6000);
+    scenario.sizes = sizes::find("random").copied();
+    scenario.precondition = Precondition::None;
+    if let Load::Synthetic(load) = &mut scenario.load {
+        load.flush_every = 10;
+        load.journal = Some(Journal {
+            mode: Mode::Ordered,
+            blocks: 16_384,
+            commit: Commit::TwoFlushes,
+            fsync_flushes: false,
+            file: File::Overwritten,
+        });
+    }
+    // Of the inode: until the unmount nothing is written home, so nothing is there that it could be held against.
+    let outcome = run(&scenario, "vellum:compress,deltas");
+    let deltas = outcome.counted("delta_blocks");
+    let commits = 6000 / 11;
+    assert!(
+        (commits * 9 / 10..commits + 10).contains(&deltas),
+        "{deltas}"
+    );
+}
+
+#[test]
 fn what_takes_no_time_counts_the_same_and_has_no_latencies() {
     let mut scenario = scenario(device("oftl", 256 << 20), "hot-cold", 60_000);
     let timed = run(&scenario, "base");

@@ -1,6 +1,7 @@
 //! The driver: takes requests, feeds the engine, carries its effects out on a backing, keeps what is where.
 
 mod blank;
+mod copies;
 mod deltas;
 mod hashing;
 mod parts;

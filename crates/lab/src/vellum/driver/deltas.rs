@@ -1,11 +1,13 @@
 //! Blocks as their difference to what they replace (CSA-FS §3.2): which bases are known, and what a trace or a model says of the difference.
 //!
-//! As the device has it: a block is worth keeping as a base when it replaces something, bases are kept by use, and a delta is
-//! at most half of what its base takes. Nobody has the bytes, so a base is its content's number.
+//! As the device has it: a block is worth keeping as a base when it replaces something, bases are kept by use, a delta is
+//! at most half of what its base takes, and a copy in a journal replaces the copy before it, or else what is at home. Nobody has the bytes, so a
+//! base is its content's number.
 //!
 //! A trace tells a block's difference to the version before it, and that may be a delta itself. Its base is then taken to be as far away as
 //! all differences since together: what changed twice is counted twice, so it is never nearer than that.
 
+use super::copies::Copies;
 use super::{Asked, Flight, Vellum};
 use crate::base::Io;
 use crate::content::Content;
@@ -45,6 +47,7 @@ pub(super) struct Bases {
     versions: HashMap<u64, Version>,
     /// Of each buffer: in how many bytes its block is stored, if that is worth keeping as a base.
     wanted: Vec<u16>,
+    copies: Copies,
 }
 
 impl Default for Bases {
@@ -53,6 +56,7 @@ impl Default for Bases {
             known: LruCache::new(BASES),
             versions: HashMap::new(),
             wanted: Vec::new(),
+            copies: Copies::default(),
         }
     }
 }
@@ -66,16 +70,28 @@ impl Bases {
         self.wanted[index] = bytes;
     }
 
+    /// Where to look for an earlier version of a block that is about to be written, the likeliest place first. Blocks of zeros have none.
+    fn earlier_places(&mut self, asked: &Asked, index: usize) -> impl Iterator<Item = u64> + use<> {
+        let lba = asked.lba + index as u64;
+        let home = asked.homes.as_ref().map(|homes| homes[index]);
+        let places = match home {
+            _ if asked.contents[index] == Content::ZERO => [None; 2],
+            None => [None, Some(lba)],
+            Some(NO_HOME) => [None; 2],
+            Some(home) => [self.copies.write(lba, home), Some(home)],
+        };
+        places.into_iter().flatten()
+    }
+
     /// A block as its difference to this base, if that is worth it. `changed`: to the version before, where a trace tells it.
     fn delta(
-        &mut self,
-        part: PartId,
+        &self,
+        (part, base): (PartId, Known),
         lba: u64,
         content: Content,
         changed: Option<u16>,
         model: Option<Sizes>,
     ) -> Option<(PartId, Packed)> {
-        let base = self.known.get(&part.raw()).copied()?;
         let measured = changed.and_then(|changed| {
             let before = self.versions.get(&lba)?;
             match before.since {
@@ -116,11 +132,17 @@ pub(super) fn on_medium(base: Option<Base>) -> Option<Pba> {
 }
 
 impl Vellum {
-    /// Tells which blocks of a journal are copies of which, before they are written, where the core goes by that.
+    /// Tells which blocks of a journal are copies of which, before they are written; the core where it goes by that.
     pub(super) fn tell_homes(&mut self, io: &mut Io<'_>, asked: &Asked) {
-        let Some(homes) = asked.homes.as_ref().filter(|_| self.descriptors) else {
+        let Some(homes) = &asked.homes else {
             return;
         };
+        if let Some(bases) = &mut self.bases {
+            bases.copies.describe(asked.lba, homes);
+        }
+        if !self.descriptors {
+            return;
+        }
         let pairs: Vec<_> = homes
             .iter()
             .zip(asked.lba..)
@@ -146,15 +168,18 @@ impl Vellum {
             return alone;
         };
         let lba = asked.lba + index as u64;
-        let earlier = match &asked.homes {
-            None => log.earlier(Lba(lba)),
-            Some(homes) if homes[index] == NO_HOME => Earlier::Nothing,
-            Some(homes) => log.earlier(Lba(homes[index])),
-        };
-        let delta = match earlier {
-            Earlier::Base(part) => bases.delta(part, lba, content, size.delta, model),
-            Earlier::Nothing | Earlier::Unfit => None,
-        };
+        let mut replaces = false;
+        let mut delta = None;
+        for place in bases.earlier_places(asked, index) {
+            let earlier = log.earlier(Lba(place));
+            replaces |= earlier != Earlier::Nothing;
+            if let Earlier::Base(part) = earlier
+                && let Some(base) = bases.known.get(&part.raw()).copied()
+            {
+                delta = bases.delta((part, base), lba, content, size.delta, model);
+                break;
+            }
+        }
         if sizes.is_some() || !bases.versions.is_empty() {
             let since = delta.map(|(part, packed)| (part.raw(), packed.len.get()));
             bases.versions.insert(lba, Version { content, since });
@@ -167,7 +192,7 @@ impl Vellum {
             });
         }
         let bytes = alone.map_or(0, |packed| packed.len.get());
-        bases.want(buf, u16::from(earlier != Earlier::Nothing) * bytes);
+        bases.want(buf, u16::from(replaces) * bytes);
         alone
     }
 
