@@ -174,9 +174,9 @@ const SD: Nand = Nand {
     over_provisioning: 70,
 };
 
-/// DiskSim's SSD extension as it comes, 4 GiB a package, with as many as make 60 GB.
+/// DiskSim's SSD extension as it comes, 4 GiB a package, with as many as keep 60 GB.
 const CSAFS: Nand = Nand {
-    channels: 15,
+    channels: 16,
     erase_limit: 10_000,
     buffer_bytes: 2 * MIB,
     ..CAFTL
@@ -258,8 +258,8 @@ const PRESETS: [Preset; 12] = [
         name: "csafs",
         about: "CSA-FS's simulated SSD: 60 GB, 4 KiB pages, 64 pages a block",
         source: "CSA-FS's setting: 60 GB of MLC, the SSD extension of DiskSim with its own parameters (4 GiB packages of 8 planes, 4 KiB pages, 64 \
-                 a block, 25 us, 200 us, 1.5 ms, 100 us a page on the channel, 15% over-provisioning). Assumed: 15 such packages, one channel each, \
-                 2 MiB of RAM, 10,000 erasures (MLC); without --capacity a part of it is simulated",
+                 a block, 25 us, 200 us, 1.5 ms, 100 us a page on the channel, 15% over-provisioning). Assumed: 16 such packages, of which that leaves \
+                 60 GB, one channel each, 2 MiB of RAM, 10,000 erasures (MLC); without --capacity a part of it is simulated",
         command_ns: 20 * US,
         link_bytes_per_s: 300 * MB,
         kind: Kind::Nand(CSAFS),
