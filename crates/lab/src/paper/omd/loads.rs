@@ -18,6 +18,8 @@ const TRACES_MAX: usize = 64;
 /// See the module.
 pub struct Load {
     pub name: String,
+    /// The device that it runs on.
+    pub device: &'static str,
     pub requests: Vec<Request>,
     /// The same, with every write durable when it is answered: what a plain device does under strong persistence.
     pub durable: Vec<Request>,
@@ -27,7 +29,7 @@ pub struct Load {
 }
 
 impl Load {
-    fn new(name: String, requests: Vec<Request>, blocks: u64) -> Self {
+    fn new(name: String, device: &'static str, requests: Vec<Request>, blocks: u64) -> Self {
         let durable = requests.iter().cloned().map(|mut request| {
             if let Op::Write { fua } = &mut request.op {
                 *fua = true;
@@ -36,6 +38,7 @@ impl Load {
         });
         Self {
             name,
+            device,
             shares: Shares::of(requests.iter().cloned()),
             durable: durable.collect(),
             requests,
@@ -52,6 +55,8 @@ impl Load {
 /// A load that is made up.
 struct Made {
     name: &'static str,
+    /// Where the paper runs it.
+    device: &'static str,
     /// Of the blocks written, in percent: have a content that was written before.
     duplicates: u64,
     requests: u64,
@@ -66,9 +71,15 @@ struct Made {
     gap_us: u64,
 }
 
+const TABLET: &str = "omd-tablet";
+const SERVER: &str = "omd-server";
+/// Where captured loads run: neither of the paper's.
+const CAPTURED: &str = "moderate-ssd";
+
 const LOADS: [Made; 6] = [
     Made {
         name: "index update",
+        device: TABLET,
         duplicates: 23,
         requests: 4000,
         blocks: 8,
@@ -79,6 +90,7 @@ const LOADS: [Made; 6] = [
     },
     Made {
         name: "installation",
+        device: TABLET,
         duplicates: 30,
         requests: 6000,
         blocks: 4,
@@ -89,6 +101,7 @@ const LOADS: [Made; 6] = [
     },
     Made {
         name: "web browsing",
+        device: TABLET,
         duplicates: 73,
         requests: 3000,
         blocks: 1,
@@ -99,6 +112,7 @@ const LOADS: [Made; 6] = [
     },
     Made {
         name: "camera frames",
+        device: TABLET,
         duplicates: 27,
         requests: 4000,
         blocks: 2,
@@ -109,6 +123,7 @@ const LOADS: [Made; 6] = [
     },
     Made {
         name: "sort of files",
+        device: SERVER,
         duplicates: 55,
         requests: 3000,
         blocks: 16,
@@ -119,6 +134,7 @@ const LOADS: [Made; 6] = [
     },
     Made {
         name: "database",
+        device: SERVER,
         duplicates: 24,
         requests: 8000,
         blocks: 2,
@@ -171,7 +187,7 @@ fn make(made: &Made, part: u64) -> Load {
             requests.push(Request::flush(at));
         }
     }
-    Load::new(made.name.into(), requests, 100_000)
+    Load::new(made.name.into(), made.device, requests, 100_000)
 }
 
 /// The traces of a directory, in the order of their names.
@@ -211,7 +227,7 @@ fn one(path: &Path) -> Result<Load, PaperError> {
     }
     let name = path.file_stem().unwrap_or(path.as_os_str());
     let name = name.to_string_lossy().into_owned();
-    Ok(Load::new(name, requests, trace.blocks()))
+    Ok(Load::new(name, CAPTURED, requests, trace.blocks()))
 }
 
 #[cfg(test)]
