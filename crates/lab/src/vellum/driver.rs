@@ -3,6 +3,7 @@
 mod blank;
 mod copies;
 mod deltas;
+mod effects;
 mod hashing;
 mod parts;
 mod placing;
@@ -19,7 +20,6 @@ use super::summaries::Summaries;
 use crate::base::Io;
 use crate::content::{Content, Contents};
 use crate::sizes::{Sizes, Tells};
-use crate::timeline::Tag;
 use crate::trace::Op;
 use crate::workload::Homes;
 use blank::Blank;
@@ -30,9 +30,7 @@ use vellum_core::engine::{Buffers, Engine, Options, Victim};
 use vellum_core::format::{self, superblock::Superblock};
 use vellum_core::layout::{Core, Recovered, recover};
 use vellum_core::recovery::RecoveryError;
-use vellum_core::seam::{
-    Dedup, Effect, Fingerprint, Input, Outcome, Payload, Refusal, Region, WriteOnce,
-};
+use vellum_core::seam::{Dedup, Fingerprint, Input, Outcome, Payload, Refusal, Region, WriteOnce};
 use vellum_core::stats::Stats;
 use vellum_core::tables::{Persistence, Tables};
 
@@ -479,120 +477,5 @@ impl Vellum {
                 self.answers.push_back((reply.id.0, reply.result));
             }
         }
-    }
-
-    fn carry_out(&mut self, io: &mut Io<'_>, effect: Effect) {
-        match effect {
-            Effect::WriteChunk {
-                id,
-                at,
-                blocks,
-                durable,
-            } => {
-                match self.compress {
-                    // The header's bytes are made by nobody: nothing here is ever damaged, so none is read.
-                    false => {
-                        let first = at.0 as usize + 1;
-                        let blocks = self.medium[first..].iter_mut();
-                        let bufs = self.engine.as_log().map(|log| log.chunk_bufs(id));
-                        for (block, buf) in blocks.zip(bufs.into_iter().flatten()) {
-                            *block = self.bufs[buf.0 as usize];
-                        }
-                    }
-                    true => self.write_parts(id, at, blocks),
-                }
-                let tag = self.fly(id, Flight::Plain);
-                self.backing.write(io, tag, at, blocks, durable);
-            }
-            Effect::WriteMeta {
-                id,
-                at,
-                blocks,
-                durable,
-            } => {
-                self.bytes.resize(blocks as usize * BLOCK_BYTES, 0);
-                self.engine.encode(id, &mut self.bytes);
-                self.summaries.keep(at, &self.bytes, &self.medium);
-                let tag = self.fly(id, Flight::Plain);
-                self.backing.write(io, tag, at, blocks, durable);
-            }
-            Effect::Sync { id } => {
-                let tag = self.fly(id, Flight::Plain);
-                self.backing.sync(io, tag);
-            }
-            Effect::Erase { id, at, blocks } => {
-                let tag = self.fly(id, Flight::Erase { at });
-                self.backing.erase(io, tag, at, blocks);
-            }
-            Effect::Read {
-                id,
-                at,
-                blocks,
-                request: RequestId(request),
-                first,
-            } => {
-                let read = Flight::Read {
-                    at,
-                    blocks,
-                    request,
-                    first,
-                };
-                let tag = self.fly(id, read);
-                self.backing.read(io, tag, at, blocks);
-            }
-            Effect::Gather { id, at, blocks, to } => {
-                let tag = self.fly(id, Flight::Gather { at, blocks, to });
-                self.backing.read(io, tag, at, blocks);
-            }
-            Effect::ReadMeta { id, at, blocks } => {
-                let tag = self.fly(id, Flight::Meta { at, blocks });
-                self.backing.read(io, tag, at, blocks);
-            }
-            Effect::Compare { id, buf, with } => self.compare(io, id, buf, with),
-            Effect::ReadParts {
-                id,
-                page,
-                slot,
-                count,
-                base,
-                request,
-                first,
-            } => self.read_parts(io, id, page, (slot, count), (request, first), base),
-            Effect::Fingerprint { id, buf } => {
-                let tag = self.fly(id, Flight::Print(self.bufs[buf.0 as usize]));
-                self.print(io, tag);
-            }
-            Effect::CopyOut {
-                from,
-                request,
-                index,
-            } => self.show(request.0, index, self.bufs[from.0 as usize]),
-            Effect::ZeroOut {
-                request,
-                first,
-                blocks,
-            } => (first..first + blocks).for_each(|i| self.show(request.0, i, Content::ZERO)),
-            Effect::Release { buf } => self.free.push(buf.0),
-            Effect::Stored { buf, part } => self.stored(buf, part),
-            Effect::GivenUp { page } => self.given_up(page),
-            Effect::Stopped => {}
-            Effect::WriteData { id, at, blocks } => {
-                for (buf, place, _) in self.engine.chunk_places(id) {
-                    self.medium[place.0 as usize] = self.bufs[buf.0 as usize];
-                }
-                let tag = self.fly(id, Flight::Plain);
-                self.backing.write(io, tag, at, blocks, false);
-            }
-            Effect::GatherPart { .. } => unreachable!("nobody tells of pairs"),
-        }
-    }
-
-    fn fly(&mut self, id: EffectId, flight: Flight) -> Tag {
-        let index = id.0 as usize;
-        if index >= self.flights.len() {
-            self.flights.resize(index + 1, Flight::None);
-        }
-        self.flights[index] = flight;
-        Tag::Effect(id.0)
     }
 }
