@@ -183,6 +183,52 @@ fn a_page_that_moves_while_it_is_compared_is_not_shared_where_it_was() {
     }
 }
 
+/// What is written takes the segment that its twin has left, and goes where the twin was.
+#[test]
+fn a_twin_that_has_moved_is_not_taken_for_what_the_same_write_puts_in_its_place() {
+    let tight = Volume {
+        over_provisioning: 100,
+        ..volume()
+    };
+    // Chance has it in round 199.
+    let mut bench = Bench::new(5, tight, policy(Decide::Compare));
+    let blocks = bench.0.model.blocks();
+    let mut contents: Vec<u32> = vec![0; blocks as usize];
+    let mut fresh = 10_000..;
+    for _ in 0..400 {
+        // Segments of which little is left.
+        for _ in 0..100 {
+            let lba = bench.0.rng.below(blocks);
+            contents[lba as usize] = fresh.next().unwrap();
+            bench.ask_write(lba, contents[lba as usize]);
+            bench.0.settle().unwrap();
+        }
+        bench.flush();
+        // Each second block gets what the one before it had, which is written anew.
+        let length = blocks * 2 / 3 - bench.0.rng.below(150);
+        let first = bench.0.rng.below(blocks - length);
+        let (from, to) = (first as usize, (first + length) as usize);
+        let mut tokens = contents[from..to].to_vec();
+        for pair in tokens.chunks_exact_mut(2) {
+            pair[1] = core::mem::replace(&mut pair[0], fresh.next().unwrap());
+        }
+        contents[from..to].copy_from_slice(&tokens);
+        let write = Ask::Write {
+            lba: first,
+            tokens,
+            fua: false,
+        };
+        bench.ask(&write);
+        bench.0.settle().unwrap();
+        bench.ask(&Ask::Read {
+            lba: first,
+            blocks: length as u32,
+        });
+        bench.0.settle().unwrap();
+    }
+    bench.end();
+}
+
 #[test]
 fn a_discard_of_the_last_owner_waits_for_the_hit_or_comes_before_it() {
     for decide in DECIDES {

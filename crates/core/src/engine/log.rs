@@ -168,9 +168,9 @@ impl Engine {
         }
         let segment = self.segments.free.pop_front()?;
         debug_assert_eq!(self.segments.get(segment).state, State::Free);
-        self.segments.get_mut(segment).state = State::Open;
+        let info = self.segments.get_mut(segment);
+        (info.state, info.uses) = (State::Open, info.uses.wrapping_add(1));
         self.sums.open(segment);
-        self.doubt(segment);
         Some(segment)
     }
 

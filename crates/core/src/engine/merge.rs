@@ -245,6 +245,8 @@ impl Engine {
                 by: Proposer::Pair,
                 of: merge.of,
                 place: merge.to.place,
+                // Nothing is erased while it is read.
+                uses: self.uses_at(merge.to.place.pba),
                 absorptions: None,
                 print: None,
             };

@@ -30,6 +30,8 @@ pub(super) struct Info {
     pub writing: u32,
     /// Closed, and its summary waits for those.
     pub summary_due: bool,
+    /// How often it has been taken to be written, in this life.
+    pub uses: u32,
     /// Reads of the medium in flight; the segment must not be erased under them.
     pub readers: u32,
     /// The newest chunk in it: while the durable map checkpoint is older, replay needs its headers.
@@ -58,6 +60,7 @@ impl Segments {
             quarantined: false,
             writing: 0,
             summary_due: false,
+            uses: 0,
             readers: 0,
             last_seq: Seq(0),
             marks: [0; 2],

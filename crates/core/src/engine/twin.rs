@@ -49,6 +49,8 @@ pub(super) struct Twin {
     pub by: Proposer,
     pub of: Holder,
     pub place: Place,
+    /// Which use of its segment the page was written in: another's pages are others, wherever they lie.
+    pub uses: u32,
     /// It was in a chunk that still took blocks: how many had been replaced in such chunks by then.
     pub absorptions: Option<u64>,
     /// The fingerprint that the page had then, or that the block turned out to have when it was equal.
@@ -109,6 +111,7 @@ impl Engine {
                 by,
                 of,
                 place,
+                uses: self.uses_at(place.pba),
                 absorptions: open.then_some(self.absorptions),
                 print,
             });
@@ -348,38 +351,15 @@ impl Engine {
         }
     }
 
-    /// A segment is about to be written: a page in it that was compared, or is, is not what it was.
-    pub(super) fn doubt(&mut self, segment: Segment) {
-        for waiting in &mut self.waiting {
-            let Waiting::Write { verdicts, .. } = waiting else {
-                continue;
-            };
-            for verdict in verdicts {
-                match verdict {
-                    Verdict::Same(twin)
-                        if locate(&self.superblock, twin.place.pba).0 == segment =>
-                    {
-                        *verdict = Verdict::Write;
-                    }
-                    // Its answer is still to come. No page is here.
-                    Verdict::Asked(twin)
-                        if locate(&self.superblock, twin.place.pba).0 == segment =>
-                    {
-                        twin.place.pba = Pba(0);
-                    }
-                    _ => {}
-                }
-            }
-        }
-    }
-
     /// Maps a block to its twin's page.
     pub(super) fn share(&mut self, lba: Lba, twin: Twin) -> Shared {
         let entry = self.entry_of(twin.of);
         let replaced = twin
             .absorptions
             .is_some_and(|then| then != self.absorptions);
-        if self.place_of(entry) != Some(twin.place) || replaced {
+        let moved =
+            self.place_of(entry) != Some(twin.place) || self.uses_at(twin.place.pba) != twin.uses;
+        if moved || replaced {
             return Shared::No;
         }
         if Holder::Lba(lba) == twin.of
@@ -436,6 +416,12 @@ impl Engine {
         self.remap(lba, Entry::Shared(vba));
         self.shared_by(twin.by);
         Shared::Done
+    }
+
+    /// How often the segment of a page has been taken to be written.
+    pub(super) fn uses_at(&self, pba: Pba) -> u32 {
+        let (segment, _) = locate(&self.superblock, pba);
+        self.segments.get(segment).uses
     }
 
     /// Where a holder's content is mapped to.
