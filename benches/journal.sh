@@ -11,7 +11,8 @@
 # PACKING=1 (`make bench-packing`) compares storage in parts of pages instead, and rewrites docs/benchmarks/packing.md; LAYOUTS=1
 # (`make bench-layouts`) the layouts, with loads that have duplicates, and rewrites docs/benchmarks/layouts-device.md.
 #
-# QUICK=1 is for trying the script: small, one round, and it writes no document. ONLY=REGEX chooses workloads.
+# QUICK=1 is for trying the script: small, one round, and it writes no document. ONLY=REGEX chooses workloads,
+# CONFIGURATIONS="a b" configurations; neither writes one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/sbin:/sbin"
@@ -45,6 +46,7 @@ workloads=(
     'varmail=varmail'
     'fileserver=fileserver'
 )
+[ -z "${PACKING:-}" ] || workloads+=('a compile=build')
 if [ -n "${LAYOUTS:-}" ]; then
     workloads=(
         'random, fsync each 32=writes random 32'
@@ -93,7 +95,7 @@ one() {
     local loop options=${mount_options[$configuration]} status=0
     skipping=no
     up
-    mkfs.ext4 -q -F -b 4096 -J size=64 -E lazy_itable_init=0,lazy_journal_init=0 "$loop"
+    "mkfs.${file_system[$configuration]:-ext4}" -q -F -b 4096 -J size=64 -E lazy_itable_init=0,lazy_journal_init=0 "$loop"
     # What must be there before is made under the same options, and is at home before the window begins.
     mounted
     workload_run --prepare >"$dir/out" 2>&1 || status=$?
@@ -158,6 +160,7 @@ for ((round = 1; round <= ROUNDS; round++)); do
         [[ $command =~ ${ONLY:-.} ]] || continue
         for configuration in "${configurations[@]}"; do
             [ -z "${once[$configuration]:-}" ] || [ "$round" -eq 1 ] || continue
+            [[ $command =~ ${loads_of[$configuration]:-.} ]] || continue
             one
             [ "$skipping" = no ] || break
             printf 'round %s  %-28s %-10s %8s s\n' "$round" "$workload" "$configuration" "$(cat "$dir/seconds")"
@@ -173,7 +176,7 @@ document=${table/layouts/layouts-device}
 for what in "${skipped[@]}"; do printf '\nNot measured: %s.\n' "$what"; done | sort -u >>"$dir/$document.md"
 cat "$dir/$document.md"
 echo "took $(($(date +%s) - begun)) s"
-if [ -z "${QUICK:-}${ONLY:-}" ]; then
+if [ -z "${QUICK:-}${ONLY:-}${CONFIGURATIONS:-}" ]; then
     mkdir -p docs/benchmarks
     cp "$dir/$document.md" "docs/benchmarks/$document.md"
     echo "written to docs/benchmarks/$document.md"

@@ -4,6 +4,7 @@
 declare -A mount_options=(
     [journal]=data=journal
     [ordered]=data=ordered
+    [ext3]=data=ordered
     [off]=data=journal,journal_async_commit
     [on]=data=journal,journal_async_commit
     [paper]=data=journal,journal_async_commit
@@ -28,20 +29,24 @@ declare -A policy=([off]="write-once=off" [on]="write-once=on,replay=on" [paper]
 # How a volume is made and served, where that is not the default.
 declare -A made=([tables]="--layout ordered" [strong]="--layout ordered" [shadow]="--layout shadow")
 declare -A served=([strong]="--persistence strong")
+# Which file system, where it is not ext4.
+declare -A file_system=([ext3]=ext3)
 configurations=(journal ordered off on paper sha1 traced)
-# Packing, against plain storage and against a volume without it.
-[ -z "${PACKING:-}" ] || configurations=(ordered on lz4 lz4+delta zstd zstd+delta all)
+# Packing, against plain storage and against a volume without it; ext3 is what CSA-FS compares itself with, on its kinds of load.
+[ -z "${PACKING:-}" ] || configurations=(ordered ext3 on lz4 lz4+delta zstd zstd+delta all)
 # Deduplication on each layout, against plain storage.
 [ -z "${LAYOUTS:-}" ] || configurations=(ordered log tables strong shadow)
+[ -z "${CONFIGURATIONS:-}" ] || read -ra configurations <<<"$CONFIGURATIONS"
 # `traced` is plain storage that writes down each request: why the file system flushes.
-# Those that are there for their counts, which do not change from round to round.
+# Those that are there for some loads alone, by their command; and those for their counts, which do not change from round to round.
+declare -A loads_of=([ext3]="^(pgbench|build)$")
 declare -A once=([paper]=yes [sha1]=yes [traced]=yes)
 
 # Starts the server of $configuration on a fresh store; $loop becomes a block device of it.
 up() {
     rm -f "$dir/store"
     case $configuration in
-        journal | ordered)
+        journal | ordered | ext3)
             truncate -s "$volume" "$dir/store"
             start nbdkit -f -U "$dir/socket" file "$dir/store"
             ;;
@@ -102,7 +107,7 @@ counters() {
     # Fields 7 and 16 of the block layer's counters: sectors written, and flushes.
     sent=$(awk '{ printf "{\"host_blocks\": %d, \"flushes\": %d}", $7 / 8, $16 }' "/sys/block/$(basename "$loop")/stat")
     case $configuration in
-        journal | ordered | traced)
+        journal | ordered | ext3 | traced)
             # nbdkit's file plugin: each write is a write of the file, each flush an fdatasync.
             jq -c '. + { medium_bytes: (.host_blocks * 4096), syncs: .flushes }' <<<"$sent"
             ;;
