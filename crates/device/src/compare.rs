@@ -5,7 +5,7 @@
 
 use crate::digest::crc32c;
 use crate::drive::{Batch, Cause, Inner};
-use crate::limits::{COMPARE_READ_BLOCKS, KEPT_BLOCKS, KEPT_BLOCKS_MAX};
+use crate::limits::{COMPARE_READ_BLOCKS, COMPARE_SPARE_BLOCKS, KEPT_BLOCKS, KEPT_BLOCKS_MAX};
 use crate::memory::Buffer;
 use crate::pack::{Decoded, PartsRead, Told, unpack};
 use crate::sight::Expected;
@@ -16,12 +16,13 @@ use vellum_core::seam::{Against, Input, Outcome, Page};
 use vellum_medium::Kind;
 
 /// Comparisons under way.
-#[derive(Debug)]
 pub(crate) struct Comparisons {
     /// With blocks of the medium that are still to be read.
     to_read: Vec<Comparison>,
-    /// Those that are being read, by the number of the first in each operation.
-    reading: Vec<Vec<Comparison>>,
+    /// What is being read, by the number of the first in each operation.
+    reading: Vec<Run>,
+    /// Memory of reads that have ended, the last one's on top: it is in the processor's caches.
+    spare: Vec<Buffer>,
     /// So many more blocks are kept for copies of them: contents come again, of late.
     keep: usize,
 }
@@ -31,6 +32,7 @@ impl Default for Comparisons {
         Self {
             to_read: Vec::new(),
             reading: Vec::new(),
+            spare: Vec::new(),
             keep: KEPT_BLOCKS_MAX,
         }
     }
@@ -39,6 +41,17 @@ impl Default for Comparisons {
 impl Comparisons {
     fn asked(&mut self) {
         self.keep = (self.keep + KEPT_BLOCKS).min(KEPT_BLOCKS_MAX);
+    }
+
+    /// Memory for a block. Nothing waits for it: while a comparison waits the write buffer fills, and then deduplication
+    /// leaves off.
+    fn take_block(&mut self) -> Buffer {
+        self.spare.pop().unwrap_or_else(|| Buffer::zeroed(1))
+    }
+
+    fn give_back(&mut self, blocks: impl Iterator<Item = Buffer>) {
+        let room = COMPARE_SPARE_BLOCKS - self.spare.len();
+        self.spare.extend(blocks.take(room));
     }
 
     /// Whether blocks that are written now are worth keeping. A frame that is kept is not the next to be used again,
@@ -64,6 +77,15 @@ struct Comparison {
     slot: Option<u8>,
     id: EffectId,
     buf: Buf,
+}
+
+/// One read, and what is compared with what it brings.
+#[derive(Default)]
+struct Run {
+    /// In order of their blocks.
+    comparisons: Vec<Comparison>,
+    /// From the first one's on. An operation transfers into them: they stay here until it is back.
+    blocks: Vec<Buffer>,
 }
 
 /// For counters.
@@ -154,78 +176,94 @@ impl Inner {
         self.comparisons.to_read = all;
     }
 
-    fn read_run(&mut self, run: &[Comparison], batch: &mut Batch) {
-        let Some(&Comparison { at, id, .. }) = run.first() else {
+    fn read_run(&mut self, comparisons: &[Comparison], batch: &mut Batch) {
+        let (Some(first), Some(last)) = (comparisons.first(), comparisons.last()) else {
             return;
         };
-        self.counters.reads_compare += 1;
-        let mut io = self.io(Cause::Compare, id, Kind::Read, at);
-        // A page once, however many of its parts are compared.
-        for page in run.chunk_by(|one, next| one.at == next.at) {
-            self.counters.read_blocks_compare += 1;
-            let buffer = self.buffers.take(1);
-            self.keep(page[0].id, buffer, &mut io);
-        }
-        let index = id.0 as usize;
+        let index = first.id.0 as usize;
         let reading = &mut self.comparisons.reading;
         if reading.len() <= index {
-            reading.resize_with(index + 1, Vec::new);
+            reading.resize_with(index + 1, Run::default);
         }
-        reading[index].extend_from_slice(run);
+        let mut run = std::mem::take(&mut reading[index]);
+        assert!(run.blocks.is_empty(), "comparison {} is read", first.id);
+        run.comparisons.extend_from_slice(comparisons);
+        let mut io = self.io(Cause::Compare, first.id, Kind::Read, first.at);
+        // A page once, however many of its parts are compared.
+        for _ in first.at.0..=last.at.0 {
+            let block = self.comparisons.take_block();
+            // SAFETY: the run keeps the block, untouched, until `compared` takes both when the operation is back.
+            unsafe { io.push(block.ptr(), block.len()) };
+            run.blocks.push(block);
+        }
+        self.counters.reads_compare += 1;
+        self.counters.read_blocks_compare += run.blocks.len() as u64;
+        self.comparisons.reading[index] = run;
         batch.ios.push(io);
     }
 
     /// What was read back has come, or cannot be had.
     pub(crate) fn compared(&mut self, now: Nanos, first: EffectId, came: bool, batch: &mut Batch) {
-        let mut run = std::mem::take(&mut self.comparisons.reading[first.0 as usize]);
-        // One bad block must not speak for its neighbours: then each is read alone.
-        let again = !came && run.len() > 1;
-        let mut page: Option<(Pba, Buffer)> = None;
-        for one in run.drain(..) {
-            if page.as_ref().is_none_or(|(at, _)| *at != one.at) {
-                let next = self.metadata[one.id.0 as usize].take();
-                let last = std::mem::replace(&mut page, next.map(|next| (one.at, next)));
-                if let Some((_, buffer)) = last {
-                    self.buffers.give_back(buffer);
-                }
+        let index = first.0 as usize;
+        let mut run = std::mem::take(&mut self.comparisons.reading[index]);
+        if came || run.comparisons.len() == 1 {
+            self.judge(now, &run, came);
+            self.comparisons.give_back(run.blocks.drain(..));
+            run.comparisons.clear();
+            self.comparisons.reading[index] = run;
+        } else {
+            self.comparisons.give_back(run.blocks.drain(..));
+            // One bad block must not speak for its neighbours.
+            for one in run.comparisons {
+                self.read_run(&[one], batch);
             }
-            let began = Instant::now();
-            let outcome = match (&page, one.slot) {
-                (Some((_, buffer)), None) if came => {
-                    Outcome::Same(buffer.bytes() == self.frame(one.buf))
-                }
-                (Some((_, buffer)), Some(slot)) if came => Outcome::Parts {
-                    crc: crc32c(buffer.bytes()),
-                    whole: self.part_is(buffer.bytes(), slot, None, one.buf),
-                    base: true,
-                },
-                _ => Outcome::Failed,
-            };
-            self.counters.compare_nanos += nanos_since(began);
-            match again {
-                true => self.read_run(&[one], batch),
-                false => self.engine.handle(
-                    now,
-                    Input::Done {
-                        id: one.id,
-                        outcome,
-                    },
-                ),
-            }
-        }
-        if let Some((_, buffer)) = page {
-            self.buffers.give_back(buffer);
-        }
-        if self.comparisons.reading[first.0 as usize].is_empty() {
-            self.comparisons.reading[first.0 as usize] = run;
         }
         self.drain(batch);
+    }
+
+    /// Tells the core how the comparisons with what was read have ended.
+    fn judge(&mut self, now: Nanos, run: &Run, came: bool) {
+        let from = run.comparisons.first().map_or(Pba(0), |first| first.at);
+        for one in &run.comparisons {
+            let began = Instant::now();
+            let block = run.blocks[(one.at.0 - from.0) as usize].bytes();
+            let outcome = match one.slot {
+                _ if !came => Outcome::Failed,
+                None => Outcome::Same(block == self.frame(one.buf)),
+                Some(slot) => Outcome::Parts {
+                    crc: crc32c(block),
+                    whole: self.part_is(block, slot, None, one.buf),
+                    base: true,
+                },
+            };
+            self.counters.compare_nanos += nanos_since(began);
+            let id = one.id;
+            self.engine.handle(now, Input::Done { id, outcome });
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_serves_again_is_never_in_use_twice_and_what_is_left_over_is_dropped() {
+        let mut comparisons = Comparisons::default();
+        let addresses = |blocks: &[Buffer]| blocks.iter().map(Buffer::ptr).collect::<Vec<_>>();
+        for more in [3, 0, 3] {
+            let count = COMPARE_SPARE_BLOCKS + more;
+            let spare = addresses(&comparisons.spare);
+            let taken: Vec<Buffer> = (0..count).map(|_| comparisons.take_block()).collect();
+            let mut places = addresses(&taken);
+            assert!(spare.iter().all(|block| places.contains(block)));
+            places.sort_unstable();
+            places.dedup();
+            assert_eq!(places.len(), count);
+            comparisons.give_back(taken.into_iter());
+            assert_eq!(comparisons.spare.len(), COMPARE_SPARE_BLOCKS);
+        }
+    }
 
     #[test]
     fn blocks_are_kept_for_copies_where_there_are_some() {

@@ -38,6 +38,9 @@ pub const SPARE_BUFFER_BLOCKS: usize = 4;
 
 /// Blocks that are read back in one operation to be compared.
 pub const COMPARE_READ_BLOCKS: usize = 64;
+/// Blocks of memory of such operations that are kept for use again (8 MiB). While more is read at once, there is more:
+/// never more blocks than wait for their comparison, and those are in the write buffer.
+pub const COMPARE_SPARE_BLOCKS: usize = 2048;
 
 /// Written blocks that are kept in memory for each comparison: they are all kept where one in so many has a copy.
 pub const KEPT_BLOCKS: usize = 64;

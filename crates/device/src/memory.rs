@@ -15,7 +15,7 @@ pub(crate) struct Buffer {
 unsafe impl Send for Buffer {}
 
 impl Buffer {
-    fn zeroed(blocks: usize) -> Self {
+    pub fn zeroed(blocks: usize) -> Self {
         let layout = Self::layout(blocks);
         // SAFETY: the layout is of at least one block.
         let ptr = unsafe { alloc_zeroed(layout) };

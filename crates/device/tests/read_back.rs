@@ -1,0 +1,234 @@
+//! Duplicates whose pages have left the memory: they are compared with what is read back, in as few reads as will do, and
+//! no block is judged by another one's read.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use common::{Client, assert_sound, block_of, create, open};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use vellum_core::addr::{BLOCK_BYTES, Pba};
+use vellum_device::Volume;
+use vellum_device::block::BlockDevice;
+use vellum_device::frames::Share;
+use vellum_device::policy::Policy;
+use vellum_medium::fault::{Fault, FaultMedium, Plan, Rule};
+use vellum_medium::{Done, Io, Kind, Medium, MediumError};
+
+/// Contents of a file: more than several segments of these volumes have.
+const FILE: u64 = 250;
+/// Where it is: not where a file system would be looked for.
+const HOME: u64 = 500;
+/// Where its copy goes.
+const COPY: u64 = 1000;
+
+/// A read of a file's blocks.
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    blocks: u64,
+    /// How many were under way with it.
+    at_once: usize,
+}
+
+/// A medium that breaks on demand, and knows which reads of a file it was asked for.
+struct Watched {
+    medium: FaultMedium,
+    /// Where the file's contents are. Others than comparisons read headers and summaries alone.
+    places: Mutex<HashMap<u64, u64>>,
+    reads: Mutex<Vec<Read>>,
+    reading: Mutex<usize>,
+}
+
+impl Watched {
+    /// A volume on such a medium, with a file in it of which nothing is in memory.
+    fn with_file(file: &[u64]) -> (Arc<Self>, Arc<Volume>, Client) {
+        let medium = Arc::new(Self {
+            medium: FaultMedium::over_memory(4096, Plan::default()),
+            places: Mutex::default(),
+            reads: Mutex::default(),
+            reading: Mutex::default(),
+        });
+        create(&*medium);
+        let as_medium: Arc<dyn Medium> = medium.clone();
+        let volume = open(&as_medium);
+        volume.set_policy(Policy {
+            dedup: true,
+            index_bytes: 1 << 20,
+            ..Policy::default()
+        });
+        let mut client = Client::new(&volume);
+        client.write(HOME, file).unwrap();
+        client.flush().unwrap();
+        let pool = volume.frames();
+        drop(pool.take(Share::Write, pool.capacity(Share::Write)));
+        medium.find_all(file);
+        (medium, volume, client)
+    }
+
+    fn find_all(&self, file: &[u64]) {
+        let mut places = self.places.lock();
+        let mut block = [0; BLOCK_BYTES];
+        for at in 0..self.blocks() {
+            self.medium.read(Pba(at), &mut block).unwrap();
+            let fill = u64::from_le_bytes(*block.first_chunk().unwrap());
+            if file.contains(&fill) && block == block_of(fill) {
+                assert_eq!(places.insert(fill, at), None, "stored once");
+            }
+        }
+        assert_eq!(places.len(), file.len());
+    }
+
+    /// Where a content is stored.
+    fn place(&self, fill: u64) -> u64 {
+        self.places.lock()[&fill]
+    }
+
+    fn is_of_file(&self, io: &Io) -> bool {
+        io.kind == Kind::Read && self.places.lock().values().any(|&at| at == io.at.0)
+    }
+
+    /// Reads that touch a content fail from now on.
+    fn break_read(&self, fill: u64) {
+        let at = self.place(fill);
+        self.medium.set_plan(Plan {
+            rules: vec![Rule {
+                fault: Fault::ReadError,
+                blocks: at..at + 1,
+                skip: 0,
+                times: u64::MAX,
+            }],
+            ..Plan::default()
+        });
+    }
+}
+
+impl Medium for Watched {
+    fn name(&self) -> &str {
+        self.medium.name()
+    }
+
+    fn blocks(&self) -> u64 {
+        self.medium.blocks()
+    }
+
+    fn wants_discard(&self) -> bool {
+        self.medium.wants_discard()
+    }
+
+    fn submit(&self, ios: &mut Vec<Box<Io>>) {
+        for io in ios.iter().filter(|io| self.is_of_file(io)) {
+            let mut reading = self.reading.lock();
+            *reading += 1;
+            self.reads.lock().push(Read {
+                blocks: (io.len() / BLOCK_BYTES) as u64,
+                at_once: *reading,
+            });
+        }
+        self.medium.submit(ios);
+    }
+
+    fn wait(&self, done: &mut Vec<Done>, timeout: Option<Duration>) {
+        self.medium.wait(done, timeout);
+        let ended = done.iter().filter(|done| self.is_of_file(&done.io));
+        *self.reading.lock() -= ended.count();
+    }
+
+    fn wake(&self) {
+        self.medium.wake();
+    }
+
+    fn read(&self, at: Pba, bytes: &mut [u8]) -> Result<(), MediumError> {
+        self.medium.read(at, bytes)
+    }
+
+    fn write(&self, at: Pba, bytes: &[u8]) -> Result<(), MediumError> {
+        self.medium.write(at, bytes)
+    }
+
+    fn sync(&self) -> Result<(), MediumError> {
+        self.medium.sync()
+    }
+}
+
+fn file() -> Vec<u64> {
+    (1..=FILE).collect()
+}
+
+fn shared(volume: &Volume) -> u64 {
+    volume.stats().core["dedup_blocks"]
+}
+
+#[test]
+fn a_block_that_is_damaged_is_the_only_one_not_shared() {
+    let (medium, volume, mut client) = Watched::with_file(&file());
+    let bad = 30;
+    let place = Pba(medium.place(bad));
+    medium.medium.flip_bit(place, 12_345).unwrap();
+    client.write(COPY, &file()).unwrap();
+    assert_eq!(shared(&volume), FILE - 1);
+    assert_eq!(client.read(COPY, FILE).unwrap(), file());
+    assert!(client.read(HOME + bad - 1, 1).is_err());
+    let behind = client.read(HOME + bad, FILE - bad).unwrap();
+    assert_eq!(behind, file()[bad as usize..]);
+    volume.stop().unwrap();
+}
+
+#[test]
+fn a_block_that_cannot_be_read_is_the_only_one_not_shared() {
+    let (medium, volume, mut client) = Watched::with_file(&file());
+    medium.break_read(30);
+    client.write(COPY, &file()).unwrap();
+    assert_eq!(shared(&volume), FILE - 1);
+    assert_eq!(volume.stats().core["unreadable_blocks"], 1);
+    medium.medium.set_plan(Plan::default());
+    assert_eq!(client.read(COPY, FILE).unwrap(), file());
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
+
+/// Twins too far apart for one read each take one, and none waits for another: while a comparison waits the write buffer
+/// fills, and then deduplication leaves off.
+#[test]
+fn what_is_asked_at_once_is_read_at_once() {
+    let scattered = 10;
+    let file: Vec<u64> = (1..=45 * scattered).collect();
+    let (medium, volume, mut client) = Watched::with_file(&file);
+    let mut copied = 0;
+    for skip in [0, 3, 7] {
+        let copy: Vec<u64> = (file.iter().copied().skip(skip))
+            .step_by(scattered as usize)
+            .collect();
+        medium.reads.lock().clear();
+        client.write(COPY + copied, &copy).unwrap();
+        copied += copy.len() as u64;
+        assert_eq!(shared(&volume), copied);
+        let reads = medium.reads.lock().clone();
+        assert!(reads.len() > 40, "{} reads", reads.len());
+        assert_eq!(
+            reads.iter().map(|read| read.at_once).max(),
+            Some(reads.len())
+        );
+        assert_eq!(client.read(COPY + copied - 45, 45).unwrap(), copy);
+    }
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
+
+/// A page that many blocks are copies of is read once for those that wait.
+#[test]
+fn a_page_is_read_once_for_all_its_copies() {
+    let (medium, volume, mut client) = Watched::with_file(&file());
+    client.write(COPY, &[7; 60]).unwrap();
+    assert_eq!(shared(&volume), 60);
+    let reads = medium.reads.lock().clone();
+    assert!(matches!(&reads[..], [Read { blocks: 1, .. }]), "{reads:?}");
+    assert_eq!(client.read(COPY, 60).unwrap(), [7; 60]);
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
