@@ -5,10 +5,15 @@
 
 use crate::digest::crc32c;
 use crate::drive::{Batch, Cause, Inner};
-use crate::limits::{COMPARE_READ_BLOCKS, COMPARE_SPARE_BLOCKS, KEPT_BLOCKS, KEPT_BLOCKS_MAX};
+use crate::limits::{
+    COMPARE_READ_BLOCKS, COMPARE_READ_GAP, COMPARE_READ_THROUGH, COMPARE_READS_BROKEN,
+    COMPARE_SPARE_BLOCKS, KEPT_BLOCKS, KEPT_BLOCKS_MAX,
+};
 use crate::memory::Buffer;
 use crate::pack::{Decoded, PartsRead, Told, unpack};
 use crate::sight::Expected;
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Instant;
 use vellum_codec::Block as Bytes;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Nanos, Pba};
@@ -21,6 +26,11 @@ pub(crate) struct Comparisons {
     to_read: Vec<Comparison>,
     /// What is being read, by the number of the first in each operation.
     reading: Vec<Run>,
+    /// Blocks that are read though nothing is compared with them.
+    through: u64,
+    /// Where reads of several blocks failed lately. A bad block that nobody needs is not read through again: each time would
+    /// cost a drive's attempts to read it.
+    broken: VecDeque<Range<Pba>>,
     /// Memory of reads that have ended, the last one's on top: it is in the processor's caches.
     spare: Vec<Buffer>,
     /// So many more blocks are kept for copies of them: contents come again, of late.
@@ -32,6 +42,8 @@ impl Default for Comparisons {
         Self {
             to_read: Vec::new(),
             reading: Vec::new(),
+            through: 0,
+            broken: VecDeque::with_capacity(COMPARE_READS_BROKEN),
             spare: Vec::new(),
             keep: KEPT_BLOCKS_MAX,
         }
@@ -41,6 +53,37 @@ impl Default for Comparisons {
 impl Comparisons {
     fn asked(&mut self) {
         self.keep = (self.keep + KEPT_BLOCKS).min(KEPT_BLOCKS_MAX);
+    }
+
+    /// How many of these, which are in order, one read brings: those that lie side by side, as copies in a journal and those
+    /// of a file mostly do, and beyond the few blocks between two. These are in memory mostly, or the copy differs there.
+    fn together(&self, all: &[Comparison]) -> usize {
+        let Some((first, others)) = all.split_first() else {
+            return 0;
+        };
+        let end = first.at.plus(COMPARE_READ_BLOCKS as u64);
+        let mut through = self.through;
+        let joined = all.iter().zip(others).take_while(|(one, next)| {
+            let gap = one.gap_to(next);
+            let skipped = gap.end.0 - gap.start.0;
+            through += skipped;
+            let is_near = skipped <= COMPARE_READ_GAP && next.at < end;
+            is_near && through <= COMPARE_READ_THROUGH && !self.is_broken(&gap)
+        });
+        (1 + joined.count()).min(COMPARE_READ_BLOCKS)
+    }
+
+    /// Whether one of these blocks may be one that could not be read.
+    fn is_broken(&self, gap: &Range<Pba>) -> bool {
+        let meets = |broken: &Range<Pba>| broken.start < gap.end && gap.start < broken.end;
+        !gap.is_empty() && self.broken.iter().any(meets)
+    }
+
+    fn note_broken(&mut self, run: &Run) {
+        if self.broken.len() == COMPARE_READS_BROKEN {
+            self.broken.pop_front();
+        }
+        self.broken.push_back(run.extent());
     }
 
     /// Memory for a block. Nothing waits for it: while a comparison waits the write buffer fills, and then deduplication
@@ -79,13 +122,33 @@ struct Comparison {
     buf: Buf,
 }
 
+impl Comparison {
+    /// The blocks between what this is compared with and the next one is.
+    fn gap_to(&self, next: &Self) -> Range<Pba> {
+        let start = self.at.plus(1);
+        start..next.at.max(start)
+    }
+}
+
 /// One read, and what is compared with what it brings.
 #[derive(Default)]
 struct Run {
     /// In order of their blocks.
     comparisons: Vec<Comparison>,
+    /// Blocks that are read though nothing is compared with them.
+    through: u64,
     /// From the first one's on. An operation transfers into them: they stay here until it is back.
     blocks: Vec<Buffer>,
+}
+
+impl Run {
+    /// What is read.
+    fn extent(&self) -> Range<Pba> {
+        match (self.comparisons.first(), self.comparisons.last()) {
+            (Some(first), Some(last)) => first.at..last.at.plus(1),
+            _ => Pba(0)..Pba(0),
+        }
+    }
 }
 
 /// For counters.
@@ -159,25 +222,25 @@ impl Inner {
         unpack(&mut self.decoder, page, slot, base, &mut block) && block == self.frame(buf)
     }
 
-    /// Reads back what is to be compared: what lies side by side in one operation, as copies in a journal
-    /// mostly do.
+    /// Reads back what is to be compared.
     pub(crate) fn read_back(&mut self, batch: &mut Batch) {
         if self.comparisons.to_read.is_empty() {
             return;
         }
         let mut all = std::mem::take(&mut self.comparisons.to_read);
         all.sort_unstable();
-        for run in all.chunk_by(|one, next| one.at.plus(1) == next.at || one.at == next.at) {
-            for part in run.chunks(COMPARE_READ_BLOCKS) {
-                self.read_run(part, batch);
-            }
+        let mut rest = all.as_slice();
+        while !rest.is_empty() {
+            let (run, others) = rest.split_at(self.comparisons.together(rest));
+            self.read_run(run, batch);
+            rest = others;
         }
         all.clear();
         self.comparisons.to_read = all;
     }
 
     fn read_run(&mut self, comparisons: &[Comparison], batch: &mut Batch) {
-        let (Some(first), Some(last)) = (comparisons.first(), comparisons.last()) else {
+        let Some(first) = comparisons.first() else {
             return;
         };
         let index = first.id.0 as usize;
@@ -188,9 +251,14 @@ impl Inner {
         let mut run = std::mem::take(&mut reading[index]);
         assert!(run.blocks.is_empty(), "comparison {} is read", first.id);
         run.comparisons.extend_from_slice(comparisons);
+        let gaps = comparisons.iter().zip(&comparisons[1..]);
+        let skipped = gaps.map(|(one, next)| one.gap_to(next));
+        run.through = skipped.map(|gap| gap.end.0 - gap.start.0).sum();
+        self.comparisons.through += run.through;
         let mut io = self.io(Cause::Compare, first.id, Kind::Read, first.at);
         // A page once, however many of its parts are compared.
-        for _ in first.at.0..=last.at.0 {
+        let extent = run.extent();
+        for _ in extent.start.0..extent.end.0 {
             let block = self.comparisons.take_block();
             // SAFETY: the run keeps the block, untouched, until `compared` takes both when the operation is back.
             unsafe { io.push(block.ptr(), block.len()) };
@@ -206,6 +274,7 @@ impl Inner {
     pub(crate) fn compared(&mut self, now: Nanos, first: EffectId, came: bool, batch: &mut Batch) {
         let index = first.0 as usize;
         let mut run = std::mem::take(&mut self.comparisons.reading[index]);
+        self.comparisons.through -= run.through;
         if came || run.comparisons.len() == 1 {
             self.judge(now, &run, came);
             self.comparisons.give_back(run.blocks.drain(..));
@@ -213,6 +282,7 @@ impl Inner {
             self.comparisons.reading[index] = run;
         } else {
             self.comparisons.give_back(run.blocks.drain(..));
+            self.comparisons.note_broken(&run);
             // One bad block must not speak for its neighbours.
             for one in run.comparisons {
                 self.read_run(&[one], batch);
@@ -223,7 +293,7 @@ impl Inner {
 
     /// Tells the core how the comparisons with what was read have ended.
     fn judge(&mut self, now: Nanos, run: &Run, came: bool) {
-        let from = run.comparisons.first().map_or(Pba(0), |first| first.at);
+        let from = run.extent().start;
         for one in &run.comparisons {
             let began = Instant::now();
             let block = run.blocks[(one.at.0 - from.0) as usize].bytes();
@@ -263,6 +333,51 @@ mod tests {
             comparisons.give_back(taken.into_iter());
             assert_eq!(comparisons.spare.len(), COMPARE_SPARE_BLOCKS);
         }
+    }
+
+    #[test]
+    fn reads_go_through_small_gaps_as_far_as_there_is_memory_and_nothing_is_broken() {
+        let at = |at| Comparison {
+            at: Pba(at),
+            slot: None,
+            id: EffectId(0),
+            buf: Buf(0),
+        };
+        let count = |comparisons: &Comparisons, places: &[u64]| {
+            let all: Vec<Comparison> = places.iter().copied().map(at).collect();
+            comparisons.together(&all)
+        };
+        let gap = COMPARE_READ_GAP + 1;
+        let most = COMPARE_READ_BLOCKS as u64;
+        let mut comparisons = Comparisons::default();
+        assert_eq!(count(&comparisons, &[5, 5, 6, 6 + gap, 7 + gap + gap]), 4);
+        assert_eq!(
+            count(&comparisons, &[5; COMPARE_READ_BLOCKS + 1]),
+            COMPARE_READ_BLOCKS
+        );
+        let side_by_side: Vec<u64> = (5..=5 + most).collect();
+        assert_eq!(count(&comparisons, &side_by_side), COMPARE_READ_BLOCKS);
+        let scattered: Vec<u64> = (0..most).map(|n| 5 + n * gap).collect();
+        assert_eq!(count(&comparisons, &scattered) as u64, most.div_ceil(gap));
+
+        comparisons.through = COMPARE_READ_THROUGH - COMPARE_READ_GAP;
+        assert_eq!(count(&comparisons, &[5, 6, 6 + gap, 7 + gap, 9 + gap]), 4);
+        comparisons.through = 0;
+
+        for failed in 0..=COMPARE_READS_BROKEN as u64 {
+            assert_eq!(count(&comparisons, &[1000, 1002]), 2);
+            comparisons.note_broken(&Run {
+                comparisons: vec![at(1003 + failed), at(1004 + failed)],
+                ..Run::default()
+            });
+        }
+        assert_eq!(count(&comparisons, &[1002, 1005]), 1);
+        assert_eq!(count(&comparisons, &[1005, 1006, 1007]), 3);
+        assert_eq!(
+            count(&comparisons, &[1002, 1004]),
+            2,
+            "the oldest is forgotten"
+        );
     }
 
     #[test]

@@ -36,10 +36,17 @@ pub const SPARE_BUFFERS: usize = 64;
 /// The longest metadata buffers that are kept.
 pub const SPARE_BUFFER_BLOCKS: usize = 4;
 
-/// Blocks that are read back in one operation to be compared.
-pub const COMPARE_READ_BLOCKS: usize = 64;
+/// Blocks that are read back in one operation to be compared, and comparisons with them: the longest request that is usual
+/// (256 KiB), and what may lie between its blocks.
+pub const COMPARE_READ_BLOCKS: usize = 96;
+/// Blocks that are rather read through than beginning anew: less than what one more read costs.
+pub const COMPARE_READ_GAP: u64 = 8;
+/// Blocks that are read through at once, in all such operations (4 MiB of memory). Beyond that, reads begin anew.
+pub const COMPARE_READ_THROUGH: u64 = 1024;
+/// Such operations that failed lately, and are remembered.
+pub const COMPARE_READS_BROKEN: usize = 16;
 /// Blocks of memory of such operations that are kept for use again (8 MiB). While more is read at once, there is more:
-/// never more blocks than wait for their comparison, and those are in the write buffer.
+/// never more blocks than wait for their comparison, which are in the write buffer, and are read through.
 pub const COMPARE_SPARE_BLOCKS: usize = 2048;
 
 /// Written blocks that are kept in memory for each comparison: they are all kept where one in so many has a copy.

@@ -17,6 +17,7 @@ use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_device::Volume;
 use vellum_device::block::BlockDevice;
 use vellum_device::frames::Share;
+use vellum_device::limits::{COMPARE_READ_BLOCKS, COMPARE_READ_GAP, COMPARE_READ_THROUGH};
 use vellum_device::policy::Policy;
 use vellum_medium::fault::{Fault, FaultMedium, Plan, Rule};
 use vellum_medium::{Done, Io, Kind, Medium, MediumError};
@@ -27,10 +28,13 @@ const FILE: u64 = 250;
 const HOME: u64 = 500;
 /// Where its copy goes.
 const COPY: u64 = 1000;
+/// As `common::create` has it.
+const SEGMENT: u64 = 64;
 
 /// A read of a file's blocks.
 #[derive(Clone, Copy, Debug)]
 struct Read {
+    at: u64,
     blocks: u64,
     /// How many were under way with it.
     at_once: usize,
@@ -126,6 +130,7 @@ impl Medium for Watched {
             let mut reading = self.reading.lock();
             *reading += 1;
             self.reads.lock().push(Read {
+                at: io.at.0,
                 blocks: (io.len() / BLOCK_BYTES) as u64,
                 at_once: *reading,
             });
@@ -164,6 +169,43 @@ fn shared(volume: &Volume) -> u64 {
     volume.stats().core["dedup_blocks"]
 }
 
+/// What differs, and headers and summaries of segments, lie between the blocks that are compared: they are read through. Each
+/// time: what is read through is given back.
+#[test]
+fn a_copy_of_a_file_takes_few_reads() {
+    let (medium, volume, mut client) = Watched::with_file(&file());
+    let (mut same, mut reads) = (0, Vec::new());
+    let differs = FILE.div_ceil(3);
+    for round in 1..=COMPARE_READ_THROUGH.div_ceil(differs) + 1 {
+        let mut copy = file();
+        for block in copy.iter_mut().step_by(3) {
+            *block += 5000 * round;
+        }
+        client.flush().unwrap();
+        let pool = volume.frames();
+        drop(pool.take(Share::Write, pool.capacity(Share::Write)));
+        client.write(COPY, &copy).unwrap();
+        same += FILE - differs;
+        assert_eq!(shared(&volume), same);
+        let these = std::mem::take(&mut *medium.reads.lock());
+        let limit = COMPARE_READ_BLOCKS as u64;
+        // Each of a segment or more; the log's first ones do not lie side by side.
+        assert!((these.len() as u64) <= FILE / SEGMENT + 4, "{these:?}");
+        assert!(these.iter().all(|read| read.blocks <= limit), "{these:?}");
+        let crosses = |read: &Read| read.at / SEGMENT != (read.at + read.blocks - 1) / SEGMENT;
+        assert!(these.iter().any(crosses), "{these:?}");
+        reads.extend(these);
+        assert_eq!(client.read(COPY, FILE).unwrap(), copy);
+        medium.reads.lock().clear();
+    }
+    let counted = volume.stats().medium;
+    assert_eq!(counted.compare_reads, reads.len() as u64);
+    let read: u64 = reads.iter().map(|read| read.blocks).sum();
+    assert_eq!(counted.read_compare_bytes, read * BLOCK_BYTES as u64);
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
+
 #[test]
 fn a_block_that_is_damaged_is_the_only_one_not_shared() {
     let (medium, volume, mut client) = Watched::with_file(&file());
@@ -192,11 +234,38 @@ fn a_block_that_cannot_be_read_is_the_only_one_not_shared() {
     assert_sound(&*medium);
 }
 
+/// It lies between two blocks of which there are copies, and nobody asked for it.
+#[test]
+fn a_block_that_is_read_through_may_be_unreadable() {
+    let (medium, volume, mut client) = Watched::with_file(&file());
+    medium.break_read(30);
+    let mut copy = file();
+    copy[29] = 5000;
+    client.write(COPY, &copy).unwrap();
+    assert_eq!(shared(&volume), FILE - 1);
+    assert_eq!(volume.stats().core["unreadable_blocks"], 0);
+    let bad = medium.place(30);
+    let tries = || {
+        let meets = |read: &&Read| (read.at..read.at + read.blocks).contains(&bad);
+        medium.reads.lock().iter().filter(meets).count()
+    };
+    assert_eq!(tries(), 1);
+    let pool = volume.frames();
+    drop(pool.take(Share::Write, pool.capacity(Share::Write)));
+    client.write(COPY + FILE, &copy).unwrap();
+    assert!(shared(&volume) > FILE + FILE / 2);
+    assert_eq!(tries(), 1, "it is not read through again");
+    medium.medium.set_plan(Plan::default());
+    assert_eq!(client.read(COPY, FILE).unwrap(), copy);
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
+
 /// Twins too far apart for one read each take one, and none waits for another: while a comparison waits the write buffer
 /// fills, and then deduplication leaves off.
 #[test]
 fn what_is_asked_at_once_is_read_at_once() {
-    let scattered = 10;
+    let scattered = COMPARE_READ_GAP + 2;
     let file: Vec<u64> = (1..=45 * scattered).collect();
     let (medium, volume, mut client) = Watched::with_file(&file);
     let mut copied = 0;
