@@ -292,6 +292,16 @@ impl Waiting {
         }
     }
 
+    /// Whether its next block is: nothing can be done for it now.
+    pub fn is_held_up(&self) -> bool {
+        match self {
+            Self::Write {
+                verdicts, placed, ..
+            } => matches!(verdicts.get(*placed), Some(Verdict::Asked(_))),
+            _ => false,
+        }
+    }
+
     pub fn range(&self) -> (Lba, u64) {
         match self {
             Self::Write { lba, blocks, .. } => (*lba, blocks.len() as u64),

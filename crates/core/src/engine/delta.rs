@@ -124,11 +124,14 @@ impl Engine {
     }
 
     /// As [`Engine::outdate`], of a write that goes into the queue: while it was being placed it was not there, and what its
-    /// own first blocks have given up its later ones may need. No number can stand for another page yet.
+    /// own first blocks have given up its later ones may need. No number can stand for another page yet. While no deltas are
+    /// made none waits: nobody would be told what is given up.
     pub(super) fn drop_lost_bases(&self, blocks: &mut [Payload]) {
         for payload in blocks {
             let base = payload.digest.packed.and_then(|packed| packed.base);
-            if base.is_some_and(|base| !self.shared.is_owned_or_needed(base.page)) {
+            let is_lost =
+                |base: PartId| !self.makes_deltas || !self.shared.is_owned_or_needed(base.page);
+            if base.is_some_and(is_lost) {
                 payload.digest.packed = None;
             }
         }

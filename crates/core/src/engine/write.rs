@@ -221,7 +221,11 @@ impl Engine {
         if self.redeeming {
             return;
         }
-        while let Some(mut waiting) = self.waiting.pop_front() {
+        let can_move = |waiting: &Waiting| !waiting.is_held_up();
+        while self.waiting.front().is_some_and(can_move)
+            && let Some(mut waiting) = self.waiting.pop_front()
+        {
+            self.look_ahead_answered(&waiting);
             let done = match &mut waiting {
                 Waiting::Write {
                     id,
@@ -244,12 +248,27 @@ impl Engine {
                 } => self.place_unmap(*id, *lba, *blocks, *zero, *fua),
             };
             if !done {
-                if let Waiting::Write { blocks, .. } = &mut waiting {
-                    self.drop_lost_bases(blocks);
+                if let Waiting::Write { blocks, placed, .. } = &mut waiting {
+                    self.drop_lost_bases(&mut blocks[*placed..]);
                 }
                 self.waiting.push_front(waiting);
                 return;
             }
+        }
+    }
+
+    /// Contents that were compared are met again one by one, by their answers, and long after they were looked up: the caches
+    /// have lost what the index says of them.
+    fn look_ahead_answered(&self, waiting: &Waiting) {
+        if let Waiting::Write {
+            blocks,
+            placed: 0,
+            verdicts,
+            ..
+        } = waiting
+            && !verdicts.is_empty()
+        {
+            self.look_ahead_contents(blocks.iter().map(|payload| payload.digest.crc));
         }
     }
 
