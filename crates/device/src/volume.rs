@@ -8,7 +8,7 @@
 //! 1. The core is reached under one lock, and whatever it asks for is taken before that is released.
 //! 2. The lock is never held during I/O, during an answer, or while a block is digested.
 //! 3. Memory that the medium may touch is neither freed nor used again until the operation is back: frames are
-//!    the request's or the core's, metadata is kept by its effect's number.
+//!    the request's or the core's, metadata is kept by its effect's number, what is read to be compared by its read.
 
 use crate::bases::pack_all;
 use crate::block::{BlockDevice, BlockError, Extent, Op, Replies, Request};
