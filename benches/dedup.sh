@@ -85,7 +85,10 @@ one_file_many_times() { # CONFIGURATION
 
 for ((round = 1; round <= ROUNDS; round++)); do
     echo "round $round of $ROUNDS"
-    for configuration in off on; do
+    # What was written just before, and how much, differs between the two: each is the first in turn.
+    turns='off on'
+    ((round % 2)) || turns='on off'
+    for configuration in $turns; do
         for workload in ${WORKLOADS:-unique duplicates one_file_many_times}; do
             "$workload" "$configuration"
         done
