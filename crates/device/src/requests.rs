@@ -89,6 +89,13 @@ impl Answers {
     }
 }
 
+impl Drop for Answers {
+    /// After a panic in what comes before them.
+    fn drop(&mut self) {
+        self.give(|_, _| {});
+    }
+}
+
 /// Where the answer to a request of the volume's own comes, for the thread that waits for it.
 #[derive(Default)]
 pub(crate) struct OneAnswer {

@@ -102,6 +102,7 @@ impl Shared {
 
     /// Runs `f` under the lock, then does what it left; `None` when the volume has broken down.
     pub fn with_core<T>(&self, f: impl FnOnce(Nanos, &mut Inner, &mut Batch) -> T) -> Option<T> {
+        let _guard = BreaksOnPanic::new(self);
         let mut batch = Batch::default();
         let mut inner = self.inner.lock();
         if inner.busy {
@@ -149,6 +150,8 @@ impl Shared {
         let mut answers = crate::requests::Answers::default();
         {
             let mut inner = self.inner.lock();
+            // It ends by itself only when the volume has: this was a panic, maybe outside the lock.
+            inner.busy |= matches!(inner.life, Life::Running | Life::Stopping);
             let error = || {
                 if inner.busy {
                     internal_error()
@@ -168,6 +171,32 @@ impl Shared {
         answers.give(|_, _| {});
         *self.ended.lock() = true;
         self.on_end.notify_all();
+    }
+}
+
+/// Under the lock a panic leaves `busy` set, and after it something is not done that the core has asked for. Either way
+/// the volume has broken down, and the reaper must see that to answer whoever waits.
+pub(crate) struct BreaksOnPanic<'a> {
+    shared: &'a Shared,
+    unwound: bool,
+}
+
+impl<'a> BreaksOnPanic<'a> {
+    pub fn new(shared: &'a Shared) -> Self {
+        Self {
+            shared,
+            unwound: std::thread::panicking(),
+        }
+    }
+}
+
+impl Drop for BreaksOnPanic<'_> {
+    fn drop(&mut self) {
+        // A caller that unwinds already, and stops the volume on its way, has not been interrupted here.
+        if std::thread::panicking() && !self.unwound {
+            self.shared.inner.lock().busy = true;
+            self.shared.medium.wake();
+        }
     }
 }
 

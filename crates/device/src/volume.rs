@@ -27,7 +27,7 @@ use crate::reaper::reap;
 use crate::requests::Pending;
 use crate::scout::{self, Scout, Watched};
 use crate::scratch::{SCRATCH, Scratch};
-use crate::shared::{Shared, ask_for_the_clock, internal_error};
+use crate::shared::{BreaksOnPanic, Shared, ask_for_the_clock, internal_error};
 use crate::source::MediumSource;
 use crate::start;
 use crate::stats::{
@@ -259,7 +259,7 @@ impl Volume {
         self.shared.scout.freed.stop();
         self.shared.sweeper.stop();
         for thread in self.threads.lock().drain(..) {
-            // A panic of the reaper has been told by `busy`; one of the scout leaves journals unknown.
+            // A panic of the reaper is told by `busy`; one of the scout leaves journals unknown.
             let _ = thread.join();
         }
     }
@@ -430,17 +430,6 @@ impl Drop for Volume {
     }
 }
 
-/// A panic under the lock leaves `busy` set; the reaper must see that to answer whoever waits.
-struct WakeOnPanic<'a>(&'a dyn Medium);
-
-impl Drop for WakeOnPanic<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.wake();
-        }
-    }
-}
-
 impl BlockDevice for Volume {
     fn blocks(&self) -> u64 {
         self.superblock.logical_blocks()
@@ -498,7 +487,7 @@ impl BlockDevice for Volume {
             let requests = (requests.as_mut_slice(), verdicts.as_slice());
             pack_all(&self.shared, &sight.1, requests, how, payloads, found);
         }
-        let _guard = WakeOnPanic(&*self.shared.medium);
+        let _guard = BreaksOnPanic::new(&self.shared);
         let mut inner = self.shared.inner.lock();
         let broken = inner.busy;
         inner.busy = true;

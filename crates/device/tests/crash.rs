@@ -3,11 +3,11 @@
 
 mod common;
 
-use common::{Client, Random, assert_sound, create, open, open_packing, small};
+use common::{Client, Random, Sink, assert_sound, create, open, open_packing, small, wait_for};
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::format::areas::Layout;
-use vellum_device::block::{BlockDevice, BlockError, Op};
+use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
 use vellum_device::frames::Share;
 use vellum_device::pack::Compression;
 use vellum_device::{CreateOptions, OpenOptions, StopError, Volume};
@@ -471,6 +471,57 @@ fn a_read_error_is_told_and_passes() {
     assert!(matches!(client.read(1, 1), Err(BlockError::Io(_))));
     assert_eq!(client.read(1, 1).unwrap(), [11]);
     assert!(!volume.stats().poisoned);
+}
+
+/// The reaper tells of a medium's error, and a client's thread gives the answers that are there already: neither under the lock.
+#[test]
+fn a_panic_beside_the_core_breaks_the_volume_and_answers_everybody() {
+    struct Panics(Arc<Sink>);
+    impl Replies for Panics {
+        fn complete(&self, request: Request, result: Result<(), BlockError>) {
+            assert_ne!(request.tag, u64::MAX, "on purpose");
+            self.0.complete(request, result);
+        }
+        fn flush(&self) {
+            self.0.flush();
+        }
+    }
+    for fault in [Some(Fault::ReadError), Some(Fault::FlipRead), None] {
+        let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
+        create(&*medium);
+        let options = OpenOptions {
+            on_event: Some(Arc::new(|event| panic!("on purpose: {}", event.message))),
+            ..small()
+        };
+        let volume = Arc::new(Volume::open(medium.clone(), &options).unwrap());
+        let mut client = Client::new(&volume);
+        client.write(1, &[11]).unwrap();
+        client.flush().unwrap();
+        if let Some(fault) = fault {
+            let rules = vec![Rule {
+                fault,
+                blocks: 0..u64::MAX,
+                skip: 0,
+                times: u64::MAX,
+            }];
+            medium.set_plan(Plan {
+                rules,
+                ..Plan::default()
+            });
+            assert!(client.read(1, 1).is_err(), "{fault:?}");
+        } else {
+            let mut fatal = client.write_request(2, &[22], false);
+            fatal.tag = u64::MAX;
+            let sink: Arc<dyn Replies> = Arc::new(Panics(Arc::clone(&client.sink)));
+            let submit = || volume.submit(&mut vec![fatal], &sink);
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(submit)).unwrap_err();
+        }
+        wait_for(&volume, "writes are refused", |_| {
+            matches!(client.write(3, &[33]), Err(BlockError::Io(_)))
+        });
+        assert!(matches!(client.flush(), Err(BlockError::Io(_))));
+        assert_eq!(volume.stop(), Err(StopError::Internal), "{fault:?}");
+    }
 }
 
 #[test]
