@@ -1,5 +1,6 @@
 //! How a command ends, as its caller sees it.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Exit code: something failed.
@@ -35,6 +36,11 @@ pub fn usage(text: impl Into<String>) -> anyhow::Error {
 /// Damage found.
 pub fn damage(text: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(Special::Damage(text.into()))
+}
+
+/// A line on stderr, from a thread that serves: it goes on when nobody reads it any more, where `eprintln` would panic.
+pub fn tell(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Tells the user and picks the exit code.

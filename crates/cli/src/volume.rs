@@ -1,5 +1,6 @@
 //! Volumes by their files: made, opened, looked at.
 
+use crate::outcome::tell;
 use crate::policy;
 use crate::raw::RawFile;
 use anyhow::{Context, Result, bail};
@@ -249,7 +250,7 @@ impl Served {
                 journals: options.journals.clone(),
                 persistence: options.persistence,
                 on_event: Some(Arc::new(move |event| {
-                    eprintln!("{trouble}: {}", event.message)
+                    tell(format_args!("{trouble}: {}", event.message))
                 })),
                 ..vellum_device::OpenOptions::default()
             };
@@ -269,7 +270,8 @@ impl Served {
             None => None,
             Some(trace) => {
                 let trouble = path.display().to_string();
-                let on_event = Arc::new(move |event: &str| eprintln!("{trouble}: {event}"));
+                let on_event =
+                    Arc::new(move |event: &str| tell(format_args!("{trouble}: {event}")));
                 let recorder = Recorder::start(Arc::clone(&device), trace, on_event);
                 if recorder.is_err() {
                     // The volume was opened: it ends in order, whatever else is wrong.
@@ -373,7 +375,9 @@ impl Served {
                 ),
             };
             let why = ended.map_or(String::new(), |why| format!("; ended early: {why}"));
-            eprintln!("{path}: {requests} requests recorded in {bytes} bytes{missing}{why}");
+            tell(format_args!(
+                "{path}: {requests} requests recorded in {bytes} bytes{missing}{why}"
+            ));
         }
         ended
     }
@@ -381,12 +385,12 @@ impl Served {
 
 fn end(kind: &Kind, path: &Path) -> Result<()> {
     let no_room = || {
-        eprintln!(
+        tell(format_args!(
             "{0}: no room on its file system or device for what is to be written last: waiting for it. Free some (`df {0}`), and \
              the server ends by itself. A second signal ends it at once, without a checkpoint: nothing durable is lost, the \
              next start recovers it",
             path.display()
-        );
+        ));
     };
     match kind {
         Kind::Volume(volume) => Ok(volume.stop_telling(no_room)?),

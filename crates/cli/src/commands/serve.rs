@@ -2,7 +2,7 @@
 
 use crate::attachment::mark;
 use crate::control::{Answers, ControlSocket};
-use crate::outcome::usage;
+use crate::outcome::{tell, usage};
 use crate::policy::{Change, PersistenceChoice, Policies};
 use crate::signals::Stop;
 use crate::size::Size;
@@ -275,7 +275,7 @@ fn serve(args: &Args, volumes: &Arc<Volumes>, stop: &Stop) -> Result<()> {
     };
     let mut ublks = Vec::new();
     if args.ublk {
-        let report: ublk::Report = Arc::new(|line: &str| eprintln!("ublk: {line}"));
+        let report: ublk::Report = Arc::new(|line: &str| tell(format_args!("ublk: {line}")));
         for volume in &volumes.0 {
             // A volume is locked by its one server, so a device with its mark is a dead one's.
             let mark = volume.uuid().as_deref().map(mark);
@@ -313,7 +313,7 @@ fn serve(args: &Args, volumes: &Arc<Volumes>, stop: &Stop) -> Result<()> {
 
 /// An NBD server of all volumes.
 fn nbd(listen: &Listen, volumes: &Volumes) -> Result<Server> {
-    let report: nbd::Report = Arc::new(|line: &str| eprintln!("nbd: {line}"));
+    let report: nbd::Report = Arc::new(|line: &str| tell(format_args!("nbd: {line}")));
     let server = Server::bind_with(
         listen,
         nbd::Options {
