@@ -14,7 +14,7 @@ use disk::{Chunk, Disk, chunk, data};
 use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Leaf, Life, Pba, Segment, Seq, Vba};
 use vellum_core::format::{self, chunk::Record};
 use vellum_core::map::Entry;
-use vellum_core::recovery::RecoveryError;
+use vellum_core::recovery::{RecoveryError, Unreadable};
 
 /// Chunks 1 (hot), 2 (cold), 3 (hot).
 fn three() -> [Chunk; 3] {
@@ -297,6 +297,20 @@ fn replay_begins_at_the_newest_checkpoint() {
     };
     assert_eq!(tags(0)[4].crc, crc32c(&data(30)));
     assert_eq!(tags(1)[1].crc, crc32c(&data(21)));
+}
+
+#[test]
+fn a_header_before_the_cursors_that_cannot_be_read_now_costs_nothing_later() {
+    let mut disk = disk_with(&three());
+    with_checkpoint(&mut disk);
+    let at = disk.at(0, 3);
+    disk.unreadable.insert(at.0);
+    let unreadable = Unreadable { at, blocks: 1 };
+    assert_eq!(disk.error(), RecoveryError::Unreadable(unreadable));
+    disk.unreadable.clear();
+    let found = disk.recovered();
+    let tags = found.tags.iter().find(|(s, _)| *s == Segment(0));
+    assert_eq!(tags.unwrap().1[4].crc, crc32c(&data(30)));
 }
 
 #[test]

@@ -139,11 +139,11 @@ impl<'a> Replay<'a> {
                     .superblock
                     .segment_start(cursor.segment)
                     .plus(u64::from(offset));
-                // A damaged header here costs the checksums of its blocks, which then cannot be read; the
-                // chain goes on at the next header.
-                if self.source.read(at, &mut block).is_err() {
-                    block.fill(0);
-                }
+                // One that cannot be read now may be read later, and the segment's summary, made of these
+                // tags, would leave its blocks out for good.
+                self.source.read(at, &mut block)?;
+                // A damaged header costs the checksums of its blocks, which then cannot be read; the chain
+                // goes on at the next header.
                 let signature = self.superblock.signature();
                 match chunk::try_tags(&block, &signature, at, self.crc, offset, &mut tags) {
                     Ok(Some(next)) => offset = next,
