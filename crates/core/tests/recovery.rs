@@ -447,6 +447,24 @@ fn a_record_outside_the_volume_is_refused() {
 }
 
 #[test]
+fn a_head_does_not_go_on_where_a_head_is_or_was() {
+    let full: Vec<u32> = (1..Disk::new().sb.usable_blocks()).collect();
+    for (taken, is_refused) in [(0, true), (1, true), (2, true), (3, false)] {
+        let mut first = chunk(1, 0, 0, 0, &full);
+        first.next = Some(2);
+        let mut second = chunk(2, 2, 0, 0, &full);
+        (second.head, second.next) = (0, Some(taken));
+        let mut disk = disk_with(&[first, second]);
+        let refused = RecoveryError::Outside {
+            what: "a chunk",
+            at: disk.at(2, 0),
+        };
+        let error = disk.recover().err();
+        assert_eq!(error, is_refused.then_some(refused), "{taken}");
+    }
+}
+
+#[test]
 fn records_without_data_are_replayed() {
     let mut second = chunk(2, 0, 4, 9, &[]);
     let from = |disk: &Disk, offset| disk.at(0, offset);

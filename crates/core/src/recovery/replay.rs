@@ -360,7 +360,7 @@ impl<'a> Replay<'a> {
             None if offset + 2 <= self.superblock.usable_blocks() => {
                 self.heads[head].offset = offset
             }
-            Some(next) if next.0 < self.superblock.segment_count() => {
+            Some(next) if self.is_fresh(next) => {
                 self.heads[head] = Cursor {
                     segment: next,
                     offset: 0,
@@ -371,6 +371,14 @@ impl<'a> Replay<'a> {
             _ => return Err(outside),
         }
         Ok(())
+    }
+
+    /// Whether a head may go on in a segment: there it is, and nothing was written to it since the map checkpoint, for
+    /// it is not erased before the next one.
+    fn is_fresh(&self, next: Segment) -> bool {
+        let state = self.segments.get(next.0 as usize);
+        state.is_some_and(|state| state.last_seq == Seq(0))
+            && self.heads.iter().all(|head| head.segment != next)
     }
 
     fn tag(&mut self, cursor: Cursor, offset: u32, tag: Tag) {
