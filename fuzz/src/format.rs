@@ -1,6 +1,9 @@
-//! Whatever is on a medium, decoding it, recovering from it and checking it end in an answer.
+//! Whatever is on a medium, decoding it, recovering from it and checking it end in an answer, and what opens can be used.
 //!
 //! Checksums would keep a fuzzer out, so here the checksum of anything is 0.
+
+#[path = "life.rs"]
+pub mod life;
 
 use std::collections::HashMap;
 use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Leaf, Life, Pba, Segment, Seq, Vba};
@@ -15,6 +18,7 @@ use vellum_core::format::{
     self, chunk as format_chunk, pack as format_pack, root as format_root,
     summary as format_summary,
 };
+use vellum_core::layout::Recovered;
 use vellum_core::map::{Entry, Map};
 use vellum_core::recovery::{Source, Unreadable, recover};
 
@@ -157,14 +161,15 @@ pub fn leaf(bytes: &[u8]) {
     block[..length].copy_from_slice(&bytes[..length]);
     let mut map = Map::new(3 * 1024 + 5);
     for leaf in [Leaf(0), Leaf(3)] {
-        map.load_leaf(leaf, &block);
+        let inside = leaf.0 < 3 || block[5 * 4..].iter().all(|&byte| byte == 0);
+        assert_eq!(map.load_leaf(leaf, &block), inside);
         for lba in [Lba(u64::from(leaf.0) * 1024), Lba(3 * 1024 + 4)] {
             let _ = map.get(lba);
         }
         assert!(map.iter().all(|(_, entry)| entry != Entry::Unmapped));
         let mut again = [0; BLOCK_BYTES];
         map.encode_leaf(leaf, &mut again);
-        assert!(leaf.0 == 3 || again == block);
+        assert_eq!(again == block, inside);
     }
 }
 
@@ -351,8 +356,8 @@ fn sound() -> Disk {
     disk
 }
 
-/// A volume with bytes of it changed: each 8 bytes of input name a block, a place in it and 4 new bytes.
-/// Returns whether it could still be opened.
+/// A volume with bytes of it changed: each 8 bytes of input name a block, a place in it, a share of how the volume is used
+/// if it can still be opened, and 4 new bytes. Returns whether it could.
 pub fn volume(bytes: &[u8]) -> bool {
     let mut disk = sound();
     let mut places: Vec<_> = disk.0.keys().copied().collect();
@@ -364,7 +369,8 @@ pub fn volume(bytes: &[u8]) -> bool {
             block[offset..offset + 4].copy_from_slice(&edit[4..]);
         }
     }
-    let opens = recover(&mut disk, MEDIUM_BLOCKS, nothing).is_ok();
+    let found = recover(&mut disk, MEDIUM_BLOCKS, nothing);
+    let opens = found.is_ok();
     let options = Options {
         data: true,
         findings_max: 8,
@@ -376,6 +382,16 @@ pub fn volume(bytes: &[u8]) -> bool {
         "{:?}",
         report.findings
     );
+    if let Ok(found) = found {
+        life::live(
+            Recovered::Log(Box::new(found)),
+            &mut disk.0,
+            life::chance(bytes),
+            120,
+        );
+        let again = recover(&mut disk, MEDIUM_BLOCKS, nothing);
+        assert!(!bytes.is_empty() || again.is_ok(), "after a shutdown");
+    }
     opens
 }
 

@@ -251,8 +251,9 @@ impl Map {
         }
     }
 
-    /// Takes a leaf from its block, without marking it dirty.
-    pub fn load_leaf(&mut self, leaf: Leaf, bytes: &[u8; BLOCK_BYTES]) {
+    /// Takes a leaf from its block, without marking it dirty. `false`: it has entries behind the last LBA.
+    #[must_use]
+    pub fn load_leaf(&mut self, leaf: Leaf, bytes: &[u8; BLOCK_BYTES]) -> bool {
         let mut page = Box::new([UNMAPPED; LEAF_ENTRIES]);
         let mut used = 0;
         for (entry, raw) in page.iter_mut().zip(bytes.chunks_exact(4)) {
@@ -260,8 +261,13 @@ impl Map {
             used += u16::from(raw != UNMAPPED);
             *entry = raw;
         }
+        let (last, end) = split(Lba(self.blocks));
+        if leaf.0 as usize == last && page[end..].iter().any(|&raw| raw != UNMAPPED) {
+            return false;
+        }
         self.used[leaf.0 as usize] = used;
         self.leaves[leaf.0 as usize] = (used > 0).then_some(page);
+        true
     }
 
     /// Whether a leaf holds anything.
@@ -352,7 +358,7 @@ mod tests {
             let mut block = [0; BLOCK_BYTES];
             for leaf in 0..map.leaf_count() {
                 if map.encode_leaf(Leaf(leaf), &mut block) {
-                    copy.load_leaf(Leaf(leaf), &block);
+                    prop_assert!(copy.load_leaf(Leaf(leaf), &block));
                 }
             }
             prop_assert!(copy.iter().eq(map.iter()));

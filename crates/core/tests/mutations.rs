@@ -80,7 +80,8 @@ fn recovery_and_the_check_answer_whatever_is_on_the_medium() {
                 let offset = rng.below(room) as u16 & !3;
                 let [low, high] = offset.to_le_bytes();
                 let value = rng.number().to_le_bytes();
-                [place, low, high, 0, value[0], value[1], value[2], value[3]]
+                let use_ = rng.next() as u8;
+                [place, low, high, use_, value[0], value[1], value[2], value[3]]
             })
             .collect();
         opened += u32::from(format::volume(&edits));

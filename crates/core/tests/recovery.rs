@@ -10,10 +10,10 @@
 mod disk;
 
 use crc32c::crc32c;
-use disk::{Chunk, Disk, chunk, data};
+use disk::{Chunk, Disk, chunk, data, leaf_of};
 use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Leaf, Life, Pba, Segment, Seq, Vba};
 use vellum_core::format::{self, chunk::Record};
-use vellum_core::map::Entry;
+use vellum_core::map::{Entry, LEAF_ENTRIES};
 use vellum_core::recovery::{RecoveryError, Unreadable};
 
 /// Chunks 1 (hot), 2 (cold), 3 (hot).
@@ -405,6 +405,18 @@ fn a_map_that_leads_outside_the_segments_is_refused() {
             "{pba}"
         );
     }
+}
+
+#[test]
+fn an_entry_behind_the_last_lba_is_refused() {
+    let mut disk = Disk::new();
+    let end = disk.sb.logical_blocks();
+    let leaf = Leaf((end / LEAF_ENTRIES as u64) as u32);
+    let behind = leaf_of(&[(end as usize % LEAF_ENTRIES, disk.at(3, 1).0 as u32)]);
+    disk.checkpoint_of(2, 0, 0, [(0, 0), (1, 0)], &[(leaf, behind)]);
+    let at = disk.sb.leaf_slot(leaf, 0);
+    let what = "a leaf of the map";
+    assert_eq!(disk.error(), RecoveryError::Outside { what, at });
 }
 
 #[test]

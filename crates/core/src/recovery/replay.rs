@@ -89,7 +89,12 @@ impl<'a> Replay<'a> {
                 behind_map.and_then(|index| index.checked_sub(self.superblock.shared_leaves()));
             match (behind_map, behind_shared) {
                 (None, _) => {
-                    self.map.load_leaf(leaf, &block);
+                    if !self.map.load_leaf(leaf, &block) {
+                        return Err(RecoveryError::Outside {
+                            what: "a leaf of the map",
+                            at,
+                        });
+                    }
                 }
                 (Some(shared), None) => self.load_shared(shared, at, &block)?,
                 (_, Some(deltas)) => {

@@ -42,6 +42,15 @@ impl Source for Disk {
     }
 }
 
+/// A leaf's block with these numbers at these places, and 0 elsewhere.
+pub fn leaf_of(entries: &[(usize, u32)]) -> Vec<u8> {
+    let mut block = vec![0; BLOCK_BYTES];
+    for &(index, raw) in entries {
+        block[4 * index..][..4].copy_from_slice(&raw.to_le_bytes());
+    }
+    block
+}
+
 /// A block's bytes, told apart by a number.
 pub fn data(tag: u32) -> Vec<u8> {
     tag.to_le_bytes().repeat(BLOCK_BYTES / 4)
@@ -202,15 +211,28 @@ impl Disk {
         }
         let mut block = vec![0; BLOCK_BYTES];
         leaves.encode_leaf(Leaf(0), &mut block);
-        let sum = leaf::checksum(Leaf(0), &block, crc32c);
+        self.checkpoint_of(generation, seq, durable, heads, &[(Leaf(0), block)]);
+    }
+
+    /// A map checkpoint of these leaves, of the map or of what follows it.
+    pub fn checkpoint_of(
+        &mut self,
+        generation: u64,
+        seq: u64,
+        durable: u64,
+        heads: [(u32, u32); 2],
+        leaves: &[(Leaf, Vec<u8>)],
+    ) {
         let slot = generation & 1;
-        self.put(self.sb.leaf_slot(Leaf(0), slot as u32), &block);
         let mut slots = vec![LeafSlot::Absent; self.sb.leaves() as usize];
-        slots[0] = if slot == 0 {
-            LeafSlot::Slot0(sum)
-        } else {
-            LeafSlot::Slot1(sum)
-        };
+        for (leaf, block) in leaves {
+            self.put(self.sb.leaf_slot(*leaf, slot as u32), block);
+            let sum = leaf::checksum(*leaf, block, crc32c);
+            slots[leaf.0 as usize] = match slot {
+                0 => LeafSlot::Slot0(sum),
+                _ => LeafSlot::Slot1(sum),
+            };
+        }
         let header = RootHeader {
             uuid: self.sb.uuid(),
             generation: Generation(generation),
