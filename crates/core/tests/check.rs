@@ -177,16 +177,20 @@ fn with_entry(lba: u64, pba: Pba) -> Report {
 
 #[test]
 fn a_mapping_to_no_data_is_found() {
+    // A header.
     let disk = Disk::new();
-    // A header, a block that was never written, a block before the segment's summary.
-    for at in [
-        disk.at(5, 0),
-        disk.at(1, 9),
-        disk.at(0, disk.sb.usable_blocks() - 1),
-    ] {
-        let report = with_entry(0, at);
-        assert_eq!(report.findings[0], Problem::NotData { lba: Lba(0), at });
-        assert!(!report.is_sound());
+    let at = disk.at(5, 0);
+    let report = with_entry(0, at);
+    assert_eq!(report.findings[0], Problem::NotData { lba: Lba(0), at });
+    assert!(!report.is_sound());
+    // A block that was never written, a block before the segment's summary.
+    for at in [disk.at(1, 9), disk.at(0, disk.sb.usable_blocks() - 1)] {
+        let error = RecoveryError::Outside {
+            what: "the map",
+            at: disk.sb.leaf_slot(Leaf(0), 0),
+        };
+        let found = only(&with_entry(0, at));
+        assert_eq!(found, Problem::Unopenable(error));
     }
 }
 

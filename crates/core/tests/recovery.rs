@@ -397,6 +397,9 @@ fn a_map_that_leads_outside_the_segments_is_refused() {
         Pba(2),
         disk.at(0, disk.sb.usable_blocks()),
         Pba(disk::BLOCKS + 5),
+        // Where the heads have not been.
+        disk.at(0, 0),
+        disk.at(1, 7),
     ] {
         let mut disk = Disk::new();
         disk.checkpoint(2, 0, [(0, 0), (1, 0)], &[(0, pba)]);

@@ -96,8 +96,8 @@ pub enum RecoveryError {
         /// The newest chunk known to have been durable.
         durable: Seq,
     },
-    /// A record or an entry that names something outside the volume.
-    #[error("{what} at physical block {at} names a block outside the volume")]
+    /// A record or an entry that names something outside the volume, or where nothing is.
+    #[error("{what} at physical block {at} names what the volume does not hold")]
     Outside {
         /// The structure.
         what: &'static str,

@@ -393,6 +393,13 @@ impl<'a> Replay<'a> {
         }
     }
 
+    /// The segment of a block that holds data: what lies at a head's cursor or behind it is not written yet.
+    fn segment_of(&self, pba: Pba) -> Option<Segment> {
+        let (segment, offset) = self.superblock.segment_of(pba)?;
+        let ahead = |head: &Cursor| head.segment == segment && head.offset <= offset;
+        (!self.heads.iter().any(ahead)).then_some(segment)
+    }
+
     pub(super) fn finish(mut self) -> Result<Recovered, RecoveryError> {
         for (lba, entry) in self.map.iter() {
             let pba = match entry {
@@ -418,26 +425,19 @@ impl<'a> Replay<'a> {
                 }
                 Entry::Packed(..) => Pba(0),
             };
-            let Some((segment, _)) = self.superblock.segment_of(pba) else {
-                let leaf = Leaf((lba.0 / LEAF_ENTRIES as u64) as u32);
-                return Err(RecoveryError::Outside {
-                    what: "the map",
-                    at: self.superblock.leaf_slot(leaf, 0),
-                });
-            };
+            let leaf = Leaf((lba.0 / LEAF_ENTRIES as u64) as u32);
+            let at = self.superblock.leaf_slot(leaf, 0);
+            let what = "the map";
+            let segment = self.segment_of(pba);
+            let segment = segment.ok_or(RecoveryError::Outside { what, at })?;
             self.segments[segment.0 as usize].valid += 1;
         }
-        let Some(needed) = self.shared.settle_deltas() else {
-            let first = self.superblock.map_leaves() + self.superblock.shared_leaves();
-            return Err(RecoveryError::Outside {
-                what: "the table of deltas",
-                at: self.superblock.leaf_slot(Leaf(first), 0),
-            });
-        };
-        for pba in needed {
-            let Some((segment, _)) = self.superblock.segment_of(pba) else {
-                unreachable!("where a page of parts is was looked at when it was learnt")
-            };
+        let first = self.superblock.map_leaves() + self.superblock.shared_leaves();
+        let at = self.superblock.leaf_slot(Leaf(first), 0);
+        let what = "the table of deltas";
+        let outside = RecoveryError::Outside { what, at };
+        for pba in self.shared.settle_deltas().ok_or(outside)? {
+            let segment = self.segment_of(pba).ok_or(outside)?;
             self.segments[segment.0 as usize].valid += 1;
         }
         let mut strays = Vec::new();
