@@ -423,6 +423,18 @@ fn an_entry_behind_the_last_lba_is_refused() {
 }
 
 #[test]
+fn zeros_are_replayed_by_what_is_mapped() {
+    let end = Disk::new().sb.logical_blocks();
+    let mut zeros = chunk(1, 0, 0, 0, &[1]);
+    zeros.records.push(Record::Zero {
+        lba: Lba(0),
+        blocks: end,
+    });
+    let found = disk_with(&[zeros]).recovered();
+    assert_eq!(found.map.iter().count(), 0);
+}
+
+#[test]
 fn a_record_outside_the_volume_is_refused() {
     let disk = Disk::new();
     let end = disk.sb.logical_blocks();
@@ -509,7 +521,7 @@ fn records_without_data_are_replayed() {
     let found = disk.recovered();
     let entries = [0, 1, 2, 8].map(|lba| found.map.get(Lba(lba)));
     let shared = Entry::Shared(Vba(3));
-    assert_eq!(entries, [Entry::Zero, Entry::Unmapped, shared, shared]);
+    assert_eq!(entries, [Entry::Unmapped, Entry::Unmapped, shared, shared]);
     assert_eq!(found.shared.owners(Vba(3)), 2);
     assert_eq!(found.segments[0].valid, 1, "one page, however many own it");
 

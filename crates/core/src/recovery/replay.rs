@@ -302,12 +302,10 @@ impl<'a> Replay<'a> {
                         self.map.set(lba, Entry::Plain(pba));
                     }
                 }
-                Record::Zero { lba, blocks } if in_map(lba, blocks) => {
-                    for index in 0..blocks {
-                        self.map.set(lba.plus(index), Entry::Zero);
-                    }
-                }
-                Record::Discard { lba, blocks } if in_map(lba, blocks) => {
+                // Unmapped either way: both read as zeros, and it costs what is mapped, not what is named.
+                Record::Zero { lba, blocks } | Record::Discard { lba, blocks }
+                    if in_map(lba, blocks) =>
+                {
                     let mut at = lba;
                     while let Some((mapped, _)) = self.map.next_mapped(at, lba.plus(blocks)) {
                         self.map.set(mapped, Entry::Unmapped);
