@@ -37,9 +37,9 @@ struct Life<'a> {
 
 /// What edits of eight bytes each say of chance: their fourth bytes.
 pub fn chance(edits: &[u8]) -> u64 {
-    edits.chunks_exact(8).fold(0, |all, edit| {
-        all.rotate_left(8) ^ u64::from(edit[3])
-    })
+    edits
+        .chunks_exact(8)
+        .fold(0, |all, edit| all.rotate_left(8) ^ u64::from(edit[3]))
 }
 
 /// So many requests to what was found, chosen by a number, and a shutdown.

@@ -422,6 +422,72 @@ fn an_entry_behind_the_last_lba_is_refused() {
     assert_eq!(disk.error(), RecoveryError::Outside { what, at });
 }
 
+/// Checkpoint 2 of nothing but leaves: of the map and of shared pages.
+fn disk_of(map: &[(usize, u32)], shared: &[(usize, u32)]) -> Disk {
+    let mut disk = Disk::new();
+    let leaves = [
+        (Leaf(0), leaf_of(map)),
+        (Leaf(disk.sb.map_leaves()), leaf_of(shared)),
+    ];
+    disk.checkpoint_of(2, 0, 0, [(0, 0), (1, 0)], &leaves);
+    disk
+}
+
+#[test]
+fn more_live_blocks_than_a_segment_has_are_refused() {
+    let disk = Disk::new();
+    let usable = disk.sb.usable_blocks();
+    let at = disk.sb.leaf_slot(Leaf(0), 0);
+    for more in [0, 1] {
+        let entries: Vec<_> = (0..usable + more)
+            .map(|block| (block as usize, disk.at(3, block.min(usable - 1)).0 as u32))
+            .collect();
+        let error = RecoveryError::Outside {
+            what: "the map",
+            at,
+        };
+        let refused = disk_of(&entries, &[]).recover().err();
+        assert_eq!(refused, (more > 0).then_some(error));
+    }
+}
+
+#[test]
+fn two_shared_numbers_of_one_page_are_refused() {
+    let at = Disk::new().at(3, 1).0 as u32;
+    let shared = |vba: u32| Entry::Shared(Vba(vba)).pack();
+    let map = [
+        (0, shared(0)),
+        (1, shared(0)),
+        (2, shared(1)),
+        (3, shared(1)),
+    ];
+    let what = "the table of shared pages";
+    let error = disk_of(&map, &[(0, at), (1, at)]).error();
+    assert!(matches!(error, RecoveryError::Outside { what: told, .. } if told == what));
+    // One that nobody owns may be there still.
+    let found = disk_of(&map[..2], &[(0, at), (1, at)]).recovered();
+    assert_eq!(found.shared.find(Pba(at.into())), Some(Vba(0)));
+}
+
+#[test]
+fn pledges_that_no_numbers_are_left_for_are_refused() {
+    let disk = Disk::new();
+    let last = disk.sb.shared_leaves() * LEAF_ENTRIES as u32 - 1;
+    for (vba, is_refused) in [(Vba(last - 1), false), (Vba(last), true)] {
+        let pba = disk.at(0, 1);
+        let mut pledging = chunk(1, 0, 0, 0, &[1]);
+        let (home, journal) = (Lba(9), Lba(0));
+        pledging.records.push(Record::Share {
+            lba: Lba(5),
+            vba,
+            pba,
+        });
+        pledging.records.push(Record::Pledge { home, journal });
+        let error = disk_with(&[pledging]).recover().err();
+        assert_eq!(error.is_some(), is_refused, "{vba}: {error:?}");
+    }
+}
+
 #[test]
 fn zeros_are_replayed_by_what_is_mapped() {
     let end = Disk::new().sb.logical_blocks();

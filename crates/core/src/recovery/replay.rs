@@ -391,14 +391,16 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// The segment of a block that holds data: what lies at a head's cursor or behind it is not written yet.
-    fn segment_of(&self, pba: Pba) -> Option<Segment> {
-        let (segment, offset) = self.superblock.segment_of(pba)?;
-        let ahead = |head: &Cursor| head.segment == segment && head.offset <= offset;
-        (!self.heads.iter().any(ahead)).then_some(segment)
-    }
-
     pub(super) fn finish(mut self) -> Result<Recovered, RecoveryError> {
+        // A block is live where the heads have been, and once: more of them than a segment has are not.
+        let mut count = |pba: Pba| {
+            let (segment, offset) = self.superblock.segment_of(pba)?;
+            let ahead = |head: &Cursor| head.segment == segment && head.offset <= offset;
+            let valid = &mut self.segments[segment.0 as usize].valid;
+            *valid += 1;
+            let fits = *valid <= self.superblock.usable_blocks();
+            (fits && !self.heads.iter().any(ahead)).then_some(())
+        };
         for (lba, entry) in self.map.iter() {
             let pba = match entry {
                 Entry::Unmapped | Entry::Zero => continue,
@@ -426,20 +428,25 @@ impl<'a> Replay<'a> {
             let leaf = Leaf((lba.0 / LEAF_ENTRIES as u64) as u32);
             let at = self.superblock.leaf_slot(leaf, 0);
             let what = "the map";
-            let segment = self.segment_of(pba);
-            let segment = segment.ok_or(RecoveryError::Outside { what, at })?;
-            self.segments[segment.0 as usize].valid += 1;
+            count(pba).ok_or(RecoveryError::Outside { what, at })?;
         }
         let first = self.superblock.map_leaves() + self.superblock.shared_leaves();
         let at = self.superblock.leaf_slot(Leaf(first), 0);
         let what = "the table of deltas";
         let outside = RecoveryError::Outside { what, at };
         for pba in self.shared.settle_deltas().ok_or(outside)? {
-            let segment = self.segment_of(pba).ok_or(outside)?;
-            self.segments[segment.0 as usize].valid += 1;
+            count(pba).ok_or(outside)?;
+        }
+        let first = self.superblock.map_leaves();
+        let outside = RecoveryError::Outside {
+            what: "the table of shared pages",
+            at: self.superblock.leaf_slot(Leaf(first), 0),
+        };
+        if !self.shared.has_numbers(self.pledges.len()) {
+            return Err(outside);
         }
         let mut strays = Vec::new();
-        for (lba, pba) in self.shared.settle() {
+        for (lba, pba) in self.shared.settle().ok_or(outside)? {
             self.map.set(lba, Entry::Plain(pba));
             strays.push((pba, lba));
         }

@@ -220,6 +220,12 @@ impl Shared {
         (self.pages.len() as u32).saturating_add(self.reserve) < self.limit
     }
 
+    /// Whether so many numbers are left that were never given out.
+    #[must_use]
+    pub fn has_numbers(&self, numbers: usize) -> bool {
+        self.pages.len().saturating_add(numbers) <= self.limit as usize
+    }
+
     /// Makes the page at `pba` shared, still without owners. `None` when the table is full.
     pub fn insert(&mut self, pba: Pba) -> Option<Vba> {
         let vba = match self.free.pop() {
@@ -315,8 +321,9 @@ impl Shared {
 
     /// After recovery has counted the owners: pages with one become plain (they are returned), pages
     /// with none are freed, and numbers between are free. Which number is found at a page is settled here
-    /// as well: a leaf may have held a freed number beside the one that took over its page.
-    pub fn settle(&mut self) -> Vec<(Lba, Pba)> {
+    /// as well: a leaf may have held a freed number beside the one that took over its page. `None`: two numbers that
+    /// have owners are at one page.
+    pub fn settle(&mut self) -> Option<Vec<(Lba, Pba)>> {
         let mut plain = Vec::new();
         self.at.clear();
         for index in 0..self.pages.len() {
@@ -329,13 +336,15 @@ impl Shared {
                 plain.push((Lba(u64::from(page.xor)), Pba(u64::from(page.pba()))));
             }
             if is_kept {
-                self.at.insert(page.pba(), index as u32);
+                if self.at.insert(page.pba(), index as u32).is_some() {
+                    return None;
+                }
                 self.packed += usize::from(page.has_parts());
             } else {
                 self.free_page(Vba(index as u32));
             }
         }
-        plain
+        Some(plain)
     }
 
     fn free_page(&mut self, vba: Vba) {
@@ -478,7 +487,7 @@ mod tests {
             }
             // Number 0 was freed; 1 has the owners now.
             assert!(shared.add(Vba(1), Lba(5)) && shared.add(Vba(1), Lba(6)));
-            assert_eq!(shared.settle(), []);
+            assert_eq!(shared.settle(), Some(vec![]));
             assert_eq!(shared.find(Pba(10)), Some(Vba(1)));
         }
     }
