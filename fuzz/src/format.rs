@@ -2,9 +2,7 @@
 //!
 //! Checksums would keep a fuzzer out, so here the checksum of anything is 0.
 
-#[path = "life.rs"]
-pub mod life;
-
+use crate::life;
 use std::collections::HashMap;
 use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Leaf, Life, Pba, Segment, Seq, Vba};
 use vellum_core::check::{Options, check};

@@ -5,6 +5,7 @@ pub mod codec;
 pub mod config;
 pub mod ext4;
 pub mod format;
+pub mod life;
 pub mod options;
 pub mod tables;
 pub mod trace;

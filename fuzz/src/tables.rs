@@ -1,17 +1,16 @@
-//! Whatever is in tables in place, opening and checking them end in an answer, and what was opened can be read.
+//! Whatever is in tables in place, opening and checking them end in an answer, and what opens can be used.
 //!
 //! Checksums would keep a fuzzer out, so here the checksum of anything is 0.
 
+use crate::life;
 use std::collections::HashMap;
-use vellum_core::addr::{BLOCK_BYTES, Lba, Nanos, Pba, RequestId};
+use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::check::{Options, check};
-use vellum_core::engine;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::geometry::{Params, plan_tables};
 use vellum_core::format::{self, superblock::Superblock};
+use vellum_core::layout::recover;
 use vellum_core::recovery::{Source, Unreadable};
-use vellum_core::seam::{Effect, Input};
-use vellum_core::tables::{self, Persistence, Tables};
 
 const MEDIUM_BLOCKS: u64 = 700;
 
@@ -53,8 +52,8 @@ fn geometry(layout: Layout) -> Superblock {
     .expect("large enough")
 }
 
-/// Edits of eight bytes each in the first blocks of a volume: which, where in it (two bytes), nothing, a number. Whether it
-/// still opens.
+/// Edits of eight bytes each in the first blocks of a volume: which, where in it (two bytes), a share of how the volume is
+/// used if it still opens, a number. Whether it does.
 pub fn volume(layout: Layout, edits: &[u8]) -> bool {
     let mut disk = Disk(HashMap::new());
     let superblock = geometry(layout);
@@ -75,35 +74,12 @@ pub fn volume(layout: Layout, edits: &[u8]) -> bool {
         ..Options::default()
     };
     check(&mut disk, MEDIUM_BLOCKS, options, nothing);
-    let Ok(found) = tables::recover(&mut disk, MEDIUM_BLOCKS, nothing) else {
+    let Ok(found) = recover(&mut disk, MEDIUM_BLOCKS, nothing) else {
         return false;
     };
-    let blocks = found.superblock.logical_blocks();
-    let options = tables::Options::new(&engine::Options::default(), Persistence::Weak);
-    let mut core = Tables::new(found, options, nothing);
-    core.handle(
-        Nanos(1),
-        Input::Read {
-            id: RequestId(0),
-            lba: Lba(0),
-            blocks: blocks.min(1 << 16) as u32,
-        },
-    );
-    while let Some(effect) = core.poll_effect() {
-        if let Effect::Read { at, blocks, .. } = effect {
-            assert!(at.0 + u64::from(blocks) < MEDIUM_BLOCKS);
-        }
-    }
-    core.handle(
-        Nanos(2),
-        Input::Discard {
-            id: RequestId(1),
-            lba: Lba(0),
-            blocks,
-            fua: true,
-        },
-    );
-    while core.poll_effect().is_some() {}
+    life::live(found, &mut disk.0, life::chance(edits), 80);
+    let again = recover(&mut disk, MEDIUM_BLOCKS, nothing);
+    assert!(!edits.is_empty() || again.is_ok(), "after a shutdown");
     true
 }
 

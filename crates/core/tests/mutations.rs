@@ -9,6 +9,8 @@
 
 #[path = "../../../fuzz/src/format.rs"]
 mod format;
+#[path = "../../../fuzz/src/life.rs"]
+mod life;
 #[path = "../../../fuzz/src/tables.rs"]
 mod tables;
 
@@ -80,8 +82,10 @@ fn recovery_and_the_check_answer_whatever_is_on_the_medium() {
                 let offset = rng.below(room) as u16 & !3;
                 let [low, high] = offset.to_le_bytes();
                 let value = rng.number().to_le_bytes();
-                let use_ = rng.next() as u8;
-                [place, low, high, use_, value[0], value[1], value[2], value[3]]
+                let used = rng.next() as u8;
+                [
+                    place, low, high, used, value[0], value[1], value[2], value[3],
+                ]
             })
             .collect();
         opened += u32::from(format::volume(&edits));
@@ -111,7 +115,10 @@ fn tables_answer_whatever_is_in_them() {
                         _ => rng.below(600) as u32,
                     };
                     let value = value.to_le_bytes();
-                    [place, low, high, 0, value[0], value[1], value[2], value[3]]
+                    let used = rng.next() as u8;
+                    [
+                        place, low, high, used, value[0], value[1], value[2], value[3],
+                    ]
                 })
                 .collect();
             opened += u32::from(tables::volume(layout, &edits));
