@@ -382,6 +382,18 @@ fn a_cursor_outside_the_segments_is_refused() {
 }
 
 #[test]
+fn a_checkpoint_at_the_others_place_is_none() {
+    let mut disk = disk_with(&three());
+    with_checkpoint(&mut disk);
+    for block in 0..u64::from(disk.sb.root_blocks()) {
+        let root = disk.blocks[&disk.sb.root_place(Generation(2)).plus(block).0].clone();
+        disk.put(disk.sb.root_place(Generation(1)).plus(block), &root);
+        disk.damage(disk.sb.root_place(Generation(2)).plus(block));
+    }
+    assert!(matches!(disk.error(), RecoveryError::NoRoot { .. }));
+}
+
+#[test]
 fn a_damaged_leaf_is_named() {
     let mut disk = disk_with(&three());
     with_checkpoint(&mut disk);

@@ -66,8 +66,9 @@ pub(super) fn find_root(
         }
         let written = bytes.iter().any(|&byte| byte != 0);
         let decoded = root::decode(&bytes, &superblock.uuid(), superblock.leaves(), crc);
+        let root = decoded.and_then(|root| check_place(place, root));
         (
-            decoded.and_then(|root| check_cursors(superblock, root)),
+            root.and_then(|root| check_cursors(superblock, root)),
             written,
         )
     };
@@ -89,10 +90,22 @@ pub(super) fn find_root(
     Ok((header, slots, newer_lost))
 }
 
-fn check_cursors(
-    superblock: &Superblock,
-    root: (RootHeader, Vec<LeafSlot>),
-) -> Result<(RootHeader, Vec<LeafSlot>), FormatError> {
+type Root = (RootHeader, Vec<LeafSlot>);
+
+/// Even numbers are at the first place, odd ones at the second; the next one is written to the other.
+fn check_place(place: u64, root: Root) -> Result<Root, FormatError> {
+    let value = root.0.generation.0;
+    match value & 1 == place {
+        true => Ok(root),
+        false => Err(FormatError::Value {
+            what: "root",
+            field: "generation",
+            value,
+        }),
+    }
+}
+
+fn check_cursors(superblock: &Superblock, root: Root) -> Result<Root, FormatError> {
     let [hot, cold] = root.0.cursors;
     for cursor in [hot, cold] {
         if cursor.segment.0 >= superblock.segment_count()
