@@ -152,7 +152,7 @@ pub const FREE_BLOCKS_TO_DISCARD: u64 = 8;
 /// Tables: nanoseconds until the next look, when none of these was long enough.
 pub const LOOK_ON_AFTER_NANOS: u64 = 1_000_000;
 
-/// The longest record of one block (a move).
+/// The longest record of one block (a delta).
 const LONGEST_RECORD: usize = 24;
 
 const _: () = assert!(

@@ -283,7 +283,7 @@ impl Map {
         Some(Leaf(leaf as u32))
     }
 
-    /// Marks a leaf dirty again: its write did not happen.
+    /// Marks a leaf dirty.
     pub fn mark_dirty(&mut self, leaf: Leaf) {
         let word = &mut self.dirty[leaf.0 as usize / 64];
         let bit = 1 << (leaf.0 % 64);

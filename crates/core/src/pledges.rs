@@ -95,7 +95,7 @@ impl Pledges {
         remove(&mut self.by_journal, &mut self.by_home, lba.0, end);
     }
 
-    /// All of them end: a map checkpoint begins, and replay from there does not see them.
+    /// All of them end: a map checkpoint is durable, and replay from there does not see them.
     pub fn clear(&mut self) {
         self.by_home.clear();
         self.by_journal.clear();

@@ -66,7 +66,7 @@ impl Checkpoint {
         self.phase == Phase::Idle
     }
 
-    pub fn synced(&mut self, _through: Seq) {
+    pub fn synced(&mut self) {
         if matches!(self.phase, Phase::Synced(_)) {
             self.synced = true;
         }

@@ -116,6 +116,6 @@ impl Engine {
                 sealed.durable = true;
             }
         }
-        self.checkpoint.synced(through);
+        self.checkpoint.synced();
     }
 }

@@ -1,6 +1,6 @@
 //! The engine: the state machine that every request passes through.
 //!
-//! Split by request path (`write`, `read`, `unmap`, `flush`), by policy (`dedup`, on `twin`; `pack`; `pledge`) and by noun (`log`,
+//! Split by request path (`write`, `read`, `unmap`, `flush`), by policy (`dedup` and `merge`, on `twin`; `pack` and `delta`; `pledge`) and by noun (`log`,
 //! `segments`, `chunks`, `sums`, `collect`, `checkpoint`, `restamp`, `owners`); `pump` moves them on. What must hold between any two calls of [`Engine::handle`]:
 //!
 //! 1. A map entry names a block of a chunk in memory, or a block on the medium of a segment that is not free.

@@ -391,15 +391,6 @@ impl Shared {
         take_bit(&mut self.dirty, from.0 as usize).map(|leaf| Leaf(leaf as u32))
     }
 
-    /// How many leaves are dirty.
-    #[must_use]
-    pub fn dirty_count(&self) -> u64 {
-        self.dirty
-            .iter()
-            .map(|word| u64::from(word.count_ones()))
-            .sum()
-    }
-
     /// A leaf's block: the address of each page, 0 for none. Returns whether it holds any.
     pub fn encode_leaf(&self, leaf: Leaf, out: &mut [u8]) -> bool {
         let first = leaf.0 as usize * LEAF_ENTRIES;
