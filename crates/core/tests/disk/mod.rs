@@ -42,6 +42,15 @@ impl Source for Disk {
     }
 }
 
+/// An empty volume with these chunks.
+pub fn disk_with(chunks: &[Chunk]) -> Disk {
+    let mut disk = Disk::new();
+    for chunk in chunks {
+        disk.write(chunk);
+    }
+    disk
+}
+
 /// A leaf's block with these numbers at these places, and 0 elsewhere.
 pub fn leaf_of(entries: &[(usize, u32)]) -> Vec<u8> {
     let mut block = vec![0; BLOCK_BYTES];
