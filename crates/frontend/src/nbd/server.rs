@@ -321,6 +321,20 @@ impl Drop for Leave<'_> {
     }
 }
 
+/// Ends a session, also when its thread unwinds: the client would wait for ever on a connection that nobody serves.
+struct HangUp<'a>(&'a Session);
+
+impl Drop for HangUp<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // What was given to the device may have no answer to wait for.
+            self.0.abandon();
+        } else {
+            self.0.end();
+        }
+    }
+}
+
 /// A connection's life.
 fn serve(shared: &Shared, number: u64, fd: OwnedFd) -> End {
     let mut link = Link::new(fd);
@@ -347,11 +361,12 @@ fn serve(shared: &Shared, number: u64, fd: OwnedFd) -> End {
         .name("nbd-send".into())
         .stack_size(STACK_BYTES)
         .spawn(move || writer.write_leftovers());
+    let hang_up = HangUp(&session);
     let end = match &writer {
         Ok(_) => Receiver::new(Arc::clone(&session)).run(),
         Err(e) => End::Io(io::Error::from(e.kind())),
     };
-    session.end();
+    drop(hang_up);
     if let Ok(writer) = writer {
         // It panicked or it ended: the connection is over either way.
         let _ = writer.join();

@@ -169,6 +169,13 @@ impl Session {
         self.link.close();
     }
 
+    /// As [`Session::kill`], and the writer ends.
+    pub fn abandon(&self) {
+        self.kill();
+        self.state.lock().ended = true;
+        self.work.notify_all();
+    }
+
     /// Opens a slot if the limits allow it now.
     pub fn try_open(&self, opening: Opening) -> Result<Option<u32>, Gone> {
         let mut state = self.state.lock();

@@ -5,6 +5,9 @@ use crate::disks::{LateDisk, Served, pattern, soon};
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
+use vellum_core::addr::Lba;
+use vellum_device::block::{BlockDevice, Extent, Replies, Request};
+use vellum_device::frames::FramePool;
 use vellum_frontend::nbd::testing::{fuzz_options, fuzz_transmission};
 use vellum_frontend::nbd::wire::{self, RequestHeader, command, option};
 use vellum_frontend::testing::RamDisk;
@@ -109,6 +112,33 @@ fn a_client_that_stalls_inside_a_payload_holds_up_nobody() {
         assert_eq!(client.reply(0).error, 0);
     }
     assert!(other.read(1 << 20, 65_536) == bytes);
+}
+
+#[test]
+fn a_panic_of_the_device_closes_the_connection() {
+    struct Panics(RamDisk);
+    impl BlockDevice for Panics {
+        fn blocks(&self) -> u64 {
+            self.0.blocks()
+        }
+        fn read_only(&self) -> bool {
+            false
+        }
+        fn frames(&self) -> &Arc<FramePool> {
+            self.0.frames()
+        }
+        fn submit(&self, _: &mut Vec<Request>, _: &Arc<dyn Replies>) {
+            panic!("on purpose");
+        }
+        fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<Extent> {
+            self.0.extents(lba, blocks, max)
+        }
+    }
+    let served = Served::of(Arc::new(Panics(RamDisk::new(64, 16, 16))));
+    let mut client = Client::connected(&served.path(), "disk", true);
+    client.send(command::READ, 0, 1, 0, 4096, &[]);
+    assert!(client.is_closed());
+    soon("the connection ends", || served.server.connections() == 0);
 }
 
 #[test]
