@@ -3,7 +3,7 @@
 use super::areas::{self, Areas, Layout};
 use super::superblock::Superblock;
 use super::{root, summary};
-use crate::addr::{Generation, Life};
+use crate::addr::{BLOCK_BYTES, Generation, Life};
 use crate::deltas;
 use crate::limits::{self, COLLECTOR_SEGMENTS};
 use crate::map::{LEAF_ENTRIES, MAX_PBA};
@@ -65,15 +65,16 @@ pub enum GeometryError {
         blocks: u64,
     },
     /// Not a power of two, or out of range.
-    #[error("segments of {0} blocks: it must be a power of two from 64 to 65536")]
+    #[error("segments of {} KiB: it must be a power of two from 256 KiB to 256 MiB", kib((*.0).into()))]
     SegmentBlocks(u32),
     /// Out of range.
     #[error("over-provisioning of {0} thousandths: it must be from 20 to 900")]
     OverProvisioning(u32),
     /// Thinner than allowed.
     #[error(
-        "a logical size of {logical} blocks: at most {limit} ({THIN_LIMIT} times what the medium holds, \
-         and 16 TiB)"
+        "a logical size of {} KiB: at most {} KiB ({THIN_LIMIT} times what the medium holds, and 16 TiB)",
+        kib(*.logical),
+        kib(*.limit)
     )]
     TooThin {
         /// Asked for.
@@ -84,6 +85,10 @@ pub enum GeometryError {
     /// Nothing.
     #[error("a logical size of 0 blocks")]
     Nothing,
+}
+
+fn kib(blocks: u64) -> u64 {
+    blocks.saturating_mul(BLOCK_BYTES as u64 / 1024)
 }
 
 /// Lays a volume out.

@@ -111,6 +111,18 @@ pub enum FormatError {
         /// Its value.
         value: u64,
     },
+    /// On a medium that had more blocks.
+    #[error(
+        "{what}: of a medium of {recorded} blocks, and this one has {have}: it was cut short, or is not all there"
+    )]
+    CutShort {
+        /// The structure.
+        what: &'static str,
+        /// Blocks that the structure tells of.
+        recorded: u64,
+        /// Blocks that there are.
+        have: u64,
+    },
     /// Features that this version must know and does not.
     #[error("{what}: uses features {bits:#x} that this program does not know; use a newer vellum")]
     Features {

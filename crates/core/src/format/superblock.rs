@@ -407,11 +407,13 @@ impl Superblock {
             field: "layout",
             value: raw.layout.get().into(),
         })?;
-        check(
-            raw.medium_blocks.get() <= medium_blocks,
-            "medium blocks",
-            raw.medium_blocks.get(),
-        )?;
+        if raw.medium_blocks.get() > medium_blocks {
+            return Err(FormatError::CutShort {
+                what: WHAT,
+                recorded: raw.medium_blocks.get(),
+                have: medium_blocks,
+            });
+        }
         check(
             raw.medium_blocks.get() <= MAX_PBA,
             "medium blocks",
