@@ -50,6 +50,22 @@ fn run(program: &str, args: &[&str]) -> String {
 }
 
 #[test]
+fn a_file_is_no_directory_to_mount_on() {
+    if !can_mount("a_file_is_no_directory_to_mount_on") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, b"content").unwrap();
+    let refused = FuseServer::mount(&file, Vec::new());
+    assert!(
+        matches!(refused, Err(FuseError::Mount { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(fs::read(&file).unwrap(), b"content");
+}
+
+#[test]
 fn a_file_reads_back_what_was_written_at_any_alignment() {
     if !can_mount("a_file_reads_back_what_was_written_at_any_alignment") {
         return;

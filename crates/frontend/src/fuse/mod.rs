@@ -97,6 +97,10 @@ impl FuseServer {
         config.n_threads = Some(DISPATCH_THREADS);
         config.clone_fd = true;
         let dir_now = dir.canonicalize().map_err(failed)?;
+        if !dir_now.is_dir() {
+            // The kernel mounts it there all the same, and nobody can open what is in it.
+            return Err(failed(io::ErrorKind::NotADirectory.into()));
+        }
         let session = fuser::Session::new(
             files::Files::new(exports).map_err(failed)?,
             &dir_now,
