@@ -5,9 +5,9 @@
 //! what was done; what a killed one leaves behind is found by its state file, and by looking at what the
 //! kernel has bound to our directory.
 
-use crate::host;
 use crate::signals::{Stop, unblocked};
 use crate::state::{Process, State, StateFile, run_dir};
+use crate::{control, host};
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -99,12 +99,16 @@ impl Attachment {
         let file = StateFile::lock(id)?;
         if let Some(mut old) = file.load()? {
             if old.server.is_some_and(Process::alive) {
+                let what = match old.is_of(volume) {
+                    true => format!("{} is attached already", volume.display()),
+                    false => format!(
+                        "{} has the UUID of {}, which is attached: one of them is a copy, and both at once cannot be",
+                        volume.display(),
+                        old.volume.display()
+                    ),
+                };
                 let place = old.mount.or(old.device).unwrap_or(old.volume);
-                bail!(
-                    "{} is attached already ({}): detach it first",
-                    volume.display(),
-                    place.display()
-                );
+                bail!("{what} ({}): detach it first", place.display());
             }
             eprintln!("cleaning up what a crashed server left");
             undo(&file, id, &mut old)?;
@@ -470,7 +474,7 @@ pub fn undo(file: &StateFile, id: &str, state: &mut State) -> Result<()> {
     }
     if let Ok(dir) = run_dir() {
         let _ = std::fs::remove_file(dir.join(format!("{id}.log")));
-        let _ = std::fs::remove_file(dir.join(format!("{id}.control")));
+        control::clear_up(&dir.join(format!("{id}.control")));
     }
     file.remove();
     Ok(())

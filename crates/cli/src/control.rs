@@ -49,7 +49,7 @@ impl ControlSocket {
             .symlink_metadata()
             .is_ok_and(|m| m.file_type().is_socket())
         {
-            if UnixStream::connect(path).is_ok() {
+            if is_answered(path) {
                 bail!(
                     "a server already listens on control socket {shown}: stop it, or choose another --control"
                 );
@@ -91,6 +91,18 @@ impl ControlSocket {
                 }
             })?;
         Ok(Self(path.to_owned()))
+    }
+}
+
+/// Whether a server listens there.
+pub fn is_answered(path: &Path) -> bool {
+    UnixStream::connect(path).is_ok()
+}
+
+/// Removes what a dead server left; where one answers, it is somebody's.
+pub fn clear_up(path: &Path) {
+    if !is_answered(path) {
+        let _ = std::fs::remove_file(path);
     }
 }
 
@@ -174,8 +186,8 @@ fn answer(line: &[u8], answers: &dyn Answers, stop: &Stop) -> Value {
     }
 }
 
-/// The control socket of the server of a volume.
-pub fn socket_of(path: &Path) -> Result<PathBuf> {
+/// The control socket of the server of a volume, and the path by which it knows that.
+pub fn server_of(path: &Path) -> Result<(PathBuf, PathBuf)> {
     let uuid = volume::uuid_of(path)?;
     let socket = state::control_socket(&uuid)?;
     if !socket.exists() {
@@ -185,7 +197,10 @@ pub fn socket_of(path: &Path) -> Result<PathBuf> {
             socket.display()
         );
     }
-    Ok(socket)
+    let volume = path
+        .canonicalize()
+        .with_context(|| format!("cannot find {}", path.display()))?;
+    Ok((socket, volume))
 }
 
 /// Asks a server.

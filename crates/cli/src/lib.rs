@@ -3,6 +3,9 @@
 //! Exit codes: 0 all well, 1 it failed, 2 the command line or the configuration file is wrong,
 //! 3 `check` found damage.
 
+// It panics where it cannot write: what commands tell goes to `outcome::out`.
+#![deny(clippy::print_stdout)]
+
 mod attachment;
 mod commands;
 mod config;

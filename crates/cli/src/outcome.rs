@@ -1,6 +1,6 @@
 //! How a command ends, as its caller sees it.
 
-use std::io::Write;
+use std::io::{self, Stdout, Write};
 use std::process::ExitCode;
 
 /// Exit code: something failed.
@@ -9,6 +9,28 @@ pub const FAILURE: u8 = 1;
 pub const USAGE: u8 = 2;
 /// Exit code: `check` found damage.
 pub const DAMAGE: u8 = 3;
+
+/// Standard output, which may be a file on a full disk: an error names it, where `println!` would panic.
+pub struct Out(Stdout);
+
+/// Where a command tells what it found.
+pub fn out() -> Out {
+    Out(io::stdout())
+}
+
+fn unwritten(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("standard output: {error}"))
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map_err(unwritten)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(unwritten)
+    }
+}
 
 /// An error that has an exit code of its own.
 #[derive(Debug)]

@@ -12,14 +12,37 @@ use vellum_device::policy::{
     store_named,
 };
 
+/// The policies and their values, as help texts name them.
+const NAMES: [(&str, &str); 14] = [
+    ("write-once", "on|off|paper|descriptor"),
+    ("hash", "xxh3|head64|crc32c|md5|sha1"),
+    ("replay", "on|off"),
+    ("zero", "on|off"),
+    ("compress", "off|lz4|zstd"),
+    ("delta", "on|off"),
+    ("dedup", "on|off"),
+    ("index", "SIZE"),
+    ("sample", "off|SIZE"),
+    ("store", "compact|caftl"),
+    ("decide", "compare|blake3|sha256|sha1|md5"),
+    ("sweep", "full|SIZE"),
+    ("semantics", "on|off"),
+    ("freed", "on|off"),
+];
+
+/// A help text that ends with them.
+pub fn help(what: &str) -> String {
+    let all: Vec<_> = NAMES
+        .map(|(name, values)| format!("{name}={values}"))
+        .into();
+    format!("{what}: {}; several with commas", all.join(", "))
+}
+
 /// Flags of whatever opens a volume.
 #[derive(clap::Args)]
 pub struct Policies {
-    /// What is done with what is written: write-once=on|off|paper|descriptor, hash=xxh3|head64|crc32c|md5|sha1,
-    /// replay=on|off, zero=on|off, compress=off|lz4|zstd, dedup=on|off, index=SIZE, sample=off|SIZE,
-    /// store=compact|caftl, decide=compare|blake3|sha256|sha1|md5, sweep=full|SIZE,
-    /// semantics=on|off, freed=on|off; several with commas.
-    #[arg(long = "policy", value_name = "NAME=VALUE,...")]
+    /// What is done with what is written.
+    #[arg(long = "policy", value_name = "NAME=VALUE,...", help = help("What is done with what is written"))]
     pub changes: Vec<Change>,
     /// Watch a journal here, besides those that are found; like 1G+128M.
     #[arg(long, value_name = "START+LENGTH")]
@@ -211,9 +234,8 @@ impl FromStr for Change {
                     });
                 }
                 _ => {
-                    return Err(format!(
-                        "no policy is called {name:?}: there are write-once, hash, replay, zero, compress, delta, dedup, index, sample, store, decide, sweep, semantics and freed"
-                    ));
+                    let names = NAMES.map(|(name, _)| name).join(", ");
+                    return Err(format!("no policy is called {name:?}: there are {names}"));
                 }
             }
         }
@@ -314,6 +336,22 @@ mod tests {
             "sweep=1K",
         ] {
             assert!(text.parse::<Change>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_help_names_every_policy_and_every_value_that_it_names_is_taken() {
+        let told = help("");
+        for key in shown(&Policy::default()).as_object().unwrap().keys() {
+            let name = key.replace('_', "-");
+            let name = name.trim_end_matches("-bytes");
+            assert!(told.contains(&format!(" {name}=")), "{name}: {told}");
+        }
+        for (name, values) in NAMES {
+            for value in values.split('|') {
+                let text = format!("{name}={}", value.replace("SIZE", "64K"));
+                assert_eq!(text.parse::<Change>().err(), None, "{text}");
+            }
         }
     }
 

@@ -100,6 +100,18 @@ pub struct State {
     pub mount: Option<PathBuf>,
 }
 
+impl State {
+    /// Whether this file is the volume: by its path, by another one, or where it was moved to. One with the same
+    /// UUID that is not is a copy.
+    pub fn is_of(&self, file: &Path) -> bool {
+        let node = |path: &Path| path.metadata().map(|meta| (meta.dev(), meta.ino()));
+        match (node(&self.volume), node(file)) {
+            (Ok(recorded), Ok(asked)) => recorded == asked,
+            _ => true,
+        }
+    }
+}
+
 /// The state of one volume, locked against another `attach` or `detach`.
 pub struct StateFile {
     path: PathBuf,

@@ -48,8 +48,8 @@ pub struct NewVolume {
     pub layout: Layout,
 }
 
-/// Makes a volume.
-pub fn create(path: &Path, new: &NewVolume) -> Result<VolumeInfo> {
+/// Makes a volume; while its space is taken, `interrupted` ends that, and what was made goes.
+pub fn create(path: &Path, new: &NewVolume, interrupted: &dyn Fn() -> bool) -> Result<VolumeInfo> {
     let blocks = |bytes: u64, flag: &str| match bytes {
         bytes if bytes > 0 && bytes % BLOCK == 0 => Ok(bytes / BLOCK),
         _ => Err(crate::outcome::usage(format!(
@@ -112,7 +112,7 @@ pub fn create(path: &Path, new: &NewVolume) -> Result<VolumeInfo> {
         layout: new.layout,
     };
     let written = if new.preallocate && !device {
-        write_all(&medium)
+        write_all(&medium, interrupted)
     } else {
         Ok(())
     };
@@ -126,10 +126,13 @@ pub fn create(path: &Path, new: &NewVolume) -> Result<VolumeInfo> {
 
 /// Writes zeros everywhere. Space that a file system has only reserved is marked as written when it first is,
 /// in a journal of its own: that would cost each sync of a log a second one.
-fn write_all(medium: &FileMedium) -> Result<()> {
+fn write_all(medium: &FileMedium, interrupted: &dyn Fn() -> bool) -> Result<()> {
     let zeros = vec![0; FILL_BLOCKS * BLOCK_BYTES];
     let mut at = 0;
     while at < medium.blocks() {
+        if interrupted() {
+            bail!("interrupted");
+        }
         let blocks = (medium.blocks() - at).min(FILL_BLOCKS as u64);
         medium.write(Pba(at), &zeros[..blocks as usize * BLOCK_BYTES])?;
         at += blocks;
@@ -164,7 +167,7 @@ fn medium_for(
     let (mut low, mut high) = (logical, MAX_PBA);
     if !fits(high)? {
         bail!(
-            "a volume of {} is too large: entries of 4 bytes reach {MAX_PBA} blocks (8 TiB)",
+            "a volume of {} is too large: with what it keeps from clients it takes more than 8 TiB, the most a medium may have",
             crate::size::Size(logical.saturating_mul(BLOCK))
         );
     }
@@ -189,7 +192,7 @@ pub fn create_for_demo(path: &Path, size: u64) -> Result<()> {
         force: false,
         layout: Layout::Log,
     };
-    create(path, &new).map(drop)
+    create(path, &new, &|| false).map(drop)
 }
 
 /// How to open what is served.
@@ -445,4 +448,37 @@ pub fn superblock_of(path: &Path) -> Result<(Superblock, bool)> {
 /// A volume's UUID.
 pub fn uuid_of(path: &Path) -> Result<String> {
     Ok(hex_uuid(&superblock_of(path)?.0.uuid()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn an_interrupted_create_leaves_no_file() {
+        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+        let path = folder.path().join("v");
+        let new = NewVolume {
+            size: Some(16 << 20),
+            medium_size: None,
+            over_provisioning: CreateOptions::default().over_provisioning,
+            segment_size: None,
+            preallocate: true,
+            force: false,
+            layout: Layout::Log,
+        };
+        let asked = Cell::new(0);
+        let second = || {
+            asked.set(asked.get() + 1);
+            asked.get() == 2
+        };
+        let refused = create(&path, &new, &second).unwrap_err();
+        assert_eq!(
+            (refused.to_string().as_str(), asked.get()),
+            ("interrupted", 2)
+        );
+        assert!(!path.exists());
+        assert!(create(&path, &new, &|| false).is_ok());
+    }
 }

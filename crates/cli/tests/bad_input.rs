@@ -36,11 +36,19 @@ fn usage_errors_have_code_2_and_name_the_option() {
         &["create", v, "--size=64M", "--segment-size=12K"],
         &["power of two"],
     );
-    fails(1, &["create", v, "--size=9P"], &["8 TiB"]);
+    fails(
+        1,
+        &["create", v, "--size=64M", "--segment-size=3M"],
+        &["3072 KiB", "256 KiB to 256 MiB"],
+    );
+    for size in ["9P", "7T"] {
+        let size = format!("--size={size}");
+        fails(1, &["create", v, &size], &["more than 8 TiB"]);
+    }
     fails(
         1,
         &["create", v, "--size=64G", "--medium-size=1G"],
-        &["16 times"],
+        &["67108864 KiB", "16777216 KiB", "16 times"],
     );
     assert!(!volume.exists(), "a failed create leaves nothing");
     fails(2, &["serve", v], &["--socket"]);
@@ -280,4 +288,47 @@ fn completions_and_manual_pages_are_made() {
         assert!(dir.path().join(page).exists(), "{page}");
     }
     assert!(vellum(&["--help"]).status.success());
+}
+
+#[test]
+fn a_volume_that_was_cut_short_is_told_from_what_is_none() {
+    let dir = dir();
+    let path = dir.path().join("v");
+    let v = text(&path);
+    ok(&["create", v, "--size=64M"]);
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(32 << 20).unwrap();
+    fails(3, &["check", v], &["has 8192: it was cut short"]);
+    fails(1, &["info", v], &["cut short"]);
+}
+
+#[test]
+fn standard_output_on_a_full_disk_is_an_error_like_any_other() {
+    let dir = dir();
+    let path = dir.path().join("v");
+    let v = text(&path);
+    ok(&["create", v, "--size=64M"]);
+    for args in [
+        &["info", v][..],
+        &["check", v],
+        &["dump", v],
+        &["detach", v],
+        &["estimate", v],
+        &["lab", "list"],
+        &["completions", "bash"],
+        &["man"],
+    ] {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let out = std::process::Command::new(env!("CARGO_BIN_EXE_vellum"))
+            .args(args)
+            .stdout(full)
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "vellum {args:?}: {stderr}");
+        assert!(
+            stderr.starts_with("vellum: ") && stderr.contains("No space left"),
+            "vellum {args:?}: {stderr}"
+        );
+    }
 }

@@ -1,13 +1,14 @@
 //! `vellum attach`: from a volume's file to a block device, and to a mounted file system if asked.
 
 use crate::attachment::{Attachment, Via};
-use crate::outcome::usage;
+use crate::outcome::{out, usage};
 use crate::policy::Policies;
 use crate::signals::Stop;
 use crate::size::Size;
 use crate::{ext4, host, volume};
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::PathBuf;
 use vellum_device::info::hex_uuid;
 
@@ -96,8 +97,8 @@ pub fn run(args: Args) -> Result<()> {
     }
     attachment.keep();
     match mount {
-        Some(dir) => println!("{} on {}", device.display(), dir.display()),
-        None => println!("{}", device.display()),
+        Some(dir) => writeln!(out(), "{} on {}", device.display(), dir.display())?,
+        None => writeln!(out(), "{}", device.display())?,
     }
     Ok(())
 }

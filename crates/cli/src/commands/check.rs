@@ -1,8 +1,9 @@
 //! `vellum check`: every invariant, changing nothing; exit code 3 when one does not hold.
 
-use crate::outcome::damage;
+use crate::outcome::{damage, out};
 use crate::size::Size;
 use anyhow::Result;
+use std::io::Write;
 use std::path::PathBuf;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::check::{Options, Severity};
@@ -41,22 +42,28 @@ pub fn run(args: &Args) -> Result<()> {
             Severity::Redundancy => "second copy",
             Severity::Damage => "DAMAGE",
         };
-        println!("{severity}: {finding}");
+        writeln!(out(), "{severity}: {finding}")?;
     }
     if report.unlisted > 0 {
-        println!("and {} more: list them with --findings", report.unlisted);
+        writeln!(
+            out(),
+            "and {} more: list them with --findings",
+            report.unlisted
+        )?;
     }
     let layout = report.superblock.as_ref().map(Superblock::layout);
     if layout.is_some_and(|layout| layout != Layout::Log) {
-        println!(
+        writeln!(
+            out(),
             "{} mapped, {} of it read; {} shared blocks; {} blocks of tables read",
             Size(report.mapped_blocks * BLOCK_BYTES as u64),
             Size(report.verified_blocks * BLOCK_BYTES as u64),
             report.shared_pages,
             report.replayed.leaves
-        );
+        )?;
     } else if layout.is_some() {
-        println!(
+        writeln!(
+            out(),
             "{} mapped, {} of it read; {} blocks of zeros, {} shared pages; {} chunks replayed; {} segments with live data",
             Size(report.mapped_blocks * BLOCK_BYTES as u64),
             Size(report.verified_blocks * BLOCK_BYTES as u64),
@@ -64,7 +71,7 @@ pub fn run(args: &Args) -> Result<()> {
             report.shared_pages,
             report.replayed.chunks,
             report.segments
-        );
+        )?;
     }
     if !report.is_sound() {
         let first = report
@@ -76,11 +83,12 @@ pub fn run(args: &Args) -> Result<()> {
     }
     match report.worst() {
         Some(Severity::Redundancy) => {
-            println!(
+            writeln!(
+                out(),
                 "{shown} is sound, but a second copy is damaged: the next `vellum serve` repairs what it can"
-            );
+            )?;
         }
-        _ => println!("{shown} is sound"),
+        _ => writeln!(out(), "{shown} is sound")?,
     }
     Ok(())
 }

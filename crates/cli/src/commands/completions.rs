@@ -1,6 +1,8 @@
 //! `vellum completions`.
 
+use crate::outcome::out;
 use anyhow::Result;
+use std::io::Write;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -10,13 +12,14 @@ pub struct Args {
 }
 
 /// Prints the script.
-#[expect(clippy::unnecessary_wraps, reason = "every command has the same form")]
 pub fn run(args: &Args) -> Result<()> {
+    // In memory: the generator panics where it cannot write.
+    let mut script = Vec::new();
     clap_complete::generate(
         args.shell,
         &mut crate::command_line(),
         "vellum",
-        &mut std::io::stdout(),
+        &mut script,
     );
-    Ok(())
+    Ok(out().write_all(&script)?)
 }

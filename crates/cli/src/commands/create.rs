@@ -1,9 +1,11 @@
 //! `vellum create`.
 
-use crate::outcome::usage;
+use crate::outcome::{out, usage};
+use crate::signals::Stop;
 use crate::size::Size;
 use crate::volume::{self, NewVolume};
 use anyhow::Result;
+use std::io::Write;
 use std::path::PathBuf;
 use vellum_core::format::areas::Layout;
 
@@ -74,14 +76,20 @@ pub fn run(args: Args) -> Result<()> {
         preallocate: args.preallocate,
         force: args.force,
     };
-    let info = volume::create(&args.volume, &new)?;
-    println!(
+    let info = if args.preallocate {
+        let stop = Stop::on_signals(false)?;
+        volume::create(&args.volume, &new, &|| stop.asked())?
+    } else {
+        volume::create(&args.volume, &new, &|| false)?
+    };
+    writeln!(
+        out(),
         "{}: {} on {}, layout {}, UUID {}",
         info.medium,
         Size(info.logical_bytes),
         Size(info.medium_bytes),
         info.layout,
         info.uuid
-    );
+    )?;
     Ok(())
 }

@@ -1,10 +1,12 @@
 //! `vellum dedup`: what is stored twice is stored once, on a volume that is served.
 
 use crate::control;
+use crate::outcome::out;
 use crate::policy::Change;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,8 +29,7 @@ pub struct Args {
 
 /// Starts a sweep and waits for its end.
 pub fn run(args: &Args) -> Result<()> {
-    let socket = control::socket_of(&args.volume)?;
-    let volume = args.volume.canonicalize()?;
+    let (socket, volume) = control::server_of(&args.volume)?;
     if let Some(rate) = &args.rate {
         let change = format!("sweep={rate}");
         change.parse::<Change>().map_err(crate::outcome::usage)?;
@@ -42,8 +43,7 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let before = ask(false)?;
     if args.status {
-        show(args, &before, &before);
-        return Ok(());
+        return show(args, &before, &before);
     }
     // One that runs already has passed what was written behind it: wait for one more.
     let wanted = number(&before, "sweeps") + 1 + u64::from(!before["permille"].is_null());
@@ -59,8 +59,7 @@ pub fn run(args: &Args) -> Result<()> {
         told = ask(false)?;
     }
     bar.finish_and_clear();
-    show(args, &before, &told);
-    Ok(())
+    show(args, &before, &told)
 }
 
 fn number(told: &Value, key: &str) -> u64 {
@@ -75,34 +74,49 @@ fn freed(before: &Value, now: &Value) -> u64 {
     core(now, "merged_blocks").saturating_sub(core(before, "merged_blocks"))
 }
 
-fn show(args: &Args, before: &Value, now: &Value) {
+fn show(args: &Args, before: &Value, now: &Value) -> Result<()> {
     if args.json {
-        println!("{now}");
-        return;
+        writeln!(out(), "{now}")?;
+        return Ok(());
     }
     match now["permille"].as_u64() {
-        Some(permille) => println!("  sweep            {}.{}%", permille / 10, permille % 10),
-        None if !args.status => println!("  blocks freed     {}", freed(before, now)),
-        None => println!("  sweeps           {}", number(now, "sweeps")),
+        Some(permille) => writeln!(
+            out(),
+            "  sweep            {}.{}%",
+            permille / 10,
+            permille % 10
+        )?,
+        None if !args.status => writeln!(out(), "  blocks freed     {}", freed(before, now))?,
+        None => writeln!(out(), "  sweeps           {}", number(now, "sweeps"))?,
     }
     let saved = core(now, "shared_owners").saturating_sub(core(now, "shared_pages"));
-    println!("  blocks stored    {}", core(now, "live_blocks"));
-    println!("  blocks saved     {saved}");
-    println!("  shared in line   {}", core(now, "dedup_blocks"));
-    println!("  shared later     {}", core(now, "merged_blocks"));
-    println!(
+    writeln!(out(), "  blocks stored    {}", core(now, "live_blocks"))?;
+    writeln!(out(), "  blocks saved     {saved}")?;
+    writeln!(out(), "  shared in line   {}", core(now, "dedup_blocks"))?;
+    writeln!(out(), "  shared later     {}", core(now, "merged_blocks"))?;
+    writeln!(
+        out(),
         "  index            {} of {} contents",
         core(now, "index_entries"),
         core(now, "index_capacity")
-    );
+    )?;
     let asked = core(now, "dedup_lookups");
     let percent = 100.0 * core(now, "dedup_blocks") as f64 / asked.max(1) as f64;
-    println!("  found there      {percent:.1}% of {asked} blocks looked up");
-    println!("  hints wrong      {}", core(now, "dedup_false_hints"));
+    writeln!(
+        out(),
+        "  found there      {percent:.1}% of {asked} blocks looked up"
+    )?;
+    writeln!(
+        out(),
+        "  hints wrong      {}",
+        core(now, "dedup_false_hints")
+    )?;
     let seconds = |key| number(&now["medium"], key) as f64 / 1e6;
-    println!(
+    writeln!(
+        out(),
         "  time             {:.3} s comparing, {:.3} s hashing",
         seconds("compare_micros"),
         seconds("fingerprint_micros")
-    );
+    )?;
+    Ok(())
 }

@@ -1,9 +1,11 @@
 //! `vellum detach`: unmount, unbind, stop the server; whatever of it is still there.
 
+use crate::outcome::out;
 use crate::signals::Stop;
 use crate::state::{self, StateFile};
 use crate::{attachment, volume};
 use anyhow::Result;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Arguments.
@@ -21,26 +23,37 @@ pub fn run(args: &Args) -> Result<()> {
         .volume
         .canonicalize()
         .unwrap_or_else(|_| args.volume.clone());
-    let id = match state::find(&path)? {
+    let recorded = state::find(&path)?;
+    let by_uuid = recorded.is_none();
+    let id = match recorded {
         Some(id) => id,
         None => match volume::uuid_of(&path) {
             Ok(uuid) => uuid,
             // Neither recorded nor a volume, like where one was mounted before: the same answer as for a volume that is not.
             Err(_) => {
-                println!("{}", nothing(&path));
+                writeln!(out(), "{}", nothing(&path))?;
                 return Ok(());
             }
         },
     };
     let file = StateFile::lock(&id)?;
     match file.load()? {
+        // Its original may well be in use.
+        Some(state) if by_uuid && !state.is_of(&path) => {
+            let original = state.volume.display();
+            writeln!(
+                out(),
+                "{}; {original} is, which has the same UUID",
+                nothing(&path)
+            )?;
+        }
         Some(mut state) => {
             attachment::undo(&file, &id, &mut state)?;
-            println!("detached");
+            writeln!(out(), "detached")?;
         }
         None => {
             file.remove();
-            println!("{}", nothing(&path));
+            writeln!(out(), "{}", nothing(&path))?;
         }
     }
     Ok(())

@@ -5,6 +5,7 @@
 //! themselves: few contents with many copies make it wide. Of those that are counted one in sixteen is compressed, chosen
 //! the same way; what they come to stands for all that deduplication leaves.
 
+use crate::outcome::out;
 use crate::size::Size;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -12,7 +13,7 @@ use serde_json::json;
 use std::collections::HashMap;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use vellum_core::addr::BLOCK_BYTES;
@@ -55,6 +56,12 @@ pub fn run(args: &Args) -> Result<()> {
         }
     }
     bar.finish_and_clear();
+    if census.blocks == 0 && census.unreadable > 0 {
+        bail!(
+            "nothing was read: {} files or directories there cannot be, and no other file has any data",
+            census.unreadable
+        );
+    }
     if census.blocks == 0 {
         bail!("nothing to read: no file there has any data");
     }
@@ -63,7 +70,8 @@ pub fn run(args: &Args) -> Result<()> {
     let bytes = |blocks: f64| (blocks * BLOCK_BYTES as f64) as u64;
     let percent = |blocks: f64| blocks * 100.0 / census.blocks as f64;
     if args.json {
-        println!(
+        writeln!(
+            out(),
             "{}",
             json!({
                 "bytes": bytes(census.blocks as f64),
@@ -77,38 +85,47 @@ pub fn run(args: &Args) -> Result<()> {
                 "zstd_bytes_bound": bytes(zstd.1),
                 "unreadable_files": census.unreadable,
             })
-        );
+        )?;
         return Ok(());
     }
-    println!("  read           {}", Size(bytes(census.blocks as f64)));
-    println!(
+    writeln!(
+        out(),
+        "  read           {}",
+        Size(bytes(census.blocks as f64))
+    )?;
+    writeln!(
+        out(),
         "  zeros          {} ({:.1}%): need no space",
         Size(bytes(census.zeros as f64)),
         percent(census.zeros as f64)
-    );
-    println!(
+    )?;
+    writeln!(
+        out(),
         "  duplicates     {} ({:.1}%, +-{:.1} with 95% confidence): deduplication saves them",
         Size(bytes(duplicates)),
         percent(duplicates),
         percent(bound)
-    );
+    )?;
     for (name, (saved, bound)) in [("lz4", lz4), ("zstd", zstd)] {
-        println!(
+        writeln!(
+            out(),
             "  compress={name:<6}{} ({:.1}%, +-{:.1}): saved besides, of what is left",
             Size(bytes(saved)),
             percent(saved),
             percent(bound)
-        );
+        )?;
     }
     if census.unreadable > 0 {
-        println!(
-            "  left out       {} files that cannot be read",
+        writeln!(
+            out(),
+            "  left out       {} files or directories that cannot be read",
             census.unreadable
-        );
+        )?;
     }
-    println!(
+    writeln!(
+        out(),
         "What a journal writes twice, and write-once journaling once, depends on the workload: try `vellum demo`."
-    );
+    )?;
     Ok(())
 }
 
@@ -241,11 +258,12 @@ fn count_directory(path: &Path, census: &mut Census, bar: &ProgressBar) -> Resul
 }
 
 fn count_file(path: &Path, census: &mut Census, bar: &ProgressBar) -> Result<()> {
-    let mut file = File::open(path)?;
-    let kind = file.metadata()?.file_type();
+    // Before it is opened: a FIFO that nobody writes into would not let go of us.
+    let kind = std::fs::metadata(path)?.file_type();
     if !kind.is_file() && !kind.is_block_device() {
         bail!("it is neither a regular file nor a block device");
     }
+    let mut file = File::open(path)?;
     let mut left = file.seek(SeekFrom::End(0))?;
     file.seek(SeekFrom::Start(0))?;
     let mut buffer = vec![0; READ_BYTES];
@@ -272,6 +290,22 @@ mod tests {
         let mut block = [0; BLOCK_BYTES];
         block[..8].copy_from_slice(&content.to_le_bytes());
         block
+    }
+
+    #[test]
+    fn a_fifo_is_refused_and_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        let name = std::ffi::CString::new(fifo.to_str().unwrap()).unwrap();
+        // SAFETY: a path that ends with a NUL.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let (told, heard) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let counted = count_file(&fifo, &mut Census::new(1), &ProgressBar::hidden());
+            told.send(counted.is_err())
+        });
+        let soon = std::time::Duration::from_secs(20);
+        assert_eq!(heard.recv_timeout(soon), Ok(true));
     }
 
     #[test]

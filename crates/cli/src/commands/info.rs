@@ -1,9 +1,11 @@
 //! `vellum info`: what a volume is; also beside a server.
 
+use crate::outcome::out;
 use crate::size::Size;
 use crate::{control, state, volume};
 use anyhow::Result;
 use serde_json::json;
+use std::io::Write;
 use std::path::PathBuf;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::format::areas::Layout;
@@ -34,43 +36,51 @@ pub fn run(args: &Args) -> Result<()> {
             "over_provisioning_permille": sb.over_provisioning(), "life": sb.life().0,
             "mirror_lost": mirror_lost, "served": served,
         });
-        println!("{info}");
+        writeln!(out(), "{info}")?;
         return Ok(());
     }
     let size = |blocks| Size(bytes(blocks));
-    println!("{}", args.volume.display());
-    println!("  UUID                {uuid}");
-    println!("  size                {}", size(sb.logical_blocks()));
-    println!("  medium              {}", size(sb.medium_blocks()));
-    println!(
+    writeln!(out(), "{}", args.volume.display())?;
+    writeln!(out(), "  UUID                {uuid}")?;
+    writeln!(out(), "  size                {}", size(sb.logical_blocks()))?;
+    writeln!(out(), "  medium              {}", size(sb.medium_blocks()))?;
+    writeln!(
+        out(),
         "  capacity            {} of live data",
         size(sb.capacity_blocks())
-    );
-    println!(
+    )?;
+    writeln!(
+        out(),
         "  over-provisioning   {} per cent",
         f64::from(sb.over_provisioning()) / 10.0
-    );
-    println!("  layout              {}", sb.layout().name());
+    )?;
+    writeln!(out(), "  layout              {}", sb.layout().name())?;
     match sb.layout() {
-        Layout::Log => println!(
+        Layout::Log => writeln!(
+            out(),
             "  segments            {} of {}",
             sb.segment_count(),
             size(sb.segment_blocks().into())
-        ),
-        _ => println!(
+        )?,
+        _ => writeln!(
+            out(),
             "  tables              {} of the map, {} of counts, {} of fingerprints",
             size(sb.table_blocks()[0]),
             size(sb.table_blocks()[1]),
             size(sb.table_blocks()[2])
-        ),
+        )?,
     }
-    println!("  opened for writing  {} times", sb.life());
-    println!(
+    writeln!(out(), "  opened for writing  {} times", sb.life())?;
+    writeln!(
+        out(),
         "  served now          {}",
         if served { "yes" } else { "no" }
-    );
+    )?;
     if mirror_lost {
-        println!("  one of the two superblocks is damaged or older; the next `serve` repairs it");
+        writeln!(
+            out(),
+            "  one of the two superblocks is damaged or older; the next `serve` repairs it"
+        )?;
     }
     Ok(())
 }

@@ -1,11 +1,13 @@
 //! `vellum journal`: where the journals on a volume are that is served.
 
 use crate::control;
+use crate::outcome::out;
 use crate::size::Size;
 use anyhow::Result;
 use clap::Subcommand;
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 /// Arguments.
@@ -55,16 +57,17 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let told = ask(volume, &change)?;
     if as_json {
-        println!("{told}");
+        writeln!(out(), "{told}")?;
     } else {
-        print!("{}", text(&told));
+        write!(out(), "{}", text(&told))?;
     }
     Ok(())
 }
 
 fn ask(volume: &Path, change: &Value) -> Result<Value> {
-    let request = json!({"command": "journal", "volume": volume.canonicalize()?, "change": change});
-    let answer = control::request(&control::socket_of(volume)?, &request)?;
+    let (socket, volume) = control::server_of(volume)?;
+    let request = json!({"command": "journal", "volume": volume, "change": change});
+    let answer = control::request(&socket, &request)?;
     Ok(answer.get("journal").cloned().unwrap_or_default())
 }
 

@@ -1,12 +1,13 @@
 //! `vellum migrate`: a volume into a new one, of another layout or geometry; offline, verified, resumable.
 
 use crate::commands::create::LayoutChoice;
-use crate::outcome::usage;
+use crate::outcome::{out, usage};
 use crate::size::Size;
 use crate::volume::{self, NewVolume};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vellum_core::addr::BLOCK_BYTES;
@@ -182,7 +183,7 @@ pub fn run(args: &Args) -> Result<()> {
             if args.target == args.source {
                 return Err(usage("a migration goes into a new place"));
             }
-            let info = volume::create(&args.target, &new)?;
+            let info = volume::create(&args.target, &new, &|| false)?;
             State {
                 source: hex_uuid(&superblock.uuid()),
                 life: superblock.life().0,
@@ -217,14 +218,15 @@ pub fn run(args: &Args) -> Result<()> {
         .and_then(|()| sync_directory(&path))
         .with_context(|| path.display().to_string())?;
     let info = target.info();
-    println!(
+    writeln!(
+        out(),
         "{}: {} of {} copied and compared, layout {}, UUID {}",
         info.medium,
         Size(compared.blocks * BLOCK_BYTES as u64),
         Size(size),
         info.layout,
         info.uuid
-    );
+    )?;
     Ok(())
 }
 
@@ -291,7 +293,7 @@ mod tests {
             force: false,
             layout: Layout::Log,
         };
-        volume::create(&source, &new).unwrap();
+        volume::create(&source, &new, &|| false).unwrap();
         let first = args(&source, &target, LayoutChoice::Ordered);
         run(&first).unwrap();
         let path = State::path(&target);

@@ -1,9 +1,11 @@
 //! `vellum policy`: what a volume that is served does with what is written to it.
 
 use crate::control;
-use crate::policy::Change;
+use crate::outcome::out;
+use crate::policy::{self, Change};
 use anyhow::Result;
 use serde_json::{Value, json};
+use std::io::Write;
 use std::path::PathBuf;
 
 /// Arguments.
@@ -11,11 +13,8 @@ use std::path::PathBuf;
 pub struct Args {
     /// The volume; its server is found by itself.
     volume: PathBuf,
-    /// What shall be otherwise from now on, until the server ends: write-once=on|off|paper|descriptor,
-    /// hash=xxh3|head64|crc32c|md5|sha1, replay=on|off, zero=on|off, compress=off|lz4|zstd, dedup=on|off, index=SIZE, sample=off|SIZE,
-    /// store=compact|caftl, decide=compare|blake3|sha256|sha1|md5, sweep=full|SIZE,
-    /// semantics=on|off, freed=on|off; several with commas.
-    #[arg(value_name = "NAME=VALUE,...")]
+    /// What shall be otherwise.
+    #[arg(value_name = "NAME=VALUE,...", help = policy::help("What shall be otherwise from now on, until the server ends"))]
     change: Vec<String>,
     /// As JSON, one line.
     #[arg(long)]
@@ -24,19 +23,21 @@ pub struct Args {
 
 /// Shows them, and switches them if told to.
 pub fn run(args: &Args) -> Result<()> {
-    let mut request = json!({"command": "policy", "volume": args.volume.canonicalize()?});
+    let mut request = json!({"command": "policy"});
     if !args.change.is_empty() {
         let change = args.change.join(",");
         change.parse::<Change>().map_err(crate::outcome::usage)?;
         request["change"] = change.into();
     }
-    let answer = control::request(&control::socket_of(&args.volume)?, &request)?;
+    let (socket, volume) = control::server_of(&args.volume)?;
+    request["volume"] = json!(volume);
+    let answer = control::request(&socket, &request)?;
     let policy = answer
         .pointer("/volumes/0/policy")
         .cloned()
         .unwrap_or_default();
     if args.json {
-        println!("{policy}");
+        writeln!(out(), "{policy}")?;
         return Ok(());
     }
     for (name, value) in policy.as_object().into_iter().flatten() {
@@ -46,7 +47,7 @@ pub fn run(args: &Args) -> Result<()> {
             Value::Bool(false) => "off".to_owned(),
             other => other.to_string(),
         };
-        println!("  {:<14}{value}", name.replace('_', "-"));
+        writeln!(out(), "  {:<14}{value}", name.replace('_', "-"))?;
     }
     Ok(())
 }

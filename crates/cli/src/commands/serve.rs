@@ -1,14 +1,14 @@
 //! `vellum serve`: volumes over NBD, ublk and FUSE, in the foreground.
 
 use crate::attachment::mark;
-use crate::control::{Answers, ControlSocket};
+use crate::control::{self, Answers, ControlSocket};
 use crate::outcome::{tell, usage};
 use crate::policy::{Change, PersistenceChoice, Policies};
 use crate::signals::Stop;
 use crate::size::Size;
 use crate::state;
 use crate::volume::{OpenOptions, Served};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -286,18 +286,25 @@ fn serve(args: &Args, volumes: &Arc<Volumes>, stop: &Stop) -> Result<()> {
         }
     }
     let mut sockets = Vec::new();
-    let own = |v: &Served| v.uuid().map(|uuid| state::control_socket(&uuid));
-    let paths = volumes
-        .0
-        .iter()
-        .filter_map(own)
-        .chain(args.control.clone().map(Ok));
-    for path in paths {
-        sockets.push(ControlSocket::listen(
-            &path?,
-            volumes.clone(),
-            stop.clone(),
-        )?);
+    for volume in &volumes.0 {
+        let Some(uuid) = volume.uuid() else { continue };
+        let path = state::control_socket(&uuid)?;
+        let shown = volume.path.display();
+        match (control::is_answered(&path), args.read_only) {
+            (false, _) => {
+                sockets.push(ControlSocket::listen(&path, volumes.clone(), stop.clone())?);
+            }
+            (true, true) => eprintln!(
+                "{shown}: a server of a volume with its UUID answers `vellum stats` already; this one does by --control alone"
+            ),
+            // The file is locked, and by us.
+            (true, false) => bail!(
+                "a volume with the UUID of {shown} is being served already: one of them is a copy, and both at once cannot be"
+            ),
+        }
+    }
+    if let Some(path) = &args.control {
+        sockets.push(ControlSocket::listen(path, volumes.clone(), stop.clone())?);
     }
     say(&format!("ready: {}", ready.join(" ")));
     stop.wait(None);
@@ -444,7 +451,10 @@ impl Volumes {
         let ours = |v: &&Served| path.is_none_or(|path| v.path == path);
         let chosen: Vec<_> = self.0.iter().filter(ours).collect();
         match chosen.is_empty() {
-            true => Err("no such volume is served here".to_owned()),
+            true => Err(
+                "it serves a volume with this UUID by another path, or one of them is a copy"
+                    .to_owned(),
+            ),
             false => Ok(chosen),
         }
     }

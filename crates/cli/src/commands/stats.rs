@@ -30,7 +30,10 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let (socket, name) = match (&args.control, &args.volume) {
         (Some(socket), _) => (socket.clone(), None),
-        (None, Some(path)) => (control::socket_of(path)?, Some(path.canonicalize()?)),
+        (None, Some(path)) => {
+            let (socket, volume) = control::server_of(path)?;
+            (socket, Some(volume))
+        }
         (None, None) => return Err(crate::outcome::usage("name a volume or a control socket")),
     };
     let mut before = None;
@@ -46,6 +49,9 @@ pub fn run(args: &Args) -> Result<()> {
                 .is_none_or(|n| v.get("path").and_then(Value::as_str).map(Path::new) == Some(n))
         };
         let volumes: Vec<Value> = all.iter().filter(ours).cloned().collect();
+        if let (Some(name), true) = (&name, volumes.is_empty()) {
+            return Err(served_elsewhere(name));
+        }
         let mut out = std::io::stdout().lock();
         if args.json {
             writeln!(out, "{}", Value::Array(volumes.clone()))?;
@@ -62,6 +68,14 @@ pub fn run(args: &Args) -> Result<()> {
         before = Some(volumes);
         std::thread::sleep(Duration::from_secs(seconds));
     }
+}
+
+/// Servers are found by the UUID, which a copy has too.
+fn served_elsewhere(volume: &Path) -> anyhow::Error {
+    anyhow::anyhow!(
+        "{} is not being served, but a volume with its UUID is: the same by another path, or one of them is a copy",
+        volume.display()
+    )
 }
 
 /// All numbers below a value, with the names that lead to them.

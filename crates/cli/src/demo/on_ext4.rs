@@ -5,6 +5,7 @@ use super::measure::{Column, Counters, Lap};
 use super::progress::Progress;
 use super::table;
 use crate::attachment::{Attachment, Via};
+use crate::outcome::out;
 use crate::raw::RawFile;
 use crate::signals::Stop;
 use crate::{ext4, host, volume};
@@ -83,11 +84,15 @@ pub fn run(dir: &Path, scale: u64, stop: &Stop) -> Result<()> {
         columns.push(column);
     }
     drop(progress);
-    println!("{}", table::render(&columns));
-    println!(
+    writeln!(out(), "{}", table::render(&columns))?;
+    writeln!(
+        out(),
         "Each ran on ext4 over FUSE and a loop device, was unmounted, found clean by e2fsck -fn,"
-    );
-    println!("attached again by a new server, mounted, and every file's content compared.");
+    )?;
+    writeln!(
+        out(),
+        "attached again by a new server, mounted, and every file's content compared."
+    )?;
     Ok(())
 }
 

@@ -8,11 +8,13 @@ use super::measure::{Column, Counters, Lap};
 use super::progress::Progress;
 use super::table;
 use crate::nbd_client::NbdClient;
+use crate::outcome::out;
 use crate::raw::RawFile;
 use crate::signals::{Stop, unblocked};
 use crate::{host, volume};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -36,16 +38,19 @@ pub fn run(dir: &Path, scale: u64, why: &str, stop: &Stop) -> Result<()> {
         );
     }
     drop(progress);
-    println!("{}", table::render(&columns));
-    println!(
+    writeln!(out(), "{}", table::render(&columns))?;
+    writeln!(
+        out(),
         "Without root's means ({why}): patterns of writes from an NBD client in user space, read back and"
-    );
-    println!(
+    )?;
+    writeln!(
+        out(),
         "compared after another start of the server. As root, `vellum demo` mounts ext4 over it instead and"
-    );
-    println!(
+    )?;
+    writeln!(
+        out(),
         "runs SQLite, git, tar and a mail delivery, with data=ordered and data=journal beside it."
-    );
+    )?;
     Ok(())
 }
 

@@ -2,7 +2,9 @@
 
 use super::progress::{interrupted, watched};
 use super::setup::{Setup, write};
+use crate::outcome::out;
 use anyhow::{Result, bail};
+use std::io::Write;
 use std::path::PathBuf;
 use vellum_lab::compare;
 use vellum_lab::csv;
@@ -77,13 +79,17 @@ impl Args {
             write(path, &html::render(&page, &outcomes, &table)?)?;
         }
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&outcomes)?);
+            writeln!(out(), "{}", serde_json::to_string_pretty(&outcomes)?)?;
         } else if self.csv {
-            print!("{}", csv::lines(&outcomes));
+            write!(out(), "{}", csv::lines(&outcomes))?;
         } else {
-            about.iter().for_each(|line| println!("{line}"));
-            warnings.iter().for_each(|line| println!("WARNING: {line}"));
-            print!("{table}");
+            about
+                .iter()
+                .try_for_each(|line| writeln!(out(), "{line}"))?;
+            warnings
+                .iter()
+                .try_for_each(|line| writeln!(out(), "WARNING: {line}"))?;
+            write!(out(), "{table}")?;
         }
         interrupted(&outcomes)?;
         match failed.is_empty() {

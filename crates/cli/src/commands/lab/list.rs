@@ -1,6 +1,8 @@
 //! `vellum lab list`: what there is.
 
+use crate::outcome::out;
 use anyhow::Result;
+use std::io::Write;
 use vellum_lab::flash;
 use vellum_lab::policy::NAMES;
 use vellum_lab::sizes;
@@ -9,23 +11,27 @@ use vellum_lab::workload;
 
 /// Does it.
 pub fn run() -> Result<()> {
-    println!("devices");
+    writeln!(out(), "devices")?;
     for preset in flash::presets() {
-        println!(
+        writeln!(
+            out(),
             "  {:<14}{}\n{:16}figures: {}",
-            preset.name, preset.about, "", preset.source
-        );
+            preset.name,
+            preset.about,
+            "",
+            preset.source
+        )?;
     }
-    println!("loads (synthetic)");
+    writeln!(out(), "loads (synthetic)")?;
     for workload in workload::workloads() {
-        println!("  {:<14}{}", workload.name, workload.about);
+        writeln!(out(), "  {:<14}{}", workload.name, workload.about)?;
     }
-    println!("sizes (synthetic)");
+    writeln!(out(), "sizes (synthetic)")?;
     for model in sizes::models() {
-        println!("  {:<14}{}", model.name, model.about);
+        writeln!(out(), "  {:<14}{}", model.name, model.about)?;
     }
-    println!("policies\n  {NAMES}");
+    writeln!(out(), "policies\n  {NAMES}")?;
     let formats = Format::ALL.map(Format::name).join(", ");
-    println!("trace formats\n  {formats}");
+    writeln!(out(), "trace formats\n  {formats}")?;
     Ok(())
 }

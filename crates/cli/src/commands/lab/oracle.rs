@@ -1,9 +1,10 @@
 //! `vellum lab validate`: write amplification against the closed forms.
 
 use super::setup::{permille, save, spinner};
-use crate::outcome::usage;
+use crate::outcome::{out, usage};
 use crate::size::Size;
 use anyhow::{Result, bail};
+use std::io::Write;
 use std::path::PathBuf;
 use vellum_lab::base::Victim;
 use vellum_lab::oracle::{self, Effort, Row};
@@ -87,8 +88,8 @@ impl Args {
             save(path, &oracle_plot(&rows))?;
         }
         match self.json {
-            true => println!("{}", serde_json::to_string_pretty(&rows)?),
-            false => print!("{}", oracle::table(&rows)),
+            true => writeln!(out(), "{}", serde_json::to_string_pretty(&rows)?)?,
+            false => write!(out(), "{}", oracle::table(&rows))?,
         }
         // What the lab is held to: see docs/LAB.md.
         for row in &rows {

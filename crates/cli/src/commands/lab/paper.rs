@@ -1,8 +1,9 @@
 //! `vellum lab paper`: the papers' evaluations, run again.
 
 use super::setup::spinner;
-use crate::outcome::usage;
+use crate::outcome::{out, usage};
 use anyhow::{Result, bail};
+use std::io::Write;
 use std::path::PathBuf;
 use vellum_lab::paper::{self, Evaluation, Size};
 use vellum_lab::parallel;
@@ -51,8 +52,10 @@ impl Args {
             all.extend(evaluation.transpose()?);
         }
         match self.json {
-            true => println!("{}", serde_json::to_string_pretty(&all)?),
-            false => all.iter().for_each(|e| print!("{}", paper::text(e))),
+            true => writeln!(out(), "{}", serde_json::to_string_pretty(&all)?)?,
+            false => all
+                .iter()
+                .try_for_each(|e| write!(out(), "{}", paper::text(e)))?,
         }
         let frames = all.iter().flat_map(|evaluation| &evaluation.frames);
         let claims = frames.flat_map(|frame| &frame.claims);

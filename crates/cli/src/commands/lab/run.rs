@@ -2,7 +2,9 @@
 
 use super::progress::{interrupted, watched};
 use super::setup::{Setup, save};
+use crate::outcome::out;
 use anyhow::{Context, Result};
+use std::io::Write;
 use std::path::PathBuf;
 use vellum_lab::flash::{self, Kind};
 use vellum_lab::outcome::Outcome;
@@ -46,13 +48,17 @@ impl Args {
             save(path, &latency_plot(&outcomes))?;
         }
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&outcomes)?);
+            writeln!(out(), "{}", serde_json::to_string_pretty(&outcomes)?)?;
             return interrupted(&outcomes);
         }
         let (about, warnings) = self.setup.about(&ready);
-        about.iter().for_each(|line| println!("{line}"));
-        warnings.iter().for_each(|line| println!("WARNING: {line}"));
-        print!("{}", report::table(&outcomes));
+        about
+            .iter()
+            .try_for_each(|line| writeln!(out(), "{line}"))?;
+        warnings
+            .iter()
+            .try_for_each(|line| writeln!(out(), "WARNING: {line}"))?;
+        write!(out(), "{}", report::table(&outcomes))?;
         interrupted(&outcomes)
     }
 

@@ -1,7 +1,9 @@
 //! `vellum lab shares`: how much of what a trace writes it has written before.
 
 use super::progress::reading;
+use crate::outcome::out;
 use anyhow::Result;
+use std::io::Write;
 use std::path::PathBuf;
 use vellum_lab::replay::{Reading, TraceFile};
 use vellum_lab::report;
@@ -17,10 +19,11 @@ pub struct Args {
 impl Args {
     /// Does it.
     pub fn run(&self) -> Result<()> {
-        println!(
+        writeln!(
+            out(),
             "| trace | requests | flushes | blocks written | duplicates | zeros | written to | seconds |"
-        );
-        println!("|{}", " --- |".repeat(8));
+        )?;
+        writeln!(out(), "|{}", " --- |".repeat(8))?;
         for path in &self.traces {
             let trace = reading(path, |watch| {
                 TraceFile::read_watched(path, &Reading::default(), watch)
@@ -28,7 +31,8 @@ impl Args {
             let shares = trace.shares(1)?;
             let summary = trace.summary();
             let name = path.file_stem().unwrap_or(path.as_os_str());
-            println!(
+            writeln!(
+                out(),
                 "| {} | {} | {} | {} | {:.1}% | {:.1}% | {} | {:.1} |",
                 name.to_string_lossy(),
                 summary.seen.records,
@@ -38,7 +42,7 @@ impl Args {
                 shares.zeros as f64 * 100.0 / shares.written.max(1) as f64,
                 report::bytes(shares.touched * 4096),
                 (summary.last_at - summary.first_at) as f64 / 1e9,
-            );
+            )?;
             if summary.blocks_told < summary.blocks_written {
                 eprintln!(
                     "WARNING: {}: of {} blocks it does not say what was written; they are taken to be new",

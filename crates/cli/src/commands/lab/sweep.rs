@@ -2,9 +2,10 @@
 
 use super::progress::counted;
 use super::setup::{Ready, Setup, write};
-use crate::outcome::usage;
+use crate::outcome::{out, usage};
 use anyhow::{Context, Result, bail};
 use clap::{Args as _, FromArgMatches};
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -181,12 +182,14 @@ impl Args {
             write(path, &sweep::html(&page, &self.vary, rows))?;
         }
         if self.json {
-            println!("{}", serde_json::to_string_pretty(rows)?);
+            writeln!(out(), "{}", serde_json::to_string_pretty(rows)?)?;
         } else if self.csv {
-            print!("{}", sweep::csv(&self.vary, rows));
+            write!(out(), "{}", sweep::csv(&self.vary, rows))?;
         } else {
-            warnings.iter().for_each(|line| println!("WARNING: {line}"));
-            print!("{}", sweep::table(&self.vary, rows));
+            warnings
+                .iter()
+                .try_for_each(|line| writeln!(out(), "WARNING: {line}"))?;
+            write!(out(), "{}", sweep::table(&self.vary, rows))?;
         }
         Ok(())
     }
