@@ -30,8 +30,8 @@ pub(super) struct Checkpoint {
     pub due: bool,
     /// The newest chunk that the durable root includes.
     pub durable_seq: Seq,
-    /// Summaries on their way: a checkpoint lets go of the headers they repeat.
-    pub summaries: usize,
+    /// Whose summaries are on their way.
+    pub summaries: Vec<Segment>,
     phase: Phase,
     seq: Seq,
     life: Life,
@@ -48,7 +48,7 @@ impl Checkpoint {
         Self {
             due: false,
             durable_seq,
-            summaries: 0,
+            summaries: Vec::new(),
             phase: Phase::Idle,
             seq: Seq(0),
             life: Life(0),
@@ -221,12 +221,24 @@ impl Engine {
         }
     }
 
+    /// Before a sync is begun for those who wait for one: the one that a checkpoint needs serves them too, and would never have its
+    /// turn while there is always somebody who waits.
+    pub(super) fn settle_first(&mut self) {
+        if let Phase::Settle(seq) = self.checkpoint.phase {
+            self.settle(seq);
+        }
+    }
+
     fn settle(&mut self, seq: Seq) {
         let written = self
             .order
             .iter()
             .all(|sealed| sealed.seq > seq || sealed.written);
-        if self.sync.is_some() || self.checkpoint.summaries > 0 || !written {
+        // The checkpoint lets go of the headers that these repeat; what was closed since it began is replayed from its headers.
+        let mut summaries = self.checkpoint.summaries.iter();
+        let repeats =
+            |&segment: &Segment| self.segments.get(segment).last_seq <= self.checkpoint.seq;
+        if self.sync.is_some() || summaries.any(repeats) || !written {
             return;
         }
         // A sync of its own even when every chunk is durable: the leaves and summaries are not.

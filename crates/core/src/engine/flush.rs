@@ -73,6 +73,7 @@ impl Engine {
             .front()
             .map_or(Seq(0), |waiter| waiter.seq)
             .max(self.sync_wanted);
+        self.settle_first();
         if target <= self.durable || self.sync.is_some() {
             return;
         }

@@ -177,7 +177,7 @@ impl Engine {
     fn close_segment(&mut self, segment: Segment) {
         let info = self.segments.get_mut(segment);
         info.state = State::Closed;
-        self.checkpoint.summaries += 1;
+        self.checkpoint.summaries.push(segment);
         // Written behind its last chunk, for the checksum of a page of parts is known when that is encoded.
         debug_assert!(info.writing > 0, "the chunk that closes it is on its way");
         info.summary_due = true;
@@ -187,7 +187,7 @@ impl Engine {
     }
 
     pub(super) fn write_summary(&mut self, segment: Segment) {
-        self.checkpoint.summaries += 1;
+        self.checkpoint.summaries.push(segment);
         self.emit_summary(segment);
     }
 
@@ -211,7 +211,10 @@ impl Engine {
         if failed {
             return self.poison();
         }
-        self.checkpoint.summaries -= 1;
+        let on_their_way = &mut self.checkpoint.summaries;
+        if let Some(index) = on_their_way.iter().position(|&one| one == segment) {
+            on_their_way.swap_remove(index);
+        }
         self.stamped(segment);
         self.sums.summarised(segment);
         self.reclaim = true;
