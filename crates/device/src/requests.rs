@@ -3,6 +3,8 @@
 use crate::block::{BlockError, Replies, Request};
 use crate::scout::Watched;
 use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use vellum_core::addr::RequestId;
 
@@ -64,18 +66,18 @@ impl Requests {
 /// Answers that wait to be given outside the lock, and whom to tell that they were all.
 #[derive(Default)]
 pub(crate) struct Answers {
-    list: Vec<(Pending, Result<(), BlockError>)>,
+    list: VecDeque<(Pending, Result<(), BlockError>)>,
     sinks: Vec<Arc<dyn Replies>>,
 }
 
 impl Answers {
     pub fn push(&mut self, pending: Pending, result: Result<(), BlockError>) {
-        self.list.push((pending, result));
+        self.list.push_back((pending, result));
     }
 
     /// Gives every answer, each told to `before` first, and whether it went well; then flushes each sink once.
     pub fn give(&mut self, before: impl Fn(&Pending, bool)) {
-        for (pending, result) in self.list.drain(..) {
+        while let Some((pending, result)) = self.list.pop_front() {
             before(&pending, result.is_ok());
             let Pending { request, sink, .. } = pending;
             sink.complete(request, result);
@@ -90,9 +92,11 @@ impl Answers {
 }
 
 impl Drop for Answers {
-    /// After a panic in what comes before them.
+    /// After a panic in what comes before them, or in one of those that are told: the others are told all the same.
     fn drop(&mut self) {
-        self.give(|_, _| {});
+        while !self.list.is_empty() {
+            let _ = catch_unwind(AssertUnwindSafe(|| self.give(|_, _| {})));
+        }
     }
 }
 

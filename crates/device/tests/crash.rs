@@ -510,11 +510,15 @@ fn a_panic_beside_the_core_breaks_the_volume_and_answers_everybody() {
             });
             assert!(client.read(1, 1).is_err(), "{fault:?}");
         } else {
-            let mut fatal = client.write_request(2, &[22], false);
-            fatal.tag = u64::MAX;
+            let mut requests: Vec<Request> = (5..8)
+                .map(|lba| client.write_request(lba, &[22], false))
+                .collect();
+            (requests[0].tag, requests[1].tag) = (u64::MAX, u64::MAX);
+            let other = requests[2].tag;
             let sink: Arc<dyn Replies> = Arc::new(Panics(Arc::clone(&client.sink)));
-            let submit = || volume.submit(&mut vec![fatal], &sink);
+            let submit = || volume.submit(&mut requests, &sink);
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(submit)).unwrap_err();
+            client.sink.wait(other).unwrap();
         }
         wait_for(&volume, "writes are refused", |_| {
             matches!(client.write(3, &[33]), Err(BlockError::Io(_)))
