@@ -31,6 +31,8 @@ pub(crate) struct Comparisons {
     /// Where reads of several blocks failed lately. A bad block that nobody needs is not read through again: each time would
     /// cost a drive's attempts to read it.
     broken: VecDeque<Range<Pba>>,
+    /// Reads that have ended, for the room in their lists.
+    ended: Vec<Run>,
     /// Memory of reads that have ended, the last one's on top: it is in the processor's caches.
     spare: Vec<Buffer>,
     /// So many more blocks are kept for copies of them: contents come again, of late.
@@ -44,6 +46,7 @@ impl Default for Comparisons {
             reading: Vec::new(),
             through: 0,
             broken: VecDeque::with_capacity(COMPARE_READS_BROKEN),
+            ended: Vec::new(),
             spare: Vec::new(),
             keep: KEPT_BLOCKS_MAX,
         }
@@ -248,8 +251,12 @@ impl Inner {
         if reading.len() <= index {
             reading.resize_with(index + 1, Run::default);
         }
-        let mut run = std::mem::take(&mut reading[index]);
-        assert!(run.blocks.is_empty(), "comparison {} is read", first.id);
+        assert!(
+            reading[index].blocks.is_empty(),
+            "comparison {} is read",
+            first.id
+        );
+        let mut run = self.comparisons.ended.pop().unwrap_or_default();
         run.comparisons.extend_from_slice(comparisons);
         let gaps = comparisons.iter().zip(&comparisons[1..]);
         let skipped = gaps.map(|(one, next)| one.gap_to(next));
@@ -279,7 +286,7 @@ impl Inner {
             self.judge(now, &run, came);
             self.comparisons.give_back(run.blocks.drain(..));
             run.comparisons.clear();
-            self.comparisons.reading[index] = run;
+            self.comparisons.ended.push(run);
         } else {
             self.comparisons.give_back(run.blocks.drain(..));
             self.comparisons.note_broken(&run);
