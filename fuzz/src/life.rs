@@ -44,7 +44,9 @@ pub fn chance(edits: &[u8]) -> u64 {
 
 /// So many requests to what was found, chosen by a number, and a shutdown.
 pub fn live(mut found: Recovered, blocks: &mut Blocks, random: u64, requests: u32) {
-    let superblock = found.begin_life();
+    let Ok(superblock) = found.begin_life() else {
+        return;
+    };
     let mut block = vec![0; BLOCK_BYTES];
     superblock.encode(|_| 0, &mut block);
     for mirror in superblock.mirrors() {

@@ -58,9 +58,15 @@ impl Recovered {
 
     /// Begins a new life; the caller writes both mirrors of what this gives, a sync after each, before anything
     /// else.
-    pub fn begin_life(&mut self) -> &Superblock {
-        match self {
+    ///
+    /// # Errors
+    /// When something could not be read that is not needed to read the volume, but would be lost by going on.
+    pub fn begin_life(&mut self) -> Result<&Superblock, RecoveryError> {
+        Ok(match self {
             Self::Log(recovered) => {
+                if let Some(unread) = recovered.unread {
+                    return Err(unread.into());
+                }
                 recovered.superblock.begin_life(recovered.last_seq);
                 &recovered.superblock
             }
@@ -68,7 +74,7 @@ impl Recovered {
                 recovered.superblock.begin_life(crate::addr::Seq(0));
                 &recovered.superblock
             }
-        }
+        })
     }
 
     /// What recovery did.

@@ -13,6 +13,7 @@ use crc32c::crc32c;
 use disk::{Chunk, Disk, chunk, data, disk_with};
 use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Leaf, Life, Segment, Seq, Vba};
 use vellum_core::format::{self, chunk::Record};
+use vellum_core::layout;
 use vellum_core::map::Entry;
 use vellum_core::recovery::{RecoveryError, Unreadable};
 
@@ -292,15 +293,22 @@ fn replay_begins_at_the_newest_checkpoint() {
 }
 
 #[test]
-fn a_header_before_the_cursors_that_cannot_be_read_now_costs_nothing_later() {
+fn with_a_header_before_the_cursors_that_cannot_be_read_now_a_volume_is_read_and_does_not_go_on() {
     let mut disk = disk_with(&three());
     with_checkpoint(&mut disk);
     let at = disk.at(0, 3);
     disk.unreadable.insert(at.0);
-    let unreadable = Unreadable { at, blocks: 1 };
-    assert_eq!(disk.error(), RecoveryError::Unreadable(unreadable));
+    let unread = Unreadable { at, blocks: 1 };
+    let found = disk.recovered();
+    assert_eq!(found.unread, Some(unread));
+    let mut found = layout::Recovered::Log(Box::new(found));
+    assert_eq!(
+        found.begin_life().err(),
+        Some(RecoveryError::Unreadable(unread))
+    );
     disk.unreadable.clear();
     let found = disk.recovered();
+    assert_eq!(found.unread, None);
     let tags = found.tags.iter().find(|(s, _)| *s == Segment(0));
     assert_eq!(tags.unwrap().1[4].crc, crc32c(&data(30)));
 }

@@ -85,14 +85,17 @@ fn first_byte(medium: &dyn Medium) -> Result<Option<u64>, MediumError> {
 /// Raises the volume's life in both mirrors, durably, one after the other: at any instant one is whole.
 pub(crate) fn begin_life(
     medium: &dyn Medium,
+    source: &mut MediumSource<'_>,
     recovered: &mut Recovered,
-) -> Result<(), MediumError> {
+) -> Result<(), OpenError> {
     let mut mirrors = recovered.superblock().mirrors();
     if recovered.replayed().mirror_lost && decodes_to(medium, recovered.superblock()) {
         // The first is the one that is whole: the other goes first.
         mirrors.reverse();
     }
-    let superblock = recovered.begin_life();
+    let superblock = recovered
+        .begin_life()
+        .map_err(|error| recovery_error(medium, source, error))?;
     let mut block = [0; BLOCK_BYTES];
     superblock.encode(crc32c, &mut block);
     for mirror in mirrors {

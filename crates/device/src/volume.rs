@@ -106,7 +106,7 @@ impl Volume {
         takes(recovered.superblock(), &options.policy)?;
         let replayed = recovered.replayed();
         if !options.read_only {
-            start::begin_life(&*medium, &mut recovered)?;
+            start::begin_life(&*medium, &mut source, &mut recovered)?;
         }
         let recovery = RecoveryStats {
             micros: u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX),

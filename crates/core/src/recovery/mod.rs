@@ -184,6 +184,8 @@ pub struct Recovered {
     pub strays: Vec<(Pba, Lba)>,
     /// Home addresses with the journal's blocks that are to be read there.
     pub pledges: Vec<(Lba, Lba)>,
+    /// What could not be read that only who goes on needs: the first of it.
+    pub unread: Option<Unreadable>,
     /// What replay did.
     pub replayed: Replayed,
 }
@@ -205,7 +207,7 @@ pub fn recover(
     let mut replay = replay::Replay::new(source, superblock, crc, header, slots)?;
     replay.replayed.mirror_lost = mirror_lost;
     replay.load_leaves()?;
-    replay.walk_open_segments()?;
+    replay.walk_open_segments();
     replay.learn_what_was_durable();
     while replay.step()? {}
     replay.look_past_the_hole(newer_lost)?;

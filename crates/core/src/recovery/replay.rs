@@ -1,6 +1,6 @@
 //! Replay: the map as the checkpoint has it, then chunk after chunk.
 
-use super::{Recovered, RecoveryError, Replayed, SegmentState, Source};
+use super::{Recovered, RecoveryError, Replayed, SegmentState, Source, Unreadable};
 use crate::addr::Segment;
 use crate::addr::{BLOCK_BYTES, Lba, Leaf, Life, Pba, Seq, Vba};
 use crate::format::chunk::{self, ChunkHeader, Record};
@@ -36,6 +36,7 @@ pub(super) struct Replay<'a> {
     pub(super) durable: Seq,
     segments: Vec<SegmentState>,
     tags: Vec<(Segment, Vec<Tag>)>,
+    unread: Option<Unreadable>,
     pub(super) replayed: Replayed,
     /// Each head's next chunk, read ahead of its turn; `Some(None)`: looked, and there is none.
     peeked: [Option<Option<Found>>; 2],
@@ -59,6 +60,7 @@ impl<'a> Replay<'a> {
             durable: root.durable,
             segments: vec![SegmentState::default(); superblock.segment_count() as usize],
             tags: Vec::new(),
+            unread: None,
             replayed: Replayed::default(),
             peeked: [None, None],
             source,
@@ -134,7 +136,7 @@ impl<'a> Replay<'a> {
     }
 
     /// The tags of what lies before the cursors in their segments: their summaries are not written yet.
-    pub(super) fn walk_open_segments(&mut self) -> Result<(), RecoveryError> {
+    pub(super) fn walk_open_segments(&mut self) {
         let mut block = [0; BLOCK_BYTES];
         for cursor in self.heads {
             let mut tags = self.fresh_tags();
@@ -144,11 +146,13 @@ impl<'a> Replay<'a> {
                     .superblock
                     .segment_start(cursor.segment)
                     .plus(u64::from(offset));
-                // One that cannot be read now may be read later, and the segment's summary, made of these
-                // tags, would leave its blocks out for good.
-                self.source.read(at, &mut block)?;
-                // A damaged header costs the checksums of its blocks, which then cannot be read; the chain
-                // goes on at the next header.
+                // A damaged header here costs the checksums of its blocks, which then cannot be read; the
+                // chain goes on at the next header. One that cannot be read now may be read later: the
+                // segment's summary, made of these tags, would leave its blocks out for good.
+                if let Err(unread) = self.source.read(at, &mut block) {
+                    self.unread.get_or_insert(unread);
+                    block.fill(0);
+                }
                 let signature = self.superblock.signature();
                 match chunk::try_tags(&block, &signature, at, self.crc, offset, &mut tags) {
                     Ok(Some(next)) => offset = next,
@@ -157,7 +161,6 @@ impl<'a> Replay<'a> {
             }
             self.tags.push((cursor.segment, tags));
         }
-        Ok(())
     }
 
     fn fresh_tags(&self) -> Vec<Tag> {
@@ -464,6 +467,7 @@ impl<'a> Replay<'a> {
             tags: self.tags,
             strays,
             pledges: self.pledges.into_pairs(),
+            unread: self.unread,
             replayed: self.replayed,
         })
     }

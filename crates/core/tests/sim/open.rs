@@ -126,7 +126,9 @@ pub fn open(medium: &mut Medium, rng: &mut Rng, cuts: bool) -> Result<Recovered,
             let _ = recover(medium, Some(bad));
         }
         let mut recovered = recover(medium, None).map_err(|e| format!("recovery: {e}"))?;
-        let superblock = recovered.begin_life();
+        let superblock = recovered
+            .begin_life()
+            .map_err(|e| format!("recovery: {e}"))?;
         let mut block = [0; BLOCK];
         superblock.encode(crc32c::crc32c, &mut block);
         for mirror in superblock.mirrors() {

@@ -172,7 +172,7 @@ impl Vellum {
                 .extend(blocks.map(|(i, block)| (at.0 + i as u64, block.into())));
         });
         let mut recovered = recover(&mut blank, superblock.medium_blocks(), crc32c::crc32c)?;
-        recovered.begin_life();
+        recovered.begin_life()?;
         let bufs = settings.bufs.max(BUFS_MIN);
         let buffers = Buffers {
             first: Buf(bufs),
