@@ -212,7 +212,9 @@ impl Engine {
             return self.poison();
         }
         let on_their_way = &mut self.checkpoint.summaries;
-        if let Some(index) = on_their_way.iter().position(|&one| one == segment) {
+        let index = on_their_way.iter().position(|&one| one == segment);
+        debug_assert!(index.is_some(), "segment {segment}: no summary was begun");
+        if let Some(index) = index {
             on_their_way.swap_remove(index);
         }
         self.stamped(segment);
