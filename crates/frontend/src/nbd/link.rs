@@ -67,19 +67,21 @@ impl Link {
         Ok(())
     }
 
-    /// Waits for bytes, at most `patience`, and takes what there is; zero is the end of the stream.
+    /// Waits for bytes, and takes what there is; zero is the end of the stream.
     ///
     /// # Errors
-    /// `TimedOut` when patience ends; the socket's.
+    /// `TimedOut` after the deadline, whether there are bytes or not: who sends one now and then does not put it off. The
+    /// socket's.
     ///
     /// # Safety
     /// Each piece must be memory that the caller may write.
     pub unsafe fn receive(
         &self,
         pieces: &mut [libc::iovec],
-        patience: Option<Duration>,
+        deadline: Option<Instant>,
     ) -> io::Result<usize> {
         loop {
+            let patience = deadline.map(left).transpose()?;
             let got = match &self.tls {
                 // SAFETY: the caller's promise.
                 None => unsafe { receive_plain(self.fd.as_raw_fd(), pieces, patience.is_none()) },
@@ -147,7 +149,7 @@ impl Link {
                 iov_len: bytes.len(),
             }];
             // SAFETY: the piece is `bytes`, borrowed mutably.
-            let got = unsafe { self.receive(&mut piece, Some(left(deadline)?)) }?;
+            let got = unsafe { self.receive(&mut piece, Some(deadline)) }?;
             if got == 0 {
                 return Err(ErrorKind::UnexpectedEof.into());
             }

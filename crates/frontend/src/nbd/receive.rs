@@ -11,7 +11,7 @@
 //!
 //! The rule against deadlock: before waiting for anything (bytes, room, frames, an edge), submit the batch.
 //! Then all that this thread holds is on its way, except the frames of the part that is being received,
-//! and those leave for the heap when the client stalls.
+//! and those leave for the heap when the client does not send all of it soon.
 
 use super::end::End;
 use super::outbox::{fill, trimmed};
@@ -488,10 +488,13 @@ impl Receiver {
         );
         self.start += staged;
         let mut filled = staged;
-        if filled < length {
-            self.submit();
-            (self.start, self.end) = (0, 0);
+        if filled == length {
+            return Ok(frames);
         }
+        self.submit();
+        (self.start, self.end) = (0, 0);
+        // For all of it: a client that sends a byte now and then holds the frames no longer than one that stalls.
+        let deadline = Instant::now() + STALL;
         while filled < length {
             let mut pieces: Vec<_> = trimmed(&frames, filled, length - filled)
                 .map(|(ptr, len)| libc::iovec {
@@ -506,7 +509,7 @@ impl Receiver {
                 iov_len: staging.len(),
             });
             // SAFETY: frames that we own and staging, which holds nothing.
-            match unsafe { self.session.link.receive(&mut pieces, Some(STALL)) } {
+            match unsafe { self.session.link.receive(&mut pieces, Some(deadline)) } {
                 Ok(0) => return Err(End::Io(ErrorKind::UnexpectedEof.into())),
                 Ok(got) => {
                     let mine = got.min(length - filled);
@@ -523,7 +526,7 @@ impl Receiver {
         Ok(frames)
     }
 
-    /// The client stalled inside a payload: its frames serve others until it has sent the rest.
+    /// The client takes its time with a payload: its frames serve others until it has sent the rest.
     fn payload_of_a_slow_client(&mut self, frames: Frames, filled: usize) -> Result<Frames, End> {
         let blocks = frames.len();
         let mut own = Vec::with_capacity(blocks * BLOCK_BYTES);

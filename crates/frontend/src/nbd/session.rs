@@ -27,7 +27,7 @@ use vellum_device::frames::Share;
 pub const REQUESTS_MAX: u32 = 512;
 /// Bytes of payload of one connection in flight, if the frames are enough; see [`Session::new`].
 const BYTES_MAX: u64 = 64 << 20;
-/// How long a client may leave its replies unread, or a payload unsent, before its data leaves the frames.
+/// How long a client may leave its replies unread, or take to send a part of a payload, before its data leaves the frames.
 pub const STALL: Duration = Duration::from_millis(100);
 /// How long a connection that ends may take to have its last replies read.
 const LINGER: Duration = Duration::from_secs(10);

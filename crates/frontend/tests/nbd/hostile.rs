@@ -4,6 +4,7 @@ use crate::client::Client;
 use crate::disks::{LateDisk, Served, pattern, soon};
 use std::io::Write;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vellum_core::addr::Lba;
 use vellum_device::block::{BlockDevice, Extent, Replies, Request};
@@ -112,6 +113,52 @@ fn a_client_that_stalls_inside_a_payload_holds_up_nobody() {
         assert_eq!(client.reply(0).error, 0);
     }
     assert!(other.read(1 << 20, 65_536) == bytes);
+}
+
+#[test]
+fn a_client_that_drips_a_payload_holds_up_nobody() {
+    let ram = Arc::new(RamDisk::new(2048, 64, 64));
+    let served = Served::of(Arc::clone(&ram) as _);
+    let bytes = pattern(5, 65_536);
+    // More than have frames at a time, and none of them ever pauses.
+    let mut slow: Vec<Client> = (0..8)
+        .map(|_| Client::connected(&served.path(), "disk", false))
+        .collect();
+    for client in &mut slow {
+        client.send(command::WRITE, 0, 1, 1 << 20, 65_536, &bytes[..40_000]);
+    }
+    let done = AtomicBool::new(false);
+    let mut other = Client::connected(&served.path(), "disk", true);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut sent = 40_000;
+            while !done.load(Ordering::Relaxed) {
+                for client in &mut slow {
+                    client.stream.write_all(&bytes[sent..=sent]).unwrap();
+                }
+                sent += 1;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            for client in &mut slow {
+                client.stream.write_all(&bytes[sent..]).unwrap();
+                assert_eq!(client.reply(0).error, 0);
+            }
+        });
+        let _done = OnDrop(&done);
+        for turn in 0..8 {
+            assert_eq!(other.write(turn * 65_536, &pattern(turn, 65_536)), 0);
+        }
+    });
+    assert!(other.read(1 << 20, 65_536) == bytes);
+}
+
+/// Set when it is dropped, also by a test that fails: whoever waits for it ends.
+struct OnDrop<'a>(&'a AtomicBool);
+
+impl Drop for OnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]
