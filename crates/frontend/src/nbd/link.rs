@@ -241,9 +241,9 @@ impl Link {
     /// Waits until the socket takes more.
     ///
     /// # Errors
-    /// `TimedOut`; the system's.
-    pub fn wait_writable(&self, patience: Duration) -> io::Result<()> {
-        self.wait(libc::POLLOUT, Some(patience))
+    /// `TimedOut` after the deadline, whether it takes more or not; the system's.
+    pub fn wait_writable(&self, deadline: Instant) -> io::Result<()> {
+        self.wait(libc::POLLOUT, Some(left(deadline)?))
     }
 
     /// Nothing more is received: the receiving thread wakes with the end of the stream.

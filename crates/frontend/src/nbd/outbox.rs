@@ -5,6 +5,7 @@
 
 use super::link::{Link, PIECES_MAX};
 use std::io::{self, ErrorKind};
+use std::time::Instant;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_device::frames::Frames;
 
@@ -21,6 +22,8 @@ pub struct Batch {
     pub requests: u32,
     /// Likewise, in bytes of payload.
     pub bytes: u64,
+    /// When its data has to be out of the frames; from when it first waits for the client.
+    pub leaves: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -100,9 +103,10 @@ impl Batch {
             self.requests,
             self.bytes,
         ) = (0, 0, 0, 0, 0);
+        self.leaves = None;
     }
 
-    /// Moves data out of frames: for a client that does not read, whose replies wait in memory of its own
+    /// Moves data out of frames: for a client that does not read, or slowly, whose replies wait in memory of its own
     /// connection (bounded by that one's limits) and not in the frames that all share.
     pub fn leave_frames(&mut self) {
         for part in &mut self.parts {
@@ -228,9 +232,9 @@ pub fn fill(frames: &mut Frames, mut at: usize, mut bytes: &[u8]) {
     }
 }
 
-/// Waits until the link takes more; `Dead` when it never will.
-pub fn wait(link: &Link, patience: std::time::Duration) -> Result<(), Sent> {
-    match link.wait_writable(patience) {
+/// Waits until the link takes more: `Blocked` after the deadline, also when it would; `Dead` when it never will.
+pub fn wait(link: &Link, deadline: Instant) -> Result<(), Sent> {
+    match link.wait_writable(deadline) {
         Ok(()) => Ok(()),
         Err(e) if e.kind() == io::ErrorKind::TimedOut => Err(Sent::Blocked),
         Err(_) => Err(Sent::Dead),

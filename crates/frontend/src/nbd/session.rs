@@ -7,7 +7,7 @@
 //!
 //! Bounds: [`REQUESTS_MAX`] requests and `bytes_max` bytes of payload, counted until the reply is sent, or
 //! one request of any size. So slots, outbox and heap are bounded by the limits, and the frames that
-//! replies hold go back after [`STALL`] at the latest.
+//! replies hold go back after twice [`STALL`] at the latest, however slowly the client reads.
 
 use super::export::Export;
 use super::link::Link;
@@ -370,11 +370,14 @@ impl Session {
                 self.work.wait(&mut state);
                 continue;
             };
-            let waited = MutexGuard::unlocked(&mut state, || outbox::wait(&self.link, STALL));
+            // Of the batch, not of the wait: a client that reads a little now and then does not put it off.
+            let deadline = *batch.leaves.get_or_insert_with(|| Instant::now() + STALL);
+            let waited = MutexGuard::unlocked(&mut state, || outbox::wait(&self.link, deadline));
             if waited == Err(Sent::Blocked) && !state.dead {
-                // Not read for a while: the data must not sit in everybody's frames.
+                // Not read for a while: the data must not sit in everybody's frames, nor what is queued meanwhile.
                 state.queue.leave_frames();
                 MutexGuard::unlocked(&mut state, || batch.leave_frames());
+                batch.leaves = None;
                 state.leftover = Some(batch);
                 continue;
             }
@@ -455,5 +458,73 @@ fn copy_part(whole: &mut [u8], offset: u64, part: &Request) {
         // SAFETY: a run of frames that the request owns.
         whole[at..at + len].copy_from_slice(unsafe { std::slice::from_raw_parts(ptr, len) });
         at += len;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::receive::Receiver;
+    use super::super::wire::{RequestHeader, command};
+    use super::*;
+    use crate::testing::RamDisk;
+    use std::io::{Read, Write};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+    use vellum_device::block::BlockDevice;
+
+    #[test]
+    fn a_client_that_reads_slowly_without_pause_keeps_no_frames() {
+        let disk = Arc::new(RamDisk::new(1, 1, 1024));
+        let (mut client, server) = UnixStream::pair().unwrap();
+        let least = 1i32;
+        // SAFETY: an int that lives during the call. The socket takes little: all else waits in the session.
+        let set = unsafe {
+            libc::setsockopt(
+                server.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_SNDBUF,
+                (&raw const least).cast(),
+                size_of::<i32>() as u32,
+            )
+        };
+        assert_eq!(set, 0);
+        let export = Arc::new(Export::new("", Arc::clone(&disk)));
+        let session = Arc::new(Session::new(
+            Link::new(server.into()),
+            export,
+            Agreed::default(),
+        ));
+        std::thread::scope(|scope| {
+            scope.spawn(|| session.write_leftovers());
+            scope.spawn(|| {
+                Receiver::new(Arc::clone(&session)).run();
+                session.end();
+            });
+            let request = RequestHeader {
+                flags: 0,
+                command: command::READ,
+                cookie: 1,
+                offset: 0,
+                length: BLOCK_BYTES as u32,
+            };
+            // A few more than may be in flight: what the socket takes makes room for others.
+            let requests = REQUESTS_MAX as usize + 64;
+            client
+                .write_all(&request.encode().repeat(requests))
+                .unwrap();
+            while session.state.lock().requests < REQUESTS_MAX {
+                std::thread::yield_now();
+            }
+            // At this pace that takes five seconds.
+            let mut read = 0;
+            while !disk.all_frames_free() && read < requests * BLOCK_BYTES / 2 {
+                client.read_exact(&mut [0; 1024]).unwrap();
+                read += 1024;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let free = disk.all_frames_free();
+            drop(client);
+            assert!(free, "half was read, and frames are held");
+        });
     }
 }
