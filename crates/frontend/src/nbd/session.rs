@@ -470,7 +470,6 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
-    use vellum_device::block::BlockDevice;
 
     #[test]
     fn a_client_that_reads_slowly_without_pause_keeps_no_frames() {
