@@ -77,6 +77,10 @@ pub const COMPARES_IN_A_TRIAL: u32 = 1024;
 /// Home blocks that are written without asking when they do not: at first, and at most.
 pub const PAUSE_BLOCKS: (u32, u32) = (16 << 10, 1 << 20);
 
+/// Runs of blocks, each within a leaf of the map, that are looked at when it is asked what is mapped: about a millisecond
+/// of the volume's lock if all of these leaves are full, and microseconds if they are not there. Each is a block at least.
+pub const EXTENT_LOOKS: usize = 1024;
+
 /// Nanoseconds that an unsealed chunk may stay in memory without a flush.
 pub const SEAL_AFTER_NANOS: u64 = 5_000_000_000;
 
@@ -112,6 +116,9 @@ pub const LINKS_IN_A_GROUP: usize = 16 << 10;
 
 /// Tables: their blocks that a commit writes at the same time, at most.
 pub const TABLES_IN_FLIGHT: usize = 64;
+
+/// Tables: blocks over which it is looked what is mapped, at most (16 GiB).
+pub const EXTENT_BLOCKS: u64 = 4 << 20;
 
 /// Tables: fingerprints that fill the index in one go when a volume is opened: bounds the time.
 pub const PRINTS_AT_A_TIME: u32 = 16 << 10;

@@ -215,6 +215,24 @@ impl Map {
         None
     }
 
+    /// The run that begins at `from`, as far as its leaf and `to` reach: how many blocks, and whether they have data on
+    /// the medium. A leaf that holds nothing costs one step.
+    #[must_use]
+    pub fn run(&self, from: Lba, to: Lba) -> (u64, bool) {
+        debug_assert!(from < to && to.0 <= self.blocks);
+        let (leaf, index) = split(from);
+        let end = to.0.min((leaf as u64 + 1) * LEAF_ENTRIES as u64);
+        let blocks = end - from.0;
+        let Some(page) = &self.leaves[leaf] else {
+            return (blocks, false);
+        };
+        let has_data = |raw: u32| raw != UNMAPPED && raw != ZERO;
+        let entries = &page[index..index + blocks as usize];
+        let mapped = has_data(entries[0]);
+        let run = entries.iter().position(|&raw| has_data(raw) != mapped);
+        (run.map_or(blocks, |run| run as u64), mapped)
+    }
+
     /// Every mapped LBA, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Lba, Entry)> + '_ {
         self.leaves
@@ -367,6 +385,16 @@ mod tests {
             prop_assert_eq!((taken, map.dirty_count()), (dirty, 0));
             let first = model.iter().next().map(|(l, e)| (Lba(*l), *e));
             prop_assert_eq!(map.next_mapped(Lba(0), Lba(5000)), first);
+            let mut at = 0;
+            while at < 4990 {
+                let (run, mapped) = map.run(Lba(at), Lba(4990));
+                let has_data = |lba| model.get(&lba).is_some_and(|entry| *entry != Entry::Zero);
+                prop_assert!((at..at + run).all(|lba| has_data(lba) == mapped));
+                at += run;
+                let is_border = at.is_multiple_of(LEAF_ENTRIES as u64) || at == 4990;
+                prop_assert!(is_border || has_data(at) != mapped);
+            }
+            prop_assert_eq!(at, 4990);
         }
     }
 }

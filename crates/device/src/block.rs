@@ -98,6 +98,7 @@ pub trait BlockDevice: Send + Sync {
     fn frames(&self) -> &Arc<FramePool>;
     /// Starts requests in order and empties the vector; each is answered through `replies`.
     fn submit(&self, requests: &mut Vec<Request>, replies: &Arc<dyn Replies>);
-    /// What is mapped from `lba` on, at least one extent, for at most `blocks` blocks and `max` extents.
+    /// What is mapped from `lba` on, at least one extent, for at most `blocks` blocks and `max` extents; for fewer blocks where so
+    /// many would keep others waiting.
     fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<Extent>;
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 use vellum_core::addr::BLOCK_BYTES;
-use vellum_core::limits::{CHUNK_DATA_BLOCKS, GATHER_BLOCKS};
+use vellum_core::limits::{CHUNK_DATA_BLOCKS, EXTENT_BLOCKS, EXTENT_LOOKS, GATHER_BLOCKS};
 
 /// Frames for writes unless told otherwise: 32 MiB, the volatile write cache.
 pub const WRITE_FRAMES: u32 = frames(32);
@@ -128,6 +128,10 @@ const _: () = assert!(READ_AHEAD_BLOCKS_MIN <= READ_AHEAD_BLOCKS_MAX);
 const _: () = assert!(
     (4 * FRAMES_MAX as u64) < u32::MAX as u64,
     "a frame's number fits"
+);
+const _: () = assert!(
+    FREED_RUN_BLOCKS <= EXTENT_LOOKS as u64 && FREED_RUN_BLOCKS <= EXTENT_BLOCKS,
+    "one look at the map tells all of a run that is dropped"
 );
 const _: () = assert!(SCAN_READ_BLOCKS as u32 <= READ_FRAMES_MIN);
 const _: () = assert!(SCAN_QUIET.as_millis() <= SCAN_LATEST.as_millis());

@@ -7,6 +7,7 @@ use common::{Client, Random, assert_sound, block_of, create, fills, open, small}
 use proptest::prelude::*;
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
+use vellum_core::format::areas::Layout;
 use vellum_device::block::{BlockDevice, BlockError, Op};
 use vellum_device::{CreateError, CreateOptions, OpenError, OpenOptions, Volume};
 use vellum_medium::{FileMedium, Medium, MemoryMedium};
@@ -441,6 +442,43 @@ fn extents_tell_what_is_mapped() {
         .map(|extent| (extent.blocks, extent.mapped))
         .collect();
     assert_eq!(seen, [(10, false), (3, true), (7, false)]);
+}
+
+/// One piece holds the volume's lock for a moment, however large the volume.
+#[test]
+fn extents_of_a_large_volume_come_in_pieces() {
+    for layout in [Layout::Log, Layout::Ordered] {
+        let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(1 << 19));
+        let blocks = 6 << 20;
+        let options = CreateOptions {
+            logical_blocks: Some(blocks),
+            layout,
+            ..CreateOptions::default()
+        };
+        Volume::create(&*medium, &options).unwrap();
+        let volume = open(&medium);
+        let mut client = Client::new(&volume);
+        client.write(blocks - 2, &[1]).unwrap();
+        let (mut at, mut pieces, mut mapped) = (0, 0, Vec::new());
+        while at < blocks {
+            for extent in volume.extents(vellum_core::addr::Lba(at), blocks - at, 64) {
+                if extent.mapped {
+                    mapped.push((at, extent.blocks));
+                }
+                at += extent.blocks;
+            }
+            pieces += 1;
+        }
+        assert_eq!((at, mapped), (blocks, vec![(blocks - 2, 1)]));
+        assert!((2..10).contains(&pieces), "{layout:?}: {pieces} pieces");
+        // In tables each block of data is looked at.
+        for n in 0..5 {
+            client.write(n * 600, &[7; 600]).unwrap();
+        }
+        let first = volume.extents(vellum_core::addr::Lba(0), blocks, 64)[0];
+        let seen = if layout == Layout::Log { 3000 } else { 1024 };
+        assert_eq!((first.blocks, first.mapped), (seen, true), "{layout:?}");
+    }
 }
 
 #[test]

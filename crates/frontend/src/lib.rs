@@ -1,5 +1,6 @@
 //! How a host attaches a volume: the front ends know the block interface and nothing else.
 
+mod extents;
 pub mod fuse;
 pub mod nbd;
 #[cfg(any(test, feature = "testing"))]

@@ -7,6 +7,9 @@ use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_device::block::{BlockDevice, BlockError, Extent, Op, Replies, Request};
 use vellum_device::frames::{FramePool, Share};
 
+/// Blocks of which extents are told at once: as on a large volume, fewer than are asked for.
+const LOOK_BLOCKS: u64 = 5;
+
 /// A disk in memory. Blocks that were never written, or were discarded, take no memory.
 #[derive(Debug)]
 pub struct RamDisk {
@@ -136,7 +139,7 @@ impl BlockDevice for RamDisk {
     fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<Extent> {
         let map = self.blocks.lock();
         let mut extents: Vec<Extent> = Vec::new();
-        for at in lba.0..(lba.0 + blocks).min(self.size) {
+        for at in lba.0..(lba.0 + blocks.min(LOOK_BLOCKS)).min(self.size) {
             let mapped = map[at as usize].is_some();
             let full = extents.len() == max;
             match extents.last_mut() {

@@ -45,16 +45,20 @@ impl Tables {
     }
 
     /// What is mapped from `lba` on: runs of blocks with data on the medium, or without. At least one
-    /// extent, at most `max`, over at most `blocks` blocks.
+    /// extent, at most `max`, over at most `blocks` blocks, or over the first of them: looking at all
+    /// could take long, and whoever wants the rest asks again.
     #[must_use]
     pub fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<(u64, bool)> {
         let end = Lba(lba
             .0
-            .saturating_add(blocks)
+            .saturating_add(blocks.min(limits::EXTENT_BLOCKS))
             .min(self.superblock.logical_blocks()));
         let mut extents: Vec<(u64, bool)> = Vec::new();
         let mut at = lba;
-        while at < end {
+        for _ in 0..limits::EXTENT_LOOKS {
+            if at >= end {
+                break;
+            }
             let (run, mapped) = match self.next_mapped(at, end) {
                 None => (end.0 - at.0, false),
                 Some((next, _)) if next > at => (next.0 - at.0, false),

@@ -2,6 +2,7 @@
 
 use super::FuseExport;
 use super::reply::{Answer, Pending, errno};
+use crate::extents::extents;
 use crate::unaligned::{ByteDevice, is_aligned};
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
@@ -14,7 +15,7 @@ use std::io;
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
-use vellum_device::block::{Op, Request};
+use vellum_device::block::{BlockDevice, Op, Request};
 use vellum_device::frames::{Frames, Share};
 
 const ROOT: u64 = 1;
@@ -26,8 +27,8 @@ const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 /// Requests that the kernel may have outstanding for asynchronous I/O.
 const BACKGROUND_MAX: u16 = 256;
-/// Unaligned requests that may wait for their thread.
-const UNALIGNED_QUEUE_MAX: usize = 64;
+/// Requests that may wait for the thread of those that take longer.
+const SLOW_QUEUE_MAX: usize = 64;
 
 /// A request for the thread that may wait.
 type Job = Box<dyn FnOnce() + Send>;
@@ -46,10 +47,10 @@ pub struct Files {
 
 impl Files {
     pub fn new(exports: Vec<FuseExport>) -> io::Result<Self> {
-        let (slow, jobs) = mpsc::sync_channel::<Job>(UNALIGNED_QUEUE_MAX);
+        let (slow, jobs) = mpsc::sync_channel::<Job>(SLOW_QUEUE_MAX);
         // It ends when the session drops `slow`.
         std::thread::Builder::new()
-            .name("fuse-unaligned".into())
+            .name("fuse-slow".into())
             .spawn(move || jobs.iter().for_each(|job| job()))?;
         let files = exports
             .into_iter()
@@ -179,6 +180,18 @@ impl Files {
             Err(e) => reply.error(e),
         }
     }
+}
+
+/// The first byte from `offset` on that is data, or that is a hole.
+fn seek(device: &dyn BlockDevice, offset: u64, data: bool) -> Option<u64> {
+    let mut lba = offset / BLOCK_BYTES as u64;
+    for extent in extents(device, Lba(lba), Lba(device.blocks())) {
+        if extent.mapped == data {
+            return Some((lba * BLOCK_BYTES as u64).max(offset));
+        }
+        lba += extent.blocks;
+    }
+    None
 }
 
 impl Filesystem for Files {
@@ -418,23 +431,16 @@ impl Filesystem for Files {
             libc::SEEK_HOLE => false,
             _ => return reply.error(Errno::EINVAL),
         };
-        let device = file.bytes.device();
-        let mut lba = offset / BLOCK_BYTES as u64;
-        while lba < device.blocks() {
-            for extent in device.extents(Lba(lba), device.blocks() - lba, 64) {
-                if extent.mapped == wanted {
-                    let found = (lba * BLOCK_BYTES as u64).max(offset);
-                    return reply.offset(found as i64);
-                }
-                lba += extent.blocks.max(1);
+        let bytes = file.bytes.clone();
+        // It looks at all of the map, in the worst case.
+        self.later(Box::new(move || {
+            match seek(&**bytes.device(), offset, wanted) {
+                Some(found) => reply.offset(found as i64),
+                None if wanted => reply.error(Errno::ENXIO),
+                // There is always a hole at the end.
+                None => reply.offset(size as i64),
             }
-        }
-        // There is always a hole at the end.
-        if wanted {
-            reply.error(Errno::ENXIO)
-        } else {
-            reply.offset(size as i64)
-        }
+        }));
     }
 
     fn readdir(

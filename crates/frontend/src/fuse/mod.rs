@@ -2,8 +2,8 @@
 //!
 //! Two threads read requests from the kernel; they wait for memory when the volume's buffers are full (that
 //! is the back-pressure) and for nothing else. Answers are sent from whatever thread the device completes
-//! a request on. What has to wait, which is the read-modify-write of unaligned requests, has a thread of
-//! its own.
+//! a request on. What has to wait or takes long, the read-modify-write of unaligned requests and the search
+//! for data or holes, has a thread of its own.
 //!
 //! Files are opened for direct I/O: a loop device on top has its own page cache, and a second one below it
 //! would only delay writes that the client believes are acknowledged by the volume.

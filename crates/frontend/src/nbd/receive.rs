@@ -21,6 +21,7 @@ use super::wire::{
     self, Errno, PAYLOAD_BYTES_MAX, ProtocolError, REQUEST_BYTES, RequestHeader, chunk, command,
     command_flag as flag,
 };
+use crate::extents::extents;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -434,39 +435,27 @@ impl Receiver {
     }
 
     fn block_status(&mut self, slot: u32, offset: u64, length: u32, one: bool) {
-        let (first, end) = (offset / BLOCK, (offset + u64::from(length)).div_ceil(BLOCK));
-        let extents = self
-            .session
-            .export
-            .device()
-            .extents(Lba(first), end - first, EXTENTS_MAX);
         let (mut at, stop) = (offset, offset + u64::from(length));
-        let mut edge = first;
+        let mut edge = offset / BLOCK;
         let mut runs: Vec<(u32, u32)> = Vec::new();
-        for extent in extents {
-            edge = edge.saturating_add(extent.blocks);
-            let until = edge.saturating_mul(BLOCK).min(stop);
-            let bytes = until.saturating_sub(at) as u32;
-            if bytes == 0 {
-                break;
-            }
+        let most = if one { 1 } else { EXTENTS_MAX };
+        let device = self.session.export.device();
+        for extent in extents(device, Lba(edge), Lba(stop.div_ceil(BLOCK))) {
+            edge += extent.blocks;
+            let until = (edge * BLOCK).min(stop);
+            let bytes = (until - at) as u32;
             at = until;
             let state = if extent.mapped {
                 0
             } else {
                 wire::STATE_HOLE_ZERO
             };
+            let full = runs.len() == most;
             match runs.last_mut() {
                 Some((length, last)) if *last == state => *length += bytes,
+                _ if full => break,
                 _ => runs.push((bytes, state)),
             }
-        }
-        if one {
-            runs.truncate(1);
-        }
-        if runs.is_empty() {
-            // A device owes an extent at least; data is the answer that is never wrong.
-            runs.push((length, 0));
         }
         let mut body = wire::BASE_ALLOCATION_ID.to_be_bytes().to_vec();
         for (bytes, state) in runs {
