@@ -9,7 +9,7 @@ use crate::format::{Crc, superblock::Superblock};
 use crate::index::{Holder, Index};
 use crate::recovery::{self, RecoveryError, Replayed, Source, find_superblock};
 use crate::room::Room;
-use crate::seam::{Block, Dedup, Effect, Input, Reply};
+use crate::seam::{Block, Dedup, Effect, Input, Refusal, Reply};
 use crate::stats::Stats;
 use crate::tables::{self, Persistence, Tables};
 use alloc::boxed::Box;
@@ -170,6 +170,12 @@ impl Core {
     #[must_use]
     pub fn stats(&self) -> Stats {
         either!(self, core => core.stats())
+    }
+
+    /// Why no write is taken now, if so.
+    #[must_use]
+    pub fn refuses_writes(&self) -> Option<Refusal> {
+        either!(self, core => core.refuses_writes())
     }
 
     /// How full the volume is.

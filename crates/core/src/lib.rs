@@ -8,6 +8,7 @@ mod classes;
 pub mod deltas;
 pub mod engine;
 pub mod format;
+mod held;
 mod in_flight;
 pub mod index;
 pub mod layout;

@@ -49,11 +49,11 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn call(&self, op: Op, lba: u64, blocks: usize, fill: u64) {
+    fn call(&self, op: Op, lba: u64, blocks: usize, fill: u64) -> Result<(), BlockError> {
         let frames = self.volume.frames();
         let mut frames = match op {
-            Op::Read => frames.take(Share::Read, blocks),
-            Op::Write { .. } => frames.take(Share::Write, blocks),
+            Op::Read => frames.take(Share::Read, blocks)?,
+            Op::Write { .. } => frames.take(Share::Write, blocks)?,
             _ => Default::default(),
         };
         for index in 0..frames.len() {
@@ -75,6 +75,7 @@ impl<'a> Client<'a> {
         while *unanswered > 0 {
             self.last.some.wait(&mut unanswered);
         }
+        Ok(())
     }
 }
 
@@ -115,9 +116,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let volume = open(false)?;
     let client = Client::new(&volume);
     for lba in (0..mapped).step_by(256) {
-        client.call(Op::Write { fua: false }, lba, 256, lba + 1);
+        client.call(Op::Write { fua: false }, lba, 256, lba + 1)?;
     }
-    client.call(Op::Flush, 0, 0, 0);
+    client.call(Op::Flush, 0, 0, 0)?;
     volume.stop()?;
     drop(client);
     drop(volume);
@@ -128,9 +129,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         random = random
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
-        client.call(Op::Write { fua: false }, (random >> 20) % mapped, 1, random);
+        client.call(Op::Write { fua: false }, (random >> 20) % mapped, 1, random)?;
         if written % blocks_per_flush == blocks_per_flush - 1 {
-            client.call(Op::Flush, 0, 0, 0);
+            client.call(Op::Flush, 0, 0, 0)?;
         }
     }
     drop(client);
@@ -139,7 +140,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     drop_caches(&path)?;
     let began = Instant::now();
     let volume = open(false)?;
-    Client::new(&volume).call(Op::Read, 0, 1, 0);
+    Client::new(&volume).call(Op::Read, 0, 1, 0)?;
     let first = began.elapsed();
     println!(
         "{gibibytes} GiB mapped: first read after {first:?}; {:?}",

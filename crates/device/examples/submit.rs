@@ -42,7 +42,7 @@ struct Load {
     blocks: usize,
 }
 
-fn run(volume: &Volume, seed: u64, load: Load) {
+fn run(volume: &Volume, seed: u64, load: Load) -> Result<(), BlockError> {
     let count = Arc::new(Count::default());
     let replies: Arc<dyn Replies> = count.clone();
     let mut batch = Vec::new();
@@ -54,8 +54,8 @@ fn run(volume: &Volume, seed: u64, load: Load) {
             random ^= random >> 7;
             random ^= random << 17;
             let mut frames = match load.op {
-                Op::Read => volume.frames().take(Share::Read, load.blocks),
-                Op::Write { .. } => volume.frames().take(Share::Write, load.blocks),
+                Op::Read => volume.frames().take(Share::Read, load.blocks)?,
+                Op::Write { .. } => volume.frames().take(Share::Write, load.blocks)?,
                 _ => Frames::default(),
             };
             if matches!(load.op, Op::Write { .. }) {
@@ -87,6 +87,7 @@ fn run(volume: &Volume, seed: u64, load: Load) {
     while *unanswered > 0 {
         count.some.wait(&mut unanswered);
     }
+    Ok(())
 }
 
 fn measure(name: &str, volume: &Volume, threads: u64, load: Load) {
@@ -97,7 +98,11 @@ fn measure(name: &str, volume: &Volume, threads: u64, load: Load) {
     };
     std::thread::scope(|scope| {
         for thread in 0..threads {
-            scope.spawn(move || run(volume, thread + 1, each));
+            scope.spawn(move || {
+                if let Err(error) = run(volume, thread + 1, each) {
+                    eprintln!("{name}: {error}");
+                }
+            });
         }
     });
     let seconds = began.elapsed().as_secs_f64();

@@ -112,6 +112,8 @@ pub(crate) struct Inner {
     /// Operations that the medium has not given back.
     pub in_flight: usize,
     read_only: bool,
+    /// What writes are answered as long as it lasts, as the frames know it.
+    refuses_writes: Option<Refusal>,
     pub frames: Arc<FramePool>,
     pub buffers: Buffers,
     /// The metadata of each effect in flight, by number.
@@ -144,6 +146,7 @@ impl Inner {
             busy: false,
             in_flight: 0,
             read_only,
+            refuses_writes: None,
             frames,
             buffers: Buffers::default(),
             metadata: Vec::new(),
@@ -274,7 +277,7 @@ impl Inner {
                 if refusal != Refusal::OutOfRange {
                     batch.troubles.push(refusal);
                 }
-                block_error(refusal, &pending)
+                block_error(refusal)
             });
             batch.answers.push(pending, result);
         }
@@ -518,10 +521,11 @@ impl Inner {
             (Ended::Metadata, Some(buffer)) => Outcome::Bytes(buffer.bytes()),
             (Ended::Metadata | Ended::Written, _) => Outcome::Ok,
         };
-        let failed = matches!(outcome, Outcome::Failed | Outcome::Full);
         self.engine.handle(now, Input::Done { id, outcome });
-        if failed && self.engine.stats().poisoned != 0 {
-            self.frames.open_spare();
+        let refuses = self.engine.refuses_writes();
+        if self.refuses_writes != refuses {
+            self.refuses_writes = refuses;
+            self.frames.refuse_writes(refuses.map(block_error));
         }
         if let Some(buffer) = buffer {
             self.buffers.give_back(buffer);
@@ -554,21 +558,11 @@ pub(crate) enum Ended<'a> {
     Written,
 }
 
-fn block_error(refusal: Refusal, pending: &Pending) -> BlockError {
+fn block_error(refusal: Refusal) -> BlockError {
     match refusal {
-        Refusal::OutOfRange => {
-            let (lba, blocks) = (pending.request.lba.0, pending.request.blocks);
-            // The volume refuses these before the core sees them.
-            BlockError::OutOfRange {
-                lba,
-                blocks,
-                size: 0,
-            }
-        }
         Refusal::Full => BlockError::Full,
-        Refusal::Corrupt(_) | Refusal::Unreadable(_) | Refusal::Poisoned => {
-            BlockError::Io(refusal.to_string())
-        }
+        // Nothing out of range comes here: the volume has refused it before.
+        _ => BlockError::Io(refusal.to_string()),
     }
 }
 

@@ -5,14 +5,15 @@
 //! back-pressure which a client feels. Frames for writes remember what was written from them, until they are
 //! used again (`kept.rs`).
 //!
-//! A poisoned volume keeps the frames that it could not write, for readers. As many spare ones are handed out
-//! then: writes need a frame to be refused in, and a client must be told, not kept waiting.
+//! While a volume takes no writes (its medium is full, or it is poisoned) it keeps the frames that it could not write,
+//! for readers, and the share for writes may be empty for long: who wants some is told why, not kept waiting.
 
+use crate::block::BlockError;
 use crate::kept::Kept;
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use vellum_core::addr::{BLOCK_BYTES, Buf, Pba};
 
 /// Which share of the pool.
@@ -32,7 +33,6 @@ pub struct FramePool {
     sides: *mut u8,
     writes: u32,
     reads: u32,
-    has_opened_spare: AtomicBool,
     free: [Mutex<Free>; 2],
     freed: [Condvar; 2],
 }
@@ -42,6 +42,12 @@ struct Free {
     /// Those that are nothing else; the last to come goes first, as a processor may have it cached.
     empty: Vec<u32>,
     kept: Kept,
+    /// Who waits for some, the first to come in front.
+    waiting: VecDeque<u64>,
+    /// The last number given to one who waits.
+    ticket: u64,
+    /// Why no more may come back for long.
+    refusal: Option<BlockError>,
 }
 
 impl Free {
@@ -49,6 +55,9 @@ impl Free {
         Self {
             empty: (first..first + count).rev().collect(),
             kept,
+            waiting: VecDeque::new(),
+            ticket: 0,
+            refusal: None,
         }
     }
 
@@ -90,10 +99,9 @@ impl FramePool {
     /// # Errors
     /// When the system has no address space for it.
     pub fn new(writes: u32, reads: u32, extra: u32) -> std::io::Result<Arc<Self>> {
-        let writable = 2 * writes;
-        let total = (writable + reads + extra) as usize;
+        let total = (writes + reads + extra) as usize;
         let base = map_memory(total * BLOCK_BYTES)?;
-        let sides = match map_memory(writable as usize * BLOCK_BYTES) {
+        let sides = match map_memory(writes as usize * BLOCK_BYTES) {
             Ok(sides) => sides,
             Err(error) => {
                 // SAFETY: the mapping just made, which nobody has seen.
@@ -107,10 +115,9 @@ impl FramePool {
             sides,
             writes,
             reads,
-            has_opened_spare: AtomicBool::new(false),
             free: [
                 Mutex::new(Free::new(0, writes, Kept::new(writes))),
-                Mutex::new(Free::new(writable, reads, Kept::new(0))),
+                Mutex::new(Free::new(writes, reads, Kept::new(0))),
             ],
             freed: [Condvar::new(), Condvar::new()],
         }))
@@ -125,21 +132,20 @@ impl FramePool {
         }
     }
 
-    /// Numbers below this one are frames for writes, spare ones included.
+    /// Numbers below this one are frames for writes.
     pub(crate) fn writable(&self) -> u32 {
-        2 * self.writes
+        self.writes
     }
 
     /// The first of the frames that are never handed out.
     pub(crate) fn first_extra(&self) -> Buf {
-        Buf(self.writable() + self.reads)
+        Buf(self.writes + self.reads)
     }
 
-    /// The volume is poisoned: what its writes hold may never come back.
-    pub(crate) fn open_spare(&self) {
-        if !self.has_opened_spare.swap(true, Ordering::Relaxed) {
-            self.give_back(self.writes..self.writable());
-        }
+    /// Why frames for writes that are not there may not come back for long, if so.
+    pub fn refuse_writes(&self, refusal: Option<BlockError>) {
+        self.free[Share::Write as usize].lock().refusal = refusal;
+        self.freed[Share::Write as usize].notify_all();
     }
 
     /// How many frames of a share are free now.
@@ -148,29 +154,50 @@ impl FramePool {
         self.free[share as usize].lock().len()
     }
 
-    /// Takes `count` frames of a share, waiting until there are as many.
+    /// Takes `count` frames of a share, waiting until there are as many; who came first is served first.
+    ///
+    /// # Errors
+    /// When there are not, and the volume takes no writes: why. Those for reads come back in any case.
     ///
     /// # Panics
     /// When the share has not so many frames at all: it would wait for ever.
-    #[must_use]
-    pub fn take(self: &Arc<Self>, share: Share, count: usize) -> Frames {
+    pub fn take(self: &Arc<Self>, share: Share, count: usize) -> Result<Frames, BlockError> {
         assert!(
             count <= self.capacity(share),
             "{count} frames of {}",
             self.capacity(share)
         );
-        let mut free = self.free[share as usize].lock();
-        while free.len() < count {
-            self.freed[share as usize].wait(&mut free);
+        let (free, freed) = (&self.free[share as usize], &self.freed[share as usize]);
+        let mut free = free.lock();
+        if free.waiting.is_empty() && free.len() >= count {
+            return Ok(self.frames(free.take(count)));
         }
-        self.frames(free.take(count))
+        free.ticket += 1;
+        let mine = free.ticket;
+        free.waiting.push_back(mine);
+        let taken = loop {
+            if free.waiting.front() == Some(&mine) && free.len() >= count {
+                break Ok(self.frames(free.take(count)));
+            }
+            if let Some(refusal) = &free.refusal {
+                break Err(refusal.clone());
+            }
+            freed.wait(&mut free);
+        };
+        free.waiting.retain(|&waiting| waiting != mine);
+        let next = !free.waiting.is_empty() && free.len() > 0;
+        drop(free);
+        if next {
+            freed.notify_all();
+        }
+        taken
     }
 
-    /// Takes `count` frames if there are as many now.
+    /// Takes `count` frames if there are as many now, and nobody waits for them.
     #[must_use]
     pub fn try_take(self: &Arc<Self>, share: Share, count: usize) -> Option<Frames> {
         let mut free = self.free[share as usize].lock();
-        (free.len() >= count).then(|| self.frames(free.take(count)))
+        (free.waiting.is_empty() && free.len() >= count).then(|| self.frames(free.take(count)))
     }
 
     fn frames(self: &Arc<Self>, ids: SmallVec<[u32; 4]>) -> Frames {
@@ -186,7 +213,7 @@ impl FramePool {
         for id in ids {
             if id < self.writable() {
                 let free = writes.get_or_insert_with(|| self.free[0].lock());
-                if id >= self.writes || !free.kept.put(id) {
+                if !free.kept.put(id) {
                     free.empty.push(id);
                 }
             } else {
@@ -209,7 +236,7 @@ impl FramePool {
     pub(crate) fn remember(&self, from: impl Iterator<Item = (Buf, Pba, Option<u8>)>) {
         let mut free = self.free[Share::Write as usize].lock();
         for (Buf(id), at, slot) in from {
-            if id < self.writes {
+            if id < self.writable() {
                 free.kept.add(id, at.0, slot);
             }
         }
@@ -218,7 +245,7 @@ impl FramePool {
     /// What is on the medium there is about to change.
     pub(crate) fn forget(&self, at: Pba, blocks: u32) {
         let mut free = self.free[Share::Write as usize].lock();
-        let Free { empty, kept } = &mut *free;
+        let Free { empty, kept, .. } = &mut *free;
         kept.forget(at.0..at.0 + u64::from(blocks), empty);
     }
 
@@ -260,7 +287,7 @@ impl Drop for FramePool {
         // SAFETY: the mappings made in `new`; nobody holds a frame, for that holds the pool.
         unsafe {
             libc::munmap(self.base.cast(), self.total * BLOCK_BYTES);
-            libc::munmap(self.sides.cast(), self.writable() as usize * BLOCK_BYTES);
+            libc::munmap(self.sides.cast(), self.writes as usize * BLOCK_BYTES);
         }
     }
 }
@@ -385,9 +412,9 @@ mod tests {
             (pool.capacity(Share::Write), pool.capacity(Share::Read)),
             (8, 4)
         );
-        let mut frames = pool.take(Share::Write, 8);
+        let mut frames = pool.take(Share::Write, 8).unwrap();
         assert!(pool.try_take(Share::Write, 1).is_none());
-        assert_eq!(pool.take(Share::Read, 4).len(), 4);
+        assert_eq!(pool.take(Share::Read, 4).unwrap().len(), 4);
         assert_eq!(
             frames.runs().map(|(_, len)| len).sum::<usize>(),
             8 * BLOCK_BYTES
@@ -406,7 +433,7 @@ mod tests {
     #[test]
     fn a_written_block_is_known_until_its_frame_is_needed() {
         let pool = FramePool::new(8, 1, 1).unwrap();
-        let mut frames = pool.take(Share::Write, 4);
+        let mut frames = pool.take(Share::Write, 4).unwrap();
         for index in 0..4 {
             frames.block_mut(index).fill(index as u8);
         }
@@ -429,7 +456,7 @@ mod tests {
         assert_eq!((known(102, 2), known(103, 3)), (None, None));
         assert_eq!(pool.available(Share::Write), 8);
         // Empty ones first.
-        let others = pool.take(Share::Write, 6);
+        let others = pool.take(Share::Write, 6).unwrap();
         assert_eq!((known(100, 0), known(101, 1)), (Some(true), Some(true)));
         assert_eq!(pool.available(Share::Write), 2);
         let last = pool.try_take(Share::Write, 2).unwrap();
@@ -441,11 +468,65 @@ mod tests {
     #[test]
     fn a_taker_waits_until_there_are_enough() {
         let pool = FramePool::new(4, 4, 0).unwrap();
-        let first = pool.take(Share::Read, 3);
+        let first = pool.take(Share::Read, 3).unwrap();
         let other = Arc::clone(&pool);
-        let waiter = std::thread::spawn(move || other.take(Share::Read, 2).len());
+        let waiter = std::thread::spawn(move || other.take(Share::Read, 2).unwrap().len());
         std::thread::sleep(std::time::Duration::from_millis(20));
         drop(first);
         assert_eq!(waiter.join().unwrap(), 2);
+    }
+
+    #[test]
+    fn who_came_first_is_served_first() {
+        let pool = FramePool::new(4, 4, 0).unwrap();
+        let mut held = vec![pool.take(Share::Write, 1).unwrap()];
+        held.push(pool.take(Share::Write, 2).unwrap());
+        let (taken, order) = std::sync::mpsc::channel();
+        let takers: Vec<_> = [4, 1]
+            .into_iter()
+            .map(|count| {
+                let (pool, taken) = (Arc::clone(&pool), taken.clone());
+                let taker = std::thread::spawn(move || {
+                    let frames = pool.take(Share::Write, count).unwrap();
+                    taken.send(frames.len()).unwrap();
+                });
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                taker
+            })
+            .collect();
+        // One is free, and not for those behind.
+        assert!(order.try_recv().is_err());
+        assert!(pool.try_take(Share::Write, 1).is_none());
+        held.clear();
+        assert_eq!((order.recv().unwrap(), order.recv().unwrap()), (4, 1));
+        takers.into_iter().for_each(|taker| taker.join().unwrap());
+        assert_eq!(pool.available(Share::Write), 4);
+    }
+
+    #[test]
+    fn who_waits_while_no_writes_are_taken_is_told_why() {
+        let pool = FramePool::new(4, 4, 0).unwrap();
+        let held = pool.take(Share::Write, 3).unwrap();
+        let waiters: Vec<_> = (0..3)
+            .map(|_| {
+                let pool = Arc::clone(&pool);
+                std::thread::spawn(move || pool.take(Share::Write, 2).map(drop))
+            })
+            .collect();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        pool.refuse_writes(Some(BlockError::Full));
+        for waiter in waiters {
+            assert!(matches!(waiter.join().unwrap(), Err(BlockError::Full)));
+        }
+        assert!(pool.take(Share::Write, 2).is_err());
+        // What is there is given: a write may still find its answer from the volume itself.
+        assert_eq!(pool.take(Share::Write, 1).unwrap().len(), 1);
+        assert_eq!(pool.take(Share::Read, 4).unwrap().len(), 4);
+        pool.refuse_writes(None);
+        let other = Arc::clone(&pool);
+        let waiter = std::thread::spawn(move || other.take(Share::Write, 4).map(drop));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        drop(held);
+        waiter.join().unwrap().unwrap();
     }
 }

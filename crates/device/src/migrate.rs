@@ -104,25 +104,42 @@ impl<'a> Side<'a> {
                 None => self.answer.bell.wait(&mut came),
             }
         };
+        result
+            .map(|()| request.frames)
+            .map_err(|source| self.error(op, lba, blocks, source))
+    }
+
+    fn error(&self, op: Op, lba: u64, blocks: u64, source: BlockError) -> MigrateError {
         let what = match op {
             Op::Read => "reading",
             Op::Flush => "flushing",
             _ => "writing",
         };
-        result
-            .map(|()| request.frames)
-            .map_err(|source| MigrateError::Block {
-                which: self.which,
-                what,
-                lba: Lba(lba),
-                blocks,
-                source,
-            })
+        MigrateError::Block {
+            which: self.which,
+            what,
+            lba: Lba(lba),
+            blocks,
+            source,
+        }
     }
 
     fn read(&self, lba: u64, blocks: u64) -> Result<Frames, MigrateError> {
         let frames = self.device.frames().take(Share::Read, blocks as usize);
+        let frames = frames.map_err(|source| self.error(Op::Read, lba, blocks, source))?;
         self.ask(Op::Read, lba, blocks, frames)
+    }
+
+    fn write(&self, lba: u64, content: &Frames) -> Result<(), MigrateError> {
+        let (op, blocks) = (Op::Write { fua: false }, content.len());
+        let frames = self.device.frames().take(Share::Write, blocks);
+        let mut frames = frames.map_err(|source| self.error(op, lba, blocks as u64, source))?;
+        for index in 0..blocks {
+            frames
+                .block_mut(index)
+                .copy_from_slice(content.block(index));
+        }
+        self.ask(op, lba, blocks as u64, frames).map(drop)
     }
 
     /// The next run from `at` on, and whether it has data.
@@ -165,13 +182,7 @@ pub fn copy(
             at += run;
         } else {
             let blocks = run.min(REQUEST_BLOCKS);
-            let read = source.read(at, blocks)?;
-            let mut frames = to.frames().take(Share::Write, blocks as usize);
-            for index in 0..blocks as usize {
-                frames.block_mut(index).copy_from_slice(read.block(index));
-            }
-            drop(read);
-            target.ask(Op::Write { fua: false }, at, blocks, frames)?;
+            target.write(at, &source.read(at, blocks)?)?;
             at += blocks;
             done.blocks += blocks;
         }

@@ -216,7 +216,10 @@ impl Host {
             }
             if random.below(30) == 0 {
                 let pool = self.client.volume.frames();
-                drop(pool.take(Share::Write, pool.capacity(Share::Write)));
+                drop(
+                    pool.take(Share::Write, pool.capacity(Share::Write))
+                        .unwrap(),
+                );
             }
         }
         committed

@@ -70,7 +70,10 @@ impl Watched {
         client.write(HOME, file).unwrap();
         client.flush().unwrap();
         let pool = volume.frames();
-        drop(pool.take(Share::Write, pool.capacity(Share::Write)));
+        drop(
+            pool.take(Share::Write, pool.capacity(Share::Write))
+                .unwrap(),
+        );
         medium.find_all(file);
         (medium, volume, client)
     }
@@ -183,7 +186,10 @@ fn a_copy_of_a_file_takes_few_reads() {
         }
         client.flush().unwrap();
         let pool = volume.frames();
-        drop(pool.take(Share::Write, pool.capacity(Share::Write)));
+        drop(
+            pool.take(Share::Write, pool.capacity(Share::Write))
+                .unwrap(),
+        );
         client.write(COPY, &copy).unwrap();
         same += FILE - differs;
         assert_eq!(shared(&volume), same);
@@ -251,7 +257,10 @@ fn a_block_that_is_read_through_may_be_unreadable() {
     };
     assert_eq!(tries(), 1);
     let pool = volume.frames();
-    drop(pool.take(Share::Write, pool.capacity(Share::Write)));
+    drop(
+        pool.take(Share::Write, pool.capacity(Share::Write))
+            .unwrap(),
+    );
     client.write(COPY + FILE, &copy).unwrap();
     assert!(shared(&volume) > FILE + FILE / 2);
     assert_eq!(tries(), 1, "it is not read through again");

@@ -54,7 +54,10 @@ fn eventually(volume: &Volume, what: &str, holds: impl Fn(&VolumeStats) -> bool)
 /// Uses each frame for something else, so that nothing written is in memory.
 fn forget(volume: &Volume) {
     let pool = volume.frames();
-    drop(pool.take(Share::Write, pool.capacity(Share::Write)));
+    drop(
+        pool.take(Share::Write, pool.capacity(Share::Write))
+            .unwrap(),
+    );
 }
 
 #[test]

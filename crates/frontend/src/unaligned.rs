@@ -169,7 +169,8 @@ impl ByteDevice {
                 }
                 Span::Whole { lba, blocks } => {
                     for (lba, blocks) in self.pieces(lba, blocks, Share::Write) {
-                        let mut frames = self.device().frames().take(Share::Write, blocks as usize);
+                        let pool = self.device().frames();
+                        let mut frames = pool.take(Share::Write, blocks as usize)?;
                         for i in 0..frames.len() {
                             let (piece, left) = rest.split_at(BLOCK_BYTES);
                             rest = left;
@@ -223,7 +224,7 @@ impl ByteDevice {
     }
 
     fn read_blocks(&self, lba: u64, blocks: u64) -> Result<Frames, BlockError> {
-        let frames = self.device().frames().take(Share::Read, blocks as usize);
+        let frames = self.device().frames().take(Share::Read, blocks as usize)?;
         wait(Op::Read, lba, blocks, frames, |requests, replies| {
             self.device().submit(requests, replies)
         })
@@ -243,7 +244,7 @@ impl ByteDevice {
     ) -> Result<(), BlockError> {
         // Memory first, then the turn; and always in this order of the shares.
         let pool = self.device().frames();
-        let (old, mut new) = (pool.take(Share::Read, 1), pool.take(Share::Write, 1));
+        let (old, mut new) = (pool.take(Share::Read, 1)?, pool.take(Share::Write, 1)?);
         let _turn = self.0.enter(lba);
         let submit = |requests: &mut Vec<_>, replies: &_| self.device().submit(requests, replies);
         let old = wait(Op::Read, lba, 1, old, submit)?;

@@ -141,7 +141,7 @@ mod tests {
             op: Op::Write { fua: false },
             lba: Lba(0),
             blocks: 256,
-            frames: pool.take(Share::Write, 256),
+            frames: pool.take(Share::Write, 256).unwrap(),
         };
         let many = QUEUE_REQUESTS as u64 + 10;
         (0..many).for_each(|at| queue.add(at, &request, &counts));

@@ -36,7 +36,8 @@ fn ask(device: &dyn BlockDevice, op: Op, lba: u64, fills: &[u8]) -> (Vec<u8>, bo
     let carries = matches!(op, Op::Read | Op::Write { .. });
     let mut frames = device
         .frames()
-        .take(share, if carries { fills.len() } else { 0 });
+        .take(share, if carries { fills.len() } else { 0 })
+        .unwrap();
     if share == Share::Write {
         for (index, &fill) in fills.iter().enumerate().take(frames.len()) {
             frames.block_mut(index).fill(fill);

@@ -11,7 +11,7 @@ impl Engine {
         if self.poisoned {
             return self.reply(id, Err(Refusal::Poisoned));
         }
-        if self.retry_at.is_some() {
+        if self.held_writes.are_there() {
             return self.reply(id, Err(Refusal::Full));
         }
         // What waits for room is not acknowledged, so a flush need not wait for it.

@@ -84,7 +84,7 @@ impl Engine {
     pub(super) fn seal(&mut self, head: Head, urgent: bool) -> bool {
         let position = &self.heads[head as usize];
         let Some(id) = position.open else { return true };
-        if self.writing >= limits::CHUNKS_IN_FLIGHT || self.retry_at.is_some() {
+        if self.writing >= limits::CHUNKS_IN_FLIGHT || self.held_writes.are_there() {
             return false;
         }
         let blocks = self.chunks.get(id).blocks();
@@ -285,8 +285,7 @@ impl Engine {
         {
             return false;
         }
-        self.retry.push(id);
-        self.retry_at = Some(Nanos(self.now.0 + limits::RETRY_FULL_AFTER_NANOS));
+        self.held_writes.hold(id, self.now);
         // Nothing is lost, but nothing new can be promised either.
         while let Some(waiter) = self.waiters.pop_front() {
             self.reply(waiter.request, Err(Refusal::Full));
@@ -298,7 +297,7 @@ impl Engine {
     }
 
     pub(super) fn write_again(&mut self) {
-        for id in core::mem::take(&mut self.retry) {
+        for id in self.held_writes.try_again(self.now) {
             let effect = match self.pending.get(id).copied() {
                 Some(Pending::Chunk(chunk)) => {
                     let chunk = self.chunks.get(chunk);

@@ -34,6 +34,7 @@ mod write;
 
 use crate::addr::{Buf, EffectId, Generation, Lba, Life, Nanos, Pba, RequestId, Segment, Seq, Vba};
 use crate::format::{Crc, superblock::Superblock};
+use crate::held::HeldWrites;
 use crate::in_flight::InFlight;
 use crate::limits;
 use crate::map::{Entry, Map};
@@ -152,8 +153,7 @@ pub struct Engine {
     heads: [Position; 2],
     chunks: Chunks,
     writing: usize,
-    retry: Vec<EffectId>,
-    retry_at: Option<Nanos>,
+    held_writes: HeldWrites,
     last_seq: Seq,
     /// The newest chunk that a FLUSH has to wait for: those behind it say what is pledged, and no more.
     told: Seq,
@@ -253,8 +253,7 @@ impl Engine {
             heads: recovered.heads.map(position),
             chunks: Chunks::default(),
             writing: 0,
-            retry: Vec::new(),
-            retry_at: None,
+            held_writes: HeldWrites::default(),
             last_seq: recovered.last_seq,
             told: recovered.last_seq,
             last_life: recovered.last_life,
@@ -384,8 +383,8 @@ impl Engine {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Nanos> {
         // While a chunk cannot be sealed its time is not waited for: it would have come already.
-        if self.retry_at.is_some() || self.writing >= limits::CHUNKS_IN_FLIGHT {
-            return self.retry_at;
+        if self.held_writes.are_there() || self.writing >= limits::CHUNKS_IN_FLIGHT {
+            return self.held_writes.due();
         }
         let open = self.heads[Head::Host as usize].open?;
         Some(Nanos(
@@ -436,6 +435,7 @@ impl Engine {
             return Then::Move;
         }
         self.pending.take(id);
+        self.held_writes.written(id);
         let failed = matches!(outcome, Outcome::Failed | Outcome::Full);
         match pending {
             Pending::Chunk(chunk) => self.chunk_written(chunk, failed),
@@ -543,9 +543,6 @@ impl Engine {
         {
             self.seal(Head::Host, false);
         }
-        if self.retry_at.is_some_and(|at| self.now >= at) {
-            self.retry_at = None;
-            self.write_again();
-        }
+        self.write_again();
     }
 }

@@ -20,7 +20,7 @@ impl Engine {
     /// A transaction is complete: its blocks are pledged to their homes.
     pub(super) fn pledge(&mut self, pairs: &[(Lba, Lba)]) {
         // What waits is not in the log yet, and the commit block may be of it.
-        let open = self.mode == Mode::Running && !self.poisoned && self.retry_at.is_none();
+        let open = self.mode == Mode::Running && !self.poisoned && !self.held_writes.are_there();
         if !open || self.redeeming || !self.waiting.is_empty() {
             return;
         }

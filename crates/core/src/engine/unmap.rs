@@ -11,7 +11,7 @@ impl Engine {
         if !self.in_range(lba, blocks) {
             return self.reply(id, Err(Refusal::OutOfRange));
         }
-        if self.retry_at.is_some() {
+        if self.held_writes.are_there() {
             return self.reply(id, Err(Refusal::Full));
         }
         if !self.waiting.is_empty()

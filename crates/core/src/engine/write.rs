@@ -17,14 +17,9 @@ enum Placed {
 impl Engine {
     pub(super) fn write(&mut self, id: RequestId, lba: Lba, blocks: &[Payload], fua: bool) {
         self.held += blocks.len() as u32;
-        let refusal = if self.poisoned {
-            Some(Refusal::Poisoned)
-        } else if !self.in_range(lba, blocks.len() as u64) {
-            Some(Refusal::OutOfRange)
-        } else if self.retry_at.is_some() {
-            Some(Refusal::Full)
-        } else {
-            None
+        let refusal = match self.in_range(lba, blocks.len() as u64) {
+            true => self.refuses_writes(),
+            false => Some(Refusal::OutOfRange),
         };
         if let Some(refusal) = refusal {
             self.once.note_refused();
@@ -277,6 +272,15 @@ impl Engine {
         let quarantined = self.segments.quarantined * u64::from(self.superblock.usable_blocks());
         let lost = quarantined - self.segments.quarantined_live;
         self.superblock.capacity_blocks().saturating_sub(lost)
+    }
+
+    /// Why no write is taken now, if so: until what is on the medium or under way changes, each is answered like this.
+    #[must_use]
+    pub fn refuses_writes(&self) -> Option<Refusal> {
+        match self.poisoned {
+            true => Some(Refusal::Poisoned),
+            false => self.held_writes.are_there().then_some(Refusal::Full),
+        }
     }
 
     /// How full the volume is.

@@ -168,7 +168,7 @@ impl Tables {
             let Some(commit) = &self.committing else {
                 let due = |at: Option<Nanos>| at.is_some_and(|at| at <= self.now);
                 let is_due = due(self.group_due()) || due(self.later_due());
-                if !is_due || self.retry_at.is_some() {
+                if !is_due || self.held_writes.are_there() {
                     return;
                 }
                 self.begin_commit();

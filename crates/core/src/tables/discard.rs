@@ -30,7 +30,7 @@ impl Tables {
 
     fn may_discard(&self) -> bool {
         let room = u64::from(self.space.free_blocks()) >= limits::FREE_BLOCKS_TO_DISCARD;
-        room && !self.poisoned && self.mode == Mode::Running && self.retry_at.is_none()
+        room && !self.poisoned && self.mode == Mode::Running && !self.held_writes.are_there()
     }
 
     /// When to look next for what can be discarded, if nothing happens before.

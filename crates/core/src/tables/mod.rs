@@ -35,6 +35,7 @@ use crate::format::Crc;
 use crate::format::areas::Layout;
 use crate::format::superblock::Superblock;
 use crate::format::table::{Kind, Link, Signer};
+use crate::held::HeldWrites;
 use crate::in_flight::InFlight;
 use crate::limits;
 use crate::policy::{dedup::Dedup, once::Once};
@@ -134,8 +135,7 @@ pub struct Tables {
     waiting: VecDeque<Waiting>,
     /// Requests that have been refused while a comparison still reads their buffers.
     doomed: Vec<(Waiting, Refusal)>,
-    retry: Vec<EffectId>,
-    retry_at: Option<Nanos>,
+    held_writes: HeldWrites,
     /// Between writes, on average, and when the last came.
     gap: u64,
     last_write: Nanos,
@@ -188,8 +188,7 @@ impl Tables {
             waiters: VecDeque::new(),
             waiting: VecDeque::new(),
             doomed: Vec::new(),
-            retry: Vec::new(),
-            retry_at: None,
+            held_writes: HeldWrites::default(),
             gap: u64::from(u32::MAX),
             last_write: Nanos(0),
             once: Once::default(),
@@ -292,8 +291,8 @@ impl Tables {
         if self.fill_from.is_some() {
             return Some(self.now);
         }
-        if self.retry_at.is_some() || self.committing.is_some() {
-            return self.retry_at;
+        if self.held_writes.are_there() || self.committing.is_some() {
+            return self.held_writes.due();
         }
         let later = self.later_due();
         [self.group_due(), later, self.discard_due(), self.mark_due()]
@@ -306,6 +305,15 @@ impl Tables {
     #[must_use]
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
+    }
+
+    /// Why no write is taken now, if so: until what is on the medium or under way changes, each is answered like this.
+    #[must_use]
+    pub fn refuses_writes(&self) -> Option<Refusal> {
+        match self.poisoned {
+            true => Some(Refusal::Poisoned),
+            false => self.held_writes.are_there().then_some(Refusal::Full),
+        }
     }
 
     /// How full the volume is.
@@ -352,6 +360,7 @@ impl Tables {
         let Some(pending) = self.pending.take(id) else {
             unreachable!("effect {id} is in flight");
         };
+        self.held_writes.written(id);
         if matches!(outcome, Outcome::Failed | Outcome::Full)
             && (writes || matches!(pending, Pending::Sync))
         {
@@ -376,8 +385,7 @@ impl Tables {
 
     /// The medium has no room: nothing is lost, but nothing new can be promised either.
     fn hold_until_room(&mut self, id: EffectId) {
-        self.retry.push(id);
-        self.retry_at = Some(Nanos(self.now.0 + limits::RETRY_FULL_AFTER_NANOS));
+        self.held_writes.hold(id, self.now);
         while let Some(waiter) = self.waiters.pop_front() {
             self.reply(waiter.request, Err(Refusal::Full));
         }
@@ -388,9 +396,8 @@ impl Tables {
 
     fn tick(&mut self) {
         self.fill_index();
-        if !self.poisoned && self.retry_at.is_some_and(|at| self.now >= at) {
-            self.retry_at = None;
-            for id in core::mem::take(&mut self.retry) {
+        if !self.poisoned {
+            for id in self.held_writes.try_again(self.now) {
                 let effect = self.write_effect(id);
                 self.effects.push_back(effect);
             }
@@ -457,7 +464,7 @@ impl Tables {
             && !self.unsynced;
         // What found no room is not tried again once the volume is poisoned.
         let ended = match self.poisoned {
-            true => self.pending.len() == self.retry.len(),
+            true => self.pending.len() == self.held_writes.kept(),
             false => clean && self.is_quiet(),
         };
         if served && ended {

@@ -164,7 +164,7 @@ impl Tables {
 
     pub(super) fn mark_root(&mut self) {
         let is_due = self.mark_due().is_some_and(|due| due <= self.now);
-        if !is_due || self.poisoned || self.retry_at.is_some() {
+        if !is_due || self.poisoned || self.held_writes.are_there() {
             return;
         }
         if let Some(shadow) = &mut self.shadow {

@@ -14,14 +14,9 @@ pub(super) enum Placed {
 impl Tables {
     pub(super) fn write(&mut self, id: RequestId, lba: Lba, blocks: &[Payload], fua: bool) {
         self.held_buffers += blocks.len() as u32;
-        let refusal = if self.poisoned {
-            Some(Refusal::Poisoned)
-        } else if !self.in_range(lba, blocks.len() as u64) {
-            Some(Refusal::OutOfRange)
-        } else if self.retry_at.is_some() {
-            Some(Refusal::Full)
-        } else {
-            None
+        let refusal = match self.in_range(lba, blocks.len() as u64) {
+            true => self.refuses_writes(),
+            false => Some(Refusal::OutOfRange),
         };
         if let Some(refusal) = refusal {
             for payload in blocks {
@@ -224,7 +219,7 @@ impl Tables {
         if !self.in_range(lba, blocks) {
             return self.reply(id, Err(Refusal::OutOfRange));
         }
-        if self.retry_at.is_some() {
+        if self.held_writes.are_there() {
             return self.reply(id, Err(Refusal::Full));
         }
         match zero {
@@ -301,7 +296,7 @@ impl Tables {
         if self.poisoned {
             return self.reply(id, Err(Refusal::Poisoned));
         }
-        if self.retry_at.is_some() {
+        if self.held_writes.are_there() {
             return self.reply(id, Err(Refusal::Full));
         }
         // What waits for room is not acknowledged, so a flush need not wait for it.

@@ -72,30 +72,46 @@ impl Client {
     }
 
     pub fn request(&mut self, op: Op, lba: u64, blocks: u64) -> Request {
+        self.try_request(op, lba, blocks).unwrap()
+    }
+
+    /// Fails when there is no memory for it, and will not be soon.
+    fn try_request(&mut self, op: Op, lba: u64, blocks: u64) -> Result<Request, BlockError> {
         self.next += 1;
-        let frames = match op {
-            Op::Read => self.volume.frames().take(Share::Read, blocks as usize),
-            Op::Write { .. } => self.volume.frames().take(Share::Write, blocks as usize),
-            _ => Default::default(),
+        let share = match op {
+            Op::Read => Some(Share::Read),
+            Op::Write { .. } => Some(Share::Write),
+            _ => None,
         };
-        Request {
+        let take = |share| self.volume.frames().take(share, blocks as usize);
+        let frames = share.map(take).transpose()?.unwrap_or_default();
+        Ok(Request {
             tag: self.next,
             op,
             lba: Lba(lba),
             blocks,
             frames,
-        }
+        })
     }
 
     pub fn write_request(&mut self, lba: u64, fills: &[u64], fua: bool) -> Request {
-        let mut request = self.request(Op::Write { fua }, lba, fills.len() as u64);
+        self.try_write_request(lba, fills, fua).unwrap()
+    }
+
+    fn try_write_request(
+        &mut self,
+        lba: u64,
+        fills: &[u64],
+        fua: bool,
+    ) -> Result<Request, BlockError> {
+        let mut request = self.try_request(Op::Write { fua }, lba, fills.len() as u64)?;
         for (index, &fill) in fills.iter().enumerate() {
             request
                 .frames
                 .block_mut(index)
                 .copy_from_slice(&block_of(fill));
         }
-        request
+        Ok(request)
     }
 
     pub fn submit(&self, mut requests: Vec<Request>) -> Vec<u64> {
@@ -112,7 +128,7 @@ impl Client {
     }
 
     pub fn write(&mut self, lba: u64, fills: &[u64]) -> Result<(), BlockError> {
-        let request = self.write_request(lba, fills, false);
+        let request = self.try_write_request(lba, fills, false)?;
         self.call(request).map(drop)
     }
 

@@ -286,7 +286,10 @@ impl Filesystem for Files {
         if len == 0 {
             reply.data(&[]);
         } else if is_aligned(offset, len) && blocks as usize <= pool.capacity(Share::Read) {
-            let frames = pool.take(Share::Read, blocks as usize);
+            let frames = match pool.take(Share::Read, blocks as usize) {
+                Ok(frames) => frames,
+                Err(e) => return reply.error(errno(&e)),
+            };
             let answer = Answer::Data(reply, len as usize);
             Self::submit(
                 &file.bytes,
@@ -341,7 +344,10 @@ impl Filesystem for Files {
         let blocks = data.len() / BLOCK_BYTES;
         let pool = file.bytes.device().frames();
         if is_aligned(offset, len) && blocks <= pool.capacity(Share::Write) {
-            let mut frames = pool.take(Share::Write, blocks);
+            let mut frames = match pool.take(Share::Write, blocks) {
+                Ok(frames) => frames,
+                Err(e) => return reply.error(errno(&e)),
+            };
             for (i, block) in data.chunks_exact(BLOCK_BYTES).enumerate() {
                 frames.block_mut(i).copy_from_slice(block);
             }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
-use vellum_device::block::{Op, Replies, Request};
+use vellum_device::block::{BlockError, Op, Replies, Request};
 use vellum_device::frames::{Frames, Share};
 
 /// Bytes received at once.
@@ -331,10 +331,10 @@ impl Receiver {
         });
     }
 
-    fn take(&mut self, share: Share, blocks: usize) -> Frames {
+    fn take(&mut self, share: Share, blocks: usize) -> Result<Frames, BlockError> {
         let pool = Arc::clone(self.session.export.device().frames());
         if let Some(frames) = pool.try_take(share, blocks) {
-            return frames;
+            return Ok(frames);
         }
         self.submit();
         pool.take(share, blocks)
@@ -357,8 +357,10 @@ impl Receiver {
         }
         while lba < end {
             let blocks = most.min(end - lba);
-            let frames = self.take(Share::Read, blocks as usize);
-            self.part(slot, Op::Read, Lba(lba), blocks, frames);
+            match self.take(Share::Read, blocks as usize) {
+                Ok(frames) => self.part(slot, Op::Read, Lba(lba), blocks, frames),
+                Err(refused) => return self.refuse_part(slot, refused),
+            }
             lba += blocks;
         }
     }
@@ -373,8 +375,10 @@ impl Receiver {
         let most = self.part_blocks(Share::Write) as u64;
         while left > 0 {
             let blocks = most.min(left);
-            let frames = self.payload(blocks as usize)?;
-            self.part(slot, Op::Write { fua }, Lba(lba), blocks, frames);
+            match self.payload(blocks as usize)? {
+                Ok(frames) => self.part(slot, Op::Write { fua }, Lba(lba), blocks, frames),
+                Err(refused) => self.refuse_part(slot, refused),
+            }
             lba += blocks;
             left -= blocks;
         }
@@ -397,6 +401,12 @@ impl Receiver {
         let done = self.session.export.changes().write(offset, bytes, fua);
         self.session.add_part(slot);
         self.session.end_part(slot, done.map_err(Failure::from));
+    }
+
+    /// A part for which there is no memory.
+    fn refuse_part(&self, slot: u32, refused: BlockError) {
+        self.session.add_part(slot);
+        self.session.end_part(slot, Err(refused.into()));
     }
 
     /// A discard is an advice: blocks of which only a part is discarded keep their content.
@@ -465,10 +475,13 @@ impl Receiver {
         self.session.end_with(slot, chunk::BLOCK_STATUS, &body);
     }
 
-    /// Frames filled from the stream.
-    fn payload(&mut self, blocks: usize) -> Result<Frames, End> {
-        let mut frames = self.take(Share::Write, blocks);
+    /// Frames filled from the stream; what is meant for them is passed over if there are none to be had.
+    fn payload(&mut self, blocks: usize) -> Result<Result<Frames, BlockError>, End> {
         let length = blocks * BLOCK_BYTES;
+        let mut frames = match self.take(Share::Write, blocks) {
+            Ok(frames) => frames,
+            Err(refused) => return self.drain(length).map(|()| Err(refused)),
+        };
         let staged = length.min(self.end - self.start);
         fill(
             &mut frames,
@@ -478,7 +491,7 @@ impl Receiver {
         self.start += staged;
         let mut filled = staged;
         if filled == length {
-            return Ok(frames);
+            return Ok(Ok(frames));
         }
         self.submit();
         (self.start, self.end) = (0, 0);
@@ -506,17 +519,20 @@ impl Receiver {
                     self.end = got - mine;
                 }
                 Err(e) if e.kind() == ErrorKind::TimedOut => {
-                    frames = self.payload_of_a_slow_client(frames, filled)?;
-                    filled = length;
+                    return self.payload_of_a_slow_client(frames, filled);
                 }
                 Err(e) => return Err(End::Io(e)),
             }
         }
-        Ok(frames)
+        Ok(Ok(frames))
     }
 
     /// The client takes its time with a payload: its frames serve others until it has sent the rest.
-    fn payload_of_a_slow_client(&mut self, frames: Frames, filled: usize) -> Result<Frames, End> {
+    fn payload_of_a_slow_client(
+        &mut self,
+        frames: Frames,
+        filled: usize,
+    ) -> Result<Result<Frames, BlockError>, End> {
         let blocks = frames.len();
         let mut own = Vec::with_capacity(blocks * BLOCK_BYTES);
         for index in 0..blocks {
@@ -524,9 +540,10 @@ impl Receiver {
         }
         drop(frames);
         self.read_exact(&mut own[filled..])?;
-        let mut frames = self.take(Share::Write, blocks);
-        fill(&mut frames, 0, &own);
-        Ok(frames)
+        Ok(self.take(Share::Write, blocks).map(|mut frames| {
+            fill(&mut frames, 0, &own);
+            frames
+        }))
     }
 
     /// Bytes of the stream, waited for.

@@ -171,9 +171,10 @@ impl Running {
         };
         let pool = queue.bytes.device().frames();
         let take = |share, count| {
-            lane.is_empty()
+            Ok(lane
+                .is_empty()
                 .then(|| pool.try_take(share, count))
-                .flatten()
+                .flatten())
         };
         match frames(&queue.node, queue.number, tag, op, blocks, take) {
             Ok(Some(frames)) => self.requests.push(Request {

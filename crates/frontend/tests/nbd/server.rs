@@ -6,7 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use vellum_frontend::nbd::wire::{command, option, reply};
+use vellum_device::block::{BlockDevice, BlockError};
+use vellum_device::frames::Share;
+use vellum_frontend::nbd::wire::{Errno, command, option, reply};
 use vellum_frontend::nbd::{BindError, Export, ExportError, Listen, Options, Server};
 use vellum_frontend::testing::RamDisk;
 
@@ -107,6 +109,39 @@ fn shutdown_finishes_what_is_in_flight() {
         assert_eq!(cookies, [1, 2]);
         assert!(client.is_closed());
     }
+}
+
+/// All memory for writes is held by what has found no room: a client is told so, reads go on, and so does the end.
+#[test]
+fn a_volume_that_takes_no_writes_keeps_no_client_waiting() {
+    let ram = Arc::new(RamDisk::new(2048, 1024, 1024));
+    let mut served = Served::of(Arc::clone(&ram) as _);
+    let mut client = Client::connected(&served.path(), "disk", true);
+    let pool = Arc::clone(ram.frames());
+    let held = pool.take(Share::Write, 1024).unwrap();
+    let payload = vec![7; 3 << 20];
+    client.send(command::WRITE, 0, 1, 0, 64 << 10, &payload[..64 << 10]);
+    client.send(command::READ, 0, 2, 0, 4096, &[]);
+    std::thread::sleep(Duration::from_millis(50));
+    pool.refuse_writes(Some(BlockError::Full));
+    let refused = client.reply(0);
+    assert_eq!((refused.cookie, refused.error), (1, Errno::NoSpc as u32));
+    assert_eq!(client.reply(4096).data, [0; 4096]);
+    // Of all sizes, and in part of a block.
+    for length in [100, 4096, 64 << 10, payload.len()] {
+        let error = client.write(512, &payload[..length]);
+        assert_eq!(error, Errno::NoSpc as u32, "{length}");
+    }
+    assert_eq!(client.read(0, 512), [0; 512]);
+    drop(held);
+    pool.refuse_writes(None);
+    assert_eq!(client.write(0, &payload), 0);
+    let _held = pool.take(Share::Write, 1024).unwrap();
+    pool.refuse_writes(Some(BlockError::Full));
+    client.send(command::WRITE, 0, 3, 0, 4096, &payload[..4096]);
+    let start = Instant::now();
+    served.server.shutdown();
+    assert!(start.elapsed() < Duration::from_secs(3));
 }
 
 #[test]
