@@ -13,6 +13,7 @@ use crate::unaligned::ByteDevice;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use std::io;
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 use vellum_core::addr::Lba;
 use vellum_device::block::{Op, Replies, Request};
 
@@ -22,6 +23,9 @@ pub const DEPTH: u16 = 128;
 const WAKE: u64 = u64::MAX;
 /// Room for every tag and the eventfd at once, so that pushing cannot fail.
 const ENTRIES: u32 = 256;
+
+/// How long to leave alone a kernel that is short of memory.
+const SHORTAGE: Duration = Duration::from_millis(1);
 
 const _: () = assert!((DEPTH as u32) < ENTRIES);
 
@@ -112,9 +116,8 @@ impl Running {
             let wanted = usize::from(self.outcomes.may_sleep());
             let submitted = self.ring.submit_and_wait(wanted);
             self.outcomes.woke();
-            match submitted {
-                Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e),
-                _ => {}
+            if let Err(error) = submitted {
+                pause(error)?;
             }
             self.reap();
             if !self.requests.is_empty() {
@@ -215,5 +218,38 @@ impl Running {
         // SAFETY: neither a command with user copy nor a poll carries an address.
         unsafe { self.ring.submission().push(&entry) }
             .map_err(|_| io::Error::other("the queue's ring is full"))
+    }
+}
+
+/// After a submission that failed: returns when it may be tried again. What the kernel did not take still stands in the ring.
+///
+/// # Errors
+/// The same, if it is not one that passes.
+fn pause(error: io::Error) -> io::Result<()> {
+    match error.raw_os_error() {
+        Some(libc::EINTR) => Ok(()),
+        // No memory for a request now, or completions to be taken first: no reason to end a device that has a file system on it.
+        Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {
+            std::thread::sleep(SHORTAGE);
+            Ok(())
+        }
+        _ => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortage_passes_and_a_broken_ring_does_not() {
+        for errno in [libc::EINTR, libc::EAGAIN, libc::EBUSY, libc::ENOMEM] {
+            let passed = pause(io::Error::from_raw_os_error(errno));
+            assert!(passed.is_ok(), "{passed:?}");
+        }
+        for errno in [libc::EBADF, libc::EFAULT, libc::EINVAL, libc::ENXIO] {
+            let ended = pause(io::Error::from_raw_os_error(errno));
+            assert_eq!(ended.unwrap_err().raw_os_error(), Some(errno));
+        }
     }
 }
