@@ -111,7 +111,8 @@ pub const COMMIT_AFTER_NANOS: u64 = 1_000_000_000;
 /// Shadowed tables: nanoseconds until the superblock says that a root is durable.
 pub const MARK_AFTER_NANOS: u64 = 1_000_000_000;
 
-/// Tables: links that change in one commit, at most: bounds memory, and the length of a commit.
+/// Tables: links that change in one commit, at most: bounds memory, and the length of a commit. A discard is one step, so its
+/// links come on top.
 pub const LINKS_IN_A_GROUP: usize = 16 << 10;
 
 /// Tables: their blocks that a commit writes at the same time, at most.

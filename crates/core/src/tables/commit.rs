@@ -134,7 +134,7 @@ impl Tables {
         let often = self.options.commit_requests;
         let at_once = self.mode != Mode::Running
             || group.urgent
-            || group.links.len() >= limits::LINKS_IN_A_GROUP
+            || self.group_is_full()
             || often > 0 && group.requests >= often;
         Some(if at_once {
             self.now

@@ -24,6 +24,8 @@ pub struct Options {
     pub anticipation_nanos: u64,
     /// Requests after which a commit is due; 0: any number (Dmdedup's flush interval).
     pub commit_requests: u32,
+    /// Links that change in one commit, at most; those of one discard, which is one step, may be more.
+    pub group_links: usize,
     /// Runs of free blocks that are discarded on the medium have so many blocks at least; 0: nothing is discarded.
     pub discard_blocks_min: u32,
     /// Whether blocks of zeros are stored as no link at all.
@@ -41,6 +43,7 @@ impl Options {
             later_nanos: limits::LATER_NANOS,
             anticipation_nanos: limits::ANTICIPATION_NANOS,
             commit_requests: 0,
+            group_links: limits::LINKS_IN_A_GROUP,
             discard_blocks_min: match shared.discard {
                 true => shared.discard_blocks_min,
                 false => 0,

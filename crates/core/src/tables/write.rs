@@ -172,8 +172,8 @@ impl Tables {
         Placed::Done
     }
 
-    fn group_is_full(&self) -> bool {
-        self.running.links.len() >= limits::LINKS_IN_A_GROUP
+    pub(super) fn group_is_full(&self) -> bool {
+        self.running.links.len() >= self.options.group_links
     }
 
     /// A block that has not left for the medium, and that nothing else leads to, is replaced in memory.
@@ -238,18 +238,19 @@ impl Tables {
         }
     }
 
-    /// Unlinks what is linked from `lba` on, as far as the group takes it.
-    fn place_unmap(&mut self, lba: &mut Lba, blocks: &mut u64) -> bool {
-        let end = lba.plus(*blocks);
-        while let Some((mapped, _)) = self.next_mapped(*lba, end) {
-            if self.group_is_full() {
-                self.running.urgent = true;
-                return false;
-            }
+    /// Unlinks what is linked from `lba` on, all of it in one group: it is one step (promise 3), so a group may be longer
+    /// than it should by one of these.
+    fn place_unmap(&mut self, lba: Lba, blocks: u64) -> bool {
+        let end = lba.plus(blocks);
+        let mut next = self.next_mapped(lba, end);
+        if next.is_some() && self.group_is_full() {
+            self.running.urgent = true;
+            return false;
+        }
+        while let Some((mapped, _)) = next {
             self.once.forget(mapped, 1);
             self.relink(mapped, Link::NONE);
-            *lba = mapped.plus(1);
-            *blocks = end.0 - lba.0;
+            next = self.next_mapped(mapped.plus(1), end);
         }
         true
     }
@@ -277,7 +278,7 @@ impl Tables {
                     fua,
                 } => {
                     let (id, fua) = (*id, *fua);
-                    let done = self.place_unmap(lba, blocks);
+                    let done = self.place_unmap(*lba, *blocks);
                     if done {
                         self.acknowledge(id, fua);
                     }

@@ -435,9 +435,7 @@ impl Driver {
                 self.feed(Input::Flush { id: name })?;
             }
             Ask::Discard { lba, blocks, fua } | Ask::WriteZeroes { lba, blocks, fua } => {
-                let op = self
-                    .model
-                    .begin(*lba, std::iter::repeat_n(0, *blocks as usize), *fua);
+                let op = self.model.begin_step(*lba, *blocks, *fua);
                 self.requests.insert(id, Request::Change { op });
                 let (lba, blocks, fua) = (Lba(*lba), *blocks, *fua);
                 self.feed(if matches!(ask, Ask::Discard { .. }) {

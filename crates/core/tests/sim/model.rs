@@ -7,7 +7,7 @@
 //! After a crash there must be one instant T, such that
 //! - every block-write that ended before T is there, or overwritten by a later one (promise 3),
 //! - no block-write asked for after T is (promise 3),
-//! - those in between are, each block, old or new (promise 2),
+//! - those in between are, each block, old or new (promise 2); a discard or write-zeroes as a whole (promise 3),
 //! - T is not before the last acknowledged FLUSH was asked for, and every write acknowledged with FUA is
 //!   there (promise 1).
 //!
@@ -56,11 +56,19 @@ pub enum Seen {
     Unknown,
 }
 
+/// A request that takes effect as a whole: a discard, or a write-zeroes.
+struct Step {
+    op: u32,
+    lba: u64,
+    blocks: u64,
+}
+
 pub struct Model {
     base: Vec<u32>,
     versions: Vec<Vec<Version>>,
     touched: Vec<u64>,
     ops: Vec<Op>,
+    steps: Vec<Step>,
     clock: u64,
     durable_from: u64,
     believes: bool,
@@ -75,6 +83,7 @@ impl Model {
             versions: vec![Vec::new(); blocks as usize],
             touched: Vec::new(),
             ops: Vec::new(),
+            steps: Vec::new(),
             clock: 1,
             durable_from: 0,
             believes: false,
@@ -106,27 +115,44 @@ impl Model {
         self.clock
     }
 
-    /// A request that changes blocks is asked for.
+    /// A write is asked for.
     pub fn begin(&mut self, lba: u64, tokens: impl IntoIterator<Item = u32>, fua: bool) -> OpId {
-        let op = self.ops.len() as u32;
+        let op = self.ask(fua);
+        for (token, lba) in tokens.into_iter().zip(lba..) {
+            self.version(lba, token, op);
+            self.clock += 1;
+        }
+        OpId(op)
+    }
+
+    /// A discard or write-zeroes is asked for: all its blocks have one position.
+    pub fn begin_step(&mut self, lba: u64, blocks: u64, fua: bool) -> OpId {
+        let op = self.ask(fua);
+        self.steps.push(Step { op, lba, blocks });
+        (lba..lba + blocks).for_each(|lba| self.version(lba, 0, op));
+        self.clock += 1;
+        OpId(op)
+    }
+
+    fn ask(&mut self, fua: bool) -> u32 {
         self.ops.push(Op {
             state: State::Open,
             fua,
         });
-        for (i, token) in tokens.into_iter().enumerate() {
-            let lba = lba + i as u64;
-            if self.versions[lba as usize].is_empty() {
-                self.touched.push(lba);
-            }
-            self.versions[lba as usize].push(Version {
-                token,
-                at: self.clock,
-                op,
-                pledged: false,
-            });
-            self.clock += 1;
+        self.ops.len() as u32 - 1
+    }
+
+    fn version(&mut self, lba: u64, token: u32, op: u32) {
+        let versions = &mut self.versions[lba as usize];
+        if versions.is_empty() {
+            self.touched.push(lba);
         }
-        OpId(op)
+        versions.push(Version {
+            token,
+            at: self.clock,
+            op,
+            pledged: false,
+        });
     }
 
     /// The core is told that `home` is going to get what is at `journal`: whatever that may be by now.
@@ -266,7 +292,50 @@ impl Model {
                 allowed = next;
             }
         }
-        Ok(())
+        match self.ordered {
+            true => self
+                .steps
+                .iter()
+                .try_for_each(|step| self.whole(step, seen)),
+            false => Ok(()),
+        }
+    }
+
+    /// A step is there or it is not: no block may show the one, and another the other.
+    fn whole(&self, step: &Step, seen: &[Seen]) -> Result<(), String> {
+        let mut shown: [Option<u64>; 2] = [None; 2];
+        for lba in step.lba..step.lba + step.blocks {
+            let Seen::Token(token) = seen[lba as usize] else {
+                continue;
+            };
+            if let Some(is_there) = self.shows(step.op, lba as usize, token) {
+                shown[usize::from(is_there)] = Some(lba);
+            }
+        }
+        match shown {
+            [Some(without), Some(with)] => Err(format!(
+                "a discard of {} blocks from {} is there at LBA {with} and not at LBA {without}",
+                step.blocks, step.lba
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a block that holds `token` shows that a request on it took effect, or that it did not; or neither.
+    fn shows(&self, op: u32, lba: usize, token: u32) -> Option<bool> {
+        let versions = &self.versions[lba];
+        let own = versions.iter().find(|w| w.op == op)?;
+        let may_be = || versions.iter().filter(|w| w.token == token);
+        let is_base = self.base[lba] == token;
+        let before = may_be().all(|w| self.end_of(w) <= own.at && w.op != op);
+        // What came after one that was refused says nothing of it.
+        let since = !is_base
+            && may_be().all(|w| w.op == op || self.is_done(own) && w.at >= self.end_of(own));
+        match (before, since) {
+            (true, false) => Some(false),
+            (false, true) => Some(true),
+            _ => None,
+        }
     }
 
     fn explain(
@@ -308,6 +377,7 @@ impl Model {
             self.versions[lba as usize].clear();
         }
         self.ops.clear();
+        self.steps.clear();
         for (base, seen) in self.base.iter_mut().zip(seen) {
             if let Seen::Token(token) = *seen {
                 *base = token;

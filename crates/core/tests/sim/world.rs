@@ -136,6 +136,7 @@ impl World {
             later_nanos: rng.pick(&[0, 1_000_000, 30_000_000_000]),
             anticipation_nanos: rng.pick(&[0, 100_000, 1_000_000]),
             commit_requests: rng.pick(&[0, 0, 1, 50]) as u32,
+            group_links: rng.pick(&[1, 5, 40, 1 << 14]) as usize,
             discard_blocks_min: rng.pick(&[0, 1, 1, 4]) as u32,
             zero: world.options.zero,
             write_buffers: world.options.write_buffers,
