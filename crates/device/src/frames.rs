@@ -371,10 +371,8 @@ impl Frames {
 
     /// Frame `index`, and the bytes beside it, to change.
     pub(crate) fn with_side(&mut self, index: usize) -> (&[u8], &mut [u8]) {
-        let Some(pool) = &self.pool else {
-            return (&[], &mut []);
-        };
-        let side = pool.side(Buf(self.ids[index]));
+        let (pool, id) = self.frame(index);
+        let side = pool.side(id);
         // SAFETY: this frame is ours and so is what is beside it; the two lie apart, and the pool outlives us.
         unsafe {
             (
@@ -386,10 +384,15 @@ impl Frames {
 
     /// Where frame `index` is.
     pub(crate) fn ptr(&self, index: usize) -> *mut u8 {
-        match &self.pool {
-            Some(pool) => pool.ptr(Buf(self.ids[index])),
-            None => std::ptr::NonNull::dangling().as_ptr(),
-        }
+        let (pool, id) = self.frame(index);
+        pool.ptr(id)
+    }
+
+    fn frame(&self, index: usize) -> (&FramePool, Buf) {
+        let (Some(pool), Some(&id)) = (&self.pool, self.ids.get(index)) else {
+            unreachable!("frame {index} of {}", self.ids.len());
+        };
+        (pool, Buf(id))
     }
 }
 
@@ -463,6 +466,12 @@ mod tests {
         assert_eq!((known(100, 0), known(101, 1)), (None, None));
         drop((others, last));
         assert_eq!(pool.available(Share::Write), 8);
+    }
+
+    #[test]
+    #[should_panic(expected = "frame 0 of 0")]
+    fn no_frames_have_no_bytes() {
+        let _ = Frames::default().block(0);
     }
 
     #[test]
