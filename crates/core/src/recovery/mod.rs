@@ -128,6 +128,14 @@ pub enum RecoveryError {
         /// What leads to it.
         links: u16,
     },
+    /// More leads to a block than its count has room for, so it was not counted when it was linked.
+    #[error(
+        "more leads to data block {at} than a count has room for: no volume links a block so often"
+    )]
+    TooManyOwners {
+        /// The block.
+        at: Pba,
+    },
     /// The medium.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),

@@ -12,6 +12,7 @@ use crate::format::root::{self, LeafSlot};
 use crate::format::superblock::Superblock;
 use crate::format::table::{Entry, Kind, Link, Signer, decode_directory};
 use crate::format::{Crc, FormatError};
+use crate::limits;
 use crate::recovery::{RecoveryError, Replayed, Source, find_superblock};
 use crate::stats::Stats;
 use alloc::collections::BTreeSet;
@@ -171,7 +172,7 @@ pub fn recover(
     blocks.load(&mut found.prints)?;
     found.replayed.leaves = blocks.read;
     found.count_links()?;
-    found.settle_counts();
+    found.settle_counts()?;
     Ok(found)
 }
 
@@ -259,8 +260,8 @@ impl Recovered {
                 true => self.refs.get(index),
                 false => return Err(outside()),
             };
-            if refs == u16::MAX {
-                return Err(outside());
+            if refs == limits::COUNT_MAX {
+                return Err(self.too_many(index));
             }
             self.refs.set(index, refs + 1);
             let found = &mut self.found;
@@ -277,11 +278,14 @@ impl Recovered {
     }
 
     /// Holds the counts against what leads to their blocks.
-    fn settle_counts(&mut self) {
+    fn settle_counts(&mut self) -> Result<(), RecoveryError> {
         for index in 0..self.superblock.areas().data_blocks() as u32 {
             let refs = self.refs.get(index);
             let print = u16::from(self.prints.get(index) != 0);
-            let (is, should) = (self.counts.get(index), refs.saturating_add(print));
+            let (is, should) = (self.counts.get(index), refs + print);
+            if should > limits::COUNT_MAX {
+                return Err(self.too_many(index));
+            }
             if is != should {
                 if is < should {
                     let at = self.superblock.areas().data(index);
@@ -297,6 +301,12 @@ impl Recovered {
                 self.space.free(index);
             }
         }
+        Ok(())
+    }
+
+    fn too_many(&self, index: u32) -> RecoveryError {
+        let at = self.superblock.areas().data(index);
+        RecoveryError::TooManyOwners { at }
     }
 
     /// Every link: the LBA, where its block is, and the block's checksum.

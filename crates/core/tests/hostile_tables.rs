@@ -1,0 +1,144 @@
+//! Tables in place that no crash and no decay leaves, but somebody who knows the checksums: opening refuses what the engine
+//! could not go on with.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "not a server: a failure is a test's"
+)]
+
+use crc32c::crc32c;
+use std::collections::HashMap;
+use vellum_core::addr::{BLOCK_BYTES, Pba};
+use vellum_core::format;
+use vellum_core::format::areas::Layout;
+use vellum_core::format::geometry::{self, Params};
+use vellum_core::format::superblock::Superblock;
+use vellum_core::format::table::{Entry, Kind, Link, Signer};
+use vellum_core::layout::{self, Recovered};
+use vellum_core::recovery::{RecoveryError, Source, Unreadable};
+
+/// More LBAs than a count has room for.
+const BLOCKS: u64 = 80_000;
+/// References that a data block may have.
+const COUNT_MAX: u32 = 65_534;
+
+struct Disk {
+    blocks: HashMap<u64, Vec<u8>>,
+    superblock: Superblock,
+}
+
+impl Source for Disk {
+    fn read(&mut self, at: Pba, bytes: &mut [u8]) -> Result<(), Unreadable> {
+        for (at, out) in (at.0..).zip(bytes.chunks_exact_mut(BLOCK_BYTES)) {
+            match self.blocks.get(&at) {
+                Some(block) => out.copy_from_slice(block),
+                None => out.fill(0),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Disk {
+    fn new() -> Self {
+        let params = Params {
+            medium_blocks: BLOCKS,
+            logical_blocks: None,
+            over_provisioning: 20,
+            segment_blocks: None,
+            uuid: *b"a forged volume.",
+            secret: [7; 32],
+        };
+        let superblock = geometry::plan_tables(&params, Layout::Ordered).unwrap();
+        let mut blocks = HashMap::new();
+        format::blank(&superblock, crc32c, &mut |at, bytes| {
+            for (at, block) in (at.0..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
+                blocks.insert(at, block.to_vec());
+            }
+        });
+        Self { blocks, superblock }
+    }
+
+    /// The first entries of a table.
+    fn with<E: Entry>(mut self, entries: &[E]) -> Self {
+        let signer = Signer::new(&self.superblock, crc32c);
+        for (block, some) in (0..).zip(entries.chunks(E::KIND.entries())) {
+            let mut all = vec![E::default(); E::KIND.entries()];
+            all[..some.len()].copy_from_slice(some);
+            let number = self.superblock.table_number(E::KIND, block);
+            let mut bytes = vec![0; BLOCK_BYTES];
+            signer.encode(number, &all, &mut bytes);
+            let at = self.superblock.table_at(number, 0);
+            self.blocks.insert(at.0, bytes);
+        }
+        self
+    }
+
+    fn error(mut self) -> Option<RecoveryError> {
+        match layout::recover(&mut self, BLOCKS, crc32c) {
+            Ok(Recovered::Tables(_)) => None,
+            Ok(_) => panic!("a log"),
+            Err(error) => Some(error),
+        }
+    }
+}
+
+/// So many links to data block 0, its count, and whether it has a fingerprint.
+fn linked(links: u32, count: u16, print: bool) -> Option<RecoveryError> {
+    Disk::new()
+        .with(&vec![Link::to(0, 77); links as usize])
+        .with(&[count])
+        .with(&[u32::from(print)])
+        .error()
+}
+
+#[test]
+fn more_owners_than_a_count_has_room_for_are_refused() {
+    let at = Disk::new().superblock.areas().data(0);
+    let refused = Some(RecoveryError::TooManyOwners { at });
+    let most = COUNT_MAX as u16;
+    assert_eq!(linked(COUNT_MAX, most, false), None);
+    assert_eq!(linked(COUNT_MAX - 1, most, true), None);
+    assert_eq!(linked(COUNT_MAX, u16::MAX, true), refused);
+    assert_eq!(linked(COUNT_MAX + 1, u16::MAX, false), refused);
+    assert_eq!(linked(COUNT_MAX + 1, u16::MAX, true), refused);
+    assert_eq!(linked(COUNT_MAX + 2, u16::MAX, false), refused);
+}
+
+#[test]
+fn a_count_that_is_too_low_is_refused() {
+    let at = Disk::new().superblock.areas().data(0);
+    for (count, links, print) in [(1, 2, false), (2, 2, true), (0, 1, false)] {
+        let error = RecoveryError::CountTooLow {
+            at,
+            count,
+            links: links as u16 + u16::from(print),
+        };
+        assert_eq!(linked(links, count, print), Some(error));
+    }
+    assert_eq!(linked(2, 3, true), None);
+}
+
+#[test]
+fn a_link_outside_the_data_is_refused() {
+    let superblock = Disk::new().superblock;
+    let end = superblock.areas().data_blocks() as u32;
+    let at = superblock.table_at(superblock.table_number(Kind::Map, 0), 0);
+    let what = Kind::Map.name();
+    let far = Link {
+        unit: u32::MAX,
+        crc: 1,
+    };
+    // No block, and yet a checksum.
+    let none = Link { unit: 0, crc: 1 };
+    for link in [Link::to(end, 1), far, none] {
+        let error = Disk::new().with(&[link]).error();
+        assert_eq!(error, Some(RecoveryError::Outside { what, at }), "{link:?}");
+    }
+    let last = Disk::new().with(&[Link::to(end - 1, 1)]);
+    assert!(matches!(
+        last.error(),
+        Some(RecoveryError::CountTooLow { count: 0, .. })
+    ));
+}
