@@ -10,6 +10,7 @@
 mod end;
 mod export;
 mod handshake;
+mod heap;
 mod link;
 mod listen;
 mod negotiate;

@@ -3,6 +3,7 @@
 //! Heads of replies are copied one behind the other; the data of reads stays in its frames and is sent
 //! from there. A batch knows how far it was sent, so that whoever continues needs nothing else.
 
+use super::heap::Own;
 use super::link::{Link, PIECES_MAX};
 use std::io::{self, ErrorKind};
 use std::time::Instant;
@@ -37,7 +38,7 @@ enum Part {
         length: usize,
     },
     /// Memory of our own.
-    Own(Box<[u8]>),
+    Own(Own),
     /// Sent and given back.
     Gone,
 }
@@ -46,7 +47,7 @@ impl Part {
     fn length(&self) -> usize {
         match self {
             Self::Heads(length) | Self::Frames { length, .. } => *length,
-            Self::Own(bytes) => bytes.len(),
+            Self::Own(own) => own.bytes.len(),
             Self::Gone => 0,
         }
     }
@@ -88,8 +89,8 @@ impl Batch {
     }
 
     /// Adds memory of our own.
-    pub fn own(&mut self, bytes: Box<[u8]>) {
-        self.parts.push(Part::Own(bytes));
+    pub fn own(&mut self, own: Own) {
+        self.parts.push(Part::Own(own));
     }
 
     /// Empties it, keeping its memory.
@@ -121,7 +122,7 @@ impl Batch {
                     // SAFETY: a run of frames that this part owns.
                     own.extend_from_slice(unsafe { std::slice::from_raw_parts(ptr, len) });
                 }
-                *part = Part::Own(own.into_boxed_slice());
+                *part = Part::Own(Own::new(own, None));
             }
         }
     }
@@ -158,7 +159,10 @@ impl Batch {
                     pieces.push(piece(self.heads[heads..].as_ptr(), length - skip));
                     heads += length - skip;
                 }
-                Part::Own(bytes) => pieces.push(piece(bytes[skip..].as_ptr(), bytes.len() - skip)),
+                Part::Own(own) => {
+                    let bytes = &own.bytes[skip..];
+                    pieces.push(piece(bytes.as_ptr(), bytes.len()));
+                }
                 Part::Frames {
                     frames,
                     from,
@@ -189,7 +193,7 @@ impl Batch {
             if self.sent < part.length() {
                 return;
             }
-            // Frames go back as soon as they can.
+            // Frames and memory go back as soon as they can.
             *part = Part::Gone;
             self.part += 1;
             self.sent = 0;

@@ -353,7 +353,10 @@ impl Receiver {
         let end = (offset + u64::from(length)).div_ceil(BLOCK);
         let most = self.part_blocks(Share::Read) as u64;
         if end - lba > most {
-            self.session.assemble(slot);
+            self.submit();
+            if let Err(refused) = self.session.assemble(slot, length) {
+                return self.refuse_part(slot, refused);
+            }
         }
         while lba < end {
             let blocks = most.min(end - lba);
@@ -404,7 +407,7 @@ impl Receiver {
     }
 
     /// A part for which there is no memory.
-    fn refuse_part(&self, slot: u32, refused: BlockError) {
+    fn refuse_part(&self, slot: u32, refused: impl Into<Failure>) {
         self.session.add_part(slot);
         self.session.end_part(slot, Err(refused.into()));
     }

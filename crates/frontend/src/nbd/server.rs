@@ -3,10 +3,11 @@
 use super::end::End;
 use super::export::{Catalogue, Export, ExportError};
 use super::handshake::handshake;
+use super::heap::Heap;
 use super::link::Link;
 use super::listen::{BindError, Listen, Listener, Protection};
 use super::receive::Receiver;
-use super::session::Session;
+use super::session::{LONG_READS_BYTES, LONG_READS_WAIT, Session};
 use parking_lot::{Condvar, Mutex};
 use rustls::ServerConfig;
 use std::collections::HashMap;
@@ -67,6 +68,7 @@ struct Shared {
     catalogue: Catalogue,
     tls: Option<Arc<ServerConfig>>,
     options: Options,
+    heap: Arc<Heap>,
     stopping: AtomicBool,
     /// An eventfd that wakes the acceptor.
     wake: OwnedFd,
@@ -119,6 +121,7 @@ impl Server {
             catalogue: Catalogue::default(),
             tls,
             options,
+            heap: Heap::new(LONG_READS_BYTES, LONG_READS_WAIT),
             stopping: AtomicBool::new(false),
             // SAFETY: a new descriptor that nobody else has.
             wake: unsafe { OwnedFd::from_raw_fd(wake) },
@@ -345,7 +348,8 @@ fn serve(shared: &Shared, number: u64, fd: OwnedFd) -> End {
             return end;
         }
     };
-    let session = Arc::new(Session::new(link, export, agreed));
+    let heap = Arc::clone(&shared.heap);
+    let session = Arc::new(Session::new(link, export, agreed, heap));
     {
         let mut connections = shared.connections.lock();
         connections.handshakes.remove(&number);

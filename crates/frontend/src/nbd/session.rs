@@ -6,15 +6,17 @@
 //! so that a client which does not read its replies holds up nobody else.
 //!
 //! Bounds: [`REQUESTS_MAX`] requests and `bytes_max` bytes of payload, counted until the reply is sent, or
-//! one request of any size. So slots, outbox and heap are bounded by the limits, and the frames that
+//! one request of any size; memory for a read of more than `bytes_max` is lent by the server ([`Heap`]), which has so much for all
+//! connections. So slots, outbox and heap are bounded by the limits, and the frames that
 //! replies hold go back after twice [`STALL`] at the latest, however slowly the client reads.
 
 use super::export::Export;
+use super::heap::{Heap, Own};
 use super::link::Link;
 use super::negotiate::Agreed;
 use super::outbox::{self, Batch, Sent, trimmed};
 use super::slab::Slab;
-use super::wire::{self, Errno, chunk};
+use super::wire::{self, Errno, PAYLOAD_BYTES_MAX, chunk};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +31,10 @@ pub const REQUESTS_MAX: u32 = 512;
 const BYTES_MAX: u64 = 64 << 20;
 /// How long a client may leave its replies unread, or take to send a part of a payload, before its data leaves the frames.
 pub const STALL: Duration = Duration::from_millis(100);
+/// Memory for longer reads, of all connections to a server together.
+pub const LONG_READS_BYTES: u64 = 8 * PAYLOAD_BYTES_MAX as u64;
+/// How long a long read waits for it.
+pub const LONG_READS_WAIT: Duration = Duration::from_secs(10);
 /// How long a connection that ends may take to have its last replies read.
 const LINGER: Duration = Duration::from_secs(10);
 /// The longest words that go with an error.
@@ -106,7 +112,7 @@ struct Slot {
     failure: Option<Failure>,
     /// Where a read of several parts is put together: its reply is one, for a simple reply cannot say
     /// after half of the data that the rest failed.
-    whole: Option<Box<[u8]>>,
+    whole: Option<Own>,
 }
 
 #[derive(Debug, Default)]
@@ -133,6 +139,7 @@ pub struct Session {
     pub(super) agreed: Agreed,
     pub(super) stopping: AtomicBool,
     bytes_max: u64,
+    heap: Arc<Heap>,
     state: Mutex<State>,
     room: Condvar,
     work: Condvar,
@@ -141,7 +148,7 @@ pub struct Session {
 impl Session {
     /// A session on a link whose handshake is done. It may have half of the reads' frames in flight, so
     /// that no connection starves the others.
-    pub fn new(link: Link, export: Arc<Export>, agreed: Agreed) -> Self {
+    pub fn new(link: Link, export: Arc<Export>, agreed: Agreed, heap: Arc<Heap>) -> Self {
         let half = export.device().frames().capacity(Share::Read) as u64 * BLOCK_BYTES as u64 / 2;
         Self {
             link,
@@ -149,6 +156,7 @@ impl Session {
             agreed,
             stopping: AtomicBool::new(false),
             bytes_max: BYTES_MAX.min(half),
+            heap,
             state: Mutex::default(),
             room: Condvar::new(),
             work: Condvar::new(),
@@ -218,11 +226,23 @@ impl Session {
         }
     }
 
-    /// A slot gets memory to put its parts together.
-    pub fn assemble(&self, slot: u32) {
+    /// A slot gets memory to put its parts together. The caller has submitted all that it has.
+    pub fn assemble(&self, slot: u32, length: u32) -> Result<(), Failure> {
+        let loan = if u64::from(length) > self.bytes_max {
+            let loan = self.heap.borrow(length.into(), || !self.state.lock().dead);
+            Some(loan.ok_or_else(|| {
+                Failure::new(
+                    Errno::NoMem,
+                    "other clients have asked for so much at once and not taken it: read less at once",
+                )
+            })?)
+        } else {
+            None
+        };
         if let Some(slot) = self.state.lock().slots.get_mut(slot) {
-            slot.whole = Some(vec![0; slot.opening.length as usize].into_boxed_slice());
+            slot.whole = Some(Own::new(vec![0; length as usize], loan));
         }
+        Ok(())
     }
 
     /// Ends a part that never went to the device, or the receiving thread's hold.
@@ -426,7 +446,7 @@ impl Replies for Session {
         if let Err(error) = result {
             slot.failure.get_or_insert(error.into());
         } else if let Some(whole) = &mut slot.whole {
-            copy_part(whole, slot.opening.offset, &request);
+            copy_part(&mut whole.bytes, slot.opening.offset, &request);
         }
         if slot.parts == 0 {
             self.reply(&mut state, number, Some(request));
@@ -462,68 +482,4 @@ fn copy_part(whole: &mut [u8], offset: u64, part: &Request) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::receive::Receiver;
-    use super::super::wire::{RequestHeader, command};
-    use super::*;
-    use crate::testing::RamDisk;
-    use std::io::{Read, Write};
-    use std::os::fd::AsRawFd;
-    use std::os::unix::net::UnixStream;
-
-    #[test]
-    fn a_client_that_reads_slowly_without_pause_keeps_no_frames() {
-        let disk = Arc::new(RamDisk::new(1, 1, 1024));
-        let (mut client, server) = UnixStream::pair().unwrap();
-        let least = 1i32;
-        // SAFETY: an int that lives during the call. The socket takes little: all else waits in the session.
-        let set = unsafe {
-            libc::setsockopt(
-                server.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_SNDBUF,
-                (&raw const least).cast(),
-                size_of::<i32>() as u32,
-            )
-        };
-        assert_eq!(set, 0);
-        let export = Arc::new(Export::new("", Arc::clone(&disk)));
-        let session = Arc::new(Session::new(
-            Link::new(server.into()),
-            export,
-            Agreed::default(),
-        ));
-        std::thread::scope(|scope| {
-            scope.spawn(|| session.write_leftovers());
-            scope.spawn(|| {
-                Receiver::new(Arc::clone(&session)).run();
-                session.end();
-            });
-            let request = RequestHeader {
-                flags: 0,
-                command: command::READ,
-                cookie: 1,
-                offset: 0,
-                length: BLOCK_BYTES as u32,
-            };
-            // A few more than may be in flight: what the socket takes makes room for others.
-            let requests = REQUESTS_MAX as usize + 64;
-            client
-                .write_all(&request.encode().repeat(requests))
-                .unwrap();
-            while session.state.lock().requests < REQUESTS_MAX {
-                std::thread::yield_now();
-            }
-            // At this pace that takes five seconds.
-            let mut read = 0;
-            while !disk.all_frames_free() && read < requests * BLOCK_BYTES / 2 {
-                client.read_exact(&mut [0; 1024]).unwrap();
-                read += 1024;
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            let free = disk.all_frames_free();
-            drop(client);
-            assert!(free, "half was read, and frames are held");
-        });
-    }
-}
+mod tests;

@@ -179,6 +179,8 @@ pub enum Errno {
     Perm = 1,
     /// Damage.
     Io = 5,
+    /// No memory to serve it with, now.
+    NoMem = 12,
     /// Nonsense.
     Inval = 22,
     /// Full, or a write past the end.

@@ -1,0 +1,167 @@
+//! Clients that do not take their replies, on sockets that take little: all else waits in the session.
+
+use super::super::receive::Receiver;
+use super::super::wire::{MAGIC_SIMPLE, RequestHeader, be32, command};
+use super::*;
+use crate::testing::RamDisk;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::thread::{Scope, ScopedJoinHandle};
+
+/// A session, and its client.
+fn connected(disk: &Arc<RamDisk>, heap: &Arc<Heap>) -> (UnixStream, Arc<Session>) {
+    let (client, server) = UnixStream::pair().unwrap();
+    client
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let least = 1i32;
+    // SAFETY: an int that lives during the call.
+    let set = unsafe {
+        libc::setsockopt(
+            server.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_SNDBUF,
+            (&raw const least).cast(),
+            size_of::<i32>() as u32,
+        )
+    };
+    assert_eq!(set, 0);
+    let export = Arc::new(Export::new("", Arc::clone(disk)));
+    let link = Link::new(server.into());
+    let session = Session::new(link, export, Agreed::default(), Arc::clone(heap));
+    (client, Arc::new(session))
+}
+
+fn serve<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    session: &'scope Arc<Session>,
+) -> ScopedJoinHandle<'scope, ()> {
+    scope.spawn(|| session.write_leftovers());
+    scope.spawn(|| {
+        Receiver::new(Arc::clone(session)).run();
+        session.end();
+    })
+}
+
+fn soon(what: &str, holds: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(20), "never: {what}");
+        std::thread::yield_now();
+    }
+}
+
+fn read_request(length: usize) -> [u8; 28] {
+    let request = RequestHeader {
+        flags: 0,
+        command: command::READ,
+        cookie: 1,
+        offset: 0,
+        length: length as u32,
+    };
+    request.encode()
+}
+
+/// Takes a reply to a read: its error.
+fn take_reply(client: &mut UnixStream, length: usize) -> u32 {
+    let mut head = [0; 16];
+    client.read_exact(&mut head).unwrap();
+    assert_eq!(be32(&head, 0), MAGIC_SIMPLE);
+    let error = be32(&head, 4);
+    if error == 0 {
+        client.read_exact(&mut vec![0; length]).unwrap();
+    }
+    error
+}
+
+fn read(client: &mut UnixStream, length: usize) -> u32 {
+    client.write_all(&read_request(length)).unwrap();
+    take_reply(client, length)
+}
+
+#[test]
+fn a_client_that_reads_slowly_without_pause_keeps_no_frames() {
+    let disk = Arc::new(RamDisk::new(1, 1, 1024));
+    let (mut client, session) = connected(&disk, &Heap::new(0, Duration::ZERO));
+    std::thread::scope(|scope| {
+        serve(scope, &session);
+        // A few more than may be in flight: what the socket takes makes room for others.
+        let requests = REQUESTS_MAX as usize + 64;
+        client
+            .write_all(&read_request(BLOCK_BYTES).repeat(requests))
+            .unwrap();
+        soon("as many as may be are in flight", || {
+            session.state.lock().requests == REQUESTS_MAX
+        });
+        // At this pace that takes five seconds.
+        let mut read = 0;
+        while !disk.all_frames_free() && read < requests * BLOCK_BYTES / 2 {
+            client.read_exact(&mut [0; 1024]).unwrap();
+            read += 1024;
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let free = disk.all_frames_free();
+        drop(client);
+        assert!(free, "half was read, and frames are held");
+    });
+}
+
+const KIB: usize = 1 << 10;
+
+/// The disk of the long reads: 32 KiB of a connection may be in flight.
+fn small_disk() -> Arc<RamDisk> {
+    Arc::new(RamDisk::new(64, 1, 16))
+}
+
+/// Asks for 192 KiB and leaves them unread; returns when they are taken from the heap of 256 KiB.
+fn ask_and_leave(client: &mut UnixStream, heap: &Arc<Heap>) {
+    client.write_all(&read_request(192 * KIB)).unwrap();
+    soon("it is taken", || heap.left() == 64 << 10);
+}
+
+#[test]
+fn long_reads_of_all_connections_have_so_much_memory_and_no_more() {
+    let (disk, heap) = (
+        small_disk(),
+        Heap::new(256 << 10, Duration::from_millis(20)),
+    );
+    let (mut deaf, first) = connected(&disk, &heap);
+    let (mut other, second) = connected(&disk, &heap);
+    std::thread::scope(|scope| {
+        serve(scope, &first);
+        serve(scope, &second);
+        ask_and_leave(&mut deaf, &heap);
+        assert_eq!(read(&mut other, 128 * KIB), Errno::NoMem as u32);
+        assert_eq!(read(&mut other, 64 * KIB), 0, "as much is left");
+        assert_eq!(read(&mut other, 32 * KIB), 0, "it needs none");
+        assert_eq!(take_reply(&mut deaf, 192 * KIB), 0);
+        // What is sent is given back a moment later.
+        soon("all is given back", || heap.left() == 256 << 10);
+        assert_eq!(read(&mut other, 256 * KIB), 0);
+        drop((deaf, other));
+    });
+}
+
+#[test]
+fn a_long_read_waits_for_memory_as_long_as_its_client_is_there() {
+    let (disk, heap) = (small_disk(), Heap::new(256 << 10, Duration::from_secs(60)));
+    let (mut deaf, first) = connected(&disk, &heap);
+    let (mut other, second) = connected(&disk, &heap);
+    let (mut gone, third) = connected(&disk, &heap);
+    std::thread::scope(|scope| {
+        serve(scope, &first);
+        serve(scope, &second);
+        let served = serve(scope, &third);
+        ask_and_leave(&mut deaf, &heap);
+        gone.write_all(&read_request(128 * KIB)).unwrap();
+        soon("it waits", || third.state.lock().requests == 1);
+        third.kill();
+        soon("nobody waits for it any more", || served.is_finished());
+        other.write_all(&read_request(128 * KIB)).unwrap();
+        soon("it waits", || second.state.lock().requests == 1);
+        assert_eq!(take_reply(&mut deaf, 192 * KIB), 0);
+        assert_eq!(take_reply(&mut other, 128 * KIB), 0);
+        drop((deaf, other));
+    });
+}
