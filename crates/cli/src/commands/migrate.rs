@@ -2,6 +2,7 @@
 
 use crate::commands::create::LayoutChoice;
 use crate::outcome::{out, usage};
+use crate::policy::{self, Change};
 use crate::size::Size;
 use crate::volume::{self, NewVolume};
 use anyhow::{Context, Result, bail};
@@ -12,8 +13,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::format::areas::Layout;
-use vellum_device::block::BlockDevice;
+use vellum_device::block::{BlockDevice, BlockError};
 use vellum_device::info::hex_uuid;
+use vellum_device::migrate::MigrateError;
+use vellum_device::policy::Policy;
 use vellum_device::{OpenOptions, Volume, migrate};
 use vellum_medium::FileMedium;
 
@@ -36,6 +39,9 @@ pub struct Args {
     /// Write over a volume that is on the block device.
     #[arg(long)]
     force: bool,
+    /// What is done with what is written to the new one, while it is copied.
+    #[arg(long = "policy", value_name = "NAME=VALUE,...", help = policy::help("What is done with what is written to the new one, while it is copied"))]
+    changes: Vec<Change>,
 }
 
 /// How far a migration is, in a file beside its target.
@@ -97,9 +103,7 @@ impl std::fmt::Display for Asked {
 
 impl State {
     fn path(target: &Path) -> PathBuf {
-        let mut path = target.as_os_str().to_owned();
-        path.push(".migrating");
-        path.into()
+        beside(target, ".migrating")
     }
 
     fn load(path: &Path) -> Result<Option<Self>> {
@@ -119,15 +123,49 @@ impl State {
 
     /// Replaces what is there, whole or not at all.
     fn save(&self, path: &Path) -> std::io::Result<()> {
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(".new");
-        let beside = PathBuf::from(beside);
+        let beside = beside(path, ".new");
         let file = std::fs::File::create(&beside)?;
         serde_json::to_writer(&file, self)?;
         file.sync_all()?;
         std::fs::rename(&beside, path)?;
         sync_directory(path)
     }
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(suffix);
+    path.into()
+}
+
+/// Makes the target under the name at which it is found, and says who it is; `note` is told before it has its own name. So
+/// whatever has that name is one of whom it was noted that it is ours.
+fn make(target: &Path, new: &NewVolume, note: impl FnOnce(String) -> Result<()>) -> Result<()> {
+    if std::fs::symlink_metadata(target).is_ok() {
+        // A block device, or what `--force` replaces.
+        return note(volume::create(target, new, &|| false)?.uuid);
+    }
+    let unfinished = unfinished(target);
+    match std::fs::remove_file(&unfinished) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| unfinished.display().to_string());
+        }
+        _ => {}
+    }
+    note(volume::create(&unfinished, new, &|| false)?.uuid)?;
+    name(target)
+}
+
+/// Where a target is while it is made.
+fn unfinished(target: &Path) -> PathBuf {
+    beside(target, ".migrating.target")
+}
+
+/// Gives a target that is made and noted its name.
+fn name(target: &Path) -> Result<()> {
+    std::fs::rename(unfinished(target), target)
+        .and_then(|()| sync_directory(target))
+        .with_context(|| target.display().to_string())
 }
 
 /// Makes durable what the directory of `path` says of it.
@@ -144,9 +182,13 @@ pub fn run(args: &Args) -> Result<()> {
     let (superblock, _) = volume::superblock_of(&args.source)?;
     let size = superblock.logical_blocks() * BLOCK_BYTES as u64;
     let path = State::path(&args.target);
-    let source = open(&args.source, true)?;
+    let source = open(&args.source, true, Policy::default())?;
     let mut state = match State::load(&path)? {
         Some(state) => {
+            if std::fs::symlink_metadata(&args.target).is_err() && unfinished(&args.target).exists()
+            {
+                name(&args.target)?;
+            }
             let target = volume::uuid_of(&args.target)?;
             let is_ours = (state.source.as_str(), state.life, state.target.as_str())
                 == (&hex_uuid(&superblock.uuid()), superblock.life().0, &target);
@@ -183,20 +225,25 @@ pub fn run(args: &Args) -> Result<()> {
             if args.target == args.source {
                 return Err(usage("a migration goes into a new place"));
             }
-            let info = volume::create(&args.target, &new, &|| false)?;
-            State {
+            let mut state = State {
                 source: hex_uuid(&superblock.uuid()),
                 life: superblock.life().0,
-                target: info.uuid,
+                target: String::new(),
                 asked: Asked::of(args),
                 blocks_done: 0,
-            }
+            };
+            make(&args.target, &new, |uuid| {
+                state.target = uuid;
+                state
+                    .save(&path)
+                    .with_context(|| path.display().to_string())
+            })?;
+            state
         }
     };
-    state
-        .save(&path)
-        .with_context(|| path.display().to_string())?;
-    let target = open(&args.target, false)?;
+    let changes = args.changes.iter();
+    let policy = changes.fold(Policy::default(), |policy, change| change.apply(policy));
+    let target = open(&args.target, false, policy)?;
     let bar = bar("copying", &source);
     let copied = migrate::copy(&*source, &*target, state.blocks_done, &mut |at| {
         bar.set_position(at * BLOCK_BYTES as u64);
@@ -213,7 +260,7 @@ pub fn run(args: &Args) -> Result<()> {
     bar.finish_and_clear();
     target.stop()?;
     source.stop()?;
-    let compared = compared?;
+    let compared = compared.map_err(|error| explained(error, args))?;
     std::fs::remove_file(&path)
         .and_then(|()| sync_directory(&path))
         .with_context(|| path.display().to_string())?;
@@ -230,10 +277,30 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn open(path: &Path, read_only: bool) -> Result<Arc<Volume>> {
+/// What to do when the target is full is another thing here than while a volume is served.
+fn explained(error: MigrateError, args: &Args) -> anyhow::Error {
+    let MigrateError::Block {
+        source: BlockError::Full,
+        lba,
+        ..
+    } = error
+    else {
+        return error.into();
+    };
+    let (target, state) = (&args.target, State::path(&args.target));
+    anyhow::anyhow!(
+        "the copy has no room left at LBA {lba}: remove {} and {}, and begin anew with a larger --medium-size. Blocks that the \
+         source shares are written out as often as they are mapped, unless the copy shares them too (--policy dedup=on)",
+        target.display(),
+        state.display()
+    )
+}
+
+fn open(path: &Path, read_only: bool, policy: Policy) -> Result<Arc<Volume>> {
     let medium = FileMedium::open(path, vellum_medium::OpenOptions { read_only })?;
     let options = OpenOptions {
         read_only,
+        policy,
         ..OpenOptions::default()
     };
     Ok(Arc::new(Volume::open(Arc::new(medium), &options)?))
@@ -253,6 +320,7 @@ fn bar(what: &'static str, volume: &Arc<Volume>) -> ProgressBar {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vellum_frontend::unaligned::ByteDevice;
 
     fn args(source: &Path, target: &Path, layout: LayoutChoice) -> Args {
         Args {
@@ -262,6 +330,7 @@ mod tests {
             over_provisioning: None,
             medium_size: None,
             force: false,
+            changes: Vec::new(),
         }
     }
 
@@ -279,21 +348,80 @@ mod tests {
         state
     }
 
-    #[test]
-    fn a_migration_goes_on_with_the_options_that_it_was_begun_with() {
-        let directory = std::env::temp_dir().join(format!("vellum-migrate-{}", std::process::id()));
+    /// A directory of this test's, and a source in it.
+    fn place(test: &str) -> (PathBuf, PathBuf) {
+        let directory =
+            std::env::temp_dir().join(format!("vellum-migrate-{test}-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
-        let (source, target) = (directory.join("a"), directory.join("b"));
-        let new = NewVolume {
+        let source = directory.join("a");
+        volume::create(&source, &new(Layout::Log), &|| false).unwrap();
+        (directory, source)
+    }
+
+    fn new(layout: Layout) -> NewVolume {
+        NewVolume {
             size: Some(16 << 20),
             medium_size: None,
             over_provisioning: 70,
             segment_size: None,
             preallocate: false,
             force: false,
-            layout: Layout::Log,
+            layout,
+        }
+    }
+
+    /// A kill at any moment of its beginning leaves nothing that the same command does not go on with.
+    #[test]
+    fn a_target_that_was_cut_short_does_not_stand_in_the_way() {
+        let (directory, source) = place("cut");
+        let target = directory.join("b");
+        let args = args(&source, &target, LayoutChoice::Ordered);
+        // In the middle of making it.
+        std::fs::write(unfinished(&target), b"half a volume").unwrap();
+        run(&args).unwrap();
+        // It was made, and had no name.
+        cut_short(&args);
+        std::fs::rename(&target, unfinished(&target)).unwrap();
+        run(&args).unwrap();
+        assert!(!unfinished(&target).exists() && !State::path(&target).exists());
+        // Somebody else's.
+        let error = run(&args).unwrap_err().to_string();
+        assert!(error.contains("exists already"), "{error}");
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn what_the_source_shares_fits_when_the_copy_shares_it_too() {
+        let (directory, source) = place("shared");
+        let bytes = ByteDevice::from(
+            open(&source, false, Policy::default()).unwrap() as Arc<dyn BlockDevice>
+        );
+        let same = vec![7; 8 << 20];
+        bytes.write(0, &same, false).unwrap();
+        bytes.flush().unwrap();
+        drop(bytes);
+        let target = directory.join("b");
+        let small = Args {
+            medium_size: Some(Size(6 << 20)),
+            ..args(&source, &target, LayoutChoice::Ordered)
         };
-        volume::create(&source, &new, &|| false).unwrap();
+        let error = run(&small).unwrap_err().to_string();
+        let told = ["--medium-size", "b.migrating", "--policy dedup=on"];
+        assert!(told.iter().all(|told| error.contains(told)), "{error}");
+        std::fs::remove_file(&target).unwrap();
+        std::fs::remove_file(State::path(&target)).unwrap();
+        run(&Args {
+            changes: vec!["dedup=on".parse().unwrap()],
+            ..small
+        })
+        .unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_migration_goes_on_with_the_options_that_it_was_begun_with() {
+        let (directory, source) = place("options");
+        let target = directory.join("b");
         let first = args(&source, &target, LayoutChoice::Ordered);
         run(&first).unwrap();
         let path = State::path(&target);
