@@ -438,6 +438,7 @@ impl Sim {
             }
             let crossed = match request.op {
                 Op::Write { .. } => self.cross(blocks),
+                _ if self.preset.link_in_order => self.link_free.max(self.time.now()),
                 _ => self.time.now(),
             };
             self.parts[id as usize].asked = Some(asked);

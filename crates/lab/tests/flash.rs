@@ -6,6 +6,7 @@
     reason = "a failure is a test's"
 )]
 
+use vellum_lab::content::Content;
 use vellum_lab::csv;
 use vellum_lab::flash::{self, BitErrors, Endurance, Options, Suspend};
 use vellum_lab::outcome::Outcome;
@@ -14,7 +15,8 @@ use vellum_lab::scenario::{
     Device, Load, Precondition, Scenario, ScenarioError, Synthetic, UNTIL_WORN_OUT,
 };
 use vellum_lab::sim::Pace;
-use vellum_lab::workload;
+use vellum_lab::trace::Op;
+use vellum_lab::workload::{self, Request};
 
 const WEARS: Endurance = Endurance {
     spread: 100,
@@ -75,7 +77,14 @@ const IDLE: Options = Options {
 
 #[test]
 fn with_nothing_to_do_the_second_model_of_a_die_is_the_first() {
-    for policy in ["base", "vellum", "vellum:on-drive"] {
+    type Made = fn(&str, u64, Options) -> Scenario<'static>;
+    let all: [(Made, &str); 4] = [
+        (scenario, "base"),
+        (scenario, "vellum"),
+        (scenario, "vellum:on-drive"),
+        (disksim, "base"),
+    ];
+    for (scenario, policy) in all {
         let plain = run(&scenario("mixed", 60_000, Options::default()), policy);
         let mut other = run(&scenario("mixed", 60_000, IDLE), policy);
         assert_eq!(other.read_errors.take().unwrap().retries, 0);
@@ -334,4 +343,104 @@ fn tables_have_a_column_for_everyone_whoever_has_what() {
     ] {
         assert!(table.contains(row), "{row}: {table}");
     }
+}
+
+/// One package after the other written to without a cache, moved within, and never quite full.
+fn disksim(load: &str, requests: u64, options: Options) -> Scenario<'static> {
+    let mut scenario = scenario(load, requests, options);
+    scenario.device.preset = *flash::find("disksim").unwrap();
+    scenario.device.capacity = Some(512 << 20);
+    scenario.device.erase_limit = None;
+    scenario
+}
+
+#[test]
+fn a_write_without_a_cache_takes_its_program_and_a_flush_nothing() {
+    let mut scenario = disksim("uniform", 3000, Options::default());
+    scenario.precondition = Precondition::None;
+    scenario.pace = Pace::Closed { depth: 1 };
+    if let Load::Synthetic(load) = &mut scenario.load {
+        load.flush_every = 10;
+    }
+    let outcome = run(&scenario, "base");
+    // 8 sectors on the link, 8 of 528 bytes on the channel, the cells.
+    let alone = 1907 + 105_600 + 200_000;
+    assert_eq!(
+        (outcome.writes.mean_ns, outcome.writes.most_ns),
+        (alone, alone)
+    );
+    assert!(outcome.flushes.count > 200);
+    assert_eq!(outcome.flushes.most_ns, 0);
+}
+
+#[test]
+fn pages_that_are_copied_back_keep_a_die_for_reading_and_programming_and_no_longer() {
+    let mut scenario = disksim("uniform", 60_000, Options::default());
+    let mean = |scenario: &Scenario<'_>| {
+        let outcome = run(scenario, "base");
+        let of = |name| outcome.medium.iter().find(|cause| cause.name == name);
+        let moved = of("moved").unwrap().blocks;
+        assert!(moved > 20_000);
+        (outcome.seconds, moved, outcome.life.unwrap().erases)
+    };
+    scenario.pace = Pace::Closed { depth: 1 };
+    let copied = mean(&scenario);
+    if let flash::Kind::Nand(nand) = &mut scenario.device.preset.kind {
+        nand.page_map.copy_back = false;
+    }
+    let crossed = mean(&scenario);
+    assert_eq!((copied.1, copied.2), (crossed.1, crossed.2));
+    // Twice across the channel for each page that was moved, while the one request that there is waits for it.
+    let (wanted, saved) = (crossed.1 as f64 * 2.0 * 105_600e-9, crossed.0 - copied.0);
+    assert!((saved - wanted).abs() < 1e-6, "{saved} of {wanted}");
+}
+
+#[test]
+fn a_drive_without_a_cache_serves_every_policy() {
+    for policy in [
+        "base",
+        "base:fifo",
+        "base:oftl",
+        "base:stream",
+        "base:level-static",
+        "base:level-dynamic",
+        "base:map-cache=16",
+        "vellum",
+        "vellum:on-drive",
+        "vellum:on-drive,layout=ordered",
+    ] {
+        for options in [Options::default(), IDLE] {
+            let mut scenario = disksim("mixed", 60_000, options);
+            // As it is when nobody says anything of it.
+            scenario.device.capacity = None;
+            scenario.device.over_provisioning = None;
+            let outcome = run(&scenario, policy);
+            assert!(outcome.requests >= 60_000, "{policy}");
+            assert!(outcome.writes.mean_ns > 0, "{policy}");
+        }
+    }
+}
+
+#[test]
+fn a_read_overtakes_a_write_on_the_link_only_where_commands_do_not_wait() {
+    let request = |at, op, blocks: u32| Request {
+        at,
+        op,
+        lba: 0,
+        blocks,
+        contents: (0..u64::from(blocks)).map(Content::of).collect(),
+        homes: None,
+        sizes: None,
+    };
+    let write = Op::Write { fua: false };
+    let requests = [request(0, write, 64), request(10_000, Op::Read, 1)];
+    let mut scenario = disksim("uniform", 0, Options::default());
+    (scenario.load, scenario.pace) = (Load::Requests(&requests), Pace::Open);
+    scenario.device.read_priority = false;
+    // The link has the write for 122 us, and then its die 8 programs of it.
+    let read = |scenario: &Scenario<'_>| run(scenario, "base").reads.most_ns;
+    let behind = 122_070 - 10_000 + 8 * 305_600 + 130_600 + 1907;
+    assert!(read(&scenario).abs_diff(behind) < 100);
+    scenario.device.preset.link_in_order = false;
+    assert_eq!(read(&scenario), 130_600 + 1907);
 }

@@ -3,11 +3,13 @@
 //! A write is answered when it is in RAM and the RAM has room for it: then there are not too many units on their way to flash. What is
 //! left of a unit that is not full stays in RAM that survives a power cut, as a small capacitor allows;
 //! a flush waits for the units on their way, not for those, and then takes a time of its own where the device says one. The engine's log on flash has the same assumption.
+//!
+//! Without RAM a write is answered when the units that it fills are on flash, and there is nothing that a flush would wait for.
 
 use super::order::{Order, Stage};
 use super::pagemap::{FlashOp, PageMap};
 use crate::flash::{Die, EraseBlock, Flash};
-use crate::timeline::{Tag, Timeline};
+use crate::timeline::{Job, Tag, Timeline};
 use std::collections::VecDeque;
 
 /// What the drive works with.
@@ -107,7 +109,7 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// A drive over a map, with so much RAM for writes.
+    /// A drive over a map, with so much RAM for writes, or none.
     #[must_use]
     pub fn new(map: PageMap, unit_blocks: u32, ram_blocks: u64) -> Self {
         Self {
@@ -129,6 +131,10 @@ impl Drive {
     /// The same, with what a flush takes beside its waiting, and with map updates in some order.
     #[must_use]
     pub fn ordered(mut self, order: Order, flush_ns: u64) -> Self {
+        assert!(
+            order == Order::Off || self.ram_blocks > 0,
+            "what is ordered waits in RAM"
+        );
         self.flush_ns = flush_ns;
         self.stage = (order != Order::Off).then(|| Stage::new(order));
         self
@@ -196,7 +202,7 @@ impl Drive {
         for lba in lba..lba + blocks {
             self.map.write(lba);
         }
-        self.carry_out(io, None);
+        self.carry_out(io, None, None);
         true
     }
 
@@ -211,7 +217,7 @@ impl Drive {
     ) -> Option<u32> {
         let mut pages = std::mem::take(&mut self.to_look);
         self.map.look_up(lba, blocks, !read, &mut pages);
-        self.carry_out(io, None);
+        self.carry_out(io, None, None);
         let waits = !pages.is_empty() && !io.time.is_instant();
         let look = waits.then(|| {
             let look = match read {
@@ -285,7 +291,7 @@ impl Drive {
                 return;
             }
             let held = self.under_way.count * self.unit_blocks;
-            let writes = matches!(first.wanted, Wanted::Write { .. });
+            let writes = matches!(first.wanted, Wanted::Write { .. }) && self.ram_blocks > 0;
             if writes && held > 0 && held + first.blocks > self.ram_blocks {
                 return;
             }
@@ -305,16 +311,21 @@ impl Drive {
             }
             let barrier = match wanted {
                 Wanted::Write { fua } => {
+                    let through = (self.ram_blocks == 0).then(|| io.time.begin(tag));
                     for lba in lba..lba + blocks {
                         self.map.write(lba);
                         if self.stage.is_some() {
-                            self.carry_out(io, Some(lba));
+                            self.carry_out(io, Some(lba), None);
                         }
                     }
                     if self.map.is_paged() {
                         self.map.settle();
                     }
-                    self.carry_out(io, None);
+                    self.carry_out(io, None, through);
+                    if let Some(through) = through {
+                        io.time.end(through);
+                        continue;
+                    }
                     fua
                 }
                 Wanted::Discard => {
@@ -346,8 +357,9 @@ impl Drive {
         io.flash.program(io.time, die, Some(job));
     }
 
-    /// Does what the map asks of the flash; `lba` was written and is in the last unit that is programmed, if one is.
-    fn carry_out(&mut self, io: &mut Io<'_>, lba: Option<u64>) {
+    /// Does what the map asks of the flash; `lba` was written and is in the last unit that is programmed, if one is, and `through`
+    /// is that of a write that waits for the units.
+    fn carry_out(&mut self, io: &mut Io<'_>, lba: Option<u64>, through: Option<Job>) {
         self.map.take_ops(&mut self.ops);
         let instant = io.time.is_instant();
         if let (Some(stage), Some(lba), false) = (&mut self.stage, lba, instant) {
@@ -365,8 +377,9 @@ impl Drive {
                         self.map.replaced(die, block);
                     }
                 }
-                FlashOp::Program(die) if instant => {
-                    io.flash.program(io.time, die, None);
+                FlashOp::Copy(die) => io.flash.copy(io.time, die, None),
+                FlashOp::Program(die) if instant || self.ram_blocks == 0 => {
+                    io.flash.program(io.time, die, through);
                 }
                 FlashOp::Program(die) => {
                     let unit = self.under_way.begin();

@@ -157,13 +157,18 @@ impl PageMap {
         self.take_alive(base + young, &mut moving);
         let units = moving.chunk_by(|(a, _), (b, _)| a / self.unit_blocks == b / self.unit_blocks);
         let (from, on) = (EraseBlock(self.first + young), Die(die as u32));
-        self.ops
-            .extend(units.map(|unit| FlashOp::Read(on, from, unit.len() as u32)));
+        match self.how.copy_back {
+            true => self.ops.extend(units.map(|_| FlashOp::Copy(on))),
+            false => {
+                let reads = units.map(|unit| FlashOp::Read(on, from, unit.len() as u32));
+                self.ops.extend(reads);
+                let programs = (moving.len() as u32).div_ceil(self.unit_blocks);
+                self.ops.extend((0..programs).map(|_| FlashOp::Program(on)));
+            }
+        }
         for (offset, &(_, lba)) in moving.iter().enumerate() {
             self.put(lba, (base + old) * self.pages + offset as u32);
         }
-        let programs = (moving.len() as u32).div_ceil(self.unit_blocks);
-        self.ops.extend((0..programs).map(|_| FlashOp::Program(on)));
         self.valid[(base + young) as usize] = 0;
         self.valid[(base + old) as usize] = moving.len() as u32;
         self.dies[die].victims.close(old, moving.len() as u32);

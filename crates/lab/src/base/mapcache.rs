@@ -212,7 +212,7 @@ impl PageMap {
     pub fn paged(mut self, entries: usize) -> Result<Self, TooSmall> {
         let paging = Paging::new(self.logical(), entries);
         let logical = self.logical() + paging.is_stale.len() as u64;
-        let most = self.dies.len() as u64 * Self::room(self.per_die, self.pages);
+        let most = self.most();
         if logical > most || logical >= u64::from(NONE) {
             return Err(TooSmall { logical, most });
         }

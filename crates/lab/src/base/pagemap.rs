@@ -13,12 +13,12 @@ use super::divisor::Divisor;
 use super::levelling::Leveller;
 use super::mapcache::Paging;
 use super::victims::{Victim, Victims};
-use crate::flash::{Die, EraseBlock, Shape};
+use crate::flash::{Die, EraseBlock, PLAIN, PageMapping, Shape};
 use std::collections::VecDeque;
 
 pub(super) const NONE: u32 = u32::MAX;
-/// Erase blocks of each die that stay free for the collector.
-const RESERVE: usize = 1;
+/// Erase blocks of each die that stay free for the collector, at least.
+const RESERVE: u32 = 1;
 /// Blocks that are looked at together before they are written, at most.
 const AHEAD: usize = 16;
 
@@ -29,6 +29,8 @@ pub enum FlashOp {
     Read(Die, EraseBlock, u32),
     /// Program a unit.
     Program(Die),
+    /// Read a unit and program another one with it, within the die.
+    Copy(Die),
     /// Erase.
     Erase(Die, EraseBlock),
 }
@@ -76,6 +78,9 @@ pub struct PageMap {
     pub(super) pages: u32,
     pub(super) unit_blocks: u32,
     pub(super) per_die: u32,
+    /// Erase blocks of each die that stay free for the collector.
+    reserve: u32,
+    pub(super) how: PageMapping,
     pub(super) first: u32,
     by_pages: Divisor,
     by_die: Divisor,
@@ -110,7 +115,7 @@ impl PageMap {
         let pages = shape.block_blocks();
         let blocks = u64::from(dies) * u64::from(per_die);
         let physical = blocks * u64::from(pages);
-        let most = u64::from(dies) * Self::room(per_die, pages);
+        let most = u64::from(dies) * room(per_die, RESERVE, pages);
         if logical > most || physical >= u64::from(NONE) {
             return Err(TooSmall { logical, most });
         }
@@ -126,6 +131,8 @@ impl PageMap {
             pages,
             unit_blocks: shape.unit_blocks,
             per_die,
+            reserve: RESERVE,
+            how: PLAIN,
             first,
             by_pages: Divisor::new(pages),
             by_die: Divisor::new(per_die),
@@ -143,9 +150,25 @@ impl PageMap {
         })
     }
 
-    /// Blocks that a die can keep alive: all but the reserve, and one more so that a victim always gives.
-    pub(super) fn room(per_die: u32, pages: u32) -> u64 {
-        u64::from(per_die).saturating_sub(RESERVE as u64 + 1) * u64::from(pages)
+    /// The same in its drive's way, before anything is written.
+    ///
+    /// # Errors
+    /// When the blocks do not fit beside what is kept free.
+    pub fn mapped(mut self, how: PageMapping) -> Result<Self, TooSmall> {
+        assert!(!how.copy_back || self.unit_blocks == 1);
+        let kept_free = u64::from(self.per_die) * u64::from(how.kept_free) / 1000;
+        self.reserve = RESERVE.max(kept_free as u32);
+        self.how = how;
+        let (logical, most) = (self.logical(), self.most());
+        match logical > most {
+            true => Err(TooSmall { logical, most }),
+            false => Ok(self),
+        }
+    }
+
+    /// Blocks that can be alive.
+    pub(super) fn most(&self) -> u64 {
+        self.dies.len() as u64 * room(self.per_die, self.reserve, self.pages)
     }
 
     /// What was written so far.
@@ -166,7 +189,8 @@ impl PageMap {
     /// Physical blocks without the reserve: the T of the closed forms.
     #[must_use]
     pub fn physical(&self) -> u64 {
-        self.dies.len() as u64 * (u64::from(self.per_die) - RESERVE as u64) * u64::from(self.pages)
+        let blocks = u64::from(self.per_die - self.reserve);
+        self.dies.len() as u64 * blocks * u64::from(self.pages)
     }
 
     /// What the flash has to do since this was last asked, in order.
@@ -185,8 +209,10 @@ impl PageMap {
 
     pub(super) fn write_uncounted(&mut self, lba: u64) {
         self.forget(lba);
-        let room = Self::room(self.per_die, self.pages);
-        if self.dies[self.die].left == self.unit_blocks {
+        let room = room(self.per_die, self.reserve, self.pages);
+        if self.how.striped {
+            self.die = (lba / u64::from(self.unit_blocks)) as usize % self.dies.len();
+        } else if self.dies[self.die].left == self.unit_blocks {
             // A full die cannot win room by collecting: another takes its turn. One always has room.
             for _ in 0..self.dies.len() {
                 self.die = if self.die + 1 == self.dies.len() {
@@ -201,7 +227,7 @@ impl PageMap {
         }
         let die = self.die;
         self.make_room(die);
-        self.append(die, lba as u32);
+        self.append(die, lba as u32, FlashOp::Program(Die(die as u32)));
     }
 
     /// Looks at what is needed to write some blocks soon, so that it is in a cache by then: their entries in the map, and then
@@ -250,7 +276,8 @@ impl PageMap {
         })
     }
 
-    fn append(&mut self, die: usize, lba: u32) {
+    /// Puts a block where a die is being filled; `fills` is what its unit takes once that is full.
+    fn append(&mut self, die: usize, lba: u32, fills: FlashOp) {
         let frontier = &mut self.dies[die];
         let block = die as u32 * self.per_die + frontier.active;
         let at = block * self.pages + frontier.offset;
@@ -259,7 +286,7 @@ impl PageMap {
         frontier.left -= 1;
         if frontier.left == 0 {
             frontier.left = self.unit_blocks;
-            self.ops.push(FlashOp::Program(Die(die as u32)));
+            self.ops.push(fills);
         }
         self.valid[block as usize] += 1;
         self.put(lba, at);
@@ -279,7 +306,7 @@ impl PageMap {
             frontier
                 .victims
                 .close(full, self.valid[(base + full) as usize]);
-            let collect = frontier.free.len() <= RESERVE;
+            let collect = frontier.free.len() <= self.reserve as usize;
             let next = match &mut self.leveller {
                 None => frontier.free.pop_front(),
                 Some(leveller) => {
@@ -324,12 +351,17 @@ impl PageMap {
         let entries = moving.iter().map(|&(_, lba)| self.map[lba as usize]);
         std::hint::black_box(entries.fold(0, |all, entry| all ^ entry));
         let unit_blocks = self.unit_blocks;
+        let (on, from) = (Die(die as u32), EraseBlock(self.first + victim));
         for unit in moving.chunk_by(|(a, _), (b, _)| a / unit_blocks == b / unit_blocks) {
-            let live = unit.len() as u32;
-            let from = EraseBlock(self.first + victim);
-            self.ops.push(FlashOp::Read(Die(die as u32), from, live));
+            let fills = match self.how.copy_back {
+                true => FlashOp::Copy(on),
+                false => {
+                    self.ops.push(FlashOp::Read(on, from, unit.len() as u32));
+                    FlashOp::Program(on)
+                }
+            };
             for &(_, lba) in unit {
-                self.append(die, lba);
+                self.append(die, lba, fills);
             }
         }
         self.dies[die].live -= moving.len() as u64;
@@ -377,6 +409,11 @@ impl PageMap {
             paging.moved(moved);
         }
     }
+}
+
+/// Blocks that a die can keep alive: all but the reserve, and one more so that a victim always gives.
+fn room(per_die: u32, reserve: u32, pages: u32) -> u64 {
+    u64::from(per_die.saturating_sub(reserve).saturating_sub(1)) * u64::from(pages)
 }
 
 #[cfg(test)]
@@ -461,5 +498,60 @@ mod tests {
         let error = PageMap::new(&SHAPE, 3, (0, 16), 1400, Victim::Greedy).err();
         let (logical, most) = (1400, 1344);
         assert_eq!(error, Some(TooSmall { logical, most }));
+        let map = PageMap::new(&SHAPE, 3, (0, 16), 1200, Victim::Greedy).unwrap();
+        let kept_free = 250;
+        let how = PageMapping { kept_free, ..PLAIN };
+        let (logical, most) = (1200, 1056);
+        assert_eq!(map.mapped(how).err(), Some(TooSmall { logical, most }));
+    }
+
+    #[test]
+    fn a_striped_map_keeps_blocks_on_their_dies_and_room_on_each() {
+        let how = PageMapping {
+            striped: true,
+            kept_free: 250,
+            copy_back: false,
+        };
+        let map = PageMap::new(&SHAPE, 3, (0, 16), 1050, Victim::Greedy).unwrap();
+        let mut map = map.mapped(how).unwrap();
+        let mut rng = Rng::new(4);
+        for _ in 0..30_000 {
+            let lba = rng.below(1050);
+            map.write(lba);
+            assert_eq!(map.find(lba).unwrap().0, Die((lba / 4 % 3) as u32));
+            assert!(map.dies.iter().all(|die| die.free.len() >= 4));
+        }
+        for lba in (0..1050).filter(|&lba| map.map[lba as usize] != NONE) {
+            assert_eq!(map.find(lba).unwrap().0, Die((lba / 4 % 3) as u32));
+        }
+        assert!(map.counts().moved > 0);
+        map.assert_sound();
+    }
+
+    #[test]
+    fn what_is_copied_back_is_moved_all_the_same() {
+        let shape = Shape {
+            unit_blocks: 1,
+            ..SHAPE
+        };
+        let run = |copy_back| {
+            let map = PageMap::new(&shape, 3, (0, 16), 300, Victim::Greedy).unwrap();
+            let mut map = map.mapped(PageMapping { copy_back, ..PLAIN }).unwrap();
+            let mut rng = Rng::new(5);
+            (0..20_000).for_each(|_| map.write(rng.below(300)));
+            let mut ops = Vec::new();
+            map.take_ops(&mut ops);
+            let of = |wanted: fn(&FlashOp) -> bool| ops.iter().filter(|op| wanted(op)).count();
+            let reads = of(|op| matches!(op, FlashOp::Read(..)));
+            let copies = of(|op| matches!(op, FlashOp::Copy(_)));
+            let programs = of(|op| matches!(op, FlashOp::Program(_)));
+            (map.counts(), [reads, copies, programs].map(|n| n as u64))
+        };
+        let ((across, [reads, none, programs]), (within, [crossing, copies, host])) =
+            (run(false), run(true));
+        assert_eq!(across, within);
+        assert!(across.moved > 1000);
+        assert_eq!((reads, none, programs), (across.moved, 0, 20_000 + reads));
+        assert_eq!((crossing, copies, host), (0, across.moved, 20_000));
     }
 }

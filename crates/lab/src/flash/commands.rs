@@ -37,6 +37,7 @@ pub struct Busy {
 pub(super) enum Work {
     Read { blocks: u32, retries: u32 },
     Program,
+    Copy,
     Erase,
 }
 
@@ -174,7 +175,7 @@ impl Commands {
         let may = match doing.task.work {
             Work::Program => how.program,
             Work::Erase => how.erase,
-            Work::Read { .. } => false,
+            Work::Read { .. } | Work::Copy => false,
         };
         if !may
             || doing.phase != Phase::Cells
@@ -263,6 +264,7 @@ impl Commands {
                 let again = bus.timing.read_ns + bus.timing.transfer_ns[blocks as usize];
                 doing.ends += bus.timing.read_ns + u64::from(retries) * again;
             }
+            Work::Copy => doing.ends += bus.timing.read_ns + bus.timing.program_ns,
             Work::Erase => doing.ends += bus.timing.erase_ns,
             Work::Program => {
                 doing.cells_from = match ready {
@@ -355,7 +357,7 @@ impl Commands {
     fn end(&mut self, time: &mut Timeline, ended: &Doing) {
         let took = time.now() - ended.began;
         match ended.task.work {
-            Work::Program => {
+            Work::Program | Work::Copy => {
                 self.busy.programs += 1;
                 self.busy.programs_ns += took;
             }

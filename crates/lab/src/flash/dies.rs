@@ -29,6 +29,7 @@ pub struct Counts {
 enum Kind {
     Read { blocks: u32 },
     Program,
+    Copy,
     Erase,
 }
 
@@ -207,6 +208,13 @@ impl Flash {
         self.ask(time, die, Kind::Program, job);
     }
 
+    /// Programs one unit with what another one of the die holds: it is read into the register and goes no further.
+    pub fn copy(&mut self, time: &mut Timeline, die: Die, job: Option<Job>) {
+        self.counts.reads += 1;
+        self.counts.programs += 1;
+        self.ask(time, die, Kind::Copy, job);
+    }
+
     /// Erases one block; whether it was its last time, and an unworn one stands for it now.
     pub fn erase(
         &mut self,
@@ -277,6 +285,7 @@ impl Flash {
             let work = match kind {
                 Kind::Read { blocks } => Work::Read { blocks, retries: 0 },
                 Kind::Program => Work::Program,
+                Kind::Copy => Work::Copy,
                 Kind::Erase => Work::Erase,
             };
             return self.extended(time, die, work, job);
@@ -304,6 +313,10 @@ impl Flash {
             Kind::Program => {
                 let crossed = self.cross(time.now(), die, self.shape.unit_blocks);
                 time.at(crossed + self.timing.program_ns, Tag::Idle(die.0));
+            }
+            Kind::Copy => {
+                let takes = self.timing.read_ns + self.timing.program_ns;
+                time.at(time.now() + takes, Tag::Idle(die.0));
             }
             Kind::Erase => time.at(time.now() + self.timing.erase_ns, Tag::Idle(die.0)),
         }

@@ -27,11 +27,32 @@ pub struct Nand {
     pub bus_bytes_per_s: u64,
     /// Erasures that a block endures.
     pub erase_limit: u32,
-    /// RAM for writes that are not yet on flash, bytes.
+    /// RAM for writes that are not yet on flash, bytes. 0: a page map answers a write when it is programmed, unless it
+    /// orders its updates.
     pub buffer_bytes: u64,
     /// Space kept from the host, in thousandths of what it sees.
     pub over_provisioning: u32,
+    /// How a page map goes about it.
+    pub page_map: PageMapping,
 }
+
+/// What a page map does its own way on a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageMapping {
+    /// Whether each block stays on the die that its number says; else each unit goes to the die whose turn it is.
+    pub striped: bool,
+    /// What the collector keeps free of each die, in thousandths of its erase blocks, and at least one of them.
+    pub kept_free: u32,
+    /// Whether the collector's moves do not cross the channel. A program unit is a block then.
+    pub copy_back: bool,
+}
+
+/// A page map in a drive of which nothing else is said.
+pub const PLAIN: PageMapping = PageMapping {
+    striped: false,
+    kept_free: 0,
+    copy_back: false,
+};
 
 /// A device that is known by its speed alone.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +87,8 @@ pub struct Preset {
     pub command_ns: u64,
     /// The host's link.
     pub link_bytes_per_s: u64,
+    /// Whether a command waits for the data on the link, and does not overtake the write that they are of.
+    pub link_in_order: bool,
     /// Its inside.
     pub kind: Kind,
 }
@@ -92,6 +115,7 @@ const CAFTL: Nand = Nand {
     erase_limit: 100_000,
     buffer_bytes: 16 * MIB,
     over_provisioning: 150,
+    page_map: PLAIN,
 };
 
 const OFTL: Nand = Nand {
@@ -108,6 +132,7 @@ const OFTL: Nand = Nand {
     erase_limit: 5000,
     buffer_bytes: 16 * MIB,
     over_provisioning: 70,
+    page_map: PLAIN,
 };
 
 const TLC: Nand = Nand {
@@ -124,6 +149,7 @@ const TLC: Nand = Nand {
     erase_limit: 3000,
     buffer_bytes: 64 * MIB,
     over_provisioning: 70,
+    page_map: PLAIN,
 };
 
 const QLC: Nand = Nand {
@@ -140,6 +166,7 @@ const QLC: Nand = Nand {
     erase_limit: 1000,
     buffer_bytes: 64 * MIB,
     over_provisioning: 70,
+    page_map: PLAIN,
 };
 
 const EMMC: Nand = Nand {
@@ -156,6 +183,7 @@ const EMMC: Nand = Nand {
     erase_limit: 3000,
     buffer_bytes: MIB,
     over_provisioning: 70,
+    page_map: PLAIN,
 };
 
 const SD: Nand = Nand {
@@ -172,6 +200,7 @@ const SD: Nand = Nand {
     erase_limit: 1000,
     buffer_bytes: MIB / 2,
     over_provisioning: 70,
+    page_map: PLAIN,
 };
 
 /// DiskSim's SSD extension as it comes, 4 GiB a package, with as many as keep 60 GB.
@@ -179,6 +208,22 @@ const CSAFS: Nand = Nand {
     channels: 16,
     erase_limit: 10_000,
     buffer_bytes: 2 * MIB,
+    ..CAFTL
+};
+
+/// DiskSim's SSD extension as it is validated with.
+const DISKSIM: Nand = Nand {
+    channels: 8,
+    // 528 bytes a sector, 25 ns each: 105.6 us a page.
+    bus_bytes_per_s: 4096 * 1_000_000_000 / 105_600,
+    buffer_bytes: 0,
+    // Of 2048 blocks a plane 307 are in reserve.
+    over_provisioning: 176,
+    page_map: PageMapping {
+        striped: true,
+        kept_free: 50,
+        copy_back: true,
+    },
     ..CAFTL
 };
 
@@ -234,7 +279,7 @@ const OMD_SERVER: Block = Block {
     flush_ns: 0,
 };
 
-const PRESETS: [Preset; 12] = [
+const PRESETS: [Preset; 13] = [
     Preset {
         name: "caftl",
         about: "CAFTL's simulated SSD: 10 packages of 8 planes, 4 KiB pages, 64 pages a block",
@@ -243,6 +288,7 @@ const PRESETS: [Preset; 12] = [
                  SSD extension of DiskSim that the paper used), 100,000 erasures (SLC)",
         command_ns: 20 * US,
         link_bytes_per_s: 300 * MB,
+        link_in_order: false,
         kind: Kind::Nand(CAFTL),
     },
     Preset {
@@ -252,6 +298,7 @@ const PRESETS: [Preset; 12] = [
                  3 ms, 128 pages a block, 5000 erasures), 166 MB/s a channel, 7% over-provisioning, SATA 3 Gb/s",
         command_ns: 20 * US,
         link_bytes_per_s: 300 * MB,
+        link_in_order: false,
         kind: Kind::Nand(OFTL),
     },
     Preset {
@@ -262,7 +309,20 @@ const PRESETS: [Preset; 12] = [
                  60 GB, one channel each, 2 MiB of RAM, 10,000 erasures (MLC); without --capacity a part of it is simulated",
         command_ns: 20 * US,
         link_bytes_per_s: 300 * MB,
+        link_in_order: false,
         kind: Kind::Nand(CSAFS),
+    },
+    Preset {
+        name: "disksim",
+        about: "what DiskSim's SSD extension is validated with: 8 packages of 8 planes, 4 KiB pages, 64 a block",
+        source: "the parameter files of its validation: 8 packages of 16,384 blocks (--capacity 32256M, for the last page of each block is its summary; \
+                 without it a part is simulated), a channel each, 25 us, 200 us, 1.5 ms, 25 ns a byte on the channel for the 528 of a sector, 0.238 us a \
+                 sector on the link, 15% of the blocks in reserve, cleaning from 5% free blocks on and by copy-back, no write cache. Assumed: 100,000 \
+                 erasures (SLC)",
+        command_ns: 0,
+        link_bytes_per_s: 512 * 10_000_000_000 / 2384,
+        link_in_order: true,
+        kind: Kind::Nand(DISKSIM),
     },
     Preset {
         name: "tlc-nvme",
@@ -272,6 +332,7 @@ const PRESETS: [Preset; 12] = [
                  no SLC cache",
         command_ns: 8 * US,
         link_bytes_per_s: 3200 * MB,
+        link_in_order: false,
         kind: Kind::Nand(TLC),
     },
     Preset {
@@ -281,6 +342,7 @@ const PRESETS: [Preset; 12] = [
                  the four), 10 ms, twice the TLC drive's pages a block, 1000 erasures, 7% over-provisioning; no SLC cache",
         command_ns: 8 * US,
         link_bytes_per_s: 3200 * MB,
+        link_in_order: false,
         kind: Kind::Nand(QLC),
     },
     Preset {
@@ -289,6 +351,7 @@ const PRESETS: [Preset; 12] = [
         source: "assumed: HS400 (400 MB/s), TLC at 900 us, 1 MiB of RAM, 3000 erasures",
         command_ns: 60 * US,
         link_bytes_per_s: 300 * MB,
+        link_in_order: false,
         kind: Kind::Nand(EMMC),
     },
     Preset {
@@ -297,6 +360,7 @@ const PRESETS: [Preset; 12] = [
         source: "assumed: 104 MB/s, TLC at 1.5 ms, 512 KiB of RAM, 1000 erasures",
         command_ns: 200 * US,
         link_bytes_per_s: 95 * MB,
+        link_in_order: false,
         kind: Kind::Nand(SD),
     },
     Preset {
@@ -305,6 +369,7 @@ const PRESETS: [Preset; 12] = [
         source: "WOJ's evaluation setting: 900 MB/s sequential write. Assumed: reads as fast, 80 us, 20 us, flush 100 us",
         command_ns: 10 * US,
         link_bytes_per_s: 3200 * MB,
+        link_in_order: false,
         kind: Kind::Block(Block {
             read: flat(80 * US, 900 * MB),
             write: flat(20 * US, 900 * MB),
@@ -317,6 +382,7 @@ const PRESETS: [Preset; 12] = [
         source: "WOJ's evaluation setting: 520 MB/s sequential write. Assumed: reads as fast, 100 us, 30 us, flush 1 ms",
         command_ns: 20 * US,
         link_bytes_per_s: 550 * MB,
+        link_in_order: false,
         kind: Kind::Block(Block {
             read: flat(100 * US, 520 * MB),
             write: flat(30 * US, 520 * MB),
@@ -329,6 +395,7 @@ const PRESETS: [Preset; 12] = [
         source: "WOJ's evaluation setting: 70 MB/s sequential write. Assumed: 250 MB/s reads, 150 us, 60 us, flush 5 ms",
         command_ns: 20 * US,
         link_bytes_per_s: 300 * MB,
+        link_in_order: false,
         kind: Kind::Block(Block {
             read: flat(150 * US, 250 * MB),
             write: flat(60 * US, 70 * MB),
@@ -344,6 +411,7 @@ const PRESETS: [Preset; 12] = [
                  writes and takes nothing more",
         command_ns: 0,
         link_bytes_per_s: NO_LINK,
+        link_in_order: false,
         kind: Kind::Block(OMD_TABLET),
     },
     Preset {
@@ -354,6 +422,7 @@ const PRESETS: [Preset; 12] = [
                  cache would answer in a hundredth of it), so a flush waits for writes and takes nothing more",
         command_ns: 0,
         link_bytes_per_s: NO_LINK,
+        link_in_order: false,
         kind: Kind::Block(OMD_SERVER),
     },
 ];

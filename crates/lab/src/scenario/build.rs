@@ -1,9 +1,9 @@
 //! A scenario's device with a policy on it, as new.
 
 use super::{Load, Scenario, ScenarioError};
-use crate::base::{Drive, Io, PageMap};
+use crate::base::{Drive, Io, Order, PageMap};
 use crate::blockdev::BlockDevice;
-use crate::flash::{Flash, Kind, Nand, Shape};
+use crate::flash::{Flash, Kind, Nand, PLAIN, Shape};
 use crate::policy::{Layer, Policy};
 use crate::raw::{Raw, Saving};
 use crate::sim::{Ftl, Sim};
@@ -76,7 +76,7 @@ impl Scenario<'_> {
                 let ftl = match layer {
                     Layer::Base {
                         victim: crate::base::Victim::Greedy,
-                        order: crate::base::Order::Off,
+                        order: Order::Off,
                         levelling,
                         map_cache: None,
                     } if levelling == crate::base::Levelling::default() => {
@@ -167,6 +167,7 @@ impl Scenario<'_> {
         let flash = Flash::new(nand, shape, self.device.read_priority);
         let mut flash = flash.with(options, rated, self.seed)?;
         let ram = (nand.buffer_bytes / BLOCK_BYTES as u64).max(u64::from(BUFS_MIN));
+        let cache = if nand.buffer_bytes > 0 { ram } else { 0 };
         let whole = (0, shape.erase_blocks);
         let greedy = crate::base::Victim::Greedy;
         let mut notes = Vec::new();
@@ -178,11 +179,13 @@ impl Scenario<'_> {
                 map_cache,
             } => {
                 let map = PageMap::new(&shape, shape.dies, whole, logical, victim)?;
+                let map = map.mapped(nand.page_map)?;
                 let mut map = map.levelled(levelling);
                 if let Some(entries) = map_cache {
                     map = map.paged(entries as usize)?;
                 }
-                let drive = Drive::new(map, shape.unit_blocks, ram);
+                let cache = if order == Order::Off { cache } else { ram };
+                let drive = Drive::new(map, shape.unit_blocks, cache);
                 Ftl::Page(Box::new(drive.ordered(order, self.device.flush_ns)))
             }
             Layer::Raw(_) => return Err(ScenarioError::Raw),
@@ -192,9 +195,14 @@ impl Scenario<'_> {
                 ..
             } => {
                 // The volume takes all that the drive shows, as on a real one; the device's over-provisioning is
-                // shared: a third for the drive where the engine has a log to collect; else all but what tables need.
+                // shared: a third for the drive where the engine has a log to collect, beside what it keeps free; else all
+                // but what tables need.
                 let shown = match layer.layout() {
-                    areas::Layout::Log => self::logical(physical, (over / 3).max(20)),
+                    areas::Layout::Log => {
+                        let kept_free = nand.page_map.kept_free;
+                        let used = physical * u64::from(1000 - kept_free) / 1000;
+                        self::logical(used, (over.saturating_sub(kept_free) / 3).max(20))
+                    }
                     _ => {
                         let own = (over / 3).clamp(*IN_PLACE_OVER.start(), *IN_PLACE_OVER.end());
                         self::physical(logical, own)
@@ -202,8 +210,9 @@ impl Scenario<'_> {
                 };
                 let inner = physical as f64 / shown as f64 - 1.0;
                 let map = PageMap::new(&shape, shape.dies, whole, shown, greedy)?;
-                let drive = Drive::new(map.levelled(levelling), shape.unit_blocks, ram);
-                let drive = drive.ordered(crate::base::Order::Off, self.device.flush_ns);
+                let map = map.mapped(nand.page_map)?;
+                let drive = Drive::new(map.levelled(levelling), shape.unit_blocks, cache);
+                let drive = drive.ordered(Order::Off, self.device.flush_ns);
                 let layout = Layout::on_blocks(layer.layout(), shown, logical, over)?;
                 notes.push(format!(
                     "the drive keeps {:.1}%, the engine the rest",
@@ -275,4 +284,5 @@ const NO_NAND: Nand = Nand {
     erase_limit: 0,
     buffer_bytes: 0,
     over_provisioning: 0,
+    page_map: PLAIN,
 };
