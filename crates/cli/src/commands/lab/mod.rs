@@ -29,7 +29,7 @@ enum What {
     Compare(Box<compare::Args>),
     /// Run a grid over any options of a run, on all cores; ended, it goes on where it was.
     Sweep(sweep::Args),
-    /// Hold the lab against the closed forms of write amplification under uniform random overwrites.
+    /// Hold the lab against the closed forms of write amplification under uniform random overwrites, and against DiskSim's responses.
     Validate(oracle::Args),
     /// Run a paper's evaluation again: ours beside theirs.
     Paper(paper::Args),

@@ -1,4 +1,4 @@
-//! `vellum lab validate`: write amplification against the closed forms.
+//! `vellum lab validate`: write amplification against the closed forms, responses against another simulator's.
 
 use super::setup::{permille, save, spinner};
 use crate::outcome::{out, usage};
@@ -7,7 +7,9 @@ use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
 use vellum_lab::base::Victim;
+use vellum_lab::oracle::disksim::{self, OFF_MAX, REFERENCES, Response, TRACES};
 use vellum_lab::oracle::{self, Effort, Row};
+use vellum_lab::parallel;
 use vellum_lab::svg::{Line, Plot};
 
 /// Arguments.
@@ -27,6 +29,12 @@ pub struct Args {
     /// The engine's volume.
     #[arg(long, value_name = "SIZE", default_value = "2G")]
     engine_size: Size,
+    /// Do only this part.
+    #[arg(long, value_name = "PART", value_parser = ["amplification", "responses"])]
+    only: Option<String>,
+    /// Of the responses: replay DiskSim's two traces as well, from the folder of its SSD extension's validation (ssdmodel/valid).
+    #[arg(long, value_name = "DIR")]
+    disksim_traces: Option<PathBuf>,
     /// Everything that chance decides follows from this number.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
@@ -41,6 +49,53 @@ pub struct Args {
 impl Args {
     /// Does it.
     pub fn run(&self) -> Result<()> {
+        let does = |part: &str| self.only.as_ref().is_none_or(|only| only == part);
+        if self.plot.is_some() && !does("amplification") {
+            return Err(usage("--plot is of the amplification"));
+        }
+        if self.disksim_traces.is_some() && !does("responses") {
+            return Err(usage("--disksim-traces is of the responses"));
+        }
+        let rows = match does("amplification") {
+            true => self.amplification()?,
+            false => Vec::new(),
+        };
+        let responses = match does("responses") {
+            true => self.responses()?,
+            false => Vec::new(),
+        };
+        if self.json {
+            let all = serde_json::json!({ "amplification": rows, "responses": responses });
+            writeln!(out(), "{}", serde_json::to_string_pretty(&all)?)?;
+        } else {
+            let tables = [
+                (!rows.is_empty()).then(|| oracle::table(&rows)),
+                (!responses.is_empty()).then(|| disksim::table(&responses)),
+            ];
+            let tables: Vec<String> = tables.into_iter().flatten().collect();
+            write!(out(), "{}", tables.join("\n"))?;
+        }
+        accept(&rows, &responses)
+    }
+
+    fn responses(&self) -> Result<Vec<Response>> {
+        let bar = spinner("DiskSim's loads".into());
+        let threads = parallel::cores();
+        let made = parallel::map(&REFERENCES, threads, |_, &reference| {
+            disksim::response(reference, 1, self.seed)
+        });
+        let folders = self.disksim_traces.iter();
+        let replayed = folders.flat_map(|folder| {
+            parallel::map(&TRACES, threads, |_, trace| {
+                disksim::replayed(trace, folder, self.seed)
+            })
+        });
+        let all = made.into_iter().chain(replayed).collect::<Result<_, _>>();
+        bar.finish_and_clear();
+        Ok(all?)
+    }
+
+    fn amplification(&self) -> Result<Vec<Row>> {
         let blocks = |size: Size| size.0 / 4096;
         for (name, size) in [("--size", self.size), ("--engine-size", self.engine_size)] {
             if !((256 << 20)..=(64 << 30)).contains(&size.0) {
@@ -87,25 +142,30 @@ impl Args {
         if let Some(path) = &self.plot {
             save(path, &oracle_plot(&rows))?;
         }
-        match self.json {
-            true => writeln!(out(), "{}", serde_json::to_string_pretty(&rows)?)?,
-            false => write!(out(), "{}", oracle::table(&rows))?,
+        Ok(rows)
+    }
+}
+
+/// What the lab is held to: see docs/LAB.md.
+fn accept(rows: &[Row], responses: &[Response]) -> Result<()> {
+    for row in rows {
+        let allowed = match row.policy.as_str() {
+            "vellum" => 5.0,
+            "base" | "base:fifo" => 0.2,
+            // Where victims are drawn, chance has a part in what is measured.
+            _ => 0.5,
+        };
+        if row.off_percent.abs() > allowed {
+            let (policy, off) = (&row.policy, row.off_percent);
+            let op = f64::from(row.over_provisioning) / 10.0;
+            bail!("{policy} at {op}%: off by {off:+.2}%, and {allowed}% is allowed");
         }
-        // What the lab is held to: see docs/LAB.md.
-        for row in &rows {
-            let allowed = match row.policy.as_str() {
-                "vellum" => 5.0,
-                "base" | "base:fifo" => 0.2,
-                // Where victims are drawn, chance has a part in what is measured.
-                _ => 0.5,
-            };
-            if row.off_percent.abs() > allowed {
-                let (policy, off) = (&row.policy, row.off_percent);
-                let op = f64::from(row.over_provisioning) / 10.0;
-                bail!("{policy} at {op}%: off by {off:+.2}%, and {allowed}% is allowed");
-            }
-        }
-        Ok(())
+    }
+    match responses.iter().find(|response| !response.is_near()) {
+        Some(Response {
+            load, off_percent, ..
+        }) => bail!("{load}: off by {off_percent:+.2}%, and {OFF_MAX}% is allowed"),
+        None => Ok(()),
     }
 }
 

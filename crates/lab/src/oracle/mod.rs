@@ -5,6 +5,8 @@
 //! average, and of each segment headers and summary. The data's amplification is what is compared; with
 //! headers, summaries and the map the engine's is higher, and that is given too.
 
+pub mod disksim;
+
 use crate::base::{PageMap, TooSmall, Victim};
 use crate::flash::{self, Shape};
 use crate::outcome::Snapshot;
