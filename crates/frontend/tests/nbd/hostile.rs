@@ -203,13 +203,15 @@ fn nonsense_ends_only_its_own_connection() {
     client.send(command::DISC, 0, 0, 0, 0, &[]);
     assert!(client.is_closed());
     assert_eq!(other.write(0, &[1; 512]), 0);
-    // A connection is closed before that is reported.
+    // A connection is closed before that is reported, so either may be the first.
     soon("two reports", || served.reports.lock().unwrap().len() == 2);
     let reports = served.reports.lock().unwrap();
-    assert!(
-        reports[0].contains("0x5a5a5a5a") && reports[1].contains("4294967295"),
-        "{reports:?}"
-    );
+    for fault in ["0x5a5a5a5a", "4294967295"] {
+        assert!(
+            reports.iter().any(|words| words.contains(fault)),
+            "{reports:?}"
+        );
+    }
 }
 
 /// A small generator, so that a failure is repeated by its number.
