@@ -11,6 +11,7 @@ use vellum_core::recovery::{self, Source, Unreadable};
 use vellum_core::seam::{Digest, Effect, Input, Outcome, Payload, Refusal};
 
 const BUFS: u32 = 1 << 20;
+const ERASE_BLOCKS_MAX: u32 = 6400;
 
 /// Whole blocks of metadata, and of data just a tag of which the checksum is the tag itself.
 #[derive(Clone, Default)]
@@ -52,6 +53,8 @@ struct World {
     reply: Option<Result<(), Refusal>>,
     stopped: bool,
     syncs: u64,
+    /// Where segments were erased, and how many blocks at once.
+    erased: Vec<(u64, u32)>,
 }
 
 impl World {
@@ -86,7 +89,12 @@ impl World {
             first: Buf(BUFS),
             count: 128,
         };
-        let engine = Engine::new(recovered, buffers, Options::default(), crc32c::crc32c);
+        let options = Options {
+            discard: true,
+            erase_blocks_max: ERASE_BLOCKS_MAX,
+            ..Options::default()
+        };
+        let engine = Engine::new(recovered, buffers, options, crc32c::crc32c);
         let mut world = Self {
             medium,
             engine,
@@ -97,6 +105,7 @@ impl World {
             reply: None,
             stopped: false,
             syncs: 0,
+            erased: Vec::new(),
         };
         world.run();
         world
@@ -170,7 +179,10 @@ impl World {
                 self.syncs += 1;
                 self.done(id, Outcome::Ok);
             }
-            Effect::Erase { id, .. } => self.done(id, Outcome::Ok),
+            Effect::Erase { id, at, blocks } => {
+                self.erased.push((at.0, blocks));
+                self.done(id, Outcome::Ok);
+            }
             Effect::Read {
                 id,
                 at,
@@ -329,6 +341,38 @@ fn a_full_thin_volume_refuses_new_blocks_and_comes_back() {
         world.write(7000 + lba, 5).unwrap();
     }
     assert_eq!(world.read(7899, 1), [5]);
+}
+
+/// Who opens a large volume does not wait until each of its segments has been erased by itself.
+#[test]
+fn what_is_found_empty_is_erased_in_long_runs() {
+    let blocks = 200_000;
+    let runs = |world: &World| {
+        let segments = u64::from(world.engine.superblock().segment_count());
+        let erased = &world.erased;
+        assert!(erased.iter().all(|&(_, blocks)| blocks <= ERASE_BLOCKS_MAX));
+        let all: u64 = erased.iter().map(|&(_, blocks)| u64::from(blocks)).sum();
+        // All but those that the heads and the log are in.
+        assert!((segments - 8..segments).contains(&(all / 64)), "{all}");
+        let free = world.engine.stats().free_segments;
+        assert!(free >= segments - 8, "{free} of {segments}");
+        erased.len()
+    };
+    let mut world = World::create(blocks, None);
+    assert!(runs(&world) <= 40, "{:?}", world.erased);
+    for lba in 0..100 {
+        world.write(lba * 7, lba as u32 + 1).unwrap();
+    }
+    world.flush();
+    // As after a crash.
+    let mut world = World::open(world.medium.clone(), blocks);
+    assert!(runs(&world) <= 44, "{:?}", world.erased);
+    assert_eq!(world.read(7, 1), [2]);
+    world.engine.handle(Nanos(0), Input::Shutdown);
+    world.run();
+    // As after a stop.
+    let world = World::open(world.medium.clone(), blocks);
+    assert_eq!(world.erased, []);
 }
 
 #[test]

@@ -49,6 +49,10 @@ pub const COMPARE_READS_BROKEN: usize = 16;
 /// never more blocks than wait for their comparison, which are in the write buffer, and are read through.
 pub const COMPARE_SPARE_BLOCKS: usize = 2048;
 
+/// Blocks that are discarded at once of what was found empty when a volume was opened (256 MiB): a large one is through in
+/// a second or two, and what clients write behind such a discard does not wait long.
+pub const ERASE_BLOCKS_MAX: u32 = frames(256);
+
 /// Written blocks that are kept in memory for each comparison: they are all kept where one in so many has a copy.
 pub const KEPT_BLOCKS: usize = 64;
 /// For as many after the last one, at most; and so many at first, until it is known whether contents come again.

@@ -19,7 +19,7 @@ use crate::frames::{FramePool, Share};
 use crate::freed;
 use crate::info::VolumeInfo;
 use crate::journals::{self, JournalError};
-use crate::limits::{STOP_LOOKS, STOP_TELLS};
+use crate::limits::{ERASE_BLOCKS_MAX, STOP_LOOKS, STOP_TELLS};
 use crate::options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError};
 use crate::pack::{Compression, pack};
 use crate::policy::{Policy, rule_name};
@@ -133,6 +133,7 @@ impl Volume {
         let core = Options {
             victim: options.victim,
             discard: options.discard.unwrap_or_else(|| medium.wants_discard()),
+            erase_blocks_max: ERASE_BLOCKS_MAX,
             discard_blocks_min: medium.discard_blocks_min(),
             cached_sums: options.cached_sums.unwrap_or(CACHED_SUMS),
             write_buffers: options.write_frames,

@@ -145,7 +145,7 @@ impl Engine {
     }
 
     fn choose_victim(&mut self) -> bool {
-        let soon = self.segments.emptied.len();
+        let soon = self.segments.emptied.len() + self.segments.stale_count;
         if self.segments.free.len() + soon >= self.collector.low
             || (self.mode != Mode::Running && self.waiting.is_empty())
         {

@@ -351,6 +351,7 @@ impl Engine {
         if self.redeeming || !core::mem::take(&mut self.reclaim) {
             return;
         }
+        self.erase_stale();
         let root_seq = self.checkpoint.durable_seq;
         let mut index = 0;
         while let Some(&segment) = self.segments.emptied.get(index) {
@@ -386,6 +387,36 @@ impl Engine {
                 self.erased(segment);
             }
         }
+    }
+
+    /// Erases the next run of those that were found empty, if none is under way.
+    fn erase_stale(&mut self) {
+        let blocks = self.superblock.segment_blocks();
+        let most = (self.options.erase_blocks_max / blocks).max(1);
+        while !self.segments.erasing_stale
+            && let Some((first, count)) = self.segments.take_stale(most)
+        {
+            self.segments.erasing_stale = true;
+            if !self.options.discard {
+                self.erased_stale(first, count);
+                continue;
+            }
+            let at = self.superblock.segment_start(first);
+            self.effect(Pending::EraseStale(first, count), |id| Effect::Erase {
+                id,
+                at,
+                blocks: blocks * count,
+            });
+        }
+    }
+
+    pub(super) fn erased_stale(&mut self, first: Segment, count: u32) {
+        for index in first.0..first.0 + count {
+            self.segments.get_mut(Segment(index)).state = State::Free;
+            self.segments.free.push_back(Segment(index));
+        }
+        self.segments.erasing_stale = false;
+        self.reclaim = true;
     }
 
     /// A discard that failed costs nothing but wear: the segment is free all the same.

@@ -74,6 +74,7 @@ enum Pending {
         through: Seq,
     },
     Erase(Segment),
+    EraseStale(Segment, u32),
     Read {
         request: RequestId,
         at: Pba,
@@ -288,7 +289,12 @@ impl Engine {
             superblock,
         };
         let was_stopped = recovered.replayed.chunks == 0 && recovered.root_seq > Seq(0);
-        engine.segments.found(was_stopped, &unsummarised);
+        unsummarised.sort_unstable();
+        let in_runs = engine.options.erase_blocks_max > 0;
+        let is_needed = |info: &segments::Info| info.last_seq > recovered.root_seq;
+        engine
+            .segments
+            .found(was_stopped, in_runs, &unsummarised, is_needed);
         for segment in unsummarised {
             engine.write_summary(segment);
         }
@@ -445,6 +451,7 @@ impl Engine {
             Pending::Mark => self.mark_written(failed),
             Pending::Sync { through } => self.synced(through, failed),
             Pending::Erase(segment) => self.erased(segment),
+            Pending::EraseStale(first, count) => self.erased_stale(first, count),
             Pending::Read {
                 request,
                 at,

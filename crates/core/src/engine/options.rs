@@ -29,6 +29,9 @@ pub struct Options {
     pub victim: Victim,
     /// Whether what is freed is discarded on the medium: segments of a log, runs of blocks of tables.
     pub discard: bool,
+    /// Of a log: how many blocks are erased at once, at most, of segments that lie side by side and were found empty
+    /// when the volume was opened. 0: each segment by itself, as flash has it.
+    pub erase_blocks_max: u32,
     /// Of tables: how many blocks such a run has at least.
     pub discard_blocks_min: u32,
     /// Whether blocks of zeros are stored as a map entry alone.
@@ -48,6 +51,7 @@ impl Default for Options {
         Self {
             victim: Victim::Greedy,
             discard: false,
+            erase_blocks_max: 0,
             discard_blocks_min: 1,
             zero: true,
             cached_sums: limits::CACHED_SUMS,

@@ -45,6 +45,13 @@ pub(super) struct Segments {
     valid: Vec<u32>,
     pub free: VecDeque<Segment>,
     pub emptied: Vec<Segment>,
+    /// Found empty when the volume was opened, with nothing to wait for: hundreds of thousands of a large volume, so
+    /// they are kept and erased in runs of neighbours. The first, and how many.
+    stale: VecDeque<(Segment, u32)>,
+    /// How many that are.
+    pub stale_count: usize,
+    /// Whether a run of them is being erased: one at a time, for what clients write waits behind it.
+    pub erasing_stale: bool,
     /// Erasures in flight.
     pub erasing: u32,
     pub live: u64,
@@ -70,6 +77,9 @@ impl Segments {
             valid: alloc::vec![0; count as usize],
             free: VecDeque::with_capacity(count as usize),
             emptied: Vec::new(),
+            stale: VecDeque::new(),
+            stale_count: 0,
+            erasing_stale: false,
             erasing: 0,
             live: 0,
             quarantined: 0,
@@ -79,20 +89,54 @@ impl Segments {
 
     /// What becomes of those that recovery found without live blocks. A volume that is stopped has discarded
     /// them, so they need not be discarded again. (A crash right after a map checkpoint looks the same, and
-    /// loses the discards that this allowed: until their segments have served once more.)
-    pub fn found(&mut self, was_stopped: bool, unsummarised: &[Segment]) {
+    /// loses the discards that this allowed: until their segments have served once more.) Of the others those that
+    /// `is_needed` by nothing are erased `in_runs`, if so asked. `unsummarised` in ascending order.
+    pub fn found(
+        &mut self,
+        was_stopped: bool,
+        in_runs: bool,
+        unsummarised: &[Segment],
+        is_needed: impl Fn(&Info) -> bool,
+    ) {
         for index in 0..self.count() {
             let segment = Segment(index);
             if self.get(segment).state != State::Closed || self.valid(segment) > 0 {
                 continue;
             }
-            if was_stopped && !unsummarised.contains(&segment) {
+            let waits = unsummarised.binary_search(&segment).is_ok();
+            if was_stopped && !waits {
                 self.get_mut(segment).state = State::Free;
                 self.free.push_back(segment);
+            } else if in_runs && !waits && !is_needed(self.get(segment)) {
+                self.add_stale(segment);
             } else {
                 self.empty(segment, [0; 2]);
             }
         }
+    }
+
+    fn add_stale(&mut self, segment: Segment) {
+        self.get_mut(segment).state = State::Emptied;
+        self.stale_count += 1;
+        match self.stale.back_mut() {
+            Some((first, count)) if first.0 + *count == segment.0 => *count += 1,
+            _ => self.stale.push_back((segment, 1)),
+        }
+    }
+
+    /// Up to `most` neighbours of those, to be erased now.
+    pub fn take_stale(&mut self, most: u32) -> Option<(Segment, u32)> {
+        let (first, left) = self.stale.front_mut()?;
+        let run = (*first, most.min(*left));
+        (*first, *left) = (Segment(first.0 + run.1), *left - run.1);
+        if *left == 0 {
+            self.stale.pop_front();
+        }
+        self.stale_count -= run.1 as usize;
+        for index in 0..run.1 {
+            self.get_mut(Segment(run.0.0 + index)).state = State::Erasing;
+        }
+        Some(run)
     }
 
     pub fn count(&self) -> u32 {

@@ -150,6 +150,7 @@ impl World {
         let options = Options {
             victim: rng.pick(&[Victim::Greedy, Victim::CostBenefit]),
             discard: rng.percent(50),
+            erase_blocks_max: rng.pick(&[0, 1, 100, 1000]),
             discard_blocks_min: 1,
             zero: rng.percent(80),
             cached_sums: rng.pick(&[1, 2, 8, 4096]),
