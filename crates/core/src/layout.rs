@@ -46,6 +46,13 @@ pub fn recover(
     })
 }
 
+fn may_write(superblock: &Superblock) -> Result<(), RecoveryError> {
+    match superblock.unknown_to_write() {
+        None => Ok(()),
+        Some(error) => Err(RecoveryError::Superblock { at: Pba(0), error }),
+    }
+}
+
 impl Recovered {
     /// What it is.
     #[must_use]
@@ -60,17 +67,20 @@ impl Recovered {
     /// else.
     ///
     /// # Errors
-    /// When something could not be read that is not needed to read the volume, but would be lost by going on.
+    /// When something could not be read that is not needed to read the volume, but would be lost by going on, or when
+    /// the volume has a feature that who writes must know.
     pub fn begin_life(&mut self) -> Result<&Superblock, RecoveryError> {
         Ok(match self {
             Self::Log(recovered) => {
                 if let Some(unread) = recovered.unread {
                     return Err(unread.into());
                 }
+                may_write(&recovered.superblock)?;
                 recovered.superblock.begin_life(recovered.last_seq);
                 &recovered.superblock
             }
             Self::Tables(recovered) => {
+                may_write(&recovered.superblock)?;
                 recovered.superblock.begin_life(crate::addr::Seq(0));
                 &recovered.superblock
             }

@@ -7,6 +7,7 @@ use crc32c::crc32c;
 use disk::{Chunk, Disk, chunk};
 use vellum_core::addr::{Generation, Life, Seq};
 use vellum_core::format::FormatError;
+use vellum_core::layout::Recovered;
 use vellum_core::recovery::RecoveryError;
 
 fn disk_with(chunks: &[Chunk]) -> Disk {
@@ -32,6 +33,8 @@ fn either_superblock_is_enough() {
         disk.unreadable.insert(disk.sb.mirrors()[lost].0);
         assert_eq!(disk.recovered().last_seq, Seq(3));
         disk.damage(disk.sb.mirrors()[1 - lost]);
+        assert!(matches!(disk.error(), RecoveryError::Unreadable(_)));
+        disk.unreadable.clear();
         assert!(matches!(disk.error(), RecoveryError::NoSuperblock { .. }));
     }
 }
@@ -70,26 +73,55 @@ fn a_root_older_than_one_that_was_durable_is_refused() {
 
 #[test]
 fn a_later_version_is_named_as_such() {
-    let mut disk = Disk::new();
-    for at in disk.sb.mirrors() {
-        let block = disk.blocks.get_mut(&at.0).unwrap();
-        block[8] = 9;
-        seal(block);
-    }
-    let error = disk.error();
     let version = FormatError::Version {
         what: "superblock",
         version: 9,
         known: vellum_core::format::VERSION,
     };
-    assert_eq!(
-        error,
-        RecoveryError::NoSuperblock {
-            first: version,
-            last: version
+    // Also when the other is of this version: it must not be written over.
+    for newer in [&[0, 1][..], &[0], &[1]] {
+        let mut disk = Disk::new();
+        for &mirror in newer {
+            let at = disk.sb.mirrors()[mirror];
+            let block = disk.blocks.get_mut(&at.0).unwrap();
+            block[8] = 9;
+            seal(block);
         }
-    );
-    assert!(error.to_string().contains("use a newer vellum"), "{error}");
+        let error = disk.error();
+        let at = disk.sb.mirrors()[newer[0]];
+        let expected = RecoveryError::Superblock { at, error: version };
+        assert_eq!(error, expected);
+        assert!(error.to_string().contains("use a newer vellum"), "{error}");
+    }
+}
+
+#[test]
+fn a_feature_that_only_who_writes_must_know_lets_a_volume_be_read() {
+    for (field, is_read) in [("incompatible", false), ("read_only_compatible", true)] {
+        let mut disk = disk_with(&three());
+        let fields = vellum_core::format::superblock::FIELDS;
+        let field = fields.iter().find(|known| known.name == field).unwrap();
+        for at in disk.sb.mirrors() {
+            let block = disk.blocks.get_mut(&at.0).unwrap();
+            block[field.offset] = 4;
+            seal(block);
+        }
+        let unknown = FormatError::Features {
+            what: "superblock",
+            bits: 4,
+        };
+        let (at, error) = (disk.sb.mirrors()[0], unknown);
+        let refused = RecoveryError::Superblock { at, error };
+        match is_read {
+            true => {
+                let found = disk.recovered();
+                assert_eq!(found.last_seq, Seq(3));
+                let mut found = Recovered::Log(Box::new(found));
+                assert_eq!(found.begin_life().err(), Some(refused));
+            }
+            false => assert_eq!(disk.error(), refused),
+        }
+    }
 }
 
 /// The checksum of a block whose checksum is at bytes 12 to 16: a checksum of two checksums.
@@ -107,11 +139,10 @@ fn a_medium_that_lost_its_end_is_refused() {
     let mut disk = disk_with(&three());
     disk.size -= 1;
     let error = disk.error();
-    assert!(
-        matches!(error, RecoveryError::NoSuperblock { .. }),
-        "{error}"
-    );
-    assert!(error.to_string().contains("medium"), "{error}");
+    let RecoveryError::Superblock { error, .. } = error else {
+        panic!("{error}");
+    };
+    assert!(matches!(error, FormatError::CutShort { .. }), "{error}");
 }
 
 #[test]

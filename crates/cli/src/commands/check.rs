@@ -2,13 +2,14 @@
 
 use crate::outcome::{damage, out};
 use crate::size::Size;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
 use vellum_core::addr::BLOCK_BYTES;
-use vellum_core::check::{Options, Severity};
+use vellum_core::check::{Options, Problem, Severity};
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
+use vellum_core::recovery::RecoveryError;
 use vellum_device::inspect::check_medium;
 use vellum_medium::{FileMedium, OpenOptions};
 
@@ -36,6 +37,15 @@ pub fn run(args: &Args) -> Result<()> {
             findings_max: args.findings,
         },
     );
+    let newer = report.findings.iter().find_map(|finding| match finding {
+        Problem::Unopenable(error @ RecoveryError::Superblock { error: of, .. }) => {
+            of.is_newer().then_some(error)
+        }
+        _ => None,
+    });
+    if let Some(error) = newer {
+        bail!("{shown}: {error}");
+    }
     for finding in &report.findings {
         let severity = match finding.severity() {
             Severity::Note => "note",

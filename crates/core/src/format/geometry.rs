@@ -156,6 +156,7 @@ fn lay_out(
         });
     }
     Ok(Superblock {
+        read_only_compatible: 0,
         uuid: params.uuid,
         secret: params.secret,
         life: Life(0),
@@ -211,6 +212,7 @@ pub fn plan_tables(params: &Params, layout: Layout) -> Result<Superblock, Geomet
     // What only a log has is empty, and its segments of the shortest length that there is.
     let segment_blocks = 64;
     Ok(Superblock {
+        read_only_compatible: 0,
         uuid: params.uuid,
         secret: params.secret,
         life: Life(0),

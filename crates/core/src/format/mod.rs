@@ -133,6 +133,14 @@ pub enum FormatError {
     },
 }
 
+impl FormatError {
+    /// Whether nothing is wrong with it, and a newer program can go by it.
+    #[must_use]
+    pub fn is_newer(&self) -> bool {
+        matches!(self, Self::Version { .. } | Self::Features { .. })
+    }
+}
+
 /// The version that this program writes, and the newest that it reads.
 pub const VERSION: u32 = 2;
 

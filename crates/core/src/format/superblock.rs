@@ -107,9 +107,18 @@ pub struct Superblock {
     pub(super) log_end: Option<Seq>,
     pub(super) layout: Layout,
     pub(super) areas: Areas,
+    /// Features that only who writes must know, and that this program does not.
+    pub(super) read_only_compatible: u64,
 }
 
 impl Superblock {
+    /// Why this program may read the volume and not write it, if so.
+    #[must_use]
+    pub fn unknown_to_write(&self) -> Option<FormatError> {
+        let bits = self.read_only_compatible;
+        (bits != 0).then_some(FormatError::Features { what: WHAT, bits })
+    }
+
     /// How blocks and what is known of them lie on the medium.
     #[must_use]
     pub fn layout(&self) -> Layout {
@@ -315,7 +324,7 @@ impl Superblock {
             uuid: self.uuid,
             secret: self.secret,
             incompatible: U64::new(0),
-            read_only_compatible: U64::new(0),
+            read_only_compatible: U64::new(self.read_only_compatible),
             compatible: U64::new(0),
             life: U64::new(self.life.0),
             medium_blocks: U64::new(self.medium_blocks),
@@ -377,8 +386,8 @@ impl Superblock {
                 known: VERSION,
             });
         }
-        if raw.incompatible.get() != 0 || raw.read_only_compatible.get() != 0 {
-            let bits = raw.incompatible.get() | raw.read_only_compatible.get();
+        let bits = raw.incompatible.get();
+        if bits != 0 {
             return Err(FormatError::Features { what: WHAT, bits });
         }
         let check = |ok: bool, field, value: u64| {
@@ -456,6 +465,7 @@ impl Superblock {
                 data: raw.data.get(),
                 data_blocks: raw.data_blocks.get(),
             },
+            read_only_compatible: raw.read_only_compatible.get(),
         };
         superblock.validate()?;
         Ok(superblock)

@@ -9,21 +9,17 @@ use alloc::{vec, vec::Vec};
 /// Finds the newest whole superblock; `true` with it when the other mirror is damaged or older.
 ///
 /// # Errors
-/// When neither mirror is one.
+/// When neither mirror is one, or one is whole and this program cannot go by it.
 pub fn find_superblock(
     source: &mut dyn Source,
     medium_blocks: u64,
     crc: Crc,
 ) -> Result<(Superblock, bool), RecoveryError> {
     let mut block = [0; BLOCK_BYTES];
-    let mut read = |at: Pba| -> Result<Superblock, FormatError> {
-        let empty = FormatError::Truncated {
-            what: "superblock",
-            have: 0,
-            need: BLOCK_BYTES,
-        };
-        source.read(at, &mut block).map_err(|_| empty)?;
+    let mut read = |at: Pba| -> Result<Superblock, RecoveryError> {
+        source.read(at, &mut block)?;
         Superblock::decode(&block, medium_blocks, crc)
+            .map_err(|error| RecoveryError::Superblock { at, error })
     };
     let first = read(Pba(0));
     // The medium may have grown since: then the first says where the last is.
@@ -31,6 +27,14 @@ pub fn find_superblock(
         .as_ref()
         .map_or(medium_blocks.saturating_sub(1), |sb| sb.medium_blocks() - 1);
     let last = read(Pba(last_at));
+    // Not damage: whoever wrote it knows more of the volume than the other mirror tells.
+    for mirror in [&first, &last] {
+        if let Err(error @ RecoveryError::Superblock { error: of, .. }) = mirror
+            && of.is_newer()
+        {
+            return Err(*error);
+        }
+    }
     match (first, last) {
         (Ok(mut first), Ok(last)) if first.mirrors_same_life(&last) => {
             first.mark_root(last.root_generation());
@@ -41,7 +45,19 @@ pub fn find_superblock(
         }
         (Ok(first), _) => Ok((first, true)),
         (Err(_), Ok(last)) => Ok((last, true)),
-        (Err(first), Err(last)) => Err(RecoveryError::NoSuperblock { first, last }),
+        (Err(first), Err(last)) => Err(neither(first, last)),
+    }
+}
+
+/// What is to be said of two that are lost: of one that cannot be read nobody knows whether it is.
+fn neither(first: RecoveryError, last: RecoveryError) -> RecoveryError {
+    use RecoveryError::{NoSuperblock, Superblock};
+    match (first, last) {
+        (Superblock { error, at }, Superblock { error: other, .. }) => match error {
+            FormatError::CutShort { .. } => Superblock { at, error },
+            first => NoSuperblock { first, last: other },
+        },
+        (Superblock { .. }, unreadable) | (unreadable, _) => unreadable,
     }
 }
 
@@ -52,16 +68,15 @@ pub(super) fn find_root(
     crc: Crc,
 ) -> Result<(RootHeader, Vec<LeafSlot>, bool), RecoveryError> {
     let mut bytes = vec![0; superblock.root_blocks() as usize * BLOCK_BYTES];
+    let mut unread = None;
     let mut read = |place: u64| {
         let lost = FormatError::Truncated {
             what: "root",
             have: 0,
             need: BLOCK_BYTES,
         };
-        if source
-            .read(superblock.root_place(Generation(place)), &mut bytes)
-            .is_err()
-        {
+        if let Err(error) = source.read(superblock.root_place(Generation(place)), &mut bytes) {
+            unread = Some(error);
             return (Err(lost), true);
         }
         let written = bytes.iter().any(|&byte| byte != 0);
@@ -81,7 +96,10 @@ pub(super) fn find_root(
         (Ok(_), Ok(second)) => (second.0, second.1, false),
         (Ok(first), Err(_)) => (first.0, first.1, second_written),
         (Err(_), Ok(second)) => (second.0, second.1, first_written),
-        (Err(first), Err(second)) => return Err(RecoveryError::NoRoot { first, second }),
+        (Err(first), Err(second)) => {
+            let lost = RecoveryError::NoRoot { first, second };
+            return Err(unread.map_or(lost, RecoveryError::from));
+        }
     };
     let lost = superblock.root_generation();
     if header.generation < lost {

@@ -52,6 +52,14 @@ pub enum RecoveryError {
         /// What is wrong with the other.
         last: FormatError,
     },
+    /// A superblock that is whole, and that this program cannot go by.
+    #[error("{error} (physical block {at})")]
+    Superblock {
+        /// Where.
+        at: Pba,
+        /// Why not.
+        error: FormatError,
+    },
     /// Neither root is whole.
     #[error("both map checkpoints are damaged: {first}; {second}")]
     NoRoot {
