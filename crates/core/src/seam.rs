@@ -416,6 +416,11 @@ pub enum Refusal {
     /// No physical space left for new data (promise 7).
     #[error("no physical space left: discard something, or migrate to a larger volume")]
     Full,
+    /// What is below the volume has no room for what the volume is to write (promise 7).
+    #[error(
+        "what the volume is on has no room (a file system that is full, as a rule): free some there, and it goes on by itself"
+    )]
+    NoRoom,
     /// A block failed its checksum (promise 6).
     #[error("the block at physical address {0} fails its checksum")]
     Corrupt(Pba),

@@ -62,6 +62,11 @@ pub enum BlockError {
     /// ENOSPC.
     #[error("no physical space left: discard something, or migrate to a larger volume")]
     Full,
+    /// ENOSPC, too.
+    #[error(
+        "what the volume is on has no room (a file system that is full, as a rule): free some there, and it goes on by itself"
+    )]
+    NoRoom,
     /// EIO: checksum, medium, or a poisoned volume; the text says which and where.
     #[error("{0}")]
     Io(String),

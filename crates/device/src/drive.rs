@@ -561,6 +561,7 @@ pub(crate) enum Ended<'a> {
 fn block_error(refusal: Refusal) -> BlockError {
     match refusal {
         Refusal::Full => BlockError::Full,
+        Refusal::NoRoom => BlockError::NoRoom,
         // Nothing out of range comes here: the volume has refused it before.
         _ => BlockError::Io(refusal.to_string()),
     }
@@ -571,6 +572,7 @@ pub(crate) fn kind(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::OutOfRange => "range",
         Refusal::Full => "full",
+        Refusal::NoRoom => "no-room",
         Refusal::Corrupt(_) => "checksum",
         Refusal::Unreadable(_) => "unreadable",
         Refusal::Poisoned => "poisoned",

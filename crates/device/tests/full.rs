@@ -111,10 +111,13 @@ fn a_full_medium_that_holds_the_write_buffer_refuses_and_serves_reads() {
                 }
                 assert!(taken < 8, "{layout:?}: the buffer has no more");
             };
-            assert!(matches!(refused, BlockError::Full), "{layout:?}: {refused}");
+            assert!(
+                matches!(refused, BlockError::NoRoom),
+                "{layout:?}: {refused}"
+            );
             for _ in 0..8 {
-                assert!(matches!(client.write(0, &values), Err(BlockError::Full)));
-                assert!(matches!(client.write(0, &[5]), Err(BlockError::Full)));
+                assert!(matches!(client.write(0, &values), Err(BlockError::NoRoom)));
+                assert!(matches!(client.write(0, &[5]), Err(BlockError::NoRoom)));
             }
             assert_eq!(client.read(8000, 1).unwrap(), [spell + 1], "{layout:?}");
             medium.set_full(false);

@@ -12,7 +12,7 @@ impl Engine {
             return self.reply(id, Err(Refusal::Poisoned));
         }
         if self.held_writes.are_there() {
-            return self.reply(id, Err(Refusal::Full));
+            return self.reply(id, Err(Refusal::NoRoom));
         }
         // What waits for room is not acknowledged, so a flush need not wait for it.
         self.wait_for_durability(id, true);

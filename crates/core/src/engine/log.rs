@@ -288,10 +288,10 @@ impl Engine {
         self.held_writes.hold(id, self.now);
         // Nothing is lost, but nothing new can be promised either.
         while let Some(waiter) = self.waiters.pop_front() {
-            self.reply(waiter.request, Err(Refusal::Full));
+            self.reply(waiter.request, Err(Refusal::NoRoom));
         }
         while let Some(waiting) = self.waiting.pop_front() {
-            self.refuse(waiting, Refusal::Full);
+            self.refuse(waiting, Refusal::NoRoom);
         }
         true
     }

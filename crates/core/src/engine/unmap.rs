@@ -12,7 +12,7 @@ impl Engine {
             return self.reply(id, Err(Refusal::OutOfRange));
         }
         if self.held_writes.are_there() {
-            return self.reply(id, Err(Refusal::Full));
+            return self.reply(id, Err(Refusal::NoRoom));
         }
         if !self.waiting.is_empty()
             || self.redeeming

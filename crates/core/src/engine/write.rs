@@ -279,7 +279,7 @@ impl Engine {
     pub fn refuses_writes(&self) -> Option<Refusal> {
         match self.poisoned {
             true => Some(Refusal::Poisoned),
-            false => self.held_writes.are_there().then_some(Refusal::Full),
+            false => self.held_writes.are_there().then_some(Refusal::NoRoom),
         }
     }
 

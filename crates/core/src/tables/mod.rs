@@ -312,7 +312,7 @@ impl Tables {
     pub fn refuses_writes(&self) -> Option<Refusal> {
         match self.poisoned {
             true => Some(Refusal::Poisoned),
-            false => self.held_writes.are_there().then_some(Refusal::Full),
+            false => self.held_writes.are_there().then_some(Refusal::NoRoom),
         }
     }
 
@@ -387,10 +387,10 @@ impl Tables {
     fn hold_until_room(&mut self, id: EffectId) {
         self.held_writes.hold(id, self.now);
         while let Some(waiter) = self.waiters.pop_front() {
-            self.reply(waiter.request, Err(Refusal::Full));
+            self.reply(waiter.request, Err(Refusal::NoRoom));
         }
         while let Some(waiting) = self.waiting.pop_front() {
-            self.refuse(waiting, Refusal::Full);
+            self.refuse(waiting, Refusal::NoRoom);
         }
     }
 

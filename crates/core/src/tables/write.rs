@@ -220,7 +220,7 @@ impl Tables {
             return self.reply(id, Err(Refusal::OutOfRange));
         }
         if self.held_writes.are_there() {
-            return self.reply(id, Err(Refusal::Full));
+            return self.reply(id, Err(Refusal::NoRoom));
         }
         match zero {
             true => self.stats.zero_blocks += blocks,
@@ -298,7 +298,7 @@ impl Tables {
             return self.reply(id, Err(Refusal::Poisoned));
         }
         if self.held_writes.are_there() {
-            return self.reply(id, Err(Refusal::Full));
+            return self.reply(id, Err(Refusal::NoRoom));
         }
         // What waits for room is not acknowledged, so a flush need not wait for it.
         self.wait_for_durability(id, true);

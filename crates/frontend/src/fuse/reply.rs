@@ -74,7 +74,7 @@ pub fn errno(error: &BlockError) -> Errno {
     match error {
         BlockError::OutOfRange { .. } => Errno::EINVAL,
         BlockError::ReadOnly => Errno::EROFS,
-        BlockError::Full => Errno::ENOSPC,
+        BlockError::Full | BlockError::NoRoom => Errno::ENOSPC,
         BlockError::Io(_) => Errno::EIO,
         BlockError::Stopping => Errno::ESHUTDOWN,
     }

@@ -77,7 +77,7 @@ impl From<BlockError> for Failure {
         let errno = match &error {
             BlockError::OutOfRange { .. } => Errno::Inval,
             BlockError::ReadOnly => Errno::Perm,
-            BlockError::Full => Errno::NoSpc,
+            BlockError::Full | BlockError::NoRoom => Errno::NoSpc,
             BlockError::Io(_) => Errno::Io,
             BlockError::Stopping => Errno::Shutdown,
         };

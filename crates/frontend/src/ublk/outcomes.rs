@@ -115,7 +115,7 @@ pub fn errno(error: &BlockError) -> i32 {
     match error {
         BlockError::OutOfRange { .. } => libc::EINVAL,
         BlockError::ReadOnly => libc::EPERM,
-        BlockError::Full => libc::ENOSPC,
+        BlockError::Full | BlockError::NoRoom => libc::ENOSPC,
         BlockError::Io(_) | BlockError::Stopping => libc::EIO,
     }
 }

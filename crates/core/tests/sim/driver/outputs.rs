@@ -269,16 +269,18 @@ impl Driver {
         }
         match reply.result {
             Ok(()) => self.counts.done += 1,
-            Err(Refusal::Full) => {
+            Err(refusal @ (Refusal::Full | Refusal::NoRoom)) => {
                 self.counts.full += 1;
                 ensure!(
                     !matches!(request, Request::Read { .. }),
-                    "a read refused: full"
+                    "a read refused: {refusal}"
                 );
+                let is_space = refusal == Refusal::Full;
                 let flush = matches!(request, Request::Flush { .. });
+                ensure!(!(flush && is_space), "a flush refused: {refusal}");
                 ensure!(
-                    !flush || self.faults.full.is_some(),
-                    "a flush refused: full"
+                    is_space || self.faults.full.is_some(),
+                    "the medium is not full: {refusal}"
                 );
             }
             Err(Refusal::Corrupt(pba)) => {
