@@ -9,6 +9,7 @@
 //! | [`FileMedium`] | a regular file or a block device, by io_uring or by a pool of threads |
 //! | [`FaultMedium`] | wraps any other: loses power, tears, flips, misdirects, fails |
 
+pub mod below;
 mod completions;
 mod error;
 pub mod fault;

@@ -50,6 +50,14 @@ pub enum LockError {
         /// The device.
         path: PathBuf,
     },
+    /// What a loop device is over cannot be had.
+    #[error("{} is a loop device: {under}", path.display())]
+    Below {
+        /// The loop device.
+        path: PathBuf,
+        /// Of what is under it.
+        under: Box<LockError>,
+    },
     /// The file system cannot lock.
     #[error("cannot lock {}: {source}", path.display())]
     Failed {

@@ -1,5 +1,6 @@
 //! Opening and making files and block devices: everything that can be wrong with one, and what to do.
 
+use crate::below;
 use crate::lock::{self, LockError};
 use crate::target::{DiscardBy, Target};
 use std::fs::{self, File, Metadata};
@@ -147,13 +148,28 @@ pub(crate) fn existing(
     let meta = file.metadata().map_err(failed)?;
     let block = is_block(path, &meta)?;
     lock::take(&file, path, options.read_only)?;
+    if block && options.read_only {
+        // Nobody may be writing by another node of it, or through a device above it: whoever does has it claimed.
+        lock::claim(path, || claimed(path))?.map_err(failed)?;
+    }
+    let below = below::take(&file, path, options.read_only)?;
     let bytes = size(&file, &meta, block).map_err(failed)?;
     let discards = if block {
         device_discards(&meta)
     } else {
         has_holes(&meta)
     };
-    finish(path, file, bytes, block, writable, discards, tuning)
+    let mut target = finish(path, file, bytes, block, writable, discards, tuning)?;
+    target.below = below;
+    Ok(target)
+}
+
+/// Claims a block device until it is dropped, and writes nothing.
+fn claimed(path: &Path) -> io::Result<File> {
+    fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOCTTY | libc::O_EXCL)
+        .open(path)
 }
 
 /// Makes a file, or takes a block device.
@@ -238,6 +254,7 @@ fn finish(
     let name = path.display().to_string();
     let mut target = Target {
         file,
+        below: Vec::new(),
         name,
         blocks,
         direct,

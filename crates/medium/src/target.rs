@@ -29,6 +29,8 @@ const BOUNCE_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) file: File,
+    /// The files under a loop device, locked as long as it is.
+    pub(crate) below: Vec<File>,
     pub(crate) name: String,
     pub(crate) blocks: u64,
     pub(crate) direct: bool,
@@ -287,6 +289,7 @@ mod tests {
     fn no_room_that_a_sync_tells_is_not_waited_for_through_the_page_cache() {
         let target = |direct| Target {
             file: File::open("/dev/null").unwrap(),
+            below: Vec::new(),
             name: "test".to_owned(),
             blocks: 1,
             direct,

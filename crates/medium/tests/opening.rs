@@ -382,10 +382,15 @@ struct Loop(PathBuf);
 
 impl Loop {
     fn attach(file: &Path) -> Option<Self> {
+        Self::over(file, &[])
+    }
+
+    fn over(file: &Path, options: &[&str]) -> Option<Self> {
         let made = is_root()
             .then(|| {
                 Command::new("losetup")
                     .args(["--find", "--show"])
+                    .args(options)
                     .arg(file)
                     .output()
                     .ok()
@@ -474,4 +479,84 @@ fn block_devices_work_and_are_claimed() {
             .blocks(),
         BYTES / 4096
     );
+}
+
+#[test]
+fn a_file_and_a_loop_device_over_it_have_one_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("disk");
+    fs::write(&file, vec![0; BYTES as usize]).unwrap();
+    let (Some(device), Some(other)) = (Loop::attach(&file), Loop::attach(&file)) else {
+        return;
+    };
+    let refused = |path: &Path, options| {
+        let e = FileMedium::open(path, options).unwrap_err();
+        assert!(matches!(e, OpenError::Locked(_)), "{e}");
+        let pid = std::process::id();
+        assert!(e.to_string().contains(&format!("process {pid}")), "{e}");
+        e.to_string()
+    };
+    let server = FileMedium::open(&file, WRITE).unwrap();
+    for options in [READ, WRITE] {
+        let said = refused(&device.0, options);
+        assert!(said.contains("loop device") && said.contains(file.to_str().unwrap()));
+    }
+    drop(server);
+    let server = FileMedium::open(&device.0, WRITE).unwrap();
+    for path in [&file, &other.0] {
+        refused(path, READ);
+        refused(path, WRITE);
+    }
+    drop(server);
+    let readers = [&file, &device.0, &other.0].map(|path| FileMedium::open(path, READ).unwrap());
+    refused(&file, WRITE);
+    refused(&device.0, WRITE);
+    drop(readers);
+    FileMedium::open(&device.0, WRITE).unwrap();
+}
+
+#[test]
+fn parts_of_a_file_have_servers_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("disk");
+    fs::write(&file, vec![0; 2 * BYTES as usize]).unwrap();
+    let part = |at: u64| Loop::over(&file, &[&format!("--offset={at}"), "--sizelimit=1048576"]);
+    let (Some(first), Some(second)) = (part(0), part(BYTES)) else {
+        return;
+    };
+    let servers = [&first, &second].map(|part| FileMedium::open(&part.0, WRITE).unwrap());
+    assert!(matches!(open(&file), OpenError::Locked(_)));
+    drop(servers);
+    FileMedium::open(&file, WRITE).unwrap();
+}
+
+/// Who reads takes no part in the claim, and has another lock on another node.
+#[test]
+fn a_reader_finds_a_server_on_another_node_of_its_device() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("disk");
+    fs::write(&file, vec![0; BYTES as usize]).unwrap();
+    let Some(device) = Loop::attach(&file) else {
+        return;
+    };
+    let rdev = fs::metadata(&device.0).unwrap().rdev();
+    let node = Path::new("/dev/shm").join(format!("vellum-test-{}", std::process::id()));
+    let (major, minor) = (libc::major(rdev), libc::minor(rdev));
+    let made = Command::new("mknod")
+        .arg(&node)
+        .args(["b", &major.to_string(), &minor.to_string()])
+        .status();
+    let readable = made.unwrap().success() && fs::File::open(&node).is_ok();
+    let server = FileMedium::open(&device.0, WRITE).unwrap();
+    let refused = readable.then(|| FileMedium::open(&node, READ));
+    drop(server);
+    let taken = readable.then(|| FileMedium::open(&node, READ));
+    let _ = fs::remove_file(&node);
+    match (refused, taken) {
+        (Some(refused), Some(taken)) => {
+            assert!(matches!(refused, Err(OpenError::Locked(_))));
+            taken.unwrap();
+        }
+        _ => eprintln!("not tested: no device nodes in /dev/shm here"),
+    }
 }

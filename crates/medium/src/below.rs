@@ -1,0 +1,90 @@
+//! What is under a loop device. A lock is on an inode, and so a volume's file and a loop device over it would have a server
+//! each: the one of the device has the file's lock as well.
+
+use crate::lock::{self, LockError};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// How many loop devices may be on one another.
+const DEPTH_MAX: usize = 8;
+
+/// From linux/loop.h.
+const LOOP_GET_STATUS64: libc::Ioctl = 0x4C05;
+
+/// `struct loop_info64`.
+#[repr(C)]
+#[derive(Default)]
+struct Status {
+    device: u64,
+    inode: u64,
+    rdevice: u64,
+    offset: u64,
+    size_limit: u64,
+    rest: [u64; 24],
+}
+
+/// Locks the files that `device` is a loop device over, if it is one, while they are open: against everyone, or (`shared`)
+/// against servers only. A part of a file leaves others their parts.
+///
+/// # Errors
+/// When one of them is in use.
+pub fn take(device: &File, path: &Path, shared: bool) -> Result<Vec<File>, LockError> {
+    let mut held: Vec<File> = Vec::new();
+    let mut shared = shared;
+    while held.len() < DEPTH_MAX {
+        let Some((file, name, whole)) = backing(held.last().unwrap_or(device)) else {
+            break;
+        };
+        shared |= !whole;
+        lock::take(&file, &name, shared).map_err(|under| LockError::Below {
+            path: path.to_owned(),
+            under: Box::new(under),
+        })?;
+        held.push(file);
+    }
+    Ok(held)
+}
+
+/// The file under a loop device, its name, and whether it is all of it. None also when it is out of sight: deleted, or
+/// in a mount namespace that is not ours.
+fn backing(device: &File) -> Option<(File, PathBuf, bool)> {
+    let meta = device.metadata().ok()?;
+    if !meta.file_type().is_block_device() {
+        return None;
+    }
+    let (major, minor) = (libc::major(meta.rdev()), libc::minor(meta.rdev()));
+    let node = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+    let part = node.join("partition").exists();
+    // A partition's directory is in its device's.
+    let of = if part { "../loop" } else { "loop" };
+    let name = fs::read_to_string(node.join(of).join("backing_file")).ok()?;
+    let name = PathBuf::from(name.strip_suffix('\n').unwrap_or(&name));
+    let status = status(device).ok()?;
+    // Looked at before it is opened: by now there may be a pipe of that name.
+    let is_it = |meta: &fs::Metadata| (meta.dev(), meta.ino()) == (status.device, status.inode);
+    if !is_it(&fs::metadata(&name).ok()?) {
+        return None;
+    }
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK)
+        .open(&name)
+        .ok()?;
+    let whole = !part && (status.offset, status.size_limit) == (0, 0);
+    is_it(&file.metadata().ok()?).then_some((file, name, whole))
+}
+
+fn status(device: &File) -> io::Result<Status> {
+    let mut status = Status::default();
+    // SAFETY: a system call on a descriptor that is open; `status` is as long as the kernel's, and outlives the call.
+    match unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, &raw mut status) } {
+        0 => Ok(status),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+// The kernel writes all of its structure.
+const _: () = assert!(size_of::<Status>() == 232);
