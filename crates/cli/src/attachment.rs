@@ -474,7 +474,7 @@ pub fn undo(file: &StateFile, id: &str, state: &mut State) -> Result<()> {
     }
     if let Ok(dir) = run_dir() {
         let _ = std::fs::remove_file(dir.join(format!("{id}.log")));
-        control::clear_up(&dir.join(format!("{id}.control")));
+        control::clear_up(id);
     }
     file.remove();
     Ok(())

@@ -6,8 +6,9 @@
 //! of journals it is `"clear"` or `{"start":BYTES,"bytes":BYTES}`.
 
 use crate::signals::Stop;
-use crate::{state, volume};
+use crate::{host, state, volume};
 use anyhow::{Context, Result, bail};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -38,12 +39,47 @@ pub trait Answers: Send + Sync {
     fn journal(&self, volume: &Value, change: &Value) -> Result<Value, String>;
 }
 
+/// How long a killed server's socket may still take connections.
+const DYING: Duration = Duration::from_millis(500);
+
 /// A listening control socket; its file goes with it.
-pub struct ControlSocket(PathBuf);
+pub struct ControlSocket {
+    path: PathBuf,
+    server: Arc<Mutex<Server>>,
+}
+
+/// Who answers, if somebody does.
+enum Server {
+    /// Volumes are still opened.
+    Opening,
+    Serving(Arc<dyn Answers>, Stop),
+    Stopping,
+}
 
 impl ControlSocket {
+    /// Makes the socket of the volume with this UUID ours, before anything is written to the volume; None when a server has
+    /// it. Two processes at once do not both get it.
+    pub fn claim(uuid: &str) -> Result<Option<Self>> {
+        let _alone = state::alone()?;
+        let path = state::control_socket(uuid)?;
+        match is_served(&path) {
+            true => Ok(None),
+            false => Self::listen(&path).map(Some),
+        }
+    }
+
+    /// From now on these answer.
+    pub fn serve(&self, answers: Arc<dyn Answers>, stop: Stop) {
+        *self.server.lock() = Server::Serving(answers, stop);
+    }
+
+    /// From now on nobody answers, and the volume is still ours.
+    pub fn stopping(&self) {
+        *self.server.lock() = Server::Stopping;
+    }
+
     /// Listens at `path`, which a dead server may have left behind.
-    pub fn listen(path: &Path, answers: Arc<dyn Answers>, stop: Stop) -> Result<Self> {
+    pub fn listen(path: &Path) -> Result<Self> {
         let shown = path.display();
         if path
             .symlink_metadata()
@@ -58,7 +94,7 @@ impl ControlSocket {
                 .with_context(|| format!("cannot remove stale control socket {shown}"))?;
         }
         // Created under a mask, for between bind and chmod anyone could connect.
-        // SAFETY: no preconditions; start-up is single-threaded but for the signal thread.
+        // SAFETY: no preconditions; no other thread makes files yet.
         let mask = unsafe { libc::umask(0o177) };
         let listener = UnixListener::bind(path);
         // SAFETY: as above.
@@ -68,6 +104,8 @@ impl ControlSocket {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
             .with_context(|| format!("cannot restrict control socket {shown}"))?;
         let clients = Arc::new(AtomicUsize::new(0));
+        let server = Arc::new(Mutex::new(Server::Opening));
+        let asked = Arc::clone(&server);
         std::thread::Builder::new()
             .name("control".into())
             .spawn(move || {
@@ -81,16 +119,17 @@ impl ControlSocket {
                     if one.0.fetch_add(1, Ordering::SeqCst) >= CLIENTS_MAX {
                         continue;
                     }
-                    let (answers, stop) = (Arc::clone(&answers), stop.clone());
+                    let asked = Arc::clone(&asked);
                     let _ = std::thread::Builder::new()
                         .name("control-client".into())
                         .spawn(move || {
                             let _seat = one;
-                            let _ = serve(&client, &*answers, &stop);
+                            let _ = serve(&client, &asked);
                         });
                 }
             })?;
-        Ok(Self(path.to_owned()))
+        let path = path.to_owned();
+        Ok(Self { path, server })
     }
 }
 
@@ -99,16 +138,23 @@ pub fn is_answered(path: &Path) -> bool {
     UnixStream::connect(path).is_ok()
 }
 
-/// Removes what a dead server left; where one answers, it is somebody's.
-pub fn clear_up(path: &Path) {
-    if !is_answered(path) {
+/// Whether a server listens there, and not one that was killed and is about to let go.
+pub fn is_served(path: &Path) -> bool {
+    !host::eventually(DYING, || !is_answered(path))
+}
+
+/// Removes what a dead server of this volume left; where one answers, it is somebody's.
+pub fn clear_up(uuid: &str) {
+    if let (Ok(_alone), Ok(path)) = (state::alone(), state::control_socket(uuid))
+        && !is_answered(&path)
+    {
         let _ = std::fs::remove_file(path);
     }
 }
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::remove_file(&self.path);
     }
 }
 
@@ -120,7 +166,7 @@ impl Drop for Seat {
     }
 }
 
-fn serve(client: &UnixStream, answers: &dyn Answers, stop: &Stop) -> std::io::Result<()> {
+fn serve(client: &UnixStream, server: &Mutex<Server>) -> std::io::Result<()> {
     client.set_read_timeout(Some(PATIENCE))?;
     client.set_write_timeout(Some(PATIENCE))?;
     let mut reader = BufReader::new(client);
@@ -136,14 +182,22 @@ fn serve(client: &UnixStream, answers: &dyn Answers, stop: &Stop) -> std::io::Re
         let answer = if too_long {
             refuse("the line is too long")
         } else {
-            answer(&line, answers, stop)
+            let (answers, stop) = match &*server.lock() {
+                Server::Serving(answers, stop) => (Arc::clone(answers), stop.clone()),
+                Server::Opening => return tell(client, &refuse("it is still opening its volumes")),
+                Server::Stopping => return tell(client, &refuse("it is stopping")),
+            };
+            answer(&line, &*answers, &stop)
         };
-        let mut out = client;
-        out.write_all(format!("{answer}\n").as_bytes())?;
+        tell(client, &answer)?;
         if too_long || !line.ends_with(b"\n") {
             return Ok(());
         }
     }
+}
+
+fn tell(mut client: &UnixStream, answer: &Value) -> std::io::Result<()> {
+    client.write_all(format!("{answer}\n").as_bytes())
 }
 
 fn refuse(error: &str) -> Value {

@@ -7,6 +7,7 @@
 #![deny(clippy::print_stdout)]
 
 mod attachment;
+mod claim;
 mod commands;
 mod config;
 mod control;

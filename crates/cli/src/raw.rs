@@ -46,6 +46,8 @@ struct Counts {
 
 struct Shared {
     file: File,
+    /// What it is a loop device over, locked.
+    _below: Vec<File>,
     counts: Counts,
 }
 
@@ -92,6 +94,7 @@ impl RawFile {
         if file.try_lock().is_err() {
             bail!("{} is served by somebody else already", path.display());
         }
+        let below = vellum_medium::below::take(&file, path, false)?;
         // Of a block device the length is where its end is.
         let bytes = (&file).seek(SeekFrom::End(0))?;
         let blocks = bytes / BLOCK_BYTES as u64;
@@ -103,6 +106,7 @@ impl RawFile {
         }
         let shared = Arc::new(Shared {
             file,
+            _below: below,
             counts: Counts::default(),
         });
         let (jobs, queue) = mpsc::channel::<Job>();

@@ -44,6 +44,20 @@ pub fn control_socket(uuid: &str) -> Result<PathBuf> {
     Ok(run_dir()?.join(format!("{uuid}.control")))
 }
 
+/// Held while control sockets are made and removed, so that no two processes take one for left behind and both make it.
+pub fn alone() -> Result<File> {
+    let path = run_dir()?.join("control.lock");
+    let opened = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(&path);
+    opened
+        .and_then(|file| file.lock().map(|()| file))
+        .with_context(|| format!("cannot lock {}", path.display()))
+}
+
 /// A process, so that another one with its number is not taken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {

@@ -1,5 +1,6 @@
 //! Volumes by their files: made, opened, looked at.
 
+use crate::claim;
 use crate::outcome::tell;
 use crate::policy;
 use crate::raw::RawFile;
@@ -104,6 +105,10 @@ pub fn create(path: &Path, new: &NewVolume, interrupted: &dyn Fn() -> bool) -> R
         }
     }
     let medium = FileMedium::create(path, bytes, prealloc)?;
+    if device {
+        // Locked by now, and nothing is written to it.
+        claim::may_be_lost(path)?;
+    }
     let options = CreateOptions {
         logical_blocks,
         over_provisioning: new.over_provisioning,
@@ -201,8 +206,6 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Memory for blocks in flight.
     pub buffer_bytes: u64,
-    /// A plain file, as it is.
-    pub raw: bool,
     /// How the collector chooses.
     pub victim: Victim,
     /// What is done with what is written.
@@ -234,11 +237,14 @@ enum Kind {
 }
 
 impl Served {
-    /// Opens it: for a volume, that is its recovery.
-    pub fn open(name: String, path: &Path, options: &OpenOptions) -> Result<Self> {
-        let kind = if options.raw {
-            Kind::Raw(RawFile::open(path)?)
-        } else {
+    /// Opens it: for a volume, whose medium is given, that is its recovery. Otherwise it is a plain file.
+    pub fn open(
+        name: String,
+        path: &Path,
+        medium: Option<FileMedium>,
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        let kind = if let Some(medium) = medium {
             let frames = |share: u64| {
                 u32::try_from(options.buffer_bytes / BLOCK / share).unwrap_or(u32::MAX)
             };
@@ -257,13 +263,9 @@ impl Served {
                 })),
                 ..vellum_device::OpenOptions::default()
             };
-            let medium = FileMedium::open(
-                path,
-                vellum_medium::OpenOptions {
-                    read_only: options.read_only,
-                },
-            )?;
             Kind::Volume(Arc::new(Volume::open(Arc::new(medium), &how)?))
+        } else {
+            Kind::Raw(RawFile::open(path)?)
         };
         let device: Arc<dyn BlockDevice> = match &kind {
             Kind::Volume(volume) => volume.clone(),

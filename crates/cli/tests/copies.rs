@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Server, can_attach, dir, fails, ok, text, vellum};
+use common::{Server, can_attach, dir, fails, ok, run, text, vellum};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,9 @@ fn who_asks_about_a_copy_is_not_told_of_the_other() {
         fails(1, ask, &["copy"]);
     }
     let socket = text(&two.join("s")).to_owned();
+    let before = fs::read(copy).unwrap();
     fails(1, &["serve", copy, "--socket", &socket], &[copy, "UUID"]);
+    assert!(fs::read(copy).unwrap() == before, "it was written to");
     let beside = Server::start(&two, &[copy, "--read-only", "--socket", &socket]);
     assert!(beside.said().contains("--control"), "{}", beside.said());
     assert_eq!(beside.term(), Some(0));
@@ -49,6 +51,109 @@ fn who_asks_about_a_copy_is_not_told_of_the_other() {
     ] {
         fails(1, ask, &["/nonexistent/v"]);
     }
+}
+
+#[test]
+fn of_a_volume_and_its_copy_in_one_server_neither_is_written_to() {
+    let dir = dir();
+    let [(volume, folder), (copy, _)] = pair(dir.path());
+    let before = fs::read(&volume).unwrap();
+    let socket = folder.join("s");
+    let (one, two) = (
+        format!("one={}", volume.display()),
+        format!("two={}", copy.display()),
+    );
+    let serve = ["serve", &one, &two, "--socket", text(&socket)];
+    fails(1, &serve, &[text(&copy), "UUID"]);
+    for file in [volume, copy] {
+        assert!(fs::read(&file).unwrap() == before, "{}", file.display());
+    }
+}
+
+/// A migration that was cut short goes on into its target, and not into a copy of that while it is served.
+#[test]
+fn a_copy_of_a_served_volume_is_not_migrated_into() {
+    let dir = dir();
+    let [(volume, folder), (copy, _)] = pair(dir.path());
+    let source = dir.path().join("source");
+    ok(&["create", text(&source), "--size=64M"]);
+    let info = |path: &Path| -> serde_json::Value {
+        serde_json::from_str(&ok(&["info", text(path), "--json"])).unwrap()
+    };
+    let state = serde_json::json!({
+        "source": info(&source)["uuid"], "life": info(&source)["life"], "target": info(&copy)["uuid"],
+        "asked": {"layout": "log", "over_provisioning": null, "medium_size": null}, "blocks_done": 0,
+    });
+    fs::write(copy.with_extension("migrating"), state.to_string()).unwrap();
+    let migrate = ["migrate", text(&source), text(&copy), "--layout=log"];
+    let server = Server::start(
+        &folder,
+        &[text(&volume), "--socket", text(&folder.join("s"))],
+    );
+    let before = fs::read(&copy).unwrap();
+    fails(1, &migrate, &[text(&copy), "UUID"]);
+    assert!(fs::read(&copy).unwrap() == before, "it was written to");
+    assert_eq!(server.term(), Some(0));
+    ok(&migrate);
+}
+
+/// Unbound with the test, however that ends.
+struct Loop(String);
+
+impl Loop {
+    fn over(file: &Path) -> Self {
+        Self(run("losetup", &["--find", "--show", text(file)]))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        run("losetup", &["--detach", self.0.trim()]);
+    }
+}
+
+#[test]
+fn a_loop_device_over_a_served_volume_is_that_volume() {
+    if !can_attach("a_loop_device_over_a_served_volume_is_that_volume") {
+        return;
+    }
+    let dir = dir();
+    let [(volume, one), (other, two)] = pair(dir.path());
+    let device = Loop::over(&volume);
+    let path = device.0.trim();
+    let (new, socket) = (dir.path().join("new"), two.join("s"));
+    let (new, socket) = (text(&new), text(&socket));
+    let flags = [text(&volume), "--socket", text(&one.join("s"))].map(str::to_owned);
+    let server = Server::start(&one, &flags.each_ref().map(String::as_str));
+    let before = fs::read(&volume).unwrap();
+    ok(&["create", text(&other), "--size=64M", "--force"]);
+    for refused in [
+        &["serve", path, "--socket", socket][..],
+        &["serve", path, "--socket", socket, "--read-only"],
+        &["record", path, "--output", new, "--socket", socket],
+        &["attach", path],
+        &["create", path, "--force"],
+        &["check", path],
+        &["dump", path],
+        &["migrate", path, new, "--layout=log"],
+        &["migrate", text(&other), path, "--layout=log", "--force"],
+    ] {
+        fails(1, refused, &[path, text(&volume), "is already served"]);
+    }
+    assert!(fs::read(&volume).unwrap() == before, "it was written to");
+    assert_eq!(server.term(), Some(0));
+    let server = Server::start(&one, &[path, "--socket", text(&one.join("s"))]);
+    fails(1, &["check", text(&volume)], &["is already served"]);
+    assert_eq!(server.term(), Some(0));
+    // What cannot be seen to be the same may be.
+    let server = Server::start(&one, &flags.each_ref().map(String::as_str));
+    let copy = dir.path().join("copy.img");
+    fs::copy(&volume, &copy).unwrap();
+    let image = Loop::over(&copy);
+    let path = image.0.trim();
+    fails(1, &["create", path, "--force"], &[path, "UUID"]);
+    assert_eq!(server.term(), Some(0));
+    ok(&["create", path, "--force"]);
 }
 
 #[test]

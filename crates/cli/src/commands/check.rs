@@ -1,5 +1,6 @@
 //! `vellum check`: every invariant, changing nothing; exit code 3 when one does not hold.
 
+use crate::claim::is_served;
 use crate::outcome::{damage, out};
 use crate::size::Size;
 use anyhow::{Result, bail};
@@ -10,6 +11,7 @@ use vellum_core::check::{Options, Problem, Severity};
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::recovery::RecoveryError;
+use vellum_device::info::hex_uuid;
 use vellum_device::inspect::check_medium;
 use vellum_medium::{FileMedium, OpenOptions};
 
@@ -89,7 +91,14 @@ pub fn run(args: &Args) -> Result<()> {
             .iter()
             .find(|f| f.severity() == Severity::Damage);
         let first = first.map_or(String::new(), |f| format!(": {f}"));
-        return Err(damage(format!("{shown} is damaged{first}")));
+        let uuid = report.superblock.as_ref().map(|sb| hex_uuid(&sb.uuid()));
+        let served = match uuid.is_some_and(|uuid| is_served(&uuid)) {
+            true => {
+                "; a volume with its UUID is being served: if it is this one, by another path, stop that server and check again"
+            }
+            false => "",
+        };
+        return Err(damage(format!("{shown} is damaged{first}{served}")));
     }
     match report.worst() {
         Some(Severity::Redundancy) => {

@@ -1,8 +1,9 @@
 //! `vellum info`: what a volume is; also beside a server.
 
+use crate::claim::is_served;
 use crate::outcome::out;
 use crate::size::Size;
-use crate::{control, state, volume};
+use crate::volume;
 use anyhow::Result;
 use serde_json::json;
 use std::io::Write;
@@ -26,8 +27,7 @@ pub fn run(args: &Args) -> Result<()> {
     let (sb, mirror_lost) = volume::superblock_of(&args.volume)?;
     let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
     let uuid = hex_uuid(&sb.uuid());
-    let served =
-        state::control_socket(&uuid).is_ok_and(|socket| control::ask(&socket, "policy").is_ok());
+    let served = is_served(&uuid);
     if args.json {
         let info = json!({
             "path": args.volume, "uuid": uuid, "size": bytes(sb.logical_blocks()),

@@ -1,5 +1,6 @@
 //! `vellum migrate`: a volume into a new one, of another layout or geometry; offline, verified, resumable.
 
+use crate::claim::{Claimed, claim};
 use crate::commands::create::LayoutChoice;
 use crate::outcome::{out, usage};
 use crate::policy::{self, Change};
@@ -182,7 +183,8 @@ pub fn run(args: &Args) -> Result<()> {
     let (superblock, _) = volume::superblock_of(&args.source)?;
     let size = superblock.logical_blocks() * BLOCK_BYTES as u64;
     let path = State::path(&args.target);
-    let source = open(&args.source, true, Policy::default())?;
+    let source = FileMedium::open(&args.source, vellum_medium::OpenOptions { read_only: true })?;
+    let source = opened(source, true, Policy::default())?;
     let mut state = match State::load(&path)? {
         Some(state) => {
             if std::fs::symlink_metadata(&args.target).is_err() && unfinished(&args.target).exists()
@@ -241,9 +243,10 @@ pub fn run(args: &Args) -> Result<()> {
             state
         }
     };
+    let Claimed { medium, socket } = claim(&args.target, false)?;
     let changes = args.changes.iter();
     let policy = changes.fold(Policy::default(), |policy, change| change.apply(policy));
-    let target = open(&args.target, false, policy)?;
+    let target = opened(medium, false, policy)?;
     let bar = bar("copying", &source);
     let copied = migrate::copy(&*source, &*target, state.blocks_done, &mut |at| {
         bar.set_position(at * BLOCK_BYTES as u64);
@@ -260,6 +263,7 @@ pub fn run(args: &Args) -> Result<()> {
     bar.finish_and_clear();
     target.stop()?;
     source.stop()?;
+    drop(socket);
     let compared = compared.map_err(|error| explained(error, args))?;
     std::fs::remove_file(&path)
         .and_then(|()| sync_directory(&path))
@@ -296,8 +300,7 @@ fn explained(error: MigrateError, args: &Args) -> anyhow::Error {
     )
 }
 
-fn open(path: &Path, read_only: bool, policy: Policy) -> Result<Arc<Volume>> {
-    let medium = FileMedium::open(path, vellum_medium::OpenOptions { read_only })?;
+fn opened(medium: FileMedium, read_only: bool, policy: Policy) -> Result<Arc<Volume>> {
     let options = OpenOptions {
         read_only,
         policy,
@@ -393,8 +396,9 @@ mod tests {
     #[test]
     fn what_the_source_shares_fits_when_the_copy_shares_it_too() {
         let (directory, source) = place("shared");
+        let medium = FileMedium::open(&source, vellum_medium::OpenOptions::default()).unwrap();
         let bytes = ByteDevice::from(
-            open(&source, false, Policy::default()).unwrap() as Arc<dyn BlockDevice>
+            opened(medium, false, Policy::default()).unwrap() as Arc<dyn BlockDevice>
         );
         let same = vec![7; 8 << 20];
         bytes.write(0, &same, false).unwrap();

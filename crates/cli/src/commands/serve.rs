@@ -1,14 +1,14 @@
 //! `vellum serve`: volumes over NBD, ublk and FUSE, in the foreground.
 
 use crate::attachment::mark;
-use crate::control::{self, Answers, ControlSocket};
+use crate::claim::{Claimed, claim};
+use crate::control::{Answers, ControlSocket};
 use crate::outcome::{tell, usage};
 use crate::policy::{Change, PersistenceChoice, Policies};
 use crate::signals::Stop;
 use crate::size::Size;
-use crate::state;
 use crate::volume::{OpenOptions, Served};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -179,7 +179,6 @@ pub fn run(args: Args) -> Result<()> {
     let options = OpenOptions {
         read_only: args.read_only,
         buffer_bytes: args.buffer.0,
-        raw: args.raw,
         victim: match args.victim {
             VictimChoice::Greedy => Victim::Greedy,
             VictimChoice::CostBenefit => Victim::CostBenefit,
@@ -189,20 +188,33 @@ pub fn run(args: Args) -> Result<()> {
         persistence: args.policies.persistence.into(),
         record: args.record.clone(),
     };
+    // All of them, before anything is written to one.
+    let (mut media, mut sockets) = (Vec::new(), Vec::new());
+    for (_, path) in &named {
+        media.push(match args.raw {
+            true => None,
+            false => {
+                let Claimed { medium, socket } = claim(path, args.read_only)?;
+                sockets.extend(socket);
+                Some(medium)
+            }
+        });
+    }
     let mut volumes = Volumes(Vec::new());
-    for (name, path) in named {
+    for ((name, path), medium) in named.into_iter().zip(media) {
         if stop.asked() {
             break;
         }
-        volumes.0.push(Served::open(name, &path, &options)?);
+        volumes.0.push(Served::open(name, &path, medium, &options)?);
     }
     let volumes = Arc::new(volumes);
     let served = if stop.asked() {
         Ok(())
     } else {
-        serve(&args, &volumes, &stop)
+        serve(&args, &volumes, &sockets, &stop)
     };
-    // Front ends are gone; whatever happened to them, the volumes end in order.
+    // Front ends are gone; whatever happened to them, the volumes end in order, and are ours until then.
+    sockets.iter().for_each(ControlSocket::stopping);
     let mut result = served;
     for volume in &volumes.0 {
         let stopped = volume
@@ -210,6 +222,8 @@ pub fn run(args: Args) -> Result<()> {
             .with_context(|| format!("stopping {}", volume.path.display()));
         result = result.and(stopped);
     }
+    // Before the medium is let go, so that a new server does not find the old one's.
+    drop(sockets);
     // Detached FUSE sessions may still have threads; they must not keep us.
     if result.is_ok() {
         say("stopped");
@@ -218,7 +232,12 @@ pub fn run(args: Args) -> Result<()> {
     result
 }
 
-fn serve(args: &Args, volumes: &Arc<Volumes>, stop: &Stop) -> Result<()> {
+fn serve(
+    args: &Args,
+    volumes: &Arc<Volumes>,
+    sockets: &[ControlSocket],
+    stop: &Stop,
+) -> Result<()> {
     let mut ready = Vec::new();
     let mut servers = Vec::new();
     if let Some(path) = &args.socket {
@@ -285,32 +304,19 @@ fn serve(args: &Args, volumes: &Arc<Volumes>, stop: &Stop) -> Result<()> {
             ublks.push(server);
         }
     }
-    let mut sockets = Vec::new();
-    for volume in &volumes.0 {
-        let Some(uuid) = volume.uuid() else { continue };
-        let path = state::control_socket(&uuid)?;
-        let shown = volume.path.display();
-        match (control::is_answered(&path), args.read_only) {
-            (false, _) => {
-                sockets.push(ControlSocket::listen(&path, volumes.clone(), stop.clone())?);
-            }
-            (true, true) => eprintln!(
-                "{shown}: a server of a volume with its UUID answers `vellum stats` already; this one does by --control alone"
-            ),
-            // The file is locked, and by us.
-            (true, false) => bail!(
-                "a volume with the UUID of {shown} is being served already: one of them is a copy, and both at once cannot be"
-            ),
-        }
+    for socket in sockets {
+        socket.serve(volumes.clone(), stop.clone());
     }
-    if let Some(path) = &args.control {
-        sockets.push(ControlSocket::listen(path, volumes.clone(), stop.clone())?);
+    let control = args.control.as_deref().map(ControlSocket::listen);
+    let control = control.transpose()?;
+    if let Some(control) = &control {
+        control.serve(volumes.clone(), stop.clone());
     }
     say(&format!("ready: {}", ready.join(" ")));
     stop.wait(None);
     say("stopping");
-    // Control first, so that a new server does not find the old one's; clients last.
-    drop(sockets);
+    // Control first, clients last.
+    drop(control);
     drop(servers);
     for server in ublks {
         server.stop()?;

@@ -1,0 +1,63 @@
+//! A volume that is to be written to, ours before its first byte is: by the lock on its medium, and by its UUID, under
+//! which there is one server.
+
+use crate::control::ControlSocket;
+use crate::outcome::tell;
+use crate::volume::Peek;
+use crate::{control, state};
+use anyhow::{Result, bail};
+use std::path::Path;
+use vellum_core::recovery::find_superblock;
+use vellum_device::info::hex_uuid;
+use vellum_device::{MediumSource, crc32c};
+use vellum_medium::{FileMedium, Medium, OpenOptions};
+
+/// A volume's medium, and its control socket.
+pub struct Claimed {
+    /// Locked.
+    pub medium: FileMedium,
+    /// None when another read-only server has it, or when there is no volume, which is found out when it is opened.
+    pub socket: Option<ControlSocket>,
+}
+
+/// Makes a volume ours; `read_only` beside others who only read.
+pub fn claim(path: &Path, read_only: bool) -> Result<Claimed> {
+    let shown = path.display();
+    let medium = FileMedium::open(path, OpenOptions { read_only })?;
+    let found = find_superblock(&mut MediumSource::new(&medium), medium.blocks(), crc32c);
+    let Ok((superblock, _)) = found else {
+        let socket = None;
+        return Ok(Claimed { medium, socket });
+    };
+    let socket = ControlSocket::claim(&hex_uuid(&superblock.uuid()))?;
+    match (&socket, read_only) {
+        (Some(_), _) => {}
+        (None, true) => tell(format_args!(
+            "{shown}: a server of a volume with its UUID answers `vellum stats` already; this one does by --control alone"
+        )),
+        (None, false) => bail!(
+            "a volume with the UUID of {shown} is being served already: it is this one by another path, or one of them is a \
+             copy, and both at once cannot be"
+        ),
+    }
+    Ok(Claimed { medium, socket })
+}
+
+/// Refuses to make a volume over one that may be the one that a server has.
+pub fn may_be_lost(path: &Path) -> Result<()> {
+    let there = Peek::open(path)?.superblock();
+    if let Ok((superblock, _)) = there
+        && is_served(&hex_uuid(&superblock.uuid()))
+    {
+        bail!(
+            "the volume on {} has the UUID of one that is being served: stop that server first",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
+/// Whether a volume with this UUID has a server that can be found.
+pub fn is_served(uuid: &str) -> bool {
+    state::control_socket(uuid).is_ok_and(|socket| control::is_answered(&socket))
+}
