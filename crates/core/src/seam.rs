@@ -28,6 +28,9 @@ pub struct Digest {
     pub packed: Option<Packed>,
     /// What it is to whoever wrote it, as far as the runtime knows.
     pub class: Class,
+    /// Whether it looks like what is written in several places on purpose, so that one may be lost: it is not shared, even
+    /// before anybody knows where such blocks are ([`Input::Critical`]).
+    pub copied: bool,
 }
 
 /// What a block is to whoever wrote it. It is counted by that; and contents of some are not worth an entry of the index

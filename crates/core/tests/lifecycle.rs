@@ -244,7 +244,7 @@ impl World {
             weak: 0,
             zero: tag == 0,
             packed: None,
-            class: Default::default(),
+            ..Digest::default()
         };
         let blocks = [Payload {
             buf: Buf(buf),

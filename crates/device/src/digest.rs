@@ -5,9 +5,10 @@ use crate::policy::{PrintHash, WeakHash};
 use md5::{Digest as _, Md5};
 use sha1::Sha1;
 use sha2::Sha256;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use vellum_core::addr::BLOCK_BYTES;
-use vellum_core::seam::{Class, Digest, Fingerprint};
+use vellum_core::seam::{Digest, Fingerprint};
+use vellum_ext4::may_be_descriptors;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 use xxhash_rust::xxh64::xxh64;
 
@@ -35,6 +36,8 @@ pub(crate) struct Digester {
     mode: AtomicU32,
     /// A place in [`Compression::ALL`], and [`DELTAS`].
     compression: AtomicU32,
+    /// Whether contents are shared.
+    shares: AtomicBool,
     /// The place of the strong hash in [`PrintHash::ALL`].
     print: AtomicU8,
 }
@@ -46,6 +49,7 @@ pub(crate) struct How {
     zero_crc: u32,
     hash: Option<WeakHash>,
     zero: bool,
+    shares: bool,
     /// How blocks are made smaller.
     pub compression: Compression,
     /// Whether as deltas, too.
@@ -64,6 +68,7 @@ impl Digester {
             zero_crc: crc32c(&ZEROS),
             mode: AtomicU32::new(0),
             compression: AtomicU32::new(0),
+            shares: AtomicBool::new(false),
             print: AtomicU8::new(0),
         }
     }
@@ -80,6 +85,11 @@ impl Digester {
         let deltas = if deltas { DELTAS } else { 0 };
         self.compression
             .store(compression as u32 | deltas, Ordering::Relaxed);
+    }
+
+    /// From now on: whether contents are shared.
+    pub fn set_shares(&self, shares: bool) {
+        self.shares.store(shares, Ordering::Relaxed);
     }
 
     /// From now on: this strong hash.
@@ -112,6 +122,7 @@ impl Digester {
             zero_crc: self.zero_crc,
             hash: place.checked_sub(1).map(|place| WeakHash::ALL[place]),
             zero: mode & ZEROS_ARE_DATA == 0,
+            shares: self.shares.load(Ordering::Relaxed),
             compression: Compression::ALL[(compression & !DELTAS) as usize],
             deltas: compression & DELTAS != 0,
         }
@@ -130,21 +141,17 @@ impl How {
         if self.zero && block == ZEROS {
             return Digest {
                 crc: self.zero_crc,
-                weak: 0,
                 zero: true,
-                first: 0,
-                packed: None,
-                class: Class::Data,
+                ..Digest::default()
             };
         }
         let crc = crc32c(block);
         Digest {
             crc,
             weak: self.hash.map_or(0, |hash| self.weak(hash, block, crc)),
-            zero: false,
             first: u32::from_le_bytes([block[0], block[1], block[2], block[3]]),
-            packed: None,
-            class: Class::Data,
+            copied: self.shares && may_be_descriptors(block),
+            ..Digest::default()
         }
     }
 

@@ -390,6 +390,7 @@ fn tell(shared: &Shared, wishes: &Wishes, sight: &Sight, anew: bool) {
     if let Some(print) = wishes.policy.fingerprint {
         shared.digester.set_print(print);
     }
+    shared.digester.set_shares(wishes.policy.dedup);
     let regions = &sight.plan.regions;
     shared.sweeper.set_rate(wishes.policy.sweep_blocks);
     let policy = wishes.policy.core_dedup(shared.blocks);

@@ -449,14 +449,52 @@ fn copies_that_are_there_on_purpose_are_not_shared() {
         dedup: true,
         ..Policy::default()
     });
-    // Behind the superblocks of the first group and of the second: the descriptors of all groups.
-    let descriptors = &image.iter().find(|(lba, _)| *lba == 1).unwrap().1;
+    // Behind the superblocks of the groups 1 and 3: the descriptors of all groups. By their place alone.
     let mut shared_by = |lba| {
         let before = core(&volume, "dedup_blocks");
-        write_bytes(&mut client, lba, descriptors);
+        write_bytes(&mut client, lba, &vec![9; BLOCK_BYTES]);
         core(&volume, "dedup_blocks") - before
     };
-    assert_eq!([1, 2049, 1, 2049].map(&mut shared_by), [0; 4]);
+    assert_eq!([2049, 6145, 2049, 6145].map(&mut shared_by), [0; 4]);
     assert_eq!([8500, 8501].map(&mut shared_by), [0, 1]);
     volume.stop().unwrap();
+}
+
+/// mkfs writes the first superblock last: its copies of the descriptors are known by what they look like until then.
+#[test]
+fn copies_of_descriptors_are_not_shared_before_their_file_system_is_known() {
+    // Descriptors of 64 bytes and of 32, and with those of 64 groups in the first, the second and the last of them.
+    let kinds: [(&[&str], u64); 3] = [
+        (&["-g", "2048"], 2048),
+        (&["-g", "2048", "-O", "^64bit"], 2048),
+        (&["-g", "256", "-O", "meta_bg,^resize_inode"], 256),
+    ];
+    for (kind, group_blocks) in kinds {
+        let Some(image) = image("copies before", 65 * 256, kind) else {
+            return;
+        };
+        let (_, volume) = volume(40_000);
+        let mut client = Client::new(&volume);
+        volume.set_policy(Policy {
+            dedup: true,
+            ..Policy::default()
+        });
+        let copy = group_blocks + 1;
+        let copied = &image.iter().find(|(lba, _)| *lba == copy).unwrap().1;
+        let others = image
+            .iter()
+            .filter(|(lba, block)| *lba > copy && block == copied);
+        let others: Vec<_> = others.map(|(lba, _)| *lba).collect();
+        assert!(!others.is_empty(), "{kind:?}");
+        for lba in [copy].into_iter().chain(others) {
+            write_bytes(&mut client, lba, copied);
+        }
+        assert_eq!(core(&volume, "dedup_blocks"), 0, "{kind:?}");
+        // Data is shared.
+        for lba in [30_000, 30_001] {
+            write_bytes(&mut client, lba, &vec![7; BLOCK_BYTES]);
+        }
+        assert_eq!(core(&volume, "dedup_blocks"), 1);
+        volume.stop().unwrap();
+    }
 }

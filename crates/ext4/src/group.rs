@@ -39,9 +39,40 @@ const _: () = assert!(offset_of!(Raw, checksum) == 0x1E);
 /// `bg_flags`: the inodes, or the block bitmap, were never written.
 const INODES_UNWRITTEN: u16 = 1;
 const BLOCKS_UNWRITTEN: u16 = 2;
+/// With the one that says that the inode table is all zeros.
+const FLAGS_MAX: u16 = 7;
 
 /// The halves of `bg_inode_table`; the rest changes with every file.
 const TABLE_FIELDS: [Range<usize>; 2] = [0x08..0x0C, 0x28..0x2C];
+
+/// Whether a block looks like one of group descriptors. A file system's copies of those are written before its first
+/// superblock, when nobody can know of them by their place; who takes other blocks for such must lose nothing by it.
+#[must_use]
+pub fn may_be_descriptors(block: &[u8]) -> bool {
+    [32, 64].into_iter().any(|bytes| {
+        let (first, rest) = block.split_at_checked(bytes).unwrap_or((block, &[]));
+        match (plausible(first), plausible(rest)) {
+            // They are laid out one behind the other.
+            (Some(first), Some(second)) => first.iter().zip(second).all(|(a, b)| *a < b),
+            // The file system's last group.
+            (Some(_), None) => rest.iter().all(|&byte| byte == 0),
+            (None, _) => false,
+        }
+    })
+}
+
+/// A descriptor's block bitmap and inode table, if it may be one.
+fn plausible(bytes: &[u8]) -> Option<[u32; 2]> {
+    let (raw, _) = Raw::ref_from_prefix(bytes).ok()?;
+    let [blocks, inodes, table] =
+        [raw.block_bitmap, raw.inode_bitmap, raw.inode_table].map(U32::get);
+    let is_one = raw.flags.get() <= FLAGS_MAX
+        && blocks != 0
+        && inodes != 0
+        && table > inodes
+        && blocks != inodes;
+    is_one.then_some([blocks, table])
+}
 
 /// A group's fixed places, checked to lie in the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,4 +216,43 @@ pub(crate) fn parse(
             "bg_inode_table",
         )?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(bytes: usize, groups: u32) -> Vec<u8> {
+        let mut block = vec![0; 4096];
+        for (group, at) in (0..groups).zip(block.chunks_exact_mut(bytes)) {
+            for (place, first) in [(0, 40), (4, 60), (8, 80)] {
+                at[place..place + 4].copy_from_slice(&(first + group * 3).to_le_bytes());
+            }
+            at[0x12] = 7;
+        }
+        block
+    }
+
+    #[test]
+    fn descriptors_are_told_by_what_they_look_like() {
+        for bytes in [32, 64] {
+            for groups in [1, 2, 3, 64] {
+                assert!(may_be_descriptors(&block(bytes, groups)));
+            }
+        }
+        assert!(!may_be_descriptors(&block(64, 0)));
+        for no in [b"text as it is in a file".as_slice(), &[7; 4096], &[1], &[]] {
+            assert!(!may_be_descriptors(no));
+        }
+        // One, and something else behind it; two in the wrong order; flags that there are not.
+        let one = block(64, 1);
+        for (at, byte) in [(100, 1), (4095, 1), (0x13, 1)] {
+            let mut block = one.clone();
+            block[at] = byte;
+            assert!(!may_be_descriptors(&block), "{at}");
+        }
+        let mut two = block(64, 2);
+        two.copy_within(0..64, 64);
+        assert!(!may_be_descriptors(&two));
+    }
 }

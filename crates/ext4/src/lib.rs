@@ -31,6 +31,7 @@ mod watch;
 
 pub use aside::{Part, StoodAside};
 pub use dynamic::{Dynamic, DynamicKind, DynamicSpan};
+pub use group::may_be_descriptors;
 pub use inode::JOURNAL_INODE;
 pub use metadata::{Metadata, MetadataKind, MetadataSpan};
 pub use scan::{FileSystem, NoJournal, Scan, scan};

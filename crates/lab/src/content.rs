@@ -69,7 +69,7 @@ impl Content {
             zero: self == Self::ZERO,
             first: mix(self.0) as u32,
             packed: None,
-            class: Default::default(),
+            ..Digest::default()
         }
     }
 }

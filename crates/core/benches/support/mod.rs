@@ -173,7 +173,7 @@ impl Idle {
             weak: u64::from(crc).wrapping_mul(0x9e37_79b9_7f4a_7c15),
             zero: false,
             packed: None,
-            class: Default::default(),
+            ..Digest::default()
         };
         self.answered = false;
         self.now += 400;

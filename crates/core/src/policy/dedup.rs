@@ -177,7 +177,8 @@ impl Dedup {
         payload: &Payload,
         stats: &mut Stats,
     ) -> Option<(u64, Holder)> {
-        if !self.is_on() || self.switched_off || self.is_critical(lba) {
+        let is_critical = payload.digest.copied || self.is_critical(lba);
+        if !self.is_on() || self.switched_off || is_critical {
             return None;
         }
         let class = payload.digest.class;

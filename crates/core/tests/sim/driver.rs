@@ -384,7 +384,7 @@ impl Driver {
                         crc: super::medium::token_crc(token),
                         weak: u64::from(token % self.hashes) << 32,
                         zero: token == 0,
-                        class: Default::default(),
+                        ..Digest::default()
                     };
                     blocks.push(Payload {
                         buf: Buf(buf),
