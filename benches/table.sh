@@ -62,7 +62,7 @@ END {
         else if (w ~ /^idle/) printf "| %s | %s | 0: %s |\n", w, v, v + 0 == 0 ? "yes" : "**no**"
         else printf "| %s | %.2f s | under 1 s: %s |\n", w, v, v + 0 < 1 ? "yes" : "**no**"
     }
-    print "\nThe time after `kill -9` is from starting the server to the first answered read of a new client, cold caches."
+    print "\nThe time after `kill -9` is from starting the server to the first answered read of a new client, cold caches; after the cut, which loses what was not synced in a cache of its own, from opening the volume to the first read."
     print "\n## A sparse file, or one with all of its space\n"
     print "`vellum create`, and the same with `--preallocate`, which writes the whole file once: each block of the log is"
     print "written for the first time here. A volume on a sparse file also gives back the space of what it frees.\n"

@@ -1,7 +1,7 @@
 //! How long opening takes after a crash, against how much is mapped.
 //!
 //! `cargo run --release -p vellum-device --example recovery -- FILE [GiB mapped] [MiB of log since the last map
-//! checkpoint] [blocks a flush]`
+//! checkpoint] [blocks a flush] [cut: the power, and with it what was not flushed]`
 
 use parking_lot::{Condvar, Mutex};
 use std::error::Error;
@@ -11,7 +11,7 @@ use vellum_core::addr::Lba;
 use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
 use vellum_device::frames::Share;
 use vellum_device::{CreateOptions, OpenOptions, Volume};
-use vellum_medium::{FileMedium, Medium, Prealloc};
+use vellum_medium::{FaultMedium, FileMedium, Medium, Plan, Prealloc};
 
 #[derive(Default)]
 struct Last {
@@ -85,6 +85,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let gibibytes: u64 = arguments.next().map_or(Ok(8), |text| text.parse())?;
     let log_mebibytes: u64 = arguments.next().map_or(Ok(100), |text| text.parse())?;
     let blocks_per_flush: u64 = arguments.next().map_or(Ok(256), |text| text.parse())?;
+    let cut = arguments.next().is_some_and(|how| how == "cut");
     let mapped = gibibytes << 18;
     {
         let medium = FileMedium::create(
@@ -122,7 +123,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     volume.stop()?;
     drop(client);
     drop(volume);
-    let volume = open(false)?;
+    // What is written now is in a cache that the cut takes, but for a part and in any order.
+    let base = FileMedium::open(&path, vellum_medium::OpenOptions::default())?;
+    let faults = Arc::new(FaultMedium::new(Box::new(base), Plan::default()));
+    let as_medium: Arc<dyn Medium> = faults.clone();
+    let volume = Volume::open(as_medium, &OpenOptions::default())?;
     let client = Client::new(&volume);
     let mut random = 1u64;
     for written in 0..log_mebibytes << 8 {
@@ -135,15 +140,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     drop(client);
+    if cut {
+        println!("power cut: {:?}", faults.power_cut(1));
+    }
     // As killed.
     drop(volume);
+    drop(faults);
     drop_caches(&path)?;
     let began = Instant::now();
     let volume = open(false)?;
     Client::new(&volume).call(Op::Read, 0, 1, 0)?;
     let first = began.elapsed();
     println!(
-        "{gibibytes} GiB mapped: first read after {first:?}; {:?}",
+        "{gibibytes} GiB mapped: first read after {:.3} s; {:?}",
+        first.as_secs_f64(),
         volume.stats().recovery
     );
     volume.stop()?;
