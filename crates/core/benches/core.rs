@@ -42,15 +42,14 @@ fn main() {
 /// Writes `count` single blocks at random; returns how many a second, and how many allocations.
 fn random_writes(idle: &mut Idle, rng: &mut Rng, count: u64) -> (f64, u64) {
     let blocks = idle.logical_blocks;
-    let before = allocations();
     let start = cpu_seconds();
+    // Between the looks at the clock: those allocate.
+    let before = allocations();
     for _ in 0..count {
         idle.write(rng.below(blocks));
     }
-    (
-        count as f64 / (cpu_seconds() - start),
-        allocations() - before,
-    )
+    let allocated = allocations() - before;
+    (count as f64 / (cpu_seconds() - start), allocated)
 }
 
 fn throughput(gib: u64) -> bool {
@@ -79,12 +78,12 @@ fn throughput(gib: u64) -> bool {
         ..Dedup::default()
     });
     random_writes(&mut idle, &mut rng, blocks);
-    let (speed_indexed, allocated) = random_writes(&mut idle, &mut rng, blocks);
+    let (speed_indexed, allocated_indexed) = random_writes(&mut idle, &mut rng, blocks);
     println!(
-        "the same, deduplicating          {:6.2} M/s, {allocated} allocations in {blocks}",
+        "the same, deduplicating          {:6.2} M/s, {allocated_indexed} allocations in {blocks}",
         speed_indexed / 1e6
     );
-    speed >= 2e6
+    speed >= 2e6 && allocated == 0
 }
 
 /// The write's own way: over-provisioning so large that victims are empty.
