@@ -218,9 +218,9 @@ policy() {
     pick on on off; all+=("zero=$picked")
     pick on off; all+=("dedup=$picked")
     pick on off; all+=("semantics=$picked")
-    pick compare compare blake3; all+=("decide=$picked")
     pick on off; all+=("freed=$picked")
     if [ "$layout" = log ]; then
+        pick compare compare blake3; all+=("decide=$picked")
         pick on on off; all+=("replay=$picked")
         pick off lz4 zstd; all+=("compress=$picked")
         pick on off; all+=("delta=$picked")

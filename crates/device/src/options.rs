@@ -185,13 +185,17 @@ pub enum OpenError {
         /// At most.
         max: u32,
     },
-    /// Something that only a log can hold.
-    #[error("{what}: the layout {layout} cannot hold it; leave it out, or use the layout log")]
+    /// Something that not every layout has.
+    #[error(
+        "{what}: the layout {layout} has no such thing; leave it out, or use the layout {instead}"
+    )]
     Layout {
         /// Asked for.
         what: &'static str,
         /// The volume's layout.
         layout: &'static str,
+        /// One that has it.
+        instead: &'static str,
     },
     /// No memory or no thread.
     #[error("the system has no {what} for the volume: {source}")]

@@ -67,6 +67,20 @@ pub struct SweepProgress {
     pub permille: Option<u64>,
 }
 
+/// Why a volume is never looked through for duplicates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SweepError {
+    /// It is not written to.
+    #[error("the volume is served read-only: nothing is moved on it")]
+    ReadOnly,
+    /// There are no summaries to go by.
+    #[error(
+        "the layout {0} has no sweep for duplicates: what is written with dedup=on is compared as it comes, and nothing tells \
+         what was stored before; `vellum migrate --policy dedup=on` copies all, compared"
+    )]
+    Layout(&'static str),
+}
+
 impl Sweeper {
     /// How far it is.
     pub fn progress(&self) -> SweepProgress {

@@ -19,9 +19,10 @@ use crate::frames::{FramePool, Share};
 use crate::freed;
 use crate::info::VolumeInfo;
 use crate::journals::{self, JournalError};
+use crate::layouts;
 use crate::limits::{ERASE_BLOCKS_MAX, STOP_LOOKS, STOP_TELLS};
 use crate::options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError};
-use crate::pack::{Compression, pack};
+use crate::pack::pack;
 use crate::policy::{Policy, rule_name};
 use crate::reaper::reap;
 use crate::requests::Pending;
@@ -34,7 +35,7 @@ use crate::stats::{
     DedupStats, FlushStats, MemoryStats, RecoveryStats, RoomStats, SpaceStats, VolumeStats,
     WriteOnceStats,
 };
-use crate::sweep::{self, SweepProgress, Sweeper};
+use crate::sweep::{self, SweepError, SweepProgress, Sweeper};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -66,22 +67,6 @@ impl std::fmt::Debug for Volume {
     }
 }
 
-/// Parts of pages are of a log alone: where would the others of a page go that is written in place?
-fn takes(superblock: &Superblock, policy: &Policy) -> Result<(), OpenError> {
-    match superblock.layout() {
-        Layout::Log => Ok(()),
-        layout if policy.deltas => Err(OpenError::Layout {
-            what: "deltas (delta=)",
-            layout: layout.name(),
-        }),
-        _ if policy.compression == Compression::Off => Ok(()),
-        layout => Err(OpenError::Layout {
-            what: "compressed blocks (compress=)",
-            layout: layout.name(),
-        }),
-    }
-}
-
 impl Volume {
     /// Makes a new volume on a medium. Nothing on it says so before the last write.
     ///
@@ -103,7 +88,8 @@ impl Volume {
         let mut source = MediumSource::new(&*medium);
         let mut recovered = recover(&mut source, medium.blocks(), crc32c)
             .map_err(|error| start::recovery_error(&*medium, &mut source, error))?;
-        takes(recovered.superblock(), &options.policy)?;
+        layouts::takes(recovered.superblock(), &options.policy)?;
+        layouts::answers(recovered.superblock(), options.persistence)?;
         let replayed = recovered.replayed();
         if !options.read_only {
             start::begin_life(&*medium, &mut source, &mut recovered)?;
@@ -344,13 +330,21 @@ impl Volume {
     /// # Errors
     /// When it cannot; says what.
     pub fn takes(&self, policy: &Policy) -> Result<(), OpenError> {
-        takes(&self.superblock, policy)
+        layouts::takes(&self.superblock, policy)
     }
 
     /// Looks for blocks that are stored twice, now.
-    pub fn sweep(&self) {
-        if !self.read_only {
-            self.shared.sweeper.now();
+    ///
+    /// # Errors
+    /// When this volume never does.
+    pub fn sweep(&self) -> Result<(), SweepError> {
+        match self.superblock.layout() {
+            _ if self.read_only => Err(SweepError::ReadOnly),
+            Layout::Log => {
+                self.shared.sweeper.now();
+                Ok(())
+            }
+            layout => Err(SweepError::Layout(layout.name())),
         }
     }
 

@@ -205,7 +205,7 @@ fn a_sweep_shares_what_was_stored_before() {
     let stored = counted(&volume, "live_blocks");
     assert_eq!(stored, 3 * CONTENTS);
     let began = Instant::now();
-    volume.sweep();
+    volume.sweep().unwrap();
     wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
     assert_eq!(counted(&volume, "merged_blocks"), 2 * CONTENTS);
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
@@ -237,7 +237,7 @@ fn a_sweep_makes_one_of_pages_that_are_shared_already() {
     client.flush().unwrap();
     // The index is being filled from the medium as well, and loses one or the other to that.
     assert!(counted(&volume, "shared_pages") > CONTENTS * 3 / 2);
-    volume.sweep();
+    volume.sweep().unwrap();
     wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
     assert_eq!(counted(&volume, "shared_pages"), CONTENTS);
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
@@ -257,7 +257,7 @@ fn a_sweep_reads_no_faster_than_it_may() {
         ..Policy::default()
     });
     let began = Instant::now();
-    volume.sweep();
+    volume.sweep().unwrap();
     wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
     let read = 2 * counted(&volume, "merge_reads");
     let least = Duration::from_millis((read - 2) * 1000 / 2000);
@@ -280,7 +280,7 @@ fn a_sweep_gives_way_to_a_request() {
         sweep_blocks: 1000,
         ..Policy::default()
     });
-    volume.sweep();
+    volume.sweep().unwrap();
     wait_until("the sweep is at it", || {
         counted(&volume, "merged_blocks") > 20
     });
@@ -312,7 +312,7 @@ fn a_sweep_gives_way_to_a_request() {
 fn a_sweep_goes_on_beside_its_clients() {
     let (medium, volume) = volume();
     write_thrice(&volume);
-    volume.sweep();
+    volume.sweep().unwrap();
     let mut client = Client::new(&volume);
     for round in 0..200 {
         let lba = round * 7 % (3 * CONTENTS);
@@ -330,7 +330,7 @@ fn a_sweep_goes_on_beside_its_clients() {
 fn stopping_ends_a_sweep() {
     let (medium, volume) = volume();
     write_thrice(&volume);
-    volume.sweep();
+    volume.sweep().unwrap();
     volume.stop().unwrap();
     assert_sound(&*medium);
     assert_read(&open(&medium));
@@ -379,14 +379,14 @@ fn a_sweep_shares_parts_of_pages() {
     let packed = counted(&volume, "packed_owners");
     assert!(packed > 2 * CONTENTS && packed.is_multiple_of(3));
     let stored = counted(&volume, "live_blocks");
-    volume.sweep();
+    volume.sweep().unwrap();
     wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
     assert_eq!(counted(&volume, "merged_blocks"), 2 * CONTENTS);
     assert_eq!(counted(&volume, "merged_parts"), packed / 3 * 2);
     // What was written together goes together: two pages of three have nobody left, but for those on the border.
     assert!(counted(&volume, "live_blocks") <= stored / 3 + 2);
     assert_read(&volume);
-    volume.sweep();
+    volume.sweep().unwrap();
     wait_until("the next one ends", || volume.sweep_progress().ended == 2);
     assert_eq!(counted(&volume, "merged_blocks"), 2 * CONTENTS);
     volume.stop().unwrap();
@@ -399,7 +399,7 @@ fn parts_of_pages_are_known_again_after_a_restart() {
     let (medium, volume) = volume();
     volume.set_policy(packing());
     write_thrice(&volume);
-    volume.sweep();
+    volume.sweep().unwrap();
     wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
     volume.stop().unwrap();
     drop(volume);
@@ -493,7 +493,7 @@ fn the_same_blocks_from_several_threads_are_stored_once() {
     // A batch that waits for a comparison has no place yet, and another with the same contents does not find it.
     assert!(counted(&volume, "dedup_blocks") >= 2 * CONTENTS);
     Client::new(&volume).flush().unwrap();
-    volume.sweep();
+    volume.sweep().unwrap();
     wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
     assert_read(&volume);
@@ -515,7 +515,7 @@ fn a_sweep_that_is_killed_goes_on_after_the_restart() {
             sweep_blocks: 2000,
             ..Policy::default()
         });
-        volume.sweep();
+        volume.sweep().unwrap();
         wait_until("it has merged a hundred", || {
             counted(&volume, "merged_blocks") >= 100
         });
@@ -528,7 +528,7 @@ fn a_sweep_that_is_killed_goes_on_after_the_restart() {
     let volume = open(&medium);
     let left = counted(&volume, "live_blocks");
     assert!(CONTENTS < left && left <= 3 * CONTENTS - 200, "{left}");
-    volume.sweep();
+    volume.sweep().unwrap();
     wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
     assert_read(&volume);

@@ -15,8 +15,8 @@ use vellum_core::format::areas::Layout;
 use vellum_core::format::table::Kind;
 use vellum_core::tables::Persistence;
 use vellum_device::pack::Compression;
-use vellum_device::policy::Policy;
-use vellum_device::{CreateOptions, OpenError, OpenOptions, Volume};
+use vellum_device::policy::{Policy, PrintHash};
+use vellum_device::{CreateOptions, OpenError, OpenOptions, SweepError, Volume};
 use vellum_medium::{Medium, MemoryMedium};
 
 const TABLES: [Layout; 2] = [Layout::Ordered, Layout::Shadow];
@@ -100,27 +100,94 @@ fn a_restart_knows_all_contents() {
     }
 }
 
-/// Blocks in parts of pages are refused when a volume is opened, with the reason; a log takes them.
+/// What only some layouts have is refused by the others, with the reason: when a volume is opened, and while it is served.
 #[test]
-fn what_only_a_log_can_hold_is_refused() {
-    let options = OpenOptions {
-        policy: Policy {
-            compression: Compression::Lz4,
-            ..Policy::default()
-        },
+fn what_a_layout_does_not_have_is_refused() {
+    let refused = |layout: Layout, options: &OpenOptions, what: &str| {
+        let refused = Volume::open(medium(layout), options);
+        let Err(error @ OpenError::Layout { .. }) = refused else {
+            panic!("{layout:?} takes {what}");
+        };
+        let error = error.to_string();
+        assert!(
+            error.contains(layout.name()) && error.contains(what),
+            "{error}"
+        );
+    };
+    let taken = |layout: Layout, options: &OpenOptions| {
+        let volume = Volume::open(medium(layout), options).unwrap();
+        volume.stop().unwrap();
+    };
+    let none = Policy::default();
+    let of_a_log = [
+        (
+            "compress=",
+            Policy {
+                compression: Compression::Lz4,
+                ..none
+            },
+        ),
+        (
+            "delta=",
+            Policy {
+                deltas: true,
+                ..none
+            },
+        ),
+        (
+            "replay=",
+            Policy {
+                replay: true,
+                ..none
+            },
+        ),
+        (
+            "decide=",
+            Policy {
+                fingerprint: Some(PrintHash::Blake3),
+                ..none
+            },
+        ),
+    ];
+    for (what, policy) in of_a_log {
+        let options = OpenOptions {
+            policy,
+            ..OpenOptions::default()
+        };
+        taken(Layout::Log, &options);
+        for layout in TABLES {
+            refused(layout, &options, what);
+            let volume = open(&medium(layout), Persistence::Weak, true);
+            let error = volume.takes(&policy).unwrap_err().to_string();
+            assert!(error.contains(what), "{error}");
+            volume.stop().unwrap();
+        }
+    }
+    let strong = OpenOptions {
+        persistence: Persistence::Strong,
         ..OpenOptions::default()
     };
+    refused(Layout::Log, &strong, "--persistence strong");
     for layout in TABLES {
-        let refused = Volume::open(medium(layout), &options);
-        let Err(error @ OpenError::Layout { .. }) = refused else {
-            panic!("{layout:?} takes compressed blocks");
-        };
-        assert!(error.to_string().contains(layout.name()), "{error}");
+        taken(layout, &strong);
     }
-    Volume::open(medium(Layout::Log), &options)
-        .unwrap()
-        .stop()
-        .unwrap();
+}
+
+/// Nothing is said to be looked for where nothing is.
+#[test]
+fn a_sweep_that_a_volume_never_makes_is_refused() {
+    for layout in TABLES {
+        let volume = open(&medium(layout), Persistence::Weak, true);
+        assert_eq!(volume.sweep(), Err(SweepError::Layout(layout.name())));
+        volume.stop().unwrap();
+    }
+    let options = OpenOptions {
+        read_only: true,
+        ..OpenOptions::default()
+    };
+    let volume = Volume::open(medium(Layout::Log), &options).unwrap();
+    assert_eq!(volume.sweep(), Err(SweepError::ReadOnly));
+    volume.stop().unwrap();
 }
 
 /// A map write that the medium acknowledged and lost leaves a count that is too low: an error at the next opening, for

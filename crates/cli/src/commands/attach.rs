@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
+use vellum_core::format::areas::Layout;
 use vellum_device::info::hex_uuid;
 
 /// Arguments.
@@ -75,8 +76,8 @@ pub fn run(args: Args) -> Result<()> {
     };
     let mut attachment = Attachment::begin(&uuid, &path, via, &stop)?;
     let mut flags = vec![format!("--buffer={}", args.buffer.0)];
-    if mount.is_some() {
-        // What is mounted replays its journal. A policy that is asked for comes later, and wins.
+    if mount.is_some() && superblock.layout() == Layout::Log {
+        // What is mounted replays its journal, and a log can do so first. A policy that is asked for comes later, and wins.
         flags.push("--policy=replay=on".to_owned());
     }
     flags.extend(args.policies.flags());

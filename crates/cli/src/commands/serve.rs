@@ -413,7 +413,7 @@ impl Answers for Volumes {
             .volume()
             .ok_or("a plain file stores every block as it comes")?;
         if now {
-            volume.sweep();
+            volume.sweep().map_err(|error| error.to_string())?;
         }
         let progress = volume.sweep_progress();
         let stats = served.stats();

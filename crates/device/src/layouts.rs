@@ -1,0 +1,45 @@
+//! What only some layouts have: refused by the others, for what is taken and does nothing misleads.
+
+use crate::options::OpenError;
+use crate::pack::Compression;
+use crate::policy::Policy;
+use vellum_core::format::areas::Layout;
+use vellum_core::format::superblock::Superblock;
+use vellum_core::tables::Persistence;
+
+/// Parts of pages are of a log alone: where would the others of a page go that is written in place? What is committed to a
+/// journal is pledged in the log; and of tables bytes decide, whatever else is asked for.
+pub(crate) fn takes(superblock: &Superblock, policy: &Policy) -> Result<(), OpenError> {
+    let of_a_log = [
+        (policy.deltas, "deltas (delta=)"),
+        (
+            policy.compression != Compression::Off,
+            "compressed blocks (compress=)",
+        ),
+        (policy.replay, "replay by the volume (replay=)"),
+        (
+            policy.fingerprint.is_some(),
+            "fingerprints in place of bytes (decide=)",
+        ),
+    ];
+    match (superblock.layout(), of_a_log.iter().find(|(is, _)| *is)) {
+        (Layout::Log, _) | (_, None) => Ok(()),
+        (layout, Some((_, what))) => Err(OpenError::Layout {
+            what,
+            layout: layout.name(),
+            instead: Layout::Log.name(),
+        }),
+    }
+}
+
+/// A log answers when a write is in memory.
+pub(crate) fn answers(superblock: &Superblock, persistence: Persistence) -> Result<(), OpenError> {
+    match (superblock.layout(), persistence) {
+        (layout @ Layout::Log, Persistence::Strong) => Err(OpenError::Layout {
+            what: "answers when a write is durable (--persistence strong)",
+            layout: layout.name(),
+            instead: Layout::Ordered.name(),
+        }),
+        _ => Ok(()),
+    }
+}
