@@ -1,11 +1,14 @@
-//! A volume that loses its server, its power or its medium's word.
+//! A volume that loses its server, its power or its medium's word; of each layout, by the promise as stated for it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
-use common::{Client, Random, Sink, assert_sound, create, open, open_packing, small, wait_for};
+use common::{
+    Client, Random, Sink, assert_sound, create, create_as, open, open_packing, small, wait_for,
+};
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
+use vellum_core::format::areas::Layout;
 use vellum_device::block::{BlockDevice, BlockError, Replies, Request};
 use vellum_device::frames::Share;
 use vellum_device::pack::Compression;
@@ -13,27 +16,63 @@ use vellum_device::{OpenOptions, StopError, Volume};
 use vellum_medium::fault::Rule;
 use vellum_medium::{Fault, FaultMedium, Medium, MemoryMedium, Plan};
 
+const LAYOUTS: [Layout; 3] = [Layout::Log, Layout::Ordered, Layout::Shadow];
+
+/// The address of a stamp that was lost.
+const LOST: u64 = u64::MAX;
+
 /// What was written where, in the order in which it took effect: promise 3's oracle. Stamps count from 1.
 struct History {
+    layout: Layout,
     first: u64,
     blocks: u64,
     /// The address of stamp `n`, at `n - 1`.
     writes: Vec<u64>,
     durable: usize,
+    /// Of each block, the oldest stamp that it may have.
+    least: Vec<u64>,
 }
 
 impl History {
-    fn new(first: u64, blocks: u64) -> Self {
+    fn new(layout: Layout, first: u64, blocks: u64) -> Self {
         Self {
+            layout,
             first,
             blocks,
             writes: Vec::new(),
             durable: 0,
+            least: vec![0; blocks as usize],
         }
     }
 
-    /// The volume holds the effect of a prefix that is no shorter than what was durable.
+    /// All that was written is there from now on.
+    fn all_durable(&mut self) {
+        self.durable = self.writes.len();
+        for (stamp, &lba) in (1..).zip(&self.writes) {
+            if lba != LOST {
+                self.least[lba as usize] = stamp;
+            }
+        }
+    }
+
+    /// The write of this stamp is there, and so is what is before it where there is an order.
+    fn durable(&mut self, stamp: u64, lba: u64) {
+        match self.layout.keeps_order() {
+            true => self.all_durable(),
+            false => self.least[lba as usize] = stamp,
+        }
+    }
+
+    /// The volume holds what the promise allows.
     fn check(&mut self, client: &mut Client) {
+        let found = self.read(client);
+        match self.layout.keeps_order() {
+            true => self.is_a_prefix(&found),
+            false => self.is_of_each_block(&found),
+        }
+    }
+
+    fn read(&self, client: &mut Client) -> Vec<u64> {
         let mut found = Vec::new();
         for lba in (0..self.blocks).step_by(64) {
             found.extend(
@@ -42,6 +81,29 @@ impl History {
                     .unwrap(),
             );
         }
+        found
+    }
+
+    /// Each block is as of an instant of its own, not before it was durable.
+    fn is_of_each_block(&mut self, found: &[u64]) {
+        for (lba, (&stamp, &least)) in (0..).zip(found.iter().zip(&self.least)) {
+            let written = stamp == 0 || self.writes.get(stamp as usize - 1) == Some(&lba);
+            assert!(written, "stamp {stamp} was never written to block {lba}");
+            assert!(
+                stamp >= least,
+                "block {lba}: durable as of {least}, found {stamp}"
+            );
+        }
+        for (stamp, lba) in (1..).zip(&mut self.writes) {
+            if *lba != LOST && stamp > found[*lba as usize] {
+                *lba = LOST;
+            }
+        }
+        self.all_durable();
+    }
+
+    /// The effect of a prefix that is no shorter than what was durable.
+    fn is_a_prefix(&mut self, found: &[u64]) {
         let newest = found.iter().copied().max().unwrap_or(0) as usize;
         assert!(
             newest <= self.writes.len(),
@@ -73,28 +135,42 @@ impl History {
                 return;
             }
             let flushed = random.below(60) == 0 && client.flush().is_ok();
-            if fua || flushed {
-                self.durable = self.writes.len();
+            if flushed {
+                self.all_durable();
+            } else if fua {
+                self.durable(stamp, lba);
             }
         }
     }
 }
 
+/// As [`open_packing`], where the layout has parts of pages.
+fn open_by_turns(medium: &Arc<dyn Medium>, layout: Layout, turn: u64) -> Arc<Volume> {
+    match layout {
+        Layout::Log => open_packing(medium, Compression::ALL[turn as usize % 3]),
+        _ => open(medium),
+    }
+}
+
 #[test]
 fn a_dropped_volume_keeps_a_prefix() {
+    LAYOUTS.into_iter().for_each(lives_with_kills);
+}
+
+fn lives_with_kills(layout: Layout) {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(3000));
-    create(&*medium);
-    let mut history = History::new(0, 500);
+    create_as(&*medium, layout);
+    let mut history = History::new(layout, 0, 500);
     let mut random = Random(1);
     for life in 0..30 {
-        let volume = open_packing(&medium, Compression::ALL[life % 3]);
+        let volume = open_by_turns(&medium, layout, life);
         let mut client = Client::new(&volume);
         history.check(&mut client);
         let writes = random.below(1500);
         history.write_on(&mut client, &mut random, writes);
         if life % 7 == 6 {
             volume.stop().unwrap();
-            history.durable = history.writes.len();
+            history.all_durable();
         }
         drop(client);
         drop(volume);
@@ -104,26 +180,26 @@ fn a_dropped_volume_keeps_a_prefix() {
 
 #[test]
 fn a_power_cut_keeps_a_prefix() {
-    for seed in 0..40 {
-        lives_with_power_cuts(
-            seed,
-            Plan {
+    for layout in LAYOUTS {
+        for seed in 0..40 {
+            let plan = Plan {
                 seed,
                 ..Plan::default()
-            },
-        );
+            };
+            lives_with_power_cuts(layout, seed, plan);
+        }
     }
 }
 
-fn lives_with_power_cuts(seed: u64, plan: Plan) {
+fn lives_with_power_cuts(layout: Layout, seed: u64, plan: Plan) {
     let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
-    create(&*medium);
+    create_as(&*medium, layout);
     let as_medium: Arc<dyn Medium> = medium.clone();
-    let mut history = History::new(0, 500);
+    let mut history = History::new(layout, 0, 500);
     let mut random = Random(seed);
     for life in 0..6 {
         medium.set_plan(plan.clone());
-        let volume = open_packing(&as_medium, Compression::ALL[(seed + life) as usize % 3]);
+        let volume = open_by_turns(&as_medium, layout, seed + life);
         let mut client = Client::new(&volume);
         history.check(&mut client);
         // In the middle of some operation, or between two.
@@ -150,15 +226,15 @@ fn lives_with_power_cuts(seed: u64, plan: Plan) {
 /// because each waits for its answer before it goes on.
 #[test]
 fn a_power_cut_under_many_clients_keeps_each_ones_prefix() {
-    for seed in 0..12 {
+    for (seed, layout) in (0..12).flat_map(|seed| LAYOUTS.map(|layout| (seed, layout))) {
         let plan = Plan {
             seed,
             ..Plan::default()
         };
         let medium = Arc::new(FaultMedium::over_memory(4000, plan.clone()));
-        create(&*medium);
+        create_as(&*medium, layout);
         let as_medium: Arc<dyn Medium> = medium.clone();
-        let mut histories: Vec<_> = (0..4).map(|n| History::new(n * 500, 500)).collect();
+        let mut histories: Vec<_> = (0..4).map(|n| History::new(layout, n * 500, 500)).collect();
         for life in 0..4 {
             let volume = open(&as_medium);
             let cut_after = Some(20 + seed * 7 + life * 13);
@@ -201,21 +277,27 @@ fn a_lying_medium_is_found_out() {
         rules: vec![every],
         ..Plan::default()
     };
-    let found = (0..20).any(|seed| {
-        let plan = plan.clone();
-        std::thread::spawn(move || lives_with_power_cuts(seed, plan))
-            .join()
-            .is_err()
-    });
-    assert!(found);
+    for layout in LAYOUTS {
+        let found = (0..20).any(|seed| {
+            let plan = plan.clone();
+            std::thread::spawn(move || lives_with_power_cuts(layout, seed, plan))
+                .join()
+                .is_err()
+        });
+        assert!(found, "{layout:?}");
+    }
 }
 
 #[test]
 fn a_cut_during_recovery_is_survived() {
+    LAYOUTS.into_iter().for_each(lives_with_cuts_at_openings);
+}
+
+fn lives_with_cuts_at_openings(layout: Layout) {
     let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
-    create(&*medium);
+    create_as(&*medium, layout);
     let as_medium: Arc<dyn Medium> = medium.clone();
-    let mut history = History::new(0, 500);
+    let mut history = History::new(layout, 0, 500);
     let mut random = Random(5);
     for life in 0..20 {
         {
@@ -243,8 +325,12 @@ fn a_cut_during_recovery_is_survived() {
 
 #[test]
 fn a_failed_sync_poisons() {
+    LAYOUTS.into_iter().for_each(a_sync_fails);
+}
+
+fn a_sync_fails(layout: Layout) {
     let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
-    create(&*medium);
+    create_as(&*medium, layout);
     let as_medium: Arc<dyn Medium> = medium.clone();
     let volume = open(&as_medium);
     let mut client = Client::new(&volume);
@@ -284,8 +370,12 @@ fn a_failed_sync_poisons() {
 /// What could not be written stays in its frames, to be read; a client that writes on is refused all the same.
 #[test]
 fn a_client_of_a_poisoned_volume_is_refused_and_not_kept_waiting() {
+    LAYOUTS.into_iter().for_each(writes_fail);
+}
+
+fn writes_fail(layout: Layout) {
     let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
-    create(&*medium);
+    create_as(&*medium, layout);
     let as_medium: Arc<dyn Medium> = medium.clone();
     let frames = 1024;
     let options = OpenOptions {
@@ -320,8 +410,12 @@ fn a_client_of_a_poisoned_volume_is_refused_and_not_kept_waiting() {
 
 #[test]
 fn damage_is_an_error_and_never_data() {
+    LAYOUTS.into_iter().for_each(a_bit_flips);
+}
+
+fn a_bit_flips(layout: Layout) {
     let medium = Arc::new(MemoryMedium::new(3000));
-    create(&*medium);
+    create_as(&*medium, layout);
     let as_medium: Arc<dyn Medium> = medium.clone();
     let volume = open(&as_medium);
     let mut client = Client::new(&volume);
@@ -353,8 +447,12 @@ fn damage_is_an_error_and_never_data() {
 
 #[test]
 fn a_read_error_is_told_and_passes() {
+    LAYOUTS.into_iter().for_each(a_read_fails);
+}
+
+fn a_read_fails(layout: Layout) {
     let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
-    create(&*medium);
+    create_as(&*medium, layout);
     let as_medium: Arc<dyn Medium> = medium.clone();
     let volume = open(&as_medium);
     let mut client = Client::new(&volume);

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
+use vellum_core::format::areas::Layout;
 use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
 use vellum_device::frames::Share;
 use vellum_device::pack::Compression;
@@ -190,9 +191,14 @@ pub fn small() -> OpenOptions {
 }
 
 pub fn create(medium: &dyn Medium) {
+    create_as(medium, Layout::Log);
+}
+
+pub fn create_as(medium: &dyn Medium, layout: Layout) {
     let options = CreateOptions {
-        segment_blocks: Some(64),
+        segment_blocks: (layout == Layout::Log).then_some(64),
         force: true,
+        layout,
         ..CreateOptions::default()
     };
     Volume::create(medium, &options).unwrap();
