@@ -160,7 +160,29 @@ fn a_scenario_in_a_file_is_a_run() {
         ),
         (
             "[lab.run]\nworkload = \"uniform\"\nop = 95\n",
-            &["95", "from 2 to 90"],
+            &["95", "from 2 to 90", "\"op\"", "line 3"],
+        ),
+        (
+            "[lab.run]\nworkload = \"uniformly\"\n",
+            &["uniformly", "zipf", "\"workload\"", "line 2"],
+        ),
+        (
+            "[lab.run]\nworkload = \"uniform\"\n\ndevice = \"nope\"\n",
+            &["nope", "oftl", "\"device\"", "line 4"],
+        ),
+        (
+            "[lab.run]\nrequest-size = \"5K\"\nworkload = \"uniform\"\n",
+            &["5K", "up to 16M", "\"request-size\"", "line 2"],
+        ),
+        (
+            "[lab.run]\nworkload = \"uniform\"\ncapacity = \"16P\"\n",
+            &[
+                "16P",
+                "at most 8.0 TiB",
+                "16.0 GiB to 44.0 GiB of memory",
+                "\"capacity\"",
+                "line 3",
+            ],
         ),
         (
             "[lab.run]\nworkload = \"uniform\"\nprecondition = \"most\"\n",

@@ -12,7 +12,8 @@ use vellum_lab::flash::{self, BitErrors, Endurance, Options, Suspend};
 use vellum_lab::outcome::Outcome;
 use vellum_lab::report;
 use vellum_lab::scenario::{
-    Device, Load, Precondition, Scenario, ScenarioError, Synthetic, UNTIL_WORN_OUT,
+    CAPACITY_MAX, Device, Load, Precondition, Scenario, ScenarioError, Synthetic, TooLarge,
+    UNTIL_WORN_OUT,
 };
 use vellum_lab::sim::Pace;
 use vellum_lab::trace::Op;
@@ -173,6 +174,19 @@ fn more_bad_blocks_than_spare_ones_is_said_before_anything_runs() {
     let error = scenario.run(&"base".parse().unwrap()).unwrap_err();
     assert!(matches!(error, ScenarioError::NoSpare(_)));
     assert!(error.to_string().contains("--factory-bad"), "{error}");
+}
+
+#[test]
+fn more_flash_than_memory_is_ever_for_is_said_before_anything_runs() {
+    for device in ["oftl", "fast-ssd"] {
+        for bytes in [CAPACITY_MAX + 1, 16 << 50, u64::MAX] {
+            let mut scenario = scenario("uniform", 10, Options::default());
+            scenario.device.preset = *flash::find(device).unwrap();
+            scenario.device.capacity = Some(bytes);
+            let error = scenario.run(&"base".parse().unwrap()).unwrap_err();
+            assert!(matches!(error, ScenarioError::TooLarge(TooLarge { bytes: b }) if b == bytes));
+        }
+    }
 }
 
 #[test]

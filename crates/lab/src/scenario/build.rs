@@ -14,6 +14,24 @@ use vellum_core::format::areas;
 
 /// Flash that is simulated when nobody says how much: so that a run takes seconds.
 pub const DEFAULT_BYTES: u64 = 4 << 30;
+/// The most that is simulated: so far reach the engine's entries of 4 bytes.
+pub const CAPACITY_MAX: u64 = 8 << 40;
+/// Bytes of memory that the simulation takes for a block of flash: with a page map, and with the engine and an index of contents.
+const MEMORY_BYTES: (u64, u64) = (8, 22);
+
+/// More flash than is simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a device of {bytes} bytes: at most {} are simulated, which takes from {} to {} of memory",
+    crate::report::bytes(CAPACITY_MAX),
+    crate::report::bytes(CAPACITY_MAX / BLOCK_BYTES as u64 * MEMORY_BYTES.0),
+    crate::report::bytes(CAPACITY_MAX / BLOCK_BYTES as u64 * MEMORY_BYTES.1)
+)]
+pub struct TooLarge {
+    /// Asked for.
+    pub bytes: u64,
+}
+
 /// Erase blocks a die, at least, when nobody says how much.
 const ROUNDS_MIN: u64 = 64;
 /// What is kept from the host where the device does not say.
@@ -64,6 +82,10 @@ impl Scenario<'_> {
         if matches!(policy.layer, Layer::Vellum { compress: true, .. }) && !self.knows_sizes() {
             let policy = policy.to_string();
             return Err(ScenarioError::Sizes { policy });
+        }
+        let bytes = self.bytes(over);
+        if bytes > CAPACITY_MAX {
+            return Err(TooLarge { bytes }.into());
         }
         let preset = self.device.preset;
         match (&preset.kind, policy.layer) {

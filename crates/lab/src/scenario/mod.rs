@@ -3,7 +3,7 @@
 mod build;
 mod prepare;
 
-pub use build::DEFAULT_BYTES;
+pub use build::{CAPACITY_MAX, DEFAULT_BYTES, TooLarge};
 
 use crate::base::TooSmall;
 use crate::flash::{self, Kind, NoSpare, Preset};
@@ -150,6 +150,9 @@ pub enum ScenarioError {
     /// Too small for the baseline.
     #[error(transparent)]
     TooSmall(#[from] TooSmall),
+    /// Too large for memory.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
     /// More bad blocks than spare ones.
     #[error(transparent)]
     NoSpare(#[from] NoSpare),

@@ -1,7 +1,7 @@
 //! `vellum lab compare`: all policies over one load.
 
 use super::progress::{interrupted, watched};
-use super::setup::{Setup, write};
+use super::setup::{Setup, print, write};
 use crate::outcome::out;
 use anyhow::{Result, bail};
 use std::io::Write;
@@ -83,13 +83,7 @@ impl Args {
         } else if self.csv {
             write!(out(), "{}", csv::lines(&outcomes))?;
         } else {
-            about
-                .iter()
-                .try_for_each(|line| writeln!(out(), "{line}"))?;
-            warnings
-                .iter()
-                .try_for_each(|line| writeln!(out(), "WARNING: {line}"))?;
-            write!(out(), "{table}")?;
+            print(&about, &warnings, &table)?;
         }
         interrupted(&outcomes)?;
         match failed.is_empty() {

@@ -56,7 +56,7 @@ pub struct FlashArgs {
 }
 
 /// A percentage of tenths, as thousandths.
-fn permille(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
+pub fn permille(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
     let wrong = || {
         let (least, most) = (f64::from(*range.start()), f64::from(*range.end()));
         format!("it is from {} to {} percent", least / 10.0, most / 10.0)

@@ -1,6 +1,6 @@
 //! `vellum lab validate`: write amplification against the closed forms, responses against another simulator's.
 
-use super::setup::{permille, save, spinner};
+use super::setup::{over_provisioning, save, spinner};
 use crate::outcome::{out, usage};
 use crate::size::Size;
 use anyhow::{Result, bail};
@@ -20,9 +20,10 @@ pub struct Args {
         long,
         value_name = "PERCENT,...",
         value_delimiter = ',',
+        value_parser = over_provisioning,
         default_value = "7,14.29,15,28"
     )]
-    op: Vec<f64>,
+    op: Vec<u32>,
     /// The page maps' volume.
     #[arg(long, value_name = "SIZE", default_value = "4G")]
     size: Size,
@@ -109,8 +110,8 @@ impl Args {
             seed: self.seed,
         };
         let mut rows = Vec::new();
-        for &percent in &self.op {
-            let over = permille(percent)?;
+        for &over in &self.op {
+            let percent = f64::from(over) / 10.0;
             let kinds = [
                 (Victim::Greedy, 64),
                 (Victim::Greedy, 256),

@@ -1,7 +1,7 @@
 //! `vellum lab run`: a load under a few policies.
 
 use super::progress::{interrupted, watched};
-use super::setup::{Setup, save};
+use super::setup::{Setup, print, save};
 use crate::outcome::out;
 use anyhow::{Context, Result};
 use std::io::Write;
@@ -52,13 +52,7 @@ impl Args {
             return interrupted(&outcomes);
         }
         let (about, warnings) = self.setup.about(&ready);
-        about
-            .iter()
-            .try_for_each(|line| writeln!(out(), "{line}"))?;
-        warnings
-            .iter()
-            .try_for_each(|line| writeln!(out(), "WARNING: {line}"))?;
-        write!(out(), "{}", report::table(&outcomes))?;
+        print(&about, &warnings, &report::table(&outcomes))?;
         interrupted(&outcomes)
     }
 

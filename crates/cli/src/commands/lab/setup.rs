@@ -1,12 +1,13 @@
 //! What `run` and `compare` have in common: the device, the load, and how it is prepared.
 
-use super::flash::FlashArgs;
+use super::flash::{FlashArgs, permille};
 use super::progress;
 use super::speeds::SpeedArgs;
-use crate::outcome::usage;
+use crate::outcome::{out, usage};
 use crate::size::Size;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +15,14 @@ use vellum_lab::flash::{self, Preset};
 use vellum_lab::journal::{Commit, File, Journal, Mode};
 use vellum_lab::replay::{Reading, TraceFile};
 use vellum_lab::report;
-use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic, UNTIL_WORN_OUT};
+use vellum_lab::scenario::{
+    CAPACITY_MAX, Device, Load, Precondition, Scenario, Synthetic, TooLarge, UNTIL_WORN_OUT,
+};
 use vellum_lab::sim::Pace;
 use vellum_lab::sizes;
 use vellum_lab::svg::Plot;
 use vellum_lab::trace::{COLUMNS, Class, Columns, Format, Known};
-use vellum_lab::workload;
+use vellum_lab::workload::{self, Workload};
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -28,17 +31,17 @@ pub struct Setup {
     #[arg(required_unless_present = "workload", conflicts_with = "workload")]
     trace: Option<PathBuf>,
     /// A synthetic load instead of a trace (see `vellum lab list`).
-    #[arg(long, value_name = "NAME")]
-    workload: Option<String>,
+    #[arg(long, value_name = "NAME", value_parser = load)]
+    workload: Option<Workload>,
     /// The simulated device (see `vellum lab list`).
-    #[arg(long, value_name = "NAME", default_value = "tlc-nvme")]
-    device: String,
+    #[arg(long, value_name = "NAME", default_value = "tlc-nvme", value_parser = device)]
+    device: &'static Preset,
     /// Flash to simulate; by default some GiB, and what the trace needs.
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = capacity)]
     capacity: Option<Size>,
     /// Over-provisioning in percent of what the host sees; by default the device's.
-    #[arg(long, value_name = "PERCENT")]
-    op: Option<f64>,
+    #[arg(long, value_name = "PERCENT", value_parser = over_provisioning)]
+    op: Option<u32>,
     /// Erasures that a block endures; by default the device's.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     erase_limit: Option<u32>,
@@ -64,7 +67,7 @@ pub struct Setup {
     #[arg(long, value_name = "COUNT", default_value_t = 0, requires = "workload")]
     requests: u64,
     /// Bytes of a load's requests, a multiple of 4096.
-    #[arg(long, value_name = "SIZE", default_value = "4K", requires = "workload")]
+    #[arg(long, value_name = "SIZE", default_value = "4K", requires = "workload", value_parser = request_size)]
     request_size: Size,
     /// Blocks of zeros in a load's writes, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, requires = "workload", value_parser = clap::value_parser!(u32).range(0..=100))]
@@ -145,13 +148,39 @@ fn extent(text: &str) -> Result<(u64, u64), String> {
     Ok((offset, length))
 }
 
-pub fn permille(percent: f64) -> Result<u32> {
-    if !(2.0..=90.0).contains(&percent) {
-        return Err(usage(format!(
-            "over-provisioning of {percent}%: it is from 2 to 90"
-        )));
+/// Thousandths, of percents.
+pub fn over_provisioning(text: &str) -> Result<u32, String> {
+    permille(text, 20..=900)
+}
+
+fn device(text: &str) -> Result<&'static Preset, String> {
+    flash::find(text).ok_or_else(|| {
+        let names: Vec<_> = flash::presets().iter().map(|p| p.name).collect();
+        format!("there are {}", names.join(", "))
+    })
+}
+
+fn load(text: &str) -> Result<Workload, String> {
+    workload::find(text).copied().ok_or_else(|| {
+        let names: Vec<_> = workload::workloads().iter().map(|w| w.name).collect();
+        format!("there are {}", names.join(", "))
+    })
+}
+
+fn capacity(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse()?;
+    match size.0 > CAPACITY_MAX {
+        true => Err(TooLarge { bytes: size.0 }.to_string()),
+        false => Ok(size),
     }
-    Ok((percent * 10.0).round() as u32)
+}
+
+fn request_size(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse()?;
+    match size.0 == 0 || !size.0.is_multiple_of(4096) || size.0 > 16 << 20 {
+        true => Err("it is a multiple of 4096, up to 16M".into()),
+        false => Ok(size),
+    }
 }
 
 pub fn spinner(text: String) -> ProgressBar {
@@ -163,6 +192,18 @@ pub fn spinner(text: String) -> ProgressBar {
     bar.set_message(text);
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
+}
+
+/// Prints a table below what has to be known of it.
+pub fn print(about: &[String], warnings: &[String], table: &str) -> Result<()> {
+    let mut out = out();
+    for line in about {
+        writeln!(out, "{line}")?;
+    }
+    for line in warnings {
+        writeln!(out, "WARNING: {line}")?;
+    }
+    Ok(write!(out, "{table}")?)
 }
 
 pub fn save(path: &Path, plot: &Plot) -> Result<()> {
@@ -192,23 +233,18 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
 }
 
 impl Setup {
-    /// Finds the device and reads the trace, if it is one.
+    /// Reads the trace, if it is one.
     pub fn ready(&self) -> Result<Ready> {
         let trace = self.read_trace()?.map(Arc::new);
-        self.ready_with(trace)
+        Ok(self.ready_with(trace))
     }
 
-    /// Finds the device, for a trace that was read.
-    pub fn ready_with(&self, trace: Option<Arc<TraceFile>>) -> Result<Ready> {
-        let preset = flash::find(&self.device).ok_or_else(|| {
-            let names: Vec<_> = flash::presets().iter().map(|p| p.name).collect();
-            usage(format!(
-                "no device {:?}: there are {}",
-                self.device,
-                names.join(", ")
-            ))
-        })?;
-        Ok(Ready { preset, trace })
+    /// The same, with a trace that was read.
+    pub fn ready_with(&self, trace: Option<Arc<TraceFile>>) -> Ready {
+        Ready {
+            preset: self.device,
+            trace,
+        }
     }
 
     /// Reads the trace, if it is one.
@@ -238,18 +274,19 @@ impl Setup {
         let device = Device {
             preset: self.speeds.measured(ready.preset, flush_ns)?,
             capacity: self.capacity.map(|size| size.0),
-            over_provisioning: self.op.map(permille).transpose()?,
+            over_provisioning: self.op,
             erase_limit: self.erase_limit,
             flush_ns: flush_ns.unwrap_or(0),
             read_priority: !self.fcfs,
             options: self.flash.options(),
         };
-        let load = match &ready.trace {
-            Some(trace) => Load::Trace {
+        let load = match (&ready.trace, self.workload) {
+            (Some(trace), _) => Load::Trace {
                 trace,
                 times: self.repeat,
             },
-            None => self.synthetic()?,
+            (None, Some(workload)) => self.synthetic(workload)?,
+            (None, None) => return Err(usage("a trace or a --workload is needed")),
         };
         let pace = match (self.depth, &ready.trace) {
             (Some(depth), _) => Pace::Closed { depth },
@@ -275,16 +312,7 @@ impl Setup {
         })
     }
 
-    fn synthetic(&self) -> Result<Load<'static>> {
-        let name = self.workload.as_deref().unwrap_or_default();
-        let workload = workload::find(name).ok_or_else(|| {
-            let names: Vec<_> = workload::workloads().iter().map(|w| w.name).collect();
-            usage(format!("no load {name:?}: there are {}", names.join(", ")))
-        })?;
-        let Size(bytes) = self.request_size;
-        if bytes == 0 || bytes % 4096 != 0 || bytes > 16 << 20 {
-            return Err(usage("--request-size is a multiple of 4096, up to 16M"));
-        }
+    fn synthetic(&self, workload: Workload) -> Result<Load<'static>> {
         if self.zeros + self.duplicates > 100 {
             return Err(usage("--zeros and --duplicates are more than all blocks"));
         }
@@ -295,12 +323,12 @@ impl Setup {
             Some(_) => Some(Mode::Ordered),
         };
         Ok(Load::Synthetic(Synthetic {
-            workload: *workload,
+            workload,
             requests: match self.flash.until_worn_out() {
                 true => UNTIL_WORN_OUT,
                 false => self.requests,
             },
-            request_blocks: (bytes / 4096) as u32,
+            request_blocks: (self.request_size.0 / 4096) as u32,
             zeros: self.zeros,
             duplicates: self.duplicates,
             flush_every: self.flush_every,
@@ -319,7 +347,7 @@ impl Setup {
                     Some(_) => File::GrowingIndirect,
                 },
             }),
-            ..Synthetic::new(*workload)
+            ..Synthetic::new(workload)
         }))
     }
 
@@ -336,8 +364,8 @@ impl Setup {
         if let Some(trace) = &ready.trace {
             describe(trace, &mut about, &mut warnings);
         }
-        if let Some(name) = &self.workload {
-            let mut line = format!("load: {name}, synthetic");
+        if let Some(workload) = &self.workload {
+            let mut line = format!("load: {}, synthetic", workload.name);
             if self.duplicates > 0 {
                 line += &format!(
                     ", {}% of the blocks with a content that comes again",

@@ -98,7 +98,7 @@ impl Args {
             _ => None,
         };
         let ready = |one: &One| match shared {
-            true => one.setup.ready_with(trace.clone()),
+            true => Ok(one.setup.ready_with(trace.clone())),
             false => one.setup.ready(),
         };
         let looked_at = if shared { points.len() } else { 1 };
