@@ -363,7 +363,6 @@ fn tables_have_a_column_for_everyone_whoever_has_what() {
 fn disksim(load: &str, requests: u64, options: Options) -> Scenario<'static> {
     let mut scenario = scenario(load, requests, options);
     scenario.device.preset = *flash::find("disksim").unwrap();
-    scenario.device.capacity = Some(512 << 20);
     scenario.device.erase_limit = None;
     scenario
 }
@@ -425,6 +424,8 @@ fn a_drive_without_a_cache_serves_every_policy() {
     ] {
         for options in [Options::default(), IDLE] {
             let mut scenario = disksim("mixed", 60_000, options);
+            let small = run(&scenario, policy);
+            assert!(small.life.unwrap().erases > 0, "{policy}");
             // As it is when nobody says anything of it.
             scenario.device.capacity = None;
             scenario.device.over_provisioning = None;
