@@ -4,7 +4,8 @@
 #
 # The same volume with dedup=off and dedup=on over NBD, written by fio; the two take turns within a round, figures are
 # medians. QUICK=1 is for trying the script: small, one round; WORKLOADS=one_file_many_times is that one alone. Neither writes
-# a document.
+# a document. LIMIT=100M holds the server to so many bytes a second of writes and as many of reads on its disk, by a control
+# group (root): an eMMC where there is none. Rewrites docs/benchmarks/dedup-device-limited.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/sbin:/sbin"
@@ -19,7 +20,18 @@ dir=$(mktemp -d "${BENCH_DIR:-/var/tmp}/vellum-dedup.XXXXXX")
 results=$dir/results
 # shellcheck source=benches/servers.sh
 . benches/servers.sh
-trap cleanup EXIT
+document=docs/benchmarks/dedup-device.md where=
+if [ -n "${LIMIT:-}" ]; then
+    document=docs/benchmarks/dedup-device-limited.md
+    where=" Its disk is held to $LIMIT bytes a second each way (\`LIMIT=$LIMIT\`)."
+    group=/sys/fs/cgroup/blkio/vellum-bench.$$
+    mkdir "$group" || { echo "bench-dedup: LIMIT needs root, and the blkio controller of control groups v1" >&2; exit 1; }
+    disk=$(lsblk -dno MAJ:MIN "$(df --output=source "$dir" | tail -1)")
+    for way in read write; do
+        echo "$disk $(numfmt --from=iec "$LIMIT")" >"$group/blkio.throttle.${way}_bps_device"
+    done
+fi
+trap 'cleanup; [ -z "${group:-}" ] || rmdir "$group"' EXIT
 trap 'exit 130' INT TERM
 for tool in fio nbdinfo nbdcopy jq; do
     command -v "$tool" >/dev/null || { echo "bench-dedup: no $tool: run scripts/setup.sh bench" >&2; exit 1; }
@@ -36,6 +48,7 @@ up() { # CONFIGURATION [FLAGS]: a fresh volume and its server
     rm -f "$dir/store"
     "$VELLUM" create "$dir/store" --size "$volume" >/dev/null
     start "$VELLUM" serve "v=$dir/store" --socket "$dir/socket" --policy "dedup=$policy" "$@"
+    [ -z "${group:-}" ] || echo "$server" >"$group/cgroup.procs"
 }
 
 counted() { # FIELD: of the server's counters
@@ -97,10 +110,10 @@ done
 
 {
     cat <<TEXT
-# Deduplication in the device
+# Deduplication in the device${LIMIT:+, on a slow disk}
 
 \`make bench-dedup\` on $(date -u +%Y-%m-%d), commit $(git rev-parse --short HEAD). Medians of $ROUNDS round(s) in which \`dedup=off\` and \`dedup=on\`
-take turns; a volume of $volume over NBD, $writes written by fio. What an index finds, and what a look-up costs: [dedup.md](dedup.md).
+take turns; a volume of $volume over NBD, $writes written by fio.$where What an index finds, and what a look-up costs: [dedup.md](dedup.md).
 
 - Machine: $(nproc) CPUs ($(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)), $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo), kernel $(uname -r | cut -d- -f1)
 
@@ -129,6 +142,6 @@ TEXT
 } >"$dir/dedup-device.md"
 cat "$dir/dedup-device.md"
 if [ -z "${QUICK:-}${WORKLOADS:-}" ]; then
-    cp "$dir/dedup-device.md" docs/benchmarks/dedup-device.md
-    echo "written to docs/benchmarks/dedup-device.md"
+    cp "$dir/dedup-device.md" "$document"
+    echo "written to $document"
 fi
