@@ -16,6 +16,7 @@ use sim::medium::{Rot, token_crc};
 use sim::model::Seen;
 use sim::open::Volume;
 use vellum_core::addr::{Lba, Pba};
+use vellum_core::engine::Options;
 use vellum_core::format::summary::{Owner, Tag};
 use vellum_core::index::Holder;
 use vellum_core::seam::{Decide, Dedup, Effect};
@@ -345,6 +346,42 @@ fn the_same_block_on_several_queues_is_stored_once() {
             .map(|lba| (lba, if lba == 3 { B } else { A }))
             .collect();
         bench.assert_reads(&all);
+        bench.end();
+    }
+}
+
+/// CAFTL's switch is for a deduplication that cannot keep up: where the medium cannot, fewer writes are what helps.
+#[test]
+fn a_full_write_buffer_switches_off_what_it_waits_for() {
+    for (holds, is_off) in [
+        (comparisons as fn(&Effect) -> bool, true),
+        (|effect| matches!(effect, Effect::WriteChunk { .. }), false),
+    ] {
+        let options = Options {
+            write_buffers: 40,
+            ..Options::default()
+        };
+        let mut bench = Bench::with(1, volume(), policy(Decide::Compare), options);
+        bench.write(1, A);
+        bench.0.holds = holds;
+        for lba in 0..45 {
+            let token = if is_off { A } else { 2000 + lba as u32 };
+            bench.ask_write(100 + lba, token);
+            if lba % 15 == 14 {
+                bench.ask(&Ask::Flush);
+                bench.run();
+            }
+        }
+        let before = bench.stats().dedup_lookups;
+        bench.ask_write(200, A);
+        let stats = bench.stats();
+        assert_eq!(stats.dedup_switched_off, u64::from(is_off));
+        assert_eq!(stats.dedup_lookups - before, u64::from(!is_off));
+        bench.release();
+        bench.assert_reads(&[(144, if is_off { A } else { 2044 }), (200, A)]);
+        // It has emptied.
+        bench.write(201, A);
+        assert!(bench.stats().dedup_blocks > 0);
         bench.end();
     }
 }

@@ -85,6 +85,11 @@ impl Collector {
         (run == 1).then(|| self.take(start, 1))
     }
 
+    /// Whether a buffer is one of its own.
+    pub fn owns(&self, buf: Buf) -> bool {
+        (self.first.0..self.first.0 + self.used.len() as u32).contains(&buf.0)
+    }
+
     /// Takes a buffer back if it is one of its own.
     pub fn take_back(&mut self, buf: Buf) -> bool {
         let Some(index) = buf.0.checked_sub(self.first.0) else {

@@ -125,6 +125,7 @@ impl Engine {
             durable,
         });
         self.writing += 1;
+        self.on_their_way += self.clients_buffers(id);
         self.log_blocks += u64::from(blocks);
         self.log_chunks += 1;
         self.stats.medium_headers += 1;
@@ -237,12 +238,18 @@ impl Engine {
         }
     }
 
+    fn clients_buffers(&self, id: ChunkId) -> u32 {
+        let bufs = self.chunks.get(id).bufs();
+        bufs.filter(|&buf| !self.collector.owns(buf)).count() as u32
+    }
+
     pub(super) fn chunk_written(&mut self, id: ChunkId, failed: bool) {
         self.writing -= 1;
         if failed {
             // Its blocks stay in memory, so that they can still be read.
             return self.poison();
         }
+        self.on_their_way -= self.clients_buffers(id);
         let chunk = self.chunks.get_mut(id);
         let seq = chunk.sealed.map(|seal| seal.seq);
         let segment = chunk.segment;

@@ -154,6 +154,8 @@ pub struct Engine {
     heads: [Position; 2],
     chunks: Chunks,
     writing: usize,
+    /// Buffers of clients that those chunks are of.
+    on_their_way: u32,
     held_writes: HeldWrites,
     last_seq: Seq,
     /// The newest chunk that a FLUSH has to wait for: those behind it say what is pledged, and no more.
@@ -254,6 +256,7 @@ impl Engine {
             heads: recovered.heads.map(position),
             chunks: Chunks::default(),
             writing: 0,
+            on_their_way: 0,
             held_writes: HeldWrites::default(),
             last_seq: recovered.last_seq,
             told: recovered.last_seq,

@@ -81,7 +81,8 @@ impl Engine {
     /// Asks about each block of a write that may be stored already. Empty: about none.
     pub(super) fn ask(&mut self, request: RequestId, lba: Lba, blocks: &[Payload]) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
-        let (held, full) = (self.held.into(), self.options.write_buffers.into());
+        let held = u64::from(self.held - self.on_their_way);
+        let full = self.options.write_buffers.into();
         self.dedup.begin(blocks, held, full, &mut self.stats);
         for (index, payload) in blocks.iter().enumerate() {
             if self.options.zero && payload.digest.zero {

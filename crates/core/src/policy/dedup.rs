@@ -7,8 +7,7 @@
 //! what an entry of the index is about may have changed, and what a shared page holds cannot. Content-based
 //! sampling (§3.4.1) looks at one block of each unit first, the one whose first bytes are the largest number,
 //! and at the others only if that one was found. When the write buffer fills up it leaves off, until it has
-//! emptied (§3.4.3).
-
+//! emptied (§3.4.3); but not with what is on its way to the medium: if that is slow, fewer writes are what helps.
 //!
 //! This is the policy alone: it knows contents by hash and what the index says of them. Who has a content, and what
 //! becomes of it, is each layout's own.
@@ -143,7 +142,8 @@ impl Dedup {
         self.critical.sort_unstable();
     }
 
-    /// Looks at the write buffer, of which `held` of `full` are taken, and at the samples of a request.
+    /// Looks at the write buffer and at the samples of a request. Of the buffer's `full` blocks `held` wait for something
+    /// else than the medium's writes: while those are what is waited for, fewer of them is the only thing that helps.
     pub fn begin(&mut self, blocks: &[Payload], held: u64, full: u64, stats: &mut Stats) {
         if !self.is_on() {
             return;

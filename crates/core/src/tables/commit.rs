@@ -312,10 +312,12 @@ impl Tables {
             Some(commit) if commit.group.number == group => commit.under_way += 1,
             _ => self.running.writes += 1,
         }
+        self.on_their_way += bufs.len() as u32;
         self.start_write(Pending::Data { first, bufs, group });
     }
 
     pub(super) fn data_written(&mut self, first: u32, bufs: &[Buf], group: u64) {
+        self.on_their_way -= bufs.len() as u32;
         for (index, buf) in (first..).zip(bufs) {
             self.held.remove(&index);
             self.release(*buf);

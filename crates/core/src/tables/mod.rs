@@ -136,6 +136,8 @@ pub struct Tables {
     /// Requests that have been refused while a comparison still reads their buffers.
     doomed: Vec<(Waiting, Refusal)>,
     held_writes: HeldWrites,
+    /// Buffers that are being written.
+    on_their_way: u32,
     /// Between writes, on average, and when the last came.
     gap: u64,
     last_write: Nanos,
@@ -189,6 +191,7 @@ impl Tables {
             waiting: VecDeque::new(),
             doomed: Vec::new(),
             held_writes: HeldWrites::default(),
+            on_their_way: 0,
             gap: u64::from(u32::MAX),
             last_write: Nanos(0),
             once: Once::default(),

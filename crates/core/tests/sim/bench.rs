@@ -24,16 +24,20 @@ pub fn volume() -> Volume {
 }
 
 pub fn engine_on(medium: &mut Medium, rng: &mut Rng, cached_sums: usize) -> Engine {
+    let options = Options {
+        cached_sums,
+        ..Options::default()
+    };
+    engine_with(medium, rng, options)
+}
+
+fn engine_with(medium: &mut Medium, rng: &mut Rng, options: Options) -> Engine {
     let Recovered::Log(recovered) = open::open(medium, rng, false).unwrap() else {
         panic!("a log was made");
     };
     let buffers = Buffers {
         first: Buf(CLIENT_BUFS),
         count: COLLECTOR_BUFS,
-    };
-    let options = Options {
-        cached_sums,
-        ..Options::default()
     };
     Engine::new(*recovered, buffers, options, crc32c::crc32c)
 }
@@ -42,9 +46,17 @@ pub struct Bench(pub Driver);
 
 impl Bench {
     pub fn new(seed: u64, volume: Volume, policy: Dedup) -> Self {
+        let options = Options {
+            cached_sums: 1,
+            ..Options::default()
+        };
+        Self::with(seed, volume, policy, options)
+    }
+
+    pub fn with(seed: u64, volume: Volume, policy: Dedup, options: Options) -> Self {
         let mut rng = Rng::new(seed);
         let (mut medium, blocks) = volume.create(Broken::No).unwrap();
-        let engine = engine_on(&mut medium, &mut rng, 1);
+        let engine = engine_with(&mut medium, &mut rng, options);
         let mut driver = Driver::new(engine, medium, Model::new(blocks), rng, COLLECTOR_BUFS);
         driver.start().unwrap();
         driver.deduplicate(&policy, &[]).unwrap();
