@@ -422,6 +422,7 @@ impl Engine {
             self.segments.get_mut(Segment(index)).state = State::Free;
             self.segments.free.push_back(Segment(index));
         }
+        self.segments.stale_count -= count as usize;
         self.segments.erasing_stale = false;
         self.reclaim = true;
     }

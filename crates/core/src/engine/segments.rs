@@ -48,7 +48,7 @@ pub(super) struct Segments {
     /// Found empty when the volume was opened, with nothing to wait for: hundreds of thousands of a large volume, so
     /// they are kept and erased in runs of neighbours. The first, and how many.
     stale: VecDeque<(Segment, u32)>,
-    /// How many that are.
+    /// How many that are, with those of the run that is being erased: free soon, so nothing is collected for want of them.
     pub stale_count: usize,
     /// Whether a run of them is being erased: one at a time, for what clients write waits behind it.
     pub erasing_stale: bool,
@@ -132,7 +132,6 @@ impl Segments {
         if *left == 0 {
             self.stale.pop_front();
         }
-        self.stale_count -= run.1 as usize;
         for index in 0..run.1 {
             self.get_mut(Segment(run.0.0 + index)).state = State::Erasing;
         }
