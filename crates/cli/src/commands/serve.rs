@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vellum_core::engine::Victim;
@@ -157,6 +158,15 @@ pub fn run(args: Args) -> Result<()> {
             let (path, other) = (path.display(), other.display());
             return Err(usage(format!(
                 "{other} and {path} are both called {name:?}: give NAME=FILE"
+            )));
+        }
+    }
+    for (i, (name, path)) in named.iter().enumerate() {
+        let same = |other: &&(String, PathBuf)| is_one_file(&other.1, path);
+        if let Some((other, _)) = named[..i].iter().find(same) {
+            let path = path.display();
+            return Err(usage(format!(
+                "{other} and {name} are both {path}: a volume is served once"
             )));
         }
     }
@@ -360,6 +370,11 @@ fn name_of(volume: &str) -> Result<(String, PathBuf)> {
     }
 }
 
+fn is_one_file(a: &Path, b: &Path) -> bool {
+    let node = |path: &Path| path.metadata().map(|meta| (meta.dev(), meta.ino()));
+    matches!((node(a), node(b)), (Ok(a), Ok(b)) if a == b)
+}
+
 /// Tells the kernel that it may need us to free memory, so that it does not wait for us when we allocate.
 fn serve_host_memory() {
     // SAFETY: no pointers. It needs CAP_SYS_RESOURCE; without that we serve as before.
@@ -390,12 +405,14 @@ impl Answers for Volumes {
         let chosen = self.chosen(volume)?;
         if let Some(change) = change.as_str() {
             let change: Change = change.parse()?;
-            for served in &chosen {
-                if let Some(volume) = served.volume() {
-                    let policy = change.apply(volume.policy());
-                    volume.takes(&policy).map_err(|error| error.to_string())?;
-                    volume.set_policy(policy);
-                }
+            let volumes = chosen.iter().filter_map(|served| served.volume());
+            // Of all or of none.
+            for volume in volumes.clone() {
+                let policy = change.apply(volume.policy());
+                volume.takes(&policy).map_err(|error| error.to_string())?;
+            }
+            for volume in volumes {
+                volume.set_policy(change.apply(volume.policy()));
             }
         }
         Ok(chosen
