@@ -5,6 +5,7 @@
 //! what was done; what a killed one leaves behind is found by its state file, and by looking at what the
 //! kernel has bound to our directory.
 
+use crate::outcome::tell;
 use crate::signals::{Stop, unblocked};
 use crate::state::{Process, State, StateFile, run_dir};
 use crate::{control, host};
@@ -110,7 +111,7 @@ impl Attachment {
                 let place = old.mount.or(old.device).unwrap_or(old.volume);
                 bail!("{what} ({}): detach it first", place.display());
             }
-            eprintln!("cleaning up what a crashed server left");
+            tell(format_args!("cleaning up what a crashed server left"));
             undo(&file, id, &mut old)?;
         }
         let via = match via {
@@ -307,7 +308,7 @@ impl Drop for Attachment {
             undone = undo(&self.file, &self.id, &mut self.state);
         }
         if let Err(error) = undone {
-            eprintln!("vellum: could not undo everything: {error:#}");
+            tell(format_args!("vellum: could not undo everything: {error:#}"));
         }
         if let Some(mut server) = self.server.take() {
             let _ = server.kill();

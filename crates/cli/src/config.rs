@@ -3,7 +3,7 @@
 //! A file is turned into flags and put before those of the command line, so that both are checked by the
 //! same parser and the command line wins. What is wrong in the file is named with its line.
 
-use crate::outcome::usage;
+use crate::outcome::{tell, usage};
 use anyhow::{Context, Result};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, Command};
@@ -31,10 +31,10 @@ impl Origins {
         };
         for (key, line) in &self.lines {
             if arg.trim_start_matches("--").split([' ', '=']).next() == Some(key) {
-                eprintln!(
+                tell(format_args!(
                     "note: key {key:?} is set in {}, line {line}",
                     self.file.display()
-                );
+                ));
             }
         }
     }

@@ -3,8 +3,8 @@
 //! Exit codes: 0 all well, 1 it failed, 2 the command line or the configuration file is wrong,
 //! 3 `check` found damage.
 
-// It panics where it cannot write: what commands tell goes to `outcome::out`.
-#![deny(clippy::print_stdout)]
+// They panic where they cannot write: what commands tell goes to `outcome::out` and `outcome::tell`.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod attachment;
 mod claim;

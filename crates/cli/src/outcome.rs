@@ -60,14 +60,14 @@ pub fn damage(text: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(Special::Damage(text.into()))
 }
 
-/// A line on stderr, from a thread that serves: it goes on when nobody reads it any more, where `eprintln` would panic.
+/// A line on stderr: whoever tells it goes on when nobody reads it any more, where `eprintln` would panic.
 pub fn tell(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Tells the user and picks the exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
-    eprintln!("vellum: {}", told(error));
+    tell(format_args!("vellum: {}", told(error)));
     ExitCode::from(match error.downcast_ref::<Special>() {
         Some(Special::Usage(_)) => USAGE,
         Some(Special::Damage(_)) => DAMAGE,

@@ -238,6 +238,35 @@ fn the_control_socket_is_private_and_bounded() {
 }
 
 #[test]
+fn a_policy_is_switched_on_all_volumes_of_a_server_or_on_none() {
+    let dir = dir();
+    let [log, tables, socket, control] = ["log", "tables", "s", "c"].map(|n| dir.path().join(n));
+    ok(&["create", text(&log), "--size=64M"]);
+    ok(&["create", text(&tables), "--size=64M", "--layout=shadow"]);
+    let twice = format!("twice={}", log.display());
+    let (socket, control) = (format!("--socket={}", text(&socket)), text(&control));
+    fails(
+        2,
+        &["serve", text(&log), &twice, &socket],
+        &["log and twice are both"],
+    );
+    let args = [text(&log), text(&tables), &socket, "--control", control];
+    let _server = Server::start(dir.path(), &args);
+    let ask = |line: &str| {
+        let mut stream = UnixStream::connect(control).unwrap();
+        stream.write_all(line.as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        serde_json::from_str::<serde_json::Value>(&answer).unwrap()
+    };
+    let before = ask("{\"command\":\"policy\"}\n");
+    let refused = ask("{\"command\":\"policy\",\"change\":\"compress=zstd\"}\n");
+    assert_eq!(refused["ok"], false, "{refused}");
+    assert_eq!(ask("{\"command\":\"policy\"}\n"), before);
+}
+
+#[test]
 fn the_configuration_file_is_checked_like_the_flags() {
     let dir = dir();
     let (config, volume) = (dir.path().join("vellum.toml"), dir.path().join("v"));
@@ -300,6 +329,24 @@ fn a_volume_that_was_cut_short_is_told_from_what_is_none() {
     file.set_len(32 << 20).unwrap();
     fails(3, &["check", v], &["has 8192: it was cut short"]);
     fails(1, &["info", v], &["cut short"]);
+}
+
+#[test]
+fn an_error_that_nobody_reads_is_still_an_error() {
+    for args in [
+        &["attach", "/nonexistent/v"][..],
+        &["serve", "/nonexistent/v", "--socket=/nonexistent/s"],
+        &["demo", "--dir=/nonexistent"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let status = std::process::Command::new(env!("CARGO_BIN_EXE_vellum"))
+            .args(args)
+            .stderr(writer)
+            .status()
+            .unwrap();
+        assert_eq!(status.code(), Some(1), "vellum {args:?}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Progress: a bar on a terminal, a line a step elsewhere.
 
+use crate::outcome::tell;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -33,7 +34,7 @@ impl Progress {
     /// The next step begins.
     pub fn step(&self, what: &str) {
         if self.lines {
-            eprintln!("{what}");
+            tell(format_args!("{what}"));
         }
         self.bar.set_message(what.to_owned());
         self.bar.inc(1);

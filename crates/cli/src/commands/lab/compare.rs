@@ -2,7 +2,7 @@
 
 use super::progress::{interrupted, watched};
 use super::setup::{Setup, print, write};
-use crate::outcome::out;
+use crate::outcome::{out, tell};
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
@@ -52,7 +52,7 @@ impl Args {
         })?;
         let failed: Vec<anyhow::Error> = failed.into_iter().map(Into::into).collect();
         for failed in &failed {
-            eprintln!("vellum: {failed:#}");
+            tell(format_args!("vellum: {failed:#}"));
         }
         if outcomes.is_empty() {
             bail!("none of the policies could be run");

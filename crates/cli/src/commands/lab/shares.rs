@@ -1,7 +1,7 @@
 //! `vellum lab shares`: how much of what a trace writes it has written before.
 
 use super::progress::reading;
-use crate::outcome::out;
+use crate::outcome::{out, tell};
 use anyhow::Result;
 use std::io::Write;
 use std::path::PathBuf;
@@ -44,11 +44,11 @@ impl Args {
                 (summary.last_at - summary.first_at) as f64 / 1e9,
             )?;
             if summary.blocks_told < summary.blocks_written {
-                eprintln!(
+                tell(format_args!(
                     "WARNING: {}: of {} blocks it does not say what was written; they are taken to be new",
                     path.display(),
                     summary.blocks_written - summary.blocks_told
-                );
+                ));
             }
         }
         Ok(())
