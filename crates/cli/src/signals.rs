@@ -19,15 +19,22 @@ struct Inner {
     lock: Mutex<()>,
     changed: Condvar,
     patient: bool,
+    /// A number that asks for nothing.
+    ignored: i32,
 }
 
-fn set() -> libc::sigset_t {
+/// What a server and most commands hear.
+const USUAL: &[i32] = &[libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+/// And what somebody at a terminal may send.
+const ALL: &[i32] = &[libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
+
+fn set(signals: &[i32]) -> libc::sigset_t {
     // SAFETY: a zeroed set is then initialised by sigemptyset.
     unsafe {
         let mut set = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
-        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
-            libc::sigaddset(&raw mut set, signal);
+        for signal in signals {
+            libc::sigaddset(&raw mut set, *signal);
         }
         set
     }
@@ -38,13 +45,23 @@ impl Stop {
     /// all inherit it. SIGHUP is ignored. When not `patient`, a second signal ends the process
     /// at once: for a server that is a crash, from which a volume recovers.
     pub fn on_signals(patient: bool) -> std::io::Result<Self> {
+        Self::on(USUAL, patient, libc::SIGHUP)
+    }
+
+    /// As [`on_signals`](Self::on_signals), patiently, for what is of no use without its terminal: SIGHUP and SIGQUIT ask, too.
+    pub fn with_terminal() -> std::io::Result<Self> {
+        Self::on(ALL, true, 0)
+    }
+
+    fn on(signals: &[i32], patient: bool, ignored: i32) -> std::io::Result<Self> {
         let stop = Self(Arc::new(Inner {
             asked: AtomicBool::new(false),
             lock: Mutex::new(()),
             changed: Condvar::new(),
             patient,
+            ignored,
         }));
-        let set = set();
+        let set = set(signals);
         // SAFETY: a valid set; the old mask is not wanted.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
         let heard = stop.clone();
@@ -55,7 +72,7 @@ impl Stop {
                     let mut signal = 0;
                     // SAFETY: a valid set and a place for the number.
                     if unsafe { libc::sigwait(&raw const set, &raw mut signal) } != 0
-                        || signal == libc::SIGHUP
+                        || signal == heard.0.ignored
                     {
                         continue;
                     }
@@ -98,7 +115,7 @@ impl Stop {
 
 /// Lets a child have the signals that we block: the mask is inherited otherwise.
 pub fn unblocked(command: &mut Command) -> &mut Command {
-    let set = set();
+    let set = set(ALL);
     // SAFETY: only async-signal-safe calls between fork and exec.
     unsafe {
         command.pre_exec(move || {

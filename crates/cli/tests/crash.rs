@@ -343,14 +343,12 @@ fn an_interrupted_demo_leaves_nothing_mounted_or_running() {
             unsafe {
                 libc::kill(
                     demo.id() as i32,
-                    if n % 2 == 0 {
-                        libc::SIGINT
-                    } else {
-                        libc::SIGTERM
-                    },
+                    [libc::SIGHUP, libc::SIGQUIT, libc::SIGINT, libc::SIGTERM][n % 4],
                 )
             };
-            demo.wait().unwrap();
+            let ended = demo.wait().unwrap();
+            // As soon as that it cannot have ended by itself.
+            assert!(n > 0 || !ended.success(), "it went on");
             let name = text(dir.path());
             assert!(
                 !fs::read_to_string("/proc/self/mounts")

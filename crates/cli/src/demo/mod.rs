@@ -27,7 +27,7 @@ pub struct Plan {
 
 /// Runs it.
 pub fn run(plan: &Plan) -> Result<()> {
-    let stop = Stop::on_signals(true)?;
+    let stop = Stop::with_terminal()?;
     let dir = tempfile::Builder::new()
         .prefix("vellum-demo-")
         .tempdir_in(&plan.parent)
