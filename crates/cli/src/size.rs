@@ -39,6 +39,26 @@ impl FromStr for Size {
     }
 }
 
+/// Memory for blocks in flight, `--buffer`.
+pub fn buffer(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse()?;
+    match ((8 << 20)..=(8 << 30)).contains(&size.0) {
+        true => Ok(size),
+        false => Err(format!("{size} is out of range: 8M to 8G")),
+    }
+}
+
+/// A segment, `--segment-size`.
+pub fn segment(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse()?;
+    match size.0.is_power_of_two() && ((256 << 10)..=(256 << 20)).contains(&size.0) {
+        true => Ok(size),
+        false => Err(format!(
+            "{size}: it must be a power of two from 256 KiB to 256 MiB"
+        )),
+    }
+}
+
 impl std::fmt::Display for Size {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match UNITS.iter().rev().find(|(_, shift)| self.0 >> shift > 0) {

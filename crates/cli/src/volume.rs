@@ -1,9 +1,10 @@
 //! Volumes by their files: made, opened, looked at.
 
 use crate::claim;
-use crate::outcome::tell;
+use crate::outcome::{tell, usage};
 use crate::policy;
 use crate::raw::RawFile;
+use crate::size::Size;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::fs::File;
@@ -22,7 +23,7 @@ use vellum_core::tables::Persistence;
 use vellum_device::block::BlockDevice;
 use vellum_device::info::{VolumeInfo, hex_uuid};
 use vellum_device::policy::Policy;
-use vellum_device::{CreateOptions, Extent, Volume, crc32c};
+use vellum_device::{CreateOptions, Extent, OpenError, Volume, crc32c};
 use vellum_frontend::unaligned::ByteDevice;
 use vellum_medium::{FileMedium, Medium, Prealloc};
 use vellum_record::{Recorder, State};
@@ -53,7 +54,7 @@ pub struct NewVolume {
 pub fn create(path: &Path, new: &NewVolume, interrupted: &dyn Fn() -> bool) -> Result<VolumeInfo> {
     let blocks = |bytes: u64, flag: &str| match bytes {
         bytes if bytes > 0 && bytes % BLOCK == 0 => Ok(bytes / BLOCK),
-        _ => Err(crate::outcome::usage(format!(
+        _ => Err(usage(format!(
             "--{flag} {bytes}: it must be a multiple of {BLOCK} bytes, and not 0"
         ))),
     };
@@ -68,9 +69,7 @@ pub fn create(path: &Path, new: &NewVolume, interrupted: &dyn Fn() -> bool) -> R
         .transpose()?
     {
         None => None,
-        Some(n) => Some(
-            u32::try_from(n).map_err(|_| crate::outcome::usage("--segment-size is too large"))?,
-        ),
+        Some(n) => Some(u32::try_from(n).map_err(|_| usage("--segment-size is too large"))?),
     };
     let device = std::fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device());
     let bytes = match (medium_blocks, logical_blocks) {
@@ -81,9 +80,7 @@ pub fn create(path: &Path, new: &NewVolume, interrupted: &dyn Fn() -> bool) -> R
             medium_for(new.layout, logical, new.over_provisioning, segment_blocks)? * BLOCK
         }
         (None, None) => {
-            return Err(crate::outcome::usage(
-                "say how large the volume shall be: --size 10G",
-            ));
+            return Err(usage("say how large the volume shall be: --size 10G"));
         }
     };
     let prealloc = if new.preallocate {
@@ -167,14 +164,13 @@ fn medium_for(
         };
         planned.map(|sb| sb.logical_blocks() >= logical)
     };
-    // What is wrong with the other options is said now, and that it is too large.
-    fits(MAX_PBA)?;
     let (mut low, mut high) = (logical, MAX_PBA);
-    if !fits(high)? {
-        bail!(
-            "a volume of {} is too large: with what it keeps from clients it takes more than 8 TiB, the most a medium may have",
-            crate::size::Size(logical.saturating_mul(BLOCK))
-        );
+    // What is wrong with the other options is said now, and that it is too large.
+    if logical > high || !fits(high)? {
+        return Err(usage(format!(
+            "--size {}: it is too large: with what it keeps from clients it takes more than 8 TiB, the most a medium may have",
+            Size(logical.saturating_mul(BLOCK))
+        )));
     }
     while low + 1 < high {
         let middle = low + (high - low) / 2;
@@ -263,7 +259,11 @@ impl Served {
                 })),
                 ..vellum_device::OpenOptions::default()
             };
-            Kind::Volume(Arc::new(Volume::open(Arc::new(medium), &how)?))
+            let volume = Volume::open(Arc::new(medium), &how).map_err(|error| match error {
+                OpenError::Journal(error) => usage(format!("--journal: {error}")),
+                error => error.into(),
+            })?;
+            Kind::Volume(Arc::new(volume))
         } else {
             Kind::Raw(RawFile::open(path)?)
         };

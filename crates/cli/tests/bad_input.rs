@@ -32,18 +32,18 @@ fn usage_errors_have_code_2_and_name_the_option() {
         &["--over-provisioning"],
     );
     fails(
-        1,
+        2,
         &["create", v, "--size=64M", "--segment-size=12K"],
-        &["power of two"],
+        &["--segment-size", "power of two"],
     );
     fails(
-        1,
+        2,
         &["create", v, "--size=64M", "--segment-size=3M"],
-        &["3072 KiB", "256 KiB to 256 MiB"],
+        &["--segment-size", "3 MiB", "256 KiB to 256 MiB"],
     );
-    for size in ["9P", "7T"] {
-        let size = format!("--size={size}");
-        fails(1, &["create", v, &size], &["more than 8 TiB"]);
+    for size in ["9P", "17T", "16T", "7T"] {
+        let flag = format!("--size={size}");
+        fails(2, &["create", v, &flag], &["--size", "more than 8 TiB"]);
     }
     fails(
         1,
@@ -73,6 +73,7 @@ fn usage_errors_have_code_2_and_name_the_option() {
         &["serve", "a/v", "b/v", "--socket=s"],
         &["both called \"v\"", "NAME=FILE"],
     );
+    fails(2, &["attach", v, "--buffer=1"], &["--buffer", "8M to 8G"]);
     fails(2, &["stats", v, "--watch=0"], &["--watch"]);
     fails(2, &["demo", "--scale=0"], &["--scale"]);
     fails(2, &["dump", v, "everything"], &["everything", "segments"]);
@@ -118,7 +119,7 @@ fn files_that_are_no_volumes_are_refused_everywhere() {
     fails(
         1,
         &["create", text(&junk), "--size=64M"],
-        &["junk", "exists"],
+        &["junk", "exists", "--force"],
     );
     assert_eq!(fs::read(&junk).unwrap()[0], 0xA5);
     fails(
@@ -128,6 +129,31 @@ fn files_that_are_no_volumes_are_refused_everywhere() {
     );
     ok(&["create", text(&junk), "--size=64M", "--force"]);
     ok(&["check", text(&junk)]);
+}
+
+#[test]
+fn what_a_volume_does_not_have_is_not_nothing() {
+    let dir = dir();
+    let (path, socket) = (dir.path().join("v"), dir.path().join("s"));
+    let (v, socket) = (text(&path), text(&socket));
+    ok(&["create", v, "--size=64M"]);
+    for (part, what) in [
+        ("segments", "segments"),
+        ("chunks", "segments"),
+        ("map", "16384 blocks"),
+    ] {
+        fails(
+            2,
+            &["dump", v, part, "--from=9999999999"],
+            &["--from", what],
+        );
+        fails(2, &["dump", v, part, "--count=0"], &["--count"]);
+    }
+    ok(&["dump", v, "map", "--from=16383"]);
+    for journal in ["1G+128M", "1+4096"] {
+        let serve = ["serve", v, "--socket", socket, "--journal", journal];
+        fails(2, &serve, &["--journal"]);
+    }
 }
 
 #[test]
@@ -289,6 +315,9 @@ fn the_configuration_file_is_checked_like_the_flags() {
         &["--config", c, "create", v],
         &["64 parsecs", "vellum.toml, line 3"],
     );
+    with("[create]\nsize = \"64M\"\nsegment-size = \"3M\"\n");
+    let said = ["vellum.toml, line 3", "segment-size"];
+    fails(2, &["--config", c, "create", v], &said);
     with("[create\n");
     fails(2, &["create", v, "--config", c], &["vellum.toml, line 1"]);
     with("[create]\nsize = \"64M\"\nover-provisioning = 20\n[serve]\nsocket = \"x\"\n");

@@ -75,7 +75,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The file system or device is read-only.
-    #[error("{} is on a read-only file system or device: open it read-only, or remount", path.display())]
+    #[error("{} is on a read-only file system or device: remount it to be written to (`vellum check` and `serve --read-only` only read)", path.display())]
     ReadOnly { path: PathBuf },
     /// Not whole blocks.
     #[error("the size of {}, {bytes} bytes, is not a multiple of {BLOCK_BYTES}: is it truncated, or no volume?", path.display())]
@@ -91,7 +91,7 @@ pub enum OpenError {
         bytes_max: u64,
     },
     /// A file is in the way.
-    #[error("{} exists already: remove it first, or choose another name", path.display())]
+    #[error("{} exists already: --force writes over it, or choose another name", path.display())]
     Exists { path: PathBuf },
     /// No room for a new file.
     #[error("no room for {bytes} bytes in {}: free some, or make it sparse", path.display())]

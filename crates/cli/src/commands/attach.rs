@@ -4,7 +4,7 @@ use crate::attachment::{Attachment, Via};
 use crate::outcome::{out, usage};
 use crate::policy::Policies;
 use crate::signals::Stop;
-use crate::size::Size;
+use crate::size::{self, Size};
 use crate::{ext4, host, volume};
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
@@ -34,7 +34,7 @@ pub struct Args {
     #[arg(long, value_enum)]
     via: Option<Via>,
     /// Memory for blocks in flight.
-    #[arg(long, value_name = "SIZE", default_value = "64M")]
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size::buffer)]
     buffer: Size,
     #[command(flatten)]
     policies: Policies,

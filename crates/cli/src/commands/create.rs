@@ -2,7 +2,7 @@
 
 use crate::outcome::{out, usage};
 use crate::signals::Stop;
-use crate::size::Size;
+use crate::size::{self, Size};
 use crate::volume::{self, NewVolume};
 use anyhow::Result;
 use std::io::Write;
@@ -25,7 +25,7 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=90))]
     over_provisioning: u32,
     /// Size of a segment, a power of two: a multiple of the drive's erase unit.
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = size::segment)]
     segment_size: Option<Size>,
     /// How blocks, and what is known of them, lie on the medium.
     #[arg(long, value_enum, default_value = "log")]

@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long, default_value_t = 0)]
     from: u64,
     /// Segments or blocks: how many, at most.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 }
 
@@ -60,7 +60,11 @@ pub fn run(args: &Args) -> Result<()> {
             Part::Map => {
                 let found =
                     vellum_core::tables::recover(&mut source, blocks, crc32c).with_context(name)?;
-                tables::map(&found, range(args, sb.logical_blocks()), &mut out)?;
+                tables::map(
+                    &found,
+                    range(args, "blocks", sb.logical_blocks())?,
+                    &mut out,
+                )?;
             }
             Part::Chunks | Part::Segments => {
                 return Err(usage(format!(
@@ -75,7 +79,7 @@ pub fn run(args: &Args) -> Result<()> {
     match args.part {
         Part::Superblock => superblock(&sb, mirror_lost, &mut source, &mut out)?,
         Part::Chunks => {
-            for segment in range(args, sb.segment_count().into()) {
+            for segment in range(args, "segments", sb.segment_count().into())? {
                 chunks(&sb, Segment(segment as u32), &mut source, &mut out)?;
             }
         }
@@ -83,24 +87,36 @@ pub fn run(args: &Args) -> Result<()> {
             let recovered = recover(&mut source, blocks, crc32c).with_context(name)?;
             segments(
                 &recovered,
-                range(args, sb.segment_count().into()),
+                range(args, "segments", sb.segment_count().into())?,
                 &mut source,
                 &mut out,
             )?;
         }
         Part::Map => {
             let recovered = recover(&mut source, blocks, crc32c).with_context(name)?;
-            map(&recovered, range(args, sb.logical_blocks()), &mut out)?;
+            map(
+                &recovered,
+                range(args, "blocks", sb.logical_blocks())?,
+                &mut out,
+            )?;
         }
     }
     Ok(out.flush()?)
 }
 
-fn range(args: &Args, end: u64) -> std::ops::Range<u64> {
+/// What was asked for of so many.
+fn range(args: &Args, what: &str, end: u64) -> Result<std::ops::Range<u64>> {
+    if args.from >= end {
+        return Err(usage(format!(
+            "--from {}: {} has {end} {what}, the first is 0",
+            args.from,
+            args.volume.display()
+        )));
+    }
     let to = args
         .count
         .map_or(end, |n| args.from.saturating_add(n).min(end));
-    args.from.min(to)..to
+    Ok(args.from..to)
 }
 
 fn superblock(

@@ -6,7 +6,7 @@ use crate::control::{Answers, ControlSocket};
 use crate::outcome::{tell, usage};
 use crate::policy::{Change, PersistenceChoice, Policies};
 use crate::signals::Stop;
-use crate::size::Size;
+use crate::size::{self, Size};
 use crate::volume::{OpenOptions, Served};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -22,8 +22,6 @@ use vellum_frontend::ublk::{self, UblkServer};
 
 /// From linux/prctl.h.
 const PR_SET_IO_FLUSHER: i32 = 57;
-/// The least and the most memory for blocks in flight.
-const BUFFER_BYTES: std::ops::RangeInclusive<u64> = (8 << 20)..=(8 << 30);
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -62,7 +60,7 @@ pub struct Args {
     #[arg(long)]
     read_only: bool,
     /// Memory for blocks in flight of each volume, the volatile write cache included.
-    #[arg(long, value_name = "SIZE", default_value = "64M")]
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size::buffer)]
     buffer: Size,
     /// How the collector chooses the segment to empty.
     #[arg(long, value_enum, default_value = "greedy")]
@@ -141,12 +139,6 @@ pub fn run(args: Args) -> Result<()> {
         return Err(usage(
             "say where to serve: --socket PATH, --tcp ADDR:PORT, --fuse DIR or --ublk",
         ));
-    }
-    if !BUFFER_BYTES.contains(&args.buffer.0) {
-        return Err(usage(format!(
-            "--buffer {} is out of range: 8M to 8G",
-            args.buffer
-        )));
     }
     let named: Vec<_> = args
         .volumes
