@@ -150,6 +150,10 @@ fn what_a_volume_does_not_have_is_not_nothing() {
         fails(2, &["dump", v, part, "--count=0"], &["--count"]);
     }
     ok(&["dump", v, "map", "--from=16383"]);
+    let superblock = ok(&["dump", v]);
+    for field in ["of deltas", "root generation   0:", "log end", "features"] {
+        assert!(superblock.contains(field), "{field}: {superblock}");
+    }
     for journal in ["1G+128M", "1+4096"] {
         let serve = ["serve", v, "--socket", socket, "--journal", journal];
         fails(2, &serve, &["--journal"]);

@@ -145,10 +145,27 @@ fn superblock(
     )?;
     writeln!(
         out,
-        "leaves            {} of the map, {} of shared pages",
+        "leaves            {} of the map, {} of shared pages, {} of deltas",
         sb.map_leaves(),
-        sb.shared_leaves()
+        sb.shared_leaves(),
+        sb.delta_leaves()
     )?;
+    writeln!(
+        out,
+        "root generation   {}: no older map checkpoint is used",
+        sb.root_generation()
+    )?;
+    match sb.log_end() {
+        Some(seq) => writeln!(out, "log end           chunk {seq}, when this life began")?,
+        None => writeln!(out, "log end           not known")?,
+    }
+    match sb.unknown_to_write() {
+        Some(unknown) => writeln!(out, "features          {unknown}")?,
+        None => writeln!(
+            out,
+            "features          none that this program does not know"
+        )?,
+    }
     let [first, last] = sb.mirrors();
     writeln!(
         out,

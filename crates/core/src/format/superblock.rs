@@ -178,6 +178,12 @@ impl Superblock {
         self.root_generation
     }
 
+    /// The newest chunk that there was when this life began, if that is known.
+    #[must_use]
+    pub fn log_end(&self) -> Option<Seq> {
+        self.log_end
+    }
+
     /// Notes a map checkpoint that is durable: known to be, for what recovery reads may lie in a cache alone.
     pub fn mark_root(&mut self, generation: Generation) {
         self.root_generation = self.root_generation.max(generation);
