@@ -2,7 +2,7 @@
 
 use crate::claim::{Claimed, claim};
 use crate::commands::create::LayoutChoice;
-use crate::outcome::{out, usage};
+use crate::outcome::{out, tell, usage};
 use crate::policy::{self, Change};
 use crate::size::Size;
 use crate::volume::{self, NewVolume};
@@ -261,7 +261,15 @@ pub fn run(args: &Args) -> Result<()> {
         })
     });
     bar.finish_and_clear();
-    target.stop()?;
+    // Else what was noted as copied is durable, and to stop in order could wait for room that there is not.
+    if compared.is_ok() {
+        let shown = args.target.display();
+        target.stop_telling(|| {
+            tell(format_args!(
+                "{shown}: no room for what is to be written last: waiting for it"
+            ))
+        })?;
+    }
     source.stop()?;
     drop(socket);
     let compared = compared.map_err(|error| explained(error, args))?;
@@ -283,14 +291,19 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// What to do when the target is full is another thing here than while a volume is served.
 fn explained(error: MigrateError, args: &Args) -> anyhow::Error {
-    let MigrateError::Block {
-        source: BlockError::Full,
-        lba,
-        ..
-    } = error
-    else {
+    let MigrateError::Block { source, lba, .. } = &error else {
         return error.into();
     };
+    match source {
+        BlockError::NoRoom => {
+            return anyhow::anyhow!(
+                "the file system that {} is on is full, at LBA {lba}: free some there, and give the same command again",
+                args.target.display()
+            );
+        }
+        BlockError::Full => {}
+        _ => return error.into(),
+    }
     let (target, state) = (&args.target, State::path(&args.target));
     anyhow::anyhow!(
         "the copy has no room left at LBA {lba}: remove {} and {}, and begin anew with a larger --medium-size. Blocks that the \
