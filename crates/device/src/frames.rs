@@ -493,13 +493,16 @@ mod tests {
         let (taken, order) = std::sync::mpsc::channel();
         let takers: Vec<_> = [4, 1]
             .into_iter()
-            .map(|count| {
-                let (pool, taken) = (Arc::clone(&pool), taken.clone());
+            .enumerate()
+            .map(|(before, count)| {
+                let (theirs, taken) = (Arc::clone(&pool), taken.clone());
                 let taker = std::thread::spawn(move || {
-                    let frames = pool.take(Share::Write, count).unwrap();
+                    let frames = theirs.take(Share::Write, count).unwrap();
                     taken.send(frames.len()).unwrap();
                 });
-                std::thread::sleep(std::time::Duration::from_millis(50));
+                while pool.free[Share::Write as usize].lock().waiting.len() <= before {
+                    std::thread::yield_now();
+                }
                 taker
             })
             .collect();

@@ -31,16 +31,13 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::format::pack::PartTag;
 use vellum_core::format::summary::{Owner, Tag};
 use vellum_core::index::Index;
 use vellum_core::seam::{Dedup, Input};
 use vellum_ext4::{Metadata, MetadataKind, MetadataSpan, Scan, Source, Span, Unreadable, scan};
-
-/// How often a scan that waits for frames looks whether it still should.
-const PATIENCE: Duration = Duration::from_millis(10);
 
 /// See the module.
 #[derive(Default)]
@@ -517,15 +514,11 @@ impl<'a> VolumeSource<'a> {
         }
     }
 
+    /// In turn with the clients, or under their load there would never be any; those for reads come back in any case.
     fn frames(&self, count: usize) -> Option<Frames> {
-        loop {
-            if self.shared.scout.is_stopping() {
-                return None;
-            }
-            if let Some(frames) = self.shared.frames.try_take(Share::Read, count) {
-                return Some(frames);
-            }
-            std::thread::sleep(PATIENCE);
+        match self.shared.scout.is_stopping() {
+            true => None,
+            false => self.shared.frames.take(Share::Read, count).ok(),
         }
     }
 

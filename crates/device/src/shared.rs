@@ -160,10 +160,8 @@ impl Shared {
                 }
             };
             let error = error();
-            if inner.busy {
-                // What the core holds does not come back.
-                inner.frames.refuse_writes(Some(error.clone()));
-            }
+            // What the core holds does not come back.
+            inner.frames.refuse_writes(Some(error.clone()));
             for pending in inner.requests.drain() {
                 answers.push(pending, Err(error.clone()));
             }
