@@ -23,6 +23,8 @@ use vellum_device::frames::{Frames, Share};
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// The most blocks that one request of ours carries; also bounded by the pool.
 const SPAN_BLOCKS_MAX: u64 = 64;
+/// Bytes that one request discards or zeroes, at most, as a kernel's: a layout may need memory for each block of it.
+pub const ZERO_BYTES_MAX: u64 = 4 << 30;
 
 /// Whether a byte range is whole blocks.
 #[must_use]
@@ -198,7 +200,12 @@ impl ByteDevice {
         spans(offset, len).try_for_each(|span| match span {
             Span::Edge { lba, from, to } => self.change(lba, fua, |block| block[from..to].fill(0)),
             Span::Whole { lba, blocks } => {
-                self.whole(whole, lba, blocks, Frames::default()).map(drop)
+                let most = ZERO_BYTES_MAX / BLOCK_BYTES as u64;
+                (0..blocks).step_by(most as usize).try_for_each(|at| {
+                    let piece = most.min(blocks - at);
+                    self.whole(whole, lba + at, piece, Frames::default())
+                        .map(drop)
+                })
             }
         })
     }

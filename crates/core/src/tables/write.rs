@@ -238,8 +238,8 @@ impl Tables {
         }
     }
 
-    /// Unlinks what is linked from `lba` on, all of it in one group: it is one step (promise 3), so a group may be longer
-    /// than it should by one of these.
+    /// Unlinks what is linked from `lba` on. Under a root all of it in one group: it is one step (promise 3), so a group may
+    /// be longer than it should by one of these. Without one it is none anyway, and goes on in the next.
     fn place_unmap(&mut self, lba: Lba, blocks: u64) -> bool {
         let end = lba.plus(blocks);
         let mut next = self.next_mapped(lba, end);
@@ -248,6 +248,10 @@ impl Tables {
             return false;
         }
         while let Some((mapped, _)) = next {
+            if self.shadow.is_none() && self.group_is_full() {
+                self.running.urgent = true;
+                return false;
+            }
             self.once.forget(mapped, 1);
             self.relink(mapped, Link::NONE);
             next = self.next_mapped(mapped.plus(1), end);

@@ -3,7 +3,7 @@
 use super::FuseExport;
 use super::reply::{Answer, Pending, errno};
 use crate::extents::extents;
-use crate::unaligned::{ByteDevice, is_aligned};
+use crate::unaligned::{ByteDevice, ZERO_BYTES_MAX, is_aligned};
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
     KernelConfig, LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory,
@@ -142,7 +142,7 @@ impl Files {
         if len == 0 {
             return reply.ok();
         }
-        if is_aligned(offset, len) {
+        if is_aligned(offset, len) && len <= ZERO_BYTES_MAX {
             let op = if discard {
                 Op::Discard { fua: false }
             } else {
