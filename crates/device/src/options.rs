@@ -5,6 +5,7 @@ use crate::journals::{Extent, JournalError};
 use crate::limits;
 use crate::policy::Policy;
 use vellum_core::engine::Victim;
+use vellum_core::format::FormatError;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::geometry::GeometryError;
 use vellum_core::recovery::RecoveryError;
@@ -137,6 +138,14 @@ pub enum CreateError {
         name: String,
         /// The volume's UUID.
         uuid: String,
+    },
+    /// A volume of a newer version is there.
+    #[error("{name} holds a vellum volume: {source}; --force overwrites it")]
+    Newer {
+        /// The medium.
+        name: String,
+        /// How new.
+        source: FormatError,
     },
     /// Something else is there.
     #[error(

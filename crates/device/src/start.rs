@@ -21,11 +21,20 @@ pub(crate) fn create(
 ) -> Result<Superblock, CreateError> {
     if !options.force {
         let mut source = MediumSource::new(medium);
-        if let Ok((there, _)) = find_superblock(&mut source, medium.blocks(), crc32c) {
-            return Err(CreateError::Exists {
-                name: medium.name().to_owned(),
-                uuid: hex_uuid(&there.uuid()),
-            });
+        match find_superblock(&mut source, medium.blocks(), crc32c) {
+            Ok((there, _)) => {
+                return Err(CreateError::Exists {
+                    name: medium.name().to_owned(),
+                    uuid: hex_uuid(&there.uuid()),
+                });
+            }
+            Err(RecoveryError::Superblock { error, .. }) if error.is_newer() => {
+                return Err(CreateError::Newer {
+                    name: medium.name().to_owned(),
+                    source: error,
+                });
+            }
+            Err(_) => {}
         }
         if let Some(offset) = first_byte(medium)? {
             return Err(CreateError::NotBlank {
