@@ -1,6 +1,7 @@
 //! What is attached: a file a volume in an owner-only directory, so that `detach` can undo it also when
 //! whoever did it is dead.
 
+use crate::host;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
@@ -8,9 +9,12 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A state file larger than this is not one.
 const FILE_BYTES_MAX: u64 = 64 << 10;
+/// How long another process may take to make or remove its control socket.
+const ALONE: Duration = Duration::from_secs(5);
 
 /// Where run-time files live: `/run/vellum` for root, otherwise the user's own run-time directory.
 pub fn run_dir() -> Result<PathBuf> {
@@ -53,9 +57,14 @@ pub fn alone() -> Result<File> {
         .write(true)
         .mode(0o600)
         .open(&path);
-    opened
-        .and_then(|file| file.lock().map(|()| file))
-        .with_context(|| format!("cannot lock {}", path.display()))
+    let file = opened.with_context(|| format!("cannot open {}", path.display()))?;
+    if !host::eventually(ALONE, || file.try_lock().is_ok()) {
+        bail!(
+            "another vellum process keeps {} locked: see who it is (`fuser {0}`), and end it",
+            path.display()
+        );
+    }
+    Ok(file)
 }
 
 /// A process, so that another one with its number is not taken for it.
