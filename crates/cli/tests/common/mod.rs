@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 /// The command.
 pub fn vellum(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_vellum"))
+    // A server that should have been refused would be waited for without end.
+    Command::new("timeout")
+        .args(["--signal=KILL", "300", env!("CARGO_BIN_EXE_vellum")])
         .args(args)
         .stdin(Stdio::null())
         .output()
