@@ -17,6 +17,7 @@ delta=(on off on)
 options=data=journal,journal_async_commit
 [ "$LAYOUT" != ordered ] || options=data=journal
 replay=(on on off)
+[ "$LAYOUT" = log ] || replay=(off off off)
 redeemed=0
 
 serve() {

@@ -528,12 +528,11 @@ fn what_was_discarded_is_not_discarded_again() {
         volume.stop().unwrap();
         volume.stats().medium.discards
     };
-    let segments = 4096 / 64;
     let volume = open();
     let mut client = Client::new(&volume);
     client.write(0, &[1; 64]).unwrap();
-    // Of a new one nothing is known.
-    assert!(discards(&volume) > segments - 8);
+    // Of a new one nothing is known: all of it, in long runs.
+    assert!((1..=4).contains(&discards(&volume)));
     drop((client, volume));
     assert_eq!(discards(&open()), 0);
     let volume = open();
@@ -554,6 +553,6 @@ fn what_was_discarded_is_not_discarded_again() {
     client.flush().unwrap();
     // As a crash leaves it: what was freed before is not known.
     drop((client, volume));
-    assert!(discards(&open()) > segments / 2);
+    assert!(discards(&open()) > 0);
     assert_sound(&*medium);
 }
