@@ -177,9 +177,10 @@ restarts() {
     done
     # In one process, with the fault injector's cache between it and the file.
     gib=${mapped[-1]}
-    record "first I/O after a power cut, $gib GiB mapped" vellum \
-        "$(cargo run --locked -q --release -p vellum-device --example recovery -- "$dir/store" "$gib" 100 10000 cut |
-            sed -n 's/.*first read after \([0-9.]*\) s;.*/\1/p')"
+    rm -f "$dir/store"
+    local cut
+    cut=$(cargo run --locked -q --release -p vellum-device --example recovery -- "$dir/store" "$gib" 100 10000 cut)
+    record "first I/O after a power cut, $gib GiB mapped" vellum "$(sed -n 's/.*first read after \([0-9.]*\) s;.*/\1/p' <<<"$cut")"
 }
 
 for ((round = 1; round <= ROUNDS; round++)); do
