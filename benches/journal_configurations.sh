@@ -10,6 +10,7 @@ declare -A mount_options=(
     [paper]=data=journal,journal_async_commit
     [sha1]=data=journal,journal_async_commit
     [traced]=data=journal,journal_async_commit
+    [free]=data=journal,journal_async_commit
     [lz4]=data=journal,journal_async_commit
     [lz4+delta]=data=journal,journal_async_commit
     [zstd]=data=journal,journal_async_commit
@@ -31,13 +32,14 @@ declare -A made=([tables]="--layout ordered" [strong]="--layout ordered" [shadow
 declare -A served=([strong]="--persistence strong")
 # Which file system, where it is not ext4.
 declare -A file_system=([ext3]=ext3)
-configurations=(journal ordered off on paper sha1 traced)
+configurations=(journal ordered off on free paper sha1 traced)
 # Packing, against plain storage and against a volume without it; ext3 is what CSA-FS compares itself with, on its kinds of load.
 [ -z "${PACKING:-}" ] || configurations=(ordered ext3 on lz4 lz4+delta zstd zstd+delta all)
 # Deduplication on each layout, against plain storage.
 [ -z "${LAYOUTS:-}" ] || configurations=(ordered log tables strong shadow)
 [ -z "${CONFIGURATIONS:-}" ] || read -ra configurations <<<"$CONFIGURATIONS"
-# `traced` is plain storage that writes down each request: why the file system flushes.
+# `traced` is plain storage that writes down each request: why the file system flushes. `free` is memory, which costs no writing and
+# no sync: what it does not reach in data=journal, no storage behind this chain does.
 # Those that are there for some loads alone, by their command; and those for their counts, which do not change from round to round.
 declare -A loads_of=([ext3]="^(pgbench|build)$")
 declare -A once=([paper]=yes [sha1]=yes [traced]=yes)
@@ -50,6 +52,7 @@ up() {
             truncate -s "$volume" "$dir/store"
             start nbdkit -f -U "$dir/socket" file "$dir/store"
             ;;
+        free) start nbdkit -f -U "$dir/socket" memory "$volume" ;;
         traced)
             truncate -s "$volume" "$dir/store"
             start nbdkit -f -U "$dir/socket" --filter=log file "$dir/store" "logfile=$dir/trace"
@@ -104,11 +107,16 @@ commits() { printf '%d' "$(dumpe2fs -h "$loop" 2>/dev/null | awk '/^Journal sequ
 # A line of JSON: what the file system has sent so far, and what went to the medium.
 counters() {
     local sent
-    # Fields 7 and 16 of the block layer's counters: sectors written, and flushes.
-    sent=$(awk '{ printf "{\"host_blocks\": %d, \"flushes\": %d}", $7 / 8, $16 }' "/sys/block/$(basename "$loop")/stat")
+    # Fields 7 and 16 of the block layer's counters: sectors written, and flushes. The processors' time is all of it, what was idle, and
+    # what the server took.
+    sent=$(awk -v server="$(cpu_ticks "$server")" '
+        FNR == NR { sectors = $7; flushes = $16; next }
+        /^cpu / { for (i = 2; i <= 9; i++) all += $i; idle = $5 + $6 }
+        END { printf "{\"host_blocks\": %d, \"flushes\": %d, \"ticks\": %d, \"idle_ticks\": %d, \"server_ticks\": %d}", sectors / 8, flushes, all, idle, server }
+        ' "/sys/block/$(basename "$loop")/stat" /proc/stat)
     case $configuration in
-        journal | ordered | ext3 | traced)
-            # nbdkit's file plugin: each write is a write of the file, each flush an fdatasync.
+        journal | ordered | ext3 | traced | free)
+            # nbdkit's plugins: each write is a write of the file, each flush an fdatasync.
             jq -c '. + { medium_bytes: (.host_blocks * 4096), syncs: .flushes }' <<<"$sent"
             ;;
         *)

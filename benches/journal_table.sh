@@ -17,6 +17,8 @@ configurations have the same chain: NBD server, nbdfuse, loop device, ext4.
 - **paper**: the same with the paper's hash of 64 bytes, its rule that what collides is written, and without \`replay\`; one round, for its counts
 - **SHA-1**: no write-once, but deduplication of everything by SHA-1, without a comparison, as the paper's Dmdedup has it, with an index in memory
   that holds all; one round
+- **memory**: nbdkit's memory plugin under the file system of **on**: storage that costs no writing and no sync. What it does not reach, nothing
+  behind this chain does
 - No other policy of the volume reduces writes: zeros and duplicates are stored
 - Machine: $(nproc) CPUs ($(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)), $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo), kernel $(uname -r | cut -d- -f1), $(nbdkit --version | head -1)
 
@@ -39,6 +41,10 @@ function part(work, who, key, whole,    a, b) {
     a = of(work, who, key); b = of(work, who, whole)
     return a == "" || b == "" || b == 0 ? "" : 100 * a / b
 }
+function busy(work, who,    all_of_it) {
+    all_of_it = of(work, who, "ticks")
+    return all_of_it == "" || all_of_it == 0 ? "" : all_of_it - of(work, who, "idle_ticks")
+}
 function mib(work, who,    bytes) {
     bytes = of(work, who, "medium_bytes")
     return bytes == "" ? "-" : sprintf("%.1f", bytes / 1048576)
@@ -55,14 +61,28 @@ function halved(work) { return work ~ /each 1000?$|copy|clone/ && work !~ /each 
 }
 END {
     print "\n## Operations a second\n"
-    print "| | plain journal | plain ordered | off | on | paper | to plain journal | to plain ordered | to off |"
+    print "| | plain journal | plain ordered | off | on | paper | memory | to plain journal | to plain ordered | memory to plain ordered | to memory | to off |"
+    print "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for (i = 1; i <= works; i++) {
+        w = order[i]
+        free = of(w, "free", "rate"); ordered = of(w, "ordered", "rate")
+        printf "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", w, shown(of(w, "journal", "rate"), "%.0f"),
+            shown(ordered, "%.0f"), shown(of(w, "off", "rate"), "%.0f"), shown(of(w, "on", "rate"), "%.0f"),
+            shown(of(w, "paper", "rate"), "%.0f"), shown(free, "%.0f"), ratio(w, "journal", "rate", each_fsync(w) ? 1.5 : 1.0, 0),
+            ratio(w, "ordered", "rate", 0.95, 0), free == "" || ordered == "" || ordered == 0 ? "-" : sprintf("%.2f", free / ordered),
+            ratio(w, "free", "rate", "", 0), ratio(w, "off", "rate", "", 0)
+    }
+    print "\n## Where the processors\047 time goes\n"
+    print "From the mount to the end of the unmount: how much of their time the processors were busy, with whatever; and how much of that the server took.\n"
+    print "| | busy: plain journal | plain ordered | on | memory | the server: plain journal | plain ordered | on | memory |"
     print "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     for (i = 1; i <= works; i++) {
         w = order[i]
-        printf "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", w, shown(of(w, "journal", "rate"), "%.0f"),
-            shown(of(w, "ordered", "rate"), "%.0f"), shown(of(w, "off", "rate"), "%.0f"), shown(of(w, "on", "rate"), "%.0f"),
-            shown(of(w, "paper", "rate"), "%.0f"), ratio(w, "journal", "rate", each_fsync(w) ? 1.5 : 1.0, 0),
-            ratio(w, "ordered", "rate", 0.95, 0), ratio(w, "off", "rate", "", 0)
+        printf "| %s", w
+        n = split("journal ordered on free", who, " ")
+        for (j = 1; j <= n; j++) printf " | %s", shown(busy(w, who[j]) == "" ? "" : 100 * busy(w, who[j]) / of(w, who[j], "ticks"), "%.0f%%")
+        for (j = 1; j <= n; j++) printf " | %s", shown(busy(w, who[j]) == "" ? "" : 100 * of(w, who[j], "server_ticks") / busy(w, who[j]), "%.0f%%")
+        print " |"
     }
     print "\n## MiB written to the medium\n"
     print "Chunk headers, summaries, map checkpoints and what the collector moved included.\n"
