@@ -499,23 +499,21 @@ impl Inner {
             let came = matches!(ended, Ended::Metadata);
             return self.compared(now, id, came, batch);
         }
+        let failed = !matches!(ended, Ended::Metadata);
+        let ended = match cause {
+            Cause::Base => match self.base_came(id, failed) {
+                Some(ended) => ended,
+                None => return self.drain(batch),
+            },
+            Cause::Parts if self.waits_for_base(id, failed) => return,
+            _ => ended,
+        };
         let buffer = self.metadata.get_mut(id.0 as usize).and_then(Option::take);
-        if cause == Cause::Base {
-            let page = match (ended, &buffer) {
-                (Ended::Metadata, Some(buffer)) => Some(buffer.bytes()),
-                _ => None,
-            };
-            self.base_read(id, page, batch);
-            if let Some(buffer) = buffer {
-                self.buffers.give_back(buffer);
-            }
-            return self.drain(batch);
-        }
         let outcome = match (ended, &buffer) {
             (Ended::Full, _) => Outcome::Full,
             (Ended::Failed, _) => Outcome::Failed,
             (Ended::Data(crcs), _) => Outcome::Crcs(crcs),
-            (Ended::Metadata, Some(buffer)) if cause == Cause::Parts => {
+            (Ended::Metadata, Some(buffer)) if matches!(cause, Cause::Parts | Cause::Base) => {
                 self.parts_read(id, buffer.bytes())
             }
             (Ended::Metadata, Some(buffer)) => Outcome::Bytes(buffer.bytes()),

@@ -2,8 +2,9 @@
 //! their frame; from there copied into the page that the core finds for them; decoded when they are read.
 
 use crate::digest::crc32c;
-use crate::drive::{Batch, Cause, Inner};
+use crate::drive::{Batch, Cause, Ended, Inner};
 use crate::frames::Frames;
+use crate::memory::Buffer;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::fmt;
@@ -156,26 +157,35 @@ pub fn part_bytes(block: &[u8; BLOCK_BYTES], how: Compression) -> usize {
     })
 }
 
-/// A read of parts that the medium has not answered yet.
-#[derive(Clone, Debug)]
+/// A read of parts that the medium has not answered yet: of their page, of the page of what they are a difference to, or of both at a
+/// time.
 pub(crate) struct PartsRead {
     slot: u8,
     count: u8,
     to: Decoded,
     base: Needs,
-    /// The page, if it was in memory and its base is not.
-    page: Option<Box<Bytes>>,
+    page: Came,
 }
 
 /// What parts need beside their page.
-#[derive(Clone, Debug)]
 enum Needs {
     Nothing,
-    /// A part of the page that is being read, and after that this page.
-    Part(u8, Page),
+    /// A part of a page that is being read into this buffer.
+    Part(u8, Buffer),
     Block(Box<Bytes>),
     /// What cannot be had.
     Lost,
+}
+
+/// The page that parts are in, while they wait for what they need.
+enum Came {
+    NotYet,
+    /// It was in memory, in a frame that may be another's when the base has come.
+    Copied(Box<Bytes>),
+    /// It has been read into the effect's buffer, or could not be.
+    Read {
+        failed: bool,
+    },
 }
 
 /// Where parts are decoded to.
@@ -275,7 +285,8 @@ impl Inner {
         batch.ios.push(io);
     }
 
-    /// Parts of a page: decoded at once if all that takes is in memory, read otherwise: the base first.
+    /// Parts of a page: decoded at once if all that takes is in memory. Page and base are read together: a block then takes as long as
+    /// one that is whole.
     pub(crate) fn read_parts(
         &mut self,
         id: EffectId,
@@ -293,82 +304,90 @@ impl Inner {
                 read.base = Needs::part(&mut self.decoder, page, slot);
             }
             Some(Base::Part(Page::Medium(at), slot)) => {
-                if let Page::Buffer(buf) = page {
-                    // The frame may be another's when the base has come.
-                    read.page = <&Bytes>::try_from(self.frame(buf))
-                        .ok()
-                        .map(|page| Box::new(*page));
-                }
-                read.base = Needs::Part(slot, page);
-                return self.fetch_page(Cause::Base, id, at, read, batch);
+                self.count_parts_read(read.to);
+                let mut io = self.io(Cause::Base, id, Kind::Read, at);
+                let buffer = self.buffers.take(1);
+                // SAFETY: the buffer lies untouched in the read until `base_came` takes it when the operation is back.
+                unsafe { io.push(buffer.ptr(), buffer.len()) };
+                batch.ios.push(io);
+                read.base = Needs::Part(slot, buffer);
             }
         }
-        self.read_page(id, page, read, batch);
-    }
-
-    fn read_page(&mut self, id: EffectId, page: Page, read: PartsRead, batch: &mut Batch) {
         match page {
+            Page::Buffer(buf) if read.waits_for_base() => {
+                let page = <&Bytes>::try_from(self.frame(buf)).map(|page| Box::new(*page));
+                read.page = page.map_or(Came::Read { failed: true }, Came::Copied);
+                self.keep_parts(id, read);
+            }
             Page::Buffer(buf) => {
                 // SAFETY: the collector's frame, which the core leaves alone while it names it here.
                 let page = unsafe { std::slice::from_raw_parts(self.frames.ptr(buf), BLOCK_BYTES) };
                 let told = self.told_of(page, &read);
                 self.told.push((id, told));
             }
-            Page::Medium(at) => self.fetch_page(Cause::Parts, id, at, read, batch),
+            Page::Medium(at) => {
+                self.count_parts_read(read.to);
+                let mut io = self.io(Cause::Parts, id, Kind::Read, at);
+                let buffer = self.buffers.take(1);
+                self.keep(id, buffer, &mut io);
+                batch.ios.push(io);
+                self.keep_parts(id, read);
+            }
         }
     }
 
-    fn fetch_page(
-        &mut self,
-        cause: Cause,
-        id: EffectId,
-        at: Pba,
-        read: PartsRead,
-        batch: &mut Batch,
-    ) {
-        match read.to {
+    fn count_parts_read(&mut self, to: Decoded) {
+        match to {
             Decoded::Request(..) => self.counters.read_blocks_clients += 1,
             Decoded::Collector(_) => self.counters.read_blocks_collector += 1,
             Decoded::Compared(_) => self.counters.read_blocks_compare += 1,
         }
-        let mut io = self.io(cause, id, Kind::Read, at);
-        let buffer = self.buffers.take(1);
-        self.keep(id, buffer, &mut io);
+    }
+
+    fn keep_parts(&mut self, id: EffectId, read: PartsRead) {
         let index = id.0 as usize;
         if self.parts.len() <= index {
             self.parts.resize_with(index + 1, || None);
         }
         self.parts[index] = Some(read);
-        batch.ios.push(io);
     }
 
-    /// A base has come, or cannot be had (`page` is none): on to what needs it.
-    pub(crate) fn base_read(&mut self, id: EffectId, page: Option<&[u8]>, batch: &mut Batch) {
+    /// A page of parts has come, or cannot be had; whether what they need is still to come.
+    pub(crate) fn waits_for_base(&mut self, id: EffectId, failed: bool) -> bool {
+        let Some(read) = &mut self.parts[id.0 as usize] else {
+            unreachable!("effect {id} reads parts")
+        };
+        let waits = read.waits_for_base();
+        if waits {
+            read.page = Came::Read { failed };
+        }
+        waits
+    }
+
+    /// A base has come, or cannot be had. If the page was read before it: how that ended, for the core is told now.
+    pub(crate) fn base_came(&mut self, id: EffectId, failed: bool) -> Option<Ended<'static>> {
         let Some(mut read) = self.parts[id.0 as usize].take() else {
             unreachable!("effect {id} reads a base for parts")
         };
-        let Needs::Part(slot, of) = read.base else {
+        let Needs::Part(slot, buffer) = std::mem::replace(&mut read.base, Needs::Lost) else {
             unreachable!("effect {id} waits for a base")
         };
-        read.base = match page {
-            Some(page) => Needs::part(&mut self.decoder, page, slot),
-            None => Needs::Lost,
-        };
-        match read.page.take() {
-            // The page would be read for nothing.
-            None if !read.has_base() => {
-                let told = Told::Parts {
-                    whole: false,
-                    base: false,
-                };
-                self.told.push((id, told));
-            }
-            Some(page) => {
+        if !failed {
+            read.base = Needs::part(&mut self.decoder, buffer.bytes(), slot);
+        }
+        self.buffers.give_back(buffer);
+        let ended = match &read.page {
+            Came::NotYet => None,
+            Came::Copied(page) => {
                 let told = self.told_of(&page[..], &read);
                 self.told.push((id, told));
+                return None;
             }
-            None => self.read_page(id, of, read, batch),
-        }
+            Came::Read { failed: true } => Some(Ended::Failed),
+            Came::Read { failed: false } => Some(Ended::Metadata),
+        };
+        self.parts[id.0 as usize] = Some(read);
+        ended
     }
 
     /// What the core is told of a page that was read for its parts.
@@ -425,8 +444,12 @@ impl PartsRead {
             count,
             to,
             base: Needs::Nothing,
-            page: None,
+            page: Came::NotYet,
         }
+    }
+
+    fn waits_for_base(&self) -> bool {
+        matches!(self.base, Needs::Part(..))
     }
 
     fn has_base(&self) -> bool {
