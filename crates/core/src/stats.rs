@@ -127,6 +127,10 @@ counters! {
     stale_blocks_discarded,
     /// Tables: blocks of data that a crash had left counted too high, found when the volume was opened.
     leaked_blocks,
+    /// Tables: blocks of the table of fingerprints that were damaged when the volume was opened. What they proposed is lost.
+    lost_fingerprint_blocks,
+    /// Tables: blocks of the table of counts that were damaged when the volume was opened, and counted anew.
+    rebuilt_count_blocks,
     /// Client reads served from the write buffer, blocks.
     buffer_hits,
     /// Blocks whose checksum did not match.

@@ -103,6 +103,19 @@ fn freed_blocks_are_discarded() {
     }
 }
 
+/// Bad sectors in the tables that a volume can do without, in the middle of all else: fingerprints, and counts.
+#[test]
+fn spare_blocks_are_lost() {
+    for layout in [Layout::Ordered, Layout::Shadow] {
+        let mut total = Summary::default();
+        for seed in 1200..1220 {
+            total.add(&run_or_panic(seed, "spare_blocks_are_lost", layout, true));
+        }
+        assert!(total.lost_fingerprints > 20, "{layout:?}: {total:?}");
+        assert!(total.rebuilt_counts > 20, "{layout:?}: {total:?}");
+    }
+}
+
 /// Order is what `ordered` does not promise; the oracle that asks for it notices soon.
 #[test]
 fn ordered_does_not_keep_the_order_of_writes() {

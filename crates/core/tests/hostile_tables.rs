@@ -75,6 +75,14 @@ impl Disk {
         self
     }
 
+    /// The first block of a table is damaged.
+    fn without(mut self, kind: Kind) -> Self {
+        let number = self.superblock.table_number(kind, 0);
+        let at = self.superblock.table_at(number, 0);
+        self.blocks.insert(at.0, vec![0xa5; BLOCK_BYTES]);
+        self
+    }
+
     fn error(mut self) -> Option<RecoveryError> {
         match layout::recover(&mut self, BLOCKS, crc32c) {
             Ok(Recovered::Tables(_)) => None,
@@ -141,4 +149,29 @@ fn a_link_outside_the_data_is_refused() {
         last.error(),
         Some(RecoveryError::CountTooLow { count: 0, .. })
     ));
+}
+
+/// Counts and fingerprints are not needed to open a volume, and of a block with all the owners that there can be none is
+/// thought to have a fingerprint; the map is needed.
+#[test]
+fn only_the_map_cannot_be_done_without() {
+    let full = || {
+        let links = vec![Link::to(0, 77); COUNT_MAX as usize];
+        Disk::new().with(&links).with(&[COUNT_MAX as u16])
+    };
+    assert_eq!(full().without(Kind::Counts).error(), None);
+    assert_eq!(full().without(Kind::Prints).error(), None);
+    let neither = full().without(Kind::Counts).without(Kind::Prints);
+    assert_eq!(neither.error(), None);
+    let too_many = Disk::new().with(&vec![Link::to(0, 77); COUNT_MAX as usize + 1]);
+    let at = too_many.superblock.areas().data(0);
+    assert_eq!(
+        too_many.without(Kind::Counts).error(),
+        Some(RecoveryError::TooManyOwners { at })
+    );
+    let error = full().without(Kind::Map).error();
+    assert!(
+        matches!(error, Some(RecoveryError::Table { at, .. }) if at == Pba(1)),
+        "{error:?}"
+    );
 }

@@ -5,6 +5,7 @@ use crate::pack::Compression;
 use crate::policy::Policy;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
+use vellum_core::stats::Stats;
 use vellum_core::tables::Persistence;
 
 /// Parts of pages are of a log alone: where would the others of a page go that is written in place? What is committed to a
@@ -42,4 +43,16 @@ pub(crate) fn answers(superblock: &Superblock, persistence: Persistence) -> Resu
         }),
         _ => Ok(()),
     }
+}
+
+/// What an opening of tables had to do without.
+pub(crate) fn damage(found: &Stats) -> Option<String> {
+    let (prints, counts) = (found.lost_fingerprint_blocks, found.rebuilt_count_blocks);
+    (prints + counts > 0).then(|| {
+        format!(
+            "{prints} block(s) of fingerprints and {counts} of counts are damaged or cannot be read: no data is lost, duplicates of what \
+             the first are of are stored again, the others were counted anew; they are written again soon, and a drive that cannot do \
+             that is to be replaced"
+        )
+    })
 }

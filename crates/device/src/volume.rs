@@ -158,7 +158,13 @@ impl Volume {
     fn start(&mut self) -> Result<(), OpenError> {
         self.spawn("vellum-reaper", reap)?;
         // What the engine asked for when it was made.
-        self.shared.with_core(|_, inner, batch| inner.drain(batch));
+        let found = self.shared.with_core(|_, inner, batch| {
+            inner.drain(batch);
+            inner.engine.stats()
+        });
+        if let Some(damage) = found.as_ref().and_then(layouts::damage) {
+            self.shared.events.add("tables", damage);
+        }
         if !self.read_only {
             scout::begin(&self.shared);
             self.spawn("vellum-scout", scout::run)?;

@@ -11,12 +11,15 @@ mod common;
 use common::Client;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use vellum_core::check::{Options, Severity};
 use vellum_core::format::areas::Layout;
 use vellum_core::format::table::Kind;
 use vellum_core::tables::Persistence;
+use vellum_device::inspect::check_medium;
 use vellum_device::pack::Compression;
 use vellum_device::policy::{Policy, PrintHash};
 use vellum_device::{CreateOptions, OpenError, OpenOptions, SweepError, Volume};
+use vellum_medium::fault::{Fault, FaultMedium, Plan, Rule};
 use vellum_medium::{Medium, MemoryMedium};
 
 const TABLES: [Layout; 2] = [Layout::Ordered, Layout::Shadow];
@@ -31,7 +34,7 @@ fn medium(layout: Layout) -> Arc<MemoryMedium> {
     medium
 }
 
-fn open(medium: &Arc<MemoryMedium>, persistence: Persistence, dedup: bool) -> Arc<Volume> {
+fn open(medium: &Arc<impl Medium + 'static>, persistence: Persistence, dedup: bool) -> Arc<Volume> {
     let options = OpenOptions {
         persistence,
         policy: Policy {
@@ -188,6 +191,65 @@ fn a_sweep_that_a_volume_never_makes_is_refused() {
     let volume = Volume::open(medium(Layout::Log), &options).unwrap();
     assert_eq!(volume.sweep(), Err(SweepError::ReadOnly));
     volume.stop().unwrap();
+}
+
+/// Bad sectors under all fingerprints and counts cost hints: the volume opens, reads what was written, and writes them anew.
+#[test]
+fn bad_sectors_under_fingerprints_and_counts_cost_hints_alone() {
+    for layout in TABLES {
+        let medium = Arc::new(FaultMedium::over_memory(8000, Plan::default()));
+        let options = CreateOptions {
+            layout,
+            ..CreateOptions::default()
+        };
+        Volume::create(&*medium, &options).unwrap();
+        let volume = open(&medium, Persistence::Weak, true);
+        let superblock = volume.superblock().clone();
+        let fills: Vec<u64> = (1..200).collect();
+        let mut client = Client::new(&volume);
+        client.write(0, &fills).unwrap();
+        client.flush().unwrap();
+        // Contents that fingerprints alone lead to.
+        client.discard(0, 100).unwrap();
+        drop(client);
+        volume.stop().unwrap();
+        drop(volume);
+
+        let all: u64 = superblock.table_blocks().iter().sum();
+        let first = superblock.table_number(Kind::Counts, 0);
+        let bad = superblock.table_at(first, 0).0..superblock.table_at(all, 0).0;
+        medium.set_plan(Plan::default().with_rule(Rule {
+            fault: Fault::ReadError,
+            blocks: bad,
+            skip: 0,
+            times: u64::MAX,
+        }));
+        let report = check_medium(&*medium, Options::default());
+        assert_eq!(report.worst(), Some(Severity::Redundancy), "{layout:?}");
+        let volume = open(&medium, Persistence::Weak, true);
+        let core = volume.stats().core;
+        assert!(core["lost_fingerprint_blocks"] > 0, "{layout:?}");
+        assert!(core["rebuilt_count_blocks"] > 0, "{layout:?}");
+        let told = volume.events();
+        assert!(told.iter().any(|event| event.kind == "tables"), "{told:?}");
+        let mut client = Client::new(&volume);
+        assert_eq!(client.read(100, 99).unwrap(), fills[100..]);
+        client.write(1000, &fills).unwrap();
+        drop(client);
+        volume.stop().unwrap();
+        drop(volume);
+
+        medium.set_plan(Plan::default());
+        let report = check_medium(&*medium, Options::default());
+        assert_eq!(report.worst(), None, "{layout:?}: {:?}", report.findings);
+        let volume = open(&medium, Persistence::Weak, true);
+        assert_eq!(volume.stats().core["lost_fingerprint_blocks"], 0);
+        let mut client = Client::new(&volume);
+        assert_eq!(client.read(100, 99).unwrap(), fills[100..]);
+        assert_eq!(client.read(1000, 199).unwrap(), fills);
+        drop(client);
+        volume.stop().unwrap();
+    }
 }
 
 /// A map write that the medium acknowledged and lost leaves a count that is too low: an error at the next opening, for

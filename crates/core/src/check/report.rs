@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 pub enum Severity {
     /// What a crash may leave behind; the next checkpoint or opening overwrites it.
     Note,
-    /// A second copy is damaged; what it said is still known from the first.
+    /// A second copy is damaged; what it said is still known from the first, or is a hint.
     Redundancy,
     /// Something that a client may read is lost, or an invariant does not hold.
     Damage,
@@ -85,6 +85,12 @@ pub enum Problem {
         "{blocks} blocks are counted too high, as a crash may leave them: space that the next opening frees"
     )]
     CountsTooHigh { blocks: u64 },
+    /// Tables: a block of hints.
+    #[error("fingerprints, which the next opening does without: {0}")]
+    Fingerprints(RecoveryError),
+    /// Tables: what the map and the fingerprints add up to.
+    #[error("counts, which the next opening counts anew: {0}")]
+    Counts(RecoveryError),
     /// A block whose bytes are not those that were written.
     #[error("LBA {lba} at physical block {at}: {error}")]
     Data {
@@ -111,7 +117,9 @@ impl Problem {
             | Self::Summary { .. }
             | Self::SummaryUnreadable { .. }
             | Self::HeaderUnreadable(_)
-            | Self::HeadersDiffer { .. } => Severity::Redundancy,
+            | Self::HeadersDiffer { .. }
+            | Self::Fingerprints(_)
+            | Self::Counts(_) => Severity::Redundancy,
             _ => Severity::Damage,
         }
     }

@@ -1,6 +1,7 @@
 //! The check of tables: every invariant of a volume at rest, held against the medium; nothing is changed.
 //!
-//! 1. Both superblocks are whole and equal; every sector of every table is whole, and in its place.
+//! 1. Both superblocks are whole and equal; every sector of every table is whole, and in its place. One of fingerprints or
+//!    counts that is not is known from the map.
 //! 2. Every link leads to a data block.
 //! 3. No count is lower than what leads to its block. A higher one is what a crash may leave.
 //! 4. Every live block has the checksum that its links have (with `data`).
@@ -8,6 +9,7 @@
 use super::recover::{Recovered, recover};
 use crate::addr::{BLOCK_BYTES, Lba, Pba};
 use crate::check::{Options, Problem, Report};
+use crate::format::table::Kind;
 use crate::format::{Crc, FormatError};
 use crate::recovery::{Source, Unreadable};
 use alloc::{vec, vec::Vec};
@@ -33,6 +35,12 @@ pub fn check(
     report.superblock = Some(recovered.superblock.clone());
     report.replayed = recovered.replayed;
     crate::check::check_mirrors(source, &recovered.superblock, crc, report);
+    for lost in &recovered.lost {
+        report.add(match lost.kind {
+            Kind::Counts => Problem::Counts(lost.error),
+            _ => Problem::Fingerprints(lost.error),
+        });
+    }
     for &(at, count, links) in &recovered.too_low {
         report.add(Problem::CountTooLow { at, count, links });
     }

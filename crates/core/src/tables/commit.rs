@@ -23,7 +23,7 @@ pub(super) struct Group {
     /// Fingerprints of blocks that it has stored.
     pub prints: BTreeMap<u32, u32>,
     /// Blocks whose fingerprint was given up.
-    unprinted: Vec<u32>,
+    pub unprinted: Vec<u32>,
     /// Such blocks were looked for.
     gave_up: bool,
     /// Writes of data that have not ended.

@@ -47,6 +47,7 @@ use alloc::vec::Vec;
 pub use check::check;
 use commit::{Commit, Group};
 pub use options::{Options, Persistence};
+use order::Step;
 use read::Reading;
 pub use recover::{Recovered, recover};
 use shadow::Shadow;
@@ -159,6 +160,7 @@ impl Tables {
     /// durable on the medium: with it, everything that recovery has read is.
     #[must_use]
     pub fn new(recovered: Recovered, options: Options, crc: Crc) -> Self {
+        let lost_prints = recovered.lost_blocks(Kind::Prints);
         let superblock = recovered.superblock;
         let signer = Signer::new(&superblock, crc);
         let shadow = (superblock.layout() == Layout::Shadow)
@@ -212,6 +214,12 @@ impl Tables {
         for block in recovered.mended {
             tables.mark_later(Kind::Counts, block);
         }
+        // Fingerprints that were lost are given up: nothing on the medium says them any more before a count goes down.
+        for block in lost_prints {
+            tables.mark(Step::Unprint, block);
+            tables.mark_later(Kind::Prints, block);
+        }
+        tables.running.unprinted = recovered.unprinted;
         tables
     }
 

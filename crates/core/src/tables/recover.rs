@@ -3,6 +3,9 @@
 //! What a crash leaves is right as it is, but for counts that are too high: blocks that nothing leads to, and
 //! that nobody could have freed before. They are found here, at every opening, for the map is read whole anyway;
 //! the counts are put right in memory, and written when it costs least.
+//!
+//! A bad sector costs what it held, and no more: of the map that is the volume, for what links said is nowhere else; of
+//! the fingerprints the hints in its block; of the counts nothing, for they are counted anew.
 
 use super::space::Space;
 use super::table::Table;
@@ -32,6 +35,8 @@ pub struct Recovered {
     pub(super) space: Space,
     /// Blocks of the table of counts that differ from what is on the medium.
     pub(super) mended: BTreeSet<u32>,
+    /// Data blocks that may have had one of the fingerprints that are lost: each is still counted for it.
+    pub(super) unprinted: Vec<u32>,
     /// Gauges of what was found.
     pub(super) found: Stats,
     pub(super) generation: Generation,
@@ -41,8 +46,22 @@ pub struct Recovered {
     pub too_low: Vec<(Pba, u16, u16)>,
     /// Counts that were higher; put right.
     pub leaks: u64,
+    /// Blocks of the tables that the map is enough without.
+    pub lost: Vec<Lost>,
     /// What was read.
     pub replayed: Replayed,
+}
+
+/// A block of fingerprints or counts that is damaged or cannot be read. Fingerprints are hints; counts are what the map and
+/// the fingerprints add up to.
+#[derive(Clone, Copy, Debug)]
+pub struct Lost {
+    /// Of which table.
+    pub kind: Kind,
+    /// Which of its blocks.
+    pub block: u32,
+    /// Why.
+    pub error: RecoveryError,
 }
 
 /// Where the tables' blocks are.
@@ -53,9 +72,11 @@ struct Blocks<'a> {
     crc: Crc,
     slots: &'a [LeafSlot],
     read: u64,
+    lost: Vec<Lost>,
 }
 
 impl Blocks<'_> {
+    /// Reads a table. What the links say is nowhere else; of the others a block that is damaged is taken for empty.
     fn load<E: Entry>(&mut self, table: &mut Table<E>) -> Result<(), RecoveryError> {
         let blocks = self.superblock.table_blocks()[E::KIND as usize];
         let mut entries = Vec::new();
@@ -80,23 +101,27 @@ impl Blocks<'_> {
                 .superblock
                 .table_at(number, slot.map_or(0, |(slot, _)| slot));
             let bytes = &mut bytes[..count as usize * BLOCK_BYTES];
-            self.source.read(at, bytes)?;
+            let whole = self.source.read(at, bytes).is_ok();
             self.read += count;
-            if let Some((_, expected)) = slot {
-                check_sum(E::KIND.name(), bytes, expected, at, self.crc)?;
-            }
-            for (index, bytes) in (0..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
-                let loaded = table.load(
-                    (block + index) as u32,
-                    number + index,
-                    bytes,
-                    &self.signer,
-                    &mut entries,
-                );
-                loaded.map_err(|error| RecoveryError::Table {
-                    at: at.plus(index),
-                    error,
-                })?;
+            for (index, bytes) in (0..).zip(bytes.chunks_exact_mut(BLOCK_BYTES)) {
+                let (at, block) = (at.plus(index), (block + index) as u32);
+                let loaded = match whole {
+                    true => Ok(()),
+                    false => self.source.read(at, bytes).map_err(RecoveryError::from),
+                };
+                let loaded = loaded.and_then(|()| {
+                    if let Some((_, expected)) = slot {
+                        check_sum(E::KIND.name(), bytes, expected, at, self.crc)?;
+                    }
+                    let number = number + index;
+                    let loaded = table.load(block, number, bytes, &self.signer, &mut entries);
+                    loaded.map_err(|error| RecoveryError::Table { at, error })
+                });
+                match (loaded, E::KIND) {
+                    (Ok(()), _) => {}
+                    (Err(error), Kind::Map) => return Err(error),
+                    (Err(error), kind) => self.lost.push(Lost { kind, block, error }),
+                }
             }
             block += count;
         }
@@ -147,12 +172,14 @@ pub fn recover(
         refs: Table::new(counts),
         space: Space::new(data_blocks),
         mended: BTreeSet::new(),
+        unprinted: Vec::new(),
         found: Stats::default(),
         generation,
         slots,
         directory,
         too_low: Vec::new(),
         leaks: 0,
+        lost: Vec::new(),
         replayed: Replayed {
             mirror_lost,
             ..Replayed::default()
@@ -166,11 +193,13 @@ pub fn recover(
         crc,
         slots: &found.slots,
         read: 0,
+        lost: Vec::new(),
     };
     blocks.load(&mut found.map)?;
     blocks.load(&mut found.counts)?;
     blocks.load(&mut found.prints)?;
     found.replayed.leaves = blocks.read;
+    found.lost = blocks.lost;
     found.count_links()?;
     found.settle_counts()?;
     Ok(found)
@@ -278,30 +307,62 @@ impl Recovered {
     }
 
     /// Holds the counts against what leads to their blocks.
+    ///
+    /// A fingerprint that cannot be read now may be read at the next opening: until its block has been written anew it is
+    /// counted, if it may be there. That the count of its block has room for it says so, where that is known.
     fn settle_counts(&mut self) -> Result<(), RecoveryError> {
+        let lost_prints = self.lost_blocks(Kind::Prints);
+        let lost_counts = self.lost_blocks(Kind::Counts);
+        self.found.lost_fingerprint_blocks = lost_prints.len() as u64;
+        self.found.rebuilt_count_blocks = lost_counts.len() as u64;
         for index in 0..self.superblock.areas().data_blocks() as u32 {
             let refs = self.refs.get(index);
-            let print = u16::from(self.prints.get(index) != 0);
-            let (is, should) = (self.counts.get(index), refs + print);
+            let is = match lost_counts.contains(&Table::<u16>::block_of(index)) {
+                true => None,
+                false => Some(self.counts.get(index)),
+            };
+            let lost_print = lost_prints.contains(&Table::<u32>::block_of(index))
+                && refs < limits::COUNT_MAX
+                && is.is_none_or(|is| is > refs);
+            if lost_print {
+                self.unprinted.push(index);
+            }
+            let should = refs + u16::from(lost_print || self.prints.get(index) != 0);
             if should > limits::COUNT_MAX {
                 return Err(self.too_many(index));
             }
-            if is != should {
-                if is < should {
-                    let at = self.superblock.areas().data(index);
-                    self.too_low.push((at, is, should));
-                } else {
-                    self.leaks += 1;
-                    self.found.leaked_blocks += u64::from(should == 0);
-                }
-                self.counts.set(index, should);
-                self.mended.insert(Table::<u16>::block_of(index));
+            if is != Some(should) {
+                self.settle_count(index, is, should);
             }
             if should == 0 {
                 self.space.free(index);
             }
         }
+        // Those of them, too, that count nothing.
+        self.mended.extend(lost_counts);
         Ok(())
+    }
+
+    fn settle_count(&mut self, index: u32, is: Option<u16>, should: u16) {
+        match is {
+            Some(is) if is < should => {
+                let at = self.superblock.areas().data(index);
+                self.too_low.push((at, is, should));
+            }
+            Some(_) => {
+                self.leaks += 1;
+                self.found.leaked_blocks += u64::from(should == 0);
+            }
+            None => {}
+        }
+        self.counts.set(index, should);
+        self.mended.insert(Table::<u16>::block_of(index));
+    }
+
+    /// The blocks of a table that are lost.
+    pub(super) fn lost_blocks(&self, kind: Kind) -> BTreeSet<u32> {
+        let of_kind = self.lost.iter().filter(|lost| lost.kind == kind);
+        of_kind.map(|lost| lost.block).collect()
     }
 
     fn too_many(&self, index: u32) -> RecoveryError {

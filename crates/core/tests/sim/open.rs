@@ -8,6 +8,7 @@ use vellum_core::check;
 use vellum_core::format;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::geometry::{self, Params};
+use vellum_core::format::table::Kind;
 use vellum_core::layout::{self, Recovered};
 use vellum_core::recovery::{RecoveryError, Source, Unreadable};
 
@@ -116,16 +117,42 @@ pub fn recover(medium: &Medium, bad: Option<u64>) -> Result<Recovered, RecoveryE
     layout::recover(&mut Reader { medium, bad }, medium.blocks(), crc32c::crc32c)
 }
 
+/// Whether a block is one of hints, or of what can be counted anew: no volume is lost with it.
+pub fn is_spare(found: &Recovered, at: u64) -> bool {
+    let superblock = found.superblock();
+    if superblock.layout() == Layout::Log {
+        return false;
+    }
+    let first = superblock.table_number(Kind::Counts, 0);
+    let end = superblock.table_blocks().iter().sum();
+    (superblock.table_at(first, 0).0..superblock.table_at(end, 0).0).contains(&at)
+}
+
+/// One of these blocks.
+pub fn spare_block(medium: &Medium, rng: &mut Rng) -> Option<u64> {
+    let found = recover(medium, None).ok()?;
+    let spare: Vec<u64> = (0..medium.blocks())
+        .filter(|&at| is_spare(&found, at))
+        .collect();
+    (!spare.is_empty()).then(|| rng.pick(&spare))
+}
+
 /// Recovers and begins a new life, as a runtime must. With `cuts` the power may fail at any moment of it,
 /// and all begins again.
 pub fn open(medium: &mut Medium, rng: &mut Rng, cuts: bool) -> Result<Recovered, Failure> {
     'again: loop {
+        let mut recovered = recover(medium, None).map_err(|e| format!("recovery: {e}"))?;
         if cuts && rng.percent(2) {
             // A block that cannot be read is an error or makes no difference; it never breaks anything.
             let bad = rng.below(medium.blocks());
-            let _ = recover(medium, Some(bad));
+            let spare = is_spare(&recovered, bad);
+            match recover(medium, Some(bad)) {
+                Err(error) if spare => return Err(format!("block {bad} is spare: {error}")),
+                // It goes on without, and the block can be read again later.
+                Ok(without) if spare => recovered = without,
+                _ => {}
+            }
         }
-        let mut recovered = recover(medium, None).map_err(|e| format!("recovery: {e}"))?;
         let superblock = recovered
             .begin_life()
             .map_err(|e| format!("recovery: {e}"))?;

@@ -45,6 +45,8 @@ pub struct Summary {
     pub rot_survived: u64,
     pub leaks: u64,
     pub discards: u64,
+    pub lost_fingerprints: u64,
+    pub rebuilt_counts: u64,
 }
 
 impl Summary {
@@ -75,6 +77,8 @@ impl Summary {
         self.rot_survived += other.rot_survived;
         self.leaks += other.leaks;
         self.discards += other.discards;
+        self.lost_fingerprints += other.lost_fingerprints;
+        self.rebuilt_counts += other.rebuilt_counts;
     }
 
     fn count(&mut self, counts: &Counts) {
@@ -209,6 +213,7 @@ impl World {
     /// One life: recovery, work, an end, and the audit of what is left.
     pub fn life(&mut self) -> Result<(), Failure> {
         self.summary.lives += 1;
+        self.rot_spare_blocks();
         let recovered = open::open(&mut self.medium, &mut self.rng, true)?;
         let stored = match &recovered {
             Recovered::Tables(found) if self.medium.broken == Broken::DiscardsEarly => found
@@ -263,6 +268,8 @@ impl World {
         self.summary.restamped += stats.medium_restamped;
         self.summary.packed += stats.packed_blocks;
         self.summary.discards += stats.stale_discards;
+        self.summary.lost_fingerprints += stats.lost_fingerprint_blocks;
+        self.summary.rebuilt_counts += stats.rebuilt_count_blocks;
         self.summary.deltas += stats.delta_blocks;
         self.summary.bases_read += stats.base_reads;
         self.summary.free_flushes += stats.flushes_free;
@@ -280,6 +287,19 @@ impl World {
             self.rot_at_rest()?;
         }
         Ok(())
+    }
+
+    /// Blocks of fingerprints and counts, that are read again as they were when the life ends, if it has not written them.
+    fn rot_spare_blocks(&mut self) {
+        if !self.faults || self.volume.layout == Layout::Log || !self.rng.percent(30) {
+            return;
+        }
+        for _ in 0..self.rng.range(1, 3) {
+            if let Some(at) = open::spare_block(&self.medium, &mut self.rng) {
+                let rot = self.rot(self.medium.blocks());
+                self.medium.rot.insert(at, rot);
+            }
+        }
     }
 
     fn choose_faults(&mut self) -> Faults {
@@ -534,12 +554,14 @@ impl World {
                 at = self.rng.below(blocks.min(8));
             }
             let rot = self.rot(blocks);
+            let was = format!("{rot:?} of block {at}");
+            let whole = open::recover(&medium, None).map_err(|e| format!("recovery: {e}"))?;
             medium.rot.insert(at, rot);
             if open::recover(&medium, None).is_err() {
+                ensure!(!open::is_spare(&whole, at), "{was}: not opened");
                 self.summary.rot_refused += 1;
                 continue;
             }
-            let was = format!("{rot:?} of block {at}");
             let (seen, _) = match self.read_back(medium, &[at]) {
                 Ok(result) => result,
                 Err(why) => return Err(format!("{was}: {why}")),
