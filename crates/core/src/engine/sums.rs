@@ -11,6 +11,9 @@ use crate::format::{Crc, chunk, superblock::Superblock};
 use alloc::{vec, vec::Vec};
 use hashbrown::HashMap;
 
+/// Of segments that are written to: one a head, and one whose summary is on its way.
+const SPARE_TAGS: usize = 4;
+
 enum Sum {
     /// Open, or closed and its summary still on the way.
     Tags(Vec<Tag>),
@@ -35,7 +38,9 @@ pub(super) struct Sums {
     clock: Vec<u32>,
     hand: usize,
     parked: Vec<(Segment, Parked)>,
+    /// For the next segments, so that writing allocates nothing; at most [`SPARE_TAGS`].
     spare_tags: Vec<Vec<Tag>>,
+    /// The same; with those that are cached never more than the cache may hold.
     spare_crcs: Vec<Vec<u32>>,
 }
 
@@ -128,14 +133,14 @@ impl Sums {
         let Some(Sum::Tags(tags)) = self.of.remove(&segment.0) else {
             return;
         };
-        let mut crcs = self.spare_crcs.pop().unwrap_or_default();
-        crcs.clear();
-        crcs.extend(tags.iter().map(|tag| tag.crc));
-        self.spare_tags.push(tags);
-        self.cache(segment, crcs);
+        self.cache(segment, tags.iter().map(|tag| tag.crc));
+        // What was read to be written anew comes on top of what was opened.
+        if self.spare_tags.len() < SPARE_TAGS {
+            self.spare_tags.push(tags);
+        }
     }
 
-    fn cache(&mut self, segment: Segment, crcs: Vec<u32>) {
+    fn cache(&mut self, segment: Segment, of_blocks: impl Iterator<Item = u32>) {
         while self.clock.len() >= self.limit {
             self.hand %= self.clock.len();
             let victim = self.clock[self.hand];
@@ -155,6 +160,9 @@ impl Sums {
                 }
             }
         }
+        let mut crcs = self.spare_crcs.pop().unwrap_or_default();
+        crcs.clear();
+        crcs.extend(of_blocks);
         self.of.insert(segment.0, Sum::Known { crcs, used: true });
         self.clock.push(segment.0);
     }
@@ -219,9 +227,9 @@ impl Sums {
             }
         }
         if !*partial {
-            let crcs = crcs.iter().map(|crc| crc.unwrap_or(0)).collect();
+            let crcs = core::mem::take(crcs);
             self.of.remove(&segment.0);
-            self.cache(segment, crcs);
+            self.cache(segment, crcs.into_iter().map(|crc| crc.unwrap_or(0)));
         }
         None
     }
@@ -259,5 +267,64 @@ impl Sums {
             }
         }
         taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::{BLOCK_BYTES, Lba};
+    use crate::format::geometry::{self, Params};
+
+    const LIMIT: usize = 3;
+
+    fn some() -> Superblock {
+        let params = Params {
+            medium_blocks: 1 << 14,
+            logical_blocks: None,
+            over_provisioning: 70,
+            segment_blocks: Some(256),
+            uuid: [1; 16],
+            secret: [2; 32],
+        };
+        geometry::plan(&params).unwrap()
+    }
+
+    fn are_bounded(sums: &Sums) {
+        assert!(sums.clock.len() <= LIMIT);
+        assert!(sums.clock.len() + sums.spare_crcs.len() <= LIMIT);
+        assert!(sums.spare_tags.len() <= SPARE_TAGS);
+    }
+
+    #[test]
+    fn what_is_read_back_takes_no_more_than_the_cache_may() {
+        let superblock = some();
+        let signature = superblock.signature();
+        let blocks = superblock.usable_blocks();
+        let bytes = (superblock.segment_blocks() - blocks) as usize * BLOCK_BYTES;
+        let crc = crc32c::crc32c;
+        let mut sums = Sums::new(&superblock, LIMIT);
+        for round in 0..3 {
+            for segment in (0..superblock.segment_count()).map(Segment) {
+                let of = |offset: u32| segment.0 << 16 | round << 10 | offset;
+                let tag = |offset: u32| Tag {
+                    owner: Owner::Lba(Lba(offset.into())),
+                    crc: of(offset),
+                };
+                // As a summary that is written anew with the owners of today is.
+                sums.restore(segment, (0..blocks).map(tag).collect());
+                let mut summary = vec![0; bytes];
+                sums.encode_summary(&superblock, segment, Seq(1), crc, &mut summary);
+                sums.summarised(segment);
+                are_bounded(&sums);
+                sums.forget(segment);
+                // As one is that a read asks for.
+                sums.begin_load(segment);
+                let next = sums.loaded(&superblock, &signature, segment, u32::MAX, &summary, crc);
+                assert_eq!(next, None);
+                assert_eq!(sums.crc(segment, 7), Some(of(7)));
+                are_bounded(&sums);
+            }
+        }
     }
 }
