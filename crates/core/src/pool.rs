@@ -41,13 +41,8 @@ impl Pool {
     #[must_use]
     pub fn new(blocks: u32) -> Self {
         assert!(blocks < NEXT, "a journal of {blocks} blocks has no numbers");
-        let buckets = if blocks == 0 {
-            0
-        } else {
-            (blocks as usize).next_power_of_two()
-        };
         Self {
-            buckets: vec![0; buckets],
+            buckets: vec![0; blocks as usize],
             links: vec![0; blocks as usize],
             prints: vec![0; blocks as usize],
             entries: 0,
@@ -73,7 +68,8 @@ impl Pool {
     }
 
     fn bucket(&self, print: u32) -> usize {
-        print as usize & (self.buckets.len() - 1)
+        // As many buckets as blocks, so the print is scaled to them, and not cut.
+        ((u64::from(print) * self.buckets.len() as u64) >> 32) as usize
     }
 
     /// The upper half of a hash: the lower is what a table in front of us may have used.
@@ -203,7 +199,7 @@ mod tests {
     fn a_bucket_that_someone_fills_on_purpose_stays_short() {
         let mut pool = Pool::new(4096);
         for index in 0..4096 {
-            pool.insert(index, u64::from(index) << (32 + 13));
+            pool.insert(index, u64::from(index) << 32);
         }
         assert_eq!(pool.len(), CHAIN_MAX);
     }

@@ -6,14 +6,17 @@
 //! again before the next map checkpoint is durable, because an older leaf may still name it; until then
 //! its page stays in the table too, or such a leaf would lead nowhere after a crash.
 
+mod numbers;
 mod parts;
+mod places;
 
 use crate::addr::{Lba, Leaf, Pba, Vba};
 use crate::deltas::Deltas;
 use crate::map::{LEAF_ENTRIES, PACKED_PAGES, take_bit};
 use crate::seam::Fingerprint;
 use alloc::{vec, vec::Vec};
-use hashbrown::HashMap;
+use numbers::Free;
+use places::Places;
 
 /// In a page's address: it holds parts, so what is left of it stays as it is.
 const PARTS: u32 = 1 << 31;
@@ -57,10 +60,8 @@ pub struct Shared {
     /// Numbers that recovery must find free: they are not given out.
     reserve: u32,
     pages: Vec<Page>,
-    free: Vec<u32>,
-    freed_since_checkpoint: Vec<u32>,
-    freed_before_checkpoint: Vec<u32>,
-    at: HashMap<u32, u32>,
+    free: Free,
+    at: Places,
     dirty: Vec<u64>,
     owned: u64,
     /// Pages of parts that have an owner, and how many LBAs own one of those.
@@ -85,10 +86,8 @@ impl Shared {
             limit: leaves.saturating_mul(LEAF_ENTRIES as u32).min(1 << 30),
             reserve: 0,
             pages: Vec::new(),
-            free: Vec::new(),
-            freed_since_checkpoint: Vec::new(),
-            freed_before_checkpoint: Vec::new(),
-            at: HashMap::new(),
+            free: Free::default(),
+            at: Places::default(),
             dirty: vec![0; (leaves as usize).div_ceil(64)],
             owned: 0,
             packed: 0,
@@ -207,7 +206,7 @@ impl Shared {
         if self.at.is_empty() {
             return None;
         }
-        self.at.get(&(pba.0 as u32)).map(|&vba| Vba(vba))
+        self.at.find(&self.pages, pba.0 as u32).map(Vba)
     }
 
     /// Keeps so many numbers that were never given out for later; whether there are as many, and one more.
@@ -226,13 +225,23 @@ impl Shared {
         self.pages.len().saturating_add(numbers) <= self.limit as usize
     }
 
+    /// Room for so many pages; by an eighth more at a time, because a volume that shares much has millions.
+    fn lengthen(&mut self, pages: usize) {
+        if pages > self.pages.capacity() {
+            let more = pages - self.pages.len() + self.pages.len() / 8;
+            self.pages.reserve_exact(more.max(LEAF_ENTRIES));
+        }
+        self.pages.resize(pages, Page::default());
+    }
+
     /// Makes the page at `pba` shared, still without owners. `None` when the table is full.
     pub fn insert(&mut self, pba: Pba) -> Option<Vba> {
-        let vba = match self.free.pop() {
+        let vba = match self.free.take() {
             Some(vba) => vba,
             None if self.has_fresh() => {
-                self.pages.push(Page::default());
-                self.pages.len() as u32 - 1
+                let vba = self.pages.len();
+                self.lengthen(vba + 1);
+                vba as u32
             }
             None => return None,
         };
@@ -242,8 +251,8 @@ impl Shared {
 
     /// Numbers a page of parts, still without owners. `None` when no number is left for it.
     pub fn insert_parts(&mut self, pba: Pba) -> Option<Vba> {
-        let vba = match self.free.last() {
-            Some(&vba) if vba >= PACKED_PAGES => return None,
+        let vba = match self.free.next() {
+            Some(vba) if vba >= PACKED_PAGES => return None,
             None if self.pages.len() >= PACKED_PAGES as usize => return None,
             _ => self.insert(pba)?,
         };
@@ -258,7 +267,7 @@ impl Shared {
             return false;
         }
         if self.pages.len() <= vba.0 as usize {
-            self.pages.resize(vba.0 as usize + 1, Page::default());
+            self.lengthen(vba.0 as usize + 1);
         }
         // What the number stood for before does not matter.
         self.pages[vba.0 as usize].place &= !PARTS;
@@ -278,13 +287,10 @@ impl Shared {
 
     /// The page has moved.
     pub fn place(&mut self, vba: Vba, pba: Pba) {
+        self.at.remove(&self.pages, vba.0);
         let page = &mut self.pages[vba.0 as usize];
-        let old = page.pba();
         page.place = page.place & PARTS | pba.0 as u32;
-        if self.at.get(&old) == Some(&vba.0) {
-            self.at.remove(&old);
-        }
-        self.at.insert(pba.0 as u32, vba.0);
+        self.at.insert(&self.pages, vba.0);
         self.mark_dirty(vba);
     }
 
@@ -336,7 +342,7 @@ impl Shared {
                 plain.push((Lba(u64::from(page.xor)), Pba(u64::from(page.pba()))));
             }
             if is_kept {
-                if self.at.insert(page.pba(), index as u32).is_some() {
+                if self.at.insert(&self.pages, index as u32).is_some() {
                     return None;
                 }
                 self.packed += usize::from(page.has_parts());
@@ -359,25 +365,20 @@ impl Shared {
         if let Some(print) = self.prints.get_mut(vba.0 as usize) {
             *print = [0; 16];
         }
-        let pba = page.pba();
-        if self.at.get(&pba) == Some(&vba.0) {
-            self.at.remove(&pba);
-        }
-        self.freed_since_checkpoint.push(vba.0);
+        self.at.remove(&self.pages, vba.0);
+        self.free.put(vba.0);
     }
 
     /// A map checkpoint begins: what was freed until now can be used again once it is durable.
     pub fn checkpoint_begins(&mut self) {
-        self.freed_before_checkpoint
-            .append(&mut self.freed_since_checkpoint);
+        self.free.checkpoint_begins();
     }
 
     /// The map checkpoint is durable.
     pub fn checkpoint_durable(&mut self) {
-        while let Some(vba) = self.freed_before_checkpoint.pop() {
+        while let Some(vba) = self.free.rested() {
             self.pages[vba as usize].place = 0;
             self.mark_dirty(Vba(vba));
-            self.free.push(vba);
         }
     }
 
