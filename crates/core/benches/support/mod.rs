@@ -11,16 +11,23 @@ use vellum_core::format;
 use vellum_core::format::geometry::{self, Params};
 use vellum_core::format::summary;
 use vellum_core::recovery::{Source, Unreadable, recover};
-use vellum_core::seam::{Against, Dedup, Digest, Effect, Input, Outcome, Payload};
+use vellum_core::seam::{Against, Dedup, Digest, Effect, Input, Outcome, Payload, Region};
 
 /// Counts calls.
 pub struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+static HELD_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// How many allocations there were so far.
 pub fn allocations() -> u64 {
     ALLOCATIONS.load(Ordering::Relaxed)
+}
+
+/// How many bytes are allocated now.
+#[allow(dead_code, reason = "a test's, and not the benchmark's")]
+pub fn held_bytes() -> u64 {
+    HELD_BYTES.load(Ordering::Relaxed)
 }
 
 /// Seconds that this process has had a core: other work on the machine does not count. Where the kernel
@@ -37,17 +44,21 @@ static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        HELD_BYTES.fetch_add(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: the caller's promise, passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        HELD_BYTES.fetch_sub(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: the caller's promise, passed on.
         unsafe { System.dealloc(ptr, layout) }
     }
 
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new: usize) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        HELD_BYTES.fetch_add(new as u64, Ordering::Relaxed);
+        HELD_BYTES.fetch_sub(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: the caller's promise, passed on.
         unsafe { System.realloc(ptr, layout, new) }
     }
@@ -140,6 +151,21 @@ impl Idle {
     /// Deduplicates from now on.
     pub fn deduplicate(&mut self, policy: Dedup) {
         self.engine.handle(Nanos(self.now), Input::Dedup { policy });
+    }
+
+    /// Where journals are from now on.
+    #[allow(dead_code, reason = "a test's, and not the benchmark's")]
+    pub fn journals(&mut self, regions: &[Region]) {
+        self.engine
+            .handle(Nanos(self.now), Input::Journals { regions });
+    }
+
+    /// What the medium's metadata takes, which is memory here.
+    #[allow(dead_code, reason = "a test's, and not the benchmark's")]
+    pub fn metadata_bytes(&self) -> u64 {
+        let entry = size_of::<(u64, Vec<u8>)>() + 1;
+        let blocks: usize = self.written.values().map(Vec::capacity).sum();
+        (blocks + entry * self.written.capacity() * 8 / 7) as u64
     }
 
     /// Tells the engine what the segments' tags say, as after a restart.

@@ -1,0 +1,73 @@
+//! What write-once journaling takes of memory, for each block of a journal.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+#[path = "../benches/support/mod.rs"]
+#[allow(dead_code, reason = "shared with the benchmark")]
+mod support;
+
+use std::collections::VecDeque;
+use support::{Counting, Idle, held_bytes};
+use vellum_core::addr::Lba;
+use vellum_core::seam::{Region, WriteOnce};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const LAPS: usize = 12;
+
+/// Bytes a journal block at most, in each lap: the journal is gone round, and what is in it comes home a quarter of it
+/// later, so that three quarters are shared with their homes.
+fn laps(journal: u64) -> Vec<u64> {
+    let mut idle = Idle::new(1 << 18, 280);
+    let volume = idle.logical_blocks;
+    // Until every segment has been written, and its checksums are cached.
+    (0..4 * volume).for_each(|lba| idle.write(lba % volume));
+    let mut homes = VecDeque::with_capacity(journal as usize);
+    let held = |idle: &Idle| held_bytes() - idle.metadata_bytes();
+    let before = held(&idle);
+    idle.journals(&[Region {
+        start: Lba(0),
+        blocks: journal,
+        homes: Lba(0),
+        homes_blocks: volume,
+        rule: WriteOnce::Hash,
+    }]);
+    let mut content = 0;
+    let mut lap = || {
+        let mut most = 0;
+        for block in 0..journal {
+            content += 1;
+            // Every content once, and homes all over the volume.
+            let crc = u32::wrapping_mul(content, 0x9e37_79b9);
+            idle.write_content(block, crc);
+            homes.push_back((journal + u64::from(crc) % (volume - journal), crc));
+            if homes.len() as u64 > journal / 4 {
+                let (home, crc) = homes.pop_front().unwrap();
+                idle.write_content(home, crc);
+            }
+            if block % 512 == 0 {
+                most = most.max(held(&idle) - before);
+            }
+        }
+        most.div_ceil(journal)
+    };
+    let most = (0..LAPS).map(|_| lap()).collect();
+    let stats = idle.engine.stats();
+    assert_eq!(stats.remapped_blocks, stats.checkpoint_writes);
+    assert_eq!(stats.shared_pages, journal * 3 / 4);
+    assert!(stats.medium_restamped > 0);
+    most
+}
+
+/// One test: another's memory would be counted, too.
+#[test]
+fn bytes_a_journal_block() {
+    // Most of it are numbers that rest until a map checkpoint: the shorter a journal, the more of them are of one of its blocks.
+    for (journal, bound) in [(1 << 14, 104), (1 << 16, 60)] {
+        let laps = laps(journal);
+        println!("a journal of {journal} blocks, bytes a block in each lap: {laps:?}");
+        let (last, before) = (laps[LAPS - 1], laps[LAPS - 4]);
+        assert!(last <= bound && last <= before + 1, "{laps:?}");
+    }
+}
