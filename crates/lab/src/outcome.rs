@@ -191,6 +191,9 @@ pub struct Outcome {
     /// Writes whose map updates waited at the same time, at most, and journal blocks in the map before what was written before
     /// them; where a drive orders its map, or counts what comes of not doing so.
     pub order: Option<(u64, u64)>,
+    /// Blocks that read as something else than was written there, because a hash was believed; where one is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mistaken: Option<u64>,
     /// Lookups in a map that is on flash.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lookups: Option<Lookups>,
@@ -336,6 +339,10 @@ impl Snapshot {
             memory: memory(sim),
             order: match &sim.ftl {
                 Ftl::Page(drive) => drive.stage().map(|s| (s.held_most() as u64, s.early())),
+                _ => None,
+            },
+            mistaken: match &sim.ftl {
+                Ftl::Raw(raw) => Some(raw.mistaken()),
                 _ => None,
             },
             lookups: now.lookups.map(|now| now.since(self.lookups)),

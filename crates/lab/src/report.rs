@@ -76,6 +76,10 @@ pub fn table(outcomes: &[Outcome]) -> String {
             row(name, &|o| shown(find(o)));
         }
     }
+    if outcomes.iter().any(|o| o.mistaken > Some(0)) {
+        let shown = |o: &Outcome| o.mistaken.map_or("-".into(), |blocks| blocks.to_string());
+        row("read as something else", &shown);
+    }
     if outcomes.iter().any(|o| o.order.is_some()) {
         let order = |o: &Outcome, cell: &dyn Fn((u64, u64)) -> u64| {
             o.order.map_or("-".into(), |order| cell(order).to_string())

@@ -1,0 +1,119 @@
+//! Home writes that were never journaled, but begin as a journaled block does: who believes 64 bytes corrupts them.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use vellum_core::seam::WriteOnce;
+use vellum_lab::content::{Content, Contents};
+use vellum_lab::flash;
+use vellum_lab::journal::{Commit, File, Host, Journal, Mode};
+use vellum_lab::policy::{Layer, Policy};
+use vellum_lab::scenario::{Device, Load, Precondition, Scenario};
+use vellum_lab::sim::{Ftl, Pace, Sim};
+use vellum_lab::trace::Op;
+use vellum_lab::workload::Request;
+
+/// Pages of a database, each of a kind of its own.
+const PAGES: u32 = 100;
+/// Pages that somebody writes beside the file system (direct I/O, mkfs, e2fsck), of kinds that the journal has too.
+const DIRECT: u32 = 30;
+
+const JOURNAL: Journal = Journal {
+    mode: Mode::Data,
+    blocks: 1024,
+    commit: Commit::TwoFlushes,
+    fsync_flushes: true,
+    file: File::Overwritten,
+};
+
+fn request(op: Op, lba: u64, content: Option<Content>) -> Request {
+    Request {
+        op,
+        lba,
+        blocks: 1,
+        contents: content.into_iter().collect::<Contents>(),
+        ..Request::flush(0)
+    }
+}
+
+fn write(lba: u64, content: Content) -> Request {
+    request(Op::Write { fua: false }, lba, Some(content))
+}
+
+/// What the disk is asked: the pages into the journal, the direct writes, the pages home; then everything is read.
+fn requests(logical: u64) -> Vec<Request> {
+    let at = JOURNAL.data_at(logical);
+    let direct_at = at + 1000;
+    let pages = (0..PAGES).flat_map(|page| {
+        let write = write(page.into(), Content::alike(page as u8, 1));
+        [Some(write), (page % 10 == 9).then(|| Request::flush(0))]
+    });
+    let mut requests: Vec<Request> = Host::new(pages.flatten(), JOURNAL, logical, 1).collect();
+    let home = requests.iter().position(|r| r.lba >= at).unwrap();
+    let direct = (0..DIRECT).map(|n| write(direct_at + u64::from(n), Content::alike(n as u8, 2)));
+    requests.splice(home..home, direct);
+    let all = (at..at + u64::from(PAGES)).chain(direct_at..direct_at + u64::from(DIRECT));
+    requests.extend(all.map(|lba| request(Op::Read, lba, None)));
+    requests
+}
+
+fn run(policy: &str) -> Sim {
+    let policy: Policy = policy.parse().unwrap();
+    let scenario = Scenario {
+        device: Device {
+            preset: *flash::find("fast-ssd").unwrap(),
+            capacity: Some(256 << 20),
+            over_provisioning: Some(200),
+            erase_limit: None,
+            flush_ns: 0,
+            read_priority: true,
+            options: flash::Options::default(),
+        },
+        load: Load::Requests(&[]),
+        pace: Pace::Closed { depth: 1 },
+        precondition: Precondition::None,
+        seed: 1,
+        daily_bytes: None,
+        verify: true,
+        timed: true,
+        sizes: None,
+        hashing: None,
+        watch: None,
+    };
+    let (mut sim, logical) = scenario.prepared(&policy).unwrap();
+    let rule = match policy.layer {
+        Layer::Vellum { write_once, .. } => write_once,
+        _ => WriteOnce::Off,
+    };
+    sim.watch(&[JOURNAL.region(logical, rule)]);
+    // A read of something else than was written is an error here, of the engine.
+    sim.run(
+        &mut requests(logical).into_iter(),
+        Pace::Closed { depth: 1 },
+    )
+    .unwrap();
+    sim
+}
+
+#[test]
+fn who_trusts_64_bytes_corrupts_what_was_never_journaled() {
+    let mistaken = |policy| match run(policy).ftl {
+        Ftl::Raw(raw) => raw.mistaken(),
+        _ => unreachable!("{policy} is above a device of which only the speed is known"),
+    };
+    assert_eq!(mistaken("woj"), u64::from(DIRECT));
+    assert_eq!(mistaken("woj:sha1"), 0);
+    assert_eq!(mistaken("jftl"), 0);
+}
+
+#[test]
+fn who_compares_does_not() {
+    for policy in ["vellum:write-once", "vellum:write-once=unless-collided"] {
+        let Ftl::Vellum(vellum) = run(policy).ftl else {
+            unreachable!("{policy} is the engine")
+        };
+        let stats = vellum.stats();
+        assert_eq!(vellum.wrong_reads(), 0, "{policy}");
+        assert_eq!(stats.compared_unequal, u64::from(DIRECT), "{policy}");
+        // Every page came home, and the inode.
+        assert_eq!(stats.remapped_blocks, u64::from(PAGES) + 1, "{policy}");
+    }
+}
