@@ -19,7 +19,7 @@ use vellum_core::addr::{Lba, Pba};
 use vellum_core::engine::Options;
 use vellum_core::format::summary::{Owner, Tag};
 use vellum_core::index::Holder;
-use vellum_core::seam::{Decide, Dedup, Effect};
+use vellum_core::seam::{Decide, Dedup, Effect, Region, WriteOnce};
 
 /// Contents. Each has its own checksum.
 const A: u32 = 1001;
@@ -400,6 +400,44 @@ fn a_crash_at_any_effect_of_a_hit() {
             bench.ask_write(7, B);
         },
     );
+}
+
+/// Two home blocks are mapped to their journal copies; then one copy's space is used again, and the other home block
+/// is written anew.
+#[test]
+fn a_crash_at_any_effect_of_a_remap() {
+    const JOURNAL: u64 = 500;
+    let journaled = |bench: &mut Bench| {
+        let region = Region {
+            start: Lba(JOURNAL),
+            blocks: 16,
+            homes: Lba(0),
+            homes_blocks: JOURNAL,
+            rule: WriteOnce::Hash,
+        };
+        bench.0.watch(&[region]).unwrap();
+        bench.write(1, 2001);
+        bench.write(JOURNAL, A);
+        bench.write(JOURNAL + 1, B);
+    };
+    let come_home = |bench: &mut Bench| {
+        bench.ask_write(1, A);
+        bench.ask_write(2, B);
+    };
+    crash_everywhere(&[Dedup::default()], journaled, come_home);
+    let mapped = |bench: &mut Bench| {
+        journaled(bench);
+        come_home(bench);
+        bench.flush();
+        assert_eq!(bench.stats().remapped_blocks, 2);
+    };
+    let part = |bench: &mut Bench| {
+        bench.ask_write(JOURNAL, 2002);
+        bench.ask(&Ask::Flush);
+        bench.ask_write(2, 2003);
+        bench.discard(1);
+    };
+    crash_everywhere(&[Dedup::default()], mapped, part);
 }
 
 #[test]
