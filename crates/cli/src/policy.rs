@@ -3,7 +3,7 @@
 use crate::size::Size;
 use serde_json::{Value, json};
 use std::str::FromStr;
-use vellum_core::seam::{Store, WriteOnce};
+use vellum_core::seam::{Commits, Store, WriteOnce};
 use vellum_core::tables::Persistence;
 use vellum_device::Extent;
 use vellum_device::pack::Compression;
@@ -13,7 +13,7 @@ use vellum_device::policy::{
 };
 
 /// The policies and their values, as help texts name them.
-const NAMES: [(&str, &str); 14] = [
+const NAMES: [(&str, &str); 17] = [
     ("write-once", "on|off|paper|descriptor"),
     ("hash", "xxh3|head64|crc32c|md5|sha1"),
     ("replay", "on|off"),
@@ -28,6 +28,9 @@ const NAMES: [(&str, &str); 14] = [
     ("sweep", "full|SIZE"),
     ("semantics", "on|off"),
     ("freed", "on|off"),
+    ("commit-every", "off|REQUESTS"),
+    ("merging", "on|off"),
+    ("anticipation", "on|off"),
 ];
 
 /// A help text that ends with them.
@@ -99,6 +102,8 @@ impl Policies {
 const INDEX_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 30;
 /// What a sweep for duplicates may read in a second.
 const SWEEP_BYTES: std::ops::RangeInclusive<u64> = 4 << 10..=1 << 40;
+/// Requests after which a commit may be due (Dmdedup's flush interval).
+const COMMIT_REQUESTS: std::ops::RangeInclusive<u32> = 1..=1_000_000;
 /// What a sampling unit may be (CAFTL §3.4.1).
 const SAMPLE_BYTES: std::ops::RangeInclusive<u64> = 8 << 10..=128 << 10;
 
@@ -128,6 +133,9 @@ pub struct Change {
     sweep_blocks: Option<u32>,
     freed: Option<bool>,
     semantics: Option<bool>,
+    commit_requests: Option<u32>,
+    merging: Option<bool>,
+    anticipation: Option<bool>,
 }
 
 impl Change {
@@ -156,6 +164,11 @@ impl Change {
             sweep_blocks: self.sweep_blocks.unwrap_or(policy.sweep_blocks),
             freed: self.freed.unwrap_or(policy.freed),
             semantics: self.semantics.unwrap_or(policy.semantics),
+            commits: Commits {
+                requests: self.commit_requests.unwrap_or(policy.commits.requests),
+                merging: self.merging.unwrap_or(policy.commits.merging),
+                anticipation: self.anticipation.unwrap_or(policy.commits.anticipation),
+            },
         }
     }
 }
@@ -233,6 +246,20 @@ impl FromStr for Change {
                         _ => return Err(wrong("full and the sizes from 4K to 1T")),
                     });
                 }
+                "commit-every" => {
+                    let requests = match value {
+                        "off" => Some(0),
+                        _ => value.parse().ok().filter(|n| COMMIT_REQUESTS.contains(n)),
+                    };
+                    let wrong = || wrong("off and the numbers from 1 to 1000000");
+                    change.commit_requests = Some(requests.ok_or_else(wrong)?);
+                }
+                "merging" => {
+                    change.merging = Some(switch(value).ok_or_else(|| wrong("on and off"))?);
+                }
+                "anticipation" => {
+                    change.anticipation = Some(switch(value).ok_or_else(|| wrong("on and off"))?);
+                }
                 _ => {
                     let names = NAMES.map(|(name, _)| name).join(", ");
                     return Err(format!("no policy is called {name:?}: there are {names}"));
@@ -260,6 +287,9 @@ pub fn shown(policy: &Policy) -> Value {
         "semantics": policy.semantics,
         "freed": policy.freed,
         "sweep_bytes": u64::from(policy.sweep_blocks) * 4096,
+        "commit_every": policy.commits.requests,
+        "merging": policy.commits.merging,
+        "anticipation": policy.commits.anticipation,
     })
 }
 
@@ -334,6 +364,11 @@ mod tests {
             "decide=crc32c",
             "sweep=off",
             "sweep=1K",
+            "commit-every=0",
+            "commit-every=1000001",
+            "commit-every=on",
+            "merging=1",
+            "anticipation=yes",
         ] {
             assert!(text.parse::<Change>().is_err(), "{text:?}");
         }
@@ -350,6 +385,7 @@ mod tests {
         for (name, values) in NAMES {
             for value in values.split('|') {
                 let text = format!("{name}={}", value.replace("SIZE", "64K"));
+                let text = text.replace("REQUESTS", "1000");
                 assert_eq!(text.parse::<Change>().err(), None, "{text}");
             }
         }
@@ -368,6 +404,18 @@ mod tests {
         assert_eq!(change.apply(policy).sweep_blocks, 256);
         assert_eq!(change.apply(policy).sample_blocks, 0);
         assert_eq!(shown(&change.apply(policy))["store"], "caftl");
+    }
+
+    #[test]
+    fn commits_are_read() {
+        let change: Change = "commit-every=1000,merging=off".parse().unwrap();
+        let policy = change.apply(Policy::default());
+        assert_eq!(policy.commits.requests, 1000);
+        assert!(!policy.commits.merging && policy.commits.anticipation);
+        let change: Change = "commit-every=off,anticipation=off".parse().unwrap();
+        let policy = change.apply(policy);
+        assert_eq!(policy.commits.requests, 0);
+        assert!(!policy.commits.merging && !policy.commits.anticipation);
     }
 
     #[test]

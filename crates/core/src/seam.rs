@@ -99,6 +99,27 @@ pub struct Region {
     pub rule: WriteOnce,
 }
 
+/// When what clients change in tables becomes durable (OrderMergeDedup §2.2). A log has nothing of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Commits {
+    /// Requests after which a commit is due; 0: any number (Dmdedup's flush interval).
+    pub requests: u32,
+    /// What no answer waits for is held back, to be merged with what else falls into its block.
+    pub merging: bool,
+    /// A commit is held back when more is likely to come meanwhile.
+    pub anticipation: bool,
+}
+
+impl Default for Commits {
+    fn default() -> Self {
+        Self {
+            requests: 0,
+            merging: true,
+            anticipation: true,
+        }
+    }
+}
+
 /// In-line deduplication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dedup {
@@ -259,6 +280,8 @@ pub enum Input<'a> {
     Deltas { on: bool },
     /// Deduplicate like this, from now on. No reply.
     Dedup { policy: Dedup },
+    /// Commit changes of tables like this, from now on. No reply.
+    Commits { policy: Commits },
     /// Blocks whose copies are there on purpose (a file system's superblocks, group descriptors): they are
     /// never shared by their content. In place of all that was told before. No reply.
     Critical { ranges: &'a [(Lba, u64)] },

@@ -5,12 +5,14 @@ use crate::pack::Compression;
 use crate::policy::Policy;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
+use vellum_core::seam::Commits;
 use vellum_core::stats::Stats;
 use vellum_core::tables::Persistence;
 
 /// Parts of pages are of a log alone: where would the others of a page go that is written in place? What is committed to a
-/// journal is pledged in the log; and of tables bytes decide, whatever else is asked for.
+/// journal is pledged in the log; and of tables bytes decide, whatever else is asked for. Commits are of tables alone.
 pub(crate) fn takes(superblock: &Superblock, policy: &Policy) -> Result<(), OpenError> {
+    let usual = Commits::default();
     let of_a_log = [
         (policy.deltas, "deltas (delta=)"),
         (
@@ -23,12 +25,31 @@ pub(crate) fn takes(superblock: &Superblock, policy: &Policy) -> Result<(), Open
             "fingerprints in place of bytes (decide=)",
         ),
     ];
-    match (superblock.layout(), of_a_log.iter().find(|(is, _)| *is)) {
-        (Layout::Log, _) | (_, None) => Ok(()),
-        (layout, Some((_, what))) => Err(OpenError::Layout {
+    let of_tables = [
+        (
+            policy.commits.requests != usual.requests,
+            "commits of tables (commit-every=)",
+        ),
+        (
+            policy.commits.merging != usual.merging,
+            "writes of tables to hold back (merging=)",
+        ),
+        (
+            policy.commits.anticipation != usual.anticipation,
+            "commits of tables to hold back (anticipation=)",
+        ),
+    ];
+    let layout = superblock.layout();
+    let (others, instead) = match layout {
+        Layout::Log => (&of_tables[..], Layout::Ordered),
+        _ => (&of_a_log[..], Layout::Log),
+    };
+    match others.iter().find(|(is, _)| *is) {
+        None => Ok(()),
+        Some((_, what)) => Err(OpenError::Layout {
             what,
             layout: layout.name(),
-            instead: Layout::Log.name(),
+            instead: instead.name(),
         }),
     }
 }

@@ -5,7 +5,7 @@ use crate::pack::Compression;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
-use vellum_core::seam::{Decide, Dedup, Order, Search, Store, WriteOnce};
+use vellum_core::seam::{Commits, Decide, Dedup, Order, Search, Store, WriteOnce};
 
 /// Which weak hash a block is known by where write-once journaling looks for its copy (WOJ §4.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -148,6 +148,8 @@ pub struct Policy {
     pub semantics: bool,
     /// Whether blocks that a mounted ext4 has freed are dropped without its discard.
     pub freed: bool,
+    /// When changes of tables become durable, on a layout that has them (`ordered`, `shadow`).
+    pub commits: Commits,
 }
 
 impl Default for Policy {
@@ -167,6 +169,7 @@ impl Default for Policy {
             fingerprint: None,
             semantics: false,
             freed: false,
+            commits: Commits::default(),
         }
     }
 }

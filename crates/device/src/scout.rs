@@ -392,7 +392,7 @@ fn tell(shared: &Shared, wishes: &Wishes, sight: &Sight, anew: bool) {
     shared.sweeper.set_rate(wishes.policy.sweep_blocks);
     let policy = wishes.policy.core_dedup(shared.blocks);
     prepare_index(shared, policy);
-    let deltas = wishes.policy.deltas;
+    let (deltas, commits) = (wishes.policy.deltas, wishes.policy.commits);
     let index = |inner: &crate::drive::Inner| {
         let stats = inner.engine.stats();
         (stats.index_capacity, stats.index_entries == 0)
@@ -404,6 +404,7 @@ fn tell(shared: &Shared, wishes: &Wishes, sight: &Sight, anew: bool) {
         }
         inner.feed(now, Input::Journals { regions }, batch);
         inner.feed(now, Input::Dedup { policy }, batch);
+        inner.feed(now, Input::Commits { policy: commits }, batch);
         if inner.set_deltas(deltas) {
             inner.feed(now, Input::Deltas { on: deltas }, batch);
         }

@@ -8,12 +8,13 @@
 
 mod common;
 
-use common::Client;
+use common::{Client, wait_for};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vellum_core::check::{Options, Severity};
 use vellum_core::format::areas::Layout;
 use vellum_core::format::table::Kind;
+use vellum_core::seam::Commits;
 use vellum_core::tables::Persistence;
 use vellum_device::inspect::check_medium;
 use vellum_device::pack::Compression;
@@ -166,6 +167,40 @@ fn what_a_layout_does_not_have_is_refused() {
             volume.stop().unwrap();
         }
     }
+    let rare = Commits::default();
+    let of_tables = [
+        (
+            "commit-every=",
+            Commits {
+                requests: 100,
+                ..rare
+            },
+        ),
+        (
+            "merging=",
+            Commits {
+                merging: false,
+                ..rare
+            },
+        ),
+        (
+            "anticipation=",
+            Commits {
+                anticipation: false,
+                ..rare
+            },
+        ),
+    ];
+    for (what, commits) in of_tables {
+        let options = OpenOptions {
+            policy: Policy { commits, ..none },
+            ..OpenOptions::default()
+        };
+        refused(Layout::Log, &options, what);
+        for layout in TABLES {
+            taken(layout, &options);
+        }
+    }
     let strong = OpenOptions {
         persistence: Persistence::Strong,
         ..OpenOptions::default()
@@ -174,6 +209,31 @@ fn what_a_layout_does_not_have_is_refused() {
     for layout in TABLES {
         taken(layout, &strong);
     }
+}
+
+/// What no answer waits for is held back for longer than this test waits, unless the policy says otherwise.
+#[test]
+fn how_tables_are_committed_can_be_changed_while_they_are_served() {
+    let medium = medium(Layout::Ordered);
+    let volume = open(&medium, Persistence::Weak, false);
+    let mut client = Client::new(&volume);
+    for fill in 1..=2 {
+        client.write(5, &[fill]).unwrap();
+        client.flush().unwrap();
+    }
+    assert_eq!(volume.stats().core["commits"], 2);
+    volume.set_policy(Policy {
+        commits: Commits {
+            merging: false,
+            ..Commits::default()
+        },
+        ..volume.policy()
+    });
+    wait_for(&volume, "the old block's count is written", |volume| {
+        volume.stats().core["commits"] == 3
+    });
+    drop(client);
+    volume.stop().unwrap();
 }
 
 /// Nothing is said to be looked for where nothing is.

@@ -354,6 +354,8 @@ impl Engine {
             Input::Deltas { on } => self.set_deltas(on),
             Input::Dedup { policy } => self.set_dedup(policy),
             Input::Critical { ranges } => self.dedup.set_critical(ranges),
+            // A chunk is what is committed.
+            Input::Commits { .. } => {}
             Input::Contents { at, tags } => self.learn_contents(at, tags),
             Input::Parts { at, parts } => self.learn_parts(at, parts),
             Input::Merge { id, lba, of } => self.merge(id, lba, of),

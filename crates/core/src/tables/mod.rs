@@ -257,6 +257,7 @@ impl Tables {
             }
             Input::Journaled { pairs } => self.once.learn_homes(pairs),
             Input::Dedup { policy } => self.set_dedup(policy),
+            Input::Commits { policy } => self.options.set_commits(policy),
             Input::Critical { ranges } => self.dedup.set_critical(ranges),
             // The table of fingerprints knows.
             // Nothing is pledged here: a map entry is written in place, and by itself.

@@ -2,6 +2,7 @@
 
 use crate::engine::Options as Shared;
 use crate::limits;
+use crate::seam::Commits;
 
 /// When a write is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,5 +52,13 @@ impl Options {
             zero: shared.zero,
             write_buffers: shared.write_buffers,
         }
+    }
+
+    /// Commits like this.
+    pub fn set_commits(&mut self, policy: Commits) {
+        let held = |nanos, is| if is { nanos } else { 0 };
+        self.commit_requests = policy.requests;
+        self.later_nanos = held(limits::LATER_NANOS, policy.merging);
+        self.anticipation_nanos = held(limits::ANTICIPATION_NANOS, policy.anticipation);
     }
 }

@@ -5,7 +5,7 @@ use super::rng::Rng;
 use std::collections::VecDeque;
 use vellum_core::addr::{Lba, Vba};
 use vellum_core::index::Holder;
-use vellum_core::seam::{Decide, Dedup, Order, Region, Search, Store, WriteOnce};
+use vellum_core::seam::{Commits, Decide, Dedup, Order, Region, Search, Store, WriteOnce};
 
 /// A life's habits.
 #[derive(Clone, Debug)]
@@ -103,6 +103,14 @@ impl Client {
             ],
             2 => vec![region(start / 2, u64::MAX / 2)],
             _ => vec![region(start, blocks)],
+        }
+    }
+
+    pub fn commits(&self, rng: &mut Rng) -> Commits {
+        Commits {
+            requests: rng.pick(&[0, 0, 1, 7]) as u32,
+            merging: rng.percent(50),
+            anticipation: rng.percent(50),
         }
     }
 

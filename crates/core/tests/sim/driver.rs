@@ -13,7 +13,7 @@ use vellum_core::addr::{Buf, Lba, Nanos, RequestId};
 use vellum_core::index::Holder;
 use vellum_core::layout::Core;
 use vellum_core::seam::{
-    Against, Base, Dedup, Digest, Effect, Input, Page, Payload, Refusal, Region,
+    Against, Base, Commits, Dedup, Digest, Effect, Input, Page, Payload, Refusal, Region,
 };
 
 /// Why a run failed.
@@ -306,6 +306,11 @@ impl Driver {
     pub fn deduplicate(&mut self, policy: &Dedup, ranges: &[(Lba, u64)]) -> Result<(), Failure> {
         self.feed(Input::Dedup { policy: *policy })?;
         self.feed(Input::Critical { ranges })
+    }
+
+    /// Tells when to commit, where there are tables.
+    pub fn commits(&mut self, policy: Commits) -> Result<(), Failure> {
+        self.feed(Input::Commits { policy })
     }
 
     /// What a buffer holds, as a block.

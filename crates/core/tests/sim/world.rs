@@ -378,6 +378,7 @@ impl World {
                 ensure!(idle < 1000 && driver.wait()?, "{}", driver.stalled());
             }
             if self.rng.below(1000) == 0 {
+                driver.commits(client.commits(&mut self.rng))?;
                 driver.tick()?;
             }
             // A medium without room makes the core wait: let that pass now and then, and end soon after.

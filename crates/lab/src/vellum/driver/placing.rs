@@ -3,6 +3,7 @@
 use super::Vellum;
 use vellum_core::engine::Options;
 use vellum_core::format::areas::Layout;
+use vellum_core::seam::Commits;
 use vellum_core::tables::{self, Persistence};
 
 /// See the module.
@@ -31,13 +32,13 @@ impl Default for Placing {
 
 impl Placing {
     pub(super) fn options(&self, shared: &Options) -> tables::Options {
-        let all = tables::Options::new(shared, self.persistence);
-        let kept = |nanos, keep| if keep { nanos } else { 0 };
-        tables::Options {
-            later_nanos: kept(all.later_nanos, self.merging),
-            anticipation_nanos: kept(all.anticipation_nanos, self.anticipation),
-            ..all
-        }
+        let mut options = tables::Options::new(shared, self.persistence);
+        options.set_commits(Commits {
+            merging: self.merging,
+            anticipation: self.anticipation,
+            ..Commits::default()
+        });
+        options
     }
 }
 
