@@ -185,7 +185,9 @@ counters! {
     dedup_switched_off,
     /// Blocks read because they may be equal to others that are stored.
     merge_reads,
-    /// Of these: mapped to the other's page.
+    /// Pairs that were not looked at, because the collector had all buffers.
+    merges_put_off,
+    /// Of the blocks read: mapped to the other's page.
     merged_blocks,
     /// Of those: parts of pages, of which one is given up with the last part that somebody has.
     merged_parts,

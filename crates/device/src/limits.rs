@@ -108,6 +108,10 @@ pub const SWEEP_WRITES: u64 = 64 << 10;
 pub const SWEEP_QUIET: Duration = Duration::from_secs(5);
 /// How long a sweep that was asked for waits while a client's request is served.
 pub const SWEEP_PAUSE: Duration = Duration::from_millis(1);
+/// How many unequal contents of one checksum a sweep holds each block of that checksum against.
+pub const SWEEP_COLLIDING: usize = 4;
+/// How often a sweep tells of a pair that is put off, a pause before each time: as long as its patience.
+pub const SWEEP_TRIES: usize = 100;
 /// How often it is looked whether they have written so much.
 pub const SWEEP_CHECK: Duration = Duration::from_secs(60);
 /// Blocks of a run of freed blocks that is dropped at once.

@@ -11,8 +11,8 @@
 use crate::block::{Op, Replies, Request};
 use crate::frames::Frames;
 use crate::limits::{
-    SWEEP_CHECK, SWEEP_ENTRIES, SWEEP_OWNERS, SWEEP_PAGES, SWEEP_PATIENCE, SWEEP_PAUSE,
-    SWEEP_QUIET, SWEEP_TAGS, SWEEP_WRITES,
+    SWEEP_CHECK, SWEEP_COLLIDING, SWEEP_ENTRIES, SWEEP_OWNERS, SWEEP_PAGES, SWEEP_PATIENCE,
+    SWEEP_PAUSE, SWEEP_QUIET, SWEEP_TAGS, SWEEP_TRIES, SWEEP_WRITES,
 };
 use crate::requests::OneAnswer;
 use crate::shared::Shared;
@@ -126,6 +126,11 @@ impl Sweeper {
 
     fn is_stopping(&self) -> bool {
         self.orders.lock().stopping
+    }
+
+    /// Whether somebody waits for a sweep that begins when this one has ended.
+    fn is_wanted(&self) -> bool {
+        self.orders.lock().now
     }
 
     /// Waits for something to do. `written`: blocks that clients have written so far; a sweep of its own
@@ -386,17 +391,29 @@ fn sweep(shared: &Shared, superblock: &Superblock, now: bool) {
 fn merge_all(shared: &Shared, stored: &[Stored], turn: &mut Turn, done: impl Fn(u64)) -> bool {
     let mut pages: Vec<(Vba, Vba)> = Vec::new();
     let mut passed = 0;
+    // Contents of one checksum that are not equal: a collision must not speak for all that is like one of them.
+    let mut contents: Vec<Holder> = Vec::with_capacity(SWEEP_COLLIDING);
     for same in stored.chunk_by(|one, next| one.crc() == next.crc()) {
         let first = same[0].holder();
+        contents.clear();
+        contents.push(first);
         for one in &same[1..] {
-            match (one.holder(), first) {
-                (Holder::Lba(lba), of) => {
-                    if !merge(shared, lba, of, turn) {
+            let mut is_met = false;
+            if let Holder::Lba(lba) = one.holder() {
+                for &of in &contents {
+                    let Some(is_merged) = merge(shared, lba, of, turn) else {
                         return false;
+                    };
+                    is_met = is_merged;
+                    if is_met {
+                        break;
                     }
                 }
-                (Holder::Page(vba), Holder::Page(of)) => pages.push((vba, of)),
-                (Holder::Page(_), Holder::Lba(_)) => unreachable!("pages come first"),
+            } else if let (Holder::Page(vba), Holder::Page(of)) = (one.holder(), first) {
+                pages.push((vba, of));
+            }
+            if !is_met && contents.len() < SWEEP_COLLIDING {
+                contents.push(one.holder());
             }
         }
         passed += same.len() as u64;
@@ -434,7 +451,7 @@ fn merge_pages(shared: &Shared, pages: &mut [(Vba, Vba)], turn: &mut Turn) -> bo
         }
         for &(lba, vba) in &owners {
             if let Some(page) = of(vba)
-                && !merge(shared, lba, Holder::Page(page), turn)
+                && merge(shared, lba, Holder::Page(page), turn).is_none()
             {
                 return false;
             }
@@ -443,37 +460,49 @@ fn merge_pages(shared: &Shared, pages: &mut [(Vba, Vba)], turn: &mut Turn) -> bo
     true
 }
 
-/// Tells the core of a pair and waits until it has seen to it; `false` when the volume is stopping.
-fn merge(shared: &Shared, lba: Lba, of: Holder, turn: &mut Turn) -> bool {
-    let answer = Arc::new(OneAnswer::default());
-    let replies: Arc<dyn Replies> = answer.clone();
-    let reads = || shared.inner.lock().engine.stats().merge_reads;
-    let before = reads();
-    if !turn.wait(shared) {
-        return false;
-    }
-    let request = Request {
-        tag: 0,
-        op: Op::Flush,
-        lba,
-        blocks: 0,
-        frames: Frames::default(),
+/// Tells the core of a pair and waits until it has seen to it: whether it is one page now; none when the volume is stopping.
+fn merge(shared: &Shared, lba: Lba, of: Holder, turn: &mut Turn) -> Option<bool> {
+    let counted = || {
+        let stats = shared.inner.lock().engine.stats();
+        (stats.merge_reads, stats.merged_blocks, stats.merges_put_off)
     };
-    shared.ask(request, &replies, |now, inner, pending, batch| {
-        let id = inner.requests.insert(pending);
-        inner.feed(now, Input::Merge { id, lba, of }, batch);
-    });
-    if answer.wait().1.is_err() {
-        return false;
+    for _ in 0..SWEEP_TRIES {
+        if !turn.wait(shared) {
+            return None;
+        }
+        // Nobody else tells of pairs.
+        let (reads, merged, put_off) = counted();
+        let answer = Arc::new(OneAnswer::default());
+        let replies: Arc<dyn Replies> = answer.clone();
+        let request = Request {
+            tag: 0,
+            op: Op::Flush,
+            lba,
+            blocks: 0,
+            frames: Frames::default(),
+        };
+        shared.ask(request, &replies, |now, inner, pending, batch| {
+            let id = inner.requests.insert(pending);
+            inner.feed(now, Input::Merge { id, lba, of }, batch);
+        });
+        if answer.wait().1.is_err() {
+            return None;
+        }
+        let (reads_after, merged_after, put_off_after) = counted();
+        turn.spend(2 * (reads_after - reads));
+        if put_off_after == put_off {
+            return Some(merged_after > merged);
+        }
+        // The collector is at work, and has all buffers.
+        shared.sweeper.pause(SWEEP_PAUSE);
     }
-    turn.spend(2 * (reads() - before));
-    true
+    Some(false)
 }
 
 /// When the sweep may go on: clients come first, and it takes no more of the medium than it is allowed. It asks
 /// before every pair, so that a client's request finds the reads of one under way at most.
 struct Turn {
-    /// Whether it goes on beside its clients, as its user told it to: then it waits only while they are served, and
+    /// Whether it goes on beside its clients, as its user told it to, or waits to: then it waits only while they are served, and
     /// not for ever.
     now: bool,
     /// How many requests of theirs had come when they were looked at last.
@@ -514,6 +543,7 @@ impl Turn {
     fn wait(&mut self, shared: &Shared) -> bool {
         let began = Instant::now();
         while !shared.sweeper.is_stopping() {
+            self.now |= shared.sweeper.is_wanted();
             let late = self.now && began.elapsed() >= SWEEP_PATIENCE;
             if !self.is_within_rate(shared) {
                 std::thread::sleep(SWEEP_PAUSE);

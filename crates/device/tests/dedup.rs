@@ -326,6 +326,41 @@ fn a_sweep_goes_on_beside_its_clients() {
     assert_sound(&*medium);
 }
 
+/// One of its own accord waits for quiet, and who asks for one does not wait for that.
+#[test]
+fn a_sweep_that_is_asked_for_does_not_wait_behind_one_that_nobody_asked_for() {
+    let (medium, volume) = volume();
+    write_thrice(&volume);
+    let mut client = Client::new(&volume);
+    for _ in 0..(64 << 10) / 256 {
+        client.write(2000, &[7; 256]).unwrap();
+    }
+    volume.set_policy(deduplicating());
+    wait_until("it sweeps", || {
+        let progress = volume.sweep_progress();
+        progress.permille.is_some() || progress.ended > 0
+    });
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                client.read(0, 1).unwrap();
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        volume.sweep().unwrap();
+        let began = Instant::now();
+        while volume.sweep_progress().ended < 2 && began.elapsed() < Duration::from_secs(25) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(volume.sweep_progress().ended >= 2);
+    assert_read(&volume);
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
+
 #[test]
 fn stopping_ends_a_sweep() {
     let (medium, volume) = volume();
@@ -427,9 +462,48 @@ fn parts_of_pages_are_known_again_after_a_restart() {
 }
 
 /// CRC32C is linear: its polynomial, laid over a block anywhere, changes the bytes and not the checksum.
+fn collide(request: &mut Request) {
+    const POLYNOMIAL: u64 = 1 | 0x82f6_3b78 << 1;
+    let block = request.frames.block_mut(0);
+    for (byte, other) in block[1000..].iter_mut().zip(POLYNOMIAL.to_le_bytes()) {
+        *byte ^= other;
+    }
+}
+
+/// The block that a sweep meets first must not speak for all of its checksum.
+#[test]
+fn a_sweep_tells_blocks_of_one_checksum_apart() {
+    let (medium, volume) = volume();
+    let mut client = Client::new(&volume);
+    for lba in 0..40 {
+        let mut request = client.write_request(lba, &[5], false);
+        if lba % 8 != 0 {
+            collide(&mut request);
+        }
+        client.call(request).unwrap();
+    }
+    client.flush().unwrap();
+    volume.sweep().unwrap();
+    wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
+    assert_eq!(counted(&volume, "live_blocks"), 2);
+    for lba in 0..40 {
+        let request = client.request(Op::Read, lba, 1);
+        let mut request = client.call(request).unwrap();
+        if lba % 8 != 0 {
+            collide(&mut request);
+        }
+        assert_eq!(
+            request.frames.block(0),
+            &common::block_of(5)[..],
+            "LBA {lba}"
+        );
+    }
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
+
 #[test]
 fn blocks_of_one_checksum_are_told_apart() {
-    const POLYNOMIAL: u64 = 1 | 0x82f6_3b78 << 1;
     let (medium, volume) = volume();
     for fingerprint in [None, Some(PrintHash::Blake3)] {
         volume.set_policy(Policy {
@@ -437,12 +511,6 @@ fn blocks_of_one_checksum_are_told_apart() {
             ..deduplicating()
         });
         let mut client = Client::new(&volume);
-        let collide = |request: &mut Request| {
-            let block = request.frames.block_mut(0);
-            for (byte, other) in block[1000..].iter_mut().zip(POLYNOMIAL.to_le_bytes()) {
-                *byte ^= other;
-            }
-        };
         for lba in 0..40 {
             let mut request = client.write_request(lba, &[5], false);
             let before = crc32c::crc32c(request.frames.block(0));

@@ -130,12 +130,14 @@ impl Engine {
         };
         // Of the collector's: it needs them more, and a pair can be told again.
         let Some(first) = self.collector.spare_buf() else {
+            self.stats.merges_put_off += 1;
             return self.reply(request, Ok(()));
         };
         let second = match to.slot {
             None => None,
             Some(_) => match self.collector.spare_buf() {
                 None => {
+                    self.stats.merges_put_off += 1;
                     self.release(first);
                     return self.reply(request, Ok(()));
                 }
