@@ -3,6 +3,7 @@
 use crate::control;
 use crate::outcome::out;
 use crate::policy::Change;
+use crate::size::Size;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -89,9 +90,9 @@ fn show(args: &Args, before: &Value, now: &Value) -> Result<()> {
         None if !args.status => writeln!(out(), "  blocks freed     {}", freed(before, now))?,
         None => writeln!(out(), "  sweeps           {}", number(now, "sweeps"))?,
     }
-    let saved = core(now, "shared_owners").saturating_sub(core(now, "shared_pages"));
     writeln!(out(), "  blocks stored    {}", core(now, "live_blocks"))?;
-    writeln!(out(), "  blocks saved     {saved}")?;
+    let saved = number(&now["space"], "saved_bytes");
+    writeln!(out(), "  saved            {}", Size(saved))?;
     writeln!(out(), "  shared in line   {}", core(now, "dedup_blocks"))?;
     writeln!(out(), "  shared later     {}", core(now, "merged_blocks"))?;
     writeln!(

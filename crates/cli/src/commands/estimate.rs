@@ -10,11 +10,12 @@ use crate::size::Size;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
-use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::FileTypeExt;
+use std::io::{Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_device::pack::{Compression, part_bytes};
@@ -49,7 +50,7 @@ pub fn run(args: &Args) -> Result<()> {
             .with_context(|| format!("cannot find {}", path.display()))?
             .is_dir()
         {
-            count_directory(path, &mut census, &bar)?;
+            count_directory(path, &mut census, &bar);
         } else {
             count_file(path, &mut census, &bar)
                 .with_context(|| format!("cannot read {}", path.display()))?;
@@ -138,6 +139,8 @@ struct Census {
     /// One content in 2 to the power of this is counted.
     thinned: u32,
     contents: HashMap<u64, Content>,
+    /// Files of several names that have been counted: device and inode.
+    linked: HashSet<(u64, u64)>,
 }
 
 /// A content that is counted.
@@ -174,7 +177,14 @@ impl Census {
             most,
             thinned: 0,
             contents: HashMap::new(),
+            linked: HashSet::new(),
         }
+    }
+
+    /// So many blocks are not stored, and read as zeros.
+    fn hole(&mut self, blocks: u64) {
+        self.blocks += blocks;
+        self.zeros += blocks;
     }
 
     fn block(&mut self, block: &[u8]) {
@@ -237,7 +247,7 @@ fn is_counted(hash: u64, thinned: u32) -> bool {
     hash & ((1u64 << thinned) - 1) == 0
 }
 
-fn count_directory(path: &Path, census: &mut Census, bar: &ProgressBar) -> Result<()> {
+fn count_directory(path: &Path, census: &mut Census, bar: &ProgressBar) {
     let mut left = vec![path.to_owned()];
     while let Some(directory) = left.pop() {
         let Ok(entries) = std::fs::read_dir(&directory) else {
@@ -245,8 +255,14 @@ fn count_directory(path: &Path, census: &mut Census, bar: &ProgressBar) -> Resul
             continue;
         };
         for entry in entries {
-            let entry = entry.with_context(|| directory.display().to_string())?;
-            let kind = entry.file_type()?;
+            // The end of a directory that cannot be read on, and what is gone by now.
+            let Ok((entry, kind)) = entry.and_then(|entry| {
+                let kind = entry.file_type()?;
+                Ok((entry, kind))
+            }) else {
+                census.unreadable += 1;
+                continue;
+            };
             if kind.is_dir() {
                 left.push(entry.path());
             } else if kind.is_file() && count_file(&entry.path(), census, bar).is_err() {
@@ -254,32 +270,58 @@ fn count_directory(path: &Path, census: &mut Census, bar: &ProgressBar) -> Resul
             }
         }
     }
-    Ok(())
 }
 
 fn count_file(path: &Path, census: &mut Census, bar: &ProgressBar) -> Result<()> {
     // Before it is opened: a FIFO that nobody writes into would not let go of us.
-    let kind = std::fs::metadata(path)?.file_type();
+    let metadata = std::fs::metadata(path)?;
+    let kind = metadata.file_type();
     if !kind.is_file() && !kind.is_block_device() {
         bail!("it is neither a regular file nor a block device");
     }
+    if metadata.nlink() > 1 && !census.linked.insert((metadata.dev(), metadata.ino())) {
+        return Ok(());
+    }
     let mut file = File::open(path)?;
-    let mut left = file.seek(SeekFrom::End(0))?;
-    file.seek(SeekFrom::Start(0))?;
+    let size = file.seek(SeekFrom::End(0))?;
+    let mut at = 0;
     let mut buffer = vec![0; READ_BYTES];
-    while left > 0 {
-        let length = left.min(READ_BYTES as u64) as usize;
-        file.read_exact(&mut buffer[..length])?;
+    while at < size {
+        let data = next_data(&file, at, size);
+        if data > at {
+            census.hole((data - at) / BLOCK_BYTES as u64);
+            at = data;
+            continue;
+        }
+        let length = (size - at).min(READ_BYTES as u64) as usize;
+        file.read_exact_at(&mut buffer[..length], at)?;
         // The end of a file is zeros up to the block's end, as a file system has it.
         let end = length.next_multiple_of(BLOCK_BYTES);
         buffer[length..end].fill(0);
         for block in buffer[..end].chunks_exact(BLOCK_BYTES) {
             census.block(block);
         }
-        left -= length as u64;
+        at += length as u64;
         bar.inc(length as u64);
     }
     Ok(())
+}
+
+/// Where the block of a file begins that has data at `at` or behind it; `at`, where holes are not told.
+fn next_data(file: &File, at: u64, size: u64) -> u64 {
+    let Ok(offset) = i64::try_from(at) else {
+        return at;
+    };
+    // SAFETY: no pointers; the descriptor is open.
+    let found = unsafe { libc::lseek(file.as_raw_fd(), offset, libc::SEEK_DATA) };
+    let block = BLOCK_BYTES as u64;
+    match u64::try_from(found) {
+        Ok(data) => (data / block * block).max(at),
+        Err(_) if std::io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO) => {
+            size.next_multiple_of(block)
+        }
+        Err(_) => at,
+    }
 }
 
 #[cfg(test)]
@@ -306,6 +348,26 @@ mod tests {
         });
         let soon = std::time::Duration::from_secs(20);
         assert_eq!(heard.recv_timeout(soon), Ok(true));
+    }
+
+    /// A file of several names is one, and what is not stored is not read.
+    #[test]
+    fn links_and_holes_are_no_duplicates() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("one"), [block(1), block(2)].concat()).unwrap();
+        std::fs::hard_link(path("one"), path("two")).unwrap();
+        let sparse = File::create(path("sparse")).unwrap();
+        sparse.set_len((1 << 40) + 100).unwrap();
+        sparse.write_all_at(&block(3), 1 << 30).unwrap();
+        let mut census = Census::new(1000);
+        count_directory(folder.path(), &mut census, &ProgressBar::hidden());
+        assert_eq!(census.unreadable, 0);
+        assert_eq!(census.blocks, 2 + (1 << 28) + 1);
+        assert_eq!(
+            (census.blocks - census.zeros, census.duplicates()),
+            (3, (0.0, 0.0))
+        );
     }
 
     #[test]

@@ -431,6 +431,7 @@ impl Answers for Volumes {
             "permille": progress.permille,
             "core": stats.get("core").cloned().unwrap_or_default(),
             "medium": stats.get("medium").cloned().unwrap_or_default(),
+            "space": stats.get("space").cloned().unwrap_or_default(),
         }))
     }
 
