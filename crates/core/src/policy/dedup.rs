@@ -177,12 +177,13 @@ impl Dedup {
         payload: &Payload,
         stats: &mut Stats,
     ) -> Option<(u64, Holder)> {
-        let is_critical = payload.digest.copied || self.is_critical(lba);
-        if !self.is_on() || self.switched_off || is_critical {
+        if !self.is_on() || self.switched_off {
             return None;
         }
+        let is_critical = payload.digest.copied || self.is_critical(lba);
         let class = payload.digest.class;
-        if self.policy.semantics && matches!(class, Class::Metadata | Class::Journal) {
+        let is_rare = self.policy.semantics && matches!(class, Class::Metadata | Class::Journal);
+        if is_critical || is_rare {
             stats.dedup_passed_over += 1;
             return None;
         }
