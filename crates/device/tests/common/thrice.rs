@@ -1,0 +1,79 @@
+//! A volume on which each content is written three times, for tests of deduplication.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use crate::common::{Client, create, open};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use vellum_device::Volume;
+use vellum_device::block::Request;
+use vellum_device::pack::Compression;
+use vellum_device::policy::Policy;
+use vellum_medium::{Medium, MemoryMedium};
+
+/// Contents of a volume: each one three times.
+pub const CONTENTS: u64 = 300;
+
+pub fn counted(volume: &Volume, name: &str) -> u64 {
+    volume.stats().core[name]
+}
+
+pub fn deduplicating() -> Policy {
+    Policy {
+        dedup: true,
+        index_bytes: 1 << 20,
+        ..Policy::default()
+    }
+}
+
+pub fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(30), "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub fn write_thrice(volume: &Arc<Volume>) {
+    let mut client = Client::new(volume);
+    for round in 0..3 {
+        for content in 0..CONTENTS {
+            client
+                .write(round * CONTENTS + content, &[content + 1])
+                .unwrap();
+        }
+    }
+    client.flush().unwrap();
+}
+
+pub fn assert_read(volume: &Arc<Volume>) {
+    let mut client = Client::new(volume);
+    for round in 0..3 {
+        for content in 0..CONTENTS {
+            let lba = round * CONTENTS + content;
+            assert_eq!(client.read(lba, 1).unwrap(), [content + 1], "LBA {lba}");
+        }
+    }
+}
+
+pub fn volume() -> (Arc<dyn Medium>, Arc<Volume>) {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4096));
+    create(&*medium);
+    let volume = open(&medium);
+    (medium, volume)
+}
+
+pub fn packing() -> Policy {
+    Policy {
+        compression: Compression::Lz4,
+        ..Policy::default()
+    }
+}
+
+/// CRC32C is linear: its polynomial, laid over a block anywhere, changes the bytes and not the checksum.
+pub fn collide(request: &mut Request) {
+    const POLYNOMIAL: u64 = 1 | 0x82f6_3b78 << 1;
+    let block = request.frames.block_mut(0);
+    for (byte, other) in block[1000..].iter_mut().zip(POLYNOMIAL.to_le_bytes()) {
+        *byte ^= other;
+    }
+}

@@ -1,0 +1,369 @@
+//! Deduplication afterwards: that a sweep finds what is stored twice, and is in nobody's way.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+#[path = "common/thrice.rs"]
+mod thrice;
+
+use common::{Client, assert_sound, create, open};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use thrice::*;
+use vellum_core::addr::Pba;
+use vellum_device::block::Op;
+use vellum_device::policy::Policy;
+use vellum_medium::{Done, Io, Kind, Medium, MediumError, MemoryMedium};
+
+/// A medium on which syncs can be held back, and whose reads are counted.
+#[expect(
+    clippy::vec_box,
+    reason = "operations change hands by pointer, as the medium wants them"
+)]
+struct Gate {
+    medium: Arc<dyn Medium>,
+    closed: AtomicBool,
+    held: Mutex<Vec<Box<Io>>>,
+    reads: AtomicU64,
+}
+
+impl Gate {
+    fn new(medium: Arc<dyn Medium>) -> Self {
+        Self {
+            medium,
+            closed: AtomicBool::new(false),
+            held: Mutex::default(),
+            reads: AtomicU64::new(0),
+        }
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    fn open(&self) {
+        self.closed.store(false, Ordering::SeqCst);
+        self.medium.submit(&mut self.held.lock());
+    }
+
+    fn reads(&self) -> u64 {
+        self.reads.load(Ordering::SeqCst)
+    }
+}
+
+impl Medium for Gate {
+    fn name(&self) -> &str {
+        self.medium.name()
+    }
+
+    fn blocks(&self) -> u64 {
+        self.medium.blocks()
+    }
+
+    fn wants_discard(&self) -> bool {
+        self.medium.wants_discard()
+    }
+
+    fn submit(&self, ios: &mut Vec<Box<Io>>) {
+        let reads = ios.iter().filter(|io| matches!(io.kind, Kind::Read));
+        self.reads.fetch_add(reads.count() as u64, Ordering::SeqCst);
+        if self.closed.load(Ordering::SeqCst) {
+            // What makes durable: a sync, or a chunk that is written so.
+            let is_held =
+                |io: &mut Box<Io>| matches!(io.kind, Kind::Sync | Kind::Write { durable: true });
+            self.held.lock().extend(ios.extract_if(.., is_held));
+        }
+        self.medium.submit(ios);
+    }
+
+    fn wait(&self, done: &mut Vec<Done>, timeout: Option<Duration>) {
+        self.medium.wait(done, timeout);
+    }
+
+    fn wake(&self) {
+        self.medium.wake();
+    }
+
+    fn read(&self, at: Pba, bytes: &mut [u8]) -> Result<(), MediumError> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        self.medium.read(at, bytes)
+    }
+
+    fn write(&self, at: Pba, bytes: &[u8]) -> Result<(), MediumError> {
+        self.medium.write(at, bytes)
+    }
+
+    fn sync(&self) -> Result<(), MediumError> {
+        self.medium.sync()
+    }
+}
+
+#[test]
+fn a_sweep_shares_what_was_stored_before() {
+    let (medium, volume) = volume();
+    write_thrice(&volume);
+    let stored = counted(&volume, "live_blocks");
+    assert_eq!(stored, 3 * CONTENTS);
+    let began = Instant::now();
+    volume.sweep().unwrap();
+    wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
+    assert_eq!(counted(&volume, "merged_blocks"), 2 * CONTENTS);
+    assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
+    // Nobody else is there: it waits for nothing.
+    assert!(began.elapsed() < Duration::from_secs(10));
+    assert_read(&volume);
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+    assert_read(&open(&medium));
+}
+
+/// Whoever has an index too small comes to have several pages of one content, each with several owners.
+#[test]
+fn a_sweep_makes_one_of_pages_that_are_shared_already() {
+    let (medium, volume) = volume();
+    volume.set_policy(Policy {
+        index_bytes: 64,
+        ..deduplicating()
+    });
+    let mut client = Client::new(&volume);
+    for round in 0..2 {
+        for content in 0..CONTENTS {
+            for copy in 0..2 {
+                let lba = content * 4 + round * 2 + copy;
+                client.write(lba, &[content + 1]).unwrap();
+            }
+        }
+    }
+    client.flush().unwrap();
+    // The index is being filled from the medium as well, and loses one or the other to that.
+    assert!(counted(&volume, "shared_pages") > CONTENTS * 3 / 2);
+    volume.sweep().unwrap();
+    wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
+    assert_eq!(counted(&volume, "shared_pages"), CONTENTS);
+    assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
+    for lba in 0..4 * CONTENTS {
+        assert_eq!(client.read(lba, 1).unwrap(), [lba / 4 + 1], "LBA {lba}");
+    }
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
+
+#[test]
+fn a_sweep_reads_no_faster_than_it_may() {
+    let (medium, volume) = volume();
+    write_thrice(&volume);
+    volume.set_policy(Policy {
+        sweep_blocks: 2000,
+        ..Policy::default()
+    });
+    let began = Instant::now();
+    volume.sweep().unwrap();
+    wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
+    let read = 2 * counted(&volume, "merge_reads");
+    let least = Duration::from_millis((read - 2) * 1000 / 2000);
+    assert!(read >= 4 * CONTENTS && began.elapsed() >= least);
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
+
+/// A client's request is in flight for as long as the medium syncs. Whatever the sweep may be at, it is at one pair.
+#[test]
+fn a_sweep_gives_way_to_a_request() {
+    let inner: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4096));
+    create(&*inner);
+    let gate = Arc::new(Gate::new(inner));
+    let medium: Arc<dyn Medium> = gate.clone();
+    let volume = open(&medium);
+    write_thrice(&volume);
+    // Long enough to be met on its way, and slow enough that a pair of it is always next.
+    volume.set_policy(Policy {
+        sweep_blocks: 1000,
+        ..Policy::default()
+    });
+    volume.sweep().unwrap();
+    wait_until("the sweep is at it", || {
+        counted(&volume, "merged_blocks") > 20
+    });
+    let mut client = Client::new(&volume);
+    for round in 0..3 {
+        gate.close();
+        client.write(2000 + round, &[9]).unwrap();
+        let flush = client.request(Op::Flush, 0, 0);
+        let tags = client.submit(vec![flush]);
+        std::thread::sleep(Duration::from_millis(1));
+        let before = gate.reads();
+        std::thread::sleep(Duration::from_millis(50));
+        let late = gate.reads() - before;
+        assert!(
+            late <= 2,
+            "{late} blocks read from 1 ms after the request on"
+        );
+        assert!(volume.sweep_progress().ended == 0);
+        gate.open();
+        client.sink.wait(tags[0]).unwrap();
+        let merged = counted(&volume, "merged_blocks");
+        wait_until("it goes on", || counted(&volume, "merged_blocks") > merged);
+    }
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
+
+#[test]
+fn a_sweep_goes_on_beside_its_clients() {
+    let (medium, volume) = volume();
+    write_thrice(&volume);
+    volume.sweep().unwrap();
+    let mut client = Client::new(&volume);
+    for round in 0..200 {
+        let lba = round * 7 % (3 * CONTENTS);
+        let content = lba % CONTENTS + 1;
+        assert_eq!(client.read(lba, 1).unwrap(), [content]);
+        client.write(lba, &[content]).unwrap();
+    }
+    wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
+    assert_read(&volume);
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
+
+/// One of its own accord waits for quiet, and who asks for one does not wait for that.
+#[test]
+fn a_sweep_that_is_asked_for_does_not_wait_behind_one_that_nobody_asked_for() {
+    let (medium, volume) = volume();
+    write_thrice(&volume);
+    let mut client = Client::new(&volume);
+    for _ in 0..(64 << 10) / 256 {
+        client.write(2000, &[7; 256]).unwrap();
+    }
+    volume.set_policy(deduplicating());
+    wait_until("it sweeps", || {
+        let progress = volume.sweep_progress();
+        progress.permille.is_some() || progress.ended > 0
+    });
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                client.read(0, 1).unwrap();
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        volume.sweep().unwrap();
+        let began = Instant::now();
+        while volume.sweep_progress().ended < 2 && began.elapsed() < Duration::from_secs(25) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(volume.sweep_progress().ended >= 2);
+    assert_read(&volume);
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
+
+#[test]
+fn stopping_ends_a_sweep() {
+    let (medium, volume) = volume();
+    write_thrice(&volume);
+    volume.sweep().unwrap();
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+    assert_read(&open(&medium));
+}
+
+/// Blocks in parts of pages: written without an index, and then of copies of the same.
+#[test]
+fn a_sweep_shares_parts_of_pages() {
+    let (medium, volume) = volume();
+    volume.set_policy(packing());
+    write_thrice(&volume);
+    // Few of them do not become smaller.
+    let packed = counted(&volume, "packed_owners");
+    assert!(packed > 2 * CONTENTS && packed.is_multiple_of(3));
+    let stored = counted(&volume, "live_blocks");
+    volume.sweep().unwrap();
+    wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
+    assert_eq!(counted(&volume, "merged_blocks"), 2 * CONTENTS);
+    assert_eq!(counted(&volume, "merged_parts"), packed / 3 * 2);
+    // What was written together goes together: two pages of three have nobody left, but for those on the border.
+    assert!(counted(&volume, "live_blocks") <= stored / 3 + 2);
+    assert_read(&volume);
+    volume.sweep().unwrap();
+    wait_until("the next one ends", || volume.sweep_progress().ended == 2);
+    assert_eq!(counted(&volume, "merged_blocks"), 2 * CONTENTS);
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+    assert_read(&open(&medium));
+}
+
+/// The block that a sweep meets first must not speak for all of its checksum.
+#[test]
+fn a_sweep_tells_blocks_of_one_checksum_apart() {
+    let (medium, volume) = volume();
+    let mut client = Client::new(&volume);
+    for lba in 0..40 {
+        let mut request = client.write_request(lba, &[5], false);
+        if lba % 8 != 0 {
+            collide(&mut request);
+        }
+        client.call(request).unwrap();
+    }
+    client.flush().unwrap();
+    volume.sweep().unwrap();
+    wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
+    assert_eq!(counted(&volume, "live_blocks"), 2);
+    for lba in 0..40 {
+        let request = client.request(Op::Read, lba, 1);
+        let mut request = client.call(request).unwrap();
+        if lba % 8 != 0 {
+            collide(&mut request);
+        }
+        assert_eq!(
+            request.frames.block(0),
+            &common::block_of(5)[..],
+            "LBA {lba}"
+        );
+    }
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
+
+/// Killed as often as it begins, with what it has done so far on the medium or not: each goes on where blocks are
+/// still stored twice.
+#[test]
+fn a_sweep_that_is_killed_goes_on_after_the_restart() {
+    let (medium, volume) = volume();
+    write_thrice(&volume);
+    volume.stop().unwrap();
+    drop(volume);
+    for kill in 0..4 {
+        let volume = open(&medium);
+        volume.set_policy(Policy {
+            sweep_blocks: 2000,
+            ..Policy::default()
+        });
+        volume.sweep().unwrap();
+        wait_until("it has merged a hundred", || {
+            counted(&volume, "merged_blocks") >= 100
+        });
+        if kill % 2 == 0 {
+            Client::new(&volume).flush().unwrap();
+        }
+        // Without a stop: the medium is left as a crash leaves it.
+        drop(volume);
+    }
+    let volume = open(&medium);
+    let left = counted(&volume, "live_blocks");
+    assert!(CONTENTS < left && left <= 3 * CONTENTS - 200, "{left}");
+    volume.sweep().unwrap();
+    wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
+    assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
+    assert_read(&volume);
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
