@@ -1,0 +1,130 @@
+//! Deltas and what they are against (CSA-FS §3.2), case by case: a base whose block is written again, discarded or shared, and a
+//! crash at every effect.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failure is a test's"
+)]
+
+#[allow(dead_code, reason = "each test uses its share")]
+mod sim;
+
+use sim::bench::{Bench, crash_everywhere, volume};
+use sim::driver::Ask;
+use sim::model::Seen;
+use vellum_core::addr::Lba;
+use vellum_core::index::Holder;
+use vellum_core::seam::Dedup;
+
+/// Contents that are stored in parts of pages, several to a page.
+fn small_contents() -> Vec<u32> {
+    let small = |token: &u32| sim::driver::parts::packed(*token).len.get() < 400;
+    (20_000..).filter(small).take(16).collect()
+}
+
+/// Whatever can be is stored in a part of a page, and from then on as a delta.
+fn packing(bench: &mut Bench, lbas: std::ops::Range<u64>, contents: &[u32]) {
+    bench.0.packing = 100;
+    bench.0.make_deltas(100).unwrap();
+    for (lba, &content) in lbas.zip(contents) {
+        bench.write(lba, content);
+    }
+}
+
+/// What becomes of the block whose content is a base.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Kept,
+    Discarded,
+    Written,
+    Merged,
+}
+
+#[test]
+fn a_base_stays_for_its_delta_whatever_becomes_of_its_block() {
+    let contents = small_contents();
+    for fate in [Fate::Kept, Fate::Discarded, Fate::Written, Fate::Merged] {
+        let mut deltas = 0;
+        for seed in 0..12 {
+            let mut bench = Bench::new(seed, volume(), Dedup::default());
+            // Two that share a part, and one that is stored twice.
+            packing(&mut bench, 1..2, &contents);
+            for lba in 2..4 {
+                bench.write(lba, contents[0]);
+            }
+            bench.ask(&Ask::Merge {
+                lba: 2,
+                of: Holder::Lba(Lba(1)),
+            });
+            bench.flush();
+            assert_eq!(bench.stats().merged_blocks, 1);
+            bench.write(1, contents[1]);
+            deltas += bench.stats().deltas;
+            let second = match fate {
+                Fate::Kept => Seen::Token(contents[0]),
+                Fate::Discarded => {
+                    bench.discard(2);
+                    bench.flush();
+                    bench.read(2)
+                }
+                Fate::Written => {
+                    bench.write(2, 40_000);
+                    Seen::Token(40_000)
+                }
+                Fate::Merged => {
+                    bench.ask(&Ask::Merge {
+                        lba: 2,
+                        of: Holder::Lba(Lba(3)),
+                    });
+                    bench.flush();
+                    Seen::Token(contents[0])
+                }
+            };
+            bench.assert_reads(&[(1, contents[1]), (3, contents[0])]);
+            assert_eq!(bench.read(2), second, "{fate:?}, seed {seed}");
+            // With the delta its base goes.
+            bench.discard(1);
+            bench.flush();
+            if bench.stats().deltas == 0 {
+                assert_eq!(bench.stats().base_pages, 0, "{fate:?}, seed {seed}");
+            }
+            bench.end();
+        }
+        assert!(deltas > 6, "{fate:?}: {deltas} in 12");
+    }
+}
+
+#[test]
+fn a_crash_at_any_effect_of_a_delta() {
+    let contents = small_contents();
+    let before = |bench: &mut Bench| packing(bench, 1..6, &contents);
+    let write = |bench: &mut Bench| {
+        for lba in 1..4 {
+            bench.ask_write(lba, contents[5 + lba as usize]);
+        }
+    };
+    crash_everywhere(&[Dedup::default()], before, |bench| {
+        write(bench);
+        bench.ask(&Ask::Flush);
+        bench.ask_write(4, contents[11]);
+    });
+    let with_deltas = |bench: &mut Bench| {
+        before(bench);
+        write(bench);
+        bench.flush();
+    };
+    // A delta is replaced by another one, one goes, a base's block is written whole, and another one is merged.
+    let part = |bench: &mut Bench| {
+        bench.ask_write(1, contents[10]);
+        bench.ask(&Ask::Flush);
+        bench.discard(2);
+        bench.0.packing = 0;
+        bench.ask_write(3, 40_000);
+        bench.ask(&Ask::Merge {
+            lba: 5,
+            of: Holder::Lba(Lba(4)),
+        });
+    };
+    crash_everywhere(&[Dedup::default()], with_deltas, part);
+}
