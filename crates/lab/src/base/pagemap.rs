@@ -14,6 +14,7 @@ use super::levelling::Leveller;
 use super::mapcache::Paging;
 use super::victims::{Victim, Victims};
 use crate::flash::{Die, EraseBlock, PLAIN, PageMapping, Shape};
+use crate::rng::{Rng, mix};
 use std::collections::VecDeque;
 
 pub(super) const NONE: u32 = u32::MAX;
@@ -119,13 +120,13 @@ impl PageMap {
         if logical > most || physical >= u64::from(NONE) {
             return Err(TooSmall { logical, most });
         }
-        let frontier = |die: u32| Frontier {
+        let frontier = |_| Frontier {
             active: 0,
             offset: 0,
             left: shape.unit_blocks,
             free: (1..per_die).collect(),
             live: 0,
-            victims: Victims::new(victim, per_die, pages, u64::from(die)),
+            victims: Victims::new(victim, per_die, pages),
         };
         Ok(Self {
             pages,
@@ -164,6 +165,16 @@ impl PageMap {
             true => Err(TooSmall { logical, most }),
             false => Ok(self),
         }
+    }
+
+    /// The same, its draws of victims following from this number: each die's are its own.
+    #[must_use]
+    pub fn drawing(mut self, seed: u64) -> Self {
+        let mut seeds = Rng::new(mix(seed));
+        for die in &mut self.dies {
+            die.victims.draw_by(Rng::new(seeds.draw()));
+        }
+        self
     }
 
     /// Blocks that can be alive.
@@ -419,7 +430,6 @@ fn room(per_die: u32, reserve: u32, pages: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Rng;
 
     const SHAPE: Shape = Shape {
         channels: 1,

@@ -123,14 +123,14 @@ pub(super) enum Victims {
 }
 
 impl Victims {
-    pub fn new(victim: Victim, blocks: u32, pages: u32, seed: u64) -> Self {
+    pub fn new(victim: Victim, blocks: u32, pages: u32) -> Self {
         match victim {
             Victim::Greedy => Self::Greedy(Fewest::new(blocks, pages)),
             Victim::Fifo => Self::Fifo(VecDeque::new()),
             Victim::Choices(draws) => Self::Choices {
                 draws,
                 closed: Vec::new(),
-                rng: Rng::new(seed),
+                rng: Rng::new(0),
             },
             Victim::CostBenefit => Self::CostBenefit {
                 pages,
@@ -138,6 +138,13 @@ impl Victims {
                 changed: vec![0; blocks as usize],
                 clock: 0,
             },
+        }
+    }
+
+    /// Where chance has a part in it, it follows from this.
+    pub fn draw_by(&mut self, source: Rng) {
+        if let Self::Choices { rng, .. } = self {
+            *rng = source;
         }
     }
 

@@ -130,6 +130,19 @@ pub fn choices(alpha: f64, pages: u32, draws: u32) -> f64 {
     alpha / low
 }
 
+/// Volumes' worth of overwrites over which the amplification of random victims is measured with this standard error, as a share.
+///
+/// Whatever came before, a victim is expected to be valid by 1 / alpha, so what it is off by adds up like independent draws. A block is
+/// taken after a time that is exponential, and its pages die exponentially: the mean square of what is valid is
+/// 1 / (2 alpha - 1).
+#[must_use]
+pub fn volumes(over_permille: u32, pages: u32, logical: u64, error: f64) -> u64 {
+    let alpha = 1.0 + f64::from(over_permille) / 1000.0;
+    let variance = 1.0 / (2.0 * alpha - 1.0) - 1.0 / (alpha * alpha);
+    let each = random(alpha) * variance * f64::from(pages) / logical as f64;
+    (each / (error * error)).ceil() as u64
+}
+
 /// The page map with one victim policy.
 ///
 /// # Errors
@@ -150,7 +163,8 @@ pub fn page_map(
         units: pages,
         unit_blocks: 1,
     };
-    let mut map = PageMap::new(&shape, 1, (0, blocks), effort.logical, victim)?;
+    let map = PageMap::new(&shape, 1, (0, blocks), effort.logical, victim)?;
+    let mut map = map.drawing(effort.seed);
     let mut rng = Rng::new(effort.seed);
     let mut ops = Vec::new();
     let mut write = |map: &mut PageMap, lba| {
@@ -348,6 +362,29 @@ mod tests {
             }
             assert!((choices(over, 256, 1) / random(over) - 1.0).abs() < 0.005);
         }
+    }
+
+    #[test]
+    fn random_victims_are_measured_as_exactly_as_is_said() {
+        let (logical, error) = (16 << 10, 0.005);
+        let measure = volumes(150, 64, logical, error);
+        let offs = (1..=32).map(|seed| {
+            let effort = Effort {
+                logical,
+                warm: 6,
+                measure,
+                seed,
+            };
+            page_map(Victim::Choices(1), 64, 150, effort)
+                .unwrap()
+                .off_percent
+                / 100.0
+        });
+        let offs: Vec<f64> = offs.collect();
+        let deviation = (offs.iter().map(|off| off * off).sum::<f64>() / 32.0).sqrt();
+        assert!((0.7..1.3).contains(&(deviation / error)), "{offs:?}");
+        let mean = offs.iter().sum::<f64>() / 32.0;
+        assert!(mean.abs() < 3.0 * error / 32.0f64.sqrt(), "{mean}");
     }
 
     #[test]

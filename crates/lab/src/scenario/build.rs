@@ -201,7 +201,7 @@ impl Scenario<'_> {
                 map_cache,
             } => {
                 let map = PageMap::new(&shape, shape.dies, whole, logical, victim)?;
-                let map = map.mapped(nand.page_map)?;
+                let map = map.mapped(nand.page_map)?.drawing(self.seed);
                 let mut map = map.levelled(levelling);
                 if let Some(entries) = map_cache {
                     map = map.paged(entries as usize)?;
