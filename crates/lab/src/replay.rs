@@ -68,6 +68,14 @@ pub enum ReplayError {
         /// Which.
         path: String,
     },
+    /// The disk whose addresses were to stay is too large.
+    #[error("{path}: a disk of {} GiB: addresses can stay what they are up to {} GiB", extents >> 10, EXTENTS_MAX >> 10)]
+    Large {
+        /// Which.
+        path: String,
+        /// Extents up to the last that is known of.
+        extents: u64,
+    },
     /// It was ended.
     #[error("{path}: interrupted while it was read")]
     Interrupted {
@@ -228,10 +236,7 @@ impl TraceFile {
         summary.known = reader.known().copied();
         summary.journals = journals;
         if reading.in_place {
-            extents = in_place(&extents, reader.disk_blocks()).ok_or_else(|| {
-                let path = name();
-                ReplayError::Disks { path }
-            })?;
+            extents = in_place(&extents, reader.disk_blocks(), name)?;
         }
         let journal = journal.map(|(offset, bytes)| {
             let start = offset / BLOCK_BYTES as u64;
@@ -320,17 +325,27 @@ impl TraceFile {
     }
 }
 
-/// Every extent of a disk at its own place; none when there are several disks, or it is too large.
+/// Every extent of a disk at its own place.
 fn in_place(
     touched: &BTreeMap<(u32, u64), u64>,
     disk_blocks: Option<u64>,
-) -> Option<BTreeMap<(u32, u64), u64>> {
-    let (disk, _) = *touched.keys().next()?;
-    let one = touched.keys().all(|(other, _)| *other == disk);
-    let last = touched.keys().map(|(_, extent)| *extent).max()?;
+    path: impl Fn() -> String,
+) -> Result<BTreeMap<(u32, u64), u64>, ReplayError> {
+    let mut disks = touched.keys().map(|&(disk, _)| disk);
+    let disk = disks.next().unwrap_or_default();
+    if disks.any(|other| other != disk) {
+        return Err(ReplayError::Disks { path: path() });
+    }
     let told = disk_blocks.map(|blocks| blocks.div_ceil(EXTENT_BLOCKS));
-    let count = told.unwrap_or(0).max(last + 1);
-    (one && count <= EXTENTS_MAX as u64).then(|| (0..count).map(|n| ((disk, n), n)).collect())
+    let touched = touched.keys().map(|&(_, extent)| extent.saturating_add(1));
+    let extents = touched.chain(told).max().unwrap_or(0);
+    match extents <= EXTENTS_MAX as u64 {
+        true => Ok((0..extents).map(|n| ((disk, n), n)).collect()),
+        false => Err(ReplayError::Large {
+            path: path(),
+            extents,
+        }),
+    }
 }
 
 fn extents_of(record: &Record) -> RangeInclusive<u64> {

@@ -144,6 +144,9 @@ fn a_trace_of_ours_brings_its_journal_and_can_stay_in_place() {
     let two = file(dir.path(), "two", DISKSIM.as_bytes());
     let error = TraceFile::read(&two, &reading).err().unwrap();
     assert!(matches!(error, ReplayError::Disks { .. }), "{error}");
+    let far = file(dir.path(), "far", b"0.5 0 4000000000 8 0\n");
+    let error = TraceFile::read(&far, &reading).err().unwrap();
+    assert!(error.to_string().contains("a disk of 1907 GiB"), "{error}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `vellum lab compare`: all policies over one load.
 
+use super::flash::number;
 use super::progress::{interrupted, watched};
 use super::setup::{Setup, print, write};
 use crate::outcome::{out, tell};
@@ -23,7 +24,7 @@ pub struct Args {
     #[arg(long, value_name = "POLICY", long_help = format!("A policy; give it several times. There are {NAMES}."))]
     policy: Vec<Policy>,
     /// Runs at the same time; by default one a core. The results are the same.
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "COUNT", value_parser = number::<u16>(1..=1024))]
     threads: Option<u16>,
     /// Print JSON instead of the table.
     #[arg(long, conflicts_with = "csv")]

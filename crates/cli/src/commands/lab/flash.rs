@@ -33,19 +33,19 @@ pub struct FlashArgs {
     #[arg(long, value_name = "NEW:WORN", value_parser = rates)]
     bit_errors: Option<(f64, f64)>,
     /// Bits that are corrected in 1 KiB.
-    #[arg(long, value_name = "COUNT", default_value_t = 72, requires = "bit_errors", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 72, requires = "bit_errors", value_parser = number::<u32>(1..=1000))]
     ecc_bits: u32,
     /// How often a read is tried again, each time with half as many bits wrong, before it is a read error.
-    #[arg(long, value_name = "COUNT", default_value_t = 5, requires = "bit_errors", value_parser = clap::value_parser!(u32).range(0..=30))]
+    #[arg(long, value_name = "COUNT", default_value_t = 5, requires = "bit_errors", value_parser = number::<u32>(0..=30))]
     read_retries: u32,
     /// What stops for a read that the host waits for: program, erase or both.
     #[arg(long, value_name = "WHAT", conflicts_with = "fcfs", value_parser = ["program", "erase", "both"])]
     suspend: Option<String>,
     /// What stopping takes, and again what going on takes, in microseconds.
-    #[arg(long, value_name = "MICROSECONDS", default_value_t = 20, requires = "suspend", value_parser = clap::value_parser!(u64).range(0..=10_000))]
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 20, requires = "suspend", value_parser = number::<u64>(0..=10_000))]
     suspend_time: u64,
     /// How often one program or erasure is stopped, at most.
-    #[arg(long, value_name = "COUNT", default_value_t = 16, requires = "suspend", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 16, requires = "suspend", value_parser = number::<u32>(1..=10_000))]
     suspend_most: u32,
     /// Let data cross the channel while the cells are busy (cache program, cache read).
     #[arg(long)]
@@ -53,6 +53,20 @@ pub struct FlashArgs {
     /// Let each program be of one plane's page, even where planes could work together.
     #[arg(long)]
     single_plane: bool,
+}
+
+/// A whole number in a range, which is said when it is not.
+pub fn number<T>(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<T, String> + Clone
+where
+    T: TryFrom<u64>,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        let wrong = || format!("it is a whole number in {range:?}");
+        number
+            .and_then(|number| T::try_from(number).ok())
+            .ok_or_else(wrong)
+    }
 }
 
 /// A percentage of tenths, as thousandths.

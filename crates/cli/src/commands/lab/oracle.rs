@@ -1,5 +1,6 @@
 //! `vellum lab validate`: write amplification against the closed forms, responses against another simulator's.
 
+use super::flash::number;
 use super::setup::{over_provisioning, save, spinner};
 use crate::outcome::{out, usage};
 use crate::size::Size;
@@ -12,7 +13,6 @@ use vellum_lab::oracle::{self, Effort, Row};
 use vellum_lab::parallel;
 use vellum_lab::svg::{Line, Plot};
 
-/// Arguments.
 /// What page maps and, as the last, the engine are held against the closed forms with.
 const KINDS: [Option<(Victim, u32)>; 9] = [
     Some((Victim::Greedy, 64)),
@@ -42,6 +42,7 @@ fn volumes(victim: Victim, pages: u32, over: u32, logical: u64) -> u64 {
     volumes.max(3)
 }
 
+/// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
     /// Over-provisionings, in percent.
@@ -66,7 +67,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     disksim_traces: Option<PathBuf>,
     /// Everything that chance decides follows from this number.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = number::<u64>(0..=u64::MAX))]
     seed: u64,
     /// Print JSON instead of the table.
     #[arg(long)]

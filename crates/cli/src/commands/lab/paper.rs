@@ -1,5 +1,6 @@
 //! `vellum lab paper`: the papers' evaluations, run again.
 
+use super::flash::number;
 use super::setup::spinner;
 use crate::outcome::{out, usage};
 use anyhow::{Result, bail};
@@ -21,7 +22,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
     /// Runs at the same time; by default one a core. The results are the same.
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "COUNT", value_parser = number::<u16>(1..=1024))]
     threads: Option<u16>,
     /// Print JSON instead of Markdown.
     #[arg(long)]

@@ -1,6 +1,6 @@
 //! What `run` and `compare` have in common: the device, the load, and how it is prepared.
 
-use super::flash::{FlashArgs, permille};
+use super::flash::{FlashArgs, number, permille};
 use super::progress;
 use super::speeds::SpeedArgs;
 use crate::outcome::{out, usage};
@@ -43,11 +43,11 @@ pub struct Setup {
     #[arg(long, value_name = "PERCENT", value_parser = over_provisioning)]
     op: Option<u32>,
     /// Erasures that a block endures; by default the device's.
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "COUNT", value_parser = number::<u32>(1..=u64::from(u32::MAX)))]
     erase_limit: Option<u32>,
     /// What a flush takes, in microseconds, beside the writes that it waits for: in a drive with a page map (by default 0), or in a
     /// block device (by default its own).
-    #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u64).range(..=10_000_000))]
+    #[arg(long, value_name = "MICROSECONDS", value_parser = number::<u64>(0..=10_000_000))]
     flush_time: Option<u64>,
     /// Serve each die strictly in order, reads too.
     #[arg(long)]
@@ -57,30 +57,30 @@ pub struct Setup {
     #[command(flatten)]
     speeds: SpeedArgs,
     /// So many requests at a time, each as soon as one is answered. Default for a load: 32; for a trace: its own times.
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_name = "COUNT", value_parser = number::<u32>(1..=65_536))]
     depth: Option<u32>,
     /// What is done to the drive before the run begins: none, fill (each block written once) or steady (and overwritten
     /// until the amplification stays the same).
     #[arg(long, value_name = "WHAT", default_value = "fill", value_parser = ["none", "fill", "steady"])]
     precondition: String,
     /// Requests of a load; by default as many as write the volume twice.
-    #[arg(long, value_name = "COUNT", default_value_t = 0, requires = "workload")]
+    #[arg(long, value_name = "COUNT", default_value_t = 0, requires = "workload", value_parser = number::<u64>(0..=u64::MAX))]
     requests: u64,
     /// Bytes of a load's requests, a multiple of 4096.
     #[arg(long, value_name = "SIZE", default_value = "4K", requires = "workload", value_parser = request_size)]
     request_size: Size,
     /// Blocks of zeros in a load's writes, in percent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 0, requires = "workload", value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, requires = "workload", value_parser = number::<u32>(0..=100))]
     zeros: u32,
     /// Blocks in a load's writes whose content comes again, in percent: from a hundredth as many contents as the volume has
     /// blocks, by popularity.
-    #[arg(long, value_name = "PERCENT", default_value_t = 0, requires = "workload", value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, requires = "workload", value_parser = number::<u32>(0..=100))]
     duplicates: u32,
     /// In how many bytes blocks can be stored, by a model (see `vellum lab list`): what the policy `compress` goes by.
     #[arg(long, value_name = "MODEL", value_parser = sizes::models().iter().map(|model| model.name).collect::<Vec<_>>())]
     sizes: Option<String>,
     /// A flush after so many of a load's writes.
-    #[arg(long, value_name = "COUNT", default_value_t = 0, requires = "workload")]
+    #[arg(long, value_name = "COUNT", default_value_t = 0, requires = "workload", value_parser = number::<u64>(0..=u64::MAX))]
     flush_every: u64,
     /// Put a journaling file system between the load and the disk: what jbd2 makes of it (data, ordered or writeback); a flush of the
     /// load is an fsync.
@@ -104,7 +104,7 @@ pub struct Setup {
     #[arg(long, value_name = "OFFSET:LENGTH", conflicts_with = "workload", value_parser = extent)]
     journal_at: Option<(u64, u64)>,
     /// Replay the trace so often.
-    #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "workload", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "workload", value_parser = number::<u32>(1..=u64::from(u32::MAX)))]
     repeat: u32,
     /// The trace's format, instead of looking.
     #[arg(long, value_name = "NAME", conflicts_with = "workload", value_parser = Format::ALL.map(Format::name))]
@@ -119,7 +119,7 @@ pub struct Setup {
     #[arg(long, value_name = "SIZE")]
     daily: Option<Size>,
     /// Everything that chance decides follows from this number.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = number::<u64>(0..=u64::MAX))]
     seed: u64,
     /// Hold every read against what was written (takes memory).
     #[arg(long)]

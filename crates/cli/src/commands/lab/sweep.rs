@@ -1,5 +1,6 @@
 //! `vellum lab sweep`: a grid over any options of a run.
 
+use super::flash::number;
 use super::progress::counted;
 use super::setup::{Ready, Setup, write};
 use crate::outcome::{out, usage};
@@ -30,7 +31,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
     /// Runs at the same time; by default one a core. The results are the same.
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "COUNT", value_parser = number::<u16>(1..=1024))]
     threads: Option<u16>,
     /// Print JSON instead of the table.
     #[arg(long, conflicts_with = "csv")]
