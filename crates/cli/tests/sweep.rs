@@ -128,6 +128,7 @@ fn what_is_wrong_with_a_sweep_is_named() {
     fails(&["nope=1 2"], &["nope=1", "--nope"]);
     fails(&["depth=1 0"], &["depth=0", "1..=65536"]);
     fails(&["depth=1 many"], &["depth=many", "1..=65536"]);
+    fails(&["think=own"], &["a load has no times of its own"]);
     fails(&["policy=base basic"], &["policy=basic", "begins with"]);
     fails(&["op=1 7"], &["it is from 2 to 90"]);
     fails(&["op=7", "op=8"], &["twice"]);

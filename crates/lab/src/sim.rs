@@ -1,7 +1,10 @@
 //! The event loop: a host, a link, a drive, and virtual time.
 
+mod parts;
+
+use parts::{Parent, Part};
+
 use crate::base::{Drive, Io, Wanted};
-use crate::content::Contents;
 use crate::flash::{Die, Flash, Preset};
 use crate::latency::Latencies;
 use crate::raw::Raw;
@@ -41,11 +44,13 @@ pub enum Pace {
         /// How many.
         depth: u32,
     },
-    /// As long after the one before as their own times say, but so many at a time: an application that thinks, and waits
-    /// for a slow drive. Nothing is asked before a flush is answered.
+    /// Some time after the one before, but so many at a time: an application that thinks, and waits for a slow drive. Nothing is
+    /// asked before a flush is answered.
     Elastic {
         /// How many.
         depth: u32,
+        /// How long after the one before, in nanoseconds; none: as their own times say.
+        think: Option<u64>,
     },
 }
 
@@ -80,18 +85,6 @@ pub enum RunError {
     /// A die needed a spare block and had none.
     #[error("the drive is worn out")]
     WornOut,
-}
-
-struct Parent {
-    came: u64,
-    read: bool,
-    parts: u32,
-}
-
-struct Part {
-    parent: u32,
-    asked: Option<Asked>,
-    blocks: u32,
 }
 
 /// What the host saw.
@@ -134,6 +127,7 @@ pub struct Sim {
     refused: Option<Refusal>,
 }
 
+/// What a drive works with, of the simulation's.
 macro_rules! io {
     ($self:ident) => {
         &mut Io {
@@ -142,6 +136,8 @@ macro_rules! io {
         }
     };
 }
+
+use io;
 
 impl Sim {
     /// An idle one.
@@ -220,14 +216,15 @@ impl Sim {
                 _ => None,
             };
             let arrival = next.as_ref().and_then(|request| match pace {
-                Pace::Elastic { depth } => {
+                Pace::Elastic { depth, think } => {
                     let open = self.open();
                     let free = match waits || request.op == Op::Flush {
                         true => open == 0,
                         false => open < depth as usize,
                     };
                     let (at, own) = last;
-                    let due = at.saturating_add(request.at.saturating_sub(own));
+                    let think = think.unwrap_or(request.at.saturating_sub(own));
+                    let due = at.saturating_add(think);
                     free.then_some(due.max(self.time.now()))
                 }
                 _ => Some(start.saturating_add(request.at)),
@@ -367,93 +364,6 @@ impl Sim {
         }
     }
 
-    /// Requests that are not answered.
-    fn open(&self) -> usize {
-        self.parents.len() - self.free_parents.len()
-    }
-
-    fn issue(&mut self, mut request: Request) {
-        let read = request.op == Op::Read;
-        match request.op {
-            Op::Read => self.seen.blocks_read += u64::from(request.blocks),
-            Op::Write { fua } => {
-                self.seen.blocks_written += u64::from(request.blocks);
-                self.seen.durable_writes += u64::from(fua);
-            }
-            _ => {}
-        }
-        if let Ftl::Page(drive) = &mut self.ftl
-            && matches!(request.op, Op::Write { fua: false })
-            && drive.write_at_once(io!(self), request.lba, u64::from(request.blocks))
-        {
-            self.seen.writes.add(0);
-            self.seen.served += 1;
-            return;
-        }
-        let parent = Parent {
-            came: self.time.now(),
-            read,
-            parts: request.blocks.div_ceil(PART_BLOCKS).max(1),
-        };
-        let parts = parent.parts;
-        let parent = place(&mut self.parents, &mut self.free_parents, parent);
-        for part in 0..parts {
-            let first = part * PART_BLOCKS;
-            let blocks = (request.blocks - first).min(PART_BLOCKS);
-            let range = first as usize..(first + blocks) as usize;
-            let contents = match request.op {
-                Op::Write { .. } if parts > 1 => Contents::from(&request.contents[range.clone()]),
-                _ => std::mem::take(&mut request.contents),
-            };
-            let (homes, sizes) = match parts {
-                1 => (request.homes.take(), request.sizes.take()),
-                _ => {
-                    let homes = request.homes.as_ref();
-                    let sizes = request.sizes.as_ref();
-                    (
-                        homes.map(|homes| Box::from(&homes[range.clone()])),
-                        sizes.map(|sizes| Box::from(&sizes[range])),
-                    )
-                }
-            };
-            let asked = Asked {
-                id: 0,
-                op: request.op,
-                lba: request.lba + u64::from(first),
-                blocks,
-                contents,
-                homes,
-                sizes,
-            };
-            let part = Part {
-                parent,
-                blocks,
-                asked: None,
-            };
-            let id = place(&mut self.parts, &mut self.free_parts, part);
-            let asked = Asked { id, ..asked };
-            if self.time.is_instant() {
-                self.serve(asked);
-                continue;
-            }
-            let crossed = match request.op {
-                Op::Write { .. } => self.cross(blocks),
-                _ if self.preset.link_in_order => self.link_free.max(self.time.now()),
-                _ => self.time.now(),
-            };
-            self.parts[id as usize].asked = Some(asked);
-            self.time
-                .at(crossed + self.preset.command_ns, Tag::Arrival(id));
-        }
-    }
-
-    /// Takes the host's link for so many blocks.
-    fn cross(&mut self, blocks: u32) -> u64 {
-        let takes = self.link_ns[blocks as usize];
-        self.link_free = self.link_free.max(self.time.now()) + takes;
-        self.link_free
-    }
-
     fn serve(&mut self, asked: Asked) {
         let tag = Tag::Client(asked.id);
         match &mut self.ftl {
@@ -545,49 +455,6 @@ impl Sim {
                 }
             }
             self.answered(part);
-        }
-    }
-
-    /// The drive has answered a part.
-    fn answered(&mut self, part: u32) {
-        let Part { parent, blocks, .. } = self.parts[part as usize];
-        if self.parents[parent as usize].read && !self.time.is_instant() {
-            let crossed = self.cross(blocks);
-            self.time.at(crossed, Tag::Answer(part));
-        } else {
-            self.at_host(part);
-        }
-    }
-
-    fn at_host(&mut self, part: u32) {
-        let Part { parent, blocks, .. } = self.parts[part as usize];
-        self.free_parts.push(part);
-        let request = &mut self.parents[parent as usize];
-        request.parts -= 1;
-        if request.parts > 0 {
-            return;
-        }
-        let took = self.time.now() - request.came;
-        let seen = match (request.read, blocks) {
-            (true, _) => &mut self.seen.reads,
-            (false, 0) => &mut self.seen.flushes,
-            (false, _) => &mut self.seen.writes,
-        };
-        seen.add(took);
-        self.seen.served += 1;
-        self.free_parents.push(parent);
-    }
-}
-
-fn place<T>(all: &mut Vec<T>, free: &mut Vec<u32>, new: T) -> u32 {
-    match free.pop() {
-        Some(index) => {
-            all[index as usize] = new;
-            index
-        }
-        None => {
-            all.push(new);
-            all.len() as u32 - 1
         }
     }
 }

@@ -434,12 +434,26 @@ fn an_application_that_thinks_waits_for_a_slow_drive_and_for_its_flushes() {
         .collect();
     scenario.load = Load::Requests(&requests);
     scenario.precondition = Precondition::None;
-    scenario.pace = Pace::Elastic { depth: 4 };
+    scenario.pace = Pace::Elastic {
+        depth: 4,
+        think: None,
+    };
     let outcome = run(&scenario, "base");
     // Twenty flushes of 1 ms, and nine pauses of 50 us between two of them.
     assert_eq!(outcome.flushes.count, 20);
     assert!(
         (0.029..0.04).contains(&outcome.seconds),
+        "{}",
+        outcome.seconds
+    );
+    // One at a time, two milliseconds after the one before: nothing takes as long, a flush neither.
+    scenario.pace = Pace::Elastic {
+        depth: 1,
+        think: Some(2_000_000),
+    };
+    let outcome = run(&scenario, "base");
+    assert!(
+        (0.4..0.403).contains(&outcome.seconds),
         "{}",
         outcome.seconds
     );

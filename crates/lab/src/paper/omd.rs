@@ -136,7 +136,10 @@ fn run_of(load: &Load, durable: bool) -> Scenario<'_> {
     let nothing = Synthetic::new(workload("uniform"));
     let mut scenario = Scenario {
         load: scenario::Load::Requests(requests),
-        pace: Pace::Elastic { depth: DEPTH },
+        pace: Pace::Elastic {
+            depth: DEPTH,
+            think: None,
+        },
         ..scenario(load.device, capacity, nothing)
     };
     scenario.device.over_provisioning = Some(900);

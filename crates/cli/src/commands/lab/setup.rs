@@ -59,6 +59,10 @@ pub struct Setup {
     /// So many requests at a time, each as soon as one is answered. Default for a load: 32; for a trace: its own times.
     #[arg(long, value_name = "COUNT", value_parser = number::<u32>(1..=65_536))]
     depth: Option<u32>,
+    /// With --depth: let the host think from one request to the next, a load's so many microseconds, a trace's so many or as long as
+    /// its own times say (`own`). Nothing is asked before a flush is answered.
+    #[arg(long, value_name = "MICROSECONDS", requires = "depth", value_parser = think)]
+    think: Option<Think>,
     /// What is done to the drive before the run begins: none, fill (each block written once) or steady (and overwritten
     /// until the amplification stays the same).
     #[arg(long, value_name = "WHAT", default_value = "fill", value_parser = ["none", "fill", "steady"])]
@@ -133,6 +137,20 @@ pub struct Setup {
 pub struct Ready {
     pub preset: &'static Preset,
     pub trace: Option<Arc<TraceFile>>,
+}
+
+/// How long a host thinks, in nanoseconds; none: as its own times say.
+#[derive(Clone, Copy)]
+struct Think(Option<u64>);
+
+fn think(text: &str) -> Result<Think, String> {
+    const MOST: u64 = 3_600_000_000;
+    if text == "own" {
+        return Ok(Think(None));
+    }
+    let micros = number::<u64>(0..=MOST)(text);
+    let micros = micros.map_err(|_| format!("it is own, or microseconds from 0 to {MOST}"))?;
+    Ok(Think(Some(micros * 1000)))
 }
 
 fn extent(text: &str) -> Result<(u64, u64), String> {
@@ -288,10 +306,17 @@ impl Setup {
             (None, Some(workload)) => self.synthetic(workload)?,
             (None, None) => return Err(usage("a trace or a --workload is needed")),
         };
-        let pace = match (self.depth, &ready.trace) {
-            (Some(depth), _) => Pace::Closed { depth },
-            (None, Some(_)) => Pace::Open,
-            (None, None) => Pace::Closed { depth: 32 },
+        let think = match self.think {
+            Some(Think(None)) if ready.trace.is_none() => {
+                return Err(usage("--think own: a load has no times of its own"));
+            }
+            think => think,
+        };
+        let pace = match (self.depth, &ready.trace, think) {
+            (Some(depth), _, Some(Think(think))) => Pace::Elastic { depth, think },
+            (Some(depth), _, None) => Pace::Closed { depth },
+            (None, Some(_), _) => Pace::Open,
+            (None, None, _) => Pace::Closed { depth: 32 },
         };
         Ok(Scenario {
             device,
