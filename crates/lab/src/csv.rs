@@ -69,6 +69,12 @@ fn columns(
             "physical_blocks".into(),
             outcome.physical_blocks.to_string(),
         ),
+        (
+            "live_blocks".into(),
+            outcome
+                .live_blocks
+                .map_or(String::new(), |live| live.to_string()),
+        ),
         ("requests".into(), outcome.requests.to_string()),
         ("host_written".into(), outcome.host_written.to_string()),
         ("host_read".into(), outcome.host_read.to_string()),
@@ -144,6 +150,7 @@ fn columns(
 /// What is simulated only when it is asked for, in one run or another.
 #[derive(Clone, Copy, Default)]
 struct With {
+    hashing: bool,
     worn: bool,
     errors: bool,
     lookups: bool,
@@ -153,6 +160,7 @@ struct With {
 impl With {
     fn and(self, outcome: &Outcome) -> Self {
         Self {
+            hashing: self.hashing || outcome.hash_ns.is_some(),
             worn: self.worn || worn(outcome).is_some(),
             errors: self.errors || outcome.read_errors.is_some(),
             lookups: self.lookups || outcome.lookups.is_some(),
@@ -170,6 +178,9 @@ fn extended(outcome: &Outcome, with: With, all: &mut Vec<(String, String)>) {
     let mut add = |name: &str, value: Option<String>| {
         all.push((name.into(), value.unwrap_or_default()));
     };
+    if with.hashing {
+        add("hash_ns", outcome.hash_ns.map(|ns| ns.to_string()));
+    }
     if with.worn {
         let cell = |of: &dyn Fn(WornOut) -> String| worn(outcome).map(of);
         add("worn_out", cell(&|w| w.worn.ended_by.is_some().to_string()));

@@ -11,6 +11,30 @@ use vellum_core::addr::BLOCK_BYTES;
 /// What a drive under the engine moves.
 const BY_DRIVE: &str = "moved by the drive";
 
+/// What of the engine's counters is of a moment, and not since the start.
+const GAUGES: [&str; 20] = [
+    "packed_pages",
+    "packed_owners",
+    "deltas",
+    "base_pages",
+    "orphan_pages",
+    "index_entries",
+    "index_capacity",
+    "pool_blocks",
+    "pool_entries",
+    "pledges",
+    "stray_pages",
+    "live_blocks",
+    "capacity_blocks",
+    "free_segments",
+    "segments",
+    "quarantined_segments",
+    "shared_pages",
+    "shared_owners",
+    "waiting_requests",
+    "poisoned",
+];
+
 /// RAM for a delta: in a table, and by its part.
 const DELTA_BYTES: u64 = 28;
 
@@ -158,6 +182,8 @@ pub struct Outcome {
     pub logical_blocks: u64,
     /// Blocks of flash (or of the device).
     pub physical_blocks: u64,
+    /// Blocks that hold what the host can read, at the end; none where that is not known.
+    pub live_blocks: Option<u64>,
     /// How the flash was laid out, and how it was prepared.
     pub notes: Vec<String>,
     /// Blocks that the host wrote and read.
@@ -197,6 +223,9 @@ pub struct Outcome {
     /// Lookups in a map that is on flash.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lookups: Option<Lookups>,
+    /// Nanoseconds that were hashed for, where that takes time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hash_ns: Option<u64>,
     /// What dies were busy with, where more than plain queues are simulated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busy: Option<Busy>,
@@ -236,6 +265,7 @@ pub struct Snapshot {
     medium: Vec<Cause>,
     engine: Vec<(&'static str, u64)>,
     lookups: Option<Lookups>,
+    hash_ns: Option<u64>,
     at: u64,
 }
 
@@ -295,6 +325,11 @@ impl Snapshot {
             medium,
             engine,
             lookups,
+            hash_ns: match &sim.ftl {
+                Ftl::Page(_) => None,
+                Ftl::Raw(raw) => raw.hash_ns(),
+                Ftl::Vellum(vellum) => vellum.hash_ns(),
+            },
             at: sim.time.now(),
         }
     }
@@ -318,6 +353,11 @@ impl Snapshot {
             policy: String::new(),
             logical_blocks: 0,
             physical_blocks: 0,
+            live_blocks: match &sim.ftl {
+                Ftl::Page(drive) => Some(drive.map().live()),
+                Ftl::Raw(_) => None,
+                Ftl::Vellum(vellum) => Some(vellum.stats().live_blocks),
+            },
             notes: Vec::new(),
             host_written,
             host_read: sim.seen.blocks_read,
@@ -332,9 +372,13 @@ impl Snapshot {
             reads: (&sim.seen.reads).into(),
             writes: (&sim.seen.writes).into(),
             flushes: (&sim.seen.flushes).into(),
-            // Gauges fall as well as rise: they are given as they are.
             engine: engine
-                .map(|(&(name, now), &(_, before))| (name, now.checked_sub(before).unwrap_or(now)))
+                .map(
+                    |(&(name, now), &(_, before))| match GAUGES.contains(&name) {
+                        true => (name, now),
+                        false => (name, now - before),
+                    },
+                )
                 .collect(),
             memory: memory(sim),
             order: match &sim.ftl {
@@ -346,6 +390,7 @@ impl Snapshot {
                 _ => None,
             },
             lookups: now.lookups.map(|now| now.since(self.lookups)),
+            hash_ns: now.hash_ns.map(|now| now - self.hash_ns.unwrap_or(0)),
             busy: sim.flash.busy(),
             read_errors: sim.flash.errors(),
             partial: false,
@@ -441,5 +486,18 @@ impl Life {
             years,
             worn: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::GAUGES;
+    use vellum_core::stats::Stats;
+
+    #[test]
+    fn gauges_are_counters_of_the_core() {
+        let named: Vec<&str> = Stats::default().named().map(|(name, _)| name).collect();
+        let unknown = GAUGES.iter().find(|gauge| !named.contains(gauge));
+        assert_eq!(unknown, None);
     }
 }

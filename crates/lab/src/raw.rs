@@ -78,6 +78,8 @@ pub struct Raw {
     /// How many blocks hold a content.
     owners: HashMap<Content, u32>,
     hashed: u64,
+    /// Nanoseconds that were hashed for.
+    hash_ns: u64,
     written: u64,
     mistaken: u64,
 }
@@ -96,6 +98,7 @@ impl Raw {
             at: HashMap::new(),
             owners: HashMap::new(),
             hashed: 0,
+            hash_ns: 0,
             written: 0,
             mistaken: 0,
         }
@@ -116,6 +119,15 @@ impl Raw {
     #[must_use]
     pub fn mistaken(&self) -> u64 {
         self.mistaken
+    }
+
+    /// Nanoseconds that hashing took, where there is any.
+    #[must_use]
+    pub fn hash_ns(&self) -> Option<u64> {
+        match self.saving {
+            Saving::Nothing | Saving::Descriptors => None,
+            Saving::WriteOnce(_) | Saving::Dedup(_) => Some(self.hash_ns),
+        }
     }
 
     /// The device.
@@ -150,7 +162,9 @@ impl Raw {
             Saving::Nothing | Saving::Descriptors => 0,
             Saving::WriteOnce(hash) | Saving::Dedup(hash) => hash.nanos(),
         };
-        self.hashed = self.hashed.max(time.now()) + hash * contents.len() as u64;
+        let takes = hash * contents.len() as u64;
+        self.hashed = self.hashed.max(time.now()) + takes;
+        self.hash_ns += takes;
         let mut left = 0;
         for (lba, &content) in (lba..).zip(contents) {
             let stored = match self.saving {

@@ -24,6 +24,9 @@ pub fn table(outcomes: &[Outcome]) -> String {
     row("", &|o| o.policy.clone());
     row("volume", &|o| bytes(o.logical_blocks * 4096));
     row("flash or device", &|o| bytes(o.physical_blocks * 4096));
+    row("  in use at the end", &|o| {
+        o.live_blocks.map_or("-".into(), |live| bytes(live * 4096))
+    });
     row("requests", &|o| o.requests.to_string());
     row("host wrote, blocks", &|o| o.host_written.to_string());
     row("host read, blocks", &|o| o.host_read.to_string());
@@ -103,6 +106,14 @@ pub fn table(outcomes: &[Outcome]) -> String {
         });
         row("years", &|o| {
             life(o, &|l| l.years.map_or("-".into(), |y| format!("{y:.1}")))
+        });
+    }
+    if outcomes.iter().any(|o| o.hash_ns.is_some()) {
+        row("hashing takes", &|o| {
+            o.hash_ns.map_or("-".into(), |ns| {
+                let share = 100.0 * ns as f64 / 1e9 / o.seconds.max(1e-9);
+                format!("{:.3} s, {share:.1}%", ns as f64 / 1e9)
+            })
         });
     }
     extended(outcomes, &mut row);

@@ -313,6 +313,24 @@ fn blocks_that_share_pages_and_blocks_that_wait_to_be_hashed_read_back_as_they_w
 }
 
 #[test]
+fn a_hash_engine_works_for_each_block_of_who_looks_it_up() {
+    let mut scenario = scenario(device("oftl", 128 << 20), "uniform", 2000);
+    let hashing = Hashing {
+        check_ns: 1000,
+        print_ns: 0,
+        switch: false,
+    };
+    scenario.hashing = Some(hashing);
+    let outcome = run(&scenario, "vellum:dedup");
+    assert_eq!(outcome.hash_ns, Some(outcome.host_written * 1000));
+    assert_eq!(run(&scenario, "vellum").hash_ns, Some(0));
+    assert_eq!(run(&scenario, "base").hash_ns, None);
+    scenario.device = device("fast-ssd", 128 << 20);
+    let outcome = run(&scenario, "dmdedup");
+    assert_eq!(outcome.hash_ns, Some(outcome.host_written * 8309));
+}
+
+#[test]
 fn a_copy_in_a_journal_is_a_delta_against_the_copy_before_it() {
     let mut scenario = scenario(device("oftl", 256 << 20), "hot-cold", 6000);
     scenario.sizes = sizes::find("random").copied();

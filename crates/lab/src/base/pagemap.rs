@@ -204,6 +204,12 @@ impl PageMap {
         self.dies.len() as u64 * blocks * u64::from(self.pages)
     }
 
+    /// Blocks that are alive, those of a map on flash among them.
+    #[must_use]
+    pub fn live(&self) -> u64 {
+        self.dies.iter().map(|die| die.live).sum()
+    }
+
     /// What the flash has to do since this was last asked, in order.
     pub fn take_ops(&mut self, into: &mut Vec<FlashOp>) {
         match into.is_empty() {

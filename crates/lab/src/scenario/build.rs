@@ -8,9 +8,10 @@ use crate::policy::{Layer, Policy};
 use crate::raw::{Raw, Saving};
 use crate::sim::{Ftl, Sim};
 use crate::timeline::Timeline;
-use crate::vellum::{BUFS_MIN, Backing, Layout, OnFlash, Settings, Vellum};
+use crate::vellum::{BUFS_MIN, Backing, Hashing, Layout, OnFlash, Settings, Vellum};
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::format::areas;
+use vellum_core::seam::Dedup;
 
 /// Flash that is simulated when nobody says how much: so that a run takes seconds.
 pub const DEFAULT_BYTES: u64 = 4 << 30;
@@ -168,7 +169,14 @@ impl Scenario<'_> {
             bufs,
             placing,
             dedup,
-            hashing: self.hashing,
+            // Who looks nothing up hashes nothing.
+            hashing: self.hashing.map(|how| Hashing {
+                check_ns: match dedup == Dedup::default() {
+                    true => 0,
+                    false => how.check_ns,
+                },
+                ..how
+            }),
             compress,
             sizes: self.sizes,
             deltas,

@@ -2,6 +2,7 @@
 
 mod compare;
 mod flash;
+mod hashing;
 mod list;
 mod oracle;
 mod paper;

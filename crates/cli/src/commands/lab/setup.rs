@@ -1,6 +1,7 @@
 //! What `run` and `compare` have in common: the device, the load, and how it is prepared.
 
 use super::flash::{FlashArgs, number, permille};
+use super::hashing::HashArgs;
 use super::progress;
 use super::speeds::SpeedArgs;
 use crate::outcome::{out, usage};
@@ -54,6 +55,8 @@ pub struct Setup {
     fcfs: bool,
     #[command(flatten)]
     flash: FlashArgs,
+    #[command(flatten)]
+    hashing: HashArgs,
     #[command(flatten)]
     speeds: SpeedArgs,
     /// So many requests at a time, each as soon as one is answered. Default for a load: 32; for a trace: its own times.
@@ -332,7 +335,7 @@ impl Setup {
             verify: self.verify,
             timed: !self.untimed,
             sizes: self.sizes.as_deref().and_then(sizes::find).copied(),
-            hashing: None,
+            hashing: self.hashing.hashing(),
             watch: None,
         })
     }

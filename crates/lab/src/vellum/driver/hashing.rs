@@ -32,6 +32,8 @@ pub(super) struct Unit {
     /// Buffers for the blocks in the queue.
     pub reserved: usize,
     answered: u32,
+    /// Nanoseconds that it has hashed for.
+    busy_ns: u64,
     /// Switched off.
     off: bool,
 }
@@ -44,6 +46,7 @@ impl Unit {
             queue: VecDeque::new(),
             reserved: 0,
             answered: 0,
+            busy_ns: 0,
             off: false,
         }
     }
@@ -72,6 +75,12 @@ pub(super) fn is_answered(id: u32) -> bool {
 }
 
 impl Vellum {
+    /// Nanoseconds that the hash engine has worked for, where there is one.
+    #[must_use]
+    pub fn hash_ns(&self) -> Option<u64> {
+        self.hashing.as_ref().map(|unit| unit.busy_ns)
+    }
+
     /// Takes a request into the buffer.
     pub(super) fn take_in(&mut self, io: &mut Io<'_>, mut asked: Asked) {
         let (free, all) = (self.free.len(), self.bufs.len() - COLLECTOR_BUFS as usize);
@@ -84,7 +93,9 @@ impl Vellum {
         unit.free_at = unit.free_at.max(io.time.now());
         if let Op::Write { fua } = asked.op {
             let each = unit.check_ns(free.saturating_sub(unit.reserved), all);
-            unit.free_at += each * asked.contents.len() as u64;
+            let takes = each * asked.contents.len() as u64;
+            unit.free_at += takes;
+            unit.busy_ns += takes;
             unit.reserved += asked.contents.len();
             if !fua {
                 self.answers.push_back((asked.id, Ok(())));
@@ -114,6 +125,7 @@ impl Vellum {
         match &mut self.hashing {
             Some(unit) if !io.time.is_instant() => {
                 unit.free_at = unit.free_at.max(io.time.now()) + unit.how.print_ns;
+                unit.busy_ns += unit.how.print_ns;
                 io.time.at(unit.free_at, tag);
             }
             _ => io.time.done(tag),
