@@ -1,5 +1,5 @@
 //! CSA-FS: how much less is written and erased when metadata is stored as what it changed and data once (its write traffic and erasures, by
-//! workload).
+//! workload), and how many contents have to be known by their hashes for that (its table of hash entries).
 
 use super::{Cell, Claim, Evaluation, Frame, PaperError, Size, run, scenario, workload};
 use crate::journal::{Commit, File, Journal, Mode};
@@ -19,6 +19,8 @@ struct Work {
     file: File,
     traffic: f64,
     erases: f64,
+    /// Thousands of hash entries: of dedupfs, and of CSA-FS.
+    entries: (u32, u32),
 }
 
 const WORKS: [Work; 3] = [
@@ -31,6 +33,7 @@ const WORKS: [Work; 3] = [
         file: File::Overwritten,
         traffic: 0.77,
         erases: 0.73,
+        entries: (65, 12),
     },
     Work {
         name: "TPC-W",
@@ -41,6 +44,7 @@ const WORKS: [Work; 3] = [
         file: File::Overwritten,
         traffic: 0.65,
         erases: 0.69,
+        entries: (48, 17),
     },
     Work {
         name: "kernel build",
@@ -51,11 +55,12 @@ const WORKS: [Work; 3] = [
         file: File::Growing,
         traffic: 0.55,
         erases: 0.64,
+        entries: (111, 59),
     },
 ];
 
 /// What is run, how the host journals, the policy, and whether the application's data get smaller as well.
-const SYSTEMS: [(&str, Mode, &str, bool); 6] = [
+const SYSTEMS: [(&str, Mode, &str, bool); 7] = [
     ("plain drive, data=ordered", Mode::Ordered, "base", false),
     (
         "metadata as deltas, data once, data=ordered",
@@ -68,6 +73,12 @@ const SYSTEMS: [(&str, Mode, &str, bool); 6] = [
         Mode::Ordered,
         "vellum:cost-benefit,no-zero,dedup,compress,deltas",
         true,
+    ),
+    (
+        "dedupfs: metadata and data once, data=ordered",
+        Mode::Ordered,
+        "vellum:cost-benefit,no-zero,dedup",
+        false,
     ),
     ("plain drive, data=journal", Mode::Data, "base", false),
     (
@@ -84,10 +95,14 @@ const SYSTEMS: [(&str, Mode, &str, bool); 6] = [
     ),
 ];
 
+/// Of [`SYSTEMS`]: the paper's, and its variant without deltas.
+const AS_DELTAS: usize = 1;
+const DEDUPFS: usize = 3;
+
 const SETTING: &str = "Drive: the csafs device, 1 GiB of its flash (the paper's has 60 GB), 15% over-provisioning, filled before. Host: the lab's model of jbd2 with a journal of 32 MiB over one file, a commit after \
 each 8 (TPC-C), 16 (TPC-W) or 64 writes (kernel build); the first two overwrite a fifth of their file most, the third grows. Sizes are modelled (metadata is small; data, where they get smaller, as in databases, mail and source trees): means measured on real \
 journals, the rest made up. Synthetic throughout: the paper's traces are not public. *Traffic*: blocks that reach flash, moves, headers and maps included. *Metadata as deltas, data once* \
-are the paper's two savings: metadata, and the journal's copies of it, are stored in parts of pages as their difference to an earlier version; what they take is modelled after what was measured on a real ext4. *And data small* (by itself and as deltas) is what the paper does not do; the volume's content \
+are the paper's two savings: metadata, and the journal's copies of it, are stored in parts of pages as their difference to an earlier version; what they take is modelled after what was measured on a real ext4. *Dedupfs* is the paper's variant of its system without deltas: metadata is deduplicated like data. *And data small* (by itself and as deltas) is what the paper does not do; the volume's content \
 before the run gets smaller then, too, and a drive that is nearly empty collects nothing.";
 
 /// The whole evaluation, as far as there are parts for it.
@@ -191,15 +206,61 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
             Frame::new("Write traffic, erasures and speed", SETTING, &columns)
                 .rows(rows)
                 .claims(claims),
+            hash_entries(&outcomes),
         ],
         missing: vec![
-            "Hash entries (65K to 12K, 48K to 17K, 111K to 59K): they follow from which blocks are metadata, which a synthetic load only asserts. Counted on a \
-             real ext4: docs/benchmarks."
-                .into(),
             "The delta log's buckets, merging back at 20% free or on a read: a delta here is a part of a page in the log, made against a base that stays as it is, and ends when its block is \
              written again (docs/decisions/0015-deltas.md). There is nothing to merge back.".into(),
         ],
     })
+}
+
+/// How many contents got an entry where all blocks are deduplicated, and where those do not that are stored in parts of pages.
+fn hash_entries(outcomes: &[((usize, &str), Outcome)]) -> Frame {
+    let mut rows = Vec::new();
+    let mut claims = Vec::new();
+    for (index, work) in WORKS.iter().enumerate() {
+        let count = |system: usize, counter| {
+            let key = (index, SYSTEMS[system].0);
+            let found = outcomes.iter().find(|(other, _)| *other == key);
+            found.map_or(0, |(_, outcome)| outcome.counted(counter))
+        };
+        let all = count(DEDUPFS, "dedup_lookups") - count(DEDUPFS, "dedup_blocks");
+        let data = all.saturating_sub(count(AS_DELTAS, "packed_blocks")) as f64;
+        let all = all as f64;
+        let (theirs_all, theirs) = work.entries;
+        rows.push(vec![
+            work.name.into(),
+            all.to_string(),
+            data.to_string(),
+            less(data, all),
+            format!("{theirs_all}K"),
+            format!("{theirs}K"),
+            less(theirs.into(), theirs_all.into()),
+        ]);
+        let (theirs, theirs_all) = (f64::from(theirs), f64::from(theirs_all));
+        claims.push(Claim {
+            what: format!("{}: fewer hash entries than dedupfs", work.name),
+            theirs: less(theirs, theirs_all),
+            ours: less(data, all),
+            met: data / all <= theirs / theirs_all,
+            why: "as above: how much of the paper's traffic was metadata is not known, and here it is little".into(),
+        });
+    }
+    let columns = [
+        "workload",
+        "dedupfs",
+        "metadata as deltas",
+        "fewer",
+        "the paper's dedupfs",
+        "CSA-FS",
+        "fewer",
+    ];
+    let setting = "The same runs. Entries made: contents that were looked up and not found. The engine's own index takes all blocks, those that it stores as deltas too; the second column \
+                   leaves out what is stored in parts of pages, as CSA-FS leaves metadata out.";
+    Frame::new("Hash entries", setting, &columns)
+        .rows(rows)
+        .claims(claims)
 }
 
 fn run_of(work: &Work, mode: Mode, writes: u64) -> Scenario<'static> {
