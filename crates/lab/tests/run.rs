@@ -10,7 +10,7 @@ mod sized;
 
 use sized::sized;
 use vellum_lab::content::Content;
-use vellum_lab::flash;
+use vellum_lab::flash::{self, Kind};
 use vellum_lab::journal::{Commit, File, Journal, Mode};
 use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::Policy;
@@ -167,6 +167,19 @@ fn too_small_a_drive_is_refused_with_a_word_on_what_to_do() {
             .run(&policy.parse().unwrap())
             .unwrap_err();
         assert!(error.to_string().contains("capacity"), "{policy}: {error}");
+    }
+}
+
+#[test]
+fn an_odd_number_of_dies_serves_every_policy() {
+    let mut device = device("oftl", 256 << 20);
+    let Kind::Nand(nand) = &mut device.preset.kind else {
+        panic!("flash")
+    };
+    (nand.channels, nand.dies_per_channel) = (3, 1);
+    let scenario = scenario(device, "mixed", 20_000);
+    for policy in POLICIES {
+        assert_eq!(run(&scenario, policy).requests, 20_000, "{policy}");
     }
 }
 
