@@ -11,7 +11,7 @@ use vellum_ext4::journal::{
     JournalFormat, Layout, Log, Reader, Sequence, Transactions,
 };
 use vellum_ext4::{
-    Dynamic, FileSystem, Metadata, Scan, Source, Span, Unreadable, Uuid, limits, scan,
+    Allowance, Dynamic, FileSystem, Metadata, Scan, Source, Span, Unreadable, Uuid, limits, scan,
 };
 
 const PAGE: usize = 4096;
@@ -184,23 +184,28 @@ fn hold(volume: &mut Volume, found: &Scan) {
         if let Ok(journal) = &found.journal {
             hold_journal(found, journal);
         }
-        let Some(mut metadata) = Metadata::new(found, VOLUME_BLOCKS) else {
-            continue;
-        };
+        hold_metadata(volume, found);
         hold_dynamic(volume, found);
-        for _ in 0..100 {
-            match metadata.next(volume) {
-                Some(Ok(span)) => assert!(found.home.contains(span.span)),
-                Some(Err(_)) => {}
-                None => break,
-            }
-        }
     }
+}
+
+fn hold_metadata(volume: &mut Volume, found: &FileSystem) {
+    let mut allowance = Allowance::default();
+    let Some(mut metadata) = Metadata::new(found, VOLUME_BLOCKS, &mut allowance) else {
+        return;
+    };
+    let read_before = volume.read_bytes;
+    while let Some(next) = metadata.next(volume) {
+        assert!(next.map_or(true, |span| found.home.contains(span.span)));
+    }
+    assert!(volume.read_bytes - read_before <= limits::METADATA_READ_BYTES);
+    volume.read_bytes = read_before;
 }
 
 fn hold_dynamic(volume: &mut Volume, found: &FileSystem) {
     let read_before = volume.read_bytes;
-    let Some(mut dynamic) = Dynamic::new(found, VOLUME_BLOCKS) else {
+    let mut allowance = Allowance::default();
+    let Some(mut dynamic) = Dynamic::new(found, VOLUME_BLOCKS, &mut allowance) else {
         return;
     };
     // Enough for all of a sound one; a tangled one may tell as much as it may read.
@@ -352,7 +357,8 @@ pub fn freed(bytes: &[u8]) -> u64 {
     let [found] = &found.file_systems[..] else {
         return 0;
     };
-    let Ok(mut freed) = Freed::new(found, &mut volume, VOLUME_BLOCKS) else {
+    let mut allowance = Allowance::to_follow();
+    let Ok(mut freed) = Freed::new(found, &mut volume, VOLUME_BLOCKS, &mut allowance) else {
         return 0;
     };
     let Ok(journal) = &found.journal else {

@@ -1,22 +1,24 @@
 //! What the blocks of a volume are to its file systems, as the last scan has it: a hint, for counters and for whether a
 //! content is worth an entry of the index. Nothing depends on its being right.
 
+use crate::critical::{Range, blocks_of, join};
 use crate::limits::METADATA_RANGES;
+use std::iter;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
-use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::seam::{Class, Digest};
-use vellum_ext4::{Dynamic, Metadata, Scan, Source, Span};
+use vellum_ext4::{Allowance, Dynamic, Metadata, Scan, Source, Span, StoodAside};
 
-const BLOCK: u64 = BLOCK_BYTES as u64;
 /// What jbd2 begins its own blocks with, in the byte order of [`Digest::first`].
 pub(crate) const JBD2_MAGIC: u32 = 0xC03B_3998u32.swap_bytes();
 
 /// Blocks of metadata, outside of journals.
 #[derive(Debug, Default)]
 pub(crate) struct Classes {
-    /// First block and the one after the last; in order, none touching another.
-    metadata: Vec<(u64, u64)>,
+    /// In order, none touching another.
+    metadata: Vec<Range>,
+    /// Of each file system of the scan: why not all of its metadata is known.
+    pub asides: Vec<Option<String>>,
 }
 
 impl Classes {
@@ -29,33 +31,34 @@ impl Classes {
         follow: bool,
         stop: &AtomicBool,
     ) -> Self {
-        let mut metadata = Vec::new();
-        let mut add = |span: Span| {
-            metadata.push((span.start / BLOCK, span.end().div_ceil(BLOCK)));
-            if metadata.len() >= 2 * METADATA_RANGES {
-                join(&mut metadata);
-            }
-            metadata.len() < METADATA_RANGES && !stop.load(Ordering::Relaxed)
+        let mut found = Found {
+            metadata: Vec::new(),
+            is_full: false,
+            stop,
         };
-        for found in &scan.file_systems {
-            if let Some(mut fixed) = Metadata::new(found, blocks) {
-                while let Some(next) = fixed.next(source) {
-                    if next.is_ok_and(|next| !add(next.span)) {
-                        break;
-                    }
-                }
+        let mut allowance = Allowance::default();
+        let mut asides = Vec::new();
+        for file_system in &scan.file_systems {
+            let mut aside = None;
+            if let Some(mut fixed) = Metadata::new(file_system, blocks, &mut allowance) {
+                let spans = iter::from_fn(|| fixed.next(source));
+                aside = found.take(spans.map(|next| next.map(|next| next.span)));
             }
-            if let Some(mut dynamic) = Dynamic::new(found, blocks).filter(|_| follow) {
-                while let Some(next) = dynamic.next(source) {
-                    if next.is_ok_and(|next| !add(next.span)) {
-                        break;
-                    }
-                }
+            if follow
+                && aside.is_none()
+                && let Some(mut dynamic) = Dynamic::new(file_system, blocks, &mut allowance)
+            {
+                let spans = iter::from_fn(|| dynamic.next(source));
+                aside = found.take(spans.map(|next| next.map(|next| next.span)));
             }
+            asides.push(aside);
         }
-        join(&mut metadata);
-        metadata.truncate(METADATA_RANGES);
-        Self { metadata }
+        join(&mut found.metadata);
+        found.metadata.truncate(METADATA_RANGES);
+        Self {
+            metadata: found.metadata,
+            asides,
+        }
     }
 
     pub fn is_metadata(&self, block: u64) -> bool {
@@ -76,27 +79,59 @@ impl Classes {
     }
 }
 
-fn join(ranges: &mut Vec<(u64, u64)>) {
-    ranges.sort_unstable();
-    ranges.dedup_by(|next, last| {
-        let touches = next.0 <= last.1;
-        if touches {
-            last.1 = last.1.max(next.1);
+/// Metadata that a walk has come to.
+struct Found<'a> {
+    metadata: Vec<Range>,
+    /// There is more than is kept.
+    is_full: bool,
+    stop: &'a AtomicBool,
+}
+
+impl Found<'_> {
+    /// Takes what one walk finds; why that is not all. What is damaged is passed over.
+    fn take(&mut self, spans: impl Iterator<Item = Result<Span, StoodAside>>) -> Option<String> {
+        for span in spans {
+            if self.stop.load(Ordering::Relaxed) {
+                return None;
+            }
+            match span {
+                Ok(_) if self.is_full => {
+                    return Some(format!(
+                        "it is in more than {METADATA_RANGES} places of the volume"
+                    ));
+                }
+                Ok(span) => self.add(span),
+                Err(aside @ StoodAside::Limit { .. }) => return Some(aside.to_string()),
+                Err(_) => {}
+            }
         }
-        touches
-    });
+        None
+    }
+
+    fn add(&mut self, span: Span) {
+        self.metadata.push(blocks_of(span));
+        if self.metadata.len() == 2 * METADATA_RANGES {
+            join(&mut self.metadata);
+            self.is_full = self.metadata.len() > METADATA_RANGES;
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
+    use vellum_ext4::Unreadable;
 
     #[test]
     fn ranges_are_joined_and_found() {
         let mut ranges = vec![(7, 9), (1, 3), (3, 4), (8, 12), (20, 21)];
         join(&mut ranges);
         assert_eq!(ranges, [(1, 4), (7, 12), (20, 21)]);
-        let classes = Classes { metadata: ranges };
+        let classes = Classes {
+            metadata: ranges,
+            ..Classes::default()
+        };
         let found: Vec<u64> = (0..25)
             .filter(|block| classes.is_metadata(*block))
             .collect();
@@ -110,5 +145,95 @@ mod tests {
         assert_eq!(classes.of(8, &plain, true), Class::Copy);
         assert_eq!(classes.of(8, &own, false), Class::Metadata);
         assert_eq!(classes.of(5, &own, false), Class::Data);
+    }
+
+    const GROUPS: u32 = 20_000;
+
+    /// A file system of that many groups of four blocks, in which `place` says where each has its bitmaps and inodes.
+    struct Forged {
+        place: fn(u32) -> u32,
+        reads: Cell<u32>,
+        /// Told after so many reads.
+        stop: AtomicBool,
+        stops_at: u32,
+    }
+
+    impl Source for &Forged {
+        fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), Unreadable> {
+            out.fill(0);
+            let fields = [
+                (0x00, GROUPS * 16),
+                (0x04, GROUPS * 4),
+                (0x18, 2),
+                (0x1C, 2),
+                (0x20, 4),
+                (0x24, 4),
+                (0x28, 16),
+                (0x38, 0xEF53),
+                (0x4C, 1),
+                (0x58, 256),
+                // Few have backups.
+                (0x64, 1),
+            ];
+            let superblock = fields.map(|(at, value)| (1024 + at, value)).to_vec();
+            let per_block = out.len() as u32 / 32;
+            let first = (offset / 4096).saturating_sub(1) as u32 * per_block;
+            let group = |index: u32| {
+                let place = (self.place)((first + index).min(GROUPS - 1));
+                [0, 1, 2].map(|i| ((index * 32 + i * 4) as usize, place + i))
+            };
+            let words = match offset {
+                0 => superblock,
+                _ => (0..per_block).flat_map(group).collect(),
+            };
+            for (at, word) in words {
+                out[at..at + 4].copy_from_slice(&word.to_le_bytes());
+            }
+            self.reads.set(self.reads.get() + 1);
+            let is_over = self.reads.get() >= self.stops_at;
+            self.stop.store(is_over, Ordering::Relaxed);
+            Ok(())
+        }
+    }
+
+    fn classes(place: fn(u32) -> u32, stops_at: u32) -> (Classes, u32) {
+        let blocks = u64::from(GROUPS) * 4;
+        let forged = Forged {
+            place,
+            reads: Cell::new(0),
+            stop: AtomicBool::new(false),
+            stops_at,
+        };
+        let scan = vellum_ext4::scan(&mut &forged, blocks);
+        assert_eq!(scan.file_systems.len(), 1);
+        forged.reads.set(0);
+        let classes = Classes::new(&scan, &mut &forged, blocks, false, &forged.stop);
+        (classes, forged.reads.get())
+    }
+
+    #[test]
+    fn what_lies_together_is_one_range_however_large_the_file_system_is() {
+        let place = |group| if group + 1 < GROUPS { 1000 } else { 70_000 };
+        let (classes, reads) = classes(place, u32::MAX);
+        assert_eq!(reads, GROUPS.div_ceil(128));
+        assert_eq!(classes.asides, [None]);
+        assert!(classes.is_metadata(1000) && classes.is_metadata(70_002));
+        assert!(!classes.is_metadata(69_999));
+    }
+
+    #[test]
+    fn metadata_in_too_many_places_is_told() {
+        let (classes, _) = classes(|group| group * 4, u32::MAX);
+        assert_eq!(classes.metadata.len(), METADATA_RANGES);
+        let [Some(aside)] = &classes.asides[..] else {
+            panic!("{:?}", classes.asides);
+        };
+        assert!(aside.contains("16384"), "{aside}");
+    }
+
+    #[test]
+    fn a_walk_ends_when_the_volume_stops() {
+        let (_, reads) = classes(|_| 1000, 5);
+        assert_eq!(reads, 5);
     }
 }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vellum_core::addr::{BLOCK_BYTES, Lba, Nanos};
 use vellum_ext4::freed::{Freed, FreedCounts};
-use vellum_ext4::{Scan, Source, Span};
+use vellum_ext4::{Allowance, Scan, Source, Span};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -156,8 +156,9 @@ impl Reclaim {
         }
         let mut followed = Vec::new();
         let mut file_systems = Vec::new();
+        let mut allowance = Allowance::to_follow();
         for found in &scan.file_systems {
-            let freed = Freed::new(found, source, blocks);
+            let freed = Freed::new(found, source, blocks, &mut allowance);
             file_systems.push(FreedFileSystem {
                 start: found.partition.start,
                 not_followed: freed.as_ref().err().map(ToString::to_string),

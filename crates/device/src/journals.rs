@@ -56,6 +56,10 @@ pub struct FileSystemStats {
     pub journal: Vec<Extent>,
     /// Why not, or why not all of it.
     pub stood_aside: Option<String>,
+    /// Why blocks of its metadata are counted as data, and by `semantics=on` taken for such.
+    pub metadata_in_part: Option<String>,
+    /// Why nothing of it is shared by its content.
+    pub not_shared: Option<String>,
 }
 
 /// Why a journal cannot be set by hand.

@@ -7,6 +7,7 @@ pub mod block;
 mod classes;
 mod compare;
 mod copies;
+mod critical;
 mod digest;
 mod drive;
 mod entropy;

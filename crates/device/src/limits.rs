@@ -82,8 +82,9 @@ pub const SCAN_QUIET: Duration = Duration::from_millis(50);
 pub const SCAN_LATEST: Duration = Duration::from_secs(1);
 /// Blocks that a scan reads at once.
 pub const SCAN_READ_BLOCKS: usize = 16;
-/// Ranges that are never shared by their content: a file system's copies of what it cannot do without.
-pub const CRITICAL_RANGES: usize = 4096;
+/// Ranges that are never shared by their content: file systems' copies of what they cannot do without. One for each group of
+/// 8 TiB of blocks of 4096 bytes without `sparse_super`, which else has them in a few; 1 MiB.
+pub const CRITICAL_RANGES: usize = 65_536;
 /// Ranges of metadata that are known of a volume: each block written is looked up in them. 256 KiB.
 pub const METADATA_RANGES: usize = 16_384;
 /// Bytes of the index of contents for each block of the volume, at most: what has been overwritten stays in it for eight times

@@ -18,10 +18,11 @@
 
 use crate::block::{Op, Replies, Request};
 use crate::classes::Classes;
+use crate::critical::Critical;
 use crate::frames::{Frames, Share};
 use crate::freed::{Reclaim, Seen};
 use crate::journals::{self, Extent, JournalError, Plan};
-use crate::limits::{CRITICAL_RANGES, SCAN_LATEST, SCAN_QUIET, SCAN_READ_BLOCKS, SCAN_WRITES};
+use crate::limits::{SCAN_LATEST, SCAN_QUIET, SCAN_READ_BLOCKS, SCAN_WRITES};
 use crate::memory::advise_large_pages;
 use crate::policy::Policy;
 use crate::requests::{OneAnswer, Pending};
@@ -37,7 +38,7 @@ use vellum_core::format::pack::PartTag;
 use vellum_core::format::summary::{Owner, Tag};
 use vellum_core::index::Index;
 use vellum_core::seam::{Dedup, Input};
-use vellum_ext4::{Metadata, MetadataKind, MetadataSpan, Scan, Source, Span, Unreadable, scan};
+use vellum_ext4::{Scan, Source, Span, Unreadable, scan};
 
 /// See the module.
 #[derive(Default)]
@@ -268,17 +269,14 @@ pub(crate) fn run(shared: &Arc<Shared>) {
         let follow = scout.wishes.lock().policy.semantics;
         let stop = &scout.stopping;
         let classes = Classes::new(&found, &mut source, shared.blocks, follow, stop);
-        let protected = scout.shares.load(Ordering::Acquire);
-        if protected {
-            protect(shared, &found);
-        }
+        let critical = Critical::new(&found, shared.blocks);
         {
             let wishes = scout.wishes.lock();
-            if !protected && scout.shares.load(Ordering::Acquire) {
-                protect(shared, &found);
+            if scout.shares.load(Ordering::Acquire) {
+                protect(shared, &critical);
             }
-            let classes = Arc::new(classes);
-            let sight = plan(shared, &wishes, Arc::clone(&found), classes);
+            let (classes, critical) = (Arc::new(classes), Arc::new(critical));
+            let sight = plan(shared, &wishes, Arc::clone(&found), classes, critical);
             scout.end(Arc::clone(&sight));
             tell(shared, &wishes, &sight, false);
         }
@@ -326,54 +324,39 @@ pub(crate) fn guard(shared: &Shared) {
     guard_held(shared);
 }
 
-/// The same, with the wishes held: so no scan ends meanwhile that knows nothing of it.
+/// The same, with the wishes held: so no scan ends meanwhile that knows nothing of it. Whoever holds them keeps others
+/// waiting that want to know the policy: nothing is read.
 fn guard_held(shared: &Shared) {
     let scout = &shared.scout;
     if !scout.shares.swap(true, Ordering::AcqRel) {
-        let scan = Arc::clone(&scout.sight.read().scan);
-        protect(shared, &scan);
+        let critical = Arc::clone(&scout.sight.read().critical);
+        protect(shared, &critical);
     }
 }
 
-fn protect(shared: &Shared, scan: &Scan) {
-    let critical = critical(scan, &mut VolumeSource::new(shared), shared.blocks);
+fn protect(shared: &Shared, Critical { ranges, .. }: &Critical) {
     shared.with_core(|now, inner, batch| {
-        inner.feed(now, Input::Critical { ranges: &critical }, batch);
+        inner.feed(now, Input::Critical { ranges }, batch);
     });
 }
 
-/// What a file system has copies of on purpose: its superblocks and group descriptors. One page for all of
-/// them would be one point of failure (OrderMergeDedup §3.5).
-fn critical(scan: &Scan, source: &mut dyn Source, blocks: u64) -> Vec<(Lba, u64)> {
-    let mut ranges = Vec::new();
-    for found in &scan.file_systems {
-        let Some(mut metadata) = Metadata::new(found, blocks) else {
-            continue;
-        };
-        while let Some(span) = metadata.next(source) {
-            let Ok(MetadataSpan { kind, span, .. }) = span else {
-                continue;
-            };
-            if matches!(
-                kind,
-                MetadataKind::Superblock | MetadataKind::GroupDescriptors
-            ) {
-                let first = span.start / BLOCK_BYTES as u64;
-                let end = span.end().div_ceil(BLOCK_BYTES as u64);
-                ranges.push((Lba(first), end - first));
-            }
-            if ranges.len() == CRITICAL_RANGES {
-                return ranges;
-            }
-        }
-    }
-    ranges
-}
-
-fn plan(shared: &Shared, wishes: &Wishes, scan: Arc<Scan>, classes: Arc<Classes>) -> Arc<Sight> {
+fn plan(
+    shared: &Shared,
+    wishes: &Wishes,
+    scan: Arc<Scan>,
+    classes: Arc<Classes>,
+    critical: Arc<Critical>,
+) -> Arc<Sight> {
     let plan = Plan::new(&scan, &wishes.set, &wishes.policy, shared.blocks);
     let before = Arc::clone(&shared.scout.sight.read());
-    Arc::new(Sight::new(scan, plan, classes, &wishes.policy, &before))
+    Arc::new(Sight::new(
+        scan,
+        plan,
+        classes,
+        critical,
+        &wishes.policy,
+        &before,
+    ))
 }
 
 /// Tells the core. `anew`: what it has learned of the journals is of no use any more.
@@ -468,11 +451,14 @@ fn change(shared: &Shared, wishes: &Wishes, anew: bool) {
     if scout.freed.want(wishes.policy.freed) || is_new {
         scout.rouse(&mut scout.diary.lock());
     }
-    let (scan, classes) = {
-        let sight = scout.sight.read();
-        (Arc::clone(&sight.scan), Arc::clone(&sight.classes))
-    };
-    let sight = plan(shared, wishes, scan, classes);
+    let before = Arc::clone(&scout.sight.read());
+    let sight = plan(
+        shared,
+        wishes,
+        Arc::clone(&before.scan),
+        Arc::clone(&before.classes),
+        Arc::clone(&before.critical),
+    );
     scout.replace(Arc::clone(&sight));
     tell(shared, wishes, &sight, anew);
 }

@@ -4,7 +4,8 @@
 use crate::block::{Op, Request};
 use crate::classes::{Classes, JBD2_MAGIC};
 use crate::copies::Copies;
-use crate::journals::Plan;
+use crate::critical::Critical;
+use crate::journals::{FileSystemStats, Plan};
 use crate::limits::{COMMITTED_PAIRS, PAIRS};
 use crate::policy::Policy;
 use parking_lot::Mutex;
@@ -78,6 +79,7 @@ pub(crate) struct Sight {
     pub scan: Arc<Scan>,
     pub plan: Plan,
     pub classes: Arc<Classes>,
+    pub critical: Arc<Critical>,
     /// Those of the plan, which change as they read.
     followers: Mutex<Vec<(Follower, u32)>>,
     follows: bool,
@@ -109,6 +111,7 @@ impl Sight {
         scan: Arc<Scan>,
         mut plan: Plan,
         classes: Arc<Classes>,
+        critical: Arc<Critical>,
         policy: &Policy,
         before: &Self,
     ) -> Self {
@@ -121,6 +124,7 @@ impl Sight {
             scan,
             plan,
             classes,
+            critical,
             follows: !followers.is_empty(),
             logs: logs.collect(),
             dedup: policy.dedup,
@@ -129,6 +133,18 @@ impl Sight {
             changes: AtomicU64::new(DOUBTED),
             followers: Mutex::new(followers),
         }
+    }
+
+    /// What there is to tell a user of the file systems.
+    pub fn file_systems(&self) -> Vec<FileSystemStats> {
+        let mut told = self.plan.found.clone();
+        for (found, aside) in told.iter_mut().zip(&self.classes.asides) {
+            found.metadata_in_part.clone_from(aside);
+        }
+        for (found, aside) in told.iter_mut().zip(&self.critical.asides) {
+            found.not_shared.clone_from(aside);
+        }
+        told
     }
 
     /// How many changes the scan had seen.

@@ -286,7 +286,7 @@ impl Volume {
                 commits: report.commits,
                 scans: report.scans,
                 set_journals: report.set,
-                file_systems: report.sight.plan.found.clone(),
+                file_systems: report.sight.file_systems(),
                 table_faults: report
                     .sight
                     .scan

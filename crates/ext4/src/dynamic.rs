@@ -1,14 +1,15 @@
 //! Metadata that comes and goes: directories, nodes of extent trees, indirect blocks, blocks of attributes.
 //!
 //! It is found by walking the inodes, so it is true of one moment, and a hint: checksums of inodes and nodes are not
-//! looked at, and nobody may rely on it for more than where small changes are likely. The work is bounded over the
-//! whole walk ([`DYNAMIC_READ_BYTES`]), however the trees are tangled: each node costs a read, and none is deeper than
+//! looked at, and nobody may rely on it for more than where small changes are likely. The work is bounded over
+//! all walks ([`Allowance`]), however the trees are tangled: each node costs a read, and none is deeper than
 //! the one that led to it.
 
+use crate::allowance::Allowance;
 use crate::aside::{Part, StoodAside};
 use crate::group;
 use crate::inode::{self, Sketch};
-use crate::limits::{DYNAMIC_READ_BYTES, DYNAMIC_SPANS, EXTENT_DEPTH};
+use crate::limits::{DYNAMIC_SPANS, EXTENT_DEPTH};
 use crate::scan::FileSystem;
 use crate::source::{Reader, Source};
 use crate::span::{FsBlock, Span};
@@ -52,7 +53,7 @@ pub struct DynamicSpan {
 pub struct Dynamic<'a> {
     sb: &'a Superblock,
     volume_bytes: u64,
-    budget: u64,
+    allowance: &'a mut Allowance,
     group: u64,
     table: Option<Table>,
     ready: VecDeque<DynamicSpan>,
@@ -63,11 +64,15 @@ impl<'a> Dynamic<'a> {
     /// Of a file system on a volume of `volume_blocks` blocks of 4096 bytes; none if its superblock is not to be
     /// trusted.
     #[must_use]
-    pub fn new(found: &'a FileSystem, volume_blocks: u64) -> Option<Self> {
+    pub fn new(
+        found: &'a FileSystem,
+        volume_blocks: u64,
+        allowance: &'a mut Allowance,
+    ) -> Option<Self> {
         Some(Self {
             sb: found.superblock.as_ref()?,
             volume_bytes: volume_blocks.saturating_mul(4096),
-            budget: DYNAMIC_READ_BYTES,
+            allowance,
             group: 0,
             table: None,
             ready: VecDeque::new(),
@@ -75,15 +80,16 @@ impl<'a> Dynamic<'a> {
         })
     }
 
-    /// The next range; none at the end, or when the walk has cost all that it may (which is told once).
+    /// The next range; none at the end, or when the walks have cost all that they may (which is told once).
     pub fn next(&mut self, source: &mut dyn Source) -> Option<Result<DynamicSpan, StoodAside>> {
         while !self.is_over {
             if let Some(ready) = self.ready.pop_front() {
                 return Some(Ok(ready));
             }
-            let mut reader = Reader::with_budget(source, self.volume_bytes, self.budget);
+            let left = self.allowance.inodes;
+            let mut reader = Reader::with_budget(source, self.volume_bytes, left);
             let step = self.step(&mut reader);
-            self.budget = reader.budget();
+            self.allowance.inodes = reader.budget();
             match step {
                 Ok(true) => {}
                 Ok(false) => self.is_over = true,

@@ -12,6 +12,7 @@
 //! The format is that of the Linux kernel (`Documentation/filesystems/ext4`, `fs/ext4`, `fs/jbd2`); a check
 //! that is stricter than the kernel's says so.
 
+mod allowance;
 mod aside;
 mod checksum;
 mod dynamic;
@@ -29,6 +30,7 @@ mod superblock;
 mod table;
 mod watch;
 
+pub use allowance::Allowance;
 pub use aside::{Part, StoodAside};
 pub use dynamic::{Dynamic, DynamicKind, DynamicSpan};
 pub use group::may_be_descriptors;

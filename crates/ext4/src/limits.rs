@@ -32,14 +32,21 @@ pub const LOGICAL_PARTITIONS: usize = 128;
 /// Revoked blocks that are remembered of one running transaction.
 pub const REVOKED: usize = 65_536;
 
-/// Bytes that a walk of a file system's inodes asks for at most.
+/// Block groups that are walked, over all file systems of a volume. mke2fs makes groups of eight blocks for each byte of a
+/// block unless told otherwise: 128 TiB of blocks of 4096 bytes, 8 TiB of blocks of 1 KiB.
+pub const METADATA_GROUPS: u64 = 1 << 20;
+
+/// Bytes of group descriptors that are read for it at most: a page for each of their blocks, as if each had 1 KiB.
+pub const METADATA_READ_BYTES: u64 = 256 << 20;
+
+/// Bytes that the walks of the inodes of a volume's file systems ask for at most.
 pub const DYNAMIC_READ_BYTES: u64 = 256 << 20;
 
 /// Ranges of metadata of one inode that are told.
 pub const DYNAMIC_SPANS: usize = 65_536;
 
-/// Block groups of a file system whose free space is followed: 8 TiB of blocks of 4096 bytes.
-pub const FREED_GROUPS: usize = 65_536;
+/// Block groups whose free space is followed, over all file systems of a volume: 8 TiB of blocks of 4096 bytes.
+pub const FREED_GROUPS: u64 = 65_536;
 
 /// Groups that are followed at once, of each kind of 4 KiB that is kept of one: written since the last commit,
 /// copied by the running transaction, and (three of them) with blocks to drop. 40 MiB at most.
@@ -55,4 +62,6 @@ pub const COPIES: usize = 262_144;
 pub const FRESH: usize = 1 << 20;
 
 const _: () = assert!(READ_BYTES >= JOURNAL_BLOCKS / 256 * PAGE_BYTES as u64 * 5 / 4);
+const _: () = assert!(METADATA_GROUPS * 64 / 1024 * PAGE_BYTES as u64 <= METADATA_READ_BYTES);
+const _: () = assert!(FREED_GROUPS <= METADATA_GROUPS);
 const _: () = assert!(GPT_ENTRIES as u64 * GPT_ENTRY_BYTES as u64 * 4 <= READ_BYTES);

@@ -1,5 +1,6 @@
 //! What mke2fs put at fixed places: superblocks, group descriptors, bitmaps, inode tables.
 
+use crate::allowance::Allowance;
 use crate::aside::StoodAside;
 use crate::group;
 use crate::scan::FileSystem;
@@ -37,11 +38,15 @@ pub struct MetadataSpan {
 }
 
 /// Walks the groups of a file system. It reads each block of descriptors once and holds one, so that a caller
-/// can stop and go on; a group whose descriptor does not hold is told and passed over.
+/// can stop and go on; a group whose descriptor does not hold is told and passed over. A file system that has more
+/// groups than are left to be walked is not walked at all, and one whose descriptors are too much to read ends there:
+/// that is told once, and last.
 #[derive(Debug)]
 pub struct Metadata<'a> {
     sb: &'a Superblock,
     volume_bytes: u64,
+    allowance: &'a mut Allowance,
+    refused: Option<StoodAside>,
     group: u64,
     ready: VecDeque<MetadataSpan>,
     descriptors: Option<(FsBlock, Span, Vec<u8>)>,
@@ -51,10 +56,17 @@ impl<'a> Metadata<'a> {
     /// Of a file system on a volume of `volume_blocks` blocks of 4096 bytes; none if its superblock is not to
     /// be trusted.
     #[must_use]
-    pub fn new(found: &'a FileSystem, volume_blocks: u64) -> Option<Self> {
+    pub fn new(
+        found: &'a FileSystem,
+        volume_blocks: u64,
+        allowance: &'a mut Allowance,
+    ) -> Option<Self> {
+        let sb = found.superblock.as_ref()?;
         Some(Self {
-            sb: found.superblock.as_ref()?,
+            sb,
             volume_bytes: volume_blocks.saturating_mul(4096),
+            refused: allowance.take_groups(sb.groups()).err(),
+            allowance,
             group: 0,
             ready: VecDeque::new(),
             descriptors: None,
@@ -73,16 +85,44 @@ impl<'a> Metadata<'a> {
             if let Some(ready) = self.ready.pop_front() {
                 return Some(Ok(ready));
             }
-            if self.group >= self.sb.groups() {
-                return None;
-            }
-            let group = self.group;
-            self.group += 1;
-            self.fixed(group);
-            if let Err(aside) = self.described(group, source) {
+            let described = self
+                .enter()?
+                .and_then(|group| self.described(group, source));
+            if let Err(aside) = described {
+                if matches!(aside, StoodAside::Limit { .. }) {
+                    self.group = self.sb.groups();
+                    self.ready.clear();
+                }
                 return Some(Err(aside));
             }
         }
+    }
+
+    /// The same of what the superblock alone tells: it and the group descriptors, with their backups. Nothing is read.
+    pub fn next_backup(&mut self) -> Option<Result<MetadataSpan, StoodAside>> {
+        loop {
+            if let Some(ready) = self.ready.pop_front() {
+                return Some(Ok(ready));
+            }
+            if let Err(aside) = self.enter()? {
+                return Some(Err(aside));
+            }
+        }
+    }
+
+    /// Goes on to the next group.
+    fn enter(&mut self) -> Option<Result<u64, StoodAside>> {
+        if let Some(refused) = self.refused.take() {
+            self.group = self.sb.groups();
+            return Some(Err(refused));
+        }
+        let group = self.group;
+        if group >= self.sb.groups() {
+            return None;
+        }
+        self.group += 1;
+        self.fixed(group);
+        Some(Ok(group))
     }
 
     fn push(&mut self, kind: MetadataKind, group: u64, span: Span) {
@@ -143,9 +183,11 @@ impl<'a> Metadata<'a> {
         {
             self.descriptors = None;
             let span = group::span(sb, block)?;
-            let mut reader = Reader::new(source, self.volume_bytes);
-            let bytes = reader.read(span.start, span.bytes as usize)?;
-            self.descriptors = Some((block, span, bytes));
+            let left = self.allowance.descriptors;
+            let mut reader = Reader::with_budget(source, self.volume_bytes, left);
+            let bytes = reader.read(span.start, span.bytes as usize);
+            self.allowance.descriptors = reader.budget();
+            self.descriptors = Some((block, span, bytes?));
         }
         let Some((_, span, bytes)) = &self.descriptors else {
             return Ok(());

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use vellum_ext4::{Dynamic, DynamicKind, Metadata, MetadataKind};
+use vellum_ext4::{Allowance, Dynamic, DynamicKind, Metadata, MetadataKind};
 
 const TOOLS: &[&str] = &["mke2fs", "debugfs", "dumpe2fs"];
 
@@ -120,7 +120,8 @@ fn what_inodes_lead_to() {
         let found = &scan.file_systems[0];
         let file = image.open();
         let mut source = Bytes::of(&file);
-        let mut dynamic = Dynamic::new(found, image.bytes / 4096).unwrap();
+        let mut allowance = Allowance::default();
+        let mut dynamic = Dynamic::new(found, image.bytes / 4096, &mut allowance).unwrap();
         let mut seen = BTreeSet::new();
         let unit = u64::from(found.block_bytes);
         while let Some(next) = dynamic.next(&mut source) {
@@ -165,7 +166,9 @@ fn check_unwritten(name: &str, image: &Image) {
     let scan = image.scan();
     let file = image.open();
     let mut source = Bytes::of(&file);
-    let mut metadata = Metadata::new(&scan.file_systems[0], image.bytes / 4096).unwrap();
+    let mut allowance = Allowance::default();
+    let blocks = image.bytes / 4096;
+    let mut metadata = Metadata::new(&scan.file_systems[0], blocks, &mut allowance).unwrap();
     let mut found = BTreeSet::new();
     while let Some(next) = metadata.next(&mut source) {
         let next = next.unwrap();

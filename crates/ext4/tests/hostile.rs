@@ -6,11 +6,16 @@
 )]
 
 mod common;
+#[path = "../../../fuzz/src/ext4.rs"]
+#[allow(dead_code, reason = "only the mounted volume is used here")]
+mod ext4;
 
 use common::{Image, MIB, has_tools};
 use std::collections::BTreeMap;
+use vellum_ext4::freed::{Freed, NotFollowed};
 use vellum_ext4::{
-    FileSystem, Metadata, NoJournal, Scan, Source, Span, StoodAside, Unreadable, limits, scan,
+    Allowance, FileSystem, Metadata, NoJournal, Scan, Source, Span, StoodAside, Unreadable, limits,
+    scan,
 };
 
 const TOOLS: &[&str] = &["mke2fs", "debugfs", "dumpe2fs"];
@@ -115,20 +120,38 @@ fn check(memory: &mut Memory) -> Scan {
             assert!(format.first < format.end && format.end.0 <= journal.blocks);
         }
         let blocks = memory.bytes / PAGE as u64;
-        if let Some(mut metadata) = Metadata::new(found, blocks) {
-            let mut source = memory.clone();
-            for _ in 0..300 {
-                match metadata.next(&mut source) {
-                    Some(Ok(span)) => assert!(found.home.contains(span.span)),
-                    Some(Err(_)) => {}
-                    None => break,
-                }
-            }
-        }
+        walk(found, memory, blocks, &mut Allowance::default());
     }
     all.sort();
     assert!(all.windows(2).all(|pair| !pair[0].overlaps(pair[1])));
     scan
+}
+
+/// Walks its metadata to the end; how many of its groups were told, and the last thing that was wrong.
+fn walk(
+    found: &FileSystem,
+    memory: &mut Memory,
+    blocks: u64,
+    allowance: &mut Allowance,
+) -> (u64, Option<StoodAside>) {
+    let before = std::mem::take(&mut memory.read_bytes);
+    let (mut groups, mut end) = (0, None);
+    if let Some(mut metadata) = Metadata::new(found, blocks, allowance) {
+        while let Some(next) = metadata.next(memory) {
+            match next {
+                Ok(span) => {
+                    assert!(found.home.contains(span.span));
+                    groups = groups.max(span.group + 1);
+                    let is_over = matches!(end, Some(StoodAside::Limit { .. }));
+                    assert!(!is_over, "a limit is told last");
+                }
+                Err(aside) => end = Some(aside),
+            }
+        }
+    }
+    assert!(memory.read_bytes <= limits::METADATA_READ_BYTES);
+    memory.read_bytes = before;
+    (groups, end)
 }
 
 fn make(folder: &std::path::Path, mib: u64, arguments: &[&str]) -> Image {
@@ -437,4 +460,111 @@ fn hardly_any_volume() {
             }
         }
     }
+}
+
+/// A mounted ext4 with groups of one block each, so many of them, on a volume of which hardly anything is written.
+fn of_groups(groups: u64) -> Memory {
+    let mut memory = Memory {
+        pages: ext4::mounted()
+            .pages()
+            .map(|(at, page)| (at, page.to_vec()))
+            .collect(),
+        bytes: groups * PAGE as u64,
+        unreadable: None,
+        read_bytes: 0,
+    };
+    const INODES: u64 = 16;
+    for (at, value) in [
+        (0x00, INODES * groups),
+        (0x04, groups),
+        (0x20, 1),
+        (0x24, 1),
+        (0x28, INODES),
+    ] {
+        memory.put(1024 + at, &(value as u32).to_le_bytes());
+    }
+    memory
+}
+
+/// The only one that is found, which has all that it takes to be followed.
+fn only(memory: &mut Memory) -> FileSystem {
+    let mut scan = memory.scan();
+    let found = scan.file_systems.pop().unwrap();
+    assert!(found.journal.is_ok(), "{:?}", found.journal);
+    found
+}
+
+#[test]
+fn groups_of_one_block_are_walked_while_there_are_not_too_many() {
+    let most = limits::METADATA_GROUPS;
+    let blocks = 2 * most;
+    // The descriptors are zero, but for those of the sound volume.
+    let mut memory = of_groups(most);
+    let found = only(&mut memory);
+    let mut allowance = Allowance::default();
+    let (groups, end) = walk(&found, &mut memory, blocks, &mut allowance);
+    assert_eq!(groups, most);
+    assert!(matches!(end, Some(StoodAside::Field { .. })), "{end:?}");
+    // The same again, as another partition would have it: nothing is left for that.
+    let (groups, end) = walk(&found, &mut memory, blocks, &mut allowance);
+    assert_eq!(groups, 0);
+    assert!(matches!(end, Some(StoodAside::Limit { .. })), "{end:?}");
+
+    let mut memory = of_groups(most + 1);
+    let found = only(&mut memory);
+    let mut allowance = Allowance::default();
+    let mut metadata = Metadata::new(&found, blocks, &mut allowance).unwrap();
+    let told = metadata.next_backup();
+    assert!(
+        matches!(told, Some(Err(StoodAside::Limit { limit, .. })) if limit == most),
+        "{told:?}"
+    );
+    assert_eq!(metadata.next_backup(), None);
+    // It has not taken what is there for others.
+    let mut memory = of_groups(most);
+    let found = only(&mut memory);
+    assert_eq!(walk(&found, &mut memory, blocks, &mut allowance).0, most);
+}
+
+/// Blocks of 64 KiB with descriptors of 1 KiB: as much is read for a group as can be.
+#[test]
+fn descriptors_are_read_up_to_a_limit() {
+    const UNIT: u64 = 64 << 10;
+    let groups = limits::METADATA_READ_BYTES / UNIT * (UNIT / 1024) + 1024;
+    let mut memory = of_groups(groups);
+    memory.bytes = groups * UNIT;
+    memory.put(1024 + 0x18, &[6]);
+    memory.put(1024 + 0x1C, &[6]);
+    memory.put(1024 + 0x60, &[0xC4]);
+    memory.put(1024 + 0xFE, &1024u16.to_le_bytes());
+    memory.put(1024 + 0x28, &256u32.to_le_bytes());
+    memory.put(1024, &(groups as u32 * 256).to_le_bytes());
+    let found = memory.scan().file_systems.remove(0);
+    assert_eq!(u64::from(found.block_bytes), UNIT);
+    let blocks = memory.bytes / PAGE as u64;
+    let (told, end) = walk(&found, &mut memory, blocks, &mut Allowance::default());
+    assert!(told < groups, "{told}");
+    assert!(matches!(end, Some(StoodAside::Limit { .. })), "{end:?}");
+}
+
+/// All bitmaps in one place: what is kept of each group is bounded by their number, and not by that of the places.
+#[test]
+fn free_space_is_followed_in_so_many_groups_over_a_volume() {
+    let most = limits::FREED_GROUPS;
+    let blocks = 2 * most;
+    let follow = |memory: &mut Memory, allowance: &mut Allowance| {
+        let found = only(memory);
+        memory.read_bytes = 0;
+        let answer = Freed::new(&found, memory, blocks, allowance);
+        (answer.map(drop), memory.read_bytes)
+    };
+    let mut allowance = Allowance::to_follow();
+    let (answer, read) = follow(&mut of_groups(most + 1), &mut allowance);
+    assert_eq!((answer, read), (Err(NotFollowed::TooLarge), 0));
+    // Not too many, though not as they should be; and then another of them.
+    let (answer, read) = follow(&mut of_groups(most), &mut allowance);
+    assert_eq!(answer, Err(NotFollowed::Descriptors));
+    assert!(read > 0);
+    let (answer, read) = follow(&mut of_groups(1500), &mut allowance);
+    assert_eq!((answer, read), (Err(NotFollowed::TooLarge), 0));
 }

@@ -10,7 +10,9 @@ mod common;
 use common::{Bytes, Image, MIB, has_tools, range};
 use std::collections::BTreeSet;
 use vellum_ext4::journal::{Alignment, Journal, JournalBlock, Layout, Unaligned};
-use vellum_ext4::{FileSystem, Metadata, MetadataKind, NoJournal, Partitioning, Scan, Span};
+use vellum_ext4::{
+    Allowance, FileSystem, Metadata, MetadataKind, NoJournal, Partitioning, Scan, Span,
+};
 
 const TOOLS: &[&str] = &["mke2fs", "dumpe2fs", "debugfs", "tune2fs"];
 
@@ -336,7 +338,8 @@ fn listed(image: &Image) -> BTreeSet<(u8, u64, u64)> {
 fn check_metadata(name: &str, image: &Image, found: &FileSystem) {
     let file = image.open();
     let mut source = Bytes::of(&file);
-    let mut metadata = Metadata::new(found, image.bytes / 4096).unwrap();
+    let mut allowance = Allowance::default();
+    let mut metadata = Metadata::new(found, image.bytes / 4096, &mut allowance).unwrap();
     let mut all = BTreeSet::new();
     while let Some(next) = metadata.next(&mut source) {
         let next = next.unwrap_or_else(|e| panic!("{name}: {e}"));

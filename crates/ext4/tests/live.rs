@@ -16,7 +16,7 @@ use std::process::Command;
 use vellum_ext4::journal::{
     Block, Followed, Follower, Journal, JournalBlock, JournalFormat, Layout,
 };
-use vellum_ext4::{FileSystem, Metadata, Span};
+use vellum_ext4::{Allowance, FileSystem, Metadata, Span};
 
 const TOOLS: &[&str] = &[
     "mke2fs", "debugfs", "dumpe2fs", "mount", "umount", "losetup",
@@ -241,7 +241,8 @@ fn copy(image: &Image, snapshot: &Image) {
 /// Overwrites blocks that a replay brings back. The kernel needs its metadata before that.
 fn wipe<'a>(image: &Image, found: &FileSystem, homes: impl Iterator<Item = &'a u64>) {
     let file = image.open();
-    let mut metadata = Metadata::new(found, image.bytes / 4096).unwrap();
+    let mut allowance = Allowance::default();
+    let mut metadata = Metadata::new(found, image.bytes / 4096, &mut allowance).unwrap();
     let next = || metadata.next(&mut Bytes::of(&file));
     let fixed: Vec<Span> = std::iter::from_fn(next).map(|m| m.unwrap().span).collect();
     let bytes = vec![0xEE; found.block_bytes as usize];

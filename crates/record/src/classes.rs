@@ -5,7 +5,7 @@ use crate::limits::{LOOK_LATEST, LOOK_QUIET, RANGES};
 use std::time::Instant;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_device::block::BlockDevice;
-use vellum_ext4::{Metadata, MetadataKind, MetadataSpan, Scan, Span, scan};
+use vellum_ext4::{Allowance, Metadata, MetadataKind, MetadataSpan, Scan, Span, scan};
 use vellum_trace::limits::JOURNALS_MAX;
 use vellum_trace::{Class, Journal};
 
@@ -39,6 +39,7 @@ impl Classes {
         let mut ranges = Vec::new();
         let mut journals = Vec::new();
         self.homes.clear();
+        let mut allowance = Allowance::default();
         for found in &self.scan.file_systems {
             self.homes.push(blocks(found.home));
             for extent in found.journal.iter().flat_map(|journal| &journal.extents) {
@@ -49,7 +50,7 @@ impl Classes {
                     blocks: after - first,
                 });
             }
-            let Some(mut metadata) = Metadata::new(found, size) else {
+            let Some(mut metadata) = Metadata::new(found, size, &mut allowance) else {
                 continue;
             };
             while let Some(next) = metadata.next(&mut client) {

@@ -100,6 +100,12 @@ pub fn text(told: &Value) -> String {
         if let Some(reason) = found.get("stood_aside").and_then(Value::as_str) {
             let _ = writeln!(text, "    journal not watched: {reason}");
         }
+        if let Some(reason) = found.get("metadata_in_part").and_then(Value::as_str) {
+            let _ = writeln!(text, "    metadata known in part: {reason}");
+        }
+        if let Some(reason) = found.get("not_shared").and_then(Value::as_str) {
+            let _ = writeln!(text, "    nothing of it is deduplicated: {reason}");
+        }
     }
     for fault in list("table_faults") {
         let fault = fault.as_str().unwrap_or_default();

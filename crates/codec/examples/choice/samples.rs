@@ -9,7 +9,7 @@ use std::rc::Rc;
 use vellum_codec::Block;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_ext4::journal::{Block as JournalKind, Followed, Follower, JournalFormat};
-use vellum_ext4::{Metadata, MetadataKind, Source, Unreadable, scan};
+use vellum_ext4::{Allowance, Metadata, MetadataKind, Source, Unreadable, scan};
 
 /// Data in which LZ4 finds less than a sixteenth to save.
 const NOISE: usize = BLOCK_BYTES / 16 * 15;
@@ -149,7 +149,9 @@ impl Workload {
         };
         let journal = found.journal.as_ref().ok().context("no journal")?;
         let mut places = HashMap::new();
-        let mut metadata = Metadata::new(found, volume_blocks).context("no superblock")?;
+        let mut allowance = Allowance::default();
+        let metadata = Metadata::new(found, volume_blocks, &mut allowance);
+        let mut metadata = metadata.context("no superblock")?;
         let mut source = Stored(&image);
         while let Some(span) = metadata.next(&mut source) {
             let span = span.ok().context("a group descriptor does not hold")?;

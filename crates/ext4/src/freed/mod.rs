@@ -24,6 +24,7 @@
 mod bits;
 mod places;
 
+use crate::allowance::Allowance;
 use crate::journal::{Block, Journal, JournalFormat, Layout, Sequence};
 use crate::limits::FREED_TRACKED;
 use crate::scan::FileSystem;
@@ -60,8 +61,8 @@ pub enum NotFollowed {
     /// Where its bitmaps are is in doubt.
     #[error("a group descriptor is damaged, or leads where another does")]
     Descriptors,
-    /// It has more groups than are followed.
-    #[error("it has more block groups than are followed")]
+    /// It has more groups than are followed, or than are left.
+    #[error("there are more block groups on the volume than are followed")]
     TooLarge,
 }
 
@@ -132,7 +133,8 @@ pub struct Freed {
 
 impl Freed {
     /// Follows a file system of a volume of `volume_blocks` blocks of 4096 bytes from now on. If flushes have been sent
-    /// already, [`Freed::flush`] is to be told of the last.
+    /// already, [`Freed::flush`] is to be told of the last. All of a volume have one `allowance`
+    /// ([`Allowance::to_follow`]).
     ///
     /// # Errors
     /// When the rule does not hold for it.
@@ -140,8 +142,9 @@ impl Freed {
         found: &FileSystem,
         source: &mut dyn Source,
         volume_blocks: u64,
+        allowance: &mut Allowance,
     ) -> Result<Self, NotFollowed> {
-        let places = Places::new(found, source, volume_blocks)?;
+        let places = Places::new(found, source, volume_blocks, allowance)?;
         let journal: &Journal = found.journal.as_ref().map_err(|_| NotFollowed::NoJournal)?;
         Ok(Self {
             places,

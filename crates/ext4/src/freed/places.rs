@@ -2,8 +2,9 @@
 
 use super::NotFollowed;
 use super::bits::{BITS, Bits};
+use crate::allowance::Allowance;
+use crate::aside::StoodAside;
 use crate::journal::Alignment;
-use crate::limits::FREED_GROUPS;
 use crate::metadata::{Metadata, MetadataKind};
 use crate::scan::FileSystem;
 use crate::source::Source;
@@ -34,6 +35,7 @@ impl Places {
         found: &FileSystem,
         source: &mut dyn Source,
         volume_blocks: u64,
+        allowance: &mut Allowance,
     ) -> Result<Self, NotFollowed> {
         let sb = found.superblock.as_ref().ok_or(NotFollowed::NoSuperblock)?;
         let journal = found.journal.as_ref().map_err(|_| NotFollowed::NoJournal)?;
@@ -65,18 +67,19 @@ impl Places {
             bitmap_blocks: Vec::new(),
             fixed: Vec::new(),
         };
-        let mut metadata = Metadata::new(found, volume_blocks).ok_or(NotFollowed::NoSuperblock)?;
+        let mut metadata =
+            Metadata::new(found, volume_blocks, allowance).ok_or(NotFollowed::NoSuperblock)?;
         let mut twice = Vec::new();
         while let Some(next) = metadata.next(source) {
             // What cannot be read is not followed: a group that is in doubt keeps its blocks. But then it is not known
             // where its tables are, which may be among another group's blocks.
-            let found = next.map_err(|_| NotFollowed::Descriptors)?;
+            let found = next.map_err(|aside| match aside {
+                StoodAside::Limit { .. } => NotFollowed::TooLarge,
+                _ => NotFollowed::Descriptors,
+            })?;
             let block = (found.span.start - places.home.start) / BLOCK;
             places.fixed.push(block..block + found.span.bytes / BLOCK);
             if found.kind == MetadataKind::BlockBitmap {
-                if places.bitmaps.len() == FREED_GROUPS {
-                    return Err(NotFollowed::TooLarge);
-                }
                 places.bitmap_blocks.push(block);
                 if places.bitmaps.insert(block, found.group).is_some() {
                     twice.push(block);

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use vellum_ext4::freed::Freed;
 use vellum_ext4::journal::{JournalBlock, Layout};
-use vellum_ext4::{Span, scan};
+use vellum_ext4::{Allowance, Span, scan};
 pub use ways::{Mode, Twist};
 
 const BLOCK: u64 = 4096;
@@ -141,7 +141,7 @@ fn follow(flushes: u64) -> (Layout, Freed) {
     let found = scan(&mut volume, BLOCKS);
     let found = &found.file_systems[0];
     let journal = found.journal.as_ref().unwrap();
-    let mut freed = Freed::new(found, &mut volume, BLOCKS).unwrap();
+    let mut freed = Freed::new(found, &mut volume, BLOCKS, &mut Allowance::to_follow()).unwrap();
     freed.flush(flushes);
     (Layout::new(&journal.extents, 4096), freed)
 }
