@@ -420,6 +420,52 @@ fn what_the_kernel_wrote() {
     assert!(wrapped > 0, "no log that wraps was among them");
 }
 
+/// Checksums of version 2, which kernels wrote from 3.5 to 3.17 and replay still: debugfs writes the log.
+#[test]
+fn a_log_with_checksums_v2() {
+    let folder = common::folder();
+    if !can_mount(folder.path()) {
+        return;
+    }
+    for narrow in ["64bit", "^64bit"] {
+        let folder = common::folder();
+        let image = Image::new(folder.path(), "image", 64 * MIB);
+        let mke2fs = ["-F", "-q", "-t", "ext4", "-b", "4096", "-O", narrow];
+        image.run("mke2fs", &mke2fs, &[]).unwrap();
+        let (script, content) = (folder.path().join("script"), folder.path().join("content"));
+        // Free blocks, copies of which are in a transaction; the second begins with the journal's magic.
+        let homes = [9000, 9001, 9003];
+        let mut bytes: Vec<u8> = (0..homes.len() * 4096).map(|i| (i / 16) as u8).collect();
+        bytes[4096..][..4].copy_from_slice(&MAGIC);
+        std::fs::write(&content, &bytes).unwrap();
+        let content = content.to_str().unwrap();
+        let commands = format!("jo -c -v 2\njw -b 9000,9001,9003 {content}\njc\n");
+        std::fs::write(&script, commands).unwrap();
+        image
+            .run("debugfs", &["-w", "-f", script.to_str().unwrap()], &[])
+            .unwrap();
+
+        let scan = image.scan();
+        let found = &scan.file_systems[0];
+        let journal = found.journal.as_ref().unwrap();
+        let features = journal.format.features;
+        assert!(features.checksum_v2() && !features.checksum_v3());
+        assert_eq!(walk(&image, journal, |_, _| {}).0, 1, "{narrow}");
+        let written: Vec<_> = tags(&image, &journal.format, journal)
+            .into_iter()
+            .map(|(home, _, flags)| (home, flags & 1))
+            .collect();
+        assert_eq!(written, [(9000, 0), (9001, 1), (9003, 0)], "{narrow}");
+        let (copies, _) = follow(&image, found, journal);
+        let expected: Vec<u64> = [9000, 9003].map(|home| home * 4096).to_vec();
+        assert_eq!(copies.into_keys().collect::<Vec<_>>(), expected, "{narrow}");
+        replay(&image, Span::new(0, image.bytes), folder.path(), "");
+        for (home, content) in homes.into_iter().zip(bytes.chunks(4096)) {
+            assert_eq!(image.read(home * 4096, 4096), content, "{narrow}");
+        }
+    }
+}
+
 /// The places that a scan depends on hold counters and lie beside busy inodes. Work must not set off a scan.
 #[test]
 fn what_is_of_no_interest() {
