@@ -138,6 +138,20 @@ END {
             per(w, "journal", "flushes", "commits"), per(w, "ordered", "flushes", "commits"),
             per(w, "on", "syncs", "commits", 1), per(w, "on", "syncs", "operations", w == "SQLite" ? 3.33 : "")
     }
+    print "\nWhat the syncs of **on** were for: a flush each, and three for a map checkpoint of our own (its leaves, its root, the superblock). *Commits* are those whose commit"
+    print "block was seen. *Journal besides*: flushes behind other writes into the journal, that is its superblock, which says where the log begins: at the mount and the unmount, and when room"
+    print "is made in the log. *Home*: behind home writes alone that the log had not told of at their commit: of transactions of more than 256 blocks"
+    print "([0014](../decisions/0014-replay-by-the-volume.md)), and the file system\047s superblock at the mount and the unmount.\n"
+    print "| | syncs | commits | journal besides | home | map checkpoints, three times |"
+    print "| --- | ---: | ---: | ---: | ---: | ---: |"
+    for (i = 1; i <= works; i++) {
+        w = order[i]
+        homes = of(w, "on", "flushes_of_homes")
+        if (homes == "") continue
+        commits = of(w, "on", "commit_blocks")
+        waited = of(w, "on", "flushes") - of(w, "on", "flushes_free") - of(w, "on", "flushes_merged")
+        printf "| %s | %d | %d | %d | %d | %d |\n", w, of(w, "on", "syncs"), commits, waited - homes - commits, homes, 3 * of(w, "on", "map_checkpoints")
+    }
     print "\nWhy the file system flushes, with `data=journal,journal_async_commit` on plain storage: what it wrote since the flush before.\n"
     print "| | the journal alone | home locations alone | both | nothing |"
     print "| --- | ---: | ---: | ---: | ---: |"

@@ -61,7 +61,8 @@ pub const CACHED_SUMS: usize = 4096;
 /// Strays (see `engine::restamp`) that are remembered at least: 48 KiB of them.
 pub const STRAYS: usize = 4096;
 
-/// Journal blocks that are watched, at most, over all journals: 4 GiB of them, 12 MiB of memory.
+/// Journal blocks that are watched, at most, over all journals: 4 GiB of them, 12 MiB of memory, and some 44 MiB if all are
+/// shared with their homes.
 pub const POOL_BLOCKS: u64 = 1 << 20;
 
 /// Of the write buffer, in percent: in-line deduplication goes on again when so much or less is full, and

@@ -89,6 +89,9 @@ counters! {
     flushes_free,
     /// Flush requests that shared another's sync.
     flushes_merged,
+    /// Flush requests that waited for home blocks alone, where journals are watched: since the one before nothing was
+    /// written into any.
+    flushes_of_homes,
     /// Syncs of the medium.
     syncs,
     /// Chunks written with durability of their own (no sync needed).

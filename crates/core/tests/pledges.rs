@@ -94,6 +94,30 @@ fn the_flush_after_home_writes_is_free_and_loses_nothing() {
     }
 }
 
+/// What a FLUSH waits for is told apart: a commit, home blocks that were not pledged, or nothing.
+#[test]
+fn a_flush_that_waits_for_home_blocks_alone_is_counted() {
+    let mut bench = Bench::new(1, volume(), Dedup::default());
+    bench.0.watch(&[region()]).unwrap();
+    let flushed = |bench: &mut Bench, writes: &[(u64, u32)]| {
+        let before = bench.stats();
+        writes
+            .iter()
+            .for_each(|&(lba, token)| bench.ask_write(lba, token));
+        bench.flush();
+        let after = bench.stats();
+        (
+            after.flushes_free - before.flushes_free,
+            after.flushes_of_homes - before.flushes_of_homes,
+        )
+    };
+    assert_eq!(flushed(&mut bench, &[(JOURNAL, NEW)]), (0, 0));
+    assert_eq!(flushed(&mut bench, &[(HOME, NEW)]), (0, 1));
+    assert_eq!(bench.stats().remapped_blocks, 1);
+    assert_eq!(flushed(&mut bench, &[]), (1, 0));
+    assert_eq!(flushed(&mut bench, &[(HOME, OLD), (JOURNAL, OLD)]), (0, 0));
+}
+
 /// More than the links of which fit one header: what fills up is written, and no flush waits for it.
 #[test]
 fn a_long_transaction_is_flushed_once_as_well() {

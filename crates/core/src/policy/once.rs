@@ -32,6 +32,8 @@ pub struct Once {
     /// Home blocks that are still to be written without asking, and how many that will be next time.
     paused: u32,
     pause: u32,
+    /// Journal blocks at the last FLUSH that waited.
+    flushed: u64,
     /// A write was refused: nothing is pledged any more, for a commit may be of blocks that are not there.
     gaps: bool,
 }
@@ -82,6 +84,13 @@ impl Once {
             .iter()
             .find(|region| is_home(region, lba))
             .map_or(WriteOnce::Off, |region| region.rule)
+    }
+
+    /// A FLUSH waits for what is new.
+    pub fn flush_waits(&mut self, stats: &mut Stats) {
+        let is_new =
+            core::mem::replace(&mut self.flushed, stats.journal_blocks) < stats.journal_blocks;
+        stats.flushes_of_homes += u64::from(self.is_on() && !is_new);
     }
 
     /// A block is home: its entry leaves, unless that is collided and may have a second one to serve.

@@ -319,6 +319,9 @@ impl Tables {
             self.stats.flushes_free += u64::from(flush);
             return self.reply(request, Ok(()));
         };
+        if flush {
+            self.once.flush_waits(&mut self.stats);
+        }
         self.waiters.push_back(Waiter {
             group,
             request,
