@@ -258,6 +258,30 @@ fn a_file_system_is_found_when_it_is_made_and_when_it_is_there() {
     volume.stop().unwrap();
 }
 
+/// Write-once maps whole blocks of the volume; a file system with smaller ones is told so, and works as on any disk.
+#[test]
+fn a_journal_of_smaller_blocks_is_not_watched_and_says_why() {
+    for bytes in ["1024", "2048"] {
+        let Some(image) = image("smaller", 8000, &["-b", bytes]) else {
+            return;
+        };
+        let (_, volume) = volume(12_000);
+        let mut client = Client::new(&volume);
+        for (lba, bytes) in &image {
+            write_bytes(&mut client, *lba, bytes);
+        }
+        let expected = format!("blocks of {bytes} bytes are smaller");
+        // Before all of it is there, another reason may be given.
+        eventually(&volume, "found", |s| {
+            let found = s.write_once.file_systems.first();
+            let why = found.and_then(|found| found.stood_aside.as_ref());
+            why.is_some_and(|why| why.contains(&expected))
+        });
+        assert_eq!(core(&volume, "pool_blocks"), 0);
+        volume.stop().unwrap();
+    }
+}
+
 /// The scan reads while clients write: whatever it saw, in the end it knows what is there.
 #[test]
 fn no_change_is_missed_while_scans_run() {
