@@ -18,7 +18,7 @@ const NAMES: [(&str, &str); 17] = [
     ("hash", "xxh3|head64|crc32c|md5|sha1"),
     ("replay", "on|off"),
     ("zero", "on|off"),
-    ("compress", "off|lz4|zstd"),
+    ("compress", "on|off|lz4|zstd"),
     ("delta", "on|off"),
     ("dedup", "on|off"),
     ("index", "SIZE"),
@@ -202,8 +202,12 @@ impl FromStr for Change {
                     change.replay = Some(switch(value).ok_or_else(|| wrong("on and off"))?);
                 }
                 "compress" => {
-                    let how = value.parse();
-                    change.compression = Some(how.map_err(|_| wrong("off, lz4 and zstd"))?);
+                    let how = match value {
+                        "on" => Ok(Compression::Lz4),
+                        named => named.parse(),
+                    };
+                    let how = how.map_err(|_| wrong("on (that is lz4), off, lz4 and zstd"))?;
+                    change.compression = Some(how);
                 }
                 "delta" => change.deltas = Some(switch(value).ok_or_else(|| wrong("on and off"))?),
                 "semantics" => {
@@ -388,6 +392,23 @@ mod tests {
                 let text = text.replace("REQUESTS", "1000");
                 assert_eq!(text.parse::<Change>().err(), None, "{text}");
             }
+        }
+    }
+
+    #[test]
+    fn compression_is_lz4_unless_it_is_named() {
+        for (text, how) in [
+            ("compress=on", Compression::Lz4),
+            ("compress=lz4", Compression::Lz4),
+            ("compress=zstd", Compression::Zstd),
+            ("compress=off", Compression::Off),
+        ] {
+            let change: Change = text.parse().unwrap();
+            let policy = Policy {
+                compression: Compression::Zstd,
+                ..Policy::default()
+            };
+            assert_eq!(change.apply(policy).compression, how, "{text}");
         }
     }
 
