@@ -52,6 +52,7 @@ if [ -n "${LAYOUTS:-}" ]; then
         'random, fsync each 32=writes random 32'
         'sequential, fsync each 100=writes sequential 100'
         'backups=backups'
+        'package index and installation=packages'
         'sort=sort'
         'frames of a camera=frames'
         'copy of an image=image'
@@ -104,6 +105,7 @@ one() {
         local first before after begin
         first=$(commits)
         [ "$configuration" != traced ] || : >"$dir/trace"
+        settled
         before=$(counters)
         mounted
         workload_run >"$dir/out" 2>&1 || status=$?
@@ -111,6 +113,7 @@ one() {
             begin=$(seconds_now)
             unmounted
             sum "$(awk '/operations in/ { print $4 }' "$dir/out")" "$begin" "$(seconds_now)"
+            settled
             after=$(counters)
             difference "$before" "$after"
             [ "$configuration" != traced ] || reasons

@@ -17,26 +17,42 @@ declare -A mount_options=(
     [zstd+delta]=data=journal,journal_async_commit
     [all]=data=journal,journal_async_commit
     [log]=data=ordered
+    [alone]=data=ordered
+    [merging]=data=ordered
     [tables]=data=ordered
-    [strong]=data=ordered
     [shadow]=data=ordered
+    [strong-alone]=data=ordered
+    [strong-merging]=data=ordered
+    [strong]=data=ordered
+    [strong-shadow]=data=ordered
 )
 declare -A policy=([off]="write-once=off" [on]="write-once=on,replay=on" [paper]="write-once=paper,hash=head64"
     [sha1]="write-once=off,dedup=on,decide=sha1,sample=off"
     [lz4]="replay=on,compress=lz4" [lz4+delta]="replay=on,compress=lz4,delta=on"
     [zstd]="replay=on,compress=zstd" [zstd+delta]="replay=on,compress=zstd,delta=on"
     [all]="replay=on,compress=zstd,delta=on,zero=on,dedup=on"
-    [log]="write-once=off,dedup=on" [tables]="write-once=off,dedup=on" [strong]="write-once=off,dedup=on" [shadow]="write-once=off,dedup=on")
+    [log]="write-once=off,dedup=on")
 # How a volume is made and served, where that is not the default.
-declare -A made=([tables]="--layout ordered" [strong]="--layout ordered" [shadow]="--layout shadow")
-declare -A served=([strong]="--persistence strong")
+declare -A made=() served=()
+# OrderMergeDedup's configurations under weak and under strong persistence: its order of writes alone, with what no answer waits for merged, with
+# commits held back as well, and the shadowed tables that it is measured against.
+for persistence in '' strong-; do
+    both="write-once=off,dedup=on"
+    policy[${persistence}alone]="$both,merging=off,anticipation=off"
+    policy[${persistence}merging]="$both,anticipation=off"
+    for name in tables strong shadow strong-shadow; do policy[$name]=$both; done
+    for name in alone merging; do made[$persistence$name]="--layout ordered"; done
+    made[${persistence}shadow]="--layout shadow"
+done
+made[tables]="--layout ordered" made[strong]="--layout ordered"
+for name in strong strong-alone strong-merging strong-shadow; do served[$name]="--persistence strong"; done
 # Which file system, where it is not ext4.
 declare -A file_system=([ext3]=ext3)
 configurations=(journal ordered off on free paper sha1 traced)
 # Packing, against plain storage and against a volume without it; ext3 is what CSA-FS compares itself with, on its kinds of load.
 [ -z "${PACKING:-}" ] || configurations=(ordered ext3 on lz4 lz4+delta zstd zstd+delta all)
 # Deduplication on each layout, against plain storage.
-[ -z "${LAYOUTS:-}" ] || configurations=(ordered log tables strong shadow)
+[ -z "${LAYOUTS:-}" ] || configurations=(ordered log alone merging tables shadow strong-alone strong-merging strong strong-shadow)
 [ -z "${CONFIGURATIONS:-}" ] || read -ra configurations <<<"$CONFIGURATIONS"
 # `traced` is plain storage that writes down each request: why the file system flushes. `free` is memory, which costs no writing and
 # no sync: what it does not reach in data=journal, no storage behind this chain does.
@@ -103,6 +119,14 @@ unmounted() {
 
 # The number of the journal's next commit, while it is not mounted.
 commits() { printf '%d' "$(dumpe2fs -h "$loop" 2>/dev/null | awk '/^Journal sequence/ { print $3 }')"; }
+
+# What tables hold back for half a minute because no answer waits for it is written, so that each window has its own.
+settled() {
+    [ -n "${made[$configuration]:-}" ] || return 0
+    "$VELLUM" policy "$dir/store" merging=off >/dev/null
+    sleep 1
+    [[ ${policy[$configuration]} == *merging=off* ]] || "$VELLUM" policy "$dir/store" merging=on >/dev/null
+}
 
 # A line of JSON: what the file system has sent so far, and what went to the medium.
 counters() {
