@@ -9,12 +9,13 @@
 
 use crc32c::crc32c;
 use std::collections::HashMap;
-use vellum_core::addr::{BLOCK_BYTES, Pba};
+use vellum_core::addr::{BLOCK_BYTES, Generation, Pba};
 use vellum_core::format;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::geometry::{self, Params};
+use vellum_core::format::root::{self, LeafSlot};
 use vellum_core::format::superblock::Superblock;
-use vellum_core::format::table::{Entry, Kind, Link, Signer};
+use vellum_core::format::table::{Entry, Kind, Link, Signer, encode_directory, shadow_root};
 use vellum_core::layout::{self, Recovered};
 use vellum_core::recovery::{RecoveryError, Source, Unreadable};
 
@@ -42,6 +43,10 @@ impl Source for Disk {
 
 impl Disk {
     fn new() -> Self {
+        Self::of(Layout::Ordered)
+    }
+
+    fn of(layout: Layout) -> Self {
         let params = Params {
             medium_blocks: BLOCKS,
             logical_blocks: None,
@@ -50,7 +55,7 @@ impl Disk {
             uuid: *b"a forged volume.",
             secret: [7; 32],
         };
-        let superblock = geometry::plan_tables(&params, Layout::Ordered).unwrap();
+        let superblock = geometry::plan_tables(&params, layout).unwrap();
         let mut blocks = HashMap::new();
         format::blank(&superblock, crc32c, &mut |at, bytes| {
             for (at, block) in (at.0..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
@@ -174,4 +179,47 @@ fn only_the_map_cannot_be_done_without() {
         matches!(error, Some(RecoveryError::Table { at, .. }) if at == Pba(1)),
         "{error:?}"
     );
+}
+
+/// Of shadowed tables the place of the copy that counts is named.
+#[test]
+fn a_link_outside_the_data_is_named_where_it_is() {
+    for slot in 0..2 {
+        let mut disk = Disk::of(Layout::Shadow);
+        let superblock = disk.superblock.clone();
+        let far = Link::to(superblock.areas().data_blocks() as u32, 1);
+        let mut entries = vec![Link::default(); Kind::Map.entries()];
+        entries[0] = far;
+        let mut bytes = vec![0; BLOCK_BYTES];
+        Signer::new(&superblock, crc32c).encode(0, &entries, &mut bytes);
+        let in_slot = |bytes: &[u8]| match slot {
+            0 => LeafSlot::Slot0(crc32c(bytes)),
+            _ => LeafSlot::Slot1(crc32c(bytes)),
+        };
+        let at = superblock.table_at(0, slot);
+        let mut directory = vec![0; BLOCK_BYTES];
+        encode_directory(&[in_slot(&bytes)], &mut directory);
+        let mut slots = vec![LeafSlot::Absent; superblock.directory_blocks() as usize];
+        slots[0] = in_slot(&directory);
+        let generation = Generation(2);
+        let mut root = vec![0; superblock.shadow_root_blocks() as usize * BLOCK_BYTES];
+        root::encode(
+            &shadow_root(&superblock, generation),
+            &slots,
+            crc32c,
+            &mut root,
+        );
+        let places = [
+            (at, bytes),
+            (superblock.directory_at(0, slot), directory),
+            (superblock.shadow_root_at(generation), root),
+        ];
+        for (at, bytes) in places {
+            for (at, block) in (at.0..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
+                disk.blocks.insert(at, block.to_vec());
+            }
+        }
+        let what = Kind::Map.name();
+        assert_eq!(disk.error(), Some(RecoveryError::Outside { what, at }));
+    }
 }

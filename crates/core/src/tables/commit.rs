@@ -236,7 +236,19 @@ impl Tables {
         }
     }
 
+    /// Whether these blocks are of the stage that the commit is in; under a root there is one.
+    fn are_in_order(&self, blocks: &BTreeSet<(Kind, u32)>) -> bool {
+        let stage = match self.committing.as_ref().map(|commit| commit.at) {
+            Some(At::Links) => Stage::Links,
+            _ => Stage::Ground,
+        };
+        let are_links = stage == Step::Link.stage();
+        let mut kinds = blocks.iter().map(|(kind, _)| *kind);
+        self.shadow.is_some() || kinds.all(|kind| (kind == Kind::Map) == are_links)
+    }
+
     fn write_tables(&mut self, blocks: BTreeSet<(Kind, u32)>) {
+        debug_assert!(self.are_in_order(&blocks), "links with what they lead to");
         self.stats.medium_tables += blocks.len() as u64;
         if let Some(shadow) = &mut self.shadow {
             for &(kind, block) in &blocks {

@@ -47,13 +47,9 @@ impl Step {
         Self::CountDown,
     ];
 
-    /// When it is taken.
+    /// When it is taken: what the cases say.
     pub const fn stage(self) -> Stage {
-        match self {
-            Self::Data | Self::CountUp | Self::Unprint => Stage::Ground,
-            Self::Link => Stage::Links,
-            Self::Print | Self::CountDown => Stage::Later,
-        }
+        STAGES[self as usize]
     }
 
     /// Whether the answer to the client waits for it.
@@ -77,7 +73,7 @@ pub struct Case {
 
 use Step::{CountDown, CountUp, Data, Link, Print, Unprint};
 
-/// The paper's four, and two of the same kind.
+/// The paper's four, and two of the same kind. They decide in which stage of a commit a step is carried out.
 pub const CASES: [Case; 6] = [
     Case {
         name: "new write, duplicate",
@@ -128,6 +124,44 @@ pub const CASES: [Case; 6] = [
     },
 ];
 
+const STAGES: [Stage; Step::ALL.len()] = {
+    let mut stages = [Stage::Ground; Step::ALL.len()];
+    let mut index = 0;
+    while index < stages.len() {
+        assert!(Step::ALL[index] as usize == index);
+        stages[index] = stage_of(Step::ALL[index]);
+        index += 1;
+    }
+    stages
+};
+
+/// What waits for nothing in any case comes first, then what somebody is answered after, then what nobody waits for.
+const fn stage_of(step: Step) -> Stage {
+    let (mut waits, mut is_answered) = (false, false);
+    let mut case = 0;
+    while case < CASES.len() {
+        let Case {
+            before, answered, ..
+        } = CASES[case];
+        let mut arrow = 0;
+        while arrow < before.len() {
+            waits |= before[arrow].1 as usize == step as usize;
+            arrow += 1;
+        }
+        let mut answer = 0;
+        while answer < answered.len() {
+            is_answered |= answered[answer] as usize == step as usize;
+            answer += 1;
+        }
+        case += 1;
+    }
+    match (waits, is_answered) {
+        (false, _) => Stage::Ground,
+        (true, true) => Stage::Links,
+        (true, false) => Stage::Later,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,6 +178,14 @@ mod tests {
                 assert!(case.steps.contains(first) && case.steps.contains(then));
             }
         }
+    }
+
+    /// So many barriers are enough for all of the paper's cases (its figure 1).
+    #[test]
+    fn stages_are_those_of_the_paper() {
+        let stages = Step::ALL.map(Step::stage);
+        let (ground, later) = (Stage::Ground, Stage::Later);
+        assert_eq!(stages, [ground, ground, ground, Stage::Links, later, later]);
     }
 
     #[test]

@@ -279,9 +279,11 @@ impl Recovered {
             let outside = || {
                 let block = Table::<Link>::block_of(key);
                 let number = self.superblock.table_number(Kind::Map, block);
+                let slot = self.slots.get(number as usize);
+                let slot = u64::from(matches!(slot, Some(LeafSlot::Slot1(_))));
                 RecoveryError::Outside {
                     what: Kind::Map.name(),
-                    at: self.superblock.table_at(number, 0),
+                    at: self.superblock.table_at(number, slot),
                 }
             };
             let index = link.index().ok_or_else(outside)?;
