@@ -11,6 +11,7 @@ use std::time::Instant;
 use streams::{Again, Chance, Shape};
 use vellum_core::addr::Lba;
 use vellum_core::index::{Holder, Index};
+use vellum_core::policy::dedup::content_hash;
 use vellum_core::seam::{Order, Search, Store};
 
 const COMPACT_ENTRY: usize = 8;
@@ -41,6 +42,7 @@ fn main() {
         ),
         ("few hot, 23%", streams::few_hot(200_000, 23)),
         ("few hot, 55%", streams::few_hot(200_000, 55)),
+        ("a set, written twice", streams::twice(200_000)),
     ];
     for directory in std::env::args().skip(1).filter(|arg| !arg.starts_with('-')) {
         let mut stream = Vec::new();
@@ -48,6 +50,7 @@ fn main() {
         all.push(("files", stream));
     }
     shares(&all);
+    loads();
     look_ups();
 }
 
@@ -71,7 +74,7 @@ fn shares(all: &[(&str, Vec<u32>)]) {
     );
     println!(
         "{:53}| {:^17} | {:^35}",
-        "", "all contents", "a tenth of them"
+        "", "all, 90% load", "a tenth of them"
     );
     for (name, stream) in all {
         let shape = Shape::of(stream);
@@ -85,7 +88,7 @@ fn shares(all: &[(&str, Vec<u32>)]) {
         let caftl = Store::Caftl(Search::default());
         let (tenth, whole) = (
             shape.unique / 10 * COMPACT_ENTRY,
-            shape.unique * COMPACT_ENTRY * 5 / 4,
+            shape.unique * COMPACT_ENTRY * 10 / 9,
         );
         println!(
             "{name:24} {:7.1} {:9} {:9.1} | {:8.1} {:8.1} | {:8.1} {:8.1} {:8.1} {:8.1}",
@@ -103,6 +106,31 @@ fn shares(all: &[(&str, Vec<u32>)]) {
     println!(
         "compact: 8 B an entry; caftl: 12 B, the same number of entries; 3x: three times compact's memory;\nbest set: duplicates of the tenth of the contents that has most\n"
     );
+}
+
+/// What is found of a whole set that is written a second time, by how full it makes the index.
+fn loads() {
+    const CONTENTS: u32 = 1_000_000;
+    let stream = streams::twice(CONTENTS);
+    println!("a set of {CONTENTS} contents, written twice");
+    println!(
+        "{:>5} {:>10} {:>8} {:>8}",
+        "load", "B, compact", "compact", "caftl"
+    );
+    for load in [100, 95, 90, 80, 64, 32] {
+        let bytes = CONTENTS as usize * COMPACT_ENTRY * 100 / load;
+        let percent = |store, bytes| {
+            let found = streams::found(&stream, &mut Index::new(store, bytes));
+            found as f64 * 100.0 / f64::from(CONTENTS)
+        };
+        println!(
+            "{load:4}% {:10.1} {:7.1}% {:7.1}%",
+            bytes as f64 / f64::from(CONTENTS),
+            percent(Store::Compact, bytes),
+            percent(Store::Caftl(Search::default()), bytes * 3 / 2),
+        );
+    }
+    println!();
 }
 
 /// A store of 16 MiB, full, and look-ups of which one in eight finds something.
@@ -138,7 +166,7 @@ fn look_ups() {
                 1
             };
             index.insert(
-                streams::hash(content),
+                content_hash(streams::checksum(content)),
                 Holder::Lba(Lba(content.into())),
                 owners,
             );
@@ -148,7 +176,11 @@ fn look_ups() {
         for look_up in 0..LOOK_UPS {
             let from = if look_up % 8 == 0 { 0 } else { contents };
             let content = from + (chance.next() % u64::from(contents)) as u32;
-            there += u64::from(index.find(streams::hash(content)).is_some());
+            there += u64::from(
+                index
+                    .find(content_hash(streams::checksum(content)))
+                    .is_some(),
+            );
         }
         let nanos = began.elapsed().as_nanos() as f64 / LOOK_UPS as f64;
         let comparisons = (index.comparisons() - compared) as f64 / LOOK_UPS as f64;

@@ -156,7 +156,7 @@ pub struct Fingerprint(pub [u8; 16]);
 /// A kind of index of contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Store {
-    /// Ours: a cache line of eight entries for each hash.
+    /// Ours: two cache lines of eight entries for each hash.
     #[default]
     Compact,
     /// CAFTL's: segments and buckets (§3.2.3).

@@ -22,6 +22,15 @@ impl Chance {
     }
 }
 
+/// The checksum of a content of this number: another one for each, and spread as checksums are (MurmurHash3's last step). Numbers
+/// themselves are not: by a multiplication consecutive ones come to lie evenly, and no line of an index overflows.
+pub fn checksum(number: u32) -> u32 {
+    let mut x = number;
+    x = (x ^ (x >> 16)).wrapping_mul(0x85eb_ca6b);
+    x = (x ^ (x >> 13)).wrapping_mul(0xc2b2_ae35);
+    x ^ (x >> 16)
+}
+
 /// When a content comes again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
@@ -31,7 +40,7 @@ pub enum Again {
     MostlySoon,
 }
 
-/// `contents` of them; of each there are k copies with a probability of k to the power of minus `tail` (zeta).
+/// `contents` of them, by their checksums; of each there are k copies with a probability of k to the power of minus `tail` (zeta).
 pub fn zeta(contents: u32, tail: f64, again: Again) -> Vec<u32> {
     let mut chance = Chance(7);
     let mut shares: Vec<f64> = Vec::new();
@@ -41,7 +50,7 @@ pub fn zeta(contents: u32, tail: f64, again: Again) -> Vec<u32> {
     }
     let all = shares.last().copied().unwrap_or(1.0);
     let mut written: Vec<(f64, u32)> = Vec::new();
-    for content in 0..contents {
+    for content in (0..contents).map(checksum) {
         let at = chance.unit() * all;
         let more = shares.partition_point(|&share| share < at);
         let mut when = chance.unit();
@@ -58,6 +67,12 @@ pub fn zeta(contents: u32, tail: f64, again: Again) -> Vec<u32> {
     written.into_iter().map(|(_, content)| content).collect()
 }
 
+/// So many contents, each once, and all of them once more.
+pub fn twice(contents: u32) -> Vec<u32> {
+    let set = (0..contents).map(checksum);
+    set.clone().chain(set).collect()
+}
+
 /// `length` blocks, `percent` of them with a content that came before: 1% of those make up two thirds, 10%
 /// four fifths, and the hottest are the oldest.
 pub fn few_hot(length: u32, percent: u64) -> Vec<u32> {
@@ -65,9 +80,10 @@ pub fn few_hot(length: u32, percent: u64) -> Vec<u32> {
     let (mut contents, mut stream) = (0u32, Vec::new());
     for _ in 0..length {
         if contents > 0 && chance.next() % 100 < percent {
-            stream.push((chance.unit().powi(12) * f64::from(contents)) as u32);
+            let number = chance.unit().powi(12) * f64::from(contents);
+            stream.push(checksum(number as u32));
         } else {
-            stream.push(contents);
+            stream.push(checksum(contents));
             contents += 1;
         }
     }
@@ -134,27 +150,24 @@ impl Shape {
     }
 }
 
-/// A content's hash, as the engine makes it of a checksum.
-pub fn hash(content: u32) -> u64 {
-    (u64::from(content) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
 /// How many of a stream's duplicates an index knows when they come.
 pub fn found(stream: &[u32], index: &mut vellum_core::index::Index) -> usize {
     use vellum_core::addr::Vba;
     use vellum_core::index::Holder;
+    use vellum_core::policy::dedup::content_hash;
     let mut copies: HashMap<u32, u32> = HashMap::new();
     let mut seen = HashSet::new();
     let mut found = 0;
     for &content in stream {
-        let known = index.find(hash(content)).is_some();
-        assert!(!known || seen.contains(&content), "a hint that nobody gave");
+        let hash = content_hash(content);
+        // A print is shorter than a hash: of millions of look-ups one may be told of another content.
+        let known = index.find(hash).is_some() && seen.contains(&content);
         seen.insert(content);
         // What is not found is stored once more, and that copy has one owner.
         let owners = copies.entry(content).or_default();
         *owners = if known { *owners + 1 } else { 1 };
         found += usize::from(known);
-        index.insert(hash(content), Holder::Page(Vba(content)), *owners);
+        index.insert(hash, Holder::Page(Vba(content)), *owners);
     }
     found
 }

@@ -1,12 +1,19 @@
-//! Eight bytes a content, eight of them in a cache line: a look-up is one miss.
+//! Eight bytes a content, eight of them in a cache line, and two lines for each content: a look-up is two misses,
+//! and both are under way together.
 //!
-//! A line is in the order in which its contents were met, the last one first. When it is full, the content that
+//! A newcomer goes into the emptier of its lines. Hashes are random, so that with one line for each some would be full
+//! when the table is half empty: of a set that takes 90% of it only 90% stayed. The lines are of two halves of the table,
+//! and of two that are as empty the left one is taken, which evens out more than chance (Vöcking, "How asymmetry helps
+//! load balancing", 1999).
+//!
+//! A line is in the order in which its contents were met, the last one first. When both are full, the content that
 //! was met least leaves, of several the one that was met longest ago (CAFTL §3.2.1, "hotness"). In a line where
 //! all were met again a newcomer makes each count for one time less, so that none stays for what it was once.
 
 use super::Holder;
 use crate::addr::{Lba, Vba};
 use alloc::vec::Vec;
+use core::cmp::{Ordering, Reverse};
 
 const WAYS: usize = 8;
 /// Bytes of a line.
@@ -23,6 +30,9 @@ const PAGE: u64 = 1 << 36;
 const MET_SHIFT: u32 = 32;
 const MET_MAX: u64 = 15;
 
+/// What makes a second hash of the first: any odd number whose bits are mixed.
+const SECOND: u64 = 0xd6e8_feb8_6659_fd93;
+
 /// See the module.
 #[derive(Default)]
 pub struct Compact {
@@ -35,9 +45,13 @@ fn met(entry: u64) -> u64 {
     entry >> MET_SHIFT & MET_MAX
 }
 
-fn is_of(hash: u64) -> impl Fn(&u64) -> bool {
-    // The half that does not choose the line.
-    move |&entry| entry != 0 && entry >> PRINT_SHIFT == hash & (u64::MAX >> PRINT_SHIFT)
+/// The ways of a line, a bit for each, where a content is.
+fn ways_of(line: &[u64; WAYS], hash: u64) -> u32 {
+    let print = hash << PRINT_SHIFT;
+    // What is left of an entry without its print tells that it was met, and is not 0 therefore.
+    let is_of = |entry: u64| (entry ^ print).wrapping_sub(1) < (1 << PRINT_SHIFT) - 1;
+    let back_to_front = line.iter().rev();
+    back_to_front.fold(0, |ways, &entry| ways << 1 | u32::from(is_of(entry)))
 }
 
 fn entry(hash: u64, met: u64, holder: Holder) -> u64 {
@@ -84,21 +98,40 @@ impl Compact {
         self.comparisons
     }
 
-    fn line_of(&self, hash: u64) -> usize {
-        (((hash >> 32) * self.lines.len() as u64) >> 32) as usize
+    /// The lines that a content may be in, of each half of the table one; none when there is no table.
+    fn lines_of(&self, hash: u64) -> Option<[usize; 2]> {
+        // Halves of an odd number share a line.
+        let half = self.lines.len().div_ceil(2);
+        let of_half = |hash: u64| (((hash >> 32) * half as u64) >> 32) as usize;
+        // Nothing that the first line or the print tells of a content tells where its second line is.
+        let other = (hash ^ hash >> 32).wrapping_mul(SECOND);
+        (half > 0).then(|| [of_half(hash), self.lines.len() - half + of_half(other)])
+    }
+
+    /// In which of its lines a content is, and where there.
+    fn place_of(&self, hash: u64) -> Option<(usize, usize)> {
+        let lines = self.lines_of(hash)?;
+        let ways = |line: usize| ways_of(&self.lines[line].0, hash);
+        // One branch: which of the two it is would be guessed wrong half of the time.
+        let ways = ways(lines[0]) | ways(lines[1]) << WAYS;
+        let way = ways.trailing_zeros() as usize;
+        (ways != 0).then(|| (lines[way / WAYS], way % WAYS))
     }
 
     /// Looks at the lines of contents that are looked up soon: their cache misses are under way together then.
     pub(super) fn look_ahead(&self, hashes: impl Iterator<Item = u64>) {
-        let lines = hashes.filter_map(|hash| self.lines.get(self.line_of(hash)));
-        core::hint::black_box(lines.fold(0, |all, line| all ^ line.0[0]));
+        let lines = hashes.filter_map(|hash| self.lines_of(hash));
+        let seen = lines.fold(0, |all, [one, other]| {
+            all ^ self.lines[one].0[0] ^ self.lines[other].0[0]
+        });
+        core::hint::black_box(seen);
     }
 
     pub(super) fn find(&mut self, hash: u64) -> Option<Holder> {
-        let Line(line) = self.lines.get(self.line_of(hash))?;
-        let way = line.iter().position(is_of(hash));
-        self.comparisons += way.map_or(WAYS, |way| way + 1) as u64;
-        let entry = line[way?];
+        let place = self.place_of(hash);
+        self.comparisons += 2 * WAYS as u64;
+        let (line, way) = place?;
+        let entry = self.lines[line].0[way];
         Some(if entry & PAGE == 0 {
             Holder::Lba(Lba(entry & u64::from(u32::MAX)))
         } else {
@@ -107,64 +140,197 @@ impl Compact {
     }
 
     pub(super) fn insert(&mut self, hash: u64, holder: Holder) {
-        let at = self.line_of(hash);
-        let Some(Line(line)) = self.lines.get_mut(at) else {
+        let Some(lines) = self.lines_of(hash) else {
             return;
         };
-        let (way, times) = match line.iter().position(is_of(hash)) {
-            Some(way) => (way, (met(line[way]) + 1).min(MET_MAX)),
+        let (line, way, times) = match self.place_of(hash) {
+            Some((line, way)) => (line, way, (met(self.lines[line].0[way]) + 1).min(MET_MAX)),
             None => {
-                let empty = line.iter().position(|&entry| entry == 0);
-                self.entries += usize::from(empty.is_some());
-                (empty.unwrap_or_else(|| coldest(line)), 1)
+                let (line, way) = self.make_room(lines, hash);
+                (line, way, 1)
             }
         };
-        line[..=way].rotate_right(1);
+        let line = &mut self.lines[line].0;
+        line.copy_within(..way, 1);
         line[0] = entry(hash, times, holder);
     }
 
-    pub(super) fn moved(&mut self, hash: u64, holder: Holder) {
-        let at = self.line_of(hash);
-        let Some(Line(line)) = self.lines.get_mut(at) else {
-            return;
+    /// Which entry of these lines a newcomer takes.
+    fn make_room(&mut self, lines: [usize; 2], hash: u64) -> (usize, usize) {
+        let (Line(left), Line(right)) = (&self.lines[lines[0]], &self.lines[lines[1]]);
+        if !is_full(left) || !is_full(right) {
+            self.entries += 1;
+            let (held, held_right) = (held(left), held(right));
+            return match held <= held_right {
+                true => (lines[0], held),
+                false => (lines[1], held_right),
+            };
+        }
+        let (way, way_right) = (coldest(left), coldest(right));
+        let rank = |line: &[u64; WAYS], way| (met(line[way]), Reverse(way));
+        let is_right = match rank(right, way_right).cmp(&rank(left, way)) {
+            // If it were the left one each time, the right half would grow old.
+            Ordering::Equal => hash.is_multiple_of(2),
+            order => order.is_lt(),
         };
-        if let Some(same) = line.iter_mut().find(|entry| is_of(hash)(entry)) {
+        let (line, way) = match is_right {
+            false => (lines[0], way),
+            true => (lines[1], way_right),
+        };
+        let Line(entries) = &mut self.lines[line];
+        if met(entries[way]) > 1 {
+            for entry in entries {
+                *entry -= 1 << MET_SHIFT;
+            }
+        }
+        (line, way)
+    }
+
+    pub(super) fn moved(&mut self, hash: u64, holder: Holder) {
+        if let Some((line, way)) = self.place_of(hash) {
+            let same = &mut self.lines[line].0[way];
             *same = entry(hash, met(*same), holder);
         }
     }
 
     pub(super) fn remove(&mut self, hash: u64) {
-        let at = self.line_of(hash);
-        let Some(Line(line)) = self.lines.get_mut(at) else {
-            return;
-        };
-        if let Some(same) = line.iter_mut().find(|entry| is_of(hash)(entry)) {
-            *same = 0;
+        if let Some((line, way)) = self.place_of(hash) {
+            let Line(line) = &mut self.lines[line];
+            line.copy_within(way + 1.., way);
+            line[WAYS - 1] = 0;
             self.entries -= 1;
         }
     }
 }
 
+fn is_full(line: &[u64; WAYS]) -> bool {
+    line[WAYS - 1] != 0
+}
+
+/// Contents in a line.
+fn held(line: &[u64; WAYS]) -> usize {
+    line.iter().filter(|&&entry| entry != 0).count()
+}
+
 /// Which of a full line has to leave.
-fn coldest(line: &mut [u64; WAYS]) -> usize {
-    let mut coldest = (WAYS - 1, u64::MAX);
-    for (way, &entry) in line.iter().enumerate().rev() {
-        if met(entry) < coldest.1 {
-            coldest = (way, met(entry));
-        }
-    }
-    if coldest.1 > 1 {
-        for entry in line {
-            *entry -= 1 << MET_SHIFT;
-        }
-    }
-    coldest.0
+fn coldest(line: &[u64; WAYS]) -> usize {
+    let back_to_front = (0..WAYS).rev();
+    back_to_front
+        .min_by_key(|&way| met(line[way]))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::tests::hash;
     use super::*;
+    use proptest::prelude::*;
+
+    /// The same without bits: each line a list of hashes, how often they were met, and holders, the last one met first.
+    struct Model(Vec<Vec<(u64, u64, Holder)>>);
+
+    impl Model {
+        fn place_of(&self, hash: u64) -> Option<(usize, usize)> {
+            let is_there =
+                |line: &Vec<(u64, u64, Holder)>| line.iter().position(|&(of, ..)| of == hash);
+            (0..self.0.len()).find_map(|line| is_there(&self.0[line]).map(|way| (line, way)))
+        }
+
+        fn find(&self, hash: u64) -> Option<Holder> {
+            self.place_of(hash).map(|(line, way)| self.0[line][way].2)
+        }
+
+        fn insert(&mut self, hash: u64, holder: Holder, lines: [usize; 2]) {
+            if let Some((line, way)) = self.place_of(hash) {
+                let (_, times, _) = self.0[line].remove(way);
+                self.0[line].insert(0, (hash, MET_MAX.min(times + 1), holder));
+                return;
+            }
+            let emptiest = lines.into_iter().min_by_key(|&line| self.0[line].len());
+            let mut line = emptiest.unwrap();
+            if self.0[line].len() == WAYS {
+                // Those met least are the candidates; of the two lines' the one that is further back.
+                let coldest = |line: usize| {
+                    let least = self.0[line]
+                        .iter()
+                        .map(|&(_, times, _)| times)
+                        .min()
+                        .unwrap();
+                    let at = |&(_, times, _): &(u64, u64, Holder)| times == least;
+                    (least, WAYS - self.0[line].iter().rposition(at).unwrap())
+                };
+                let [left, right] = lines.map(coldest);
+                let is_right = right < left || right == left && hash.is_multiple_of(2);
+                line = lines[usize::from(is_right)];
+                let (least, from_end) = if is_right { right } else { left };
+                if least > 1 {
+                    self.0[line]
+                        .iter_mut()
+                        .for_each(|(_, times, _)| *times -= 1);
+                }
+                self.0[line].remove(WAYS - from_end);
+            }
+            self.0[line].insert(0, (hash, 1, holder));
+        }
+
+        fn remove(&mut self, hash: u64) {
+            if let Some((line, way)) = self.place_of(hash) {
+                self.0[line].remove(way);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_two_lists_for_each_content(
+            lines in 1usize..8,
+            steps in prop::collection::vec((0u64..150, 0u32..1000, 0..10), 1..1500)
+        ) {
+            let mut index = Compact::new(lines * LINE, &mut |_, _| {});
+            let mut model = Model(alloc::vec![Vec::new(); lines]);
+            for (content, number, kind) in steps {
+                let (hash, holder) = (hash(content), Holder::Page(Vba(number)));
+                match kind {
+                    0 => {
+                        index.remove(hash);
+                        model.remove(hash);
+                    }
+                    1 => {
+                        index.moved(hash, holder);
+                        if let Some((line, way)) = model.place_of(hash) {
+                            model.0[line][way].2 = holder;
+                        }
+                    }
+                    _ => {
+                        index.insert(hash, holder);
+                        model.insert(hash, holder, index.lines_of(hash).unwrap());
+                    }
+                }
+                prop_assert_eq!(index.find(hash), model.find(hash));
+                prop_assert_eq!(index.len(), model.0.iter().map(Vec::len).sum::<usize>());
+                for (line, list) in index.lines.iter().zip(&model.0) {
+                    let mut entries: Vec<u64> = list
+                        .iter()
+                        .map(|&(hash, times, holder)| entry(hash, times, holder))
+                        .collect();
+                    entries.resize(WAYS, 0);
+                    prop_assert_eq!(&entries[..], &line.0[..]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_nobody_writes_any_more_leaves_both_halves() {
+        let mut index = Compact::new(1000 * LINE, &mut |_, _| {});
+        let all = index.capacity() as u64;
+        for content in 0..5 * all {
+            index.insert(hash(content), Holder::Lba(Lba(content)));
+        }
+        let of_the_first = (0..all).filter(|&c| index.find(hash(c)).is_some());
+        assert_eq!(of_the_first.count(), 0);
+        assert_eq!(index.len() as u64, all);
+    }
 
     #[test]
     fn what_is_met_often_stays() {
