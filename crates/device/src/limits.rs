@@ -111,7 +111,7 @@ pub const SWEEP_QUIET: Duration = Duration::from_secs(5);
 pub const SWEEP_PAUSE: Duration = Duration::from_millis(1);
 /// How many unequal contents of one checksum a sweep holds each block of that checksum against.
 pub const SWEEP_COLLIDING: usize = 4;
-/// How often a sweep tells of a pair that is put off, a pause before each time: as long as its patience.
+/// How often a sweep tells of a pair that is put off, with a pause between: a tenth of a second in all.
 pub const SWEEP_TRIES: usize = 100;
 /// How often it is looked whether they have written so much.
 pub const SWEEP_CHECK: Duration = Duration::from_secs(60);

@@ -398,21 +398,21 @@ fn merge_all(shared: &Shared, stored: &[Stored], turn: &mut Turn, done: impl Fn(
         contents.clear();
         contents.push(first);
         for one in &same[1..] {
-            let mut is_met = false;
+            let mut is_new = true;
             if let Holder::Lba(lba) = one.holder() {
                 for &of in &contents {
-                    let Some(is_merged) = merge(shared, lba, of, turn) else {
+                    let Some(met) = merge(shared, lba, of, turn) else {
                         return false;
                     };
-                    is_met = is_merged;
-                    if is_met {
+                    is_new = met == Met::Unequal;
+                    if !is_new {
                         break;
                     }
                 }
             } else if let (Holder::Page(vba), Holder::Page(of)) = (one.holder(), first) {
                 pages.push((vba, of));
             }
-            if !is_met && contents.len() < SWEEP_COLLIDING {
+            if is_new && contents.len() < SWEEP_COLLIDING {
                 contents.push(one.holder());
             }
         }
@@ -460,18 +460,28 @@ fn merge_pages(shared: &Shared, pages: &mut [(Vba, Vba)], turn: &mut Turn) -> bo
     true
 }
 
-/// Tells the core of a pair and waits until it has seen to it: whether it is one page now; none when the volume is stopping.
-fn merge(shared: &Shared, lba: Lba, of: Holder, turn: &mut Turn) -> Option<bool> {
+/// What became of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Met {
+    Merged,
+    /// Both were read, and are not one content.
+    Unequal,
+    /// They are no pair any more, or could not be read.
+    Gone,
+}
+
+/// Tells the core of a pair and waits until it has seen to it; none when the volume is stopping.
+fn merge(shared: &Shared, lba: Lba, of: Holder, turn: &mut Turn) -> Option<Met> {
     let counted = || {
         let stats = shared.inner.lock().engine.stats();
         (stats.merge_reads, stats.merged_blocks, stats.merges_put_off)
     };
+    if !turn.wait(shared) {
+        return None;
+    }
     for _ in 0..SWEEP_TRIES {
-        if !turn.wait(shared) {
-            return None;
-        }
         // Nobody else tells of pairs.
-        let (reads, merged, put_off) = counted();
+        let before = counted();
         let answer = Arc::new(OneAnswer::default());
         let replies: Arc<dyn Replies> = answer.clone();
         let request = Request {
@@ -488,15 +498,19 @@ fn merge(shared: &Shared, lba: Lba, of: Holder, turn: &mut Turn) -> Option<bool>
         if answer.wait().1.is_err() {
             return None;
         }
-        let (reads_after, merged_after, put_off_after) = counted();
-        turn.spend(2 * (reads_after - reads));
-        if put_off_after == put_off {
-            return Some(merged_after > merged);
+        let (reads, merged, put_off) = counted();
+        turn.spend(2 * (reads - before.0));
+        if put_off == before.2 {
+            return Some(match (reads > before.0, merged > before.1) {
+                (_, true) => Met::Merged,
+                (true, false) => Met::Unequal,
+                (false, false) => Met::Gone,
+            });
         }
         // The collector is at work, and has all buffers.
         shared.sweeper.pause(SWEEP_PAUSE);
     }
-    Some(false)
+    Some(Met::Gone)
 }
 
 /// When the sweep may go on: clients come first, and it takes no more of the medium than it is allowed. It asks

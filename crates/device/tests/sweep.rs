@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use thrice::*;
 use vellum_core::addr::Pba;
 use vellum_device::block::Op;
+use vellum_device::limits::SWEEP_PATIENCE;
 use vellum_device::policy::Policy;
 use vellum_medium::{Done, Io, Kind, Medium, MediumError, MemoryMedium};
 
@@ -191,6 +192,7 @@ fn a_sweep_gives_way_to_a_request() {
     });
     let mut client = Client::new(&volume);
     for round in 0..3 {
+        let began = Instant::now();
         gate.close();
         client.write(2000 + round, &[9]).unwrap();
         let flush = client.request(Op::Flush, 0, 0);
@@ -199,8 +201,10 @@ fn a_sweep_gives_way_to_a_request() {
         let before = gate.reads();
         std::thread::sleep(Duration::from_millis(50));
         let late = gate.reads() - before;
+        // Where a processor was not to be had for so long, its patience has come to an end.
+        let in_time = began.elapsed() < SWEEP_PATIENCE * 9 / 10;
         assert!(
-            late <= 2,
+            late <= 2 || !in_time,
             "{late} blocks read from 1 ms after the request on"
         );
         assert!(volume.sweep_progress().ended == 0);
@@ -240,11 +244,12 @@ fn a_sweep_that_is_asked_for_does_not_wait_behind_one_that_nobody_asked_for() {
     for _ in 0..(64 << 10) / 256 {
         client.write(2000, &[7; 256]).unwrap();
     }
-    volume.set_policy(deduplicating());
-    wait_until("it sweeps", || {
-        let progress = volume.sweep_progress();
-        progress.permille.is_some() || progress.ended > 0
+    // Slow enough to be met on its way.
+    volume.set_policy(Policy {
+        sweep_blocks: 1000,
+        ..deduplicating()
     });
+    wait_until("it sweeps", || volume.sweep_progress().permille.is_some());
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
