@@ -18,7 +18,10 @@ PACKAGES = (
 
 
 def said(*command, **how):
-    done = subprocess.run(command, capture_output=True, **how)
+    try:
+        done = subprocess.run(command, capture_output=True, **how)
+    except subprocess.TimeoutExpired as late:
+        raise Skip(str(late)) from late
     if done.returncode != 0:
         raise Skip(f"{os.path.basename(command[0])}: {done.stderr.decode(errors='replace').strip()[-200:]}")
     return done.stdout

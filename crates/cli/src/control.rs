@@ -179,6 +179,7 @@ fn serve(client: &UnixStream, server: &Mutex<Server>) -> std::io::Result<()> {
             return Ok(());
         }
         let too_long = line.len() as u64 > LINE_BYTES_MAX;
+        let mut ends = None;
         let answer = if too_long {
             refuse("the line is too long")
         } else {
@@ -187,9 +188,15 @@ fn serve(client: &UnixStream, server: &Mutex<Server>) -> std::io::Result<()> {
                 Server::Opening => return tell(client, &refuse("it is still opening its volumes")),
                 Server::Stopping => return tell(client, &refuse("it is stopping")),
             };
-            answer(&line, &*answers, &stop)
+            let mut shutdown = || ends = Some(stop.clone());
+            answer(&line, &*answers, &mut shutdown)
         };
-        tell(client, &answer)?;
+        let is_told = tell(client, &answer);
+        // Not before: the process may be gone faster than it answers.
+        if let Some(stop) = ends {
+            stop.ask();
+        }
+        is_told?;
         if too_long || !line.ends_with(b"\n") {
             return Ok(());
         }
@@ -211,7 +218,7 @@ fn told(key: &str, result: Result<Value, String>) -> Value {
     }
 }
 
-fn answer(line: &[u8], answers: &dyn Answers, stop: &Stop) -> Value {
+fn answer(line: &[u8], answers: &dyn Answers, shutdown: &mut dyn FnMut()) -> Value {
     let Ok(request) = serde_json::from_slice::<Value>(line) else {
         return refuse("the line is not JSON");
     };
@@ -230,7 +237,7 @@ fn answer(line: &[u8], answers: &dyn Answers, stop: &Stop) -> Value {
             answers.dedup(&request["volume"], request["now"] == true),
         ),
         Some("shutdown") => {
-            stop.ask();
+            shutdown();
             json!({"ok": true})
         }
         Some(other) => refuse(&format!(

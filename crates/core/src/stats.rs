@@ -89,8 +89,8 @@ counters! {
     flushes_free,
     /// Flush requests that shared another's sync.
     flushes_merged,
-    /// Flush requests that waited for home blocks alone, where journals are watched: since the one before nothing was
-    /// written into any.
+    /// Flush requests that waited for home blocks alone, where journals are watched: since a flush, or a write with FUA, last
+    /// waited, blocks were written, and none of them into a journal.
     flushes_of_homes,
     /// Syncs of the medium.
     syncs,

@@ -54,7 +54,15 @@ impl Classes {
             asides.push(aside);
         }
         join(&mut found.metadata);
-        found.metadata.truncate(METADATA_RANGES);
+        if let Some(&(behind, _)) = found.metadata.get(METADATA_RANGES) {
+            let homes = scan.file_systems.iter().map(|found| blocks_of(found.home));
+            for (aside, (_, after)) in asides.iter_mut().zip(homes) {
+                if behind < after {
+                    aside.get_or_insert_with(too_many_places);
+                }
+            }
+            found.metadata.truncate(METADATA_RANGES);
+        }
         Self {
             metadata: found.metadata,
             asides,
@@ -79,6 +87,10 @@ impl Classes {
     }
 }
 
+fn too_many_places() -> String {
+    format!("it is in more than {METADATA_RANGES} places of the volume")
+}
+
 /// Metadata that a walk has come to.
 struct Found<'a> {
     metadata: Vec<Range>,
@@ -96,9 +108,7 @@ impl Found<'_> {
             }
             match span {
                 Ok(_) if self.is_full => {
-                    return Some(format!(
-                        "it is in more than {METADATA_RANGES} places of the volume"
-                    ));
+                    return Some(too_many_places());
                 }
                 Ok(span) => self.add(span),
                 Err(aside @ StoodAside::Limit { .. }) => return Some(aside.to_string()),
@@ -229,6 +239,21 @@ mod tests {
             panic!("{:?}", classes.asides);
         };
         assert!(aside.contains("16384"), "{aside}");
+    }
+
+    /// Too few to be met on the way, and too many at the end. What is told to be nowhere is passed over.
+    #[test]
+    fn metadata_in_a_few_places_too_many_is_told() {
+        let place = |group| {
+            if group < 17_000 {
+                group * 4
+            } else {
+                u32::MAX / 2
+            }
+        };
+        let (classes, _) = classes(place, u32::MAX);
+        assert_eq!(classes.metadata.len(), METADATA_RANGES);
+        assert!(classes.asides[0].is_some());
     }
 
     #[test]

@@ -28,9 +28,7 @@ impl Engine {
             self.stats.flushes_free += u64::from(flush);
             return self.reply(request, Ok(()));
         }
-        if flush {
-            self.once.flush_waits(&mut self.stats);
-        }
+        self.once.awaits(flush, &mut self.stats);
         let seq = match tells {
             false => self.told,
             true if self.seal(Head::Host, true) => self.last_seq,

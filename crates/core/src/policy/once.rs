@@ -32,8 +32,8 @@ pub struct Once {
     /// Home blocks that are still to be written without asking, and how many that will be next time.
     paused: u32,
     pause: u32,
-    /// Journal blocks at the last FLUSH that waited.
-    flushed: u64,
+    /// Blocks written into journals, and at all, when something waited for what was written, the last time.
+    awaited: (u64, u64),
     /// A write was refused: nothing is pledged any more, for a commit may be of blocks that are not there.
     gaps: bool,
 }
@@ -86,11 +86,12 @@ impl Once {
             .map_or(WriteOnce::Off, |region| region.rule)
     }
 
-    /// A FLUSH waits for what is new.
-    pub fn flush_waits(&mut self, stats: &mut Stats) {
-        let is_new =
-            core::mem::replace(&mut self.flushed, stats.journal_blocks) < stats.journal_blocks;
-        stats.flushes_of_homes += u64::from(self.is_on() && !is_new);
+    /// A FLUSH, or a write with FUA, waits for what has been written.
+    pub fn awaits(&mut self, flush: bool, stats: &mut Stats) {
+        let now = (stats.journal_blocks, stats.host_blocks_written);
+        let before = core::mem::replace(&mut self.awaited, now);
+        let of_homes = before.0 == now.0 && before.1 != now.1;
+        stats.flushes_of_homes += u64::from(flush && self.is_on() && of_homes);
     }
 
     /// A block is home: its entry leaves, unless that is collided and may have a second one to serve.

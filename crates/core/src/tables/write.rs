@@ -319,9 +319,7 @@ impl Tables {
             self.stats.flushes_free += u64::from(flush);
             return self.reply(request, Ok(()));
         };
-        if flush {
-            self.once.flush_waits(&mut self.stats);
-        }
+        self.once.awaits(flush, &mut self.stats);
         self.waiters.push_back(Waiter {
             group,
             request,
