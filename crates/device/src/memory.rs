@@ -76,6 +76,18 @@ pub(crate) fn advise_large_pages(at: *const u8, bytes: usize) {
     }
 }
 
+/// Bytes of memory that there are for a new purpose without swapping, as the system says; none if it does not.
+pub(crate) fn available() -> Option<u64> {
+    available_in(&std::fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+fn available_in(meminfo: &str) -> Option<u64> {
+    let mut lines = meminfo.lines();
+    let value = lines.find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
 /// Buffers for use again, a list for each length.
 #[derive(Default)]
 pub(crate) struct Buffers {
@@ -106,6 +118,15 @@ impl Buffers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_available_is_read() {
+        let meminfo = "MemTotal:       24000000 kB\nMemAvailable:   22000001 kB\n";
+        assert_eq!(available_in(meminfo), Some(22_000_001 << 10));
+        for other in ["", "MemTotal: 1 kB\n", "MemAvailable: many kB\n"] {
+            assert_eq!(available_in(other), None);
+        }
+    }
 
     #[test]
     fn buffers_are_aligned_and_serve_again() {

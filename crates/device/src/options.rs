@@ -3,7 +3,7 @@
 use crate::events::OnEvent;
 use crate::journals::{Extent, JournalError};
 use crate::limits;
-use crate::policy::Policy;
+use crate::policy::{NoIndex, Policy};
 use vellum_core::engine::Victim;
 use vellum_core::format::FormatError;
 use vellum_core::format::areas::Layout;
@@ -206,6 +206,9 @@ pub enum OpenError {
         /// One that has it.
         instead: &'static str,
     },
+    /// An index of contents that there is no memory for.
+    #[error(transparent)]
+    Index(#[from] NoIndex),
     /// No memory or no thread.
     #[error("the system has no {what} for the volume: {source}")]
     System {

@@ -152,6 +152,39 @@ pub struct Policy {
     pub commits: Commits,
 }
 
+/// Why there cannot be an index of contents as large as a policy wants it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoIndex {
+    /// It would be taken from other programs, or end this one.
+    #[error(
+        "an index of contents of {wanted} bytes takes more than the {available} bytes of memory that are available: choose a smaller one (index=)"
+    )]
+    TooLarge {
+        /// Its bytes.
+        wanted: u64,
+        /// What the system says that there are.
+        available: u64,
+    },
+    /// The system does not give this process as much.
+    #[error(
+        "the system has no memory for an index of contents of {wanted} bytes: choose a smaller one (index=), or raise the limit of this process"
+    )]
+    Refused {
+        /// Its bytes.
+        wanted: u64,
+    },
+}
+
+impl NoIndex {
+    /// Whether an index of so many bytes is too large for the memory that is available.
+    pub(crate) fn check(wanted: u64, available: Option<u64>) -> Result<(), Self> {
+        match available {
+            Some(available) if wanted > available => Err(Self::TooLarge { wanted, available }),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Default for Policy {
     fn default() -> Self {
         Self {
@@ -264,6 +297,17 @@ pub fn store_named(name: &str) -> Result<Store, UnknownName> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_index_is_no_larger_than_what_is_available() {
+        let too_large = NoIndex::TooLarge {
+            wanted: 11,
+            available: 10,
+        };
+        assert_eq!(NoIndex::check(11, Some(10)), Err(too_large));
+        assert_eq!(NoIndex::check(10, Some(10)), Ok(()));
+        assert_eq!(NoIndex::check(11, None), Ok(()));
+    }
 
     #[test]
     fn names_lead_back() {

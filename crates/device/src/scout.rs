@@ -23,8 +23,8 @@ use crate::frames::{Frames, Share};
 use crate::freed::{Reclaim, Seen};
 use crate::journals::{self, Extent, JournalError, Plan};
 use crate::limits::{SCAN_LATEST, SCAN_QUIET, SCAN_READ_BLOCKS, SCAN_WRITES};
-use crate::memory::advise_large_pages;
-use crate::policy::Policy;
+use crate::memory::{self, advise_large_pages};
+use crate::policy::{NoIndex, Policy};
 use crate::requests::{OneAnswer, Pending};
 use crate::shared::Shared;
 use crate::sight::{Changes, Expected, Sight, span_of};
@@ -37,7 +37,7 @@ use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::format::pack::PartTag;
 use vellum_core::format::summary::{Owner, Tag};
 use vellum_core::index::Index;
-use vellum_core::seam::{Dedup, Input};
+use vellum_core::seam::Input;
 use vellum_ext4::{Scan, Source, Span, Unreadable, scan};
 
 /// See the module.
@@ -249,11 +249,13 @@ impl Scout {
 }
 
 /// Before the first request: the first scan begins here, so that no write is missed by it.
-pub(crate) fn begin(shared: &Shared) {
+pub(crate) fn begin(shared: &Shared) -> Result<(), NoIndex> {
     let scout = &shared.scout;
     scout.begin(&mut scout.diary.lock());
     let wishes = scout.wishes.lock();
+    prepare_index(shared, &wishes.policy)?;
     change(shared, &wishes, false);
+    Ok(())
 }
 
 /// The thread's whole life.
@@ -374,7 +376,6 @@ fn tell(shared: &Shared, wishes: &Wishes, sight: &Sight, anew: bool) {
     let regions = &sight.plan.regions;
     shared.sweeper.set_rate(wishes.policy.sweep_blocks);
     let policy = wishes.policy.core_dedup(shared.blocks);
-    prepare_index(shared, policy);
     let (deltas, commits) = (wishes.policy.deltas, wishes.policy.commits);
     let index = |inner: &crate::drive::Inner| {
         let stats = inner.engine.stats();
@@ -399,13 +400,19 @@ fn tell(shared: &Shared, wishes: &Wishes, sight: &Sight, anew: bool) {
     }
 }
 
-/// Makes an index that is about to be needed: no request waits until its memory has been touched.
-fn prepare_index(shared: &Shared, policy: Dedup) {
+/// Makes an index that is about to be needed: no request waits until its memory has been touched, and a policy that there is
+/// no memory for is refused before anything is otherwise. With the wishes held: the next that is told takes it.
+fn prepare_index(shared: &Shared, policy: &Policy) -> Result<(), NoIndex> {
+    let policy = policy.core_dedup(shared.blocks);
     let is_needed = shared.with_core(|_, inner, _| inner.engine.needs_index(policy));
     if is_needed == Some(true) {
+        let wanted = policy.index_bytes as u64;
+        NoIndex::check(wanted, memory::available())?;
         let made = Index::with_advice(policy.store, policy.index_bytes, &mut advise_large_pages);
+        let made = made.map_err(|_| NoIndex::Refused { wanted })?;
         drop(exchange_index(shared, made));
     }
+    Ok(())
 }
 
 fn exchange_index(shared: &Shared, index: Index) -> Option<Index> {
@@ -417,11 +424,13 @@ pub(crate) fn policy(shared: &Shared) -> Policy {
     shared.scout.wishes.lock().policy
 }
 
-pub(crate) fn set_policy(shared: &Shared, policy: Policy) {
+pub(crate) fn set_policy(shared: &Shared, policy: Policy) -> Result<(), NoIndex> {
     let mut wishes = shared.scout.wishes.lock();
+    prepare_index(shared, &policy)?;
     let anew = wishes.policy.hash != policy.hash;
     wishes.policy = policy;
     change(shared, &wishes, anew);
+    Ok(())
 }
 
 pub(crate) fn set_journal(shared: &Shared, start: u64, bytes: u64) -> Result<(), JournalError> {

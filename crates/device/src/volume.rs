@@ -23,7 +23,7 @@ use crate::layouts;
 use crate::limits::{ERASE_BLOCKS_MAX, STOP_LOOKS, STOP_TELLS};
 use crate::options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError};
 use crate::pack::pack;
-use crate::policy::{Policy, rule_name};
+use crate::policy::{NoIndex, Policy, rule_name};
 use crate::reaper::reap;
 use crate::requests::Pending;
 use crate::scout::{self, Scout, Watched};
@@ -166,7 +166,7 @@ impl Volume {
             self.shared.events.add("tables", damage);
         }
         if !self.read_only {
-            scout::begin(&self.shared);
+            scout::begin(&self.shared)?;
             self.spawn("vellum-scout", scout::run)?;
             self.spawn("vellum-freed", freed::run)?;
             let superblock = self.superblock.clone();
@@ -327,8 +327,11 @@ impl Volume {
     }
 
     /// Puts others in force, at once.
-    pub fn set_policy(&self, policy: Policy) {
-        scout::set_policy(&self.shared, policy);
+    ///
+    /// # Errors
+    /// When there is no memory for the index that they want: then nothing is otherwise.
+    pub fn set_policy(&self, policy: Policy) -> Result<(), NoIndex> {
+        scout::set_policy(&self.shared, policy)
     }
 
     /// Whether the volume's layout can do what a policy says.

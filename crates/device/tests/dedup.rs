@@ -21,7 +21,7 @@ use vellum_device::{OpenOptions, Volume};
 #[test]
 fn what_is_written_again_is_not_stored_again() {
     let (medium, volume) = volume();
-    volume.set_policy(deduplicating());
+    volume.set_policy(deduplicating()).unwrap();
     write_thrice(&volume);
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
     assert_eq!(counted(&volume, "dedup_blocks"), 2 * CONTENTS);
@@ -34,10 +34,12 @@ fn what_is_written_again_is_not_stored_again() {
 fn fingerprints_decide_from_the_third_owner_on() {
     for hash in PrintHash::ALL {
         let (medium, volume) = volume();
-        volume.set_policy(Policy {
-            fingerprint: Some(hash),
-            ..deduplicating()
-        });
+        volume
+            .set_policy(Policy {
+                fingerprint: Some(hash),
+                ..deduplicating()
+            })
+            .unwrap();
         write_thrice(&volume);
         assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
         assert_eq!(counted(&volume, "dedup_fingerprints"), 2 * CONTENTS);
@@ -45,11 +47,13 @@ fn fingerprints_decide_from_the_third_owner_on() {
         let spent = volume.stats().medium;
         assert!(spent.fingerprint_micros > 0 && spent.compare_micros > 0);
         // Of another kind: bytes are compared once more, and it is known again.
-        volume.set_policy(deduplicating());
-        volume.set_policy(Policy {
-            fingerprint: Some(hash),
-            ..deduplicating()
-        });
+        volume.set_policy(deduplicating()).unwrap();
+        volume
+            .set_policy(Policy {
+                fingerprint: Some(hash),
+                ..deduplicating()
+            })
+            .unwrap();
         let mut client = Client::new(&volume);
         for lba in 3 * CONTENTS..3 * CONTENTS + 2 {
             client.write(lba, &[1]).unwrap();
@@ -90,7 +94,7 @@ fn the_index_is_filled_from_the_medium_after_a_restart() {
 #[test]
 fn parts_of_pages_are_known_again_after_a_restart() {
     let (medium, volume) = volume();
-    volume.set_policy(packing());
+    volume.set_policy(packing()).unwrap();
     write_thrice(&volume);
     volume.sweep().unwrap();
     wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
@@ -123,10 +127,12 @@ fn parts_of_pages_are_known_again_after_a_restart() {
 fn blocks_of_one_checksum_are_told_apart() {
     let (medium, volume) = volume();
     for fingerprint in [None, Some(PrintHash::Blake3)] {
-        volume.set_policy(Policy {
-            fingerprint,
-            ..deduplicating()
-        });
+        volume
+            .set_policy(Policy {
+                fingerprint,
+                ..deduplicating()
+            })
+            .unwrap();
         let mut client = Client::new(&volume);
         for lba in 0..40 {
             let mut request = client.write_request(lba, &[5], false);
@@ -155,7 +161,7 @@ fn blocks_of_one_checksum_are_told_apart() {
 #[test]
 fn the_same_blocks_from_several_threads_are_stored_once() {
     let (medium, volume) = volume();
-    volume.set_policy(deduplicating());
+    volume.set_policy(deduplicating()).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let volume = &volume;
@@ -195,13 +201,16 @@ fn the_index_changes_its_size_and_kind_under_load() {
             let mut round = 0;
             while !done.load(Ordering::SeqCst) {
                 round += 1;
-                volume.set_policy(Policy {
-                    dedup: round % 5 != 0,
-                    index_bytes: [64, 4096, 1 << 20, 40_000][round % 4],
-                    store: store_named(["compact", "caftl", "caftl-hot"][round % 3]).unwrap(),
-                    fingerprint: [None, Some(PrintHash::Blake3), Some(PrintHash::Md5)][round % 3],
-                    ..Policy::default()
-                });
+                volume
+                    .set_policy(Policy {
+                        dedup: round % 5 != 0,
+                        index_bytes: [64, 4096, 1 << 20, 40_000][round % 4],
+                        store: store_named(["compact", "caftl", "caftl-hot"][round % 3]).unwrap(),
+                        fingerprint: [None, Some(PrintHash::Blake3), Some(PrintHash::Md5)]
+                            [round % 3],
+                        ..Policy::default()
+                    })
+                    .unwrap();
             }
         });
         let mut client = Client::new(&volume);

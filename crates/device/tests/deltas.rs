@@ -154,7 +154,7 @@ fn deltas_and_their_bases_are_moved_and_switched_off_and_on() {
             versions.verify();
             let mut policy = volume.policy();
             policy.deltas = !policy.deltas;
-            volume.set_policy(policy);
+            volume.set_policy(policy).unwrap();
         }
     }
     assert!(core(&volume, "medium_moved") > 0);

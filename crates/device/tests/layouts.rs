@@ -222,13 +222,15 @@ fn how_tables_are_committed_can_be_changed_while_they_are_served() {
         client.flush().unwrap();
     }
     assert_eq!(volume.stats().core["commits"], 2);
-    volume.set_policy(Policy {
-        commits: Commits {
-            merging: false,
-            ..Commits::default()
-        },
-        ..volume.policy()
-    });
+    volume
+        .set_policy(Policy {
+            commits: Commits {
+                merging: false,
+                ..Commits::default()
+            },
+            ..volume.policy()
+        })
+        .unwrap();
     wait_for(&volume, "the old block's count is written", |volume| {
         volume.stats().core["commits"] == 3
     });

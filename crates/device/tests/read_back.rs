@@ -61,11 +61,13 @@ impl Watched {
         create(&*medium);
         let as_medium: Arc<dyn Medium> = medium.clone();
         let volume = open(&as_medium);
-        volume.set_policy(Policy {
-            dedup: true,
-            index_bytes: 1 << 20,
-            ..Policy::default()
-        });
+        volume
+            .set_policy(Policy {
+                dedup: true,
+                index_bytes: 1 << 20,
+                ..Policy::default()
+            })
+            .unwrap();
         let mut client = Client::new(&volume);
         client.write(HOME, file).unwrap();
         client.flush().unwrap();

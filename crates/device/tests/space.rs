@@ -30,11 +30,13 @@ fn the_room_that_is_saved_is_told() {
         (blocks.map(|bytes| bytes / 4096), dedup)
     };
     assert_eq!(told().1.index_percent, None);
-    volume.set_policy(Policy {
-        dedup: true,
-        index_bytes: 1 << 20,
-        ..Policy::default()
-    });
+    volume
+        .set_policy(Policy {
+            dedup: true,
+            index_bytes: 1 << 20,
+            ..Policy::default()
+        })
+        .unwrap();
     assert_eq!(told().1.hit_percent, None);
     let mut client = Client::new(&volume);
     for round in 0..3 {

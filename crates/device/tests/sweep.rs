@@ -127,10 +127,12 @@ fn a_sweep_shares_what_was_stored_before() {
 #[test]
 fn a_sweep_makes_one_of_pages_that_are_shared_already() {
     let (medium, volume) = volume();
-    volume.set_policy(Policy {
-        index_bytes: 64,
-        ..deduplicating()
-    });
+    volume
+        .set_policy(Policy {
+            index_bytes: 64,
+            ..deduplicating()
+        })
+        .unwrap();
     let mut client = Client::new(&volume);
     for round in 0..2 {
         for content in 0..CONTENTS {
@@ -158,10 +160,12 @@ fn a_sweep_makes_one_of_pages_that_are_shared_already() {
 fn a_sweep_reads_no_faster_than_it_may() {
     let (medium, volume) = volume();
     write_thrice(&volume);
-    volume.set_policy(Policy {
-        sweep_blocks: 2000,
-        ..Policy::default()
-    });
+    volume
+        .set_policy(Policy {
+            sweep_blocks: 2000,
+            ..Policy::default()
+        })
+        .unwrap();
     let began = Instant::now();
     volume.sweep().unwrap();
     wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
@@ -182,10 +186,12 @@ fn a_sweep_gives_way_to_a_request() {
     let volume = open(&medium);
     write_thrice(&volume);
     // Long enough to be met on its way, and slow enough that a pair of it is always next.
-    volume.set_policy(Policy {
-        sweep_blocks: 1000,
-        ..Policy::default()
-    });
+    volume
+        .set_policy(Policy {
+            sweep_blocks: 1000,
+            ..Policy::default()
+        })
+        .unwrap();
     volume.sweep().unwrap();
     wait_until("the sweep is at it", || {
         counted(&volume, "merged_blocks") > 20
@@ -245,10 +251,12 @@ fn a_sweep_that_is_asked_for_does_not_wait_behind_one_that_nobody_asked_for() {
         client.write(2000, &[7; 256]).unwrap();
     }
     // Slow enough to be met on its way.
-    volume.set_policy(Policy {
-        sweep_blocks: 1000,
-        ..deduplicating()
-    });
+    volume
+        .set_policy(Policy {
+            sweep_blocks: 1000,
+            ..deduplicating()
+        })
+        .unwrap();
     wait_until("it sweeps", || volume.sweep_progress().permille.is_some());
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -285,7 +293,7 @@ fn stopping_ends_a_sweep() {
 #[test]
 fn a_sweep_shares_parts_of_pages() {
     let (medium, volume) = volume();
-    volume.set_policy(packing());
+    volume.set_policy(packing()).unwrap();
     write_thrice(&volume);
     // Few of them do not become smaller.
     let packed = counted(&volume, "packed_owners");
@@ -348,10 +356,12 @@ fn a_sweep_that_is_killed_goes_on_after_the_restart() {
     drop(volume);
     for kill in 0..4 {
         let volume = open(&medium);
-        volume.set_policy(Policy {
-            sweep_blocks: 2000,
-            ..Policy::default()
-        });
+        volume
+            .set_policy(Policy {
+                sweep_blocks: 2000,
+                ..Policy::default()
+            })
+            .unwrap();
         volume.sweep().unwrap();
         wait_until("it has merged a hundred", || {
             counted(&volume, "merged_blocks") >= 100

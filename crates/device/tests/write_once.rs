@@ -67,7 +67,7 @@ fn what_a_journal_holds_is_not_written_again() {
         volume
             .set_journal(JOURNAL.0 * BLOCK, JOURNAL.1 * BLOCK)
             .unwrap();
-        volume.set_policy(policy(WriteOnce::Hash, hash));
+        volume.set_policy(policy(WriteOnce::Hash, hash)).unwrap();
         let mut client = Client::new(&volume);
         let fills: Vec<u64> = (1..=20).collect();
         client.write(JOURNAL.0 + 3, &fills).unwrap();
@@ -94,7 +94,9 @@ fn a_hash_of_the_head_is_not_believed() {
     volume
         .set_journal(JOURNAL.0 * BLOCK, JOURNAL.1 * BLOCK)
         .unwrap();
-    volume.set_policy(policy(WriteOnce::Hash, WeakHash::Head64));
+    volume
+        .set_policy(policy(WriteOnce::Hash, WeakHash::Head64))
+        .unwrap();
     let mut client = Client::new(&volume);
     let mut like = client.write_request(500, &[5], false);
     let mut tail = block_of(5);
@@ -117,7 +119,7 @@ fn switching_takes_effect_at_once() {
         .set_journal(JOURNAL.0 * BLOCK, JOURNAL.1 * BLOCK)
         .unwrap();
     let mut remapped = |rule, hash| {
-        volume.set_policy(policy(rule, hash));
+        volume.set_policy(policy(rule, hash)).unwrap();
         let before = core(&volume, "remapped_blocks");
         client.write(JOURNAL.0, &[1, 2, 3]).unwrap();
         client.write(300, &[1, 2, 3]).unwrap();
@@ -135,10 +137,12 @@ fn switching_takes_effect_at_once() {
     assert_eq!(core(&volume, "pool_blocks"), 0);
 
     let zeros = core(&volume, "zero_blocks");
-    volume.set_policy(Policy {
-        zero: false,
-        ..Policy::default()
-    });
+    volume
+        .set_policy(Policy {
+            zero: false,
+            ..Policy::default()
+        })
+        .unwrap();
     client.write(700, &[0, 0]).unwrap();
     assert_eq!(core(&volume, "zero_blocks"), zeros);
     assert_eq!(client.read(700, 2).unwrap(), [0, 0]);
@@ -414,7 +418,9 @@ fn what_is_in_memory_is_what_is_on_the_medium() {
     };
     let volume = Arc::new(Volume::open(Arc::clone(&medium), &options).unwrap());
     volume.set_journal(0, IN_JOURNAL * BLOCK).unwrap();
-    volume.set_policy(policy(WriteOnce::Hash, WeakHash::Head64));
+    volume
+        .set_policy(policy(WriteOnce::Hash, WeakHash::Head64))
+        .unwrap();
     let mut client = Client::new(&volume);
     let mut random = Random(7);
     let mut model = vec![[0; BLOCK_BYTES]; BLOCKS as usize];
@@ -469,10 +475,12 @@ fn copies_that_are_there_on_purpose_are_not_shared() {
     eventually(&volume, "the file system is found", |stats| {
         !stats.write_once.file_systems.is_empty()
     });
-    volume.set_policy(Policy {
-        dedup: true,
-        ..Policy::default()
-    });
+    volume
+        .set_policy(Policy {
+            dedup: true,
+            ..Policy::default()
+        })
+        .unwrap();
     // Behind the superblocks of the groups 1 and 3: the descriptors of all groups. By their place alone.
     let mut shared_by = |lba| {
         let before = core(&volume, "dedup_blocks");
@@ -499,10 +507,12 @@ fn copies_of_descriptors_are_not_shared_before_their_file_system_is_known() {
         };
         let (_, volume) = volume(40_000);
         let mut client = Client::new(&volume);
-        volume.set_policy(Policy {
-            dedup: true,
-            ..Policy::default()
-        });
+        volume
+            .set_policy(Policy {
+                dedup: true,
+                ..Policy::default()
+            })
+            .unwrap();
         let copy = group_blocks + 1;
         let copied = &image.iter().find(|(lba, _)| *lba == copy).unwrap().1;
         let others = image

@@ -16,6 +16,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vellum_core::engine::Victim;
+use vellum_device::Volume;
+use vellum_device::policy::Policy;
 use vellum_frontend::fuse::{FuseExport, FuseServer};
 use vellum_frontend::nbd::{self, Export, Listen, Protection, Server, TlsFiles};
 use vellum_frontend::ublk::{self, UblkServer};
@@ -398,14 +400,7 @@ impl Answers for Volumes {
         if let Some(change) = change.as_str() {
             let change: Change = change.parse()?;
             let volumes = chosen.iter().filter_map(|served| served.volume());
-            // Of all or of none.
-            for volume in volumes.clone() {
-                let policy = change.apply(volume.policy());
-                volume.takes(&policy).map_err(|error| error.to_string())?;
-            }
-            for volume in volumes {
-                volume.set_policy(change.apply(volume.policy()));
-            }
+            set_policies(volumes, &change)?;
         }
         Ok(chosen
             .iter()
@@ -474,4 +469,29 @@ impl Volumes {
             false => Ok(chosen),
         }
     }
+}
+
+/// Changes the policy of all of them or of none.
+fn set_policies<'a>(
+    volumes: impl Iterator<Item = &'a Volume> + Clone,
+    change: &Change,
+) -> Result<(), String> {
+    for volume in volumes.clone() {
+        let policy = change.apply(volume.policy());
+        volume.takes(&policy).map_err(|error| error.to_string())?;
+    }
+    let mut changed: Vec<(&Volume, Policy)> = Vec::new();
+    for volume in volumes {
+        let before = volume.policy();
+        if let Err(refused) = volume.set_policy(change.apply(before)) {
+            for (volume, before) in changed {
+                volume.set_policy(before).map_err(|error| {
+                    format!("{refused}; another volume keeps the new policy: {error}")
+                })?;
+            }
+            return Err(refused.to_string());
+        }
+        changed.push((volume, before));
+    }
+    Ok(())
 }

@@ -128,6 +128,11 @@ impl Server {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
+    /// The process.
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
     /// As a crash.
     pub fn kill(mut self) {
         self.child.kill().unwrap();

@@ -12,6 +12,7 @@
 
 use super::Holder;
 use crate::addr::{Lba, Vba};
+use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use core::cmp::{Ordering, Reverse};
 
@@ -64,18 +65,22 @@ fn entry(hash: u64, met: u64, holder: Holder) -> u64 {
 
 impl Compact {
     /// `advise` is told where its memory is, and how many bytes, before that is touched.
-    pub(super) fn new(bytes: usize, advise: &mut dyn FnMut(*const u8, usize)) -> Self {
+    pub(super) fn new(
+        bytes: usize,
+        advise: &mut dyn FnMut(*const u8, usize),
+    ) -> Result<Self, TryReserveError> {
         let count = Self::lines_in(bytes);
-        let mut lines: Vec<Line> = Vec::with_capacity(count);
+        let mut lines: Vec<Line> = Vec::new();
+        lines.try_reserve_exact(count)?;
         if count > 0 {
             advise(lines.as_ptr().cast(), count * LINE);
         }
         // All of it is touched now: a page that is met for the first time costs a look-up more than many misses.
         lines.resize(count, Line([0; WAYS]));
-        Self {
+        Ok(Self {
             lines,
             ..Self::default()
-        }
+        })
     }
 
     fn lines_in(bytes: usize) -> usize {
@@ -286,7 +291,7 @@ mod tests {
             lines in 1usize..8,
             steps in prop::collection::vec((0u64..150, 0u32..1000, 0..10), 1..1500)
         ) {
-            let mut index = Compact::new(lines * LINE, &mut |_, _| {});
+            let mut index = Compact::new(lines * LINE, &mut |_, _| {}).unwrap();
             let mut model = Model(alloc::vec![Vec::new(); lines]);
             for (content, number, kind) in steps {
                 let (hash, holder) = (hash(content), Holder::Page(Vba(number)));
@@ -322,7 +327,7 @@ mod tests {
 
     #[test]
     fn what_nobody_writes_any_more_leaves_both_halves() {
-        let mut index = Compact::new(1000 * LINE, &mut |_, _| {});
+        let mut index = Compact::new(1000 * LINE, &mut |_, _| {}).unwrap();
         let all = index.capacity() as u64;
         for content in 0..5 * all {
             index.insert(hash(content), Holder::Lba(Lba(content)));
@@ -334,7 +339,7 @@ mod tests {
 
     #[test]
     fn what_is_met_often_stays() {
-        let mut index = Compact::new(LINE, &mut |_, _| {});
+        let mut index = Compact::new(LINE, &mut |_, _| {}).unwrap();
         for round in 0..100 {
             let holder = Holder::Page(Vba(round));
             index.insert(hash(1), holder);
@@ -348,7 +353,7 @@ mod tests {
 
     #[test]
     fn of_what_was_met_once_the_oldest_leaves() {
-        let mut index = Compact::new(LINE, &mut |_, _| {});
+        let mut index = Compact::new(LINE, &mut |_, _| {}).unwrap();
         for content in 0..8 {
             index.insert(hash(content), Holder::Lba(Lba(content)));
         }
@@ -362,7 +367,7 @@ mod tests {
 
     #[test]
     fn what_was_met_often_long_ago_goes() {
-        let mut index = Compact::new(LINE, &mut |_, _| {});
+        let mut index = Compact::new(LINE, &mut |_, _| {}).unwrap();
         for _ in 0..20 {
             for old in 0..8 {
                 index.insert(hash(old), Holder::Lba(Lba(old)));

@@ -12,6 +12,7 @@ mod compact;
 
 use crate::addr::{Lba, Vba};
 use crate::seam::Store;
+use alloc::collections::TryReserveError;
 use caftl::Caftl;
 use compact::Compact;
 
@@ -48,24 +49,27 @@ macro_rules! either {
 }
 
 impl Index {
-    /// An index in at most `bytes`; none, when that is too little for one.
+    /// An index in at most `bytes`; none, when that is too little for one, or when there is no memory for it.
     #[must_use]
     pub fn new(store: Store, bytes: usize) -> Self {
-        Self::with_advice(store, bytes, &mut |_, _| {})
+        let none = Self::Compact(Compact::default());
+        Self::with_advice(store, bytes, &mut |_, _| {}).unwrap_or(none)
     }
 
     /// The same. `advise` is told where memory is, and how many bytes, before it is touched: whoever runs this may
     /// want large pages there, of which a look-up misses fewer.
-    #[must_use]
+    ///
+    /// # Errors
+    /// When there is no memory for it.
     pub fn with_advice(
         store: Store,
         bytes: usize,
         advise: &mut dyn FnMut(*const u8, usize),
-    ) -> Self {
-        match store {
-            Store::Compact => Self::Compact(Compact::new(bytes, advise)),
+    ) -> Result<Self, TryReserveError> {
+        Ok(match store {
+            Store::Compact => Self::Compact(Compact::new(bytes, advise)?),
             Store::Caftl(search) => Self::Caftl(Caftl::new(search, bytes)),
-        }
+        })
     }
 
     /// Whether it is as [`Index::new`] would make it, as far as it takes long to make one.
@@ -172,9 +176,11 @@ mod tests {
         let mut told = Vec::new();
         let index = Index::with_advice(Store::Compact, 10_000, &mut |at, bytes| {
             told.push((at.align_offset(64), bytes));
-        });
+        })
+        .unwrap();
         assert_eq!((told, index.capacity()), (alloc::vec![(0, 9984)], 1248));
-        let _ = Index::with_advice(Store::Compact, 63, &mut |_, _| unreachable!("no memory"));
+        let _ =
+            Index::with_advice(Store::Compact, 63, &mut |_, _| unreachable!("no memory")).unwrap();
     }
 
     #[test]
