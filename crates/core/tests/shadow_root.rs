@@ -19,6 +19,7 @@ use vellum_core::engine;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::root;
 use vellum_core::format::superblock::Superblock;
+use vellum_core::format::table::Kind;
 use vellum_core::layout::Recovered;
 use vellum_core::recovery::RecoveryError;
 use vellum_core::seam::Effect;
@@ -153,4 +154,48 @@ fn a_root_that_was_torn_is_not_there() {
     rot_root(&mut medium, &superblock, torn);
     let (_, after) = opened(medium);
     assert_eq!(after.root_generation(), before);
+}
+
+/// A write that the medium confirmed and lost: the block that was in its place, whole and two commits old, is not taken for it.
+#[test]
+fn a_lost_write_of_a_table_is_noticed() {
+    let commit = |driver: &mut Driver, token: u32| {
+        let write = Ask::Write {
+            lba: u64::from(token % 3),
+            tokens: vec![token],
+            fua: false,
+        };
+        for ask in [write, Ask::Flush] {
+            driver.ask(&ask).unwrap();
+            driver.settle().unwrap();
+        }
+    };
+    let (mut driver, superblock) = with_roots();
+    commit(&mut driver, 10);
+    let before = driver.medium.clone();
+    commit(&mut driver, 11);
+    commit(&mut driver, 12);
+    let (after, ..) = driver.crash(true).unwrap();
+    for kind in [Kind::Map, Kind::Counts] {
+        let number = superblock.table_number(kind, 0);
+        let noticed = |slot: u64| {
+            let at = superblock.table_at(number, slot);
+            let mut old = [0; 4096];
+            before.read(at.0).fill(&mut old);
+            let mut medium = after.clone();
+            medium.format(at.0, &old);
+            match open::recover(&medium, None) {
+                Ok(Recovered::Tables(found)) => found.lost.iter().any(|lost| lost.kind == kind),
+                Ok(Recovered::Log(_)) => panic!("tables"),
+                Err(error) => {
+                    matches!(error, RecoveryError::Table { at: place, .. } if place == at)
+                }
+            }
+        };
+        let slots = [noticed(0), noticed(1)];
+        assert!(
+            slots[0] != slots[1],
+            "{kind:?}: the slot that counts, {slots:?}"
+        );
+    }
 }

@@ -243,7 +243,21 @@ impl Signer {
     }
 }
 
-/// A directory block of shadowed tables: which slot of each table block counts, and the checksum of that.
+/// What a shadow's directory says of a table block: the checksum of its sectors' checksums.
+///
+/// Not of its bytes: CRC is linear, and each sector ends with its own, so the CRC32C of all table blocks that are whole is
+/// one and the same, and would not tell a block from the one that it is written instead of.
+#[must_use]
+pub fn sum_of_sectors(block: &[u8], crc: Crc) -> u32 {
+    let mut sums = [0; 4 * SECTORS];
+    let sectors = block.chunks_exact(SECTOR_BYTES);
+    for (sum, sector) in sums.chunks_exact_mut(4).zip(sectors) {
+        sum.copy_from_slice(&sector[ROOM + 4..]);
+    }
+    crc(&sums)
+}
+
+/// A directory block of shadowed tables: which slot of each table block counts, and its [sum](sum_of_sectors).
 pub fn encode_directory(slots: &[LeafSlot], out: &mut [u8]) {
     out.fill(0);
     for (bytes, slot) in out.chunks_exact_mut(8).zip(slots) {

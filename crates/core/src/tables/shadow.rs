@@ -4,7 +4,7 @@
 use super::*;
 use crate::addr::{BLOCK_BYTES, Generation, Pba};
 use crate::format::root::{self, LeafSlot};
-use crate::format::table::{encode_directory, shadow_root};
+use crate::format::table::{encode_directory, shadow_root, sum_of_sectors};
 
 /// Entries of a directory block.
 const ENTRIES: usize = crate::format::areas::DIRECTORY_ENTRIES as usize;
@@ -87,7 +87,7 @@ impl Tables {
     /// The checksum of a table block whose bytes leave for the medium.
     pub(super) fn note_table(&mut self, kind: Kind, block: u32, bytes: &[u8]) {
         let number = self.superblock.table_number(kind, block) as usize;
-        let sum = (self.crc)(bytes);
+        let sum = sum_of_sectors(bytes, self.crc);
         if let Some(shadow) = &mut self.shadow {
             shadow.slots[number] = in_slot(slot_of(shadow.slots[number]), sum);
         }
