@@ -1,10 +1,10 @@
 //! Which bytes of the volume a scan depends on.
 
 use crate::aside::StoodAside;
-use crate::checksum::crc32c;
 use crate::limits::PAGE_BYTES;
 use crate::source::Reader;
 use crate::span::Span;
+use std::hash::{DefaultHasher, Hasher};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
@@ -13,8 +13,15 @@ const PAGE: u64 = PAGE_BYTES as u64;
 pub struct Watch {
     /// The range.
     pub span: Span,
-    /// Checksum of what the scan saw there; none when it could not be read.
-    seen: Option<u32>,
+    /// Hash of what the scan saw there; none when it could not be read.
+    seen: Option<u64>,
+}
+
+/// Not a CRC32C: that of whatever ends with its own, as extent blocks and superblocks do, is the same for all contents.
+fn hash_of(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
 }
 
 /// The ranges that a scan depends on.
@@ -42,7 +49,7 @@ impl Watches {
                 return true;
             }
             let from = (watch.span.start - offset) as usize;
-            watch.seen != Some(crc32c(0, &bytes[from..from + watch.span.bytes as usize]))
+            watch.seen != Some(hash_of(&bytes[from..from + watch.span.bytes as usize]))
         })
     }
 
@@ -69,7 +76,7 @@ impl Watches {
             let length = ((PAGE - offset % PAGE) as usize).min(bytes.len() - at);
             self.watches.push(Watch {
                 span: Span::new(offset, length as u64),
-                seen: Some(crc32c(0, &bytes[at..at + length])),
+                seen: Some(hash_of(&bytes[at..at + length])),
             });
             at += length;
         }
@@ -140,5 +147,19 @@ mod tests {
         assert!(watches.touched(0, &volume));
         assert!(watches.touched(3 * PAGE, &volume[3 * PAGE_BYTES..]));
         assert!(!watches.touched(0, &volume[..3 * PAGE_BYTES]));
+    }
+
+    #[test]
+    fn what_ends_with_its_own_checksum_counts_too() {
+        let extents = |first: u8| {
+            let mut block = vec![first; PAGE_BYTES - 4];
+            let sum = crate::checksum::crc32c(0x1234_5678, &block);
+            block.extend(sum.to_le_bytes());
+            block
+        };
+        let mut watches = Watches::default();
+        watches.add(PAGE, &extents(1));
+        assert!(!watches.touched(PAGE, &extents(1)));
+        assert!(watches.touched(PAGE, &extents(2)));
     }
 }
