@@ -1,4 +1,4 @@
-//! What only some layouts have: refused by the others, for what is taken and does nothing misleads.
+//! What only some layouts have, or volumes that are new enough: refused by the others, for what is taken and does nothing misleads.
 
 use crate::options::OpenError;
 use crate::pack::Compression;
@@ -45,6 +45,7 @@ pub(crate) fn takes(superblock: &Superblock, policy: &Policy) -> Result<(), Open
         _ => (&of_a_log[..], Layout::Log),
     };
     match others.iter().find(|(is, _)| *is) {
+        None if policy.deltas && superblock.delta_leaves() == 0 => Err(OpenError::NoDeltas),
         None => Ok(()),
         Some((_, what)) => Err(OpenError::Layout {
             what,

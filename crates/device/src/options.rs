@@ -206,6 +206,12 @@ pub enum OpenError {
         /// One that has it.
         instead: &'static str,
     },
+    /// A log that has no place for a table of deltas.
+    #[error(
+        "deltas (delta=on): the volume was made by a version that had none, and has no table for them; leave it out, or \
+         `vellum migrate` to a new volume"
+    )]
+    NoDeltas,
     /// An index of contents that there is no memory for.
     #[error(transparent)]
     Index(#[from] NoIndex),

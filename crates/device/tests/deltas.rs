@@ -14,10 +14,11 @@ use journal::{HOME, JOURNAL, mounted};
 use std::sync::Arc;
 use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
+use vellum_core::format::superblock::{FIELDS, Superblock};
 use vellum_device::block::{BlockError, Op};
 use vellum_device::pack::Compression;
 use vellum_device::policy::Policy;
-use vellum_device::{OpenOptions, Volume};
+use vellum_device::{OpenError, OpenOptions, Volume};
 use vellum_medium::{Medium, MemoryMedium};
 
 /// Version `n` of what is at `lba`: 2000 bytes that repeat nothing, of which a few tell the version.
@@ -95,11 +96,15 @@ fn medium(blocks: u64) -> (Arc<MemoryMedium>, Arc<dyn Medium>) {
 /// Each of `blocks` LBAs in `versions` versions, a flush behind each.
 fn write_versions(versions: &mut Versions, count: u64) {
     for n in 1..=count {
-        for lba in 0..versions.now.len() as u64 {
-            versions.write(lba, n);
-        }
-        versions.client.flush().unwrap();
+        write_version(versions, n);
     }
+}
+
+fn write_version(versions: &mut Versions, n: u64) {
+    for lba in 0..versions.now.len() as u64 {
+        versions.write(lba, n);
+    }
+    versions.client.flush().unwrap();
 }
 
 #[test]
@@ -336,4 +341,54 @@ fn a_full_volume_takes_overwrites_whatever_deltas_keep() {
         bases * 4 <= capacity - blocks,
         "{bases} of {capacity} for {blocks}"
     );
+}
+
+/// As the versions before deltas made it: their table's leaves are of shared pages, and there is none.
+fn as_older_versions_made_it(medium: &dyn Medium) {
+    let mut block = vec![0; BLOCK_BYTES];
+    let first = (0..medium.blocks()).find_map(|at| {
+        medium.read(Pba(at), &mut block).unwrap();
+        Superblock::decode(&block, medium.blocks(), crc32c::crc32c).ok()
+    });
+    let superblock = first.unwrap();
+    let place = |name: &str| {
+        let field = FIELDS.iter().find(|field| field.name == name).unwrap();
+        field.offset..field.offset + field.size
+    };
+    let shared = superblock.shared_leaves() + superblock.delta_leaves();
+    for mirror in superblock.mirrors() {
+        medium.read(mirror, &mut block).unwrap();
+        block[place("shared_leaves")].copy_from_slice(&shared.to_le_bytes());
+        block[place("delta_leaves")].fill(0);
+        let hole = place("crc");
+        let around = [&block[..hole.start], &block[hole.end..]];
+        let sums = around.map(|bytes| crc32c::crc32c(bytes).to_le_bytes());
+        let sum = crc32c::crc32c(&sums.concat());
+        block[hole].copy_from_slice(&sum.to_le_bytes());
+        medium.write(mirror, &block).unwrap();
+    }
+}
+
+#[test]
+fn a_volume_that_is_older_than_deltas_refuses_them() {
+    let (_, medium) = medium(3000);
+    as_older_versions_made_it(&*medium);
+    let wanting = |deltas| Policy {
+        deltas,
+        ..Policy::default()
+    };
+    let options = OpenOptions {
+        policy: wanting(true),
+        ..small()
+    };
+    let refused = Volume::open(Arc::clone(&medium), &options).map(drop);
+    assert!(matches!(refused, Err(OpenError::NoDeltas)), "{refused:?}");
+    let volume = open(&medium, Compression::Lz4, false);
+    assert_eq!(volume.superblock().delta_leaves(), 0);
+    let refused = volume.takes(&wanting(true));
+    assert!(matches!(refused, Err(OpenError::NoDeltas)), "{refused:?}");
+    volume.takes(&wanting(false)).unwrap();
+    let mut versions = Versions::new(&volume, 20);
+    write_versions(&mut versions, 3);
+    versions.verify();
 }

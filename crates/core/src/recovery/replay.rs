@@ -433,23 +433,24 @@ impl<'a> Replay<'a> {
             let what = "the map";
             count(pba).ok_or(RecoveryError::Outside { what, at })?;
         }
-        let first = self.superblock.map_leaves() + self.superblock.shared_leaves();
-        let at = self.superblock.leaf_slot(Leaf(first), 0);
-        let what = "the table of deltas";
-        let outside = RecoveryError::Outside { what, at };
-        for pba in self.shared.settle_deltas().ok_or(outside)? {
-            count(pba).ok_or(outside)?;
-        }
-        let first = self.superblock.map_leaves();
-        let outside = RecoveryError::Outside {
-            what: "the table of shared pages",
-            at: self.superblock.leaf_slot(Leaf(first), 0),
+        let last = self.superblock.leaves() - 1;
+        // A table may have no leaf: volumes that are older than deltas have none for them.
+        let outside = |what, first: u32| RecoveryError::Outside {
+            what,
+            at: self.superblock.leaf_slot(Leaf(first.min(last)), 0),
         };
+        let first = self.superblock.map_leaves();
+        let of_shared = outside("the table of shared pages", first);
+        let first = first + self.superblock.shared_leaves();
+        let of_deltas = outside("the table of deltas", first);
+        for pba in self.shared.settle_deltas().ok_or(of_deltas)? {
+            count(pba).ok_or(of_deltas)?;
+        }
         if !self.shared.has_numbers(self.pledges.len()) {
-            return Err(outside);
+            return Err(of_shared);
         }
         let mut strays = Vec::new();
-        for (lba, pba) in self.shared.settle().ok_or(outside)? {
+        for (lba, pba) in self.shared.settle().ok_or(of_shared)? {
             self.map.set(lba, Entry::Plain(pba));
             strays.push((pba, lba));
         }
