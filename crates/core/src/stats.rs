@@ -61,8 +61,10 @@ counters! {
     packed_blocks,
     /// Bytes of those parts.
     packed_bytes,
-    /// Reads and comparisons of blocks that are stored in parts.
+    /// Reads of pages because of parts of them that clients read.
     packed_reads,
+    /// Of the blocks read: stored in parts of pages, and not in the write buffer any more.
+    packed_blocks_read,
     /// Pages that hold parts, now.
     packed_pages,
     /// LBAs that are stored in them, now.

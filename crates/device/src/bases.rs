@@ -109,15 +109,24 @@ impl Inner {
                 continue;
             }
             let mut this = Found::default();
+            let mut is_fit = false;
             for place in sight.earlier_places(at) {
                 let earlier = self.engine.earlier(place);
                 this.replaces |= earlier != Earlier::Nothing;
-                if let Earlier::Base(part) = earlier
-                    && let Some(base) = self.bases.blocks.get(&part.raw())
-                {
+                let Earlier::Base(part) = earlier else {
+                    continue;
+                };
+                is_fit = true;
+                if let Some(base) = self.bases.blocks.get(&part.raw()) {
                     this.base = Some((part, base.clone()));
                     break;
                 }
+            }
+            let counters = &mut self.counters.deltas;
+            match this.base {
+                Some(_) => counters.hits += 1,
+                None if is_fit => counters.misses += 1,
+                None => counters.unfit += u64::from(this.replaces),
             }
             found.push(this);
         }
@@ -128,6 +137,8 @@ impl Inner {
     pub fn settle_bases(&mut self, payloads: &mut [Payload], found: &[Found]) {
         let frames = self.frames.writable() as usize;
         for (payload, found) in payloads.iter_mut().zip(found) {
+            let base = payload.digest.packed.and_then(|packed| packed.base);
+            self.counters.deltas.long += u64::from(found.base.is_some() && base.is_none());
             let Some(packed) = payload.digest.packed else {
                 continue;
             };
@@ -136,7 +147,7 @@ impl Inner {
                 (Some(part), Some((_, base))) if self.bases.is_as_found(part, base) => 0,
                 (Some(_), _) => {
                     payload.digest.packed = None;
-                    self.counters.stale_deltas += 1;
+                    self.counters.deltas.stale += 1;
                     0
                 }
             };

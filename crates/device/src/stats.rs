@@ -64,8 +64,6 @@ pub struct MediumStats {
     pub compare_reads: u64,
     /// Comparisons that took none: the journal copy was still in memory, though written.
     pub compare_kept: u64,
-    /// Deltas that were not taken because their base had changed while they were made.
-    pub stale_deltas: u64,
     /// Time spent comparing, without the reads.
     pub compare_micros: u64,
     /// Time spent computing fingerprints.
@@ -182,6 +180,58 @@ impl DedupStats {
             index_percent: percent(core.index_entries, core.index_capacity),
             hit_percent: percent(core.dedup_blocks, core.dedup_lookups),
             false_hint_percent: percent(core.dedup_false_hints, core.dedup_lookups),
+        }
+    }
+}
+
+/// What became of blocks that could be deltas: those that replaced something while deltas were made, zeros apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeltaStats {
+    /// How many there were.
+    pub asked_blocks: u64,
+    /// Of these: what they replaced is nothing that a delta may be made against.
+    pub unfit_blocks: u64,
+    /// Of these: it is, but its bytes are not in memory.
+    pub base_misses: u64,
+    /// Of these: it is, and they are.
+    pub base_hits: u64,
+    /// Of those with a base: the delta is more than half as long as that, and the block is stored by itself.
+    pub long_blocks: u64,
+    /// Of those with a base: that had changed while the delta was made.
+    pub stale_blocks: u64,
+    /// Stored as deltas. The rest was stored already, absorbed, or found no place.
+    pub stored_blocks: u64,
+    /// Bytes of these as blocks.
+    pub whole_bytes: u64,
+    /// Bytes of these as they are stored.
+    pub stored_bytes: u64,
+    /// Deltas that clients read from the medium.
+    pub read_blocks: u64,
+    /// Pages read because a delta needed them.
+    pub base_reads: u64,
+}
+
+impl DeltaStats {
+    pub(crate) fn new(counted: &DeltaCounters, core: &Stats) -> Self {
+        let &DeltaCounters {
+            unfit,
+            misses,
+            hits,
+            long,
+            stale,
+        } = counted;
+        Self {
+            asked_blocks: unfit + misses + hits,
+            unfit_blocks: unfit,
+            base_misses: misses,
+            base_hits: hits,
+            long_blocks: long,
+            stale_blocks: stale,
+            stored_blocks: core.delta_blocks,
+            whole_bytes: core.delta_blocks * BLOCK_BYTES as u64,
+            stored_bytes: core.delta_bytes,
+            read_blocks: core.delta_reads,
+            base_reads: core.base_reads,
         }
     }
 }
@@ -310,6 +360,8 @@ pub struct VolumeStats {
     pub space: SpaceStats,
     /// How deduplication does.
     pub dedup: DedupStats,
+    /// What became of blocks that could be deltas.
+    pub deltas: DeltaStats,
     /// What opening took.
     pub recovery: RecoveryStats,
     /// What became of flushes.
@@ -320,6 +372,16 @@ pub struct VolumeStats {
     pub freed: FreedStats,
     /// The core's own counters, by name; in blocks of 4 KiB where they count data.
     pub core: BTreeMap<String, u64>,
+}
+
+/// Blocks that replace something, by what there was to make deltas against, and what was not made of those.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DeltaCounters {
+    pub unfit: u64,
+    pub misses: u64,
+    pub hits: u64,
+    pub long: u64,
+    pub stale: u64,
 }
 
 /// What the device counts itself, under the volume's lock.
@@ -336,8 +398,7 @@ pub(crate) struct Counters {
     pub read_blocks_compare: u64,
     pub reads_compare: u64,
     pub compares_kept: u64,
-    /// Deltas that were not taken because their base had changed while they were made.
-    pub stale_deltas: u64,
+    pub deltas: DeltaCounters,
     pub compare_nanos: u64,
     pub fingerprint_nanos: u64,
     pub syncs: u64,
@@ -362,7 +423,6 @@ impl Counters {
             read_compare_bytes: bytes(self.read_blocks_compare),
             compare_reads: self.reads_compare,
             compare_kept: self.compares_kept,
-            stale_deltas: self.stale_deltas,
             compare_micros: self.compare_nanos / 1000,
             fingerprint_micros: self.fingerprint_nanos / 1000,
             writes: self.writes,

@@ -32,8 +32,8 @@ use crate::shared::{BreaksOnPanic, Shared, ask_for_the_clock, internal_error};
 use crate::source::MediumSource;
 use crate::start;
 use crate::stats::{
-    DedupStats, FlushStats, MemoryStats, RecoveryStats, RoomStats, SpaceStats, VolumeStats,
-    WriteOnceStats,
+    DedupStats, DeltaStats, FlushStats, MemoryStats, RecoveryStats, RoomStats, SpaceStats,
+    VolumeStats, WriteOnceStats,
 };
 use crate::sweep::{self, SweepError, SweepProgress, Sweeper};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -279,6 +279,7 @@ impl Volume {
             room,
             space: SpaceStats::new(self.shared.blocks, &core),
             dedup: DedupStats::new(&core),
+            deltas: DeltaStats::new(&counters.deltas, &core),
             flushes: FlushStats::new(&core),
             write_once: WriteOnceStats {
                 policy: rule_name(report.policy.write_once).to_owned(),
@@ -334,7 +335,7 @@ impl Volume {
         scout::set_policy(&self.shared, policy)
     }
 
-    /// Whether the volume's layout can do what a policy says.
+    /// Whether the volume can do what a policy says.
     ///
     /// # Errors
     /// When it cannot; says what.

@@ -18,6 +18,7 @@ use vellum_core::format::superblock::{FIELDS, Superblock};
 use vellum_device::block::{BlockError, Op};
 use vellum_device::pack::Compression;
 use vellum_device::policy::Policy;
+use vellum_device::stats::DeltaStats;
 use vellum_device::{OpenError, OpenOptions, Volume};
 use vellum_medium::{Medium, MemoryMedium};
 
@@ -139,6 +140,66 @@ fn a_block_that_changes_little_is_written_as_what_has_changed() {
         });
         assert!(written[1] * 4 < written[0], "{how}: {written:?}");
     }
+}
+
+#[test]
+fn what_becomes_of_blocks_that_could_be_deltas_is_counted() {
+    let (_, medium) = medium(6000);
+    let volume = open(&medium, Compression::Lz4, true);
+    let mut versions = Versions::new(&volume, 20);
+    let counted = || volume.stats().deltas;
+    write_version(&mut versions, 1);
+    assert_eq!(counted(), DeltaStats::default(), "nothing was replaced");
+    // The first version of a block is not kept: it may be the only one.
+    write_version(&mut versions, 2);
+    let second = DeltaStats {
+        asked_blocks: 20,
+        base_misses: 20,
+        ..DeltaStats::default()
+    };
+    assert_eq!(counted(), second);
+    write_version(&mut versions, 3);
+    write_version(&mut versions, 4);
+    let written = || DeltaStats {
+        read_blocks: 0,
+        base_reads: 0,
+        ..counted()
+    };
+    let deltas = DeltaStats {
+        asked_blocks: 60,
+        base_hits: 40,
+        stored_blocks: 40,
+        whole_bytes: 40 * BLOCK_BYTES as u64,
+        stored_bytes: core(&volume, "delta_bytes"),
+        ..second
+    };
+    assert_eq!(written(), deltas);
+    assert!((40..40 * 50).contains(&deltas.stored_bytes));
+    versions.verify();
+    // The volume itself reads where a partition table may be.
+    assert!((20..40).contains(&core(&volume, "packed_blocks_read")));
+    assert!((20..40).contains(&counted().read_blocks));
+    assert!((20..40).contains(&counted().base_reads));
+    // Noise is nothing like what was there, and what it is stored as is no part.
+    for fill in [1, 2] {
+        let mut request = versions.client.request(Op::Write { fua: false }, 7, 1);
+        let mut random = Random(fill);
+        for bytes in request.frames.block_mut(0).chunks_exact_mut(8) {
+            bytes.copy_from_slice(&random.below(u64::MAX).to_le_bytes());
+        }
+        versions.client.call(request).unwrap();
+        versions.client.flush().unwrap();
+    }
+    let noise = DeltaStats {
+        asked_blocks: 62,
+        unfit_blocks: 1,
+        base_hits: 41,
+        long_blocks: 1,
+        ..deltas
+    };
+    assert_eq!(written(), noise);
+    drop(versions);
+    volume.stop().unwrap();
 }
 
 #[test]

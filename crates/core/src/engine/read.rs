@@ -136,6 +136,7 @@ impl Engine {
                     base: base_at,
                 };
                 self.stats.packed_reads += 1;
+                self.stats.packed_blocks_read += u64::from(count);
                 self.stats.delta_reads += u64::from(base.is_some());
                 if let Some(at) = base_at {
                     self.begin_base(at);
