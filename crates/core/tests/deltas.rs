@@ -13,8 +13,9 @@ mod sim;
 use sim::bench::{Bench, crash_everywhere, volume};
 use sim::driver::Ask;
 use sim::model::Seen;
-use vellum_core::addr::Lba;
+use vellum_core::addr::{Lba, Vba};
 use vellum_core::index::Holder;
+use vellum_core::map::PartId;
 use vellum_core::seam::Dedup;
 
 /// Contents that are stored in parts of pages, several to a page.
@@ -127,4 +128,68 @@ fn a_crash_at_any_effect_of_a_delta() {
         });
     };
     crash_everywhere(&[Dedup::default()], with_deltas, part);
+}
+
+/// A base is no delta, so a chain has two links. What is offered against something that cannot be a base is stored whole.
+#[test]
+fn a_chain_at_its_bound_gets_no_longer() {
+    let contents = small_contents();
+    let part = |page| PartId {
+        page: Vba(page),
+        slot: 0,
+    };
+    let mut bench = Bench::new(1, volume(), Dedup::default());
+    packing(&mut bench, 1..2, &contents);
+    let offered = |bench: &mut Bench, lba: u64, base: PartId, of: usize| {
+        let whole = bench.stats().medium_data;
+        bench.0.forced_base = Some((base, contents[of]));
+        bench.write(lba, contents[lba as usize]);
+        bench.0.forced_base = None;
+        (bench.stats().deltas, bench.stats().medium_data - whole)
+    };
+    // Pages of parts are numbered as they come: that of LBA 1 is the first, its delta's the second.
+    assert_eq!(offered(&mut bench, 2, part(0), 0), (1, 0));
+    assert_eq!(offered(&mut bench, 3, part(1), 2), (1, 1), "a delta");
+    assert_eq!(offered(&mut bench, 4, part(7), 0), (1, 1), "nothing");
+    // Of a chunk that is not sealed.
+    bench.0.deltas = 0;
+    bench.ask_write(5, contents[5]);
+    assert_eq!(
+        offered(&mut bench, 6, part(2), 5),
+        (1, 1),
+        "in an open chunk"
+    );
+    assert_eq!(
+        offered(&mut bench, 7, part(2), 5),
+        (2, 0),
+        "when that is sealed"
+    );
+    bench.0.make_deltas(0).unwrap();
+    assert_eq!(offered(&mut bench, 8, part(2), 5), (2, 1), "none are made");
+    let before = bench.stats();
+    bench.assert_reads(&[(1, contents[0]), (5, contents[5])]);
+    for lba in [2, 3, 4, 6, 7, 8] {
+        bench.assert_reads(&[(lba, contents[lba as usize])]);
+    }
+    let after = bench.stats();
+    assert_eq!(after.delta_reads - before.delta_reads, 2);
+    assert_eq!(after.base_reads - before.base_reads, 2);
+    bench.end();
+}
+
+#[test]
+fn a_crash_at_any_effect_of_a_chain_at_its_bound() {
+    let contents = small_contents();
+    let before = |bench: &mut Bench| {
+        packing(bench, 1..2, &contents);
+        for &content in &contents[1..6] {
+            bench.write(1, content);
+        }
+    };
+    crash_everywhere(&[Dedup::default()], before, |bench| {
+        for &content in &contents[6..10] {
+            bench.ask_write(1, content);
+            bench.ask(&Ask::Flush);
+        }
+    });
 }

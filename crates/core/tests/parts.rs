@@ -14,8 +14,11 @@ use sim::bench::{Bench, crash_everywhere, volume};
 use sim::driver::Ask;
 use sim::medium::{Cell, Rot, token_crc};
 use sim::model::Seen;
-use vellum_core::addr::Lba;
+use vellum_core::addr::{Lba, Vba};
+use vellum_core::format::chunk::{RECORD_ROOM, Record};
+use vellum_core::format::pack::OVERHEAD;
 use vellum_core::index::Holder;
+use vellum_core::limits::HEADER_RESERVE;
 use vellum_core::seam::Dedup;
 
 fn deduplicating() -> Dedup {
@@ -259,4 +262,82 @@ fn a_base_that_reads_as_another_page_is_what_is_told_to_be_damaged() {
     }
     let refused = (100..180).filter(|&lba| bench.read(lba) == Seen::Unknown);
     assert!(refused.count() > 0);
+}
+
+/// Blocks of which the parts fill a header exactly as far as they may, with the directory; `over`: so many bytes more or fewer. With
+/// `others` of them beside the last one.
+fn filling(others: u16, over: i16) -> Vec<u32> {
+    const LEN: u16 = 50;
+    let of_len = |len: u16| {
+        let is_it = |token: &u32| sim::driver::parts::packed(*token).len.get() == len;
+        (20_000..).find(is_it).unwrap()
+    };
+    let here = Record::PackHere { vba: Vba(0) }.encoded_len();
+    let room = RECORD_ROOM - HEADER_RESERVE - here;
+    let left = room - usize::from(others) * (OVERHEAD + usize::from(LEN)) - OVERHEAD;
+    let last = (left as u16).checked_add_signed(over).unwrap();
+    let mut contents = vec![of_len(LEN); others.into()];
+    contents.push(of_len(last));
+    contents
+}
+
+/// Writes them into one chunk.
+fn fill(bench: &mut Bench, contents: &[u32]) {
+    bench.0.packing = 100;
+    for (lba, &content) in (100..).zip(contents) {
+        bench.ask_write(lba, content);
+    }
+    bench.0.packing = 0;
+}
+
+/// What else a chunk takes when its header is full of parts.
+fn go_on(bench: &mut Bench) {
+    for lba in 0..10 {
+        bench.ask_write(200 + lba, 50_000 + lba as u32);
+        bench.discard(300 + lba);
+    }
+}
+
+#[test]
+fn parts_fill_headers_to_the_last_byte() {
+    // The longest part there is, up to as many parts as a page may have.
+    for others in [1, 7, 20, 31] {
+        for over in -2..=2 {
+            let contents = filling(others, over);
+            let mut bench = Bench::new(1, volume(), Dedup::default());
+            for _ in 0..3 {
+                let before = bench.stats();
+                fill(&mut bench, &contents);
+                bench.flush();
+                let after = bench.stats();
+                let pages = after.medium_data - before.medium_data;
+                assert_eq!(pages, u64::from(over > 0), "{others} and one, {over}");
+                assert_eq!(after.medium_headers - before.medium_headers, 1);
+                let blocks: Vec<_> = (100..).zip(contents.clone()).collect();
+                bench.assert_reads(&blocks);
+                fill(&mut bench, &contents);
+                go_on(&mut bench);
+                bench.flush();
+                bench.assert_reads(&blocks);
+            }
+            bench.end();
+        }
+    }
+}
+
+#[test]
+fn a_crash_at_any_effect_of_headers_that_parts_fill() {
+    for (others, over) in [(31, 0), (20, 0), (20, 1)] {
+        let contents = filling(others, over);
+        crash_everywhere(
+            &[Dedup::default()],
+            |bench| fill(bench, &contents),
+            |bench| {
+                fill(bench, &contents);
+                go_on(bench);
+                bench.ask(&Ask::Flush);
+                fill(bench, &contents);
+            },
+        );
+    }
 }

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use vellum_core::addr::{Buf, Lba, Nanos, RequestId};
 use vellum_core::index::Holder;
 use vellum_core::layout::Core;
+use vellum_core::map::PartId;
 use vellum_core::seam::{
     Against, Base, Commits, Dedup, Digest, Effect, Input, Page, Payload, Refusal, Region,
 };
@@ -202,6 +203,8 @@ pub struct Driver {
     pub packing: u64,
     /// Of these, in percent: as deltas, if there is a base.
     pub deltas: u64,
+    /// What blocks are deltas against whatever may be a base, and what that stands for.
+    pub forced_base: Option<(PartId, u32)>,
     /// What parts stand for, as the core has told.
     known: BTreeMap<(u32, u8), u32>,
     /// Of each buffer, what its block is stored as a delta against.
@@ -251,6 +254,7 @@ impl Driver {
             hashes: u32::MAX,
             packing: 0,
             deltas: 0,
+            forced_base: None,
             known: BTreeMap::new(),
             against: vec![None; all as usize],
             holds: |_| false,

@@ -142,6 +142,10 @@ impl Driver {
     /// How a block is offered: alone, or as a delta against what is there, or against anything else that may be a base.
     pub(super) fn in_fewer_bytes(&mut self, lba: u64, buf: u32, token: u32) -> Packed {
         self.against[buf as usize] = None;
+        if let Some((base, known)) = self.forced_base {
+            self.against[buf as usize] = Some(known);
+            return delta(token, base);
+        }
         if !self.rng.percent(self.deltas) {
             return packed(token);
         }
