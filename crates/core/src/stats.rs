@@ -110,7 +110,7 @@ counters! {
     medium_moved,
     /// Medium blocks: segment summaries.
     medium_summaries,
-    /// Medium blocks: map checkpoints (leaves and roots).
+    /// Medium blocks: map checkpoints (leaves and roots); of shadowed tables the roots, and the superblock that names one.
     medium_map,
     /// Blocks read by the collector.
     collector_reads,
@@ -124,8 +124,14 @@ counters! {
     commits,
     /// Tables: commits that were held back because more was likely to come.
     anticipated_commits,
-    /// Medium blocks: blocks of tables in place.
-    medium_tables,
+    /// Medium blocks: tables in place, the map.
+    medium_links,
+    /// Medium blocks: tables in place, counts.
+    medium_counts,
+    /// Medium blocks: tables in place, fingerprints.
+    medium_fingerprints,
+    /// Medium blocks: the directory of shadowed tables.
+    medium_directory,
     /// Tables: runs of freed blocks that were discarded on the medium.
     stale_discards,
     /// Tables: blocks of these runs.

@@ -50,8 +50,16 @@ pub struct MediumStats {
     pub moved_bytes: u64,
     /// Segment summaries.
     pub summary_bytes: u64,
-    /// Map checkpoints.
+    /// Map checkpoints; of the layout `shadow` the roots.
     pub map_bytes: u64,
+    /// Of tables in place: the map.
+    pub link_bytes: u64,
+    /// Of these: counts.
+    pub count_bytes: u64,
+    /// Of these: fingerprints.
+    pub fingerprint_bytes: u64,
+    /// Of the layout `shadow`: the directory of the tables.
+    pub directory_bytes: u64,
     /// Bytes read for clients.
     pub read_client_bytes: u64,
     /// Bytes read by the collector.
@@ -417,6 +425,10 @@ impl Counters {
             moved_bytes: bytes(core.medium_moved),
             summary_bytes: bytes(core.medium_summaries),
             map_bytes: bytes(core.medium_map),
+            link_bytes: bytes(core.medium_links),
+            count_bytes: bytes(core.medium_counts),
+            fingerprint_bytes: bytes(core.medium_fingerprints),
+            directory_bytes: bytes(core.medium_directory),
             read_client_bytes: bytes(self.read_blocks_clients),
             read_collector_bytes: bytes(self.read_blocks_collector),
             read_metadata_bytes: bytes(self.read_blocks_metadata),

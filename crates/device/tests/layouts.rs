@@ -238,6 +238,34 @@ fn how_tables_are_committed_can_be_changed_while_they_are_served() {
     volume.stop().unwrap();
 }
 
+/// Whatever is written is written for something, and each table is one of the things.
+#[test]
+fn every_byte_written_has_its_cause() {
+    for layout in TABLES {
+        let medium = medium(layout);
+        let volume = open(&medium, Persistence::Weak, true);
+        let mut client = Client::new(&volume);
+        for n in 0..50 {
+            client.write(n * 7, &[n % 5 + 1, n + 10]).unwrap();
+            client.flush().unwrap();
+        }
+        client.discard(0, 20).unwrap();
+        drop(client);
+        volume.stop().unwrap();
+        let medium = volume.stats().medium;
+        let tables = [
+            medium.link_bytes,
+            medium.count_bytes,
+            medium.fingerprint_bytes,
+        ];
+        assert!(tables.iter().all(|&bytes| bytes > 0), "{medium:?}");
+        let shadowing = medium.directory_bytes + medium.map_bytes;
+        let causes = medium.data_bytes + tables.iter().sum::<u64>() + shadowing;
+        assert_eq!(medium.written_bytes, causes, "{layout:?}: {medium:?}");
+        assert_eq!(shadowing > 0, layout == Layout::Shadow, "{medium:?}");
+    }
+}
+
 /// Nothing is said to be looked for where nothing is.
 #[test]
 fn a_sweep_that_a_volume_never_makes_is_refused() {

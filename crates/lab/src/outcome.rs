@@ -301,7 +301,10 @@ impl Snapshot {
                 let mut medium = match vellum.is_in_place() {
                     true => vec![
                         cause("data", stats.medium_data),
-                        cause("tables", stats.medium_tables),
+                        cause("map", stats.medium_links),
+                        cause("counts", stats.medium_counts),
+                        cause("fingerprints", stats.medium_fingerprints),
+                        cause("directory", stats.medium_directory),
                         cause("roots", stats.medium_map),
                     ],
                     false => vec![

@@ -249,7 +249,13 @@ impl Tables {
 
     fn write_tables(&mut self, blocks: BTreeSet<(Kind, u32)>) {
         debug_assert!(self.are_in_order(&blocks), "links with what they lead to");
-        self.stats.medium_tables += blocks.len() as u64;
+        for (kind, _) in &blocks {
+            *match kind {
+                Kind::Map => &mut self.stats.medium_links,
+                Kind::Counts => &mut self.stats.medium_counts,
+                Kind::Prints => &mut self.stats.medium_fingerprints,
+            } += 1;
+        }
         if let Some(shadow) = &mut self.shadow {
             for &(kind, block) in &blocks {
                 shadow.touch(self.superblock.table_number(kind, block));

@@ -125,7 +125,7 @@ impl Tables {
             *slot = in_slot(other(*slot), 0);
         }
         let any = !changed.is_empty();
-        self.stats.medium_map += changed.len() as u64;
+        self.stats.medium_directory += changed.len() as u64;
         self.queue_writes(changed.into_iter().map(Pending::Directory));
         any
     }
