@@ -342,6 +342,47 @@ fn bad_sectors_under_fingerprints_and_counts_cost_hints_alone() {
     }
 }
 
+/// The directory says which copy of each table block counts, and nothing else does: what cannot be read of it is not guessed at, and
+/// nothing is changed, so that a drive which reads it again later has lost nothing.
+#[test]
+fn a_bad_directory_of_shadow_is_refused_and_named() {
+    let medium = Arc::new(FaultMedium::over_memory(8000, Plan::default()));
+    let options = CreateOptions {
+        layout: Layout::Shadow,
+        ..CreateOptions::default()
+    };
+    Volume::create(&*medium, &options).unwrap();
+    let volume = open(&medium, Persistence::Weak, false);
+    let superblock = volume.superblock().clone();
+    Client::new(&volume).write(0, &[1, 2, 3]).unwrap();
+    volume.stop().unwrap();
+    drop(volume);
+
+    let copies = superblock.directory_at(0, 0)..superblock.directory_at(0, 1).plus(1);
+    medium.set_plan(Plan::default().with_rule(Rule {
+        fault: Fault::ReadError,
+        blocks: copies.start.0..copies.end.0,
+        skip: 0,
+        times: u64::MAX,
+    }));
+    for read_only in [false, true] {
+        let options = OpenOptions {
+            read_only,
+            ..OpenOptions::default()
+        };
+        let Err(error) = Volume::open(medium.clone(), &options) else {
+            panic!("opened without its directory");
+        };
+        let told = error.to_string();
+        let names = |at: u64| told.contains(&format!("at byte {}", at * 4096));
+        assert!((copies.start.0..copies.end.0).any(names), "{told}");
+    }
+    medium.set_plan(Plan::default());
+    let volume = open(&medium, Persistence::Weak, false);
+    assert_eq!(Client::new(&volume).read(0, 3).unwrap(), [1, 2, 3]);
+    volume.stop().unwrap();
+}
+
 /// A map write that the medium acknowledged and lost leaves a count that is too low: an error at the next opening, for
 /// the block may read as it was before.
 #[test]
