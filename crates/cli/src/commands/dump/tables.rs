@@ -3,6 +3,8 @@
 use anyhow::Result;
 use std::io::Write;
 use std::ops::Range;
+use vellum_core::addr::Generation;
+use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::format::table::Kind;
 use vellum_core::tables::Recovered;
@@ -16,9 +18,32 @@ pub fn superblock(sb: &Superblock, mirror_lost: bool, out: &mut dyn Write) -> Re
     writeln!(out, "medium blocks     {}", sb.medium_blocks())?;
     writeln!(out, "logical blocks    {}", sb.logical_blocks())?;
     writeln!(out, "capacity blocks   {}", sb.capacity_blocks())?;
+    let copies = match sb.layout() {
+        Layout::Shadow => ", two copies of each",
+        _ => "",
+    };
+    if sb.layout() == Layout::Shadow {
+        let (blocks, at) = (sb.shadow_root_blocks(), sb.shadow_root_at(Generation(0)));
+        writeln!(
+            out,
+            "{:<22} {blocks} blocks, two copies of each of two, from block {at}; once durable: {}",
+            "root",
+            sb.root_generation().0
+        )?;
+        let (blocks, at) = (sb.directory_blocks(), sb.directory_at(0, 0));
+        writeln!(
+            out,
+            "{:<22} {blocks} blocks{copies}, from block {at}",
+            "directory"
+        )?;
+    }
     for (kind, blocks) in Kind::ALL.into_iter().zip(sb.table_blocks()) {
         let at = sb.table_at(sb.table_number(kind, 0), 0);
-        writeln!(out, "{:<22} {blocks} blocks, from block {at}", kind.name())?;
+        writeln!(
+            out,
+            "{:<22} {blocks} blocks{copies}, from block {at}",
+            kind.name()
+        )?;
     }
     let areas = sb.areas();
     let (blocks, first) = (areas.data_blocks(), areas.data(0));
