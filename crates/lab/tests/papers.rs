@@ -60,6 +60,10 @@ fn csafs_is_met_or_explained_on_one_thread_and_on_many() {
 fn omd_is_met_or_explained_on_one_thread_and_on_many() {
     let two = omd::evaluate(Size::Tiny, 2, None).unwrap();
     holds(&two);
+    let claims = two.frames.iter().flat_map(|frame| &frame.claims);
+    let mut lost = claims.filter(|claim| claim.what.starts_with("shadowing loses"));
+    let strong = lost.next_back().expect("figure 3 is the last of the two");
+    assert!(strong.met, "{}", text(&two));
     if sized(false, true) {
         let one = omd::evaluate(Size::Tiny, 1, None).unwrap();
         assert_eq!(text(&two), text(&one));

@@ -1,6 +1,8 @@
 //! OrderMergeDedup (Chen and Shen, FAST 2016): what deduplication writes when its tables are kept right by the order of writes, in five
 //! configurations, under weak (figure 2) and strong persistence (figure 3).
 
+mod btree;
+mod dmdedup;
 mod loads;
 
 use super::{Cell, Claim, Evaluation, Frame, PaperError, Size, run, scenario, workload};
@@ -8,6 +10,7 @@ use crate::outcome::Outcome;
 use crate::scenario::{self, Precondition, Scenario, Synthetic};
 use crate::sim::Pace;
 use crate::workload::Again;
+use dmdedup::{Persistence, Written};
 use loads::Load;
 use std::path::Path;
 
@@ -49,8 +52,8 @@ struct Stated {
     /// How far from the ideal, in points, where it says so.
     from_ideal: Option<f64>,
     shadow: &'static str,
-    /// What shadowing writes over what the whole writes, at least on one load.
-    shadow_over: f64,
+    /// What Dmdedup writes, in per cent of the plain device's, at least.
+    shadow_least: f64,
     install: &'static str,
 }
 
@@ -61,7 +64,7 @@ const STATED: [Stated; 2] = [
         saved: (18.0, "18 to 63%"),
         from_ideal: Some(5.0),
         shadow: "Dmdedup saves 7 to 33%, and writes 7% more on BBench",
-        shadow_over: 1.0,
+        shadow_least: 0.0,
         install: "within 5%, installation 11 to 15%",
     },
     Stated {
@@ -70,10 +73,19 @@ const STATED: [Stated; 2] = [
         saved: (15.0, "15 to 51%"),
         from_ideal: None,
         shadow: "Dmdedup writes 5 to 12 times as much",
-        shadow_over: 5.0,
+        shadow_least: 500.0,
         install: "within 5%, installation 37 to 42%",
     },
 ];
+
+impl Stated {
+    fn persistence(&self) -> &'static str {
+        match self.strong {
+            true => "strong",
+            false => "weak",
+        }
+    }
+}
 
 const MADE: &str = "Loads: synthetic, with the paper's shares of duplicates and as much space as its workloads write to (section 4.4); requests, their order, their flushes \
 and the time between them are made up. The paper's devices, new: the omd-server device for the last two loads (a write of 4 KiB takes 4.7 ms there, more at a time share 520 MB/s), omd-tablet for the others (2.9 ms, one at a time).";
@@ -83,7 +95,7 @@ trace had written before. The volume is empty at first, so contents that were th
 
 const SETTING: &str = "The application asks for its next request as long after the last as the \
 load's times say, 16 at a time, and waits for its flushes. Blocks written, tables and roots and what was held back included, in per cent of what the plain device writes; in brackets the time of the whole \
-load over the plain device's (under strong persistence it writes each request durably). *Ideal*: each content once. *Space*: of the blocks written to, how many are not stored, with everything (+ \
+load over the plain device's (under strong persistence it writes each request durably). *Dmdedup*: what its copy-on-write B-trees would write, counted and not run. *Ideal*: each content once. *Space*: of the blocks written to, how many are not stored, with everything (+ \
 anticipation). Blocks of zeros are contents like others. Hashing takes no time; equal blocks are compared, which reads them.";
 
 /// The whole evaluation.
@@ -100,15 +112,19 @@ pub fn evaluate(
         None => (loads::made(size), MADE),
     };
     let mut frames = Vec::new();
+    let mut commits = Vec::new();
     for stated in &STATED {
-        frames.push(figure(&loads, stated, about, threads)?);
+        let (frame, rows) = figure(&loads, stated, about, threads)?;
+        frames.push(frame);
+        commits.extend(rows);
     }
+    frames.push(commits_of(commits));
     frames.push(stacked(size, threads)?);
     let mut missing = vec![
-        "The paper's traces are not public, nor is what Dmdedup's B-tree writes for each: `shadow` is our tables, shadowed and committed by a root.".into(),
+        "The paper's traces are not public. Dmdedup itself: it is a kernel module for Linux 3.x and 4.x; `shadow` is our tables, shadowed and committed by a root.".into(),
     ];
     if traces.is_some() {
-        missing.push("Camera frames: there is no camera here.".into());
+        missing.push("A camera: there is none here; the frames that benches/capture.sh has stored are made up.".into());
     }
     Ok(Evaluation {
         paper: "OrderMergeDedup: efficient, failure-consistent deduplication on flash (Chen and Shen, 2016)",
@@ -151,7 +167,7 @@ fn figure(
     stated: &Stated,
     about: &str,
     threads: usize,
-) -> Result<Frame, PaperError> {
+) -> Result<(Frame, Vec<Vec<String>>), PaperError> {
     let mut cells = Vec::new();
     for (index, load) in loads.iter().enumerate() {
         for (system, (name, policy)) in SYSTEMS.into_iter().enumerate() {
@@ -181,13 +197,29 @@ fn figure(
         let live = of(index, WHOLE).map_or(0, |outcome| outcome.counted("live_blocks"));
         100.0 - live as f64 * 100.0 / loads[index].shares.touched.max(1) as f64
     };
-    let mut rows = Vec::new();
+    let persistence = match stated.strong {
+        true => Persistence::Strong,
+        false => Persistence::Weak,
+    };
+    let counted: Vec<Written> = loads
+        .iter()
+        .map(|load| dmdedup::count(&load.requests, persistence))
+        .collect();
+    let dmdedup = |index: usize| {
+        let plain = of(index, PLAIN).map_or(0, Outcome::medium_blocks);
+        counted[index].total() as f64 * 100.0 / plain.max(1) as f64
+    };
+    let (mut rows, mut commits) = (Vec::new(), Vec::new());
     for (index, load) in loads.iter().enumerate() {
+        let what = [load.name.clone(), stated.persistence().into()];
+        commits.push(commit_of_dmdedup(&what, &counted[index]));
+        commits.extend(of(index, SHADOW).map(|outcome| commit_of_shadow(&what, outcome)));
         let mut row = vec![
             load.name.clone(),
             load.shares.written.to_string(),
             format!("{:.0}%", load.shares.percent()),
             format!("{:.1}", load.ideal()),
+            format!("{:.1}", dmdedup(index)),
         ];
         row.extend((SHADOW..SYSTEMS.len()).map(|system| {
             let Shown { percent, time } = shown(index, system);
@@ -196,7 +228,7 @@ fn figure(
         row.push(format!("{:.0}%", space(index)));
         rows.push(row);
     }
-    let columns = ["load", "blocks written", "duplicates", "ideal"];
+    let columns = ["load", "blocks written", "duplicates", "ideal", "Dmdedup"];
     let names = SYSTEMS[SHADOW..].iter().map(|(name, _)| *name);
     let columns: Vec<&str> = columns.into_iter().chain(names).chain(["space"]).collect();
     let all: Vec<Seen> = (0..loads.len())
@@ -204,14 +236,67 @@ fn figure(
             ideal: loads[index].ideal(),
             whole: shown(index, WHOLE),
             shadow: shown(index, SHADOW),
+            dmdedup: dmdedup(index),
             space: space(index),
             name: &loads[index].name,
         })
         .collect();
     let setting = format!("{about} {SETTING}");
-    Ok(Frame::new(stated.figure, &setting, &columns)
+    let frame = Frame::new(stated.figure, &setting, &columns)
         .rows(rows)
-        .claims(claims(stated, &all)))
+        .claims(claims(stated, &all));
+    Ok((frame, commits))
+}
+
+/// Why our shadowing costs less than Dmdedup's: what each writes for a commit.
+fn commits_of(rows: Vec<Vec<String>>) -> Frame {
+    let setting = "Not in the paper. Blocks written for a commit, on average, beside data. Of Dmdedup's trees the inner blocks are with their leaves; under strong persistence it commits after each \
+                   block. *Shadow* commits then, too, but what comes while a commit is under way shares the next one; and a fingerprint lies where its block of data does, so new contents that are stored \
+                   side by side share a block of them, where an index by hash has a leaf for nearly each. Its root is a header and a table, in two copies: four blocks at least.";
+    let columns = [
+        "load",
+        "persistence",
+        "system",
+        "commits",
+        "map",
+        "hashes or fingerprints",
+        "counts and free space",
+        "directory",
+        "root",
+        "all",
+    ];
+    Frame::new("What a commit of shadowing writes", setting, &columns).rows(rows)
+}
+
+/// A row of it: how many commits, and the blocks of all by cause.
+fn commit_row(what: &[String; 2], system: &str, commits: u64, causes: [u64; 5]) -> Vec<String> {
+    let each = |blocks: u64| match blocks {
+        0 => "-".into(),
+        _ => format!("{:.1}", blocks as f64 / commits.max(1) as f64),
+    };
+    let mut row = what.to_vec();
+    row.extend([system.into(), commits.to_string()]);
+    row.extend(causes.map(each));
+    row.push(each(causes.iter().sum()));
+    row
+}
+
+fn commit_of_dmdedup(what: &[String; 2], written: &Written) -> Vec<String> {
+    let Written {
+        map,
+        hashes,
+        space,
+        roots,
+        ..
+    } = *written;
+    let causes = [map, hashes, space, 0, roots];
+    commit_row(what, "Dmdedup", written.commits, causes)
+}
+
+fn commit_of_shadow(what: &[String; 2], outcome: &Outcome) -> Vec<String> {
+    let causes = ["links", "fingerprints", "counts", "directory", "map"];
+    let causes = causes.map(|cause| outcome.counted(&format!("medium_{cause}")));
+    commit_row(what, "shadow", outcome.counted("commits"), causes)
 }
 
 /// What is held against the paper's statements, of one load.
@@ -220,6 +305,8 @@ struct Seen<'a> {
     ideal: f64,
     whole: Shown,
     shadow: Shown,
+    /// In per cent of the plain device's blocks.
+    dmdedup: f64,
     space: f64,
 }
 
@@ -265,23 +352,24 @@ fn claims(stated: &Stated, all: &[Seen<'_>]) -> Vec<Claim> {
             why: scattered.into(),
         });
     }
-    let over = all
-        .iter()
-        .map(|seen| seen.shadow.percent / seen.whole.percent);
-    let (lowest, highest) = over.fold((f64::MAX, 0.0), |(low, high), r: f64| {
-        (r.min(low), r.max(high))
-    });
+    let range = |over: &dyn Fn(&Seen<'_>) -> f64| {
+        let over = all.iter().map(over);
+        over.fold((f64::MAX, 0.0), |(low, high): (f64, f64), r| {
+            (low.min(r), high.max(r))
+        })
+    };
+    let (lowest, highest) = range(&|seen| seen.shadow.percent / seen.whole.percent);
+    let (least, most) = range(&|seen| seen.dmdedup / seen.whole.percent);
     claims.push(Claim {
         what: "shadowing loses to order and merging".into(),
         theirs: stated.shadow.into(),
         ours: format!(
-            "{lowest:.2} to {highest:.2} times what ordered writes; of the plain device's: {}",
+            "Dmdedup, counted, {least:.2} to {most:.2} times what ordered writes; of the plain device's: {}. Our shadow {lowest:.2} to {highest:.2} times; {}",
+            each(&|seen| seen.dmdedup),
             each(&|seen| seen.shadow.percent)
         ),
-        met: lowest >= stated.shadow_over,
-        why: "our shadowed tables have a directory and a root above them, always two blocks deep, where Dmdedup's B-tree has its height; and writes that come while a commit is \
-              under way share the next one, so a root is written for many of them"
-            .into(),
+        met: least >= 1.0 && all.iter().all(|seen| seen.dmdedup >= stated.shadow_least),
+        why: "what a commit of each writes, and how many there are, is counted below; the paper's loads are not known".into(),
     });
     claims.push(Claim {
         what: "time of the load over the plain device's".into(),
