@@ -6,21 +6,22 @@
 #     browse     a session of headless Chromium, its profile on the file system
 #     sort       a sort as MapReduce does it, with two replicas of what is loaded and of what comes out
 #     ycsb       YCSB's workload A on SQLite, each update durable
+#     frames     frames of a camera that stands still, made up, in files
 #
 # and prints what each wrote, and how much of it had a content that it had written before. No byte of the data is in a trace; its
 # digests are keyed, so traces of two captures do not tell equal contents of each other.
 #
 #     benches/capture.sh DIR [NAME...]        needs root, /dev/fuse, loop devices; index and install need debootstrap and a mirror
 #
-# SCALE=100 is the size in per cent of the last three; SUITE, MIRROR and PACKAGES say what is installed.
+# SCALE=100 is the size in per cent of the last four; SUITE, MIRROR and PACKAGES say what is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
 
-[ $# -ge 1 ] || { echo "usage: benches/capture.sh DIR [index|install|browse|sort|ycsb ...]"; exit 2; }
+[ $# -ge 1 ] || { echo "usage: benches/capture.sh DIR [index|install|browse|sort|ycsb|frames ...]"; exit 2; }
 out=$1
 shift
-[ $# -gt 0 ] || set -- index install browse sort ycsb
+[ $# -gt 0 ] || set -- index install browse sort ycsb frames
 if [ "$(id -u)" -ne 0 ] || [ ! -e /dev/fuse ] || [ ! -e /dev/loop-control ]; then
     echo "SKIP: capture: it needs root, /dev/fuse and /dev/loop-control"
     exit 0
@@ -122,14 +123,14 @@ capture() { # NAME
                 install) in_system apt-get install -y --no-install-recommends $PACKAGES ;;
             esac
             ;;
-        browse | sort | ycsb)
+        browse | sort | ycsb | frames)
             rm -f "$dir/disk"
             disk "$dir/disk" 2G
             recorded "$dir/disk" "$out/$1.trace"
             workload "$1" >>"$dir/log" 2>&1 || { [ $? -eq 77 ] && tail -n 1 "$dir/log" && rm -f "$out/$1.trace"; }
             ;;
         *)
-            echo "capture: there is no $1: index, install, browse, sort, ycsb"
+            echo "capture: there is no $1: index, install, browse, sort, ycsb, frames"
             return 2
             ;;
     esac
