@@ -55,16 +55,29 @@ fn read_stamp(client: &mut NbdClient, block: u64) -> u64 {
 struct Known {
     history: Vec<u64>,
     durable: u64,
+    /// Where blocks have no common order: what each was found to be when the server was last started, and how many writes
+    /// there had been.
+    found: Vec<u64>,
+    before: u64,
 }
 
 #[test]
 fn a_raw_writer_misses_nothing_durable_after_kill_9() {
+    killed_under_a_raw_writer("log", 8, check);
+    killed_under_a_raw_writer("shadow", 4, check);
+    killed_under_a_raw_writer("ordered", 4, check_each);
+}
+
+/// Holds what a device has against what is known.
+type Check = fn(&mut NbdClient, &mut Known, u64);
+
+fn killed_under_a_raw_writer(layout: &str, lives: u64, check: Check) {
     let dir = dir();
     let (path, socket) = (dir.path().join("v"), dir.path().join("s"));
-    ok(&["create", text(&path), "--size=64M"]);
+    ok(&["create", text(&path), "--size=64M", "--layout", layout]);
     let known = Arc::new(Mutex::new(Known::default()));
     let mut seed = 1;
-    for life in 0..8u64 {
+    for life in 0..lives {
         let server = Server::start(
             dir.path(),
             &[
@@ -146,6 +159,31 @@ fn check(client: &mut NbdClient, known: &mut Known, life: u64) {
     known.history.truncate(prefix as usize);
     client.flush().unwrap();
     known.durable = prefix;
+}
+
+/// Each block is as of an instant of its own, not before what was durable of it; nothing that was lost comes back.
+fn check_each(client: &mut NbdClient, known: &mut Known, life: u64) {
+    let mut least = std::mem::take(&mut known.found);
+    least.resize(BLOCKS as usize, 0);
+    let last_found = least.clone();
+    for number in known.before..known.durable {
+        least[known.history[number as usize] as usize] = number + 1;
+    }
+    for block in 0..BLOCKS {
+        let (found, at) = (read_stamp(client, block), block as usize);
+        let least = least[at];
+        assert!(
+            found >= least,
+            "life {life}: block {block} is of write {found}, and {least} was durable"
+        );
+        let is_its = found == last_found[at]
+            || found > known.before && known.history.get(found as usize - 1) == Some(&block);
+        assert!(is_its, "life {life}: block {block} is of write {found}");
+        known.found.push(found);
+    }
+    client.flush().unwrap();
+    known.before = known.history.len() as u64;
+    known.durable = known.before;
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The power goes under a mounted ext4, over a medium that then loses any part of what was not synced, in any order and
-//! torn at sectors: what was fsynced is there, e2fsck finds nothing, the volume's invariants hold.
+//! torn at sectors: what was fsynced is there, e2fsck finds nothing, the volume's invariants hold. On each layout.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -13,6 +13,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use vellum_core::format::areas::Layout;
 use vellum_device::inspect::check_medium;
 use vellum_device::pack::Compression;
 use vellum_device::policy::Policy;
@@ -20,7 +21,8 @@ use vellum_device::{CreateOptions, OpenOptions, Volume};
 use vellum_frontend::fuse::{FuseExport, FuseServer};
 use vellum_medium::{FaultMedium, Medium, Plan};
 
-const LIVES: u64 = 6;
+/// How often, on each.
+const LIVES: [(Layout, u64); 3] = [(Layout::Log, 6), (Layout::Ordered, 3), (Layout::Shadow, 3)];
 /// 256 MiB.
 const BLOCKS: u64 = 64 << 10;
 
@@ -32,13 +34,20 @@ struct Chain {
 }
 
 impl Chain {
-    fn up(medium: &Arc<dyn Medium>, fuse: &Path, life: u64) -> Self {
-        let options = OpenOptions {
-            policy: Policy {
+    fn up(medium: &Arc<dyn Medium>, layout: Layout, fuse: &Path, life: u64) -> Self {
+        let policy = match layout {
+            Layout::Log => Policy {
                 compression: Compression::ALL[life as usize % Compression::ALL.len()],
                 replay: life.is_multiple_of(2),
                 ..Policy::default()
             },
+            _ => Policy {
+                dedup: life.is_multiple_of(2),
+                ..Policy::default()
+            },
+        };
+        let options = OpenOptions {
+            policy,
             ..OpenOptions::default()
         };
         let volume = Arc::new(Volume::open(Arc::clone(medium), &options).unwrap());
@@ -89,24 +98,37 @@ fn a_mounted_ext4_misses_nothing_synced_after_a_power_cut() {
     if !can_attach("a_mounted_ext4_misses_nothing_synced_after_a_power_cut") {
         return;
     }
+    for (layout, lives) in LIVES {
+        lives_under_ext4(layout, lives);
+    }
+}
+
+fn lives_under_ext4(layout: Layout, lives: u64) {
     let dir = dir();
     let (fuse, mount) = (dir.path().join("fuse"), dir.path().join("mnt"));
     fs::create_dir(&fuse).unwrap();
     fs::create_dir(&mount).unwrap();
     let faulty = Arc::new(FaultMedium::over_memory(BLOCKS, Plan::default()));
     let medium: Arc<dyn Medium> = faulty.clone();
-    Volume::create(&*medium, &CreateOptions::default()).unwrap();
+    let options = CreateOptions {
+        layout,
+        ..CreateOptions::default()
+    };
+    Volume::create(&*medium, &options).unwrap();
     let synced = AtomicU64::new(0);
-    for life in 0..LIVES {
+    for life in 0..lives {
         faulty.set_plan(Plan {
             seed: life,
             ..Plan::default()
         });
-        let chain = Chain::up(&medium, &fuse, life);
+        let chain = Chain::up(&medium, layout, &fuse, life);
         if life == 0 {
             run("mkfs.ext4", &["-q", "-F", "-b", "4096", &chain.device]);
         }
-        let options = "data=journal,journal_async_commit";
+        let options = match layout.keeps_order() {
+            true => "data=journal,journal_async_commit",
+            false => "data=journal",
+        };
         run("mount", &["-o", options, &chain.device, text(&mount)]);
         let before = synced.load(Ordering::SeqCst);
         std::thread::scope(|scope| {
@@ -121,14 +143,14 @@ fn a_mounted_ext4_misses_nothing_synced_after_a_power_cut() {
         faulty.restart();
 
         // The journal first, as a mount would; then nothing may be wrong.
-        let chain = Chain::up(&medium, &fuse, life);
+        let chain = Chain::up(&medium, layout, &fuse, life);
         let replay = Command::new("e2fsck")
             .args(["-fp", &chain.device])
             .output()
             .unwrap();
         assert!(
             matches!(replay.status.code(), Some(0 | 1)),
-            "life {life}: {replay:?}"
+            "{layout:?}, life {life}: {replay:?}"
         );
         run("e2fsck", &["-fn", &chain.device]);
         run("mount", &["-o", "ro", &chain.device, text(&mount)]);
@@ -137,7 +159,7 @@ fn a_mounted_ext4_misses_nothing_synced_after_a_power_cut() {
             let got = fs::read(mount.join(format!("f{n}"))).unwrap_or_default();
             assert!(
                 got == content(n),
-                "life {life}: synced file {n} of {total} is lost or changed"
+                "{layout:?}, life {life}: synced file {n} of {total} is lost or changed"
             );
         }
         run("umount", &[text(&mount)]);
@@ -148,6 +170,6 @@ fn a_mounted_ext4_misses_nothing_synced_after_a_power_cut() {
             ..Default::default()
         };
         let report = check_medium(&*medium, all);
-        assert!(report.is_sound(), "{:?}", report.findings);
+        assert!(report.is_sound(), "{layout:?}: {:?}", report.findings);
     }
 }
