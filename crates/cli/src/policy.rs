@@ -1,6 +1,6 @@
 //! Policies as people write them: `write-once=paper,hash=md5,zero=off`.
 
-use crate::size::Size;
+use crate::size::{self, Size};
 use serde_json::{Value, json};
 use std::str::FromStr;
 use vellum_core::seam::{Commits, Store, WriteOnce};
@@ -297,6 +297,28 @@ pub fn shown(policy: &Policy) -> Value {
     })
 }
 
+/// The same as people write them: names and values that [`Change`] takes.
+pub fn written(shown: &Value) -> Vec<(String, String)> {
+    let policies = shown.as_object().into_iter().flatten();
+    policies
+        .map(|(key, value)| {
+            let name = key.trim_end_matches("_bytes").replace('_', "-");
+            let value = match (name.as_str(), value) {
+                (_, Value::String(text)) => text.clone(),
+                (_, Value::Bool(true)) => "on".to_owned(),
+                (_, Value::Bool(false)) => "off".to_owned(),
+                ("sweep", value) if value.as_u64() == Some(0) => "full".to_owned(),
+                (_, value) if value.as_u64() == Some(0) => "off".to_owned(),
+                (_, value) if key.ends_with("_bytes") => value
+                    .as_u64()
+                    .map_or_else(|| value.to_string(), size::exact),
+                (_, other) => other.to_string(),
+            };
+            (name, value)
+        })
+        .collect()
+}
+
 /// A journal set by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Journal(pub Extent);
@@ -392,6 +414,26 @@ mod tests {
                 let text = text.replace("REQUESTS", "1000");
                 assert_eq!(text.parse::<Change>().err(), None, "{text}");
             }
+        }
+    }
+
+    #[test]
+    fn what_is_shown_can_be_written_back() {
+        for text in [
+            "zero=on",
+            "index=1000000,sample=12K,sweep=full,decide=sha1,commit-every=7,store=caftl",
+            "index=3G,sweep=1M,write-once=paper,dedup=on,compress=zstd,merging=off",
+        ] {
+            let change: Change = text.parse().unwrap();
+            let policy = change.apply(Policy::default());
+            let written = written(&shown(&policy));
+            assert_eq!(written.len(), NAMES.len());
+            let written: Vec<_> = written
+                .iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect();
+            let again: Change = written.join(",").parse().unwrap();
+            assert_eq!(shown(&again.apply(Policy::default())), shown(&policy));
         }
     }
 

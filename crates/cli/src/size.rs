@@ -39,6 +39,18 @@ impl FromStr for Size {
     }
 }
 
+/// Bytes as [`Size`] reads them, and none is rounded away.
+pub fn exact(bytes: u64) -> String {
+    let unit = UNITS
+        .iter()
+        .rev()
+        .find(|(_, shift)| bytes > 0 && bytes.trailing_zeros() >= *shift);
+    match unit {
+        Some((unit, shift)) => format!("{}{unit}", bytes >> shift),
+        None => bytes.to_string(),
+    }
+}
+
 /// Memory for blocks in flight, `--buffer`.
 pub fn buffer(text: &str) -> Result<Size, String> {
     let size: Size = text.parse()?;

@@ -4,7 +4,7 @@ use crate::control;
 use crate::outcome::out;
 use crate::policy::{self, Change};
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -40,14 +40,8 @@ pub fn run(args: &Args) -> Result<()> {
         writeln!(out(), "{policy}")?;
         return Ok(());
     }
-    for (name, value) in policy.as_object().into_iter().flatten() {
-        let value = match value {
-            Value::String(text) => text.clone(),
-            Value::Bool(true) => "on".to_owned(),
-            Value::Bool(false) => "off".to_owned(),
-            other => other.to_string(),
-        };
-        writeln!(out(), "  {:<14}{value}", name.replace('_', "-"))?;
+    for (name, value) in policy::written(&policy) {
+        writeln!(out(), "  {name:<14}{value}")?;
     }
     Ok(())
 }
