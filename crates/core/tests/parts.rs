@@ -10,16 +10,17 @@
 #[allow(dead_code, reason = "each test uses its share")]
 mod sim;
 
-use sim::bench::{Bench, crash_everywhere, volume};
+use sim::bench::{Bench, COLLECTOR_BUFS, crash_everywhere, volume};
 use sim::driver::Ask;
 use sim::medium::{Cell, Rot, token_crc};
 use sim::model::Seen;
 use vellum_core::addr::{Lba, Vba};
+use vellum_core::engine::Options;
 use vellum_core::format::chunk::{RECORD_ROOM, Record};
 use vellum_core::format::pack::OVERHEAD;
 use vellum_core::index::Holder;
 use vellum_core::limits::HEADER_RESERVE;
-use vellum_core::seam::Dedup;
+use vellum_core::seam::{Dedup, Effect};
 
 fn deduplicating() -> Dedup {
     Dedup {
@@ -78,6 +79,55 @@ fn a_merge_takes_parts_and_whole_blocks() {
         bench.assert_reads(&[(1, 0), (2, content)]);
         bench.end();
     }
+}
+
+/// Pairs are read into the collector's buffers, of which half are its own; a pair of parts needs two.
+#[test]
+fn a_merge_without_a_buffer_is_put_off_and_can_be_told_again() {
+    const PAIRS: u64 = 100;
+    let contents = small_contents();
+    let content = |lba: u64| contents[(lba % PAIRS) as usize % contents.len()];
+    let options = Options {
+        cached_sums: 100,
+        ..Options::default()
+    };
+    let mut bench = Bench::with(1, volume(), Dedup::default(), options);
+    // Whole blocks last: a buffer that pairs of parts have kept is one of theirs.
+    for (first, packing, at_once) in [
+        (0, 100, COLLECTOR_BUFS / 4),
+        (2 * PAIRS, 0, COLLECTOR_BUFS / 2 + 1),
+    ] {
+        bench.0.packing = packing;
+        for lba in first..first + 2 * PAIRS {
+            bench.write(lba, content(lba));
+        }
+        let mut left: Vec<u64> = (first..first + PAIRS).collect();
+        while !left.is_empty() {
+            let before = bench.stats();
+            bench.0.holds =
+                |effect| matches!(effect, Effect::Gather { .. } | Effect::GatherPart { .. });
+            for &lba in &left {
+                let of = Holder::Lba(Lba(lba));
+                let lba = lba + PAIRS;
+                bench.ask(&Ask::Merge { lba, of });
+            }
+            bench.run();
+            let read = left.len().min(at_once as usize);
+            let stats = bench.stats();
+            assert_eq!(stats.merge_reads - before.merge_reads, read as u64);
+            let put_off = stats.merges_put_off - before.merges_put_off;
+            assert_eq!(put_off, (left.len() - read) as u64);
+            bench.release();
+            left.drain(..read);
+        }
+        let all: Vec<_> = (first..first + 2 * PAIRS)
+            .map(|lba| (lba, content(lba)))
+            .collect();
+        bench.assert_reads(&all);
+    }
+    assert_eq!(bench.stats().merged_blocks, 2 * PAIRS);
+    assert_eq!(bench.stats().merged_parts, PAIRS);
+    bench.end();
 }
 
 #[test]
