@@ -347,6 +347,7 @@ fn sound() -> Disk {
             segment: Segment(segment),
             offset: 0,
         }),
+        swept: 0,
     };
     let mut bytes = vec![0; sb.root_blocks() as usize * BLOCK_BYTES];
     format_root::encode(&header, &slots, nothing, &mut bytes);
@@ -421,6 +422,7 @@ pub fn seeds() -> Vec<(&'static str, fn(&[u8]), Vec<u8>)> {
             segment: Segment(1),
             offset: 9,
         }; 2],
+        swept: 0,
     };
     let mut bytes = vec![0; format_root::blocks(LEAVES) as usize * BLOCK_BYTES];
     format_root::encode(&header, &slots, nothing, &mut bytes);

@@ -3,7 +3,8 @@
 //! `{"command":"stats"}`, `{"command":"policy"}`, `{"command":"journal"}`, `{"command":"dedup"}`,
 //! `{"command":"shutdown"}`; every answer has `"ok"`, and `"error"` when that is false. Policies and journals are switched with a `"change"`:
 //! of the volume at `"volume"`, or of all. A change of policies is as on the command line, `"write-once=off"`;
-//! of journals it is `"clear"` or `{"start":BYTES,"bytes":BYTES}`.
+//! of journals it is `"clear"` or `{"start":BYTES,"bytes":BYTES}`. A sweep for duplicates is begun with `"sweep":"beside"` (its
+//! volume's clients) or `"now"`, and ended with `"stop"`.
 
 use crate::signals::Stop;
 use crate::{host, state, volume};
@@ -33,8 +34,8 @@ pub trait Answers: Send + Sync {
     fn stats(&self) -> Value;
     /// The policies in force, after a change if there is one; of the volume at a path, or of all.
     fn policy(&self, volume: &Value, change: &Value) -> Result<Value, String>;
-    /// Looks for blocks that are stored twice if `now`; how far that is.
-    fn dedup(&self, volume: &Value, now: bool) -> Result<Value, String>;
+    /// How far a sweep for blocks that are stored twice is, after an order if there is one.
+    fn dedup(&self, volume: &Value, order: &Value) -> Result<Value, String>;
     /// The journals of a volume, after a change if there is one.
     fn journal(&self, volume: &Value, change: &Value) -> Result<Value, String>;
 }
@@ -234,7 +235,7 @@ fn answer(line: &[u8], answers: &dyn Answers, shutdown: &mut dyn FnMut()) -> Val
         ),
         Some("dedup") => told(
             "dedup",
-            answers.dedup(&request["volume"], request["now"] == true),
+            answers.dedup(&request["volume"], &request["sweep"]),
         ),
         Some("shutdown") => {
             shutdown();

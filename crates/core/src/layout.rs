@@ -290,6 +290,12 @@ impl Core {
         }
     }
 
+    /// See [`Engine::swept`].
+    #[must_use]
+    pub fn swept(&self) -> u32 {
+        self.as_log().map_or(0, Engine::swept)
+    }
+
     /// As [`Engine::look_ahead`], of the index: contents that are to be written soon, by their checksums.
     pub fn look_ahead_contents(&self, crcs: impl Iterator<Item = u32>) {
         either!(self, core => core.dedup().look_ahead(crcs));

@@ -292,6 +292,9 @@ pub enum Input<'a> {
     /// `lba` may hold the same bytes as `of` has: compare them, and if so let them share one page. Answered when
     /// that is done, or found to be out of date. Changes nothing that a client can read.
     Merge { id: RequestId, lba: Lba, of: Holder },
+    /// Who tells of such pairs has passed contents whose checksums are less, and is to go on there after a restart; 0: has ended.
+    /// The next map checkpoint says so; `keep`: let that be soon. No reply.
+    Swept { to: u32, keep: bool },
     /// An effect was carried out.
     Done { id: EffectId, outcome: Outcome<'a> },
     /// Time has passed; nothing else happened.

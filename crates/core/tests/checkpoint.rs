@@ -9,9 +9,10 @@
 #[allow(dead_code, reason = "each test uses its share")]
 mod sim;
 
-use sim::bench::{Bench, volume};
+use sim::bench::{Bench, crash_everywhere, engine_on, volume};
 use sim::driver::Ask;
-use sim::open::Volume;
+use sim::open::{self, Volume};
+use sim::rng::Rng;
 use vellum_core::limits::LOG_BLOCKS_BETWEEN_CHECKPOINTS;
 use vellum_core::seam::{Dedup, Effect};
 
@@ -74,4 +75,54 @@ fn while_there_are_always_more_chunks_on_their_way_than_a_segment_has() {
         }
     }
     assert_second_checkpoint(bench);
+}
+
+/// How far a sweep for duplicates was, after the power has failed.
+fn swept_after_a_crash(bench: Bench) -> u32 {
+    let (mut medium, ..) = bench.0.crash(true).unwrap();
+    open::check(&medium).unwrap();
+    engine_on(&mut medium, &mut Rng::new(7), 8).swept()
+}
+
+fn written() -> Bench {
+    let mut bench = Bench::new(3, volume(), Dedup::default());
+    for lba in 0..10 {
+        bench.write(lba, 100 + lba as u32);
+    }
+    bench
+}
+
+#[test]
+fn how_far_a_sweep_was_is_kept_soon_where_that_is_asked_for() {
+    for keep in [true, false] {
+        let mut bench = written();
+        bench.0.swept(77, keep).unwrap();
+        bench.0.settle().unwrap();
+        assert_eq!(bench.stats().map_checkpoints, u64::from(keep));
+        assert_eq!(swept_after_a_crash(bench), if keep { 77 } else { 0 });
+    }
+}
+
+/// Also where nothing was written since the last map checkpoint.
+#[test]
+fn how_far_a_sweep_was_is_kept_at_a_clean_stop() {
+    let mut bench = written();
+    bench.0.swept(77, true).unwrap();
+    bench.0.settle().unwrap();
+    bench.0.swept(99, false).unwrap();
+    bench.0.settle_shutdown().unwrap();
+    assert_eq!(swept_after_a_crash(bench), 99);
+}
+
+/// Nothing depends on it, and a map checkpoint that was not due otherwise loses nothing.
+#[test]
+fn a_crash_at_any_effect_of_keeping_how_far_a_sweep_was() {
+    crash_everywhere(
+        &[Dedup::default()],
+        |bench| (0..10).for_each(|lba| bench.ask_write(lba, 100 + lba as u32)),
+        |bench| {
+            bench.0.swept(77, true).unwrap();
+            bench.ask_write(3, 200);
+        },
+    );
 }

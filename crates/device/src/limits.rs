@@ -90,8 +90,13 @@ pub const METADATA_RANGES: usize = 16_384;
 /// Bytes of the index of contents for each block of the volume, at most: what has been overwritten stays in it for eight times
 /// as many writes as the volume has blocks.
 pub const INDEX_BLOCK_BYTES: u64 = 64;
-/// Owners and checksums that a sweep for duplicates keeps at once: 16 MiB of them, and an eighth more.
+/// Owners and checksums that a sweep for duplicates keeps at once, at least: 16 MiB of them, and an eighth more.
 pub const SWEEP_ENTRIES: usize = 2 << 20;
+/// How often it goes through all that is stored, where it can have the memory for that: 0.6 bytes a block, a seventh of what the
+/// map has.
+pub const SWEEP_PASSES: u64 = 16;
+/// How much of a sweep a crash costs: how often the map checkpoint says how far it is.
+pub const SWEEP_KEEP: Duration = Duration::from_secs(60);
 /// Blocks of which the core is asked or told at once; under a millisecond of the volume's lock by what it costs a block. Which
 /// pages hold parts is asked of a segment at once.
 pub const SWEEP_TAGS: usize = 1024;

@@ -35,14 +35,13 @@ use crate::stats::{
     DedupStats, DeltaStats, FlushStats, MemoryStats, RecoveryStats, RoomStats, SpaceStats,
     VolumeStats, WriteOnceStats,
 };
-use crate::sweep::{self, SweepError, SweepProgress, Sweeper};
+use crate::sweep::{self, Haste, SweepError, SweepProgress, Sweeper};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 use vellum_core::addr::Lba;
 use vellum_core::engine::{Buffers, Options};
-use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::layout::{Core, recover};
 use vellum_core::limits::CACHED_SUMS;
@@ -343,25 +342,31 @@ impl Volume {
         layouts::takes(&self.superblock, policy)
     }
 
-    /// Looks for blocks that are stored twice, now.
+    /// Looks for blocks that are stored twice; goes on where a sweep that did not end has left.
     ///
     /// # Errors
     /// When this volume never does.
-    pub fn sweep(&self) -> Result<(), SweepError> {
-        match self.superblock.layout() {
-            _ if self.read_only => Err(SweepError::ReadOnly),
-            Layout::Log => {
-                self.shared.sweeper.now();
-                Ok(())
-            }
-            layout => Err(SweepError::Layout(layout.name())),
-        }
+    pub fn sweep(&self, haste: Haste) -> Result<(), SweepError> {
+        SweepError::check(self.read_only, self.superblock.layout())?;
+        self.shared.sweeper.ask(haste);
+        Ok(())
+    }
+
+    /// Ends a sweep under way where it is.
+    ///
+    /// # Errors
+    /// When this volume never has one.
+    pub fn halt_sweep(&self) -> Result<(), SweepError> {
+        SweepError::check(self.read_only, self.superblock.layout())?;
+        self.shared.sweeper.halt();
+        Ok(())
     }
 
     /// How far that is.
     #[must_use]
     pub fn sweep_progress(&self) -> SweepProgress {
-        self.shared.sweeper.progress()
+        let swept = self.shared.inner.lock().engine.swept();
+        self.shared.sweeper.progress(swept)
     }
 
     /// Watches a journal that cannot be found, or not be trusted to be found, until the volume is stopped.

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use thrice::*;
 use vellum_core::addr::Pba;
+use vellum_device::Haste;
 use vellum_device::block::Op;
 use vellum_device::limits::SWEEP_PATIENCE;
 use vellum_device::policy::Policy;
@@ -111,7 +112,7 @@ fn a_sweep_shares_what_was_stored_before() {
     let stored = counted(&volume, "live_blocks");
     assert_eq!(stored, 3 * CONTENTS);
     let began = Instant::now();
-    volume.sweep().unwrap();
+    volume.sweep(Haste::Beside).unwrap();
     wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
     assert_eq!(counted(&volume, "merged_blocks"), 2 * CONTENTS);
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
@@ -145,7 +146,7 @@ fn a_sweep_makes_one_of_pages_that_are_shared_already() {
     client.flush().unwrap();
     // The index is being filled from the medium as well, and loses one or the other to that.
     assert!(counted(&volume, "shared_pages") > CONTENTS * 3 / 2);
-    volume.sweep().unwrap();
+    volume.sweep(Haste::Beside).unwrap();
     wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
     assert_eq!(counted(&volume, "shared_pages"), CONTENTS);
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
@@ -167,7 +168,7 @@ fn a_sweep_reads_no_faster_than_it_may() {
         })
         .unwrap();
     let began = Instant::now();
-    volume.sweep().unwrap();
+    volume.sweep(Haste::Beside).unwrap();
     wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
     let read = 2 * counted(&volume, "merge_reads");
     let least = Duration::from_millis((read - 2) * 1000 / 2000);
@@ -192,7 +193,7 @@ fn a_sweep_gives_way_to_a_request() {
             ..Policy::default()
         })
         .unwrap();
-    volume.sweep().unwrap();
+    volume.sweep(Haste::Beside).unwrap();
     wait_until("the sweep is at it", || {
         counted(&volume, "merged_blocks") > 20
     });
@@ -227,7 +228,7 @@ fn a_sweep_gives_way_to_a_request() {
 fn a_sweep_goes_on_beside_its_clients() {
     let (medium, volume) = volume();
     write_thrice(&volume);
-    volume.sweep().unwrap();
+    volume.sweep(Haste::Beside).unwrap();
     let mut client = Client::new(&volume);
     for round in 0..200 {
         let lba = round * 7 % (3 * CONTENTS);
@@ -266,7 +267,7 @@ fn a_sweep_that_is_asked_for_does_not_wait_behind_one_that_nobody_asked_for() {
                 std::thread::sleep(Duration::from_millis(5));
             }
         });
-        volume.sweep().unwrap();
+        volume.sweep(Haste::Beside).unwrap();
         let began = Instant::now();
         while volume.sweep_progress().ended < 2 && began.elapsed() < Duration::from_secs(25) {
             std::thread::sleep(Duration::from_millis(5));
@@ -283,7 +284,7 @@ fn a_sweep_that_is_asked_for_does_not_wait_behind_one_that_nobody_asked_for() {
 fn stopping_ends_a_sweep() {
     let (medium, volume) = volume();
     write_thrice(&volume);
-    volume.sweep().unwrap();
+    volume.sweep(Haste::Beside).unwrap();
     volume.stop().unwrap();
     assert_sound(&*medium);
     assert_read(&open(&medium));
@@ -299,14 +300,14 @@ fn a_sweep_shares_parts_of_pages() {
     let packed = counted(&volume, "packed_owners");
     assert!(packed > 2 * CONTENTS && packed.is_multiple_of(3));
     let stored = counted(&volume, "live_blocks");
-    volume.sweep().unwrap();
+    volume.sweep(Haste::Beside).unwrap();
     wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
     assert_eq!(counted(&volume, "merged_blocks"), 2 * CONTENTS);
     assert_eq!(counted(&volume, "merged_parts"), packed / 3 * 2);
     // What was written together goes together: two pages of three have nobody left, but for those on the border.
     assert!(counted(&volume, "live_blocks") <= stored / 3 + 2);
     assert_read(&volume);
-    volume.sweep().unwrap();
+    volume.sweep(Haste::Beside).unwrap();
     wait_until("the next one ends", || volume.sweep_progress().ended == 2);
     assert_eq!(counted(&volume, "merged_blocks"), 2 * CONTENTS);
     volume.stop().unwrap();
@@ -327,7 +328,7 @@ fn a_sweep_tells_blocks_of_one_checksum_apart() {
         client.call(request).unwrap();
     }
     client.flush().unwrap();
-    volume.sweep().unwrap();
+    volume.sweep(Haste::Beside).unwrap();
     wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
     assert_eq!(counted(&volume, "live_blocks"), 2);
     for lba in 0..40 {
@@ -362,7 +363,7 @@ fn a_sweep_that_is_killed_goes_on_after_the_restart() {
                 ..Policy::default()
             })
             .unwrap();
-        volume.sweep().unwrap();
+        volume.sweep(Haste::Beside).unwrap();
         wait_until("it has merged a hundred", || {
             counted(&volume, "merged_blocks") >= 100
         });
@@ -375,9 +376,149 @@ fn a_sweep_that_is_killed_goes_on_after_the_restart() {
     let volume = open(&medium);
     let left = counted(&volume, "live_blocks");
     assert!(CONTENTS < left && left <= 3 * CONTENTS - 200, "{left}");
-    volume.sweep().unwrap();
+    volume.sweep(Haste::Beside).unwrap();
     wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
+    assert_read(&volume);
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
+
+/// Halted where it is, it goes on there: what is shared by then is not looked for again.
+#[test]
+fn a_sweep_that_is_halted_goes_on_where_it_was() {
+    let (medium, volume) = volume();
+    write_thrice(&volume);
+    let slow = Policy {
+        sweep_blocks: 200,
+        ..Policy::default()
+    };
+    volume.set_policy(slow).unwrap();
+    volume.sweep(Haste::Beside).unwrap();
+    wait_until("it has merged some", || {
+        counted(&volume, "merged_blocks") >= 30
+    });
+    volume.halt_sweep().unwrap();
+    wait_until("it is halted", || volume.sweep_progress().halted == 1);
+    let progress = volume.sweep_progress();
+    assert_eq!((progress.ended, progress.permille), (0, None));
+    let left_at = progress.left_at.unwrap();
+    let merged = counted(&volume, "merged_blocks");
+    assert!(merged < 2 * CONTENTS);
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(counted(&volume, "merged_blocks"), merged);
+    volume.stop().unwrap();
+    drop(volume);
+
+    let volume = open(&medium);
+    assert_eq!(volume.sweep_progress().left_at, Some(left_at));
+    assert!(left_at > 0);
+    // Nothing to halt: the next one is not touched by that.
+    volume.halt_sweep().unwrap();
+    let stored = counted(&volume, "live_blocks");
+    volume.sweep(Haste::Now).unwrap();
+    wait_until("it ends", || volume.sweep_progress().ended == 1);
+    assert_eq!(volume.sweep_progress().left_at, None);
+    assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
+    // Each pair that was left was read once, and no other.
+    assert_eq!(counted(&volume, "merge_reads"), stored - CONTENTS);
+    assert_read(&volume);
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
+
+/// A sweep that goes on does not look at what it has passed, whatever was written there since; the next one does.
+#[test]
+fn what_is_written_behind_a_sweep_is_the_next_ones() {
+    let (medium, volume) = volume();
+    write_thrice(&volume);
+    let slow = Policy {
+        sweep_blocks: 200,
+        ..Policy::default()
+    };
+    volume.set_policy(slow).unwrap();
+    volume.sweep(Haste::Beside).unwrap();
+    wait_until("it has merged some", || {
+        counted(&volume, "merged_blocks") >= 60
+    });
+    volume.halt_sweep().unwrap();
+    wait_until("it is halted", || volume.sweep_progress().halted == 1);
+    let mut client = Client::new(&volume);
+    for content in 0..CONTENTS {
+        client.write(1000 + content, &[content + 1]).unwrap();
+    }
+    client.flush().unwrap();
+    volume.sweep(Haste::Now).unwrap();
+    wait_until("it ends", || volume.sweep_progress().ended == 1);
+    let left = counted(&volume, "live_blocks");
+    assert!(CONTENTS < left && left < 2 * CONTENTS, "{left}");
+    volume.sweep(Haste::Now).unwrap();
+    wait_until("the next one ends", || volume.sweep_progress().ended == 2);
+    assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
+    assert_read(&volume);
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
+
+/// By itself, when it is quiet, with nothing written since.
+#[test]
+fn a_sweep_that_a_restart_has_cut_short_goes_on_by_itself() {
+    let (medium, volume) = volume();
+    write_thrice(&volume);
+    let slow = Policy {
+        sweep_blocks: 200,
+        ..Policy::default()
+    };
+    volume.set_policy(slow).unwrap();
+    volume.sweep(Haste::Beside).unwrap();
+    wait_until("it has merged some", || {
+        counted(&volume, "merged_blocks") >= 30
+    });
+    volume.stop().unwrap();
+    drop(volume);
+    let volume = open(&medium);
+    volume.set_policy(deduplicating()).unwrap();
+    wait_until("it ends", || volume.sweep_progress().ended == 1);
+    assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
+
+/// It waits neither for clients nor for its rate, and neither does one that runs already.
+#[test]
+fn a_sweep_that_is_wanted_now_waits_for_nothing() {
+    let inner: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4096));
+    create(&*inner);
+    let gate = Arc::new(Gate::new(inner));
+    let medium: Arc<dyn Medium> = gate.clone();
+    let volume = open(&medium);
+    write_thrice(&volume);
+    // 600 pairs at this rate: ten minutes.
+    let slow = Policy {
+        sweep_blocks: 2,
+        ..Policy::default()
+    };
+    volume.set_policy(slow).unwrap();
+    volume.sweep(Haste::Beside).unwrap();
+    wait_until("it is under way", || {
+        volume.sweep_progress().permille.is_some()
+    });
+    // A request that is in flight all the while.
+    let mut client = Client::new(&volume);
+    client.write(2000, &[9]).unwrap();
+    gate.close();
+    let flush = client.request(Op::Flush, 0, 0);
+    let tags = client.submit(vec![flush]);
+    let began = Instant::now();
+    volume.sweep(Haste::Now).unwrap();
+    wait_until("it has merged nearly all", || {
+        counted(&volume, "merged_blocks") > CONTENTS
+    });
+    // Of so many pairs each would have waited for a tenth of a second.
+    assert!(began.elapsed() < SWEEP_PATIENCE * CONTENTS as u32 / 2);
+    gate.open();
+    client.sink.wait(tags[0]).unwrap();
+    wait_until("both end", || volume.sweep_progress().ended == 2);
     assert_read(&volume);
     volume.stop().unwrap();
     assert_sound(&*medium);

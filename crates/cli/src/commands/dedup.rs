@@ -4,7 +4,7 @@ use crate::control;
 use crate::outcome::out;
 use crate::policy::Change;
 use crate::size::Size;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -16,10 +16,16 @@ use std::time::Duration;
 pub struct Args {
     /// The volume; its server is found by itself.
     volume: PathBuf,
+    /// Waits for no gap between clients' requests, and reads as much as it can.
+    #[arg(long, conflicts_with_all = ["rate", "stop", "status"])]
+    now: bool,
     /// What it may read in a second, from now on, clients or not: `full`, or a size; the same as `vellum policy VOLUME
     /// sweep=RATE`.
-    #[arg(long, value_name = "RATE", conflicts_with = "status")]
+    #[arg(long, value_name = "RATE", conflicts_with_all = ["stop", "status"])]
     rate: Option<String>,
+    /// Ends a sweep where it is; the next one goes on there.
+    #[arg(long, conflicts_with = "status")]
+    stop: bool,
     /// Only show how far it is, and what has been found so far.
     #[arg(long)]
     status: bool,
@@ -37,14 +43,19 @@ pub fn run(args: &Args) -> Result<()> {
         let request = json!({"command": "policy", "volume": volume, "change": change});
         control::request(&socket, &request)?;
     }
-    let ask = |now: bool| -> Result<Value> {
-        let request = json!({"command": "dedup", "volume": volume, "now": now});
+    let ask = |order: Option<&str>| -> Result<Value> {
+        let request = json!({"command": "dedup", "volume": volume, "sweep": order});
         let answer = control::request(&socket, &request)?;
         Ok(answer.get("dedup").cloned().unwrap_or_default())
     };
-    let before = ask(false)?;
+    let before = ask(None)?;
     if args.status {
         return show(args, &before, &before);
+    }
+    if args.stop {
+        ask(Some("stop"))?;
+        let told = wait(&ask, |told| told["permille"].is_null())?;
+        return show(args, &before, &told);
     }
     // One that runs already has passed what was written behind it: wait for one more.
     let wanted = number(&before, "sweeps") + 1 + u64::from(!before["permille"].is_null());
@@ -52,15 +63,33 @@ pub fn run(args: &Args) -> Result<()> {
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {percent}% {msg}") {
         bar.set_style(style);
     }
-    let mut told = ask(true)?;
-    while number(&told, "sweeps") < wanted {
-        bar.set_position(number(&told, "permille"));
-        bar.set_message(format!("{} blocks freed", freed(&before, &told)));
-        std::thread::sleep(Duration::from_millis(100));
-        told = ask(false)?;
-    }
+    ask(Some(if args.now { "now" } else { "beside" }))?;
+    let halts = |told: &Value| number(told, "halted") > number(&before, "halted");
+    let told = wait(&ask, |told| {
+        bar.set_position(number(told, "permille"));
+        bar.set_message(format!("{} blocks freed", freed(&before, told)));
+        number(told, "sweeps") >= wanted || halts(told)
+    })?;
     bar.finish_and_clear();
-    show(args, &before, &told)
+    show(args, &before, &told)?;
+    if number(&told, "sweeps") < wanted {
+        bail!("the sweep was stopped before its end; the next one goes on where it was");
+    }
+    Ok(())
+}
+
+/// Asks until it is so.
+fn wait(
+    ask: &impl Fn(Option<&str>) -> Result<Value>,
+    is_so: impl Fn(&Value) -> bool,
+) -> Result<Value> {
+    loop {
+        let told = ask(None)?;
+        if is_so(&told) {
+            return Ok(told);
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 fn number(told: &Value, key: &str) -> u64 {
@@ -80,15 +109,28 @@ fn show(args: &Args, before: &Value, now: &Value) -> Result<()> {
         writeln!(out(), "{now}")?;
         return Ok(());
     }
-    match now["permille"].as_u64() {
-        Some(permille) => writeln!(
+    let percent = |permille: u64| format!("{}.{}%", permille / 10, permille % 10);
+    if let Some(permille) = now["permille"].as_u64() {
+        writeln!(out(), "  sweep            {}", percent(permille))?;
+    }
+    if let Some(permille) = now["left_at"].as_u64() {
+        writeln!(
             out(),
-            "  sweep            {}.{}%",
-            permille / 10,
-            permille % 10
-        )?,
-        None if !args.status => writeln!(out(), "  blocks freed     {}", freed(before, now))?,
-        None => writeln!(out(), "  sweeps           {}", number(now, "sweeps"))?,
+            "  sweep            left at {}: the next one goes on there",
+            percent(permille)
+        )?;
+    }
+    if args.status {
+        writeln!(out(), "  sweeps           {}", number(now, "sweeps"))?;
+    } else {
+        writeln!(out(), "  blocks freed     {}", freed(before, now))?;
+    }
+    if let (false, Some(permille)) = (args.status || args.stop, before["left_at"].as_u64()) {
+        writeln!(
+            out(),
+            "  went on at       {}: what was written since then is the next one's",
+            percent(permille)
+        )?;
     }
     writeln!(out(), "  blocks stored    {}", core(now, "live_blocks"))?;
     let saved = number(&now["space"], "saved_bytes");

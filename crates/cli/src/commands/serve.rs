@@ -16,8 +16,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vellum_core::engine::Victim;
-use vellum_device::Volume;
 use vellum_device::policy::Policy;
+use vellum_device::{Haste, Volume};
 use vellum_frontend::fuse::{FuseExport, FuseServer};
 use vellum_frontend::nbd::{self, Export, Listen, Protection, Server, TlsFiles};
 use vellum_frontend::ublk::{self, UblkServer};
@@ -408,7 +408,7 @@ impl Answers for Volumes {
             .collect())
     }
 
-    fn dedup(&self, volume: &Value, now: bool) -> Result<Value, String> {
+    fn dedup(&self, volume: &Value, order: &Value) -> Result<Value, String> {
         let chosen = self.chosen(volume)?;
         let [served] = chosen.as_slice() else {
             return Err("say which volume".to_owned());
@@ -416,14 +416,21 @@ impl Answers for Volumes {
         let volume = served
             .volume()
             .ok_or("a plain file stores every block as it comes")?;
-        if now {
-            volume.sweep().map_err(|error| error.to_string())?;
-        }
+        let done = match order.as_str() {
+            Some("beside") => volume.sweep(Haste::Beside),
+            Some("now") => volume.sweep(Haste::Now),
+            Some("stop") => volume.halt_sweep(),
+            _ if order.is_null() => Ok(()),
+            _ => return Err("\"sweep\" is \"beside\", \"now\" or \"stop\"".to_owned()),
+        };
+        done.map_err(|error| error.to_string())?;
         let progress = volume.sweep_progress();
         let stats = served.stats();
         Ok(json!({
             "sweeps": progress.ended,
+            "halted": progress.halted,
             "permille": progress.permille,
+            "left_at": progress.left_at,
             "core": stats.get("core").cloned().unwrap_or_default(),
             "medium": stats.get("medium").cloned().unwrap_or_default(),
             "space": stats.get("space").cloned().unwrap_or_default(),

@@ -30,6 +30,8 @@ pub(super) struct Checkpoint {
     pub due: bool,
     /// The newest chunk that the durable root includes.
     pub durable_seq: Seq,
+    /// How far the newest root says that a sweep for duplicates is.
+    pub swept: u32,
     /// Whose summaries are on their way.
     pub summaries: Vec<Segment>,
     phase: Phase,
@@ -44,10 +46,11 @@ pub(super) struct Checkpoint {
 }
 
 impl Checkpoint {
-    pub fn new(durable_seq: Seq) -> Self {
+    pub fn new(durable_seq: Seq, swept: u32) -> Self {
         Self {
             due: false,
             durable_seq,
+            swept,
             summaries: Vec::new(),
             phase: Phase::Idle,
             seq: Seq(0),
@@ -262,6 +265,7 @@ impl Engine {
         for (leaf, slot) in self.checkpoint.staged.drain(..) {
             self.slots[leaf as usize] = slot;
         }
+        self.checkpoint.swept = self.swept;
         let id = self.pending.add(Pending::Root);
         let effect = self.root_effect(id);
         self.effects.push_back(effect);
@@ -287,6 +291,7 @@ impl Engine {
             life: self.checkpoint.life,
             durable: self.durable,
             cursors: self.checkpoint.cursors,
+            swept: self.checkpoint.swept,
         };
         root::encode(&header, &self.slots, self.crc, out);
     }

@@ -161,6 +161,20 @@ impl Engine {
         self.fetch(merge, from, first);
     }
 
+    /// Where a sweep for duplicates goes on after a restart; 0: at the beginning.
+    #[must_use]
+    pub fn swept(&self) -> u32 {
+        self.swept
+    }
+
+    pub(super) fn sweep_is_at(&mut self, to: u32, keep: bool) {
+        // The last map checkpoint says where it was.
+        if self.mode == Mode::Running {
+            self.swept = to;
+            self.checkpoint.due |= keep && to != self.checkpoint.swept;
+        }
+    }
+
     fn sum_of(&mut self, pba: Pba, came: Option<Segment>) -> Sum {
         let (segment, offset) = locate(&self.superblock, pba);
         if let Some(crc) = self.sums.crc(segment, offset) {

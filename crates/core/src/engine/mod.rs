@@ -189,6 +189,8 @@ pub struct Engine {
     reads: Vec<read::Reading>,
     collector: Collector,
     checkpoint: Checkpoint,
+    /// See [`RootHeader::swept`](crate::format::root::RootHeader::swept).
+    swept: u32,
     root_generation: Generation,
     slots: Vec<crate::format::root::LeafSlot>,
     log_blocks: u64,
@@ -279,7 +281,8 @@ impl Engine {
             held: 0,
             reads: Vec::new(),
             collector: Collector::new(&superblock, buffers),
-            checkpoint: Checkpoint::new(recovered.root_seq),
+            checkpoint: Checkpoint::new(recovered.root_seq, recovered.swept),
+            swept: recovered.swept,
             root_generation: recovered.root_generation,
             slots: recovered.slots,
             log_blocks: 0,
@@ -359,6 +362,7 @@ impl Engine {
             Input::Contents { at, tags } => self.learn_contents(at, tags),
             Input::Parts { at, parts } => self.learn_parts(at, parts),
             Input::Merge { id, lba, of } => self.merge(id, lba, of),
+            Input::Swept { to, keep } => self.sweep_is_at(to, keep),
             Input::Done { id, outcome } => {
                 if self.done(id, outcome) == Then::Wait {
                     return;

@@ -79,7 +79,9 @@ impl Engine {
             && self.collector.is_idle();
         let sealed = self.order.is_empty() && self.heads.iter().all(|head| head.open.is_none());
         if self.checkpoint.is_idle() && served && !self.poisoned {
-            let clean = sealed && self.last_seq == self.checkpoint.durable_seq;
+            let clean = sealed
+                && self.last_seq == self.checkpoint.durable_seq
+                && self.swept == self.checkpoint.swept;
             if !clean {
                 self.checkpoint.due = true;
                 self.advance_checkpoint();

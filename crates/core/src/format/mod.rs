@@ -197,6 +197,7 @@ pub fn blank(superblock: &superblock::Superblock, crc: Crc, write: &mut dyn FnMu
             segment: crate::addr::Segment(n),
             offset: 0,
         }),
+        swept: 0,
     };
     let slots = vec![root::LeafSlot::Absent; superblock.leaves() as usize];
     root::encode(&header, &slots, crc, &mut root);

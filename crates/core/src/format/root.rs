@@ -42,6 +42,8 @@ on_disk! {
         leaves: U32,
         /// CRC32C of the table's blocks
         table_crc: U32,
+        /// a sweep for duplicates goes on at this checksum of a block; 0: none is under way
+        swept: U32,
     }
 }
 
@@ -83,6 +85,8 @@ pub struct RootHeader {
     pub durable: Seq,
     /// Where the hot and the cold head go on.
     pub cursors: [Cursor; 2],
+    /// Contents whose checksums are less have been looked through by a sweep for duplicates that has not ended; 0: there is none.
+    pub swept: u32,
 }
 
 /// Blocks that a root of `leaves` leaves takes.
@@ -121,6 +125,7 @@ pub fn encode(header: &RootHeader, slots: &[LeafSlot], crc: Crc, out: &mut [u8])
         cold_offset: U32::new(cold.offset),
         leaves: U32::new(slots.len() as u32),
         table_crc: U32::new(crc(table)),
+        swept: U32::new(header.swept),
     };
     head[..size_of::<RawRoot>()].copy_from_slice(raw.as_bytes());
     let hole = offset_of!(RawRoot, crc);
@@ -229,6 +234,7 @@ pub fn decode(
             cursor(raw.hot_segment, raw.hot_offset),
             cursor(raw.cold_segment, raw.cold_offset),
         ],
+        swept: raw.swept.get(),
     };
     Ok((header, slots))
 }

@@ -307,6 +307,7 @@ pub fn shadow_root(superblock: &Superblock, generation: Generation) -> RootHeade
             segment: Segment(0),
             offset: 0,
         }; 2],
+        swept: 0,
     }
 }
 

@@ -189,6 +189,8 @@ pub struct Recovered {
     pub root_generation: Generation,
     /// The newest chunk that it includes.
     pub root_seq: Seq,
+    /// See [`RootHeader::swept`](crate::format::root::RootHeader::swept).
+    pub swept: u32,
     /// Where its leaves are.
     pub slots: Vec<LeafSlot>,
     /// Every segment.

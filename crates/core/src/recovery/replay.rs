@@ -463,6 +463,7 @@ impl<'a> Replay<'a> {
             last_life: self.last_life,
             root_generation: self.root.generation,
             root_seq: self.root.seq,
+            swept: self.root.swept,
             slots: self.slots,
             segments: self.segments,
             tags: self.tags,

@@ -264,6 +264,7 @@ impl Tables {
             Input::Contents { .. }
             | Input::Parts { .. }
             | Input::Committed { .. }
+            | Input::Swept { .. }
             | Input::Deltas { .. } => {}
             // What lies in tables was compared when it was written.
             Input::Merge { id, .. } => {

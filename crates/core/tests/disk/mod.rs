@@ -252,6 +252,7 @@ impl Disk {
                 segment: Segment(segment),
                 offset,
             }),
+            swept: 0,
         };
         let mut bytes = vec![0; self.sb.root_blocks() as usize * BLOCK_BYTES];
         root::encode(&header, &slots, crc32c, &mut bytes);

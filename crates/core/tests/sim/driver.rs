@@ -313,6 +313,10 @@ impl Driver {
     }
 
     /// Tells when to commit, where there are tables.
+    pub fn swept(&mut self, to: u32, keep: bool) -> Result<(), Failure> {
+        self.feed(Input::Swept { to, keep })
+    }
+
     pub fn commits(&mut self, policy: Commits) -> Result<(), Failure> {
         self.feed(Input::Commits { policy })
     }
@@ -427,6 +431,7 @@ impl Driver {
                 })?;
             }
             Ask::Merge { lba, of } => {
+                self.swept(*lba as u32, lba % 8 == 0)?;
                 self.requests.insert(id, Request::Merge);
                 self.feed(Input::Merge {
                     id: name,

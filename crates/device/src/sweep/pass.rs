@@ -1,0 +1,210 @@
+//! A part of the checksums, and who has what of them: as much as fits in memory.
+
+use crate::limits::{SWEEP_ENTRIES, SWEEP_PASSES};
+use crate::memory;
+use vellum_core::addr::{Lba, Vba};
+use vellum_core::index::Holder;
+
+/// How many checksums there are.
+pub(super) const CHECKSUMS: u64 = 1 << 32;
+/// Bits that a [`Stored`] has for a checksum.
+const PLACE_BITS: u32 = 31;
+
+/// A block that is stored: its checksum's place in the pass, whether an LBA of its own has it and not a shared page,
+/// and that one's number. In order, the shared page of a content comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Stored(u64);
+
+const OF_LBA: u64 = 1 << 32;
+
+impl Stored {
+    fn new(place: u64, holder: Holder) -> Self {
+        let number = match holder {
+            Holder::Lba(lba) => OF_LBA | (lba.0 & u64::from(u32::MAX)),
+            Holder::Page(vba) => u64::from(vba.0),
+        };
+        Self(place << 33 | number)
+    }
+
+    fn place(self) -> u64 {
+        self.0 >> 33
+    }
+
+    pub fn holder(self) -> Holder {
+        match self.0 & OF_LBA {
+            0 => Holder::Page(Vba(self.0 as u32)),
+            _ => Holder::Lba(Lba(self.0 & (OF_LBA - 1))),
+        }
+    }
+}
+
+/// See the module.
+pub(super) struct Pass {
+    from: u64,
+    to: u64,
+    /// Where it is about more checksums than a [`Stored`] tells apart, neighbours are taken for one, for comparison tells them.
+    shift: u32,
+    stored: Vec<Stored>,
+    most: usize,
+}
+
+impl Pass {
+    /// From this checksum on, of a volume with so many blocks.
+    pub fn new(from: u64, blocks: u64) -> Self {
+        Self::of(from, blocks, room(blocks))
+    }
+
+    fn of(from: u64, blocks: u64, expected: usize) -> Self {
+        // Checksums are spread evenly, but not quite, and clients go on writing.
+        let most = expected + expected / 8;
+        let width = CHECKSUMS * expected as u64 / blocks.max(expected as u64);
+        let to = (from + width.max(1)).min(CHECKSUMS);
+        Self {
+            from,
+            to,
+            shift: u32::from(to - from > 1 << PLACE_BITS),
+            stored: Vec::with_capacity(most.min(blocks as usize + 1024)),
+            most,
+        }
+    }
+
+    /// Where the next one begins.
+    pub fn to(&self) -> u64 {
+        self.to
+    }
+
+    pub fn add(&mut self, holder: Holder, crc: u32) {
+        let crc = u64::from(crc);
+        if self.stored.len() == self.most && self.is_ours(crc) {
+            self.leave_to_the_next();
+        }
+        if self.is_ours(crc) {
+            let place = (crc - self.from) >> self.shift;
+            self.stored.push(Stored::new(place, holder));
+        }
+    }
+
+    fn is_ours(&self, crc: u64) -> bool {
+        (self.from..self.to).contains(&crc)
+    }
+
+    /// There are more than was to be expected (one content very often): the larger half of the checksums is the next pass's.
+    fn leave_to_the_next(&mut self) {
+        self.sort();
+        let (first, middle) = (self.stored[0], self.stored[self.most / 2]);
+        let kept = middle.place().max(first.place() + 1);
+        let count = self.stored.partition_point(|one| one.place() < kept);
+        self.stored.truncate(count);
+        self.to = self.to.min(self.from + (kept << self.shift));
+        if count == self.most {
+            // One content has no room alone: what is passed over of it is the next sweep's.
+            self.stored.truncate(self.most / 2);
+        }
+    }
+
+    pub fn sort(&mut self) {
+        self.stored.sort_unstable();
+    }
+
+    pub fn len(&self) -> usize {
+        self.stored.len()
+    }
+
+    /// Who has one checksum, for each; sorted before.
+    pub fn contents(&self) -> impl Iterator<Item = &[Stored]> {
+        self.stored
+            .chunk_by(|one, next| one.place() == next.place())
+    }
+
+    /// Behind the checksum of one of them.
+    pub fn behind(&self, one: Stored) -> u64 {
+        self.from + ((one.place() + 1) << self.shift)
+    }
+
+    /// How much of a sweep is done when so many thousandths of this are.
+    pub fn permille(&self, inside: u64) -> u64 {
+        (self.from * 1000 + (self.to - self.from) * inside) / CHECKSUMS
+    }
+}
+
+/// How many there is room for: what makes few passes of a large volume, where the machine can spare it.
+fn room(blocks: u64) -> usize {
+    let wanted = blocks.div_ceil(SWEEP_PASSES) as usize;
+    let bytes = (wanted * size_of::<Stored>()) as u64;
+    let spare = memory::available().is_none_or(|available| bytes <= available / 8);
+    if spare { wanted } else { 0 }.max(SWEEP_ENTRIES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All passes of a sweep over so many blocks of these checksums: what each has, by checksum's owners.
+    fn passes(crcs: &[u32], from: u64, expected: usize) -> (usize, Vec<Vec<Holder>>) {
+        let (mut at, mut count, mut found) = (from, 0, Vec::new());
+        while at < CHECKSUMS {
+            let mut pass = Pass::of(at, crcs.len() as u64, expected);
+            for (lba, &crc) in crcs.iter().enumerate() {
+                pass.add(Holder::Lba(Lba(lba as u64)), crc);
+            }
+            pass.sort();
+            assert!(pass.len() <= expected * 9 / 8);
+            assert!(pass.to() > at && pass.to() <= CHECKSUMS);
+            found.extend(pass.contents().map(|same| {
+                assert!(pass.behind(same[0]) > at && pass.behind(same[0]) <= pass.to());
+                same.iter().map(|one| one.holder()).collect::<Vec<_>>()
+            }));
+            (at, count) = (pass.to(), count + 1);
+        }
+        (count, found)
+    }
+
+    fn spread(lba: u32) -> u32 {
+        lba.wrapping_mul(0x9E37_79B1)
+    }
+
+    #[test]
+    fn each_block_is_in_one_pass_with_all_of_its_checksum() {
+        let crcs: Vec<u32> = (0..10_000).map(|lba| spread(lba % 4000)).collect();
+        for (expected, least) in [(100_000, 1), (4000, 3), (500, 20)] {
+            let (count, found) = passes(&crcs, 0, expected);
+            assert!((least..=2 * least + 4).contains(&count), "{count} passes");
+            assert_eq!(found.len(), 4000);
+            assert_eq!(found.iter().map(Vec::len).sum::<usize>(), 10_000);
+        }
+    }
+
+    #[test]
+    fn what_was_passed_before_is_not_looked_at() {
+        let crcs: Vec<u32> = (0..1000).map(spread).collect();
+        let from = 3 << 30;
+        let (_, found) = passes(&crcs, from, 100_000);
+        let left = crcs.iter().filter(|&&crc| u64::from(crc) >= from);
+        assert_eq!(found.len(), left.count());
+        assert!(!found.is_empty() && found.len() < 500);
+    }
+
+    /// One content that is there so often that nothing else fits: the others are in passes of their own.
+    #[test]
+    fn one_content_that_is_everywhere_costs_no_other_its_place() {
+        let crcs: Vec<u32> = (0..3000)
+            .map(|lba| if lba % 3 == 0 { spread(lba) } else { 1 << 20 })
+            .collect();
+        let (_, found) = passes(&crcs, 0, 800);
+        assert_eq!(found.len(), 1001);
+        assert!(
+            found
+                .iter()
+                .all(|same| same.len() == 1 || same.len() >= 400)
+        );
+    }
+
+    /// A wide pass does not tell a checksum from its neighbour; a narrow one does.
+    #[test]
+    fn a_checksum_is_known_but_for_one_bit() {
+        let (_, found) = passes(&[6, 7, 8], 0, 100);
+        assert_eq!(found.len(), 2);
+        let (_, found) = passes(&[u32::MAX, u32::MAX - 1], 1 << 31, 100);
+        assert_eq!(found.len(), 2);
+    }
+}
