@@ -2,6 +2,7 @@
 //! headers, no checkpoints, its map in RAM that survives a crash. It costs nothing but its collector's moves; as an option wear is levelled, and the
 //! map is on flash with a cache of its entries.
 
+mod collector;
 mod divisor;
 mod drive;
 mod levelling;

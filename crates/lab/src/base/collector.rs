@@ -1,0 +1,121 @@
+//! The collector: what happens when a block is full.
+//!
+//! When only the reserve is free, a victim's valid pages are moved into the reserve, and the victim becomes the reserve.
+
+use super::pagemap::{FlashOp, PageMap};
+use crate::flash::{Die, EraseBlock};
+
+impl PageMap {
+    /// Makes sure that a die's next page has a place.
+    pub(super) fn make_room(&mut self, die: usize) {
+        while self.dies[die].offset == self.pages {
+            let base = die as u32 * self.per_die;
+            let frontier = &mut self.dies[die];
+            let full = frontier.active;
+            frontier
+                .victims
+                .close(full, self.valid[(base + full) as usize]);
+            let collect = frontier.free.len() <= self.reserve as usize;
+            let next = match &mut self.leveller {
+                None => frontier.free.pop_front(),
+                Some(leveller) => {
+                    leveller.filled(base + full);
+                    let at = leveller.next_free(base, &frontier.free);
+                    frontier.free.remove(at)
+                }
+            };
+            let Some(next) = next else {
+                unreachable!("the reserve is given back before it is needed again")
+            };
+            (frontier.active, frontier.offset) = (next, 0);
+            if collect {
+                self.collect(die);
+                if self.leveller.is_some() {
+                    self.level(die);
+                }
+            }
+        }
+    }
+
+    /// Moves a victim's pages into the block that has just been begun.
+    fn collect(&mut self, die: usize) {
+        let base = die as u32 * self.per_die;
+        let valid = &self.valid;
+        let valid = |block: u32| valid[(base + block) as usize];
+        let victims = &mut self.dies[die].victims;
+        let victim = match &self.leveller {
+            Some(leveller) if leveller.how.dynamic => {
+                victims.take_unworn(valid, |block| leveller.erases(base + block))
+            }
+            _ => victims.take(valid),
+        };
+        let Some(victim) = victim else {
+            unreachable!("a die without free blocks has closed ones")
+        };
+        if let Some(leveller) = &mut self.leveller {
+            leveller.taken(base + victim);
+        }
+        let mut moving = std::mem::take(&mut self.moving);
+        self.take_alive(base + victim, &mut moving);
+        let entries = moving.iter().map(|&(_, lba)| self.map[lba as usize]);
+        std::hint::black_box(entries.fold(0, |all, entry| all ^ entry));
+        let unit_blocks = self.unit_blocks;
+        let (on, from) = (Die(die as u32), EraseBlock(self.first + victim));
+        for unit in moving.chunk_by(|(a, _), (b, _)| a / unit_blocks == b / unit_blocks) {
+            let fills = match self.how.copy_back {
+                true => FlashOp::Copy(on),
+                false => {
+                    self.ops.push(FlashOp::Read(on, from, unit.len() as u32));
+                    FlashOp::Program(on)
+                }
+            };
+            for &(_, lba) in unit {
+                self.append(die, lba, fills);
+            }
+        }
+        self.dies[die].live -= moving.len() as u64;
+        self.counts.moved += moving.len() as u64;
+        self.note_moved(&moving);
+        self.moving = moving;
+        self.valid[(base + victim) as usize] = 0;
+        self.erased(die, victim);
+    }
+
+    /// A block of a die is erased, and free.
+    pub(super) fn erased(&mut self, die: usize, block: u32) {
+        let address = EraseBlock(self.first + block);
+        self.ops.push(FlashOp::Erase(Die(die as u32), address));
+        self.counts.erases += 1;
+        self.dies[die].free.push_back(block);
+        if let Some(leveller) = &mut self.leveller {
+            leveller.erased(die as u32 * self.per_die + block);
+        }
+    }
+
+    /// Gives the pages of a block that are alive, and their owners; none of them is after it.
+    pub(super) fn take_alive(&mut self, block: u32, moving: &mut Vec<(u32, u32)>) {
+        moving.clear();
+        let (mut at, end) = (block * self.pages, (block + 1) * self.pages);
+        while at < end {
+            // As many of its pages as a word has bits of.
+            let count = (64 - at % 64).min(end - at);
+            let mask = (u64::MAX >> (64 - count)) << (at % 64);
+            let word = &mut self.alive[(at / 64) as usize];
+            let mut bits = *word & mask;
+            *word &= !mask;
+            while bits > 0 {
+                let page = at / 64 * 64 + bits.trailing_zeros();
+                moving.push((page, self.owner[page as usize]));
+                bits &= bits - 1;
+            }
+            at += count;
+        }
+    }
+
+    /// The entries of pages have changed without the host's doing.
+    pub(super) fn note_moved(&mut self, moved: &[(u32, u32)]) {
+        if let Some(paging) = &mut self.paging {
+            paging.moved(moved);
+        }
+    }
+}
