@@ -1,6 +1,6 @@
 //! What a run showed.
 
-use crate::base::{ENTRY_BYTES, Lookups};
+use crate::base::{COUNT_BYTES, ENTRY_BYTES, Lookups};
 use crate::flash::{Busy, Counts, Reads, Wear, Worn};
 use crate::latency::Latencies;
 use crate::sim::{Ftl, Seen, Sim};
@@ -419,13 +419,17 @@ fn memory(sim: &Sim) -> Vec<Part> {
     match &sim.ftl {
         // An entry of 4 bytes a page; a count of 2 a block is left out.
         Ftl::Page(drive) => {
-            let map = match drive.map().lookups() {
+            let mut map = match drive.map().lookups() {
                 None => vec![part("map", 4 * drive.map().logical())],
                 Some((_, entries, pages)) => vec![
                     part("map cache", ENTRY_BYTES * entries),
                     part("map directory", 4 * pages),
                 ],
             };
+            if drive.map().is_separated() {
+                let bytes = COUNT_BYTES * drive.map().logical();
+                map.push(part("write counts", bytes));
+            }
             let buffer = drive.ram_blocks() * BLOCK_BYTES as u64;
             [map, vec![part("write buffer", buffer)]].concat()
         }

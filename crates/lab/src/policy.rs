@@ -39,6 +39,8 @@ pub enum Layer {
         order: base::Order,
         /// What is done about uneven wear.
         levelling: base::Levelling,
+        /// Whether hot and cold data are apart.
+        separated: bool,
         /// Entries of its map that RAM has room for, the map being on flash; none: all of it is in RAM.
         map_cache: Option<u32>,
     },
@@ -85,8 +87,8 @@ pub struct PolicyError {
 }
 
 /// What can be named, for a help text.
-pub const NAMES: &str = "base[:cost-benefit|fifo|random|d=N][,oftl|stream|unordered][,level-dynamic][,level-static[=ERASURES]][,map-cache=KIB] (a page map, greedy unless said \
-otherwise; its map updates ordered by OFTL's rule or the stream FTL's, or counted where out of order; wear levelling; the map on flash with a cache of its entries, as DFTL has it), \
+pub const NAMES: &str = "base[:cost-benefit|fifo|random|d=N][,hot-cold][,oftl|stream|unordered][,level-dynamic][,level-static[=ERASURES]][,map-cache=KIB] (a page map, greedy unless said \
+otherwise; hot and cold data in blocks of their own; its map updates ordered by OFTL's rule or the stream FTL's, or counted where out of order; wear levelling; the map on flash with a cache of its entries, as DFTL has it), \
 vellum[:cost-benefit][,no-zero][,dedup][,index=KIB][,sample=BLOCKS][,store=arrival|hotness|value][,fingerprint][,compress[,deltas]][,write-once[=descriptor|unless-collided]][,layout=ordered|shadow][,persistence=strong][,no-merging][,no-anticipation][,on-drive[,level-dynamic][,level-static[=ERASURES]]] \
 (the engine; on-drive puts it above a drive with a page map, and level- is what that drive does about wear; compress goes by a model of sizes, and deltas are against what a block replaces; write-once=descriptor goes by the journal's own descriptors, as JFTL does, unless-collided remaps nothing whose hash two journal blocks share, as WOJ does; layout= puts tables in place of the log, on a drive or a block device), \
 woj[:md5|sha1], jftl and dmdedup (block devices alone: what the write-once paper compares), each with [,op=PERCENT]";
@@ -154,6 +156,7 @@ impl FromStr for Policy {
         let mut layer = match name {
             "base" => Layer::Base {
                 victim: base::Victim::Greedy,
+                separated: false,
                 order: base::Order::Off,
                 levelling: base::Levelling::default(),
                 map_cache: None,
@@ -192,6 +195,7 @@ impl FromStr for Policy {
                 (Layer::Base { victim, .. }, "fifo") => *victim = base::Victim::Fifo,
                 (Layer::Base { victim, .. }, "cost-benefit") => *victim = base::Victim::CostBenefit,
                 (Layer::Base { victim, .. }, "random") => *victim = base::Victim::Choices(1),
+                (Layer::Base { separated, .. }, "hot-cold") => *separated = true,
                 (Layer::Base { order, .. }, "unordered") => *order = base::Order::Unordered,
                 (Layer::Base { order, .. }, "oftl") => *order = base::Order::Journal,
                 (Layer::Base { order, .. }, "stream") => *order = base::Order::Stream,
@@ -232,7 +236,7 @@ impl FromStr for Policy {
                         }
                         _ => {
                             return Err(wrong(
-                                "base takes greedy, cost-benefit, fifo, random, d=1 to d=1000, unordered, oftl, stream, level-dynamic, level-static=, map-cache=, op=",
+                                "base takes greedy, cost-benefit, fifo, random, d=1 to d=1000, hot-cold, unordered, oftl, stream, level-dynamic, level-static=, map-cache=, op=",
                             ));
                         }
                     }
@@ -334,6 +338,7 @@ impl fmt::Display for Policy {
         let name = match self.layer {
             Layer::Base {
                 victim,
+                separated,
                 order,
                 levelling,
                 map_cache,
@@ -344,6 +349,9 @@ impl fmt::Display for Policy {
                     base::Victim::Fifo => options.push("fifo".to_string()),
                     base::Victim::Choices(1) => options.push("random".to_string()),
                     base::Victim::Choices(draws) => options.push(format!("d={draws}")),
+                }
+                if separated {
+                    options.push("hot-cold".to_string());
                 }
                 match order {
                     base::Order::Off => {}
@@ -469,6 +477,8 @@ mod tests {
             "base:fifo",
             "base:cost-benefit",
             "base:random,oftl",
+            "base:hot-cold",
+            "base:d=5,hot-cold,level-static,map-cache=64,op=10",
             "base:stream",
             "base:unordered",
             "base:d=5,op=28",
@@ -517,6 +527,7 @@ mod tests {
             "base:oftl,map-cache=64",
             "vellum:map-cache=64",
             "vellum:level-dynamic",
+            "vellum:hot-cold",
             "vellum:on-drive,level-static=0",
         ] {
             assert!(text.parse::<Policy>().is_err(), "{text}");

@@ -55,12 +55,13 @@ fn scenario(device: Device, load: &str, requests: u64) -> Scenario<'static> {
     }
 }
 
-const POLICIES: [&str; 13] = [
+const POLICIES: [&str; 14] = [
     "base",
     "base:fifo",
     "base:random",
     "base:d=5",
     "base:cost-benefit",
+    "base:d=5,hot-cold",
     "vellum",
     "vellum:cost-benefit",
     "vellum:no-zero",

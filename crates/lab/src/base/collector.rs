@@ -1,34 +1,17 @@
 //! The collector: what happens when a block is full.
 //!
-//! When only the reserve is free, a victim's valid pages are moved into the reserve, and the victim becomes the reserve.
+//! When only the reserve is free, a victim's valid pages are moved into the reserve, and the victim becomes the reserve. With two
+//! streams the reserve is two blocks: what is moved may need a new block of the other stream, too.
 
 use super::pagemap::{FlashOp, PageMap};
 use crate::flash::{Die, EraseBlock};
 
 impl PageMap {
-    /// Makes sure that a die's next page has a place.
-    pub(super) fn make_room(&mut self, die: usize) {
-        while self.dies[die].offset == self.pages {
-            let base = die as u32 * self.per_die;
-            let frontier = &mut self.dies[die];
-            let full = frontier.active;
-            frontier
-                .victims
-                .close(full, self.valid[(base + full) as usize]);
-            let collect = frontier.free.len() <= self.reserve as usize;
-            let next = match &mut self.leveller {
-                None => frontier.free.pop_front(),
-                Some(leveller) => {
-                    leveller.filled(base + full);
-                    let at = leveller.next_free(base, &frontier.free);
-                    frontier.free.remove(at)
-                }
-            };
-            let Some(next) = next else {
-                unreachable!("the reserve is given back before it is needed again")
-            };
-            (frontier.active, frontier.offset) = (next, 0);
-            if collect {
+    /// Makes sure that the next page of a die's stream has a place.
+    pub(super) fn make_room(&mut self, die: usize, stream: usize) {
+        while self.frontier(die, stream).offset == self.pages {
+            self.open(die, stream);
+            while self.free[die].len() < self.reserve as usize {
                 self.collect(die);
                 if self.leveller.is_some() {
                     self.level(die);
@@ -37,12 +20,42 @@ impl PageMap {
         }
     }
 
-    /// Moves a victim's pages into the block that has just been begun.
+    /// Closes the block that a stream has filled, and begins the next.
+    fn open(&mut self, die: usize, stream: usize) {
+        let base = die as u32 * self.per_die;
+        let full = self.frontier(die, stream).active;
+        let valid = self.valid[(base + full) as usize];
+        self.frontier(die, stream).victims.close(full, valid);
+        let free = &mut self.free[die];
+        let next = match &mut self.leveller {
+            None => free.pop_front(),
+            Some(leveller) => {
+                leveller.filled(base + full);
+                let at = leveller.next_free(base, free);
+                free.remove(at)
+            }
+        };
+        let Some(next) = next else {
+            unreachable!("the reserve is given back before it is needed again")
+        };
+        self.filled_by[(base + next) as usize] = stream as u8;
+        let frontier = self.frontier(die, stream);
+        (frontier.active, frontier.offset) = (next, 0);
+        frontier.blocks += 1;
+    }
+
+    /// Moves a victim's pages to where their streams are being filled.
     fn collect(&mut self, die: usize) {
         let base = die as u32 * self.per_die;
+        let stream = match &self.separation {
+            None => 0,
+            Some(separation) => separation.to_collect(self, die),
+        };
         let valid = &self.valid;
         let valid = |block: u32| valid[(base + block) as usize];
-        let victims = &mut self.dies[die].victims;
+        let frontier = &mut self.frontiers[die * self.streams + stream];
+        frontier.blocks -= 1;
+        let victims = &mut frontier.victims;
         let victim = match &self.leveller {
             Some(leveller) if leveller.how.dynamic => {
                 victims.take_unworn(valid, |block| leveller.erases(base + block))
@@ -57,6 +70,7 @@ impl PageMap {
         }
         let mut moving = std::mem::take(&mut self.moving);
         self.take_alive(base + victim, &mut moving);
+        self.frontier(die, stream).live -= moving.len() as u64;
         let entries = moving.iter().map(|&(_, lba)| self.map[lba as usize]);
         std::hint::black_box(entries.fold(0, |all, entry| all ^ entry));
         let unit_blocks = self.unit_blocks;
@@ -70,10 +84,16 @@ impl PageMap {
                 }
             };
             for &(_, lba) in unit {
-                self.append(die, lba, fills);
+                let stream = match &self.separation {
+                    None => 0,
+                    Some(separation) => separation.stream(lba),
+                };
+                if self.frontier(die, stream).offset == self.pages {
+                    self.open(die, stream);
+                }
+                self.append(die, stream, lba, fills);
             }
         }
-        self.dies[die].live -= moving.len() as u64;
         self.counts.moved += moving.len() as u64;
         self.note_moved(&moving);
         self.moving = moving;
@@ -86,7 +106,7 @@ impl PageMap {
         let address = EraseBlock(self.first + block);
         self.ops.push(FlashOp::Erase(Die(die as u32), address));
         self.counts.erases += 1;
-        self.dies[die].free.push_back(block);
+        self.free[die].push_back(block);
         if let Some(leveller) = &mut self.leveller {
             leveller.erased(die as u32 * self.per_die + block);
         }

@@ -119,7 +119,7 @@ impl PageMap {
     #[must_use]
     pub fn levelled(mut self, how: Levelling) -> Self {
         if how != Levelling::default() {
-            let leveller = Leveller::new(how, self.dies.len() as u32, self.per_die);
+            let leveller = Leveller::new(how, self.free.len() as u32, self.per_die);
             self.leveller = Some(Box::new(leveller));
         }
         self
@@ -141,16 +141,19 @@ impl PageMap {
     /// Moves cold data into a worn block, if a die's blocks are too far apart. As many are free after it as before.
     pub(super) fn level(&mut self, die: usize) {
         let base = die as u32 * self.per_die;
-        let frontier = &mut self.dies[die];
+        let free = &mut self.free[die];
         let apart = self.leveller.as_ref().and_then(|leveller| {
             let whole = self.pages - self.pages / WHOLE;
             let is_whole = |block: u32| self.valid[block as usize] >= whole;
-            let (at, young) = leveller.apart(base, &frontier.free, is_whole)?;
-            Some((frontier.free.remove(at)?, young - base))
+            let (at, young) = leveller.apart(base, free, is_whole)?;
+            Some((free.remove(at)?, young - base))
         });
         let (Some((old, young)), Some(leveller)) = (apart, &mut self.leveller) else {
             return;
         };
+        let stream = self.filled_by[(base + young) as usize];
+        self.filled_by[(base + old) as usize] = stream;
+        let frontier = &mut self.frontiers[die * self.streams + usize::from(stream)];
         frontier.victims.remove(young);
         leveller.taken(base + young);
         let mut moving = std::mem::take(&mut self.moving);
@@ -171,7 +174,8 @@ impl PageMap {
         }
         self.valid[(base + young) as usize] = 0;
         self.valid[(base + old) as usize] = moving.len() as u32;
-        self.dies[die].victims.close(old, moving.len() as u32);
+        let frontier = self.frontier(die, usize::from(stream));
+        frontier.victims.close(old, moving.len() as u32);
         self.counts.levelled += moving.len() as u64;
         self.note_moved(&moving);
         self.moving = moving;

@@ -217,6 +217,9 @@ impl PageMap {
             return Err(TooSmall { logical, most });
         }
         self.map.resize(logical as usize, NONE);
+        if let Some(separation) = &mut self.separation {
+            separation.cover(logical);
+        }
         self.paging = Some(Box::new(paging));
         Ok(self)
     }

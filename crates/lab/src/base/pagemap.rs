@@ -1,8 +1,8 @@
 //! Page mapping: where each logical block is, and where the next one goes.
 //!
 //! Pure: it decides and says what the flash has to do ([`FlashOp`]); who has no flash drops that.
-//! Each die fills one block at a time, with the host's pages and the collector's alike (so that the closed forms apply). Units go
-//! round robin over the dies, past those that are full.
+//! Each die fills one block at a time, with the host's pages and the collector's alike (so that the closed forms apply); or two, one of
+//! them with what is hot. Units go round robin over the dies, past those that are full.
 //!
 //! Memory is what a run's speed hangs on, so there are 8 bytes and a bit a page: the map, each page's owner (written and read in
 //! order only), and whether that still holds (small enough to stay in a cache). A victim's entries of the map are looked at
@@ -11,6 +11,7 @@
 use super::divisor::Divisor;
 use super::levelling::Leveller;
 use super::mapcache::Paging;
+use super::separation::Separation;
 use super::victims::{Victim, Victims};
 use crate::flash::{Die, EraseBlock, PLAIN, PageMapping, Shape};
 use crate::rng::{Rng, mix};
@@ -19,6 +20,8 @@ use std::collections::VecDeque;
 pub(super) const NONE: u32 = u32::MAX;
 /// Erase blocks of each die that stay free for the collector, at least.
 const RESERVE: u32 = 1;
+/// Cold, and hot.
+pub(super) const STREAMS_MOST: usize = 2;
 /// Blocks that are looked at together before they are written, at most.
 const AHEAD: usize = 16;
 
@@ -62,13 +65,15 @@ pub struct TooSmall {
     pub most: u64,
 }
 
+/// Where a die puts the pages of one stream.
 pub(super) struct Frontier {
     /// The block that is being filled, and how far.
     pub(super) active: u32,
     pub(super) offset: u32,
-    /// Blocks that its open unit still takes.
+    /// Pages that its open unit still takes.
     left: u32,
-    pub(super) free: VecDeque<u32>,
+    /// Its blocks, that one among them, and their pages that are alive.
+    pub(super) blocks: u32,
     pub(super) live: u64,
     pub(super) victims: Victims,
 }
@@ -90,14 +95,23 @@ pub struct PageMap {
     /// Whether the map still leads to it, a bit a page.
     pub(super) alive: Vec<u64>,
     pub(super) valid: Vec<u32>,
-    pub(super) dies: Vec<Frontier>,
-    die: usize,
+    /// How many blocks a die fills at a time: one, or one each for what is cold and what is hot.
+    pub(super) streams: usize,
+    /// By die, those of one after the other.
+    pub(super) frontiers: Vec<Frontier>,
+    /// Which stream's frontier has filled a block last.
+    pub(super) filled_by: Vec<u8>,
+    /// By die.
+    pub(super) free: Vec<VecDeque<u32>>,
+    /// Where each stream's next page goes.
+    turn: [usize; STREAMS_MOST],
     /// A victim's pages that are alive, and their owners.
     pub(super) moving: Vec<(u32, u32)>,
     pub(super) counts: Moved,
     pub(super) ops: Vec<FlashOp>,
     pub(super) leveller: Option<Box<Leveller>>,
     pub(super) paging: Option<Box<Paging>>,
+    pub(super) separation: Option<Box<Separation>>,
 }
 
 impl PageMap {
@@ -115,19 +129,11 @@ impl PageMap {
         let pages = shape.block_blocks();
         let blocks = u64::from(dies) * u64::from(per_die);
         let physical = blocks * u64::from(pages);
-        let most = u64::from(dies) * room(per_die, RESERVE, pages);
+        let most = u64::from(dies) * room(per_die, RESERVE, 1, pages);
         if logical > most || physical >= u64::from(NONE) {
             return Err(TooSmall { logical, most });
         }
-        let frontier = |_| Frontier {
-            active: 0,
-            offset: 0,
-            left: shape.unit_blocks,
-            free: (1..per_die).collect(),
-            live: 0,
-            victims: Victims::new(victim, per_die, pages),
-        };
-        Ok(Self {
+        let mut map = Self {
             pages,
             unit_blocks: shape.unit_blocks,
             per_die,
@@ -140,14 +146,39 @@ impl PageMap {
             owner: vec![0; physical as usize],
             alive: vec![0; physical.div_ceil(64) as usize],
             valid: vec![0; blocks as usize],
-            dies: (0..dies).map(frontier).collect(),
-            die: 0,
+            streams: 1,
+            frontiers: Vec::new(),
+            filled_by: vec![0; blocks as usize],
+            free: vec![VecDeque::new(); dies as usize],
+            turn: [0; STREAMS_MOST],
             moving: Vec::with_capacity(pages as usize),
             counts: Moved::default(),
             ops: Vec::new(),
             leveller: None,
             paging: None,
-        })
+            separation: None,
+        };
+        map.begin(victim);
+        Ok(map)
+    }
+
+    /// Gives each frontier its first block, of an empty flash.
+    pub(super) fn begin(&mut self, victim: Victim) {
+        self.frontiers.clear();
+        for die in 0..self.free.len() {
+            for stream in 0..self.streams {
+                self.frontiers.push(Frontier {
+                    active: stream as u32,
+                    offset: 0,
+                    left: self.unit_blocks,
+                    blocks: 1,
+                    live: 0,
+                    victims: Victims::new(victim, self.per_die, self.pages),
+                });
+                self.filled_by[die * self.per_die as usize + stream] = stream as u8;
+            }
+            self.free[die] = (self.streams as u32..self.per_die).collect();
+        }
     }
 
     /// The same in its drive's way, before anything is written.
@@ -157,7 +188,7 @@ impl PageMap {
     pub fn mapped(mut self, how: PageMapping) -> Result<Self, TooSmall> {
         assert!(!how.copy_back || self.unit_blocks == 1);
         let kept_free = u64::from(self.per_die) * u64::from(how.kept_free) / 1000;
-        self.reserve = RESERVE.max(kept_free as u32);
+        self.reserve = self.reserve.max(kept_free as u32);
         self.how = how;
         let (logical, most) = (self.logical(), self.most());
         match logical > most {
@@ -166,19 +197,33 @@ impl PageMap {
         }
     }
 
-    /// The same, its draws of victims following from this number: each die's are its own.
+    /// The same, its draws of victims following from this number: each frontier's are its own.
     #[must_use]
     pub fn drawing(mut self, seed: u64) -> Self {
         let mut seeds = Rng::new(mix(seed));
-        for die in &mut self.dies {
-            die.victims.draw_by(Rng::new(seeds.draw()));
+        for frontier in &mut self.frontiers {
+            frontier.victims.draw_by(Rng::new(seeds.draw()));
         }
         self
     }
 
     /// Blocks that can be alive.
     pub(super) fn most(&self) -> u64 {
-        self.dies.len() as u64 * room(self.per_die, self.reserve, self.pages)
+        self.free.len() as u64 * self.room()
+    }
+
+    /// Blocks that one die can keep alive.
+    fn room(&self) -> u64 {
+        room(self.per_die, self.reserve, self.streams, self.pages)
+    }
+
+    pub(super) fn frontier(&mut self, die: usize, stream: usize) -> &mut Frontier {
+        &mut self.frontiers[die * self.streams + stream]
+    }
+
+    /// All of a die's.
+    pub(super) fn frontiers(&self, die: usize) -> &[Frontier] {
+        &self.frontiers[die * self.streams..(die + 1) * self.streams]
     }
 
     /// What was written so far.
@@ -200,13 +245,13 @@ impl PageMap {
     #[must_use]
     pub fn physical(&self) -> u64 {
         let blocks = u64::from(self.per_die - self.reserve);
-        self.dies.len() as u64 * blocks * u64::from(self.pages)
+        self.free.len() as u64 * blocks * u64::from(self.pages)
     }
 
     /// Blocks that are alive, those of a map on flash among them.
     #[must_use]
     pub fn live(&self) -> u64 {
-        self.dies.iter().map(|die| die.live).sum()
+        self.frontiers.iter().map(|frontier| frontier.live).sum()
     }
 
     /// What the flash has to do since this was last asked, in order.
@@ -225,25 +270,29 @@ impl PageMap {
 
     pub(super) fn write_uncounted(&mut self, lba: u64) {
         self.forget(lba);
-        let room = room(self.per_die, self.reserve, self.pages);
+        let stream = match &mut self.separation {
+            None => 0,
+            Some(separation) => separation.written(lba as u32),
+        };
+        let dies = self.free.len();
+        let mut die = self.turn[stream];
         if self.how.striped {
-            self.die = (lba / u64::from(self.unit_blocks)) as usize % self.dies.len();
-        } else if self.dies[self.die].left == self.unit_blocks {
+            die = (lba / u64::from(self.unit_blocks)) as usize % dies;
+        } else if self.frontier(die, stream).left == self.unit_blocks {
             // A full die cannot win room by collecting: another takes its turn. One always has room.
-            for _ in 0..self.dies.len() {
-                self.die = if self.die + 1 == self.dies.len() {
-                    0
-                } else {
-                    self.die + 1
-                };
-                if self.dies[self.die].live < room {
+            let room = self.room();
+            for _ in 0..dies {
+                die = if die + 1 == dies { 0 } else { die + 1 };
+                let live = self.frontiers(die).iter().map(|frontier| frontier.live);
+                if live.sum::<u64>() < room {
                     break;
                 }
             }
         }
-        let die = self.die;
-        self.make_room(die);
-        self.append(die, lba as u32, FlashOp::Program(Die(die as u32)));
+        self.turn[stream] = die;
+        self.make_room(die, stream);
+        let fills = FlashOp::Program(Die(die as u32));
+        self.append(die, stream, lba as u32, fills);
     }
 
     /// Looks at what is needed to write some blocks soon, so that it is in a cache by then: their entries in the map, and then
@@ -272,11 +321,16 @@ impl PageMap {
         let (block, _) = self.by_pages.split(old);
         let valid = &mut self.valid[block as usize];
         *valid -= 1;
+        let valid = *valid;
+        let stream = usize::from(self.filled_by[block as usize]);
+        if let Some(separation) = &mut self.separation {
+            separation.died(stream);
+        }
         let (die, block) = self.by_die.split(block);
-        let die = &mut self.dies[die as usize];
-        die.live -= 1;
-        if block != die.active {
-            die.victims.died(block, *valid);
+        let frontier = self.frontier(die as usize, stream);
+        frontier.live -= 1;
+        if block != frontier.active {
+            frontier.victims.died(block, valid);
         }
     }
 
@@ -292,20 +346,21 @@ impl PageMap {
         })
     }
 
-    /// Puts a block where a die is being filled; `fills` is what its unit takes once that is full.
-    pub(super) fn append(&mut self, die: usize, lba: u32, fills: FlashOp) {
-        let frontier = &mut self.dies[die];
-        let block = die as u32 * self.per_die + frontier.active;
-        let at = block * self.pages + frontier.offset;
+    /// Puts a block where a die's stream is being filled; `fills` is what its unit takes once that is full.
+    pub(super) fn append(&mut self, die: usize, stream: usize, lba: u32, fills: FlashOp) {
+        let unit_blocks = self.unit_blocks;
+        let frontier = self.frontier(die, stream);
+        let (active, offset) = (frontier.active, frontier.offset);
         frontier.offset += 1;
         frontier.live += 1;
         frontier.left -= 1;
         if frontier.left == 0 {
-            frontier.left = self.unit_blocks;
+            frontier.left = unit_blocks;
             self.ops.push(fills);
         }
+        let block = die as u32 * self.per_die + active;
         self.valid[block as usize] += 1;
-        self.put(lba, at);
+        self.put(lba, block * self.pages + offset);
     }
 
     pub(super) fn put(&mut self, lba: u32, at: u32) {
@@ -315,9 +370,11 @@ impl PageMap {
     }
 }
 
-/// Blocks that a die can keep alive: all but the reserve, and one more so that a victim always gives.
-fn room(per_die: u32, reserve: u32, pages: u32) -> u64 {
-    u64::from(per_die.saturating_sub(reserve).saturating_sub(1)) * u64::from(pages)
+/// Blocks that a die can keep alive: all but the reserve, and so many more that a victim always gives. Two frontiers each have a block
+/// that is not full, and a stream is collected that has a block's worth to give.
+fn room(per_die: u32, reserve: u32, streams: usize, pages: u32) -> u64 {
+    let kept = reserve + 2 * streams as u32 - 1;
+    u64::from(per_die.saturating_sub(kept)) * u64::from(pages)
 }
 
 #[cfg(test)]
@@ -344,10 +401,17 @@ mod tests {
             }
         }
         assert_eq!(map.valid.iter().sum::<u32>(), live);
-        assert_eq!(
-            map.dies.iter().map(|d| d.live).sum::<u64>(),
-            u64::from(live)
-        );
+        assert_eq!(map.live(), u64::from(live));
+        for (at, frontier) in map.frontiers.iter().enumerate() {
+            let (die, stream) = (at / map.streams, at % map.streams);
+            let blocks = map.filled_by.iter().enumerate().filter(|&(block, &by)| {
+                let (of, block) = (block as u32 / map.per_die, block as u32 % map.per_die);
+                of == die as u32 && usize::from(by) == stream && !map.free[die].contains(&block)
+            });
+            let valid = blocks.clone().map(|(block, _)| u64::from(map.valid[block]));
+            assert_eq!(frontier.blocks as usize, blocks.clone().count());
+            assert_eq!(frontier.live, valid.sum::<u64>());
+        }
         let alive: u32 = map.alive.iter().map(|bits| bits.count_ones()).sum();
         assert_eq!(alive, live);
     }
@@ -422,7 +486,7 @@ mod tests {
             let lba = rng.below(1050);
             map.write(lba);
             assert_eq!(map.find(lba).unwrap().0, Die((lba / 4 % 3) as u32));
-            assert!(map.dies.iter().all(|die| die.free.len() >= 4));
+            assert!(map.free.iter().all(|free| free.len() >= 4));
         }
         for lba in (0..1050).filter(|&lba| map.map[lba as usize] != NONE) {
             assert_eq!(map.find(lba).unwrap().0, Die((lba / 4 % 3) as u32));

@@ -246,6 +246,7 @@ impl Response {
 const BASE: Policy = Policy {
     layer: Layer::Base {
         victim: Victim::Greedy,
+        separated: false,
         order: Order::Off,
         levelling: Levelling {
             dynamic: false,

@@ -1,4 +1,4 @@
-//! Write amplification under uniform random overwrites, against what can be computed.
+//! Write amplification under uniform random overwrites, and skewed ones, against what can be computed.
 //!
 //! The page map is run without time, and so is the engine. `T`, the physical blocks of `alpha = T / U`, leaves
 //! out what is always free: the page map's reserve; of the engine, the segments that were free on
@@ -6,6 +6,7 @@
 //! headers, summaries and the map the engine's is higher, and that is given too.
 
 pub mod disksim;
+pub mod skew;
 
 use crate::base::{PageMap, TooSmall, Victim};
 use crate::flash::{self, Shape};
@@ -17,12 +18,18 @@ use crate::sim::{Ftl, Pace};
 use crate::vellum::Placing;
 use crate::workload;
 use serde::Serialize;
+use skew::Skew;
+
+/// A row's load that has no skew.
+pub const UNIFORM: &str = "uniform";
 
 /// What is compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// What ran.
     pub policy: String,
+    /// What was asked of it.
+    pub load: String,
     /// The closed form's name.
     pub form: &'static str,
     /// Over-provisioning in thousandths, as asked for.
@@ -143,19 +150,91 @@ pub fn volumes(over_permille: u32, pages: u32, logical: u64, error: f64) -> u64 
     (each / (error * error)).ceil() as u64
 }
 
-/// The page map with one victim policy.
+/// Which page map.
+#[derive(Clone, Copy, Debug)]
+pub struct Map {
+    /// How its collector chooses.
+    pub victim: Victim,
+    /// Whether hot and cold data are apart.
+    pub separated: bool,
+    /// Pages of a block.
+    pub pages: u32,
+}
+
+impl Map {
+    /// Everything in the same blocks.
+    #[must_use]
+    pub fn mixed(victim: Victim, pages: u32) -> Self {
+        Self {
+            victim,
+            separated: false,
+            pages,
+        }
+    }
+
+    /// Hot and cold data apart.
+    #[must_use]
+    pub fn separated(victim: Victim, pages: u32) -> Self {
+        Self {
+            separated: true,
+            ..Self::mixed(victim, pages)
+        }
+    }
+
+    /// As it is named in a policy.
+    fn policy(self) -> String {
+        let options = match self.victim {
+            Victim::Greedy => None,
+            Victim::Fifo => Some("fifo".to_string()),
+            Victim::CostBenefit => Some("cost-benefit".to_string()),
+            Victim::Choices(1) => Some("random".to_string()),
+            Victim::Choices(draws) => Some(format!("d={draws}")),
+        };
+        let hot_cold = self.separated.then(|| "hot-cold".to_string());
+        let options: Vec<String> = options.into_iter().chain(hot_cold).collect();
+        match options.is_empty() {
+            true => "base".into(),
+            false => format!("base:{}", options.join(",")),
+        }
+    }
+
+    /// The closed form of its victims under a uniform load.
+    fn form(self) -> &'static str {
+        match self.victim {
+            // Under a uniform load age says nothing; what there is of a closed form is greedy's.
+            Victim::Greedy | Victim::CostBenefit => "greedy",
+            Victim::Fifo => "FIFO",
+            Victim::Choices(1) => "random",
+            Victim::Choices(_) => "d-choices",
+        }
+    }
+
+    /// What that gives.
+    fn uniform(self, alpha: f64) -> f64 {
+        match self.victim {
+            Victim::Greedy | Victim::CostBenefit => greedy(alpha, f64::from(self.pages)),
+            Victim::Fifo => fifo(alpha),
+            Victim::Choices(1) => random(alpha),
+            Victim::Choices(draws) => choices(alpha, self.pages, draws),
+        }
+    }
+}
+
+/// A page map.
 ///
 /// # Errors
 /// When the over-provisioning is too little for it.
 pub fn page_map(
-    victim: Victim,
-    pages: u32,
+    kind: Map,
+    skew: Option<Skew>,
     over_permille: u32,
     effort: Effort,
 ) -> Result<Row, TooSmall> {
+    let Map { victim, pages, .. } = kind;
     // One die, so that it is the one pool of the closed forms, with the reserve beyond T.
     let wanted = effort.logical * u64::from(1000 + over_permille) / 1000;
-    let blocks = wanted.div_ceil(u64::from(pages)) as u32 + 1;
+    let reserve = 1 + u32::from(kind.separated);
+    let blocks = wanted.div_ceil(u64::from(pages)) as u32 + reserve;
     let shape = Shape {
         channels: 1,
         dies: 1,
@@ -163,7 +242,10 @@ pub fn page_map(
         units: pages,
         unit_blocks: 1,
     };
-    let map = PageMap::new(&shape, 1, (0, blocks), effort.logical, victim)?;
+    let mut map = PageMap::new(&shape, 1, (0, blocks), effort.logical, victim)?;
+    if kind.separated {
+        map = map.separated(victim)?;
+    }
     let mut map = map.drawing(effort.seed);
     let mut rng = Rng::new(effort.seed);
     let mut ops = Vec::new();
@@ -172,36 +254,32 @@ pub fn page_map(
         map.take_ops(&mut ops);
         ops.clear();
     };
+    let mut next = || match skew {
+        None => rng.below(effort.logical),
+        Some(skew) => skew.draw(&mut rng, effort.logical),
+    };
     (0..effort.logical).for_each(|lba| write(&mut map, lba));
     for _ in 0..effort.warm * effort.logical {
-        write(&mut map, rng.below(effort.logical));
+        write(&mut map, next());
     }
     let before = map.counts();
     for _ in 0..effort.measure * effort.logical {
-        write(&mut map, rng.below(effort.logical));
+        write(&mut map, next());
     }
     let after = map.counts();
     let host = (after.host - before.host) as f64;
     let measured = 1.0 + (after.moved - before.moved) as f64 / host;
     let alpha = map.physical() as f64 / effort.logical as f64;
-    let (policy, form, computed) = match victim {
-        Victim::Greedy => ("base".into(), "greedy", greedy(alpha, f64::from(pages))),
-        Victim::Fifo => ("base:fifo".into(), "FIFO", fifo(alpha)),
-        // Under a uniform load age says nothing; what there is of a closed form is greedy's.
-        Victim::CostBenefit => (
-            "base:cost-benefit".into(),
-            "greedy",
-            greedy(alpha, f64::from(pages)),
-        ),
-        Victim::Choices(1) => ("base:random".into(), "random", random(alpha)),
-        Victim::Choices(draws) => {
-            let policy = format!("base:d={draws}");
-            (policy, "d-choices", choices(alpha, pages, draws))
-        }
+    let uniform = |alpha| kind.uniform(alpha);
+    let computed = match skew {
+        None => uniform(alpha),
+        Some(skew) if kind.separated => skew.apart(alpha, uniform),
+        Some(skew) => skew.fifo(alpha),
     };
     Ok(Row {
-        policy,
-        form,
+        policy: kind.policy(),
+        load: skew.map_or(UNIFORM.into(), |skew| skew.to_string()),
+        form: kind.form(),
         over_provisioning: over_permille,
         pages: f64::from(pages),
         alpha,
@@ -298,6 +376,7 @@ pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> 
     let computed = greedy(alpha, pages);
     Ok(Row {
         policy: "vellum".into(),
+        load: UNIFORM.into(),
         form: "greedy",
         over_provisioning: over_permille,
         pages,
@@ -313,13 +392,14 @@ pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> 
 #[must_use]
 pub fn table(rows: &[Row]) -> String {
     let mut out = String::from(
-        "| policy | closed form | OP | pages | alpha | measured | computed | off | with all overhead |\n\
-         | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+        "| policy | load | closed form | OP | pages | alpha | measured | computed | off | with all overhead |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     for row in rows {
         out.push_str(&format!(
-            "| {} | {} | {:.1}% | {:.0} | {:.4} | {:.3} | {:.3} | {:+.2}% | {:.3} |\n",
+            "| {} | {} | {} | {:.1}% | {:.0} | {:.4} | {:.3} | {:.3} | {:+.2}% | {:.3} |\n",
             row.policy,
+            row.load,
             row.form,
             f64::from(row.over_provisioning) / 10.0,
             row.pages,
@@ -375,7 +455,7 @@ mod tests {
                 measure,
                 seed,
             };
-            page_map(Victim::Choices(1), 64, 150, effort)
+            page_map(Map::mixed(Victim::Choices(1), 64), None, 150, effort)
                 .unwrap()
                 .off_percent
                 / 100.0
@@ -396,7 +476,7 @@ mod tests {
             seed: 1,
         };
         for victim in [Victim::Greedy, Victim::Fifo, Victim::Choices(1)] {
-            let row = page_map(victim, 64, 280, effort).unwrap();
+            let row = page_map(Map::mixed(victim, 64), None, 280, effort).unwrap();
             assert!(row.off_percent.abs() < 1.0, "{row:?}");
         }
     }

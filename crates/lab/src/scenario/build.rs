@@ -99,6 +99,7 @@ impl Scenario<'_> {
                 let ftl = match layer {
                     Layer::Base {
                         victim: crate::base::Victim::Greedy,
+                        separated: false,
                         order: Order::Off,
                         levelling,
                         map_cache: None,
@@ -204,11 +205,15 @@ impl Scenario<'_> {
         let ftl = match layer {
             Layer::Base {
                 victim,
+                separated,
                 order,
                 levelling,
                 map_cache,
             } => {
-                let map = PageMap::new(&shape, shape.dies, whole, logical, victim)?;
+                let mut map = PageMap::new(&shape, shape.dies, whole, logical, victim)?;
+                if separated {
+                    map = map.separated(victim)?;
+                }
                 let map = map.mapped(nand.page_map)?.drawing(self.seed);
                 let mut map = map.levelled(levelling);
                 if let Some(entries) = map_cache {

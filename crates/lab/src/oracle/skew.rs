@@ -1,0 +1,136 @@
+//! What can be computed of a load that is not uniform: a share of the writes go to a share of the volume, and each part is uniform in itself.
+
+use crate::rng::Rng;
+use std::fmt;
+
+/// So much of the writes to so much of the volume, in percent; the rest to the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Skew {
+    /// Of the writes.
+    pub writes: u32,
+    /// Of the volume.
+    pub space: u32,
+}
+
+impl fmt::Display for Skew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}% to {}%", self.writes, self.space)
+    }
+}
+
+impl Skew {
+    /// The next block to be written. What is hot lies first.
+    pub(super) fn draw(self, rng: &mut Rng, logical: u64) -> u64 {
+        let hot = logical * u64::from(self.space) / 100;
+        match rng.below(100) < u64::from(self.writes) {
+            true => rng.below(hot),
+            false => hot + rng.below(logical - hot),
+        }
+    }
+
+    /// Of the hot part and of the cold: its share of the writes, and of the volume.
+    fn parts(self) -> [(f64, f64); 2] {
+        let share = |percent: u32| f64::from(percent) / 100.0;
+        let (writes, space) = (share(self.writes), share(self.space));
+        [(writes, space), (1.0 - writes, 1.0 - space)]
+    }
+
+    /// The amplification when the victim is the block that was filled first, and hot and cold pages are in the same blocks (Desnoyers 2014,
+    /// of nonuniform traffic).
+    ///
+    /// Each block is a victim when all others have been: after alpha over the amplification of writes, as a share of the volume. A page is
+    /// alive then with the chance that none of these were to it, and is moved.
+    #[must_use]
+    pub fn fifo(self, alpha: f64) -> f64 {
+        let after = |amplification: f64| {
+            let parts = self.parts().map(|(writes, space)| {
+                let died = 1.0 - (-writes / space * alpha / amplification).exp();
+                writes / died
+            });
+            parts.iter().sum::<f64>()
+        };
+        // The larger an amplification is taken, the larger what follows from it, and slower.
+        let (mut low, mut high) = (1.0, 1e6);
+        for _ in 0..100 {
+            let middle = f64::midpoint(low, high);
+            match after(middle) > middle {
+                true => low = middle,
+                false => high = middle,
+            }
+        }
+        low
+    }
+
+    /// The amplification when each part has blocks of its own, with spare ones as the square roots of writes times pages; of each part
+    /// it is what a uniform load's is.
+    #[must_use]
+    pub fn apart(self, alpha: f64, uniform: impl Fn(f64) -> f64) -> f64 {
+        let parts = self.parts();
+        let weights = parts.map(|(writes, space)| (writes * space).sqrt());
+        let all: f64 = weights.iter().sum();
+        let parts = parts.iter().zip(weights).map(|(&(writes, space), weight)| {
+            let spare = (alpha - 1.0) * weight / all;
+            writes * uniform(1.0 + spare / space)
+        });
+        parts.sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Effort, Map, fifo, page_map};
+    use super::*;
+    use crate::base::Victim;
+
+    const MOST: Skew = Skew {
+        writes: 80,
+        space: 20,
+    };
+    const EFFORT: Effort = Effort {
+        logical: 64 << 10,
+        warm: 8,
+        measure: 4,
+        seed: 1,
+    };
+
+    #[test]
+    fn a_skew_that_is_none_is_computed_as_a_uniform_load() {
+        let none = Skew {
+            writes: 40,
+            space: 40,
+        };
+        for alpha in [1.07, 1.15, 1.28] {
+            assert!((none.fifo(alpha) / fifo(alpha) - 1.0).abs() < 1e-9);
+            assert!((none.apart(alpha, fifo) / fifo(alpha) - 1.0).abs() < 1e-9);
+            // Skew costs where all is mixed, and pays where it is not.
+            assert!(MOST.fifo(alpha) > fifo(alpha));
+            assert!(MOST.apart(alpha, fifo) < fifo(alpha));
+        }
+    }
+
+    #[test]
+    fn a_page_map_meets_what_is_computed_for_hot_and_cold_data() {
+        for over in [150, 280] {
+            let mixed = Map::mixed(Victim::Fifo, 64);
+            let row = page_map(mixed, Some(MOST), over, EFFORT).unwrap();
+            assert!(row.off_percent.abs() < 0.5, "{row:?}");
+            for victim in [Victim::Greedy, Victim::Fifo, Victim::Choices(5)] {
+                let apart = Map::separated(victim, 64);
+                let row = page_map(apart, Some(MOST), over, EFFORT).unwrap();
+                assert!(row.off_percent.abs() < 1.5, "{row:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn separation_saves_moves_under_a_skewed_load_and_costs_few_under_a_uniform_one() {
+        for victim in [Victim::Greedy, Victim::Fifo, Victim::CostBenefit] {
+            let measured = |kind, skew| page_map(kind, skew, 150, EFFORT).unwrap().measured;
+            let [mixed, apart] = [Map::mixed(victim, 64), Map::separated(victim, 64)];
+            let (before, after) = (measured(mixed, Some(MOST)), measured(apart, Some(MOST)));
+            assert!(after < before * 0.7, "{victim:?}: {before} {after}");
+            let (before, after) = (measured(mixed, None), measured(apart, None));
+            assert!(after < before * 1.02, "{victim:?}: {before} {after}");
+        }
+    }
+}
