@@ -1,18 +1,14 @@
 //! `vellum lab compare`: all policies over one load.
 
 use super::flash::number;
+use super::output::Output;
 use super::progress::{interrupted, watched};
-use super::setup::{Setup, print, write};
-use crate::outcome::{out, tell};
+use super::setup::Setup;
+use crate::outcome::tell;
 use anyhow::{Result, bail};
-use std::io::Write;
-use std::path::PathBuf;
 use vellum_lab::compare;
-use vellum_lab::csv;
-use vellum_lab::html::{self, Page};
 use vellum_lab::parallel;
 use vellum_lab::policy::{NAMES, Policy};
-use vellum_lab::report;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -26,15 +22,8 @@ pub struct Args {
     /// Runs at the same time; by default one a core. The results are the same.
     #[arg(long, value_name = "COUNT", value_parser = number::<u16>(1..=1024))]
     threads: Option<u16>,
-    /// Print JSON instead of the table.
-    #[arg(long, conflicts_with = "csv")]
-    json: bool,
-    /// Print comma-separated values instead of the table.
-    #[arg(long)]
-    csv: bool,
-    /// Write a report here: one HTML file with plots to zoom, which needs no network.
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Args {
@@ -65,27 +54,9 @@ impl Args {
                     .into(),
             );
         }
-        if outcomes.iter().any(|outcome| outcome.partial) {
-            warnings.push("PARTIAL: ended before the load was; no figure is final".into());
-        }
         warnings.extend(failed.iter().map(|f| format!("not run: {f:#}")));
-        let table = report::table(&outcomes);
-        if let Some(path) = &self.html {
-            let page = Page {
-                title: "Policies compared".into(),
-                about: about.clone(),
-                warnings: warnings.clone(),
-                command: std::env::args().collect::<Vec<_>>().join(" "),
-            };
-            write(path, &html::render(&page, &outcomes, &table)?)?;
-        }
-        if self.json {
-            writeln!(out(), "{}", serde_json::to_string_pretty(&outcomes)?)?;
-        } else if self.csv {
-            write!(out(), "{}", csv::lines(&outcomes))?;
-        } else {
-            print(&about, &warnings, &table)?;
-        }
+        self.output
+            .give("Policies compared", &about, warnings, &outcomes)?;
         interrupted(&outcomes)?;
         match failed.is_empty() {
             true => Ok(()),

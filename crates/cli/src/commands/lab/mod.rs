@@ -5,6 +5,7 @@ mod flash;
 mod hashing;
 mod list;
 mod oracle;
+mod output;
 mod paper;
 mod progress;
 mod run;
@@ -24,7 +25,7 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Replay a trace, or run a synthetic load, under several policies side by side.
+    /// Replay a trace, or run a synthetic load, under several policies side by side; as a table, JSON, CSV or one HTML report.
     Run(Box<run::Args>),
     /// All policies over one trace or load, alone and together; as a table, JSON, CSV or one HTML report.
     Compare(Box<compare::Args>),

@@ -1,15 +1,13 @@
 //! `vellum lab run`: a load under a few policies.
 
+use super::output::Output;
 use super::progress::{interrupted, watched};
-use super::setup::{Setup, print, save};
-use crate::outcome::out;
+use super::setup::{Setup, save};
 use anyhow::{Context, Result};
-use std::io::Write;
 use std::path::PathBuf;
 use vellum_lab::flash::{self, Kind};
 use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::{NAMES, Policy};
-use vellum_lab::report;
 use vellum_lab::scenario::Scenario;
 use vellum_lab::svg::{Line, Plot};
 
@@ -21,9 +19,8 @@ pub struct Args {
     /// A policy; give it several times. Default: base, vellum, and vellum:cost-benefit where there is flash.
     #[arg(long, value_name = "POLICY", long_help = format!("A policy; give it several times. There are {NAMES}."))]
     policy: Vec<Policy>,
-    /// Print JSON instead of the table.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
     /// Write a plot of the write latencies' distribution here (SVG).
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -47,12 +44,9 @@ impl Args {
         if let Some(path) = &self.plot {
             save(path, &latency_plot(&outcomes))?;
         }
-        if self.json {
-            writeln!(out(), "{}", serde_json::to_string_pretty(&outcomes)?)?;
-            return interrupted(&outcomes);
-        }
         let (about, warnings) = self.setup.about(&ready);
-        print(&about, &warnings, &report::table(&outcomes))?;
+        self.output
+            .give("Policies side by side", &about, warnings, &outcomes)?;
         interrupted(&outcomes)
     }
 

@@ -1,0 +1,103 @@
+//! What a run of the lab gives: a table, JSON, CSV, a report; ended by Ctrl-C; on a disk that is full.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::{dir, fails, ok, text};
+use std::fs;
+use std::process::{Command, Stdio};
+
+fn args<'a>(command: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let few = ["--requests=3000"];
+    [&endless(command)[..], &few, more].concat()
+}
+
+fn endless(command: &str) -> [&str; 8] {
+    [
+        "lab",
+        command,
+        "--workload=hot-cold",
+        "--device=oftl",
+        "--capacity=256M",
+        "--op=28",
+        "--policy=base",
+        "--policy=base:hot-cold",
+    ]
+}
+
+#[test]
+fn a_run_and_a_comparison_give_their_figures_in_every_form() {
+    let dir = dir();
+    for command in ["run", "compare"] {
+        let path = dir.path().join(command);
+        let page = format!("--html={}", text(&path));
+        let table = ok(&args(command, &[&page]));
+        assert!(table.contains("synthetic") && table.contains("base:hot-cold"));
+        let report = fs::read_to_string(&path).unwrap();
+        assert!(report.contains("<h2>All figures</h2>") && report.contains("base:hot-cold"));
+        let json: serde_json::Value =
+            serde_json::from_str(&ok(&args(command, &["--json"]))).unwrap();
+        assert_eq!(json[1]["policy"], "base:hot-cold");
+        let csv = ok(&args(command, &["--csv"]));
+        assert_eq!(csv.lines().count(), 3, "{csv}");
+        fails(2, &args(command, &["--csv", "--json"]), &["--json"]);
+    }
+}
+
+#[test]
+fn a_report_for_which_there_is_no_room_is_an_error() {
+    for command in ["run", "compare"] {
+        fails(
+            1,
+            &args(command, &["--html=/dev/full"]),
+            &["/dev/full", "No space left"],
+        );
+        let full = fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        let out = Command::new(env!("CARGO_BIN_EXE_vellum"))
+            .args(args(command, &["--json"]))
+            .stdout(full)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "{said}");
+        assert!(said.contains("No space left"), "{said}");
+    }
+}
+
+/// Whether a process catches SIGINT, or holds it back to look at it itself.
+fn minds_interrupts(status: &str) -> bool {
+    let status = fs::read_to_string(status).unwrap();
+    let mut masks = status.lines().filter_map(|line| {
+        let mask = line
+            .strip_prefix("SigCgt:")
+            .or(line.strip_prefix("SigBlk:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    });
+    masks.any(|mask| mask & 1 << 1 != 0)
+}
+
+#[test]
+fn a_run_that_is_ended_gives_what_it_has_and_says_so() {
+    let dir = dir();
+    let path = dir.path().join("report");
+    let page = format!("--html={}", text(&path));
+    let child = Command::new(env!("CARGO_BIN_EXE_vellum"))
+        .args(endless("run"))
+        .args(["--requests=2000000000", &page])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    common::eventually("it minds signals", || minds_interrupts(&status));
+    common::run("kill", &["-INT", &child.id().to_string()]);
+    let out = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    assert!(said.contains("PARTIAL"), "{said}");
+    assert!(fs::read_to_string(&path).unwrap().contains("PARTIAL"));
+}
