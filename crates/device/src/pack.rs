@@ -151,10 +151,29 @@ pub fn part_bytes(block: &[u8; BLOCK_BYTES], how: Compression) -> usize {
         encoder.set(how.method(), Method::Off);
         encoder.compress(block, &mut room)
     });
-    encoded.map_or(BLOCK_BYTES, |encoded| {
-        let taken = (encoded.length + pack::OVERHEAD) * BLOCK_BYTES;
-        taken.div_ceil(pack::ROOM)
-    })
+    encoded.map_or(BLOCK_BYTES, |encoded| of_a_page(encoded.length))
+}
+
+/// The same of a block that replaces `base` and may be stored as its difference to that.
+#[must_use]
+pub fn part_bytes_after(
+    block: &[u8; BLOCK_BYTES],
+    base: &[u8; BLOCK_BYTES],
+    how: Compression,
+) -> usize {
+    let alone = part_bytes(block, how);
+    let mut room = [0; LONGEST_PART];
+    let delta = ENCODER.with_borrow_mut(|encoder| {
+        encoder.set(how.method(), how.method());
+        // As for a volume: a base is a part itself, and a delta is less than half as long.
+        let most = encoder.compress(base, &mut room)?.length / 2;
+        encoder.delta(block, base, &mut room[..most])
+    });
+    delta.map_or(alone, |delta| of_a_page(delta.length).min(alone))
+}
+
+fn of_a_page(length: usize) -> usize {
+    ((length + pack::OVERHEAD) * BLOCK_BYTES).div_ceil(pack::ROOM)
 }
 
 /// A read of parts that the medium has not answered yet: of their page, of the page of what they are a difference to, or of both at a

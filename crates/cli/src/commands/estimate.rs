@@ -1,14 +1,18 @@
-//! `vellum estimate`: what storing every content once, and in fewer bytes, would save on data that is there already.
+//! `vellum estimate`: what storing every content once, and in fewer bytes, would save on data that is there already, and what the
+//! journals among it tell of writing once.
 //!
-//! All of it is read, but only one content in so many is counted, chosen by its hash, so that memory is bounded
-//! and the choice has nothing to do with where a block lies. The bound of the error comes from the counts
-//! themselves: few contents with many copies make it wide. Of those that are counted one in sixteen is compressed, chosen
-//! the same way; what they come to stands for all that deduplication leaves.
+//! All of it is read, for a sample of places does not tell which blocks have copies. But only one content in so many is counted,
+//! chosen by its hash, so that memory is bounded and the choice has nothing to do with where a block lies. The bound of the error
+//! comes from the counts themselves: few contents with many copies make it wide. Of those that are counted one in sixteen is
+//! compressed, chosen the same way; what they come to stands for all that deduplication leaves.
+
+mod journals;
 
 use crate::outcome::out;
 use crate::size::Size;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+use journals::Told;
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -39,6 +43,7 @@ pub struct Args {
 /// Reads and counts.
 pub fn run(args: &Args) -> Result<()> {
     let mut census = Census::new(CONTENTS_MAX);
+    let mut journals = Vec::new();
     let bar = ProgressBar::new_spinner();
     if let Ok(style) =
         ProgressStyle::with_template("{spinner} {binary_bytes} read, {binary_bytes_per_sec}")
@@ -52,8 +57,11 @@ pub fn run(args: &Args) -> Result<()> {
         {
             count_directory(path, &mut census, &bar);
         } else {
-            count_file(path, &mut census, &bar)
-                .with_context(|| format!("cannot read {}", path.display()))?;
+            let unread = || format!("cannot read {}", path.display());
+            count_file(path, &mut census, &bar).with_context(unread)?;
+            let mut disk = File::open(path).with_context(unread)?;
+            let bytes = disk.seek(SeekFrom::End(0)).with_context(unread)?;
+            journals.extend(journals::read(&disk, bytes));
         }
     }
     bar.finish_and_clear();
@@ -85,6 +93,7 @@ pub fn run(args: &Args) -> Result<()> {
                 "zstd_bytes": bytes(zstd.0),
                 "zstd_bytes_bound": bytes(zstd.1),
                 "unreadable_files": census.unreadable,
+                "journals": journals.iter().map(Told::json).collect::<Vec<_>>(),
             })
         )?;
         return Ok(());
@@ -123,10 +132,16 @@ pub fn run(args: &Args) -> Result<()> {
             census.unreadable
         )?;
     }
-    writeln!(
-        out(),
-        "What a journal writes twice, and write-once journaling once, depends on the workload: try `vellum demo`."
-    )?;
+    for journal in &journals {
+        journal.write(&mut out())?;
+    }
+    if journals.is_empty() {
+        writeln!(
+            out(),
+            "  write-once, delta: not to be told. How often a block is written does not show in what is stored, but in the journal of \
+             an ext3 or ext4: name its device or image, or `vellum record` a workload and `vellum lab compare` it"
+        )?;
+    }
     Ok(())
 }
 
