@@ -1,4 +1,4 @@
-//! What a run of the lab gives: a table, JSON, CSV, a report; ended by Ctrl-C; on a disk that is full.
+//! What a run of the lab gives: a table, JSON, CSV, a report; ended by Ctrl-C; on a disk that is full; of a trace that does not fit.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -100,4 +100,20 @@ fn a_run_that_is_ended_gives_what_it_has_and_says_so() {
     assert_eq!(out.status.code(), Some(1), "{said}");
     assert!(said.contains("PARTIAL"), "{said}");
     assert!(fs::read_to_string(&path).unwrap().contains("PARTIAL"));
+}
+
+#[test]
+fn a_trace_that_goes_past_the_drive_is_refused_with_what_it_needs() {
+    let dir = dir();
+    let path = dir.path().join("trace");
+    // A block in each of 300 MiB.
+    let line = |at: u64| format!("{},web,0,Write,{},4096,1\n", 1000 + at, at << 20);
+    let lines: String = (0..300).map(line).collect();
+    fs::write(&path, lines).unwrap();
+    let run = ["lab", "run", text(&path), "--device=oftl", "--policy=base"];
+    let needed = ["touches 76800 blocks", "--capacity"];
+    fails(1, &[&run[..], &["--capacity=256M"]].concat(), &needed);
+    assert!(ok(&[&run[..], &["--capacity=512M"]].concat()).contains("300 writes"));
+    let whole = [&run[..], &["--capacity=256M", "--in-place"]].concat();
+    fails(1, &whole, &["--capacity"]);
 }
