@@ -7,6 +7,7 @@ pub mod check;
 mod classes;
 pub mod deltas;
 pub mod engine;
+mod flat;
 pub mod format;
 mod held;
 mod in_flight;

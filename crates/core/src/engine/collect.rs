@@ -272,8 +272,8 @@ impl Engine {
         if let Some(vba) = self.shared.find(pba) {
             return Some(Owner::Vba(vba));
         }
-        if let Some(&lba) = self.strays.get(&(pba.0 as u32)) {
-            return Some(Owner::Lba(Lba(u64::from(lba))));
+        if let Some(lba) = self.strays.owner(pba) {
+            return Some(Owner::Lba(lba));
         }
         match tag {
             Owner::Lba(lba)
@@ -478,17 +478,15 @@ impl Engine {
 
     fn search_strays(&mut self, segment: Segment) {
         let superblock = &self.superblock;
-        let found = self.map.iter().filter_map(|(lba, entry)| match entry {
-            Entry::Plain(pba)
-                if superblock
+        for (lba, entry) in self.map.iter() {
+            if let Entry::Plain(pba) = entry
+                && superblock
                     .segment_of(pba)
-                    .is_some_and(|(at, _)| at == segment) =>
+                    .is_some_and(|(at, _)| at == segment)
             {
-                Some((pba.0 as u32, lba.0 as u32))
+                self.strays.insert(pba, lba);
             }
-            _ => None,
-        });
-        self.strays.extend(found);
+        }
     }
 
     /// When free segments run short, pushes on what emptied ones wait for: seals and syncs the chunks

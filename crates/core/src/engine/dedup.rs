@@ -176,8 +176,8 @@ impl Engine {
         if let Some(vba) = self.shared.find(pba) {
             return (!self.shared.has_parts(vba)).then_some(Holder::Page(vba));
         }
-        let lba = match (self.strays.get(&(pba.0 as u32)), tag.owner) {
-            (Some(&lba), _) => Lba(lba.into()),
+        let lba = match (self.strays.owner(pba), tag.owner) {
+            (Some(lba), _) => lba,
             (None, Owner::Lba(lba)) => lba,
             (None, _) => return None,
         };

@@ -1,7 +1,7 @@
 //! The engine: the state machine that every request passes through.
 //!
 //! Split by request path (`write`, `read`, `unmap`, `flush`), by policy (`dedup` and `merge`, on `twin`; `pack` and `delta`; `pledge`) and by noun (`log`,
-//! `segments`, `chunks`, `sums`, `collect`, `checkpoint`, `restamp`, `owners`); `pump` moves them on. What must hold between any two calls of [`Engine::handle`]:
+//! `segments`, `chunks`, `sums`, `collect`, `checkpoint`, `strays` and `restamp`, `owners`); `pump` moves them on. What must hold between any two calls of [`Engine::handle`]:
 //!
 //! 1. A map entry names a block of a chunk in memory, or a block on the medium of a segment that is not free.
 //! 2. `valid` of a segment is the number of its blocks that the map or the shared table names.
@@ -27,6 +27,7 @@ mod pump;
 mod read;
 mod restamp;
 mod segments;
+mod strays;
 mod sums;
 mod twin;
 mod unmap;
@@ -44,10 +45,7 @@ use crate::recovery::Recovered;
 use crate::refs::Shared;
 use crate::seam::{Effect, Input, Outcome, Refusal, Reply};
 use crate::stats::Stats;
-use alloc::{
-    collections::{BTreeMap, VecDeque},
-    vec::Vec,
-};
+use alloc::{collections::VecDeque, vec::Vec};
 use checkpoint::Checkpoint;
 use chunks::{ChunkId, Chunks, HEADS, Head, Held, Position, Waiter, Waiting};
 use collect::Collector;
@@ -59,6 +57,7 @@ pub use pack::Store;
 use pump::Then;
 use restamp::Restamp;
 use segments::{Segments, State, locate};
+use strays::Strays;
 use sums::Sums;
 use twin::{Shared as Sharing, Unsure, Verdict};
 
@@ -146,7 +145,7 @@ pub struct Engine {
     died: Vec<(Vba, Pba)>,
     /// Blocks whose owner is not the one that their segment's summary names (a shared page that has one
     /// owner left): WOJ's reverse map.
-    strays: BTreeMap<u32, u32>,
+    strays: Strays,
     restamp: Restamp,
     segments: Segments,
     sums: Sums,
@@ -247,11 +246,7 @@ impl Engine {
             shared: recovered.shared,
             makes_deltas: false,
             died: Vec::new(),
-            strays: recovered
-                .strays
-                .iter()
-                .map(|(pba, lba)| (pba.0 as u32, lba.0 as u32))
-                .collect(),
+            strays: Strays::default(),
             restamp: Restamp::default(),
             segments,
             sums,
@@ -294,6 +289,9 @@ impl Engine {
             stats: Stats::default(),
             superblock,
         };
+        for &(pba, lba) in &recovered.strays {
+            engine.strays.insert(pba, lba);
+        }
         let was_stopped = recovered.replayed.chunks == 0 && recovered.root_seq > Seq(0);
         unsummarised.sort_unstable();
         let in_runs = engine.options.erase_blocks_max > 0;

@@ -38,8 +38,8 @@ pub struct Options {
     pub zero: bool,
     /// Segments whose checksums are kept in memory.
     pub cached_sums: usize,
-    /// Pages whose summary does not name their owner that are remembered, at least; half a journal's if
-    /// that is more.
+    /// Pages whose summary does not name their owner that are remembered, at least; a quarter of a
+    /// journal's if that is more.
     pub strays: usize,
     /// Buffers that clients' writes share: when few are free, in-line deduplication leaves off. 0: unknown,
     /// and it never does.

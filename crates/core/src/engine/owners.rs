@@ -58,13 +58,13 @@ impl Engine {
                 self.dedup.unshared(hash, owner);
             }
             self.map.set(owner, Entry::Plain(pba));
-            self.strays.insert(pba.0 as u32, owner.0 as u32);
+            self.strays.insert(pba, owner);
         }
     }
 
     pub(super) fn died(&mut self, pba: Pba) {
         if !self.strays.is_empty() {
-            self.strays.remove(&(pba.0 as u32));
+            self.strays.remove(pba);
         }
         let (segment, _) = locate(&self.superblock, pba);
         if self.segments.died(segment) {

@@ -2,12 +2,12 @@
 //!
 //! A journal copy that was remapped stays with its home address alone when the journal uses its space
 //! again. Its chunk header and the summary go on naming the journal. The collector must know better, and so
-//! do strays: in memory, bounded by half the journal. Beyond that a summary is written anew with the owners
+//! do strays: in memory, bounded by a quarter of the journal. Beyond that a summary is written anew with the owners
 //! of today. One that a crash tears is as good as none: the headers say what it said, and the collector
 //! searches the map for owners that nothing names.
 
 use super::*;
-use crate::format::summary::{self, Owner, Tag};
+use crate::format::summary::{self, Owner};
 
 /// Segments that are looked at for one to restamp, at most: the others are looked at next time.
 const TRIES: usize = 8;
@@ -17,8 +17,8 @@ const TRIES: usize = 8;
 pub(super) struct Restamp {
     /// The segment whose summary is being read or written.
     segment: Option<Segment>,
-    /// The page from which to look for the next.
-    hand: u32,
+    /// From where to look for the next among the strays.
+    hand: usize,
 }
 
 impl Restamp {
@@ -33,25 +33,24 @@ impl Restamp {
 }
 
 impl Engine {
-    fn strays_of(&self, segment: Segment) -> core::ops::Range<u32> {
-        let start = self.superblock.segment_start(segment).0 as u32;
-        start..start + self.superblock.usable_blocks()
+    fn pages_of(&self, segment: Segment) -> core::ops::Range<Pba> {
+        let start = self.superblock.segment_start(segment);
+        start..start.plus(self.superblock.usable_blocks().into())
     }
 
     /// Starts the rewriting of a summary when there are more strays than may be.
     pub(super) fn restamp(&mut self) {
-        let most = self.options.strays.max(self.once.pool().blocks() / 2);
+        let most = self.options.strays.max(self.once.pool().blocks() / 4);
         if self.strays.len() <= most || !self.restamp.is_idle() || self.mode != Mode::Running {
             return;
         }
         for _ in 0..TRIES {
-            let next = self.strays.range(self.restamp.hand..).next();
-            let Some((&pba, _)) = next else {
+            let Some((next, pba)) = self.strays.any_from(self.restamp.hand) else {
                 self.restamp.hand = 0;
                 continue;
             };
-            let (segment, _) = locate(&self.superblock, Pba(pba.into()));
-            self.restamp.hand = self.strays_of(segment).end;
+            let (segment, _) = locate(&self.superblock, pba);
+            self.restamp.hand = next;
             if self.segments.get(segment).state == State::Closed && self.may_rewrite(segment) {
                 self.restamp.segment = Some(segment);
                 self.begin_reader(segment);
@@ -94,8 +93,10 @@ impl Engine {
         });
         let Ok((tags, last_seq)) = read else {
             // A damaged one is left as it is, and will not be tried again: the collector searches the map.
-            let strays = self.strays_of(segment);
-            self.strays.retain(|pba, _| !strays.contains(pba));
+            let pages = self.pages_of(segment);
+            for pba in (pages.start.0..pages.end.0).map(Pba) {
+                self.strays.remove(pba);
+            }
             return;
         };
         let info = self.segments.get_mut(segment);
@@ -109,27 +110,21 @@ impl Engine {
 
     /// The summary that is about to be written names the owners of today.
     pub(super) fn stamp(&mut self, segment: Segment) {
-        let strays = self.strays_of(segment);
-        for (&pba, &lba) in self.strays.range(strays) {
-            let owner = Owner::Lba(Lba(lba.into()));
-            self.sums.set_owner(Pba(pba.into()), owner);
+        for (pba, lba) in self.strays.of(self.pages_of(segment)) {
+            self.sums.set_owner(pba, Owner::Lba(lba));
         }
     }
 
     /// The summary is written: what it says need not be remembered.
     pub(super) fn stamped(&mut self, segment: Segment) {
-        let range = self.strays_of(segment);
+        let pages = self.pages_of(segment);
         if let Some(tags) = self.sums.tags(segment) {
-            let first = range.start;
-            let said = |pba: u32| -> &Tag { &tags[(pba - first) as usize] };
-            let known = self
-                .strays
-                .range(range)
-                .filter(|&(&pba, &lba)| said(pba).owner == Owner::Lba(Lba(lba.into())))
-                .map(|(&pba, _)| pba);
-            let known: Vec<u32> = known.collect();
-            for pba in known {
-                self.strays.remove(&pba);
+            for (pba, tag) in (pages.start.0..).map(Pba).zip(tags) {
+                if let (Owner::Lba(said), Some(owner)) = (tag.owner, self.strays.owner(pba))
+                    && said == owner
+                {
+                    self.strays.remove(pba);
+                }
             }
         }
         if self.restamp.segment == Some(segment) {

@@ -7,6 +7,7 @@
 //! its page stays in the table too, or such a leaf would lead nowhere after a crash.
 
 mod numbers;
+mod pages;
 mod parts;
 mod places;
 
@@ -16,34 +17,8 @@ use crate::map::{LEAF_ENTRIES, PACKED_PAGES, take_bit};
 use crate::seam::Fingerprint;
 use alloc::{vec, vec::Vec};
 use numbers::Free;
+use pages::{PARTS, Pages};
 use places::Places;
-
-/// In a page's address: it holds parts, so what is left of it stays as it is.
-const PARTS: u32 = 1 << 31;
-
-#[derive(Clone, Copy, Default)]
-struct Page {
-    /// Where it is, and [`PARTS`]; 0: nowhere.
-    place: u32,
-    owners: u32,
-    /// Of a shared page, the XOR of its owners. Of a page of parts, how many deltas need one of them.
-    xor: u32,
-}
-
-impl Page {
-    fn pba(self) -> u32 {
-        self.place & !PARTS
-    }
-
-    fn has_parts(self) -> bool {
-        self.place & PARTS != 0
-    }
-
-    /// Of a page of parts: whether anything leads into it.
-    fn is_needed(self) -> bool {
-        self.owners > 0 || self.xor > 0
-    }
-}
 
 /// What is left of a page when an owner has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +34,7 @@ pub struct Shared {
     limit: u32,
     /// Numbers that recovery must find free: they are not given out.
     reserve: u32,
-    pages: Vec<Page>,
+    pages: Pages,
     free: Free,
     at: Places,
     dirty: Vec<u64>,
@@ -85,7 +60,7 @@ impl Shared {
         Self {
             limit: leaves.saturating_mul(LEAF_ENTRIES as u32).min(1 << 30),
             reserve: 0,
-            pages: Vec::new(),
+            pages: Pages::default(),
             free: Free::default(),
             at: Places::default(),
             dirty: vec![0; (leaves as usize).div_ceil(64)],
@@ -133,23 +108,19 @@ impl Shared {
     /// Where a shared page is.
     #[must_use]
     pub fn pba(&self, vba: Vba) -> Pba {
-        Pba(u64::from(self.pages[vba.0 as usize].pba()))
+        Pba(self.pages.pba(vba.0).into())
     }
 
     /// Whether a page of this number is somewhere.
     #[must_use]
     pub fn is_placed(&self, vba: Vba) -> bool {
-        self.pages
-            .get(vba.0 as usize)
-            .is_some_and(|page| page.place != 0)
+        self.pages.get(vba.0).is_some_and(|page| page.place != 0)
     }
 
     /// Whether that page holds parts.
     #[must_use]
     pub fn has_parts(&self, vba: Vba) -> bool {
-        self.pages
-            .get(vba.0 as usize)
-            .is_some_and(|page| page.place & PARTS != 0)
+        self.pages.get(vba.0).is_some_and(pages::Page::has_parts)
     }
 
     /// Notes the hash of a page's content.
@@ -196,7 +167,7 @@ impl Shared {
     /// How many own it.
     #[must_use]
     pub fn owners(&self, vba: Vba) -> u32 {
-        self.pages.get(vba.0 as usize).map_or(0, |page| page.owners)
+        self.pages.get(vba.0).map_or(0, |page| page.owners)
     }
 
     /// Which shared page is at a physical address.
@@ -225,22 +196,13 @@ impl Shared {
         self.pages.len().saturating_add(numbers) <= self.limit as usize
     }
 
-    /// Room for so many pages; by an eighth more at a time, because a volume that shares much has millions.
-    fn lengthen(&mut self, pages: usize) {
-        if pages > self.pages.capacity() {
-            let more = pages - self.pages.len() + self.pages.len() / 8;
-            self.pages.reserve_exact(more.max(LEAF_ENTRIES));
-        }
-        self.pages.resize(pages, Page::default());
-    }
-
     /// Makes the page at `pba` shared, still without owners. `None` when the table is full.
     pub fn insert(&mut self, pba: Pba) -> Option<Vba> {
         let vba = match self.free.take() {
             Some(vba) => vba,
             None if self.has_fresh() => {
                 let vba = self.pages.len();
-                self.lengthen(vba + 1);
+                self.pages.lengthen(vba + 1);
                 vba as u32
             }
             None => return None,
@@ -256,7 +218,7 @@ impl Shared {
             None if self.pages.len() >= PACKED_PAGES as usize => return None,
             _ => self.insert(pba)?,
         };
-        self.pages[vba.0 as usize].place |= PARTS;
+        self.pages.set_place(vba.0, pba.0 as u32 | PARTS);
         self.packed += 1;
         Some(vba)
     }
@@ -266,16 +228,10 @@ impl Shared {
         if vba.0 >= self.limit {
             return false;
         }
-        if self.pages.len() <= vba.0 as usize {
-            self.lengthen(vba.0 as usize + 1);
-        }
+        self.pages.lengthen(vba.0 as usize + 1);
         // What the number stood for before does not matter.
-        self.pages[vba.0 as usize].place &= !PARTS;
         self.forget_deltas(vba);
-        self.place(vba, pba);
-        if parts {
-            self.pages[vba.0 as usize].place |= PARTS;
-        }
+        self.place_as(vba, pba, if parts { PARTS } else { 0 });
         true
     }
 
@@ -287,9 +243,13 @@ impl Shared {
 
     /// The page has moved.
     pub fn place(&mut self, vba: Vba, pba: Pba) {
+        let parts = self.pages.page(vba.0).place & PARTS;
+        self.place_as(vba, pba, parts);
+    }
+
+    fn place_as(&mut self, vba: Vba, pba: Pba, parts: u32) {
         self.at.remove(&self.pages, vba.0);
-        let page = &mut self.pages[vba.0 as usize];
-        page.place = page.place & PARTS | pba.0 as u32;
+        self.pages.set_place(vba.0, parts | pba.0 as u32);
         self.at.insert(&self.pages, vba.0);
         self.mark_dirty(vba);
     }
@@ -297,19 +257,20 @@ impl Shared {
     /// `lba` owns the page too. `false` when the count is full: the caller stores a copy instead.
     #[must_use]
     pub fn add(&mut self, vba: Vba, lba: Lba) -> bool {
-        let page = &mut self.pages[vba.0 as usize];
+        let mut page = self.pages.page(vba.0);
         let Some(owners) = page.owners.checked_add(1) else {
             return false;
         };
         page.owners = owners;
-        self.owned += 1;
         page.xor ^= lba.0 as u32;
+        self.pages.set(vba.0, page);
+        self.owned += 1;
         true
     }
 
     /// `lba` does not own the page any more.
     pub fn remove(&mut self, vba: Vba, lba: Lba) -> Left {
-        let page = &mut self.pages[vba.0 as usize];
+        let mut page = self.pages.page(vba.0);
         assert!(
             page.owners > 1,
             "shared page {vba} would have no owner: a count was too low"
@@ -317,6 +278,7 @@ impl Shared {
         page.owners -= 1;
         self.owned -= 1;
         page.xor ^= lba.0 as u32;
+        self.pages.set(vba.0, page);
         if page.owners > 1 {
             return Left::Shared;
         }
@@ -332,8 +294,8 @@ impl Shared {
     pub fn settle(&mut self) -> Option<Vec<(Lba, Pba)>> {
         let mut plain = Vec::new();
         self.at.clear();
-        for index in 0..self.pages.len() {
-            let page = self.pages[index];
+        for index in 0..self.pages.len() as u32 {
+            let page = self.pages.page(index);
             let is_kept = match page.has_parts() {
                 true => page.is_needed(),
                 false => page.owners > 1,
@@ -342,23 +304,24 @@ impl Shared {
                 plain.push((Lba(u64::from(page.xor)), Pba(u64::from(page.pba()))));
             }
             if is_kept {
-                if self.at.insert(&self.pages, index as u32).is_some() {
+                if self.at.insert(&self.pages, index).is_some() {
                     return None;
                 }
                 self.packed += usize::from(page.has_parts());
             } else {
-                self.free_page(Vba(index as u32));
+                self.free_page(Vba(index));
             }
         }
         Some(plain)
     }
 
     fn free_page(&mut self, vba: Vba) {
-        let page = &mut self.pages[vba.0 as usize];
-        if page.place & PARTS == 0 {
+        let mut page = self.pages.page(vba.0);
+        if !page.has_parts() {
             self.owned -= u64::from(page.owners);
         }
         (page.owners, page.xor) = (0, 0);
+        self.pages.set(vba.0, page);
         if let Some(hash) = self.hashes.get_mut(vba.0 as usize) {
             *hash = 0;
         }
@@ -377,7 +340,7 @@ impl Shared {
     /// The map checkpoint is durable.
     pub fn checkpoint_durable(&mut self) {
         while let Some(vba) = self.free.rested() {
-            self.pages[vba as usize].place = 0;
+            self.pages.set_place(vba, 0);
             self.mark_dirty(Vba(vba));
         }
     }
@@ -394,14 +357,14 @@ impl Shared {
 
     /// A leaf's block: the address of each page, 0 for none. Returns whether it holds any.
     pub fn encode_leaf(&self, leaf: Leaf, out: &mut [u8]) -> bool {
-        let first = leaf.0 as usize * LEAF_ENTRIES;
-        let mut any = false;
-        for (index, bytes) in out.chunks_exact_mut(4).enumerate() {
-            let place = self.pages.get(first + index).map_or(0, |page| page.place);
-            any |= place != 0;
+        let Some(places) = self.pages.places(leaf.0 as usize) else {
+            out.fill(0);
+            return false;
+        };
+        for (bytes, place) in out.chunks_exact_mut(4).zip(places) {
             bytes.copy_from_slice(&place.to_le_bytes());
         }
-        any
+        places.iter().any(|place| *place != 0)
     }
 }
 

@@ -30,35 +30,37 @@ impl Shared {
     /// Whether deltas need parts of a page.
     #[must_use]
     pub fn is_base(&self, vba: Vba) -> bool {
-        let page = self.pages.get(vba.0 as usize);
+        let page = self.pages.get(vba.0);
         page.is_some_and(|page| page.has_parts() && page.xor > 0)
     }
 
     /// Whether a page holds parts, and anything leads to one of them.
     #[must_use]
     pub fn is_owned_or_needed(&self, vba: Vba) -> bool {
-        let page = self.pages.get(vba.0 as usize);
+        let page = self.pages.get(vba.0);
         page.is_some_and(|page| page.has_parts() && page.is_needed())
     }
 
     /// One more LBA is mapped to a part of the page. There are fewer LBAs than a count can hold.
     pub fn add_part(&mut self, vba: Vba) {
         debug_assert!(self.has_parts(vba));
-        let page = &mut self.pages[vba.0 as usize];
+        let mut page = self.pages.page(vba.0);
         self.orphans -= u64::from(page.owners == 0 && page.xor > 0);
         page.owners += 1;
+        self.pages.set(vba.0, page);
         self.parts_owned += 1;
     }
 
     /// One fewer is. Pages that are given up by that go to `died`, with where they were: that one, and those that
     /// its deltas were the last to need.
     pub fn remove_part(&mut self, vba: Vba, died: &mut Vec<(Vba, Pba)>) {
-        let page = &mut self.pages[vba.0 as usize];
+        let mut page = self.pages.page(vba.0);
         assert!(
             page.owners > 0,
             "page of parts {vba} has fewer owners than none"
         );
         page.owners -= 1;
+        self.pages.set(vba.0, page);
         self.parts_owned -= 1;
         if page.owners > 0 {
             return;
@@ -83,9 +85,10 @@ impl Shared {
             let Some(base) = self.deltas.remove(part) else {
                 continue;
             };
-            let page = &mut self.pages[base.page.0 as usize];
+            let mut page = self.pages.page(base.page.0);
             assert!(page.xor > 0, "page {} is needed by delta {part}", base.page);
             page.xor -= 1;
+            self.pages.set(base.page.0, page);
             if page.xor > 0 {
                 continue;
             }
@@ -108,10 +111,11 @@ impl Shared {
     }
 
     fn need(&mut self, base: Vba) {
-        let page = &mut self.pages[base.0 as usize];
+        let mut page = self.pages.page(base.0);
         self.bases += u64::from(page.xor == 0);
         self.orphans += u64::from(page.xor == 0 && page.owners == 0);
         page.xor += 1;
+        self.pages.set(base.0, page);
     }
 
     /// What replay says of a part.
@@ -155,7 +159,7 @@ impl Shared {
         }
         let dead: Vec<PartId> = self.deltas.iter().map(|(part, _)| part).collect();
         for part in dead {
-            let page = self.pages.get(part.page.0 as usize);
+            let page = self.pages.get(part.page.0);
             if !page.is_some_and(|page| page.has_parts() && page.is_needed()) {
                 self.deltas.remove(part);
             }

@@ -1,13 +1,44 @@
-//! Which page is at a physical address. A number alone is kept, in 4 bytes: the page says itself where it is.
+//! Which page is at a physical address. Its number alone is kept, in 4 bytes: the page says itself where it is.
 
-use super::Page;
-use core::hash::BuildHasher;
-use hashbrown::{DefaultHashBuilder, HashTable};
+use super::pages::Pages;
+use crate::flat::{Flat, Slot, hash};
+
+impl Slot for u32 {
+    const VACANT: Self = 0;
+}
+
+/// How a number is kept: plus one, in so many lower bits; above them is part of its hash, so that few pages are looked at
+/// that are elsewhere.
+#[derive(Clone, Copy, Default)]
+struct Packing {
+    bits: u32,
+}
+
+impl Packing {
+    /// That of numbers up to this one.
+    fn of(number: u32) -> Self {
+        Self {
+            bits: (number + 1).ilog2() + 1,
+        }
+    }
+
+    fn pack(self, number: u32, hash: u64) -> u32 {
+        (hash as u32) >> self.bits << self.bits | (number + 1)
+    }
+
+    fn number(self, slot: u32) -> u32 {
+        (slot & ((1 << self.bits) - 1)) - 1
+    }
+
+    fn may_be(self, slot: u32, hash: u64) -> bool {
+        (slot ^ hash as u32) >> self.bits == 0
+    }
+}
 
 #[derive(Default)]
 pub(super) struct Places {
-    numbers: HashTable<u32>,
-    hasher: DefaultHashBuilder,
+    numbers: Flat<u32>,
+    packing: Packing,
 }
 
 impl Places {
@@ -17,39 +48,59 @@ impl Places {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.numbers.is_empty()
+        self.len() == 0
     }
 
     pub fn clear(&mut self) {
         self.numbers.clear();
     }
 
+    fn slot(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<(usize, u32)> {
+        let packing = self.packing;
+        let is_it = |slot| packing.may_be(slot, hash) && is_it(packing.number(slot));
+        let (at, slot) = self.numbers.find(hash, is_it)?;
+        Some((at, packing.number(slot)))
+    }
+
     /// The page that is found at an address.
-    pub fn find(&self, pages: &[Page], pba: u32) -> Option<u32> {
-        let hash = self.hasher.hash_one(pba);
-        let is_there = |&number: &u32| pages[number as usize].pba() == pba;
-        self.numbers.find(hash, is_there).copied()
+    pub fn find(&self, pages: &Pages, pba: u32) -> Option<u32> {
+        let is_there = |number: u32| pages.pba(number) == pba;
+        let (_, number) = self.slot(hash(pba), is_there)?;
+        Some(number)
     }
 
     /// From now on this page is found where it is; the one that was, if there was one.
-    pub fn insert(&mut self, pages: &[Page], number: u32) -> Option<u32> {
-        let at = |number: u32| pages[number as usize].pba();
-        let hash = self.hasher.hash_one(at(number));
-        let is_there = |&other: &u32| at(other) == at(number);
-        if let Some(found) = self.numbers.find_mut(hash, is_there) {
-            return Some(core::mem::replace(found, number));
+    pub fn insert(&mut self, pages: &Pages, number: u32) -> Option<u32> {
+        let pba = |number: u32| pages.pba(number);
+        let narrow = self.packing;
+        if Packing::of(number).bits > narrow.bits || !self.numbers.has_room() {
+            let wide = Packing {
+                bits: narrow.bits.max(Packing::of(number).bits),
+            };
+            self.packing = wide;
+            self.numbers.make_room(|slot| {
+                let number = narrow.number(slot);
+                let hash = hash(pba(number));
+                (wide.pack(number, hash), hash)
+            });
         }
-        let hasher = &self.hasher;
-        let rehash = |&other: &u32| hasher.hash_one(at(other));
-        self.numbers.insert_unique(hash, number, rehash);
+        let hash = hash(pba(number));
+        let slot = self.packing.pack(number, hash);
+        if let Some((at, other)) = self.slot(hash, |other| pba(other) == pba(number)) {
+            self.numbers.replace(at, slot);
+            return Some(other);
+        }
+        self.numbers.insert(slot, hash);
         None
     }
 
     /// This page is not found any more where it still is. Nothing, when another took over its place.
-    pub fn remove(&mut self, pages: &[Page], number: u32) {
-        let hash = self.hasher.hash_one(pages[number as usize].pba());
-        if let Ok(entry) = self.numbers.find_entry(hash, |&other| other == number) {
-            entry.remove();
+    pub fn remove(&mut self, pages: &Pages, number: u32) {
+        let hash_of = |number: u32| hash(pages.pba(number));
+        if let Some((at, _)) = self.slot(hash_of(number), |other| other == number) {
+            let packing = self.packing;
+            self.numbers
+                .remove(at, |slot| hash_of(packing.number(slot)));
         }
     }
 }
@@ -60,26 +111,28 @@ mod tests {
     use alloc::collections::BTreeMap;
     use proptest::prelude::*;
 
-    const NUMBERS: usize = 12;
+    const NUMBERS: usize = 300;
 
     proptest! {
         /// Against a map from addresses, as pages move, leave, and take over each other's places.
         #[test]
-        fn behaves_like_a_map(steps in prop::collection::vec((0..NUMBERS, 1u32..8, any::<bool>()), 1..200)) {
-            let mut pages = [Page::default(); NUMBERS];
+        fn behaves_like_a_map(steps in prop::collection::vec((0..NUMBERS, 1u32..400, any::<bool>()), 1..2000)) {
+            let mut pages = Pages::default();
+            pages.lengthen(NUMBERS);
             let mut places = Places::default();
             let mut model: BTreeMap<u32, u32> = BTreeMap::new();
             for (number, pba, moves) in steps {
                 model.retain(|_, found| *found as usize != number);
                 places.remove(&pages, number as u32);
                 if moves {
-                    pages[number].place = pba;
+                    pages.set_place(number as u32, pba);
                     prop_assert_eq!(places.insert(&pages, number as u32), model.insert(pba, number as u32));
                 }
                 prop_assert_eq!(places.len(), model.len());
-                for pba in 1..8 {
-                    prop_assert_eq!(places.find(&pages, pba), model.get(&pba).copied());
-                }
+                prop_assert_eq!(places.find(&pages, pba), model.get(&pba).copied());
+            }
+            for pba in 1..400 {
+                prop_assert_eq!(places.find(&pages, pba), model.get(&pba).copied());
             }
         }
     }

@@ -1,0 +1,113 @@
+//! Which LBA owns a page, where that is not the one that its segment's summary names.
+
+use super::{Lba, Pba};
+use crate::flat::{Flat, Slot, hash};
+use core::ops::Range;
+
+#[derive(Clone, Copy, PartialEq)]
+struct Stray {
+    pba: u32,
+    lba: u32,
+}
+
+impl Slot for Stray {
+    /// The superblock is there, and no page.
+    const VACANT: Self = Self { pba: 0, lba: 0 };
+}
+
+impl Stray {
+    fn owner(self) -> Lba {
+        Lba(self.lba.into())
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Strays {
+    owners: Flat<Stray>,
+}
+
+impl Strays {
+    pub fn len(&self) -> usize {
+        self.owners.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn slot(&self, pba: Pba) -> Option<(usize, Stray)> {
+        let pba = pba.0 as u32;
+        self.owners.find(hash(pba), |stray| stray.pba == pba)
+    }
+
+    pub fn owner(&self, pba: Pba) -> Option<Lba> {
+        self.slot(pba).map(|(_, stray)| stray.owner())
+    }
+
+    pub fn insert(&mut self, pba: Pba, owner: Lba) {
+        let stray = Stray {
+            pba: pba.0 as u32,
+            lba: owner.0 as u32,
+        };
+        if let Some((at, _)) = self.slot(pba) {
+            return self.owners.replace(at, stray);
+        }
+        if !self.owners.has_room() {
+            self.owners.make_room(|stray| (stray, hash(stray.pba)));
+        }
+        self.owners.insert(stray, hash(stray.pba));
+    }
+
+    pub fn remove(&mut self, pba: Pba) {
+        if let Some((at, _)) = self.slot(pba) {
+            self.owners.remove(at, |stray| hash(stray.pba));
+        }
+    }
+
+    /// Those among some pages, and their owners.
+    pub fn of(&self, pages: Range<Pba>) -> impl Iterator<Item = (Pba, Lba)> + '_ {
+        let pages = (pages.start.0..pages.end.0).map(Pba);
+        pages.filter_map(|pba| Some((pba, self.owner(pba)?)))
+    }
+
+    /// Any of them, and a number from which to ask for the next: the more of them a segment has, the sooner is it one of it.
+    pub fn any_from(&self, hand: usize) -> Option<(usize, Pba)> {
+        let (at, stray) = self.owners.iter_from(hand).next()?;
+        Some((at + 1, Pba(stray.pba.into())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_map(steps in prop::collection::vec((1u64..400, 0u64..1000, any::<bool>()), 1..2000)) {
+            let mut strays = Strays::default();
+            let mut model = BTreeMap::new();
+            for (pba, lba, comes) in steps {
+                if comes {
+                    strays.insert(Pba(pba), Lba(lba));
+                    model.insert(Pba(pba), Lba(lba));
+                } else {
+                    strays.remove(Pba(pba));
+                    model.remove(&Pba(pba));
+                }
+                prop_assert_eq!(strays.len(), model.len());
+                prop_assert_eq!(strays.owner(Pba(pba)), model.get(&Pba(pba)).copied());
+            }
+            let all: Vec<_> = strays.of(Pba(0)..Pba(400)).collect();
+            prop_assert_eq!(all, model.iter().map(|(pba, lba)| (*pba, *lba)).collect::<Vec<_>>());
+            let mut hand = 0;
+            while let Some((next, pba)) = strays.any_from(hand) {
+                prop_assert!(model.remove(&pba).is_some());
+                hand = next;
+            }
+            prop_assert!(model.is_empty());
+        }
+    }
+}
