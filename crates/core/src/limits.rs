@@ -58,10 +58,10 @@ pub const ERASURES_IN_FLIGHT: u32 = 16;
 /// Segments whose checksums are kept in memory (4 KiB each at 1024 blocks a segment: 16 MiB).
 pub const CACHED_SUMS: usize = 4096;
 
-/// Strays (see `engine::restamp`) that are remembered at least: 48 KiB of them.
+/// Strays (see `engine::restamp`) that are remembered at least: some 50 KiB of them.
 pub const STRAYS: usize = 4096;
 
-/// Journal blocks that are watched, at most, over all journals: 4 GiB of them, 12 MiB of memory, and some 44 MiB if all are
+/// Journal blocks that are watched, at most, over all journals: 4 GiB of them, 6 MiB of memory, and some 24 MiB if all are
 /// shared with their homes.
 pub const POOL_BLOCKS: u64 = 1 << 20;
 

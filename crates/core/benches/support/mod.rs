@@ -89,6 +89,11 @@ pub struct Idle {
 impl Idle {
     /// A volume of `logical_blocks` with `over_permille` thousandths more to work in.
     pub fn new(logical_blocks: u64, over_permille: u64) -> Self {
+        Self::with_cached_sums(logical_blocks, over_permille, usize::MAX)
+    }
+
+    /// The same, with checksums of so many segments in memory at most.
+    pub fn with_cached_sums(logical_blocks: u64, over_permille: u64, most: usize) -> Self {
         let plan = |medium_blocks| {
             let params = Params {
                 medium_blocks,
@@ -124,7 +129,7 @@ impl Idle {
             count: COLLECTOR_BUFS,
         };
         let options = Options {
-            cached_sums: superblock.segment_count() as usize + 8,
+            cached_sums: most.min(superblock.segment_count() as usize + 8),
             ..Options::default()
         };
         Self {
