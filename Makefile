@@ -1,6 +1,6 @@
 # The two that matter: `make demo` and `make test`. Both install what they need, save Rust.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long bench bench-dedup bench-dedup-peers bench-journal bench-lab bench-layouts bench-packing docs fmt lint build clean
+.PHONY: help demo test test-long bench bench-dedup bench-dedup-peers bench-journal bench-journal-guest bench-lab bench-layouts bench-packing docs fmt lint build clean
 
 export PATH := $(PATH):/usr/sbin:/sbin
 
@@ -42,6 +42,11 @@ bench-journal: ## write-once journaling on a real ext4, against plain storage; r
 	@scripts/setup.sh journal
 	@cargo build --release --locked -p vellum-cli
 	@VELLUM=$(TARGET)/release/vellum benches/journal.sh
+
+bench-journal-guest: ## the same over a kernel's own block drivers, in a guest: remaps and bytes; rewrites docs/benchmarks/journal-guest.md
+	@scripts/setup.sh journal guest
+	@cargo build --release --locked -p vellum-cli
+	@VELLUM=$(TARGET)/release/vellum benches/journal_guest.sh
 
 bench-layouts: ## deduplication on each layout under a real ext4, against plain storage; rewrites docs/benchmarks/layouts-device.md
 	@scripts/setup.sh layouts

@@ -5,7 +5,7 @@ root=$1
 shift
 for program; do
     # Lines are `name => /path (address)`, or `/path (address)` for the loader.
-    { ldd "$program" 2>/dev/null || true; } | grep -oE '/[^ ]+' | while read -r library; do
+    { ldd "$program" 2>/dev/null || true; } | { grep -oE '/[^ ]+' || true; } | while read -r library; do
         case $library in
             "$root"/*) ;;
             *) [ -e "$root$library" ] || install -D -m 755 "$(realpath "$library")" "$root$library" ;;
