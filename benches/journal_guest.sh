@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 
 VELLUM=$(realpath "${VELLUM:-target/release/vellum}")
 export VELLUM
-scale=${SCALE:-40}
+scale=${SCALE:-20}
 [ -z "${QUICK:-}" ] || scale=5
 workloads=(
     'sequential, fsync each 1=writes sequential 1'
@@ -76,7 +76,7 @@ table() {
 tests/workloads at $scale% of their usual size; from the mount to the end of the unmount. Written: sectors by the disk's own counters in the guest's kernel, so all that Vellum writes of its own is in them.
 
 - **plain journal**, **plain ordered**: the disk itself, \`data=journal\` and \`data=ordered\`
-- **off**: a volume without write-once, by ublk; **ublk**, **nbd**: with it, as \`vellum attach --mount\` has it. No other policy reduces writes.
+- **off**: a volume without write-once, by ublk; **ublk**, **nbd**: with it and \`replay=on\`, as \`vellum attach --mount\` has it. No other policy reduces writes.
 
 EOF
     awk -F'\t' -f benches/journal_guest.awk "$results"
