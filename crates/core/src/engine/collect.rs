@@ -269,19 +269,18 @@ impl Engine {
 
     /// Who owns the block now, if anyone does.
     fn owner_of(&self, pba: Pba, tag: Owner) -> Option<Owner> {
-        if let Some(vba) = self.shared.find(pba) {
-            return Some(Owner::Vba(vba));
+        // A block has one owner that has it for itself, or is a shared page: where the map says that the tag is right,
+        // which is seen at once, nothing else need be asked.
+        if let Owner::Lba(lba) = tag
+            && lba.0 < self.map.blocks()
+            && self.map.get(lba) == Entry::Plain(pba)
+        {
+            debug_assert!(self.shared.find(pba).is_none());
+            return Some(tag);
         }
-        if let Some(lba) = self.strays.owner(pba) {
-            return Some(Owner::Lba(lba));
-        }
-        match tag {
-            Owner::Lba(lba)
-                if lba.0 < self.map.blocks() && self.map.get(lba) == Entry::Plain(pba) =>
-            {
-                Some(tag)
-            }
-            _ => None,
+        match self.shared.find(pba) {
+            Some(vba) => Some(Owner::Vba(vba)),
+            None => self.strays.owner(pba).map(Owner::Lba),
         }
     }
 

@@ -174,7 +174,9 @@ impl Segments {
         );
         *valid -= 1;
         self.live -= 1;
-        self.quarantined_live -= u64::from(self.info[segment.0 as usize].quarantined);
+        if self.quarantined > 0 {
+            self.quarantined_live -= u64::from(self.info[segment.0 as usize].quarantined);
+        }
         *valid == 0 && self.info[segment.0 as usize].state == State::Closed
     }
 
