@@ -13,6 +13,7 @@ pub mod csv;
 pub mod flash;
 pub mod html;
 pub mod journal;
+mod large;
 pub mod latency;
 pub mod oracle;
 pub mod outcome;
