@@ -95,7 +95,9 @@ pub const SWEEP_ENTRIES: usize = 2 << 20;
 /// How often it goes through all that is stored, where it can have the memory for that: 0.6 bytes a block, a seventh of what the
 /// map has.
 pub const SWEEP_PASSES: u64 = 16;
-/// How much of a sweep a crash costs: how often the map checkpoint says how far it is.
+/// Pairs of pages with several owners each that a sweep keeps until it looks for these owners, in all of the map at once: half a MiB.
+pub const SWEEP_SHARED: usize = 64 << 10;
+/// How often the map checkpoint says how far a sweep is, while it compares. While it looks through the summaries it gets no further.
 pub const SWEEP_KEEP: Duration = Duration::from_secs(60);
 /// Blocks of which the core is asked or told at once; under a millisecond of the volume's lock by what it costs a block. Which
 /// pages hold parts is asked of a segment at once.

@@ -390,7 +390,7 @@ fn a_sweep_that_is_halted_goes_on_where_it_was() {
     let (medium, volume) = volume();
     write_thrice(&volume);
     let slow = Policy {
-        sweep_blocks: 200,
+        sweep_blocks: 40,
         ..Policy::default()
     };
     volume.set_policy(slow).unwrap();
@@ -433,7 +433,7 @@ fn what_is_written_behind_a_sweep_is_the_next_ones() {
     let (medium, volume) = volume();
     write_thrice(&volume);
     let slow = Policy {
-        sweep_blocks: 200,
+        sweep_blocks: 80,
         ..Policy::default()
     };
     volume.set_policy(slow).unwrap();
@@ -466,7 +466,7 @@ fn a_sweep_that_a_restart_has_cut_short_goes_on_by_itself() {
     let (medium, volume) = volume();
     write_thrice(&volume);
     let slow = Policy {
-        sweep_blocks: 200,
+        sweep_blocks: 40,
         ..Policy::default()
     };
     volume.set_policy(slow).unwrap();

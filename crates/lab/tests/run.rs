@@ -261,9 +261,13 @@ fn write_once_removes_the_checkpoints_of_a_journal() {
     assert!(saved * 100 >= asked * 90, "{saved} of {asked}");
     let base = run(&scenario, "base");
     assert!(base.medium_blocks() > once.medium_blocks());
-    // The journal's descriptors say the same without a hash.
-    let told = run(&scenario, "vellum:write-once=descriptor");
-    assert_eq!(told.counted("remapped_blocks"), remapped);
+    // The journal's descriptors say it without a hash. The pool's fingerprints are of a few bits, and where two are one a home
+    // block is written.
+    let told = run(&scenario, "vellum:write-once=descriptor").counted("remapped_blocks");
+    assert!(
+        remapped <= told && (told - remapped) * 1000 <= told,
+        "{remapped}, and by descriptors {told}"
+    );
     scenario.device = device("moderate-ssd", 1 << 30);
     let [hashed, told] = ["woj", "jftl"].map(|policy| run(&scenario, policy).medium_blocks());
     assert_eq!(hashed, told);

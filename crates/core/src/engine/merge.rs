@@ -1,6 +1,6 @@
 //! Out-of-line deduplication: two blocks that are stored, and may be equal, become one page (CAFTL §3.5).
 //!
-//! Who finds such pairs (an external sort of the summaries' checksums, in idle time) is the runtime's business,
+//! Who finds such pairs (by the summaries' checksums, in idle time) is the runtime's business,
 //! and it may be wrong or late: the block is read, compared with the other, and mapped to its page only if
 //! both are still where they were. To a client nothing changes: the bytes are the same. A block that fails its
 //! checksum is left alone, or an error would become data.

@@ -123,8 +123,12 @@ impl Sweeper {
     /// Ends the sweep under way where it is, and the one that was asked for to follow it.
     pub fn halt(&self) {
         let mut orders = self.orders.lock();
-        orders.asked = None;
+        let was_asked = orders.asked.take().is_some();
         orders.halt = orders.sweeping;
+        if was_asked && !orders.sweeping {
+            // Whoever asked for it waits.
+            self.halted.fetch_add(1, Ordering::Relaxed);
+        }
         self.given.notify_one();
     }
 
@@ -307,5 +311,22 @@ impl Place<'_> {
                 inner.feed(now, Input::Swept { to, keep }, batch);
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever asked for a sweep that had not begun is told that none comes; nobody else is told anything.
+    #[test]
+    fn a_sweep_that_has_not_begun_is_halted_too() {
+        let sweeper = Sweeper::default();
+        sweeper.halt();
+        assert_eq!(sweeper.progress(0).halted, 0);
+        sweeper.ask(Haste::Beside);
+        sweeper.halt();
+        assert_eq!(sweeper.progress(0).halted, 1);
+        assert_eq!(sweeper.wanted(), None);
     }
 }

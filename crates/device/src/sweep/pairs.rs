@@ -5,7 +5,7 @@ use super::pass::Pass;
 use super::turn::Turn;
 use crate::block::{Op, Replies, Request};
 use crate::frames::Frames;
-use crate::limits::{SWEEP_COLLIDING, SWEEP_OWNERS, SWEEP_PAUSE, SWEEP_TRIES};
+use crate::limits::{SWEEP_COLLIDING, SWEEP_OWNERS, SWEEP_PAUSE, SWEEP_SHARED, SWEEP_TRIES};
 use crate::requests::OneAnswer;
 use crate::shared::Shared;
 use std::sync::Arc;
@@ -47,12 +47,18 @@ pub(super) fn merge_all(
                 }
             } else if let (Holder::Page(vba), Holder::Page(of)) = (one.holder(), first) {
                 pages.push((vba, of));
+                if pages.len() == SWEEP_SHARED {
+                    if !merge_pages(shared, &mut pages, turn) {
+                        return false;
+                    }
+                    pages.clear();
+                }
             }
             if is_new && contents.len() < SWEEP_COLLIDING {
                 contents.push(one.holder());
             }
         }
-        // Pages are seen to at the end.
+        // Pages are seen to when there are many, and at the end.
         if pages.is_empty() {
             place.is(pass.behind(same[0]));
         }
