@@ -13,7 +13,6 @@ pub mod csv;
 pub mod flash;
 pub mod html;
 pub mod journal;
-mod large;
 pub mod latency;
 pub mod oracle;
 pub mod outcome;

@@ -19,7 +19,6 @@ use super::pages::Pages;
 use super::summaries::Summaries;
 use crate::base::Io;
 use crate::content::{Content, Contents};
-use crate::large;
 use crate::sizes::{Sizes, Tells};
 use crate::trace::Op;
 use crate::workload::Homes;
@@ -29,7 +28,6 @@ use std::collections::{BTreeMap, VecDeque};
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Nanos, Pba, RequestId};
 use vellum_core::engine::{Buffers, Engine, Options, Victim};
 use vellum_core::format::{self, superblock::Superblock};
-use vellum_core::index::Index;
 use vellum_core::layout::{Core, Recovered, recover};
 use vellum_core::recovery::RecoveryError;
 use vellum_core::seam::{Dedup, Fingerprint, Input, Outcome, Payload, Refusal, Region, WriteOnce};
@@ -198,12 +196,6 @@ impl Vellum {
         };
         let policy = settings.dedup;
         if policy != Dedup::default() {
-            // Without memory for it the engine finds out by itself.
-            if let Ok(index) =
-                Index::with_advice(policy.store, policy.index_bytes, &mut large::advise)
-            {
-                engine.lay_by_index(index);
-            }
             engine.handle(Nanos(0), Input::Dedup { policy });
         }
         if settings.deltas {
@@ -213,7 +205,7 @@ impl Vellum {
             engine,
             strong: placing.persistence == Persistence::Strong,
             backing,
-            medium: large::table(Content::ZERO, superblock.medium_blocks() as usize),
+            medium: vec![Content::ZERO; superblock.medium_blocks() as usize],
             summaries: Summaries::new(superblock),
             pages: Pages::default(),
             compress: settings.compress,

@@ -4,7 +4,6 @@
 //! and put back when the summary is read.
 
 use crate::content::Content;
-use crate::large;
 use vellum_core::addr::{BLOCK_BYTES, Lba, Pba, Segment, Seq, Vba};
 use vellum_core::format::summary::{self, Owner, Tag};
 use vellum_core::format::superblock::Superblock;
@@ -30,7 +29,7 @@ impl Summaries {
         let (segments, each) = (superblock.segment_count(), superblock.segment_blocks());
         Self {
             superblock: superblock.clone(),
-            owners: large::table(NONE, segments as usize * each as usize),
+            owners: vec![NONE; segments as usize * each as usize],
             newest: vec![None; segments as usize],
             tags: Vec::new(),
         }
