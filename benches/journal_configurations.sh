@@ -4,9 +4,11 @@
 declare -A mount_options=(
     [journal]=data=journal
     [ordered]=data=ordered
+    [ordered-full]=data=ordered
     [ext3]=data=ordered
     [off]=data=journal,journal_async_commit
     [on]=data=journal,journal_async_commit
+    [on-full]=data=journal,journal_async_commit
     [paper]=data=journal,journal_async_commit
     [sha1]=data=journal,journal_async_commit
     [traced]=data=journal,journal_async_commit
@@ -26,14 +28,14 @@ declare -A mount_options=(
     [strong]=data=ordered
     [strong-shadow]=data=ordered
 )
-declare -A policy=([off]="write-once=off" [on]="write-once=on,replay=on" [paper]="write-once=paper,hash=head64"
+declare -A policy=([off]="write-once=off" [on]="write-once=on,replay=on" [on-full]="write-once=on,replay=on" [paper]="write-once=paper,hash=head64"
     [sha1]="write-once=off,dedup=on,decide=sha1,sample=off"
     [lz4]="replay=on,compress=lz4" [lz4+delta]="replay=on,compress=lz4,delta=on"
     [zstd]="replay=on,compress=zstd" [zstd+delta]="replay=on,compress=zstd,delta=on"
     [all]="replay=on,compress=zstd,delta=on,zero=on,dedup=on"
     [log]="write-once=off,dedup=on")
 # How a volume is made and served, where that is not the default.
-declare -A made=() served=()
+declare -A made=([on-full]=--preallocate) served=()
 # OrderMergeDedup's configurations under weak and under strong persistence: its order of writes alone, with what no answer waits for merged, with
 # commits held back as well, and the shadowed tables that it is measured against.
 for persistence in '' strong-; do
@@ -48,7 +50,7 @@ made[tables]="--layout ordered" made[strong]="--layout ordered"
 for name in strong strong-alone strong-merging strong-shadow; do served[$name]="--persistence strong"; done
 # Which file system, where it is not ext4.
 declare -A file_system=([ext3]=ext3)
-configurations=(journal ordered off on free paper sha1 traced)
+configurations=(journal ordered ordered-full off on on-full free paper sha1 traced)
 # Packing, against plain storage and against a volume without it; ext3 is what CSA-FS compares itself with, on its kinds of load.
 [ -z "${PACKING:-}" ] || configurations=(ordered ext3 on lz4 lz4+delta zstd zstd+delta all)
 # Deduplication on each layout, against plain storage.
@@ -67,6 +69,12 @@ up() {
         journal | ordered | ext3)
             truncate -s "$volume" "$dir/store"
             start nbdkit -f -U "$dir/socket" file "$dir/store"
+            ;;
+        ordered-full)
+            # Zeros stay writes: else mkfs would give the space back, or leave it as extents to be converted.
+            head -c "$volume" /dev/zero >"$dir/store"
+            sync "$dir/store"
+            start nbdkit -f -U "$dir/socket" --filter=nozero file "$dir/store"
             ;;
         free) start nbdkit -f -U "$dir/socket" memory "$volume" ;;
         traced)
@@ -122,7 +130,7 @@ commits() { printf '%d' "$(dumpe2fs -h "$loop" 2>/dev/null | awk '/^Journal sequ
 
 # What tables hold back for half a minute because no answer waits for it is written, so that each window has its own.
 settled() {
-    [ -n "${made[$configuration]:-}" ] || return 0
+    [[ ${made[$configuration]:-} == *--layout* ]] || return 0
     "$VELLUM" policy "$dir/store" merging=off >/dev/null
     sleep 1
     [[ ${policy[$configuration]} == *merging=off* ]] || "$VELLUM" policy "$dir/store" merging=on >/dev/null
@@ -139,7 +147,7 @@ counters() {
         END { printf "{\"host_blocks\": %d, \"flushes\": %d, \"ticks\": %d, \"idle_ticks\": %d, \"server_ticks\": %d}", sectors / 8, flushes, all, idle, server }
         ' "/sys/block/$(basename "$loop")/stat" /proc/stat)
     case $configuration in
-        journal | ordered | ext3 | traced | free)
+        journal | ordered | ordered-full | ext3 | traced | free)
             # nbdkit's plugins: each write is a write of the file, each flush an fdatasync.
             jq -c '. + { medium_bytes: (.host_blocks * 4096), syncs: .flushes }' <<<"$sent"
             ;;

@@ -14,6 +14,9 @@ configurations have the same chain: NBD server, nbdfuse, loop device, ext4.
 - **off**: a volume without write-once, \`data=journal,journal_async_commit\`
 - **on**: the same with write-once, as \`vellum attach --mount\` has it: the whole block's hash proposes, a comparison decides, and after a
   crash the volume replays what was committed (\`replay=on\`), so that the flush after home writes is free
+- **full**: a file that has all of its space, written once, as a partition or a drive has: \`vellum create --preallocate\`, and the same for
+  plain storage. All other files are sparse, and the file system below allocates what is written for the first time: a log is that
+  until it has gone round once ([0010](../decisions/0010-sparse-by-default.md))
 - **paper**: the same with the paper's hash of 64 bytes, its rule that what collides is written, and without \`replay\`; one round, for its counts
 - **SHA-1**: no write-once, but deduplication of everything by SHA-1, without a comparison, as the paper's Dmdedup has it, with an index in memory
   that holds all; one round
@@ -31,12 +34,13 @@ function shown(value, format) { return value == "" ? "-" : sprintf(format, value
 function verdict(ratio, asked, most) {
     return sprintf(" (asked %s%s: %s)", most ? "at most " : "", asked, (most ? ratio <= asked : ratio >= asked) ? "yes" : "**no**")
 }
-# The ratio of `on` to another configuration, and whether it is what was asked.
-function ratio(work, who, key, asked, most,    ours, theirs) {
-    ours = of(work, "on", key); theirs = of(work, who, key)
+# The ratio of one configuration to another, and whether it is what was asked.
+function against(work, who, whom, key, asked, most,    ours, theirs) {
+    ours = of(work, who, key); theirs = of(work, whom, key)
     if (ours == "" || theirs == "" || theirs == 0) return "-"
     return sprintf("%.2f", ours / theirs) (asked == "" ? "" : verdict(ours / theirs, asked, most))
 }
+function ratio(work, who, key, asked, most) { return against(work, "on", who, key, asked, most) }
 function part(work, who, key, whole,    a, b) {
     a = of(work, who, key); b = of(work, who, whole)
     return a == "" || b == "" || b == 0 ? "" : 100 * a / b
@@ -71,6 +75,15 @@ END {
             shown(of(w, "paper", "rate"), "%.0f"), shown(free, "%.0f"), ratio(w, "journal", "rate", each_fsync(w) ? 1.5 : 1.0, 0),
             ratio(w, "ordered", "rate", 0.95, 0), free == "" || ordered == "" || ordered == 0 ? "-" : sprintf("%.2f", free / ordered),
             ratio(w, "free", "rate", "", 0), ratio(w, "off", "rate", "", 0)
+    }
+    print "\n### With all of the space there before\n"
+    print "| | plain ordered, full | on, full | to plain ordered, full | on: full to sparse | plain ordered: full to sparse |"
+    print "| --- | ---: | ---: | ---: | ---: | ---: |"
+    for (i = 1; i <= works; i++) {
+        w = order[i]
+        printf "| %s | %s | %s | %s | %s | %s |\n", w, shown(of(w, "ordered-full", "rate"), "%.0f"), shown(of(w, "on-full", "rate"), "%.0f"),
+            against(w, "on-full", "ordered-full", "rate", 0.95, 0), against(w, "on-full", "on", "rate", "", 0),
+            against(w, "ordered-full", "ordered", "rate", "", 0)
     }
     print "\n## Where the processors\047 time goes\n"
     print "From the mount to the end of the unmount: how much of their time the processors were busy, with whatever; and how much of that the server took.\n"
