@@ -46,6 +46,53 @@ fn a_run_and_a_comparison_give_their_figures_in_every_form() {
 }
 
 #[test]
+fn what_nobody_recorded_is_called_synthetic_in_every_form() {
+    let dir = dir();
+    let path = dir.path().join("page");
+    let page = format!("--html={}", text(&path));
+    let given = |more: &str| {
+        let model = ["--sizes=mail", more];
+        ok(&args("run", &model))
+    };
+    for form in [
+        given(&page),
+        given("--json"),
+        given("--csv"),
+        fs::read_to_string(&path).unwrap(),
+    ] {
+        assert!(form.contains("hot-cold, synthetic"), "{form}");
+        assert!(form.contains("sizes: mail, synthetic"), "{form}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&given("--json")).unwrap();
+    let csv = given("--csv");
+    let heading = csv.lines().next().unwrap();
+    let at = heading.split(',').position(|name| name == "load").unwrap();
+    // Each result by itself says so: a line that is copied elsewhere does as well.
+    for (line, result) in csv.lines().skip(1).zip(json.as_array().unwrap()) {
+        let told = line.split('"').nth(1).unwrap();
+        assert_eq!(result["load"], told);
+        assert!(line.split(',').nth(at).unwrap().contains("hot-cold"));
+    }
+    // What was recorded is not.
+    let trace = dir.path().join("trace.csv");
+    fs::write(&trace, "time,op,offset,length\n1,w,0,4096\n2,w,8192,4096\n").unwrap();
+    let columns = "--columns=time=0:us,op=1,offset=2,length=3";
+    let recorded = ok(&[
+        "lab",
+        "run",
+        text(&trace),
+        columns,
+        "--device=oftl",
+        "--capacity=256M",
+        "--policy=base",
+        "--json",
+    ]);
+    assert!(!recorded.contains("synthetic"), "{recorded}");
+    let listed = ok(&["lab", "list"]);
+    assert!(listed.contains("loads (synthetic)") && listed.contains("sizes (synthetic)"));
+}
+
+#[test]
 fn a_report_for_which_there_is_no_room_is_an_error() {
     for command in ["run", "compare"] {
         fails(

@@ -63,6 +63,7 @@ fn columns(
     let optional = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
     let mut all: Vec<(String, String)> = vec![
         ("policy".into(), outcome.policy.clone()),
+        ("load".into(), outcome.load.clone()),
         ("partial".into(), outcome.partial.to_string()),
         ("logical_blocks".into(), outcome.logical_blocks.to_string()),
         (

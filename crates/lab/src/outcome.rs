@@ -178,6 +178,8 @@ pub struct Stacked {
 pub struct Outcome {
     /// The policy.
     pub policy: String,
+    /// What was asked of it, and of what of that nobody recorded anything: that is synthetic.
+    pub load: String,
     /// Blocks that the host sees.
     pub logical_blocks: u64,
     /// Blocks of flash (or of the device).
@@ -354,6 +356,7 @@ impl Snapshot {
         let Counts { programs, .. } = sim.flash.counts();
         Outcome {
             policy: String::new(),
+            load: String::new(),
             logical_blocks: 0,
             physical_blocks: 0,
             live_blocks: match &sim.ftl {

@@ -236,6 +236,20 @@ impl Scenario<'_> {
         told || self.sizes.is_some()
     }
 
+    /// What figures are figures of. It goes with them into every form that they are given in, so that nobody takes what was made
+    /// up for what was measured.
+    fn load_told(&self) -> String {
+        let mut told = match &self.load {
+            Load::Synthetic(load) => format!("{}, synthetic", load.workload.name),
+            Load::Trace { trace, .. } => format!("trace, {}", trace.format().name()),
+            Load::Requests(_) => "requests given one by one".into(),
+        };
+        if let Some(model) = self.sizes {
+            told += &format!("; sizes: {}, synthetic", model.name);
+        }
+        told
+    }
+
     /// Runs one policy.
     ///
     /// # Errors
@@ -328,6 +342,7 @@ impl Scenario<'_> {
         let mut outcome = before.until_now(sim);
         outcome.seconds -= (sim.time.now() - ended) as f64 / 1e9;
         outcome.policy = policy.to_string();
+        outcome.load = self.load_told();
         outcome.logical_blocks = built.logical;
         outcome.physical_blocks = built.physical;
         if let Kind::Nand(nand) = &self.device.preset.kind {

@@ -7,13 +7,14 @@ use crate::svg::{Line, Plot};
 use std::fmt::Write;
 
 /// What a table shows, and what its columns are called there.
-const SHOWN: [(&str, &str); 6] = [
+const SHOWN: [(&str, &str); 7] = [
     ("host_written", "host blocks"),
     ("medium_written", "medium blocks"),
     ("write_amplification", "amplification"),
     ("erases", "erasures"),
     ("years", "years"),
     ("write_p99_ns", "write p99, us"),
+    ("load", "load"),
 ];
 /// What is plotted.
 const PLOTTED: [(&str, &str, f64); 4] = [
