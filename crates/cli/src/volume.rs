@@ -26,7 +26,7 @@ use vellum_device::policy::Policy;
 use vellum_device::{CreateOptions, Extent, OpenError, Volume, crc32c};
 use vellum_frontend::unaligned::ByteDevice;
 use vellum_medium::{FileMedium, Medium, Prealloc};
-use vellum_record::{Recorder, State};
+use vellum_record::{Recorder, Sizes, State};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Blocks that are written at once when a file is filled.
@@ -210,8 +210,17 @@ pub struct OpenOptions {
     pub journals: Vec<Extent>,
     /// When a write is answered.
     pub persistence: Persistence,
-    /// Record what is asked into this file.
-    pub record: Option<PathBuf>,
+    /// Record what is asked.
+    pub record: Option<Recording>,
+}
+
+/// What is asked of a volume, as a trace.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// A new file.
+    pub trace: PathBuf,
+    /// The encoding whose sizes it tells.
+    pub sizes: Sizes,
 }
 
 /// Something that is served.
@@ -273,11 +282,11 @@ impl Served {
         };
         let recorder = match &options.record {
             None => None,
-            Some(trace) => {
+            Some(Recording { trace, sizes }) => {
                 let trouble = path.display().to_string();
                 let on_event =
                     Arc::new(move |event: &str| tell(format_args!("{trouble}: {event}")));
-                let recorder = Recorder::start(Arc::clone(&device), trace, on_event);
+                let recorder = Recorder::start(Arc::clone(&device), trace, *sizes, on_event);
                 if recorder.is_err() {
                     // The volume was opened: it ends in order, whatever else is wrong.
                     end(&kind, path)?;

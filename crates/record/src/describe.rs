@@ -1,9 +1,9 @@
 //! What is told of a block in place of its bytes.
 
 use crate::limits::VERSIONS;
-use vellum_codec::{Encoder, Method};
+use vellum_codec::{Encoder, Level, Method};
 use vellum_core::addr::BLOCK_BYTES;
-use vellum_trace::{Block, Class, Content};
+use vellum_trace::{Block, Class, Content, Sizes};
 
 type Bytes = [u8; BLOCK_BYTES];
 static ZEROS: Bytes = [0; BLOCK_BYTES];
@@ -14,15 +14,23 @@ const ROOM: usize = BLOCK_BYTES - 1;
 pub(crate) struct Describer {
     key: [u8; 32],
     encoder: Encoder,
+    /// Whether sizes are told at all.
+    sized: bool,
     room: Vec<u8>,
     versions: Vec<Option<(u64, Box<Bytes>)>>,
 }
 
 impl Describer {
-    pub fn new(key: [u8; 32]) -> Self {
+    pub fn new(key: [u8; 32], sizes: Sizes) -> Self {
+        let method = match sizes {
+            Sizes::None => Method::Off,
+            Sizes::Lz4 => Method::Lz4,
+            Sizes::Zstd => Method::Zstd(Level::MIN),
+        };
         Self {
             key,
-            encoder: Encoder::new(Method::Lz4, Method::Lz4),
+            encoder: Encoder::new(method, method),
+            sized: sizes != Sizes::None,
             room: vec![0; ROOM],
             versions: (0..VERSIONS).map(|_| None).collect(),
         }
@@ -42,7 +50,7 @@ impl Describer {
             return block;
         }
         block.content = Content::Digest(digest(&self.key, bytes));
-        if sizes {
+        if sizes && self.sized {
             let small = |encoded: Option<vellum_codec::Encoded>| {
                 encoded.map_or(BLOCK_BYTES as u16, |encoded| encoded.length as u16)
             };
@@ -84,7 +92,10 @@ mod tests {
 
     #[test]
     fn a_block_is_told_by_key_and_sizes_and_never_by_its_bytes() {
-        let (mut one, mut other) = (Describer::new([1; 32]), Describer::new([2; 32]));
+        let (mut one, mut other) = (
+            Describer::new([1; 32], Sizes::Lz4),
+            Describer::new([2; 32], Sizes::Lz4),
+        );
         let text: Bytes = core::array::from_fn(|i| b"some text "[i % 10]);
         let told = one.describe(5, &text, Class::Other, true);
         assert_eq!(
@@ -108,5 +119,22 @@ mod tests {
         assert_eq!(one.describe(5, &text, Class::Other, true).delta, None);
         let zero = one.describe(5, &ZEROS, Class::Journal, true);
         assert_eq!((zero.content, zero.packed), (Content::Zero, None));
+    }
+
+    #[test]
+    fn sizes_are_those_of_the_encoder_that_was_asked_for() {
+        // Letters at random, of 16: half of the bits, and nothing that comes again.
+        let mut state = 1_u32;
+        let letters: Bytes = core::array::from_fn(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            b'a' + (state >> 28) as u8
+        });
+        let size = |sizes| {
+            let mut describer = Describer::new([1; 32], sizes);
+            describer.describe(5, &letters, Class::Other, true).packed
+        };
+        assert_eq!(size(Sizes::None), None);
+        assert_eq!(size(Sizes::Lz4), Some(BLOCK_BYTES as u16));
+        assert!(size(Sizes::Zstd).unwrap() < 2300);
     }
 }

@@ -23,3 +23,4 @@ mod thread;
 
 pub use recorder::{RecordError, Recorder};
 pub use state::{OnEvent, State};
+pub use vellum_trace::Sizes;

@@ -60,13 +60,14 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins to record what is asked of a device into a new file. `on_event` is told when recording ends early.
+    /// Begins to record what is asked of a device into a new file, with the sizes that blocks have in that encoding. `on_event` is told when recording ends early.
     ///
     /// # Errors
     /// When it cannot begin.
     pub fn start(
         device: Arc<dyn BlockDevice>,
         path: &Path,
+        sizes: Sizes,
         on_event: OnEvent,
     ) -> Result<Arc<Self>, RecordError> {
         let blocks = device.blocks();
@@ -94,7 +95,7 @@ impl Recorder {
             began: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_nanos() as u64),
-            sizes: Sizes::Lz4,
+            sizes,
         };
         let again = file.try_clone().map_err(create)?;
         let writer = Writer::new(file, &header).map_err(|source| RecordError::Write {
@@ -108,7 +109,7 @@ impl Recorder {
             counts: Arc::clone(&counts),
             writer,
             file: again,
-            describer: Describer::new(key),
+            describer: Describer::new(key, sizes),
             on_event,
         };
         let thread = std::thread::Builder::new()

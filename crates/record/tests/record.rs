@@ -12,7 +12,7 @@ use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
 use vellum_device::frames::Share;
 use vellum_frontend::testing::RamDisk;
-use vellum_record::{OnEvent, RecordError, Recorder};
+use vellum_record::{OnEvent, RecordError, Recorder, Sizes};
 use vellum_trace::{Content, Entry, Op as Told, Reader};
 
 struct Answers(Mutex<Sender<(Request, Result<(), BlockError>)>>);
@@ -65,7 +65,7 @@ fn what_is_asked_is_in_the_trace_and_is_served_as_ever() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace");
     let disk = Arc::new(RamDisk::new(1000, 64, 64));
-    let recorder = Recorder::start(disk.clone(), &path, silent()).unwrap();
+    let recorder = Recorder::start(disk.clone(), &path, Sizes::Lz4, silent()).unwrap();
     let (write, fua) = (Op::Write { fua: false }, Op::Write { fua: true });
     assert!(ask(&*recorder, write, 5, &[1, 2, 0, 1]).1);
     assert!(ask(&*recorder, fua, 5, &[3]).1);
@@ -124,7 +124,7 @@ fn a_trace_that_is_there_is_not_written_over() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace");
     std::fs::write(&path, "mine").unwrap();
-    let error = Recorder::start(Arc::new(RamDisk::new(8, 8, 8)), &path, silent()).err();
+    let error = Recorder::start(Arc::new(RamDisk::new(8, 8, 8)), &path, Sizes::Lz4, silent()).err();
     assert!(matches!(error, Some(RecordError::Create { .. })));
     assert_eq!(std::fs::read(&path).unwrap(), b"mine");
 }
@@ -134,7 +134,12 @@ fn nothing_of_the_data_is_in_the_trace_and_no_two_recordings_tell_alike() {
     let dir = tempfile::tempdir().unwrap();
     let traces = [1, 2].map(|n| {
         let path = dir.path().join(n.to_string());
-        let recorder = Recorder::start(Arc::new(RamDisk::new(100, 8, 8)), &path, silent());
+        let recorder = Recorder::start(
+            Arc::new(RamDisk::new(100, 8, 8)),
+            &path,
+            Sizes::Lz4,
+            silent(),
+        );
         let recorder = recorder.unwrap();
         ask(&*recorder, Op::Write { fua: false }, 0, &[0xa5; 8]);
         recorder.stop();
@@ -157,7 +162,13 @@ fn nothing_of_the_data_is_in_the_trace_and_no_two_recordings_tell_alike() {
 fn what_comes_is_in_the_file_soon() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace");
-    let recorder = Recorder::start(Arc::new(RamDisk::new(100, 8, 8)), &path, silent()).unwrap();
+    let recorder = Recorder::start(
+        Arc::new(RamDisk::new(100, 8, 8)),
+        &path,
+        Sizes::Lz4,
+        silent(),
+    )
+    .unwrap();
     ask(&*recorder, Op::Write { fua: false }, 0, &[1]);
     let there = || Reader::new(File::open(&path).unwrap()).unwrap().count() == 2;
     let began = std::time::Instant::now();

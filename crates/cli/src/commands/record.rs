@@ -1,6 +1,6 @@
 //! `vellum record`: a server before any file or block device, to measure before one commits to anything.
 
-use super::serve::{self, Where};
+use super::serve::{self, SizesChoice, Where};
 use crate::outcome::usage;
 use crate::size::Size;
 use anyhow::Result;
@@ -15,6 +15,9 @@ pub struct Args {
     /// The trace: a new file. No byte of the data is in it.
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
+    /// The encoding whose sizes it tells: what the policy `compress` goes by in the lab.
+    #[arg(long, value_enum, value_name = "ENCODING", default_value = "lz4")]
+    sizes: SizesChoice,
     /// Listen for NBD clients on this unix socket.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -41,6 +44,7 @@ pub fn run(args: Args) -> Result<()> {
     serve::run(serve::Args::recording(
         args.file,
         args.output,
+        args.sizes,
         to,
         Size(64 << 20),
     ))

@@ -22,7 +22,7 @@ pub use detect::detect;
 pub use error::{Problem, TraceError};
 pub use open::{Bytes, open, unpacked};
 pub use own::Known;
-pub use vellum_trace::{Class, Journal};
+pub use vellum_trace::{Class, Journal, Sizes};
 
 use crate::content::Content;
 use crate::sizes::Tells;

@@ -5,11 +5,15 @@ use crate::content::Content;
 use crate::sizes::Size;
 use std::io::Read;
 use vellum_core::addr::{BLOCK_BYTES, Nanos};
-use vellum_trace::{Class, Content as Told, Entry, Journal, Op as Asked, Request, TraceError};
+use vellum_trace::{
+    Class, Content as Told, Entry, Journal, Op as Asked, Request, Sizes, TraceError,
+};
 
 /// What is known of the blocks written, added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
+    /// The encoding of these sizes.
+    pub sizes: Sizes,
     /// Blocks whose size alone is known, and the bytes of these.
     pub packed: (u64, u64),
     /// Blocks whose size as a difference is known, and the bytes of these.
@@ -56,7 +60,9 @@ impl<R: Read> Own<R> {
     /// The next entry; none at the end. Inside: the request, if it is one.
     pub fn next(&mut self) -> Result<Option<Option<Record>>, TraceError> {
         if let Some(from) = self.from.take() {
-            self.reader = Some(vellum_trace::Reader::new(from)?);
+            let reader = vellum_trace::Reader::new(from)?;
+            self.known.sizes = reader.header().sizes;
+            self.reader = Some(reader);
         }
         let Some(entry) = self.reader.as_mut().and_then(Iterator::next) else {
             return Ok(None);

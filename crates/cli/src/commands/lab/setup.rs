@@ -22,7 +22,7 @@ use vellum_lab::scenario::{
 use vellum_lab::sim::Pace;
 use vellum_lab::sizes;
 use vellum_lab::svg::Plot;
-use vellum_lab::trace::{COLUMNS, Class, Columns, Format, Known};
+use vellum_lab::trace::{COLUMNS, Class, Columns, Format, Known, Sizes};
 use vellum_lab::workload::{self, Workload};
 
 /// Arguments.
@@ -479,7 +479,12 @@ fn described(known: &Known) -> String {
     };
     let mut parts = Vec::new();
     if let Some(percent) = mean(known.packed) {
-        parts.push(format!("compressed to {percent:.0}%"));
+        let by = match known.sizes {
+            Sizes::None => "",
+            Sizes::Lz4 => " by LZ4",
+            Sizes::Zstd => " by zstd",
+        };
+        parts.push(format!("compressed{by} to {percent:.0}%"));
     }
     if let Some(percent) = mean(known.delta) {
         let blocks = known.delta.0;
