@@ -65,7 +65,7 @@ fn what_is_asked_is_in_the_trace_and_is_served_as_ever() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace");
     let disk = Arc::new(RamDisk::new(1000, 64, 64));
-    let recorder = Recorder::start(disk.clone(), &path, Sizes::Lz4, silent()).unwrap();
+    let recorder = Recorder::start(disk.clone(), &path, Sizes::Zstd, silent()).unwrap();
     let (write, fua) = (Op::Write { fua: false }, Op::Write { fua: true });
     assert!(ask(&*recorder, write, 5, &[1, 2, 0, 1]).1);
     assert!(ask(&*recorder, fua, 5, &[3]).1);
@@ -87,6 +87,7 @@ fn what_is_asked_is_in_the_trace_and_is_served_as_ever() {
 
     let mut reader = Reader::new(File::open(&path).unwrap()).unwrap();
     assert_eq!(reader.header().blocks, 1000);
+    assert_eq!(reader.header().sizes, Sizes::Zstd);
     let entries: Vec<Entry> = reader.by_ref().map(Result::unwrap).collect();
     assert!(reader.is_whole());
     let requests: Vec<_> = entries
