@@ -70,7 +70,7 @@ fn a_sweep_is_the_same_on_one_core_and_gone_on_with() {
     let page = fs::read_to_string(&html).unwrap();
     assert!(page.contains("<svg") && page.contains("Sweep"));
     for form in [&once, &table, &page, &run(&["--json"])] {
-        let labels = form.matches("uniform, synthetic").count();
+        let labels = form.matches("uniform (synthetic)").count();
         assert_eq!(labels, 4, "one a run: {form}");
     }
     // Another sweep's.

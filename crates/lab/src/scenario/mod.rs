@@ -240,12 +240,12 @@ impl Scenario<'_> {
     /// up for what was measured.
     fn load_told(&self) -> String {
         let mut told = match &self.load {
-            Load::Synthetic(load) => format!("{}, synthetic", load.workload.name),
-            Load::Trace { trace, .. } => format!("trace, {}", trace.format().name()),
+            Load::Synthetic(load) => format!("{} (synthetic)", load.workload.name),
+            Load::Trace { trace, .. } => format!("trace ({})", trace.format().name()),
             Load::Requests(_) => "requests given one by one".into(),
         };
         if let Some(model) = self.sizes {
-            told += &format!("; sizes: {}, synthetic", model.name);
+            told += &format!("; sizes: {} (synthetic)", model.name);
         }
         told
     }

@@ -393,7 +393,7 @@ impl Setup {
             describe(trace, &mut about, &mut warnings);
         }
         if let Some(workload) = &self.workload {
-            let mut line = format!("load: {}, synthetic", workload.name);
+            let mut line = format!("load: {} (synthetic)", workload.name);
             if self.duplicates > 0 {
                 line += &format!(
                     ", {}% of the blocks with a content that comes again",
@@ -407,7 +407,7 @@ impl Setup {
             about.push(line);
         }
         if let Some(model) = self.sizes.as_deref().and_then(sizes::find) {
-            about.push(format!("sizes: {}, synthetic: {}", model.name, model.about));
+            about.push(format!("sizes: {} (synthetic): {}", model.name, model.about));
         }
         (about, warnings)
     }
