@@ -1,7 +1,9 @@
-//! CAFTL (Chen et al., 2011): what in-line deduplication finds (§4.2), what it costs in time (§4.3), and how its store is searched
+//! CAFTL (Chen et al., 2011): what in-line deduplication finds (§4.2), what it costs in time (§4.3, §4.4), and how its store is searched
 //! (§4.3.3).
 
-use super::{Cell, Claim, Evaluation, Frame, PaperError, Size, run, scenario, workload};
+mod timing;
+
+use super::{Cell, Claim, Evaluation, Frame, Listed, PaperError, Size, run, scenario, workload};
 use crate::content::Content;
 use crate::flash::Kind;
 use crate::outcome::Outcome;
@@ -21,14 +23,54 @@ const CRC32_CYCLES: u64 = 4120;
 const MHZ: u64 = 304;
 const BUFFERS: [u64; 2] = [16, 2];
 
-const fn nanos(cycles: u64) -> u64 {
-    cycles * 1000 / MHZ
+const FOUND: &str = "Section 4.2: what is found";
+const COSTS: &str = "Section 4.4: what the accelerations are worth";
+const SEARCH: &str = "Section 4.3.3: searching the store";
+
+const LIST: &[Listed] = &[
+    Listed::not(
+        "Figures 1, 2, 4, 6 and 7",
+        "duplicates on disks and in traces, and what of a block tells them",
+        "of its motivation and design; the disks and traces are not public",
+    ),
+    Listed::not(
+        "Tables 1 and 2",
+        "the simulated drive",
+        "the setting: the caftl device, and cycles of SHA-1 and CRC32",
+    ),
+    Listed::run("Figure 8", "duplicate writes removed", FOUND),
+    Listed::run("Figure 9", "space gained", FOUND)
+        .but("in pages, where the paper counts erase blocks"),
+    Listed::run(
+        "Figure 10",
+        "latency by the size of the buffer",
+        timing::COSTS,
+    ),
+    Listed::run(
+        "Figure 11",
+        "latency by the speed of the processor",
+        timing::COSTS,
+    ),
+    Listed::run("Figure 12", "comparisons of a look-up", SEARCH)
+        .but("in fewer segments than 256: the memory is small"),
+    Listed::run("Figures 13 and 14", "sampling, by its unit", timing::UNITS),
+    Listed::run("Figure 15", "pre-hashing", COSTS).but("at 304 MHz, the paper's at 934"),
+    Listed::run("Figure 16", "the dynamic switch", COSTS).but("at 304 MHz, the paper's at 934"),
+    Listed::run("Figure 17", "all three", COSTS).but("at 304 MHz, the paper's at 934"),
+];
+
+const fn nanos(cycles: u64, mhz: u64) -> u64 {
+    cycles * 1000 / mhz
+}
+
+/// For a tenth of so many contents, at 12 bytes an entry.
+fn memory_kib(contents: u64) -> u64 {
+    (contents / 10 * 12 / 1024).max(16)
 }
 
 /// The paper's store, with memory for a tenth of the contents; the same with sampling; ours with memory for all of them.
 fn systems(contents: u64) -> [(&'static str, String); 3] {
-    // 12 bytes an entry.
-    let kib = (contents / 10 * 12 / 1024).max(16);
+    let kib = memory_kib(contents);
     [
         (
             "CAFTL's store",
@@ -66,15 +108,18 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
         paper: "CAFTL: A Content-Aware Flash Translation Layer Enhancing the Lifespan of Flash Memory based Solid State Drives (Chen et al., 2011)",
         frames: vec![
             found(capacity, requests, threads)?,
+            timing::buffers_and_clocks(size, capacity, threads)?,
+            timing::units(size, capacity, threads)?,
             latency(size, capacity, threads)?,
             search(capacity, requests, threads)?,
         ],
         missing: vec![
             "The paper's traces (desktop, TPC-H on Hadoop, TPC-C) are not public: the shares of duplicates are theirs, the streams are made up.".into(),
-            "Out-of-line deduplication (figure 12): the engine's background pass is a scan of the device's runtime, which the lab does not have; \
+            "Out-of-line deduplication, of which the paper has no figure: the engine's background pass is a scan of the device's runtime, which the lab does not have; \
              `make bench-dedup` runs it on a volume."
                 .into(),
         ],
+        list: LIST,
     })
 }
 
@@ -184,25 +229,23 @@ fn found(capacity: u64, requests: u64, threads: usize) -> Result<Frame, PaperErr
         "fewer writes",
         "space",
     ];
-    Ok(Frame::new("Section 4.2: what is found", setting, &columns)
-        .rows(rows)
-        .claims([
-            claim(
-                "duplicates found, of a perfect pass's",
-                "up to 86.2%",
-                0.862,
-                copies,
-                |s| s.found,
-            ),
-            claim("fewer writes", "up to 24.2%", 0.242, copies, |s| s.fewer),
-            claim(
-                "fewer erase blocks in use",
-                "up to 31.2%",
-                0.312,
-                space,
-                |s| s.space,
-            ),
-        ]))
+    Ok(Frame::new(FOUND, setting, &columns).rows(rows).claims([
+        claim(
+            "duplicates found, of a perfect pass's",
+            "up to 86.2%",
+            0.862,
+            copies,
+            |s| s.found,
+        ),
+        claim("fewer writes", "up to 24.2%", 0.242, copies, |s| s.fewer),
+        claim(
+            "fewer erase blocks in use",
+            "up to 31.2%",
+            0.312,
+            space,
+            |s| s.space,
+        ),
+    ]))
 }
 
 #[derive(Clone, Copy, Default)]
@@ -239,7 +282,7 @@ fn percent(share: f64) -> String {
 
 /// How blocks are hashed: the paper's name, nanoseconds a block and for a decision, the switch.
 fn hashings() -> [(&'static str, Hashing); 6] {
-    let sha1 = nanos(SHA1_CYCLES);
+    let sha1 = nanos(SHA1_CYCLES, MHZ);
     // Of a unit one block is hashed, and the others of those units of which it was found.
     let sampled = |each: u64| each / u64::from(BLOCKS) + each * u64::from(DUPLICATES[0]) / 100;
     let how = |check_ns, print_ns, switch| Hashing {
@@ -251,10 +294,34 @@ fn hashings() -> [(&'static str, Hashing); 6] {
         ("no hashing", how(0, 0, false)),
         ("SHA-1 of each", how(sha1, 0, false)),
         ("sampling", how(sampled(sha1), 0, false)),
-        ("pre-hashing", how(nanos(CRC32_CYCLES), sha1, false)),
+        ("pre-hashing", how(nanos(CRC32_CYCLES, MHZ), sha1, false)),
         ("dynamic switch", how(sha1, 0, true)),
-        ("all three", how(sampled(nanos(CRC32_CYCLES)), sha1, true)),
+        (
+            "all three",
+            how(sampled(nanos(CRC32_CYCLES, MHZ)), sha1, true),
+        ),
     ]
+}
+
+/// The load in bursts of 800 blocks, a fifth of them read, ten times a second, above a buffer.
+fn bursts(
+    capacity: u64,
+    mut load: Synthetic,
+    buffer_megabytes: u64,
+    hashing: Hashing,
+) -> Scenario<'static> {
+    load.workload.reads = 20;
+    load.bursts = Some(Bursts {
+        requests: 800 / u64::from(load.request_blocks),
+        every_ns: 100_000_000,
+    });
+    let mut scenario = scenario("caftl", capacity, load);
+    scenario.pace = Pace::Open;
+    if let Kind::Nand(nand) = &mut scenario.device.preset.kind {
+        nand.buffer_bytes = buffer_megabytes << 20;
+    }
+    scenario.hashing = Some(hashing);
+    scenario
 }
 
 fn latency(size: Size, capacity: u64, threads: usize) -> Result<Frame, PaperError> {
@@ -266,18 +333,7 @@ fn latency(size: Size, capacity: u64, threads: usize) -> Result<Frame, PaperErro
     let mut cells = Vec::new();
     for megabytes in BUFFERS {
         for (name, hashing) in hashings() {
-            let mut load = load(DUPLICATES[0], requests);
-            load.workload.reads = 20;
-            load.bursts = Some(Bursts {
-                requests: 100,
-                every_ns: 100_000_000,
-            });
-            let mut scenario = scenario("caftl", capacity, load);
-            scenario.pace = Pace::Open;
-            if let Kind::Nand(nand) = &mut scenario.device.preset.kind {
-                nand.buffer_bytes = megabytes << 20;
-            }
-            scenario.hashing = Some(hashing);
+            let scenario = bursts(capacity, load(DUPLICATES[0], requests), megabytes, hashing);
             let policy = match name {
                 "no hashing" => "vellum:no-zero",
                 "sampling" | "all three" => "vellum:no-zero,dedup,sample=8,fingerprint",
@@ -356,16 +412,14 @@ fn latency(size: Size, capacity: u64, threads: usize) -> Result<Frame, PaperErro
         "writes, mean",
         "fewer writes",
     ];
-    Ok(
-        Frame::new("Section 4.3: what it costs in time", &setting, &columns)
-            .rows(rows)
-            .claims(claims),
-    )
+    Ok(Frame::new(COSTS, &setting, &columns)
+        .rows(rows)
+        .claims(claims))
 }
 
 fn search(capacity: u64, requests: u64, threads: usize) -> Result<Frame, PaperError> {
     let contents = requests * u64::from(BLOCKS) * u64::from(100 - DUPLICATES[1]) / 100;
-    let kib = (contents / 10 * 12 / 1024).max(16);
+    let kib = memory_kib(contents);
     let mut cells = Vec::new();
     for (name, store) in [
         ("as they come", "arrival"),
@@ -413,9 +467,7 @@ fn search(capacity: u64, requests: u64, threads: usize) -> Result<Frame, PaperEr
     ];
     let setting = "As in the first table, 17% duplicates, memory for a tenth of the contents; comparisons a look-up, and a newcomer's place, together.";
     let columns = ["store", "comparisons a look-up", "fewer"];
-    Ok(
-        Frame::new("Section 4.3.3: searching the store", setting, &columns)
-            .rows(rows)
-            .claims(claims),
-    )
+    Ok(Frame::new(SEARCH, setting, &columns)
+        .rows(rows)
+        .claims(claims))
 }

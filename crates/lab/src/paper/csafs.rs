@@ -1,7 +1,7 @@
 //! CSA-FS: how much less is written and erased when metadata is stored as what it changed and data once (its write traffic and erasures, by
 //! workload), and how many contents have to be known by their hashes for that (its table of hash entries).
 
-use super::{Cell, Claim, Evaluation, Frame, PaperError, Size, run, scenario, workload};
+use super::{Cell, Claim, Evaluation, Frame, Listed, PaperError, Size, run, scenario, workload};
 use crate::journal::{Commit, File, Journal, Mode};
 use crate::outcome::Outcome;
 use crate::scenario::{Precondition, Scenario, Synthetic};
@@ -105,6 +105,27 @@ journals, the rest made up. Synthetic throughout: the paper's traces are not pub
 are the paper's two savings: metadata, and the journal's copies of it, are stored in parts of pages as their difference to an earlier version; what they take is modelled after what was measured on a real ext4. *Dedupfs* is the paper's variant of its system without deltas: metadata is deduplicated like data. *And data small* (by itself and as deltas) is what the paper does not do; the volume's content \
 before the run gets smaller then, too, and a drive that is nearly empty collects nothing.";
 
+const WHOLE: &str = "Write traffic, erasures and speed";
+const ENTRIES: &str = "Hash entries";
+
+const LIST: &[Listed] = &[
+    Listed::not(
+        "Figures 1 and 2, table I",
+        "which blocks of a mail server's trace are written, and how often",
+        "an analysis of traces of FIU, before the design; the lab replays them (`vellum lab run TRACE`)",
+    ),
+    Listed::run("Figure 5", "performance over ext3", WHOLE).but("its column of speed"),
+    Listed::not(
+        "Figure 6",
+        "the processor's use",
+        "the lab's time is virtual: it has no processor",
+    ),
+    Listed::run("Table II", "hash entries", ENTRIES),
+    Listed::run("Figure 7", "write traffic", WHOLE)
+        .but("blocks that reach flash, where the paper counts those that reach the drive"),
+    Listed::run("Table III", "erasures", WHOLE),
+];
+
 /// The whole evaluation, as far as there are parts for it.
 ///
 /// # Errors
@@ -203,7 +224,7 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
     Ok(Evaluation {
         paper: "CSA-FS: a content and semantics aware file system for solid state drives",
         frames: vec![
-            Frame::new("Write traffic, erasures and speed", SETTING, &columns)
+            Frame::new(WHOLE, SETTING, &columns)
                 .rows(rows)
                 .claims(claims),
             hash_entries(&outcomes),
@@ -212,6 +233,7 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
             "The delta log's buckets, merging back at 20% free or on a read: a delta here is a part of a page in the log, made against a base that stays as it is, and ends when its block is \
              written again (docs/decisions/0015-deltas.md). There is nothing to merge back.".into(),
         ],
+        list: LIST,
     })
 }
 
@@ -258,7 +280,7 @@ fn hash_entries(outcomes: &[((usize, &str), Outcome)]) -> Frame {
     ];
     let setting = "The same runs. Entries made: contents that were looked up and not found. The engine's own index takes all blocks, those that it stores as deltas too; the second column \
                    leaves out what is stored in parts of pages, as CSA-FS leaves metadata out.";
-    Frame::new("Hash entries", setting, &columns)
+    Frame::new(ENTRIES, setting, &columns)
         .rows(rows)
         .claims(claims)
 }

@@ -5,9 +5,12 @@
 
 pub mod caftl;
 pub mod csafs;
+mod list;
 pub mod oftl;
 pub mod omd;
 pub mod woj;
+
+pub use list::{Listed, list};
 
 use crate::flash;
 use crate::outcome::Outcome;
@@ -173,6 +176,8 @@ pub struct Evaluation {
     pub frames: Vec<Frame>,
     /// What was not, and why.
     pub missing: Vec<String>,
+    /// The figures and tables of its evaluation: all of them.
+    pub list: &'static [Listed],
 }
 
 /// As Markdown.

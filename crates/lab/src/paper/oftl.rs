@@ -1,9 +1,11 @@
-//! OFTL: its figure 6, fio's sequential writes with an fsync after each so many, by what a flush takes.
+//! OFTL: fio's sequential writes with an fsync after each so many (its figures 6 and 9), a database (7) and a mail server (8), by what a
+//! flush takes.
 
 use super::{
-    Cell, Claim, Evaluation, Frame, PaperError, Size, run, scenario, throughput, workload,
+    Cell, Claim, Evaluation, Frame, Listed, PaperError, Size, run, scenario, throughput, workload,
 };
 use crate::journal::{Commit, File, Journal, Mode};
+use crate::outcome::Outcome;
 use crate::scenario::{Precondition, Scenario, Synthetic};
 
 const FLUSH_MS: [u64; 3] = [2, 10, 50];
@@ -27,24 +29,88 @@ const UNFLUSHED: [(&str, &str, Commit); 3] = [
     ),
 ];
 
-/// What one run showed.
-struct Row {
+const FIO: &str = "Figure 6: fio";
+const CHECKSUMS: &str = "Figure 9: asynchronous commit";
+const ORDER: &str = "Figure 3: the order of map updates, without the first flush";
+
+const LIST: &[Listed] = &[
+    Listed::run(
+        "Figure 3",
+        "an inversion of the order of map updates",
+        ORDER,
+    )
+    .but("of the paper's motivation, counted"),
+    Listed::run(
+        "Figure 6",
+        "fio, by the time of a flush and writes an fsync",
+        FIO,
+    ),
+    Listed::run("Figure 7", "Sysbench on MySQL", DATABASE.figure)
+        .but("the lab's `oltp` in place of a database"),
+    Listed::run("Figure 8", "Filebench's varmail", MAIL.figure).but("the lab's model of it"),
+    Listed::run("Figure 9", "asynchronous commit and OFTL", CHECKSUMS),
+];
+
+/// Where one run was made: how the file system journals, what a flush takes, writes an fsync (0: the application's own), the system.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Key {
     mode: &'static str,
     flush_ms: u64,
     window: u64,
     system: &'static str,
-    speed: f64,
-    /// Over the base FTL's in the same setting.
-    gain: f64,
-    held: u64,
 }
 
-/// The whole evaluation, as far as there are parts for it.
+/// What it showed.
+struct Row {
+    key: Key,
+    outcome: Outcome,
+    /// Over the base FTL's in the same setting.
+    gain: f64,
+}
+
+impl Row {
+    /// Writes whose map update waited, at most.
+    fn held(&self) -> u64 {
+        self.outcome.order.unwrap_or_default().0
+    }
+
+    /// Blocks that reach the drive, the journal's among them, for each time that it has to bring to flash what it holds.
+    fn blocks_a_flush(&self) -> f64 {
+        let flushes = self.outcome.flushes.count + self.outcome.durable_writes;
+        self.outcome.host_written as f64 / flushes.max(1) as f64
+    }
+}
+
+/// The whole evaluation.
 ///
 /// # Errors
 /// When a run fails.
 pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
-    let rows = rows(size, threads)?;
+    let (fio, figure) = synthetic(size, threads)?;
+    Ok(Evaluation {
+        paper: "OFTL: Ordering-aware FTL for Maximizing Performance of the Journaling File System",
+        frames: vec![
+            figure,
+            application(&DATABASE, size, threads, &fio)?,
+            application(&MAIL, size, threads, &fio)?,
+            checksums(&fio),
+            order(threads)?,
+        ],
+        missing: vec![],
+        list: LIST,
+    })
+}
+
+/// Fio's, and its frame.
+fn synthetic(size: Size, threads: usize) -> Result<(Vec<Row>, Frame), PaperError> {
+    let writes: u64 = match size {
+        Size::Tiny => 3072,
+        Size::Short => 16_384,
+        Size::Full => 524_288,
+    };
+    let rows = rows(&WINDOWS, threads, |window, host| {
+        fio("sequential", 8 << 30, host, window, writes)
+    })?;
     let setting = "2 channels of 4 banks, 4 KiB pages, one page mapped at a time (the oftl device, 16 MB of RAM); 4 KiB sequential writes to a file that grows, an \
                    fsync after each 32, 64 or 96; jbd2 with a journal of 128 MiB. A flush takes 2, 10 or 50 ms beside what it waits for. Synthetic: the file \
                    system is the lab's model of jbd2, with the flushes of the paper's kernel (4.4). Ours writes 64 MiB where the paper's fio writes 30 GB; --full \
@@ -60,70 +126,129 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
     ];
     let cells = |row: &Row| {
         vec![
-            row.mode.into(),
-            format!("{} ms", row.flush_ms),
-            row.window.to_string(),
-            row.system.into(),
-            format!("{:.2}", row.speed),
+            row.key.mode.into(),
+            format!("{} ms", row.key.flush_ms),
+            row.key.window.to_string(),
+            row.key.system.into(),
+            format!("{:.2}", throughput(writes, &row.outcome)),
             format!("{:.2}", row.gain),
-            row.held.to_string(),
+            row.held().to_string(),
         ]
     };
-    let frame = Frame::new("Figure 6: fio", setting, &columns)
+    let frame = Frame::new(FIO, setting, &columns)
         .rows(rows.iter().map(cells))
         .claims(claims(&rows));
-    Ok(Evaluation {
-        paper: "OFTL: Ordering-aware FTL for Maximizing Performance of the Journaling File System",
-        frames: vec![frame, order(threads)?],
-        missing: vec![
-            "Figure 7 (Sysbench on MySQL): the lab's `oltp` is no model of it. Figure 8 (varmail; ordered mode, flush 50 ms: up to 1.97 times): \
-             not made here yet. By hand, `vellum lab run --workload varmail --device oftl --capacity 1G --op 28 --requests 40000 --journal ordered \
-             --flush-time 50000 --policy base` takes 1257 s of virtual time, and with `--drive-orders --policy base:oftl` 643 s: 1.96 times as fast (data mode: 1.49)."
-            .into(),
-        ],
-    })
+    Ok((rows, frame))
 }
 
-fn rows(size: Size, threads: usize) -> Result<Vec<Row>, PaperError> {
-    let writes: u64 = match size {
-        Size::Tiny => 3072,
-        Size::Short => 16_384,
-        Size::Full => 524_288,
-    };
+/// A load in all settings: both modes, the paper's flushes, fsyncs as often as `windows` say, all systems.
+fn rows(
+    windows: &[u64],
+    threads: usize,
+    load: impl Fn(u64, (Mode, Commit)) -> Scenario<'static>,
+) -> Result<Vec<Row>, PaperError> {
     let mut cells = Vec::new();
     for (mode_name, mode) in MODES {
         for flush_ms in FLUSH_MS {
-            for window in WINDOWS {
+            for &window in windows {
                 for (system, policy, commit) in SYSTEMS {
-                    let mut scenario = fio("sequential", 8 << 30, (mode, commit), window, writes);
+                    let mut scenario = load(window, (mode, commit));
                     scenario.device.flush_ns = flush_ms * 1_000_000;
                     let what = format!("{mode_name}, {flush_ms} ms, an fsync each {window}");
-                    let key = (mode_name, flush_ms, window, system);
+                    let key = Key {
+                        mode: mode_name,
+                        flush_ms,
+                        window,
+                        system,
+                    };
                     cells.push(Cell::new(key, what, scenario, policy)?);
                 }
             }
         }
     }
-    let outcomes = run(cells, threads)?.into_iter();
     let mut base = 0.0;
+    let outcomes = run(cells, threads)?.into_iter();
     Ok(outcomes
-        .map(|((mode, flush_ms, window, system), outcome)| {
-            let speed = throughput(writes, &outcome);
-            if system == SYSTEMS[0].0 {
-                base = speed;
+        .map(|(key, outcome)| {
+            if key.system == SYSTEMS[0].0 {
+                base = outcome.seconds;
             }
-            let (held, _) = outcome.order.unwrap_or_default();
-            Row {
-                mode,
-                flush_ms,
-                window,
-                system,
-                speed,
-                gain: speed / base,
-                held,
-            }
+            let gain = base / outcome.seconds.max(1e-9);
+            Row { key, outcome, gain }
         })
         .collect())
+}
+
+/// What the lab runs for a program of the paper's, and what the paper states of it.
+struct Application {
+    figure: &'static str,
+    load: &'static str,
+    file: File,
+    setting: &'static str,
+    claims: fn(&[Row], &[Row]) -> Vec<Claim>,
+}
+
+const DATABASE: Application = Application {
+    figure: "Figure 7: Sysbench on MySQL",
+    load: "oltp",
+    file: File::Overwritten,
+    setting: "As in figure 6, but the lab's `oltp` stands for the database: a transaction reads six pages of 8 KiB and changes two, appends a block to a log that is there already, and an fsync follows. \
+              Synthetic, and no MySQL: one transaction at a time, where the paper's up to 500 connections may share an fsync, and InnoDB's pages have 16 KiB. 1 GiB of flash, new. The paper states no figure. A commit block with FUA is counted as a flush.",
+    claims: database_claims,
+};
+
+const MAIL: Application = Application {
+    figure: "Figure 8: Filebench's varmail",
+    load: "varmail",
+    file: File::Growing,
+    setting: "As in figure 6, but the lab's `varmail`, after Filebench's: files of 16 KiB made, read, appended to and deleted, an fsync after each write of one. Synthetic: one thread of it, all files of one directory, whose \
+              blocks are not modelled. 1 GiB of flash, new. A commit block with FUA is counted as a flush.",
+    claims: mail_claims,
+};
+
+/// Figures 7 and 8: what an application's own fsyncs make of it.
+fn application(
+    what: &Application,
+    size: Size,
+    threads: usize,
+    fio: &[Row],
+) -> Result<Frame, PaperError> {
+    let requests = match size {
+        Size::Tiny => 2000,
+        Size::Short => 40_000,
+        Size::Full => 500_000,
+    };
+    let rows = rows(&[0], threads, |_, (mode, commit)| {
+        let load = Synthetic {
+            requests,
+            journal: Some(journal(mode, commit, what.file)),
+            ..Synthetic::new(workload(what.load))
+        };
+        scenario("oftl", 1 << 30, load)
+    })?;
+    let cells = |row: &Row| {
+        vec![
+            row.key.mode.into(),
+            format!("{} ms", row.key.flush_ms),
+            row.key.system.into(),
+            format!("{:.1}", row.blocks_a_flush()),
+            format!("{:.1} s", row.outcome.seconds),
+            format!("{:.2}", row.gain),
+            row.held().to_string(),
+        ]
+    };
+    let columns = [
+        "mode",
+        "flush",
+        "system",
+        "blocks a flush",
+        "time",
+        "over base",
+        "held",
+    ];
+    Ok(Frame::new(what.figure, what.setting, &columns)
+        .rows(rows.iter().map(cells))
+        .claims((what.claims)(&rows, fio)))
 }
 
 /// What fio and the file system ask of the board.
@@ -137,16 +262,21 @@ fn fio(
     let file = Synthetic {
         requests: writes + writes / window,
         flush_every: window,
-        journal: Some(Journal {
-            mode,
-            blocks: 32_768,
-            commit,
-            fsync_flushes: false,
-            file: File::Growing,
-        }),
+        journal: Some(journal(mode, commit, File::Growing)),
         ..Synthetic::new(workload(load))
     };
     scenario("oftl", capacity, file)
+}
+
+/// The paper's kernel is 4.4, and the journal what ext4 gives a disk of that size.
+fn journal(mode: Mode, commit: Commit, file: File) -> Journal {
+    Journal {
+        mode,
+        blocks: 32_768,
+        commit,
+        fsync_flushes: false,
+        file,
+    }
 }
 
 /// What the order is for: dies are not alike busy, here because they collect.
@@ -178,11 +308,10 @@ fn order(threads: usize) -> Result<Frame, PaperError> {
         ]);
     }
     let columns = ["mode", "system", "held", "early"];
-    let setting = "As above, with an fsync each 32 writes and flushes that take no time of their own, on a full drive of 1 GiB that is overwritten at random: its \
+    let setting = "As in figure 6, with an fsync each 32 writes and flushes that take no time of their own, on a full drive of 1 GiB that is overwritten at random: its \
                    dies collect, and so are not alike busy. *Held*: writes whose map update waits, at most. *Early*: journal blocks that were in the map before something \
                    that was written before them: each is a moment in which a power cut would have left a commit without its blocks.";
-    let name = "Figure 3: the order of map updates, without the first flush";
-    Ok(Frame::new(name, setting, &columns)
+    Ok(Frame::new(ORDER, setting, &columns)
         .rows(rows)
         .claims([Claim {
             what: "a commit is never in the map before its blocks".into(),
@@ -193,13 +322,54 @@ fn order(threads: usize) -> Result<Frame, PaperError> {
         }]))
 }
 
-fn claims(rows: &[Row]) -> Vec<Claim> {
-    let of = |system: &'static str| rows.iter().filter(move |row| row.system == system);
-    let gain = |system, mode: &str, flush_ms, window| {
-        let found =
-            of(system).find(|row| (row.mode, row.flush_ms, row.window) == (mode, flush_ms, window));
-        found.map_or(0.0, |row| row.gain)
+/// How far a system is ahead of the base FTL in one setting.
+fn gain(rows: &[Row], system: &str, mode: &str, flush_ms: u64, window: u64) -> f64 {
+    let key = |row: &&Row| {
+        let key = row.key;
+        (key.system, key.mode, key.flush_ms, key.window) == (system, mode, flush_ms, window)
     };
+    let Some(row) = rows.iter().find(key) else {
+        unreachable!("{system}, {mode}, {flush_ms} ms, {window} was run")
+    };
+    row.gain
+}
+
+/// The least and the most that one system is of another, over all settings.
+fn between(rows: &[Row], one: &str, other: &str) -> (f64, f64) {
+    let of = rows.iter().filter(|row| row.key.system == one);
+    let each = of.map(|row| {
+        let Key {
+            mode,
+            flush_ms,
+            window,
+            ..
+        } = row.key;
+        row.gain / gain(rows, other, mode, flush_ms, window)
+    });
+    each.fold((f64::MAX, f64::MIN), |(low, high), share| {
+        (low.min(share), high.max(share))
+    })
+}
+
+/// The base FTL's blocks a flush, where it has the most flushes.
+fn least_a_flush(rows: &[Row]) -> f64 {
+    let base = rows.iter().filter(|row| row.key.system == SYSTEMS[0].0);
+    base.map(Row::blocks_a_flush).fold(f64::MAX, f64::min)
+}
+
+fn ahead(rows: &[Row]) -> Claim {
+    let (least, _) = between(rows, "OFTL", "base FTL");
+    Claim {
+        what: "OFTL is ahead of base in all cases".into(),
+        theirs: "yes".into(),
+        ours: format!("at least {least:.3} times"),
+        met: least > 1.0,
+        why: String::new(),
+    }
+}
+
+fn claims(rows: &[Row]) -> Vec<Claim> {
+    let gain = |system, mode: &str, flush_ms, window| gain(rows, system, mode, flush_ms, window);
     let mut claims = Vec::new();
     for (mode, _) in MODES {
         let ours = gain("OFTL", mode, 50, 32);
@@ -211,14 +381,7 @@ fn claims(rows: &[Row]) -> Vec<Claim> {
             why: "one flush instead of two is 2 at most, when nothing else takes time".into(),
         });
     }
-    let least = of("OFTL").map(|row| row.gain).fold(f64::MAX, f64::min);
-    claims.push(Claim {
-        what: "OFTL is ahead of base in all cases".into(),
-        theirs: "yes".into(),
-        ours: format!("at least {least:.3} times"),
-        met: least > 1.0,
-        why: String::new(),
-    });
+    claims.push(ahead(rows));
     let falls = MODES.into_iter().all(|(mode, _)| {
         WINDOWS.into_iter().all(|w| {
             gain("OFTL", mode, 2, w) < gain("OFTL", mode, 10, w)
@@ -240,7 +403,8 @@ fn claims(rows: &[Row]) -> Vec<Claim> {
         met: stream.into_iter().all(|gain| gain < 1.0),
         why: String::new(),
     });
-    let held = of("OFTL").map(|row| row.held).max().unwrap_or(0);
+    let oftl = rows.iter().filter(|row| row.key.system == "OFTL");
+    let held = oftl.map(Row::held).max().unwrap_or(0);
     claims.push(Claim {
         what: "memory".into(),
         theirs: "10 B a page in the write buffer, 0.24% of it".into(),
@@ -249,4 +413,85 @@ fn claims(rows: &[Row]) -> Vec<Claim> {
         why: "both of the paper's lists are one queue here: what an earlier journal write waits for is waited for through it".into(),
     });
     claims
+}
+
+/// Figure 9: the kernel's own way of leaving the flush out.
+fn checksums(rows: &[Row]) -> Frame {
+    let setting = "The runs of figure 6: OFTL over a kernel that commits asynchronously, by checksums, above the base FTL. What the checksum costs the processor is not in it.";
+    let columns = ["mode", "flush", "OFTL over asynchronous commit"];
+    let each = MODES.into_iter().flat_map(|(mode, _)| {
+        FLUSH_MS.map(|flush_ms| {
+            let share = |window| {
+                gain(rows, "OFTL", mode, flush_ms, window)
+                    / gain(rows, "asynchronous commit", mode, flush_ms, window)
+            };
+            let shares = WINDOWS.map(|window| format!("{:.3}", share(window)));
+            vec![mode.into(), format!("{flush_ms} ms"), shares.join(", ")]
+        })
+    });
+    let (least, most) = between(rows, "OFTL", "asynchronous commit");
+    Frame::new(CHECKSUMS, setting, &columns)
+        .rows(each)
+        .claims([Claim {
+            what: "asynchronous commit is as fast as OFTL".into(),
+            theirs: "similar".into(),
+            ours: format!("OFTL is {least:.2} to {most:.2} times as fast"),
+            met: least > 0.9 && most < 1.1,
+            why: String::new(),
+        }])
+}
+
+fn database_claims(rows: &[Row], fio: &[Row]) -> Vec<Claim> {
+    let (low, high) = between(rows, "stream FTL", "OFTL");
+    let (flushes, of_fio) = (least_a_flush(rows), least_a_flush(fio));
+    vec![
+        ahead(rows),
+        Claim {
+            what: "the stream FTL is comparable to OFTL".into(),
+            theirs: "yes: few writes an fsync".into(),
+            ours: format!("{low:.2} to {high:.2} times"),
+            met: low > 0.9,
+            why: "the stream FTL programs a commit's blocks one after the other: the three of ordered mode take 2 ms and the eight of data mode 5 ms where OFTL's take 1 ms, and beside a flush of 2 ms that \
+                  shows; how many the paper's transactions have is not known"
+                .into(),
+        },
+        Claim {
+            what: "blocks a flush, and fio's, base FTL".into(),
+            theirs: "frequent fsyncs, few writes".into(),
+            ours: format!("{flushes:.1} and {of_fio:.1}"),
+            met: flushes < of_fio,
+            why: String::new(),
+        },
+    ]
+}
+
+fn mail_claims(rows: &[Row], fio: &[Row]) -> Vec<Claim> {
+    let ours = gain(rows, "OFTL", "ordered", 50, 0);
+    let of_fio = gain(fio, "OFTL", "ordered", 50, 32);
+    let (flushes, fio_flushes) = (least_a_flush(rows), least_a_flush(fio));
+    vec![
+        Claim {
+            what: "OFTL over base: ordered mode, flush 50 ms".into(),
+            theirs: "1.97 times".into(),
+            ours: format!("{ours:.3} times"),
+            // To the hundredth, as it is stated.
+            met: ours >= 1.965,
+            why: "one flush instead of two is 2 at most".into(),
+        },
+        ahead(rows),
+        Claim {
+            what: "the gap is larger than fio's: ordered mode, flush 50 ms".into(),
+            theirs: "yes".into(),
+            ours: format!("{ours:.3} against {of_fio:.3} times"),
+            met: ours > of_fio,
+            why: String::new(),
+        },
+        Claim {
+            what: "varmail flushes more often than fio: blocks a flush, base FTL".into(),
+            theirs: "yes".into(),
+            ours: format!("{flushes:.1} and {fio_flushes:.1}"),
+            met: flushes < fio_flushes,
+            why: String::new(),
+        },
+    ]
 }

@@ -1,7 +1,10 @@
-//! WOJ (Ni et al., 2018): its microbenchmarks, figures 2, 3 and 5, and the memory of its section 3.6.
+//! WOJ (Ni et al., 2018): its microbenchmarks, figures 2 to 5, what stands for its programs, figures 6 to 8, and the memory of its
+//! section 3.6.
+
+mod programs;
 
 use super::{
-    Cell, Claim, Evaluation, Frame, PaperError, Size, run, scenario, throughput, workload,
+    Cell, Claim, Evaluation, Frame, Listed, PaperError, Size, run, scenario, throughput, workload,
 };
 use crate::journal::{Commit, File, Journal, Mode};
 use crate::outcome::Outcome;
@@ -139,6 +142,44 @@ fn find<'a>(rows: &'a [Row], drive: &str, window: u64, system: &str) -> &'a Row 
     row
 }
 
+const SEQUENTIAL: &str = "Figure 2 and 4: sequential writes, and how long a flush takes";
+const HASH: &str = "Figure 3: other hash functions";
+const RANDOM: &str = "Figure 5: random writes on the fast SSD";
+const MEMORY: &str = "Section 3.6: memory";
+
+const LIST: &[Listed] = &[
+    Listed::not(
+        "Table 1",
+        "throughput of hash functions",
+        "a measurement of the paper's processor: taken as the setting",
+    ),
+    Listed::not(
+        "Table 2",
+        "the SSDs",
+        "the setting: fast-ssd, moderate-ssd and slow-ssd",
+    ),
+    Listed::run(
+        "Figure 2",
+        "sequential writes: throughput and blocks written",
+        SEQUENTIAL,
+    ),
+    Listed::run("Figure 3", "the same with other hash functions", HASH),
+    Listed::run("Figure 4", "latency of sequential writes", SEQUENTIAL)
+        .but("of its curves what half and 99% of the flushes take"),
+    Listed::run("Figure 5", "random writes", RANDOM),
+    Listed::run("Figure 6", "Filebench", programs::FILEBENCH)
+        .but("models of the loads; its copies are not run"),
+    Listed::run(
+        "Figure 7",
+        "LevelDB's puts, by the size of values",
+        programs::PUTS,
+    )
+    .but("models of what they leave on a disk; not by size, which is the processor's"),
+    Listed::run("Figure 8", "real files", programs::REAL)
+        .but("models without the files' contents; on a real ext4: `make bench-journal`"),
+    Listed::run("Section 3.6", "memory", MEMORY),
+];
+
 const SETTING: &str = "4 KiB writes to one file on ext3 in data=journal with a journal of 256 MB, a flush after each window; block devices of the \
 paper's speeds, hash functions of its table 1, tables in RAM. Synthetic: the file system is the lab's model of jbd2. Ours is of a file of 1 GiB (256 MiB at a \
 flush each write) where the paper's has 8 GB; --full has the paper's. The time of the processor is hashing alone.";
@@ -154,15 +195,15 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
     let sequential = rows("sequential", &DRIVES, &SYSTEMS, size, threads)?;
     let hashes = rows("sequential", &DRIVES[..2], &HASHES, size, threads)?;
     let random = rows("uniform", &DRIVES[..1], &SYSTEMS, size, threads)?;
-    let frames = vec![
+    let mut frames = vec![
         frame(
-            "Figure 2 and 4: sequential writes, and how long a flush takes",
+            SEQUENTIAL,
             SETTING,
             &sequential,
             sequential_claims(&sequential),
         ),
         frame(
-            "Figure 3: other hash functions",
+            HASH,
             &format!(
                 "{SETTING} JFTL, which the paper discusses and does not run, reads home addresses from the journal's descriptor blocks and hashes nothing; \
                  the engine does so with write-once=descriptor, and compares bytes before it believes them."
@@ -171,29 +212,28 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
             hash_claims(&hashes),
         ),
         frame(
-            "Figure 5: random writes on the fast SSD",
+            RANDOM,
             "As above; the file is there before, so a commit's metadata is its inode alone.",
             &random,
             random_claims(&random, &sequential),
         ),
-        memory(&sequential),
     ];
+    frames.extend(programs::frames(size, threads)?);
+    frames.push(memory(&sequential));
     Ok(Evaluation {
         paper: "WOJ: Enabling Write-Once Full-data Journaling in SSDs by Using Weak-Hashing-based Deduplication (Ni et al., 2018)",
         frames,
-        missing: vec![
-            "Figure 6 (filebench), 7 (LevelDB) and 8 (real files): the lab has no such loads yet. `make bench-journal` runs their like on a real \
-             ext4 on a volume: docs/benchmarks/journal.md."
-                .into(),
-            "Table 1 (throughput of hash functions) is a measurement of the paper's processor; it is taken as the setting.".into(),
-        ],
+        missing: vec![],
+        list: LIST,
     })
 }
 
-fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    values.fold((f64::MAX, f64::MIN), |(low, high), value| {
-        (low.min(value), high.max(value))
-    })
+fn range(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
+    values
+        .into_iter()
+        .fold((f64::MAX, f64::MIN), |(low, high), value| {
+            (low.min(value), high.max(value))
+        })
 }
 
 fn sequential_claims(rows: &[Row]) -> Vec<Claim> {
@@ -360,7 +400,7 @@ fn memory(rows: &[Row]) -> Frame {
     let pool = part("journal pool");
     let setting = "A journal of 256 MB: 65,536 blocks. Ours: the engine, at the end of figure 2's run at 1000 writes a flush.";
     let shared = part("shared pages") >> 10;
-    Frame::new("Section 3.6: memory", setting, &["table", "theirs", "ours"])
+    Frame::new(MEMORY, setting, &["table", "theirs", "ours"])
         .rows([
             ["fingerprint pool", "768 KB (12 B a journal block)", &format!("{} KB", pool >> 10)],
             ["second owners", "512 KB (8 B a block)", &format!("{shared} KB (32 B a page that is shared now)")],

@@ -54,9 +54,12 @@ impl Args {
         }
         match self.json {
             true => writeln!(out(), "{}", serde_json::to_string_pretty(&all)?)?,
-            false => all
-                .iter()
-                .try_for_each(|e| write!(out(), "{}", paper::text(e)))?,
+            false => {
+                for evaluation in &all {
+                    writeln!(out(), "{}", paper::text(evaluation))?;
+                }
+                write!(out(), "{}", paper::list(&all))?;
+            }
         }
         let frames = all.iter().flat_map(|evaluation| &evaluation.frames);
         let claims = frames.flat_map(|frame| &frame.claims);
