@@ -2,7 +2,7 @@
 //!
 //! Four fifths of it are used at most, and it grows by a quarter, where one of powers of two doubles. What leaves it leaves no
 //! mark behind, so that it does not grow by coming and going. The hash is a fixed one, and so is the order: the core's inputs
-//! decide alone what it does.
+//! decide alone what it does. To grow, all of it is put in anew: it is a piece of a larger one ([`crate::pieces`]).
 
 use alloc::{vec, vec::Vec};
 
@@ -27,22 +27,41 @@ pub(crate) struct Flat<T> {
     used: usize,
 }
 
-impl<T> Default for Flat<T> {
-    fn default() -> Self {
+impl<T: Slot> Flat<T> {
+    /// Has room for so many and some more. Tables have the sizes that come by growing, and no others: what one of them
+    /// gives back another one takes.
+    pub fn with_room(entries: usize) -> Self {
+        let mut slots = SLOTS;
+        while slots * 3 < entries * 4 {
+            slots += slots / 4;
+        }
+        Self::of_slots(slots)
+    }
+
+    fn of_slots(slots: usize) -> Self {
         Self {
-            slots: Vec::new(),
+            slots: vec![T::VACANT; slots],
             used: 0,
         }
     }
-}
 
-impl<T: Slot> Flat<T> {
+    /// An empty one that is a quarter larger.
+    pub fn grown(&self) -> Self {
+        Self::of_slots(self.slots.len() + self.slots.len() / 4)
+    }
+
+    /// An empty one that is as large.
+    pub fn emptied(&self) -> Self {
+        Self::of_slots(self.slots.len())
+    }
+
     pub fn len(&self) -> usize {
         self.used
     }
 
-    pub fn clear(&mut self) {
-        *self = Self::default();
+    #[cfg(test)]
+    pub fn slots(&self) -> usize {
+        self.slots.len()
     }
 
     fn get(&self, at: usize) -> Option<T> {
@@ -98,22 +117,6 @@ impl<T: Slot> Flat<T> {
     /// Whether there is room for one more.
     pub fn has_room(&self) -> bool {
         (self.used + 1) * 5 <= self.slots.len() * 4
-    }
-
-    /// Makes room for one more. Each is put in anew: as what, and by which hash.
-    pub fn make_room(&mut self, anew: impl Fn(T) -> (T, u64)) {
-        let slots = match self.has_room() {
-            true => self.slots.len(),
-            false => (self.slots.len() + self.slots.len() / 4).max(SLOTS),
-        };
-        let old = core::mem::replace(&mut self.slots, vec![T::VACANT; slots]);
-        self.used = 0;
-        for slot in old {
-            if slot != T::VACANT {
-                let (slot, hash) = anew(slot);
-                self.insert(slot, hash);
-            }
-        }
     }
 
     /// Adds one that is not there.

@@ -16,6 +16,7 @@ pub mod layout;
 pub mod limits;
 pub mod map;
 pub mod ordering;
+mod pieces;
 pub mod pledges;
 pub mod policy;
 pub mod pool;

@@ -1,7 +1,8 @@
 //! Which LBA owns a page, where that is not the one that its segment's summary names.
 
 use super::{Lba, Pba};
-use crate::flat::{Flat, Slot, hash};
+use crate::flat::{Slot, hash};
+use crate::pieces::{At, Pieces};
 use core::ops::Range;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -23,7 +24,7 @@ impl Stray {
 
 #[derive(Default)]
 pub(super) struct Strays {
-    owners: Flat<Stray>,
+    owners: Pieces<Stray, ()>,
 }
 
 impl Strays {
@@ -35,7 +36,7 @@ impl Strays {
         self.len() == 0
     }
 
-    fn slot(&self, pba: Pba) -> Option<(usize, Stray)> {
+    fn slot(&self, pba: Pba) -> Option<(At, Stray)> {
         let pba = pba.0 as u32;
         self.owners.find(hash(pba), |stray| stray.pba == pba)
     }
@@ -52,10 +53,12 @@ impl Strays {
         if let Some((at, _)) = self.slot(pba) {
             return self.owners.replace(at, stray);
         }
-        if !self.owners.has_room() {
-            self.owners.make_room(|stray| (stray, hash(stray.pba)));
+        let hash_of = |stray: Stray| hash(stray.pba);
+        if !self.owners.has_room(hash_of(stray)) {
+            let anew = |stray| (stray, hash_of(stray));
+            self.owners.make_room(hash_of(stray), (), anew);
         }
-        self.owners.insert(stray, hash(stray.pba));
+        self.owners.insert(stray, hash_of(stray));
     }
 
     pub fn remove(&mut self, pba: Pba) {
@@ -72,8 +75,8 @@ impl Strays {
 
     /// Any of them, and a number from which to ask for the next: the more of them a segment has, the sooner is it one of it.
     pub fn any_from(&self, hand: usize) -> Option<(usize, Pba)> {
-        let (at, stray) = self.owners.iter_from(hand).next()?;
-        Some((at + 1, Pba(stray.pba.into())))
+        let (next, stray) = self.owners.next_from(hand)?;
+        Some((next, Pba(stray.pba.into())))
     }
 }
 

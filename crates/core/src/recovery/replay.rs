@@ -352,7 +352,7 @@ impl<'a> Replay<'a> {
                 }
                 Record::MoveShared { vba, from, .. } => {
                     if self.shared.is_placed(vba) && self.shared.pba(vba) == from {
-                        self.shared.place(vba, pba);
+                        self.shared.restore_move(vba, pba);
                     }
                 }
                 _ => return Err(outside),

@@ -223,7 +223,8 @@ impl Shared {
         Some(vba)
     }
 
-    /// Puts a page where replay says it is; a number past the table's limit is refused.
+    /// Puts a page where replay says it is; a number past the table's limit is refused. [`Shared::settle`] makes it
+    /// one that is found there.
     pub fn restore(&mut self, vba: Vba, pba: Pba, parts: bool) -> bool {
         if vba.0 >= self.limit {
             return false;
@@ -231,7 +232,7 @@ impl Shared {
         self.pages.lengthen(vba.0 as usize + 1);
         // What the number stood for before does not matter.
         self.forget_deltas(vba);
-        self.place_as(vba, pba, if parts { PARTS } else { 0 });
+        self.put(vba, pba, if parts { PARTS } else { 0 });
         true
     }
 
@@ -241,16 +242,21 @@ impl Shared {
         self.restore(vba, pba, raw & PARTS != 0).then_some(pba)
     }
 
-    /// The page has moved.
-    pub fn place(&mut self, vba: Vba, pba: Pba) {
+    /// Replay says that the page has moved.
+    pub fn restore_move(&mut self, vba: Vba, pba: Pba) {
         let parts = self.pages.page(vba.0).place & PARTS;
-        self.place_as(vba, pba, parts);
+        self.put(vba, pba, parts);
     }
 
-    fn place_as(&mut self, vba: Vba, pba: Pba, parts: u32) {
+    /// The page has moved.
+    pub fn place(&mut self, vba: Vba, pba: Pba) {
         self.at.remove(&self.pages, vba.0);
-        self.pages.set_place(vba.0, parts | pba.0 as u32);
+        self.restore_move(vba, pba);
         self.at.insert(&self.pages, vba.0);
+    }
+
+    fn put(&mut self, vba: Vba, pba: Pba, parts: u32) {
+        self.pages.set_place(vba.0, parts | pba.0 as u32);
         self.mark_dirty(vba);
     }
 
@@ -293,17 +299,21 @@ impl Shared {
     /// have owners are at one page.
     pub fn settle(&mut self) -> Option<Vec<(Lba, Pba)>> {
         let mut plain = Vec::new();
-        self.at.clear();
-        for index in 0..self.pages.len() as u32 {
+        let is_kept = |page: pages::Page| match page.has_parts() {
+            true => page.is_needed(),
+            false => page.owners > 1,
+        };
+        let numbers = 0..self.pages.len() as u32;
+        let kept = numbers
+            .clone()
+            .filter(|number| is_kept(self.pages.page(*number)));
+        self.at = Places::with_room(kept.count(), self.pages.len());
+        for index in numbers {
             let page = self.pages.page(index);
-            let is_kept = match page.has_parts() {
-                true => page.is_needed(),
-                false => page.owners > 1,
-            };
             if page.owners == 1 && !page.has_parts() {
                 plain.push((Lba(u64::from(page.xor)), Pba(u64::from(page.pba()))));
             }
-            if is_kept {
+            if is_kept(page) {
                 if self.at.insert(&self.pages, index).is_some() {
                     return None;
                 }

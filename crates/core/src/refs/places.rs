@@ -1,7 +1,8 @@
 //! Which page is at a physical address. Its number alone is kept, in 4 bytes: the page says itself where it is.
 
 use super::pages::Pages;
-use crate::flat::{Flat, Slot, hash};
+use crate::flat::{Slot, hash};
+use crate::pieces::{At, Pieces};
 
 impl Slot for u32 {
     const VACANT: Self = 0;
@@ -22,6 +23,13 @@ impl Packing {
         }
     }
 
+    /// That of numbers up to twice this one: where there are so many, what holds it has grown, too, and was packed anew.
+    fn with_spare(number: u32) -> Self {
+        Self {
+            bits: (Self::of(number).bits + 1).min(31),
+        }
+    }
+
     fn pack(self, number: u32, hash: u64) -> u32 {
         (hash as u32) >> self.bits << self.bits | (number + 1)
     }
@@ -37,11 +45,17 @@ impl Packing {
 
 #[derive(Default)]
 pub(super) struct Places {
-    numbers: Flat<u32>,
-    packing: Packing,
+    numbers: Pieces<u32, Packing>,
 }
 
 impl Places {
+    /// For so many pages, of numbers below that.
+    pub fn with_room(pages: usize, numbers: usize) -> Self {
+        Self {
+            numbers: Pieces::with_room(pages, Packing::with_spare(numbers as u32)),
+        }
+    }
+
     /// How many pages can be found.
     pub fn len(&self) -> usize {
         self.numbers.len()
@@ -51,12 +65,8 @@ impl Places {
         self.len() == 0
     }
 
-    pub fn clear(&mut self) {
-        self.numbers.clear();
-    }
-
-    fn slot(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<(usize, u32)> {
-        let packing = self.packing;
+    fn slot(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<(At, u32)> {
+        let packing = self.numbers.packing(hash);
         let is_it = |slot| packing.may_be(slot, hash) && is_it(packing.number(slot));
         let (at, slot) = self.numbers.find(hash, is_it)?;
         Some((at, packing.number(slot)))
@@ -72,20 +82,22 @@ impl Places {
     /// From now on this page is found where it is; the one that was, if there was one.
     pub fn insert(&mut self, pages: &Pages, number: u32) -> Option<u32> {
         let pba = |number: u32| pages.pba(number);
-        let narrow = self.packing;
-        if Packing::of(number).bits > narrow.bits || !self.numbers.has_room() {
+        let hash_of = |number: u32| hash(pba(number));
+        let hash = hash_of(number);
+        let narrow = self.numbers.packing(hash);
+        let fits = Packing::of(number).bits <= narrow.bits;
+        if !fits || !self.numbers.has_room(hash) {
+            let spare = Packing::with_spare(number);
             let wide = Packing {
-                bits: narrow.bits.max(Packing::of(number).bits),
+                bits: narrow.bits.max(spare.bits),
             };
-            self.packing = wide;
-            self.numbers.make_room(|slot| {
+            self.numbers.make_room(hash, wide, |slot| {
                 let number = narrow.number(slot);
-                let hash = hash(pba(number));
+                let hash = hash_of(number);
                 (wide.pack(number, hash), hash)
             });
         }
-        let hash = hash(pba(number));
-        let slot = self.packing.pack(number, hash);
+        let slot = self.numbers.packing(hash).pack(number, hash);
         if let Some((at, other)) = self.slot(hash, |other| pba(other) == pba(number)) {
             self.numbers.replace(at, slot);
             return Some(other);
@@ -97,8 +109,9 @@ impl Places {
     /// This page is not found any more where it still is. Nothing, when another took over its place.
     pub fn remove(&mut self, pages: &Pages, number: u32) {
         let hash_of = |number: u32| hash(pages.pba(number));
-        if let Some((at, _)) = self.slot(hash_of(number), |other| other == number) {
-            let packing = self.packing;
+        let hash = hash_of(number);
+        if let Some((at, _)) = self.slot(hash, |other| other == number) {
+            let packing = self.numbers.packing(hash);
             self.numbers
                 .remove(at, |slot| hash_of(packing.number(slot)));
         }
@@ -134,6 +147,34 @@ mod tests {
             for pba in 1..400 {
                 prop_assert_eq!(places.find(&pages, pba), model.get(&pba).copied());
             }
+        }
+    }
+    /// More than a piece of the table takes, so that pieces are divided, and numbers become longer than they were packed.
+    #[test]
+    fn so_many_are_found_where_they_are() {
+        const MANY: u32 = 100_000;
+        let place = |number: u32| 1 + number * 3;
+        let mut pages = Pages::default();
+        let mut places = Places::default();
+        for number in 0..MANY {
+            pages.lengthen(number as usize + 1);
+            pages.set_place(number, place(number));
+            assert_eq!(places.insert(&pages, number), None);
+        }
+        for number in (0..MANY).step_by(2) {
+            places.remove(&pages, number);
+            pages.set_place(number, place(number) + 1);
+            assert_eq!(places.insert(&pages, number), None);
+        }
+        assert_eq!(places.len(), MANY as usize);
+        for number in 0..MANY {
+            let even = number % 2 == 0;
+            let (pba, left) = (
+                place(number) + u32::from(even),
+                place(number) + u32::from(!even),
+            );
+            assert_eq!(places.find(&pages, pba), Some(number));
+            assert_eq!(places.find(&pages, left), None);
         }
     }
 }
