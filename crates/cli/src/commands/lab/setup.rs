@@ -407,7 +407,10 @@ impl Setup {
             about.push(line);
         }
         if let Some(model) = self.sizes.as_deref().and_then(sizes::find) {
-            about.push(format!("sizes: {} (synthetic): {}", model.name, model.about));
+            about.push(format!(
+                "sizes: {} (synthetic): {}",
+                model.name, model.about
+            ));
         }
         (about, warnings)
     }
