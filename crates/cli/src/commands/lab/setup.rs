@@ -23,7 +23,7 @@ use vellum_lab::sim::Pace;
 use vellum_lab::sizes;
 use vellum_lab::svg::Plot;
 use vellum_lab::trace::{COLUMNS, Class, Columns, Format, Known, Sizes};
-use vellum_lab::workload::{self, Workload};
+use vellum_lab::workload::{self, Again, Workload};
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -79,10 +79,13 @@ pub struct Setup {
     /// Blocks of zeros in a load's writes, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, requires = "workload", value_parser = number::<u32>(0..=100))]
     zeros: u32,
-    /// Blocks in a load's writes whose content comes again, in percent: from a hundredth as many contents as the volume has
-    /// blocks, by popularity.
+    /// Blocks in a load's writes whose content comes again, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, requires = "workload", value_parser = number::<u32>(0..=100))]
     duplicates: u32,
+    /// Which contents those are: one of a hundredth as many as the volume has blocks, by popularity (popular), or an earlier
+    /// write's, mostly not long before (soon).
+    #[arg(long, value_name = "WHICH", default_value = "popular", requires = "duplicates", value_parser = ["popular", "soon"])]
+    again: String,
     /// In how many bytes blocks can be stored, by a model (see `vellum lab list`): what the policy `compress` goes by.
     #[arg(long, value_name = "MODEL", value_parser = sizes::models().iter().map(|model| model.name).collect::<Vec<_>>())]
     sizes: Option<String>,
@@ -359,6 +362,10 @@ impl Setup {
             request_blocks: (self.request_size.0 / 4096) as u32,
             zeros: self.zeros,
             duplicates: self.duplicates,
+            again: match self.again.as_str() {
+                "soon" => Again::Soon,
+                _ => Again::Popular,
+            },
             flush_every: self.flush_every,
             journal: mode.map(|mode| Journal {
                 mode,
@@ -396,8 +403,8 @@ impl Setup {
             let mut line = format!("load: {} (synthetic)", workload.name);
             if self.duplicates > 0 {
                 line += &format!(
-                    ", {}% of the blocks with a content that comes again",
-                    self.duplicates
+                    ", {}% of the blocks with a content that comes again ({})",
+                    self.duplicates, self.again
                 );
             }
             if let Some(mode) = &self.journal {
