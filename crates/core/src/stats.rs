@@ -206,7 +206,7 @@ counters! {
     index_entries,
     /// Gauge: contents that the index can hold.
     index_capacity,
-    /// Medium blocks: summaries written anew with the owners that journal copies have by now.
+    /// Of the medium blocks of summaries: those written anew with the owners that journal copies have by now.
     medium_restamped,
     /// Gauge: journal blocks watched.
     pool_blocks,

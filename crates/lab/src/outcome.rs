@@ -313,7 +313,7 @@ impl Snapshot {
                         cause("data", stats.medium_data),
                         cause("moved", stats.medium_moved),
                         cause("headers", stats.medium_headers),
-                        cause("summaries", stats.medium_summaries + stats.medium_restamped),
+                        cause("summaries", stats.medium_summaries),
                         cause("map", stats.medium_map),
                     ],
                 };
