@@ -458,3 +458,43 @@ impl Sim {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blockdev::BlockDevice;
+    use crate::flash::{Kind, Shape, find};
+    use crate::raw::Saving;
+
+    #[test]
+    fn an_answer_that_never_comes_ends_the_run_with_a_word_on_it() {
+        let preset = *find("moderate-ssd").unwrap();
+        let (Kind::Block(figures), Kind::Nand(nand)) = (preset.kind, find("oftl").unwrap().kind)
+        else {
+            panic!("a block device, and flash beside it that nothing is asked of")
+        };
+        let shape = Shape {
+            channels: 1,
+            dies: 1,
+            erase_blocks: 1,
+            units: 1,
+            unit_blocks: 1,
+        };
+        for pace in [
+            Pace::Open,
+            Pace::Closed { depth: 1 },
+            Pace::Elastic {
+                depth: 1,
+                think: None,
+            },
+        ] {
+            let device = BlockDevice::new(figures);
+            let ftl = Ftl::Raw(Box::new(Raw::new(device, Saving::Nothing)));
+            let mut sim = Sim::new(preset, Flash::new(&nand, shape, false), ftl);
+            sim.issue(Request::flush(0));
+            while sim.time.pop().is_some() {}
+            let ended = sim.run(&mut std::iter::empty(), pace);
+            assert_eq!(ended, Err(RunError::Stalled { open: 1 }), "{pace:?}");
+        }
+    }
+}
