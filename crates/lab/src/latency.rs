@@ -1,7 +1,22 @@
 //! How long requests took, in classes fine enough for percentiles and few enough to keep.
 
+use serde::Serialize;
+
 /// Classes of each power of two: an error of at most 1/64.
 const STEPS: u64 = 64;
+/// Between two points of a distribution is this part of all requests, or
+const OF_ALL: u64 = 256;
+/// this part of those that took longer: the rare ones have points of their own.
+const OF_LONGER: u64 = 4;
+
+/// A point of a distribution.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Within {
+    /// A latency in nanoseconds.
+    pub ns: u64,
+    /// The share of requests that did not exceed it.
+    pub share: f64,
+}
 
 /// Latencies, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,17 +90,23 @@ impl Latencies {
         self.most
     }
 
-    /// The distribution: latencies, each with the share of requests that did not exceed it.
+    /// The distribution, in at most 400 points: the shortest latency, the longest, and as many between as tell something new.
     #[must_use]
-    pub fn cumulative(&self) -> Vec<(u64, f64)> {
-        let mut below = 0;
+    pub fn cumulative(&self) -> Vec<Within> {
+        let (mut below, mut told) = (0, 0);
         let mut points = Vec::new();
         for (class, &count) in self.classes.iter().enumerate().filter(|(_, c)| **c > 0) {
             below += count;
-            points.push((
-                upper(class).min(self.most),
-                below as f64 / self.count as f64,
-            ));
+            let (new, longer) = (below - told, self.count - told);
+            if points.is_empty()
+                || new >= self.count.div_ceil(OF_ALL).min(longer.div_ceil(OF_LONGER))
+            {
+                points.push(Within {
+                    ns: upper(class).min(self.most),
+                    share: below as f64 / self.count as f64,
+                });
+                told = below;
+            }
         }
         points
     }
@@ -106,6 +127,41 @@ mod tests {
             );
             assert!(class == 0 || super::upper(class - 1) < nanos, "{nanos}");
         }
+    }
+
+    #[test]
+    fn a_distribution_is_told_in_few_points_whatever_it_is_like() {
+        let told = |classes: &dyn Fn(u64) -> u64| {
+            let mut latencies = Latencies::default();
+            (0..3700).for_each(|class| latencies.classes.push(classes(class)));
+            latencies.count = latencies.classes.iter().sum();
+            let longest = latencies.classes.iter().rposition(|&count| count > 0);
+            latencies.most = upper(longest.unwrap());
+            (latencies.cumulative(), latencies)
+        };
+        let shapes: [&dyn Fn(u64) -> u64; 4] = [
+            &|_| 1,
+            &|_| 1 << 40,
+            // The rest of them, a few per cent at a time: as many points as there can be.
+            &|class| (1e12 * 0.97f64.powi(class as i32)) as u64 + 1,
+            &|class| u64::from(class % 1000 == 3),
+        ];
+        for shape in shapes {
+            let (points, latencies) = told(shape);
+            assert!(points.len() <= 400, "{}", points.len());
+            let last = points.last().unwrap();
+            assert_eq!((last.ns, last.share), (latencies.most, 1.0));
+            for pair in points.windows(2) {
+                assert!(pair[0].ns < pair[1].ns && pair[0].share < pair[1].share);
+            }
+            // What a point says is exact.
+            for point in &points {
+                let within: u64 = latencies.classes[..=class(point.ns)].iter().sum();
+                assert_eq!(point.share, within as f64 / latencies.count as f64);
+            }
+        }
+        assert!(told(&|_| 1).0.len() > 200);
+        assert_eq!(Latencies::default().cumulative(), []);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::base::{COUNT_BYTES, ENTRY_BYTES, Lookups};
 use crate::flash::{Busy, Counts, Reads, Wear, Worn};
-use crate::latency::Latencies;
+use crate::latency::{Latencies, Within};
 use crate::sim::{Ftl, Seen, Sim};
 use crate::vellum::Backing;
 use serde::Serialize;
@@ -238,12 +238,10 @@ pub struct Outcome {
     pub partial: bool,
     /// The engine's own counters, where it ran.
     pub engine: Vec<(&'static str, u64)>,
-    /// The distribution of write latencies, for a plot: nanoseconds, and the share of requests within them.
-    #[serde(skip)]
-    pub writes_cumulative: Vec<(u64, f64)>,
+    /// The distribution of write latencies.
+    pub write_cdf: Vec<Within>,
     /// Of reads.
-    #[serde(skip)]
-    pub reads_cumulative: Vec<(u64, f64)>,
+    pub read_cdf: Vec<Within>,
 }
 
 impl Outcome {
@@ -400,8 +398,8 @@ impl Snapshot {
             busy: sim.flash.busy(),
             read_errors: sim.flash.errors(),
             partial: false,
-            writes_cumulative: sim.seen.writes.cumulative(),
-            reads_cumulative: sim.seen.reads.cumulative(),
+            write_cdf: sim.seen.writes.cumulative(),
+            read_cdf: sim.seen.reads.cumulative(),
         }
     }
 }

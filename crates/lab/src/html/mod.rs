@@ -18,14 +18,6 @@ pub struct Page {
     pub command: String,
 }
 
-#[derive(Serialize)]
-struct Curves<'a> {
-    #[serde(flatten)]
-    outcome: &'a Outcome,
-    write_cdf: &'a [(u64, f64)],
-    read_cdf: &'a [(u64, f64)],
-}
-
 const STYLE: &str = include_str!("report.css");
 const PLOT: &str = include_str!("plot.js");
 const SCRIPT: &str = include_str!("report.js");
@@ -35,25 +27,28 @@ const SCRIPT: &str = include_str!("report.js");
 /// # Errors
 /// When a figure cannot be written as JSON.
 pub fn render(page: &Page, outcomes: &[Outcome], table: &str) -> Result<String, serde_json::Error> {
-    let curves: Vec<Curves<'_>> = outcomes
-        .iter()
-        .map(|outcome| Curves {
-            outcome,
-            write_cdf: &outcome.writes_cumulative,
-            read_cdf: &outcome.reads_cumulative,
-        })
-        .collect();
+    let below = format!("<h2>All figures</h2>\n<pre>{}</pre>\n", escape(table));
+    drawn(page, &outcomes, SCRIPT, &below)
+}
+
+/// The file in which a script draws plots of figures, and what stands below them.
+pub(crate) fn drawn(
+    page: &Page,
+    figures: &impl Serialize,
+    script: &str,
+    below: &str,
+) -> Result<String, serde_json::Error> {
     // Inside of a script nothing may look like its end.
-    let data = serde_json::to_string(&curves)?.replace('<', "\\u003c");
+    let data = serde_json::to_string(figures)?.replace('<', "\\u003c");
     let mut body = String::from(
         "<div id=\"plots\"><noscript>The plots need JavaScript; the table does not.</noscript></div>\n",
     );
-    let _ = writeln!(body, "<h2>All figures</h2>\n<pre>{}</pre>", escape(table));
+    body.push_str(below);
     let _ = writeln!(
         body,
         "<script id=\"figures\" type=\"application/json\">{data}</script>"
     );
-    let _ = writeln!(body, "<script>\n{PLOT}{SCRIPT}</script>");
+    let _ = writeln!(body, "<script>\n{PLOT}{script}</script>");
     Ok(frame(page, &body))
 }
 

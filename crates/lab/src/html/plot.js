@@ -1,5 +1,9 @@
 "use strict";
-// Plots over two axes. Drag over a plot with lines to zoom, double-click to see all of it again.
+// Plots over two axes.
+const ZOOM = "Drag over the plot to zoom, double-click to see all of it, click a name to hide its line. " +
+  "With the keyboard: arrows read the values, + and - zoom, 0 shows all of it.";
+// Values that the arrow keys stop at on their way over a plot, at most.
+const STOPS = 60;
 const COLOURS = ["#1b6ca8", "#c8553d", "#2a9d5c", "#8f63c0", "#c79a00", "#7a7a7a", "#12a5a5", "#d0408b", "#e6760d", "#7d9f2b", "#5a7bd8", "#a0522d"];
 const WIDTH = 1100, LEFT = 74, RIGHT = 16, TOP = 14, BOTTOM = 46;
 
@@ -59,14 +63,20 @@ function show(parts, event, lines) {
   parts.tip.style.top = `${event.clientY - box.top + 10}px`;
 }
 
-// lines: [{ name, points: [[x, y]] }]; options: { x, y, log, step, caption }
+function chapter(title, hint) {
+  const section = element("section", {}, document.getElementById("plots"));
+  element("h2", {}, section, title);
+  if (hint) element("p", { class: "hint" }, section, hint);
+  return section;
+}
+
+// lines: [{ name, points: [[x, y]] }], by x; options: { x, y, log, step, caption }. With step a value holds until the next.
 function linePlot(section, lines, options) {
   const HEIGHT = 420, hidden = new Set(), parts = frame(section, options.caption);
   const scale = (x) => (options.log ? Math.log10(Math.max(x, 1e-9)) : x);
   const back = (x) => (options.log ? 10 ** x : x);
-  let zoom = null;
-  const range = () => {
-    if (zoom) return zoom;
+  let zoom = null, cursor = null;
+  const whole = () => {
     const xs = [], ys = [0];
     for (const line of lines) if (!hidden.has(line.name)) for (const [x, y] of line.points) { xs.push(scale(x)); ys.push(y); }
     let [x0, x1] = [xs.reduce((a, b) => Math.min(a, b), Infinity), xs.reduce((a, b) => Math.max(a, b), -Infinity)];
@@ -74,11 +84,23 @@ function linePlot(section, lines, options) {
     const y1 = ys.reduce((a, b) => Math.max(a, b), 0) * 1.02 || 1;
     return { x0, x1, y0: 0, y1 };
   };
+  const range = () => zoom ?? whole();
+  const seen = () => lines.filter((line) => !hidden.has(line.name) && line.points.length > 0);
+  // Where there are values, in sight.
+  const stops = () => {
+    const { x0, x1 } = range(), all = seen().flatMap((line) => line.points.map(([x]) => scale(x)));
+    return [...new Set(all)].filter((x) => x >= x0 && x <= x1).sort((a, b) => a - b);
+  };
   const valueAt = (points, x) => {
     let low = 0, high = points.length;
     while (low < high) { const middle = (low + high) >> 1; if (scale(points[middle][0]) <= x) low = middle + 1; else high = middle; }
-    return low > 0 ? points[low - 1][1] : 0;
+    if (options.step) return low > 0 ? points[low - 1][1] : 0;
+    return low > 0 && scale(points[low - 1][0]) === x ? points[low - 1][1] : null;
   };
+  const tell = (place, x) => show(parts, place, [`${options.x}: ${short(back(x))}`, ...seen().map((line) => {
+    const value = valueAt(line.points, x);
+    return `${line.name}: ${value === null ? "-" : short(value)}`;
+  })]);
   function draw() {
     const r = range(), w = WIDTH - LEFT - RIGHT, h = HEIGHT - TOP - BOTTOM;
     const px = (x) => LEFT + ((x - r.x0) / (r.x1 - r.x0)) * w, py = (y) => TOP + ((r.y1 - y) / (r.y1 - r.y0)) * h;
@@ -103,6 +125,8 @@ function linePlot(section, lines, options) {
         path += path === "" ? `M${ax} ${ay}` : options.step ? `H${ax}V${ay}` : `L${ax} ${ay}`;
       }
       element("path", { d: path || "M0 0", fill: "none", stroke: COLOURS[i % COLOURS.length], "stroke-width": 1.8, "data-name": line.name }, inside);
+      if (options.step || line.points.length >= STOPS) return;
+      for (const [x, y] of line.points) element("circle", { cx: px(scale(x)), cy: py(y), r: 3, fill: COLOURS[i % COLOURS.length] }, inside);
     });
     const band = element("rect", { class: "band", y: TOP, height: h, width: 0 }, svg);
     const at = (event) => {
@@ -119,9 +143,9 @@ function linePlot(section, lines, options) {
         band.setAttribute("x", Math.min(from.x, now.x)); band.setAttribute("width", Math.abs(from.x - now.x));
         band.setAttribute("y", Math.min(from.y, now.y)); band.setAttribute("height", Math.abs(from.y - now.y));
       }
-      const x = toValue(now.x);
-      const seen = lines.filter((line) => !hidden.has(line.name) && line.points.length > 0);
-      show(parts, event, [`${options.x}: ${short(back(x))}`, ...seen.map((line) => `${line.name}: ${short(valueAt(line.points, x))}`)]);
+      const x = toValue(now.x), away = (stop) => Math.abs(stop - x);
+      const near = options.step ? x : stops().reduce((a, b) => (away(b) < away(a) ? b : a), Infinity);
+      if (Number.isFinite(near)) tell(event, near);
     });
     svg.addEventListener("pointerleave", () => { parts.tip.hidden = true; });
     svg.addEventListener("pointerup", (event) => {
@@ -134,8 +158,39 @@ function linePlot(section, lines, options) {
       draw();
     });
     svg.addEventListener("dblclick", () => { zoom = null; draw(); });
+    if (cursor !== null && cursor >= r.x0 && cursor <= r.x1) {
+      const box = svg.getBoundingClientRect();
+      element("line", { class: "cursor", x1: px(cursor), x2: px(cursor), y1: TOP, y2: HEIGHT - BOTTOM }, svg);
+      tell({ clientX: box.left + (px(cursor) / WIDTH) * box.width, clientY: box.top + box.height / 3 }, cursor);
+    }
     parts.figure.dataset.range = [back(r.x0), back(r.x1), r.y0, r.y1].join(" ");
   }
+  const move = (by) => {
+    const all = stops(), at = all.findIndex((x) => x >= (cursor ?? -Infinity)), last = all.length - 1;
+    if (all.length === 0) return;
+    const next = cursor === null ? 0 : (at < 0 ? last : at) + by * Math.ceil(all.length / STOPS);
+    cursor = all[Math.min(Math.max(next, 0), last)];
+  };
+  const zoomBy = (factor) => {
+    const r = range(), all = whole(), middle = cursor ?? (r.x0 + r.x1) / 2, half = ((r.x1 - r.x0) / 2) * factor;
+    const [x0, x1] = [Math.max(middle - half, all.x0), Math.min(middle + half, all.x1)];
+    zoom = x0 <= all.x0 && x1 >= all.x1 ? null : { ...r, x0, x1 };
+  };
+  const leave = () => { cursor = null; parts.tip.hidden = true; };
+  const keys = {
+    ArrowLeft: () => move(-1), ArrowRight: () => move(1),
+    "+": () => zoomBy(0.5), "=": () => zoomBy(0.5), "-": () => zoomBy(2),
+    0: () => { zoom = null; }, Escape: () => { zoom = null; leave(); },
+  };
+  for (const [name, value] of Object.entries({ class: "plot", tabindex: 0, role: "group", "aria-label": `${options.y}: plot` })) parts.holder.setAttribute(name, value);
+  parts.tip.setAttribute("aria-live", "polite");
+  parts.holder.addEventListener("keydown", (event) => {
+    if (!Object.hasOwn(keys, event.key) || event.ctrlKey || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    keys[event.key]();
+    draw();
+  });
+  parts.holder.addEventListener("blur", () => { leave(); draw(); });
   legendOf(parts, lines.map((line) => line.name), hidden, draw);
   draw();
 }

@@ -1,14 +1,4 @@
 const runs = JSON.parse(document.getElementById("figures").textContent);
-const plots = document.getElementById("plots");
-
-function chapter(title, hint) {
-  const section = element("section", {}, plots);
-  element("h2", {}, section, title);
-  if (hint) element("p", { class: "hint" }, section, hint);
-  return section;
-}
-
-const ZOOM = "Drag over the plot to zoom, double-click to see all of it, click a name to hide its line.";
 barPlot(chapter("What was written, for each block that the host wrote", "Under 1: blocks were not written at all."),
   runs.map((run) => ({ name: run.policy, parts: run.host_written ? run.medium.map((cause) => ({ name: cause.name, value: cause.blocks / run.host_written })) : [] })),
   { x: "blocks written to the medium for one of the host's" });
@@ -18,7 +8,7 @@ if (runs.some((run) => run.life && run.life.years !== null)) {
     { x: "years" });
 }
 for (const [kind, curve] of [["write", "write_cdf"], ["read", "read_cdf"]]) {
-  const lines = runs.filter((run) => run[curve].length > 0).map((run) => ({ name: run.policy, points: run[curve].map(([nanos, share]) => [nanos / 1000, share]) }));
+  const lines = runs.filter((run) => run[curve].length > 0).map((run) => ({ name: run.policy, points: run[curve].map(({ ns, share }) => [ns / 1000, share]) }));
   if (lines.length > 0) linePlot(chapter(`How long a ${kind} took`, ZOOM), lines, { x: "microseconds, virtual", y: "share of requests within it", log: true, step: true });
 }
 if (runs.some((run) => run.life && run.life.erases > 0)) {

@@ -69,9 +69,9 @@ fn latency_plot(outcomes: &[Outcome]) -> Plot {
     let line = |outcome: &Outcome| Line {
         name: outcome.policy.clone(),
         points: outcome
-            .writes_cumulative
+            .write_cdf
             .iter()
-            .map(|&(nanos, share)| (nanos as f64 / 1000.0, share))
+            .map(|point| (point.ns as f64 / 1000.0, point.share))
             .collect(),
         theory: false,
     };
