@@ -6,7 +6,8 @@ mod common;
 
 use common::{dir, fails, ok, text};
 use std::fs;
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
 fn args<'a>(command: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let few = ["--requests=3000"];
@@ -39,6 +40,11 @@ fn a_run_and_a_comparison_give_their_figures_in_every_form() {
         let json: serde_json::Value =
             serde_json::from_str(&ok(&args(command, &["--json"]))).unwrap();
         assert_eq!(json[1]["policy"], "base:hot-cold");
+        let points = json[1]["write_cdf"].as_array().unwrap();
+        assert!((2..=400).contains(&points.len()), "{}", points.len());
+        let last = points.last().unwrap();
+        assert_eq!(last["ns"], json[1]["writes"]["most_ns"]);
+        assert_eq!(last["share"], 1.0);
         let csv = ok(&args(command, &["--csv"]));
         assert_eq!(csv.lines().count(), 3, "{csv}");
         fails(2, &args(command, &["--csv", "--json"]), &["--json"]);
@@ -125,13 +131,93 @@ fn minds_interrupts(status: &str) -> bool {
     masks.any(|mask| mask & 1 << 1 != 0)
 }
 
+/// A report that does not fit: the error names it, what was there before is still there, and nothing is beside it.
+fn is_left_as_it_was(folder: &Path, out: &Output, says: &str) {
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    let report = folder.join("report");
+    assert!(
+        said.contains(text(&report)) && said.contains(says),
+        "{said}"
+    );
+    assert_eq!(fs::read_to_string(&report).unwrap(), "a good one");
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "{said}");
+}
+
+fn sweep(page: &str) -> Vec<&str> {
+    let what = ["lab", "sweep", "--vary=policy=base", page, "--"];
+    let common = &endless("run")[2..6];
+    [&what[..], common, &["--requests=3000"]].concat()
+}
+
+#[test]
+fn a_report_that_cannot_be_written_to_its_end_leaves_the_one_that_is_there() {
+    let dir = dir();
+    let report = dir.path().join("report");
+    fs::write(&report, "a good one").unwrap();
+    let page = format!("--html={}", text(&report));
+    for args in [
+        args("run", &[&page]),
+        args("compare", &[&page]),
+        sweep(&page),
+    ] {
+        // A file may have 4 KiB, and it is an error, not a signal, when it would have more.
+        let out = Command::new("sh")
+            .args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "sh"])
+            .arg(env!("CARGO_BIN_EXE_vellum"))
+            .args(args)
+            .output()
+            .unwrap();
+        is_left_as_it_was(dir.path(), &out, "File too large");
+    }
+}
+
+#[test]
+fn a_disk_that_fills_leaves_the_report_that_is_there() {
+    let dir = dir();
+    let report = dir.path().join("report");
+    let page = format!("--html={}", text(&report));
+    // SAFETY: no preconditions.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("SKIPPED a disk that fills: needs root for a tmpfs");
+        return;
+    }
+    let small = ["-t", "tmpfs", "-o", "size=8K", "tmpfs", text(dir.path())];
+    common::run("mount", &small);
+    let mounted = Mounted(dir.path());
+    fs::write(&report, "a good one").unwrap();
+    for args in [
+        args("run", &[&page]),
+        args("compare", &[&page]),
+        sweep(&page),
+    ] {
+        is_left_as_it_was(dir.path(), &common::vellum(&args), "No space left");
+    }
+    drop(mounted);
+}
+
+/// A mount, undone when dropped.
+struct Mounted<'a>(&'a Path);
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        common::run("umount", &[text(self.0)]);
+    }
+}
+
 #[test]
 fn a_run_that_is_ended_gives_what_it_has_and_says_so() {
+    for command in ["run", "compare"] {
+        is_ended(command);
+    }
+}
+
+fn is_ended(command: &str) {
     let dir = dir();
     let path = dir.path().join("report");
     let page = format!("--html={}", text(&path));
     let child = Command::new(env!("CARGO_BIN_EXE_vellum"))
-        .args(endless("run"))
+        .args(endless(command))
         .args(["--requests=2000000000", &page])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

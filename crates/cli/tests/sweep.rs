@@ -68,7 +68,7 @@ fn a_sweep_is_the_same_on_one_core_and_gone_on_with() {
     let table = run(&[&page]);
     assert!(table.contains("amplification"), "{table}");
     let page = fs::read_to_string(&html).unwrap();
-    assert!(page.contains("<svg") && page.contains("Sweep"));
+    assert!(page.contains("write amplification") && page.contains("Sweep"));
     for form in [&once, &table, &page, &run(&["--json"])] {
         let labels = form.matches("uniform (synthetic)").count();
         assert_eq!(labels, 4, "one a run: {form}");

@@ -22,6 +22,7 @@ use vellum_lab::progress::Watch;
 use vellum_lab::report;
 use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic};
 use vellum_lab::sim::Pace;
+use vellum_lab::sweep::{self, Axis, Row};
 use vellum_lab::workload;
 
 fn scenario() -> Scenario<'static> {
@@ -139,23 +140,31 @@ fn a_run_that_is_ended_says_so() {
     assert!(report::table(&outcomes).contains("PARTIAL"));
 }
 
-/// What a reader does with the report, and what must come of it; the page's own script has run before.
-const READER: &str = r##"<script>{
+/// What every reader of a report needs; the page's own script has run before.
+const HELP: &str = r##"<script>
 const problems = [];
 const is = (what, right) => { if (!right) problems.push(what); };
-const plots = [...document.querySelectorAll("#plots figure")];
-is("plots", plots.length >= 4 && document.documentElement.dataset.drawn === String(plots.length));
+const figures = [...document.querySelectorAll("#plots figure")];
 is("numbers", !/NaN|Infinity|undefined/.test(document.getElementById("plots").innerHTML));
-const lines = plots.find((figure) => figure.dataset.range);
+is("nothing from elsewhere", performance.getEntriesByType("resource").length === 0);
+const lines = figures.find((figure) => figure.dataset.range);
 const range = () => lines.dataset.range.split(" ").map(Number);
-const before = range();
+const told = () => lines.querySelector(".tip").textContent;
 const send = (kind, x, y) => {
   const svg = lines.querySelector("svg"), box = svg.getBoundingClientRect();
   const at = { clientX: box.left + box.width * x, clientY: box.top + box.height * y, bubbles: true };
   svg.dispatchEvent(new PointerEvent(kind, at));
 };
+const press = (key) => document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+const done = () => { document.documentElement.dataset.problems = problems.join("; ") || "none"; };
+</script>"##;
+
+/// What a reader does with a comparison, and what must come of it.
+const READER: &str = r##"<script>{
+is("plots", figures.length >= 4 && document.documentElement.dataset.drawn === String(figures.length));
+const before = range();
 send("pointerdown", 0.4, 0.3); send("pointermove", 0.6, 0.6);
-is("tip", lines.querySelector(".tip").textContent.includes("microseconds"));
+is("tip", told().includes("microseconds"));
 send("pointerup", 0.6, 0.6);
 const zoomed = range();
 is("zoom", zoomed[0] > before[0] && zoomed[1] < before[1] && zoomed[3] < before[3]);
@@ -165,9 +174,61 @@ const drawn = () => lines.querySelectorAll("path[data-name]").length, all = draw
 lines.querySelector(".legend button").click();
 is("hide", drawn() === all - 1);
 is("table", document.querySelector("pre").textContent.includes("write amplification"));
-is("nothing from elsewhere", performance.getEntriesByType("resource").length === 0);
-document.documentElement.dataset.problems = problems.join("; ") || "none";
+done();
 }</script>"##;
+
+/// What a reader does with a sweep.
+const SWEEP: &str = r##"<script>{
+is("plots", figures.length === 2 && document.querySelectorAll("#plots svg[role=img]").length === 2);
+is("points", lines.querySelectorAll("circle").length === 5);
+const before = range();
+send("pointermove", 0.1, 0.5);
+is("the nearest run", told() === "op: 7\nbase: 1.50\nvellum: 2.50");
+// Without a mouse: from run to run, closer, and back.
+lines.querySelector(".plot").focus();
+press("ArrowRight"); press("ArrowRight"); press("ArrowRight");
+is("by keys", told() === "op: 28\nbase: 3.50\nvellum: -");
+press("ArrowLeft"); press("+");
+is("the run in sight", told() === "op: 15\nbase: 2.50\nvellum: 3.50");
+const zoomed = range();
+is("zoom", zoomed[0] > before[0] && zoomed[1] < before[1] && zoomed[0] < 15 && zoomed[1] > 15);
+press("-"); press("-");
+is("zoom out", range().join() === before.join());
+press("+"); press("0");
+is("all of it", range().join() === before.join());
+is("still there", document.activeElement === lines.querySelector(".plot"));
+lines.querySelector(".legend button").click();
+is("hide", lines.querySelectorAll("circle").length === 2);
+is("table", document.querySelectorAll("tr").length === 7);
+done();
+}</script>"##;
+
+#[test]
+fn a_sweep_is_one_file_to_look_into() {
+    let axes: Vec<Axis> = ["policy=base vellum", "op=7 15 28"]
+        .iter()
+        .map(|text| text.parse().unwrap())
+        .collect();
+    let mut rows = Vec::new();
+    for (n, point) in sweep::points(&axes).unwrap().into_iter().enumerate() {
+        let cell = |name: &str, figure: f64| (name.to_owned(), figure.to_string());
+        let amplification = (n % 3 + n / 3) as f64 + 1.5;
+        rows.push(match n {
+            5 => Row::failed(point, "no </script> for it".into()),
+            _ => Row {
+                point,
+                figures: vec![
+                    cell("write_amplification", amplification),
+                    cell("erases", 9.0),
+                ],
+                error: None,
+            },
+        });
+    }
+    let text = sweep::html(&Page::default(), &axes, &rows).unwrap();
+    one_file(&text);
+    shows(&text, SWEEP);
+}
 
 #[test]
 fn the_report_is_one_file_that_a_browser_shows() {
@@ -179,11 +240,21 @@ fn the_report_is_one_file_that_a_browser_shows() {
     };
     let outcomes = run(2);
     let text = html::render(&page, &outcomes, &report::table(&outcomes)).unwrap();
+    one_file(&text);
+    shows(&text, READER);
+}
+
+/// It asks for nothing from elsewhere, and what is in it does not end its scripts.
+fn one_file(text: &str) {
     assert_eq!(text.matches("</script>").count(), 2, "the two of its own");
     for outside in ["http:", "https:", "src=", "@import", "fetch("] {
         let elsewhere = text.replace("http://www.w3.org/2000/svg", "");
         assert!(!elsewhere.contains(outside), "{outside}");
     }
+}
+
+/// Shows a report to a browser, and has it read there; it must find nothing wrong.
+fn shows(text: &str, reader: &str) {
     let browsers = ["chromium", "chromium-browser", "google-chrome"];
     let works = |name: &&&str| {
         let asked = Command::new(name).arg("--version").output();
@@ -192,12 +263,17 @@ fn the_report_is_one_file_that_a_browser_shows() {
     let Some(browser) = browsers.iter().find(works) else {
         // Not by a macro: what those print is only shown of tests that fail.
         let names = browsers.join(", ");
-        writeln!(std::io::stderr(), "SKIP: no browser: none of {names}").unwrap();
+        let mut stderr = std::io::stderr();
+        writeln!(stderr, "SKIP: no browser: none of {names}").unwrap();
         return;
     };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("report.html");
-    std::fs::write(&path, text.replace("</html>", &format!("{READER}</html>"))).unwrap();
+    std::fs::write(
+        &path,
+        text.replace("</html>", &format!("{HELP}{reader}</html>")),
+    )
+    .unwrap();
     let output = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
         .arg(format!(

@@ -53,7 +53,7 @@ pub(crate) fn drawn(
 }
 
 /// The file around what it shows.
-pub(crate) fn frame(page: &Page, body: &str) -> String {
+fn frame(page: &Page, body: &str) -> String {
     let mut out = String::from(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \

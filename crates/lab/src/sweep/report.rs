@@ -2,9 +2,11 @@
 
 use super::{Axis, Row};
 use crate::csv::line;
-use crate::html::{Page, escape, frame};
-use crate::svg::{Line, Plot};
+use crate::html::{Page, drawn, escape};
+use serde::Serialize;
 use std::fmt::Write;
+
+const SCRIPT: &str = include_str!("../html/sweep.js");
 
 /// What a table shows, and what its columns are called there.
 const SHOWN: [(&str, &str); 7] = [
@@ -97,16 +99,29 @@ pub fn csv(axes: &[Axis], rows: &[Row]) -> String {
     out
 }
 
+#[derive(Serialize)]
+struct Plot {
+    title: &'static str,
+    x: String,
+    lines: Vec<Line>,
+}
+
+#[derive(Serialize)]
+struct Line {
+    name: String,
+    points: Vec<(f64, f64)>,
+}
+
 /// The HTML file.
-#[must_use]
-pub fn html(page: &Page, axes: &[Axis], rows: &[Row]) -> String {
-    let mut body = String::new();
-    for (name, title, scale) in PLOTTED {
-        if let Some(plot) = plot(axes, rows, name, title, scale) {
-            let _ = writeln!(body, "<figure class=\"paper\">{}</figure>", plot.render());
-        }
-    }
-    body.push_str("<h2>All runs</h2>\n<table>\n");
+///
+/// # Errors
+/// When a figure cannot be written as JSON.
+pub fn html(page: &Page, axes: &[Axis], rows: &[Row]) -> Result<String, serde_json::Error> {
+    let plots: Vec<Plot> = PLOTTED
+        .into_iter()
+        .filter_map(|(name, title, scale)| plot(axes, rows, name, title, scale))
+        .collect();
+    let mut body = String::from("<h2>All runs</h2>\n<table>\n");
     for (at, line) in cells(axes, rows).iter().enumerate() {
         let tag = if at == 0 { "th" } else { "td" };
         body.push_str("<tr>");
@@ -116,11 +131,11 @@ pub fn html(page: &Page, axes: &[Axis], rows: &[Row]) -> String {
         body.push_str("</tr>\n");
     }
     body.push_str("</table>\n");
-    frame(page, &body)
+    drawn(page, &plots, SCRIPT, &body)
 }
 
 /// A figure over the first axis of numbers, a line for each point of the other axes.
-fn plot(axes: &[Axis], rows: &[Row], name: &str, title: &str, scale: f64) -> Option<Plot> {
+fn plot(axes: &[Axis], rows: &[Row], name: &str, title: &'static str, scale: f64) -> Option<Plot> {
     let number = |text: &str| {
         text.trim_end_matches(['K', 'M', 'G', 'T'])
             .parse::<f64>()
@@ -148,7 +163,6 @@ fn plot(axes: &[Axis], rows: &[Row], name: &str, title: &str, scale: f64) -> Opt
             None => lines.push(Line {
                 name: of,
                 points: vec![(x, y * scale)],
-                theory: false,
             }),
         }
     }
@@ -156,10 +170,8 @@ fn plot(axes: &[Axis], rows: &[Row], name: &str, title: &str, scale: f64) -> Opt
         line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
     }
     (!lines.is_empty()).then(|| Plot {
-        title: title.into(),
+        title,
         x: axes[over].key.clone(),
-        y: String::new(),
-        log_x: false,
         lines,
     })
 }
@@ -207,8 +219,8 @@ mod tests {
         );
         assert_eq!(csv.lines().nth(3).unwrap(), "\"vellum:a,b\",7,3.5,3,");
         let page = Page::default();
-        let html = html(&page, &axes, &rows);
-        assert!(html.contains("<svg") && html.contains("too &lt;small&gt;"));
+        let html = html(&page, &axes, &rows).unwrap();
+        assert!(html.contains("write amplification") && html.contains("too &lt;small&gt;"));
         assert!(!html.contains("http://") || html.contains("http://www.w3.org"));
         // A line a policy, over the axis that is numbers.
         let plot = plot(&axes, &rows, "write_amplification", "", 1.0).unwrap();

@@ -56,7 +56,7 @@ impl Args {
         }
         warnings.extend(failed.iter().map(|f| format!("not run: {f:#}")));
         self.output
-            .give("Policies compared", &about, warnings, &outcomes)?;
+            .give("Policies compared", about, warnings, &outcomes)?;
         interrupted(&outcomes)?;
         match failed.is_empty() {
             true => Ok(()),

@@ -1,8 +1,9 @@
-//! How the outcomes of a few runs are given: a table, JSON, CSV, a report.
+//! How figures are given: a table, JSON, CSV, a report.
 
 use super::setup::{print, write};
 use crate::outcome::out;
 use anyhow::Result;
+use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
 use vellum_lab::csv;
@@ -24,34 +25,62 @@ pub struct Output {
     html: Option<PathBuf>,
 }
 
+/// What is given, in each of its forms; as JSON what it is itself.
+pub trait Figures: Serialize {
+    /// What is missing, if not all was done.
+    fn partial(&self) -> Option<String>;
+    /// For people.
+    fn table(&self) -> String;
+    /// With a heading.
+    fn csv(&self) -> String;
+    /// As one file.
+    fn html(&self, page: &Page) -> Result<String>;
+}
+
+impl Figures for Vec<Outcome> {
+    fn partial(&self) -> Option<String> {
+        let ended = self.iter().any(|outcome| outcome.partial);
+        ended.then(|| "PARTIAL: ended before the load was; no figure is final".into())
+    }
+
+    fn table(&self) -> String {
+        report::table(self)
+    }
+
+    fn csv(&self) -> String {
+        csv::lines(self)
+    }
+
+    fn html(&self, page: &Page) -> Result<String> {
+        Ok(html::render(page, self, &self.table())?)
+    }
+}
+
 impl Output {
     /// Gives them.
     pub fn give(
         &self,
         title: &str,
-        about: &[String],
+        about: Vec<String>,
         mut warnings: Vec<String>,
-        outcomes: &[Outcome],
+        figures: &impl Figures,
     ) -> Result<()> {
-        if outcomes.iter().any(|outcome| outcome.partial) {
-            warnings.push("PARTIAL: ended before the load was; no figure is final".into());
-        }
-        let table = report::table(outcomes);
+        warnings.extend(figures.partial());
+        let page = Page {
+            title: title.into(),
+            about,
+            warnings,
+            command: std::env::args().collect::<Vec<_>>().join(" "),
+        };
         if let Some(path) = &self.html {
-            let page = Page {
-                title: title.into(),
-                about: about.to_vec(),
-                warnings: warnings.clone(),
-                command: std::env::args().collect::<Vec<_>>().join(" "),
-            };
-            write(path, &html::render(&page, outcomes, &table)?)?;
+            write(path, &figures.html(&page)?)?;
         }
         if self.json {
-            writeln!(out(), "{}", serde_json::to_string_pretty(outcomes)?)?;
+            writeln!(out(), "{}", serde_json::to_string_pretty(figures)?)?;
         } else if self.csv {
-            write!(out(), "{}", csv::lines(outcomes))?;
+            write!(out(), "{}", figures.csv())?;
         } else {
-            print(about, &warnings, &table)?;
+            print(&page.about, &page.warnings, &figures.table())?;
         }
         Ok(())
     }

@@ -46,7 +46,7 @@ impl Args {
         }
         let (about, warnings) = self.setup.about(&ready);
         self.output
-            .give("Policies side by side", &about, warnings, &outcomes)?;
+            .give("Policies side by side", about, warnings, &outcomes)?;
         interrupted(&outcomes)
     }
 

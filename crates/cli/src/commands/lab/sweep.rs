@@ -1,12 +1,13 @@
 //! `vellum lab sweep`: a grid over any options of a run.
 
 use super::flash::number;
+use super::output::{Figures, Output};
 use super::progress::counted;
-use super::setup::{Ready, Setup, write};
-use crate::outcome::{out, usage};
+use super::setup::{Ready, Setup};
+use crate::outcome::usage;
 use anyhow::{Context, Result, bail};
 use clap::{Args as _, FromArgMatches};
-use std::io::Write;
+use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,15 +34,8 @@ pub struct Args {
     /// Runs at the same time; by default one a core. The results are the same.
     #[arg(long, value_name = "COUNT", value_parser = number::<u16>(1..=1024))]
     threads: Option<u16>,
-    /// Print JSON instead of the table.
-    #[arg(long, conflicts_with = "csv")]
-    json: bool,
-    /// Print comma-separated values instead of the table.
-    #[arg(long)]
-    csv: bool,
-    /// Write a report here: one HTML file with plots, which needs no network.
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
     /// What all runs have in common: the trace and options of `vellum lab run`, and one --policy.
     #[arg(last = true, value_name = "RUN")]
     run: Vec<String>,
@@ -55,6 +49,36 @@ struct One {
     /// The policy.
     #[arg(long, default_value = "vellum")]
     policy: Policy,
+}
+
+/// What came of a sweep: a list of rows.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Grid<'a> {
+    rows: &'a [Row],
+    #[serde(skip)]
+    axes: &'a [Axis],
+    #[serde(skip)]
+    runs: usize,
+}
+
+impl Figures for Grid<'_> {
+    fn partial(&self) -> Option<String> {
+        let (done, runs) = (self.rows.len(), self.runs);
+        (done < runs).then(|| format!("PARTIAL: {done} of {runs} runs are done"))
+    }
+
+    fn table(&self) -> String {
+        sweep::table(self.axes, self.rows)
+    }
+
+    fn csv(&self) -> String {
+        sweep::csv(self.axes, self.rows)
+    }
+
+    fn html(&self, page: &Page) -> Result<String> {
+        Ok(sweep::html(page, self.axes, self.rows)?)
+    }
 }
 
 /// Parses the options of one run: what it has of its own wins.
@@ -147,7 +171,13 @@ impl Args {
             all[at] = row;
         }
         let rows: Vec<Row> = all.into_iter().flatten().collect();
-        self.report(&rows, points.len(), &what)?;
+        let about = vec![format!("{} runs of: {what}", points.len())];
+        let grid = Grid {
+            rows: &rows,
+            axes: &self.vary,
+            runs: points.len(),
+        };
+        self.output.give("Sweep", about, Vec::new(), &grid)?;
         if let Some(error) = trouble {
             return Err(error).context("what was done could not be kept");
         }
@@ -166,33 +196,6 @@ impl Args {
             (_, 0) => Ok(()),
             (_, failed) => bail!("{failed} of {} runs could not be run", points.len()),
         }
-    }
-
-    fn report(&self, rows: &[Row], runs: usize, what: &str) -> Result<()> {
-        let mut warnings = Vec::new();
-        if rows.len() < runs {
-            warnings.push(format!("PARTIAL: {} of {runs} runs are done", rows.len()));
-        }
-        if let Some(path) = &self.html {
-            let page = Page {
-                title: "Sweep".into(),
-                about: vec![format!("{runs} runs of: {what}")],
-                warnings: warnings.clone(),
-                command: std::env::args().collect::<Vec<_>>().join(" "),
-            };
-            write(path, &sweep::html(&page, &self.vary, rows))?;
-        }
-        if self.json {
-            writeln!(out(), "{}", serde_json::to_string_pretty(rows)?)?;
-        } else if self.csv {
-            write!(out(), "{}", sweep::csv(&self.vary, rows))?;
-        } else {
-            warnings
-                .iter()
-                .try_for_each(|line| writeln!(out(), "WARNING: {line}"))?;
-            write!(out(), "{}", sweep::table(&self.vary, rows))?;
-        }
-        Ok(())
     }
 }
 
