@@ -13,7 +13,7 @@ use vellum_core::format::root::LeafSlot;
 use vellum_core::format::summary::{Owner, Tag};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::format::{
-    self, chunk as format_chunk, pack as format_pack, root as format_root,
+    self, SumKind, chunk as format_chunk, pack as format_pack, root as format_root,
     summary as format_summary,
 };
 use vellum_core::layout::Recovered;
@@ -49,6 +49,8 @@ fn geometry() -> Superblock {
         segment_blocks: Some(SEGMENT_BLOCKS),
         uuid: UUID,
         secret: *b"a fuzzed volume!a fuzzed volume!",
+        // As every other checksum: 0.
+        sums: SumKind::Crc32c,
     })
     .expect("large enough")
 }
@@ -230,7 +232,7 @@ fn sound() -> Disk {
     let at = |segment: u32, offset: u64| sb.segment_start(Segment(segment)).plus(offset);
     let lba = |lba: u64| Record::Data {
         lba: Lba(lba),
-        crc: 0,
+        sum: 0,
     };
     let chunks = [
         (5, 0, vec![lba(0), lba(1), lba(2)], Some(0)),
@@ -251,7 +253,7 @@ fn sound() -> Disk {
             0,
             vec![Record::Move {
                 lba: Lba(0),
-                crc: 0,
+                sum: 0,
                 from: at(5, 1),
             }],
             None,
@@ -284,7 +286,7 @@ fn sound() -> Disk {
             2,
             vec![Record::MoveShared {
                 vba: Vba(0),
-                crc: 0,
+                sum: 0,
                 from: at(5, 2),
             }],
             None,
@@ -319,7 +321,7 @@ fn sound() -> Disk {
     let mut tags = vec![
         Tag {
             owner: Owner::None,
-            crc: 0
+            sum: 0
         };
         sb.usable_blocks() as usize
     ];
@@ -443,7 +445,7 @@ pub fn seeds() -> Vec<(&'static str, fn(&[u8]), Vec<u8>)> {
                 1 => Owner::Lba(Lba(number)),
                 _ => Owner::Vba(Vba(number as u32)),
             },
-            crc: 5,
+            sum: 5,
         })
         .collect();
     let mut bytes = vec![0; format_summary::blocks(SEGMENT_BLOCKS) as usize * BLOCK_BYTES];

@@ -260,7 +260,7 @@ impl Life<'_> {
     /// A page of parts, or one of them, was read, and decoded or not.
     fn decoded(&mut self) -> Outcome<'static> {
         Outcome::Parts {
-            crc: 0,
+            sum: 0,
             whole: self.below(8) > 0,
             base: self.below(8) > 0,
         }
@@ -293,7 +293,7 @@ impl Life<'_> {
             Effect::Sync { id } => self.done(id, Outcome::Ok),
             Effect::Read { id, at, blocks, .. } | Effect::Gather { id, at, blocks, .. } => {
                 self.in_medium(at, blocks);
-                self.done(id, Outcome::Crcs(&vec![0; blocks as usize]));
+                self.done(id, Outcome::Sums(&vec![0; blocks as usize]));
             }
             Effect::ReadMeta { id, at, blocks } => {
                 self.in_medium(at, blocks);

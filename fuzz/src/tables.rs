@@ -8,7 +8,7 @@ use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::check::{Options, check};
 use vellum_core::format::areas::Layout;
 use vellum_core::format::geometry::{Params, plan_tables};
-use vellum_core::format::{self, superblock::Superblock};
+use vellum_core::format::{self, SumKind, superblock::Superblock};
 use vellum_core::layout::recover;
 use vellum_core::recovery::{Source, Unreadable};
 
@@ -46,6 +46,8 @@ fn geometry(layout: Layout) -> Superblock {
             segment_blocks: None,
             uuid: *b"a fuzzed volume!",
             secret: *b"a fuzzed volume!a fuzzed volume!",
+            // As every other checksum: 0.
+            sums: SumKind::Crc32c,
         },
         layout,
     )

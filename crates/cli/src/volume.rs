@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::engine::Victim;
+use vellum_core::format::SumKind;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::geometry::{Params, plan, plan_tables};
 use vellum_core::format::superblock::Superblock;
@@ -157,6 +158,7 @@ fn medium_for(
             segment_blocks,
             uuid: [0; 16],
             secret: [0; 32],
+            sums: SumKind::default(),
         };
         let planned = match layout {
             Layout::Log => plan(&params),

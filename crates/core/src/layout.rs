@@ -297,8 +297,8 @@ impl Core {
     }
 
     /// As [`Engine::look_ahead`], of the index: contents that are to be written soon, by their checksums.
-    pub fn look_ahead_contents(&self, crcs: impl Iterator<Item = u32>) {
-        either!(self, core => core.dedup().look_ahead(crcs));
+    pub fn look_ahead_contents(&self, sums: impl Iterator<Item = u32>) {
+        either!(self, core => core.dedup().look_ahead(sums));
     }
 
     /// Whether [`Input::Dedup`] with this policy makes another index, which takes a while.

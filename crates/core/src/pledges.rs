@@ -138,7 +138,7 @@ mod tests {
             assert_eq!(pledges.journal_of(Lba(5)), Some(Lba(100)));
             pledges.apply(&Record::Data {
                 lba: Lba(lba),
-                crc: 0,
+                sum: 0,
             });
             assert!(pledges.is_empty() && !pledges.concern(Lba(5)) && !pledges.concern(Lba(100)));
         }

@@ -16,8 +16,8 @@ use core::num::NonZeroU16;
 /// What the core knows of a block's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digest {
-    /// CRC32C of the 4096 bytes: the integrity check of promise 6, and CAFTL's pre-hash.
-    pub crc: u32,
+    /// Sum of the 4096 bytes, as the volume has them ([`BlockSum`](crate::format::BlockSum)): the integrity check of promise 6, and CAFTL's pre-hash.
+    pub sum: u32,
     /// Weak 64-bit hash of the block: a hint, never a proof (promise 4).
     pub weak: u64,
     /// Whether every byte is zero.
@@ -308,8 +308,8 @@ pub enum Input<'a> {
 pub enum Outcome<'a> {
     /// Done; nothing to report.
     Ok,
-    /// A read of data: the CRC32C of each block as it came from the medium.
-    Crcs(&'a [u32]),
+    /// A read of data: the sum of each block as it came from the medium.
+    Sums(&'a [u32]),
     /// A read of metadata: its bytes.
     Bytes(&'a [u8]),
     /// A comparison: whether all bytes are equal.
@@ -318,8 +318,8 @@ pub enum Outcome<'a> {
     Fingerprint(Fingerprint),
     /// A read of parts, or a comparison with one on the medium.
     Parts {
-        /// CRC32C of the page as it came from the medium; of a buffer's it is not looked at.
-        crc: u32,
+        /// Sum of the page as it came from the medium; of a buffer's it is not looked at.
+        sum: u32,
         /// Whether each part was there, and decoded to a block with its checksum; or to the one that it was compared with.
         whole: bool,
         /// Whether what that takes beside the page was there, and whole.
@@ -358,7 +358,7 @@ pub enum Effect {
     Sync { id: EffectId },
     /// The segment's old content is not needed any more: discard it if the medium profits.
     Erase { id: EffectId, at: Pba, blocks: u32 },
-    /// Read data blocks into buffers `first..` of the request, answer with their CRCs.
+    /// Read data blocks into buffers `first..` of the request, answer with their sums.
     Read {
         id: EffectId,
         at: Pba,
@@ -377,7 +377,7 @@ pub enum Effect {
         request: RequestId,
         first: u32,
     },
-    /// Read data blocks into the collector's buffers `to..`, answer with their CRCs.
+    /// Read data blocks into the collector's buffers `to..`, answer with their sums.
     Gather {
         id: EffectId,
         at: Pba,

@@ -15,6 +15,7 @@ use sim::model::Model;
 use sim::open::{self, Volume};
 use sim::rng::Rng;
 use vellum_core::engine;
+use vellum_core::format::SumKind;
 use vellum_core::format::areas::Layout;
 use vellum_core::layout::Recovered;
 use vellum_core::seam::Commits;
@@ -31,6 +32,7 @@ fn created(layout: Layout) -> Medium {
         segment_blocks: 64,
         over_provisioning: 70,
         layout,
+        sums: SumKind::Xxh3,
     };
     volume.create(Broken::No).unwrap().0
 }

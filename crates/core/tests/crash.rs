@@ -79,6 +79,7 @@ fn canaries() {
         (Broken::ReadLies, 1),
         (Broken::CompareTrusts, 1),
         (Broken::FingerprintsCollide, 7),
+        (Broken::SumsAreLinear, 1),
     ] {
         let found = (first..first + 60).find(|&seed| run(seed, broken, false).is_err());
         println!("{broken:?}: found by seed {found:?}");

@@ -36,6 +36,7 @@ fn planned(layout: Layout, uuid: [u8; 16]) -> Superblock {
         segment_blocks: Some(64),
         uuid,
         secret: [9; 32],
+        sums: format::SumKind::default(),
     };
     match layout {
         Layout::Log => geometry::plan(&params).unwrap(),

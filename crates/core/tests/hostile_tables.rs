@@ -56,6 +56,7 @@ impl Disk {
             segment_blocks: None,
             uuid: *b"a forged volume.",
             secret: [7; 32],
+            sums: format::SumKind::default(),
         };
         let superblock = geometry::plan_tables(&params, layout).unwrap();
         let mut blocks = HashMap::new();
@@ -143,10 +144,10 @@ fn a_link_outside_the_data_is_refused() {
     let what = Kind::Map.name();
     let far = Link {
         unit: u32::MAX,
-        crc: 1,
+        sum: 1,
     };
     // No block, and yet a checksum.
-    let none = Link { unit: 0, crc: 1 };
+    let none = Link { unit: 0, sum: 1 };
     for link in [Link::to(end, 1), far, none] {
         let error = Disk::new().with(&[link]).error();
         assert_eq!(error, Some(RecoveryError::Outside { what, at }), "{link:?}");

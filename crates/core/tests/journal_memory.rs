@@ -42,12 +42,12 @@ fn laps(journal: u64) -> Vec<u64> {
         for block in 0..journal {
             content += 1;
             // Every content once, and homes all over the volume.
-            let crc = u32::wrapping_mul(content, 0x9e37_79b9);
-            idle.write_content(block, crc);
-            homes.push_back((journal + u64::from(crc) % (volume - journal), crc));
+            let sum = u32::wrapping_mul(content, 0x9e37_79b9);
+            idle.write_content(block, sum);
+            homes.push_back((journal + u64::from(sum) % (volume - journal), sum));
             if homes.len() as u64 > journal / 4 {
-                let (home, crc) = homes.pop_front().unwrap();
-                idle.write_content(home, crc);
+                let (home, sum) = homes.pop_front().unwrap();
+                idle.write_content(home, sum);
             }
             if block % 512 == 0 {
                 most = most.max(held(&idle) - before);

@@ -17,18 +17,17 @@ const ERASE_BLOCKS_MAX: u32 = 6400;
 #[derive(Clone, Default)]
 struct Medium(HashMap<u64, Vec<u8>>);
 
+const SECRET: [u8; 32] = [9; 32];
+
 fn block(tag: u32) -> Vec<u8> {
     let mut bytes = vec![0; BLOCK_BYTES];
     bytes[..4].copy_from_slice(&tag.to_le_bytes());
     bytes
 }
 
-fn crc(tag: u32) -> u32 {
-    if tag == 0 {
-        0
-    } else {
-        crc32c::crc32c(&block(tag))
-    }
+fn sum(block: &[u8]) -> u32 {
+    let seed = u64::from_le_bytes([SECRET[0]; 8]);
+    format::BlockSum::Xxh3 { seed }.of(block)
 }
 
 impl Source for Medium {
@@ -65,7 +64,8 @@ impl World {
             over_provisioning: 100,
             segment_blocks: Some(64),
             uuid: [7; 16],
-            secret: [9; 32],
+            secret: SECRET,
+            sums: format::SumKind::default(),
         };
         let superblock = geometry::plan(&params).unwrap();
         let mut medium = Medium::default();
@@ -136,9 +136,9 @@ impl World {
         self.engine.handle(Nanos(0), Input::Done { id, outcome });
     }
 
-    fn crcs(&self, at: Pba, blocks: u32) -> Vec<u32> {
+    fn sums(&self, at: Pba, blocks: u32) -> Vec<u32> {
         (0..u64::from(blocks))
-            .map(|i| crc32c::crc32c(&self.medium.0[&(at.0 + i)]))
+            .map(|i| sum(&self.medium.0[&(at.0 + i)]))
             .collect()
     }
 
@@ -190,16 +190,16 @@ impl World {
                 first,
                 ..
             } => {
-                let (tags, crcs) = (self.tags(at, blocks), self.crcs(at, blocks));
+                let (tags, sums) = (self.tags(at, blocks), self.sums(at, blocks));
                 self.read[first as usize..first as usize + tags.len()].copy_from_slice(&tags);
-                self.done(id, Outcome::Crcs(&crcs));
+                self.done(id, Outcome::Sums(&sums));
             }
             Effect::Gather { id, at, blocks, to } => {
                 for (index, tag) in self.tags(at, blocks).into_iter().enumerate() {
                     self.collected.insert(to.0 + index as u32, tag);
                 }
-                let crcs = self.crcs(at, blocks);
-                self.done(id, Outcome::Crcs(&crcs));
+                let sums = self.sums(at, blocks);
+                self.done(id, Outcome::Sums(&sums));
             }
             Effect::ReadMeta { id, at, blocks } => {
                 let mut bytes = vec![0; blocks as usize * BLOCK_BYTES];
@@ -240,7 +240,7 @@ impl World {
         self.bufs.insert(buf, tag);
         let digest = Digest {
             first: 0,
-            crc: crc(tag),
+            sum: sum(&block(tag)),
             weak: 0,
             zero: tag == 0,
             packed: None,

@@ -12,7 +12,7 @@ mod sim;
 
 use sim::bench::{Bench, COLLECTOR_BUFS, crash_everywhere, volume};
 use sim::driver::Ask;
-use sim::medium::{Cell, Rot, token_crc};
+use sim::medium::{Cell, Rot};
 use sim::model::Seen;
 use vellum_core::addr::{Lba, Vba};
 use vellum_core::engine::Options;
@@ -40,8 +40,11 @@ fn places_of(bench: &Bench, content: u32) -> Vec<u64> {
     let medium = &bench.0.medium;
     let has_it = |&at: &u64| {
         let cell = medium.read(at);
-        let parts = sim::driver::parts::directory(&cell);
-        cell == Cell::Data(content) || parts.iter().any(|part| part.crc == token_crc(content))
+        let parts = sim::driver::parts::directory(medium, at);
+        cell == Cell::Data(content)
+            || parts
+                .iter()
+                .any(|part| part.sum == medium.tokens.sum(content))
     };
     (0..medium.blocks()).filter(has_it).collect()
 }
@@ -292,7 +295,7 @@ fn a_base_that_reads_as_another_page_is_what_is_told_to_be_damaged() {
         bench.ask_write(lba, 30_000 + lba as u32);
     }
     bench.flush();
-    let is_page = |at: &u64| !sim::driver::parts::directory(&bench.0.medium.read(*at)).is_empty();
+    let is_page = |at: &u64| !sim::driver::parts::directory(&bench.0.medium, *at).is_empty();
     let pages: Vec<u64> = (0..bench.0.medium.blocks()).filter(is_page).collect();
     // Far from them, so that it is seen which one an error names.
     bench.0.packing = 0;

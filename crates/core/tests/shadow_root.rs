@@ -16,6 +16,7 @@ use sim::open::{self, Volume};
 use sim::rng::Rng;
 use vellum_core::addr::Generation;
 use vellum_core::engine;
+use vellum_core::format::SumKind;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::root;
 use vellum_core::format::superblock::Superblock;
@@ -31,6 +32,7 @@ const VOLUME: Volume = Volume {
     segment_blocks: 64,
     over_provisioning: 70,
     layout: Layout::Shadow,
+    sums: SumKind::Xxh3,
 };
 
 fn opened(mut medium: Medium) -> (Driver, Superblock) {
@@ -72,7 +74,7 @@ fn newest(medium: &Medium, superblock: &Superblock) -> Generation {
     let mut read = |place| {
         let at = superblock.shadow_root_at(Generation(place));
         for (block, out) in (at.0..).zip(bytes.chunks_exact_mut(4096)) {
-            medium.read(block).fill(out);
+            medium.read_into(block, out);
         }
         let root = root::decode(&bytes, &superblock.uuid(), leaves, crc32c::crc32c);
         root.map_or(Generation(0), |(header, _)| header.generation)
@@ -181,7 +183,7 @@ fn a_lost_write_of_a_table_is_noticed() {
         let noticed = |slot: u64| {
             let at = superblock.table_at(number, slot);
             let mut old = [0; 4096];
-            before.read(at.0).fill(&mut old);
+            before.read_into(at.0, &mut old);
             let mut medium = after.clone();
             medium.format(at.0, &old);
             match open::recover(&medium, None) {

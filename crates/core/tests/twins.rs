@@ -12,7 +12,7 @@ mod sim;
 
 use sim::bench::{Bench, crash_everywhere, volume};
 use sim::driver::Ask;
-use sim::medium::{Rot, token_crc};
+use sim::medium::Rot;
 use sim::model::Seen;
 use sim::open::Volume;
 use vellum_core::addr::{Lba, Pba};
@@ -288,7 +288,7 @@ fn a_full_volume_still_shares() {
         let hint = bench.places(10_002)[0];
         let tag = Tag {
             owner: Owner::Lba(Lba(2)),
-            crc: token_crc(A),
+            sum: bench.0.medium.tokens.sum(A),
         };
         bench.0.tell(Pba(hint), &[tag]).unwrap();
         bench.write(2501, A);
@@ -317,7 +317,7 @@ fn a_hint_that_collides_is_no_proof() {
         bench.flush();
         let tag = Tag {
             owner: Owner::Lba(Lba(1)),
-            crc: token_crc(A),
+            sum: bench.0.medium.tokens.sum(A),
         };
         let at = bench.places(B)[0];
         bench.0.tell(Pba(at), &[tag]).unwrap();

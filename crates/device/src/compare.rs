@@ -3,7 +3,6 @@
 //! Most stored ones are still in memory: in a chunk, or [kept](crate::kept) since they were written. The others
 //! are read back.
 
-use crate::digest::crc32c;
 use crate::drive::{Batch, Cause, Inner};
 use crate::limits::{
     COMPARE_READ_BLOCKS, COMPARE_READ_GAP, COMPARE_READ_THROUGH, COMPARE_READS_BROKEN,
@@ -222,7 +221,8 @@ impl Inner {
         buf: Buf,
     ) -> bool {
         let mut block = [0; BLOCK_BYTES];
-        unpack(&mut self.decoder, page, slot, base, &mut block) && block == self.frame(buf)
+        unpack(&mut self.decoder, self.sum, page, slot, base, &mut block)
+            && block == self.frame(buf)
     }
 
     /// Reads back what is to be compared.
@@ -308,7 +308,7 @@ impl Inner {
                 _ if !came => Outcome::Failed,
                 None => Outcome::Same(block == self.frame(one.buf)),
                 Some(slot) => Outcome::Parts {
-                    crc: crc32c(block),
+                    sum: self.sum.of(block),
                     whole: self.part_is(block, slot, None, one.buf),
                     base: true,
                 },

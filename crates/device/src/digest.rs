@@ -7,6 +7,8 @@ use sha1::Sha1;
 use sha2::Sha256;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::format::BlockSum;
+use vellum_core::format::superblock::Superblock;
 use vellum_core::seam::{Digest, Fingerprint};
 use vellum_ext4::may_be_descriptors;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -21,7 +23,7 @@ const ZEROS_ARE_DATA: u32 = 1 << 8;
 /// In the number of a compression: with deltas.
 const DELTAS: u32 = 1 << 31;
 
-/// CRC32C, as the core takes it.
+/// CRC32C, as the core takes it for its structures.
 #[must_use]
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
@@ -31,7 +33,8 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 pub(crate) struct Digester {
     secret: [u8; 32],
     seed: u64,
-    zero_crc: u32,
+    sum: BlockSum,
+    zero_sum: u32,
     /// 0: no weak hash is wanted; else its place in [`WeakHash::ALL`], plus one.
     mode: AtomicU32,
     /// A place in [`Compression::ALL`], and [`DELTAS`].
@@ -46,7 +49,8 @@ pub(crate) struct Digester {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
     seed: u64,
-    zero_crc: u32,
+    sum: BlockSum,
+    zero_sum: u32,
     hash: Option<WeakHash>,
     zero: bool,
     shares: bool,
@@ -59,13 +63,13 @@ pub(crate) struct How {
 impl Digester {
     /// Hashes are seeded with the volume's secret, so that no client can prepare collisions. Until told
     /// otherwise none is computed.
-    pub fn new(secret: &[u8; 32]) -> Self {
-        let mut seed = [0; 8];
-        seed.copy_from_slice(&secret[..8]);
+    pub fn new(superblock: &Superblock) -> Self {
+        let sum = superblock.sum(crc32c);
         Self {
-            secret: *secret,
-            seed: u64::from_le_bytes(seed),
-            zero_crc: crc32c(&ZEROS),
+            secret: superblock.secret(),
+            seed: superblock.hash_seed(),
+            sum,
+            zero_sum: sum.of(&ZEROS),
             mode: AtomicU32::new(0),
             compression: AtomicU32::new(0),
             shares: AtomicBool::new(false),
@@ -113,13 +117,19 @@ impl Digester {
         }
     }
 
+    /// What makes blocks' sums.
+    pub fn sum(&self) -> BlockSum {
+        self.sum
+    }
+
     pub fn how(&self) -> How {
         let mode = self.mode.load(Ordering::Relaxed);
         let place = (mode & !ZEROS_ARE_DATA) as usize;
         let compression = self.compression.load(Ordering::Relaxed);
         How {
             seed: self.seed,
-            zero_crc: self.zero_crc,
+            sum: self.sum,
+            zero_sum: self.zero_sum,
             hash: place.checked_sub(1).map(|place| WeakHash::ALL[place]),
             zero: mode & ZEROS_ARE_DATA == 0,
             shares: self.shares.load(Ordering::Relaxed),
@@ -140,31 +150,53 @@ impl How {
         // Stops at the first byte that is not zero: next to nothing for most blocks.
         if self.zero && block == ZEROS {
             return Digest {
-                crc: self.zero_crc,
+                sum: self.zero_sum,
                 zero: true,
                 ..Digest::default()
             };
         }
-        let crc = crc32c(block);
+        let (sum, weak) = self.sum_and_weak(block);
         Digest {
-            crc,
-            weak: self.hash.map_or(0, |hash| self.weak(hash, block, crc)),
+            sum,
+            weak,
             first: u32::from_le_bytes([block[0], block[1], block[2], block[3]]),
             copied: self.shares && may_be_descriptors(block),
             ..Digest::default()
         }
     }
 
-    /// The core looks at the upper half first: a short hash belongs there.
-    fn weak(self, hash: WeakHash, block: &[u8], crc: u32) -> u64 {
+    /// Where both are of one hash, it is made once.
+    fn sum_and_weak(self, block: &[u8]) -> (u32, u64) {
+        match (self.sum, self.hash) {
+            (BlockSum::Xxh3 { seed }, Some(WeakHash::Xxh3)) => {
+                let hash = xxh3_64_with_seed(block, seed);
+                (BlockSum::of_hash(hash), hash)
+            }
+            (BlockSum::Crc32c(_), Some(WeakHash::Crc32c)) => {
+                let sum = self.sum.of(block);
+                (sum, twice(sum))
+            }
+            (sum, hash) => {
+                let weak = hash.map_or(0, |hash| self.weak(hash, block));
+                (sum.of(block), weak)
+            }
+        }
+    }
+
+    fn weak(self, hash: WeakHash, block: &[u8]) -> u64 {
         match hash {
             WeakHash::Xxh3 => xxh3_64_with_seed(block, self.seed),
             WeakHash::Head64 => xxh64(&block[..HEAD_BYTES], self.seed),
-            WeakHash::Crc32c => u64::from(crc) << 32 | u64::from(crc),
+            WeakHash::Crc32c => twice(crc32c(block)),
             WeakHash::Md5 => first_word(&Md5::digest(block)),
             WeakHash::Sha1 => first_word(&Sha1::digest(block)),
         }
     }
+}
+
+/// The core looks at the upper half first: a short hash belongs there.
+fn twice(short: u32) -> u64 {
+    u64::from(short) << 32 | u64::from(short)
 }
 
 fn first_half(hash: &[u8]) -> Fingerprint {
@@ -182,22 +214,37 @@ fn first_word(hash: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vellum_core::format::SumKind;
+    use vellum_core::format::geometry::{Params, plan};
+
+    fn digester(secret: u8, sums: SumKind) -> Digester {
+        let superblock = plan(&Params {
+            medium_blocks: 10_000,
+            logical_blocks: None,
+            over_provisioning: 100,
+            segment_blocks: None,
+            uuid: [1; 16],
+            secret: [secret; 32],
+            sums,
+        });
+        Digester::new(&superblock.unwrap())
+    }
 
     #[test]
     fn zero_blocks_are_found_when_they_are_asked_for() {
-        let digester = Digester::new(&[7; 32]);
+        let digester = digester(7, SumKind::Crc32c);
         let zero = digester.how().digest(&[0; BLOCK_BYTES]);
         assert!(zero.zero);
         // The published CRC32C of 4096 zero bytes.
-        assert_eq!(zero.crc, 0x98f9_4189);
+        assert_eq!(zero.sum, 0x98f9_4189);
         digester.set(Some(WeakHash::Xxh3), false);
         let data = digester.how().digest(&[0; BLOCK_BYTES]);
-        assert!(!data.zero && data.crc == zero.crc && data.weak != 0);
+        assert!(!data.zero && data.sum == zero.sum && data.weak != 0);
     }
 
     #[test]
     fn each_hash_sees_what_it_should() {
-        let digester = Digester::new(&[7; 32]);
+        let [digester, other] = [7, 8].map(|secret| digester(secret, SumKind::Xxh3));
         let mut block = [0; BLOCK_BYTES];
         block[0] = 1;
         assert_eq!(digester.how().digest(&block).weak, 0, "not asked for");
@@ -214,7 +261,6 @@ mod tests {
             assert_eq!(weak(HEAD_BYTES) != same, sees_all, "{hash}");
             assert_eq!(weak(BLOCK_BYTES - 1) != same, sees_all, "{hash}");
         }
-        let other = Digester::new(&[8; 32]);
         other.set(Some(WeakHash::Xxh3), true);
         digester.set(Some(WeakHash::Xxh3), true);
         assert_ne!(
@@ -224,8 +270,27 @@ mod tests {
     }
 
     #[test]
+    fn sums_are_the_volumes_whatever_hash_is_wanted() {
+        let mut block = [0; BLOCK_BYTES];
+        block[7] = 7;
+        for sums in [SumKind::Crc32c, SumKind::Xxh3] {
+            let digester = digester(7, sums);
+            let sum = digester.sum().of(&block);
+            assert_eq!(sum == crc32c(&block), sums == SumKind::Crc32c);
+            for hash in [None].into_iter().chain(WeakHash::ALL.map(Some)) {
+                digester.set(hash, true);
+                let digest = digester.how().digest(&block);
+                assert_eq!(digest.sum, sum, "{hash:?}");
+                let alone = hash.map_or(0, |hash| digester.how().weak(hash, &block));
+                assert_eq!(digest.weak, alone, "{hash:?}");
+            }
+            assert_eq!(digester.how().digest(&ZEROS).sum, digester.sum().of(&ZEROS));
+        }
+    }
+
+    #[test]
     fn fingerprints_are_of_all_bytes_and_of_the_volume() {
-        let (one, other) = (Digester::new(&[7; 32]), Digester::new(&[8; 32]));
+        let (one, other) = (digester(7, SumKind::Xxh3), digester(8, SumKind::Xxh3));
         let mut seen = std::collections::BTreeSet::new();
         for hash in PrintHash::ALL {
             one.set_print(hash);
@@ -243,7 +308,7 @@ mod tests {
     #[test]
     fn strong_hashes_are_the_published_ones() {
         // `head -c 4096 /dev/zero | md5sum`, and sha1sum.
-        let digester = Digester::new(&[7; 32]);
+        let digester = digester(7, SumKind::Xxh3);
         for (hash, word) in [
             (WeakHash::Md5, 0x620f_0b67_a91f_7f74),
             (WeakHash::Sha1, 0x1cea_f73d_f40e_531d),

@@ -14,6 +14,7 @@ use crate::stats::{ClientStats, Counters};
 use std::sync::Arc;
 use vellum_codec::Decoder;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Nanos, Pba, RequestId};
+use vellum_core::format::BlockSum;
 use vellum_core::layout::Core;
 use vellum_core::room::{Gauge, Level, Room};
 use vellum_core::seam::{Effect, Input, Outcome, Page, Payload, Refusal, Reply};
@@ -58,7 +59,7 @@ impl Cause {
     }
 
     /// Whether the core wants the checksums of what was read.
-    pub fn wants_crcs(self) -> bool {
+    pub fn wants_sums(self) -> bool {
         matches!(self, Self::Client | Self::Gather)
     }
 }
@@ -126,6 +127,7 @@ pub(crate) struct Inner {
     pub bases: Bases,
     makes_deltas: bool,
     pub decoder: Decoder,
+    pub sum: BlockSum,
     pub gauge: Gauge,
     /// Of each frame for writes: whether its block is worth keeping when it is written.
     keeps: Vec<bool>,
@@ -134,7 +136,7 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    pub fn new(engine: Core, frames: Arc<FramePool>, read_only: bool) -> Self {
+    pub fn new(engine: Core, frames: Arc<FramePool>, sum: BlockSum, read_only: bool) -> Self {
         let keeps = vec![false; frames.writable() as usize];
         Self {
             engine,
@@ -156,6 +158,7 @@ impl Inner {
             bases: Bases::new(),
             makes_deltas: false,
             decoder: Decoder::new(),
+            sum,
             gauge: Gauge::default(),
             keeps,
             now: Nanos(0),
@@ -487,7 +490,7 @@ impl Inner {
         self.metadata[index] = Some(buffer);
     }
 
-    /// Tells the core how an operation ended; `crcs` of the blocks that a data read brought.
+    /// Tells the core how an operation ended; `sums` of the blocks that a data read brought.
     pub fn completed(&mut self, now: Nanos, io: Box<Io>, ended: Ended<'_>, batch: &mut Batch) {
         let (cause, id) = Cause::of(io.token);
         self.now = now;
@@ -512,7 +515,7 @@ impl Inner {
         let outcome = match (ended, &buffer) {
             (Ended::Full, _) => Outcome::Full,
             (Ended::Failed, _) => Outcome::Failed,
-            (Ended::Data(crcs), _) => Outcome::Crcs(crcs),
+            (Ended::Data(sums), _) => Outcome::Sums(sums),
             (Ended::Metadata, Some(buffer)) if matches!(cause, Cause::Parts | Cause::Base) => {
                 self.parts_read(id, buffer.bytes())
             }

@@ -12,7 +12,7 @@ use std::num::NonZeroU16;
 use std::str::FromStr;
 use vellum_codec::{Block as Bytes, Decoder, Encoded, Encoder, Encoding, Level, Method};
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Pba, RequestId};
-use vellum_core::format::pack;
+use vellum_core::format::{BlockSum, pack};
 use vellum_core::limits::LONGEST_PART;
 use vellum_core::map::PartId;
 use vellum_core::seam::{Base, Block, Outcome, Packed, Page};
@@ -230,7 +230,7 @@ impl Told {
         match self {
             Self::Same(same) => Outcome::Same(same),
             Self::Parts { whole, base } => Outcome::Parts {
-                crc: 0,
+                sum: 0,
                 whole,
                 base,
             },
@@ -241,6 +241,7 @@ impl Told {
 /// Decodes a part into `out`; whether it is the block that was stored.
 pub(crate) fn unpack(
     decoder: &mut Decoder,
+    sum: BlockSum,
     page: &[u8],
     slot: u8,
     base: Option<&Bytes>,
@@ -252,7 +253,7 @@ pub(crate) fn unpack(
     let Ok(encoding) = Encoding::try_from(part.encoding) else {
         return false;
     };
-    decoder.decode(encoding, bytes, base, out).is_ok() && crc32c(out) == part.crc
+    decoder.decode(encoding, bytes, base, out).is_ok() && sum.of(out) == part.sum
 }
 
 impl Inner {
@@ -320,7 +321,7 @@ impl Inner {
             Some(Base::Part(Page::Buffer(buf), slot)) => {
                 // SAFETY: the collector's frame, which the core leaves alone while it names it here.
                 let page = unsafe { std::slice::from_raw_parts(self.frames.ptr(buf), BLOCK_BYTES) };
-                read.base = Needs::part(&mut self.decoder, page, slot);
+                read.base = Needs::part(&mut self.decoder, self.sum, page, slot);
             }
             Some(Base::Part(Page::Medium(at), slot)) => {
                 self.count_parts_read(read.to);
@@ -392,7 +393,7 @@ impl Inner {
             unreachable!("effect {id} waits for a base")
         };
         if !failed {
-            read.base = Needs::part(&mut self.decoder, buffer.bytes(), slot);
+            read.base = Needs::part(&mut self.decoder, self.sum, buffer.bytes(), slot);
         }
         self.buffers.give_back(buffer);
         let ended = match &read.page {
@@ -415,7 +416,7 @@ impl Inner {
             unreachable!("effect {id} reads parts")
         };
         Outcome::Parts {
-            crc: crc32c(page),
+            sum: self.sum.of(page),
             whole: self.unpack_to(page, &read),
             base: read.has_base(),
         }
@@ -451,7 +452,7 @@ impl Inner {
             };
             // SAFETY: a frame of the request's, or of the collector's, which nobody else reaches while it is in flight.
             let out = unsafe { &mut *to.cast::<Bytes>() };
-            unpack(&mut self.decoder, page, slot, base, out)
+            unpack(&mut self.decoder, self.sum, page, slot, base, out)
         })
     }
 }
@@ -481,9 +482,9 @@ impl Needs {
         <&Bytes>::try_from(block).map_or(Self::Lost, |block| Self::Block(Box::new(*block)))
     }
 
-    fn part(decoder: &mut Decoder, page: &[u8], slot: u8) -> Self {
+    fn part(decoder: &mut Decoder, sum: BlockSum, page: &[u8], slot: u8) -> Self {
         let mut block = Box::new([0; BLOCK_BYTES]);
-        match unpack(decoder, page, slot, None, &mut block) {
+        match unpack(decoder, sum, page, slot, None, &mut block) {
             true => Self::Block(block),
             false => Self::Lost,
         }

@@ -1,12 +1,12 @@
 //! The one thread of a volume: takes what the medium has finished, and looks at the clock when the core
 //! wants to. It sleeps in [`Medium::wait`](vellum_medium::Medium::wait) otherwise: an idle volume takes no CPU.
 
-use crate::digest::crc32c;
 use crate::drive::{Batch, Cause, Ended, Inner, Life};
 use crate::shared::Shared;
 use std::sync::Arc;
 use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Nanos};
+use vellum_core::format::BlockSum;
 use vellum_core::seam::Input;
 use vellum_medium::{Done, Io};
 
@@ -18,15 +18,16 @@ pub(crate) fn reap(shared: &Arc<Shared>) {
     let _guard = Guard(shared);
     let mut batch = Batch::default();
     let mut done: Vec<Done> = Vec::new();
-    let mut crcs: Vec<u32> = Vec::new();
+    let mut sums: Vec<u32> = Vec::new();
+    let sum = shared.digester.sum();
     let mut deadline = shared.inner.lock().deadline;
     loop {
         let timeout = deadline.map(|at| Duration::from_nanos(at.0.saturating_sub(shared.now().0)));
         shared.medium.wait(&mut done, timeout);
-        crcs.clear();
+        sums.clear();
         for Done { io, result } in &done {
             match result {
-                Ok(()) if Cause::of(io.token).0.wants_crcs() => checksum(io, &mut crcs),
+                Ok(()) if Cause::of(io.token).0.wants_sums() => checksum(io, sum, &mut sums),
                 Ok(()) => {}
                 Err(error) => shared.events.medium(error),
             }
@@ -42,7 +43,7 @@ pub(crate) fn reap(shared: &Arc<Shared>) {
             }
         } else {
             inner.busy = true;
-            feed(shared, &mut inner, &mut done, &crcs, &mut batch);
+            feed(shared, &mut inner, &mut done, &sums, &mut batch);
             inner.busy = false;
         }
         deadline = inner.deadline;
@@ -55,9 +56,9 @@ pub(crate) fn reap(shared: &Arc<Shared>) {
     }
 }
 
-fn feed(shared: &Shared, inner: &mut Inner, done: &mut Vec<Done>, crcs: &[u32], batch: &mut Batch) {
+fn feed(shared: &Shared, inner: &mut Inner, done: &mut Vec<Done>, sums: &[u32], batch: &mut Batch) {
     let now = shared.now();
-    let mut rest = crcs;
+    let mut rest = sums;
     for Done { io, result } in done.drain(..) {
         let ended = match result {
             Err(error) => {
@@ -70,7 +71,7 @@ fn feed(shared: &Shared, inner: &mut Inner, done: &mut Vec<Done>, crcs: &[u32], 
                 }
             }
             Ok(()) => match Cause::of(io.token).0 {
-                cause if cause.wants_crcs() => {
+                cause if cause.wants_sums() => {
                     let (mine, others) = rest.split_at(io.len() / BLOCK_BYTES);
                     rest = others;
                     Ended::Data(mine)
@@ -103,8 +104,8 @@ fn feed(shared: &Shared, inner: &mut Inner, done: &mut Vec<Done>, crcs: &[u32], 
     };
 }
 
-/// Appends the CRC32C of each block that a read has brought.
-fn checksum(io: &Io, crcs: &mut Vec<u32>) {
+/// Appends the sum of each block that a read has brought.
+fn checksum(io: &Io, sum: BlockSum, sums: &mut Vec<u32>) {
     let pieces = io.pieces();
     // SAFETY: pieces are laid out as `iovec`, as their type promises.
     let vectors =
@@ -113,7 +114,7 @@ fn checksum(io: &Io, crcs: &mut Vec<u32>) {
         // SAFETY: the operation is back, so its memory is ours again: frames of a request, or the collector's.
         let bytes =
             unsafe { std::slice::from_raw_parts(vector.iov_base.cast::<u8>(), vector.iov_len) };
-        crcs.extend(bytes.chunks_exact(BLOCK_BYTES).map(crc32c));
+        sums.extend(bytes.chunks_exact(BLOCK_BYTES).map(|block| sum.of(block)));
     }
 }
 

@@ -8,9 +8,9 @@ use crate::options::{CreateError, CreateOptions, OpenError};
 use crate::source::MediumSource;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::format::areas::Layout;
-use vellum_core::format::blank;
 use vellum_core::format::geometry::{Params, plan, plan_tables};
 use vellum_core::format::superblock::Superblock;
+use vellum_core::format::{SumKind, blank};
 use vellum_core::layout::Recovered;
 use vellum_core::recovery::{RecoveryError, find_superblock};
 use vellum_medium::{Medium, MediumError};
@@ -54,6 +54,7 @@ pub(crate) fn create(
         segment_blocks: options.segment_blocks,
         uuid,
         secret: entropy::bytes().map_err(CreateError::Random)?,
+        sums: SumKind::default(),
     };
     let planned = match options.layout {
         Layout::Log => plan(&params),

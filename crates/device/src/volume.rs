@@ -132,10 +132,15 @@ impl Volume {
         let engine = Core::new(recovered, buffers, core, options.persistence, crc32c);
         let shared = Arc::new(Shared {
             medium,
-            inner: Mutex::new(Inner::new(engine, Arc::clone(&frames), options.read_only)),
+            inner: Mutex::new(Inner::new(
+                engine,
+                Arc::clone(&frames),
+                superblock.sum(crc32c),
+                options.read_only,
+            )),
             events: Events::new(options.on_event.clone()),
             frames,
-            digester: Digester::new(&superblock.secret()),
+            digester: Digester::new(&superblock),
             scout: Scout::new(options.policy, journals),
             sweeper: Sweeper::default(),
             blocks: superblock.logical_blocks(),
@@ -503,8 +508,8 @@ impl BlockDevice for Volume {
         inner.busy = true;
         let now = self.shared.now();
         if !broken && payloads.len() > 1 {
-            let crcs = payloads.iter().map(|payload| payload.digest.crc);
-            inner.engine.look_ahead_contents(crcs);
+            let sums = payloads.iter().map(|payload| payload.digest.sum);
+            inner.engine.look_ahead_contents(sums);
         }
         let mut rest = payloads.as_mut_slice();
         let mut rest_found = found.as_slice();

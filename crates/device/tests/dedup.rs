@@ -126,7 +126,7 @@ fn parts_of_pages_are_known_again_after_a_restart() {
 
 #[test]
 fn blocks_of_one_checksum_are_told_apart() {
-    let (medium, volume) = volume();
+    let (medium, volume) = older_volume();
     for fingerprint in [None, Some(PrintHash::Blake3)] {
         volume
             .set_policy(Policy {

@@ -9,12 +9,13 @@ mod common;
 #[path = "common/journal.rs"]
 mod journal;
 
-use common::{Client, Random, assert_sound, create, small, wait_for};
+use common::{
+    Client, Random, assert_sound, create, set_superblock, small, superblock_of, wait_for,
+};
 use journal::{HOME, JOURNAL, mounted};
 use std::sync::Arc;
 use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
-use vellum_core::format::superblock::{FIELDS, Superblock};
 use vellum_device::block::{BlockError, Op};
 use vellum_device::pack::Compression;
 use vellum_device::policy::Policy;
@@ -406,28 +407,10 @@ fn a_full_volume_takes_overwrites_whatever_deltas_keep() {
 
 /// As the versions before deltas made it: their table's leaves are of shared pages, and there is none.
 fn as_older_versions_made_it(medium: &dyn Medium) {
-    let mut block = vec![0; BLOCK_BYTES];
-    let first = (0..medium.blocks()).find_map(|at| {
-        medium.read(Pba(at), &mut block).unwrap();
-        Superblock::decode(&block, medium.blocks(), crc32c::crc32c).ok()
-    });
-    let superblock = first.unwrap();
-    let place = |name: &str| {
-        let field = FIELDS.iter().find(|field| field.name == name).unwrap();
-        field.offset..field.offset + field.size
-    };
+    let superblock = superblock_of(medium);
     let shared = superblock.shared_leaves() + superblock.delta_leaves();
-    for mirror in superblock.mirrors() {
-        medium.read(mirror, &mut block).unwrap();
-        block[place("shared_leaves")].copy_from_slice(&shared.to_le_bytes());
-        block[place("delta_leaves")].fill(0);
-        let hole = place("crc");
-        let around = [&block[..hole.start], &block[hole.end..]];
-        let sums = around.map(|bytes| crc32c::crc32c(bytes).to_le_bytes());
-        let sum = crc32c::crc32c(&sums.concat());
-        block[hole].copy_from_slice(&sum.to_le_bytes());
-        medium.write(mirror, &block).unwrap();
-    }
+    let values = [("shared_leaves", shared.into()), ("delta_leaves", 0)];
+    set_superblock(medium, &values);
 }
 
 #[test]

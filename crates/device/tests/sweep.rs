@@ -318,7 +318,7 @@ fn a_sweep_shares_parts_of_pages() {
 /// The block that a sweep meets first must not speak for all of its checksum.
 #[test]
 fn a_sweep_tells_blocks_of_one_checksum_apart() {
-    let (medium, volume) = volume();
+    let (medium, volume) = older_volume();
     let mut client = Client::new(&volume);
     for lba in 0..40 {
         let mut request = client.write_request(lba, &[5], false);

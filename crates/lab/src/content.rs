@@ -68,23 +68,23 @@ impl Content {
         Self(fingerprint.max(1))
     }
 
-    /// The CRC that stands for the block's.
+    /// The sum that stands for the block's.
     #[must_use]
-    pub fn crc(self) -> u32 {
+    pub fn sum(self) -> u32 {
         (mix(self.0) >> 32) as u32
     }
 
-    /// A content that has this CRC; others with it have other numbers.
+    /// A content that has this sum; others with it have other numbers.
     #[must_use]
-    pub fn with_crc(crc: u32, number: u32) -> Self {
-        Self(unmix(u64::from(crc) << 32 | u64::from(number)))
+    pub fn with_sum(sum: u32, number: u32) -> Self {
+        Self(unmix(u64::from(sum) << 32 | u64::from(number)))
     }
 
     /// What the core is told of it. The hash that proposes is of the first 64 bytes, as the paper's: a comparison decides.
     #[must_use]
     pub fn digest(self) -> Digest {
         Digest {
-            crc: self.crc(),
+            sum: self.sum(),
             weak: mix(self.beginning().0 ^ 0x9e37_79b9_7f4a_7c15),
             zero: self == Self::ZERO,
             first: mix(self.0) as u32,

@@ -130,6 +130,7 @@ fn superblock(
     writeln!(out, "medium blocks     {}", sb.medium_blocks())?;
     writeln!(out, "logical blocks    {}", sb.logical_blocks())?;
     writeln!(out, "capacity blocks   {}", sb.capacity_blocks())?;
+    writeln!(out, "sums of blocks    {}", sb.sums().name())?;
     writeln!(
         out,
         "over-provisioning {} thousandths",

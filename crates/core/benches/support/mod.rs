@@ -102,6 +102,7 @@ impl Idle {
                 segment_blocks: Some(1024),
                 uuid: [1; 16],
                 secret: [2; 32],
+                sums: format::SumKind::default(),
             };
             geometry::plan(&params).unwrap_or_else(|e| panic!("{e}"))
         };
@@ -193,15 +194,15 @@ impl Idle {
     }
 
     /// Writes one block, of which `content` is the checksum; another content, another checksum.
-    pub fn write_content(&mut self, lba: u64, crc: u32) {
+    pub fn write_content(&mut self, lba: u64, sum: u32) {
         let Some(buf) = self.free.pop() else {
             panic!("the core keeps every buffer")
         };
-        self.bufs[buf as usize] = crc;
+        self.bufs[buf as usize] = sum;
         let digest = Digest {
-            first: crc,
-            crc,
-            weak: u64::from(crc).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            first: sum,
+            sum,
+            weak: u64::from(sum).wrapping_mul(0x9e37_79b9_7f4a_7c15),
             zero: false,
             packed: None,
             ..Digest::default()
@@ -286,7 +287,7 @@ impl Idle {
                     Nanos(self.now),
                     Input::Done {
                         id,
-                        outcome: Outcome::Crcs(&self.medium[range]),
+                        outcome: Outcome::Sums(&self.medium[range]),
                     },
                 );
             }

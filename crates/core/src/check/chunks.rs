@@ -79,7 +79,7 @@ impl<'a> Chunks<'a> {
         }
         self.ended = header.next.is_some();
         self.last = Some((header.seq, header.life));
-        let own = chunk::own_tag(&records, &block, self.crc);
+        let own = chunk::own_tag(&records, &block, self.superblock.sum(self.crc));
         let offset = self.offset;
         self.offset += 1 + header.data_blocks;
         Some(Ok(Chunk {

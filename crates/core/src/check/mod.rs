@@ -371,7 +371,7 @@ impl Segments<'_> {
             return;
         };
         let differ = |(said, tag): (&Tag, &Tag)| {
-            said.crc != tag.crc || (said.owner != tag.owner && !self.shared_before)
+            said.sum != tag.sum || (said.owner != tag.owner && !self.shared_before)
         };
         if let Some(offset) = said.iter().zip(tags).position(differ) {
             let at = self.superblock.segment_start(segment).plus(offset as u64);
@@ -383,7 +383,7 @@ impl Segments<'_> {
     fn read_headers(&mut self, segment: Segment) -> Option<Vec<Tag>> {
         let nothing = Tag {
             owner: Owner::None,
-            crc: 0,
+            sum: 0,
         };
         let mut said = vec![nothing; self.superblock.usable_blocks() as usize];
         let mut chunks = Chunks::new(self.superblock, segment, self.crc);
@@ -407,6 +407,7 @@ impl Segments<'_> {
     }
 
     fn check_data(&mut self, start: Pba, tags: &[Tag], live: &[(u32, Lba)]) {
+        let sum = self.superblock.sum(self.crc);
         let mut rest = live;
         while let Some(&(first, _)) = rest.first() {
             // A run of live blocks in one read.
@@ -427,12 +428,12 @@ impl Segments<'_> {
                 } else {
                     self.source.read(at, block)
                 };
-                let expected = tags[offset as usize].crc;
+                let expected = tags[offset as usize].sum;
                 match read {
                     Err(error) => self.report.add(Problem::DataUnreadable { lba, error }),
                     Ok(()) => {
                         self.report.verified_blocks += 1;
-                        let found = (self.crc)(block);
+                        let found = sum.of(block);
                         if found != expected {
                             let error = FormatError::Checksum {
                                 what: "block",

@@ -16,7 +16,7 @@ const PINNED_PENALTY: u32 = 4;
 struct Move {
     buf: Buf,
     pba: Pba,
-    crc: u32,
+    sum: u32,
 }
 
 struct Victim {
@@ -245,7 +245,7 @@ impl Engine {
                         usable as usize,
                         Tag {
                             owner: Owner::None,
-                            crc: 0,
+                            sum: 0,
                         },
                     );
                     Some(0)
@@ -257,9 +257,16 @@ impl Engine {
                 .segment_start(segment)
                 .plus(u64::from(offset));
             // Behind a header that cannot be read, the next one is looked for block by block.
-            chunk::try_tags(bytes, &signature, at, self.crc, offset, &mut victim.tags)
-                .unwrap_or(Some(offset + 1))
-                .filter(|&next| next < usable - 1)
+            chunk::try_tags(
+                bytes,
+                &self.superblock,
+                at,
+                self.crc,
+                offset,
+                &mut victim.tags,
+            )
+            .unwrap_or(Some(offset + 1))
+            .filter(|&next| next < usable - 1)
         };
         match next {
             Some(next) => self.load_tags(segment, next),
@@ -353,19 +360,19 @@ impl Engine {
             let Some(victim) = &mut self.collector.victim else {
                 unreachable!("a victim waits for its reads")
             };
-            let crc = victim.tags[(offset + index) as usize].crc;
+            let sum = victim.tags[(offset + index) as usize].sum;
             let whole =
-                matches!(outcome, Outcome::Crcs(crcs) if crcs.get(index as usize) == Some(&crc));
+                matches!(outcome, Outcome::Sums(sums) if sums.get(index as usize) == Some(&sum));
             if whole {
                 self.collector.moves.push_back(Move {
                     buf,
                     pba: at.plus(u64::from(index)),
-                    crc,
+                    sum,
                 });
             } else {
                 victim.bad = true;
                 match outcome {
-                    Outcome::Crcs(_) => self.stats.corrupt_blocks += 1,
+                    Outcome::Sums(_) => self.stats.corrupt_blocks += 1,
                     _ => self.stats.unreadable_blocks += 1,
                 }
                 self.release(buf);
@@ -375,7 +382,7 @@ impl Engine {
 
     /// Appends what was read to the cold head, as far as that takes it.
     fn place_moves(&mut self) {
-        while let Some(Move { buf, pba, crc }) = self.collector.moves.pop_front() {
+        while let Some(Move { buf, pba, sum }) = self.collector.moves.pop_front() {
             let (_, offset) = locate(&self.superblock, pba);
             let tag = self
                 .collector
@@ -389,26 +396,26 @@ impl Engine {
             let record = match owner {
                 Owner::Lba(lba) => Record::Move {
                     lba,
-                    crc,
+                    sum,
                     from: pba,
                 },
                 Owner::Vba(vba) => Record::MoveShared {
                     vba,
-                    crc,
+                    sum,
                     from: pba,
                 },
                 Owner::None => unreachable!("an owner that is one"),
             };
             // And a move after the link that it moves: that may be in the unsealed chunk of the other head.
             if self.is_linked_unsealed(pba) && !self.seal(Head::Host, false) {
-                self.collector.moves.push_front(Move { buf, pba, crc });
+                self.collector.moves.push_front(Move { buf, pba, sum });
                 return;
             }
             let Some(chunk) = self.chunk_with_room(Head::Cold, record.encoded_len(), true) else {
-                self.collector.moves.push_front(Move { buf, pba, crc });
+                self.collector.moves.push_front(Move { buf, pba, sum });
                 return;
             };
-            let to = self.append(chunk, record, owner, crc, buf);
+            let to = self.append(chunk, record, owner, sum, buf);
             match owner {
                 Owner::Lba(lba) => self.remap(lba, Entry::Plain(to)),
                 Owner::Vba(vba) => {

@@ -11,8 +11,8 @@ use crate::seam::{Class, Decide, Dedup as Policy, Fingerprint, Payload};
 
 impl Engine {
     /// As [`Engine::look_ahead`], of the index: contents that are to be written soon, by their checksums.
-    pub fn look_ahead_contents(&self, crcs: impl Iterator<Item = u32>) {
-        self.dedup.look_ahead(crcs);
+    pub fn look_ahead_contents(&self, sums: impl Iterator<Item = u32>) {
+        self.dedup.look_ahead(sums);
     }
 
     pub(crate) fn dedup(&self) -> &Dedup {
@@ -54,8 +54,8 @@ impl Engine {
             let (segment, offset) = locate(&self.superblock, pba);
             if self
                 .sums
-                .crc(segment, offset)
-                .is_some_and(|crc| crc != payload.digest.crc)
+                .sum(segment, offset)
+                .is_some_and(|sum| sum != payload.digest.sum)
             {
                 self.stats.dedup_false_hints += 1;
                 self.dedup.forget(hash);
@@ -87,11 +87,11 @@ impl Engine {
     }
 
     /// A content of this checksum has been stored at `lba`, or has come to share what is there.
-    pub(super) fn note_content(&mut self, lba: Lba, crc: u32, class: Class) {
+    pub(super) fn note_content(&mut self, lba: Lba, sum: u32, class: Class) {
         if !self.dedup.takes_note_of(lba, class) {
             return;
         }
-        let hash = content_hash(crc);
+        let hash = content_hash(sum);
         if let Some(holder) = self.holder_at(lba, hash) {
             let owners = match holder {
                 Holder::Lba(_) => 1,
@@ -107,10 +107,10 @@ impl Engine {
             return;
         };
         let (segment, offset) = locate(&self.superblock, pba);
-        let Some(crc) = self.sums.crc(segment, offset) else {
+        let Some(sum) = self.sums.sum(segment, offset) else {
             return;
         };
-        let hash = content_hash(crc);
+        let hash = content_hash(sum);
         self.stats.dedup_outlived += u64::from(self.dedup.outlive(hash, lba));
     }
 
@@ -120,7 +120,7 @@ impl Engine {
             let Some(holder) = self.holder_of(pba, *tag) else {
                 continue;
             };
-            let hash = content_hash(tag.crc);
+            let hash = content_hash(tag.sum);
             let owners = match holder {
                 Holder::Lba(lba) if self.dedup.is_critical(lba) => continue,
                 Holder::Lba(_) => 1,
@@ -138,10 +138,10 @@ impl Engine {
     /// What is stored in a page of parts, as its directory tells it. Whoever shares a part without being named there is
     /// not looked for.
     pub(super) fn learn_parts(&mut self, at: Pba, parts: &[PartTag]) {
-        for &PartTag { lba, slot, crc } in parts {
+        for &PartTag { lba, slot, sum } in parts {
             if self.has_part(lba, at, slot) && !self.dedup.is_critical(lba) {
                 self.dedup
-                    .met_before(content_hash(crc), Holder::Lba(lba), 1);
+                    .met_before(content_hash(sum), Holder::Lba(lba), 1);
             }
         }
     }
@@ -155,7 +155,7 @@ impl Engine {
     pub fn parts(&self, at: Pba, parts: &[PartTag], out: &mut Vec<(Holder, u32)>) {
         let ours = |part: &&PartTag| self.has_part(part.lba, at, part.slot);
         let held = parts.iter().filter(ours);
-        out.extend(held.map(|part| (Holder::Lba(part.lba), part.crc)));
+        out.extend(held.map(|part| (Holder::Lba(part.lba), part.sum)));
     }
 
     /// Of the blocks from `at` on those that are pages of parts of which somebody has one, and their checksums, by their
@@ -167,7 +167,7 @@ impl Engine {
             found.is_some_and(|vba| self.shared.has_parts(vba))
         };
         let pages = tagged.filter(|(pba, _)| has_parts(*pba));
-        out.extend(pages.map(|(pba, tag)| (pba, tag.crc)));
+        out.extend(pages.map(|(pba, tag)| (pba, tag.sum)));
     }
 
     /// Who has the block at `pba` now, by what its tag says and what has become of that; nobody, if it is dead or
@@ -190,7 +190,7 @@ impl Engine {
         let tagged = (at.0..).map(Pba).zip(tags);
         out.extend(
             tagged
-                .filter_map(|(pba, tag)| self.holder_of(pba, *tag).map(|holder| (holder, tag.crc))),
+                .filter_map(|(pba, tag)| self.holder_of(pba, *tag).map(|holder| (holder, tag.sum))),
         );
     }
 

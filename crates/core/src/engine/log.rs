@@ -65,7 +65,7 @@ impl Engine {
         id: ChunkId,
         record: Record,
         owner: Owner,
-        crc: u32,
+        sum: u32,
         buf: Buf,
     ) -> Pba {
         let block = Block::Whole(buf);
@@ -74,7 +74,7 @@ impl Engine {
         let segment = chunk.segment;
         let pba = chunk.push_data(record, block);
         let offset = pba.0 - self.superblock.segment_start(segment).0;
-        self.sums.tag(segment, offset as u32, Tag { owner, crc });
+        self.sums.tag(segment, offset as u32, Tag { owner, sum });
         self.segments.born(segment);
         pba
     }

@@ -33,7 +33,7 @@ pub(super) struct Merge {
 struct Side {
     place: Place,
     /// The checksum of the page there.
-    crc: u32,
+    sum: u32,
     /// Where it is read to; the other of a pair may be compared where it is, if it is a whole block.
     buf: Option<Buf>,
 }
@@ -41,9 +41,9 @@ struct Side {
 impl Side {
     fn is_read(&self, outcome: Outcome<'_>) -> bool {
         match outcome {
-            Outcome::Crcs(crcs) => self.place.slot.is_none() && crcs == [self.crc],
-            Outcome::Parts { crc, whole, .. } => {
-                self.place.slot.is_some() && whole && crc == self.crc
+            Outcome::Sums(sums) => self.place.slot.is_none() && sums == [self.sum],
+            Outcome::Parts { sum, whole, .. } => {
+                self.place.slot.is_some() && whole && sum == self.sum
             }
             _ => false,
         }
@@ -109,7 +109,7 @@ impl Engine {
             return self.reply(request, Ok(()));
         };
         let first_sum = match known {
-            Some((place, crc)) if place == from => Sum::Is(crc),
+            Some((place, sum)) if place == from => Sum::Is(sum),
             Some(_) => Sum::Unknown,
             None => self.sum_of(from.pba, came),
         };
@@ -121,9 +121,9 @@ impl Engine {
         let sums = match (first_sum, second_sum) {
             (Sum::Is(first), Sum::Is(second)) => [first, second],
             (Sum::Awaited(segment), _) => return self.pairs.push((segment, pair)),
-            (Sum::Is(crc), Sum::Awaited(segment)) => {
+            (Sum::Is(sum), Sum::Awaited(segment)) => {
                 // Where few segments' checksums are kept, its own may be gone when the other's have come.
-                let known = Some((from, crc));
+                let known = Some((from, sum));
                 return self.pairs.push((segment, Pair { known, ..pair }));
             }
             _ => return self.reply(request, Ok(())),
@@ -149,7 +149,7 @@ impl Engine {
             let (segment, _) = locate(&self.superblock, place.pba);
             self.begin_reader(segment);
         }
-        let side = |place, crc, buf| Side { place, crc, buf };
+        let side = |place, sum, buf| Side { place, sum, buf };
         let merge = Merge {
             request,
             lba,
@@ -177,8 +177,8 @@ impl Engine {
 
     fn sum_of(&mut self, pba: Pba, came: Option<Segment>) -> Sum {
         let (segment, offset) = locate(&self.superblock, pba);
-        if let Some(crc) = self.sums.crc(segment, offset) {
-            return Sum::Is(crc);
+        if let Some(sum) = self.sums.sum(segment, offset) {
+            return Sum::Is(sum);
         }
         if came == Some(segment) {
             return Sum::Unknown;
@@ -272,7 +272,7 @@ impl Engine {
                 self.stats.merged_parts += u64::from(is_part);
                 // The checksum of a page is not that of a part of it: what the index knows of that stays as it is.
                 if self.dedup.is_on() && !is_part {
-                    self.note_content(merge.lba, merge.from.crc, Class::Data);
+                    self.note_content(merge.lba, merge.from.sum, Class::Data);
                 }
             }
         }

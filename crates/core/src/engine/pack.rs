@@ -35,7 +35,7 @@ impl Engine {
     pub(super) fn place_part(&mut self, lba: Lba, payload: &Payload, packed: Packed) -> Packing {
         let page_record = Record::Pack {
             vba: Vba(0),
-            crc: 0,
+            sum: 0,
         }
         .encoded_len();
         if packed.base.is_some_and(|base| !self.is_fit_for_base(base)) {
@@ -59,7 +59,7 @@ impl Engine {
             vba, block, count, ..
         } = open.pages[page];
         open.push(record_of(Part {
-            crc: payload.digest.crc,
+            sum: payload.digest.sum,
             block,
             slot: count,
             encoding: packed.encoding,
@@ -135,7 +135,7 @@ impl Engine {
         if block == 0 {
             chunk.push(Record::PackHere { vba });
         } else {
-            chunk.push_data(Record::Pack { vba, crc: 0 }, Block::Page);
+            chunk.push_data(Record::Pack { vba, sum: 0 }, Block::Page);
         }
         chunk.pages.push(Parts {
             vba,
@@ -150,7 +150,7 @@ impl Engine {
         // Its checksum is told when its bytes are there.
         let owner = Owner::Vba(vba);
         let (segment, offset) = locate(&self.superblock, pba);
-        self.sums.tag(segment, offset, Tag { owner, crc: 0 });
+        self.sums.tag(segment, offset, Tag { owner, sum: 0 });
         self.segments.born(segment);
         Some(page)
     }
@@ -191,8 +191,8 @@ impl Engine {
             return false;
         }
         // What it leaves free is not given out again: the page is soon on its way.
-        (part.crc, part.encoding, part.len) =
-            (payload.digest.crc, packed.encoding, packed.len.get());
+        (part.sum, part.encoding, part.len) =
+            (payload.digest.sum, packed.encoding, packed.len.get());
         let old = core::mem::replace(&mut chunk.parts[index].buf, payload.buf);
         self.release(old);
         self.stats.absorbed_blocks += 1;
@@ -282,14 +282,14 @@ impl Engine {
             .parts_of(block)
             .map(|part| &held.records[usize::from(part.record)]);
         pack::encode(directory, out);
-        let crc = (self.crc)(out);
+        let sum = self.superblock.sum(self.crc).of(out);
         let held = self.chunks.get_mut(chunk);
         let record = usize::from(held.slots[index].record);
-        if let Record::Pack { crc: told, .. } = &mut held.records[record] {
-            *told = crc;
+        if let Record::Pack { sum: told, .. } = &mut held.records[record] {
+            *told = sum;
         }
         let pba = held.at.plus(u64::from(block));
-        self.sums.retag(pba, crc);
+        self.sums.retag(pba, sum);
     }
 
     /// The header of a chunk that is being written, when all its pages of parts have been encoded.
@@ -319,7 +319,8 @@ impl Engine {
         chunk::encode(&header, &chunk.records, self.crc, out);
         let at = chunk.at;
         if chunk.pages.iter().any(|page| page.block == 0) {
-            self.sums.retag(at, (self.crc)(out));
+            let sum = self.superblock.sum(self.crc).of(out);
+            self.sums.retag(at, sum);
         }
     }
 

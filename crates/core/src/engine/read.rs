@@ -15,7 +15,7 @@ pub(super) struct Reading {
 pub(super) struct Parked {
     pub request: RequestId,
     pub at: Pba,
-    pub crcs: Vec<u32>,
+    pub sums: Vec<u32>,
     pub fault: Fault,
 }
 
@@ -222,8 +222,8 @@ impl Engine {
         }
         let fault = |whole: bool| (!whole).then(|| base_at.unwrap_or(at));
         match outcome {
-            Outcome::Parts { crc, whole, .. } if reads => {
-                self.check_sums(request, at, &[crc], fault(whole));
+            Outcome::Parts { sum, whole, .. } if reads => {
+                self.check_sums(request, at, &[sum], fault(whole));
             }
             // The collector has held the page against its checksum; what is in it is told by decoding alone.
             Outcome::Parts { whole, .. } => {
@@ -245,13 +245,13 @@ impl Engine {
         outcome: Outcome<'_>,
     ) {
         match outcome {
-            Outcome::Crcs(crcs) => {
+            Outcome::Sums(sums) => {
                 assert_eq!(
-                    crcs.len(),
+                    sums.len(),
                     blocks as usize,
-                    "a read answers with one CRC a block"
+                    "a read answers with one sum a block"
                 );
-                self.check_sums(request, at, crcs, None);
+                self.check_sums(request, at, sums, None);
             }
             _ => {
                 self.stats.unreadable_blocks += 1;
@@ -261,10 +261,10 @@ impl Engine {
     }
 
     /// As `finish_part`, when the checksums are there.
-    fn check_sums(&mut self, request: RequestId, at: Pba, crcs: &[u32], fault: Fault) {
+    fn check_sums(&mut self, request: RequestId, at: Pba, sums: &[u32], fault: Fault) {
         let (segment, _) = locate(&self.superblock, at);
         if !self.sums.wants_load(segment) && !self.sums.is_loading(segment) {
-            return self.finish_part(request, at, crcs, fault);
+            return self.finish_part(request, at, sums, fault);
         }
         if self.sums.wants_load(segment) {
             self.load_sums(segment, None);
@@ -272,19 +272,19 @@ impl Engine {
         let parked = Parked {
             request,
             at,
-            crcs: crcs.to_vec(),
+            sums: sums.to_vec(),
             fault,
         };
         self.sums.park(segment, parked);
     }
 
     /// Holds what was read against what was written (promise 6), and what it was decoded to.
-    pub(super) fn finish_part(&mut self, request: RequestId, at: Pba, crcs: &[u32], fault: Fault) {
+    pub(super) fn finish_part(&mut self, request: RequestId, at: Pba, sums: &[u32], fault: Fault) {
         let (segment, offset) = locate(&self.superblock, at);
         let mut refusal = None;
-        for (index, found) in crcs.iter().enumerate() {
+        for (index, found) in sums.iter().enumerate() {
             let pba = at.plus(index as u64);
-            match self.sums.crc(segment, offset + index as u32) {
+            match self.sums.sum(segment, offset + index as u32) {
                 Some(expected) if expected == *found => continue,
                 Some(_) => {
                     self.stats.corrupt_blocks += 1;
@@ -381,7 +381,7 @@ impl Engine {
             return self.load_sums(segment, Some(next));
         }
         for parked in self.sums.take_parked(segment) {
-            self.finish_part(parked.request, parked.at, &parked.crcs, parked.fault);
+            self.finish_part(parked.request, parked.at, &parked.sums, parked.fault);
         }
         self.sure_again(segment);
         self.sums.settle(segment);

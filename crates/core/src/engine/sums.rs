@@ -20,11 +20,11 @@ enum Sum {
     /// A summary, or the chunk headers in its stead, being read; the checksums found so far, and
     /// whether something could not be read. Then it is not kept: the next read tries again.
     Loading {
-        crcs: Vec<Option<u32>>,
+        sums: Vec<Option<u32>>,
         partial: bool,
     },
     Known {
-        crcs: Vec<u32>,
+        sums: Vec<u32>,
         used: bool,
     },
 }
@@ -41,14 +41,14 @@ pub(super) struct Sums {
     /// For the next segments, so that writing allocates nothing; at most [`SPARE_TAGS`].
     spare_tags: Vec<Vec<Tag>>,
     /// The same; with those that are cached never more than the cache may hold.
-    spare_crcs: Vec<Vec<u32>>,
+    spare_sums: Vec<Vec<u32>>,
 }
 
 /// Of a block that nothing is known of; its checksum matches nothing but by chance, and the map names
 /// no such block.
 const NOTHING: Tag = Tag {
     owner: Owner::None,
-    crc: 0,
+    sum: 0,
 };
 
 impl Sums {
@@ -62,7 +62,7 @@ impl Sums {
             hand: 0,
             parked: Vec::new(),
             spare_tags: Vec::new(),
-            spare_crcs: Vec::new(),
+            spare_sums: Vec::new(),
         }
     }
 
@@ -97,9 +97,9 @@ impl Sums {
         self.tag_mut(segment, offset).owner = owner;
     }
 
-    pub fn retag(&mut self, pba: Pba, crc: u32) {
+    pub fn retag(&mut self, pba: Pba, sum: u32) {
         let (segment, offset) = super::locate(&self.superblock, pba);
-        self.tag_mut(segment, offset).crc = crc;
+        self.tag_mut(segment, offset).sum = sum;
     }
 
     /// All tags of a segment whose summary is not on the medium yet.
@@ -133,7 +133,7 @@ impl Sums {
         let Some(Sum::Tags(tags)) = self.of.remove(&segment.0) else {
             return;
         };
-        self.cache(segment, tags.iter().map(|tag| tag.crc));
+        self.cache(segment, tags.iter().map(|tag| tag.sum));
         // What was read to be written anew comes on top of what was opened.
         if self.spare_tags.len() < SPARE_TAGS {
             self.spare_tags.push(tags);
@@ -150,8 +150,8 @@ impl Sums {
                     self.hand += 1;
                 }
                 Some(Sum::Known { .. }) => {
-                    if let Some(Sum::Known { crcs, .. }) = self.of.remove(&victim) {
-                        self.spare_crcs.push(crcs);
+                    if let Some(Sum::Known { sums, .. }) = self.of.remove(&victim) {
+                        self.spare_sums.push(sums);
                     }
                     self.clock.swap_remove(self.hand);
                 }
@@ -160,17 +160,17 @@ impl Sums {
                 }
             }
         }
-        let mut crcs = self.spare_crcs.pop().unwrap_or_default();
-        crcs.clear();
-        crcs.extend(of_blocks);
-        self.of.insert(segment.0, Sum::Known { crcs, used: true });
+        let mut sums = self.spare_sums.pop().unwrap_or_default();
+        sums.clear();
+        sums.extend(of_blocks);
+        self.of.insert(segment.0, Sum::Known { sums, used: true });
         self.clock.push(segment.0);
     }
 
     /// The segment is erased.
     pub fn forget(&mut self, segment: Segment) {
-        if let Some(Sum::Known { crcs, .. }) = self.of.remove(&segment.0) {
-            self.spare_crcs.push(crcs);
+        if let Some(Sum::Known { sums, .. }) = self.of.remove(&segment.0) {
+            self.spare_sums.push(sums);
             self.clock.retain(|&cached| cached != segment.0);
         }
     }
@@ -185,7 +185,7 @@ impl Sums {
 
     pub fn begin_load(&mut self, segment: Segment) {
         self.of.entry(segment.0).or_insert_with(|| Sum::Loading {
-            crcs: Vec::new(),
+            sums: Vec::new(),
             partial: false,
         });
     }
@@ -201,22 +201,22 @@ impl Sums {
         bytes: &[u8],
         crc: Crc,
     ) -> Option<u32> {
-        let Some(Sum::Loading { crcs, partial }) = self.of.get_mut(&segment.0) else {
+        let Some(Sum::Loading { sums, partial }) = self.of.get_mut(&segment.0) else {
             return None;
         };
         if offset == u32::MAX {
             let Ok(tags) = summary::decode(signature, segment, self.blocks, bytes, crc) else {
-                crcs.resize(self.blocks, None);
+                sums.resize(self.blocks, None);
                 return Some(0);
             };
-            *crcs = tags.iter().map(|tag| Some(tag.crc)).collect();
+            *sums = tags.iter().map(|tag| Some(tag.sum)).collect();
         } else {
             let at = superblock.segment_start(segment).plus(u64::from(offset));
             let mut tags = vec![NOTHING; self.blocks];
-            let next = chunk::try_tags(bytes, signature, at, crc, offset, &mut tags);
-            for (found, tag) in crcs.iter_mut().zip(&tags) {
+            let next = chunk::try_tags(bytes, superblock, at, crc, offset, &mut tags);
+            for (found, tag) in sums.iter_mut().zip(&tags) {
                 if tag.owner != Owner::None {
-                    *found = Some(tag.crc);
+                    *found = Some(tag.sum);
                 }
             }
             *partial |= next.is_err();
@@ -227,9 +227,9 @@ impl Sums {
             }
         }
         if !*partial {
-            let crcs = core::mem::take(crcs);
+            let sums = core::mem::take(sums);
             self.of.remove(&segment.0);
-            self.cache(segment, crcs.into_iter().map(|crc| crc.unwrap_or(0)));
+            self.cache(segment, sums.into_iter().map(|sum| sum.unwrap_or(0)));
         }
         None
     }
@@ -241,14 +241,14 @@ impl Sums {
         }
     }
 
-    pub fn crc(&mut self, segment: Segment, offset: u32) -> Option<u32> {
+    pub fn sum(&mut self, segment: Segment, offset: u32) -> Option<u32> {
         match self.of.get_mut(&segment.0)? {
-            Sum::Tags(tags) => tags.get(offset as usize).map(|tag| tag.crc),
-            Sum::Known { crcs, used } => {
+            Sum::Tags(tags) => tags.get(offset as usize).map(|tag| tag.sum),
+            Sum::Known { sums, used } => {
                 *used = true;
-                crcs.get(offset as usize).copied()
+                sums.get(offset as usize).copied()
             }
-            Sum::Loading { crcs, .. } => crcs.get(offset as usize).copied().flatten(),
+            Sum::Loading { sums, .. } => sums.get(offset as usize).copied().flatten(),
         }
     }
 
@@ -286,13 +286,14 @@ mod tests {
             segment_blocks: Some(256),
             uuid: [1; 16],
             secret: [2; 32],
+            sums: crate::format::SumKind::default(),
         };
         geometry::plan(&params).unwrap()
     }
 
     fn are_bounded(sums: &Sums) {
         assert!(sums.clock.len() <= LIMIT);
-        assert!(sums.clock.len() + sums.spare_crcs.len() <= LIMIT);
+        assert!(sums.clock.len() + sums.spare_sums.len() <= LIMIT);
         assert!(sums.spare_tags.len() <= SPARE_TAGS);
     }
 
@@ -309,7 +310,7 @@ mod tests {
                 let of = |offset: u32| segment.0 << 16 | round << 10 | offset;
                 let tag = |offset: u32| Tag {
                     owner: Owner::Lba(Lba(offset.into())),
-                    crc: of(offset),
+                    sum: of(offset),
                 };
                 // As a summary that is written anew with the owners of today is.
                 sums.restore(segment, (0..blocks).map(tag).collect());
@@ -322,7 +323,7 @@ mod tests {
                 sums.begin_load(segment);
                 let next = sums.loaded(&superblock, &signature, segment, u32::MAX, &summary, crc);
                 assert_eq!(next, None);
-                assert_eq!(sums.crc(segment, 7), Some(of(7)));
+                assert_eq!(sums.sum(segment, 7), Some(of(7)));
                 are_bounded(&sums);
             }
         }

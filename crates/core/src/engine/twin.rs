@@ -64,7 +64,7 @@ pub(super) struct Unsure {
     index: u32,
     page: Pba,
     /// The checksum of what was read.
-    crc: u32,
+    sum: u32,
 }
 
 /// What became of a block with a twin.
@@ -177,20 +177,20 @@ impl Engine {
             // Of a damaged page, or another block: which, only its checksum tells.
             (
                 Outcome::Parts {
-                    whole: false, crc, ..
+                    whole: false, sum, ..
                 },
                 Some(page),
-            ) if self.is_damaged(page, crc) => {
+            ) if self.is_damaged(page, sum) => {
                 self.stats.corrupt_blocks += 1;
                 return self.answered(request, index, Answer::Damaged);
             }
             (Outcome::Parts { whole: false, .. }, Some(_)) => false,
-            (Outcome::Parts { crc, .. }, Some(page)) => {
+            (Outcome::Parts { sum, .. }, Some(page)) => {
                 return self.check_page(Unsure {
                     request,
                     index,
                     page,
-                    crc,
+                    sum,
                 });
             }
             _ => {
@@ -214,16 +214,16 @@ impl Engine {
     }
 
     /// Whether a page, of which this is the checksum that it was read with, is known not to be what was written.
-    fn is_damaged(&mut self, page: Pba, crc: u32) -> bool {
+    fn is_damaged(&mut self, page: Pba, sum: u32) -> bool {
         let (segment, offset) = locate(&self.superblock, page);
-        let expected = self.sums.crc(segment, offset);
-        expected.is_some_and(|expected| expected != crc)
+        let expected = self.sums.sum(segment, offset);
+        expected.is_some_and(|expected| expected != sum)
     }
 
     /// A part is equal; whoever shares it is refused for as long as the page fails its checksum.
     fn check_page(&mut self, unsure: Unsure) {
         let (segment, offset) = locate(&self.superblock, unsure.page);
-        let expected = self.sums.crc(segment, offset);
+        let expected = self.sums.sum(segment, offset);
         if expected.is_none() {
             if self.sums.wants_load(segment) {
                 self.load_sums(segment, None);
@@ -234,7 +234,7 @@ impl Engine {
     }
 
     fn judge_page(&mut self, unsure: Unsure, expected: Option<u32>) {
-        let whole = expected == Some(unsure.crc);
+        let whole = expected == Some(unsure.sum);
         if !whole {
             self.stats.corrupt_blocks += u64::from(expected.is_some());
             self.stats.unreadable_blocks += u64::from(expected.is_none());
@@ -252,7 +252,7 @@ impl Engine {
         for (awaited, one) in unsure {
             if awaited == segment {
                 let (_, offset) = locate(&self.superblock, one.page);
-                let expected = self.sums.crc(segment, offset);
+                let expected = self.sums.sum(segment, offset);
                 self.judge_page(one, expected);
             } else {
                 self.unsure.push((awaited, one));

@@ -157,7 +157,7 @@ impl Engine {
         }
         let record = Record::Data {
             lba,
-            crc: payload.digest.crc,
+            sum: payload.digest.sum,
         };
         let Some(chunk) = self.chunk_with_room(Head::Host, record.encoded_len(), true) else {
             return Placed::Wait;
@@ -166,7 +166,7 @@ impl Engine {
             chunk,
             record,
             Owner::Lba(lba),
-            payload.digest.crc,
+            payload.digest.sum,
             payload.buf,
         );
         self.remap(lba, Entry::Plain(pba));
@@ -181,7 +181,7 @@ impl Engine {
             self.stats.journal_blocks += u64::from(self.once.note(lba, payload));
         }
         if self.dedup.is_on() {
-            self.note_content(lba, payload.digest.crc, payload.digest.class);
+            self.note_content(lba, payload.digest.sum, payload.digest.class);
         }
     }
 
@@ -202,10 +202,10 @@ impl Engine {
         };
         let record = slot.record;
         match &mut chunk.records[record as usize] {
-            Record::Data { crc, .. } => *crc = payload.digest.crc,
+            Record::Data { sum, .. } => *sum = payload.digest.sum,
             other => unreachable!("a host's chunk has only its data in slots, not {other:?}"),
         }
-        self.sums.retag(pba, payload.digest.crc);
+        self.sums.retag(pba, payload.digest.sum);
         self.release(old);
         self.stats.absorbed_blocks += 1;
         true
@@ -263,7 +263,7 @@ impl Engine {
         } = waiting
             && !verdicts.is_empty()
         {
-            self.look_ahead_contents(blocks.iter().map(|payload| payload.digest.crc));
+            self.look_ahead_contents(blocks.iter().map(|payload| payload.digest.sum));
         }
     }
 

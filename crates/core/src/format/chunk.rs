@@ -2,7 +2,8 @@
 
 pub use super::record::{Part, Record};
 use super::summary::{Owner, Tag};
-use super::{Crc, Field, FormatError, VERSION, checksum_around, on_disk, within_numbers};
+use super::superblock::Superblock;
+use super::{BlockSum, Crc, Field, FormatError, VERSION, checksum_around, on_disk, within_numbers};
 use crate::addr::{BLOCK_BYTES, Generation, Life, Pba, Segment, Seq};
 use alloc::vec::Vec;
 use core::mem::offset_of;
@@ -198,11 +199,11 @@ pub fn decode(bytes: &[u8], crc: Crc) -> Result<(ChunkHeader, Vec<Record>), Form
 
 /// The tag of a header's own block, if that is a page of parts.
 #[must_use]
-pub fn own_tag(records: &[Record], bytes: &[u8], crc: Crc) -> Option<Tag> {
+pub fn own_tag(records: &[Record], bytes: &[u8], sum: BlockSum) -> Option<Tag> {
     records.iter().find_map(|record| match *record {
         Record::PackHere { vba } => Some(Tag {
             owner: Owner::Vba(vba),
-            crc: crc(bytes),
+            sum: sum.of(bytes),
         }),
         _ => None,
     })
@@ -215,17 +216,18 @@ pub fn own_tag(records: &[Record], bytes: &[u8], crc: Crc) -> Option<Tag> {
 /// When this is not a header of ours.
 pub fn try_tags(
     bytes: &[u8],
-    signature: &[u8; 16],
+    superblock: &Superblock,
     at: Pba,
     crc: Crc,
     offset: u32,
     tags: &mut [Tag],
 ) -> Result<Option<u32>, FormatError> {
     let (header, records) = decode(bytes, crc)?;
-    if header.signature != *signature || header.at != at {
+    if header.signature != superblock.signature() || header.at != at {
         return Err(FormatError::Foreign { what: WHAT });
     }
-    if let (Some(own), Some(tag)) = (own_tag(&records, bytes, crc), tags.get_mut(offset as usize)) {
+    let own = own_tag(&records, bytes, superblock.sum(crc));
+    if let (Some(own), Some(tag)) = (own, tags.get_mut(offset as usize)) {
         *tag = own;
     }
     let mut index = offset as usize + 1;

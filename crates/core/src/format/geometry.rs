@@ -2,7 +2,7 @@
 
 use super::areas::{self, Areas, Layout};
 use super::superblock::Superblock;
-use super::{root, summary};
+use super::{SumKind, root, summary};
 use crate::addr::{BLOCK_BYTES, Generation, Life};
 use crate::deltas;
 use crate::limits::{self, COLLECTOR_SEGMENTS};
@@ -33,6 +33,8 @@ pub struct Params {
     pub uuid: [u8; 16],
     /// The key of its hashes, random.
     pub secret: [u8; 32],
+    /// What its blocks' sums are.
+    pub sums: SumKind,
 }
 
 /// Why a volume cannot be laid out as asked.
@@ -176,6 +178,7 @@ fn lay_out(
         log_end: None,
         layout: Layout::Log,
         areas: Areas::default(),
+        sums: params.sums,
     })
 }
 
@@ -232,5 +235,6 @@ pub fn plan_tables(params: &Params, layout: Layout) -> Result<Superblock, Geomet
         log_end: None,
         layout,
         areas,
+        sums: params.sums,
     })
 }

@@ -11,12 +11,15 @@ pub mod leaf;
 pub mod pack;
 pub mod record;
 pub mod root;
+pub mod sum;
 pub mod summary;
 pub mod superblock;
 pub mod table;
 
 use crate::addr::{BLOCK_BYTES, Generation, Pba};
 use alloc::{vec, vec::Vec};
+
+pub use sum::{BlockSum, SumKind};
 
 /// CRC32C (Castagnoli) of some bytes: a pure function that the runtime lends, for it has the instruction.
 pub type Crc = fn(&[u8]) -> u32;

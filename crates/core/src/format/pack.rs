@@ -36,8 +36,8 @@ pub struct PartTag {
     pub lba: Lba,
     /// Which part.
     pub slot: u8,
-    /// CRC32C of the block that it stands for.
-    pub crc: u32,
+    /// Sum of the block that it stands for.
+    pub sum: u32,
 }
 
 /// Bytes of a page that are for parts and their directory.
@@ -134,8 +134,8 @@ pub fn directory(page: &[u8], crc: Crc, out: &mut Vec<PartTag>) -> Result<(), Fo
         if let Some((lba, part)) = record.part()
             && (!in_header || part.block == 0)
         {
-            let Part { slot, crc, .. } = part;
-            out.push(PartTag { lba, slot, crc });
+            let Part { slot, sum, .. } = part;
+            out.push(PartTag { lba, slot, sum });
         }
     };
     if raw.magic == MAGIC {
@@ -162,7 +162,7 @@ mod tests {
 
     fn part(slot: u8, offset: u16, len: u16) -> Record {
         let part = Part {
-            crc: 7,
+            sum: 7,
             block: 3,
             slot,
             encoding: 1,
@@ -188,13 +188,13 @@ mod tests {
         let mut all = alloc::vec![PartTag {
             lba: Lba(9),
             slot: 9,
-            crc: 9
+            sum: 9
         }];
         directory(&page, crc, &mut all).unwrap();
         let tag = |slot: u8| PartTag {
             lba: Lba(u64::from(slot) + 40),
             slot,
-            crc: 7,
+            sum: 7,
         };
         assert_eq!(all, [tag(0), tag(1)]);
         assert!(directory(&page[..100], crc, &mut all).is_err());

@@ -11,8 +11,8 @@ const NUMBER: u64 = (1 << KIND_SHIFT) - 1;
 /// Where in a page a part is, and how it is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// CRC32C of the block that it stands for.
-    pub crc: u32,
+    /// Sum of the block that it stands for.
+    pub sum: u32,
     /// Which block of its chunk it was written in; 0 is the header.
     pub block: u16,
     /// Which part of that page.
@@ -42,15 +42,15 @@ pub enum Record {
     Data {
         /// Whose.
         lba: Lba,
-        /// CRC32C of the block.
-        crc: u32,
+        /// Sum of the block.
+        sum: u32,
     },
     /// The next data block is this LBA's, moved from where it was; holds only if the map still says so.
     Move {
         /// Whose.
         lba: Lba,
-        /// CRC32C of the block.
-        crc: u32,
+        /// Sum of the block.
+        sum: u32,
         /// Where it was.
         from: Pba,
     },
@@ -81,8 +81,8 @@ pub enum Record {
     MoveShared {
         /// Which page.
         vba: Vba,
-        /// CRC32C of the block.
-        crc: u32,
+        /// Sum of the block.
+        sum: u32,
         /// Where it was.
         from: Pba,
     },
@@ -97,8 +97,8 @@ pub enum Record {
     Pack {
         /// Its number.
         vba: Vba,
-        /// CRC32C of the page.
-        crc: u32,
+        /// Sum of the page.
+        sum: u32,
     },
     /// This header's block is a page of parts as well; they follow.
     PackHere {
@@ -145,13 +145,13 @@ impl Record {
             1,
             "Data",
             12,
-            "LBA in the word; CRC32C u32; owns the next data block",
+            "LBA in the word; sum u32; owns the next data block",
         ),
         (
             2,
             "Move",
             20,
-            "LBA in the word; CRC32C u32; old PBA u64; owns the next data block",
+            "LBA in the word; sum u32; old PBA u64; owns the next data block",
         ),
         (3, "Zero", 16, "first LBA in the word; blocks u64"),
         (4, "Discard", 16, "first LBA in the word; blocks u64"),
@@ -160,7 +160,7 @@ impl Record {
             6,
             "MoveShared",
             20,
-            "VBA in the word; CRC32C u32; old PBA u64; owns the next data block",
+            "VBA in the word; sum u32; old PBA u64; owns the next data block",
         ),
         (
             7,
@@ -172,7 +172,7 @@ impl Record {
             16,
             "Pack",
             12,
-            "VBA in the word; CRC32C u32; owns the next data block, a page of parts",
+            "VBA in the word; sum u32; owns the next data block, a page of parts",
         ),
         (
             17,
@@ -184,7 +184,7 @@ impl Record {
             18,
             "Part",
             PART_LEN,
-            "LBA in the word; CRC32C of the block u32; block of the chunk u16 (0: the header); slot u8; encoding u8; offset u16; length u16",
+            "LBA in the word; sum of the block u32; block of the chunk u16 (0: the header); slot u8; encoding u8; offset u16; length u16",
         ),
         (19, "SharePart", 16, "LBA in the word; VBA u32; slot u32"),
         (
@@ -232,13 +232,13 @@ impl Record {
     #[must_use]
     pub fn tag(&self) -> Option<Tag> {
         match *self {
-            Self::Data { lba, crc } | Self::Move { lba, crc, .. } => Some(Tag {
+            Self::Data { lba, sum } | Self::Move { lba, sum, .. } => Some(Tag {
                 owner: Owner::Lba(lba),
-                crc,
+                sum,
             }),
-            Self::MoveShared { vba, crc, .. } | Self::Pack { vba, crc } => Some(Tag {
+            Self::MoveShared { vba, sum, .. } | Self::Pack { vba, sum } => Some(Tag {
                 owner: Owner::Vba(vba),
-                crc,
+                sum,
             }),
             Self::Zero { .. }
             | Self::Discard { .. }
@@ -270,20 +270,20 @@ impl Record {
 
     pub(super) fn encode(&self, out: &mut [u8]) {
         let (number, middle, last) = match *self {
-            Self::Data { lba, crc } => (lba.0, Some(crc), None),
-            Self::Move { lba, crc, from } => (lba.0, Some(crc), Some(from.0)),
+            Self::Data { lba, sum } => (lba.0, Some(sum), None),
+            Self::Move { lba, sum, from } => (lba.0, Some(sum), Some(from.0)),
             Self::Zero { lba, blocks } | Self::Discard { lba, blocks } => {
                 (lba.0, None, Some(blocks))
             }
             Self::Share { lba, vba, pba } => (lba.0, Some(vba.0), Some(pba.0)),
-            Self::MoveShared { vba, crc, from } => (u64::from(vba.0), Some(crc), Some(from.0)),
+            Self::MoveShared { vba, sum, from } => (u64::from(vba.0), Some(sum), Some(from.0)),
             Self::Pledge { home, journal } => (home.0, None, Some(journal.0)),
-            Self::Pack { vba, crc } => (u64::from(vba.0), Some(crc), None),
+            Self::Pack { vba, sum } => (u64::from(vba.0), Some(sum), None),
             Self::PackHere { vba } => (u64::from(vba.0), None, None),
-            Self::Part { lba, part } => (lba.0, Some(part.crc), Some(part.place())),
+            Self::Part { lba, part } => (lba.0, Some(part.sum), Some(part.place())),
             Self::Delta { lba, part, base } => {
                 out[PART_LEN..][..4].copy_from_slice(&base.raw().to_le_bytes());
-                (lba.0, Some(part.crc), Some(part.place()))
+                (lba.0, Some(part.sum), Some(part.place()))
             }
             Self::SharePart { lba, vba, slot } => {
                 let place = u64::from(vba.0) | u64::from(slot) << 32;
@@ -332,11 +332,11 @@ impl Record {
         Ok(match (word >> KIND_SHIFT) as u8 {
             1 => Self::Data {
                 lba,
-                crc: u32_at(8).ok_or(short)?,
+                sum: u32_at(8).ok_or(short)?,
             },
             2 => Self::Move {
                 lba,
-                crc: u32_at(8).ok_or(short)?,
+                sum: u32_at(8).ok_or(short)?,
                 from: Pba(u64_at(12).ok_or(short)?),
             },
             3 => Self::Zero {
@@ -354,7 +354,7 @@ impl Record {
             },
             6 => Self::MoveShared {
                 vba: Vba(u32::try_from(lba.0).map_err(|_| value("a shared page's number", lba.0))?),
-                crc: u32_at(8).ok_or(short)?,
+                sum: u32_at(8).ok_or(short)?,
                 from: Pba(u64_at(12).ok_or(short)?),
             },
             7 => Self::Pledge {
@@ -363,7 +363,7 @@ impl Record {
             },
             16 => Self::Pack {
                 vba: packed(lba.0)?,
-                crc: u32_at(8).ok_or(short)?,
+                sum: u32_at(8).ok_or(short)?,
             },
             17 => Self::PackHere {
                 vba: packed(lba.0)?,
@@ -371,7 +371,7 @@ impl Record {
             kind @ (18 | 20) => {
                 let place = u64_at(12).ok_or(short)?;
                 let part = Part {
-                    crc: u32_at(8).ok_or(short)?,
+                    sum: u32_at(8).ok_or(short)?,
                     block: place as u16,
                     slot: slot_of(place >> 16 & 0xff)?,
                     encoding: (place >> 24) as u8,

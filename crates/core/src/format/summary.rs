@@ -55,8 +55,8 @@ pub enum Owner {
 pub struct Tag {
     /// Whose it was when written.
     pub owner: Owner,
-    /// CRC32C of its bytes.
-    pub crc: u32,
+    /// Sum of its bytes.
+    pub sum: u32,
 }
 
 /// Blocks that the summary of a segment takes.
@@ -99,7 +99,7 @@ pub fn encode(
             Owner::Vba(vba) => 2 << KIND_SHIFT | u64::from(vba.0),
         };
         bytes[..8].copy_from_slice(&word.to_le_bytes());
-        bytes[8..].copy_from_slice(&tag.crc.to_le_bytes());
+        bytes[8..].copy_from_slice(&tag.sum.to_le_bytes());
     }
     let hole = offset_of!(RawSummary, crc);
     let sum = checksum_around(out, hole, crc);
@@ -154,7 +154,7 @@ pub fn decode_into(
         };
         tags.push(Tag {
             owner,
-            crc: u32::from_le_bytes([entry[8], entry[9], entry[10], entry[11]]),
+            sum: u32::from_le_bytes([entry[8], entry[9], entry[10], entry[11]]),
         });
     }
     Ok(())

@@ -3,7 +3,8 @@
 use super::areas::{Areas, Layout};
 use super::geometry::MAX_LOGICAL_BLOCKS;
 use super::{
-    Crc, Field, FormatError, VERSION, checksum_around, on_disk, root, summary, within_numbers,
+    BlockSum, Crc, Field, FormatError, SumKind, VERSION, checksum_around, on_disk, root, summary,
+    within_numbers,
 };
 use crate::addr::{BLOCK_BYTES, Generation, Leaf, Life, Pba, Segment, Seq};
 use crate::limits::COLLECTOR_SEGMENTS;
@@ -16,6 +17,9 @@ use zerocopy::{FromBytes, IntoBytes};
 const WHAT: &str = "superblock";
 const MAGIC: [u8; 8] = *b"VELLUMSB";
 const ENTRY_WIDTH: u32 = 4;
+
+/// A feature that a program must know to read the volume: blocks' sums are [`SumKind::Xxh3`].
+const XXH3_SUMS: u64 = 1;
 
 on_disk! {
     /// The first bytes of the superblock's block.
@@ -30,7 +34,7 @@ on_disk! {
         uuid: [u8; 16],
         /// key of the volume's hashes
         secret: [u8; 32],
-        /// features that a program must know to read the volume
+        /// features that a program must know to read the volume: 1 blocks' sums are XXH3
         incompatible: U64,
         /// features that a program must know to write it
         read_only_compatible: U64,
@@ -107,6 +111,7 @@ pub struct Superblock {
     pub(super) log_end: Option<Seq>,
     pub(super) layout: Layout,
     pub(super) areas: Areas,
+    pub(super) sums: SumKind,
     /// Features that only who writes must know, and that this program does not.
     pub(super) read_only_compatible: u64,
 }
@@ -141,6 +146,31 @@ impl Superblock {
     #[must_use]
     pub fn secret(&self) -> [u8; 32] {
         self.secret
+    }
+
+    /// What the volume's weak hashes are keyed with: eight bytes of the secret.
+    #[must_use]
+    pub fn hash_seed(&self) -> u64 {
+        let mut seed = [0; 8];
+        seed.copy_from_slice(&self.secret[..8]);
+        u64::from_le_bytes(seed)
+    }
+
+    /// What the sums of its blocks are.
+    #[must_use]
+    pub fn sums(&self) -> SumKind {
+        self.sums
+    }
+
+    /// What makes them.
+    #[must_use]
+    pub fn sum(&self, crc: Crc) -> BlockSum {
+        match self.sums {
+            SumKind::Crc32c => BlockSum::Crc32c(crc),
+            SumKind::Xxh3 => BlockSum::Xxh3 {
+                seed: self.hash_seed(),
+            },
+        }
     }
 
     /// What chunk headers and summaries are signed with: half of the secret, which no client can read or guess.
@@ -329,7 +359,10 @@ impl Superblock {
             crc: U32::new(0),
             uuid: self.uuid,
             secret: self.secret,
-            incompatible: U64::new(0),
+            incompatible: U64::new(match self.sums {
+                SumKind::Crc32c => 0,
+                SumKind::Xxh3 => XXH3_SUMS,
+            }),
             read_only_compatible: U64::new(self.read_only_compatible),
             compatible: U64::new(0),
             life: U64::new(self.life.0),
@@ -392,7 +425,7 @@ impl Superblock {
                 known: VERSION,
             });
         }
-        let bits = raw.incompatible.get();
+        let bits = raw.incompatible.get() & !XXH3_SUMS;
         if bits != 0 {
             return Err(FormatError::Features { what: WHAT, bits });
         }
@@ -470,6 +503,10 @@ impl Superblock {
                 directory: raw.directory.get(),
                 data: raw.data.get(),
                 data_blocks: raw.data_blocks.get(),
+            },
+            sums: match raw.incompatible.get() & XXH3_SUMS {
+                0 => SumKind::Crc32c,
+                _ => SumKind::Xxh3,
             },
             read_only_compatible: raw.read_only_compatible.get(),
         };

@@ -2,9 +2,9 @@
 //!
 //! | table | entry | by | says |
 //! | --- | --- | --- | --- |
-//! | map | 8 bytes | LBA | data block and one more (0: none), CRC32C of the block |
+//! | map | 8 bytes | LBA | data block and one more (0: none), sum of the block |
 //! | counts | 2 bytes | data block | LBAs that lead to it, and one for its fingerprint if it has one |
-//! | fingerprints | 4 bytes | data block | CRC32C and one more (wrapping); 0: none |
+//! | fingerprints | 4 bytes | data block | its sum and one more (wrapping); 0: none |
 //!
 //! A table block is written over in place, so a power cut may leave some of its sectors new and some old. Each
 //! sector has its own checksum, and what may meet in one block is ordered such that any mixture of sectors is
@@ -90,20 +90,20 @@ impl Kind {
 pub struct Link {
     /// The data block's number and one more; 0: none, and the LBA reads as zeros.
     pub unit: u32,
-    /// CRC32C of the block; of none, 0.
-    pub crc: u32,
+    /// Sum of the block; of none, 0.
+    pub sum: u32,
 }
 
 impl Link {
     /// To nothing.
-    pub const NONE: Self = Self { unit: 0, crc: 0 };
+    pub const NONE: Self = Self { unit: 0, sum: 0 };
 
     /// To a data block.
     #[must_use]
-    pub fn to(index: u32, crc: u32) -> Self {
+    pub fn to(index: u32, sum: u32) -> Self {
         Self {
             unit: index + 1,
-            crc,
+            sum,
         }
     }
 
@@ -128,7 +128,7 @@ impl Entry for Link {
     const KIND: Kind = Kind::Map;
     fn put(self, out: &mut [u8]) {
         out[..4].copy_from_slice(&self.unit.to_le_bytes());
-        out[4..].copy_from_slice(&self.crc.to_le_bytes());
+        out[4..].copy_from_slice(&self.sum.to_le_bytes());
     }
     fn get(bytes: &[u8]) -> Self {
         let half = |at: usize| {
@@ -136,7 +136,7 @@ impl Entry for Link {
         };
         Self {
             unit: half(0),
-            crc: half(4),
+            sum: half(4),
         }
     }
 }

@@ -47,9 +47,9 @@ impl Dedup {
     }
 
     /// Looks at what the index says of contents that are to be written soon, by their checksums.
-    pub fn look_ahead(&self, crcs: impl Iterator<Item = u32>) {
+    pub fn look_ahead(&self, sums: impl Iterator<Item = u32>) {
         if self.is_on() && !self.switched_off {
-            self.index.look_ahead(crcs.map(content_hash));
+            self.index.look_ahead(sums.map(content_hash));
         }
     }
 
@@ -162,7 +162,7 @@ impl Dedup {
             for blocks in blocks.chunks(unit) {
                 let sample = blocks.iter().max_by_key(|payload| payload.digest.first);
                 let found = sample.is_some_and(|payload| {
-                    self.index.find(content_hash(payload.digest.crc)).is_some()
+                    self.index.find(content_hash(payload.digest.sum)).is_some()
                 });
                 self.sampled.push(found);
             }
@@ -193,7 +193,7 @@ impl Dedup {
             return None;
         }
         stats.dedup_lookups += 1;
-        let hash = content_hash(payload.digest.crc);
+        let hash = content_hash(payload.digest.sum);
         self.index.find(hash).map(|of| (hash, of))
     }
 }
@@ -201,8 +201,8 @@ impl Dedup {
 /// The hash of a content: its checksum, spread over what the index takes for a line and for a print. 32 bits
 /// are enough for a hint (of n contents one in 2^32 / n is wrong), and those of everything that is stored can
 /// be had again without reading it.
-pub fn content_hash(crc: u32) -> u64 {
-    u64::from(crc)
+pub fn content_hash(sum: u32) -> u64 {
+    u64::from(sum)
         .wrapping_add(1)
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

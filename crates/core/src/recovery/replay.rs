@@ -153,8 +153,7 @@ impl<'a> Replay<'a> {
                     self.unread.get_or_insert(unread);
                     block.fill(0);
                 }
-                let signature = self.superblock.signature();
-                match chunk::try_tags(&block, &signature, at, self.crc, offset, &mut tags) {
+                match chunk::try_tags(&block, &self.superblock, at, self.crc, offset, &mut tags) {
                     Ok(Some(next)) => offset = next,
                     Ok(None) | Err(_) => offset += 1,
                 }
@@ -167,7 +166,7 @@ impl<'a> Replay<'a> {
         vec![
             Tag {
                 owner: Owner::None,
-                crc: 0
+                sum: 0
             };
             self.superblock.usable_blocks() as usize
         ]
@@ -189,7 +188,7 @@ impl<'a> Replay<'a> {
             && header.at == at
             && usize::from(header.head) == head
             && self.superblock.is_of_log(header.seq, header.life);
-        let own = chunk::own_tag(&records, &block, self.crc);
+        let own = chunk::own_tag(&records, &block, self.superblock.sum(self.crc));
         Ok(
             (ours && fits && header.seq > self.root.seq).then_some(Found {
                 header,
@@ -252,9 +251,10 @@ impl<'a> Replay<'a> {
             return false;
         }
         self.replayed.verified += u64::from(header.data_blocks);
-        let expected = records.iter().filter_map(Record::tag).map(|tag| tag.crc);
+        let sum = self.superblock.sum(self.crc);
+        let expected = records.iter().filter_map(Record::tag).map(|tag| tag.sum);
         data.chunks_exact(BLOCK_BYTES)
-            .map(|block| (self.crc)(block))
+            .map(|block| sum.of(block))
             .eq(expected)
     }
 

@@ -10,7 +10,7 @@ use super::recover::{Recovered, recover};
 use crate::addr::{BLOCK_BYTES, Lba, Pba};
 use crate::check::{Options, Problem, Report};
 use crate::format::table::Kind;
-use crate::format::{Crc, FormatError};
+use crate::format::{BlockSum, Crc, FormatError};
 use crate::recovery::{Source, Unreadable};
 use alloc::{vec, vec::Vec};
 
@@ -52,7 +52,7 @@ pub fn check(
     report.shared_pages = recovered.found.shared_pages;
     report.mapped_blocks = recovered.links().count() as u64;
     if options.data {
-        let damaged = Data::of(&recovered).verify(source, crc, report);
+        let damaged = Data::of(&recovered).verify(source, recovered.superblock.sum(crc), report);
         report_links(&recovered, &damaged, report);
     }
 }
@@ -76,15 +76,15 @@ impl<'a> Data<'a> {
     fn of(recovered: &'a Recovered) -> Self {
         let areas = recovered.superblock.areas();
         let mut expected = vec![0; areas.data_blocks() as usize];
-        for (_, at, crc) in recovered.links() {
+        for (_, at, sum) in recovered.links() {
             if let Some(index) = areas.data_index(at) {
-                expected[index as usize] = crc;
+                expected[index as usize] = sum;
             }
         }
         let mut disputed = vec![0; expected.len().div_ceil(64)];
-        for (_, at, crc) in recovered.links() {
+        for (_, at, sum) in recovered.links() {
             if let Some(index) = areas.data_index(at).map(|index| index as usize)
-                && expected[index] != crc
+                && expected[index] != sum
             {
                 disputed[index / 64] |= 1 << (index % 64);
             }
@@ -97,7 +97,7 @@ impl<'a> Data<'a> {
     }
 
     /// Reads what is linked, in the medium's order and in long reads.
-    fn verify(&self, source: &mut dyn Source, crc: Crc, report: &mut Report) -> Vec<Damaged> {
+    fn verify(&self, source: &mut dyn Source, sum: BlockSum, report: &mut Report) -> Vec<Damaged> {
         let areas = self.recovered.superblock.areas();
         let is_linked = |index: u32| self.recovered.refs.get(index) > 0;
         let end = self.expected.len() as u32;
@@ -119,7 +119,7 @@ impl<'a> Data<'a> {
                     true => Ok(()),
                     false => source.read(at, block),
                 };
-                let why = read.map(|()| crc(block));
+                let why = read.map(|()| sum.of(block));
                 if why.is_ok() {
                     report.verified_blocks += u64::from(self.recovered.refs.get(index));
                 }

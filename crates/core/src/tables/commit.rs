@@ -428,8 +428,8 @@ impl Tables {
         let Some(commit) = &mut self.committing else {
             return;
         };
-        for (index, crc) in core::mem::take(&mut commit.group.prints) {
-            self.prints.set(index, twin::print_of(crc));
+        for (index, sum) in core::mem::take(&mut commit.group.prints) {
+            self.prints.set(index, twin::print_of(sum));
             self.mark(Step::Print, Table::<u32>::block_of(index));
         }
     }

@@ -80,7 +80,7 @@ enum Pending {
     Read {
         request: RequestId,
         first: u32,
-        crcs: Vec<u32>,
+        sums: Vec<u32>,
     },
     Compare {
         request: RequestId,
@@ -390,8 +390,8 @@ impl Tables {
             Pending::Read {
                 request,
                 first,
-                crcs,
-            } => self.data_read(request, first, &crcs, outcome),
+                sums,
+            } => self.data_read(request, first, &sums, outcome),
             Pending::Compare { request, index } => self.compared(request, index, outcome),
         }
     }

@@ -59,15 +59,15 @@ impl Tables {
                 self.stats.buffer_hits += 1;
                 continue;
             }
-            let mut crcs = Vec::new();
-            crcs.push(here.crc);
+            let mut sums = Vec::new();
+            sums.push(here.sum);
             while index < blocks {
                 let next = link(self, index);
                 let follows = next.index() == Some(unit + (index - first));
                 if !follows || self.held.contains_key(&(unit + (index - first))) {
                     break;
                 }
-                crcs.push(next.crc);
+                sums.push(next.sum);
                 index += 1;
             }
             parts += 1;
@@ -78,7 +78,7 @@ impl Tables {
             let effect = self.pending.add(Pending::Read {
                 request: id,
                 first: unit,
-                crcs,
+                sums,
             });
             self.effects.push_back(Effect::Read {
                 id: effect,
@@ -109,11 +109,11 @@ impl Tables {
         }
         let at = self.superblock.areas().data(first);
         let refusal = match outcome {
-            Outcome::Crcs(crcs) => {
-                assert_eq!(crcs.len(), expected.len(), "one CRC a block");
-                let wrong = crcs.iter().zip(expected).filter(|(a, b)| a != b).count();
+            Outcome::Sums(sums) => {
+                assert_eq!(sums.len(), expected.len(), "one sum a block");
+                let wrong = sums.iter().zip(expected).filter(|(a, b)| a != b).count();
                 self.stats.corrupt_blocks += wrong as u64;
-                crcs.iter()
+                sums.iter()
                     .zip(expected)
                     .position(|(found, expected)| found != expected)
                     .map(|bad| Refusal::Corrupt(at.plus(bad as u64)))

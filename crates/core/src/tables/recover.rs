@@ -389,7 +389,7 @@ impl Recovered {
             let (key, link) = self.map.next(from, end)?;
             from = key + 1;
             let at = self.superblock.areas().data(link.index()?);
-            Some((key, at, link.crc))
+            Some((key, at, link.sum))
         })
     }
 }

@@ -46,8 +46,8 @@ pub(super) enum Sharing {
 }
 
 /// A fingerprint as the table has it: 0 is none.
-pub(super) fn print_of(crc: u32) -> u32 {
-    crc.wrapping_add(1).max(1)
+pub(super) fn print_of(sum: u32) -> u32 {
+    sum.wrapping_add(1).max(1)
 }
 
 impl Tables {
@@ -102,8 +102,8 @@ impl Tables {
         let Holder::Page(Vba(index)) = holder else {
             return None;
         };
-        let crc = payload.digest.crc;
-        let is_stored = self.fingerprint(index) == Some(crc);
+        let sum = payload.digest.sum;
+        let is_stored = self.fingerprint(index) == Some(sum);
         if !is_stored {
             self.stats.dedup_false_hints += 1;
             self.dedup.forget(hash);
@@ -124,7 +124,7 @@ impl Tables {
         let pending = self.running.prints.get(&index);
         let pending = pending.or_else(|| committing.and_then(|c| c.group.prints.get(&index)));
         match (pending, self.prints.get(index)) {
-            (Some(crc), _) => Some(*crc),
+            (Some(sum), _) => Some(*sum),
             (None, 0) => None,
             (None, print) => Some(print.wrapping_sub(1)),
         }
@@ -200,7 +200,7 @@ impl Tables {
 
     /// Links an LBA to its twin.
     pub(super) fn share(&mut self, lba: Lba, payload: &Payload, twin: Twin) -> Sharing {
-        let link = Link::to(twin.index, payload.digest.crc);
+        let link = Link::to(twin.index, payload.digest.sum);
         if self.link(lba) != link {
             if self.counts.get(twin.index) >= limits::COUNT_MAX {
                 return Sharing::No;
@@ -220,10 +220,10 @@ impl Tables {
     }
 
     /// A content is stored in a data block.
-    pub(super) fn met(&mut self, index: u32, crc: u32) {
+    pub(super) fn met(&mut self, index: u32, sum: u32) {
         let owners = u32::from(self.refs.get(index));
         let holder = Holder::Page(Vba(index));
-        self.dedup.met(content_hash(crc), holder, owners);
+        self.dedup.met(content_hash(sum), holder, owners);
     }
 
     pub(crate) fn dedup(&self) -> &Dedup {

@@ -160,10 +160,10 @@ impl Tables {
         if is_known {
             // The fingerprint's own reference (OrderMergeDedup §2.1).
             self.raise(index);
-            self.running.prints.insert(index, payload.digest.crc);
+            self.running.prints.insert(index, payload.digest.sum);
         }
         self.mark(Step::CountUp, Table::<u16>::block_of(index));
-        self.relink(lba, Link::to(index, payload.digest.crc));
+        self.relink(lba, Link::to(index, payload.digest.sum));
         self.stats.stored_whole(payload.digest.class);
         self.note(lba, payload);
         if self.queued.len() >= limits::QUEUED_BLOCKS {
@@ -188,13 +188,13 @@ impl Tables {
         if !own {
             return false;
         }
-        if let Some(crc) = self.running.prints.get_mut(&index) {
-            *crc = payload.digest.crc;
+        if let Some(sum) = self.running.prints.get_mut(&index) {
+            *sum = payload.digest.sum;
         }
         if let Some(before) = self.held.insert(index, payload.buf) {
             self.release(before);
         }
-        let link = Link::to(index, payload.digest.crc);
+        let link = Link::to(index, payload.digest.sum);
         self.running.links.insert(lba.0 as u32, link);
         self.stats.absorbed_blocks += 1;
         true
@@ -208,7 +208,7 @@ impl Tables {
         if self.dedup.takes_note_of(lba, payload.digest.class)
             && let Some(index) = self.link(lba).index()
         {
-            self.met(index, payload.digest.crc);
+            self.met(index, payload.digest.sum);
         }
     }
 

@@ -9,11 +9,12 @@ use vellum_core::format::chunk::{self, ChunkHeader, Record};
 use vellum_core::format::geometry::{self, Params};
 use vellum_core::format::root::{self, Cursor, LeafSlot, RootHeader};
 use vellum_core::format::summary::{self, Owner, Tag};
-use vellum_core::format::{self, leaf, superblock::Superblock};
+use vellum_core::format::{self, BlockSum, SumKind, leaf, superblock::Superblock};
 use vellum_core::map::{Entry, Map};
 use vellum_core::recovery::{Recovered, RecoveryError, Source, Unreadable, recover};
 
 pub const BLOCKS: u64 = 2048;
+const SECRET: [u8; 32] = [3; 32];
 
 pub struct Disk {
     pub blocks: HashMap<u64, Vec<u8>>,
@@ -65,6 +66,12 @@ pub fn data(tag: u32) -> Vec<u8> {
     tag.to_le_bytes().repeat(BLOCK_BYTES / 4)
 }
 
+/// A block's sum, as these volumes have it.
+pub fn sum(block: &[u8]) -> u32 {
+    let seed = u64::from_le_bytes([SECRET[0]; 8]);
+    BlockSum::Xxh3 { seed }.of(block)
+}
+
 /// A chunk to write: everything that a test wants to be strange about it.
 #[derive(Clone)]
 pub struct Chunk {
@@ -86,7 +93,7 @@ pub fn chunk(seq: u64, segment: u32, offset: u32, lba: u64, tags: &[u32]) -> Chu
     let data: Vec<_> = tags.iter().map(|tag| data(*tag)).collect();
     let records = data.iter().zip(lba..).map(|(block, lba)| Record::Data {
         lba: Lba(lba),
-        crc: crc32c(block),
+        sum: sum(block),
     });
     Chunk {
         head: u8::from(segment == 1),
@@ -106,13 +113,19 @@ pub fn chunk(seq: u64, segment: u32, offset: u32, lba: u64, tags: &[u32]) -> Chu
 impl Disk {
     /// An empty volume: heads at segments 0 and 1, checkpoint 1.
     pub fn new() -> Self {
+        Self::with_sums(SumKind::Xxh3)
+    }
+
+    /// One whose blocks' sums are these.
+    pub fn with_sums(sums: SumKind) -> Self {
         let sb = geometry::plan(&Params {
             medium_blocks: BLOCKS,
             logical_blocks: None,
             over_provisioning: 100,
             segment_blocks: Some(64),
             uuid: *b"a volume by hand",
-            secret: [3; 32],
+            secret: SECRET,
+            sums,
         })
         .unwrap();
         let mut disk = Self {
@@ -171,7 +184,7 @@ impl Disk {
     pub fn write_summary(&mut self, segment: u32, chunks: &[&Chunk]) {
         let nothing = Tag {
             owner: Owner::None,
-            crc: 0,
+            sum: 0,
         };
         let mut tags = vec![nothing; self.sb.usable_blocks() as usize];
         let mut last = 0;

@@ -20,6 +20,7 @@ pub fn volume() -> Volume {
         segment_blocks: 64,
         over_provisioning: 280,
         layout: vellum_core::format::areas::Layout::Log,
+        sums: vellum_core::format::SumKind::Xxh3,
     }
 }
 

@@ -17,9 +17,7 @@ fn entries<E: Entry>(medium: &Medium, superblock: &Superblock) -> Result<Vec<(u6
     let mut bytes = [0; BLOCK];
     for block in 0..superblock.table_blocks()[E::KIND as usize] {
         let number = superblock.table_number(E::KIND, block as u32);
-        medium
-            .read(superblock.table_at(number, 0).0)
-            .fill(&mut bytes);
+        medium.read_into(superblock.table_at(number, 0).0, &mut bytes);
         signer
             .decode(number, &bytes, &mut found)
             .map_err(|error| format!("block {block} of the {}: {error}", E::KIND.name()))?;

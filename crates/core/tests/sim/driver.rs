@@ -79,7 +79,7 @@ struct Flight {
     /// What they are deltas against: if it was in memory, as it was then; and whether it could be had.
     base: Option<u32>,
     has_base: bool,
-    crcs: Vec<u32>,
+    sums: Vec<u32>,
     bytes: Vec<u8>,
     end: End,
 }
@@ -394,7 +394,7 @@ impl Driver {
                     let digest = Digest {
                         packed,
                         first: token.reverse_bits(),
-                        crc: super::medium::token_crc(token),
+                        sum: self.medium.tokens.sum(token),
                         weak: u64::from(token % self.hashes) << 32,
                         zero: token == 0,
                         ..Digest::default()

@@ -17,11 +17,13 @@
 use super::rng::Rng;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use vellum_core::format::superblock::Superblock;
+use vellum_core::format::{BlockSum, SumKind};
 
 pub const BLOCK: usize = 4096;
 const SECTOR: usize = 512;
 
-/// A block's content. Data is a token: its bytes, and so its CRC, are a pure function of it.
+/// A block's content. Data is a token: its bytes, and so its sum, are a pure function of it ([`Tokens`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cell {
     Blank,
@@ -32,22 +34,58 @@ pub enum Cell {
 /// Tokens with this bit are never written by a client.
 pub const GARBAGE: u32 = 1 << 31;
 
-/// The CRC of a token's bytes: injective, for CRC-32 is a bijection of any four bytes.
-pub fn token_crc(token: u32) -> u32 {
-    // The four bytes first, then zeros.
-    static ZEROS: [u8; BLOCK - 4] = [0; BLOCK - 4];
-    crc32c::crc32c_append(crc32c::crc32c(&token.to_le_bytes()), &ZEROS)
+/// Which bytes a token stands for, and what their sum is.
+#[derive(Clone, Copy, Debug)]
+pub struct Tokens {
+    sum: BlockSum,
+    /// Behind it is its own CRC32C, as behind an ext4 superblock: so the CRC32C of all tokens' blocks is one and the same.
+    ends_with_crc: bool,
+}
+
+impl Tokens {
+    pub fn of(superblock: &Superblock, broken: Broken) -> Self {
+        let are_linear = superblock.sums() == SumKind::Crc32c;
+        Self {
+            sum: superblock.sum(crc32c::crc32c),
+            ends_with_crc: !are_linear || broken == Broken::SumsAreLinear,
+        }
+    }
+
+    fn fill(self, token: u32, out: &mut [u8]) {
+        out.fill(0);
+        let token = token.to_le_bytes();
+        out[..4].copy_from_slice(&token);
+        // A token of zeros is a block of zeros.
+        if self.ends_with_crc && token != [0; 4] {
+            out[4..8].copy_from_slice(&crc32c::crc32c(&token).to_le_bytes());
+        }
+    }
+
+    /// The sum of a token's block.
+    pub fn sum(self, token: u32) -> u32 {
+        let mut bytes = [0; BLOCK];
+        self.fill(token, &mut bytes);
+        self.sum.of(&bytes)
+    }
+
+    /// The content that these bytes are: what looks like data is data, for bytes do not tell.
+    fn cell(self, bytes: &[u8]) -> Cell {
+        let token = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        let mut data = [0; BLOCK];
+        self.fill(token, &mut data);
+        match bytes == data {
+            true => Cell::Data(token),
+            false => Cell::Meta(bytes.into()),
+        }
+    }
 }
 
 impl Cell {
-    pub fn fill(&self, out: &mut [u8]) {
+    pub fn fill(&self, tokens: Tokens, out: &mut [u8]) {
         match self {
             Self::Blank => out.fill(0),
             Self::Meta(bytes) => out.copy_from_slice(bytes),
-            Self::Data(token) => {
-                out.fill(0);
-                out[..4].copy_from_slice(&token.to_le_bytes());
-            }
+            Self::Data(token) => tokens.fill(*token, out),
         }
     }
 
@@ -60,23 +98,15 @@ impl Cell {
         }
     }
 
-    pub fn crc(&self) -> u32 {
+    pub fn sum(&self, tokens: Tokens) -> u32 {
         match self {
-            Self::Meta(bytes) => crc32c::crc32c(bytes),
-            other => token_crc(other.token()),
+            Self::Meta(bytes) => tokens.sum.of(bytes),
+            other => tokens.sum(other.token()),
         }
-    }
-
-    /// The content that these bytes are: what looks like data is data, for bytes do not tell.
-    fn of(bytes: &[u8]) -> Self {
-        if bytes[4..].iter().any(|&byte| byte != 0) {
-            return Self::Meta(bytes.into());
-        }
-        Self::Data(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
     }
 
     /// Some sectors of `self`, some of `new`.
-    fn torn(&self, new: &Self, rng: &mut Rng) -> Self {
+    fn torn(&self, new: &Self, tokens: Tokens, rng: &mut Rng) -> Self {
         if self == new {
             return new.clone();
         }
@@ -84,14 +114,14 @@ impl Cell {
             return Self::Data(GARBAGE | rng.next() as u32);
         }
         let (mut bytes, mut other) = (vec![0; BLOCK], vec![0; BLOCK]);
-        self.fill(&mut bytes);
-        new.fill(&mut other);
+        self.fill(tokens, &mut bytes);
+        new.fill(tokens, &mut other);
         let mask = rng.range(1, 254);
         for sector in (0..BLOCK / SECTOR).filter(|s| mask >> s & 1 == 1) {
             let range = sector * SECTOR..(sector + 1) * SECTOR;
             bytes[range.clone()].copy_from_slice(&other[range]);
         }
-        Self::of(&bytes)
+        tokens.cell(&bytes)
     }
 }
 
@@ -107,7 +137,7 @@ pub enum Broken {
     DurableIsCached,
     /// Now and then a power cut damages a block that was safe.
     CutDamages,
-    /// Now and then a read of data gives another block's bytes, and the CRC that was hoped for.
+    /// Now and then a read of data gives another block's bytes, and the sum that was hoped for.
     ReadLies,
     /// Every comparison finds the blocks equal: write-once journaling as the paper has it, which trusts.
     CompareTrusts,
@@ -117,6 +147,8 @@ pub enum Broken {
     DiscardsMore,
     /// All blocks have one fingerprint.
     FingerprintsCollide,
+    /// Blocks end with their own CRC32C, and are checked by their CRC32C: of an older volume.
+    SumsAreLinear,
 }
 
 /// Bytes that are not what was written.
@@ -146,17 +178,19 @@ pub struct Medium {
     stamp: u64,
     /// Effects so far, over all lives: gives each its number.
     pub writes: u64,
+    pub tokens: Tokens,
     pub broken: Broken,
 }
 
 impl Medium {
-    pub fn new(blocks: u64, broken: Broken) -> Self {
+    pub fn new(blocks: u64, tokens: Tokens, broken: Broken) -> Self {
         Self {
             durable: vec![Cell::Blank; blocks as usize],
             cache: BTreeMap::new(),
             rot: BTreeMap::new(),
             stamp: 0,
             writes: 0,
+            tokens,
             broken,
         }
     }
@@ -188,11 +222,16 @@ impl Medium {
             Some(Rot::Other(other)) => self.pristine(*other).clone(),
             Some(Rot::Flip(bit)) => {
                 let mut bytes = vec![0; BLOCK];
-                cell.fill(&mut bytes);
+                cell.fill(self.tokens, &mut bytes);
                 bytes[*bit as usize / 8] ^= 1 << (bit % 8);
                 Cell::Meta(bytes.into())
             }
         }
+    }
+
+    /// The same, as bytes.
+    pub fn read_into(&self, at: u64, out: &mut [u8]) {
+        self.read(at).fill(self.tokens, out);
     }
 
     /// Whether rot changes what a read of this block gives.
@@ -310,7 +349,9 @@ impl Medium {
             };
             let old = &self.durable[at as usize];
             let kept = match kept {
-                Some(version) if rng.percent(torn_percent) => old.torn(&version.cell, rng),
+                Some(version) if rng.percent(torn_percent) => {
+                    old.torn(&version.cell, self.tokens, rng)
+                }
                 Some(version) => version.cell.clone(),
                 None => continue,
             };

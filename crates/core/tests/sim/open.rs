@@ -1,14 +1,14 @@
 //! Creating a volume, and opening it: what a runtime does before there is an engine.
 
 use super::driver::Failure;
-use super::medium::{BLOCK, Broken, Cell, Medium};
+use super::medium::{BLOCK, Broken, Cell, Medium, Tokens};
 use super::rng::Rng;
 use vellum_core::addr::Pba;
 use vellum_core::check;
-use vellum_core::format;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::geometry::{self, Params};
 use vellum_core::format::table::Kind;
+use vellum_core::format::{self, SumKind};
 use vellum_core::layout::{self, Recovered};
 use vellum_core::recovery::{RecoveryError, Source, Unreadable};
 
@@ -20,6 +20,15 @@ pub struct Volume {
     pub segment_blocks: u32,
     pub over_provisioning: u32,
     pub layout: Layout,
+    pub sums: SumKind,
+}
+
+/// One volume in four is as those were whose blocks' sums are CRC32C.
+fn choose_sums(medium_blocks: u64) -> SumKind {
+    match medium_blocks % 4 {
+        0 => SumKind::Crc32c,
+        _ => SumKind::Xxh3,
+    }
 }
 
 impl Volume {
@@ -38,6 +47,7 @@ impl Volume {
             segment_blocks,
             over_provisioning: rng.pick(&[20, 70, 280, 900]) as u32,
             layout: Layout::Log,
+            sums: choose_sums(medium_blocks),
         }
     }
 
@@ -54,6 +64,7 @@ impl Volume {
             segment_blocks: 64,
             over_provisioning: rng.pick(&[20, 70, 280, 900]) as u32,
             layout,
+            sums: choose_sums(medium_blocks),
         }
     }
 
@@ -66,13 +77,17 @@ impl Volume {
             segment_blocks: Some(self.segment_blocks),
             uuid: *b"a simulated disk",
             secret: [7; 32],
+            sums: match broken {
+                Broken::SumsAreLinear => SumKind::Crc32c,
+                _ => self.sums,
+            },
         };
         let superblock = match self.layout {
             Layout::Log => geometry::plan(&params),
             layout => geometry::plan_tables(&params, layout),
         };
         let superblock = superblock.map_err(|e| format!("{self:?}: {e}"))?;
-        let mut medium = Medium::new(self.medium_blocks, broken);
+        let mut medium = Medium::new(self.medium_blocks, Tokens::of(&superblock, broken), broken);
         format::blank(&superblock, crc32c::crc32c, &mut |at, bytes| {
             medium.format(at.0, bytes)
         });
@@ -106,7 +121,7 @@ impl Source for Reader<'_> {
             return Err(Unreadable { at, blocks });
         }
         for (i, out) in bytes.chunks_exact_mut(BLOCK).enumerate() {
-            self.medium.read(at.0 + i as u64).fill(out);
+            self.medium.read_into(at.0 + i as u64, out);
         }
         Ok(())
     }

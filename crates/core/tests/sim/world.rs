@@ -222,9 +222,10 @@ impl World {
                 .collect(),
             _ => Default::default(),
         };
+        let none = Medium::new(0, self.medium.tokens, Broken::No);
         let mut driver = Driver::new(
             self.engine(recovered),
-            std::mem::replace(&mut self.medium, Medium::new(0, Broken::No)),
+            std::mem::replace(&mut self.medium, none),
             std::mem::replace(&mut self.model, Model::new(0)),
             Rng::new(self.rng.next()),
             COLLECTOR_BUFS,

@@ -282,8 +282,8 @@ fn fill(
             Found::Blocks(tags) => inner.engine.contents(at, tags, &mut live),
             Found::Parts(parts) => inner.engine.parts(at, parts, &mut live),
         });
-        for &(holder, crc) in &live {
-            pass.add(holder, crc);
+        for &(holder, sum) in &live {
+            pass.add(holder, sum);
         }
         if let Found::Blocks(tags) = found {
             seen += tags.len() as u64;

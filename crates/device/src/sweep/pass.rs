@@ -73,19 +73,19 @@ impl Pass {
         self.to
     }
 
-    pub fn add(&mut self, holder: Holder, crc: u32) {
-        let crc = u64::from(crc);
-        if self.stored.len() == self.most && self.is_ours(crc) {
+    pub fn add(&mut self, holder: Holder, sum: u32) {
+        let sum = u64::from(sum);
+        if self.stored.len() == self.most && self.is_ours(sum) {
             self.leave_to_the_next();
         }
-        if self.is_ours(crc) {
-            let place = (crc - self.from) >> self.shift;
+        if self.is_ours(sum) {
+            let place = (sum - self.from) >> self.shift;
             self.stored.push(Stored::new(place, holder));
         }
     }
 
-    fn is_ours(&self, crc: u64) -> bool {
-        (self.from..self.to).contains(&crc)
+    fn is_ours(&self, sum: u64) -> bool {
+        (self.from..self.to).contains(&sum)
     }
 
     /// There are more than was to be expected (one content very often): the larger half of the checksums is the next pass's.
@@ -140,12 +140,12 @@ mod tests {
     use super::*;
 
     /// All passes of a sweep over so many blocks of these checksums: what each has, by checksum's owners.
-    fn passes(crcs: &[u32], from: u64, expected: usize) -> (usize, Vec<Vec<Holder>>) {
+    fn passes(sums: &[u32], from: u64, expected: usize) -> (usize, Vec<Vec<Holder>>) {
         let (mut at, mut count, mut found) = (from, 0, Vec::new());
         while at < CHECKSUMS {
-            let mut pass = Pass::of(at, crcs.len() as u64, expected);
-            for (lba, &crc) in crcs.iter().enumerate() {
-                pass.add(Holder::Lba(Lba(lba as u64)), crc);
+            let mut pass = Pass::of(at, sums.len() as u64, expected);
+            for (lba, &sum) in sums.iter().enumerate() {
+                pass.add(Holder::Lba(Lba(lba as u64)), sum);
             }
             pass.sort();
             assert!(pass.len() <= expected * 9 / 8);
@@ -165,9 +165,9 @@ mod tests {
 
     #[test]
     fn each_block_is_in_one_pass_with_all_of_its_checksum() {
-        let crcs: Vec<u32> = (0..10_000).map(|lba| spread(lba % 4000)).collect();
+        let sums: Vec<u32> = (0..10_000).map(|lba| spread(lba % 4000)).collect();
         for (expected, least) in [(100_000, 1), (4000, 3), (500, 20)] {
-            let (count, found) = passes(&crcs, 0, expected);
+            let (count, found) = passes(&sums, 0, expected);
             assert!((least..=2 * least + 4).contains(&count), "{count} passes");
             assert_eq!(found.len(), 4000);
             assert_eq!(found.iter().map(Vec::len).sum::<usize>(), 10_000);
@@ -176,10 +176,10 @@ mod tests {
 
     #[test]
     fn what_was_passed_before_is_not_looked_at() {
-        let crcs: Vec<u32> = (0..1000).map(spread).collect();
+        let sums: Vec<u32> = (0..1000).map(spread).collect();
         let from = 3 << 30;
-        let (_, found) = passes(&crcs, from, 100_000);
-        let left = crcs.iter().filter(|&&crc| u64::from(crc) >= from);
+        let (_, found) = passes(&sums, from, 100_000);
+        let left = sums.iter().filter(|&&sum| u64::from(sum) >= from);
         assert_eq!(found.len(), left.count());
         assert!(!found.is_empty() && found.len() < 500);
     }
@@ -187,10 +187,10 @@ mod tests {
     /// One content that is there so often that nothing else fits: the others are in passes of their own.
     #[test]
     fn one_content_that_is_everywhere_costs_no_other_its_place() {
-        let crcs: Vec<u32> = (0..3000)
+        let sums: Vec<u32> = (0..3000)
             .map(|lba| if lba % 3 == 0 { spread(lba) } else { 1 << 20 })
             .collect();
-        let (_, found) = passes(&crcs, 0, 800);
+        let (_, found) = passes(&sums, 0, 800);
         assert_eq!(found.len(), 1001);
         assert!(
             found

@@ -1,6 +1,7 @@
 //! All that is stored, as segments' summaries and pages' directories tell it.
 
 use super::turn::{Haste, Turn};
+use crate::digest::crc32c;
 use crate::limits::{SWEEP_PAGES, SWEEP_TAGS};
 use crate::shared::Shared;
 use vellum_core::addr::{BLOCK_BYTES, Pba, Segment};
@@ -56,7 +57,7 @@ pub(super) fn stored(
                         segment,
                         usable as usize,
                         &bytes,
-                        crate::digest::crc32c,
+                        crc32c,
                         &mut tags,
                     )
                     .is_ok()
@@ -103,9 +104,9 @@ fn parts(
         if shared.medium.read(run[0].0, bytes).is_err() {
             continue;
         }
-        for (page, &(at, crc)) in bytes.chunks_exact(BLOCK_BYTES).zip(run) {
-            let is_whole = crate::digest::crc32c(page) == crc
-                && pack::directory(page, crate::digest::crc32c, &mut found).is_ok();
+        for (page, &(at, sum)) in bytes.chunks_exact(BLOCK_BYTES).zip(run) {
+            let is_whole = shared.digester.sum().of(page) == sum
+                && pack::directory(page, crc32c, &mut found).is_ok();
             if is_whole && !of(at, Found::Parts(&found)) {
                 return false;
             }

@@ -5,13 +5,15 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use vellum_core::addr::{BLOCK_BYTES, Lba};
+use vellum_core::addr::{BLOCK_BYTES, Lba, Pba};
+use vellum_core::format::SumKind;
 use vellum_core::format::areas::Layout;
+use vellum_core::format::superblock::{FIELDS, Superblock};
 use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
 use vellum_device::frames::Share;
 use vellum_device::pack::Compression;
 use vellum_device::policy::Policy;
-use vellum_device::{CreateOptions, OpenOptions, Volume};
+use vellum_device::{CreateOptions, OpenOptions, Volume, crc32c};
 use vellum_medium::Medium;
 
 pub type Answer = Result<Request, BlockError>;
@@ -202,6 +204,40 @@ pub fn create_as(medium: &dyn Medium, layout: Layout) {
         ..CreateOptions::default()
     };
     Volume::create(medium, &options).unwrap();
+}
+
+/// Gives a new volume's superblock other values: as an older version made it.
+pub fn set_superblock(medium: &dyn Medium, values: &[(&str, u64)]) {
+    let mut block = [0; BLOCK_BYTES];
+    for mirror in superblock_of(medium).mirrors() {
+        medium.read(mirror, &mut block).unwrap();
+        let place = |name: &str| {
+            let field = FIELDS.iter().find(|field| field.name == name).unwrap();
+            field.offset..field.offset + field.size
+        };
+        for (name, value) in values {
+            let field = &mut block[place(name)];
+            field.copy_from_slice(&value.to_le_bytes()[..field.len()]);
+        }
+        let hole = place("crc");
+        let around = [&block[..hole.start], &block[hole.end..]];
+        let sums = around.map(|bytes| crc32c(bytes).to_le_bytes());
+        let sum = crc32c(&sums.concat());
+        block[hole].copy_from_slice(&sum.to_le_bytes());
+        medium.write(mirror, &block).unwrap();
+    }
+}
+
+pub fn superblock_of(medium: &dyn Medium) -> Superblock {
+    let mut block = [0; BLOCK_BYTES];
+    medium.read(Pba(0), &mut block).unwrap();
+    Superblock::decode(&block, medium.blocks(), crc32c).unwrap()
+}
+
+/// As it was made when blocks' sums were their CRC32C.
+pub fn with_crc_sums(medium: &dyn Medium) {
+    set_superblock(medium, &[("incompatible", 0)]);
+    assert_eq!(superblock_of(medium).sums(), SumKind::Crc32c);
 }
 
 pub fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {

@@ -1,7 +1,7 @@
 //! A volume on which each content is written three times, for tests of deduplication.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use crate::common::{Client, create, open};
+use crate::common::{Client, create, open, with_crc_sums};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vellum_device::Volume;
@@ -58,6 +58,15 @@ pub fn assert_read(volume: &Arc<Volume>) {
 pub fn volume() -> (Arc<dyn Medium>, Arc<Volume>) {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4096));
     create(&*medium);
+    let volume = open(&medium);
+    (medium, volume)
+}
+
+/// One whose blocks' sums are their CRC32C, so that [`collide`] makes blocks of one sum.
+pub fn older_volume() -> (Arc<dyn Medium>, Arc<Volume>) {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4096));
+    create(&*medium);
+    with_crc_sums(&*medium);
     let volume = open(&medium);
     (medium, volume)
 }

@@ -150,7 +150,7 @@ pub struct Vellum {
     answers: VecDeque<(u32, Result<(), Refusal>)>,
     payloads: Vec<Payload>,
     bytes: Vec<u8>,
-    crcs: Vec<u32>,
+    sums: Vec<u32>,
     shadow: Option<Shadow>,
 }
 
@@ -220,7 +220,7 @@ impl Vellum {
             answers: VecDeque::new(),
             payloads: Vec::new(),
             bytes: Vec::new(),
-            crcs: Vec::new(),
+            sums: Vec::new(),
             shadow,
         })
     }
@@ -247,7 +247,7 @@ impl Vellum {
     /// The same of contents.
     pub fn look_ahead_contents(&self, contents: impl Iterator<Item = Content>) {
         if let Some(log) = self.engine.as_log() {
-            log.look_ahead_contents(contents.map(Content::crc));
+            log.look_ahead_contents(contents.map(Content::sum));
         }
     }
 
@@ -356,12 +356,12 @@ impl Vellum {
             } => {
                 let page = self.medium[at.0 as usize];
                 let whole = self.show_parts(page, (slot, count), request, first);
-                let crc = page.crc();
+                let sum = page.sum();
                 self.finish(
                     io,
                     id,
                     Outcome::Parts {
-                        crc,
+                        sum,
                         whole,
                         base: true,
                     },
@@ -372,7 +372,7 @@ impl Vellum {
                 io,
                 id,
                 Outcome::Parts {
-                    crc: 0,
+                    sum: 0,
                     whole,
                     base: true,
                 },
@@ -386,12 +386,12 @@ impl Vellum {
     }
 
     fn finish_read(&mut self, io: &mut Io<'_>, id: EffectId, at: Pba, blocks: u32) {
-        let mut crcs = std::mem::take(&mut self.crcs);
-        crcs.clear();
+        let mut sums = std::mem::take(&mut self.sums);
+        sums.clear();
         let range = at.0 as usize..at.0 as usize + blocks as usize;
-        crcs.extend(self.medium[range].iter().map(|content| content.crc()));
-        self.finish(io, id, Outcome::Crcs(&crcs));
-        self.crcs = crcs;
+        sums.extend(self.medium[range].iter().map(|content| content.sum()));
+        self.finish(io, id, Outcome::Sums(&sums));
+        self.sums = sums;
     }
 
     fn finish(&mut self, io: &mut Io<'_>, id: EffectId, outcome: Outcome<'_>) {

@@ -8,9 +8,9 @@
 
 use crate::base::{PageMap, TooSmall, Victim};
 use crate::flash::{Die, EraseBlock, Shape};
-use vellum_core::format::areas;
 use vellum_core::format::geometry::{self, GeometryError, Params};
 use vellum_core::format::superblock::Superblock;
+use vellum_core::format::{SumKind, areas};
 
 /// Segments that a volume should have, at least, before they are made longer.
 const SEGMENTS_WANTED: u64 = 512;
@@ -264,6 +264,7 @@ fn params(blocks: u64, logical: u64, over_permille: u32, segment_blocks: Option<
         segment_blocks,
         uuid: [1; 16],
         secret: [2; 32],
+        sums: SumKind::default(),
     }
 }
 

@@ -29,10 +29,10 @@ impl Pages {
     }
 
     /// A page with this checksum and these parts, which one block of the medium holds.
-    pub fn make(&mut self, crc: u32, parts: Vec<Content>) -> Content {
+    pub fn make(&mut self, sum: u32, parts: Vec<Content>) -> Content {
         loop {
             self.made = self.made.wrapping_add(1);
-            let content = Content::with_crc(crc, self.made);
+            let content = Content::with_sum(sum, self.made);
             if let Entry::Vacant(free) = self.of.entry(content) {
                 let parts = parts.into();
                 free.insert(Page { copies: 1, parts });

@@ -91,14 +91,14 @@ impl Summaries {
         tags.extend(blocks.map(|(&kept, content)| match kept {
             NONE => Tag {
                 owner: Owner::None,
-                crc: 0,
+                sum: 0,
             },
             _ => Tag {
                 owner: match kept & SHARED {
                     0 => Owner::Lba(Lba(u64::from(kept) - 1)),
                     _ => Owner::Vba(Vba(kept & !SHARED)),
                 },
-                crc: content.crc(),
+                sum: content.sum(),
             },
         }));
         let signature = self.superblock.signature();

@@ -18,6 +18,7 @@ pub fn superblock(sb: &Superblock, mirror_lost: bool, out: &mut dyn Write) -> Re
     writeln!(out, "medium blocks     {}", sb.medium_blocks())?;
     writeln!(out, "logical blocks    {}", sb.logical_blocks())?;
     writeln!(out, "capacity blocks   {}", sb.capacity_blocks())?;
+    writeln!(out, "sums of blocks    {}", sb.sums().name())?;
     let copies = match sb.layout() {
         Layout::Shadow => ", two copies of each",
         _ => "",

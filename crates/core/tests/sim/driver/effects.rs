@@ -182,7 +182,12 @@ impl Driver {
                     return Ok(());
                 }
                 self.ensure_collectors(to)?;
-                let found = parts::find(&self.read_cell(at.0, flight), slot, None);
+                let found = parts::find(
+                    self.medium.tokens,
+                    &self.read_cell(at.0, flight),
+                    slot,
+                    None,
+                );
                 flight.parts = vec![found];
                 self.cells[to.0 as usize] = Cell::Data(found.unwrap_or(GARBAGE));
             }
@@ -197,7 +202,7 @@ impl Driver {
                     if self.medium.is_rotten(block) {
                         self.suspects.insert(block);
                     }
-                    self.medium.read(block).fill(out);
+                    self.medium.read_into(block, out);
                 }
             }
             Effect::Compare {
@@ -227,7 +232,12 @@ impl Driver {
                 }
                 let needs = self.base_of(flight, base);
                 flight.has_base = base.is_none() || needs.is_some();
-                let found = parts::find(&self.read_cell(at.0, flight), slot, needs);
+                let found = parts::find(
+                    self.medium.tokens,
+                    &self.read_cell(at.0, flight),
+                    slot,
+                    needs,
+                );
                 flight.same = found == Some(self.token(buf));
             }
             Effect::Compare {
@@ -237,7 +247,8 @@ impl Driver {
             } => {
                 let needs = self.base_of(flight, base);
                 if let (Some(page), Some(_)) = (&flight.page, base) {
-                    flight.same = parts::find(page, slot, needs) == Some(self.token(buf));
+                    flight.same =
+                        parts::find(self.medium.tokens, page, slot, needs) == Some(self.token(buf));
                 }
             }
             Effect::ReadParts {
@@ -253,7 +264,7 @@ impl Driver {
                 flight.has_base = base.is_none() || needs.is_some();
                 if let (Some(page), true) = (&flight.page, flight.base.is_none() && needs.is_some())
                 {
-                    flight.parts = vec![parts::find(page, slot, needs)];
+                    flight.parts = vec![parts::find(self.medium.tokens, page, slot, needs)];
                 }
                 if let Page::Medium(at) = page {
                     if self.read_fails(at.0, 1) {
@@ -262,7 +273,7 @@ impl Driver {
                     }
                     let cell = self.read_cell(at.0, flight);
                     flight.parts = (slot..slot + count)
-                        .map(|slot| parts::find(&cell, slot, needs))
+                        .map(|slot| parts::find(self.medium.tokens, &cell, slot, needs))
                         .collect();
                     // The page is whole, and what is in it cannot be decoded: what it needs is told to be at fault.
                     if self.faults.unreadable > 0 && self.rng.percent(1) {
@@ -343,7 +354,7 @@ impl Driver {
             self.suspects.insert(block);
         }
         let cell = self.medium.read(block);
-        flight.crcs.push(cell.crc());
+        flight.sums.push(cell.sum(self.medium.tokens));
         if self.medium.broken == Broken::ReadLies && self.rng.percent(1) {
             return Cell::Data(0x77);
         }
@@ -390,7 +401,7 @@ impl Driver {
         let outcome = match (flight.end, flight.effect) {
             (End::Failed, _) => Outcome::Failed,
             (End::Full, _) => Outcome::Full,
-            (End::Ok, Effect::Read { .. } | Effect::Gather { .. }) => Outcome::Crcs(&flight.crcs),
+            (End::Ok, Effect::Read { .. } | Effect::Gather { .. }) => Outcome::Sums(&flight.sums),
             (
                 End::Ok,
                 Effect::Compare {
@@ -398,7 +409,7 @@ impl Driver {
                     ..
                 },
             ) => Outcome::Parts {
-                crc: flight.crcs.first().copied().unwrap_or(0),
+                sum: flight.sums.first().copied().unwrap_or(0),
                 whole: flight.same || self.medium.broken == Broken::CompareTrusts,
                 base: flight.has_base || self.medium.broken == Broken::CompareTrusts,
             },
@@ -406,7 +417,7 @@ impl Driver {
                 Outcome::Same(flight.same || self.medium.broken == Broken::CompareTrusts)
             }
             (End::Ok, Effect::ReadParts { .. } | Effect::GatherPart { .. }) => Outcome::Parts {
-                crc: flight.crcs.first().copied().unwrap_or(0),
+                sum: flight.sums.first().copied().unwrap_or(0),
                 whole: flight.parts.iter().all(Option::is_some),
                 base: flight.has_base,
             },
@@ -439,7 +450,7 @@ fn placeholder() -> Flight {
         page: None,
         base: None,
         has_base: true,
-        crcs: Vec::new(),
+        sums: Vec::new(),
         bytes: Vec::new(),
         end: End::Ok,
     }

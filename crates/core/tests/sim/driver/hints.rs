@@ -1,7 +1,6 @@
 //! What the engine is told of what is stored: hints, which may be right, out of date or wrong.
 
 use super::{Driver, Failure, parts};
-use crate::sim::medium::token_crc;
 use vellum_core::addr::{Lba, Pba, Vba};
 use vellum_core::format::summary::{Owner, Tag};
 use vellum_core::seam::Input;
@@ -17,11 +16,11 @@ impl Driver {
             let owner = self
                 .rng
                 .pick(&[Owner::None, Owner::Lba(lba), Owner::Vba(Vba(3))]);
-            let crc = match self.rng.percent(30) {
-                true => self.medium.read(block).crc(),
-                false => token_crc(self.rng.range(1, 50) as u32),
+            let sum = match self.rng.percent(30) {
+                true => self.medium.read(block).sum(self.medium.tokens),
+                false => self.medium.tokens.sum(self.rng.range(1, 50) as u32),
             };
-            tags.push(Tag { owner, crc });
+            tags.push(Tag { owner, sum });
         }
         self.tell(Pba(at), &tags)
     }
@@ -31,7 +30,7 @@ impl Driver {
         let pages = self.medium.blocks();
         let start = self.rng.below(pages);
         for at in (start..pages).take(200) {
-            let mut told = parts::directory(&self.medium.read(at));
+            let mut told = parts::directory(&self.medium, at);
             if told.is_empty() {
                 continue;
             }
@@ -39,7 +38,7 @@ impl Driver {
                 for part in &mut told {
                     part.lba = Lba(self.rng.below(1000));
                     part.slot = self.rng.below(40) as u8;
-                    part.crc = token_crc(self.rng.range(1, 50) as u32);
+                    part.sum = self.medium.tokens.sum(self.rng.range(1, 50) as u32);
                 }
             }
             let at = Pba(at);
@@ -51,7 +50,7 @@ impl Driver {
     /// Tells what all pages of parts say, dead ones too.
     pub fn parts_of_all(&mut self) -> Result<(), Failure> {
         for at in 0..self.medium.blocks() {
-            let parts = parts::directory(&self.medium.read(at));
+            let parts = parts::directory(&self.medium, at);
             let at = Pba(at);
             self.feed(Input::Parts { at, parts: &parts })?;
         }

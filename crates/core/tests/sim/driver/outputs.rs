@@ -132,7 +132,10 @@ impl Driver {
                 buf,
                 with: Against::Part(Page::Buffer(page), slot, _),
                 ..
-            } => parts::find(&self.cells[page.0 as usize], slot, base) == Some(self.token(buf)),
+            } => {
+                parts::find(self.medium.tokens, &self.cells[page.0 as usize], slot, base)
+                    == Some(self.token(buf))
+            }
             _ => false,
         };
         let mut parts: Vec<_> = match effect {
@@ -142,7 +145,9 @@ impl Driver {
                 count,
                 ..
             } => (slot..slot + count)
-                .map(|slot| parts::find(&self.cells[page.0 as usize], slot, base))
+                .map(|slot| {
+                    parts::find(self.medium.tokens, &self.cells[page.0 as usize], slot, base)
+                })
                 .collect(),
             _ => Vec::new(),
         };
@@ -173,7 +178,7 @@ impl Driver {
             page: page_in_memory(&effect).map(|page| self.cells[page.0 as usize].clone()),
             base,
             has_base: true,
-            crcs: Vec::new(),
+            sums: Vec::new(),
             bytes: Vec::new(),
             end: End::Ok,
         };

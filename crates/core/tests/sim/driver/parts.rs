@@ -1,7 +1,7 @@
 //! Blocks in fewer bytes, as this simulation stores them: a token, and filling that depends on it.
 
 use super::{Driver, Flight};
-use crate::sim::medium::{Cell, token_crc};
+use crate::sim::medium::{Cell, Medium, Tokens};
 use std::num::NonZeroU16;
 use vellum_core::addr::{Buf, EffectId, Lba};
 use vellum_core::engine::Earlier;
@@ -58,9 +58,9 @@ fn store(token: u32, base: Option<u32>, encoding: u8, out: &mut [u8]) {
 }
 
 /// The token in a part of a page, if it is whole; of a delta, if this is what it was made against.
-pub fn find(page: &Cell, slot: u8, base: Option<u32>) -> Option<u32> {
+pub fn find(tokens: Tokens, page: &Cell, slot: u8, base: Option<u32>) -> Option<u32> {
     let mut bytes = vec![0; super::super::medium::BLOCK];
-    page.fill(&mut bytes);
+    page.fill(tokens, &mut bytes);
     let (_, part, held) = pack::find(&bytes, slot, crc32c::crc32c).ok()?;
     let stored = u32::from_le_bytes(held.get(..TOKEN)?.try_into().ok()?);
     let token = match (part.encoding >= DELTA, base) {
@@ -76,14 +76,14 @@ pub fn find(page: &Cell, slot: u8, base: Option<u32>) -> Option<u32> {
     let whole = filled
         && part.encoding == expected.encoding
         && held.len() == usize::from(expected.len.get())
-        && part.crc == token_crc(token);
+        && part.sum == tokens.sum(token);
     whole.then_some(token)
 }
 
 /// What a page tells of its parts; nothing, if it is none.
-pub fn directory(page: &Cell) -> Vec<PartTag> {
+pub fn directory(medium: &Medium, at: u64) -> Vec<PartTag> {
     let mut bytes = vec![0; super::super::medium::BLOCK];
-    page.fill(&mut bytes);
+    medium.read_into(at, &mut bytes);
     let mut told = Vec::new();
     let _ = pack::directory(&bytes, crc32c::crc32c, &mut told);
     told
@@ -120,7 +120,9 @@ impl Driver {
     pub(super) fn base_in_memory(&self, base: Option<Base>) -> Option<u32> {
         match base? {
             Base::Block(buf) => Some(self.token(buf)),
-            Base::Part(Page::Buffer(page), slot) => find(&self.cells[page.0 as usize], slot, None),
+            Base::Part(Page::Buffer(page), slot) => {
+                find(self.medium.tokens, &self.cells[page.0 as usize], slot, None)
+            }
             Base::Part(Page::Medium(_), _) => None,
         }
     }
@@ -136,7 +138,7 @@ impl Driver {
         if self.medium.is_rotten(at.0) {
             self.suspects.insert(at.0);
         }
-        find(&self.medium.read(at.0), slot, None)
+        find(self.medium.tokens, &self.medium.read(at.0), slot, None)
     }
 
     /// How a block is offered: alone, or as a delta against what is there, or against anything else that may be a base.

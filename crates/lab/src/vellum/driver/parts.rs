@@ -31,9 +31,9 @@ impl Vellum {
                     // Nobody reads what would be stored.
                     let store = &mut |_, _, _: &mut [u8]| {};
                     self.engine.encode_page(id, index, &mut self.bytes, store);
-                    let crc = crc32c::crc32c(&self.bytes);
+                    let sum = self.superblock().sum(crc32c::crc32c).of(&self.bytes);
                     self.pages
-                        .make(crc, parts.remove(&place).unwrap_or_default())
+                        .make(sum, parts.remove(&place).unwrap_or_default())
                 }
             };
             self.medium[place.0 as usize] = content;
@@ -41,8 +41,8 @@ impl Vellum {
         if let Some(parts) = parts.remove(&at) {
             let store = &mut |_, _, _: &mut [u8]| {};
             self.engine.encode_header(id, &mut self.bytes, store);
-            let crc = crc32c::crc32c(&self.bytes);
-            self.medium[at.0 as usize] = self.pages.make(crc, parts);
+            let sum = self.superblock().sum(crc32c::crc32c).of(&self.bytes);
+            self.medium[at.0 as usize] = self.pages.make(sum, parts);
         }
     }
 
