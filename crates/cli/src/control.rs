@@ -1,9 +1,9 @@
 //! The control socket: owner-only, JSON lines, one answer a line.
 //!
-//! `{"command":"stats"}`, `{"command":"policy"}`, `{"command":"journal"}`, `{"command":"dedup"}`,
+//! `{"command":"stats"}`, `{"command":"policy"}`, `{"command":"journal"}`, `{"command":"dedup"}`, `{"command":"fold"}`,
 //! `{"command":"shutdown"}`; every answer has `"ok"`, and `"error"` when that is false. Policies and journals are switched with a `"change"`:
 //! of the volume at `"volume"`, or of all. A change of policies is as on the command line, `"write-once=off"`;
-//! of journals it is `"clear"` or `{"start":BYTES,"bytes":BYTES}`. A sweep for duplicates is begun with `"sweep":"beside"` (its
+//! of journals it is `"clear"` or `{"start":BYTES,"bytes":BYTES}`. A sweep for duplicates, or for sparse pages, is begun with `"sweep":"beside"` (its
 //! volume's clients) or `"now"`, and ended with `"stop"`.
 
 use crate::signals::Stop;
@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use vellum_device::Sought;
 
 /// A request longer than this is answered with an error and the connection closed.
 pub const LINE_BYTES_MAX: u64 = 4096;
@@ -34,8 +35,8 @@ pub trait Answers: Send + Sync {
     fn stats(&self) -> Value;
     /// The policies in force, after a change if there is one; of the volume at a path, or of all.
     fn policy(&self, volume: &Value, change: &Value) -> Result<Value, String>;
-    /// How far a sweep for blocks that are stored twice is, after an order if there is one.
-    fn dedup(&self, volume: &Value, order: &Value) -> Result<Value, String>;
+    /// How far a sweep for this is, after an order if there is one.
+    fn sweep(&self, sought: Sought, volume: &Value, order: &Value) -> Result<Value, String>;
     /// The journals of a volume, after a change if there is one.
     fn journal(&self, volume: &Value, change: &Value) -> Result<Value, String>;
 }
@@ -233,16 +234,22 @@ fn answer(line: &[u8], answers: &dyn Answers, shutdown: &mut dyn FnMut()) -> Val
             "journal",
             answers.journal(&request["volume"], &request["change"]),
         ),
-        Some("dedup") => told(
-            "dedup",
-            answers.dedup(&request["volume"], &request["sweep"]),
-        ),
+        Some(command @ ("dedup" | "fold")) => {
+            let sought = match command {
+                "fold" => Sought::SparsePages,
+                _ => Sought::Duplicates,
+            };
+            told(
+                command,
+                answers.sweep(sought, &request["volume"], &request["sweep"]),
+            )
+        }
         Some("shutdown") => {
             shutdown();
             json!({"ok": true})
         }
         Some(other) => refuse(&format!(
-            "unknown command {other:?}: there are stats, policy, journal, dedup and shutdown"
+            "unknown command {other:?}: there are stats, policy, journal, dedup, fold and shutdown"
         )),
         None => refuse("no \"command\""),
     }

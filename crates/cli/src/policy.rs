@@ -13,7 +13,7 @@ use vellum_device::policy::{
 };
 
 /// The policies and their values, as help texts name them.
-const NAMES: [(&str, &str); 17] = [
+const NAMES: [(&str, &str); 18] = [
     ("write-once", "on|off|paper|descriptor"),
     ("hash", "xxh3|head64|crc32c|md5|sha1"),
     ("replay", "on|off"),
@@ -25,6 +25,7 @@ const NAMES: [(&str, &str); 17] = [
     ("sample", "off|SIZE"),
     ("store", "compact|caftl"),
     ("decide", "compare|blake3|sha256|sha1|md5"),
+    ("fold", "on|off"),
     ("sweep", "full|SIZE"),
     ("semantics", "on|off"),
     ("freed", "on|off"),
@@ -100,7 +101,7 @@ impl Policies {
 
 /// What an index of contents may take.
 const INDEX_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 30;
-/// What a sweep for duplicates may read in a second.
+/// What a sweep may read in a second.
 const SWEEP_BYTES: std::ops::RangeInclusive<u64> = 4 << 10..=1 << 40;
 /// Requests after which a commit may be due (Dmdedup's flush interval).
 const COMMIT_REQUESTS: std::ops::RangeInclusive<u32> = 1..=1_000_000;
@@ -130,6 +131,7 @@ pub struct Change {
     sample_blocks: Option<u32>,
     store: Option<Store>,
     fingerprint: Option<Option<PrintHash>>,
+    fold: Option<bool>,
     sweep_blocks: Option<u32>,
     freed: Option<bool>,
     semantics: Option<bool>,
@@ -161,6 +163,7 @@ impl Change {
             sample_blocks: self.sample_blocks.unwrap_or(policy.sample_blocks),
             store: self.store.unwrap_or(policy.store),
             fingerprint: self.fingerprint.unwrap_or(policy.fingerprint),
+            fold: self.fold.unwrap_or(policy.fold),
             sweep_blocks: self.sweep_blocks.unwrap_or(policy.sweep_blocks),
             freed: self.freed.unwrap_or(policy.freed),
             semantics: self.semantics.unwrap_or(policy.semantics),
@@ -242,6 +245,7 @@ impl FromStr for Change {
                     let wrong = |_| wrong("compare, blake3, sha256, sha1 and md5");
                     change.fingerprint = Some(print.map_err(wrong)?);
                 }
+                "fold" => change.fold = Some(switch(value).ok_or_else(|| wrong("on and off"))?),
                 "sweep" => {
                     let size = value.parse().ok().map(|Size(bytes)| bytes);
                     change.sweep_blocks = Some(match (value, size) {
@@ -290,6 +294,7 @@ pub fn shown(policy: &Policy) -> Value {
         "decide": decide_name(policy.fingerprint),
         "semantics": policy.semantics,
         "freed": policy.freed,
+        "fold": policy.fold,
         "sweep_bytes": u64::from(policy.sweep_blocks) * 4096,
         "commit_every": policy.commits.requests,
         "merging": policy.commits.merging,

@@ -1,6 +1,6 @@
 //! Blocks counted by what they are to whoever wrote them.
 
-use crate::seam::{Class, Payload};
+use crate::seam::{Class, Packed, Payload};
 use crate::stats::Stats;
 
 impl Stats {
@@ -29,7 +29,14 @@ impl Stats {
     }
 
     /// A block is in a part of a page.
-    pub(crate) fn stored_in_part(&mut self, class: Class, bytes: u16) {
+    pub(crate) fn stored_in_part(&mut self, class: Class, packed: Packed) {
+        let bytes = u64::from(packed.len.get());
+        self.packed_blocks += 1;
+        self.packed_bytes += bytes;
+        if packed.base.is_some() {
+            self.delta_blocks += 1;
+            self.delta_bytes += bytes;
+        }
         let (blocks, total) = match class {
             Class::Data => (&mut self.parts_data, &mut self.part_bytes_data),
             Class::Metadata => (&mut self.parts_metadata, &mut self.part_bytes_metadata),
@@ -37,6 +44,6 @@ impl Stats {
             Class::Journal => (&mut self.parts_journal, &mut self.part_bytes_journal),
         };
         *blocks += 1;
-        *total += u64::from(bytes);
+        *total += bytes;
     }
 }

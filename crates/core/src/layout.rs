@@ -7,6 +7,7 @@ use crate::format::pack::PartTag;
 use crate::format::summary::Tag;
 use crate::format::{Crc, superblock::Superblock};
 use crate::index::{Holder, Index};
+use crate::map::PartId;
 use crate::recovery::{self, RecoveryError, Replayed, Source, find_superblock};
 use crate::room::Room;
 use crate::seam::{Block, Dedup, Effect, Input, Refusal, Reply};
@@ -252,9 +253,15 @@ impl Core {
     }
 
     /// See [`Engine::pages_of_parts`].
-    pub fn pages_of_parts(&self, at: Pba, tags: &[Tag], out: &mut Vec<(Pba, u32)>) {
+    pub fn pages_of_parts(
+        &self,
+        at: Pba,
+        tags: &[Tag],
+        most_owners: u32,
+        out: &mut Vec<(Pba, u32)>,
+    ) {
         if let Some(engine) = self.as_log() {
-            engine.pages_of_parts(at, tags, out);
+            engine.pages_of_parts(at, tags, most_owners, out);
         }
     }
 
@@ -287,6 +294,30 @@ impl Core {
     ) {
         if let Some(engine) = self.as_log() {
             engine.owners_in(range, wanted, out);
+        }
+    }
+
+    /// See [`Engine::has_room_to_fold`]. Tables have nothing to fold.
+    #[must_use]
+    pub fn has_room_to_fold(&self) -> bool {
+        self.as_log().is_some_and(Engine::has_room_to_fold)
+    }
+
+    /// See [`Engine::sparse_page`].
+    #[must_use]
+    pub fn sparse_page(&self, at: Pba, made_with: usize) -> Option<(Vba, u32)> {
+        self.as_log()?.sparse_page(at, made_with)
+    }
+
+    /// See [`Engine::foldable_in`].
+    pub fn foldable_in(
+        &self,
+        range: core::ops::Range<u64>,
+        wanted: impl Fn(Vba) -> bool,
+        out: &mut Vec<(PartId, Lba)>,
+    ) {
+        if let Some(engine) = self.as_log() {
+            engine.foldable_in(range, wanted, out);
         }
     }
 

@@ -42,7 +42,7 @@ pub enum Entry {
 }
 
 /// A part of a page that holds several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PartId {
     /// The page's number.
     pub page: Vba,

@@ -295,6 +295,17 @@ pub enum Input<'a> {
     /// Who tells of such pairs has passed contents whose checksums are less, and is to go on there after a restart; 0: has ended.
     /// The next map checkpoint says so; `keep`: let that be soon. No reply.
     Swept { to: u32, keep: bool },
+    /// As [`Input::Read`], of blocks in a row, [`FOLD_BLOCKS`](crate::limits::FOLD_BLOCKS) at most, that are to be told by
+    /// [`Input::Fold`] then, in place of those that were read so before. It is no client's.
+    ReadToFold {
+        id: RequestId,
+        lba: Lba,
+        blocks: u32,
+    },
+    /// What has been read so, all of it or some in a row, and can be stored in fewer bytes: each block is stored anew if it is
+    /// still the same, in a part of a page, and that takes no room from anybody. Changes nothing that a client can read. No reply;
+    /// the buffers are the core's as those of a write.
+    Fold { lba: Lba, blocks: &'a [Payload] },
     /// An effect was carried out.
     Done { id: EffectId, outcome: Outcome<'a> },
     /// Time has passed; nothing else happened.

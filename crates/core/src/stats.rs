@@ -202,6 +202,14 @@ counters! {
     merged_blocks,
     /// Of those: parts of pages, of which one is given up with the last part that somebody has.
     merged_parts,
+    /// Blocks in parts of sparse pages that were stored anew: no client wrote them.
+    folded_blocks,
+    /// Bytes of their new parts.
+    folded_bytes,
+    /// Pages that were given up by that.
+    folds,
+    /// Blocks read for that, and left where they were: written meanwhile, or there was no room to spare.
+    folds_put_off,
     /// Gauge: contents in the index.
     index_entries,
     /// Gauge: contents that the index can hold.

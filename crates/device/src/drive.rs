@@ -6,14 +6,14 @@
 use crate::bases::Bases;
 use crate::block::{BlockError, Op, Request};
 use crate::compare::Comparisons;
-use crate::frames::FramePool;
+use crate::frames::{FramePool, Frames};
 use crate::memory::{Buffer, Buffers};
 use crate::pack::{Decoded, PartsRead, Told};
 use crate::requests::{Answers, Pending, Requests};
 use crate::stats::{ClientStats, Counters};
 use std::sync::Arc;
 use vellum_codec::Decoder;
-use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Nanos, Pba, RequestId};
+use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Nanos, Pba, RequestId};
 use vellum_core::format::BlockSum;
 use vellum_core::layout::Core;
 use vellum_core::room::{Gauge, Level, Room};
@@ -256,6 +256,25 @@ impl Inner {
         self.feed(now, input, batch);
     }
 
+    /// Hands blocks to the core that were read to be stored anew.
+    pub fn fold(
+        &mut self,
+        now: Nanos,
+        lba: Lba,
+        frames: Frames,
+        payloads: &[Payload],
+        batch: &mut Batch,
+    ) {
+        if self.life != Life::Running {
+            return;
+        }
+        for id in frames.into_bufs() {
+            self.keeps[id as usize] = false;
+        }
+        let blocks = payloads;
+        self.feed(now, Input::Fold { lba, blocks }, batch);
+    }
+
     /// Takes all that the core asks and answers.
     pub fn drain(&mut self, batch: &mut Batch) {
         loop {
@@ -333,7 +352,7 @@ impl Inner {
                 request,
                 first,
             } => {
-                self.counters.read_blocks_clients += u64::from(blocks);
+                self.count_read(request, u64::from(blocks));
                 let mut io = self.io(Cause::Client, id, Kind::Read, at);
                 let frames = &self.requests.get(request).request.frames;
                 for index in first..first + blocks {

@@ -41,5 +41,5 @@ pub use digest::crc32c;
 pub use journals::{Extent, FileSystemStats, JournalError};
 pub use options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError};
 pub use source::MediumSource;
-pub use sweep::{Haste, SweepError, SweepProgress};
+pub use sweep::{Haste, Sought, SweepError, SweepProgress};
 pub use volume::Volume;

@@ -86,11 +86,16 @@ impl Alone {
             method => method,
         })
     }
+
+    /// Whether anything is tried.
+    pub fn is_any(self) -> bool {
+        self.0 != Method::Off
+    }
 }
 
 /// Encodes block `index` of a write into the space beside its frame, if that saves enough.
 pub(crate) fn pack(frames: &mut Frames, index: usize, how: Alone) -> Option<Packed> {
-    if how.0 == Method::Off {
+    if !how.is_any() {
         return None;
     }
     encode(frames, index, LONGEST_PART, None, |encoder, block, room| {
@@ -356,9 +361,19 @@ impl Inner {
         }
     }
 
+    pub fn count_read(&mut self, request: RequestId, blocks: u64) {
+        let own = self.requests.get(request).own;
+        let counters = &mut self.counters;
+        let count = match own {
+            true => &mut counters.read_blocks_fold,
+            false => &mut counters.read_blocks_clients,
+        };
+        *count += blocks;
+    }
+
     fn count_parts_read(&mut self, to: Decoded) {
         match to {
-            Decoded::Request(..) => self.counters.read_blocks_clients += 1,
+            Decoded::Request(request, _) => self.count_read(request, 1),
             Decoded::Collector(_) => self.counters.read_blocks_collector += 1,
             Decoded::Compared(_) => self.counters.read_blocks_compare += 1,
         }

@@ -1,7 +1,7 @@
 //! What a volume does with what is written to it, as its user chooses: at opening, and at any time after.
 
 use crate::limits::{INDEX_BLOCK_BYTES, SWEEP_RATE};
-use crate::pack::Compression;
+use crate::pack::{Alone, Compression};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -140,7 +140,9 @@ pub struct Policy {
     pub sample_blocks: u32,
     /// Which index of contents.
     pub store: Store,
-    /// Blocks a second that a sweep for duplicates may read; 0: as many as it can.
+    /// Whether pages of parts of which little is left are given up of the volume's own accord, when little room is free.
+    pub fold: bool,
+    /// Blocks a second that a sweep may read; 0: as many as it can.
     pub sweep_blocks: u32,
     /// What decides that a block is equal to one that is stored; its bytes, without.
     pub fingerprint: Option<PrintHash>,
@@ -198,6 +200,7 @@ impl Default for Policy {
             index_bytes: 64 << 20,
             sample_blocks: 0,
             store: Store::default(),
+            fold: false,
             sweep_blocks: SWEEP_RATE,
             fingerprint: None,
             semantics: false,
@@ -211,6 +214,11 @@ impl Policy {
     /// Whether what journals have committed is put home after a crash: that takes their blocks to be known.
     pub(crate) fn replays(&self) -> bool {
         self.replay && self.write_once != WriteOnce::Off
+    }
+
+    /// Whether blocks by themselves are stored in fewer bytes.
+    pub(crate) fn packs(&self) -> bool {
+        Alone::new(self.compression, self.deltas).is_any()
     }
 
     /// Deduplication of a volume of so many blocks, as the core takes it.

@@ -395,6 +395,8 @@ fn tell(shared: &Shared, wishes: &Wishes, sight: &Sight, anew: bool) {
         (before, index(inner))
     });
     drop(exchange_index(shared, Index::default()));
+    let folds = wishes.policy.fold && wishes.policy.packs();
+    shared.sweeper.folds(folds);
     if let Some((before, after)) = index {
         shared.sweeper.index(after.0 > 0, before != after);
     }

@@ -66,6 +66,8 @@ pub struct MediumStats {
     pub read_collector_bytes: u64,
     /// Bytes of metadata read.
     pub read_metadata_bytes: u64,
+    /// Bytes read to be stored anew.
+    pub read_fold_bytes: u64,
     /// Bytes read to compare a block with its journal copy.
     pub read_compare_bytes: u64,
     /// Operations that took.
@@ -403,6 +405,7 @@ pub(crate) struct Counters {
     pub read_blocks_clients: u64,
     pub read_blocks_collector: u64,
     pub read_blocks_metadata: u64,
+    pub read_blocks_fold: u64,
     pub read_blocks_compare: u64,
     pub reads_compare: u64,
     pub compares_kept: u64,
@@ -432,6 +435,7 @@ impl Counters {
             read_client_bytes: bytes(self.read_blocks_clients),
             read_collector_bytes: bytes(self.read_blocks_collector),
             read_metadata_bytes: bytes(self.read_blocks_metadata),
+            read_fold_bytes: bytes(self.read_blocks_fold),
             read_compare_bytes: bytes(self.read_blocks_compare),
             compare_reads: self.reads_compare,
             compare_kept: self.compares_kept,

@@ -35,7 +35,7 @@ use crate::stats::{
     DedupStats, DeltaStats, FlushStats, MemoryStats, RecoveryStats, RoomStats, SpaceStats,
     VolumeStats, WriteOnceStats,
 };
-use crate::sweep::{self, Haste, SweepError, SweepProgress, Sweeper};
+use crate::sweep::{self, Haste, Sought, SweepError, SweepProgress, Sweeper};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -347,13 +347,14 @@ impl Volume {
         layouts::takes(&self.superblock, policy)
     }
 
-    /// Looks for blocks that are stored twice; goes on where a sweep that did not end has left.
+    /// Looks through all that is stored; for duplicates where a sweep that did not end has left.
     ///
     /// # Errors
     /// When this volume never does.
-    pub fn sweep(&self, haste: Haste) -> Result<(), SweepError> {
-        SweepError::check(self.read_only, self.superblock.layout())?;
-        self.shared.sweeper.ask(haste);
+    pub fn sweep(&self, sought: Sought, haste: Haste) -> Result<(), SweepError> {
+        let packs = self.policy().packs();
+        SweepError::check(sought, self.read_only, self.superblock.layout(), packs)?;
+        self.shared.sweeper.ask(sought, haste);
         Ok(())
     }
 
@@ -361,17 +362,17 @@ impl Volume {
     ///
     /// # Errors
     /// When this volume never has one.
-    pub fn halt_sweep(&self) -> Result<(), SweepError> {
-        SweepError::check(self.read_only, self.superblock.layout())?;
-        self.shared.sweeper.halt();
+    pub fn halt_sweep(&self, sought: Sought) -> Result<(), SweepError> {
+        SweepError::check(sought, self.read_only, self.superblock.layout(), true)?;
+        self.shared.sweeper.halt(sought);
         Ok(())
     }
 
     /// How far that is.
     #[must_use]
-    pub fn sweep_progress(&self) -> SweepProgress {
+    pub fn sweep_progress(&self, sought: Sought) -> SweepProgress {
         let swept = self.shared.inner.lock().engine.swept();
-        self.shared.sweeper.progress(swept)
+        self.shared.sweeper.progress(sought, swept)
     }
 
     /// Watches a journal that cannot be found, or not be trusted to be found, until the volume is stopped.

@@ -13,10 +13,10 @@ use common::{Client, assert_sound, small};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use thrice::*;
-use vellum_device::Haste;
 use vellum_device::block::Op;
 use vellum_device::pack::Compression;
 use vellum_device::policy::{Policy, PrintHash, store_named};
+use vellum_device::{Haste, Sought};
 use vellum_device::{OpenOptions, Volume};
 
 #[test]
@@ -97,8 +97,10 @@ fn parts_of_pages_are_known_again_after_a_restart() {
     let (medium, volume) = volume();
     volume.set_policy(packing()).unwrap();
     write_thrice(&volume);
-    volume.sweep(Haste::Beside).unwrap();
-    wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
+    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
+    wait_until("the sweep ends", || {
+        volume.sweep_progress(Sought::Duplicates).ended == 1
+    });
     volume.stop().unwrap();
     drop(volume);
     let options = OpenOptions {
@@ -185,8 +187,10 @@ fn the_same_blocks_from_several_threads_are_stored_once() {
     // A batch that waits for a comparison has no place yet, and another with the same contents does not find it.
     assert!(counted(&volume, "dedup_blocks") >= 2 * CONTENTS);
     Client::new(&volume).flush().unwrap();
-    volume.sweep(Haste::Beside).unwrap();
-    wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
+    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
+    wait_until("the sweep ends", || {
+        volume.sweep_progress(Sought::Duplicates).ended == 1
+    });
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
     assert_read(&volume);
     volume.stop().unwrap();

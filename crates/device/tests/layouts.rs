@@ -19,7 +19,7 @@ use vellum_core::tables::Persistence;
 use vellum_device::inspect::check_medium;
 use vellum_device::pack::Compression;
 use vellum_device::policy::{Policy, PrintHash};
-use vellum_device::{CreateOptions, Haste, OpenError, OpenOptions, SweepError, Volume};
+use vellum_device::{CreateOptions, Haste, OpenError, OpenOptions, Sought, SweepError, Volume};
 use vellum_medium::fault::{Fault, FaultMedium, Plan, Rule};
 use vellum_medium::{Medium, MemoryMedium};
 
@@ -272,8 +272,12 @@ fn a_sweep_that_a_volume_never_makes_is_refused() {
     for layout in TABLES {
         let volume = open(&medium(layout), Persistence::Weak, true);
         assert_eq!(
-            volume.sweep(Haste::Beside),
+            volume.sweep(Sought::Duplicates, Haste::Beside),
             Err(SweepError::Layout(layout.name()))
+        );
+        assert_eq!(
+            volume.sweep(Sought::SparsePages, Haste::Beside),
+            Err(SweepError::NoParts(layout.name()))
         );
         volume.stop().unwrap();
     }
@@ -282,7 +286,16 @@ fn a_sweep_that_a_volume_never_makes_is_refused() {
         ..OpenOptions::default()
     };
     let volume = Volume::open(medium(Layout::Log), &options).unwrap();
-    assert_eq!(volume.sweep(Haste::Beside), Err(SweepError::ReadOnly));
+    assert_eq!(
+        volume.sweep(Sought::Duplicates, Haste::Beside),
+        Err(SweepError::ReadOnly)
+    );
+    volume.stop().unwrap();
+    let volume = open(&medium(Layout::Log), Persistence::Weak, true);
+    assert_eq!(
+        volume.sweep(Sought::SparsePages, Haste::Beside),
+        Err(SweepError::NotPacking)
+    );
     volume.stop().unwrap();
 }
 

@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use thrice::*;
 use vellum_core::addr::Pba;
-use vellum_device::Haste;
 use vellum_device::block::Op;
 use vellum_device::limits::SWEEP_PATIENCE;
 use vellum_device::policy::Policy;
+use vellum_device::{Haste, Sought};
 use vellum_medium::{Done, Io, Kind, Medium, MediumError, MemoryMedium};
 
 /// A medium on which syncs can be held back, and whose reads are counted.
@@ -112,8 +112,10 @@ fn a_sweep_shares_what_was_stored_before() {
     let stored = counted(&volume, "live_blocks");
     assert_eq!(stored, 3 * CONTENTS);
     let began = Instant::now();
-    volume.sweep(Haste::Beside).unwrap();
-    wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
+    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
+    wait_until("the sweep ends", || {
+        volume.sweep_progress(Sought::Duplicates).ended == 1
+    });
     assert_eq!(counted(&volume, "merged_blocks"), 2 * CONTENTS);
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
     // Nobody else is there: it waits for nothing.
@@ -146,8 +148,10 @@ fn a_sweep_makes_one_of_pages_that_are_shared_already() {
     client.flush().unwrap();
     // The index is being filled from the medium as well, and loses one or the other to that.
     assert!(counted(&volume, "shared_pages") > CONTENTS * 3 / 2);
-    volume.sweep(Haste::Beside).unwrap();
-    wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
+    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
+    wait_until("the sweep ends", || {
+        volume.sweep_progress(Sought::Duplicates).ended == 1
+    });
     assert_eq!(counted(&volume, "shared_pages"), CONTENTS);
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
     for lba in 0..4 * CONTENTS {
@@ -168,8 +172,10 @@ fn a_sweep_reads_no_faster_than_it_may() {
         })
         .unwrap();
     let began = Instant::now();
-    volume.sweep(Haste::Beside).unwrap();
-    wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
+    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
+    wait_until("the sweep ends", || {
+        volume.sweep_progress(Sought::Duplicates).ended == 1
+    });
     let read = 2 * counted(&volume, "merge_reads");
     let least = Duration::from_millis((read - 2) * 1000 / 2000);
     assert!(read >= 4 * CONTENTS && began.elapsed() >= least);
@@ -193,7 +199,7 @@ fn a_sweep_gives_way_to_a_request() {
             ..Policy::default()
         })
         .unwrap();
-    volume.sweep(Haste::Beside).unwrap();
+    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
     wait_until("the sweep is at it", || {
         counted(&volume, "merged_blocks") > 20
     });
@@ -214,7 +220,7 @@ fn a_sweep_gives_way_to_a_request() {
             late <= 2 || !in_time,
             "{late} blocks read from 1 ms after the request on"
         );
-        assert!(volume.sweep_progress().ended == 0);
+        assert!(volume.sweep_progress(Sought::Duplicates).ended == 0);
         gate.open();
         client.sink.wait(tags[0]).unwrap();
         let merged = counted(&volume, "merged_blocks");
@@ -228,7 +234,7 @@ fn a_sweep_gives_way_to_a_request() {
 fn a_sweep_goes_on_beside_its_clients() {
     let (medium, volume) = volume();
     write_thrice(&volume);
-    volume.sweep(Haste::Beside).unwrap();
+    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
     let mut client = Client::new(&volume);
     for round in 0..200 {
         let lba = round * 7 % (3 * CONTENTS);
@@ -236,7 +242,9 @@ fn a_sweep_goes_on_beside_its_clients() {
         assert_eq!(client.read(lba, 1).unwrap(), [content]);
         client.write(lba, &[content]).unwrap();
     }
-    wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
+    wait_until("the sweep ends", || {
+        volume.sweep_progress(Sought::Duplicates).ended == 1
+    });
     assert_read(&volume);
     volume.stop().unwrap();
     assert_sound(&*medium);
@@ -258,7 +266,9 @@ fn a_sweep_that_is_asked_for_does_not_wait_behind_one_that_nobody_asked_for() {
             ..deduplicating()
         })
         .unwrap();
-    wait_until("it sweeps", || volume.sweep_progress().permille.is_some());
+    wait_until("it sweeps", || {
+        volume.sweep_progress(Sought::Duplicates).permille.is_some()
+    });
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -267,14 +277,16 @@ fn a_sweep_that_is_asked_for_does_not_wait_behind_one_that_nobody_asked_for() {
                 std::thread::sleep(Duration::from_millis(5));
             }
         });
-        volume.sweep(Haste::Beside).unwrap();
+        volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
         let began = Instant::now();
-        while volume.sweep_progress().ended < 2 && began.elapsed() < Duration::from_secs(25) {
+        while volume.sweep_progress(Sought::Duplicates).ended < 2
+            && began.elapsed() < Duration::from_secs(25)
+        {
             std::thread::sleep(Duration::from_millis(5));
         }
         stop.store(true, Ordering::Relaxed);
     });
-    assert!(volume.sweep_progress().ended >= 2);
+    assert!(volume.sweep_progress(Sought::Duplicates).ended >= 2);
     assert_read(&volume);
     volume.stop().unwrap();
     assert_sound(&*medium);
@@ -284,7 +296,7 @@ fn a_sweep_that_is_asked_for_does_not_wait_behind_one_that_nobody_asked_for() {
 fn stopping_ends_a_sweep() {
     let (medium, volume) = volume();
     write_thrice(&volume);
-    volume.sweep(Haste::Beside).unwrap();
+    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
     volume.stop().unwrap();
     assert_sound(&*medium);
     assert_read(&open(&medium));
@@ -300,15 +312,19 @@ fn a_sweep_shares_parts_of_pages() {
     let packed = counted(&volume, "packed_owners");
     assert!(packed > 2 * CONTENTS && packed.is_multiple_of(3));
     let stored = counted(&volume, "live_blocks");
-    volume.sweep(Haste::Beside).unwrap();
-    wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
+    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
+    wait_until("the sweep ends", || {
+        volume.sweep_progress(Sought::Duplicates).ended == 1
+    });
     assert_eq!(counted(&volume, "merged_blocks"), 2 * CONTENTS);
     assert_eq!(counted(&volume, "merged_parts"), packed / 3 * 2);
     // What was written together goes together: two pages of three have nobody left, but for those on the border.
     assert!(counted(&volume, "live_blocks") <= stored / 3 + 2);
     assert_read(&volume);
-    volume.sweep(Haste::Beside).unwrap();
-    wait_until("the next one ends", || volume.sweep_progress().ended == 2);
+    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
+    wait_until("the next one ends", || {
+        volume.sweep_progress(Sought::Duplicates).ended == 2
+    });
     assert_eq!(counted(&volume, "merged_blocks"), 2 * CONTENTS);
     volume.stop().unwrap();
     assert_sound(&*medium);
@@ -328,8 +344,10 @@ fn a_sweep_tells_blocks_of_one_checksum_apart() {
         client.call(request).unwrap();
     }
     client.flush().unwrap();
-    volume.sweep(Haste::Beside).unwrap();
-    wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
+    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
+    wait_until("the sweep ends", || {
+        volume.sweep_progress(Sought::Duplicates).ended == 1
+    });
     assert_eq!(counted(&volume, "live_blocks"), 2);
     for lba in 0..40 {
         let request = client.request(Op::Read, lba, 1);
@@ -363,7 +381,7 @@ fn a_sweep_that_is_killed_goes_on_after_the_restart() {
                 ..Policy::default()
             })
             .unwrap();
-        volume.sweep(Haste::Beside).unwrap();
+        volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
         wait_until("it has merged a hundred", || {
             counted(&volume, "merged_blocks") >= 100
         });
@@ -376,8 +394,10 @@ fn a_sweep_that_is_killed_goes_on_after_the_restart() {
     let volume = open(&medium);
     let left = counted(&volume, "live_blocks");
     assert!(CONTENTS < left && left <= 3 * CONTENTS - 200, "{left}");
-    volume.sweep(Haste::Beside).unwrap();
-    wait_until("the sweep ends", || volume.sweep_progress().ended == 1);
+    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
+    wait_until("the sweep ends", || {
+        volume.sweep_progress(Sought::Duplicates).ended == 1
+    });
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
     assert_read(&volume);
     volume.stop().unwrap();
@@ -394,13 +414,15 @@ fn a_sweep_that_is_halted_goes_on_where_it_was() {
         ..Policy::default()
     };
     volume.set_policy(slow).unwrap();
-    volume.sweep(Haste::Beside).unwrap();
+    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
     wait_until("it has merged some", || {
         counted(&volume, "merged_blocks") >= 30
     });
-    volume.halt_sweep().unwrap();
-    wait_until("it is halted", || volume.sweep_progress().halted == 1);
-    let progress = volume.sweep_progress();
+    volume.halt_sweep(Sought::Duplicates).unwrap();
+    wait_until("it is halted", || {
+        volume.sweep_progress(Sought::Duplicates).halted == 1
+    });
+    let progress = volume.sweep_progress(Sought::Duplicates);
     assert_eq!((progress.ended, progress.permille), (0, None));
     let left_at = progress.left_at.unwrap();
     let merged = counted(&volume, "merged_blocks");
@@ -411,14 +433,19 @@ fn a_sweep_that_is_halted_goes_on_where_it_was() {
     drop(volume);
 
     let volume = open(&medium);
-    assert_eq!(volume.sweep_progress().left_at, Some(left_at));
+    assert_eq!(
+        volume.sweep_progress(Sought::Duplicates).left_at,
+        Some(left_at)
+    );
     assert!(left_at > 0);
     // Nothing to halt: the next one is not touched by that.
-    volume.halt_sweep().unwrap();
+    volume.halt_sweep(Sought::Duplicates).unwrap();
     let stored = counted(&volume, "live_blocks");
-    volume.sweep(Haste::Now).unwrap();
-    wait_until("it ends", || volume.sweep_progress().ended == 1);
-    assert_eq!(volume.sweep_progress().left_at, None);
+    volume.sweep(Sought::Duplicates, Haste::Now).unwrap();
+    wait_until("it ends", || {
+        volume.sweep_progress(Sought::Duplicates).ended == 1
+    });
+    assert_eq!(volume.sweep_progress(Sought::Duplicates).left_at, None);
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
     // Each pair that was left was read once, and no other.
     assert_eq!(counted(&volume, "merge_reads"), stored - CONTENTS);
@@ -437,23 +464,29 @@ fn what_is_written_behind_a_sweep_is_the_next_ones() {
         ..Policy::default()
     };
     volume.set_policy(slow).unwrap();
-    volume.sweep(Haste::Beside).unwrap();
+    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
     wait_until("it has merged some", || {
         counted(&volume, "merged_blocks") >= 60
     });
-    volume.halt_sweep().unwrap();
-    wait_until("it is halted", || volume.sweep_progress().halted == 1);
+    volume.halt_sweep(Sought::Duplicates).unwrap();
+    wait_until("it is halted", || {
+        volume.sweep_progress(Sought::Duplicates).halted == 1
+    });
     let mut client = Client::new(&volume);
     for content in 0..CONTENTS {
         client.write(1000 + content, &[content + 1]).unwrap();
     }
     client.flush().unwrap();
-    volume.sweep(Haste::Now).unwrap();
-    wait_until("it ends", || volume.sweep_progress().ended == 1);
+    volume.sweep(Sought::Duplicates, Haste::Now).unwrap();
+    wait_until("it ends", || {
+        volume.sweep_progress(Sought::Duplicates).ended == 1
+    });
     let left = counted(&volume, "live_blocks");
     assert!(CONTENTS < left && left < 2 * CONTENTS, "{left}");
-    volume.sweep(Haste::Now).unwrap();
-    wait_until("the next one ends", || volume.sweep_progress().ended == 2);
+    volume.sweep(Sought::Duplicates, Haste::Now).unwrap();
+    wait_until("the next one ends", || {
+        volume.sweep_progress(Sought::Duplicates).ended == 2
+    });
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
     assert_read(&volume);
     volume.stop().unwrap();
@@ -470,7 +503,7 @@ fn a_sweep_that_a_restart_has_cut_short_goes_on_by_itself() {
         ..Policy::default()
     };
     volume.set_policy(slow).unwrap();
-    volume.sweep(Haste::Beside).unwrap();
+    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
     wait_until("it has merged some", || {
         counted(&volume, "merged_blocks") >= 30
     });
@@ -478,7 +511,9 @@ fn a_sweep_that_a_restart_has_cut_short_goes_on_by_itself() {
     drop(volume);
     let volume = open(&medium);
     volume.set_policy(deduplicating()).unwrap();
-    wait_until("it ends", || volume.sweep_progress().ended == 1);
+    wait_until("it ends", || {
+        volume.sweep_progress(Sought::Duplicates).ended == 1
+    });
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
     volume.stop().unwrap();
     assert_sound(&*medium);
@@ -499,9 +534,9 @@ fn a_sweep_that_is_wanted_now_waits_for_nothing() {
         ..Policy::default()
     };
     volume.set_policy(slow).unwrap();
-    volume.sweep(Haste::Beside).unwrap();
+    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
     wait_until("it is under way", || {
-        volume.sweep_progress().permille.is_some()
+        volume.sweep_progress(Sought::Duplicates).permille.is_some()
     });
     // A request that is in flight all the while.
     let mut client = Client::new(&volume);
@@ -510,7 +545,7 @@ fn a_sweep_that_is_wanted_now_waits_for_nothing() {
     let flush = client.request(Op::Flush, 0, 0);
     let tags = client.submit(vec![flush]);
     let began = Instant::now();
-    volume.sweep(Haste::Now).unwrap();
+    volume.sweep(Sought::Duplicates, Haste::Now).unwrap();
     wait_until("it has merged nearly all", || {
         counted(&volume, "merged_blocks") > CONTENTS
     });
@@ -518,7 +553,9 @@ fn a_sweep_that_is_wanted_now_waits_for_nothing() {
     assert!(began.elapsed() < SWEEP_PATIENCE * CONTENTS as u32 / 2);
     gate.open();
     client.sink.wait(tags[0]).unwrap();
-    wait_until("both end", || volume.sweep_progress().ended == 2);
+    wait_until("both end", || {
+        volume.sweep_progress(Sought::Duplicates).ended == 2
+    });
     assert_read(&volume);
     volume.stop().unwrap();
     assert_sound(&*medium);

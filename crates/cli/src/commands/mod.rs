@@ -9,6 +9,7 @@ mod demo;
 mod detach;
 mod dump;
 mod estimate;
+mod fold;
 mod info;
 mod journal;
 mod lab;
@@ -18,6 +19,7 @@ mod policy;
 mod record;
 mod serve;
 mod stats;
+mod sweep;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -45,6 +47,8 @@ pub enum Command {
     Journal(journal::Args),
     /// Find blocks that are stored twice on a volume that is being served, and store them once.
     Dedup(dedup::Args),
+    /// Store anew what is left in sparse pages of a volume that is being served, and give them up.
+    Fold(fold::Args),
     /// Read data that is there already, and say what storing every content once would save.
     Estimate(estimate::Args),
     /// Check every invariant of a volume, changing nothing.
@@ -84,6 +88,7 @@ impl Command {
             Self::Journal(args) => journal::run(&args),
             Self::Estimate(args) => estimate::run(&args),
             Self::Dedup(args) => dedup::run(&args),
+            Self::Fold(args) => fold::run(&args),
             Self::Check(args) => check::run(&args),
             Self::Migrate(args) => migrate::run(&args),
             Self::Dump(args) => dump::run(&args),

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vellum_core::engine::Victim;
 use vellum_device::policy::Policy;
-use vellum_device::{Haste, Volume};
+use vellum_device::{Haste, Sought, Volume};
 use vellum_frontend::fuse::{FuseExport, FuseServer};
 use vellum_frontend::nbd::{self, Export, Listen, Protection, Server, TlsFiles};
 use vellum_frontend::ublk::{self, UblkServer};
@@ -446,7 +446,7 @@ impl Answers for Volumes {
             .collect())
     }
 
-    fn dedup(&self, volume: &Value, order: &Value) -> Result<Value, String> {
+    fn sweep(&self, sought: Sought, volume: &Value, order: &Value) -> Result<Value, String> {
         let chosen = self.chosen(volume)?;
         let [served] = chosen.as_slice() else {
             return Err("say which volume".to_owned());
@@ -455,14 +455,14 @@ impl Answers for Volumes {
             .volume()
             .ok_or("a plain file stores every block as it comes")?;
         let done = match order.as_str() {
-            Some("beside") => volume.sweep(Haste::Beside),
-            Some("now") => volume.sweep(Haste::Now),
-            Some("stop") => volume.halt_sweep(),
+            Some("beside") => volume.sweep(sought, Haste::Beside),
+            Some("now") => volume.sweep(sought, Haste::Now),
+            Some("stop") => volume.halt_sweep(sought),
             _ if order.is_null() => Ok(()),
             _ => return Err("\"sweep\" is \"beside\", \"now\" or \"stop\"".to_owned()),
         };
         done.map_err(|error| error.to_string())?;
-        let progress = volume.sweep_progress();
+        let progress = volume.sweep_progress(sought);
         let stats = served.stats();
         Ok(json!({
             "sweeps": progress.ended,

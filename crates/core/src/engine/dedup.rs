@@ -158,13 +158,21 @@ impl Engine {
         out.extend(held.map(|part| (Holder::Lba(part.lba), part.sum)));
     }
 
-    /// Of the blocks from `at` on those that are pages of parts of which somebody has one, and their checksums, by their
-    /// segment's tags.
-    pub fn pages_of_parts(&self, at: Pba, tags: &[Tag], out: &mut Vec<(Pba, u32)>) {
+    /// Of the blocks from `at` on those that are pages of parts of which somebody has one, and no more than so many have, and their
+    /// checksums, by their segment's tags.
+    pub fn pages_of_parts(
+        &self,
+        at: Pba,
+        tags: &[Tag],
+        most_owners: u32,
+        out: &mut Vec<(Pba, u32)>,
+    ) {
         let tagged = (at.0..).map(Pba).zip(tags);
         let has_parts = |pba| {
             let found = self.shared.find(pba);
-            found.is_some_and(|vba| self.shared.has_parts(vba))
+            found.is_some_and(|vba| {
+                self.shared.has_parts(vba) && self.shared.owners(vba) <= most_owners
+            })
         };
         let pages = tagged.filter(|(pba, _)| has_parts(*pba));
         out.extend(pages.map(|(pba, tag)| (pba, tag.sum)));

@@ -53,19 +53,12 @@ impl Engine {
     }
 
     pub(super) fn is_fit_for_base(&self, base: PartId) -> bool {
-        let is_open = || {
-            let open = self.heads[Head::Host as usize].open;
-            open.is_some_and(|open| {
-                let pages = &self.chunks.get(open).pages;
-                pages.iter().any(|page| page.vba == base.page)
-            })
-        };
         self.makes_deltas
             && self.shared.deltas().has_room()
             && self.shared.is_owned_or_needed(base.page)
             && self.shared.deltas().base_of(base).is_none()
             && (self.shared.is_base(base.page) || self.has_room_for_base())
-            && !is_open()
+            && !self.is_in_open_chunk(base.page)
     }
 
     /// Rule 3. Clients of a volume that is not thin are promised all blocks that they see: what is kept beside those comes

@@ -1,6 +1,6 @@
 //! The engine: the state machine that every request passes through.
 //!
-//! Split by request path (`write`, `read`, `unmap`, `flush`), by policy (`dedup` and `merge`, on `twin`; `pack` and `delta`; `pledge`) and by noun (`log`,
+//! Split by request path (`write`, `read`, `unmap`, `flush`), by policy (`dedup` and `merge`, on `twin`; `pack`, `delta` and `fold`; `pledge`) and by noun (`log`,
 //! `segments`, `chunks`, `sums`, `collect`, `checkpoint`, `strays` and `restamp`, `owners`); `pump` moves them on. What must hold between any two calls of [`Engine::handle`]:
 //!
 //! 1. A map entry names a block of a chunk in memory, or a block on the medium of a segment that is not free.
@@ -17,6 +17,7 @@ mod collect;
 mod dedup;
 mod delta;
 mod flush;
+mod fold;
 mod log;
 mod merge;
 mod options;
@@ -50,6 +51,7 @@ use checkpoint::Checkpoint;
 use chunks::{ChunkId, Chunks, HEADS, Head, Held, Position, Waiter, Waiting};
 use collect::Collector;
 pub use delta::Earlier;
+use fold::Folding;
 use merge::{Merge, Pair};
 pub use options::{Buffers, Options, Victim};
 use owners::Place;
@@ -147,6 +149,7 @@ pub struct Engine {
     /// owner left): WOJ's reverse map.
     strays: Strays,
     restamp: Restamp,
+    folding: Folding,
     segments: Segments,
     sums: Sums,
 
@@ -248,6 +251,7 @@ impl Engine {
             died: Vec::new(),
             strays: Strays::default(),
             restamp: Restamp::default(),
+            folding: Folding::default(),
             segments,
             sums,
             heads: recovered.heads.map(position),
@@ -361,6 +365,8 @@ impl Engine {
             Input::Parts { at, parts } => self.learn_parts(at, parts),
             Input::Merge { id, lba, of } => self.merge(id, lba, of),
             Input::Swept { to, keep } => self.sweep_is_at(to, keep),
+            Input::ReadToFold { id, lba, blocks } => self.read_to_fold(id, lba, blocks),
+            Input::Fold { lba, blocks } => self.fold(lba, blocks),
             Input::Done { id, outcome } => {
                 if self.done(id, outcome) == Then::Wait {
                     return;

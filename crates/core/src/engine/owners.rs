@@ -40,6 +40,7 @@ impl Engine {
 
     /// Maps `lba` anew and lets go of what it was mapped to.
     pub(super) fn remap(&mut self, lba: Lba, entry: Entry) {
+        self.folding.remapped(lba);
         match self.map.set(lba, entry) {
             Entry::Unmapped | Entry::Zero => {}
             Entry::Plain(pba) => self.died(pba),

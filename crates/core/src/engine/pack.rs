@@ -78,10 +78,6 @@ impl Engine {
         if block == 0 {
             open.room -= usize::from(packed.len.get());
         }
-        self.stats.packed_blocks += 1;
-        self.stats.packed_bytes += u64::from(packed.len.get());
-        self.stats
-            .stored_in_part(payload.digest.class, packed.len.get());
         let part = PartId {
             page: vba,
             slot: count,
@@ -89,14 +85,11 @@ impl Engine {
         // What it needs is owned by it before the block's old place, which may be that, is let go.
         if let Some(base) = packed.base {
             self.shared.add_delta(part, base);
-            self.stats.delta_blocks += 1;
-            self.stats.delta_bytes += u64::from(packed.len.get());
         } else {
             self.tell_stored(payload.buf, part);
         }
         self.shared.add_part(vba);
         self.remap(lba, Entry::Packed(vba, count));
-        self.note(lba, payload);
         Packing::Done
     }
 
@@ -153,6 +146,14 @@ impl Engine {
         self.sums.tag(segment, offset, Tag { owner, sum: 0 });
         self.segments.born(segment);
         Some(page)
+    }
+
+    pub(super) fn is_in_open_chunk(&self, vba: Vba) -> bool {
+        let open = self.heads[Head::Host as usize].open;
+        open.is_some_and(|open| {
+            let pages = &self.chunks.get(open).pages;
+            pages.iter().any(|page| page.vba == vba)
+        })
     }
 
     /// The page of this number in the host's open chunk, if it is there.

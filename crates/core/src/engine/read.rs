@@ -52,6 +52,11 @@ impl Engine {
         if !self.in_range(lba, u64::from(blocks)) {
             return self.reply(id, Err(Refusal::OutOfRange));
         }
+        self.stats.host_blocks_read += u64::from(blocks);
+        self.read_behind_writes(id, lba, blocks);
+    }
+
+    pub(super) fn read_behind_writes(&mut self, id: RequestId, lba: Lba, blocks: u32) {
         let end = lba.plus(u64::from(blocks));
         // Behind a write of the same blocks that waits for room, so that read-modify-write above us is safe.
         let behind = self.waiting.iter().any(|waiting| {
@@ -66,7 +71,6 @@ impl Engine {
     }
 
     pub(super) fn start_read(&mut self, id: RequestId, lba: Lba, blocks: u32) {
-        self.stats.host_blocks_read += u64::from(blocks);
         if self.reads.len() <= id.0 as usize {
             self.reads.resize(id.0 as usize + 1, Reading::default());
         }

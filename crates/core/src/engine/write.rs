@@ -150,7 +150,11 @@ impl Engine {
         }
         if let Some(packed) = payload.digest.packed {
             match self.place_part(lba, &payload, packed) {
-                Packing::Done => return Placed::Done,
+                Packing::Done => {
+                    self.stats.stored_in_part(payload.digest.class, packed);
+                    self.note(lba, &payload);
+                    return Placed::Done;
+                }
                 Packing::Wait => return Placed::Wait,
                 Packing::No => {}
             }

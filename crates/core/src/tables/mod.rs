@@ -234,7 +234,9 @@ impl Tables {
                 blocks,
                 fua,
             } => self.write(id, lba, blocks, fua),
-            Input::Read { id, lba, blocks } => self.read(id, lba, blocks),
+            Input::Read { id, lba, blocks } | Input::ReadToFold { id, lba, blocks } => {
+                self.read(id, lba, blocks)
+            }
             Input::Flush { id } => self.flush(id),
             // Both read as zeros.
             Input::Discard {
@@ -266,6 +268,11 @@ impl Tables {
             | Input::Committed { .. }
             | Input::Swept { .. }
             | Input::Deltas { .. } => {}
+            // Nothing is in a part of a page here.
+            Input::Fold { blocks, .. } => {
+                self.held_buffers += blocks.len() as u32;
+                blocks.iter().for_each(|payload| self.release(payload.buf));
+            }
             // What lies in tables was compared when it was written.
             Input::Merge { id, .. } => {
                 let result = match self.poisoned {

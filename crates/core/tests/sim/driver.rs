@@ -1,6 +1,8 @@
 //! Runs one engine over the simulated medium: asks, carries out effects in any order, checks every answer.
 
+mod buffers;
 mod effects;
+mod folds;
 mod hints;
 mod outputs;
 pub mod parts;
@@ -13,9 +15,7 @@ use vellum_core::addr::{Buf, Lba, Nanos, RequestId};
 use vellum_core::index::Holder;
 use vellum_core::layout::Core;
 use vellum_core::map::PartId;
-use vellum_core::seam::{
-    Against, Base, Commits, Dedup, Digest, Effect, Input, Page, Payload, Refusal, Region,
-};
+use vellum_core::seam::{Against, Base, Commits, Dedup, Effect, Input, Page, Refusal, Region};
 
 /// Why a run failed.
 pub type Failure = String;
@@ -145,6 +145,12 @@ enum Request {
         asked: u64,
         got: Vec<Option<u32>>,
     },
+    /// A read whose blocks are to be stored anew.
+    Fold {
+        lba: u64,
+        asked: u64,
+        got: Vec<Option<u32>>,
+    },
 }
 
 /// One request of a client.
@@ -217,6 +223,8 @@ pub struct Driver {
     pub last_read: Vec<Seen>,
     /// Every place a block was ever rotten or refused to be read in this life.
     pub suspects: BTreeSet<u64>,
+    /// Blocks that were read to be stored anew, and from which one on.
+    to_fold: Option<(u64, Vec<u32>)>,
     flights: Vec<Flight>,
     requests: BTreeMap<u32, Request>,
     /// What is in each buffer.
@@ -261,6 +269,7 @@ impl Driver {
             stored: BTreeMap::new(),
             last_read: Vec::new(),
             suspects: BTreeSet::new(),
+            to_fold: None,
             flights: Vec::new(),
             requests: BTreeMap::new(),
             cells: vec![Cell::Data(RELEASED); all as usize],
@@ -365,14 +374,19 @@ impl Driver {
         }
     }
 
-    /// Asks for something; `false` when there are not enough buffers for it now.
-    pub fn ask(&mut self, ask: &Ask) -> Result<bool, Failure> {
-        let id = loop {
+    /// A number that no request has.
+    fn number(&mut self) -> u32 {
+        loop {
             self.next_request = (self.next_request + 1) % 4096;
             if !self.requests.contains_key(&self.next_request) {
-                break self.next_request;
+                return self.next_request;
             }
-        };
+        }
+    }
+
+    /// Asks for something; `false` when there are not enough buffers for it now.
+    pub fn ask(&mut self, ask: &Ask) -> Result<bool, Failure> {
+        let id = self.number();
         let name = RequestId(id);
         let was_poisoned = self.poisoned;
         self.asking = Some(id);
@@ -385,24 +399,10 @@ impl Driver {
                 }
                 let mut blocks = Vec::with_capacity(tokens.len());
                 for (&token, lba) in tokens.iter().zip(*lba..) {
-                    let at = self.rng.below(self.free.len() as u64) as usize;
-                    let buf = self.free.swap_remove(at);
-                    self.cells[buf as usize] = Cell::Data(token);
-                    self.held[buf as usize] = true;
+                    let buf = self.take_buf(token);
                     let packed = self.rng.percent(self.packing);
                     let packed = packed.then(|| self.in_fewer_bytes(lba, buf, token));
-                    let digest = Digest {
-                        packed,
-                        first: token.reverse_bits(),
-                        sum: self.medium.tokens.sum(token),
-                        weak: u64::from(token % self.hashes) << 32,
-                        zero: token == 0,
-                        ..Digest::default()
-                    };
-                    blocks.push(Payload {
-                        buf: Buf(buf),
-                        digest,
-                    });
+                    blocks.push(self.payload(buf, token, packed));
                 }
                 self.discard_early(*lba, tokens.len() as u64);
                 let op = self.model.begin(*lba, tokens.iter().copied(), *fua);

@@ -37,6 +37,7 @@ pub struct Summary {
     pub restamped: u64,
     pub packed: u64,
     pub deltas: u64,
+    pub folded: u64,
     pub bases_read: u64,
     pub pledged: u64,
     pub redeemed: u64,
@@ -69,6 +70,7 @@ impl Summary {
         self.restamped += other.restamped;
         self.packed += other.packed;
         self.deltas += other.deltas;
+        self.folded += other.folded;
         self.bases_read += other.bases_read;
         self.pledged += other.pledged;
         self.redeemed += other.redeemed;
@@ -272,6 +274,7 @@ impl World {
         self.summary.lost_fingerprints += stats.lost_fingerprint_blocks;
         self.summary.rebuilt_counts += stats.rebuilt_count_blocks;
         self.summary.deltas += stats.delta_blocks;
+        self.summary.folded += stats.folded_blocks;
         self.summary.bases_read += stats.base_reads;
         self.summary.free_flushes += stats.flushes_free;
         let poisoned = driver.poisoned;
@@ -346,8 +349,10 @@ impl World {
             dedup = client.rely_on_fingerprints();
         }
         driver.deduplicate(&dedup, &client.critical(&mut self.rng))?;
+        let folding = self.rng.pick(&[0, 0, 3, 20]);
         let mut idle = 0;
         for _ in 0..steps {
+            driver.fold(folding)?;
             if self.rng.below(40) == 0 {
                 driver.contents()?;
                 driver.parts()?;

@@ -1,5 +1,5 @@
-//! Deduplication out of line: looks for blocks that are stored twice, when nobody else needs the medium
-//! (CAFTL §3.5).
+//! Sweeps: looks through all that is stored, when nobody else needs the medium. For blocks that are stored twice, which is
+//! deduplication out of line (CAFTL §3.5); and for pages of parts of which little is left (`fold`).
 //!
 //! What it goes by are the segments' summaries: owner and CRC32C of each block, 12 bytes in place of 4096 (`stored`). The core
 //! says which of them are alive. A page of parts is read for its directory, which has the same of each part. Blocks of one
@@ -9,6 +9,7 @@
 //! so that it goes on there after a restart: whatever that says, at worst a duplicate is found by the next sweep, or a pair is
 //! compared again. The same summaries fill the index of contents after a restart.
 
+mod fold;
 mod pairs;
 mod pass;
 mod stored;
@@ -33,26 +34,45 @@ use vellum_core::seam::Input;
 pub(crate) struct Sweeper {
     orders: Mutex<Orders>,
     given: Condvar,
-    /// Of a sweep under way, in thousandths and one more; 0 when there is none.
-    progress: AtomicU64,
     /// Blocks a second that it may read; 0: as many as it can.
     rate: AtomicU32,
+    counts: [Counts; 2],
+}
+
+/// Of the sweeps for one thing.
+#[derive(Default)]
+struct Counts {
+    /// Of one under way, in thousandths and one more; 0 when there is none.
+    progress: AtomicU64,
     ended: AtomicU64,
     halted: AtomicU64,
+}
+
+/// What a sweep looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sought {
+    /// Blocks that are stored twice, to store them once.
+    Duplicates,
+    /// Pages of parts of which little is left, to store that anew and give them up.
+    SparsePages,
+}
+
+impl Sought {
+    const ALL: [Self; 2] = [Self::Duplicates, Self::SparsePages];
 }
 
 #[derive(Default)]
 struct Orders {
     stopping: bool,
-    /// Sweep, whoever else is there.
-    asked: Option<Haste>,
-    /// Whether there is a sweep, and whether it is to end where it is.
-    sweeping: bool,
+    /// Sweep for this, whoever else is there.
+    asked: [Option<Haste>; 2],
+    /// What a sweep is under way for, and whether it is to end where it is.
+    sweeping: Option<Sought>,
     halt: bool,
     /// Fill the index.
     learn: bool,
-    /// Sweep when it is quiet.
-    idle: bool,
+    /// Sweep for this when it is quiet.
+    idle: [bool; 2],
 }
 
 /// What comes next.
@@ -60,10 +80,10 @@ struct Orders {
 enum Order {
     Stop,
     Learn,
-    Sweep(Haste),
+    Sweep(Sought, Haste),
 }
 
-/// How far deduplication out of line is.
+/// How far sweeps for one thing are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SweepProgress {
     /// Sweeps that have come to their end since the volume was opened.
@@ -76,7 +96,7 @@ pub struct SweepProgress {
     pub left_at: Option<u64>,
 }
 
-/// Why a volume is never looked through for duplicates.
+/// Why a volume is not swept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SweepError {
     /// It is not written to.
@@ -88,46 +108,70 @@ pub enum SweepError {
          what was stored before; `vellum migrate --policy dedup=on` copies all, compared"
     )]
     Layout(&'static str),
+    /// There are no parts of pages.
+    #[error("the layout {0} stores each block in a page of its own: there is nothing to fold")]
+    NoParts(&'static str),
+    /// Nothing would be stored in fewer bytes.
+    #[error(
+        "with compress=off what is left in sparse pages would be stored in whole ones: `vellum policy VOLUME compress=lz4` \
+         makes all that is written from then on smaller"
+    )]
+    NotPacking,
 }
 
 impl SweepError {
-    pub(crate) fn check(read_only: bool, layout: Layout) -> Result<(), Self> {
-        match layout {
+    pub(crate) fn check(
+        sought: Sought,
+        read_only: bool,
+        layout: Layout,
+        packs: bool,
+    ) -> Result<(), Self> {
+        match (layout, sought) {
             _ if read_only => Err(Self::ReadOnly),
-            Layout::Log => Ok(()),
-            layout => Err(Self::Layout(layout.name())),
+            (Layout::Log, Sought::SparsePages) if !packs => Err(Self::NotPacking),
+            (Layout::Log, _) => Ok(()),
+            (layout, Sought::Duplicates) => Err(Self::Layout(layout.name())),
+            (layout, Sought::SparsePages) => Err(Self::NoParts(layout.name())),
         }
     }
 }
 
 impl Sweeper {
     /// How far it is; `swept`: what the core keeps of that.
-    pub fn progress(&self, swept: u32) -> SweepProgress {
-        let permille = self.progress.load(Ordering::Relaxed).checked_sub(1);
-        let is_left = permille.is_none() && swept > 0;
+    pub fn progress(&self, sought: Sought, swept: u32) -> SweepProgress {
+        let counts = &self.counts[sought as usize];
+        let permille = counts.progress.load(Ordering::Relaxed).checked_sub(1);
+        let is_left = sought == Sought::Duplicates && permille.is_none() && swept > 0;
         SweepProgress {
-            ended: self.ended.load(Ordering::Relaxed),
-            halted: self.halted.load(Ordering::Relaxed),
+            ended: counts.ended.load(Ordering::Relaxed),
+            halted: counts.halted.load(Ordering::Relaxed),
             permille,
             left_at: is_left.then(|| u64::from(swept) * 1000 / CHECKSUMS),
         }
     }
 
+    fn is_at(&self, sought: Sought, permille: u64) {
+        let progress = &self.counts[sought as usize].progress;
+        progress.store(1 + permille, Ordering::Relaxed);
+    }
+
     /// Sweeps.
-    pub fn ask(&self, haste: Haste) {
-        let mut orders = self.orders.lock();
-        orders.asked = orders.asked.max(Some(haste));
+    pub fn ask(&self, sought: Sought, haste: Haste) {
+        let asked = &mut self.orders.lock().asked[sought as usize];
+        *asked = (*asked).max(Some(haste));
         self.given.notify_one();
     }
 
     /// Ends the sweep under way where it is, and the one that was asked for to follow it.
-    pub fn halt(&self) {
+    pub fn halt(&self, sought: Sought) {
         let mut orders = self.orders.lock();
-        let was_asked = orders.asked.take().is_some();
-        orders.halt = orders.sweeping;
-        if was_asked && !orders.sweeping {
+        let was_asked = orders.asked[sought as usize].take().is_some();
+        let is_sweeping = orders.sweeping == Some(sought);
+        orders.halt |= is_sweeping;
+        if was_asked && !is_sweeping {
             // Whoever asked for it waits.
-            self.halted.fetch_add(1, Ordering::Relaxed);
+            let halted = &self.counts[sought as usize].halted;
+            halted.fetch_add(1, Ordering::Relaxed);
         }
         self.given.notify_one();
     }
@@ -135,8 +179,14 @@ impl Sweeper {
     /// The index is on or off, and may be a new one.
     pub fn index(&self, on: bool, anew: bool) {
         let mut orders = self.orders.lock();
-        orders.idle = on;
+        orders.idle[Sought::Duplicates as usize] = on;
         orders.learn = on && (anew || orders.learn);
+        self.given.notify_one();
+    }
+
+    /// Whether sparse pages are given up of the volume's own accord.
+    pub fn folds(&self, on: bool) {
+        self.orders.lock().idle[Sought::SparsePages as usize] = on;
         self.given.notify_one();
     }
 
@@ -166,12 +216,17 @@ impl Sweeper {
 
     /// How somebody waits for a sweep that begins when this one has ended.
     fn wanted(&self) -> Option<Haste> {
-        self.orders.lock().asked
+        self.orders.lock().asked.iter().flatten().max().copied()
     }
 
-    /// Waits for something to do. `written`: blocks that clients have written so far; a sweep of its own
-    /// accord needs news since it began last, or one that is to be gone on with, and then quiet.
-    fn next(&self, swept: Option<u64>, written: &dyn Fn() -> u64) -> Order {
+    /// Waits for something to do. `written`: blocks that clients have written so far. A sweep of its own accord needs news since
+    /// it began last (`swept`), or one that is to be gone on with, and then quiet; and `is_wanted`.
+    fn next(
+        &self,
+        swept: [Option<u64>; 2],
+        written: &dyn Fn() -> u64,
+        is_wanted: &dyn Fn(Sought) -> bool,
+    ) -> Order {
         let mut orders = self.orders.lock();
         loop {
             if orders.stopping {
@@ -180,31 +235,42 @@ impl Sweeper {
             if std::mem::take(&mut orders.learn) {
                 return Order::Learn;
             }
-            if let Some(haste) = orders.asked.take() {
-                orders.sweeping = true;
-                return Order::Sweep(haste);
+            for sought in Sought::ALL {
+                if let Some(haste) = orders.asked[sought as usize].take() {
+                    orders.sweeping = Some(sought);
+                    return Order::Sweep(sought, haste);
+                }
             }
-            if !orders.idle {
+            if orders.idle == [false; 2] {
                 self.given.wait(&mut orders);
                 continue;
             }
             let before = written();
-            let news = swept.is_none_or(|swept| before - swept >= SWEEP_WRITES);
-            let wait = if news { SWEEP_QUIET } else { SWEEP_CHECK };
+            let is_due = |sought: &Sought| {
+                let index = *sought as usize;
+                let news = swept[index].is_none_or(|swept| before - swept >= SWEEP_WRITES);
+                orders.idle[index] && news && is_wanted(*sought)
+            };
+            let due = Sought::ALL.into_iter().find(is_due);
+            let wait = due.map_or(SWEEP_CHECK, |_| SWEEP_QUIET);
             let told = !self.given.wait_for(&mut orders, wait).timed_out();
-            if news && !told && written() == before {
-                orders.sweeping = true;
-                return Order::Sweep(Haste::Idle);
+            if let Some(sought) = due
+                && !told
+                && written() == before
+            {
+                orders.sweeping = Some(sought);
+                return Order::Sweep(sought, Haste::Idle);
             }
         }
     }
 
     /// A sweep has ended, or was ended.
-    fn over(&self, ended: bool) {
+    fn over(&self, sought: Sought, ended: bool) {
         let mut orders = self.orders.lock();
-        (orders.sweeping, orders.halt) = (false, false);
-        let counter = if ended { &self.ended } else { &self.halted };
-        self.progress.store(0, Ordering::Relaxed);
+        (orders.sweeping, orders.halt) = (None, false);
+        let counts = &self.counts[sought as usize];
+        let counter = if ended { &counts.ended } else { &counts.halted };
+        counts.progress.store(0, Ordering::Relaxed);
         counter.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -213,17 +279,26 @@ impl Sweeper {
 pub(crate) fn run(shared: &Arc<Shared>, superblock: &Superblock) {
     let sweeper = &shared.sweeper;
     let written = || shared.inner.lock().engine.stats().host_blocks_written;
+    let is_wanted = |sought| match sought {
+        Sought::Duplicates => true,
+        Sought::SparsePages => fold::is_wanted(shared.inner.lock().engine.room()),
+    };
     let is_left = shared.inner.lock().engine.swept() > 0;
-    let mut swept = (!is_left).then_some(0);
+    let mut swept = [(!is_left).then_some(0), Some(0)];
     loop {
-        match sweeper.next(swept, &written) {
+        match sweeper.next(swept, &written, &is_wanted) {
             Order::Stop => return,
             Order::Learn => stored::learn(shared, superblock),
-            Order::Sweep(haste) => {
-                swept = Some(written());
-                crate::scout::guard(shared);
-                let ended = sweep(shared, superblock, haste);
-                sweeper.over(ended);
+            Order::Sweep(sought, haste) => {
+                swept[sought as usize] = Some(written());
+                let ended = match sought {
+                    Sought::Duplicates => {
+                        crate::scout::guard(shared);
+                        sweep(shared, superblock, haste)
+                    }
+                    Sought::SparsePages => fold::fold(shared, superblock, haste),
+                };
+                sweeper.over(sought, ended);
             }
         }
     }
@@ -245,8 +320,7 @@ fn sweep(shared: &Shared, superblock: &Superblock, haste: Haste) -> bool {
         let mut pass = Pass::new(from, stored);
         let done = |pass: &Pass, inside: u64| {
             let permille = pass.permille(inside);
-            let progress = &shared.sweeper.progress;
-            progress.store(1 + permille, Ordering::Relaxed);
+            shared.sweeper.is_at(Sought::Duplicates, permille);
         };
         done(&pass, 0);
         if !fill(shared, superblock, &mut turn, &mut pass, done) {
@@ -275,7 +349,7 @@ fn fill(
     let blocks = u64::from(superblock.segment_count()) * u64::from(superblock.usable_blocks());
     let mut seen = 0;
     let mut live = Vec::new();
-    stored::stored(shared, superblock, turn, |at, found| {
+    stored::stored(shared, superblock, turn, u32::MAX, |at, found| {
         live.clear();
         // Only what is alive: a dead block that came first would speak for all of its content.
         let asked = shared.with_core(|_, inner, _| match found {
@@ -322,11 +396,17 @@ mod tests {
     #[test]
     fn a_sweep_that_has_not_begun_is_halted_too() {
         let sweeper = Sweeper::default();
-        sweeper.halt();
-        assert_eq!(sweeper.progress(0).halted, 0);
-        sweeper.ask(Haste::Beside);
-        sweeper.halt();
-        assert_eq!(sweeper.progress(0).halted, 1);
+        let halted = |sought| sweeper.progress(sought, 0).halted;
+        sweeper.halt(Sought::Duplicates);
+        assert_eq!(halted(Sought::Duplicates), 0);
+        sweeper.ask(Sought::Duplicates, Haste::Beside);
+        sweeper.halt(Sought::SparsePages);
+        assert_eq!(sweeper.wanted(), Some(Haste::Beside));
+        sweeper.halt(Sought::Duplicates);
+        assert_eq!(
+            (halted(Sought::Duplicates), halted(Sought::SparsePages)),
+            (1, 0)
+        );
         assert_eq!(sweeper.wanted(), None);
     }
 }

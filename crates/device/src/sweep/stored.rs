@@ -19,11 +19,12 @@ pub(super) enum Found<'a> {
 }
 
 /// Goes through what is stored, a segment's tags after the other's; `false` when it is to end. What
-/// cannot be read says nothing.
+/// cannot be read says nothing. Pages of parts that have more owners than `most_owners` are passed over.
 pub(super) fn stored(
     shared: &Shared,
     superblock: &Superblock,
     turn: &mut Turn,
+    most_owners: u32,
     mut of: impl FnMut(Pba, Found<'_>) -> bool,
 ) -> bool {
     let usable = superblock.usable_blocks();
@@ -70,7 +71,7 @@ pub(super) fn stored(
         let is_through = pieces
             .zip(tags.chunks(SWEEP_TAGS))
             .all(|(at, tags)| of(at, Found::Blocks(tags)));
-        if !(is_through && parts(shared, start, &tags, turn, &mut of)) {
+        if !(is_through && parts(shared, start, &tags, turn, most_owners, &mut of)) {
             return false;
         }
     }
@@ -83,11 +84,13 @@ fn parts(
     start: Pba,
     tags: &[Tag],
     turn: &mut Turn,
+    most_owners: u32,
     mut of: impl FnMut(Pba, Found<'_>) -> bool,
 ) -> bool {
     let mut pages = Vec::new();
     let asked = shared.with_core(|_, inner, _| {
-        inner.engine.pages_of_parts(start, tags, &mut pages);
+        let engine = &inner.engine;
+        engine.pages_of_parts(start, tags, most_owners, &mut pages);
     });
     if asked.is_none() {
         return false;
@@ -118,7 +121,7 @@ fn parts(
 /// Fills the index of contents.
 pub(super) fn learn(shared: &Shared, superblock: &Superblock) {
     let mut turn = Turn::new(shared, Haste::Beside);
-    stored(shared, superblock, &mut turn, |at, found| {
+    stored(shared, superblock, &mut turn, u32::MAX, |at, found| {
         let fed = match found {
             Found::Blocks(tags) => {
                 let tags = crate::scout::worth_learning(shared, tags);

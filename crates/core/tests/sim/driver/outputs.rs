@@ -2,10 +2,8 @@
 
 use super::parts;
 use super::{
-    CLIENT_BUFS, Driver, EFFECTS_MAX, End, Failure, Flight, RELEASED, Request, SEGMENT_MAX, Stage,
-    ensure,
+    Driver, EFFECTS_MAX, End, Failure, Flight, RELEASED, Request, SEGMENT_MAX, Stage, ensure,
 };
-use crate::sim::medium::Cell;
 use crate::sim::model::Seen;
 use vellum_core::addr::{Buf, RequestId};
 use vellum_core::seam::{Against, Block, Effect, Page, Refusal, Reply};
@@ -222,7 +220,9 @@ impl Driver {
     }
 
     pub(super) fn fill(&mut self, request: u32, index: u32, token: u32) -> Result<(), Failure> {
-        let Some(Request::Read { got, .. }) = self.requests.get_mut(&request) else {
+        let Some(Request::Read { got, .. } | Request::Fold { got, .. }) =
+            self.requests.get_mut(&request)
+        else {
             return Err(format!(
                 "data for request {request}, which is not a read in flight"
             ));
@@ -233,27 +233,6 @@ impl Driver {
             got.len()
         );
         got[index as usize] = Some(token);
-        Ok(())
-    }
-
-    fn release(&mut self, buf: Buf) -> Result<(), Failure> {
-        let index = buf.0 as usize;
-        ensure!(
-            buf.0 < CLIENT_BUFS,
-            "buffer {buf} is the collector's, and was released"
-        );
-        ensure!(self.held[index], "buffer {buf} released twice");
-        let used = self
-            .flights
-            .iter()
-            .any(|f| f.stage != Stage::Carried && f.bufs.contains(&buf));
-        ensure!(
-            !used,
-            "buffer {buf} released while it is being written or compared"
-        );
-        self.held[index] = false;
-        self.cells[index] = Cell::Data(RELEASED);
-        self.free.push(buf.0);
         Ok(())
     }
 
@@ -276,10 +255,7 @@ impl Driver {
             Ok(()) => self.counts.done += 1,
             Err(refusal @ (Refusal::Full | Refusal::NoRoom)) => {
                 self.counts.full += 1;
-                ensure!(
-                    !matches!(request, Request::Read { .. }),
-                    "a read refused: {refusal}"
-                );
+                ensure!(!request.reads(), "a read refused: {refusal}");
                 let is_space = refusal == Refusal::Full;
                 let flush = matches!(request, Request::Flush { .. });
                 ensure!(!(flush && is_space), "a flush refused: {refusal}");
@@ -290,10 +266,7 @@ impl Driver {
             }
             Err(Refusal::Corrupt(pba)) => {
                 self.counts.corrupt += 1;
-                ensure!(
-                    matches!(request, Request::Read { .. }),
-                    "corrupt block {pba} reported for a write"
-                );
+                ensure!(request.reads(), "corrupt block {pba} reported for a write");
                 // A bad header or summary makes its segment's other blocks unverifiable.
                 let near = pba.0.saturating_sub(SEGMENT_MAX)..pba.0 + SEGMENT_MAX;
                 ensure!(
@@ -335,6 +308,10 @@ impl Driver {
                     self.model.check_read(lba, token, asked)?;
                 }
             }
+            Request::Fold { lba, asked, got } if reply.result.is_ok() => {
+                self.read_to_fold(lba, asked, got)?;
+            }
+            Request::Fold { .. } => {}
         }
         Ok(())
     }

@@ -1,0 +1,146 @@
+//! Folding: what is left in sparse pages of parts is stored anew, and so these are given up (CSA-FS §3.3 merges its log back
+//! when less than a fifth is free).
+//!
+//! A fold is a write of the bytes that are there already. Whoever finds such pages, reads their blocks and encodes them again is
+//! the runtime; in the log it is a write like any other, so recovery, order and the old part's end are those of a write, and a
+//! crash finds the same bytes either way. Three things make it one that nobody asked for:
+//! 1. It is of what is there now. From before a block is read until it is stored anew its entry has not been written: then nothing
+//!    else has come to be there, and its page has not been given up, so that its number is no other page's. A write or a discard
+//!    that came between has won, and one that waits comes behind it.
+//! 2. It takes no room from anybody: what would have to wait is put off, and so is all while the collector is at work.
+//! 3. Blocks that something else keeps where they are stay there: deltas and what they need, what is in a journal, what is pledged.
+
+use super::pack::Packing;
+use super::*;
+use crate::map::PartId;
+use crate::seam::Payload;
+
+/// Of blocks in a row, those whose entries have not been written since it began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Folding {
+    first: u64,
+    intact: u32,
+}
+
+const _: () = assert!(limits::FOLD_BLOCKS <= u32::BITS);
+
+impl Folding {
+    fn index(self, lba: Lba) -> Option<u64> {
+        let index = lba.0.wrapping_sub(self.first);
+        (index < u64::from(limits::FOLD_BLOCKS)).then_some(index)
+    }
+
+    #[inline]
+    pub fn remapped(&mut self, lba: Lba) {
+        if let Some(index) = self.index(lba) {
+            self.intact &= !(1 << index);
+        }
+    }
+
+    fn is_intact(self, lba: Lba) -> bool {
+        self.index(lba)
+            .is_some_and(|index| self.intact & 1 << index != 0)
+    }
+}
+
+impl Engine {
+    /// Reads blocks that may be folded.
+    pub(super) fn read_to_fold(&mut self, id: RequestId, lba: Lba, blocks: u32) {
+        if !self.in_range(lba, u64::from(blocks)) {
+            return self.reply(id, Err(Refusal::OutOfRange));
+        }
+        let may_be_folded = |index: &u32| self.may_fold(lba.plus(u64::from(*index))).is_some();
+        let foldable = (0..blocks.min(limits::FOLD_BLOCKS)).filter(may_be_folded);
+        self.folding = Folding {
+            first: lba.0,
+            intact: foldable.fold(0, |intact, index| intact | 1 << index),
+        };
+        self.read_behind_writes(id, lba, blocks);
+    }
+
+    /// The page that a block would leave.
+    fn may_fold(&self, lba: Lba) -> Option<Vba> {
+        let Entry::Packed(page, slot) = self.map.get(lba) else {
+            return None;
+        };
+        let part = PartId { page, slot };
+        let stays = self.shared.is_base(page)
+            || self.shared.deltas().base_of(part).is_some()
+            || self.is_in_open_chunk(page)
+            || self.once.has(lba)
+            || self.has_pledge(lba);
+        (!stays).then_some(page)
+    }
+
+    /// Whether nobody waits, and there is room that nobody needs.
+    #[must_use]
+    pub fn has_room_to_fold(&self) -> bool {
+        self.mode == Mode::Running
+            && self.refuses_writes().is_none()
+            && !self.redeeming
+            && self.waiting.is_empty()
+            && self.collector.is_idle()
+            && self.segments.free.len() > limits::COLLECTOR_SEGMENTS
+            && self.segments.live < self.capacity()
+    }
+
+    /// Blocks have been read, by [`Engine::read_to_fold`], and encoded.
+    pub(super) fn fold(&mut self, lba: Lba, blocks: &[Payload]) {
+        self.held += blocks.len() as u32;
+        for (index, payload) in (0..).zip(blocks) {
+            if !self.fold_one(lba.plus(index), payload) {
+                self.stats.folds_put_off += 1;
+                self.release(payload.buf);
+            }
+        }
+    }
+
+    /// Whether it is stored anew.
+    fn fold_one(&mut self, lba: Lba, payload: &Payload) -> bool {
+        let Some(packed) = payload.digest.packed.filter(|packed| packed.base.is_none()) else {
+            return false;
+        };
+        if !self.folding.is_intact(lba) || !self.has_room_to_fold() {
+            return false;
+        }
+        let Some(page) = self.may_fold(lba) else {
+            return false;
+        };
+        if !matches!(self.place_part(lba, payload, packed), Packing::Done) {
+            return false;
+        }
+        self.stats.folded_blocks += 1;
+        self.stats.folded_bytes += u64::from(packed.len.get());
+        self.stats.folds += u64::from(!self.shared.is_owned_or_needed(page));
+        true
+    }
+
+    /// The page of parts at `at`, if it was made with so many and has so few owners left that it is worth folding; and how many
+    /// these are.
+    #[must_use]
+    pub fn sparse_page(&self, at: Pba, made_with: usize) -> Option<(Vba, u32)> {
+        let vba = self.shared.find(at)?;
+        let owners = self.shared.owners(vba);
+        let is_sparse = self.shared.has_parts(vba)
+            && !self.shared.is_base(vba)
+            && owners as usize * 2 <= made_with;
+        is_sparse.then_some((vba, owners))
+    }
+
+    /// Which of the LBAs in `range` have parts of pages that `wanted` names, and can be folded.
+    pub fn foldable_in(
+        &self,
+        range: core::ops::Range<u64>,
+        wanted: impl Fn(Vba) -> bool,
+        out: &mut Vec<(PartId, Lba)>,
+    ) {
+        let lbas = (range.start..range.end.min(self.map.blocks())).map(Lba);
+        out.extend(lbas.filter_map(|lba| match self.map.get(lba) {
+            Entry::Packed(page, slot) if wanted(page) => {
+                self.may_fold(lba)?;
+                Some((PartId { page, slot }, lba))
+            }
+            _ => None,
+        }));
+    }
+}

@@ -1,0 +1,81 @@
+//! Blocks that are stored anew by whoever looks after sparse pages, which is no client: read, and some time later told.
+
+use super::{Driver, Failure, Request, ensure, parts};
+use vellum_core::addr::{Lba, RequestId};
+use vellum_core::limits::FOLD_BLOCKS;
+use vellum_core::seam::Input;
+
+impl Request {
+    pub(super) fn reads(&self) -> bool {
+        matches!(self, Self::Read { .. } | Self::Fold { .. })
+    }
+}
+
+impl Driver {
+    /// With this chance in percent: goes on with a fold that is under way, or begins one.
+    pub fn fold(&mut self, percent: u64) -> Result<(), Failure> {
+        if !self.rng.percent(percent) || self.end_fold()? {
+            return Ok(());
+        }
+        let all = self.model.blocks();
+        let lba = self.rng.below(all);
+        let blocks = self.rng.range(1, u64::from(FOLD_BLOCKS).min(all - lba));
+        self.begin_fold(lba, blocks)
+    }
+
+    /// Begins to fold blocks; another one that is under way is not gone on with.
+    pub fn begin_fold(&mut self, lba: u64, blocks: u64) -> Result<(), Failure> {
+        self.to_fold = None;
+        let folds = |request: &Request| matches!(request, Request::Fold { .. });
+        if self.requests.values().any(folds) {
+            return Ok(());
+        }
+        let id = self.number();
+        let request = Request::Fold {
+            lba,
+            asked: self.model.clock(),
+            got: vec![None; blocks as usize],
+        };
+        self.requests.insert(id, request);
+        self.feed(Input::ReadToFold {
+            id: RequestId(id),
+            lba: Lba(lba),
+            blocks: blocks as u32,
+        })
+    }
+
+    pub(super) fn read_to_fold(
+        &mut self,
+        lba: u64,
+        asked: u64,
+        got: Vec<Option<u32>>,
+    ) -> Result<(), Failure> {
+        let got: Option<Vec<u32>> = got.into_iter().collect();
+        ensure!(got.is_some(), "LBA {lba} read without data, to be folded");
+        let tokens = got.unwrap_or_default();
+        for (&token, lba) in tokens.iter().zip(lba..) {
+            self.model.check_read(lba, token, asked)?;
+        }
+        self.to_fold = Some((lba, tokens));
+        Ok(())
+    }
+
+    /// Ends it, if the blocks have been read and there are buffers for them; `false` if not.
+    pub fn end_fold(&mut self) -> Result<bool, Failure> {
+        let Some((lba, tokens)) = self.to_fold.take_if(|(_, of)| of.len() <= self.free.len())
+        else {
+            return Ok(false);
+        };
+        let mut blocks = Vec::with_capacity(tokens.len());
+        for token in tokens {
+            let buf = self.take_buf(token);
+            self.against[buf as usize] = None;
+            blocks.push(self.payload(buf, token, Some(parts::packed(token))));
+        }
+        self.feed(Input::Fold {
+            lba: Lba(lba),
+            blocks: &blocks,
+        })?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,181 @@
+//! Sparse pages: what is left in them is stored anew, and the core gives them up (CSA-FS §3.3).
+//!
+//! How many parts a page was made with its directory tells, and the core how many owners it has. Who these are is looked for in the
+//! map, of many pages at once. Only if all are found that there are, each of a part of its own, and none of them has to stay where it
+//! is, is a page folded: one that would not be given up costs writes for nothing, and what several share would be stored several
+//! times.
+//!
+//! Where it is nothing keeps. It begins anew, and what has been folded is not sparse any more.
+
+use super::Sought;
+use super::stored::{self, Found};
+use super::turn::{Haste, Turn};
+use crate::block::{BlockError, Op, Replies, Request};
+use crate::frames::{Frames, Share};
+use crate::limits::{FOLD_BELOW, FOLD_PAGES, FOLD_PATIENCE, SWEEP_PAUSE, SWEEP_TAGS};
+use crate::pack::pack;
+use crate::requests::OneAnswer;
+use crate::shared::Shared;
+use std::sync::Arc;
+use std::time::Instant;
+use vellum_core::addr::{Lba, Vba};
+use vellum_core::format::superblock::Superblock;
+use vellum_core::limits::FOLD_BLOCKS;
+use vellum_core::map::{MAX_PARTS, PartId};
+use vellum_core::room::Room;
+use vellum_core::seam::{Input, Payload};
+
+/// Whether there is so little room that it is worth it.
+pub(super) fn is_wanted(room: Room) -> bool {
+    (room.capacity - room.live.min(room.capacity)) * FOLD_BELOW < room.capacity
+}
+
+/// Folds all sparse pages; `false` when it was ended before.
+pub(super) fn fold(shared: &Shared, superblock: &Superblock, haste: Haste) -> bool {
+    let blocks = u64::from(superblock.segment_count()) * u64::from(superblock.usable_blocks());
+    let mut seen = 0;
+    let mut sparse: Vec<(Vba, u32)> = Vec::new();
+    // They take turns, and each asks for its own.
+    let (mut looks, mut stores) = (Turn::new(shared, haste), Turn::new(shared, haste));
+    shared.sweeper.is_at(Sought::SparsePages, 0);
+    let most_owners = MAX_PARTS as u32 / 2;
+    let is_through =
+        stored::stored(
+            shared,
+            superblock,
+            &mut looks,
+            most_owners,
+            |at, found| match found {
+                Found::Blocks(tags) => {
+                    seen += tags.len() as u64;
+                    shared
+                        .sweeper
+                        .is_at(Sought::SparsePages, seen * 1000 / blocks);
+                    true
+                }
+                Found::Parts(parts) => {
+                    let page =
+                        shared.with_core(|_, inner, _| inner.engine.sparse_page(at, parts.len()));
+                    let Some(page) = page else {
+                        return false;
+                    };
+                    sparse.extend(page);
+                    if sparse.len() < FOLD_PAGES {
+                        return true;
+                    }
+                    let is_through = fold_pages(shared, &mut sparse, &mut stores);
+                    sparse.clear();
+                    is_through
+                }
+            },
+        );
+    is_through && fold_pages(shared, &mut sparse, &mut stores)
+}
+
+/// Folds pages, of which is known how many owners they have.
+fn fold_pages(shared: &Shared, pages: &mut [(Vba, u32)], turn: &mut Turn) -> bool {
+    if pages.is_empty() {
+        return true;
+    }
+    pages.sort_unstable();
+    let place = |page: Vba| pages.binary_search_by_key(&page, |(vba, _)| *vba).ok();
+    let counted: usize = pages.iter().map(|(_, owners)| *owners as usize).sum();
+    let mut owners: Vec<(PartId, Lba)> = Vec::with_capacity(counted);
+    for from in (0..shared.blocks).step_by(SWEEP_TAGS) {
+        if !turn.wait(shared) {
+            return false;
+        }
+        let range = from..from + SWEEP_TAGS as u64;
+        let asked = shared.with_core(|_, inner, _| {
+            let wanted = |page| place(page).is_some();
+            inner.engine.foldable_in(range, wanted, &mut owners);
+        });
+        if asked.is_none() {
+            return false;
+        }
+    }
+    owners.sort_unstable();
+    for of_page in owners.chunk_by(|(one, _), (next, _)| one.page == next.page) {
+        let counted = of_page.first().and_then(|(part, _)| place(part.page));
+        let counted = counted.map_or(0, |place| pages[place].1 as usize);
+        let is_shared = of_page.windows(2).any(|pair| pair[0].0 == pair[1].0);
+        if counted == of_page.len() && !is_shared && !fold_page(shared, of_page, turn) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Stores anew what all owners of a page have there.
+fn fold_page(shared: &Shared, owners: &[(PartId, Lba)], turn: &mut Turn) -> bool {
+    let mut lbas: Vec<Lba> = owners.iter().map(|(_, lba)| *lba).collect();
+    lbas.sort_unstable();
+    let in_rows = lbas.chunk_by(|one, next| one.plus(1) == *next);
+    for row in in_rows.flat_map(|row| row.chunks(FOLD_BLOCKS as usize)) {
+        if !(turn.wait(shared) && has_room(shared) && fold_row(shared, row, turn)) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Waits until nobody needs the room that a fold takes; `false` when that takes too long.
+fn has_room(shared: &Shared) -> bool {
+    let began = Instant::now();
+    loop {
+        match shared.with_core(|_, inner, _| inner.engine.has_room_to_fold()) {
+            Some(true) => return true,
+            Some(false) if began.elapsed() < FOLD_PATIENCE && !shared.sweeper.is_to_end() => {
+                shared.sweeper.pause(SWEEP_PAUSE);
+            }
+            _ => return false,
+        }
+    }
+}
+
+/// Reads blocks in a row, encodes them and hands them to the core, which stores what has not changed.
+fn fold_row(shared: &Shared, row: &[Lba], turn: &mut Turn) -> bool {
+    let (Some(&lba), Some(frames)) = (row.first(), shared.frames.try_take(Share::Write, row.len()))
+    else {
+        // Clients have them all: the page is not given up this time.
+        return true;
+    };
+    turn.spend(row.len() as u64);
+    let mut frames = match read(shared, lba, frames) {
+        Ok(frames) => frames,
+        Err(BlockError::Stopping) => return false,
+        // Told as damage when it was read; the page stays.
+        Err(_) => return true,
+    };
+    let how = shared.digester.how();
+    let mut payloads: Vec<Payload> = Vec::with_capacity(row.len());
+    for (index, buf) in frames.bufs().enumerate().collect::<Vec<_>>() {
+        let mut digest = how.digest(frames.block(index));
+        digest.packed = pack(&mut frames, index, how.alone());
+        payloads.push(Payload { buf, digest });
+    }
+    let told = shared.with_core(|now, inner, batch| {
+        inner.fold(now, lba, frames, &payloads, batch);
+    });
+    told.is_some()
+}
+
+/// What these blocks hold.
+fn read(shared: &Shared, lba: Lba, frames: Frames) -> Result<Frames, BlockError> {
+    let answer = Arc::new(OneAnswer::default());
+    let replies: Arc<dyn Replies> = answer.clone();
+    let blocks = frames.len() as u32;
+    let request = Request {
+        tag: 0,
+        op: Op::Read,
+        lba,
+        blocks: u64::from(blocks),
+        frames,
+    };
+    shared.ask(request, &replies, |now, inner, pending, batch| {
+        let id = inner.requests.insert(pending);
+        inner.feed(now, Input::ReadToFold { id, lba, blocks }, batch);
+    });
+    let (request, result) = answer.wait();
+    result.map(|()| request.frames)
+}
