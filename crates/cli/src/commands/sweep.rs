@@ -12,6 +12,7 @@ use std::time::Duration;
 
 /// Arguments.
 #[derive(clap::Args)]
+#[group(skip)]
 pub struct Args {
     /// The volume; its server is found by itself.
     volume: PathBuf,
