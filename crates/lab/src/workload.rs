@@ -1,6 +1,6 @@
 //! Requests that nobody recorded: synthetic loads, and labelled so wherever they appear.
 
-use crate::applications::{Application, Running, Step};
+use crate::applications::{Application, FILESERVER, Running, Step, VARMAIL};
 use crate::content::{Content, Contents};
 use crate::rng::{Rng, mix};
 use crate::sizes::Tells;
@@ -137,62 +137,32 @@ const WORKLOADS: [Workload; 10] = [
     },
     Workload {
         name: "varmail",
-        about: "a mail server, after filebench: files of 16 KiB made, appended to, read and deleted; a flush after each",
-        pattern: Pattern::Application(Application::Files {
-            file: 4,
-            append: 4,
-            appends: 1,
-            reads: 1,
-            read_first: true,
-            deletes: true,
-            flush_files: 1,
-        }),
+        about: "a mail server, filebench's: files of 16 KiB in the mean made, appended to, read and deleted; a flush after each write",
+        pattern: Pattern::Application(Application::Files(VARMAIL)),
         reads: 0,
     },
     Workload {
         name: "fileserver",
-        about: "a file server, after filebench: files of 128 KiB made, appended to, read and deleted; no flushes",
-        pattern: Pattern::Application(Application::Files {
-            file: 32,
-            append: 4,
-            appends: 1,
-            reads: 1,
-            read_first: false,
-            deletes: true,
-            flush_files: 0,
-        }),
+        about: "a file server, filebench's: files of 128 KiB in the mean made, appended to, read and deleted; no flushes",
+        pattern: Pattern::Application(Application::Files(FILESERVER)),
         reads: 0,
     },
     Workload {
         name: "packages",
-        about: "packages installed: files of 16 KiB, a flush after fifty; over the oldest when the disk is full",
-        pattern: Pattern::Application(Application::Files {
-            file: 4,
-            append: 1,
-            appends: 0,
-            reads: 0,
-            read_first: false,
-            deletes: false,
-            flush_files: 50,
-        }),
+        about: "packages installed: files of 4 KiB in the median and 52 in the mean, a flush after each; over the oldest when the disk is full",
+        pattern: Pattern::Application(Application::Install),
         reads: 0,
     },
     Workload {
         name: "oltp",
-        about: "transactions: six pages of 8 KiB read and two changed, nine in ten of them in a tenth; a log, a flush each",
-        pattern: Pattern::Application(Application::Oltp {
-            reads: 6,
-            writes: 2,
-        }),
+        about: "TPC-C: its transactions on pages of 8 KiB; a log, flushed by each that changes anything",
+        pattern: Pattern::Application(Application::Oltp),
         reads: 0,
     },
     Workload {
         name: "key-value",
-        about: "a log-structured merge tree: tables of 2 MiB, four merged to three, flushed, and the old ones discarded",
-        pattern: Pattern::Application(Application::Merge {
-            table: 512,
-            fan_in: 4,
-        }),
+        about: "a log-structured merge tree, LevelDB's: tables of 2 MiB, levels ten times as large as the one before, old tables discarded",
+        pattern: Pattern::Application(Application::Merge),
         reads: 0,
     },
 ];

@@ -1,0 +1,60 @@
+//! A package manager that unpacks: files one behind the other, each brought to the disk before the next (dpkg's fsync).
+//!
+//! Sizes are lognormal, as those of the file systems of Agrawal and others ("A five-year study of file-system metadata", FAST 2007), with the
+//! median that they found each year; the mean is that of a compiler, Python and git as Debian installs them.
+
+use super::Steps;
+use super::spread::lognormal;
+use crate::rng::Rng;
+use crate::trace::Op;
+use std::collections::VecDeque;
+use vellum_core::addr::BLOCK_BYTES;
+
+const MEDIAN_BYTES: f64 = 4096.0;
+/// With that median, 52,000 bytes in the mean.
+const SIGMA: f64 = 2.255;
+
+/// What is installed.
+pub struct Install {
+    blocks: u64,
+    at: u64,
+    /// Where each file begins, and its blocks, oldest first.
+    files: VecDeque<(u64, u64)>,
+}
+
+impl Install {
+    pub fn new(blocks: u64) -> Self {
+        Self {
+            blocks,
+            at: 0,
+            files: VecDeque::new(),
+        }
+    }
+
+    pub fn file(&mut self, rng: &mut Rng, steps: &mut Steps) {
+        let bytes = lognormal(rng, MEDIAN_BYTES, SIGMA);
+        let most = (self.blocks / 16).max(1);
+        let blocks = ((bytes / BLOCK_BYTES as f64).ceil() as u64).clamp(1, most);
+        if self.at + blocks > self.blocks {
+            let at = self.at;
+            self.give_up(steps, |from, _| from >= at);
+            self.at = 0;
+        }
+        let (at, end) = (self.at, self.at + blocks);
+        self.give_up(steps, |from, to| from < end && to > at);
+        steps.write(at, blocks);
+        steps.flush();
+        self.files.push_back((at, blocks));
+        self.at = end;
+    }
+
+    /// Deletes the oldest ones, as long as they are such.
+    fn give_up(&mut self, steps: &mut Steps, such: impl Fn(u64, u64) -> bool) {
+        while let Some((from, blocks)) = self
+            .files
+            .pop_front_if(|file| such(file.0, file.0 + file.1))
+        {
+            steps.pieces(Op::Discard, from, blocks);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! A log-structured merge tree whose keys are written at random, after LevelDB's description of itself (doc/impl.md): tables are merged into the next
+//! level, from one end of the keys to the other and again, read, written anew, and discarded.
+//!
+//! Its log is not here: where writes are not synced it is deleted before a kernel writes it back. Neither are reads by a user: the
+//! load is db_bench's `fillrandom`.
+
+use super::Steps;
+use crate::trace::Op;
+use std::collections::VecDeque;
+
+/// Blocks of a table: 2 MiB.
+const TABLE: u64 = 512;
+/// Tables of the young level that are merged at a time.
+const YOUNG: usize = 4;
+/// Tables of the first level: 10 MB. Each level after it has ten times as many.
+const FIRST_LEVEL: usize = 5;
+const FAN_OUT: usize = 10;
+
+/// All keys are below.
+const KEYS: u64 = 1 << 48;
+
+#[derive(Clone, Copy)]
+struct Table {
+    slot: u32,
+    /// Its keys: from here, to below there.
+    from: u64,
+    to: u64,
+}
+
+/// A tree on a disk.
+pub struct Merge {
+    table_blocks: u64,
+    /// Tables that hold all keys once: as many are live, whatever is written.
+    live: usize,
+    /// The young level, oldest first; then levels whose tables lie side by side.
+    levels: Vec<Vec<Table>>,
+    /// Where each level's next merge begins.
+    next: Vec<u64>,
+    /// Parts of tables that were overwritten and not yet left out, by level.
+    overwritten: Vec<f64>,
+    empty: VecDeque<u32>,
+    #[cfg(test)]
+    pub merged: Vec<Merged>,
+}
+
+/// What a merge took and made.
+#[cfg(test)]
+pub struct Merged {
+    pub level: usize,
+    pub upper: usize,
+    pub lower: usize,
+    pub made: usize,
+}
+
+impl Merge {
+    pub fn new(blocks: u64) -> Self {
+        let table_blocks = TABLE.min(blocks / 128).max(1);
+        let slots = u32::try_from(blocks / table_blocks).unwrap_or(u32::MAX);
+        Self {
+            table_blocks,
+            live: (slots as usize / 3).max(1),
+            levels: vec![Vec::new()],
+            next: vec![0],
+            overwritten: vec![0.0],
+            empty: (0..slots).collect(),
+            #[cfg(test)]
+            merged: Vec::new(),
+        }
+    }
+
+    #[cfg(test)]
+    pub fn level_tables(&self) -> Vec<usize> {
+        self.levels.iter().map(Vec::len).collect()
+    }
+
+    /// What was written to memory becomes a table, and levels that are too large then are merged into the next.
+    pub fn fill(&mut self, steps: &mut Steps) {
+        if self.empty.is_empty() {
+            self.drop_all(steps);
+        }
+        self.write(0, &[(0, KEYS)], steps);
+        steps.flush();
+        let mut level = 0;
+        while let Some(tables) = self.levels.get(level) {
+            match tables.len() > most(level) {
+                true => self.merge(level, steps),
+                false => level += 1,
+            }
+        }
+    }
+
+    fn merge(&mut self, level: usize, steps: &mut Steps) {
+        if self.levels.len() == level + 1 {
+            self.levels.push(Vec::new());
+            self.next.push(0);
+            self.overwritten.push(0.0);
+        }
+        let upper: Vec<Table> = match level {
+            0 => std::mem::take(&mut self.levels[0]),
+            _ => {
+                let from = self.next[level];
+                let tables = &mut self.levels[level];
+                let at = tables.iter().position(|t| t.from >= from).unwrap_or(0);
+                vec![tables.remove(at)]
+            }
+        };
+        let from = upper.iter().map(|t| t.from).min().unwrap_or(0);
+        let to = upper.iter().map(|t| t.to).max().unwrap_or(KEYS);
+        self.next[level] = to;
+        let tables = &mut self.levels[level + 1];
+        // Keys are written at random: so many of those that come are there already.
+        let known = (tables.len() as f64 / self.live as f64).min(1.0);
+        let begin = tables.partition_point(|t| t.to <= from);
+        let end = tables.partition_point(|t| t.from < to);
+        let lower: Vec<Table> = tables.drain(begin..end).collect();
+        let old: Vec<Table> = upper.iter().chain(&lower).copied().collect();
+        self.overwritten[level] += upper.len() as f64 * known;
+        let gone = (self.overwritten[level] as usize).min(old.len() - 1);
+        self.overwritten[level] -= gone as f64;
+        let made = old.len() - gone;
+        old.iter().for_each(|t| self.whole(Op::Read, t.slot, steps));
+        if made > self.empty.len() {
+            self.levels[level].extend(old);
+            self.drop_all(steps);
+            return;
+        }
+        let from = old.iter().map(|t| t.from).min().unwrap_or(from);
+        let to = old.iter().map(|t| t.to).max().unwrap_or(to);
+        let border = |nth: usize| from + (to - from) * nth as u64 / made as u64;
+        let ranges: Vec<_> = (0..made).map(|n| (border(n), border(n + 1))).collect();
+        self.write(level + 1, &ranges, steps);
+        steps.flush();
+        self.discard(&old, steps);
+        #[cfg(test)]
+        self.merged.push(Merged {
+            level,
+            upper: upper.len(),
+            lower: lower.len(),
+            made,
+        });
+    }
+
+    /// New tables, in order, between those that are there.
+    fn write(&mut self, level: usize, ranges: &[(u64, u64)], steps: &mut Steps) {
+        let first = ranges.first().map_or(0, |range| range.0);
+        let at = match level {
+            0 => self.levels[0].len(),
+            _ => self.levels[level].partition_point(|t| t.from < first),
+        };
+        let slots: Vec<u32> = self.empty.drain(..ranges.len()).collect();
+        for &slot in &slots {
+            self.whole(Op::Write { fua: false }, slot, steps);
+        }
+        let new = slots.iter().zip(ranges);
+        let new = new.map(|(&slot, &(from, to))| Table { slot, from, to });
+        self.levels[level].splice(at..at, new);
+    }
+
+    fn whole(&self, op: Op, slot: u32, steps: &mut Steps) {
+        let at = u64::from(slot) * self.table_blocks;
+        steps.pieces(op, at, self.table_blocks);
+    }
+
+    fn discard(&mut self, tables: &[Table], steps: &mut Steps) {
+        for table in tables {
+            self.whole(Op::Discard, table.slot, steps);
+            self.empty.push_back(table.slot);
+        }
+    }
+
+    /// A database that no longer fits on a small disk is deleted, and another one begun.
+    fn drop_all(&mut self, steps: &mut Steps) {
+        for level in std::mem::take(&mut self.levels) {
+            self.discard(&level, steps);
+        }
+        self.levels = vec![Vec::new()];
+        self.next.truncate(1);
+        self.overwritten.truncate(1);
+    }
+}
+
+/// Tables of a level above which it is merged into the next.
+fn most(level: usize) -> usize {
+    match level {
+        0 => YOUNG - 1,
+        _ => FIRST_LEVEL * FAN_OUT.pow(level as u32 - 1),
+    }
+}
