@@ -6,6 +6,7 @@
 
 mod files;
 mod install;
+mod made;
 mod merge;
 mod oltp;
 mod spread;
@@ -18,6 +19,7 @@ use crate::rng::Rng;
 use crate::trace::Op;
 use files::Files;
 use install::Install;
+use made::Made;
 use merge::Merge;
 use oltp::Oltp;
 use std::collections::VecDeque;
@@ -30,6 +32,11 @@ const PIECE: u64 = 32;
 pub enum Application {
     /// Files; of each round one is deleted, made, appended to and read.
     Files(Personality),
+    /// Files are made, one after the other, and nothing else.
+    Made {
+        /// Their blocks in the mean, spread exponentially.
+        mean_blocks: u64,
+    },
     /// Files of packages, one behind the other, over the oldest when the disk is full.
     Install,
     /// TPC-C's transactions.
@@ -78,6 +85,7 @@ impl Steps {
 
 enum Kind {
     Files(Files),
+    Made(Made),
     Install(Install),
     Oltp(Oltp),
     Merge(Merge),
@@ -96,6 +104,7 @@ impl Running {
         Self {
             kind: match what {
                 Application::Files(personality) => Kind::Files(Files::new(personality, blocks)),
+                Application::Made { mean_blocks } => Kind::Made(Made::new(mean_blocks, blocks)),
                 Application::Install => Kind::Install(Install::new(blocks)),
                 Application::Oltp => Kind::Oltp(Oltp::new(blocks)),
                 Application::Merge => Kind::Merge(Merge::new(blocks)),
@@ -112,6 +121,7 @@ impl Running {
             }
             match &mut self.kind {
                 Kind::Files(files) => files.round(rng, &mut self.steps),
+                Kind::Made(made) => made.file(rng, &mut self.steps),
                 Kind::Install(install) => install.file(rng, &mut self.steps),
                 Kind::Oltp(oltp) => oltp.transaction(rng, &mut self.steps),
                 Kind::Merge(merge) => merge.fill(&mut self.steps),

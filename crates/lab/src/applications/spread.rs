@@ -4,7 +4,7 @@ use crate::rng::Rng;
 use std::f64::consts::TAU;
 
 /// An exponential distribution, with a mean of 1.
-fn exponential(rng: &mut Rng) -> f64 {
+pub fn exponential(rng: &mut Rng) -> f64 {
     -(1.0 - rng.unit()).ln()
 }
 

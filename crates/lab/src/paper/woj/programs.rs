@@ -29,14 +29,8 @@ const fn files(name: &'static str, blocks: u64) -> Workload {
     Workload {
         name,
         about: "files are made",
-        pattern: Pattern::Application(Application::Files {
-            file: blocks,
-            append: 1,
-            appends: 0,
-            reads: 0,
-            read_first: false,
-            deletes: false,
-            flush_files: 0,
+        pattern: Pattern::Application(Application::Made {
+            mean_blocks: blocks,
         }),
         reads: 0,
     }
