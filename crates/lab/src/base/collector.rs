@@ -73,25 +73,46 @@ impl PageMap {
         self.frontier(die, stream).live -= moving.len() as u64;
         let entries = moving.iter().map(|&(_, lba)| self.map[lba as usize]);
         std::hint::black_box(entries.fold(0, |all, entry| all ^ entry));
-        let unit_blocks = self.unit_blocks;
+        let (unit_blocks, copy_back) = (self.unit_blocks, self.how.copy_back);
+        let units = moving.chunk_by(|(a, _), (b, _)| a / unit_blocks == b / unit_blocks);
         let (on, from) = (Die(die as u32), EraseBlock(self.first + victim));
-        for unit in moving.chunk_by(|(a, _), (b, _)| a / unit_blocks == b / unit_blocks) {
-            let fills = match self.how.copy_back {
-                true => FlashOp::Copy(on),
-                false => {
-                    self.ops.push(FlashOp::Read(on, from, unit.len() as u32));
-                    FlashOp::Program(on)
+        let read = |pages: usize| (!copy_back).then_some(FlashOp::Read(on, from, pages as u32));
+        let fills = match copy_back {
+            true => FlashOp::Copy(on),
+            false => FlashOp::Program(on),
+        };
+        if self.separation.is_some() {
+            for unit in units {
+                self.ops.extend(read(unit.len()));
+                for &(_, lba) in unit {
+                    let separation = self.separation.as_ref();
+                    let stream = separation.map_or(stream, |separation| separation.stream(lba));
+                    if self.frontier(die, stream).offset == self.pages {
+                        self.open(die, stream);
+                    }
+                    self.append(die, stream, lba, fills);
                 }
-            };
-            for &(_, lba) in unit {
-                let stream = match &self.separation {
-                    None => 0,
-                    Some(separation) => separation.stream(lba),
-                };
-                if self.frontier(die, stream).offset == self.pages {
-                    self.open(die, stream);
+            }
+        } else {
+            // All of them go into the block that was just begun, so what is the same for all is done once: most writes are moves.
+            let count = moving.len() as u32;
+            let frontier = &mut self.frontiers[die * self.streams + stream];
+            let (block, offset) = (base + frontier.active, frontier.offset);
+            assert!(offset + count <= self.pages, "a victim fits");
+            frontier.offset += count;
+            frontier.live += u64::from(count);
+            self.valid[block as usize] += count;
+            for unit in units {
+                let count = unit.len() as u32;
+                self.ops.extend(read(unit.len()));
+                if count >= frontier.left {
+                    frontier.left += unit_blocks;
+                    self.ops.push(fills);
                 }
-                self.append(die, stream, lba, fills);
+                frontier.left -= count;
+            }
+            for (at, &(_, lba)) in (block * self.pages + offset..).zip(&moving) {
+                self.put(lba, at);
             }
         }
         self.counts.moved += moving.len() as u64;

@@ -71,7 +71,7 @@ pub(super) struct Frontier {
     pub(super) active: u32,
     pub(super) offset: u32,
     /// Pages that its open unit still takes.
-    left: u32,
+    pub(super) left: u32,
     /// Its blocks, that one among them, and their pages that are alive.
     pub(super) blocks: u32,
     pub(super) live: u64,
@@ -322,10 +322,14 @@ impl PageMap {
         let valid = &mut self.valid[block as usize];
         *valid -= 1;
         let valid = *valid;
-        let stream = usize::from(self.filled_by[block as usize]);
-        if let Some(separation) = &mut self.separation {
-            separation.died(stream);
-        }
+        let stream = match &mut self.separation {
+            None => 0,
+            Some(separation) => {
+                let stream = usize::from(self.filled_by[block as usize]);
+                separation.died(stream);
+                stream
+            }
+        };
         let (die, block) = self.by_die.split(block);
         let frontier = self.frontier(die as usize, stream);
         frontier.live -= 1;
