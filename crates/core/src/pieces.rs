@@ -10,8 +10,9 @@ use alloc::vec::Vec;
 /// A piece that has so many is divided when it is full: well below a millisecond, each entry a miss of the cache.
 const MOST: usize = 2048;
 
-/// More than a piece has slots.
-const SPAN: usize = 2 * MOST;
+/// More than a piece has slots. A piece whose addresses were chosen to have many bits of their hash in common is larger than
+/// others, by a quarter for each division that leaves all of them on one side.
+const SPAN: usize = 1 << 20;
 
 struct Piece<T, P> {
     entries: Flat<T>,

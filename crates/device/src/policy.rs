@@ -16,7 +16,7 @@ pub enum WeakHash {
     Xxh3,
     /// XXH64 of the first 64 bytes: the paper's choice.
     Head64,
-    /// The CRC32C that every block has anyway.
+    /// CRC32C, for comparison; older volumes have it of every block anyway.
     Crc32c,
     /// MD5, for comparison.
     Md5,

@@ -1,6 +1,6 @@
 //! In-line deduplication: contents that are stored already are not stored again (CAFTL §3).
 //!
-//! By comparison: the block's CRC32C, CAFTL's pre-hash (§3.4.2), proposes a page, and the bytes decide. No other
+//! By comparison: the block's sum, as CAFTL's pre-hash (§3.4.2), proposes a page, and the bytes decide. No other
 //! hash is needed, and the checksums of all that is stored lie in the segments' summaries: the index is built
 //! again from them after a restart. As the paper has it, by fingerprint, is the other way: a page that has come to
 //! be shared is known by a strong hash, and a third owner needs no comparison. Fingerprints are the shared table's:

@@ -1,7 +1,7 @@
 //! Sweeps: looks through all that is stored, when nobody else needs the medium. For blocks that are stored twice, which is
 //! deduplication out of line (CAFTL §3.5); and for pages of parts of which little is left (`fold`).
 //!
-//! What it goes by are the segments' summaries: owner and CRC32C of each block, 12 bytes in place of 4096 (`stored`). The core
+//! What it goes by are the segments' summaries: owner and sum of each block, 12 bytes in place of 4096 (`stored`). The core
 //! says which of them are alive. A page of parts is read for its directory, which has the same of each part. Blocks of one
 //! checksum are told to it in pairs, which it reads, compares and shares, or finds that they have changed (`pairs`); where both
 //! have several owners, the map is searched for those of the one. Memory is bounded: a volume with more blocks than fit is gone
