@@ -24,14 +24,8 @@ document=docs/benchmarks/dedup-device.md where=
 if [ -n "${LIMIT:-}" ]; then
     document=docs/benchmarks/dedup-device-limited.md
     where=" Its disk is held to $LIMIT bytes a second each way (\`LIMIT=$LIMIT\`)."
-    group=/sys/fs/cgroup/blkio/vellum-bench.$$
-    mkdir "$group" || { echo "bench-dedup: LIMIT needs root, and the blkio controller of control groups v1" >&2; exit 1; }
-    disk=$(lsblk -dno MAJ:MIN "$(df --output=source "$dir" | tail -1)")
-    for way in read write; do
-        echo "$disk $(numfmt --from=iec "$LIMIT")" >"$group/blkio.throttle.${way}_bps_device"
-    done
 fi
-trap 'cleanup; [ -z "${group:-}" ] || rmdir "$group"' EXIT
+trap cleanup EXIT
 trap 'exit 130' INT TERM
 for tool in fio nbdinfo nbdcopy jq; do
     command -v "$tool" >/dev/null || { echo "bench-dedup: no $tool: run scripts/setup.sh bench" >&2; exit 1; }
@@ -48,7 +42,6 @@ up() { # CONFIGURATION [FLAGS]: a fresh volume and its server
     rm -f "$dir/store"
     "$VELLUM" create "$dir/store" --size "$volume" >/dev/null
     start "$VELLUM" serve "v=$dir/store" --socket "$dir/socket" --policy "dedup=$policy" "$@"
-    [ -z "${group:-}" ] || echo "$server" >"$group/cgroup.procs"
 }
 
 counted() { # FIELD: of the server's counters

@@ -11,6 +11,9 @@
 # PACKING=1 (`make bench-packing`) compares storage in parts of pages instead, and rewrites docs/benchmarks/packing.md; LAYOUTS=1
 # (`make bench-layouts`) the layouts, with loads that have duplicates, and rewrites docs/benchmarks/layouts-device.md.
 #
+# LIMIT=100M holds the servers to so many bytes a second on their disk, by a control group (root), and rewrites journal-limited.md or
+# packing-limited.md: an eMMC, where the file below is as quick as this machine's memory.
+#
 # QUICK=1 is for trying the script: small, one round, and it writes no document. ONLY=REGEX chooses workloads,
 # CONFIGURATIONS="a b" configurations; neither writes one.
 set -euo pipefail
@@ -174,7 +177,7 @@ done
 table=journal
 [ -z "${PACKING:-}" ] || table=packing
 [ -z "${LAYOUTS:-}" ] || table=layouts
-document=${table/layouts/layouts-device}
+document=${table/layouts/layouts-device}${LIMIT:+-limited}
 "benches/${table}_table.sh" "$results" "$ROUNDS" "$volume" "$scale" >"$dir/$document.md"
 for what in "${skipped[@]}"; do printf '\nNot measured: %s.\n' "$what"; done | sort -u >>"$dir/$document.md"
 cat "$dir/$document.md"

@@ -53,6 +53,9 @@ declare -A file_system=([ext3]=ext3)
 configurations=(journal ordered ordered-full off on on-full free paper sha1 traced)
 # Packing, against plain storage and against a volume without it; ext3 is what CSA-FS compares itself with, on its kinds of load.
 [ -z "${PACKING:-}" ] || configurations=(ordered ext3 on lz4 lz4+delta zstd zstd+delta all)
+# On a slow disk: what is compared there.
+[ -z "${LIMIT:-}" ] || configurations=(journal ordered off on free)
+[ -z "${LIMIT:-}" ] || [ -z "${PACKING:-}" ] || configurations=(ordered ext3 on lz4 zstd all)
 # Deduplication on each layout, against plain storage.
 [ -z "${LAYOUTS:-}" ] || configurations=(ordered log alone merging tables shadow strong-alone strong-merging strong strong-shadow)
 [ -z "${CONFIGURATIONS:-}" ] || read -ra configurations <<<"$CONFIGURATIONS"

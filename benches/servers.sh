@@ -1,5 +1,17 @@
 # Servers of a benchmark: ours and the peers, started, measured and surely stopped. Sourced by bench.sh.
 
+# With LIMIT=100M servers are held to so many bytes a second of writes and as many of reads on the disk that $dir is on, by a
+# control group: an eMMC where there is none.
+group=
+if [ -n "${LIMIT:-}" ]; then
+    group=/sys/fs/cgroup/blkio/vellum-bench.$$
+    mkdir "$group" || { echo "bench: LIMIT needs root, and the blkio controller of control groups v1" >&2; exit 1; }
+    disk=$(lsblk -dno MAJ:MIN "$(df --output=source "$dir" | tail -1)")
+    for way in read write; do
+        echo "$disk $(numfmt --from=iec "$LIMIT")" >"$group/blkio.throttle.${way}_bps_device"
+    done
+fi
+
 # Started servers and what is mounted, newest last.
 pids=()
 mounts=()
@@ -15,6 +27,7 @@ cleanup() {
     for i in "${pids[@]}"; do kill "$i" 2>/dev/null; done
     for i in "${pids[@]}"; do wait "$i" 2>/dev/null; done
     rm -rf "$dir"
+    [ -z "$group" ] || rmdir "$group"
 }
 
 socket_uri() { echo "nbd+unix:///?socket=$dir/socket"; }
@@ -27,7 +40,10 @@ start() {
     pids+=("$server")
     local tries
     for ((tries = 0; tries < 6000; tries++)); do
-        if [ -S "$dir/socket" ] && nbdinfo --size "$(socket_uri)" >/dev/null 2>&1; then return; fi
+        if [ -S "$dir/socket" ] && nbdinfo --size "$(socket_uri)" >/dev/null 2>&1; then
+            [ -z "$group" ] || echo "$server" >"$group/cgroup.procs"
+            return
+        fi
         kill -0 "$server" 2>/dev/null || break
         sleep 0.02
     done
