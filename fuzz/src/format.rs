@@ -41,7 +41,7 @@ fn fit(bytes: &[u8], length: usize, magic: &[u8]) -> Vec<u8> {
     fitted
 }
 
-fn geometry() -> Superblock {
+fn geometry(sums: SumKind) -> Superblock {
     plan(&Params {
         medium_blocks: MEDIUM_BLOCKS,
         logical_blocks: None,
@@ -49,8 +49,7 @@ fn geometry() -> Superblock {
         segment_blocks: Some(SEGMENT_BLOCKS),
         uuid: UUID,
         secret: *b"a fuzzed volume!a fuzzed volume!",
-        // As every other checksum: 0.
-        sums: SumKind::Crc32c,
+        sums,
     })
     .expect("large enough")
 }
@@ -58,13 +57,21 @@ fn geometry() -> Superblock {
 /// A superblock: what the bytes, by exclusive or, make of a sound one.
 pub fn superblock(bytes: &[u8]) {
     let _ = Superblock::decode(bytes, MEDIUM_BLOCKS, crc32c::crc32c);
-    let mut block = [0; BLOCK_BYTES];
-    geometry().encode(nothing, &mut block);
-    for (byte, change) in block.iter_mut().zip(bytes) {
-        *byte ^= change;
-    }
-    for medium_blocks in [MEDIUM_BLOCKS, u64::MAX] {
-        let Ok(found) = Superblock::decode(&block, medium_blocks, nothing) else {
+    let changed = |sums| {
+        let mut block = [0; BLOCK_BYTES];
+        geometry(sums).encode(nothing, &mut block);
+        for (byte, change) in block.iter_mut().zip(bytes) {
+            *byte ^= change;
+        }
+        block
+    };
+    let (older, newer) = (changed(SumKind::Crc32c), changed(SumKind::Xxh3));
+    let sizes = [MEDIUM_BLOCKS, u64::MAX];
+    for (block, medium_blocks) in [older, newer]
+        .iter()
+        .flat_map(|block| sizes.map(|size| (block, size)))
+    {
+        let Ok(found) = Superblock::decode(block, medium_blocks, nothing) else {
             continue;
         };
         let end = found.medium_blocks();
@@ -226,7 +233,8 @@ impl Source for Disk {
 
 /// Every kind of block, in a volume that is sound.
 fn sound() -> Disk {
-    let sb = geometry();
+    // As every other checksum: 0.
+    let sb = geometry(SumKind::Crc32c);
     let mut disk = Disk(HashMap::new());
     format::blank(&sb, nothing, &mut |at, bytes| disk.put(at, bytes));
     let at = |segment: u32, offset: u64| sb.segment_start(Segment(segment)).plus(offset);

@@ -37,7 +37,7 @@ impl Source for Disk {
     }
 }
 
-fn geometry(layout: Layout) -> Superblock {
+fn geometry(layout: Layout, sums: SumKind) -> Superblock {
     plan_tables(
         &Params {
             medium_blocks: MEDIUM_BLOCKS,
@@ -46,8 +46,7 @@ fn geometry(layout: Layout) -> Superblock {
             segment_blocks: None,
             uuid: *b"a fuzzed volume!",
             secret: *b"a fuzzed volume!a fuzzed volume!",
-            // As every other checksum: 0.
-            sums: SumKind::Crc32c,
+            sums,
         },
         layout,
     )
@@ -56,9 +55,9 @@ fn geometry(layout: Layout) -> Superblock {
 
 /// Edits of eight bytes each in the first blocks of a volume: which, where in it (two bytes), a share of how the volume is
 /// used if it still opens, a number. Whether it does.
-pub fn volume(layout: Layout, edits: &[u8]) -> bool {
+pub fn volume(layout: Layout, sums: SumKind, edits: &[u8]) -> bool {
     let mut disk = Disk(HashMap::new());
-    let superblock = geometry(layout);
+    let superblock = geometry(layout, sums);
     format::blank(&superblock, nothing, &mut |at, bytes| {
         for (at, block) in (at.0..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
             disk.0.insert(at, block.to_vec());
@@ -85,7 +84,7 @@ pub fn volume(layout: Layout, edits: &[u8]) -> bool {
     true
 }
 
-/// The first byte chooses the layout.
+/// The first byte chooses the layout, and what blocks are checked by: nothing, as all else is here, or what no block has.
 #[allow(dead_code, reason = "the fuzz target's; tests choose themselves")]
 pub fn any(bytes: &[u8]) {
     if let Some((first, edits)) = bytes.split_first() {
@@ -93,6 +92,10 @@ pub fn any(bytes: &[u8]) {
             0 => Layout::Ordered,
             _ => Layout::Shadow,
         };
-        volume(layout, edits);
+        let sums = match first & 2 {
+            0 => SumKind::Crc32c,
+            _ => SumKind::Xxh3,
+        };
+        volume(layout, sums, edits);
     }
 }

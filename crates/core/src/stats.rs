@@ -208,7 +208,7 @@ counters! {
     folded_bytes,
     /// Pages that were given up by that.
     folds,
-    /// Blocks read for that, and left where they were: written meanwhile, or there was no room to spare.
+    /// Blocks read and encoded for that, and left where they were: written meanwhile, or something keeps them there, or there was no room to spare.
     folds_put_off,
     /// Gauge: contents in the index.
     index_entries,

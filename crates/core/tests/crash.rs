@@ -52,6 +52,8 @@ fn run_seeds(test: &str, faults: bool, fixed: Range<u64>) {
     let mut total = Summary::default();
     seeds::run(fixed, |seed| total.add(&run_or_panic(seed, test, faults)));
     println!("{test}: {total:?}");
+    let is_one = seeds::number("VELLUM_SEED").is_some();
+    assert!(is_one || total.folded > 0, "{test}: nothing was folded");
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod sim;
 
 use sim::bench::{Bench, crash_everywhere, volume};
 use sim::driver::Ask;
+use sim::open::Volume;
 use vellum_core::addr::Lba;
 use vellum_core::map::PartId;
 use vellum_core::seam::{Dedup, Region, WriteOnce};
@@ -221,4 +222,34 @@ fn a_crash_at_any_effect_of_a_fold() {
         bench.discard(PAGE + 1);
         bench.ask_write(12, contents[151]);
     });
+}
+
+/// Of a page whose owners are not neighbours the first may take the last of the room, and only the last one gives any back.
+#[test]
+fn a_fold_leaves_a_client_what_it_found() {
+    let contents = small_contents();
+    let thin = Volume {
+        logical_blocks: Some(4000),
+        ..volume()
+    };
+    let mut bench = Bench::new(1, thin, Dedup::default());
+    sparse(&mut bench);
+    bench.0.packing = 0;
+    let left = |bench: &Bench| {
+        let room = bench.0.engine.room();
+        room.capacity - room.live
+    };
+    let mut lba = 100;
+    while left(&bench) > 1 {
+        bench.write(lba, 30_000 + lba as u32);
+        lba += 1;
+    }
+    bench.0.packing = 100;
+    fold(&mut bench, 0, 1);
+    fold(&mut bench, PAGE, 1);
+    assert_eq!(bench.stats().folded_blocks, 0);
+    assert_eq!(left(&bench), 1);
+    bench.write(5, contents[100]);
+    bench.assert_reads(&[(0, contents[0]), (5, contents[100])]);
+    bench.end();
 }

@@ -79,6 +79,13 @@ impl Bases {
         }
     }
 
+    /// The frame's block is not worth being remembered when it is stored; what was there before may have been.
+    pub fn unwanted(&mut self, buf: Buf) {
+        if let Some(len) = self.wanted.get_mut(buf.0 as usize) {
+            *len = 0;
+        }
+    }
+
     /// The page of this number stands for nothing any more.
     pub fn given_up(&mut self, page: Vba) {
         if !self.blocks.is_empty() {

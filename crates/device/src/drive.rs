@@ -262,7 +262,7 @@ impl Inner {
         now: Nanos,
         lba: Lba,
         frames: Frames,
-        payloads: &[Payload],
+        blocks: &[Payload],
         batch: &mut Batch,
     ) {
         if self.life != Life::Running {
@@ -270,8 +270,8 @@ impl Inner {
         }
         for id in frames.into_bufs() {
             self.keeps[id as usize] = false;
+            self.bases.unwanted(Buf(id));
         }
-        let blocks = payloads;
         self.feed(now, Input::Fold { lba, blocks }, batch);
     }
 

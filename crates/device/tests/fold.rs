@@ -7,9 +7,10 @@
 
 mod common;
 
-use common::{Client, Random, assert_sound, create, open, open_packing, wait_for};
+use common::{Client, Random, assert_sound, create, open, open_packing, wait_for, with_crc_sums};
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
+use vellum_core::format::SumKind;
 use vellum_device::pack::Compression;
 use vellum_device::policy::Policy;
 use vellum_device::{CreateOptions, Haste, Sought, Volume};
@@ -119,13 +120,17 @@ fn fold(volume: &Volume) {
 
 #[test]
 fn folding_gives_room_back_and_changes_nothing() {
-    let loads: [(&str, Load); 3] = [
-        ("uniform", uniform),
-        ("skewed", skewed),
-        ("hot and cold", hot_and_cold),
+    let loads: [(&str, Load, SumKind); 4] = [
+        ("uniform", uniform, SumKind::Xxh3),
+        ("skewed", skewed, SumKind::Xxh3),
+        ("hot and cold", hot_and_cold, SumKind::Xxh3),
+        ("an older volume", skewed, SumKind::Crc32c),
     ];
-    for (name, load) in loads {
+    for (name, load, sums) in loads {
         let (_, medium) = medium();
+        if sums == SumKind::Crc32c {
+            with_crc_sums(&*medium);
+        }
         let (volume, contents) = sparse(&medium, load);
         let before = volume.stats();
         let pages = before.core["packed_pages"];
@@ -178,6 +183,69 @@ fn clients_go_on_beside_a_fold() {
     volume.stop().unwrap();
     assert_sound(&*medium);
     contents.assert_read(&open(&medium));
+}
+
+#[test]
+fn a_fold_ends_when_it_is_switched_off() {
+    let (_, medium) = medium();
+    let (volume, contents) = sparse(&medium, skewed);
+    let policy = |fold| Policy {
+        compression: Compression::Lz4,
+        sweep_blocks: 1000,
+        fold,
+        ..Policy::default()
+    };
+    volume.set_policy(policy(true)).unwrap();
+    volume.sweep(Sought::SparsePages, Haste::Beside).unwrap();
+    wait_for(&volume, "it has folded some", |volume| {
+        counted(volume, "folded_blocks") >= 100
+    });
+    volume.set_policy(policy(false)).unwrap();
+    wait_for(&volume, "it has ended", |volume| {
+        volume.sweep_progress(Sought::SparsePages).halted == 1
+    });
+    assert_eq!(volume.sweep_progress(Sought::SparsePages).ended, 0);
+    contents.assert_read(&volume);
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
+
+/// Parts by an encoding that was better at it than the one that is on now stay with their page.
+#[test]
+fn a_page_stays_if_one_of_its_parts_cannot_be_encoded_again() {
+    let (_, medium) = medium();
+    let volume = open_packing(&medium, Compression::Zstd);
+    let mut client = Client::new(&volume);
+    let mut random = Random(1);
+    // Half a page to zstd, and a whole one to LZ4: of twelve letters in no order.
+    let mut write = |client: &mut Client, lba: u64| {
+        let mut request = client.write_request(lba, &[1], false);
+        let block = request.frames.block_mut(0);
+        block.fill_with(|| b'a' + random.below(12) as u8);
+        client.call(request).unwrap();
+    };
+    (0..100).for_each(|lba| write(&mut client, lba));
+    client.flush().unwrap();
+    (0..100).step_by(2).for_each(|lba| write(&mut client, lba));
+    client.flush().unwrap();
+    let lz4 = Policy {
+        compression: Compression::Lz4,
+        ..Policy::default()
+    };
+    volume.set_policy(lz4).unwrap();
+    fold(&volume);
+    assert!(volume.stats().medium.read_fold_bytes > 0);
+    assert_eq!(counted(&volume, "folded_blocks"), 0);
+    assert_eq!(counted(&volume, "folds_put_off"), 0);
+    volume
+        .set_policy(Policy {
+            compression: Compression::Zstd,
+            ..lz4
+        })
+        .unwrap();
+    fold(&volume);
+    assert!(counted(&volume, "folds") > 20);
+    volume.stop().unwrap();
 }
 
 #[test]

@@ -7,8 +7,10 @@
 //! 1. It is of what is there now. From before a block is read until it is stored anew its entry has not been written: then nothing
 //!    else has come to be there, and its page has not been given up, so that its number is no other page's. A write or a discard
 //!    that came between has won, and one that waits comes behind it.
-//! 2. It takes no room from anybody: what would have to wait is put off, and so is all while the collector is at work.
-//! 3. Blocks that something else keeps where they are stay there: deltas and what they need, what is in a journal, what is pledged.
+//! 2. It takes no room from anybody: what would have to wait is put off, and so is all while the collector is at work, or what a
+//!    page's parts may need until it is given up is not free.
+//! 3. Blocks that something else keeps where they are stay there: deltas and what they need, what is in a journal that is watched,
+//!    what is pledged.
 
 use super::pack::Packing;
 use super::*;
@@ -23,6 +25,8 @@ pub(super) struct Folding {
 }
 
 const _: () = assert!(limits::FOLD_BLOCKS <= u32::BITS);
+// A sparse page has no more owners: each may need a page of its own before the last one leaves.
+const _: () = assert!(crate::map::MAX_PARTS as u32 / 2 <= limits::FOLD_BLOCKS);
 
 impl Folding {
     fn index(self, lba: Lba) -> Option<u64> {
@@ -79,9 +83,10 @@ impl Engine {
             && self.refuses_writes().is_none()
             && !self.redeeming
             && self.waiting.is_empty()
+            && self.writing < limits::CHUNKS_IN_FLIGHT
             && self.collector.is_idle()
             && self.segments.free.len() > limits::COLLECTOR_SEGMENTS
-            && self.segments.live < self.capacity()
+            && self.segments.live + u64::from(limits::FOLD_BLOCKS) < self.capacity()
     }
 
     /// Blocks have been read, by [`Engine::read_to_fold`], and encoded.

@@ -51,12 +51,12 @@ impl Tokens {
         }
     }
 
-    fn fill(self, token: u32, out: &mut [u8]) {
+    fn fill(self, number: u32, out: &mut [u8]) {
         out.fill(0);
-        let token = token.to_le_bytes();
+        let token = number.to_le_bytes();
         out[..4].copy_from_slice(&token);
-        // A token of zeros is a block of zeros.
-        if self.ends_with_crc && token != [0; 4] {
+        // A token of zeros is a block of zeros; and what was torn has nobody's sum.
+        if self.ends_with_crc && number != 0 && number & GARBAGE == 0 {
             out[4..8].copy_from_slice(&crc32c::crc32c(&token).to_le_bytes());
         }
     }

@@ -5,6 +5,8 @@
 //! is, is a page folded: one that would not be given up costs writes for nothing, and what several share would be stored several
 //! times.
 //!
+//! What cannot be known before is whether all can be stored anew: a page of which one part cannot is left at the first that is not.
+//!
 //! Where it is nothing keeps. It begins anew, and what has been folded is not sparse any more.
 
 use super::Sought;
@@ -80,7 +82,7 @@ fn fold_pages(shared: &Shared, pages: &mut [(Vba, u32)], turn: &mut Turn) -> boo
     pages.sort_unstable();
     let place = |page: Vba| pages.binary_search_by_key(&page, |(vba, _)| *vba).ok();
     let counted: usize = pages.iter().map(|(_, owners)| *owners as usize).sum();
-    let mut owners: Vec<(PartId, Lba)> = Vec::with_capacity(counted);
+    let mut owners: Vec<(PartId, Lba)> = Vec::with_capacity(counted + SWEEP_TAGS);
     for from in (0..shared.blocks).step_by(SWEEP_TAGS) {
         if !turn.wait(shared) {
             return false;
@@ -92,6 +94,10 @@ fn fold_pages(shared: &Shared, pages: &mut [(Vba, u32)], turn: &mut Turn) -> boo
         });
         if asked.is_none() {
             return false;
+        }
+        // More have come since they were counted, as clients that share blocks, and there is no telling how many: the next fold's.
+        if owners.len() > counted {
+            return true;
         }
     }
     owners.sort_unstable();
@@ -108,15 +114,47 @@ fn fold_pages(shared: &Shared, pages: &mut [(Vba, u32)], turn: &mut Turn) -> boo
 
 /// Stores anew what all owners of a page have there.
 fn fold_page(shared: &Shared, owners: &[(PartId, Lba)], turn: &mut Turn) -> bool {
-    let mut lbas: Vec<Lba> = owners.iter().map(|(_, lba)| *lba).collect();
-    lbas.sort_unstable();
+    let Some(lbas) = still_there(shared, owners) else {
+        return false;
+    };
     let in_rows = lbas.chunk_by(|one, next| one.plus(1) == *next);
     for row in in_rows.flat_map(|row| row.chunks(FOLD_BLOCKS as usize)) {
-        if !(turn.wait(shared) && has_room(shared) && fold_row(shared, row, turn)) {
+        if !(turn.wait(shared) && has_room(shared)) {
             return false;
+        }
+        match fold_row(shared, row, turn) {
+            Row::Told => {}
+            Row::Stays => return true,
+            Row::Ended => return false,
         }
     }
     true
+}
+
+/// Which of a page's owners have not left it since they were found, in order: others may be in pages that are not sparse.
+fn still_there(shared: &Shared, owners: &[(PartId, Lba)]) -> Option<Vec<Lba>> {
+    let mut there = Vec::with_capacity(owners.len());
+    shared.with_core(|_, inner, _| {
+        for (part, lba) in owners {
+            let is_it = |page| page == part.page;
+            inner
+                .engine
+                .foldable_in(lba.0..lba.0 + 1, is_it, &mut there);
+        }
+    })?;
+    let mut lbas: Vec<Lba> = there.into_iter().map(|(_, lba)| lba).collect();
+    lbas.sort_unstable();
+    Some(lbas)
+}
+
+/// What has become of blocks in a row.
+enum Row {
+    /// The core has them; what had not changed is stored anew.
+    Told,
+    /// Some are not to be had, or not worth it: their page is not given up this time, and the rest of it stays.
+    Stays,
+    /// The volume stops.
+    Ended,
 }
 
 /// Waits until nobody needs the room that a fold takes; `false` when that takes too long.
@@ -134,30 +172,34 @@ fn has_room(shared: &Shared) -> bool {
 }
 
 /// Reads blocks in a row, encodes them and hands them to the core, which stores what has not changed.
-fn fold_row(shared: &Shared, row: &[Lba], turn: &mut Turn) -> bool {
+fn fold_row(shared: &Shared, row: &[Lba], turn: &mut Turn) -> Row {
     let (Some(&lba), Some(frames)) = (row.first(), shared.frames.try_take(Share::Write, row.len()))
     else {
-        // Clients have them all: the page is not given up this time.
-        return true;
+        // Clients have them all.
+        return Row::Stays;
     };
     turn.spend(row.len() as u64);
     let mut frames = match read(shared, lba, frames) {
         Ok(frames) => frames,
-        Err(BlockError::Stopping) => return false,
-        // Told as damage when it was read; the page stays.
-        Err(_) => return true,
+        Err(BlockError::Stopping) => return Row::Ended,
+        // Told as damage when it was read.
+        Err(_) => return Row::Stays,
     };
     let how = shared.digester.how();
     let mut payloads: Vec<Payload> = Vec::with_capacity(row.len());
     for (index, buf) in frames.bufs().enumerate().collect::<Vec<_>>() {
         let mut digest = how.digest(frames.block(index));
         digest.packed = pack(&mut frames, index, how.alone());
+        if digest.packed.is_none() {
+            // It was made by an encoding that was better at it than today's.
+            return Row::Stays;
+        }
         payloads.push(Payload { buf, digest });
     }
     let told = shared.with_core(|now, inner, batch| {
         inner.fold(now, lba, frames, &payloads, batch);
     });
-    told.is_some()
+    told.map_or(Row::Ended, |()| Row::Told)
 }
 
 /// What these blocks hold.

@@ -184,9 +184,11 @@ impl Sweeper {
         self.given.notify_one();
     }
 
-    /// Whether sparse pages are given up of the volume's own accord.
+    /// Whether sparse pages are given up of the volume's own accord. When it is switched off, a fold under way ends.
     pub fn folds(&self, on: bool) {
-        self.orders.lock().idle[Sought::SparsePages as usize] = on;
+        let mut orders = self.orders.lock();
+        let was_on = std::mem::replace(&mut orders.idle[Sought::SparsePages as usize], on);
+        orders.halt |= was_on && !on && orders.sweeping == Some(Sought::SparsePages);
         self.given.notify_one();
     }
 
