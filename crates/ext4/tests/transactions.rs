@@ -108,6 +108,51 @@ fn a_transaction_is_complete_with_its_last_block() {
     }
 }
 
+/// In any order, some of them more than once: told when the last of them is there, once, and all of it.
+#[test]
+fn a_transaction_is_complete_in_whatever_order_it_comes() {
+    let blocks = [
+        descriptor(V3, 7, &[(100, 2), (101, 2), (102, LAST)]),
+        copy(),
+        copy(),
+        copy(),
+        revoke(V3, 7, &[101]),
+        descriptor(V3, 7, &[(103, 2), (104, LAST)]),
+        copy(),
+        copy(),
+        commit(V3, 7),
+    ];
+    let expected = vec![(100, 11), (102, 13), (103, 16), (104, 17)];
+    let mut random = 1_u64;
+    let mut below = |limit: usize| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (random >> 33) as usize % limit
+    };
+    for round in 0..5000 {
+        let mut log = following();
+        let mut there = [false; 9];
+        while there.contains(&false) {
+            let index = below(blocks.len());
+            there[index] = true;
+            let at = JournalBlock(10 + index as u32);
+            // Now and then something else is there, first or again.
+            if below(10) == 0 {
+                there[index] = blocks[index] == copy();
+                let told = write_one(&mut log, at, &copy());
+                assert!(told.is_empty() || !there.contains(&false), "round {round}");
+                continue;
+            }
+            let told = write_one(&mut log, at, &blocks[index]);
+            match there.contains(&false) {
+                true => assert_eq!(told, [], "round {round}"),
+                false => assert_eq!(told, expected, "round {round}"),
+            }
+        }
+    }
+}
+
 #[test]
 fn transactions_follow_each_other_over_the_end_of_the_log() {
     let end = BLOCKS - 256;

@@ -135,8 +135,8 @@ impl Reader {
 #[derive(Debug)]
 pub struct Transactions {
     reader: Arc<Reader>,
-    /// The next transaction and where it begins; none until a superblock has said.
-    next: Option<(Sequence, JournalBlock)>,
+    /// The next transaction; none until a superblock has said.
+    next: Option<Next>,
     /// The block without which it is not complete.
     wanted: Option<JournalBlock>,
     heads: HashMap<JournalBlock, Head>,
@@ -144,6 +144,33 @@ pub struct Transactions {
     copies: usize,
     /// Blocks written since their place was last part of a transaction that is complete.
     fresh: HashSet<JournalBlock>,
+}
+
+/// The transaction whose turn it is, and what is there of it: whole descriptors with all their copies. So each is walked
+/// through once, whichever block comes last.
+#[derive(Debug)]
+struct Next {
+    sequence: Sequence,
+    begin: JournalBlock,
+    /// Where its next head is to be.
+    at: JournalBlock,
+    /// From the beginning to there.
+    blocks: u32,
+    homes: Vec<(u64, JournalBlock)>,
+    revoked: HashSet<u64>,
+}
+
+impl Next {
+    fn new((sequence, begin): (Sequence, JournalBlock)) -> Self {
+        Self {
+            sequence,
+            begin,
+            at: begin,
+            blocks: 0,
+            homes: Vec::new(),
+            revoked: HashSet::new(),
+        }
+    }
 }
 
 /// What a walk through the next transaction came to.
@@ -199,10 +226,15 @@ impl Transactions {
         self.fresh.insert(at);
         if let Some(old) = self.heads.remove(&at) {
             self.copies -= old.copies();
+            // The walk may have been through it.
+            if let Some(next) = &mut self.next {
+                *next = Next::new((next.sequence, next.begin));
+            }
         }
         let mut is_commit = false;
         if let Some(head) = head {
-            if let (Some((next, _)), Some(sequence)) = (self.next, head.sequence()) {
+            let next = self.next.as_ref().map(|next| next.sequence);
+            if let (Some(next), Some(sequence)) = (next, head.sequence()) {
                 // One transaction commits at a time, so no other can be far ahead.
                 let ahead = sequence.0.wrapping_sub(next.0);
                 if ahead > 1 && ahead < u32::MAX / 2 {
@@ -244,21 +276,21 @@ impl Transactions {
         };
         // While it is followed the log begins at or before what is next. A superblock that says otherwise is of
         // another log: an image that is written over this one.
-        if let Some((next, at)) = self.next {
-            let ahead = log.0.0.wrapping_sub(next.0);
-            let elsewhere = ahead == 0 && log.1 != at;
+        if let Some(next) = &self.next {
+            let ahead = log.0.0.wrapping_sub(next.sequence.0);
+            let elsewhere = ahead == 0 && log.1 != next.begin;
             if elsewhere || (ahead > 0 && ahead < u32::MAX / 2) {
                 self.forget();
             }
         }
         if self.next.is_none() {
-            self.next = Some(log);
+            self.next = Some(Next::new(log));
             self.wanted = None;
             // What is complete already is passed over; what is not, for a block may be of the journal's last lap.
             self.advance();
-            let next = self.next;
+            let next = self.next.take();
             self.forget();
-            self.next = next;
+            self.next = next.map(|next| Next::new((next.sequence, next.begin)));
         }
     }
 
@@ -266,12 +298,13 @@ impl Transactions {
     fn advance(&mut self) -> Complete {
         let mut last = Complete::new();
         self.wanted = None;
-        while let Some((sequence, begin)) = self.next {
-            match self.walk(sequence, begin) {
+        while let Some(mut next) = self.next.take() {
+            let sequence = next.sequence;
+            match self.walk(&mut next) {
                 Walk::Complete(complete, end) => {
                     last = complete;
-                    self.next = Some((Sequence(sequence.0.wrapping_add(1)), end));
-                    self.take(begin, end);
+                    self.next = Some(Next::new((Sequence(sequence.0.wrapping_add(1)), end)));
+                    self.take(next.begin, end);
                 }
                 Walk::Wanted(at) => {
                     // Until there is a commit block, there is nothing to wait for but that.
@@ -280,6 +313,7 @@ impl Transactions {
                         .values()
                         .any(|head| *head == Head::Commit(sequence));
                     self.wanted = has_commit.then_some(at);
+                    self.next = Some(next);
                     break;
                 }
             }
@@ -287,43 +321,49 @@ impl Transactions {
         last
     }
 
-    fn walk(&self, sequence: Sequence, begin: JournalBlock) -> Walk {
+    /// Goes on to where something is missing. Of a descriptor's copies the last one that is, for they mostly come in order.
+    fn walk(&self, next: &mut Next) -> Walk {
         let format = &self.reader.format;
-        let mut homes: Vec<(u64, JournalBlock)> = Vec::new();
-        let mut revoked: HashSet<u64> = HashSet::new();
-        let mut at = begin;
         // A transaction is no longer than its journal.
         let room = format.end.0 - format.first.0;
-        let mut blocks = 0;
-        while blocks < room {
-            let head = self.heads.get(&at).filter(|_| self.fresh.contains(&at));
-            match head.filter(|head| head.sequence() == Some(sequence)) {
+        while next.blocks < room {
+            let head = self.heads.get(&next.at);
+            let head = head.filter(|_| self.fresh.contains(&next.at));
+            match head.filter(|head| head.sequence() == Some(next.sequence)) {
                 Some(Head::Descriptor(_, copies)) => {
+                    let mut at = next.at;
+                    let mut missing = None;
+                    let homes = next.homes.len();
                     for home in copies {
                         at = format.after(at);
-                        blocks += 1;
                         if !self.fresh.contains(&at) {
-                            return Walk::Wanted(at);
+                            missing = Some(at);
                         }
-                        homes.extend(home.map(|home| (home, at)));
+                        next.homes.extend(home.map(|home| (home, at)));
                     }
+                    if let Some(missing) = missing {
+                        next.homes.truncate(homes);
+                        return Walk::Wanted(missing);
+                    }
+                    next.at = at;
+                    next.blocks = next.blocks.saturating_add(copies.len() as u32);
                 }
-                Some(Head::Revoke(_, blocks)) => revoked.extend(blocks),
+                Some(Head::Revoke(_, blocks)) => next.revoked.extend(blocks),
                 Some(Head::Commit(_)) => {
                     let place = |at| self.reader.layout.place_of(at);
-                    let complete = homes
+                    let complete = std::mem::take(&mut next.homes)
                         .into_iter()
-                        .filter(|(home, _)| !revoked.contains(home))
+                        .filter(|(home, _)| !next.revoked.contains(home))
                         .filter_map(|(home, at)| Some((home, place(at)?)))
                         .collect();
-                    return Walk::Complete(complete, format.after(at));
+                    return Walk::Complete(complete, format.after(next.at));
                 }
-                _ => return Walk::Wanted(at),
+                _ => return Walk::Wanted(next.at),
             }
-            at = format.after(at);
-            blocks += 1;
+            next.at = format.after(next.at);
+            next.blocks = next.blocks.saturating_add(1);
         }
-        Walk::Wanted(begin)
+        Walk::Wanted(next.begin)
     }
 
     /// The blocks of a transaction that is complete count no more.
