@@ -37,6 +37,12 @@ const GAUGES: [&str; 20] = [
 
 /// RAM for a delta: in a table, and by its part.
 const DELTA_BYTES: u64 = 28;
+/// A journal block's link and its share of the buckets (`vellum_core::pool`).
+const JOURNAL_POOL_BYTES: u64 = 6;
+/// A shared page's address, its owners, and its place by that address, at most (decision 0005).
+const SHARED_PAGE_BYTES: u64 = 17;
+/// The hash of its content, where an index of contents is to be told who is left.
+const CONTENT_HASH_BYTES: u64 = 8;
 
 /// Blocks written to the medium, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -442,22 +448,25 @@ fn memory(sim: &Sim) -> Vec<Part> {
                 return vec![
                     part("map", 8 * vellum.superblock().logical_blocks()),
                     part("counts and fingerprints", 8 * data),
-                    part("journal pool", 12 * stats.pool_blocks),
+                    part("journal pool", JOURNAL_POOL_BYTES * stats.pool_blocks),
                     part("content index", 8 * stats.index_capacity),
                     part("write buffer", vellum.ram_blocks() * BLOCK_BYTES as u64),
                 ];
             }
             let segment = u64::from(vellum.superblock().segment_blocks());
             let sums = (vellum_core::limits::CACHED_SUMS as u64).min(stats.segments);
+            let shared_page_bytes = match stats.index_capacity {
+                0 => SHARED_PAGE_BYTES,
+                _ => SHARED_PAGE_BYTES + CONTENT_HASH_BYTES,
+            };
             vec![
                 part("map", 4 * vellum.superblock().logical_blocks()),
                 part("checksums", 4 * sums * segment),
-                part("journal pool", 12 * stats.pool_blocks),
+                part("journal pool", JOURNAL_POOL_BYTES * stats.pool_blocks),
                 part("content index", 8 * stats.index_capacity),
-                // An entry, its hash, and its place by address.
                 part(
                     "shared pages",
-                    32 * (stats.shared_pages + stats.packed_pages),
+                    shared_page_bytes * (stats.shared_pages + stats.packed_pages),
                 ),
                 part("deltas", DELTA_BYTES * stats.deltas),
                 part("write buffer", vellum.ram_blocks() * BLOCK_BYTES as u64),

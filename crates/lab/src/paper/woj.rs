@@ -402,8 +402,8 @@ fn memory(rows: &[Row]) -> Frame {
     let shared = part("shared pages") >> 10;
     Frame::new(MEMORY, setting, &["table", "theirs", "ours"])
         .rows([
-            ["fingerprint pool", "768 KB (12 B a journal block)", &format!("{} KB", pool >> 10)],
-            ["second owners", "512 KB (8 B a block)", &format!("{shared} KB (32 B a page that is shared now)")],
+            ["fingerprint pool", "768 KB (12 B a journal block)", &format!("{} KB (6 B)", pool >> 10)],
+            ["second owners", "512 KB (8 B a block)", &format!("{shared} KB (17 B a page that is shared now)")],
         ].map(|row| row.map(str::to_owned).to_vec()))
         .claims([Claim {
             what: "the pool is bounded by the journal, whatever the device's size".into(),
