@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Cursor, Read};
 use vellum_lab::trace::{
-    Columns, DISK_BYTES_MAX, Format, Op, REQUEST_BYTES_MAX, Reader, detect, unpacked,
+    COMMITTED_MAX, Columns, DISK_BYTES_MAX, Format, Op, REQUEST_BYTES_MAX, Reader, detect, unpacked,
 };
 
 /// What is unpacked of a few bytes at most: a kilobyte can stand for gigabytes.
@@ -42,6 +42,7 @@ fn all(reader: Reader<impl BufRead>) {
         let blocks = record.blocks() as usize;
         assert!(record.contents.is_empty() || record.contents.len() == blocks);
         assert!(record.sizes.is_none_or(|sizes| sizes.len() == blocks));
+        assert!(record.committed.len() <= COMMITTED_MAX);
         assert!(record.at.0 >= newest, "time went backwards");
         newest = record.at.0;
     }

@@ -1,8 +1,13 @@
 //! A recorded trace says what was done: the lab, told the same, does the same to the block.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 mod common;
+#[allow(dead_code, reason = "a part is used")]
+#[path = "../../../fuzz/src/ext4.rs"]
+mod ext4;
+#[path = "../../device/tests/common/log.rs"]
+mod log;
 #[allow(dead_code, reason = "a part is used")]
 #[path = "../src/nbd_client.rs"]
 mod nbd_client;
@@ -175,19 +180,22 @@ fn recorded(dir: &Path, policy: &str) -> (Value, Value) {
 }
 
 fn simulated(dir: &Path, policy: &str) -> Value {
-    let trace = dir.join("trace");
     let journal = format!(
         "--journal-at={}:{}",
         JOURNAL * BLOCK,
         JOURNAL_BLOCKS * BLOCK
     );
+    simulated_with(dir, policy, &[&journal])
+}
+
+fn simulated_with(dir: &Path, policy: &str, options: &[&str]) -> Value {
+    let trace = dir.join("trace");
     let policy = format!("--policy={policy}");
-    let out = ok(&[
+    let own = [
         "lab",
         "run",
         text(&trace),
         "--in-place",
-        &journal,
         &policy,
         "--device=fast-ssd",
         "--capacity=120M",
@@ -195,7 +203,8 @@ fn simulated(dir: &Path, policy: &str) -> Value {
         "--precondition=none",
         "--depth=1",
         "--json",
-    ]);
+    ];
+    let out = ok(&[&own, options].concat());
     let all: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(all[0]["logical_blocks"], LOGICAL);
     let pairs = all[0]["engine"].as_array().unwrap();
@@ -293,6 +302,105 @@ fn the_lab_stores_a_recorded_trace_in_as_many_bytes_as_the_device_did() {
             ),
         }
         assert_eq!(deltas > 0, device.contains("delta="));
+    }
+}
+
+/// Where the file system has its journal, and its files.
+const EXT4_JOURNAL: u64 = 68;
+const EXT4_HOME: u32 = 1400;
+
+/// The journal's superblock says that its log begins with this transaction, which is at its first block.
+fn begin_log(client: &mut NbdClient, sequence: u32) {
+    let mut superblock = vec![0; BLOCK as usize];
+    client.read(EXT4_JOURNAL * BLOCK, &mut superblock).unwrap();
+    log::begin(&mut superblock, sequence, 1);
+    client.write(EXT4_JOURNAL * BLOCK, &superblock).unwrap();
+}
+
+/// A file system with a journal that was mounted before, and is known to a server from its beginning on: commits, each with a flush, and
+/// then its home writes with another. Some blocks are zeros.
+fn journaled(dir: &Path, policy: &str) -> Value {
+    let (volume, socket, trace) = (dir.join("v"), dir.join("s"), dir.join("trace"));
+    let size = format!("--size={}", LOGICAL * BLOCK);
+    ok(&["create", text(&volume), &size, "--medium-size=120M"]);
+    let args = [text(&volume), "--socket", text(&socket), "--policy", policy];
+    let server = Server::start(dir, &args);
+    let mut client = NbdClient::connect(&socket, "v").unwrap();
+    for (at, page) in ext4::mounted().pages() {
+        client.write(at, page).unwrap();
+    }
+    begin_log(&mut client, 1);
+    assert_eq!(server.term(), Some(0));
+    let server = Server::start(dir, &[&args[..], &["--record", text(&trace)]].concat());
+    let stats = || -> Value {
+        let stats = ok(&["stats", text(&volume), "--json"]);
+        serde_json::from_str::<Value>(&stats).unwrap()[0]["stats"].clone()
+    };
+    common::eventually("the journal is found", || {
+        stats()["write_once"]["file_systems"][0]["journal"][0] != Value::Null
+    });
+    let mut client = NbdClient::connect(&socket, "v").unwrap();
+    begin_log(&mut client, 1);
+    for sequence in 1..=100 {
+        let begin = EXT4_JOURNAL + 1 + u64::from(sequence - 1) * 4;
+        let home = EXT4_HOME + sequence % 7;
+        let copies = [
+            Host::block(u64::from(sequence)),
+            match sequence % 3 {
+                0 => vec![0; BLOCK as usize],
+                _ => Host::block(1000 + u64::from(sequence)),
+            },
+        ];
+        let homes = [(home, 0), (home + 1, 0)];
+        let mut put = |block, bytes: &[u8]| client.write(block * BLOCK, bytes).unwrap();
+        put(begin, &log::descriptor(sequence, &homes));
+        put(begin + 1, &copies.concat());
+        put(begin + 3, &log::commit(sequence));
+        client.flush().unwrap();
+        client
+            .write(u64::from(home) * BLOCK, &copies.concat())
+            .unwrap();
+        client.flush().unwrap();
+    }
+    let counted = stats()["core"].clone();
+    assert_eq!(server.term(), Some(0));
+    counted
+}
+
+#[test]
+fn the_lab_is_told_of_the_transactions_that_the_device_pledges() {
+    for (device, lab) in [
+        (
+            "write-once=on,replay=off,zero=off",
+            "vellum:no-zero,write-once",
+        ),
+        (
+            "write-once=on,replay=on,zero=off",
+            "vellum:no-zero,write-once,replay",
+        ),
+        (
+            "write-once=on,replay=on,zero=on",
+            "vellum:write-once,replay",
+        ),
+    ] {
+        let dir = dir();
+        let counted = journaled(dir.path(), device);
+        let simulated = simulated_with(dir.path(), lab, &[]);
+        let same = [
+            "journal_blocks",
+            "checkpoint_writes",
+            "remapped_blocks",
+            "pledged_blocks",
+            "flushes_of_homes",
+        ];
+        assert_same(device, &counted, &simulated, &same);
+        let replays = device.contains("replay=on");
+        assert_eq!(get(&counted, "pledged_blocks") > 150, replays);
+        let durable = |from| get(from, "durable_chunks");
+        // The lab flushes once more, at the end.
+        let most = durable(&counted) + 1;
+        assert!((most - 1..=most).contains(&durable(&simulated)), "{device}");
+        assert_eq!(durable(&counted) < 150, replays, "{device}");
     }
 }
 

@@ -23,6 +23,7 @@ use crate::workload::{Homes, NO_HOME, Request};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use vellum_core::addr::Lba;
 use vellum_core::seam::{Region, WriteOnce};
+use vellum_trace::limits::COMMITTED_MAX;
 
 /// Blocks that one descriptor block names: tags of 16 bytes in a block with a header and a checksum.
 const TAGS: usize = 253;
@@ -154,6 +155,8 @@ pub struct Host<I> {
     newest: BTreeMap<u64, u64>,
     head: u64,
     taken: u64,
+    /// Homes and copies of the transaction that is being written into the journal.
+    copies: Vec<(Lba, Lba)>,
     number: u64,
     marks: bool,
     ready: VecDeque<Request>,
@@ -178,6 +181,7 @@ impl<I: Iterator<Item = Request>> Host<I> {
             newest: BTreeMap::new(),
             head: 1,
             taken: 0,
+            copies: Vec::new(),
             number: 0,
             marks: false,
             ready: VecDeque::new(),
@@ -200,6 +204,7 @@ impl<I: Iterator<Item = Request>> Host<I> {
             blocks: contents.len() as u32,
             contents,
             homes,
+            committed: None,
             sizes: None,
         });
     }
@@ -304,6 +309,13 @@ impl<I: Iterator<Item = Request>> Host<I> {
             let room = (self.journal.blocks - self.head) as usize;
             let (now, later) = rest.split_at(rest.len().min(room).min(256));
             let contents: Contents = now.iter().map(|&(_, content)| content).collect();
+            let copies = now
+                .iter()
+                .zip(self.head..)
+                .map(|(&(home, _), at)| (home, at));
+            let copies = copies.filter(|&(home, _)| home != NO_HOME);
+            self.copies
+                .extend(copies.map(|(home, at)| (Lba(home), Lba(at))));
             let homes = now.iter().map(|&(home, _)| home).collect();
             self.push(Op::Write { fua }, self.head, contents, Some(homes));
             self.head += now.len() as u64;
@@ -313,6 +325,17 @@ impl<I: Iterator<Item = Request>> Host<I> {
             rest = later;
         }
         self.taken += blocks.len() as u64;
+    }
+
+    /// Writes the block with which the transaction is complete. As the device does, the volume is told of short ones alone.
+    fn append_commit(&mut self, commit: (u64, Content), fua: bool) {
+        self.append(&[commit], fua);
+        let copies = std::mem::take(&mut self.copies);
+        if let Some(request) = self.ready.back_mut()
+            && copies.len() <= COMMITTED_MAX
+        {
+            request.committed = Some(copies.into());
+        }
     }
 
     /// Runs of neighbouring blocks, one write each.
@@ -375,13 +398,13 @@ impl<I: Iterator<Item = Request>> Host<I> {
         match self.journal.commit {
             Commit::TwoFlushes => {
                 self.flush();
-                self.append(&[commit], true);
+                self.append_commit(commit, true);
             }
             Commit::Async => {
-                self.append(&[commit], false);
+                self.append_commit(commit, false);
                 self.flush();
             }
-            Commit::DriveOrders => self.append(&[commit], true),
+            Commit::DriveOrders => self.append_commit(commit, true),
         }
         self.committed.push_back(Transaction {
             takes,

@@ -60,6 +60,8 @@ pub enum Layer {
         deltas: bool,
         /// What is done about blocks that a journal holds already.
         write_once: WriteOnce,
+        /// Whether the volume puts home itself what a journal has committed: the flush behind home writes is free.
+        replay: bool,
         /// Where blocks go, and when they are durable.
         placing: Placing,
         /// Above a drive with a page map, instead of straight on flash.
@@ -89,8 +91,8 @@ pub struct PolicyError {
 /// What can be named, for a help text.
 pub const NAMES: &str = "base[:cost-benefit|fifo|random|d=N][,hot-cold][,oftl|stream|unordered][,level-dynamic][,level-static[=ERASURES]][,map-cache=KIB] (a page map, greedy unless said \
 otherwise; hot and cold data in blocks of their own; its map updates ordered by OFTL's rule or the stream FTL's, or counted where out of order; wear levelling; the map on flash with a cache of its entries, as DFTL has it), \
-vellum[:cost-benefit][,no-zero][,dedup][,index=KIB][,sample=BLOCKS][,store=arrival|hotness|value][,fingerprint][,compress[,deltas]][,write-once[=descriptor|unless-collided]][,layout=ordered|shadow][,persistence=strong][,no-merging][,no-anticipation][,on-drive[,level-dynamic][,level-static[=ERASURES]]] \
-(the engine; on-drive puts it above a drive with a page map, and level- is what that drive does about wear; compress goes by a model of sizes, and deltas are against what a block replaces; write-once=descriptor goes by the journal's own descriptors, as JFTL does, unless-collided remaps nothing whose hash two journal blocks share, as WOJ does; layout= puts tables in place of the log, on a drive or a block device), \
+vellum[:cost-benefit][,no-zero][,dedup][,index=KIB][,sample=BLOCKS][,store=arrival|hotness|value][,fingerprint][,compress[,deltas]][,write-once[=descriptor|unless-collided][,replay]][,layout=ordered|shadow][,persistence=strong][,no-merging][,no-anticipation][,on-drive[,level-dynamic][,level-static[=ERASURES]]] \
+(the engine; on-drive puts it above a drive with a page map, and level- is what that drive does about wear; compress goes by a model of sizes, and deltas are against what a block replaces; write-once=descriptor goes by the journal's own descriptors, as JFTL does, unless-collided remaps nothing whose hash two journal blocks share, as WOJ does; replay makes the flush behind home writes free, where the load or the trace tells what commits; layout= puts tables in place of the log, on a drive or a block device), \
 woj[:md5|sha1], jftl and dmdedup (block devices alone: what the write-once paper compares), each with [,op=PERCENT]";
 
 impl Layer {
@@ -110,6 +112,8 @@ impl Layer {
             dedup,
             compress,
             deltas,
+            write_once,
+            replay,
             placing,
             on_drive,
             levelling,
@@ -130,7 +134,13 @@ impl Layer {
             Layout::Log if *deltas && !*compress => {
                 Some("deltas are made of blocks that are stored in fewer bytes: they need compress")
             }
+            Layout::Log if *replay && *write_once == WriteOnce::Off => {
+                Some("replay is of blocks that a journal holds already: it needs write-once")
+            }
             Layout::Log => None,
+            _ if *replay => {
+                Some("tables in place write a map entry by itself: replay needs layout=log")
+            }
             _ if *compress => Some("tables in place hold whole blocks: compress needs layout=log"),
             _ if *victim != engine::Victim::Greedy => {
                 Some("tables in place have no collector: cost-benefit needs layout=log")
@@ -168,6 +178,7 @@ impl FromStr for Policy {
                 compress: false,
                 deltas: false,
                 write_once: WriteOnce::Off,
+                replay: false,
                 placing: Placing::default(),
                 on_drive: false,
                 levelling: base::Levelling::default(),
@@ -283,6 +294,7 @@ impl FromStr for Policy {
                 (Layer::Vellum { write_once, .. }, "write-once=descriptor") => {
                     *write_once = WriteOnce::Descriptor;
                 }
+                (Layer::Vellum { replay, .. }, "replay") => *replay = true,
                 (Layer::Vellum { on_drive, .. }, "on-drive") => *on_drive = true,
                 (Layer::Vellum { placing, .. }, "layout=log") => placing.layout = Layout::Log,
                 (Layer::Vellum { placing, .. }, "layout=ordered") => {
@@ -306,7 +318,7 @@ impl FromStr for Policy {
                 }
                 (Layer::Vellum { .. }, _) => {
                     return Err(wrong(
-                        "vellum takes greedy, cost-benefit, no-zero, dedup, index=, sample=, store=, fingerprint, compress, deltas, write-once, write-once=descriptor, write-once=unless-collided, layout=log, layout=ordered, layout=shadow, persistence=weak, persistence=strong, no-merging, no-anticipation, on-drive, op=",
+                        "vellum takes greedy, cost-benefit, no-zero, dedup, index=, sample=, store=, fingerprint, compress, deltas, write-once, write-once=descriptor, write-once=unless-collided, replay, layout=log, layout=ordered, layout=shadow, persistence=weak, persistence=strong, no-merging, no-anticipation, on-drive, op=",
                     ));
                 }
             }
@@ -386,6 +398,7 @@ impl fmt::Display for Policy {
                 compress,
                 deltas,
                 write_once,
+                replay,
                 placing,
                 on_drive,
                 levelling,
@@ -423,6 +436,9 @@ impl fmt::Display for Policy {
                         options.push("write-once=unless-collided".to_string());
                     }
                     WriteOnce::Descriptor => options.push("write-once=descriptor".to_string()),
+                }
+                if replay {
+                    options.push("replay".to_string());
                 }
                 match placing.layout {
                     Layout::Log => {}
@@ -491,6 +507,7 @@ mod tests {
             "vellum",
             "vellum:compress,deltas,write-once=descriptor",
             "vellum:write-once=unless-collided",
+            "vellum:compress,write-once,replay,on-drive",
             "vellum:index=512,sample=8,store=hotness-check,fingerprint",
             "vellum:dedup,store=value",
             "vellum:cost-benefit,no-zero,dedup,compress,write-once,on-drive,op=7.5",
@@ -515,6 +532,8 @@ mod tests {
             "vellum:persistence=none",
             "vellum:no-merging",
             "vellum:deltas",
+            "vellum:replay",
+            "vellum:write-once,replay,layout=shadow",
             "vellum:write-once=copy",
             "jftl:sha1",
             "vellum:layout=ordered,compress",

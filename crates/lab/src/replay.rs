@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::addr::{BLOCK_BYTES, Lba};
 
 /// Blocks of an extent.
 const EXTENT_BLOCKS: u64 = 256;
@@ -310,6 +310,12 @@ impl TraceFile {
         replay.error().map_or(Ok(shares), Err)
     }
 
+    /// Where a block of a disk went.
+    fn place_of(&self, disk: u32, block: u64) -> Option<Lba> {
+        let place = self.extents.get(&(disk, block / EXTENT_BLOCKS))?;
+        Some(Lba(place * EXTENT_BLOCKS + block % EXTENT_BLOCKS))
+    }
+
     /// What a request finds of the extents that it lies in, and where they went.
     fn touched(&self, record: &Record) -> impl Iterator<Item = (u64, u64)> + use<'_> {
         let (first, last) = extents_of(record).into_inner();
@@ -490,9 +496,20 @@ impl Replay<'_> {
                     blocks: (to - from) as u32,
                     contents,
                     homes: None,
+                    committed: None,
                     sizes: sizes.map(Box::from),
                 }),
             }
+        }
+        // What is never read nor written has no place, and nothing is ever put there.
+        let moved = record.committed.iter().filter_map(|block| {
+            let place = |at| trace.place_of(record.disk, at);
+            Some((place(block.home)?, place(block.copy)?))
+        });
+        if let Some(last) = self.ready.last_mut()
+            && !record.committed.is_empty()
+        {
+            last.committed = Some(moved.collect());
         }
         self.ready.reverse();
     }

@@ -6,6 +6,7 @@ use crate::rng::{Rng, mix};
 use crate::sizes::Tells;
 use crate::trace::Op;
 use smallvec::smallvec;
+use vellum_core::addr::Lba;
 
 /// What a host asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,12 +23,17 @@ pub struct Request {
     pub contents: Contents,
     /// Of a write into a journal: whose copies its blocks are.
     pub homes: Homes,
+    /// What a journal's transaction puts home that is complete with this write.
+    pub committed: Committed,
     /// In how many bytes its blocks can be stored, where that was measured.
     pub sizes: Tells,
 }
 
 /// Of each block of a write into a journal: where it belongs, or [`NO_HOME`]. None of any other write.
 pub type Homes = Option<Box<[u64]>>;
+
+/// Home blocks, each with its copy in the journal; as the core is told of them.
+pub type Committed = Option<Box<[(Lba, Lba)]>>;
 
 /// What a journal writes for itself belongs nowhere else.
 pub const NO_HOME: u64 = u64::MAX;
@@ -43,6 +49,7 @@ impl Request {
             blocks: 0,
             contents: Contents::new(),
             homes: None,
+            committed: None,
             sizes: None,
         }
     }
@@ -57,6 +64,7 @@ impl Request {
             blocks: 1,
             contents: smallvec![Content::synthetic(seed, lba, version)],
             homes: None,
+            committed: None,
             sizes: None,
         }
     }
@@ -327,6 +335,7 @@ impl Iterator for Generator {
             blocks,
             contents,
             homes: None,
+            committed: None,
             sizes: None,
         })
     }

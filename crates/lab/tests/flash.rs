@@ -445,6 +445,7 @@ fn a_read_overtakes_a_write_on_the_link_only_where_commands_do_not_wait() {
         blocks,
         contents: (0..u64::from(blocks)).map(Content::of).collect(),
         homes: None,
+        committed: None,
         sizes: None,
     };
     let write = Op::Write { fua: false };

@@ -484,6 +484,7 @@ fn an_application_that_thinks_waits_for_a_slow_drive_and_for_its_flushes() {
                 .map(|_| Content::synthetic(1, n, n))
                 .collect(),
             homes: None,
+            committed: None,
             sizes: None,
         })
         .collect();

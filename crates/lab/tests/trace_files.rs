@@ -191,6 +191,7 @@ fn a_journal_as_long_as_a_disk_is_refused() {
             lba: 0,
             blocks: 1,
             contents: Vec::new(),
+            committed: Vec::new(),
         }))
         .unwrap();
     let path = file(dir.path(), "trace", &writer.finish().unwrap());

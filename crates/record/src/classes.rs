@@ -2,12 +2,13 @@
 
 use crate::client::Client;
 use crate::limits::{LOOK_LATEST, LOOK_QUIET, RANGES};
+use crate::logs::Logs;
 use std::time::Instant;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_device::block::BlockDevice;
 use vellum_ext4::{Allowance, Metadata, MetadataKind, MetadataSpan, Scan, Span, scan};
 use vellum_trace::limits::JOURNALS_MAX;
-use vellum_trace::{Class, Journal};
+use vellum_trace::{Class, Committed, Journal};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -20,6 +21,8 @@ pub(crate) struct Classes {
     /// File systems: the first block, and the one behind the last.
     homes: Vec<(u64, u64)>,
     journals: Vec<Journal>,
+    /// What of them is complete.
+    logs: Logs,
     /// When the first change came that was not looked at, and when the last.
     due: Option<(Instant, Instant)>,
 }
@@ -36,6 +39,7 @@ impl Classes {
         let mut client = Client::new(device);
         self.due = None;
         self.scan = scan(&mut client, size);
+        self.logs.look(&self.scan);
         let mut ranges = Vec::new();
         let mut journals = Vec::new();
         self.homes.clear();
@@ -107,6 +111,23 @@ impl Classes {
         }
     }
 
+    /// What a write puts into journals' complete transactions: nothing while a change waits to be looked at.
+    pub fn committed(&mut self, first: u64, blocks: &[[u8; BLOCK_BYTES]]) -> Vec<Committed> {
+        let mut committed = Vec::new();
+        for (lba, block) in (first..).zip(blocks) {
+            self.logs.written(lba, block, &mut committed);
+        }
+        if self.due.is_some() {
+            committed.clear();
+        }
+        committed
+    }
+
+    /// Something was written that nobody looked at.
+    pub fn missed(&mut self) {
+        self.logs.forget();
+    }
+
     /// Blocks were discarded, or written with what was not looked at.
     pub fn covered(&mut self, lba: u64, blocks: u64) {
         if self.scan.overlaps(Span::new(lba * BLOCK, blocks * BLOCK)) {
@@ -115,6 +136,7 @@ impl Classes {
     }
 
     fn change(&mut self) {
+        self.logs.forget();
         let now = Instant::now();
         let first = self.due.map_or(now, |(first, _)| first);
         self.due = Some((first, now));
@@ -140,3 +162,6 @@ fn apart(mut ranges: Vec<(u64, u64, Class)>) -> Vec<(u64, u64, Class)> {
     });
     ranges
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,7 @@ mod classes;
 mod client;
 mod describe;
 pub mod limits;
+mod logs;
 mod queue;
 mod recorder;
 mod state;

@@ -3,6 +3,7 @@
 use crate::classes::Classes;
 use crate::describe::Describer;
 use crate::limits::{FLUSH_AFTER, LOOK_QUIET, QUEUE_BYTES_BUSY, ROOM_BYTES};
+use crate::logs::JBD2_MAGIC;
 use crate::queue::{Job, Next, Queue};
 use crate::state::{Counts, OnEvent, count};
 use std::fs::File;
@@ -16,8 +17,6 @@ use vellum_trace::{Class, Entry, Op as Told, Request, TraceError, Writer};
 
 /// How far this thread gives way to others.
 const NICE: i32 = 10;
-/// What jbd2 begins its own blocks with.
-const JBD2_MAGIC: [u8; 4] = [0xC0, 0x3B, 0x39, 0x98];
 
 /// What the thread needs.
 pub(crate) struct Thread {
@@ -111,6 +110,7 @@ impl Thread {
 
     fn job(&mut self, job: &Job, behind: usize, classes: &mut Classes) -> Result<(), Trouble> {
         if job.lost > 0 {
+            classes.missed();
             self.push(&Entry::Lost(job.lost))?;
         }
         let writes = matches!(job.op, Op::Write { .. });
@@ -127,6 +127,10 @@ impl Thread {
             };
             contents.push(self.describer.describe(lba, block, class, sizes));
             classes.written(lba, block);
+        }
+        let committed = classes.committed(job.lba, blocks);
+        if writes && blocks.is_empty() {
+            classes.missed();
         }
         if !matches!(job.op, Op::Read | Op::Flush) && blocks.is_empty() {
             classes.covered(job.lba, job.blocks);
@@ -150,6 +154,7 @@ impl Thread {
                 _ => job.blocks,
             },
             contents,
+            committed,
         }))
     }
 }

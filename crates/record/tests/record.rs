@@ -121,6 +121,14 @@ fn what_is_asked_is_in_the_trace_and_is_served_as_ever() {
 }
 
 #[test]
+fn a_trace_tells_of_as_long_transactions_as_a_volume_pledges() {
+    assert_eq!(
+        vellum_trace::limits::COMMITTED_MAX,
+        vellum_device::limits::COMMITTED_PAIRS
+    );
+}
+
+#[test]
 fn a_trace_that_is_there_is_not_written_over() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace");

@@ -2,7 +2,7 @@
 
 use crate::block::{Block, take};
 use crate::error::Problem;
-use crate::limits::{JOURNALS_MAX, REQUEST_BLOCKS_MAX};
+use crate::limits::{COMMITTED_MAX, JOURNALS_MAX, REQUEST_BLOCKS_MAX};
 use crate::varint::{get, get_signed, put, put_signed};
 
 /// What is asked.
@@ -42,6 +42,17 @@ pub struct Request {
     pub blocks: u64,
     /// What a write writes, in order: as many as it has blocks, or none when nothing is known of any.
     pub contents: Vec<Block>,
+    /// Of a write with which a journal's transaction is complete: what replaying that would put home.
+    pub committed: Vec<Committed>,
+}
+
+/// A block of a journal's complete transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// Where it belongs.
+    pub home: u64,
+    /// Where the journal has it.
+    pub copy: u64,
 }
 
 /// Where a file system's journal is.
@@ -73,6 +84,7 @@ const JOURNALS: u8 = 5;
 const LOST: u8 = 6;
 const FUA: u8 = 1 << 3;
 const BLOCKS_TOLD: u8 = 1 << 4;
+const COMMITS: u8 = 1 << 5;
 
 /// What an entry is told relative to; a frame begins with one of its own.
 #[derive(Clone, Copy, Debug, Default)]
@@ -103,13 +115,15 @@ impl Context {
             }
         };
         let flag = |fua: bool| if fua { FUA } else { 0 };
-        let told = match request.contents.is_empty() {
-            true => 0,
-            false => BLOCKS_TOLD,
-        };
+        let told = |is_empty: bool, bit| if is_empty { 0 } else { bit };
         out.push(match request.op {
             Op::Read => READ,
-            Op::Write { fua } => WRITE | flag(fua) | told,
+            Op::Write { fua } => {
+                WRITE
+                    | flag(fua)
+                    | told(request.contents.is_empty(), BLOCKS_TOLD)
+                    | told(request.committed.is_empty(), COMMITS)
+            }
             Op::Discard { fua } => DISCARD | flag(fua),
             Op::WriteZeroes { fua } => WRITE_ZEROES | flag(fua),
             Op::Flush => FLUSH,
@@ -125,6 +139,9 @@ impl Context {
         if matches!(request.op, Op::Write { .. }) {
             for block in &request.contents {
                 block.encode(out);
+            }
+            if !request.committed.is_empty() {
+                committed_to(&request.committed, request.lba, out);
             }
         }
     }
@@ -145,7 +162,7 @@ impl Context {
         };
         let flags = match op {
             Op::Read | Op::Flush => 0,
-            Op::Write { .. } => FUA | BLOCKS_TOLD,
+            Op::Write { .. } => FUA | BLOCKS_TOLD | COMMITS,
             Op::Discard { .. } | Op::WriteZeroes { .. } => FUA,
         };
         if tag & !7 & !flags != 0 {
@@ -158,6 +175,7 @@ impl Context {
             lba: 0,
             blocks: 0,
             contents: Vec::new(),
+            committed: Vec::new(),
         };
         if op == Op::Flush {
             return Ok(Entry::Request(request));
@@ -179,6 +197,9 @@ impl Context {
             let all = (0..blocks).map(|_| Block::decode(from));
             request.contents = all.collect::<Result<_, _>>()?;
         }
+        if tag & COMMITS != 0 {
+            request.committed = committed(from, lba, disk)?;
+        }
         Ok(Entry::Request(request))
     }
 }
@@ -198,6 +219,33 @@ fn journals(from: &mut &[u8], disk: u64) -> Result<Entry, Problem> {
     };
     let all: Result<Vec<Journal>, Problem> = (0..count).map(one).collect();
     Ok(Entry::Journals(all?))
+}
+
+/// Told relative to the one before; the first to block 0, and to the write's first block.
+fn committed_to(committed: &[Committed], lba: u64, out: &mut Vec<u8>) {
+    put(committed.len() as u64, out);
+    let (mut home, mut copy) = (0, lba);
+    for next in committed {
+        put_signed(next.home.wrapping_sub(home) as i64, out);
+        put_signed(next.copy.wrapping_sub(copy) as i64, out);
+        (home, copy) = (next.home, next.copy);
+    }
+}
+
+fn committed(from: &mut &[u8], lba: u64, disk: u64) -> Result<Vec<Committed>, Problem> {
+    let count = get(from)?;
+    if count == 0 || count > COMMITTED_MAX as u64 {
+        return Err(Problem::Committed { count });
+    }
+    let (mut home, mut copy) = (0u64, lba);
+    let one = |_| {
+        home = home.wrapping_add(get_signed(from)? as u64);
+        copy = copy.wrapping_add(get_signed(from)? as u64);
+        within(home, 1, disk)?;
+        within(copy, 1, disk)?;
+        Ok(Committed { home, copy })
+    };
+    (0..count).map(one).collect()
 }
 
 fn within(lba: u64, blocks: u64, disk: u64) -> Result<(), Problem> {

@@ -1,6 +1,8 @@
 //! What can be wrong with a trace.
 
-use crate::limits::{DISK_BLOCKS_MAX, JOURNALS_MAX, PAYLOAD_BYTES_MAX, REQUEST_BLOCKS_MAX};
+use crate::limits::{
+    COMMITTED_MAX, DISK_BLOCKS_MAX, JOURNALS_MAX, PAYLOAD_BYTES_MAX, REQUEST_BLOCKS_MAX,
+};
 
 /// What is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -123,6 +125,12 @@ pub enum Problem {
     /// Too many journals.
     #[error("{count} journals: at most {JOURNALS_MAX} are allowed")]
     Journals {
+        /// How many.
+        count: u64,
+    },
+    /// A transaction of nothing, or of too much.
+    #[error("a write that commits {count} blocks: from 1 to {COMMITTED_MAX} are told")]
+    Committed {
         /// How many.
         count: u64,
     },

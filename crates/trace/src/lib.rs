@@ -20,7 +20,7 @@ mod varint;
 mod writer;
 
 pub use block::{Block, Class, Content};
-pub use entry::{Entry, Journal, Op, Request};
+pub use entry::{Committed, Entry, Journal, Op, Request};
 pub use error::{Problem, TraceError};
 pub use header::{Header, MAGIC, Sizes};
 pub use index::{Index, Place};

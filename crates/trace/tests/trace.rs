@@ -6,9 +6,10 @@
 )]
 
 use std::io::Cursor;
+use vellum_trace::limits::COMMITTED_MAX;
 use vellum_trace::{
-    Block, Class, Content, Entry, Header, Index, Journal, Op, Problem, Reader, Request, Sizes,
-    TraceError, Writer,
+    Block, Class, Committed, Content, Entry, Header, Index, Journal, Op, Problem, Reader, Request,
+    Sizes, TraceError, Writer,
 };
 
 const DISK: u64 = 1 << 20;
@@ -86,12 +87,23 @@ fn entries(count: u64) -> Vec<Entry> {
             true => (0..blocks).map(|_| block(&mut draw)).collect(),
             false => Vec::new(),
         };
+        let commits = matches!(op, Op::Write { .. }) && draw.below(8) == 0;
+        let committed = match commits {
+            true => (0..=draw.below(COMMITTED_MAX as u64))
+                .map(|_| Committed {
+                    home: draw.below(DISK),
+                    copy: draw.below(DISK),
+                })
+                .collect(),
+            false => Vec::new(),
+        };
         Entry::Request(Request {
             at,
             op,
             lba,
             blocks,
             contents,
+            committed,
         })
     };
     (0..count).map(&mut one).collect()
@@ -152,6 +164,13 @@ fn a_request_as_long_as_can_be_is_an_entry() {
                 class: Class::Journal,
             })
             .collect(),
+        committed: vec![
+            Committed {
+                home: DISK - 1,
+                copy: 0,
+            };
+            COMMITTED_MAX
+        ],
     });
     // Small ones before it, so that it does not fit in the frame that is open.
     let mut all = entries(100);
@@ -223,6 +242,9 @@ fn hostile_payloads_are_refused_or_are_entries_within_bounds() {
             assert!(request.lba + request.blocks <= DISK);
             assert!(request.at >= newest);
             assert!([0, request.blocks].contains(&(request.contents.len() as u64)));
+            assert!(request.committed.len() <= COMMITTED_MAX);
+            let within = |block: &Committed| block.home < DISK && block.copy < DISK;
+            assert!(request.committed.iter().all(within));
             newest = request.at;
         }
     }
@@ -327,6 +349,7 @@ fn the_bytes_are_those_of_the_page() {
             lba: if contents.is_empty() { 0 } else { 5 },
             blocks: contents.len() as u64,
             contents,
+            committed: Vec::new(),
         })
     };
     let zero = Block {
@@ -336,16 +359,28 @@ fn the_bytes_are_those_of_the_page() {
     let bytes = written(&[
         request(1, Op::Flush, Vec::new()),
         request(3, Op::Write { fua: true }, vec![zero]),
+        Entry::Request(Request {
+            at: 4,
+            op: Op::Write { fua: false },
+            lba: 5,
+            blocks: 1,
+            contents: vec![zero],
+            committed: vec![Committed { home: 9, copy: 4 }],
+        }),
     ]);
     assert_eq!(bytes[..12], *b"VELTRACE\x01\0\x40\0");
     assert_eq!(bytes[12..24], [0, 16, 0, 0, 0, 0, 16, 0, 0, 0, 0, 0]);
     assert_eq!(bytes[32..49], [[7; 16].as_slice(), &[1]].concat());
     let frame = &bytes[64..];
-    assert_eq!(frame[..16], *b"VFRM\x01\0\0\0\x07\0\0\0\x02\0\0\0");
+    assert_eq!(frame[..16], *b"VFRM\x01\0\0\0\x0f\0\0\0\x03\0\0\0");
     assert_eq!(frame[40..47], [0x04, 0x01, 0x19, 0x02, 0x0a, 0x01, 0x01]);
-    let end = &frame[47..];
+    assert_eq!(
+        frame[47..55],
+        [0x31, 0x01, 0x01, 0x01, 0x01, 0x01, 0x12, 0x01]
+    );
+    let end = &frame[55..];
     assert_eq!(end[..6], *b"VFRM\x02\0");
     assert_eq!(end[40..48], 64u64.to_le_bytes());
     assert_eq!(end[64..72], *b"VELINDEX");
-    assert_eq!(end[72..], (64 + 47u64).to_le_bytes());
+    assert_eq!(end[72..], (64 + 55u64).to_le_bytes());
 }

@@ -10,58 +10,13 @@ use vellum_medium::{Medium, MemoryMedium};
 
 #[path = "../../../../fuzz/src/ext4.rs"]
 mod ext4;
+#[path = "log.rs"]
+mod log;
 
-const MAGIC: u32 = 0xC03B_3998;
 /// Where the sound volume has its journal.
 pub const JOURNAL: u64 = 68;
 /// Blocks that are files' own.
 pub const HOME: u32 = 1400;
-const SAME_UUID: u32 = 2;
-const LAST: u32 = 8;
-/// Checksums v3: tags of 16 bytes, where a journal without features has 8.
-const CHECKSUM_V3: u32 = 0x10;
-const CHECKSUM_CRC32C: u8 = 4;
-
-fn put(block: &mut [u8], at: usize, word: u32) {
-    block[at..at + 4].copy_from_slice(&word.to_be_bytes());
-}
-
-/// The kernel's checksum, of what it begins with.
-fn checksum(seed: u32, bytes: &[u8]) -> u32 {
-    !crc32c::crc32c_append(!seed, bytes)
-}
-
-/// A block of the log, with its checksum at `at`.
-fn sealed(mut block: Vec<u8>, at: usize) -> Vec<u8> {
-    let sum = checksum(checksum(!0, &[0; 16]), &block);
-    put(&mut block, at, sum);
-    block
-}
-
-fn header(kind: u32, sequence: u32) -> Vec<u8> {
-    let mut block = vec![0; 4096];
-    for (at, word) in [(0, MAGIC), (4, kind), (8, sequence)] {
-        put(&mut block, at, word);
-    }
-    block
-}
-
-/// Of copies of `HOME` and the block after it. Read as if the journal had no features it has two copies as well: of `HOME`
-/// and, for the checksum of the first passes for the flags of a second tag, of block 0.
-fn descriptor(sequence: u32) -> Vec<u8> {
-    let mut block = header(1, sequence);
-    let like_flags = SAME_UUID | LAST;
-    for (at, word) in [
-        (12, HOME),
-        (16, SAME_UUID),
-        (24, like_flags),
-        (28, HOME + 1),
-        (32, SAME_UUID | LAST),
-    ] {
-        put(&mut block, at, word);
-    }
-    sealed(block, 4092)
-}
 
 /// A file system with a journal, as the medium's client.
 pub struct Host {
@@ -86,13 +41,7 @@ impl Host {
     /// the log's tail has moved.
     pub fn begin_log(&mut self) {
         let mut superblock = self.get(JOURNAL);
-        put(&mut superblock, 0x18, self.sequence);
-        put(&mut superblock, 0x1C, self.next_block());
-        put(&mut superblock, 0x28, CHECKSUM_V3);
-        superblock[0x50] = CHECKSUM_CRC32C;
-        put(&mut superblock, 0xFC, 0);
-        let sum = checksum(!0, &superblock[..1024]);
-        put(&mut superblock, 0xFC, sum);
+        log::begin(&mut superblock, self.sequence, self.next_block());
         self.put(JOURNAL, &superblock);
     }
 
@@ -109,10 +58,11 @@ impl Host {
     /// Four blocks of the journal: these are what belongs at `HOME` and behind it.
     pub fn commit_blocks(&mut self, copies: [&[u8; 4096]; 2]) {
         let begin = JOURNAL + u64::from(self.next_block());
-        self.put(begin, &descriptor(self.sequence));
+        let homes = [(HOME, 0), (HOME + 1, 0)];
+        self.put(begin, &log::descriptor(self.sequence, &homes));
         self.put(begin + 1, copies[0]);
         self.put(begin + 2, copies[1]);
-        self.put(begin + 3, &sealed(header(2, self.sequence), 16));
+        self.put(begin + 3, &log::commit(self.sequence));
         self.client.flush().unwrap();
         self.sequence += 1;
     }

@@ -173,6 +173,7 @@ impl Iterator for Generator {
             blocks: self.blocks as u32,
             contents,
             homes: None,
+            committed: None,
             sizes: None,
         })
     }

@@ -330,6 +330,7 @@ pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> 
             dedup: vellum_core::seam::Dedup::default(),
             compress: false,
             deltas: false,
+            replay: false,
             write_once: vellum_core::seam::WriteOnce::Off,
             placing: Placing::default(),
             on_drive: false,

@@ -157,6 +157,7 @@ impl Scenario<'_> {
             dedup,
             compress,
             deltas,
+            replay,
             placing,
             ..
         } = layer
@@ -181,6 +182,7 @@ impl Scenario<'_> {
             compress,
             sizes: self.sizes,
             deltas,
+            replay,
             verify: self.verify,
         }
     }

@@ -32,6 +32,7 @@ impl Scenario<'_> {
                 .map(|lba| Content::synthetic(seed, lba, version))
                 .collect(),
             homes: None,
+            committed: None,
             sizes: None,
         };
         let mut fill = (0..logical)

@@ -78,6 +78,11 @@ impl Sim {
                 contents,
                 homes,
                 sizes,
+                // It is complete with the last of them.
+                committed: match part + 1 == parts {
+                    true => request.committed.take(),
+                    false => None,
+                },
             };
             let part = Part {
                 parent,

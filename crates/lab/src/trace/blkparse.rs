@@ -65,6 +65,7 @@ impl State {
             bytes,
             contents: Vec::new(),
             sizes: None,
+            committed: Vec::new(),
         }))
     }
 }

@@ -135,6 +135,7 @@ impl<R: BufRead> Events<R> {
             bytes: u64::from(event.bytes),
             contents: Vec::new(),
             sizes: None,
+            committed: Vec::new(),
         })
     }
 }

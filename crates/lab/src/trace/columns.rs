@@ -192,6 +192,7 @@ impl Columns {
             bytes,
             contents: Vec::new(),
             sizes: None,
+            committed: Vec::new(),
         }))
     }
 

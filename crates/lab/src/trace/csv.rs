@@ -31,6 +31,7 @@ pub fn msr(line: &str) -> Result<Record, Problem> {
         bytes: number("size", bytes)?,
         contents: Vec::new(),
         sizes: None,
+        committed: Vec::new(),
     })
 }
 
@@ -64,6 +65,7 @@ pub fn cloud_physics(line: &str, number_of_line: u64) -> Result<Option<Record>, 
         bytes: if flush { 0 } else { number("size", bytes)? },
         contents: Vec::new(),
         sizes: None,
+        committed: Vec::new(),
     }))
 }
 
@@ -86,6 +88,7 @@ pub fn alibaba(line: &str, number_of_line: u64) -> Result<Option<Record>, Proble
         bytes: number("length", bytes)?,
         contents: Vec::new(),
         sizes: None,
+        committed: Vec::new(),
     }))
 }
 
@@ -108,6 +111,7 @@ pub fn tencent(line: &str, number_of_line: u64) -> Result<Option<Record>, Proble
         bytes: sectors("size", count)?,
         contents: Vec::new(),
         sizes: None,
+        committed: Vec::new(),
     }))
 }
 

@@ -16,6 +16,7 @@ pub fn parse(line: &str) -> Result<Record, Problem> {
         bytes: sectors("size", count)?,
         contents: Vec::new(),
         sizes: None,
+        committed: Vec::new(),
     })
 }
 
@@ -35,6 +36,7 @@ pub fn parse_mqsim(line: &str) -> Result<Record, Problem> {
         bytes: sectors("size", count)?,
         contents: Vec::new(),
         sizes: None,
+        committed: Vec::new(),
     })
 }
 

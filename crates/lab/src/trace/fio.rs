@@ -85,6 +85,7 @@ impl State {
             bytes,
             contents: Vec::new(),
             sizes: None,
+            committed: Vec::new(),
         }))
     }
 }

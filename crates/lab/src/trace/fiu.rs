@@ -49,6 +49,7 @@ pub fn parse(line: &str) -> Result<Record, Problem> {
         bytes,
         contents,
         sizes: None,
+        committed: Vec::new(),
     })
 }
 

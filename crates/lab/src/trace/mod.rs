@@ -22,7 +22,8 @@ pub use detect::detect;
 pub use error::{Problem, TraceError};
 pub use open::{Bytes, open, unpacked};
 pub use own::Known;
-pub use vellum_trace::{Class, Journal, Sizes};
+pub use vellum_trace::limits::COMMITTED_MAX;
+pub use vellum_trace::{Class, Committed, Journal, Sizes};
 
 use crate::content::Content;
 use crate::sizes::Tells;
@@ -137,6 +138,8 @@ pub struct Record {
     pub contents: Vec<Content>,
     /// In how many bytes each of them can be stored, where the trace says so: as many as it has blocks.
     pub sizes: Tells,
+    /// What a journal's transaction puts home that is complete with this write, where the trace says so.
+    pub committed: Vec<Committed>,
 }
 
 impl Record {

@@ -68,7 +68,7 @@ impl<R: Read> Own<R> {
             return Ok(None);
         };
         Ok(Some(match entry? {
-            Entry::Request(request) => Some(self.record(&request)),
+            Entry::Request(request) => Some(self.record(request)),
             Entry::Journals(journals) => {
                 // A file system that is being made anew has none for a moment.
                 if !journals.is_empty() {
@@ -83,7 +83,7 @@ impl<R: Read> Own<R> {
         }))
     }
 
-    fn record(&mut self, request: &Request) -> Record {
+    fn record(&mut self, request: Request) -> Record {
         let add = |(blocks, bytes): &mut (u64, u64), size: Option<u16>| {
             if let Some(size) = size {
                 *blocks += 1;
@@ -120,6 +120,7 @@ impl<R: Read> Own<R> {
             bytes: request.blocks * BLOCK_BYTES as u64,
             contents: contents.collect::<Option<_>>().unwrap_or_default(),
             sizes: told.then(|| sizes.collect()),
+            committed: request.committed,
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::base::Io;
 use crate::content::{Content, Contents};
 use crate::sizes::{Sizes, Tells};
 use crate::trace::Op;
-use crate::workload::Homes;
+use crate::workload::{Committed, Homes};
 use blank::Blank;
 use deltas::Bases;
 use std::collections::{BTreeMap, VecDeque};
@@ -60,6 +60,8 @@ pub struct Settings {
     pub sizes: Option<Sizes>,
     /// Whether blocks may be stored as their difference to what they replace.
     pub deltas: bool,
+    /// Whether the volume puts home itself what a journal has committed.
+    pub replay: bool,
     /// The hash engine, where hashing takes time.
     pub hashing: Option<Hashing>,
     /// Keep what every block should be, and hold every read against it.
@@ -83,6 +85,8 @@ pub struct Asked {
     pub homes: Homes,
     /// In how many bytes its blocks can be stored, where that was measured.
     pub sizes: Tells,
+    /// What a journal's transaction puts home that is complete with this write.
+    pub committed: Committed,
 }
 
 /// What an effect in flight needs when it is done.
@@ -142,6 +146,8 @@ pub struct Vellum {
     bases: Option<Bases>,
     /// Whether the core is told which blocks are copies of which, as a journal's descriptors say it.
     descriptors: bool,
+    /// Whether it is told of transactions that are complete.
+    replay: bool,
     hashing: Option<Unit>,
     bufs: Vec<Content>,
     free: Vec<u32>,
@@ -212,6 +218,7 @@ impl Vellum {
             sizes: settings.sizes,
             bases: settings.deltas.then(Bases::default),
             descriptors: false,
+            replay: settings.replay,
             hashing: settings.hashing.map(Unit::new),
             bufs: vec![Content::ZERO; (bufs + COLLECTOR_BUFS) as usize],
             free: (0..bufs).rev().collect(),
@@ -444,6 +451,9 @@ impl Vellum {
                     },
                 );
                 self.payloads = payloads;
+                if let Some(pairs) = asked.committed.as_deref().filter(|_| self.replay) {
+                    self.feed(io, Input::Committed { pairs });
+                }
             }
             Op::Read => {
                 let blocks = count;

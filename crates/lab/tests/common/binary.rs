@@ -1,7 +1,9 @@
 //! Binary traces, written for the tests.
 #![allow(dead_code, reason = "each test uses some of it")]
 
-use vellum_trace::{Block, Class, Content, Entry, Header, Journal, Op, Request, Sizes, Writer};
+use vellum_trace::{
+    Block, Class, Committed, Content, Entry, Header, Journal, Op, Request, Sizes, Writer,
+};
 
 /// An event of blktrace's: time, sector, bytes, action, and how many bytes it carries.
 pub fn event(
@@ -77,6 +79,13 @@ pub fn own() -> Vec<u8> {
             blocks: match op {
                 Op::Flush => 0,
                 _ => contents.len().max(1) as u64,
+            },
+            committed: match op {
+                Op::Write { fua: true } => vec![Committed {
+                    home: 7,
+                    copy: lba - 2,
+                }],
+                _ => Vec::new(),
             },
             contents,
         })

@@ -180,6 +180,7 @@ fn make(made: &Made, part: u64) -> Load {
             blocks: made.blocks as u32,
             contents: each.collect(),
             homes: None,
+            committed: None,
             sizes: None,
         });
         lba += made.blocks;

@@ -1,0 +1,182 @@
+//! `replay`: a volume that is told what a journal commits needs no sync for home writes.
+#![allow(clippy::unwrap_used, reason = "a failure is a test's")]
+
+use vellum_lab::flash::{self};
+use vellum_lab::journal::{Commit, File, Journal, Mode};
+use vellum_lab::outcome::Outcome;
+use vellum_lab::policy::Policy;
+use vellum_lab::replay::{Reading, TraceFile};
+use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic};
+use vellum_lab::sim::Pace;
+use vellum_lab::workload;
+use vellum_trace::{Block, Committed, Content, Entry, Header, Op, Request, Sizes, Writer};
+
+/// Far apart, and the homes first: all is moved when it is read.
+const HOMES: u64 = 10_000;
+const JOURNAL: u64 = 200_000;
+const JOURNAL_BLOCKS: u64 = 4096;
+const COMMITS: u64 = 400;
+
+fn scenario(load: Load<'_>) -> Scenario<'_> {
+    Scenario {
+        device: Device {
+            preset: *flash::find("oftl").unwrap(),
+            capacity: Some(256 << 20),
+            over_provisioning: Some(200),
+            erase_limit: None,
+            flush_ns: 0,
+            read_priority: true,
+            options: flash::Options::default(),
+        },
+        load,
+        pace: Pace::Closed { depth: 1 },
+        precondition: Precondition::None,
+        seed: 11,
+        daily_bytes: Some(10 << 30),
+        verify: true,
+        timed: true,
+        sizes: None,
+        hashing: None,
+        watch: None,
+    }
+}
+
+fn run(scenario: &Scenario<'_>, policy: &str) -> Outcome {
+    let policy: Policy = policy.parse().unwrap();
+    scenario.run(&policy).unwrap()
+}
+
+/// What a host asks of a disk whose every fsync is a commit, a flush, the home writes, and another flush. `tells`: whether its
+/// recorder followed the journal.
+fn trace(tells: bool) -> Vec<u8> {
+    let header = Header {
+        id: [3; 16],
+        blocks: 1 << 20,
+        began: 1,
+        sizes: Sizes::None,
+    };
+    let mut writer = Writer::new(Vec::new(), &header).unwrap();
+    let journal = vellum_trace::Journal {
+        lba: JOURNAL,
+        blocks: JOURNAL_BLOCKS,
+    };
+    writer.push(&Entry::Journals(vec![journal])).unwrap();
+    let mut at = 0;
+    let mut ask = |op, lba, contents: &[u64], committed: Vec<Committed>| {
+        at += 100_000;
+        let block = |&digest| Block {
+            content: Content::Digest(digest),
+            packed: Some(1000),
+            ..Block::default()
+        };
+        let request = Request {
+            at,
+            op,
+            lba,
+            blocks: contents.len() as u64,
+            contents: contents.iter().map(block).collect(),
+            committed,
+        };
+        writer.push(&Entry::Request(request)).unwrap();
+    };
+    let write = Op::Write { fua: false };
+    for n in 0..COMMITS {
+        let begin = JOURNAL + n * 8 % JOURNAL_BLOCKS;
+        let (descriptor, commit) = (n << 8 | 1, n << 8 | 2);
+        let copies = [n << 8 | 3, n << 8 | 4];
+        // On both sides of the border of two extents.
+        let home = HOMES + n % 100 * 2;
+        let pair = |block| Committed {
+            home: home + block,
+            copy: begin + 1 + block,
+        };
+        ask(write, begin, &[descriptor, copies[0], copies[1]], vec![]);
+        let committed = if tells {
+            vec![pair(0), pair(1)]
+        } else {
+            vec![]
+        };
+        ask(write, begin + 3, &[commit], committed);
+        ask(Op::Flush, 0, &[], vec![]);
+        ask(write, home, &copies, vec![]);
+        ask(Op::Flush, 0, &[], vec![]);
+    }
+    writer.finish().unwrap()
+}
+
+#[test]
+fn durable_chunks_halve_where_the_trace_tells_what_commits() {
+    let dir = tempfile::tempdir().unwrap();
+    let counted = |tells: bool, in_place: bool, policy: &str| {
+        let path = dir.path().join(format!("{tells}"));
+        std::fs::write(&path, trace(tells)).unwrap();
+        let reading = Reading {
+            in_place,
+            ..Reading::default()
+        };
+        let trace = &TraceFile::read(&path, &reading).unwrap();
+        let mut scenario = scenario(Load::Trace { trace, times: 2 });
+        scenario.device.capacity = in_place.then_some(6 << 30).or(Some(256 << 20));
+        let outcome = run(&scenario, policy);
+        ["remapped_blocks", "pledged_blocks", "durable_chunks"].map(|name| outcome.counted(name))
+    };
+    let all = 2 * 2 * COMMITS;
+    for options in ["write-once", "compress,write-once"] {
+        let (without, with) = (
+            format!("vellum:{options}"),
+            format!("vellum:{options},replay"),
+        );
+        for in_place in [false, true] {
+            let [remapped, pledged, durable] = counted(true, in_place, &without);
+            assert_eq!([remapped, pledged], [all, 0]);
+            let [remapped, pledged, saved] = counted(true, in_place, &with);
+            assert_eq!([remapped, pledged], [all, all]);
+            // But where a segment ends.
+            let near = |chunks: u64, all: u64| chunks.abs_diff(all) <= 2;
+            assert!(
+                near(durable, all) && near(saved, all / 2),
+                "{durable} {saved}"
+            );
+            // As traces were before.
+            assert_eq!(counted(false, in_place, &with), [all, 0, durable]);
+        }
+    }
+}
+
+#[test]
+fn a_host_that_journals_tells_what_it_commits_as_long_as_that_is_short() {
+    let counted = |mode, flush_every, policy: &str| {
+        let mut load = Synthetic::new(*workload::find("zipf").unwrap());
+        load.requests = 10_000;
+        load.flush_every = flush_every;
+        load.journal = Some(Journal {
+            mode,
+            blocks: 4096,
+            commit: Commit::Async,
+            fsync_flushes: true,
+            file: File::Overwritten,
+        });
+        let outcome = run(&scenario(Load::Synthetic(load)), policy);
+        let names = [
+            "remapped_blocks",
+            "pledged_blocks",
+            "flushes_of_homes",
+            "journal_blocks",
+        ];
+        names.map(|name| outcome.counted(name))
+    };
+    for mode in [Mode::Data, Mode::Ordered] {
+        let without = counted(mode, 20, "vellum:no-zero,write-once");
+        let with = counted(mode, 20, "vellum:no-zero,write-once,replay");
+        assert_eq!([with[0], with[3]], [without[0], without[3]]);
+        assert!(without[1] == 0 && with[1] > 400, "{with:?}");
+        // Of 2000 blocks of data, but for the last.
+        let long = counted(mode, 2000, "vellum:no-zero,write-once,replay");
+        match mode {
+            Mode::Data => assert!(long[1] * 10 < with[1], "{long:?}"),
+            _ => assert_eq!(long[1], 5, "metadata alone is short"),
+        }
+    }
+    let flushes = |policy| counted(Mode::Data, 20, policy)[2];
+    assert!(flushes("vellum:write-once") > 2 && flushes("vellum:write-once,replay") <= 2);
+}
