@@ -15,6 +15,7 @@ use sim::model::Seen;
 use sim::rng::Rng;
 use vellum_core::addr::Lba;
 use vellum_core::engine::Engine;
+use vellum_core::format::SumKind;
 use vellum_core::index::Holder;
 use vellum_core::seam::{Dedup, Effect, Region, WriteOnce};
 
@@ -30,6 +31,13 @@ fn region() -> Region {
         homes: Lba(0),
         homes_blocks: 1 << 30,
         rule: WriteOnce::Hash,
+    }
+}
+
+fn index() -> Dedup {
+    Dedup {
+        index_bytes: 1 << 16,
+        ..Dedup::default()
     }
 }
 
@@ -215,16 +223,126 @@ fn what_a_pledge_concerns_is_not_absorbed() {
 
 #[test]
 fn a_home_block_written_again_as_it_was_is_not_found_as_pledged() {
-    let dedup = Dedup {
-        index_bytes: 1 << 16,
-        ..Dedup::default()
-    };
-    let mut bench = committed(0, dedup);
+    let mut bench = committed(0, index());
     // Nobody asks the journal any more: the index finds the content where it is already.
     bench.0.watch(&[]).unwrap();
     bench.write(HOME, OLD);
     let (_, seen) = crash(bench);
     assert_eq!(seen, Seen::Token(OLD));
+}
+
+/// The content that the transaction has in the journal is stored elsewhere already, and is being compared when the transaction is
+/// complete.
+fn committed_while_comparing() -> Bench {
+    let mut bench = Bench::new(1, volume(), index());
+    bench.0.watch(&[region()]).unwrap();
+    bench.write(HOME, OLD);
+    bench.write(300, NEW);
+    bench.0.holds = |effect| matches!(effect, Effect::Compare { .. });
+    bench.ask_write(JOURNAL, NEW);
+    bench.0.committed(&[(Lba(HOME), Lba(JOURNAL))]).unwrap();
+    bench.run();
+    assert_eq!(bench.stats().waiting_requests, 1);
+    bench
+}
+
+#[test]
+fn a_transaction_is_pledged_behind_its_blocks_that_wait_for_a_comparison() {
+    let mut bench = committed_while_comparing();
+    assert_eq!(bench.stats().pledges, 0);
+    bench.release();
+    bench.flush();
+    assert_eq!((bench.stats().pledges, bench.stats().dedup_blocks), (1, 1));
+    let (before, free) = (written(&bench), bench.stats().flushes_free);
+    bench.write(HOME, NEW);
+    assert_eq!(
+        (written(&bench), bench.stats().flushes_free),
+        (before, free + 1)
+    );
+    let (engine, seen) = crash(bench);
+    assert_eq!(engine.stats().redeemed_blocks, 1);
+    assert_eq!(seen, Seen::Token(NEW));
+}
+
+#[test]
+fn what_is_written_behind_a_transaction_that_waits_ends_its_pledge() {
+    for (overwritten, expected) in [(HOME, 5000), (JOURNAL, OLD)] {
+        let mut bench = committed_while_comparing();
+        bench.ask_write(overwritten, 5000);
+        bench.release();
+        bench.flush();
+        assert_eq!(
+            (bench.stats().pledged_blocks, bench.stats().pledges),
+            (1, 0)
+        );
+        let (_, seen) = crash(bench);
+        assert_eq!(seen, Seen::Token(expected));
+    }
+}
+
+#[test]
+fn zeros_are_pledged_like_all_else() {
+    let zeros_committed = || {
+        let mut bench = Bench::new(1, volume(), Dedup::default());
+        bench.0.watch(&[region()]).unwrap();
+        bench.write(HOME, OLD);
+        bench.ask_write(JOURNAL, 0);
+        bench.0.committed(&[(Lba(HOME), Lba(JOURNAL))]).unwrap();
+        bench.flush();
+        assert_eq!(bench.stats().pledges, 1);
+        bench.assert_reads(&[(HOME, OLD)]);
+        bench
+    };
+    let (engine, seen) = crash(zeros_committed());
+    assert_eq!(engine.stats().redeemed_blocks, 1);
+    assert_eq!(seen, Seen::Token(0));
+
+    let mut bench = zeros_committed();
+    let (before, free) = (written(&bench), bench.stats().flushes_free);
+    bench.write(HOME, 0);
+    assert_eq!(
+        (written(&bench), bench.stats().flushes_free),
+        (before, free + 1)
+    );
+    // One that is not pledged joins the record, and has to be durable.
+    bench.write(HOME + 1, 0);
+    assert_eq!(
+        (written(&bench), bench.stats().flushes_free),
+        (before + 1, free + 1)
+    );
+    let (_, seen) = crash(bench);
+    assert_eq!(seen, Seen::Token(0));
+}
+
+/// The last of two transactions has zeros, and what is written home is the first one's.
+#[test]
+fn zeros_that_are_pledged_hide_no_other_copy() {
+    let mut bench = committed(0, Dedup::default());
+    bench.ask_write(JOURNAL + 1, 0);
+    bench.0.committed(&[(Lba(HOME), Lba(JOURNAL + 1))]).unwrap();
+    bench.flush();
+    bench.write(HOME, NEW);
+    assert_eq!(bench.stats().remapped_blocks, 1);
+    let (_, seen) = crash(bench);
+    assert_eq!(seen, Seen::Token(NEW));
+}
+
+/// Programs that can open such a volume would pass over the pledge.
+#[test]
+fn zeros_are_not_pledged_where_the_sums_are_those_of_before() {
+    let before = sim::open::Volume {
+        sums: SumKind::Crc32c,
+        ..volume()
+    };
+    let mut bench = Bench::new(1, before, Dedup::default());
+    bench.0.watch(&[region()]).unwrap();
+    bench.ask_write(JOURNAL, 0);
+    bench.ask_write(JOURNAL + 1, NEW);
+    let pairs = [HOME, HOME + 1].map(Lba).into_iter();
+    let pairs = pairs.zip([JOURNAL, JOURNAL + 1].map(Lba));
+    bench.0.committed(&pairs.collect::<Vec<_>>()).unwrap();
+    assert_eq!(bench.stats().pledges, 1);
+    bench.end();
 }
 
 #[test]
@@ -304,11 +422,7 @@ fn checkpointing(bench: &mut Bench) {
 
 #[test]
 fn until_a_map_checkpoint_is_durable_a_crash_finds_no_pledge_that_was_overwritten() {
-    let dedup = Dedup {
-        index_bytes: 1 << 16,
-        ..Dedup::default()
-    };
-    let mut bench = committed(0, dedup);
+    let mut bench = committed(0, index());
     checkpointing(&mut bench);
     bench.0.watch(&[]).unwrap();
     bench.write(HOME, OLD);

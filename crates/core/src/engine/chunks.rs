@@ -258,7 +258,7 @@ pub(super) struct Waiter {
     pub flush: bool,
 }
 
-/// What a request waits for while there is no room for it.
+/// What waits for room, or for a comparison, in the order in which it came.
 pub(super) enum Waiting {
     Write {
         id: crate::addr::RequestId,
@@ -281,6 +281,8 @@ pub(super) enum Waiting {
         zero: bool,
         fua: bool,
     },
+    /// A transaction that is complete, behind those of its blocks that wait.
+    Committed { pairs: Vec<(Lba, Lba)> },
 }
 
 impl Waiting {
@@ -290,6 +292,11 @@ impl Waiting {
             Self::Write { verdicts, .. } => verdicts.iter().any(|v| matches!(v, Verdict::Asked(_))),
             _ => false,
         }
+    }
+
+    /// Whether somebody waits for its answer.
+    pub fn is_request(&self) -> bool {
+        !matches!(self, Self::Committed { .. })
     }
 
     /// Whether its next block is: nothing can be done for it now.
@@ -305,7 +312,7 @@ impl Waiting {
     pub fn range(&self) -> (Lba, u64) {
         match self {
             Self::Write { lba, blocks, .. } => (*lba, blocks.len() as u64),
-            Self::Read { .. } => (Lba(0), 0),
+            Self::Read { .. } | Self::Committed { .. } => (Lba(0), 0),
             Self::Unmap { lba, blocks, .. } => (*lba, *blocks),
         }
     }

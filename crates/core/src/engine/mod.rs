@@ -355,7 +355,7 @@ impl Engine {
                 self.end_pledges();
             }
             Input::Journaled { pairs } => self.once.learn_homes(pairs),
-            Input::Committed { pairs } => self.pledge(pairs),
+            Input::Committed { pairs } => self.committed(pairs),
             Input::Deltas { on } => self.set_deltas(on),
             Input::Dedup { policy } => self.set_dedup(policy),
             Input::Critical { ranges } => self.dedup.set_critical(ranges),
@@ -440,7 +440,7 @@ impl Engine {
             index_entries: self.dedup.index().len() as u64,
             index_comparisons: self.dedup.index().comparisons(),
             index_capacity: self.dedup.index().capacity() as u64,
-            waiting_requests: self.waiting.len() as u64,
+            waiting_requests: self.waiting.iter().filter(|w| w.is_request()).count() as u64,
             poisoned: u64::from(self.poisoned),
             ..self.stats
         }
@@ -554,6 +554,7 @@ impl Engine {
             }
             Waiting::Read { id, lba, blocks } => self.start_read(id, lba, blocks),
             Waiting::Unmap { id, .. } => self.reply(id, Err(refusal)),
+            Waiting::Committed { .. } => {}
         }
     }
 

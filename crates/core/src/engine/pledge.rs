@@ -13,15 +13,27 @@
 //! 4. What recovery redeems has no record. So nothing else is added to the log before it is in a map checkpoint.
 
 use super::*;
+use crate::format::SumKind;
 use crate::format::chunk::Record;
 use crate::index::Holder;
 
 impl Engine {
-    /// A transaction is complete: its blocks are pledged to their homes.
+    /// A transaction is complete. What waits is not in the log yet, and the commit block may be of it: this keeps its place in
+    /// the queue, so that a block which waits for a comparison does not cost its transaction the pledge.
+    pub(super) fn committed(&mut self, pairs: &[(Lba, Lba)]) {
+        match self.waiting.is_empty() && !self.redeeming {
+            true => self.pledge(pairs),
+            false => {
+                let pairs = pairs.to_vec();
+                self.waiting.push_back(Waiting::Committed { pairs });
+            }
+        }
+    }
+
+    /// All of a transaction is in the log: its blocks are pledged to their homes.
     pub(super) fn pledge(&mut self, pairs: &[(Lba, Lba)]) {
-        // What waits is not in the log yet, and the commit block may be of it.
         let open = self.mode == Mode::Running && !self.poisoned && !self.held_writes.are_there();
-        if !open || self.redeeming || !self.waiting.is_empty() {
+        if !open {
             return;
         }
         for &(home, journal) in pairs {
@@ -52,14 +64,32 @@ impl Engine {
     }
 
     fn may_be_pledged(&self, home: Lba, journal: Lba) -> bool {
-        self.in_range(home, 1)
-            && self.once.may_pledge(home, journal)
-            && self.place_of(self.map.get(journal)).is_some()
+        let is_there = || match self.map.get(journal) {
+            Entry::Unmapped => false,
+            Entry::Zero => self.pledges_zeros(),
+            Entry::Plain(_) | Entry::Shared(_) | Entry::Packed(..) => true,
+        };
+        self.in_range(home, 1) && self.once.may_pledge(home, journal) && is_there()
+    }
+
+    /// Programs from before zeros were pledged pass over such a pledge; they cannot open a volume with these sums.
+    fn pledges_zeros(&self) -> bool {
+        self.superblock.sums() == SumKind::Xxh3
+    }
+
+    /// Whether zeros are pledged to a home block.
+    pub(super) fn are_zeros_pledged(&self, home: Lba) -> bool {
+        let journal = self.pledges.journal_of(home);
+        journal.is_some_and(|journal| self.map.get(journal) == Entry::Zero)
     }
 
     /// What is pledged to a block that is written home: the journal block's number in the pool, and where it is.
     pub(super) fn propose_pledged(&mut self, home: Lba) -> Option<(u32, Lba)> {
         let journal = self.pledges.journal_of(home)?;
+        // Zeros are not compared with anything: another block of the journal may have what is written.
+        if self.map.get(journal) == Entry::Zero {
+            return None;
+        }
         let index = self.once.pledged(journal)?;
         self.stats.checkpoint_writes += 1;
         Some((index, journal))
@@ -71,7 +101,7 @@ impl Engine {
         self.chunks.get_mut(chunk).push(record);
     }
 
-    /// The same, of a link: no FLUSH waits for it if it says what is pledged.
+    /// The same, of a link, or of zeros: no FLUSH waits for it if it says what is pledged.
     pub(super) fn log_link(&mut self, chunk: ChunkId, record: Record, pledged: bool) {
         let tells = self.chunks.get(chunk).tells;
         self.log(chunk, record);
@@ -124,8 +154,9 @@ impl Engine {
         for &(home, journal) in pledges {
             let entry = self.map.get(journal);
             match entry {
-                Entry::Unmapped | Entry::Zero => continue,
                 _ if self.map.get(home) == entry => continue,
+                // Zeros are replayed as discards are.
+                Entry::Unmapped | Entry::Zero => self.remap(home, Entry::Unmapped),
                 Entry::Packed(vba, _) => {
                     self.shared.add_part(vba);
                     self.remap(home, entry);

@@ -43,7 +43,7 @@ impl Engine {
         let pledged = self.next_pledged(lba, end);
         if let Some(first) = mapped.into_iter().chain(pledged).min() {
             // Unmapped either way: both read as zeros, and an unmapped leaf takes no memory.
-            if !self.log_extent(first, end.0 - first.0, false) {
+            if !self.log_extent(first, end.0 - first.0, false, false) {
                 return false;
             }
             if self.once.is_on() {
@@ -67,21 +67,23 @@ impl Engine {
         true
     }
 
-    /// Logs that an extent is zero or unmapped, joined to the record before where it adjoins. `false`:
-    /// no room for it now.
-    pub(super) fn log_extent(&mut self, lba: Lba, blocks: u64, zero: bool) -> bool {
+    /// Logs that an extent is zero or unmapped, joined to the record before where it adjoins; no FLUSH waits for it if that is
+    /// what is pledged. `false`: no room for it now.
+    pub(super) fn log_extent(&mut self, lba: Lba, blocks: u64, zero: bool, pledged: bool) -> bool {
         let record = if zero {
             Record::Zero { lba, blocks }
         } else {
             Record::Discard { lba, blocks }
         };
         if let Some(open) = self.heads[Head::Host as usize].open {
-            match self.chunks.get_mut(open).records.last_mut() {
+            let chunk = self.chunks.get_mut(open);
+            match chunk.records.last_mut() {
                 Some(Record::Zero {
                     lba: first,
                     blocks: length,
                 }) if zero && first.plus(*length) == lba => {
                     *length += blocks;
+                    chunk.tells |= !pledged;
                     self.keep_pledges_with(&record);
                     return true;
                 }
@@ -91,7 +93,7 @@ impl Engine {
         let Some(chunk) = self.chunk_with_room(Head::Host, record.encoded_len(), false) else {
             return false;
         };
-        self.log(chunk, record);
+        self.log_link(chunk, record, pledged);
         true
     }
 }

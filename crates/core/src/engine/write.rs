@@ -120,7 +120,8 @@ impl Engine {
             },
         }
         if self.options.zero && payload.digest.zero {
-            if !self.log_extent(lba, 1, true) {
+            let pledged = self.are_zeros_pledged(lba);
+            if !self.log_extent(lba, 1, true, pledged) {
                 return Placed::Wait;
             }
             if self.once.is_on() {
@@ -245,6 +246,10 @@ impl Engine {
                     zero,
                     fua,
                 } => self.place_unmap(*id, *lba, *blocks, *zero, *fua),
+                Waiting::Committed { pairs } => {
+                    self.pledge(pairs);
+                    true
+                }
             };
             if !done {
                 if let Waiting::Write { blocks, placed, .. } = &mut waiting {
