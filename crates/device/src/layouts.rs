@@ -19,7 +19,6 @@ pub(crate) fn takes(superblock: &Superblock, policy: &Policy) -> Result<(), Open
             policy.compression != Compression::Off,
             "compressed blocks (compress=)",
         ),
-        (policy.fold, "sparse pages to fold (fold=)"),
         (policy.replay, "replay by the volume (replay=)"),
         (
             policy.fingerprint.is_some(),

@@ -120,7 +120,7 @@ pub const SWEEP_PAUSE: Duration = Duration::from_millis(1);
 pub const SWEEP_COLLIDING: usize = 4;
 /// How often a sweep tells of a pair that is put off, with a pause between: a tenth of a second in all.
 pub const SWEEP_TRIES: usize = 100;
-/// Sparse pages that are folded together, at most: 16 MiB of their owners.
+/// Sparse pages that are folded together, at most: 17 MiB of their owners.
 pub const FOLD_PAGES: usize = 64 << 10;
 /// Room below which sparse pages are folded of the volume's own accord: one block in so many (CSA-FS §3.3: a fifth).
 pub const FOLD_BELOW: u64 = 5;

@@ -140,7 +140,8 @@ pub struct Policy {
     pub sample_blocks: u32,
     /// Which index of contents.
     pub store: Store,
-    /// Whether pages of parts of which little is left are given up of the volume's own accord, when little room is free.
+    /// Whether pages of parts of which little is left are given up of the volume's own accord, when little room is free. Without
+    /// parts there are none.
     pub fold: bool,
     /// Blocks a second that a sweep may read; 0: as many as it can.
     pub sweep_blocks: u32,
@@ -200,7 +201,7 @@ impl Default for Policy {
             index_bytes: 64 << 20,
             sample_blocks: 0,
             store: Store::default(),
-            fold: false,
+            fold: true,
             sweep_blocks: SWEEP_RATE,
             fingerprint: None,
             semantics: false,

@@ -214,7 +214,7 @@ fn a_fold_ends_when_it_is_switched_off() {
 #[test]
 fn a_page_stays_if_one_of_its_parts_cannot_be_encoded_again() {
     let (_, medium) = medium();
-    let volume = open_packing(&medium, Compression::Zstd);
+    let volume = open_packing(&medium, Compression::ZSTD);
     let mut client = Client::new(&volume);
     let mut random = Random(1);
     // Half a page to zstd, and a whole one to LZ4: of twelve letters in no order.
@@ -239,7 +239,7 @@ fn a_page_stays_if_one_of_its_parts_cannot_be_encoded_again() {
     assert_eq!(counted(&volume, "folds_put_off"), 0);
     volume
         .set_policy(Policy {
-            compression: Compression::Zstd,
+            compression: Compression::ZSTD,
             ..lz4
         })
         .unwrap();

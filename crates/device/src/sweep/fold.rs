@@ -80,36 +80,76 @@ fn fold_pages(shared: &Shared, pages: &mut [(Vba, u32)], turn: &mut Turn) -> boo
         return true;
     }
     pages.sort_unstable();
-    let place = |page: Vba| pages.binary_search_by_key(&page, |(vba, _)| *vba).ok();
-    let counted: usize = pages.iter().map(|(_, owners)| *owners as usize).sum();
-    let mut owners: Vec<(PartId, Lba)> = Vec::with_capacity(counted + SWEEP_TAGS);
+    let mut owners = Owners::new(pages);
+    let mut found = Vec::with_capacity(SWEEP_TAGS);
     for from in (0..shared.blocks).step_by(SWEEP_TAGS) {
         if !turn.wait(shared) {
             return false;
         }
         let range = from..from + SWEEP_TAGS as u64;
         let asked = shared.with_core(|_, inner, _| {
-            let wanted = |page| place(page).is_some();
-            inner.engine.foldable_in(range, wanted, &mut owners);
+            let wanted = |page| owners.place(page).is_some();
+            inner.engine.foldable_in(range, wanted, &mut found);
         });
         if asked.is_none() {
             return false;
         }
-        // More have come since they were counted, as clients that share blocks, and there is no telling how many: the next fold's.
-        if owners.len() > counted {
-            return true;
+        found
+            .drain(..)
+            .for_each(|(part, lba)| owners.add(part, lba));
+    }
+    owners
+        .foldable()
+        .all(|of_page| fold_page(shared, of_page, turn))
+}
+
+/// The owners of pages, as they are found.
+struct Owners<'a> {
+    /// In order, with how many owners were counted.
+    pages: &'a [(Vba, u32)],
+    /// Of each page, how many of them were found.
+    found: Vec<u32>,
+    of: Vec<(PartId, Lba)>,
+}
+
+impl<'a> Owners<'a> {
+    fn new(pages: &'a [(Vba, u32)]) -> Self {
+        let most = pages.iter().map(|(_, counted)| *counted as usize + 1).sum();
+        Self {
+            pages,
+            found: vec![0; pages.len()],
+            of: Vec::with_capacity(most),
         }
     }
-    owners.sort_unstable();
-    for of_page in owners.chunk_by(|(one, _), (next, _)| one.page == next.page) {
-        let counted = of_page.first().and_then(|(part, _)| place(part.page));
-        let counted = counted.map_or(0, |place| pages[place].1 as usize);
-        let is_shared = of_page.windows(2).any(|pair| pair[0].0 == pair[1].0);
-        if counted == of_page.len() && !is_shared && !fold_page(shared, of_page, turn) {
-            return false;
+
+    fn place(&self, page: Vba) -> Option<usize> {
+        self.pages.binary_search_by_key(&page, |(vba, _)| *vba).ok()
+    }
+
+    /// More may have come to a page since its own were counted, as clients that share blocks, and there is no telling how many:
+    /// one more than counted says enough.
+    fn add(&mut self, part: PartId, lba: Lba) {
+        let Some(place) = self.place(part.page) else {
+            return;
+        };
+        if self.found[place] <= self.pages[place].1 {
+            self.found[place] += 1;
+            self.of.push((part, lba));
         }
     }
-    true
+
+    /// The owners of each page that is worth it: all that were counted and no other, each of a part of its own.
+    fn foldable(&mut self) -> impl Iterator<Item = &[(PartId, Lba)]> {
+        self.of.sort_unstable();
+        let counted = |page| self.place(page).map(|place| self.pages[place].1 as usize);
+        self.of
+            .chunk_by(|(one, _), (next, _)| one.page == next.page)
+            .filter(move |of_page| {
+                let page = of_page.first().map(|(part, _)| part.page);
+                let is_shared = of_page.windows(2).any(|pair| pair[0].0 == pair[1].0);
+                page.and_then(counted) == Some(of_page.len()) && !is_shared
+            })
+    }
 }
 
 /// Stores anew what all owners of a page have there.
@@ -220,4 +260,43 @@ fn read(shared: &Shared, lba: Lba, frames: Frames) -> Result<Frames, BlockError>
     });
     let (request, result) = answer.wait();
     result.map(|()| request.frames)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pages of which two, one and two owners were counted.
+    const PAGES: [(Vba, u32); 3] = [(Vba(3), 2), (Vba(5), 1), (Vba(9), 2)];
+
+    fn foldable(found: impl IntoIterator<Item = (u32, u8)>) -> (Vec<u32>, usize) {
+        let mut owners = Owners::new(&PAGES);
+        let most = owners.of.capacity();
+        for (lba, (page, slot)) in (0..).zip(found) {
+            let page = Vba(page);
+            owners.add(PartId { page, slot }, Lba(lba));
+        }
+        let pages = owners.foldable().map(|of_page| of_page[0].0.page.0);
+        let pages = pages.collect();
+        assert_eq!(owners.of.capacity(), most);
+        (pages, owners.of.len())
+    }
+
+    #[test]
+    fn a_page_whose_owners_are_all_found_is_foldable() {
+        let all = [(9, 0), (3, 1), (5, 0), (9, 4), (3, 0)];
+        assert_eq!(foldable(all), (vec![3, 5, 9], 5));
+        assert_eq!(foldable(all[1..].iter().copied()), (vec![3, 5], 4));
+        let shared = [(9, 0), (9, 0), (5, 0)];
+        assert_eq!(foldable(shared), (vec![5], 3));
+    }
+
+    #[test]
+    fn who_joins_a_page_after_its_count_keeps_no_other_from_being_folded() {
+        let joined = [(3, 0), (3, 1), (5, 0), (3, 2), (9, 0), (9, 1)];
+        assert_eq!(foldable(joined), (vec![5, 9], 6));
+        // However many they are, they take the place of one.
+        let many = (2..30).map(|slot| (3, slot));
+        assert_eq!(foldable(joined.into_iter().chain(many)), (vec![5, 9], 6));
+    }
 }
