@@ -18,6 +18,7 @@ declare -A mount_options=(
     [zstd]=data=journal,journal_async_commit
     [zstd+delta]=data=journal,journal_async_commit
     [all]=data=journal,journal_async_commit
+    [least]=data=journal,journal_async_commit
     [log]=data=ordered
     [alone]=data=ordered
     [merging]=data=ordered
@@ -33,6 +34,7 @@ declare -A policy=([off]="write-once=off" [on]="write-once=on,replay=on" [on-ful
     [lz4]="replay=on,compress=lz4" [lz4+delta]="replay=on,compress=lz4,delta=on"
     [zstd]="replay=on,compress=zstd" [zstd+delta]="replay=on,compress=zstd,delta=on"
     [all]="replay=on,compress=zstd,delta=on,zero=on,dedup=on"
+    [least]="replay=on,compress=zstd:6,delta=on,zero=on,dedup=on"
     [log]="write-once=off,dedup=on")
 # How a volume is made and served, where that is not the default.
 declare -A made=([on-full]=--preallocate) served=()
@@ -52,10 +54,10 @@ for name in strong strong-alone strong-merging strong-shadow; do served[$name]="
 declare -A file_system=([ext3]=ext3)
 configurations=(journal ordered ordered-full off on on-full free paper sha1 traced)
 # Packing, against plain storage and against a volume without it; ext3 is what CSA-FS compares itself with, on its kinds of load.
-[ -z "${PACKING:-}" ] || configurations=(ordered ext3 on lz4 lz4+delta zstd zstd+delta all)
+[ -z "${PACKING:-}" ] || configurations=(ordered ext3 on lz4 lz4+delta zstd zstd+delta all least)
 # On a slow disk: what is compared there.
 [ -z "${LIMIT:-}" ] || configurations=(journal ordered off on free)
-[ -z "${LIMIT:-}" ] || [ -z "${PACKING:-}" ] || configurations=(ordered ext3 on lz4 zstd all)
+[ -z "${LIMIT:-}" ] || [ -z "${PACKING:-}" ] || configurations=(ordered ext3 on lz4 zstd zstd+delta all)
 # Deduplication on each layout, against plain storage.
 [ -z "${LAYOUTS:-}" ] || configurations=(ordered log alone merging tables shadow strong-alone strong-merging strong strong-shadow)
 [ -z "${CONFIGURATIONS:-}" ] || read -ra configurations <<<"$CONFIGURATIONS"

@@ -18,7 +18,7 @@ const NAMES: [(&str, &str); 18] = [
     ("hash", "xxh3|head64|crc32c|md5|sha1"),
     ("replay", "on|off"),
     ("zero", "on|off"),
-    ("compress", "on|off|lz4|zstd"),
+    ("compress", "on|off|lz4|zstd|zstd:LEVEL"),
     ("delta", "on|off"),
     ("dedup", "on|off"),
     ("index", "SIZE"),
@@ -209,7 +209,9 @@ impl FromStr for Change {
                         "on" => Ok(Compression::Lz4),
                         named => named.parse(),
                     };
-                    let how = how.map_err(|_| wrong("on (that is lz4), off, lz4 and zstd"))?;
+                    let how = how.map_err(|_| {
+                        wrong("on (that is lz4), off, lz4, zstd, and zstd:2 to zstd:9")
+                    })?;
                     change.compression = Some(how);
                 }
                 "delta" => change.deltas = Some(switch(value).ok_or_else(|| wrong("on and off"))?),
@@ -285,7 +287,7 @@ pub fn shown(policy: &Policy) -> Value {
         "hash": policy.hash.name(),
         "replay": policy.replay,
         "zero": policy.zero,
-        "compress": policy.compression.name(),
+        "compress": policy.compression.to_string(),
         "delta": policy.deltas,
         "dedup": policy.dedup,
         "index_bytes": policy.index_bytes,
@@ -416,7 +418,7 @@ mod tests {
         for (name, values) in NAMES {
             for value in values.split('|') {
                 let text = format!("{name}={}", value.replace("SIZE", "64K"));
-                let text = text.replace("REQUESTS", "1000");
+                let text = text.replace("REQUESTS", "1000").replace("LEVEL", "6");
                 assert_eq!(text.parse::<Change>().err(), None, "{text}");
             }
         }
@@ -447,12 +449,17 @@ mod tests {
         for (text, how) in [
             ("compress=on", Compression::Lz4),
             ("compress=lz4", Compression::Lz4),
-            ("compress=zstd", Compression::Zstd),
+            ("compress=zstd", Compression::ZSTD),
+            ("compress=zstd:1", Compression::ZSTD),
+            (
+                "compress=zstd:9",
+                Compression::Zstd(vellum_device::pack::Level::MAX),
+            ),
             ("compress=off", Compression::Off),
         ] {
             let change: Change = text.parse().unwrap();
             let policy = Policy {
-                compression: Compression::Zstd,
+                compression: Compression::ZSTD,
                 ..Policy::default()
             };
             assert_eq!(change.apply(policy).compression, how, "{text}");

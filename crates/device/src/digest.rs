@@ -37,7 +37,7 @@ pub(crate) struct Digester {
     zero_sum: u32,
     /// 0: no weak hash is wanted; else its place in [`WeakHash::ALL`], plus one.
     mode: AtomicU32,
-    /// A place in [`Compression::ALL`], and [`DELTAS`].
+    /// [`Compression::number`], and [`DELTAS`].
     compression: AtomicU32,
     /// Whether contents are shared.
     shares: AtomicBool,
@@ -88,7 +88,7 @@ impl Digester {
     pub fn set_compression(&self, compression: Compression, deltas: bool) {
         let deltas = if deltas { DELTAS } else { 0 };
         self.compression
-            .store(compression as u32 | deltas, Ordering::Relaxed);
+            .store(u32::from(compression.number()) | deltas, Ordering::Relaxed);
     }
 
     /// From now on: whether contents are shared.
@@ -133,7 +133,7 @@ impl Digester {
             hash: place.checked_sub(1).map(|place| WeakHash::ALL[place]),
             zero: mode & ZEROS_ARE_DATA == 0,
             shares: self.shares.load(Ordering::Relaxed),
-            compression: Compression::ALL[(compression & !DELTAS) as usize],
+            compression: Compression::from_number((compression & !DELTAS) as u8),
             deltas: compression & DELTAS != 0,
         }
     }

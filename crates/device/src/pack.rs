@@ -10,7 +10,8 @@ use std::cell::RefCell;
 use std::fmt;
 use std::num::NonZeroU16;
 use std::str::FromStr;
-use vellum_codec::{Block as Bytes, Decoder, Encoded, Encoder, Encoding, Level, Method};
+pub use vellum_codec::Level;
+use vellum_codec::{Block as Bytes, Decoder, Encoded, Encoder, Encoding, Method};
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Pba, RequestId};
 use vellum_core::format::{BlockSum, pack};
 use vellum_core::limits::LONGEST_PART;
@@ -18,44 +19,75 @@ use vellum_core::map::PartId;
 use vellum_core::seam::{Base, Block, Outcome, Packed, Page};
 use vellum_medium::Kind;
 
-/// How blocks are made smaller.
+/// How blocks are made smaller. As text, level 1 is `zstd` alone, and another one `zstd:6`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(into = "String", try_from = "String")]
 pub enum Compression {
     /// Not at all.
     Off,
     /// LZ4: little time.
     Lz4,
-    /// zstd, level 1: fewer bytes, more time.
-    Zstd,
+    /// zstd: fewer bytes, more time; the higher the level, the more so.
+    Zstd(Level),
 }
 
 impl Compression {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Off, Self::Lz4, Self::Zstd];
+    /// zstd at the level that takes the least time.
+    pub const ZSTD: Self = Self::Zstd(Level::DEFAULT);
 
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Lz4 => "lz4",
-            Self::Zstd => "zstd",
-        }
-    }
+    /// One of each.
+    pub const ALL: [Self; 3] = [Self::Off, Self::Lz4, Self::ZSTD];
 
     fn method(self) -> Method {
         match self {
             Self::Off => Method::Off,
             Self::Lz4 => Method::Lz4,
-            Self::Zstd => Method::Zstd(Level::MIN),
+            Self::Zstd(level) => Method::Zstd(level),
+        }
+    }
+
+    /// As a number, of which [`from_number`](Self::from_number) makes it again.
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            Self::Off => 0,
+            Self::Lz4 => LZ4,
+            Self::Zstd(level) => LZ4 + level.get(),
+        }
+    }
+
+    pub(crate) fn from_number(number: u8) -> Self {
+        match number.checked_sub(LZ4).map(Level::new) {
+            None => Self::Off,
+            Some(None) => Self::Lz4,
+            Some(Some(level)) => Self::Zstd(level),
         }
     }
 }
 
+const LZ4: u8 = 1;
+
 impl fmt::Display for Compression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::Lz4 => f.write_str("lz4"),
+            Self::Zstd(Level::DEFAULT) => f.write_str("zstd"),
+            Self::Zstd(level) => write!(f, "zstd:{}", level.get()),
+        }
+    }
+}
+
+impl From<Compression> for String {
+    fn from(compression: Compression) -> Self {
+        compression.to_string()
+    }
+}
+
+impl TryFrom<String> for Compression {
+    type Error = crate::policy::UnknownName;
+
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        name.parse()
     }
 }
 
@@ -63,10 +95,14 @@ impl FromStr for Compression {
     type Err = crate::policy::UnknownName;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|compression| compression.name() == name)
-            .ok_or(crate::policy::UnknownName)
+        let level = |number: &str| Level::new(number.parse().ok()?);
+        match name {
+            "off" => Some(Self::Off),
+            "lz4" => Some(Self::Lz4),
+            "zstd" => Some(Self::ZSTD),
+            _ => name.strip_prefix("zstd:").and_then(level).map(Self::Zstd),
+        }
+        .ok_or(crate::policy::UnknownName)
     }
 }
 
@@ -502,6 +538,29 @@ impl Needs {
         match unpack(decoder, sum, page, slot, None, &mut block) {
             true => Self::Block(block),
             false => Self::Lost,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_has_a_name_and_a_number_of_its_own() {
+        let levels = (1..=Level::MAX.get()).filter_map(Level::new);
+        let all: Vec<_> = [Compression::Off, Compression::Lz4]
+            .into_iter()
+            .chain(levels.map(Compression::Zstd))
+            .collect();
+        assert_eq!(all.len(), 11);
+        for how in all {
+            assert_eq!(how.to_string().parse(), Ok(how));
+            assert_eq!(Compression::from_number(how.number()), how);
+        }
+        assert_eq!("zstd:1".parse(), Ok(Compression::ZSTD));
+        for wrong in ["zstd:0", "zstd:10", "zstd:", "zstd:-1", "lz4:1", "gzip", ""] {
+            assert!(wrong.parse::<Compression>().is_err(), "{wrong}");
         }
     }
 }

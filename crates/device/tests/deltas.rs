@@ -114,7 +114,7 @@ fn write_version(versions: &mut Versions, n: u64) {
 #[test]
 fn a_block_that_changes_little_is_written_as_what_has_changed() {
     let newer = Compression::ALL.map(|how| (how, SumKind::Xxh3));
-    let older = [(Compression::Zstd, SumKind::Crc32c)];
+    let older = [(Compression::ZSTD, SumKind::Crc32c)];
     for (how, sums) in newer.into_iter().chain(older) {
         let written = [false, true].map(|deltas| {
             let (_, medium) = medium(6000);

@@ -166,7 +166,7 @@ struct Content {
 }
 
 /// Ways to store a block in fewer bytes.
-const WAYS: [Compression; 2] = [Compression::Lz4, Compression::Zstd];
+const WAYS: [Compression; 2] = [Compression::Lz4, Compression::ZSTD];
 const NOT_TRIED: u16 = u16::MAX;
 /// Of so many contents one is compressed; by other bits of the hash than those that say which are counted.
 const TRIED_SHIFT: u32 = 60;

@@ -17,7 +17,7 @@ use vellum_ext4::journal::{Alignment, Block, Journal, JournalBlock, Layout, Sequ
 use vellum_ext4::{Source, Span, Unreadable, scan};
 
 /// Deltas are between blocks that are stored in fewer bytes.
-const BESIDES: Compression = Compression::Zstd;
+const BESIDES: Compression = Compression::ZSTD;
 /// Homes whose copies are looked at, of a journal.
 const HOMES: usize = 4096;
 /// Blocks of a log that are read, and copies in it that are known, at most: 4 GiB.
@@ -68,7 +68,7 @@ impl Told {
             out,
             "  delta=on       {}: of each of those that replaced another there, saved besides compress={}",
             percent(self.delta),
-            BESIDES.name()
+            BESIDES
         )
     }
 }
