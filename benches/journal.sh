@@ -49,7 +49,11 @@ workloads=(
     'varmail=varmail'
     'fileserver=fileserver'
 )
-[ -z "${PACKING:-}" ] || workloads+=('a compile=build')
+[ -z "${PACKING:-}" ] || workloads+=(
+    'sequential, fsync each 100, reserved=writes sequential 100 reserved'
+    'random, fsync each 10, reserved=writes random 10 reserved'
+    'a compile=build'
+)
 if [ -n "${LAYOUTS:-}" ]; then
     workloads=(
         'random, fsync each 32=writes random 32'
