@@ -396,10 +396,15 @@ fn the_lab_is_told_of_the_transactions_that_the_device_pledges() {
         assert_same(device, &counted, &simulated, &same);
         let replays = device.contains("replay=on");
         assert_eq!(get(&counted, "pledged_blocks") > 150, replays);
-        let durable = |from| get(from, "durable_chunks");
+        // Where a segment ends within a transaction a sync is for two chunks, and that is not the same place for both.
+        let durable = |from| get(from, "durable_chunks") + get(from, "syncs");
         // The lab flushes once more, at the end.
         let most = durable(&counted) + 1;
-        assert!((most - 1..=most).contains(&durable(&simulated)), "{device}");
+        let simulated = durable(&simulated);
+        assert!(
+            (most - 1..=most).contains(&simulated),
+            "{device}: {simulated} for {most}"
+        );
         assert_eq!(durable(&counted) < 150, replays, "{device}");
     }
 }
