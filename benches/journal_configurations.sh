@@ -17,6 +17,7 @@ declare -A mount_options=(
     [lz4+delta]=data=journal,journal_async_commit
     [zstd]=data=journal,journal_async_commit
     [zstd+delta]=data=journal,journal_async_commit
+    [zstd+log]=data=journal,journal_async_commit
     [all]=data=journal,journal_async_commit
     [least]=data=journal,journal_async_commit
     [log]=data=ordered
@@ -32,7 +33,7 @@ declare -A mount_options=(
 declare -A policy=([off]="write-once=off" [on]="write-once=on,replay=on" [on-full]="write-once=on,replay=on" [paper]="write-once=paper,hash=head64"
     [sha1]="write-once=off,dedup=on,decide=sha1,sample=off"
     [lz4]="replay=on,compress=lz4" [lz4+delta]="replay=on,compress=lz4,delta=on"
-    [zstd]="replay=on,compress=zstd" [zstd+delta]="replay=on,compress=zstd,delta=on"
+    [zstd]="replay=on,compress=zstd" [zstd+delta]="replay=on,compress=zstd,delta=on" [zstd+log]="replay=on,compress=zstd,delta=log"
     [all]="replay=on,compress=zstd,delta=on,zero=on,dedup=on"
     [least]="replay=on,compress=zstd:6,delta=on,zero=on,dedup=on"
     [log]="write-once=off,dedup=on")

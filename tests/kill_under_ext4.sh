@@ -12,7 +12,7 @@ LAYOUT=${LAYOUT:-log}
 
 life=0
 compress=(zstd off lz4)
-delta=(on off on)
+delta=(on off log)
 [ "$LAYOUT" = log ] || compress=(off off off) delta=(off off off)
 options=data=journal,journal_async_commit
 [ "$LAYOUT" != ordered ] || options=data=journal

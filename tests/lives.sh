@@ -223,7 +223,7 @@ policy() {
         pick compare compare blake3; all+=("decide=$picked")
         pick on on off; all+=("replay=$picked")
         pick off lz4 zstd; all+=("compress=$picked")
-        pick on off; all+=("delta=$picked")
+        pick on off log; all+=("delta=$picked")
     fi
     local IFS=,
     picked="${all[*]}${POLICY:+,$POLICY}"

@@ -9,8 +9,8 @@ use vellum_core::engine::{Buffers, Earlier, Options};
 use vellum_core::index::Holder;
 use vellum_core::layout::{Core, Recovered};
 use vellum_core::seam::{
-    Against, Block, Dedup, Digest, Effect, Fingerprint, Input, Outcome, Packed, Page, Payload,
-    Region, Reply, WriteOnce,
+    Against, Block, Bucket, Dedup, Digest, Effect, Fingerprint, Input, Outcome, Packed, Page,
+    Payload, Region, Reply, WriteOnce,
 };
 use vellum_core::tables::Persistence;
 
@@ -180,6 +180,7 @@ impl Life<'_> {
     fn payload(&mut self, lba: Lba) -> Option<Payload> {
         let buf = self.free.pop()?;
         let len = 1 + self.below(3000) as u16;
+        let bucket = self.below(12).checked_sub(2);
         let base = match self.core.earlier(lba) {
             Earlier::Base(part) if self.below(2) == 0 => Some(part),
             _ => None,
@@ -188,6 +189,7 @@ impl Life<'_> {
             len,
             encoding: 1,
             base,
+            bucket: bucket.map(|bucket| Bucket(bucket as u32)),
         });
         let digest = Digest {
             weak: self.below(32),

@@ -8,8 +8,8 @@ use vellum_core::tables::Persistence;
 use vellum_device::Extent;
 use vellum_device::pack::Compression;
 use vellum_device::policy::{
-    Policy, PrintHash, WeakHash, decide_name, decide_named, rule_name, rule_named, store_name,
-    store_named,
+    Deltas, Policy, PrintHash, WeakHash, decide_name, decide_named, rule_name, rule_named,
+    store_name, store_named,
 };
 
 /// The policies and their values, as help texts name them.
@@ -19,7 +19,7 @@ const NAMES: [(&str, &str); 18] = [
     ("replay", "on|off"),
     ("zero", "on|off"),
     ("compress", "on|off|lz4|zstd|zstd:LEVEL"),
-    ("delta", "on|off"),
+    ("delta", "on|off|log"),
     ("dedup", "on|off"),
     ("index", "SIZE"),
     ("sample", "off|SIZE"),
@@ -125,7 +125,7 @@ pub struct Change {
     zero: Option<bool>,
     replay: Option<bool>,
     compression: Option<Compression>,
-    deltas: Option<bool>,
+    deltas: Option<Deltas>,
     dedup: Option<bool>,
     index_bytes: Option<u64>,
     sample_blocks: Option<u32>,
@@ -214,7 +214,10 @@ impl FromStr for Change {
                     })?;
                     change.compression = Some(how);
                 }
-                "delta" => change.deltas = Some(switch(value).ok_or_else(|| wrong("on and off"))?),
+                "delta" => {
+                    let deltas = value.parse().map_err(|_| wrong("on, off and log"))?;
+                    change.deltas = Some(deltas);
+                }
                 "semantics" => {
                     change.semantics = Some(switch(value).ok_or_else(|| wrong("on and off"))?);
                 }
@@ -288,7 +291,7 @@ pub fn shown(policy: &Policy) -> Value {
         "replay": policy.replay,
         "zero": policy.zero,
         "compress": policy.compression.to_string(),
-        "delta": policy.deltas,
+        "delta": policy.deltas.name(),
         "dedup": policy.dedup,
         "index_bytes": policy.index_bytes,
         "sample_bytes": u64::from(policy.sample_blocks) * 4096,

@@ -309,6 +309,12 @@ impl Core {
         self.as_log()?.sparse_page(at, made_with)
     }
 
+    /// See [`Engine::base_at`].
+    #[must_use]
+    pub fn base_at(&self, lba: Lba) -> Option<PartId> {
+        self.as_log()?.base_at(lba)
+    }
+
     /// See [`Engine::foldable_in`].
     pub fn foldable_in(
         &self,

@@ -12,6 +12,9 @@ pub const HEADER_RESERVE: usize = 1024;
 /// The longest part that a runtime should offer: beside a longer one there is hardly room for another.
 pub const LONGEST_PART: usize = 3 << 10;
 
+/// Pages of buckets in a chunk with which no further bucket begins one: what comes in that goes with what is in none.
+pub const PAGES_OF_BUCKETS: usize = 8;
+
 /// Blocks in a row that are read at once to be stored anew.
 pub const FOLD_BLOCKS: u32 = 16;
 

@@ -59,7 +59,13 @@ pub struct Packed {
     /// What it is a delta against: a part that [`Engine::earlier`](crate::engine::Engine::earlier) named, with the bytes
     /// that [`Effect::Stored`] gave to it last.
     pub base: Option<PartId>,
+    /// In whose pages it goes; in any that is nobody's, without.
+    pub bucket: Option<Bucket>,
 }
+
+/// Parts that share pages with each other alone: CSA-FS's log has a bucket of deltas for each block group (its §3.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket(pub u32);
 
 /// One block of a write.
 #[derive(Clone, Copy, Debug)]

@@ -130,6 +130,56 @@ fn a_crash_at_any_effect_of_a_delta() {
     crash_everywhere(&[Dedup::default()], with_deltas, part);
 }
 
+fn parts_of(bench: &Bench, lbas: &std::ops::Range<u64>) -> Vec<(PartId, Lba)> {
+    let mut parts = Vec::new();
+    let engine = &bench.0.engine;
+    engine.foldable_in(lbas.clone(), |_| true, &mut parts);
+    parts
+}
+
+/// Of which pages the deltas are, for each of `lbas`, when they are of so many buckets.
+fn pages_of_deltas(buckets: u64, lbas: std::ops::Range<u64>) -> Vec<Vba> {
+    let contents = small_contents();
+    let mut bench = Bench::new(1, volume(), Dedup::default());
+    // All bases in a few pages: so many are kept.
+    packing(&mut bench, 0..0, &contents);
+    for (lba, &content) in lbas.clone().zip(&contents) {
+        bench.ask_write(lba, content);
+    }
+    bench.flush();
+    bench.0.buckets = buckets;
+    for ((part, Lba(lba)), content) in parts_of(&bench, &lbas).into_iter().zip(&contents) {
+        bench.0.forced_base = Some((part, *content));
+        bench.ask_write(lba, contents[(lba as usize + 5) % contents.len()]);
+    }
+    bench.flush();
+    assert_eq!(bench.stats().deltas, lbas.end - lbas.start);
+    let parts = parts_of(&bench, &lbas).into_iter();
+    let pages = parts.map(|(part, _)| part.page).collect();
+    bench.end();
+    pages
+}
+
+/// CSA-FS's log (§3.3).
+#[test]
+fn deltas_of_a_bucket_share_pages_with_each_other_alone() {
+    let of = |buckets| pages_of_deltas(buckets, 1..13);
+    let count = |mut pages: Vec<Vba>| {
+        pages.sort_unstable();
+        pages.dedup();
+        pages.len()
+    };
+    assert_eq!(count(of(0)), 1, "all in the chunk's header");
+    let pages = of(3);
+    assert_eq!(count(pages.clone()), 3);
+    for (one, other) in (0..12).flat_map(|one| (0..12).map(move |other| (one, other))) {
+        let is_same_bucket = one % 3 == other % 3;
+        assert_eq!(pages[one] == pages[other], is_same_bucket, "{one}, {other}");
+    }
+    // Eight have pages of their own, what comes in others is together in the header.
+    assert_eq!(count(of(12)), 9);
+}
+
 /// A base is no delta, so a chain has two links. What is offered against something that cannot be a base is stored whole.
 #[test]
 fn a_chain_at_its_bound_gets_no_longer() {

@@ -173,7 +173,7 @@ fn what_has_to_stay_where_it_is_stays() {
     assert_eq!(bench.stats().folds_put_off, 1);
     bench.end();
 
-    // What is a delta, and what is in the page that this needs.
+    // What is in the page that a delta needs. The delta is merged back.
     let mut bench = Bench::new(1, volume(), Dedup::default());
     bench.0.packing = 100;
     bench.ask_write(3, contents[0]);
@@ -183,8 +183,13 @@ fn what_has_to_stay_where_it_is_stays() {
     bench.0.forced_base = Some((base, contents[0]));
     bench.write(3, contents[2]);
     assert_eq!(bench.stats().deltas, 1);
+    let before = part_of(&bench, 3);
+    bench.0.forced_base = None;
+    bench.0.deltas = 0;
     fold(&mut bench, 3, 2);
-    assert_eq!(bench.stats().folded_blocks, 0);
+    assert_eq!(bench.stats().folded_blocks, 1);
+    assert_eq!(bench.stats().deltas, 0);
+    assert!(part_of(&bench, 3) != before);
     bench.assert_reads(&[(3, contents[2]), (4, contents[1])]);
     bench.end();
 

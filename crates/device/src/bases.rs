@@ -11,8 +11,10 @@
 use crate::block::{Op, Request};
 use crate::digest::How;
 use crate::drive::Inner;
-use crate::limits::BASES;
+use crate::frames::Frames;
+use crate::limits::{BASES, GROUP_BLOCKS};
 use crate::pack::{pack, pack_against};
+use crate::policy::Deltas;
 use crate::scratch::Verdict;
 use crate::shared::Shared;
 use crate::sight::Sight;
@@ -22,7 +24,7 @@ use vellum_codec::Block as Bytes;
 use vellum_core::addr::{BLOCK_BYTES, Buf, Lba, Vba};
 use vellum_core::engine::Earlier;
 use vellum_core::map::{MAX_PARTS, PartId};
-use vellum_core::seam::Payload;
+use vellum_core::seam::{Bucket, Packed, Payload};
 
 /// A block that may be a base.
 #[derive(Clone, Debug)]
@@ -40,9 +42,11 @@ pub(crate) struct Bases {
 }
 
 /// What was found for a block that is about to be encoded.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Found {
     base: Option<(PartId, Base)>,
+    /// Where it belongs: its own address, or that of which it is a journal's copy.
+    home: Lba,
     /// It replaces something, and may be replaced again.
     replaces: bool,
 }
@@ -111,13 +115,19 @@ impl Inner {
         found: &mut Vec<Found>,
     ) {
         for (at, payload) in (lba.0..).map(Lba).zip(payloads) {
+            let mut this = Found {
+                base: None,
+                home: at,
+                replaces: false,
+            };
             if payload.digest.zero {
-                found.push(Found::default());
+                found.push(this);
                 continue;
             }
-            let mut this = Found::default();
             let mut is_fit = false;
-            for place in sight.earlier_places(at) {
+            let places = sight.earlier_places(at);
+            this.home = places.home;
+            for place in places.all() {
                 let earlier = self.engine.earlier(place);
                 this.replaces |= earlier != Earlier::Nothing;
                 let Earlier::Base(part) = earlier else {
@@ -203,19 +213,68 @@ pub(crate) fn pack_all(
             if payload.digest.zero {
                 continue;
             }
-            let delta = found.base.as_ref().and_then(|(part, base)| {
-                // One that is not much shorter is not worth the page that is kept for it.
-                let most = usize::from(base.len) / 2;
-                pack_against(
-                    &mut request.frames,
-                    index,
-                    how.compression,
-                    &base.bytes,
-                    *part,
-                    most,
-                )
-            });
-            payload.digest.packed = delta.or_else(|| pack(&mut request.frames, index, how.alone()));
+            let frames = &mut request.frames;
+            let base = found.base.as_ref();
+            let delta = base.and_then(|base| pack_as_delta(frames, index, how, base));
+            payload.digest.packed = match delta {
+                Some(packed) if how.deltas == Deltas::Log => Some(Packed {
+                    bucket: Some(Bucket((found.home.0 / GROUP_BLOCKS) as u32)),
+                    ..packed
+                }),
+                Some(packed) => Some(packed),
+                None => pack(frames, index, how.alone()),
+            };
+        }
+    }
+}
+
+fn pack_as_delta(
+    frames: &mut Frames,
+    index: usize,
+    how: How,
+    (part, base): &(PartId, Base),
+) -> Option<Packed> {
+    // One that is not much shorter is not worth the page that is kept for it.
+    let most = usize::from(base.len) / 2;
+    pack_against(frames, index, how.compression, &base.bytes, *part, most)
+}
+
+/// What blocks are deltas against that are to be stored anew; of each that is none, nothing.
+pub(crate) struct Anew(Vec<Option<(PartId, Option<Base>)>>);
+
+impl Anew {
+    pub fn new(inner: &mut Inner, lbas: &[Lba]) -> Self {
+        let base_at = |&lba: &Lba| {
+            let part = inner.engine.base_at(lba)?;
+            Some((part, inner.bases.blocks.get(&part.raw()).cloned()))
+        };
+        Self(lbas.iter().map(base_at).collect())
+    }
+
+    /// Encodes block `index`. A delta stays one, and is left where it is if the bytes of its base are not here; in a log of deltas,
+    /// and where no more are made, it is merged back (CSA-FS §3.3).
+    pub fn pack(&self, frames: &mut Frames, index: usize, how: How) -> Option<Packed> {
+        match &self.0[index] {
+            Some((part, base)) if how.deltas == Deltas::Packed => {
+                let base = (*part, base.clone()?);
+                pack_as_delta(frames, index, how, &base)
+            }
+            _ => pack(frames, index, how.alone()),
+        }
+    }
+
+    /// Blocks are about to be handed to the core: deltas whose base is not what it was are left where they are.
+    pub fn settle(&self, inner: &Inner, payloads: &mut [Payload]) {
+        for (payload, found) in payloads.iter_mut().zip(&self.0) {
+            let is_delta = payload
+                .digest
+                .packed
+                .is_some_and(|packed| packed.base.is_some());
+            let is_as_found =
+                matches!(found, Some((part, Some(base))) if inner.bases.is_as_found(*part, base));
+            if is_delta && !is_as_found {
+                payload.digest.packed = None;
+            }
         }
     }
 }

@@ -1,11 +1,11 @@
 //! What the core is told of a block's bytes, computed while they are hot in the cache.
 
 use crate::pack::{Alone, Compression};
-use crate::policy::{PrintHash, WeakHash};
+use crate::policy::{Deltas, PrintHash, WeakHash};
 use md5::{Digest as _, Md5};
 use sha1::Sha1;
 use sha2::Sha256;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, Ordering};
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::format::BlockSum;
 use vellum_core::format::superblock::Superblock;
@@ -19,9 +19,6 @@ static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 const HEAD_BYTES: usize = 64;
 /// In [`Digester::mode`]: zeros are not told from other blocks.
 const ZEROS_ARE_DATA: u32 = 1 << 8;
-
-/// In the number of a compression: with deltas.
-const DELTAS: u32 = 1 << 31;
 
 /// CRC32C, as the core takes it for its structures.
 #[must_use]
@@ -37,8 +34,8 @@ pub(crate) struct Digester {
     zero_sum: u32,
     /// 0: no weak hash is wanted; else its place in [`WeakHash::ALL`], plus one.
     mode: AtomicU32,
-    /// [`Compression::number`], and [`DELTAS`].
-    compression: AtomicU32,
+    /// [`Compression::number`], and a place in [`Deltas::ALL`].
+    smaller: AtomicU16,
     /// Whether contents are shared.
     shares: AtomicBool,
     /// The place of the strong hash in [`PrintHash::ALL`].
@@ -56,8 +53,8 @@ pub(crate) struct How {
     shares: bool,
     /// How blocks are made smaller.
     pub compression: Compression,
-    /// Whether as deltas, too.
-    pub deltas: bool,
+    /// Whether as deltas, too, and where these go.
+    pub deltas: Deltas,
 }
 
 impl Digester {
@@ -71,7 +68,7 @@ impl Digester {
             sum,
             zero_sum: sum.of(&ZEROS),
             mode: AtomicU32::new(0),
-            compression: AtomicU32::new(0),
+            smaller: AtomicU16::new(0),
             shares: AtomicBool::new(false),
             print: AtomicU8::new(0),
         }
@@ -85,10 +82,10 @@ impl Digester {
     }
 
     /// From now on blocks are made smaller like this.
-    pub fn set_compression(&self, compression: Compression, deltas: bool) {
-        let deltas = if deltas { DELTAS } else { 0 };
-        self.compression
-            .store(u32::from(compression.number()) | deltas, Ordering::Relaxed);
+    pub fn set_compression(&self, compression: Compression, deltas: Deltas) {
+        let numbers = [compression.number(), deltas as u8];
+        self.smaller
+            .store(u16::from_le_bytes(numbers), Ordering::Relaxed);
     }
 
     /// From now on: whether contents are shared.
@@ -125,7 +122,7 @@ impl Digester {
     pub fn how(&self) -> How {
         let mode = self.mode.load(Ordering::Relaxed);
         let place = (mode & !ZEROS_ARE_DATA) as usize;
-        let compression = self.compression.load(Ordering::Relaxed);
+        let [compression, deltas] = self.smaller.load(Ordering::Relaxed).to_le_bytes();
         How {
             seed: self.seed,
             sum: self.sum,
@@ -133,8 +130,8 @@ impl Digester {
             hash: place.checked_sub(1).map(|place| WeakHash::ALL[place]),
             zero: mode & ZEROS_ARE_DATA == 0,
             shares: self.shares.load(Ordering::Relaxed),
-            compression: Compression::from_number((compression & !DELTAS) as u8),
-            deltas: compression & DELTAS != 0,
+            compression: Compression::from_number(compression),
+            deltas: Deltas::ALL[usize::from(deltas)],
         }
     }
 }
@@ -142,7 +139,7 @@ impl Digester {
 impl How {
     /// How a block by itself is made smaller.
     pub fn alone(self) -> Alone {
-        Alone::new(self.compression, self.deltas)
+        Alone::new(self.compression, self.deltas.are_made())
     }
 
     #[inline]

@@ -225,7 +225,7 @@ impl Plan {
                     let follower = Follower::new(journal, found.home);
                     self.followers.push((follower, journal.format.block_bytes));
                 }
-                let reads = policy.replays() || policy.deltas;
+                let reads = policy.replays() || policy.deltas.are_made();
                 if reads && journal.format.block_bytes as usize == BLOCK_BYTES {
                     self.readers
                         .push(Arc::new(Reader::new(journal, found.home)));

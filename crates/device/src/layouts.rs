@@ -14,7 +14,7 @@ use vellum_core::tables::Persistence;
 pub(crate) fn takes(superblock: &Superblock, policy: &Policy) -> Result<(), OpenError> {
     let usual = Commits::default();
     let of_a_log = [
-        (policy.deltas, "deltas (delta=)"),
+        (policy.deltas.are_made(), "deltas (delta=)"),
         (
             policy.compression != Compression::Off,
             "compressed blocks (compress=)",
@@ -45,7 +45,9 @@ pub(crate) fn takes(superblock: &Superblock, policy: &Policy) -> Result<(), Open
         _ => (&of_a_log[..], Layout::Log),
     };
     match others.iter().find(|(is, _)| *is) {
-        None if policy.deltas && superblock.delta_leaves() == 0 => Err(OpenError::NoDeltas),
+        None if policy.deltas.are_made() && superblock.delta_leaves() == 0 => {
+            Err(OpenError::NoDeltas)
+        }
         None => Ok(()),
         Some((_, what)) => Err(OpenError::Layout {
             what,

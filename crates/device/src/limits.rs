@@ -122,6 +122,8 @@ pub const SWEEP_COLLIDING: usize = 4;
 pub const SWEEP_TRIES: usize = 100;
 /// Sparse pages that are folded together, at most: 17 MiB of their owners.
 pub const FOLD_PAGES: usize = 64 << 10;
+/// Blocks of one of ext4's groups, of 128 MiB: a bucket of the log of deltas (CSA-FS §3.3).
+pub const GROUP_BLOCKS: u64 = 32 << 10;
 /// Room below which sparse pages are folded of the volume's own accord: one block in so many (CSA-FS §3.3: a fifth).
 pub const FOLD_BELOW: u64 = 5;
 /// How long a fold waits for room that nobody needs.

@@ -181,6 +181,7 @@ fn encode(
         len: NonZeroU16::new(u16::try_from(length).ok()?)?,
         encoding: encoded.encoding.number(),
         base,
+        bucket: None,
     })
 }
 

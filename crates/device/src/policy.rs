@@ -116,6 +116,47 @@ pub fn decide_named(name: &str) -> Result<Option<PrintHash>, UnknownName> {
 #[error("no such name")]
 pub struct UnknownName;
 
+/// Whether and where blocks are stored as their difference to what they replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deltas {
+    /// They are not.
+    Off,
+    /// With all else that is small.
+    Packed,
+    /// As CSA-FS has it (§3.3): in pages of their own, for each block group; folded, they are merged back.
+    Log,
+}
+
+impl Deltas {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Off, Self::Packed, Self::Log];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Packed => "on",
+            Self::Log => "log",
+        }
+    }
+
+    /// Whether any are made.
+    #[must_use]
+    pub fn are_made(self) -> bool {
+        self != Self::Off
+    }
+}
+
+impl FromStr for Deltas {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        let named = |deltas: &Self| deltas.name() == name;
+        Self::ALL.into_iter().find(named).ok_or(UnknownName)
+    }
+}
+
 /// What is in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -128,7 +169,7 @@ pub struct Policy {
     /// How blocks are made smaller.
     pub compression: Compression,
     /// Whether a block that replaces another one is stored as its difference to that, if that is much shorter (CSA-FS).
-    pub deltas: bool,
+    pub deltas: Deltas,
     /// Whether, after a crash, the volume puts home by itself what a journal has committed: then the flush after
     /// home writes is free.
     pub replay: bool,
@@ -195,7 +236,7 @@ impl Default for Policy {
             hash: WeakHash::default(),
             zero: true,
             compression: Compression::Off,
-            deltas: false,
+            deltas: Deltas::Off,
             replay: false,
             dedup: false,
             index_bytes: 64 << 20,
@@ -219,7 +260,7 @@ impl Policy {
 
     /// Whether blocks by themselves are stored in fewer bytes.
     pub(crate) fn packs(&self) -> bool {
-        Alone::new(self.compression, self.deltas).is_any()
+        Alone::new(self.compression, self.deltas.are_made()).is_any()
     }
 
     /// Deduplication of a volume of so many blocks, as the core takes it.

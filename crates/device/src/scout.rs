@@ -376,7 +376,7 @@ fn tell(shared: &Shared, wishes: &Wishes, sight: &Sight, anew: bool) {
     let regions = &sight.plan.regions;
     shared.sweeper.set_rate(wishes.policy.sweep_blocks);
     let policy = wishes.policy.core_dedup(shared.blocks);
-    let (deltas, commits) = (wishes.policy.deltas, wishes.policy.commits);
+    let (deltas, commits) = (wishes.policy.deltas.are_made(), wishes.policy.commits);
     let index = |inner: &crate::drive::Inner| {
         let stats = inner.engine.stats();
         (stats.index_capacity, stats.index_entries == 0)

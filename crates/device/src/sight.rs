@@ -105,6 +105,22 @@ pub(crate) enum Expected {
     Duplicate,
 }
 
+/// Where an earlier version of a block may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EarlierPlaces {
+    /// In the journal: the copy before it.
+    copy: Option<Lba>,
+    /// Where it belongs.
+    pub home: Lba,
+}
+
+impl EarlierPlaces {
+    /// All of them, the likeliest first.
+    pub fn all(self) -> impl Iterator<Item = Lba> {
+        self.copy.into_iter().chain([self.home])
+    }
+}
+
 impl Sight {
     /// What follows a journal goes on with it, if that is where it was in the sight `before`.
     pub fn new(
@@ -129,7 +145,7 @@ impl Sight {
             logs: logs.collect(),
             dedup: policy.dedup,
             replays: policy.replays(),
-            copies: policy.deltas,
+            copies: policy.deltas.are_made(),
             changes: AtomicU64::new(DOUBTED),
             followers: Mutex::new(followers),
         }
@@ -280,7 +296,7 @@ impl Sight {
 
     /// Where to look for an earlier version of a block that is about to be written, the likeliest place first: of a copy in a
     /// journal where the copy before it is, then at home; of all else where it is written. From now on this is the newest copy.
-    pub fn earlier_places(&self, block: Lba) -> impl Iterator<Item = Lba> + use<> {
+    pub fn earlier_places(&self, block: Lba) -> EarlierPlaces {
         let copied = || {
             self.logs.iter().find_map(|log| {
                 let at = log.reader.block_at(block.0 * BLOCK)?;
@@ -288,11 +304,16 @@ impl Sight {
             })
         };
         let in_journal = !self.logs.is_empty() && self.in_journal(block.0);
-        let places = match in_journal.then(copied).flatten() {
-            Some(copied) => [copied.before, Some(Lba(copied.home / BLOCK))],
-            None => [None, Some(block)],
-        };
-        places.into_iter().flatten()
+        match in_journal.then(copied).flatten() {
+            Some(copied) => EarlierPlaces {
+                copy: copied.before,
+                home: Lba(copied.home / BLOCK),
+            },
+            None => EarlierPlaces {
+                copy: None,
+                home: block,
+            },
+        }
     }
 
     /// Where journals are is changing: what follows them begins anew.

@@ -489,7 +489,7 @@ impl BlockDevice for Volume {
                 }));
                 for (index, payload) in payloads[first..].iter_mut().enumerate() {
                     payload.digest = how.digest(request.frames.block(index));
-                    if !payload.digest.zero && !how.deltas {
+                    if !payload.digest.zero && !how.deltas.are_made() {
                         payload.digest.packed = pack(&mut request.frames, index, how.alone());
                     }
                 }
@@ -499,7 +499,7 @@ impl BlockDevice for Volume {
             }
             verdicts.push((verdict, watched));
         }
-        if how.deltas && !payloads.is_empty() {
+        if how.deltas.are_made() && !payloads.is_empty() {
             let requests = (requests.as_mut_slice(), verdicts.as_slice());
             pack_all(&self.shared, &sight.1, requests, how, payloads, found);
         }

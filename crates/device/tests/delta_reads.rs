@@ -15,7 +15,7 @@ use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_device::block::{BlockError, Op};
 use vellum_device::pack::Compression;
-use vellum_device::policy::Policy;
+use vellum_device::policy::{Deltas, Policy};
 use vellum_device::{OpenOptions, Volume};
 use vellum_medium::fault::{Fault, FaultMedium, Plan, Rule};
 use vellum_medium::{Done, Io, Kind, Medium, MediumError};
@@ -106,7 +106,10 @@ fn open(medium: &Arc<Turned>, compression: Compression) -> Arc<Volume> {
     let options = OpenOptions {
         policy: Policy {
             compression,
-            deltas: compression != Compression::Off,
+            deltas: match compression {
+                Compression::Off => Deltas::Off,
+                _ => Deltas::Packed,
+            },
             ..Policy::default()
         },
         ..small()

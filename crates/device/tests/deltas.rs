@@ -20,9 +20,9 @@ use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::format::SumKind;
 use vellum_device::block::{BlockError, Op};
 use vellum_device::pack::Compression;
-use vellum_device::policy::Policy;
+use vellum_device::policy::{Deltas, Policy};
 use vellum_device::stats::DeltaStats;
-use vellum_device::{OpenError, OpenOptions, Volume};
+use vellum_device::{Haste, OpenError, OpenOptions, Sought, Volume};
 use vellum_medium::{Medium, MemoryMedium};
 
 /// Version `n` of what is at `lba`: 2000 bytes that repeat nothing, of which a few tell the version.
@@ -78,7 +78,7 @@ fn core(volume: &Volume, name: &str) -> u64 {
     volume.stats().core[name]
 }
 
-fn open(medium: &Arc<dyn Medium>, compression: Compression, deltas: bool) -> Arc<Volume> {
+fn open(medium: &Arc<dyn Medium>, compression: Compression, deltas: Deltas) -> Arc<Volume> {
     let options = OpenOptions {
         policy: Policy {
             compression,
@@ -116,7 +116,7 @@ fn a_block_that_changes_little_is_written_as_what_has_changed() {
     let newer = Compression::ALL.map(|how| (how, SumKind::Xxh3));
     let older = [(Compression::ZSTD, SumKind::Crc32c)];
     for (how, sums) in newer.into_iter().chain(older) {
-        let written = [false, true].map(|deltas| {
+        let written = [Deltas::Off, Deltas::Packed].map(|deltas| {
             let (_, medium) = medium(6000);
             if sums == SumKind::Crc32c {
                 with_crc_sums(&*medium);
@@ -127,12 +127,12 @@ fn a_block_that_changes_little_is_written_as_what_has_changed() {
             versions.verify();
             let bytes = volume.stats().medium.data_bytes;
             let made = core(&volume, "delta_blocks");
-            assert_eq!(made > 0, deltas, "{how}: {made}");
+            assert_eq!(made > 0, deltas.are_made(), "{how}: {made}");
             volume.stop().unwrap();
             drop(volume);
             assert_sound(&*medium);
             // From the medium alone; whoever opens it next need not make any.
-            let volume = open(&medium, Compression::Off, false);
+            let volume = open(&medium, Compression::Off, Deltas::Off);
             let now = versions.now.clone();
             let mut versions = Versions::new(&volume, 20);
             versions.now = now;
@@ -153,7 +153,7 @@ fn a_block_that_changes_little_is_written_as_what_has_changed() {
 #[test]
 fn what_becomes_of_blocks_that_could_be_deltas_is_counted() {
     let (_, medium) = medium(6000);
-    let volume = open(&medium, Compression::Lz4, true);
+    let volume = open(&medium, Compression::Lz4, Deltas::Packed);
     let mut versions = Versions::new(&volume, 20);
     let counted = || volume.stats().deltas;
     write_version(&mut versions, 1);
@@ -213,7 +213,7 @@ fn what_becomes_of_blocks_that_could_be_deltas_is_counted() {
 #[test]
 fn deltas_and_their_bases_are_moved_and_switched_off_and_on() {
     let (_, medium) = medium(2200);
-    let volume = open(&medium, Compression::Lz4, true);
+    let volume = open(&medium, Compression::Lz4, Deltas::Packed);
     let mut versions = Versions::new(&volume, 1000);
     let mut random = Random(7);
     write_versions(&mut versions, 1);
@@ -227,7 +227,11 @@ fn deltas_and_their_bases_are_moved_and_switched_off_and_on() {
         if n % 4000 == 0 {
             versions.verify();
             let mut policy = volume.policy();
-            policy.deltas = !policy.deltas;
+            policy.deltas = match policy.deltas {
+                Deltas::Off => Deltas::Packed,
+                Deltas::Packed => Deltas::Log,
+                Deltas::Log => Deltas::Off,
+            };
             volume.set_policy(policy).unwrap();
         }
     }
@@ -238,7 +242,7 @@ fn deltas_and_their_bases_are_moved_and_switched_off_and_on() {
     let now = std::mem::take(&mut versions.now);
     drop((versions, volume));
     assert_sound(&*medium);
-    let volume = open(&medium, Compression::Lz4, true);
+    let volume = open(&medium, Compression::Lz4, Deltas::Packed);
     let mut versions = Versions::new(&volume, 1000);
     versions.now = now;
     versions.verify();
@@ -247,10 +251,55 @@ fn deltas_and_their_bases_are_moved_and_switched_off_and_on() {
     assert_eq!(core(&volume, "deltas"), 0);
 }
 
+/// Deltas of sparse pages are stored anew as what they are, or, in a log of deltas, merged back.
+#[test]
+fn what_is_left_of_deltas_is_folded() {
+    for (deltas, are_merged_back) in [(Deltas::Packed, false), (Deltas::Log, true)] {
+        let (_, medium) = medium(4000);
+        let volume = open(&medium, Compression::Lz4, deltas);
+        let mut versions = Versions::new(&volume, 200);
+        write_versions(&mut versions, 3);
+        // Three of four have no delta in those pages any more.
+        for lba in (0..200).filter(|lba| lba % 4 > 0) {
+            versions.write(lba, 4);
+        }
+        // From the medium: what is in an open chunk counts as no delta.
+        let mut read_as_deltas = || {
+            versions.client.flush().unwrap();
+            let before = volume.stats().deltas.read_blocks;
+            versions.verify();
+            volume.stats().deltas.read_blocks - before
+        };
+        let before = read_as_deltas();
+        assert!(before > 100, "{before}");
+        volume.sweep(Sought::SparsePages, Haste::Now).unwrap();
+        wait_for(&volume, "the fold ends", |volume| {
+            volume.sweep_progress(Sought::SparsePages).ended == 1
+        });
+        let folded = core(&volume, "folded_blocks");
+        assert!(folded >= 40, "{deltas:?}: {folded}");
+        let merged_back = before - read_as_deltas();
+        assert_eq!(
+            merged_back > 20,
+            are_merged_back,
+            "{deltas:?}: {merged_back}"
+        );
+        assert!(merged_back <= folded, "{merged_back} of {folded}");
+        volume.stop().unwrap();
+        let now = std::mem::take(&mut versions.now);
+        drop((versions, volume));
+        assert_sound(&*medium);
+        let volume = open(&medium, Compression::Lz4, deltas);
+        let mut versions = Versions::new(&volume, 200);
+        versions.now = now;
+        versions.verify();
+    }
+}
+
 #[test]
 fn a_copy_in_a_journal_that_is_a_delta_is_what_is_written_home() {
     let (_, medium) = medium(6000);
-    let volume = open(&medium, Compression::Lz4, true);
+    let volume = open(&medium, Compression::Lz4, Deltas::Packed);
     volume.set_journal(0, 10 * BLOCK_BYTES as u64).unwrap();
     let mut versions = Versions::new(&volume, 200);
     // The same place of the journal again and again; home is written from there.
@@ -271,7 +320,8 @@ fn a_copy_in_a_journal_that_is_a_delta_is_what_is_written_home() {
 
 #[test]
 fn a_block_that_is_committed_again_before_it_is_home_is_what_has_changed() {
-    let (medium, volume, mut host) = mounted(|medium| open(medium, Compression::Lz4, true));
+    let (medium, volume, mut host) =
+        mounted(|medium| open(medium, Compression::Lz4, Deltas::Packed));
     let home = u64::from(HOME);
     host.begin_log();
     let copies = |n| [version(home, n), version(home + 1, n)];
@@ -312,7 +362,7 @@ fn a_block_that_is_committed_again_before_it_is_home_is_what_has_changed() {
     volume.stop().unwrap();
     drop((host, volume));
     assert_sound(&*medium);
-    let volume = open(&medium, Compression::Off, false);
+    let volume = open(&medium, Compression::Off, Deltas::Off);
     let mut client = Client::new(&volume);
     let mut read = |lba| {
         let request = client.request(Op::Read, lba, 1);
@@ -328,7 +378,7 @@ fn a_block_that_is_committed_again_before_it_is_home_is_what_has_changed() {
 #[test]
 fn a_damaged_base_is_an_error_for_its_deltas_and_never_data() {
     let (memory, medium) = medium(3000);
-    let volume = open(&medium, Compression::Lz4, true);
+    let volume = open(&medium, Compression::Lz4, Deltas::Packed);
     let mut versions = Versions::new(&volume, 8);
     write_versions(&mut versions, 6);
     // One that nobody knows of is written beside them.
@@ -355,7 +405,7 @@ fn a_damaged_base_is_an_error_for_its_deltas_and_never_data() {
         ..Default::default()
     };
     assert!(!vellum_device::inspect::check_medium(&*medium, options).is_sound());
-    let volume = open(&medium, Compression::Off, false);
+    let volume = open(&medium, Compression::Off, Deltas::Off);
     let mut versions = Versions::new(&volume, 8);
     let mut refused = 0;
     for lba in 0..8 {
@@ -377,7 +427,7 @@ fn a_damaged_base_is_an_error_for_its_deltas_and_never_data() {
 #[test]
 fn a_full_volume_takes_overwrites_whatever_deltas_keep() {
     let (_, medium) = medium(2200);
-    let volume = open(&medium, Compression::Lz4, true);
+    let volume = open(&medium, Compression::Lz4, Deltas::Packed);
     let blocks = volume.superblock().logical_blocks();
     let mut client = Client::new(&volume);
     // What fills three quarters of a page, changes a little, and is then something else in every other place.
@@ -429,16 +479,16 @@ fn a_volume_that_is_older_than_deltas_refuses_them() {
         ..Policy::default()
     };
     let options = OpenOptions {
-        policy: wanting(true),
+        policy: wanting(Deltas::Packed),
         ..small()
     };
     let refused = Volume::open(Arc::clone(&medium), &options).map(drop);
     assert!(matches!(refused, Err(OpenError::NoDeltas)), "{refused:?}");
-    let volume = open(&medium, Compression::Lz4, false);
+    let volume = open(&medium, Compression::Lz4, Deltas::Off);
     assert_eq!(volume.superblock().delta_leaves(), 0);
-    let refused = volume.takes(&wanting(true));
+    let refused = volume.takes(&wanting(Deltas::Log));
     assert!(matches!(refused, Err(OpenError::NoDeltas)), "{refused:?}");
-    volume.takes(&wanting(false)).unwrap();
+    volume.takes(&wanting(Deltas::Off)).unwrap();
     let mut versions = Versions::new(&volume, 20);
     write_versions(&mut versions, 3);
     versions.verify();

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use vellum_device::block::{BlockDevice, BlockError, Op};
 use vellum_device::frames::Share;
-use vellum_device::policy::Policy;
+use vellum_device::policy::{Deltas, Policy};
 use vellum_device::stats::VolumeStats;
 use vellum_device::{OpenOptions, Volume};
 use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
@@ -364,7 +364,7 @@ fn a_file_system_made_over_another_loses_nothing() {
             medium.set_plan(plan.clone());
             let policy = Policy {
                 freed: true,
-                deltas: true,
+                deltas: Deltas::Packed,
                 ..Policy::default()
             };
             let options = OpenOptions { policy, ..small() };

@@ -18,7 +18,7 @@ use vellum_core::seam::Commits;
 use vellum_core::tables::Persistence;
 use vellum_device::inspect::check_medium;
 use vellum_device::pack::Compression;
-use vellum_device::policy::{Policy, PrintHash};
+use vellum_device::policy::{Deltas, Policy, PrintHash};
 use vellum_device::{CreateOptions, Haste, OpenError, OpenOptions, Sought, SweepError, Volume};
 use vellum_medium::fault::{Fault, FaultMedium, Plan, Rule};
 use vellum_medium::{Medium, MemoryMedium};
@@ -134,7 +134,7 @@ fn what_a_layout_does_not_have_is_refused() {
         (
             "delta=",
             Policy {
-                deltas: true,
+                deltas: Deltas::Packed,
                 ..none
             },
         ),

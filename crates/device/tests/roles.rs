@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_device::pack::Compression;
-use vellum_device::policy::Policy;
+use vellum_device::policy::{Deltas, Policy};
 use vellum_device::{OpenOptions, Volume};
 use vellum_medium::Medium;
 
@@ -124,7 +124,7 @@ fn a_block_that_becomes_something_else_reads_as_it_was_written() {
     for compression in Compression::ALL {
         let policy = Policy {
             compression,
-            deltas: true,
+            deltas: Deltas::Packed,
             dedup: true,
             semantics: true,
             ..Policy::default()

@@ -28,6 +28,17 @@ const fn store(order: Order, range_check: bool) -> Store {
     Store::Caftl(Search { range_check, order })
 }
 
+/// Whether and where blocks are stored as their difference to what they replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deltas {
+    /// They are not.
+    Off,
+    /// With all else that is small.
+    Packed,
+    /// In pages of their own, for each block group (CSA-FS §3.3).
+    Log,
+}
+
 /// Which translation layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
@@ -56,8 +67,8 @@ pub enum Layer {
         dedup: Dedup,
         /// Whether blocks that can be stored in fewer bytes share pages.
         compress: bool,
-        /// Whether blocks are stored as their difference to what they replace, where that is less.
-        deltas: bool,
+        /// Whether and where blocks are stored as their difference to what they replace, where that is less.
+        deltas: Deltas,
         /// What is done about blocks that a journal holds already.
         write_once: WriteOnce,
         /// Whether the volume puts home itself what a journal has committed: the flush behind home writes is free.
@@ -91,8 +102,8 @@ pub struct PolicyError {
 /// What can be named, for a help text.
 pub const NAMES: &str = "base[:cost-benefit|fifo|random|d=N][,hot-cold][,oftl|stream|unordered][,level-dynamic][,level-static[=ERASURES]][,map-cache=KIB] (a page map, greedy unless said \
 otherwise; hot and cold data in blocks of their own; its map updates ordered by OFTL's rule or the stream FTL's, or counted where out of order; wear levelling; the map on flash with a cache of its entries, as DFTL has it), \
-vellum[:cost-benefit][,no-zero][,dedup][,index=KIB][,sample=BLOCKS][,store=arrival|hotness|value][,fingerprint][,compress[,deltas]][,write-once[=descriptor|unless-collided][,replay]][,layout=ordered|shadow][,persistence=strong][,no-merging][,no-anticipation][,on-drive[,level-dynamic][,level-static[=ERASURES]]] \
-(the engine; on-drive puts it above a drive with a page map, and level- is what that drive does about wear; compress goes by a model of sizes, and deltas are against what a block replaces; write-once=descriptor goes by the journal's own descriptors, as JFTL does, unless-collided remaps nothing whose hash two journal blocks share, as WOJ does; replay makes the flush behind home writes free, where the load or the trace tells what commits; layout= puts tables in place of the log, on a drive or a block device), \
+vellum[:cost-benefit][,no-zero][,dedup][,index=KIB][,sample=BLOCKS][,store=arrival|hotness|value][,fingerprint][,compress[,deltas[=log]]][,write-once[=descriptor|unless-collided][,replay]][,layout=ordered|shadow][,persistence=strong][,no-merging][,no-anticipation][,on-drive[,level-dynamic][,level-static[=ERASURES]]] \
+(the engine; on-drive puts it above a drive with a page map, and level- is what that drive does about wear; compress goes by a model of sizes, and deltas are against what a block replaces, with =log in pages of their own for each block group, as CSA-FS has it; write-once=descriptor goes by the journal's own descriptors, as JFTL does, unless-collided remaps nothing whose hash two journal blocks share, as WOJ does; replay makes the flush behind home writes free, where the load or the trace tells what commits; layout= puts tables in place of the log, on a drive or a block device), \
 woj[:md5|sha1], jftl and dmdedup (block devices alone: what the write-once paper compares), each with [,op=PERCENT]";
 
 impl Layer {
@@ -131,7 +142,7 @@ impl Layer {
             Layout::Log if !placing.merging || !placing.anticipation => Some(
                 "no-merging and no-anticipation are of tables: layout=ordered or layout=shadow",
             ),
-            Layout::Log if *deltas && !*compress => {
+            Layout::Log if *deltas != Deltas::Off && !*compress => {
                 Some("deltas are made of blocks that are stored in fewer bytes: they need compress")
             }
             Layout::Log if *replay && *write_once == WriteOnce::Off => {
@@ -176,7 +187,7 @@ impl FromStr for Policy {
                 zero: true,
                 dedup: Dedup::default(),
                 compress: false,
-                deltas: false,
+                deltas: Deltas::Off,
                 write_once: WriteOnce::Off,
                 replay: false,
                 placing: Placing::default(),
@@ -286,7 +297,8 @@ impl FromStr for Policy {
                     dedup.store = found.ok_or_else(|| wrong(STORE_NAMES))?.1;
                 }
                 (Layer::Vellum { compress, .. }, "compress") => *compress = true,
-                (Layer::Vellum { deltas, .. }, "deltas") => *deltas = true,
+                (Layer::Vellum { deltas, .. }, "deltas") => *deltas = Deltas::Packed,
+                (Layer::Vellum { deltas, .. }, "deltas=log") => *deltas = Deltas::Log,
                 (Layer::Vellum { write_once, .. }, "write-once") => *write_once = WriteOnce::Hash,
                 (Layer::Vellum { write_once, .. }, "write-once=unless-collided") => {
                     *write_once = WriteOnce::HashUnlessCollided;
@@ -318,7 +330,7 @@ impl FromStr for Policy {
                 }
                 (Layer::Vellum { .. }, _) => {
                     return Err(wrong(
-                        "vellum takes greedy, cost-benefit, no-zero, dedup, index=, sample=, store=, fingerprint, compress, deltas, write-once, write-once=descriptor, write-once=unless-collided, replay, layout=log, layout=ordered, layout=shadow, persistence=weak, persistence=strong, no-merging, no-anticipation, on-drive, op=",
+                        "vellum takes greedy, cost-benefit, no-zero, dedup, index=, sample=, store=, fingerprint, compress, deltas, deltas=log, write-once, write-once=descriptor, write-once=unless-collided, replay, layout=log, layout=ordered, layout=shadow, persistence=weak, persistence=strong, no-merging, no-anticipation, on-drive, op=",
                     ));
                 }
             }
@@ -426,8 +438,10 @@ impl fmt::Display for Policy {
                 if compress {
                     options.push("compress".to_string());
                 }
-                if deltas {
-                    options.push("deltas".to_string());
+                match deltas {
+                    Deltas::Off => {}
+                    Deltas::Packed => options.push("deltas".to_string()),
+                    Deltas::Log => options.push("deltas=log".to_string()),
                 }
                 match write_once {
                     WriteOnce::Off => {}
@@ -506,6 +520,7 @@ mod tests {
             "jftl",
             "vellum",
             "vellum:compress,deltas,write-once=descriptor",
+            "vellum:compress,deltas=log,write-once",
             "vellum:write-once=unless-collided",
             "vellum:compress,write-once,replay,on-drive",
             "vellum:index=512,sample=8,store=hotness-check,fingerprint",

@@ -137,6 +137,7 @@ pub fn told(bytes: u16) -> Option<Packed> {
         len,
         encoding,
         base: None,
+        bucket: None,
     })
 }
 

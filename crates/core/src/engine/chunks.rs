@@ -3,7 +3,7 @@
 use super::twin::Verdict;
 use crate::addr::{Buf, Lba, Life, Pba, Segment, Seq, Vba};
 use crate::format::chunk::{RECORD_ROOM, Record};
-use crate::seam::Block;
+use crate::seam::{Block, Bucket};
 use alloc::vec::Vec;
 
 /// Which of the two append points: clients' data, or what the collector moves (cold by experience).
@@ -32,6 +32,8 @@ pub(super) struct Parts {
     pub vba: Vba,
     /// Which block of the chunk it is; 0: the header.
     pub block: u16,
+    /// Whose parts it takes.
+    pub bucket: Option<Bucket>,
     /// How many parts it has, and bytes of them.
     pub count: u8,
     pub bytes: u16,

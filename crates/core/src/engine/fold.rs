@@ -9,8 +9,8 @@
 //!    that came between has won, and one that waits comes behind it.
 //! 2. It takes no room from anybody: what would have to wait is put off, and so is all while the collector is at work, or what a
 //!    page's parts may need until it is given up is not free.
-//! 3. Blocks that something else keeps where they are stay there: deltas and what they need, what is in a journal that is watched,
-//!    what is pledged.
+//! 3. Blocks that something else keeps where they are stay there: what deltas need, what is in a journal that is watched, what is
+//!    pledged. A delta is stored anew as the runtime offers it: against what it was against, or by itself, which is merging it back.
 
 use super::pack::Packing;
 use super::*;
@@ -64,16 +64,23 @@ impl Engine {
 
     /// The page that a block would leave.
     fn may_fold(&self, lba: Lba) -> Option<Vba> {
-        let Entry::Packed(page, slot) = self.map.get(lba) else {
+        let Entry::Packed(page, _) = self.map.get(lba) else {
             return None;
         };
-        let part = PartId { page, slot };
         let stays = self.shared.is_base(page)
-            || self.shared.deltas().base_of(part).is_some()
             || self.is_in_open_chunk(page)
             || self.once.has(lba)
             || self.has_pledge(lba);
         (!stays).then_some(page)
+    }
+
+    /// What the block at `lba` is a delta against, if it is one.
+    #[must_use]
+    pub fn base_at(&self, lba: Lba) -> Option<PartId> {
+        match self.map.get(lba) {
+            Entry::Packed(page, slot) => self.shared.deltas().base_of(PartId { page, slot }),
+            _ => None,
+        }
     }
 
     /// Whether nobody waits, and there is room that nobody needs.
@@ -102,7 +109,7 @@ impl Engine {
 
     /// Whether it is stored anew.
     fn fold_one(&mut self, lba: Lba, payload: &Payload) -> bool {
-        let Some(packed) = payload.digest.packed.filter(|packed| packed.base.is_none()) else {
+        let Some(packed) = payload.digest.packed else {
             return false;
         };
         if !self.folding.is_intact(lba) || !self.has_room_to_fold() {

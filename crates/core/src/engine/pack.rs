@@ -16,7 +16,7 @@ use crate::format::chunk::{self, ChunkHeader, Part, RECORD_ROOM, Record};
 use crate::format::pack::{self, OVERHEAD, ROOM};
 use crate::format::summary::{Owner, Tag};
 use crate::map::{MAX_PARTS, PartId};
-use crate::seam::{Block, Packed, Payload};
+use crate::seam::{Block, Bucket, Packed, Payload};
 
 /// What became of a block that can be stored in fewer bytes.
 pub(super) enum Packing {
@@ -93,10 +93,21 @@ impl Engine {
         Packing::Done
     }
 
+    /// The bucket that a part of the chunk goes into: its own, unless so many others have a page there already.
+    fn bucket_of(&self, chunk: ChunkId, packed: Packed) -> Option<Bucket> {
+        let pages = &self.chunks.get(chunk).pages;
+        let has_page = pages.iter().any(|page| page.bucket == packed.bucket);
+        let others = pages.iter().filter(|page| page.bucket.is_some()).count();
+        packed
+            .bucket
+            .filter(|_| has_page || others < limits::PAGES_OF_BUCKETS)
+    }
+
     /// The first page of the chunk that takes a part of this size; begins one if there is none. A page with one
     /// part costs no more than a whole block.
     fn page_with_room(&mut self, id: ChunkId, packed: Packed, overhead: usize) -> Option<usize> {
         let len = usize::from(packed.len.get());
+        let bucket = self.bucket_of(id, packed);
         let chunk = self.chunks.get(id);
         let here = Record::PackHere { vba: Vba(0) }.encoded_len();
         let in_header = |new: usize| chunk.room >= limits::HEADER_RESERVE + new + overhead + len;
@@ -108,13 +119,13 @@ impl Engine {
                     ROOM - used >= OVERHEAD + len
                 }
             };
-            !page.shut && usize::from(page.count) < MAX_PARTS && free
+            page.bucket == bucket && !page.shut && usize::from(page.count) < MAX_PARTS && free
         };
         if let Some(page) = chunk.pages.iter().position(takes) {
             return Some(page);
         }
         let has_header = chunk.pages.iter().any(|page| page.block == 0);
-        let begin_header = !has_header && in_header(here);
+        let begin_header = !has_header && bucket.is_none() && in_header(here);
         if !begin_header && OVERHEAD + len > ROOM {
             return None;
         }
@@ -133,6 +144,7 @@ impl Engine {
         chunk.pages.push(Parts {
             vba,
             block,
+            bucket,
             count: 0,
             bytes: 0,
             shut: false,

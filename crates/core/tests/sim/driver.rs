@@ -209,6 +209,8 @@ pub struct Driver {
     pub packing: u64,
     /// Of these, in percent: as deltas, if there is a base.
     pub deltas: u64,
+    /// Over how many buckets these are spread; 0: they are in none.
+    pub buckets: u64,
     /// What blocks are deltas against whatever may be a base, and what that stands for.
     pub forced_base: Option<(PartId, u32)>,
     /// What parts stand for, as the core has told.
@@ -262,6 +264,7 @@ impl Driver {
             hashes: u32::MAX,
             packing: 0,
             deltas: 0,
+            buckets: 0,
             forced_base: None,
             known: BTreeMap::new(),
             against: vec![None; all as usize],

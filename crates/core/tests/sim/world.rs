@@ -341,6 +341,7 @@ impl World {
         let deltas = self.rng.pick(&[0, 0, 30, 90]);
         if deltas > 0 {
             driver.make_deltas(deltas)?;
+            driver.buckets = self.rng.pick(&[0, 0, 3, 20]);
         }
         driver.hashes = self.rng.pick(&[u32::MAX, u32::MAX, 100, 7]);
         driver.watch(&client.regions(&mut self.rng))?;

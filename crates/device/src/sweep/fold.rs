@@ -12,10 +12,10 @@
 use super::Sought;
 use super::stored::{self, Found};
 use super::turn::{Haste, Turn};
+use crate::bases::Anew;
 use crate::block::{BlockError, Op, Replies, Request};
 use crate::frames::{Frames, Share};
 use crate::limits::{FOLD_BELOW, FOLD_PAGES, FOLD_PATIENCE, SWEEP_PAUSE, SWEEP_TAGS};
-use crate::pack::pack;
 use crate::requests::OneAnswer;
 use crate::shared::Shared;
 use std::sync::Arc;
@@ -226,17 +226,21 @@ fn fold_row(shared: &Shared, row: &[Lba], turn: &mut Turn) -> Row {
         Err(_) => return Row::Stays,
     };
     let how = shared.digester.how();
+    let Some(anew) = shared.with_core(|_, inner, _| Anew::new(inner, row)) else {
+        return Row::Ended;
+    };
     let mut payloads: Vec<Payload> = Vec::with_capacity(row.len());
     for (index, buf) in frames.bufs().enumerate().collect::<Vec<_>>() {
         let mut digest = how.digest(frames.block(index));
-        digest.packed = pack(&mut frames, index, how.alone());
+        digest.packed = anew.pack(&mut frames, index, how);
         if digest.packed.is_none() {
-            // It was made by an encoding that was better at it than today's.
+            // It was made by an encoding that was better at it than today's, or against what is not here.
             return Row::Stays;
         }
         payloads.push(Payload { buf, digest });
     }
     let told = shared.with_core(|now, inner, batch| {
+        anew.settle(inner, &mut payloads);
         inner.fold(now, lba, frames, &payloads, batch);
     });
     told.map_or(Row::Ended, |()| Row::Told)

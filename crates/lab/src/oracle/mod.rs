@@ -11,7 +11,7 @@ pub mod skew;
 use crate::base::{PageMap, TooSmall, Victim};
 use crate::flash::{self, Shape};
 use crate::outcome::Snapshot;
-use crate::policy::{Layer, Policy};
+use crate::policy::{Deltas, Layer, Policy};
 use crate::rng::Rng;
 use crate::scenario::{Device, Load, Precondition, Scenario, ScenarioError, Synthetic};
 use crate::sim::{Ftl, Pace};
@@ -329,7 +329,7 @@ pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> 
             zero: true,
             dedup: vellum_core::seam::Dedup::default(),
             compress: false,
-            deltas: false,
+            deltas: Deltas::Off,
             replay: false,
             write_once: vellum_core::seam::WriteOnce::Off,
             placing: Placing::default(),

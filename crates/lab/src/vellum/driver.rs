@@ -19,6 +19,7 @@ use super::pages::Pages;
 use super::summaries::Summaries;
 use crate::base::Io;
 use crate::content::{Content, Contents};
+use crate::policy::Deltas;
 use crate::sizes::{Sizes, Tells};
 use crate::trace::Op;
 use crate::workload::{Committed, Homes};
@@ -58,8 +59,8 @@ pub struct Settings {
     pub compress: bool,
     /// In how many bytes each content can be stored that nobody measured.
     pub sizes: Option<Sizes>,
-    /// Whether blocks may be stored as their difference to what they replace.
-    pub deltas: bool,
+    /// Whether and where blocks may be stored as their difference to what they replace.
+    pub deltas: Deltas,
     /// Whether the volume puts home itself what a journal has committed.
     pub replay: bool,
     /// The hash engine, where hashing takes time.
@@ -204,7 +205,8 @@ impl Vellum {
         if policy != Dedup::default() {
             engine.handle(Nanos(0), Input::Dedup { policy });
         }
-        if settings.deltas {
+        let makes_deltas = settings.deltas != Deltas::Off;
+        if makes_deltas {
             engine.handle(Nanos(0), Input::Deltas { on: true });
         }
         Ok(Self {
@@ -216,7 +218,7 @@ impl Vellum {
             pages: Pages::default(),
             compress: settings.compress,
             sizes: settings.sizes,
-            bases: settings.deltas.then(Bases::default),
+            bases: makes_deltas.then(|| Bases::new(settings.deltas)),
             descriptors: false,
             replay: settings.replay,
             hashing: settings.hashing.map(Unit::new),

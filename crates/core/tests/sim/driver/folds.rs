@@ -1,6 +1,6 @@
 //! Blocks that are stored anew by whoever looks after sparse pages, which is no client: read, and some time later told.
 
-use super::{Driver, Failure, Request, ensure, parts};
+use super::{Driver, Failure, Request, ensure};
 use vellum_core::addr::{Lba, RequestId};
 use vellum_core::limits::FOLD_BLOCKS;
 use vellum_core::seam::Input;
@@ -67,10 +67,10 @@ impl Driver {
             return Ok(false);
         };
         let mut blocks = Vec::with_capacity(tokens.len());
-        for token in tokens {
+        for (token, lba) in tokens.into_iter().zip(lba..) {
             let buf = self.take_buf(token);
-            self.against[buf as usize] = None;
-            blocks.push(self.payload(buf, token, Some(parts::packed(token))));
+            let packed = self.in_fewer_bytes(lba, buf, token);
+            blocks.push(self.payload(buf, token, Some(packed)));
         }
         self.feed(Input::Fold {
             lba: Lba(lba),

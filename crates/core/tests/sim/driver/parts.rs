@@ -7,7 +7,7 @@ use vellum_core::addr::{Buf, EffectId, Lba};
 use vellum_core::engine::Earlier;
 use vellum_core::format::pack::{self, PartTag};
 use vellum_core::map::PartId;
-use vellum_core::seam::{Base, Block, Packed, Page};
+use vellum_core::seam::{Base, Block, Bucket, Packed, Page};
 
 const TOKEN: usize = 4;
 
@@ -20,6 +20,7 @@ pub fn packed(token: u32) -> Packed {
         len: NonZeroU16::new(len as u16).unwrap_or(NonZeroU16::MIN),
         encoding: (token % 5) as u8,
         base: None,
+        bucket: None,
     }
 }
 
@@ -34,6 +35,7 @@ pub fn delta(token: u32, base: PartId) -> Packed {
         len: NonZeroU16::new(len).unwrap_or(NonZeroU16::MIN),
         encoding: alone.encoding + DELTA,
         base: Some(base),
+        bucket: None,
     }
 }
 
@@ -143,25 +145,31 @@ impl Driver {
 
     /// How a block is offered: alone, or as a delta against what is there, or against anything else that may be a base.
     pub(super) fn in_fewer_bytes(&mut self, lba: u64, buf: u32, token: u32) -> Packed {
-        self.against[buf as usize] = None;
-        if let Some((base, known)) = self.forced_base {
-            self.against[buf as usize] = Some(known);
-            return delta(token, base);
-        }
-        if !self.rng.percent(self.deltas) {
+        let Some((base, known)) = self.forced_base.or_else(|| self.known_base(lba)) else {
+            self.against[buf as usize] = None;
             return packed(token);
+        };
+        self.against[buf as usize] = Some(known);
+        let bucket = lba.checked_rem(self.buckets);
+        Packed {
+            bucket: bucket.map(|bucket| Bucket(bucket as u32)),
+            ..delta(token, base)
+        }
+    }
+
+    /// With this driver's chance: what is there, or what another block may be a delta against, and its token.
+    fn known_base(&mut self, lba: u64) -> Option<(PartId, u32)> {
+        if !self.rng.percent(self.deltas) {
+            return None;
         }
         let of = match self.rng.percent(70) {
             true => lba,
             false => self.rng.below(lba + 20),
         };
         let Earlier::Base(base) = self.engine.earlier(Lba(of)) else {
-            return packed(token);
+            return None;
         };
-        let Some(&known) = self.known.get(&(base.page.0, base.slot)) else {
-            return packed(token);
-        };
-        self.against[buf as usize] = Some(known);
-        delta(token, base)
+        let known = self.known.get(&(base.page.0, base.slot));
+        known.map(|&known| (base, known))
     }
 }

@@ -11,6 +11,7 @@ use super::copies::Copies;
 use super::{Asked, Flight, Vellum};
 use crate::base::Io;
 use crate::content::Content;
+use crate::policy::Deltas;
 use crate::sizes::{Size, Sizes, told};
 use crate::workload::NO_HOME;
 use lru::LruCache;
@@ -19,10 +20,12 @@ use std::num::NonZeroUsize;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Pba, RequestId, Vba};
 use vellum_core::engine::Earlier;
 use vellum_core::map::{MAX_PARTS, PartId};
-use vellum_core::seam::{Base, Input, Packed, Page};
+use vellum_core::seam::{Base, Bucket, Input, Packed, Page};
 
 /// What a block takes that is its base: a run of one zero.
 const SAME: u16 = 2;
+/// Of ext4, with blocks of 4 KiB.
+const GROUP_BLOCKS: u64 = 32 << 10;
 /// Bases that the device keeps: 16 MiB of them.
 const BASES: NonZeroUsize = NonZeroUsize::MIN.saturating_add((16 << 20) / BLOCK_BYTES - 1);
 
@@ -48,20 +51,21 @@ pub(super) struct Bases {
     /// Of each buffer: in how many bytes its block is stored, if that is worth keeping as a base.
     wanted: Vec<u16>,
     copies: Copies,
+    /// Where deltas go.
+    deltas: Deltas,
 }
 
-impl Default for Bases {
-    fn default() -> Self {
+impl Bases {
+    pub(super) fn new(deltas: Deltas) -> Self {
         Self {
+            deltas,
             known: LruCache::new(BASES),
             versions: HashMap::new(),
             wanted: Vec::new(),
             copies: Copies::default(),
         }
     }
-}
 
-impl Bases {
     fn want(&mut self, buf: Buf, bytes: u16) {
         let index = buf.0 as usize;
         if index >= self.wanted.len() {
@@ -83,11 +87,17 @@ impl Bases {
         places.into_iter().flatten()
     }
 
+    /// In whose pages a delta goes of a block that belongs there.
+    fn bucket(&self, home: u64) -> Option<Bucket> {
+        let group = (home / GROUP_BLOCKS) as u32;
+        (self.deltas == Deltas::Log).then_some(Bucket(group))
+    }
+
     /// A block as its difference to this base, if that is worth it. `changed`: to the version before, where a trace tells it.
     fn delta(
         &self,
         (part, base): (PartId, Known),
-        lba: u64,
+        (lba, home): (u64, u64),
         content: Content,
         changed: Option<u16>,
         model: Option<Sizes>,
@@ -102,6 +112,10 @@ impl Bases {
         });
         let bytes = measured.or_else(|| Some(model?.changed_bytes(base.content, content)))?;
         let packed = told(bytes.max(SAME))?;
+        let packed = Packed {
+            bucket: self.bucket(home),
+            ..packed
+        };
         (packed.len.get() <= base.bytes / 2).then_some((part, packed))
     }
 }
@@ -170,13 +184,15 @@ impl Vellum {
         let lba = asked.lba + index as u64;
         let mut replaces = false;
         let mut delta = None;
+        let home = asked.homes.as_ref().map(|homes| homes[index]);
+        let home = home.filter(|&home| home != NO_HOME).unwrap_or(lba);
         for place in bases.earlier_places(asked, index) {
             let earlier = log.earlier(Lba(place));
             replaces |= earlier != Earlier::Nothing;
             if let Earlier::Base(part) = earlier
                 && let Some(base) = bases.known.get(&part.raw()).copied()
             {
-                delta = bases.delta((part, base), lba, content, size.delta, model);
+                delta = bases.delta((part, base), (lba, home), content, size.delta, model);
                 break;
             }
         }
