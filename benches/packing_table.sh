@@ -46,7 +46,8 @@ function bytes(work, who,    b) { b = of(work, who, "medium_bytes"); return b ==
     all[$1, $2, $3] = all[$1, $2, $3] " " $4
 }
 END {
-    n = split("on lz4" (has("lz4+delta") ? " lz4+delta" : "") " zstd zstd+delta all" (has("least") ? " least" : ""), who, " ")
+    known = split("on lz4 lz4+delta zstd zstd+delta zstd+log all least", every, " ")
+    for (j = 1; j <= known; j++) if (has(every[j])) who[++n] = every[j]
     print "\n## MiB written to the medium, and how many of what data=ordered writes\n"
     print "Chunk headers, summaries, map checkpoints and what the collector moved included.\n"
     for (j = 1; j <= n; j++) names = names " | " who[j]
@@ -64,7 +65,7 @@ END {
             if (asked(w) != "" && r != "-" && r > 0) { logs[j] += log(r); counted[j]++ }
         }
         limit = asked(w)
-        printf " | %s |\n", limit == "" ? "" : limit ": " (r <= limit ? "yes" : "**no**")
+        printf " | %s |\n", limit == "" || r == "-" ? "" : limit ": " (r <= limit ? "yes" : "**no**")
     }
     if (counted[n] > 0) {
         printf "| *geometric mean of those with a figure asked* |"
