@@ -6,8 +6,12 @@ use crate::format::chunk::RECORD_ROOM;
 /// write.
 pub const CHUNK_DATA_BLOCKS: usize = 256;
 
-/// Bytes of a header that parts leave to the records of what else its chunk takes.
+/// Bytes of a header that parts leave to the records of what else its chunk takes: before anything is known of the load, and at
+/// least (see `engine::expected`).
 pub const HEADER_RESERVE: usize = 1024;
+
+/// See [`HEADER_RESERVE`].
+pub const LEAST_RESERVE: usize = 256;
 
 /// The longest part that a runtime should offer: beside a longer one there is hardly room for another.
 pub const LONGEST_PART: usize = 3 << 10;

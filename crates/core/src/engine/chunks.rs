@@ -95,6 +95,13 @@ impl Chunk {
         self.records.push(record);
     }
 
+    /// What its records take so far.
+    pub fn record_bytes(&self) -> usize {
+        let header = self.pages.iter().find(|page| page.block == 0);
+        let parts = header.map_or(0, |page| usize::from(page.bytes));
+        RECORD_ROOM - self.room - parts
+    }
+
     /// Adds a data block, returns where it will be.
     pub fn push_data(&mut self, record: Record, block: Block) -> Pba {
         self.slots.push(Slot {

@@ -87,6 +87,10 @@ impl Engine {
         if self.writing >= limits::CHUNKS_IN_FLIGHT || self.held_writes.are_there() {
             return false;
         }
+        if head == Head::Host {
+            let records = self.chunks.get(id).record_bytes();
+            self.expected.sealed(records, urgent);
+        }
         let blocks = self.chunks.get(id).blocks();
         let segment = position.segment;
         let offset = position.offset + blocks;

@@ -16,6 +16,7 @@ mod chunks;
 mod collect;
 mod dedup;
 mod delta;
+mod expected;
 mod flush;
 mod fold;
 mod log;
@@ -51,6 +52,7 @@ use checkpoint::Checkpoint;
 use chunks::{ChunkId, Chunks, HEADS, Head, Held, Position, Waiter, Waiting};
 use collect::Collector;
 pub use delta::Earlier;
+use expected::Expected;
 use fold::Folding;
 use merge::{Merge, Pair};
 pub use options::{Buffers, Options, Victim};
@@ -155,6 +157,7 @@ pub struct Engine {
 
     heads: [Position; 2],
     chunks: Chunks,
+    expected: Expected,
     writing: usize,
     /// Buffers of clients that those chunks are of.
     on_their_way: u32,
@@ -256,6 +259,7 @@ impl Engine {
             sums,
             heads: recovered.heads.map(position),
             chunks: Chunks::default(),
+            expected: Expected::default(),
             writing: 0,
             on_their_way: 0,
             held_writes: HeldWrites::default(),

@@ -110,7 +110,8 @@ impl Engine {
         let bucket = self.bucket_of(id, packed);
         let chunk = self.chunks.get(id);
         let here = Record::PackHere { vba: Vba(0) }.encoded_len();
-        let in_header = |new: usize| chunk.room >= limits::HEADER_RESERVE + new + overhead + len;
+        let reserve = self.expected.left(chunk.record_bytes());
+        let in_header = |new: usize| chunk.room >= reserve.saturating_add(new + overhead + len);
         let takes = |page: &Parts| {
             let free = match page.block {
                 0 => in_header(0),
