@@ -1,12 +1,11 @@
 //! One seed: a volume, and its lives one after the other.
 
-use super::client::Client;
-use super::counts;
 use super::driver::{Ask, CLIENT_BUFS, Counts, Driver, Failure, Faults, ensure};
 use super::medium::{Broken, Medium, Rot};
 use super::model::{Model, Seen};
 use super::open::{self, Volume};
 use super::rng::Rng;
+use super::{client::Client, counts};
 use vellum_core::addr::Buf;
 use vellum_core::engine::{Buffers, Options, Victim};
 use vellum_core::format::areas::Layout;
