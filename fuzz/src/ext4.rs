@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use vellum_ext4::files::Files;
 use vellum_ext4::freed::Freed;
 use vellum_ext4::journal::{
     Alignment, Block, Followed, Follower, Head, Journal, JournalBlock, JournalFeatures,
@@ -186,6 +187,7 @@ fn hold(volume: &mut Volume, found: &Scan) {
         }
         hold_metadata(volume, found);
         hold_dynamic(volume, found);
+        hold_files(volume, found);
     }
 }
 
@@ -217,6 +219,21 @@ fn hold_dynamic(volume: &mut Volume, found: &FileSystem) {
         }
     }
     assert!(volume.read_bytes - read_before <= limits::DYNAMIC_READ_BYTES);
+    volume.read_bytes = read_before;
+}
+
+fn hold_files(volume: &mut Volume, found: &FileSystem) {
+    let read_before = volume.read_bytes;
+    let blocks: Vec<u64> = (0..VOLUME_BLOCKS).collect();
+    let files = Files::of(found, VOLUME_BLOCKS, &blocks, volume);
+    assert!(files.hits.len() <= limits::FILES_HITS);
+    for hit in &files.hits {
+        let block = Span::new(hit.block * PAGE as u64, PAGE as u64);
+        assert!(found.home.overlaps(block));
+    }
+    for block in (0..VOLUME_BLOCKS).step_by(61) {
+        assert!(files.tell(block).iter().all(|told| !told.contains('\n')));
+    }
     volume.read_bytes = read_before;
 }
 

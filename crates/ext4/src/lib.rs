@@ -3,7 +3,7 @@
 //! [`scan`] finds the file systems of a volume and their journals; [`Scan::touched`] says which writes make a
 //! new scan necessary. [`journal`] reads the journal's own blocks: which of them is a copy of which home block.
 //! [`Metadata`] walks what mke2fs put at fixed places, [`Dynamic`] what its inodes lead to: directories, extent trees,
-//! indirect blocks. [`freed`] follows which blocks a mounted file system gives up.
+//! indirect blocks. [`freed`] follows which blocks a mounted file system gives up; [`files`] tells which files blocks belong to.
 //!
 //! Everything here was written by a client, so everything is hostile: each field is checked before it is
 //! used, the work is bounded by [`limits`], and what does not fit together is not used. A file system that is
@@ -16,6 +16,7 @@ mod allowance;
 mod aside;
 mod checksum;
 mod dynamic;
+pub mod files;
 pub mod freed;
 mod group;
 mod inode;

@@ -45,6 +45,22 @@ pub const DYNAMIC_READ_BYTES: u64 = 256 << 20;
 /// Ranges of metadata of one inode that are told.
 pub const DYNAMIC_SPANS: usize = 65_536;
 
+/// Bytes that are read at most to find out which files blocks of one file system belong to: the inode tables and directories of some
+/// ten million files.
+pub const FILES_READ_BYTES: u64 = 4 << 30;
+
+/// What blocks are, of one file system: 24 bytes of memory each.
+pub const FILES_HITS: usize = 1 << 18;
+
+/// Directories that are looked through for names: 8 bytes of memory each.
+pub const FILES_DIRECTORIES: usize = 1 << 22;
+
+/// Names of one inode that are told.
+pub const FILES_NAMES: usize = 8;
+
+/// Directories within each other.
+pub const FILES_DEPTH: usize = 256;
+
 /// Block groups whose free space is followed, over all file systems of a volume: 8 TiB of blocks of 4096 bytes.
 pub const FREED_GROUPS: u64 = 65_536;
 

@@ -10,7 +10,7 @@ use crate::superblock::Superblock;
 use std::collections::VecDeque;
 
 /// What lies in a range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MetadataKind {
     /// The superblock's block, or that of a backup.
     Superblock,

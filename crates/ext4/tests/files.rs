@@ -1,0 +1,198 @@
+//! Which files blocks belong to, against debugfs.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failure is a test's"
+)]
+
+mod common;
+
+use common::{Bytes, Image, MIB, has_tools, run};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+use vellum_ext4::files::{Files, Use};
+
+const TOOLS: &[&str] = &["mke2fs", "debugfs", "dumpe2fs"];
+
+const MATRIX: &[(&str, &[&str])] = &[
+    ("ext4", &["-t", "ext4", "-b", "4096"]),
+    ("ext4 of 1 KiB", &["-t", "ext4", "-b", "1024"]),
+    ("ext3", &["-t", "ext3", "-b", "4096"]),
+    ("ext3 of 1 KiB", &["-t", "ext3", "-b", "1024", "-I", "128"]),
+    ("bigalloc", &["-t", "ext4", "-b", "4096", "-O", "bigalloc"]),
+];
+
+/// Folders within folders, a name that needs care, one file with two names, one with many pieces, one folder of many blocks.
+fn plant(root: &Path) {
+    use std::os::unix::fs::FileExt;
+    for n in 0..12 {
+        let folder = root.join(format!("folder {n}/within"));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("file"), vec![n as u8 | 1; 30_000 * (n + 1)]).unwrap();
+    }
+    std::fs::write(root.join("new\nline"), vec![1; 9000]).unwrap();
+    std::fs::hard_link(root.join("new\nline"), root.join("folder 3/again")).unwrap();
+    let many = root.join("many");
+    std::fs::create_dir_all(&many).unwrap();
+    for n in 0..600 {
+        std::fs::write(many.join(format!("{n:060}")), "").unwrap();
+    }
+    std::os::unix::fs::symlink("long/".repeat(100), root.join("long link")).unwrap();
+    let holes = std::fs::File::create(root.join("holes")).unwrap();
+    for n in 0..700u64 {
+        holes
+            .write_all_at(&[n as u8 | 1; 4096], n * 130_000 / 4096 * 4096)
+            .unwrap();
+    }
+}
+
+/// What debugfs answers to many questions.
+fn ask(folder: &Path, image: &Image, command: &str, of: impl Iterator<Item = u64>) -> String {
+    let script = folder.join("script");
+    let of: Vec<String> = of.map(|number| number.to_string()).collect();
+    let lines: Vec<String> = of
+        .chunks(50)
+        .map(|some| format!("{command} {}\n", some.join(" ")))
+        .collect();
+    std::fs::write(&script, lines.concat()).unwrap();
+    run(Command::new("debugfs")
+        .arg("-f")
+        .arg(&script)
+        .arg(&image.path))
+    .unwrap()
+}
+
+/// Lines of two numbers, or of a number and a text.
+fn pairs(text: &str) -> impl Iterator<Item = (u64, &str)> {
+    text.lines().filter_map(|line| {
+        let (number, rest) = line.split_once('\t')?;
+        Some((number.parse().ok()?, rest))
+    })
+}
+
+#[test]
+fn files_are_those_that_debugfs_names() {
+    if !has_tools(TOOLS) {
+        return;
+    }
+    let folder = common::folder();
+    let root = folder.path().join("root");
+    plant(&root);
+    for (name, arguments) in MATRIX {
+        let image = Image::new(folder.path(), "image", 300 * MIB);
+        let mut all = vec!["-F", "-q", "-d", root.to_str().unwrap(), "-N", "2048"];
+        all.extend(*arguments);
+        assert!(image.run("mke2fs", &all, &[]).is_some(), "{name}");
+        compare(name, folder.path(), &image);
+        std::fs::remove_file(&image.path).unwrap();
+    }
+}
+
+fn compare(name: &str, folder: &Path, image: &Image) {
+    let scan = image.scan();
+    let found = &scan.file_systems[0];
+    let file = image.open();
+    let blocks: Vec<u64> = (0..image.bytes / 4096)
+        .filter(|block| block % 11 == 3 || *block < 3000)
+        .collect();
+    let files = Files::of(found, image.bytes / 4096, &blocks, &mut Bytes::of(&file));
+    assert!(
+        files.passed_over == 0 && !files.cut_short,
+        "{name}: {files:?}"
+    );
+
+    // Whose, by number.
+    let per_page = 4096 / u64::from(found.block_bytes);
+    let numbers = blocks
+        .iter()
+        .flat_map(|block| block * per_page..(block + 1) * per_page);
+    let mut expected: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+    for (block, inode) in pairs(&ask(folder, image, "icheck", numbers)) {
+        if let Ok(inode) = inode.parse() {
+            expected.entry(block / per_page).or_default().insert(inode);
+        }
+    }
+    let mut said: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+    for hit in &files.hits {
+        if let Some(inode) = hit.is.inode() {
+            said.entry(hit.block).or_default().insert(inode.into());
+        }
+    }
+    assert!(expected.len() > 300, "{name}: {}", expected.len());
+    let differ = |(block, inodes): (&u64, &BTreeSet<u64>)| said.get(block) != Some(inodes);
+    let missed: Vec<_> = expected
+        .iter()
+        .filter(|(b, i)| differ((b, i)))
+        .take(3)
+        .collect();
+    assert!(
+        missed.is_empty() && said.len() == expected.len(),
+        "{name}: {missed:?}"
+    );
+
+    // What they are called.
+    let inodes: BTreeSet<u64> = said.values().flatten().copied().collect();
+    let mut expected: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
+    for (inode, path) in pairs(&ask(folder, image, "ncheck", inodes.iter().copied())) {
+        expected.entry(inode).or_default().insert(path.to_owned());
+    }
+    for (inode, paths) in &files.paths {
+        let paths: Vec<&str> = paths
+            .iter()
+            .map(|path| std::str::from_utf8(path).unwrap())
+            .collect();
+        if *inode == 2 {
+            assert_eq!(paths, ["/"]);
+        } else if !paths[0].contains("new") {
+            let expected = expected
+                .get(&u64::from(*inode))
+                .unwrap_or_else(|| panic!("{name}: {inode}"));
+            let expected: Vec<&str> = expected
+                .iter()
+                .map(|path| path.trim_start_matches('/'))
+                .collect();
+            let said: Vec<&str> = paths.iter().map(|path| &path[1..]).collect();
+            assert_eq!(said, expected, "{name}: {inode}");
+        }
+    }
+    let both: Vec<&[u8]> = vec![b"/folder 3/again", b"/new\nline"];
+    let two = files.paths.values().find(|paths| paths.len() == 2);
+    let mut two: Vec<&[u8]> = two.map_or(both.clone(), |paths| {
+        paths.iter().map(|path| &path[..]).collect()
+    });
+    two.sort_unstable();
+    assert_eq!(two, both, "{name}");
+    println!("{name}: {} blocks, {} files", said.len(), files.paths.len());
+
+    // Where in the file.
+    let (hit, at) = files
+        .hits
+        .iter()
+        .find_map(|hit| match hit.is {
+            Use::Content(inode, at)
+                if at > 100_000
+                    && files
+                        .paths
+                        .get(&inode)
+                        .is_some_and(|paths| paths[0].ends_with(b"/within/file")) =>
+            {
+                Some((hit, at))
+            }
+            _ => None,
+        })
+        .unwrap();
+    let path = &files.paths[&hit.is.inode().unwrap()][0];
+    let on_host = folder
+        .join("root")
+        .join(std::str::from_utf8(&path[1..]).unwrap());
+    let host = std::fs::read(on_host).unwrap();
+    let here = image.read(hit.block * 4096, 4096);
+    let length = (host.len() - at as usize).min(found.block_bytes as usize);
+    assert!(
+        here.windows(length)
+            .step_by(1024)
+            .any(|part| *part == host[at as usize..at as usize + length]),
+        "{name}"
+    );
+}
