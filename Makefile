@@ -1,6 +1,6 @@
 # The two that matter: `make demo` and `make test`. Both install what they need, save Rust.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long bench bench-dedup bench-dedup-peers bench-journal bench-journal-guest bench-lab bench-layouts bench-packing docs fmt lint build clean
+.PHONY: help demo test test-long bench bench-dedup bench-dedup-peers bench-journal bench-journal-guest bench-lab bench-layouts bench-packing soak docs fmt lint build clean
 
 export PATH := $(PATH):/usr/sbin:/sbin
 
@@ -32,6 +32,10 @@ test-long: ## the tests in full, crashes from fresh seeds, kill -9 under a real 
 	VELLUM_SECONDS=$(VELLUM_SECONDS) cargo test --locked --release -p vellum-core --test crash --test crash_tables -- --nocapture --test-threads=2
 	@set -e; for test in tests/*.sh; do if [ -f "$$test" ]; then echo "== $$test"; "$$test"; fi; done
 	$(MAKE) --no-print-directory demo
+
+soak: VELLUM_SECONDS = 3600
+soak: ## simulated crashes and faults from fresh seeds, an hour or VELLUM_SECONDS=N a test, with a digest for each seed
+	VELLUM_SECONDS=$(VELLUM_SECONDS) VELLUM_DIGESTS=1 cargo test --locked --release -p vellum-core --test crash --test crash_tables -- --nocapture --test-threads=2 crashes faults
 
 bench: ## the table against nbdkit and the plain loop chain; rewrites docs/benchmarks/device.md
 	@scripts/setup.sh bench

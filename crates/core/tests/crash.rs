@@ -14,7 +14,8 @@ mod sim;
 
 use sim::medium::Broken;
 use sim::seeds::{self, LIVES_A_SEED};
-use sim::world::{Summary, World};
+use sim::summary::Summary;
+use sim::world::World;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -49,9 +50,7 @@ fn run_or_panic(seed: u64, test: &str, faults: bool) -> Summary {
 }
 
 fn run_seeds(test: &str, faults: bool, fixed: Range<u64>) {
-    let mut total = Summary::default();
-    seeds::run(fixed, |seed| total.add(&run_or_panic(seed, test, faults)));
-    println!("{test}: {total:?}");
+    let total = seeds::run(test, fixed, |seed| run_or_panic(seed, test, faults));
     let is_one = seeds::number("VELLUM_SEED").is_some();
     assert!(is_one || total.folded > 0, "{test}: nothing was folded");
 }

@@ -14,7 +14,8 @@ mod sim;
 
 use sim::medium::Broken;
 use sim::seeds::{self, LIVES_A_SEED};
-use sim::world::{Summary, World};
+use sim::summary::Summary;
+use sim::world::World;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use vellum_core::format::areas::Layout;
@@ -50,11 +51,7 @@ fn run_or_panic(seed: u64, test: &str, layout: Layout, faults: bool) -> Summary 
 }
 
 fn run_seeds(test: &str, layout: Layout, faults: bool, fixed: Range<u64>) {
-    let mut total = Summary::default();
-    seeds::run(fixed, |seed| {
-        total.add(&run_or_panic(seed, test, layout, faults));
-    });
-    println!("{test}: {total:?}");
+    seeds::run(test, fixed, |seed| run_or_panic(seed, test, layout, faults));
 }
 
 /// What comes of these seeds, whatever the environment asks for.

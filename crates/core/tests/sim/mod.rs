@@ -13,4 +13,5 @@ pub mod model;
 pub mod open;
 pub mod rng;
 pub mod seeds;
+pub mod summary;
 pub mod world;

@@ -1,6 +1,8 @@
 //! Which seeds a test of lives runs, by its environment: one to replay (`VELLUM_SEED`), or as many as there are lives
 //! (`VELLUM_LIVES`) or seconds (`VELLUM_SECONDS`) for, from `VELLUM_FROM` on or else from the clock; or those that it always runs.
+//! `VELLUM_DIGESTS=1` prints a digest for each seed, so that two machines can compare what they ran.
 
+use super::summary::Summary;
 use std::ops::Range;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -22,8 +24,24 @@ pub fn fixed(first: u64) -> Range<u64> {
     first..first + count
 }
 
-/// Runs what the environment asks for, else the fixed ones.
-pub fn run(fixed: Range<u64>, one: impl FnMut(u64)) {
+/// Runs what the environment asks for, else the fixed ones; says what came of it.
+pub fn run(test: &str, fixed: Range<u64>, one: impl Fn(u64) -> Summary) -> Summary {
+    let began = Instant::now();
+    let digests = number("VELLUM_DIGESTS").is_some();
+    let mut total = Summary::default();
+    each(fixed, |seed| {
+        let summary = one(seed);
+        if digests {
+            println!("{test}: seed {seed} digest {:016x}", summary.digest);
+        }
+        total.add(&summary);
+    });
+    let rate = total.lives as f64 / began.elapsed().as_secs_f64();
+    println!("{test}: {rate:.0} lives a second, {total:?}");
+    total
+}
+
+fn each(fixed: Range<u64>, one: impl FnMut(u64)) {
     if let Some(seed) = number("VELLUM_SEED") {
         return (seed..=seed).for_each(one);
     }

@@ -1,10 +1,11 @@
 //! One seed: a volume, and its lives one after the other.
 
-use super::driver::{Ask, CLIENT_BUFS, Counts, Driver, Failure, Faults, ensure};
+use super::driver::{Ask, CLIENT_BUFS, Driver, Failure, Faults, ensure};
 use super::medium::{Broken, Medium, Rot};
 use super::model::{Model, Seen};
 use super::open::{self, Volume};
 use super::rng::Rng;
+use super::summary::Summary;
 use super::{client::Client, counts};
 use vellum_core::addr::Buf;
 use vellum_core::engine::{Buffers, Options, Victim};
@@ -14,83 +15,6 @@ use vellum_core::tables::{self, Persistence, Tables};
 
 /// The collector's buffers, here.
 const COLLECTOR_BUFS: u32 = 96;
-
-/// What a seed came to.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Summary {
-    pub lives: u64,
-    pub requests: u64,
-    pub full: u64,
-    pub corrupt: u64,
-    pub unreadable: u64,
-    pub poisoned: u64,
-    pub effects: u64,
-    pub collections: u64,
-    pub map_checkpoints: u64,
-    pub remapped: u64,
-    pub unequal: u64,
-    pub deduplicated: u64,
-    pub decided: u64,
-    pub merged: u64,
-    pub false_hints: u64,
-    pub restamped: u64,
-    pub packed: u64,
-    pub deltas: u64,
-    pub folded: u64,
-    pub bases_read: u64,
-    pub pledged: u64,
-    pub redeemed: u64,
-    pub free_flushes: u64,
-    pub rot_refused: u64,
-    pub rot_survived: u64,
-    pub leaks: u64,
-    pub discards: u64,
-    pub lost_fingerprints: u64,
-    pub rebuilt_counts: u64,
-}
-
-impl Summary {
-    pub fn add(&mut self, other: &Self) {
-        self.lives += other.lives;
-        self.requests += other.requests;
-        self.full += other.full;
-        self.corrupt += other.corrupt;
-        self.unreadable += other.unreadable;
-        self.poisoned += other.poisoned;
-        self.effects += other.effects;
-        self.collections += other.collections;
-        self.map_checkpoints += other.map_checkpoints;
-        self.remapped += other.remapped;
-        self.unequal += other.unequal;
-        self.deduplicated += other.deduplicated;
-        self.decided += other.decided;
-        self.merged += other.merged;
-        self.false_hints += other.false_hints;
-        self.restamped += other.restamped;
-        self.packed += other.packed;
-        self.deltas += other.deltas;
-        self.folded += other.folded;
-        self.bases_read += other.bases_read;
-        self.pledged += other.pledged;
-        self.redeemed += other.redeemed;
-        self.free_flushes += other.free_flushes;
-        self.rot_refused += other.rot_refused;
-        self.rot_survived += other.rot_survived;
-        self.leaks += other.leaks;
-        self.discards += other.discards;
-        self.lost_fingerprints += other.lost_fingerprints;
-        self.rebuilt_counts += other.rebuilt_counts;
-    }
-
-    fn count(&mut self, counts: &Counts) {
-        self.requests += counts.done;
-        self.full += counts.full;
-        self.corrupt += counts.corrupt;
-        self.unreadable += counts.unreadable;
-        self.poisoned += counts.poisoned;
-        self.effects += counts.effects;
-    }
-}
 
 /// How a life ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -280,6 +204,7 @@ impl World {
         let (medium, model, counts, now) = driver.crash(end != End::Kill)?;
         (self.medium, self.model, self.now) = (medium, model, now);
         self.summary.count(&counts);
+        self.summary.see(&self.medium);
         // The clean shutdown's promise is that of a flush; `judge` has been told.
         if end == End::Kill {
             // The next opening's sync makes what the cache holds durable; until then nothing has.

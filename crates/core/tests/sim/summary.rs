@@ -1,0 +1,78 @@
+//! What lives came to: counts, and a digest that two machines can compare.
+
+use super::driver::Counts;
+use super::medium::Medium;
+
+macro_rules! summary {
+    ($($count:ident),* $(,)?) => {
+        /// What lives came to.
+        #[derive(Clone, Copy, Debug, Default)]
+        pub struct Summary {
+            $(pub $count: u64,)*
+            /// Of what was on the medium at the end of each life, in turn.
+            pub digest: u64,
+        }
+
+        impl Summary {
+            pub fn add(&mut self, other: &Self) {
+                $(self.$count += other.$count;)*
+                self.mix(other.digest);
+            }
+        }
+    };
+}
+
+summary! {
+    lives,
+    requests,
+    full,
+    corrupt,
+    unreadable,
+    poisoned,
+    effects,
+    collections,
+    map_checkpoints,
+    remapped,
+    unequal,
+    deduplicated,
+    decided,
+    merged,
+    false_hints,
+    restamped,
+    packed,
+    deltas,
+    folded,
+    bases_read,
+    pledged,
+    redeemed,
+    free_flushes,
+    rot_refused,
+    rot_survived,
+    leaks,
+    discards,
+    lost_fingerprints,
+    rebuilt_counts,
+}
+
+impl Summary {
+    pub fn count(&mut self, counts: &Counts) {
+        self.requests += counts.done;
+        self.full += counts.full;
+        self.corrupt += counts.corrupt;
+        self.unreadable += counts.unreadable;
+        self.poisoned += counts.poisoned;
+        self.effects += counts.effects;
+    }
+
+    /// Takes in what is on the medium now.
+    pub fn see(&mut self, medium: &Medium) {
+        for at in 0..medium.blocks() {
+            self.mix(u64::from(medium.read(at).token()));
+        }
+    }
+
+    /// FNV-1a over words: the order counts.
+    fn mix(&mut self, word: u64) {
+        self.digest = (self.digest ^ word).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+}
