@@ -338,6 +338,11 @@ impl Core {
         either!(self, core => core.dedup().look_ahead(sums));
     }
 
+    /// A block of a journal has been read, and has this weak hash: it may be written home next. A hint, like each of a digest.
+    pub fn recall(&mut self, lba: Lba, weak: u64) {
+        either!(self, core => core.once_mut().recall(lba, weak));
+    }
+
     /// Whether [`Input::Dedup`] with this policy makes another index, which takes a while.
     #[must_use]
     pub fn needs_index(&self, policy: Dedup) -> bool {

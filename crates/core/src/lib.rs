@@ -22,6 +22,7 @@ pub mod policy;
 pub mod pool;
 pub mod recovery;
 pub mod refs;
+pub mod reserve;
 pub mod room;
 pub mod seam;
 pub mod stats;

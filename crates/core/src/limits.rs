@@ -110,6 +110,15 @@ pub const ROOM_CRITICAL: u64 = 95;
 /// Per cent by which it has to fall below a threshold before it counts as below.
 pub const ROOM_RELIEF: u64 = 2;
 
+/// Of a thin volume's capacity, one block in so many is kept for upkeep, and at most [`RESERVE_BLOCKS`] (see `reserve`).
+pub const RESERVE_SHARE: u64 = 32;
+
+/// See [`RESERVE_SHARE`]: 256 MiB.
+pub const RESERVE_BLOCKS: u64 = 64 << 10;
+
+/// Nanoseconds without a request for room after which upkeep that was refused may try again.
+pub const RESERVE_QUIET_NANOS: u64 = 2_000_000_000;
+
 /// Tables: nanoseconds for which what no answer waits for is held back (OrderMergeDedup §3: 30 s).
 pub const LATER_NANOS: u64 = 30_000_000_000;
 
@@ -183,6 +192,6 @@ const _: () = assert!(
     ROOM_RELIEF < ROOM_FILLING
         && ROOM_FILLING + ROOM_RELIEF < ROOM_HIGH
         && ROOM_HIGH + ROOM_RELIEF < ROOM_CRITICAL
-        && ROOM_CRITICAL < 100,
-    "a level is told before the next, and all before it is full"
+        && ROOM_CRITICAL * RESERVE_SHARE < 100 * (RESERVE_SHARE - 1),
+    "a level is told before the next, and all before what is new is refused"
 );

@@ -4,7 +4,9 @@
 //! always fits. A level is entered at its threshold and left a little below it, so that a volume that stays at
 //! a threshold is told of once.
 
-use crate::limits::{ROOM_CRITICAL, ROOM_FILLING, ROOM_HIGH, ROOM_RELIEF};
+use crate::limits::{
+    RESERVE_BLOCKS, RESERVE_SHARE, ROOM_CRITICAL, ROOM_FILLING, ROOM_HIGH, ROOM_RELIEF,
+};
 
 /// What is used of what there is, in blocks of data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +24,20 @@ impl Room {
     #[must_use]
     pub fn is_thin(self) -> bool {
         self.promised > self.capacity
+    }
+
+    /// What is kept for upkeep when it is full (see [`Reserve`](crate::reserve::Reserve)): of one that is not thin nothing, and never
+    /// more than it promises too much.
+    #[must_use]
+    pub fn reserve(self) -> u64 {
+        let kept = (self.capacity / RESERVE_SHARE).min(RESERVE_BLOCKS);
+        kept.min(self.promised.saturating_sub(self.capacity))
+    }
+
+    /// What anybody may fill.
+    #[must_use]
+    pub fn for_anybody(self) -> u64 {
+        self.capacity - self.reserve()
     }
 
     /// How much of it is in use, in whole per cent.

@@ -26,6 +26,7 @@ mod options;
 pub mod pack;
 pub mod policy;
 mod reaper;
+mod recall;
 mod requests;
 mod scout;
 mod scratch;

@@ -6,6 +6,7 @@ use crate::digest::Digester;
 use crate::drive::{Batch, Inner, Life};
 use crate::events::Events;
 use crate::frames::FramePool;
+use crate::recall;
 use crate::requests::Pending;
 use crate::scout::{Scout, Watched};
 use crate::sweep::Sweeper;
@@ -95,9 +96,12 @@ impl Shared {
             self.events
                 .add(crate::drive::kind(trouble), trouble.to_string());
         }
-        batch
-            .answers
-            .give(|pending, is_done| self.scout.answered(pending, is_done));
+        batch.answers.give(|pending, is_done| {
+            if is_done {
+                recall::answered(self, pending);
+            }
+            self.scout.answered(pending, is_done);
+        });
     }
 
     /// Runs `f` under the lock, then does what it left; `None` when the volume has broken down.

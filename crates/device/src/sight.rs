@@ -353,11 +353,12 @@ impl Sight {
         }
     }
 
-    fn in_journal(&self, block: u64) -> bool {
+    pub fn in_journal(&self, block: u64) -> bool {
         self.touches_journal(block, 1)
     }
 
-    fn touches_journal(&self, first: u64, blocks: u64) -> bool {
+    /// Whether one of these blocks is in a journal that is known.
+    pub fn touches_journal(&self, first: u64, blocks: u64) -> bool {
         let journals = &self.plan.journals;
         let near = journals.partition_point(|(_, after)| *after <= first);
         journals

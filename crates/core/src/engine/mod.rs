@@ -45,6 +45,8 @@ use crate::pledges::Pledges;
 use crate::policy::{dedup::Dedup, once::Once};
 use crate::recovery::Recovered;
 use crate::refs::Shared;
+use crate::reserve::Reserve;
+use crate::room::Room;
 use crate::seam::{Effect, Input, Outcome, Refusal, Reply};
 use crate::stats::Stats;
 use alloc::{collections::VecDeque, vec::Vec};
@@ -190,6 +192,7 @@ pub struct Engine {
     absorptions: u64,
     /// Buffers of clients' writes that the core holds.
     held: u32,
+    reserve: Reserve,
 
     reads: Vec<read::Reading>,
     collector: Collector,
@@ -282,6 +285,7 @@ impl Engine {
             doomed: Vec::new(),
             absorptions: 0,
             held: 0,
+            reserve: Reserve::new(Room::default()),
             reads: Vec::new(),
             collector: Collector::new(&superblock, buffers),
             checkpoint: Checkpoint::new(recovered.root_seq, recovered.swept),
@@ -322,6 +326,7 @@ impl Engine {
             engine.durable = recovered.root_seq;
         }
         engine.checkpoint.due = engine.last_seq > recovered.root_seq;
+        engine.reserve = Reserve::new(engine.room());
         engine.redeem(&recovered.pledges);
         engine.pump();
         engine

@@ -4,8 +4,8 @@ use super::pack::Packing;
 use super::*;
 use crate::format::chunk::Record;
 use crate::format::summary::Owner;
-use crate::room::Room;
-use crate::seam::{Block, Payload};
+use crate::reserve::Need;
+use crate::seam::{Block, Class, Payload};
 
 /// What became of one block.
 enum Placed {
@@ -146,8 +146,11 @@ impl Engine {
             return Placed::Done;
         }
         // Only of a block that has a page to itself is it certain that an overwrite gives one back.
-        if !matches!(old, Entry::Plain(_)) && self.segments.live >= self.capacity() {
-            return Placed::Full;
+        if !matches!(old, Entry::Plain(_)) {
+            let (need, room) = (self.need(lba, old, payload.digest.class), self.room());
+            if !self.reserve.admits(self.now, need, room) {
+                return Placed::Full;
+            }
         }
         if let Some(packed) = payload.digest.packed {
             match self.place_part(lba, &payload, packed) {
@@ -178,6 +181,15 @@ impl Engine {
         self.stats.stored_whole(payload.digest.class);
         self.note(lba, &payload);
         Placed::Done
+    }
+
+    /// What a block is to whoever writes it, as far as room is concerned.
+    fn need(&self, lba: Lba, old: Entry, class: Class) -> Need {
+        let is_new = matches!(old, Entry::Unmapped | Entry::Zero) && class == Class::Data;
+        match is_new && !self.once.has(lba) {
+            true => Need::New,
+            false => Need::Upkeep,
+        }
     }
 
     /// Tells the policies of a block that is in the log.
@@ -274,6 +286,10 @@ impl Engine {
         {
             self.look_ahead_contents(blocks.iter().map(|payload| payload.digest.sum));
         }
+    }
+
+    pub(crate) fn once_mut(&mut self) -> &mut Once {
+        &mut self.once
     }
 
     /// Data blocks that may be live at once, now.

@@ -195,6 +195,16 @@ impl Once {
         true
     }
 
+    /// A journal's block has been read, as a replay does before it writes home: after an opening nothing is known of it. What is
+    /// known stays.
+    pub fn recall(&mut self, lba: Lba, weak: u64) {
+        if let Some((index, WriteOnce::Hash | WriteOnce::HashUnlessCollided)) = self.in_journal(lba)
+            && self.pool.is_collided(index).is_none()
+        {
+            self.pool.insert(index, weak);
+        }
+    }
+
     /// A write was not taken.
     pub fn note_refused(&mut self) {
         self.gaps = true;

@@ -39,6 +39,7 @@ use crate::held::HeldWrites;
 use crate::in_flight::InFlight;
 use crate::limits;
 use crate::policy::{dedup::Dedup, once::Once};
+use crate::reserve::Reserve;
 use crate::room::Room;
 use crate::seam::{Effect, Input, Outcome, Payload, Refusal, Reply};
 use crate::stats::Stats;
@@ -149,6 +150,7 @@ pub struct Tables {
     fill_from: Option<u32>,
     reads: Vec<Reading>,
     held_buffers: u32,
+    reserve: Reserve,
     pending: InFlight<Pending>,
     effects: VecDeque<Effect>,
     replies: VecDeque<Reply>,
@@ -201,6 +203,7 @@ impl Tables {
             fill_from: None,
             reads: Vec::new(),
             held_buffers: 0,
+            reserve: Reserve::new(Room::default()),
             pending: InFlight::new(),
             effects: VecDeque::new(),
             replies: VecDeque::new(),
@@ -220,6 +223,7 @@ impl Tables {
             tables.mark_later(Kind::Prints, block);
         }
         tables.running.unprinted = recovered.unprinted;
+        tables.reserve = Reserve::new(tables.room());
         tables
     }
 

@@ -3,6 +3,8 @@
 use super::order::Step;
 use super::twin::Sharing;
 use super::*;
+use crate::reserve::Need;
+use crate::seam::Class;
 
 /// What became of one block.
 pub(super) enum Placed {
@@ -139,8 +141,11 @@ impl Tables {
         }
         // Only of a block that nothing else leads to is it certain that an overwrite gives one back.
         let gives_back = old.index().is_some_and(|index| self.refs.get(index) == 1);
-        if !gives_back && self.stats.live_blocks >= self.superblock.capacity_blocks() {
-            return Placed::Full;
+        if !gives_back {
+            let (need, room) = (self.need(lba, old, payload.digest.class), self.room());
+            if !self.reserve.admits(self.now, need, room) {
+                return Placed::Full;
+            }
         }
         let before = match lba.0 {
             0 => None,
@@ -170,6 +175,18 @@ impl Tables {
             self.write_queued();
         }
         Placed::Done
+    }
+
+    /// What a block is to whoever writes it, as far as room is concerned.
+    fn need(&self, lba: Lba, old: Link, class: Class) -> Need {
+        match old.index().is_none() && class == Class::Data && !self.once.has(lba) {
+            true => Need::New,
+            false => Need::Upkeep,
+        }
+    }
+
+    pub(crate) fn once_mut(&mut self) -> &mut Once {
+        &mut self.once
     }
 
     pub(super) fn group_is_full(&self) -> bool {

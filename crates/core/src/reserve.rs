@@ -1,0 +1,197 @@
+//! What a full thin volume keeps back, so that its file system can still be mounted and files deleted (promise 7).
+//!
+//! A mount writes: it replays a journal, removes orphans, updates superblocks. So does a deletion. On a volume that gave its
+//! last block to data, both would fail, and nobody could ever free anything. So the last part of the capacity is not for
+//! everybody:
+//!
+//! 1. What is new takes no block of it, except as in 3.
+//! 2. *Upkeep* (a journal, a file system's metadata, what replaces a block that is there) takes half of it, and then half of what
+//!    is left each time that a *spell* begins: when the volume is opened, and when upkeep was refused and then nobody asked for
+//!    room for a while. A file system whose journal met the end is dead until it is mounted again, and is quiet until then.
+//! 3. If the volume was full already when it was opened, what is new takes a quarter of what is left in that spell: of a file
+//!    system that the runtime does not follow, nothing is known to be upkeep.
+//! 4. It is whole again as soon as room is freed.
+//!
+//! So no number of attempts uses it up: each leaves half for the next. Nothing of this is on the medium.
+
+use crate::addr::Nanos;
+use crate::limits::RESERVE_QUIET_NANOS;
+use crate::room::Room;
+
+/// What a block that needs room is to whoever writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Something that was not there before, as far as anybody knows.
+    New,
+    /// A part of a journal, or of a file system's metadata, or what replaces a block.
+    Upkeep,
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct Reserve {
+    /// The least that was in use since the spell began.
+    floor: u64,
+    /// It was full when it was opened, and no room has been freed since.
+    opened_full: bool,
+    /// Upkeep was refused in this spell.
+    refused: bool,
+    /// When somebody asked last.
+    asked: Nanos,
+}
+
+impl Reserve {
+    /// Of a volume that is opened with so much in use.
+    #[must_use]
+    pub fn new(room: Room) -> Self {
+        Self {
+            floor: room.live,
+            opened_full: is_full(room),
+            refused: false,
+            asked: Nanos(0),
+        }
+    }
+
+    /// Whether one more block may be taken. Ask for each that needs one, and for no other.
+    pub fn admits(&mut self, now: Nanos, need: Need, room: Room) -> bool {
+        let was_quiet = now.0.saturating_sub(self.asked.0) >= RESERVE_QUIET_NANOS;
+        self.asked = now;
+        self.floor = self.floor.min(room.live);
+        self.opened_full &= is_full(room);
+        if need == Need::Upkeep && self.refused && was_quiet {
+            self.floor = room.live;
+            self.refused = false;
+        }
+        let base = self.floor.max(room.for_anybody());
+        let left = room.capacity.saturating_sub(base);
+        let share = match need {
+            Need::Upkeep => left.div_ceil(2),
+            Need::New if self.opened_full => left / 4,
+            Need::New => 0,
+        };
+        let admitted = room.live < base + share;
+        self.refused |= !admitted && need == Need::Upkeep;
+        admitted
+    }
+}
+
+/// Whether hardly anything is left for what is new.
+fn is_full(room: Room) -> bool {
+    room.reserve() > 0 && room.live + room.reserve() / 8 >= room.for_anybody()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CAPACITY: u64 = 3200;
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A volume, and the time.
+    struct Volume {
+        room: Room,
+        reserve: Reserve,
+        now: u64,
+    }
+
+    impl Volume {
+        fn opened(live: u64) -> Self {
+            let room = Room {
+                live,
+                capacity: CAPACITY,
+                promised: 4 * CAPACITY,
+            };
+            let reserve = Reserve::new(room);
+            Self {
+                room,
+                reserve,
+                now: 0,
+            }
+        }
+
+        fn opened_again(&mut self) {
+            *self = Self::opened(self.room.live);
+        }
+
+        /// Takes blocks until one is refused: how many.
+        fn take(&mut self, need: Need) -> u64 {
+            let before = self.room.live;
+            while self.reserve.admits(Nanos(self.now), need, self.room) {
+                self.room.live += 1;
+                assert!(self.room.live <= CAPACITY);
+            }
+            self.room.live - before
+        }
+
+        fn wait(&mut self, seconds: u64) {
+            self.now += seconds * SECOND;
+        }
+    }
+
+    #[test]
+    fn data_leave_the_reserve_to_upkeep() {
+        let mut volume = Volume::opened(0);
+        assert_eq!(volume.take(Need::New), 3100);
+        volume.wait(60);
+        assert_eq!(volume.take(Need::New), 0, "however long one waits");
+        assert_eq!(volume.take(Need::Upkeep), 50);
+        assert_eq!(volume.take(Need::New), 0);
+    }
+
+    #[test]
+    fn each_spell_leaves_half_for_the_next() {
+        let mut volume = Volume::opened(0);
+        volume.take(Need::New);
+        let mut taken = Vec::new();
+        for spell in 0..5 {
+            match spell % 2 {
+                0 => volume.wait(3),
+                _ => volume.opened_again(),
+            }
+            taken.push(volume.take(Need::Upkeep));
+        }
+        assert_eq!(taken, [50, 25, 13, 6, 3]);
+        volume.wait(1);
+        assert_eq!(volume.take(Need::Upkeep), 0, "who asks on is not quiet");
+    }
+
+    #[test]
+    fn new_blocks_of_what_is_not_followed_get_a_part_after_an_opening() {
+        let mut volume = Volume::opened(3050);
+        assert_eq!(volume.take(Need::New), 50, "it was not full");
+        volume.opened_again();
+        assert_eq!(volume.take(Need::New), 25);
+        volume.wait(60);
+        assert_eq!(volume.take(Need::New), 0, "once an opening");
+        assert_eq!(volume.take(Need::Upkeep), 25, "of the half of 100");
+        for _ in 0..1000 {
+            volume.opened_again();
+            volume.take(Need::New);
+        }
+        assert!(volume.room.live < CAPACITY, "something is left for ever");
+        volume.opened_again();
+        assert_ne!(volume.take(Need::Upkeep), 0);
+    }
+
+    #[test]
+    fn freed_room_fills_it_up_again() {
+        let mut volume = Volume::opened(3190);
+        assert_eq!(volume.take(Need::New), 2);
+        volume.room.live = 2000;
+        assert_eq!(volume.take(Need::New), 1100);
+        assert_eq!(volume.take(Need::Upkeep), 50);
+    }
+
+    #[test]
+    fn what_is_not_thin_needs_none() {
+        let mut volume = Volume::opened(0);
+        volume.room.promised = CAPACITY;
+        assert_eq!(volume.take(Need::New), CAPACITY);
+        // Quarantine has taken a little.
+        volume.room.promised = CAPACITY + 7;
+        volume.room.live = 0;
+        assert_eq!(volume.take(Need::New), CAPACITY - 7);
+    }
+
+    use alloc::vec::Vec;
+}
