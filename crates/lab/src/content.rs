@@ -61,6 +61,22 @@ impl Content {
         }
     }
 
+    /// The content that stands for this one when a trace is replayed again: what was equal stays equal, and nothing is equal
+    /// to what another repetition wrote. Zeros stay zeros; what marks a kind of block stays.
+    #[must_use]
+    pub fn repeated(self, repetition: u32) -> Self {
+        if self == Self::ZERO || repetition == 0 {
+            return self;
+        }
+        let kind = KIND_MASK | ALIKE_MASK;
+        let salted = mix(self.0 ^ mix(u64::from(repetition)));
+        match (self.0 & ALIKE_MASK, self.is_own()) {
+            (ALIKE_MARK, _) => Self(self.0 & kind | salted & !kind),
+            (_, true) => Self(salted).own(),
+            _ => Self::of(salted),
+        }
+    }
+
     /// What has this fingerprint in a trace.
     #[must_use]
     pub fn of(fingerprint: u64) -> Self {
@@ -91,5 +107,25 @@ impl Content {
             packed: None,
             ..Digest::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Content;
+
+    #[test]
+    fn a_repetition_is_equal_within_itself_alone() {
+        let plain = Content::synthetic(1, 2, 3);
+        for content in [plain, plain.own(), Content::alike(7, 9)] {
+            assert_eq!(content.repeated(0), content);
+            assert_eq!(content.repeated(4), content.repeated(4));
+            assert_ne!(content.repeated(4), content);
+            assert_ne!(content.repeated(4), content.repeated(5));
+            assert_eq!(content.repeated(4).is_own(), content.is_own());
+        }
+        let alike = Content::alike(7, 9);
+        assert_eq!(alike.repeated(4).beginning(), alike.beginning());
+        assert_eq!(Content::ZERO.repeated(4), Content::ZERO);
     }
 }

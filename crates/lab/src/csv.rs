@@ -2,7 +2,8 @@
 
 use crate::base::Lookups;
 use crate::flash::{Busy, Reads};
-use crate::outcome::{Outcome, WornOut};
+use crate::life::WornOut;
+use crate::outcome::Outcome;
 use std::collections::BTreeSet;
 
 /// The lines, with one of headings.
@@ -119,6 +120,11 @@ fn columns(
         endurance.map_or(String::new(), |b| b.to_string()),
     ));
     all.push(("years".into(), optional(life.and_then(|l| l.years))));
+    all.push(("years_low".into(), optional(life.and_then(|l| l.years_low))));
+    all.push((
+        "years_high".into(),
+        optional(life.and_then(|l| l.years_high)),
+    ));
     for (kind, of) in [
         ("read", outcome.reads),
         ("write", outcome.writes),

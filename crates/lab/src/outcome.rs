@@ -1,8 +1,9 @@
 //! What a run showed.
 
 use crate::base::{COUNT_BYTES, ENTRY_BYTES, Lookups};
-use crate::flash::{Busy, Counts, Reads, Wear, Worn};
+use crate::flash::{Busy, Counts, Reads};
 use crate::latency::{Latencies, Within};
+use crate::life::Life;
 use crate::sim::{Ftl, Seen, Sim};
 use crate::vellum::Backing;
 use serde::Serialize;
@@ -89,84 +90,6 @@ impl From<&Latencies> for Percentiles {
             p999_ns: from.percentile(99_900),
             most_ns: from.most(),
         }
-    }
-}
-
-/// Erasures and what they mean.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Life {
-    /// Erasures of erase blocks.
-    pub erases: u64,
-    /// Erase blocks.
-    pub erase_blocks: u64,
-    /// The mean number of erasures of one, and the largest.
-    pub erases_mean: f64,
-    /// The largest.
-    pub erases_most: u32,
-    /// The standard deviation over the blocks.
-    pub erases_deviation: f64,
-    /// How many erase blocks were erased how often: the first count of a class, and its blocks.
-    pub histogram: Vec<(u32, u64)>,
-    /// Erasures that each endures.
-    pub erase_limit: u32,
-    /// What the host could write until all are worn out, if they wear evenly. None without an erasure.
-    pub endurance_bytes: Option<u64>,
-    /// What the host writes a day, where that is known.
-    pub daily_bytes: Option<u64>,
-    /// Years until then.
-    pub years: Option<f64>,
-    /// How its blocks wore out, where they do.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub worn: Option<WornOut>,
-}
-
-/// How a drive wore, measured where [`Life`] estimates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct WornOut {
-    /// Its blocks.
-    #[serde(flatten)]
-    pub worn: Worn,
-    /// What the host had written by then, or in the run.
-    pub written_bytes: u64,
-}
-
-impl WornOut {
-    /// In words, beside what was estimated.
-    #[must_use]
-    pub fn told(&self, life: &Life) -> String {
-        let written = self.written_bytes as f64 / 1e12;
-        let Worn {
-            retired,
-            factory_bad,
-            spares,
-            spares_left,
-            ..
-        } = self.worn;
-        let blocks = format!(
-            "{retired} blocks retired, {factory_bad} bad when new, {spares_left} of {spares} spare ones left"
-        );
-        let Some(die) = self.worn.ended_by else {
-            return format!("not worn out after {written:.4} TB written: {blocks}");
-        };
-        let mut out = format!(
-            "worn out after {written:.4} TB written: die {die} has no spare block left; {blocks}"
-        );
-        if let Some(estimate) = life.endurance_bytes.filter(|&bytes| bytes > 0) {
-            let share = self.written_bytes as f64 / estimate as f64 * 100.0;
-            out += &format!(
-                "; that is {share:.1}% of the {:.4} TB of even wear",
-                estimate as f64 / 1e12
-            );
-        }
-        out
-    }
-
-    /// Years until the drive was worn out, at what the host writes a day.
-    #[must_use]
-    pub fn years(&self, daily_bytes: Option<u64>) -> Option<f64> {
-        self.worn.ended_by?;
-        let daily = daily_bytes.filter(|&daily| daily > 0)?;
-        Some(self.written_bytes as f64 / daily as f64 / 365.25)
     }
 }
 
@@ -471,37 +394,6 @@ fn memory(sim: &Sim) -> Vec<Part> {
                 part("deltas", DELTA_BYTES * stats.deltas),
                 part("write buffer", vellum.ram_blocks() * BLOCK_BYTES as u64),
             ]
-        }
-    }
-}
-
-impl Life {
-    /// From a run's wear.
-    #[must_use]
-    pub fn of(wear: &Wear, erase_limit: u32, host_written: u64, daily_bytes: Option<u64>) -> Self {
-        let (erases, blocks) = (wear.total(), wear.blocks());
-        let budget = u128::from(blocks) * u128::from(erase_limit);
-        let written = u128::from(host_written) * BLOCK_BYTES as u128;
-        let endurance = (budget * written).checked_div(u128::from(erases));
-        let endurance_bytes = endurance
-            .filter(|_| erases > 0)
-            .map(|bytes| bytes.min(u128::from(u64::MAX)) as u64);
-        let years = match (endurance_bytes, daily_bytes) {
-            (Some(bytes), Some(daily)) if daily > 0 => Some(bytes as f64 / daily as f64 / 365.25),
-            _ => None,
-        };
-        Self {
-            erases,
-            erase_blocks: blocks,
-            erases_mean: erases as f64 / blocks.max(1) as f64,
-            erases_most: wear.most(),
-            erases_deviation: wear.deviation(),
-            histogram: wear.histogram(),
-            erase_limit,
-            endurance_bytes,
-            daily_bytes,
-            years,
-            worn: None,
         }
     }
 }

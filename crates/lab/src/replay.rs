@@ -283,12 +283,14 @@ impl TraceFile {
         self.extents.len() as u64 * EXTENT_BLOCKS
     }
 
-    /// Its requests, `times` over, one replay after the other.
+    /// Its requests, `times` over, one replay after the other, each with contents of its own.
     ///
     /// # Errors
     /// When the file cannot be opened any more.
     pub fn replay(&self, seed: u64, times: u32) -> Result<Replay<'_>, ReplayError> {
         Ok(Replay {
+            repeated: RepeatedContents::default(),
+            repetition: 0,
             trace: self,
             reader: self.reader()?,
             seed,
@@ -436,8 +438,21 @@ fn count(summary: &mut Summary, record: &Record) {
     }
 }
 
+/// What a trace that is replayed again writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RepeatedContents {
+    /// New contents: a user who does the same work again tomorrow writes other bytes.
+    #[default]
+    New,
+    /// The same bytes, so that all of it is a duplicate.
+    Same,
+}
+
 /// See [`TraceFile::replay`].
 pub struct Replay<'a> {
+    repeated: RepeatedContents,
+    /// Which replay this is, from 0.
+    repetition: u32,
     trace: &'a TraceFile,
     reader: Reader<Bytes>,
     seed: u64,
@@ -450,6 +465,13 @@ pub struct Replay<'a> {
 }
 
 impl Replay<'_> {
+    /// The same, with what each replay after the first one writes.
+    #[must_use]
+    pub fn writing(mut self, repeated: RepeatedContents) -> Self {
+        self.repeated = repeated;
+        self
+    }
+
     /// Why it ended early, if it did.
     pub fn error(&mut self) -> Option<ReplayError> {
         self.error.take()
@@ -470,7 +492,10 @@ impl Replay<'_> {
             let to = end.min((extent + 1) * EXTENT_BLOCKS);
             let lba = place * EXTENT_BLOCKS + from % EXTENT_BLOCKS;
             let content = |block: u64| match record.contents.get((block - start) as usize) {
-                Some(&told) => told,
+                Some(&told) => match self.repeated {
+                    RepeatedContents::New => told.repeated(self.repetition),
+                    RepeatedContents::Same => told,
+                },
                 None => Content::synthetic(self.seed, lba + block - from, self.writes),
             };
             let contents: Contents = match writes {
@@ -533,6 +558,7 @@ impl Iterator for Replay<'_> {
                 None if self.left == 0 => return None,
                 None => {
                     self.left -= 1;
+                    self.repetition += 1;
                     let summary = &self.trace.summary;
                     let span = summary.last_at - summary.first_at;
                     // One mean gap between the last request and the first again.

@@ -3,6 +3,7 @@
 use crate::base::Lookups;
 use crate::flash::{Busy, Reads, Worn};
 use crate::outcome::{Outcome, Percentiles, Stacked};
+use crate::verdict;
 use std::fmt::Write;
 
 const NAME: usize = 26;
@@ -11,7 +12,8 @@ const CELL_MIN: usize = 14;
 /// The table.
 #[must_use]
 pub fn table(outcomes: &[Outcome]) -> String {
-    let mut out = String::new();
+    let mut out =
+        verdict::sentence(outcomes).map_or_else(String::new, |said| format!("{said}\n\n"));
     let width = |o: &Outcome| o.policy.len().max(CELL_MIN) + 2;
     let mut row = |name: &str, cell: &dyn Fn(&Outcome) -> String| {
         let mut line = format!("{name:<NAME$}");
@@ -91,7 +93,7 @@ pub fn table(outcomes: &[Outcome]) -> String {
         row("journal blocks too early", &|o| order(o, &|order| order.1));
     }
     if outcomes.iter().any(|o| o.life.is_some()) {
-        let life = |o: &Outcome, cell: &dyn Fn(&crate::outcome::Life) -> String| {
+        let life = |o: &Outcome, cell: &dyn Fn(&crate::life::Life) -> String| {
             o.life.as_ref().map_or("-".into(), cell)
         };
         row("erasures", &|o| life(o, &|l| l.erases.to_string()));
@@ -104,9 +106,7 @@ pub fn table(outcomes: &[Outcome]) -> String {
         row("host can write", &|o| {
             life(o, &|l| l.endurance_bytes.map_or("-".into(), bytes))
         });
-        row("years", &|o| {
-            life(o, &|l| l.years.map_or("-".into(), |y| format!("{y:.1}")))
-        });
+        row("years", &|o| life(o, &crate::life::Life::told_years));
     }
     if outcomes.iter().any(|o| o.hash_ns.is_some()) {
         row("hashing takes", &|o| {

@@ -5,7 +5,7 @@ use vellum_lab::flash::{self};
 use vellum_lab::journal::{Commit, File, Journal, Mode};
 use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::Policy;
-use vellum_lab::replay::{Reading, TraceFile};
+use vellum_lab::replay::{Reading, RepeatedContents, TraceFile};
 use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic};
 use vellum_lab::sim::Pace;
 use vellum_lab::workload;
@@ -115,7 +115,11 @@ fn durable_chunks_halve_where_the_trace_tells_what_commits() {
             ..Reading::default()
         };
         let trace = &TraceFile::read(&path, &reading).unwrap();
-        let mut scenario = scenario(Load::Trace { trace, times: 2 });
+        let mut scenario = scenario(Load::Trace {
+            trace,
+            times: 2,
+            repeated: RepeatedContents::Same,
+        });
         scenario.device.capacity = in_place.then_some(6 << 30).or(Some(256 << 20));
         let outcome = run(&scenario, policy);
         ["remapped_blocks", "pledged_blocks", "durable_chunks"].map(|name| outcome.counted(name))

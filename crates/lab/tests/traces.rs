@@ -8,7 +8,7 @@
 use std::path::Path;
 use vellum_core::addr::Nanos;
 use vellum_lab::content::Content;
-use vellum_lab::replay::{Reading, TraceFile};
+use vellum_lab::replay::{Reading, RepeatedContents, TraceFile};
 use vellum_lab::trace::{Format, LINE_BYTES_MAX, Op, Reader, Record, detect};
 
 const BLKPARSE: &str = "\
@@ -275,6 +275,30 @@ fn a_replay_moves_extents_together_and_repeats() {
     // The second time round writes something new.
     assert_ne!(requests[0].contents, requests[4].contents);
     std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// What a trace tells of its contents is told again of other ones, unless the same are asked for.
+#[test]
+fn a_trace_that_is_repeated_is_no_duplicate_of_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trace");
+    let line = |at: u32, lba: u32, hash: &str| {
+        format!("{at} 4892 syslogd {lba} 8 W 6 0 {}\n", hash.repeat(32))
+    };
+    std::fs::write(
+        &path,
+        line(1, 904, "a") + &line(2, 912, "a") + &line(3, 920, "b"),
+    )
+    .unwrap();
+    let trace = TraceFile::read(&path, &Reading::default()).unwrap();
+    for repeated in [RepeatedContents::New, RepeatedContents::Same] {
+        let replay = trace.replay(1, 2).unwrap().writing(repeated);
+        let written: Vec<_> = replay.map(|request| request.contents[0]).collect();
+        assert_eq!(written[0], written[1], "equal in the trace");
+        assert_eq!(written[3], written[4], "equal when it is replayed again");
+        assert_ne!(written[3], written[5]);
+        assert_eq!(written[0] == written[3], repeated == RepeatedContents::Same);
+    }
 }
 
 /// The sample traces that stand beside the repository are read to their end, if they are there.

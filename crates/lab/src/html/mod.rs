@@ -2,6 +2,7 @@
 //! in it, from the figures in it; without a script there is the table.
 
 use crate::outcome::Outcome;
+use crate::verdict;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -28,7 +29,11 @@ const SCRIPT: &str = include_str!("report.js");
 /// When a figure cannot be written as JSON.
 pub fn render(page: &Page, outcomes: &[Outcome], table: &str) -> Result<String, serde_json::Error> {
     let below = format!("<h2>All figures</h2>\n<pre>{}</pre>\n", escape(table));
-    drawn(page, &outcomes, SCRIPT, &below)
+    let mut page = page.clone();
+    if let Some(said) = verdict::sentence(outcomes) {
+        page.about.insert(0, said);
+    }
+    drawn(&page, &outcomes, SCRIPT, &below)
 }
 
 /// The file in which a script draws plots of figures, and what stands below them.

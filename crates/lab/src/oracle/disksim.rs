@@ -11,7 +11,7 @@ use crate::content::{Content, Contents};
 use crate::flash;
 use crate::outcome::{Outcome, Snapshot};
 use crate::policy::{Layer, Policy};
-use crate::replay::{Reading, TraceFile};
+use crate::replay::{Reading, RepeatedContents, TraceFile};
 use crate::rng::Rng;
 use crate::scenario::{Device, Load, Precondition, Scenario, ScenarioError};
 use crate::sim::Pace;
@@ -214,6 +214,7 @@ pub fn replayed(trace: &Trace, folder: &Path, seed: u64) -> Result<Response, Sce
     let load = Load::Trace {
         trace: &file,
         times: 1,
+        repeated: RepeatedContents::New,
     };
     let outcome = scenario(load, 1, seed).run(&BASE)?;
     Ok(Response::of(&outcome, trace.load, trace.response_ms))

@@ -8,10 +8,11 @@ pub use build::{CAPACITY_MAX, DEFAULT_BYTES, TooLarge};
 use crate::base::TooSmall;
 use crate::flash::{self, Kind, NoSpare, Preset};
 use crate::journal::{Host, Journal};
-use crate::outcome::{Life, Outcome, Snapshot, WornOut};
+use crate::life::{Life, WornOut};
+use crate::outcome::{Outcome, Snapshot};
 use crate::policy::{Layer, Policy};
 use crate::progress::{Watch, Watched};
-use crate::replay::{ReplayError, TraceFile};
+use crate::replay::{RepeatedContents, ReplayError, TraceFile};
 use crate::sim::{Pace, RunError, Sim};
 use crate::sizes::Sizes;
 use crate::vellum::{Hashing, LayoutError};
@@ -113,6 +114,8 @@ pub enum Load<'a> {
         trace: &'a TraceFile,
         /// How often it is replayed.
         times: u32,
+        /// What it writes when it is replayed again.
+        repeated: RepeatedContents,
     },
     /// Made by whoever runs it, request by request.
     Requests(&'a [Request]),
@@ -292,7 +295,11 @@ impl Scenario<'_> {
                 let ran = sim.run(&mut self.watched(requests.iter().cloned()), self.pace);
                 until_worn_out(ran)?;
             }
-            Load::Trace { trace, times } => {
+            Load::Trace {
+                trace,
+                times,
+                repeated,
+            } => {
                 if trace.blocks() > built.logical {
                     let over = self.over(policy);
                     return Err(ScenarioError::Footprint {
@@ -316,7 +323,7 @@ impl Scenario<'_> {
                 }
                 let summary = trace.summary();
                 self.begin(summary.seen.records * u64::from(*times));
-                let mut replay = trace.replay(self.seed, *times)?;
+                let mut replay = trace.replay(self.seed, *times)?.writing(*repeated);
                 let ran = sim.run(&mut self.watched(&mut replay), self.pace);
                 if let Some(error) = replay.error() {
                     return Err(error.into());
@@ -348,6 +355,7 @@ impl Scenario<'_> {
         if let Kind::Nand(nand) = &self.device.preset.kind {
             let limit = self.device.erase_limit.unwrap_or(nand.erase_limit);
             let life = Life::of(sim.flash.wear(), limit, outcome.host_written, daily);
+            built.notes.extend(life.too_few());
             let worn = sim.flash.worn().map(|worn| WornOut {
                 worn,
                 written_bytes: outcome.host_written * BLOCK_BYTES as u64,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use vellum_lab::flash::{self, Preset};
 use vellum_lab::journal::{Commit, File, Journal, Mode};
-use vellum_lab::replay::{Reading, TraceFile};
+use vellum_lab::replay::{Reading, RepeatedContents, TraceFile};
 use vellum_lab::report;
 use vellum_lab::scenario::{
     CAPACITY_MAX, Device, Load, Precondition, Scenario, Synthetic, TooLarge, UNTIL_WORN_OUT,
@@ -116,6 +116,9 @@ pub struct Setup {
     /// Replay the trace so often.
     #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "workload", value_parser = number::<u32>(1..=u64::from(u32::MAX)))]
     repeat: u32,
+    /// With --repeat: each replay writes the same bytes again, so that all of it is a duplicate. Otherwise each writes new ones.
+    #[arg(long, requires = "repeat", conflicts_with = "workload")]
+    same_contents: bool,
     /// The trace's format, instead of looking.
     #[arg(long, value_name = "NAME", conflicts_with = "workload", value_parser = Format::ALL.map(Format::name))]
     format: Option<String>,
@@ -308,6 +311,10 @@ impl Setup {
             (Some(trace), _) => Load::Trace {
                 trace,
                 times: self.repeat,
+                repeated: match self.same_contents {
+                    true => RepeatedContents::Same,
+                    false => RepeatedContents::New,
+                },
             },
             (None, Some(workload)) => self.synthetic(workload)?,
             (None, None) => return Err(usage("a trace or a --workload is needed")),
