@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the demo, the tests and the benchmarks run: scripts/setup.sh [build|demo|test|bench|journal|layouts|file-systems|guest]...
+# Installs what the demo, the tests and the benchmarks run: scripts/setup.sh [build|demo|test|bench|journal|layouts|file-systems|applications|guest]...
 # Debian and its kin, through apt, as root or by sudo. Elsewhere, and without either, it says what is
 # missing. Rust is the one thing that it does not install.
 set -euo pipefail
@@ -11,6 +11,8 @@ declare -A package=(
     [nbdkit]=nbdkit [nbdfuse]=libnbd-bin [fio]=fio [python3]=python3
     [db_bench]=rocksdb-tools [pg_createcluster]=postgresql
     [chromium]=chromium
+    [etcd]=etcd-server [redis-server]=redis-server [influxd]=influxdb [skopeo]=skopeo [umoci]=umoci
+    [mariadbd]=mariadb-server [sysbench]=sysbench
     [mkfs.xfs]=xfsprogs [mkfs.btrfs]=btrfs-progs
     [qemu-system-x86_64]=qemu-system-x86 [cpio]=cpio [depmod]=kmod [xz]=xz-utils
 )
@@ -22,6 +24,8 @@ declare -A needs=(
     [journal]="cc git mkfs.ext4 e2fsck losetup fusermount3 nbdinfo nbdkit nbdfuse jq python3 db_bench pg_createcluster"
     [layouts]="cc git mkfs.ext4 e2fsck losetup fusermount3 nbdinfo nbdkit nbdfuse jq python3 chromium"
     [file-systems]="cc git mkfs.xfs mkfs.btrfs losetup fusermount3 nbdinfo nbdkit nbdfuse jq python3 pg_createcluster"
+    [applications]="cc git mkfs.ext4 e2fsck mkfs.xfs mkfs.btrfs losetup fusermount3 nbdinfo nbdkit nbdfuse jq python3 sqlite3
+        etcd redis-server mariadbd sysbench pg_createcluster db_bench influxd skopeo umoci"
     [guest]="qemu-system-x86_64 cpio depmod xz mkfs.ext4 e2fsck losetup"
 )
 

@@ -1,10 +1,14 @@
 """What the workloads share: how they are called, and content that is made from a seed."""
 
 import argparse
+import contextlib
 import functools
 import os
+import pwd
 import random
 import shutil
+import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -107,6 +111,43 @@ def tool(name):
     return found
 
 
+def user_named(name):
+    """A user that a server runs as, which refuses to run as root."""
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        raise Skip(f"there is no user {name}") from None
+
+
+def free_port():
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+@contextlib.contextmanager
+def server(command, log, ready, seconds=60, **how):
+    """A server, from where `ready()` is true until it has ended in order. Its log is outside of what is measured."""
+    with open(log, "wb") as out:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, **how)
+    try:
+        end = time.monotonic() + seconds
+        while not ready():
+            if process.poll() is not None or time.monotonic() > end:
+                with open(log, "rb") as text:
+                    raise SystemExit(f"{command[0]} is not ready: {text.read()[-2000:].decode(errors='replace')}")
+            time.sleep(0.01)
+        yield process
+        process.terminate()
+        if process.wait(timeout=120) not in (0, -15):
+            raise SystemExit(f"{command[0]} ended with {process.returncode}")
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
 class Job:
     """One call of a workload."""
 
@@ -115,6 +156,14 @@ class Job:
         self.sources = arguments.sources
         self.parameters = arguments.parameters
         self.scale = arguments.scale
+        self.seconds = None
+
+    @contextlib.contextmanager
+    def timed(self):
+        """What of the run its time is, where a server's start and end are not."""
+        begin = time.monotonic()
+        yield
+        self.seconds = (self.seconds or 0) + time.monotonic() - begin
 
     def scaled(self, n, least=1):
         return max(least, n * self.scale // 100)
@@ -159,7 +208,8 @@ def main(run, prepare=None):
             text_pool()  # made before the clock starts
             begin = time.monotonic()
             operations = run(job)
-            print(f"{operations} operations in {time.monotonic() - begin:.3f} s")
+            seconds = time.monotonic() - begin if job.seconds is None else job.seconds
+            print(f"{operations} operations in {seconds:.3f} s")
     except Skip as reason:
         print(f"SKIP: {os.path.basename(sys.argv[0])}: {reason}")
         sys.exit(77)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Puts of random keys into RocksDB (its db_bench, fillrandom): kv.py DIR SCALE VALUE_BYTES."""
+"""Puts of random keys into RocksDB (its db_bench, fillrandom): kv.py DIR SCALE VALUE_BYTES [COMPRESSION]."""
 
 import subprocess
 
@@ -10,6 +10,7 @@ BYTES = 48 << 20
 
 def run(job):
     value = int(job.parameters[0])
+    compression = job.parameters[1] if len(job.parameters) > 1 else "none"
     puts = job.scaled(BYTES // (value + 16), least=100)
     subprocess.run(
         [
@@ -19,7 +20,7 @@ def run(job):
             f"--num={puts}",
             f"--value_size={value}",
             f"--seed={SEED}",
-            "--compression_type=none",
+            f"--compression_type={compression}",
             # Small, so that tables are written and merged while the puts go on.
             f"--write_buffer_size={8 << 20}",
             "--sync=0",

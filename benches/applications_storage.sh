@@ -1,0 +1,183 @@
+# shellcheck shell=bash disable=SC2034,SC2154
+# Storage of the applications' benchmark: the medium, what lies on it, and what is counted. Sourced by applications.sh, whose `configuration` it
+# serves: `ordered`, `xfs` and `btrfs` on plain storage, `vellum` with no option, `vellum PROPERTY=VALUE,...` with some.
+
+# The medium's file, and below a limit what slows it.
+store=$dir/store
+volume_path='' loop='' device='' server_pid=''
+
+is_volume() { [[ $configuration == vellum* ]]; }
+# What a volume is told, where that is something.
+properties() { [[ $configuration != *' '* ]] || echo "--policy ${configuration#* }"; }
+
+# The medium as a block device in $loop: a file, or one that a rate is held to.
+medium_up() {
+    local under=$store
+    if [ -n "$limit" ]; then
+        # In bits; and a tenth of a second of it may be taken at once.
+        start nbdkit -f -U "$dir/socket" --filter=rate file "$store" rate=$(($(numfmt --from=iec "$limit") * 8)) burstiness=0.1
+        : >"$dir/chain.img"
+        nbdfuse "$dir/chain.img" "$(socket_uri)" &
+        pids+=("$!")
+        until [ "$(stat -c %s "$dir/chain.img")" -ne 0 ]; do sleep 0.02; done
+        under=$dir/chain.img
+    fi
+    loop=$(losetup --find --show --direct-io=on "$under")
+    loops=("$loop")
+}
+
+medium_down() {
+    [ -n "$loop" ] || return 0
+    losetup -d "$loop"
+    loops=() loop=
+    [ -n "$limit" ] || return 0
+    # The kernel lets go of the loop device's file a moment later.
+    until fusermount3 -u "$dir/chain.img" 2>/dev/null; do sleep 0.02; done
+    wait "${pids[-1]}" || true
+    unset 'pids[-1]'
+    stop
+}
+
+# The file systems, as they are made and mounted by default; ext4's tables are complete, so that nothing of them is written later.
+formatted() {
+    case $configuration in
+        ordered) mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 "$loop" ;;
+        xfs) mkfs.xfs -q -f "$loop" ;;
+        btrfs) mkfs.btrfs -q -f "$loop" >/dev/null ;;
+    esac
+}
+
+mount_options() {
+    case $configuration in
+        ordered) echo -o data=ordered ;;
+        btrfs) echo -o compress=zstd ;;
+    esac
+}
+
+# A fresh medium with an empty file system, or an aged one, which is made once for each configuration.
+made() {
+    if [ "$state" = fresh ]; then
+        made_fresh
+        return
+    fi
+    local aged="$dir/aged ${configuration}"
+    if [ ! -e "$aged" ]; then
+        made_fresh
+        opened
+        tests/workloads/age.py "$dir/mnt" 90 3
+        closed
+        medium_down
+        mv "$store" "$aged"
+    fi
+    medium_down
+    cp --sparse=always "$aged" "$store"
+}
+
+made_fresh() {
+    medium_down
+    rm -f "$store"
+    volume_path=$store
+    if [ "$MEDIUM" = device ] || ! is_volume; then
+        # A volume takes room for its own use from a device: it is as large as the file would be.
+        if is_volume; then truncate -s "$(numfmt --from=iec "$volume" | awk '{ printf "%d", $1 * 1.15 }')" "$store"; else truncate -s "$volume" "$store"; fi
+        medium_up
+        volume_path=$loop
+    fi
+    if is_volume; then
+        "$VELLUM" create "$volume_path" --size "$volume" >/dev/null
+        # shellcheck disable=SC2046 # words
+        "$VELLUM" attach "$volume_path" $(properties) --mkfs --mount "$dir/mnt" >/dev/null
+        "$VELLUM" detach "$volume_path" >/dev/null
+    else
+        formatted
+    fi
+}
+
+# Mounted, in $dir/mnt, from $device.
+opened() {
+    volume_path=$store
+    if [ "$MEDIUM" = device ] || ! is_volume; then
+        [ -n "$loop" ] || medium_up
+        volume_path=$loop
+    fi
+    if is_volume; then
+        # shellcheck disable=SC2046 # words
+        device=$("$VELLUM" attach "$volume_path" $(properties) --mount "$dir/mnt" | cut -d' ' -f1)
+        server_pid=$(jq --arg at "$device" -s -r '.[] | select(.device == $at) | .server.pid' /run/vellum/*.json)
+    else
+        device=$loop
+        # shellcheck disable=SC2046 # words
+        mount $(mount_options) "$loop" "$dir/mnt"
+    fi
+    mounts=("$dir/mnt")
+}
+
+unmounted() {
+    umount "$dir/mnt"
+    mounts=()
+}
+
+# And its server has ended.
+closed() {
+    [ "${#mounts[@]}" -eq 0 ] || unmounted
+    ! is_volume || "$VELLUM" detach "$volume_path" >/dev/null
+}
+
+# What the loop device below has been sent: bytes, and flushes.
+sent_to_loop() { [ -z "$loop" ] && echo 0 0 || awk '{ printf "%d %d\n", $7 * 512, $16 }' "/sys/block/$(basename "$loop")/stat"; }
+
+window_begins() {
+    read -r bytes_before flushes_before < <(sent_to_loop)
+    : >"$ORPHANS"
+}
+
+# The server's own counters, before it ends: what it was sent, and what it asked the medium.
+asked_server() {
+    ! is_volume || read -r host_bytes syncs < <("$VELLUM" stats "$volume_path" --json |
+        jq -r '.[0].stats | "\(.clients.write.bytes) \(.medium.syncs + .medium.durable_writes)"')
+}
+
+# What it has cost: $medium_bytes, $host_bytes, $syncs, $server_seconds.
+window_ends() {
+    local bytes flushes
+    read -r bytes flushes < <(sent_to_loop)
+    medium_bytes=$((bytes - bytes_before))
+    if ! is_volume; then
+        host_bytes=$medium_bytes syncs=$((flushes - flushes_before)) server_seconds=0
+        return
+    fi
+    local tries
+    for ((tries = 0; tries < 500; tries++)); do
+        ! grep -q "^$server_pid " "$ORPHANS" || break
+        sleep 0.02
+    done
+    local by_loop=$medium_bytes
+    read -r _ medium_bytes server_seconds < <(grep "^$server_pid " "$ORPHANS")
+    # Two counters of the kernel, of the same writes.
+    if [ "$MEDIUM" = device ] && [ "$((100 * (medium_bytes - by_loop) / by_loop))" -ne 0 ]; then
+        echo "bench-applications: the server has written $medium_bytes bytes, the device below got $by_loop" >&2
+        exit 1
+    fi
+}
+
+# All files are as they were, read from the medium, and the file system is sound.
+sound() { # DIGEST
+    opened
+    local digest
+    digest=$(tests/workloads/digest.py "$dir/mnt")
+    unmounted
+    [ "$digest" = "$1" ] || { echo "bench-applications: $name, $configuration: the files have changed" >&2; exit 1; }
+    case $configuration in
+        xfs) xfs_repair -n "$device" ;;
+        btrfs) btrfs check --readonly "$device" ;;
+        *) e2fsck -fn "$device" ;;
+    esac >"$dir/check" 2>&1 || { cat "$dir/check" >&2; exit 1; }
+    closed
+    ! is_volume || "$VELLUM" check "$volume_path" >"$dir/check" || { cat "$dir/check" >&2; exit 1; }
+}
+
+# For the end, wherever it is.
+let_go() {
+    set +e
+    [ -z "$volume_path" ] || "$VELLUM" detach "$volume_path" >/dev/null 2>&1
+}
