@@ -9,6 +9,7 @@ use vellum_core::check::{Options, check};
 use vellum_core::format::areas::Layout;
 use vellum_core::format::chunk::{ChunkHeader, Part, Record};
 use vellum_core::format::geometry::{Params, plan};
+use vellum_core::format::properties::{self as format_properties, Properties, Value};
 use vellum_core::format::root::LeafSlot;
 use vellum_core::format::summary::{Owner, Tag};
 use vellum_core::format::superblock::Superblock;
@@ -103,6 +104,25 @@ pub fn superblock(bytes: &[u8]) {
             Ok(found)
         );
     }
+}
+
+/// Properties, and what their values say.
+pub fn properties(bytes: &[u8]) {
+    let bytes = &bytes[..bytes.len().min(format_properties::AREA.len())];
+    let Ok(found) = Properties::decode(7, bytes) else {
+        return;
+    };
+    for (name, value) in found.iter() {
+        let _ = (value.as_switch(), value.as_number(), value.as_text());
+        let _ = value.as_ranges();
+        assert_eq!(found.get(name), Some(value));
+        let mut set = found.clone();
+        assert_eq!(set.set(name, Some(value.clone())), Ok(()));
+        assert_eq!(set, found);
+    }
+    let mut again = vec![0; bytes.len()];
+    assert_eq!(found.encode(&mut again), bytes.len());
+    assert_eq!(again, bytes);
 }
 
 /// A chunk's header and its records.
@@ -404,6 +424,22 @@ pub fn volume(bytes: &[u8]) -> bool {
     opens
 }
 
+fn some_properties() -> Vec<u8> {
+    let mut some = Properties::default();
+    for (name, value) in [
+        ("buffer", Value::number(64 << 20)),
+        ("compress", Value::text("zstd")),
+        ("fold", Value::switch(true)),
+        ("journals", Value::ranges(&[(1 << 30, 1 << 27)])),
+    ] {
+        assert_eq!(some.set(name, Some(value)), Ok(()));
+    }
+    let mut area = vec![0; format_properties::AREA.len()];
+    let used = some.encode(&mut area);
+    area.truncate(used);
+    area
+}
+
 /// A sound block of each structure, for the tests to begin with.
 pub fn seeds() -> Vec<(&'static str, fn(&[u8]), Vec<u8>)> {
     let disk = sound();
@@ -418,6 +454,7 @@ pub fn seeds() -> Vec<(&'static str, fn(&[u8]), Vec<u8>)> {
     };
     let mut seeds: Vec<(&'static str, fn(&[u8]), Vec<u8>)> = Vec::new();
     seeds.push(("superblock", superblock, vec![0; BLOCK_BYTES]));
+    seeds.push(("properties", properties, some_properties()));
     for (_, header) in start(b"VELLUMCH") {
         seeds.push(("chunk", chunk, header.clone()));
     }

@@ -113,6 +113,7 @@ pub fn create(path: &Path, new: &NewVolume, interrupted: &dyn Fn() -> bool) -> R
         segment_blocks,
         force: new.force,
         layout: new.layout,
+        ..CreateOptions::default()
     };
     let written = if new.preallocate && !device {
         write_all(&medium, interrupted)

@@ -15,6 +15,7 @@ pub mod index;
 pub mod layout;
 pub mod limits;
 pub mod map;
+mod mirrors;
 pub mod ordering;
 mod pieces;
 pub mod pledges;

@@ -8,6 +8,7 @@
 
 use crate::addr::{Buf, EffectId, Lba, Pba, RequestId, Vba};
 use crate::format::pack::PartTag;
+use crate::format::properties::Properties;
 use crate::format::summary::Tag;
 use crate::index::Holder;
 use crate::map::PartId;
@@ -288,6 +289,12 @@ pub enum Input<'a> {
     Dedup { policy: Dedup },
     /// Commit changes of tables like this, from now on. No reply.
     Commits { policy: Commits },
+    /// Keep these properties in place of those that there are. The reply comes when both mirrors have them, durably; until then a
+    /// crash leaves the old ones or these.
+    Properties {
+        id: RequestId,
+        properties: &'a Properties,
+    },
     /// Blocks whose copies are there on purpose (a file system's superblocks, group descriptors): they are
     /// never shared by their content. In place of all that was told before. No reply.
     Critical { ranges: &'a [(Lba, u64)] },

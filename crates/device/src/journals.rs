@@ -134,6 +134,15 @@ pub(crate) fn set(
     Ok(())
 }
 
+/// All that are set by hand at once.
+pub(crate) fn all(wanted: &[Extent], volume_blocks: u64) -> Result<Vec<Extent>, JournalError> {
+    let mut known = Vec::new();
+    for journal in wanted {
+        set(&mut known, journal.start, journal.bytes, volume_blocks)?;
+    }
+    Ok(known)
+}
+
 /// What follows from a scan, from what was set by hand, and from the policy.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {

@@ -1,5 +1,6 @@
 //! What only some layouts have, or volumes that are new enough: refused by the others, for what is taken and does nothing misleads.
 
+use crate::journals::{self, Extent};
 use crate::options::OpenError;
 use crate::pack::Compression;
 use crate::policy::Policy;
@@ -8,6 +9,22 @@ use vellum_core::format::superblock::Superblock;
 use vellum_core::seam::Commits;
 use vellum_core::stats::Stats;
 use vellum_core::tables::Persistence;
+
+/// Whether a volume can do all of what is chosen.
+///
+/// # Errors
+/// When it cannot; says what.
+pub fn check_choice(
+    superblock: &Superblock,
+    policy: &Policy,
+    persistence: Persistence,
+    by_hand: &[Extent],
+) -> Result<(), OpenError> {
+    takes(superblock, policy)?;
+    answers(superblock, persistence)?;
+    journals::all(by_hand, superblock.logical_blocks())?;
+    Ok(())
+}
 
 /// Parts of pages are of a log alone: where would the others of a page go that is written in place? What is committed to a
 /// journal is pledged in the log; and of tables bytes decide, whatever else is asked for. Commits are of tables alone.

@@ -25,6 +25,7 @@ pub mod migrate;
 mod options;
 pub mod pack;
 pub mod policy;
+mod properties;
 mod reaper;
 mod recall;
 mod requests;
@@ -40,7 +41,9 @@ mod volume;
 
 pub use digest::crc32c;
 pub use journals::{Extent, FileSystemStats, JournalError};
+pub use layouts::check_choice;
 pub use options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError};
+pub use properties::{ChangeError, change_at_rest};
 pub use source::MediumSource;
 pub use sweep::{Haste, Sought, SweepError, SweepProgress};
 pub use volume::Volume;

@@ -8,6 +8,7 @@ use vellum_core::engine::Victim;
 use vellum_core::format::FormatError;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::geometry::GeometryError;
+use vellum_core::format::properties::Properties;
 use vellum_core::recovery::RecoveryError;
 use vellum_core::tables::Persistence;
 use vellum_medium::MediumError;
@@ -25,6 +26,8 @@ pub struct CreateOptions {
     pub force: bool,
     /// How blocks, and what is known of them, lie on the medium.
     pub layout: Layout,
+    /// What its user has chosen already.
+    pub properties: Properties,
 }
 
 impl Default for CreateOptions {
@@ -35,6 +38,7 @@ impl Default for CreateOptions {
             segment_blocks: None,
             force: false,
             layout: Layout::Log,
+            properties: Properties::default(),
         }
     }
 }

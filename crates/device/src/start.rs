@@ -60,10 +60,13 @@ pub(crate) fn create(
         Layout::Log => plan(&params),
         layout => plan_tables(&params, layout),
     };
-    let superblock = planned.map_err(|source| CreateError::Geometry {
+    let mut superblock = planned.map_err(|source| CreateError::Geometry {
         name: medium.name().to_owned(),
         source,
     })?;
+    if !options.properties.is_empty() {
+        superblock.set_properties(options.properties.clone());
+    }
     // An older volume's superblock must not outlive its roots: if this is cut short, there is no volume.
     for mirror in superblock.mirrors() {
         medium.write(mirror, &[0; BLOCK_BYTES])?;
@@ -98,14 +101,33 @@ pub(crate) fn begin_life(
     source: &mut MediumSource<'_>,
     recovered: &mut Recovered,
 ) -> Result<(), OpenError> {
-    let mut mirrors = recovered.superblock().mirrors();
-    if recovered.replayed().mirror_lost && decodes_to(medium, recovered.superblock()) {
-        // The first is the one that is whole: the other goes first.
-        mirrors.reverse();
-    }
+    let mirrors = in_turn(
+        medium,
+        recovered.superblock(),
+        recovered.replayed().mirror_lost,
+    );
     let superblock = recovered
         .begin_life()
         .map_err(|error| recovery_error(medium, source, error))?;
+    Ok(write(medium, superblock, mirrors)?)
+}
+
+/// The mirrors of a superblock that was found, in the order in which they may be written: at any instant one is whole.
+pub(crate) fn in_turn(medium: &dyn Medium, found: &Superblock, mirror_lost: bool) -> [Pba; 2] {
+    let mut mirrors = found.mirrors();
+    if mirror_lost && decodes_to(medium, found) {
+        // The first is the one that is whole: the other goes first.
+        mirrors.reverse();
+    }
+    mirrors
+}
+
+/// Writes the superblock to its mirrors, durably, one after the other.
+pub(crate) fn write(
+    medium: &dyn Medium,
+    superblock: &Superblock,
+    mirrors: [Pba; 2],
+) -> Result<(), MediumError> {
     let mut block = [0; BLOCK_BYTES];
     superblock.encode(crc32c, &mut block);
     for mirror in mirrors {

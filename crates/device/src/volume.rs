@@ -50,12 +50,12 @@ use vellum_medium::Medium;
 
 /// A volume that is being served.
 pub struct Volume {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     /// The reaper, the scout and the sweeper.
     threads: Mutex<Vec<JoinHandle<()>>>,
     superblock: Superblock,
     recovery: RecoveryStats,
-    read_only: bool,
+    pub(crate) read_only: bool,
 }
 
 impl std::fmt::Debug for Volume {
@@ -87,8 +87,12 @@ impl Volume {
         let mut source = MediumSource::new(&*medium);
         let mut recovered = recover(&mut source, medium.blocks(), crc32c)
             .map_err(|error| start::recovery_error(&*medium, &mut source, error))?;
-        layouts::takes(recovered.superblock(), &options.policy)?;
-        layouts::answers(recovered.superblock(), options.persistence)?;
+        layouts::check_choice(
+            recovered.superblock(),
+            &options.policy,
+            options.persistence,
+            &options.journals,
+        )?;
         let replayed = recovered.replayed();
         if !options.read_only {
             start::begin_life(&*medium, &mut source, &mut recovered)?;
@@ -124,11 +128,7 @@ impl Volume {
             write_buffers: options.write_frames,
             ..Options::default()
         };
-        let mut journals = Vec::new();
-        for journal in &options.journals {
-            let blocks = superblock.logical_blocks();
-            journals::set(&mut journals, journal.start, journal.bytes, blocks)?;
-        }
+        let journals = journals::all(&options.journals, superblock.logical_blocks())?;
         let engine = Core::new(recovered, buffers, core, options.persistence, crc32c);
         let shared = Arc::new(Shared {
             medium,

@@ -9,6 +9,7 @@ use super::*;
 use crate::addr::Leaf;
 use crate::format::leaf;
 use crate::format::root::{self, Cursor, LeafSlot, RootHeader};
+use crate::mirrors::Ended;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -303,26 +304,29 @@ impl Engine {
         self.root_generation = Generation(self.root_generation.0 + 1);
         self.superblock.mark_root(self.root_generation);
         self.checkpoint.phase = Phase::Mark;
-        self.stats.medium_map += 1;
-        let id = self.pending.add(Pending::Mark);
-        let effect = self.mark_effect(id);
-        self.effects.push_back(effect);
+        self.mirrors.mark();
     }
 
-    pub(super) fn mark_effect(&self, id: EffectId) -> Effect {
-        let [at, _] = self.superblock.mirrors();
-        Effect::WriteMeta {
-            id,
-            at,
-            blocks: 1,
-            durable: true,
+    /// Begins what is to be written of the superblock next.
+    pub(super) fn write_mirrors(&mut self) {
+        if let Some(at) = self.mirrors.begin(&mut self.superblock) {
+            self.stats.medium_map += 1;
+            self.effect(Pending::Mirror(at), |id| mirror_effect(id, at));
         }
     }
 
-    pub(super) fn mark_written(&mut self, failed: bool) {
+    pub(super) fn mirror_written(&mut self, failed: bool) {
         if failed {
             return self.poison();
         }
+        match self.mirrors.written() {
+            Ended::Mark => self.mark_written(),
+            Ended::Properties(Some(id)) => self.reply(id, Ok(())),
+            Ended::Properties(None) | Ended::Half => {}
+        }
+    }
+
+    fn mark_written(&mut self) {
         self.checkpoint.durable_seq = self.checkpoint.seq;
         self.checkpoint.phase = Phase::Idle;
         self.shared.checkpoint_durable();
@@ -330,5 +334,14 @@ impl Engine {
         self.ending.clear();
         self.shared.reserve(self.pledges.len() as u32);
         self.reclaim = true;
+    }
+}
+
+pub(super) fn mirror_effect(id: EffectId, at: Pba) -> Effect {
+    Effect::WriteMeta {
+        id,
+        at,
+        blocks: 1,
+        durable: true,
     }
 }

@@ -237,7 +237,7 @@ impl Engine {
             }
             Some(Pending::Leaf(leaf)) => self.encode_leaf(leaf, out),
             Some(Pending::Root) => self.encode_root(out),
-            Some(Pending::Mark) => self.superblock.encode(self.crc, out),
+            Some(Pending::Mirror(_)) => self.superblock.encode(self.crc, out),
             other => unreachable!("effect {id} ({other:?}) writes nothing"),
         }
     }
@@ -291,7 +291,7 @@ impl Engine {
                     | Pending::Summary(_)
                     | Pending::Leaf(_)
                     | Pending::Root
-                    | Pending::Mark
+                    | Pending::Mirror(_)
             )
         {
             return false;
@@ -303,6 +303,9 @@ impl Engine {
         }
         while let Some(waiting) = self.waiting.pop_front() {
             self.refuse(waiting, Refusal::NoRoom);
+        }
+        for id in self.mirrors.refuse() {
+            self.reply(id, Err(Refusal::NoRoom));
         }
         true
     }
@@ -343,7 +346,7 @@ impl Engine {
                     }
                 }
                 Some(Pending::Root) => self.root_effect(id),
-                Some(Pending::Mark) => self.mark_effect(id),
+                Some(Pending::Mirror(at)) => checkpoint::mirror_effect(id, at),
                 _ => unreachable!("only writes are tried again"),
             };
             if let Some(Pending::Chunk(chunk)) = self.pending.get(id).copied() {

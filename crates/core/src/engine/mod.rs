@@ -41,6 +41,7 @@ use crate::held::HeldWrites;
 use crate::in_flight::InFlight;
 use crate::limits;
 use crate::map::{Entry, Map};
+use crate::mirrors::Mirrors;
 use crate::pledges::Pledges;
 use crate::policy::{dedup::Dedup, once::Once};
 use crate::recovery::Recovered;
@@ -74,7 +75,8 @@ enum Pending {
     Summary(Segment),
     Leaf(u32),
     Root,
-    Mark,
+    /// The superblock, in one of its places.
+    Mirror(Pba),
     Sync {
         through: Seq,
     },
@@ -197,6 +199,7 @@ pub struct Engine {
     reads: Vec<read::Reading>,
     collector: Collector,
     checkpoint: Checkpoint,
+    mirrors: Mirrors,
     /// See [`RootHeader::swept`](crate::format::root::RootHeader::swept).
     swept: u32,
     root_generation: Generation,
@@ -289,6 +292,7 @@ impl Engine {
             reads: Vec::new(),
             collector: Collector::new(&superblock, buffers),
             checkpoint: Checkpoint::new(recovered.root_seq, recovered.swept),
+            mirrors: Mirrors::default(),
             swept: recovered.swept,
             root_generation: recovered.root_generation,
             slots: recovered.slots,
@@ -370,6 +374,7 @@ impl Engine {
             Input::Critical { ranges } => self.dedup.set_critical(ranges),
             // A chunk is what is committed.
             Input::Commits { .. } => {}
+            Input::Properties { id, properties } => self.mirrors.change(id, properties.clone()),
             Input::Contents { at, tags } => self.learn_contents(at, tags),
             Input::Parts { at, parts } => self.learn_parts(at, parts),
             Input::Merge { id, lba, of } => self.merge(id, lba, of),
@@ -470,7 +475,7 @@ impl Engine {
             Pending::Summary(segment) => self.summary_written(segment, failed),
             Pending::Leaf(_) => self.leaf_written(failed),
             Pending::Root => self.root_written(failed),
-            Pending::Mark => self.mark_written(failed),
+            Pending::Mirror(_) => self.mirror_written(failed),
             Pending::Sync { through } => self.synced(through, failed),
             Pending::Erase(segment) => self.erased(segment),
             Pending::EraseStale(first, count) => self.erased_stale(first, count),
@@ -537,6 +542,9 @@ impl Engine {
     }
 
     fn fail_all(&mut self) {
+        for id in self.mirrors.refuse() {
+            self.reply(id, Err(Refusal::Poisoned));
+        }
         while let Some(waiter) = self.waiters.pop_front() {
             self.reply(waiter.request, Err(Refusal::Poisoned));
         }

@@ -56,6 +56,7 @@ impl Engine {
         self.collect();
         self.restamp();
         self.advance_checkpoint();
+        self.write_mirrors();
         self.advance_durability();
         self.reclaim_segments();
         self.place_waiting();
@@ -76,6 +77,7 @@ impl Engine {
         let served = self.waiting.is_empty()
             && self.doomed.is_empty()
             && self.waiters.is_empty()
+            && self.mirrors.are_idle()
             && self.collector.is_idle();
         let sealed = self.order.is_empty() && self.heads.iter().all(|head| head.open.is_none());
         if self.checkpoint.is_idle() && served && !self.poisoned {

@@ -1,6 +1,7 @@
 //! Geometry: how a new volume is laid out on a medium.
 
 use super::areas::{self, Areas, Layout};
+use super::properties::Properties;
 use super::superblock::Superblock;
 use super::{SumKind, root, summary};
 use crate::addr::{BLOCK_BYTES, Generation, Life};
@@ -159,6 +160,7 @@ fn lay_out(
     }
     Ok(Superblock {
         read_only_compatible: 0,
+        properties: Properties::default(),
         uuid: params.uuid,
         secret: params.secret,
         life: Life(0),
@@ -216,6 +218,7 @@ pub fn plan_tables(params: &Params, layout: Layout) -> Result<Superblock, Geomet
     let segment_blocks = 64;
     Ok(Superblock {
         read_only_compatible: 0,
+        properties: Properties::default(),
         uuid: params.uuid,
         secret: params.secret,
         life: Life(0),

@@ -9,6 +9,7 @@ pub mod chunk;
 pub mod geometry;
 pub mod leaf;
 pub mod pack;
+pub mod properties;
 pub mod record;
 pub mod root;
 pub mod sum;
@@ -173,6 +174,7 @@ pub(crate) fn checksum_around(bytes: &[u8], hole: usize, crc: Crc) -> u32 {
 pub fn tables() -> Vec<(&'static str, &'static [Field])> {
     vec![
         ("Superblock", superblock::FIELDS),
+        ("Property", properties::FIELDS),
         ("Root header", root::FIELDS),
         ("Chunk header", chunk::FIELDS),
         ("Page of parts", pack::FIELDS),

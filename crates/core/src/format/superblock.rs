@@ -2,6 +2,7 @@
 
 use super::areas::{Areas, Layout};
 use super::geometry::MAX_LOGICAL_BLOCKS;
+use super::properties::{self, Properties};
 use super::{
     BlockSum, Crc, Field, FormatError, SumKind, VERSION, checksum_around, on_disk, root, summary,
     within_numbers,
@@ -36,7 +37,7 @@ on_disk! {
         secret: [u8; 32],
         /// features that a program must know to read the volume: 1 blocks' sums are XXH3
         incompatible: U64,
-        /// features that a program must know to write it
+        /// features that a program must know to write it: 1 there are properties
         read_only_compatible: U64,
         /// features that may be ignored
         compatible: U64,
@@ -82,8 +83,14 @@ on_disk! {
         data_blocks: U64,
         /// leaves that hold deltas, behind those of shared pages
         delta_leaves: U32,
+        /// bytes of properties, from byte 512 of the block on
+        property_bytes: U32,
+        /// how often properties have been changed: of two mirrors, the one with the higher number has those that count
+        property_generation: U64,
     }
 }
+
+const _: () = assert!(size_of::<RawSuperblock>() <= properties::AREA.start);
 
 /// The fields of a superblock.
 pub const FIELDS: &[Field] = RawSuperblock::FIELDS;
@@ -114,6 +121,7 @@ pub struct Superblock {
     pub(super) sums: SumKind,
     /// Features that only who writes must know, and that this program does not.
     pub(super) read_only_compatible: u64,
+    pub(super) properties: Properties,
 }
 
 impl Superblock {
@@ -220,11 +228,12 @@ impl Superblock {
     }
 
     /// Whether both are of the same life of the same volume: they may know of different roots, for a map
-    /// checkpoint marks one mirror alone.
+    /// checkpoint marks one mirror alone, and have other properties, if a change of these was cut short.
     #[must_use]
     pub fn mirrors_same_life(&self, other: &Self) -> bool {
         let mut other = other.clone();
         other.root_generation = self.root_generation;
+        other.properties.clone_from(&self.properties);
         *self == other
     }
 
@@ -353,6 +362,7 @@ impl Superblock {
     pub fn encode(&self, crc: Crc, out: &mut [u8]) {
         debug_assert_eq!(out.len(), BLOCK_BYTES);
         out.fill(0);
+        let property_bytes = self.properties.encode(&mut out[properties::AREA]);
         let raw = RawSuperblock {
             magic: MAGIC,
             version: U32::new(VERSION),
@@ -363,7 +373,7 @@ impl Superblock {
                 SumKind::Crc32c => 0,
                 SumKind::Xxh3 => XXH3_SUMS,
             }),
-            read_only_compatible: U64::new(self.read_only_compatible),
+            read_only_compatible: U64::new(self.read_only_compatible | self.properties.feature()),
             compatible: U64::new(0),
             life: U64::new(self.life.0),
             medium_blocks: U64::new(self.medium_blocks),
@@ -386,6 +396,8 @@ impl Superblock {
             directory: U64::new(self.areas.directory),
             data: U64::new(self.areas.data),
             data_blocks: U64::new(self.areas.data_blocks),
+            property_bytes: U32::new(property_bytes as u32),
+            property_generation: U64::new(self.properties.generation()),
         };
         out[..size_of::<RawSuperblock>()].copy_from_slice(raw.as_bytes());
         let hole = offset_of!(RawSuperblock, crc);
@@ -471,6 +483,7 @@ impl Superblock {
             ("life", raw.life.get()),
             ("root generation", raw.root_generation.get()),
             ("end of the log", raw.log_end.get()),
+            ("generation of properties", raw.property_generation.get()),
         ];
         within_numbers(WHAT, &numbers)?;
         let segment_blocks = raw.segment_blocks.get();
@@ -508,7 +521,12 @@ impl Superblock {
                 0 => SumKind::Crc32c,
                 _ => SumKind::Xxh3,
             },
-            read_only_compatible: raw.read_only_compatible.get(),
+            read_only_compatible: raw.read_only_compatible.get() & !properties::FEATURE,
+            properties: Properties::of_block(
+                raw.property_generation.get(),
+                raw.property_bytes.get(),
+                bytes,
+            )?,
         };
         superblock.validate()?;
         Ok(superblock)

@@ -38,6 +38,7 @@ pub fn find_superblock(
     match (first, last) {
         (Ok(mut first), Ok(last)) if first.mirrors_same_life(&last) => {
             first.mark_root(last.root_generation());
+            first.take_newer_properties(&last);
             Ok((first, false))
         }
         (Ok(first), Ok(last)) if first.uuid() == last.uuid() && last.life() > first.life() => {

@@ -37,7 +37,7 @@ impl Tables {
                 self.encode_directory(block, out);
             }
             Some(Pending::Root) => self.encode_root(out),
-            Some(Pending::Mark) => self.encode_mark(out),
+            Some(Pending::Mirror(_)) => self.encode_mirror(out),
             _ => unreachable!("effect {id} writes no metadata"),
         }
     }
@@ -71,10 +71,10 @@ impl Tables {
             }
             Some(Pending::Table(kind, block)) => (self.table_place(*kind, *block), 1),
             Some(Pending::Directory(block)) => (self.directory_place(*block), 1),
-            Some(Pending::Mark) => {
+            Some(Pending::Mirror(at)) => {
                 return Effect::WriteMeta {
                     id,
-                    at: self.superblock.mirrors()[0],
+                    at: *at,
                     blocks: 1,
                     durable: true,
                 };

@@ -38,6 +38,7 @@ use crate::format::table::{Kind, Link, Signer};
 use crate::held::HeldWrites;
 use crate::in_flight::InFlight;
 use crate::limits;
+use crate::mirrors::Mirrors;
 use crate::policy::{dedup::Dedup, once::Once};
 use crate::reserve::Reserve;
 use crate::room::Room;
@@ -70,8 +71,8 @@ enum Pending {
     /// A directory block of shadowed tables.
     Directory(u32),
     Root,
-    /// The superblock, with the newest root that is durable.
-    Mark,
+    /// The superblock, with the newest root that is durable, in one of its places.
+    Mirror(Pba),
     Sync,
     /// Free data blocks from `first` on.
     Discard {
@@ -133,6 +134,7 @@ pub struct Tables {
     /// Whether something was written since the last sync was asked for.
     unsynced: bool,
     shadow: Option<Shadow>,
+    mirrors: Mirrors,
     waiters: VecDeque<Waiter>,
     waiting: VecDeque<Waiting>,
     /// Requests that have been refused while a comparison still reads their buffers.
@@ -191,6 +193,7 @@ impl Tables {
             later_order: VecDeque::new(),
             unsynced: false,
             shadow,
+            mirrors: Mirrors::default(),
             waiters: VecDeque::new(),
             waiting: VecDeque::new(),
             doomed: Vec::new(),
@@ -264,6 +267,7 @@ impl Tables {
             Input::Journaled { pairs } => self.once.learn_homes(pairs),
             Input::Dedup { policy } => self.set_dedup(policy),
             Input::Commits { policy } => self.options.set_commits(policy),
+            Input::Properties { id, properties } => self.mirrors.change(id, properties.clone()),
             Input::Critical { ranges } => self.dedup.set_critical(ranges),
             // The table of fingerprints knows.
             // Nothing is pledged here: a map entry is written in place, and by itself.
@@ -376,7 +380,7 @@ impl Tables {
                 | Pending::Table(..)
                 | Pending::Directory(_)
                 | Pending::Root
-                | Pending::Mark
+                | Pending::Mirror(_)
         );
         if writes && matches!(outcome, Outcome::Full) && !self.poisoned {
             return self.hold_until_room(id);
@@ -395,7 +399,7 @@ impl Tables {
         match pending {
             Pending::Data { first, bufs, group } => self.data_written(first, &bufs, group),
             Pending::Table(..) | Pending::Directory(_) | Pending::Root => self.step_ended(),
-            Pending::Mark => self.marked(),
+            Pending::Mirror(_) => self.mirror_written(),
             Pending::Sync => self.synced(),
             Pending::Discard { first, blocks } => self.discarded(first, blocks),
             Pending::Read {
@@ -415,6 +419,9 @@ impl Tables {
         }
         while let Some(waiting) = self.waiting.pop_front() {
             self.refuse(waiting, Refusal::NoRoom);
+        }
+        for id in self.mirrors.refuse() {
+            self.reply(id, Err(Refusal::NoRoom));
         }
     }
 
@@ -445,6 +452,7 @@ impl Tables {
         }
         self.discard_stale();
         self.mark_root();
+        self.write_mirrors();
         self.stop_when_done();
     }
 
@@ -480,7 +488,10 @@ impl Tables {
         if self.mode != Mode::Stopping {
             return;
         }
-        let served = self.waiting.is_empty() && self.doomed.is_empty() && self.waiters.is_empty();
+        let served = self.waiting.is_empty()
+            && self.doomed.is_empty()
+            && self.waiters.is_empty()
+            && (self.mirrors.are_idle() || self.poisoned);
         let clean = self.committing.is_none()
             && self.running.is_empty()
             && self.later.is_empty()

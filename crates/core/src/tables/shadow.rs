@@ -5,6 +5,7 @@ use super::*;
 use crate::addr::{BLOCK_BYTES, Generation, Pba};
 use crate::format::root::{self, LeafSlot};
 use crate::format::table::{encode_directory, shadow_root, sum_of_sectors};
+use crate::mirrors::Ended;
 
 /// Entries of a directory block.
 const ENTRIES: usize = crate::format::areas::DIRECTORY_ENTRIES as usize;
@@ -170,14 +171,24 @@ impl Tables {
         if let Some(shadow) = &mut self.shadow {
             shadow.marking = true;
         }
-        self.stats.medium_map += 1;
-        // Durable by itself: no commit has to care for it.
-        let id = self.pending.add(Pending::Mark);
-        let effect = self.write_effect(id);
-        self.effects.push_back(effect);
+        self.mirrors.mark();
     }
 
-    pub(super) fn encode_mark(&mut self, out: &mut [u8]) {
+    /// Begins what is to be written of the superblock next.
+    pub(super) fn write_mirrors(&mut self) {
+        if self.poisoned {
+            return;
+        }
+        if let Some(at) = self.mirrors.begin(&mut self.superblock) {
+            self.stats.medium_map += 1;
+            // Durable by itself: no commit has to care for it.
+            let id = self.pending.add(Pending::Mirror(at));
+            let effect = self.write_effect(id);
+            self.effects.push_back(effect);
+        }
+    }
+
+    pub(super) fn encode_mirror(&mut self, out: &mut [u8]) {
         if let Some(shadow) = &mut self.shadow {
             shadow.unmarked_since = None;
             self.superblock.mark_root(shadow.durable);
@@ -185,7 +196,15 @@ impl Tables {
         self.superblock.encode(self.crc, out);
     }
 
-    pub(super) fn marked(&mut self) {
+    pub(super) fn mirror_written(&mut self) {
+        match self.mirrors.written() {
+            Ended::Mark => self.marked(),
+            Ended::Properties(Some(id)) => self.reply(id, Ok(())),
+            Ended::Properties(None) | Ended::Half => {}
+        }
+    }
+
+    fn marked(&mut self) {
         if let Some(shadow) = &mut self.shadow {
             shadow.marking = false;
         }

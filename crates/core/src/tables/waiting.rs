@@ -52,6 +52,9 @@ pub(super) struct Waiter {
 
 impl super::Tables {
     pub(super) fn fail_all(&mut self) {
+        for id in self.mirrors.refuse() {
+            self.reply(id, Err(Refusal::Poisoned));
+        }
         while let Some(waiter) = self.waiters.pop_front() {
             self.reply(waiter.request, Err(Refusal::Poisoned));
         }

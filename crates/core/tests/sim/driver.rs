@@ -134,6 +134,7 @@ impl Flight {
 
 enum Request {
     Merge,
+    Properties(u64),
     Change {
         op: OpId,
     },

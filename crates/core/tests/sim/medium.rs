@@ -162,6 +162,17 @@ pub enum Rot {
     Other(u64),
 }
 
+impl Rot {
+    /// Any of them, on a medium of so many blocks.
+    pub fn any(rng: &mut Rng, blocks: u64) -> Self {
+        match rng.below(4) {
+            0 => Self::Zeroed,
+            1 => Self::Other(rng.below(blocks)),
+            _ => Self::Flip(rng.below(4096 * 8) as u16),
+        }
+    }
+}
+
 #[derive(Clone)]
 struct Version {
     cell: Cell,

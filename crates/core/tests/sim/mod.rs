@@ -5,6 +5,7 @@
 //! lives together.
 
 pub mod bench;
+pub mod chosen;
 pub mod client;
 pub mod counts;
 pub mod driver;

@@ -17,6 +17,8 @@
 //! Each block that is read back allows some intervals of T; the volume is right when all of them have an
 //! instant in common.
 
+use super::chosen::Chosen;
+
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -74,6 +76,8 @@ pub struct Model {
     believes: bool,
     /// Whether promise 3 holds; without it each block may be as of an instant of its own.
     ordered: bool,
+    /// What there may be of properties.
+    pub chosen: Chosen,
 }
 
 impl Model {
@@ -88,6 +92,7 @@ impl Model {
             durable_from: 0,
             believes: false,
             ordered: true,
+            chosen: Chosen::default(),
         }
     }
 

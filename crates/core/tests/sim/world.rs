@@ -224,7 +224,7 @@ impl World {
         }
         for _ in 0..self.rng.range(1, 3) {
             if let Some(at) = open::spare_block(&self.medium, &mut self.rng) {
-                let rot = self.rot(self.medium.blocks());
+                let rot = Rot::any(&mut self.rng, self.medium.blocks());
                 self.medium.rot.insert(at, rot);
             }
         }
@@ -282,6 +282,9 @@ impl World {
                 driver.contents()?;
                 driver.parts()?;
                 driver.watch(&client.regions(&mut self.rng))?;
+                if self.rng.percent(20) {
+                    driver.choose()?;
+                }
             }
             let room = driver.open_requests() < client.depth && driver.free_bufs() >= 64;
             if room && self.rng.percent(eager) {
@@ -322,20 +325,12 @@ impl World {
             if rots && self.rng.percent(2) {
                 let at = self.rng.below(driver.medium.blocks());
                 if driver.medium.is_data(at) {
-                    let rot = self.rot(driver.medium.blocks());
+                    let rot = Rot::any(&mut self.rng, driver.medium.blocks());
                     driver.medium.rot.insert(at, rot);
                 }
             }
         }
         Ok(())
-    }
-
-    fn rot(&mut self, blocks: u64) -> Rot {
-        match self.rng.below(4) {
-            0 => Rot::Zeroed,
-            1 => Rot::Other(self.rng.below(blocks)),
-            _ => Rot::Flip(self.rng.below(4096 * 8) as u16),
-        }
     }
 
     /// Promise 7: write until it is full, see that all else works, make room, write again.
@@ -448,6 +443,9 @@ impl World {
         if self.volume.layout != Layout::Log {
             self.summary.leaks += counts::audit(&self.medium)?;
         }
+        let found = open::recover(&self.medium, None).map_err(|e| format!("recovery: {e}"))?;
+        let chosen = &mut self.model.chosen;
+        chosen.judge(found.superblock().properties())?;
         let (seen, driver) = self.read_back(self.medium.clone(), &[])?;
         ensure!(
             driver.counts.corrupt + driver.counts.unreadable == 0,
@@ -485,7 +483,7 @@ impl World {
             if self.rng.percent(10) {
                 at = self.rng.below(blocks.min(8));
             }
-            let rot = self.rot(blocks);
+            let rot = Rot::any(&mut self.rng, blocks);
             let was = format!("{rot:?} of block {at}");
             let whole = open::recover(&medium, None).map_err(|e| format!("recovery: {e}"))?;
             medium.rot.insert(at, rot);

@@ -1,7 +1,7 @@
 //! What the engine is told of what is stored: hints, which may be right, out of date or wrong.
 
-use super::{Driver, Failure, parts};
-use vellum_core::addr::{Lba, Pba, Vba};
+use super::{Driver, Failure, Request, parts};
+use vellum_core::addr::{Lba, Pba, RequestId, Vba};
 use vellum_core::format::summary::{Owner, Tag};
 use vellum_core::seam::Input;
 
@@ -60,5 +60,16 @@ impl Driver {
     /// Tells what a summary says.
     pub fn tell(&mut self, at: Pba, tags: &[Tag]) -> Result<(), Failure> {
         self.feed(Input::Contents { at, tags })
+    }
+
+    /// Changes properties, whether or not a change is under way.
+    pub fn choose(&mut self) -> Result<(), Failure> {
+        let id = self.number();
+        let (number, properties) = self.model.chosen.next();
+        self.requests.insert(id, Request::Properties(number));
+        self.feed(Input::Properties {
+            id: RequestId(id),
+            properties: &properties,
+        })
     }
 }

@@ -292,7 +292,10 @@ impl Driver {
         match request {
             Request::Change { op } => self.model.end(op, reply.result.is_ok(), at_once),
             Request::Flush { asked } if reply.result.is_ok() => self.model.flushed(asked),
-            Request::Flush { .. } | Request::Merge => {}
+            Request::Properties(number) if reply.result.is_ok() => {
+                self.model.chosen.acknowledge(number);
+            }
+            Request::Flush { .. } | Request::Merge | Request::Properties(_) => {}
             Request::Read { lba, asked, got } => {
                 self.last_read.clear();
                 for (i, got) in got.into_iter().enumerate() {

@@ -1,0 +1,85 @@
+//! Properties of a volume, changed durably: after a crash there are those from before, or the new ones.
+
+use crate::block::{BlockError, Op, Request};
+use crate::digest::crc32c;
+use crate::frames::Frames;
+use crate::requests::OneAnswer;
+use crate::source::MediumSource;
+use crate::start;
+use crate::volume::Volume;
+use std::sync::Arc;
+use vellum_core::addr::Lba;
+use vellum_core::format::properties::Properties;
+use vellum_core::format::superblock::Superblock;
+use vellum_core::recovery::{RecoveryError, find_superblock};
+use vellum_core::seam::Input;
+use vellum_medium::{Medium, MediumError};
+
+/// Why properties of a volume at rest were not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError<E> {
+    /// What was asked for.
+    #[error("{0}")]
+    Refused(E),
+    /// What is on the medium.
+    #[error(transparent)]
+    Recovery(#[from] RecoveryError),
+    /// The medium failed.
+    #[error(transparent)]
+    Medium(#[from] MediumError),
+}
+
+/// Changes those of a volume that nobody has open: `change` says what they shall be.
+///
+/// # Errors
+/// When the change is refused, there is no volume, or its medium fails.
+pub fn change_at_rest<E>(
+    medium: &dyn Medium,
+    change: impl FnOnce(&Superblock) -> Result<Properties, E>,
+) -> Result<Superblock, ChangeError<E>> {
+    let found = find_superblock(&mut MediumSource::new(medium), medium.blocks(), crc32c);
+    let (mut superblock, mirror_lost) = found?;
+    if let Some(error) = superblock.unknown_to_write() {
+        let at = superblock.mirrors()[0];
+        return Err(RecoveryError::Superblock { at, error }.into());
+    }
+    let properties = change(&superblock).map_err(ChangeError::Refused)?;
+    let mirrors = start::in_turn(medium, &superblock, mirror_lost);
+    superblock.set_properties(properties);
+    start::write(medium, &superblock, mirrors)?;
+    Ok(superblock)
+}
+
+impl Volume {
+    /// What its user has chosen.
+    #[must_use]
+    pub fn properties(&self) -> Properties {
+        let inner = self.shared.inner.lock();
+        inner.engine.superblock().properties().clone()
+    }
+
+    /// Keeps these in their place; back when they are durable.
+    ///
+    /// # Errors
+    /// When the volume is read-only, ends, or its medium fails: then it is not known which of both the medium has.
+    pub fn set_properties(&self, properties: &Properties) -> Result<(), BlockError> {
+        if self.read_only {
+            return Err(BlockError::ReadOnly);
+        }
+        let answer = Arc::new(OneAnswer::default());
+        let request = Request {
+            tag: 0,
+            op: Op::Flush,
+            lba: Lba(0),
+            blocks: 0,
+            frames: Frames::default(),
+        };
+        let replies = answer.clone();
+        self.shared
+            .ask(request, &(replies as _), |now, inner, pending, batch| {
+                let id = inner.requests.insert(pending);
+                inner.feed(now, Input::Properties { id, properties }, batch);
+            });
+        answer.wait().1
+    }
+}
