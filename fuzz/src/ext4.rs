@@ -8,8 +8,8 @@ use std::sync::Arc;
 use vellum_ext4::files::Files;
 use vellum_ext4::freed::Freed;
 use vellum_ext4::journal::{
-    Alignment, Block, Followed, Follower, Head, Journal, JournalBlock, JournalFeatures,
-    JournalFormat, Layout, Log, Reader, Sequence, Transactions,
+    Alignment, Block, Commits, Followed, Follower, Head, Journal, JournalBlock, JournalFeatures,
+    JournalFormat, Layout, Log, Mark, Reader, Sequence, Transactions, Verdict,
 };
 use vellum_ext4::{
     Allowance, Dynamic, FileSystem, Metadata, Scan, Source, Span, Unreadable, Uuid, limits, scan,
@@ -364,6 +364,70 @@ pub fn journal(bytes: &[u8]) -> usize {
         });
     }
     said
+}
+
+/// Whatever is written to a journal, in whatever order: a commit block is complete only if as many blocks as lie before it have
+/// taken effect. Each four bytes are a block: what becomes of it, where it is, and its number.
+pub fn commits(bytes: &[u8]) -> usize {
+    let piece = |start: u64, blocks: u64| Span::new(start * 4096, blocks * 4096);
+    let format = JournalFormat {
+        block_bytes: 4096,
+        first: JournalBlock(1),
+        end: JournalBlock(1100),
+        features: JournalFeatures::default(),
+        seed: 0,
+    };
+    let journal = Journal {
+        extents: vec![piece(5000, 700), piece(100, 500)],
+        format,
+        blocks: 1200,
+        fast_commit_blocks: 100,
+        uuid: Uuid::default(),
+        superblock: JournalBlock(0),
+        is_external: false,
+        alignment: Alignment::Aligned,
+    };
+    let layout = Layout::new(&journal.extents, 4096);
+    let mut commits = Commits::new(&journal, 1 << 30).expect("it is on the volume");
+    let (mut complete, mut effects) = (0, 0);
+    for op in bytes.chunks_exact(4) {
+        let at = u32::from(u16::from_le_bytes([op[1], op[2]]));
+        let offset = layout
+            .place_of(JournalBlock(at))
+            .unwrap_or(u64::from(at) * 4096);
+        let mut block = vec![0; 4096];
+        for (word, to) in [0xC03B_3998, u32::from(op[0] & 7), u32::from(op[3])]
+            .into_iter()
+            .zip(block.chunks_mut(4))
+        {
+            to.copy_from_slice(&u32::to_be_bytes(word));
+        }
+        for (to, word) in [
+            (12, 4096),
+            (16, 1100),
+            (20, 1),
+            (24, op[3].into()),
+            (28, at),
+            (64, 1),
+        ] {
+            if op[0] & 7 == 4 {
+                block[to..to + 4].copy_from_slice(&u32::to_be_bytes(word));
+            }
+        }
+        let span = Span::new(offset, 4096 * u64::from(op[0] >> 4));
+        match commits.read(offset, &block) {
+            Some((_, Mark::Superblock(log))) => commits.superblock(log),
+            Some((at, Mark::Commit(sequence))) => {
+                let before = Span::new(offset.saturating_sub(span.bytes), span.bytes);
+                let verdict = commits.commit(at, sequence, before);
+                complete += usize::from(verdict == Verdict::Complete);
+            }
+            None if op[0] & 8 == 0 => effects += usize::from(commits.took_effect(span)),
+            None => drop(commits.refused(span)),
+        }
+    }
+    assert!(effects <= bytes.len());
+    complete
 }
 
 /// Follows the free space of a mounted file system to which the bytes are written: each is a kind of request, a place and

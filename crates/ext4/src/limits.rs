@@ -77,6 +77,10 @@ pub const COPIES: usize = 262_144;
 /// Blocks that are remembered as written: 16 MiB of memory.
 pub const FRESH: usize = 1 << 20;
 
+/// Runs of blocks written since the last commit that are remembered of a journal: more than requests that are in flight at once.
+/// 128 KiB of memory.
+pub const RUNS: usize = 16_384;
+
 const _: () = assert!(READ_BYTES >= JOURNAL_BLOCKS / 256 * PAGE_BYTES as u64 * 5 / 4);
 const _: () = assert!(METADATA_GROUPS * 64 / 1024 * PAGE_BYTES as u64 <= METADATA_READ_BYTES);
 const _: () = assert!(FREED_GROUPS <= METADATA_GROUPS);

@@ -22,6 +22,8 @@ pub struct Scan {
     pub table_faults: Vec<StoodAside>,
     /// Everything that calls itself ext2, ext3 or ext4.
     pub file_systems: Vec<FileSystem>,
+    /// External journals of file systems that are not on the volume, and of such as could not be told apart.
+    pub journals_of_others: Vec<Journal>,
     /// Everything that the scan depends on: what the file systems watch, partition tables, and the places where
     /// a file system could come into being.
     pub watch: Watches,
@@ -116,8 +118,9 @@ pub fn scan(source: &mut dyn Source, volume_blocks: u64) -> Scan {
             Err(aside) => tables.faults.push(aside),
         }
     }
-    join(&mut file_systems, devices);
+    let mut journals_of_others = join(&mut file_systems, devices);
     separate(&mut file_systems);
+    stand_alone(&mut journals_of_others, &file_systems);
     for found in &mut file_systems {
         found.watch.sort();
         watch.append(&found.watch);
@@ -127,6 +130,7 @@ pub fn scan(source: &mut dyn Source, volume_blocks: u64) -> Scan {
         partitioning: tables.partitioning,
         table_faults: tables.faults,
         file_systems,
+        journals_of_others,
         watch,
     }
 }
@@ -283,8 +287,8 @@ fn journal_superblock(
 }
 
 /// Gives each file system the device that has its journal's UUID, if there is one such device and one such
-/// file system: a copied partition has the same.
-fn join(file_systems: &mut [FileSystem], devices: Vec<Device>) {
+/// file system: a copied partition has the same. Those of the others.
+fn join(file_systems: &mut [FileSystem], devices: Vec<Device>) -> Vec<Journal> {
     let wanted: Vec<Uuid> = file_systems
         .iter()
         .filter_map(|found| match found.journal {
@@ -292,7 +296,7 @@ fn join(file_systems: &mut [FileSystem], devices: Vec<Device>) {
             _ => None,
         })
         .collect();
-    for found in file_systems {
+    for found in file_systems.iter_mut() {
         let Err(NoJournal::Elsewhere(uuid)) = found.journal else {
             continue;
         };
@@ -308,6 +312,36 @@ fn join(file_systems: &mut [FileSystem], devices: Vec<Device>) {
             adopt(found, device).map_err(NoJournal::from)
         };
     }
+    let journals = devices.into_iter().filter_map(|device| device.journal.ok());
+    let is_adopted = |journal: &Journal| {
+        let has_it = |found: &FileSystem| matches!(&found.journal, Ok(own) if own.extents == journal.extents);
+        file_systems.iter().any(has_it)
+    };
+    journals.filter(|journal| !is_adopted(journal)).collect()
+}
+
+/// Keeps the journals that lie on no file system, nor on one of their kind.
+fn stand_alone(journals: &mut Vec<Journal>, file_systems: &[FileSystem]) {
+    let used: Vec<Span> = file_systems
+        .iter()
+        .flat_map(|found| {
+            let external = match &found.journal {
+                Ok(journal) if journal.is_external => &journal.extents[..],
+                _ => &[],
+            };
+            external.iter().copied().chain([found.home])
+        })
+        .collect();
+    let spans: Vec<Span> = journals
+        .iter()
+        .flat_map(|own| own.extents.clone())
+        .collect();
+    let overlaps =
+        |span: &Span, others: &[Span]| others.iter().filter(|other| other.overlaps(*span)).count();
+    journals.retain(|journal| {
+        let is_alone = |span: &Span| overlaps(span, &used) == 0 && overlaps(span, &spans) == 1;
+        journal.extents.iter().all(is_alone)
+    });
 }
 
 fn adopt(found: &FileSystem, device: &Device) -> Result<Journal, StoodAside> {

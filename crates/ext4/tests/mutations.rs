@@ -80,6 +80,21 @@ fn a_follower_answers_whatever_it_is_given() {
 }
 
 #[test]
+fn commit_blocks_are_judged_whatever_is_written() {
+    let mut rng = Rng(4);
+    let mut complete = 0;
+    for _ in 0..20_000 {
+        let mut bytes = rng.bytes(400);
+        for op in bytes.chunks_exact_mut(4) {
+            // Places and numbers that meet.
+            (op[1], op[2], op[3]) = (op[1] % 16, 0, op[3] % 4);
+        }
+        complete += ext4::commits(&bytes);
+    }
+    assert!(complete > 1000, "{complete}");
+}
+
+#[test]
 fn a_follower_of_free_space_answers_whatever_it_is_given() {
     let mut rng = Rng(3);
     let mut dropped = 0;

@@ -2,6 +2,7 @@
 
 use super::JournalBlock;
 use crate::span::Span;
+use core::ops::Range;
 
 /// A journal's extents, to be looked up in both directions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +65,26 @@ impl Layout {
             }
         }
         self.backward.get(after).map(|(_, span)| span.start)
+    }
+
+    /// The blocks that lie in a range of the volume, whole, as runs.
+    pub fn runs(&self, span: Span) -> impl Iterator<Item = Range<u32>> + '_ {
+        let near = self
+            .backward
+            .partition_point(|(_, extent)| extent.end() <= span.start);
+        let here = self.backward[near..].iter();
+        here.take_while(move |(_, extent)| extent.start < span.end())
+            .map(move |(at, extent)| {
+                let from = at + span.start.saturating_sub(extent.start);
+                let to = at + span.end().min(extent.end()) - extent.start;
+                let number = |block: u64| u32::try_from(block).unwrap_or(u32::MAX);
+                number(from.div_ceil(self.block_bytes))..number(to / self.block_bytes)
+            })
+    }
+
+    /// Where its extents are, in the volume's order.
+    pub fn extents(&self) -> impl Iterator<Item = Span> + '_ {
+        self.backward.iter().map(|(_, extent)| *extent)
     }
 
     /// The block that begins at a byte of the volume; none if no block does.

@@ -1,12 +1,15 @@
 //! The journal (jbd2): where it is, how its blocks are laid out, and what they are copies of.
 
 mod block;
+mod commits;
 mod follow;
 mod layout;
+mod runs;
 mod superblock;
 mod transactions;
 
 pub use block::{Block, Descriptor, Revoke, Tag};
+pub use commits::{Commits, Mark, Verdict, begins_a_log};
 pub use follow::{Followed, Follower};
 pub use layout::Layout;
 pub use superblock::Log;

@@ -54,6 +54,14 @@ const _: () = assert!(offset_of!(Raw, uuid) == 0x30);
 const _: () = assert!(offset_of!(Raw, checksum_type) == 0x50);
 const _: () = assert!(offset_of!(Raw, checksum) == 0xFC);
 
+/// Where it says at which block the log begins.
+pub(super) const LOG_START: usize = offset_of!(Raw, log_start);
+
+/// Whether a block of this kind is a superblock.
+pub(super) fn is_kind(kind: u32) -> bool {
+    matches!(kind, VERSION_1 | VERSION_2)
+}
+
 /// What does not change while the log moves on.
 const STEADY: [Range<usize>; 2] = [0..0x18, 0x24..0x58];
 
@@ -120,7 +128,7 @@ pub(crate) fn check(
     };
     let (magic, kind) = (raw.magic.get(), raw.kind.get());
     ensure(magic == MAGIC, "h_magic", magic)?;
-    ensure(matches!(kind, VERSION_1 | VERSION_2), "h_blocktype", kind)?;
+    ensure(is_kind(kind), "h_blocktype", kind)?;
     // Version 1 ends before the features.
     let is_v2 = kind == VERSION_2;
     let features = match is_v2 {
