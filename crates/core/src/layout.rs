@@ -171,6 +171,12 @@ impl Core {
         either!(self, core => core.poll_timeout())
     }
 
+    /// Whether all that was handed over has taken effect, or was refused.
+    #[must_use]
+    pub fn nothing_waits(&self) -> bool {
+        either!(self, core => core.nothing_waits())
+    }
+
     /// The volume's geometry and identity.
     #[must_use]
     pub fn superblock(&self) -> &Superblock {

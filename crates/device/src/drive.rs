@@ -4,11 +4,13 @@
 //! give and frames to free once it is released.
 
 use crate::bases::Bases;
-use crate::block::{BlockError, Op, Request};
+use crate::block::{Op, Request};
 use crate::compare::Comparisons;
 use crate::frames::{FramePool, Frames};
+use crate::gate::Gate;
 use crate::memory::{Buffer, Buffers};
 use crate::pack::{Decoded, PartsRead, Told};
+use crate::refusals::block_error;
 use crate::requests::{Answers, Pending, Requests};
 use crate::stats::{ClientStats, Counters};
 use std::sync::Arc;
@@ -78,6 +80,8 @@ pub(crate) struct Batch {
     pub prints: Vec<(EffectId, Buf)>,
     /// Refusals that tell of damage.
     pub troubles: Vec<Refusal>,
+    /// Trouble in what clients send.
+    pub warnings: Vec<String>,
     /// A level that the volume has filled up to.
     pub filled: Option<(Level, Room)>,
 }
@@ -102,6 +106,7 @@ pub(crate) enum Life {
 pub(crate) struct Inner {
     pub engine: Core,
     pub requests: Requests,
+    pub gate: Gate,
     pub counters: Counters,
     pub life: Life,
     /// Whether the medium had no room for the last write that it was asked for.
@@ -141,6 +146,7 @@ impl Inner {
         Self {
             engine,
             requests: Requests::default(),
+            gate: Gate::default(),
             counters: Counters::default(),
             life: Life::Running,
             full: false,
@@ -182,6 +188,12 @@ impl Inner {
         self.drain(batch);
     }
 
+    /// When the clock is to be looked at.
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        let times = self.engine.poll_timeout().into_iter();
+        times.chain(self.gate.deadline()).min()
+    }
+
     /// Hands a request to the core; `payloads`: what its blocks digest to, if it writes.
     pub fn admit(
         &mut self,
@@ -205,13 +217,13 @@ impl Inner {
             Op::Discard { fua } => (&mut clients.discard, fua),
             Op::WriteZeroes { fua } => (&mut clients.write_zeroes, fua),
         };
-        counted.requests += 1;
+        counted.requests += u64::from(!pending.is_rest);
         counted.bytes += if op == Op::Flush {
             0
         } else {
             blocks * BLOCK_BYTES as u64
         };
-        clients.fua += u64::from(fua);
+        clients.fua += u64::from(fua && !pending.is_rest);
         let nothing = blocks == 0 && op != Op::Flush;
         if nothing || (op == Op::Flush && self.read_only) {
             return batch.answers.push(pending, Ok(()));
@@ -254,6 +266,12 @@ impl Inner {
             },
         };
         self.feed(now, input, batch);
+        // What waits for durability alone has taken effect.
+        if let Some(Pending { request, .. }) = self.requests.find(id)
+            && self.engine.nothing_waits()
+        {
+            self.gate.answered(now, request, true);
+        }
     }
 
     /// Hands blocks to the core that were read to be stored anew.
@@ -294,6 +312,8 @@ impl Inner {
         }
         while let Some(Reply { id, result }) = self.engine.poll_reply() {
             let pending = self.requests.remove(id);
+            self.gate
+                .answered(self.now, &pending.request, result.is_ok());
             let result = result.map_err(|refusal| {
                 self.counters.refused += 1;
                 if refusal != Refusal::OutOfRange {
@@ -576,25 +596,4 @@ pub(crate) enum Ended<'a> {
     Data(&'a [u32]),
     Metadata,
     Written,
-}
-
-fn block_error(refusal: Refusal) -> BlockError {
-    match refusal {
-        Refusal::Full => BlockError::Full,
-        Refusal::NoRoom => BlockError::NoRoom,
-        // Nothing out of range comes here: the volume has refused it before.
-        _ => BlockError::Io(refusal.to_string()),
-    }
-}
-
-/// Under which name a refusal is remembered.
-pub(crate) fn kind(refusal: Refusal) -> &'static str {
-    match refusal {
-        Refusal::OutOfRange => "range",
-        Refusal::Full => "full",
-        Refusal::NoRoom => "no-room",
-        Refusal::Corrupt(_) => "checksum",
-        Refusal::Unreadable(_) => "unreadable",
-        Refusal::Poisoned => "poisoned",
-    }
 }

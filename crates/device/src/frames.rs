@@ -341,6 +341,14 @@ impl Frames {
         std::mem::take(&mut self.ids)
     }
 
+    /// Those from frame `at` on; the others are left.
+    pub(crate) fn split_off(&mut self, at: usize) -> Self {
+        Self {
+            ids: self.ids.drain(at..).collect(),
+            pool: self.pool.clone(),
+        }
+    }
+
     /// The bytes of frame `index`.
     #[must_use]
     pub fn block(&self, index: usize) -> &[u8] {

@@ -283,6 +283,7 @@ fn drop_some(
             sink: Arc::clone(replies),
             watched: Watched::default(),
             own: true,
+            is_rest: false,
         };
         inner.admit(now, pending, &[], batch);
     }

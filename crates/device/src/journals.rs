@@ -1,12 +1,12 @@
 //! Which journals there are, and what of them the core is told.
 
-use crate::limits::{JOURNAL_EXTENTS, JOURNAL_GAP_BLOCKS};
+use crate::limits::{COMMIT_EXTENTS, COMMIT_JOURNALS, JOURNAL_EXTENTS, JOURNAL_GAP_BLOCKS};
 use crate::policy::{Policy, WeakHash};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::seam::{Region, WriteOnce};
-use vellum_ext4::journal::{Alignment, Follower, Journal, Reader, Unaligned};
+use vellum_ext4::journal::{Alignment, Commits, Follower, Journal, Reader, Unaligned};
 use vellum_ext4::{FileSystem, Scan, Span};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -30,6 +30,10 @@ impl Extent {
 
     fn end(self) -> u64 {
         self.start.saturating_add(self.bytes)
+    }
+
+    fn span(self) -> Span {
+        Span::new(self.start, self.bytes)
     }
 
     fn overlaps(self, other: Self) -> bool {
@@ -56,6 +60,8 @@ pub struct FileSystemStats {
     pub journal: Vec<Extent>,
     /// Why not, or why not all of it.
     pub stood_aside: Option<String>,
+    /// Why commit blocks of its journal do not wait for what they commit; none if they do.
+    pub commits_do_not_wait: Option<String>,
     /// Why blocks of its metadata are counted as data, and by `semantics=on` taken for such.
     pub metadata_in_part: Option<String>,
     /// Why nothing of it is shared by its content.
@@ -154,6 +160,8 @@ pub(crate) struct Plan {
     pub followers: Vec<(Follower, u32)>,
     /// Journals whose complete transactions are told.
     pub readers: Vec<Arc<Reader>>,
+    /// Journals whose commit blocks wait for what they commit.
+    pub commits: Vec<Commits>,
     /// For the user.
     pub found: Vec<FileSystemStats>,
 }
@@ -189,6 +197,13 @@ impl Plan {
         for found in &scan.file_systems {
             plan.add(found, set, policy, volume_blocks);
         }
+        for journal in &scan.journals_of_others {
+            let is_set = |span: &Span| set.iter().any(|extent| span.overlaps(extent.span()));
+            if !journal.extents.iter().any(is_set) {
+                // Who has his file system elsewhere is not told of what is here.
+                let _ = plan.order(journal, volume_blocks);
+            }
+        }
         plan.journals.sort_unstable();
         if policy.write_once == WriteOnce::Off {
             plan.regions.clear();
@@ -206,8 +221,12 @@ impl Plan {
             ..FileSystemStats::default()
         };
         match usable(found, set, volume_blocks) {
-            Err(reason) => stats.stood_aside = Some(reason),
+            Err(reason) => {
+                stats.commits_do_not_wait = Some(reason.clone());
+                stats.stood_aside = Some(reason);
+            }
             Ok((journal, mut extents)) => {
+                stats.commits_do_not_wait = self.order(journal, volume_blocks).err();
                 stats.external_journal = journal.is_external;
                 let room = JOURNAL_EXTENTS.saturating_sub(self.journals.len());
                 if extents.len() > room {
@@ -242,6 +261,32 @@ impl Plan {
             }
         }
         self.found.push(stats);
+    }
+}
+
+impl Plan {
+    /// Lets a journal's commit blocks wait for what they commit, or says why not.
+    fn order(&mut self, journal: &Journal, volume_blocks: u64) -> Result<(), String> {
+        let bytes = journal.format.block_bytes;
+        if bytes as usize != BLOCK_BYTES {
+            return Err(format!(
+                "its blocks of {bytes} bytes are not the volume's 4096: make it with mkfs.ext4 -b 4096"
+            ));
+        }
+        let followed = self
+            .commits
+            .iter()
+            .map(|known| known.layout().extents().count());
+        let extents = followed.sum::<usize>() + journal.extents.len();
+        if self.commits.len() == COMMIT_JOURNALS || extents > COMMIT_EXTENTS {
+            return Err(format!(
+                "there are more than {COMMIT_JOURNALS} journals, or {COMMIT_EXTENTS} pieces of them, on the volume"
+            ));
+        }
+        let commits = Commits::new(journal, volume_blocks * BLOCK)
+            .ok_or_else(|| "its journal does not lie on the volume in whole blocks".to_owned())?;
+        self.commits.push(commits);
+        Ok(())
     }
 }
 

@@ -76,6 +76,15 @@ pub const PAIRS: usize = 16_384;
 /// Blocks of a transaction that is pledged to its homes, at most: after a longer one, a flush that is saved is nothing
 /// beside what was written.
 pub const COMMITTED_PAIRS: usize = 256;
+/// How long a commit block waits after the last block came that it may commit. jbd2 waits for those too, so nobody is kept waiting
+/// who would not wait anyway; and a connection that has lost a packet or a path that is switched is back by then.
+pub const COMMIT_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a superblock of a journal that is not known waits for the scout.
+pub const SCOUT_PATIENCE: Duration = Duration::from_secs(5);
+/// Journals whose commit blocks wait, and extents of all of them: a few MiB of memory.
+pub const COMMIT_JOURNALS: usize = 64;
+/// See [`COMMIT_JOURNALS`].
+pub const COMMIT_EXTENTS: usize = 65_536;
 /// How long what a scan depends on must have been left alone before there is a new one.
 pub const SCAN_QUIET: Duration = Duration::from_millis(50);
 /// How long after the first change there is one in any case.

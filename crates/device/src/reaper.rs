@@ -2,6 +2,7 @@
 //! wants to. It sleeps in [`Medium::wait`](vellum_medium::Medium::wait) otherwise: an idle volume takes no CPU.
 
 use crate::drive::{Batch, Cause, Ended, Inner, Life};
+use crate::gate;
 use crate::shared::Shared;
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,10 +89,11 @@ fn feed(shared: &Shared, inner: &mut Inner, done: &mut Vec<Done>, sums: &[u32], 
     if inner.engine.poll_timeout().is_some_and(|at| at <= now) {
         inner.feed(now, Input::Tick, batch);
     }
+    gate::let_go(shared, inner, now, batch);
     // An earlier deadline that has lost its reason is kept: one wake-up for nothing, instead of one for each
     // write that follows a flush.
     let pending = inner.deadline.filter(|&at| at > now);
-    let wanted = inner.engine.poll_timeout().map(|at| {
+    let wanted = inner.poll_timeout().map(|at| {
         if at <= now {
             Nanos(now.0 + PATIENCE.0)
         } else {

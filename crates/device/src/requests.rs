@@ -16,6 +16,21 @@ pub(crate) struct Pending {
     pub watched: Watched,
     /// Whether it is the volume's own, and not to be counted as a client's.
     pub own: bool,
+    /// Whether it is what was left of a request that has been counted.
+    pub is_rest: bool,
+}
+
+impl Pending {
+    /// A client's, as it came.
+    pub fn new(request: Request, sink: &Arc<dyn Replies>, watched: Watched) -> Self {
+        Self {
+            request,
+            sink: Arc::clone(sink),
+            watched,
+            own: false,
+            is_rest: false,
+        }
+    }
 }
 
 /// A slab: numbers are small and serve again, as the core wants them.
@@ -40,6 +55,11 @@ impl Requests {
             Some(Some(pending)) => pending,
             _ => unreachable!("request {id} is not in flight"),
         }
+    }
+
+    /// None when it has been answered.
+    pub fn find(&self, id: RequestId) -> Option<&Pending> {
+        self.slab.get(id.0 as usize)?.as_ref()
     }
 
     pub fn remove(&mut self, id: RequestId) -> Pending {

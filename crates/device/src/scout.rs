@@ -99,6 +99,8 @@ impl Due {
 pub(crate) struct Watched {
     number: u64,
     pub touched: bool,
+    /// Some of its blocks may be a journal's own.
+    pub marks: bool,
     /// What may soon be compared with it.
     pub expected: Expected,
     /// What freed blocks' followers saw in it.
@@ -125,8 +127,14 @@ impl Scout {
             number: *number,
             touched: sight.is_touched(request),
             expected: sight.expects(request),
-            seen: Seen::default(),
+            ..Watched::default()
         }
+    }
+
+    /// Whether there is something that it has not looked at.
+    pub fn is_behind(&self) -> bool {
+        let is_first = self.scans.load(Ordering::Acquire) == 0;
+        is_first || !self.sight.read().is_current(&self.changes)
     }
 
     pub fn add_commits(&self, commits: u64) {
@@ -225,7 +233,7 @@ impl Scout {
         let mut diary = self.diary.lock();
         sight.set_changes(diary.changes);
         *self.sight.write() = Arc::clone(&sight);
-        self.scans.fetch_add(1, Ordering::Relaxed);
+        self.scans.fetch_add(1, Ordering::AcqRel);
         self.number.fetch_add(1, Ordering::AcqRel);
         let missed = diary.meanwhile.len() > SCAN_WRITES
             || diary
@@ -387,6 +395,7 @@ fn tell(shared: &Shared, wishes: &Wishes, sight: &Sight, anew: bool) {
             inner.feed(now, Input::Journals { regions: &[] }, batch);
         }
         inner.feed(now, Input::Journals { regions }, batch);
+        inner.gate.follow(&sight.plan.commits);
         inner.feed(now, Input::Dedup { policy }, batch);
         inner.feed(now, Input::Commits { policy: commits }, batch);
         if inner.set_deltas(deltas) {

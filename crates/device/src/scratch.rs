@@ -19,9 +19,8 @@ pub(crate) struct Scratch {
     pub verdicts: Vec<Verdict>,
     /// Home blocks and their places in a journal, as the writes of this batch tell.
     pub pairs: Vec<(Lba, Lba)>,
-    /// What they write into journals whose transactions are followed, and what is complete with one of those.
+    /// What they write into journals whose transactions are followed.
     pub steps: Vec<Step>,
-    pub committed: Vec<(Lba, Lba)>,
     /// What the blocks of its writes replace, if deltas are made.
     pub found: Vec<Found>,
     pub batch: Batch,

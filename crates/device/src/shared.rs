@@ -6,6 +6,7 @@ use crate::digest::Digester;
 use crate::drive::{Batch, Inner, Life};
 use crate::events::Events;
 use crate::frames::FramePool;
+use crate::gate;
 use crate::recall;
 use crate::requests::Pending;
 use crate::scout::{Scout, Watched};
@@ -73,6 +74,7 @@ impl Shared {
             let outcome = Outcome::Fingerprint(print);
             inner.feed(self.now(), Input::Done { id, outcome }, batch);
         }
+        gate::let_go(self, &mut inner, self.now(), batch);
         let wake = ask_for_the_clock(&mut inner);
         inner.busy = false;
         drop(inner);
@@ -94,7 +96,10 @@ impl Shared {
         }
         for trouble in batch.troubles.drain(..) {
             self.events
-                .add(crate::drive::kind(trouble), trouble.to_string());
+                .add(crate::refusals::kind(trouble), trouble.to_string());
+        }
+        for warning in batch.warnings.drain(..) {
+            self.events.add("commit", warning);
         }
         batch.answers.give(|pending, is_done| {
             if is_done {
@@ -114,6 +119,7 @@ impl Shared {
         }
         inner.busy = true;
         let value = f(self.now(), &mut inner, &mut batch);
+        gate::let_go(self, &mut inner, self.now(), &mut batch);
         let wake = ask_for_the_clock(&mut inner);
         inner.busy = false;
         drop(inner);
@@ -136,6 +142,7 @@ impl Shared {
             sink: Arc::clone(replies),
             watched: Watched::default(),
             own: true,
+            is_rest: false,
         });
         self.with_core(|now, inner, batch| {
             if inner.life == Life::Running
@@ -166,7 +173,8 @@ impl Shared {
             let error = error();
             // What the core holds does not come back.
             inner.frames.refuse_writes(Some(error.clone()));
-            for pending in inner.requests.drain() {
+            let waiting = inner.gate.drain();
+            for pending in inner.requests.drain().chain(waiting) {
                 answers.push(pending, Err(error.clone()));
             }
         }
@@ -222,7 +230,7 @@ pub(crate) fn internal_error() -> BlockError {
 
 /// Notes when the core wants the clock; `true` when the reaper sleeps past that.
 pub(crate) fn ask_for_the_clock(inner: &mut Inner) -> bool {
-    match (inner.engine.poll_timeout(), inner.deadline) {
+    match (inner.poll_timeout(), inner.deadline) {
         (Some(wanted), Some(known)) if wanted >= known => false,
         (None, _) => false,
         (wanted, _) => {

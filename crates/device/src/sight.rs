@@ -35,6 +35,8 @@ struct Log {
 pub(crate) struct Step {
     /// The request of the batch that writes it.
     pub request: usize,
+    /// And the block of that.
+    pub index: usize,
     log: usize,
     at: JournalBlock,
     head: Option<Head>,
@@ -172,7 +174,8 @@ impl Sight {
         self.changes.store(seen, Ordering::Release);
     }
 
-    fn is_current(&self, changes: &Changes) -> bool {
+    /// Whether it has seen all of them.
+    pub fn is_current(&self, changes: &Changes) -> bool {
         self.changes() == changes.admitted.load(Ordering::Acquire)
     }
 
@@ -286,6 +289,7 @@ impl Sight {
             }
             steps.push(Step {
                 request: number,
+                index,
                 log,
                 at,
                 head,

@@ -307,6 +307,23 @@ pub struct WriteOnceStats {
     pub table_faults: Vec<String>,
 }
 
+/// What became of commit blocks of journals that are followed: each waits for what it commits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommitStats {
+    /// Those that were handed on behind all that they commit.
+    pub complete: u64,
+    /// How often one was there before that, and waited. Superblocks that waited for the scout are counted too.
+    pub waited: u64,
+    /// Those that were handed on without knowing what they commit: the first of a journal that is followed from its middle on.
+    pub unjudged: u64,
+    /// Those that waited in vain, and were answered with an error.
+    pub refused: u64,
+    /// Those that wait now.
+    pub waiting: u64,
+    /// Whether something was written that may be a new journal, and has not been looked at.
+    pub looking: bool,
+}
+
 /// A file system whose freed blocks are dropped, or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FreedFileSystem {
@@ -378,6 +395,8 @@ pub struct VolumeStats {
     pub flushes: FlushStats,
     /// What write-once journaling works with.
     pub write_once: WriteOnceStats,
+    /// What became of commit blocks.
+    pub commits: CommitStats,
     /// What became of freed blocks.
     pub freed: FreedStats,
     /// The core's own counters, by name; in blocks of 4 KiB where they count data.

@@ -17,6 +17,7 @@ use crate::drive::{Inner, Life};
 use crate::events::{Event, Events};
 use crate::frames::{FramePool, Share};
 use crate::freed;
+use crate::gate;
 use crate::info::VolumeInfo;
 use crate::journals::{self, JournalError};
 use crate::layouts;
@@ -29,14 +30,16 @@ use crate::requests::Pending;
 use crate::scout::{self, Scout, Watched};
 use crate::scratch::{SCRATCH, Scratch};
 use crate::shared::{BreaksOnPanic, Shared, ask_for_the_clock, internal_error};
+use crate::sight::Step;
 use crate::source::MediumSource;
 use crate::start;
 use crate::stats::{
-    DedupStats, DeltaStats, FlushStats, MemoryStats, RecoveryStats, RoomStats, SpaceStats,
-    VolumeStats, WriteOnceStats,
+    CommitStats, DedupStats, DeltaStats, FlushStats, MemoryStats, RecoveryStats, RoomStats,
+    SpaceStats, VolumeStats, WriteOnceStats,
 };
 use crate::sweep::{self, Haste, Sought, SweepError, SweepProgress, Sweeper};
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::iter;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -264,19 +267,21 @@ impl Volume {
     /// Counters and gauges of now.
     #[must_use]
     pub fn stats(&self) -> VolumeStats {
-        let (core, counters, in_flight, requests, room) = {
+        let (core, counters, in_flight, requests, commits, room) = {
             let inner = self.shared.inner.lock();
             (
                 inner.engine.stats(),
                 inner.counters,
                 inner.in_flight,
                 inner.requests.len(),
+                inner.gate.stats(),
                 RoomStats::new(inner.gauge.level(), inner.engine.room()),
             )
         };
         let medium = counters.medium(&core, in_flight);
         let mut clients = counters.clients;
-        (clients.refused, clients.in_flight) = (counters.refused, requests as u64);
+        (clients.refused, clients.in_flight) =
+            (counters.refused, requests as u64 + commits.waiting);
         let frames = &self.shared.frames;
         let report = scout::report(&self.shared);
         VolumeStats {
@@ -299,6 +304,10 @@ impl Volume {
                     .iter()
                     .map(ToString::to_string)
                     .collect(),
+            },
+            commits: CommitStats {
+                looking: self.shared.scout.is_behind(),
+                ..commits
             },
             freed: self.shared.scout.freed.stats(),
             uptime_ms: self.shared.now().0 / 1_000_000,
@@ -466,7 +475,6 @@ impl BlockDevice for Volume {
             verdicts,
             pairs,
             steps,
-            committed,
             found,
             batch,
         } = &mut *scratch;
@@ -493,6 +501,7 @@ impl BlockDevice for Volume {
                         payload.digest.packed = pack(&mut request.frames, index, how.alone());
                     }
                 }
+                watched.marks = gate::has_marks(&payloads[first..]);
                 sight.1.classify(request.lba.0, &mut payloads[first..]);
                 scout.add_commits(sight.1.read_along(request, &payloads[first..], pairs));
                 sight.1.read_log(number, request, &payloads[first..], steps);
@@ -530,42 +539,31 @@ impl BlockDevice for Volume {
             rest = others;
             let (blocks_found, others) = rest_found.split_at(digested.min(rest_found.len()));
             rest_found = others;
-            let pending = Pending {
-                request,
-                sink: Arc::clone(replies),
-                watched,
-                own: false,
-            };
-            if watched.touched {
-                scout.changes.admit();
-                sight.1.forget_logs();
-            }
+            let pending = Pending::new(request, replies, watched);
+            let own = iter::from_fn(|| steps.next_if(|step| step.request == number));
+            let mut own: Vec<Step> = own.collect();
             let verdict = match verdict {
                 None if broken => Some(internal_error()),
                 None if inner.life != Life::Running => Some(BlockError::Stopping),
                 verdict => verdict,
             };
-            match verdict {
-                Some(error) => {
-                    inner.counters.refused += 1;
-                    batch.answers.push(pending, Err(error));
-                }
-                None => {
-                    inner.settle_bases(blocks, blocks_found);
-                    inner.admit(now, pending, blocks, batch);
-                    while let Some(step) = steps.next_if(|step| step.request == number) {
-                        sight.1.step(step, &scout.changes, committed);
-                    }
-                    if !committed.is_empty() {
-                        inner.feed(now, Input::Committed { pairs: committed }, batch);
-                        committed.clear();
-                    }
-                }
+            if let Some(error) = verdict {
+                gate::refuse(&self.shared, &mut inner, pending, error, batch);
+                continue;
             }
-            // What was refused is not in the journal.
-            while steps.next_if(|step| step.request == number).is_some() {}
+            let write = gate::Write {
+                pending,
+                blocks,
+                found: blocks_found,
+                steps: &mut own,
+                sight: &sight.1,
+            };
+            gate::pass(&self.shared, &mut inner, now, None, write, batch);
         }
         drop(steps);
+        if !broken {
+            gate::let_go(&self.shared, &mut inner, now, batch);
+        }
         let wake = !broken && ask_for_the_clock(&mut inner);
         inner.busy = broken;
         drop(inner);

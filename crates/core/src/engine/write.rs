@@ -228,6 +228,12 @@ impl Engine {
         true
     }
 
+    /// Whether all writes and discards that came have taken effect, or were refused. They do so in the order in which they came.
+    #[must_use]
+    pub fn nothing_waits(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// Places what waits, in order, until something must wait on.
     pub(super) fn place_waiting(&mut self) {
         if self.redeeming {

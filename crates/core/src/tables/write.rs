@@ -276,6 +276,12 @@ impl Tables {
         true
     }
 
+    /// As [`Engine::nothing_waits`](crate::engine::Engine::nothing_waits).
+    #[must_use]
+    pub fn nothing_waits(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// Places what waits, in order, until something must wait on.
     pub(super) fn place_waiting(&mut self) {
         while let Some(mut waiting) = self.waiting.pop_front() {

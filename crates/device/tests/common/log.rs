@@ -7,6 +7,8 @@ const SAME_UUID: u32 = 2;
 const LAST: u32 = 8;
 /// Checksums v3: tags of 16 bytes, where a journal without features has 8.
 const CHECKSUM_V3: u32 = 0x10;
+/// `journal_async_commit`.
+const ASYNC_COMMIT: u32 = 4;
 const CHECKSUM_CRC32C: u8 = 4;
 
 fn put(block: &mut [u8], at: usize, word: u32) {
@@ -55,9 +57,18 @@ pub fn commit(sequence: u32) -> Vec<u8> {
 
 /// What the journal's superblock becomes when its log begins with this transaction, there.
 pub fn begin(superblock: &mut [u8], sequence: u32, block: u32) {
+    begin_as(superblock, sequence, block, CHECKSUM_V3 | ASYNC_COMMIT);
+}
+
+/// The same, of a journal that is not asynchronous.
+pub fn begin_in_step(superblock: &mut [u8], sequence: u32, block: u32) {
+    begin_as(superblock, sequence, block, CHECKSUM_V3);
+}
+
+fn begin_as(superblock: &mut [u8], sequence: u32, block: u32, features: u32) {
     put(superblock, 0x18, sequence);
     put(superblock, 0x1C, block);
-    put(superblock, 0x28, CHECKSUM_V3);
+    put(superblock, 0x28, features);
     superblock[0x50] = CHECKSUM_CRC32C;
     put(superblock, 0xFC, 0);
     let sum = checksum(!0, &superblock[..1024]);

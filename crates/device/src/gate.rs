@@ -1,0 +1,391 @@
+//! The gate before the core: a commit block waits here for what it commits.
+//!
+//! Requests in flight come in any order, and that they take effect in is ours to choose. With `journal_async_commit` a commit
+//! block is in flight together with what it commits. So it is handed to the core behind all of that, and not before:
+//! which journal wants what, `vellum_ext4::journal::Commits` says. What must hold:
+//!
+//! 1. Only writes wait here, and of a write what is before the commit block goes on at once. No thread waits, no read and
+//!    no flush: who has no answer to his write has no claim on it.
+//! 2. A block counts as there when it has taken effect in the core. What is handed to the core later takes effect later.
+//! 3. Only the commit blocks of a journal wait whose superblock says that it is asynchronous. In any other, jbd2 sends a commit
+//!    block behind the answers to all it commits: if something is missing then, something above us (a cache in
+//!    writeback) reorders, and knows what it does. There a commit block goes on at once, unjudged.
+//! 4. A wait ends. With [`COMMIT_PATIENCE`] after the last block of its journal that was news, the commit block is answered with
+//!    an error, and jbd2 gives its journal up: what was lost on the way to us must not be committed.
+//! 5. A journal that is not known yet cannot be followed later on. So a superblock that begins a log waits, while the scout has
+//!    something to look at, until it has looked ([`SCOUT_PATIENCE`] at most). jbd2 sends nothing of the log before that is answered.
+//! 6. What waits is bounded, a quarter of the frames for writes: beyond that nothing waits, and is not followed.
+
+use crate::bases::Found;
+use crate::block::{BlockError, Op, Request};
+use crate::classes::JBD2_MAGIC;
+use crate::drive::{Batch, Inner, Life};
+use crate::frames::Share;
+use crate::limits::{COMMIT_PATIENCE, SCOUT_PATIENCE};
+use crate::requests::Pending;
+use crate::scout::Scout;
+use crate::shared::Shared;
+use crate::sight::{Sight, Step, span_of};
+use crate::stats::CommitStats;
+use std::sync::Arc;
+use vellum_core::addr::{BLOCK_BYTES, Nanos};
+use vellum_core::seam::{Input, Payload};
+use vellum_ext4::Span;
+use vellum_ext4::journal::{Commits, Mark, Verdict, begins_a_log};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Gate {
+    logs: Vec<Log>,
+    /// Where all of these are: first block and the one after the last, by place.
+    places: Vec<(u64, u64)>,
+    waiting: Vec<Waiting>,
+    /// Blocks in that.
+    blocks: usize,
+    /// Whether something may go on that could not before.
+    is_due: bool,
+    counts: CommitStats,
+}
+
+/// A journal.
+struct Log {
+    commits: Commits,
+    /// When the last block came that was news.
+    news: Nanos,
+}
+
+/// A write on its way to the core.
+pub(crate) struct Write<'a> {
+    pub pending: Pending,
+    pub blocks: &'a mut [Payload],
+    pub found: &'a [Found],
+    /// What it says of a journal, by that sight.
+    pub steps: &'a mut Vec<Step>,
+    pub sight: &'a Arc<Sight>,
+}
+
+/// What waits, from the block on that must.
+struct Waiting {
+    pending: Pending,
+    blocks: Vec<Payload>,
+    found: Vec<Found>,
+    steps: Vec<Step>,
+    sight: Arc<Sight>,
+    since: Nanos,
+    reason: Reason,
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    /// That the scout looks.
+    Scout,
+    /// What a commit block commits: of this journal, so many blocks.
+    Blocks { log: usize, missing: u32 },
+}
+
+/// What is to be done with a write, from some block on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    Wait(Reason),
+    Refuse,
+}
+
+/// Whether one of these may be a journal's own.
+pub(crate) fn has_marks(blocks: &[Payload]) -> bool {
+    blocks.iter().any(|block| block.digest.first == JBD2_MAGIC)
+}
+
+impl Gate {
+    /// These are the journals, from now on. One that was known goes on as it was.
+    pub fn follow(&mut self, found: &[Commits]) {
+        let mut before = std::mem::take(&mut self.logs);
+        for commits in found {
+            let is_same = |log: &Log| log.commits.is_of_the_same(commits);
+            let new = || Log {
+                commits: commits.clone(),
+                news: Nanos(0),
+            };
+            let known = before.iter().position(is_same);
+            let log = known.map_or_else(new, |at| before.swap_remove(at));
+            self.logs.push(log);
+        }
+        let spans = found.iter().flat_map(|commits| commits.layout().extents());
+        let places = spans.map(|span| (span.start / BLOCK, span.end() / BLOCK));
+        self.places = places.collect();
+        self.places.sort_unstable();
+        self.is_due = true;
+    }
+
+    /// A request is answered: what it wrote has taken effect, or never will.
+    pub fn answered(&mut self, now: Nanos, request: &Request, is_done: bool) {
+        let writes = !matches!(request.op, Op::Read | Op::Flush);
+        if !writes || !self.is_in_log(request.lba.0, request.blocks) {
+            return;
+        }
+        let span = span_of(request);
+        for log in &mut self.logs {
+            let is_news = match is_done {
+                true => log.commits.took_effect(span),
+                false => log.commits.refused(span),
+            };
+            if is_news {
+                log.news = now;
+                self.is_due = true;
+            }
+        }
+    }
+
+    /// When the clock is to be looked at, if at all.
+    pub fn deadline(&self) -> Option<Nanos> {
+        let waiting = self.waiting.iter();
+        waiting.map(|waiting| self.deadline_of(waiting)).min()
+    }
+
+    fn deadline_of(&self, waiting: &Waiting) -> Nanos {
+        let (from, patience) = match waiting.reason {
+            Reason::Scout => (waiting.since, SCOUT_PATIENCE),
+            Reason::Blocks { log, .. } => {
+                let news = self.logs.get(log).map_or(Nanos(0), |log| log.news);
+                (waiting.since.max(news), COMMIT_PATIENCE)
+            }
+        };
+        Nanos(from.0.saturating_add(patience.as_nanos() as u64))
+    }
+
+    /// What there is to tell.
+    pub fn stats(&self) -> CommitStats {
+        CommitStats {
+            waiting: self.waiting.len() as u64,
+            ..self.counts
+        }
+    }
+
+    /// All that waits, for whoever answers it otherwise.
+    pub fn drain(&mut self) -> impl Iterator<Item = Pending> + use<> {
+        self.blocks = 0;
+        let waiting = std::mem::take(&mut self.waiting);
+        waiting.into_iter().map(|waiting| waiting.pending)
+    }
+
+    fn is_in_log(&self, first: u64, blocks: u64) -> bool {
+        let near = self.places.partition_point(|(_, after)| *after <= first);
+        let near = self.places.get(near);
+        near.is_some_and(|(start, _)| *start < first + blocks)
+    }
+
+    /// The first block of a write that must not go on. The journals are told of all before it.
+    fn stop(
+        &mut self,
+        request: &Request,
+        blocks: &[Payload],
+        scout: &Scout,
+        room: usize,
+    ) -> Option<(usize, Stop)> {
+        let is_mark = |(_, payload): &(usize, &Payload)| payload.digest.first == JBD2_MAGIC;
+        for (index, _) in blocks.iter().enumerate().filter(is_mark) {
+            let has_room = self.blocks + blocks.len() - index <= room;
+            let stop = match self.is_in_log(request.lba.0 + index as u64, 1) {
+                true => self.mark(request, index, has_room),
+                false => {
+                    let begins = begins_a_log(request.frames.block(index));
+                    let waits = begins && has_room && scout.is_behind();
+                    waits.then_some(Stop::Wait(Reason::Scout))
+                }
+            };
+            if let Some(stop) = stop {
+                return Some((index, stop));
+            }
+        }
+        None
+    }
+
+    /// A block that may be one of a journal's own; whether it must not go on.
+    fn mark(&mut self, request: &Request, index: usize, has_room: bool) -> Option<Stop> {
+        let offset = (request.lba.0 + index as u64) * BLOCK;
+        let bytes = request.frames.block(index);
+        let read = |(log, this): (usize, &Log)| Some((log, this.commits.read(offset, bytes)?));
+        let (log, (at, mark)) = self.logs.iter().enumerate().find_map(read)?;
+        let commits = &mut self.logs[log].commits;
+        let is_judged = commits.is_asynchronous();
+        match mark {
+            Mark::Superblock(begins) => commits.superblock(begins),
+            Mark::Commit(sequence) => {
+                let before = Span::new(request.lba.0 * BLOCK, index as u64 * BLOCK);
+                match commits.commit(at, sequence, before) {
+                    Verdict::Complete => self.counts.complete += 1,
+                    Verdict::Unjudged => self.counts.unjudged += 1,
+                    Verdict::Never if is_judged => return Some(Stop::Refuse),
+                    Verdict::Waits(missing) if is_judged && has_room => {
+                        return Some(Stop::Wait(Reason::Blocks { log, missing }));
+                    }
+                    Verdict::Never | Verdict::Waits(_) => {
+                        commits.give_up();
+                        commits.commit(at, sequence, before);
+                        self.counts.unjudged += 1;
+                    }
+                }
+            }
+        }
+        self.is_due = true;
+        None
+    }
+}
+
+/// A write goes on to the core, as far as it may; the rest waits, or is refused. `since`: it has waited since then.
+pub(crate) fn pass(
+    shared: &Shared,
+    inner: &mut Inner,
+    now: Nanos,
+    since: Option<Nanos>,
+    write: Write<'_>,
+    batch: &mut Batch,
+) {
+    let stop = match write.pending.watched.marks {
+        true => {
+            let room = inner.frames.capacity(Share::Write) / 4;
+            let request = &write.pending.request;
+            inner.gate.stop(request, write.blocks, &shared.scout, room)
+        }
+        false => None,
+    };
+    let Some((at, stop)) = stop else {
+        return place(shared, inner, now, write, batch);
+    };
+    let Write {
+        mut pending,
+        blocks,
+        found,
+        steps,
+        sight,
+    } = write;
+    let (before, blocks) = blocks.split_at_mut(at);
+    let (found_before, found) = found.split_at(at.min(found.len()));
+    let behind = steps.iter().position(|step| step.index >= at);
+    let mut later = steps.split_off(behind.unwrap_or(steps.len()));
+    if at > 0 {
+        let write = Write {
+            pending: pending.split(at),
+            blocks: before,
+            found: found_before,
+            steps,
+            sight,
+        };
+        place(shared, inner, now, write, batch);
+    }
+    let Stop::Wait(reason) = stop else {
+        let why = "a block that this one commits could not be written";
+        return refuse(
+            shared,
+            inner,
+            pending,
+            BlockError::Io(why.to_owned()),
+            batch,
+        );
+    };
+    let since = since.filter(|_| at == 0);
+    inner.gate.counts.waited += u64::from(since.is_none());
+    inner.gate.blocks += blocks.len();
+    later.iter_mut().for_each(|step| step.index -= at);
+    inner.gate.waiting.push(Waiting {
+        pending,
+        blocks: blocks.to_vec(),
+        found: found.to_vec(),
+        steps: later,
+        sight: Arc::clone(sight),
+        since: since.unwrap_or(now),
+        reason,
+    });
+}
+
+/// Hands a write to the core, and what it says of journals.
+fn place(shared: &Shared, inner: &mut Inner, now: Nanos, write: Write<'_>, batch: &mut Batch) {
+    let changes = &shared.scout.changes;
+    if write.pending.watched.touched {
+        changes.admit();
+        write.sight.forget_logs();
+    }
+    inner.settle_bases(write.blocks, write.found);
+    inner.admit(now, write.pending, write.blocks, batch);
+    let mut committed = Vec::new();
+    for step in write.steps.drain(..) {
+        write.sight.step(step, changes, &mut committed);
+    }
+    if !committed.is_empty() {
+        let pairs = &committed;
+        inner.feed(now, Input::Committed { pairs }, batch);
+    }
+}
+
+/// Answers a request that does not reach the core.
+pub(crate) fn refuse(
+    shared: &Shared,
+    inner: &mut Inner,
+    pending: Pending,
+    error: BlockError,
+    batch: &mut Batch,
+) {
+    if pending.watched.touched {
+        // Its answer will be counted.
+        shared.scout.changes.admit();
+    }
+    inner.counters.refused += 1;
+    batch.answers.push(pending, Err(error));
+}
+
+/// Lets go on what may. To be called before the volume's lock is released, whatever was done under it.
+pub(crate) fn let_go(shared: &Shared, inner: &mut Inner, now: Nanos, batch: &mut Batch) {
+    loop {
+        let is_over = inner.gate.deadline().is_some_and(|at| at <= now);
+        let is_due = std::mem::take(&mut inner.gate.is_due);
+        if inner.gate.waiting.is_empty() || !(is_due || is_over || inner.life != Life::Running) {
+            return;
+        }
+        for waiting in std::mem::take(&mut inner.gate.waiting) {
+            inner.gate.blocks -= waiting.blocks.len();
+            if inner.life == Life::Running {
+                try_again(shared, inner, now, waiting, batch);
+            } else {
+                refuse(shared, inner, waiting.pending, BlockError::Stopping, batch);
+            }
+        }
+    }
+}
+
+fn try_again(
+    shared: &Shared,
+    inner: &mut Inner,
+    now: Nanos,
+    mut waiting: Waiting,
+    batch: &mut Batch,
+) {
+    let is_over = inner.gate.deadline_of(&waiting) <= now;
+    match waiting.reason {
+        Reason::Scout if is_over => waiting.pending.watched.marks = false,
+        Reason::Blocks { missing, .. } if is_over => {
+            inner.gate.counts.refused += 1;
+            let told = too_late(waiting.pending.request.lba.0 * BLOCK, missing);
+            batch.warnings.push(told.clone());
+            return refuse(shared, inner, waiting.pending, BlockError::Io(told), batch);
+        }
+        _ => {}
+    }
+    let write = Write {
+        pending: waiting.pending,
+        blocks: &mut waiting.blocks,
+        found: &waiting.found,
+        steps: &mut waiting.steps,
+        sight: &waiting.sight,
+    };
+    pass(shared, inner, now, Some(waiting.since), write, batch);
+}
+
+fn too_late(offset: u64, missing: u32) -> String {
+    format!(
+        "the commit block of a journal at byte {offset} is not written: of what it commits {missing} blocks have not come, for {} s. \
+         Look for lost requests between the file system and this volume; unmount it, run e2fsck, and mount it again",
+        COMMIT_PATIENCE.as_secs()
+    )
+}

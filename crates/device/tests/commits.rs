@@ -1,0 +1,390 @@
+//! A commit block takes effect when all that it commits has, in whatever order they come.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+#[path = "common/journal.rs"]
+mod journal;
+
+use common::{Client, assert_sound, open, wait_for};
+use journal::{HOME, Host, JOURNAL, log, mounted};
+use std::time::{Duration, Instant};
+use vellum_device::Volume;
+use vellum_device::block::{BlockDevice, Op, Request};
+use vellum_device::policy::Policy;
+
+/// The four blocks of the next transaction, and where they go.
+fn transaction(host: &mut Host) -> (u64, [Vec<u8>; 4]) {
+    let at = JOURNAL + u64::from(host.next_block());
+    let homes = [(HOME, 0), (HOME + 1, 0)];
+    let sequence = host.sequence;
+    host.sequence += 1;
+    let blocks = [
+        log::descriptor(sequence, &homes),
+        vec![sequence as u8; 4096],
+        vec![sequence as u8 + 1; 4096],
+        log::commit(sequence),
+    ];
+    (at, blocks)
+}
+
+fn write(client: &mut Client, at: u64, blocks: &[Vec<u8>]) -> Request {
+    let mut request = client.request(Op::Write { fua: false }, at, blocks.len() as u64);
+    for (index, block) in blocks.iter().enumerate() {
+        request.frames.block_mut(index).copy_from_slice(block);
+    }
+    request
+}
+
+fn send(client: &mut Client, at: u64, blocks: &[Vec<u8>]) -> u64 {
+    let request = write(client, at, blocks);
+    client.submit(vec![request])[0]
+}
+
+fn waiting(volume: &Volume) -> u64 {
+    volume.stats().commits.waiting
+}
+
+/// Of a journal whose log is known to begin.
+fn following() -> (
+    std::sync::Arc<dyn vellum_medium::Medium>,
+    std::sync::Arc<Volume>,
+    Host,
+) {
+    let (medium, volume, mut host) = mounted(open);
+    host.begin_log();
+    (medium, volume, host)
+}
+
+#[test]
+fn a_commit_block_waits_for_what_it_commits_and_nothing_else_does() {
+    let (medium, volume, mut host) = following();
+    for last in 0..3 {
+        let (at, blocks) = transaction(&mut host);
+        let mut other = Client::new(&volume);
+        let commit = send(&mut host.client, at + 3, &blocks[3..]);
+        for index in (0..3).filter(|index| *index != last) {
+            host.put(at + index as u64, &blocks[index]);
+        }
+        assert_eq!(waiting(&volume), 1);
+        // Reads, writes and flushes of all others go on, and the block is not there.
+        other.write(2000, &[1]).unwrap();
+        other.flush().unwrap();
+        assert_ne!(host.get(at + 3), blocks[3]);
+        host.put(at + last as u64, &blocks[last]);
+        host.client.sink.wait(commit).unwrap();
+        assert_eq!(host.get(at + 3), blocks[3]);
+    }
+    let commits = volume.stats().commits;
+    assert_eq!(
+        (commits.complete, commits.waited, commits.unjudged),
+        (3, 3, 0)
+    );
+    assert_eq!(volume.stats().clients.refused, 0);
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
+
+#[test]
+fn of_a_request_the_part_before_a_commit_block_goes_on() {
+    let (_medium, volume, mut host) = following();
+    let (at, blocks) = transaction(&mut host);
+    let before = volume.stats().clients.write;
+    // The descriptor is late; home blocks follow the commit block in its request, by chance.
+    let tail = [blocks[1..].to_vec(), vec![vec![9; 4096]]].concat();
+    let rest = send(&mut host.client, at + 1, &tail);
+    assert_eq!(waiting(&volume), 1);
+    assert_eq!(host.get(at + 1), blocks[1]);
+    assert_eq!(host.get(at + 2), blocks[2]);
+    assert_ne!(host.get(at + 3), blocks[3]);
+    host.put(at, &blocks[0]);
+    let answered = host.client.sink.wait(rest).unwrap();
+    assert_eq!(
+        (answered.lba.0, answered.blocks),
+        (at + 1, 4),
+        "as it was sent"
+    );
+    assert_eq!(host.get(at + 3), blocks[3]);
+    assert_eq!(host.get(at + 4), vec![9; 4096]);
+    let after = volume.stats().clients.write;
+    assert_eq!(after.requests - before.requests, 2);
+    assert_eq!(after.bytes - before.bytes, 5 * 4096);
+}
+
+#[test]
+fn a_transaction_in_one_request_does_not_wait() {
+    let (_medium, volume, mut host) = following();
+    let (at, blocks) = transaction(&mut host);
+    let whole = send(&mut host.client, at, &blocks);
+    host.client.sink.wait(whole).unwrap();
+    let (at, blocks) = transaction(&mut host);
+    // In one batch, the commit block first.
+    let requests = vec![
+        write(&mut host.client, at + 3, &blocks[3..]),
+        write(&mut host.client, at, &blocks[..3]),
+    ];
+    for tag in host.client.submit(requests) {
+        host.client.sink.wait(tag).unwrap();
+    }
+    let commits = volume.stats().commits;
+    assert_eq!(
+        (commits.complete, commits.waited, commits.waiting),
+        (2, 1, 0)
+    );
+}
+
+/// Durable when they are answered, as a client without a cache of its own writes: that is no reason to wait.
+#[test]
+fn what_waits_for_durability_alone_is_not_waited_for() {
+    let (_medium, volume, mut host) = following();
+    let (at, blocks) = transaction(&mut host);
+    let mut requests = Vec::new();
+    for (part, at) in [
+        (&blocks[..2], at),
+        (&blocks[2..3], at + 2),
+        (&blocks[3..], at + 3),
+    ] {
+        let mut request = write(&mut host.client, at, part);
+        request.op = Op::Write { fua: true };
+        requests.push(request);
+    }
+    let tags = host.client.submit(requests);
+    assert_eq!(volume.stats().commits.waited, 0);
+    for tag in tags {
+        host.client.sink.wait(tag).unwrap();
+    }
+}
+
+#[test]
+fn a_journal_is_known_before_anything_of_its_log_is_sent() {
+    // Over and over, for the scan is quick: the superblock comes while it has not looked.
+    let mut waited = 0;
+    for _ in 0..20 {
+        let (_medium, volume, mut host) = mounted(open);
+        // Something that was looked at changes: as a mount does.
+        let mut superblock = host.get(0);
+        superblock[1024 + 0x60] ^= 4;
+        host.put(0, &superblock);
+        // The log moves elsewhere, with the same features: no change by itself.
+        host.sequence = 40;
+        host.begin_log();
+        let (at, blocks) = transaction(&mut host);
+        let commit = send(&mut host.client, at + 3, &blocks[3..]);
+        assert_eq!(waiting(&volume), 1);
+        host.put(at, &blocks[0]);
+        host.put(at + 1, &blocks[1]);
+        assert_eq!(waiting(&volume), 1);
+        host.put(at + 2, &blocks[2]);
+        host.client.sink.wait(commit).unwrap();
+        waited += volume.stats().commits.waited;
+    }
+    assert!(waited >= 20);
+}
+
+#[test]
+fn a_superblock_of_an_unknown_journal_waits_for_the_scout() {
+    let (medium, volume, mut host) = mounted(open);
+    let superblock = host.get(JOURNAL);
+    volume.stop().unwrap();
+    drop((host, volume));
+    let volume = open(&medium);
+    let mut host = Host {
+        client: Client::new(&volume),
+        sequence: 1,
+    };
+    host.put(JOURNAL, &superblock);
+    host.begin_log();
+    let stats = volume.stats();
+    assert!(stats.write_once.scans > 0, "answered when it was looked");
+    let (at, blocks) = transaction(&mut host);
+    let commit = send(&mut host.client, at + 3, &blocks[3..]);
+    assert_eq!(waiting(&volume), 1);
+    host.put(at, &blocks[0]);
+    host.put(at + 1, &blocks[1]);
+    host.put(at + 2, &blocks[2]);
+    host.client.sink.wait(commit).unwrap();
+    assert_eq!(volume.stats().commits.unjudged, 0);
+}
+
+#[test]
+fn what_waits_ends_with_the_volume() {
+    for stops in [true, false] {
+        let (_medium, volume, mut host) = following();
+        let (at, blocks) = transaction(&mut host);
+        let commit = send(&mut host.client, at + 3, &blocks[3..]);
+        let began = Instant::now();
+        let sink = std::sync::Arc::clone(&host.client.sink);
+        if stops {
+            volume.stop().unwrap();
+        } else {
+            drop((host, volume));
+        }
+        let error = sink.wait(commit).unwrap_err();
+        assert!(error.to_string().contains("shutting down"), "{error}");
+        assert!(began.elapsed() < Duration::from_secs(5));
+    }
+}
+
+#[test]
+fn a_block_that_is_refused_is_not_committed() {
+    let thin = |medium: &std::sync::Arc<dyn vellum_medium::Medium>| {
+        let options = vellum_device::CreateOptions {
+            segment_blocks: Some(64),
+            logical_blocks: Some(20_000),
+            force: true,
+            ..vellum_device::CreateOptions::default()
+        };
+        Volume::create(&**medium, &options).unwrap();
+        open(medium)
+    };
+    let (_medium, volume, mut host) = mounted(thin);
+    host.put(JOURNAL + u64::from(host.next_block()) + 3, &[3; 4096]);
+    // When it is full, new blocks get ENOSPC, and overwritten ones do not.
+    let mut next = 5000;
+    for run in [32, 1] {
+        while host.client.write(next, &vec![next; run]).is_ok() {
+            next += run as u64;
+        }
+    }
+    assert!(next < 19_000, "full, and not at its end");
+    // And of what is kept for upkeep, the journal's second piece takes its part.
+    let mut upkeep = 668;
+    while host.client.write(upkeep, &[upkeep]).is_ok() {
+        upkeep += 1;
+    }
+    assert!(upkeep < 1192, "the journal is refused too");
+    host.begin_log();
+    let (at, blocks) = transaction(&mut host);
+    let early = send(&mut host.client, at + 3, &blocks[3..]);
+    assert_eq!(waiting(&volume), 1);
+    let copies = send(&mut host.client, at, &blocks[..3]);
+    host.client.sink.wait(copies).unwrap_err();
+    host.client.sink.wait(early).unwrap_err();
+    // And the one that comes later.
+    let late = send(&mut host.client, at + 3, &blocks[3..]);
+    host.client.sink.wait(late).unwrap_err();
+    assert_eq!(host.get(at + 3), vec![3; 4096]);
+    // jbd2 gives up; the file system is mounted again when there is room.
+    host.client.discard(5000, 64).unwrap();
+    host.begin_log();
+    host.commit(7);
+    assert_eq!(waiting(&volume), 0);
+}
+
+#[test]
+fn a_journal_that_is_set_by_hand_is_not_followed() {
+    let (_medium, volume, mut host) = following();
+    volume.set_journal(JOURNAL * 4096, 500 * 4096).unwrap();
+    let found = volume.stats().write_once.file_systems;
+    let reason = found[0].commits_do_not_wait.as_deref().unwrap();
+    assert!(reason.contains("by hand"), "{reason}");
+    let (at, blocks) = transaction(&mut host);
+    let commit = send(&mut host.client, at + 3, &blocks[3..]);
+    host.client.sink.wait(commit).unwrap();
+    volume.clear_journals();
+    assert_eq!(
+        volume.stats().write_once.file_systems[0].commits_do_not_wait,
+        None
+    );
+}
+
+#[test]
+fn commit_blocks_of_a_journal_that_is_not_asynchronous_go_on_at_once() {
+    let (_medium, volume, mut host) = mounted(open);
+    let mut superblock = host.get(JOURNAL);
+    log::begin_in_step(&mut superblock, host.sequence, host.next_block());
+    host.put(JOURNAL, &superblock);
+    for whole in [false, true] {
+        let (at, blocks) = transaction(&mut host);
+        if whole {
+            host.put(at, &blocks[0]);
+        }
+        host.put(at + 1, &blocks[1]);
+        host.put(at + 2, &blocks[2]);
+        host.put(at + 3, &blocks[3]);
+        assert_eq!(host.get(at + 3), blocks[3]);
+    }
+    let commits = volume.stats().commits;
+    assert_eq!(
+        (commits.complete, commits.waited, commits.unjudged),
+        (1, 0, 1)
+    );
+}
+
+#[test]
+fn it_does_not_matter_what_the_policies_are() {
+    for spec in [0, 1, 2] {
+        let (_medium, volume, mut host) = following();
+        let policy = Policy {
+            write_once: match spec {
+                0 => vellum_core::seam::WriteOnce::Off,
+                1 => vellum_core::seam::WriteOnce::Descriptor,
+                _ => vellum_core::seam::WriteOnce::Hash,
+            },
+            replay: spec == 2,
+            ..Policy::default()
+        };
+        volume.set_policy(policy).unwrap();
+        let (at, blocks) = transaction(&mut host);
+        let commit = send(&mut host.client, at + 3, &blocks[3..]);
+        assert_eq!(waiting(&volume), 1, "{spec}");
+        let copies = send(&mut host.client, at, &blocks[..3]);
+        host.client.sink.wait(copies).unwrap();
+        host.client.sink.wait(commit).unwrap();
+        let pledged = volume.stats().core["pledged_blocks"];
+        assert_eq!(pledged > 0, spec == 2 && pledged > 0);
+    }
+}
+
+/// A block of it never comes: the path to us has lost it.
+#[test]
+fn a_wait_ends() {
+    if std::env::var_os("VELLUM_LONG").is_none() {
+        eprintln!("SKIPPED a_wait_ends: takes 20 s, set VELLUM_LONG=1");
+        return;
+    }
+    let (_medium, volume, mut host) = following();
+    let (at, blocks) = transaction(&mut host);
+    let began = Instant::now();
+    let commit = send(&mut host.client, at + 3, &blocks[3..]);
+    host.put(at, &blocks[0]);
+    std::thread::sleep(Duration::from_secs(4));
+    // News: it is waited for as long again.
+    host.put(at + 1, &blocks[1]);
+    let error = host.client.sink.wait(commit).unwrap_err().to_string();
+    let place = ((at + 3) * 4096).to_string();
+    assert!(
+        error.contains(&place) && error.contains("1 blocks"),
+        "{error}"
+    );
+    let took = began.elapsed();
+    assert!(
+        took > Duration::from_secs(13) && took < Duration::from_secs(16),
+        "{took:?}"
+    );
+    assert!(volume.events().iter().any(|event| event.kind == "commit"));
+    assert_eq!(volume.stats().commits.refused, 1);
+    // The next mount begins anew.
+    host.begin_log();
+    host.commit(3);
+}
+
+#[test]
+fn home_blocks_that_look_like_commit_blocks_do_not_wait() {
+    let (_medium, volume, mut host) = following();
+    let home = u64::from(HOME);
+    host.put(home, &log::commit(host.sequence));
+    wait_for(&volume, "the scout", |volume| {
+        !volume.stats().commits.looking
+    });
+    assert_eq!(volume.stats().commits.waited, 0);
+    assert_eq!(
+        volume
+            .frames()
+            .capacity(vellum_device::frames::Share::Write),
+        1024
+    );
+}
