@@ -3,6 +3,7 @@
 use crate::host;
 use crate::outcome::usage;
 use anyhow::{Context, Result};
+use serde_json::Value;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use vellum_core::format::areas::Layout;
@@ -13,25 +14,55 @@ pub const MOUNT_OPTIONS: &str = "data=journal,journal_async_commit";
 /// The same of a volume that does not keep the order of writes: two flushes a commit.
 const UNORDERED_MOUNT_OPTIONS: &str = "data=journal";
 
+/// What is asked for by the option, and safe only where commit blocks wait for what they commit.
+const ASYNC_COMMIT: &str = "journal_async_commit";
+
 /// The mount's options: one flush a commit is asked for only of a volume that keeps the order of writes (promise 3).
 pub fn mount_options(layout: Layout, asked: Option<&str>) -> Result<&str> {
-    let Some(asked) = asked else {
-        return Ok(match layout.keeps_order() {
-            true => MOUNT_OPTIONS,
-            false => UNORDERED_MOUNT_OPTIONS,
-        });
-    };
-    let is_unsafe = asked
-        .split(',')
-        .any(|option| option.trim() == "journal_async_commit");
-    if is_unsafe && !layout.keeps_order() {
-        return Err(usage(format!(
-            "--options {asked}: journal_async_commit needs a volume that keeps the order of writes, and the layout {} does \
-             not: a crash could lose the file system. Leave it out, or use the layout log or shadow",
+    let unordered = (!layout.keeps_order()).then(|| {
+        format!(
+            "it needs a volume that keeps the order of writes, and the layout {} does not: use the layout log or shadow",
             layout.name()
-        )));
+        )
+    });
+    options(asked, unordered.as_deref())
+}
+
+/// The same, if there is a reason why journal_async_commit is not safe.
+pub fn options<'a>(asked: Option<&'a str>, unsafe_because: Option<&str>) -> Result<&'a str> {
+    let default = match unsafe_because {
+        None => MOUNT_OPTIONS,
+        Some(_) => UNORDERED_MOUNT_OPTIONS,
+    };
+    match (asked, unsafe_because) {
+        (Some(asked), Some(reason)) if is_async(asked) => Err(usage(format!(
+            "--options {asked}: without {ASYNC_COMMIT}, please; a crash could lose the file system, for {reason}"
+        ))),
+        (asked, _) => Ok(asked.unwrap_or(default)),
     }
-    Ok(asked)
+}
+
+/// Whether these options ask for it.
+pub fn is_async(options: &str) -> bool {
+    options
+        .split(',')
+        .any(|option| option.trim() == ASYNC_COMMIT)
+}
+
+/// Of what a server tells of a volume's journals: why commit blocks of the file system that fills it do not wait for what they
+/// commit, if so. None while the server has not looked.
+pub fn unordered_because(journals: &Value) -> Option<Option<String>> {
+    let list = journals.get("file_systems")?.as_array()?;
+    let looking = journals.get("looking")?.as_bool()?;
+    let fills = |found: &&Value| found.get("start").and_then(Value::as_u64) == Some(0);
+    match (looking, list.iter().find(fills)) {
+        (true, _) => None,
+        (false, None) => Some(Some("no ext4 was found on it".to_owned())),
+        (false, Some(found)) => {
+            let reason = found.get("commits_do_not_wait").and_then(Value::as_str);
+            Some(reason.map(|reason| format!("its journal is not followed: {reason}")))
+        }
+    }
 }
 
 /// Makes an ext4 whose journal and tables are complete, so that nothing is written behind one's back later.
@@ -79,5 +110,30 @@ mod tests {
         let refused = mount_options(Layout::Ordered, Some(asked)).unwrap_err();
         assert!(refused.to_string().contains("layout ordered"), "{refused}");
         assert!(mount_options(Layout::Ordered, Some("data=journal,noatime")).is_ok());
+    }
+
+    #[test]
+    fn one_flush_a_commit_needs_a_journal_that_is_followed() {
+        let told = |found: Value| {
+            let all =
+                serde_json::json!({"looking": false, "file_systems": [{"start": 4096}, found]});
+            unordered_because(&all).unwrap()
+        };
+        let fine = serde_json::json!({"start": 0, "commits_do_not_wait": null});
+        assert_eq!(told(fine), None);
+        let small = serde_json::json!({"start": 0, "commits_do_not_wait": "its blocks are small"});
+        let reason = told(small).unwrap();
+        assert!(reason.contains("its blocks are small"), "{reason}");
+        assert!(told(serde_json::json!({"start": 512})).is_some());
+        let looking = serde_json::json!({"looking": true, "file_systems": []});
+        assert_eq!(unordered_because(&looking), None);
+        assert_eq!(options(None, Some(&reason)).unwrap(), "data=journal");
+        assert_eq!(options(None, None).unwrap(), MOUNT_OPTIONS);
+        let refused = options(Some(MOUNT_OPTIONS), Some(&reason)).unwrap_err();
+        assert!(
+            refused.to_string().contains("its blocks are small"),
+            "{refused}"
+        );
+        assert!(options(Some("noatime"), Some(&reason)).is_ok());
     }
 }

@@ -1,17 +1,23 @@
 //! `vellum attach`: from a volume's file to a block device, and to a mounted file system if asked.
 
 use crate::attachment::{Attachment, Via};
-use crate::outcome::{out, usage};
+use crate::commands::journal;
+use crate::outcome::{out, tell, usage};
 use crate::policy::Policies;
 use crate::signals::Stop;
 use crate::size::{self, Size};
 use crate::{ext4, host, volume};
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 use vellum_core::format::areas::Layout;
 use vellum_device::info::hex_uuid;
+
+/// How long a server may take to look at a file system's journal.
+const LOOK_PATIENCE: Duration = Duration::from_secs(15);
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -27,7 +33,8 @@ pub struct Args {
     /// With --mkfs: also when there is a file system already, whose content is lost.
     #[arg(long, requires = "mkfs")]
     force: bool,
-    /// The mount's options; if not given, data=journal, and journal_async_commit where the volume's layout makes it safe.
+    /// The mount's options; if not given, data=journal, and journal_async_commit where it is safe: by the volume's layout, and with a
+    /// journal that the volume can follow.
     #[arg(long, value_name = "OPTIONS", requires = "mount")]
     options: Option<String>,
     /// How to attach it; the best way that this machine has, if not given.
@@ -45,7 +52,8 @@ pub fn run(args: Args) -> Result<()> {
     let stop = Stop::on_signals(true)?;
     let (superblock, _) = volume::superblock_of(&args.volume)?;
     let uuid = hex_uuid(&superblock.uuid());
-    let options = ext4::mount_options(superblock.layout(), args.options.as_deref())?;
+    let asked = args.options.as_deref();
+    let mut options = ext4::mount_options(superblock.layout(), asked)?;
     let path = args
         .volume
         .canonicalize()
@@ -94,6 +102,14 @@ pub fn run(args: Args) -> Result<()> {
         ext4::make(&device)?;
     }
     if let Some(dir) = &mount {
+        if ext4::is_async(options)
+            && let Some(reason) = unordered_because(&path)?
+        {
+            options = ext4::options(asked, Some(&reason))?;
+            tell(format_args!(
+                "mounting with {options}, without journal_async_commit: {reason}"
+            ));
+        }
         attachment.mount(dir, options)?;
     }
     attachment.keep();
@@ -102,4 +118,22 @@ pub fn run(args: Args) -> Result<()> {
         None => writeln!(out(), "{}", device.display())?,
     }
     Ok(())
+}
+
+/// Why a commit block of the file system on a volume could overtake what it commits, if so. Its server looks first.
+fn unordered_because(volume: &Path) -> Result<Option<String>> {
+    let mut told = None;
+    let mut failed = None;
+    host::eventually(LOOK_PATIENCE, || {
+        match journal::ask(volume, &Value::Null) {
+            Ok(journals) => told = ext4::unordered_because(&journals),
+            Err(error) => failed = Some(error),
+        }
+        told.is_some() || failed.is_some()
+    });
+    match (failed, told) {
+        (Some(error), _) => Err(error),
+        (None, Some(reason)) => Ok(reason),
+        (None, None) => Ok(Some("its journal has not been looked at yet".to_owned())),
+    }
 }

@@ -64,7 +64,8 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn ask(volume: &Path, change: &Value) -> Result<Value> {
+/// What the server of a volume says of its journals, after a change if there is one.
+pub fn ask(volume: &Path, change: &Value) -> Result<Value> {
     let (socket, volume) = control::server_of(volume)?;
     let request = json!({"command": "journal", "volume": volume, "change": change});
     let answer = control::request(&socket, &request)?;
@@ -99,6 +100,15 @@ pub fn text(told: &Value) -> String {
         }
         if let Some(reason) = found.get("stood_aside").and_then(Value::as_str) {
             let _ = writeln!(text, "    journal not watched: {reason}");
+        }
+        let reason = |key: &str| found.get(key).and_then(Value::as_str);
+        if let Some(why) = reason("commits_do_not_wait")
+            && reason("stood_aside") != Some(why)
+        {
+            let _ = writeln!(
+                text,
+                "    commit blocks do not wait for what they commit: {why}"
+            );
         }
         if let Some(reason) = found.get("metadata_in_part").and_then(Value::as_str) {
             let _ = writeln!(text, "    metadata known in part: {reason}");

@@ -492,11 +492,13 @@ impl Answers for Volumes {
             _ if change.is_null() => {}
             _ => return Err("a change is \"clear\", or start and bytes".to_owned()),
         }
-        Ok(served
-            .stats()
-            .get("write_once")
-            .cloned()
-            .unwrap_or_default())
+        let stats = served.stats();
+        let mut told = stats.get("write_once").cloned().unwrap_or_default();
+        if let Some(told) = told.as_object_mut() {
+            let looking = stats.pointer("/commits/looking");
+            told.insert("looking".to_owned(), looking.cloned().unwrap_or_default());
+        }
+        Ok(told)
     }
 }
 
