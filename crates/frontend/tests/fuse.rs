@@ -66,6 +66,22 @@ fn a_file_is_no_directory_to_mount_on() {
 }
 
 #[test]
+fn a_directory_that_holds_something_is_not_mounted_on() {
+    if !can_mount("a_directory_that_holds_something_is_not_mounted_on") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, b"content").unwrap();
+    let refused = FuseServer::mount(dir.path(), Vec::new());
+    assert!(
+        matches!(refused, Err(FuseError::NotEmpty { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(fs::read(&file).unwrap(), b"content");
+}
+
+#[test]
 fn a_file_reads_back_what_was_written_at_any_alignment() {
     if !can_mount("a_file_reads_back_what_was_written_at_any_alignment") {
         return;

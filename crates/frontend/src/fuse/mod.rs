@@ -36,6 +36,15 @@ pub enum FuseError {
     /// Two exports with one name.
     #[error("two exports are called {0:?}: give each volume its own file name")]
     Twice(String),
+    /// The directory holds something.
+    #[error(
+        "{} is not empty, and a FUSE file system on it would hide what it holds: give an empty directory",
+        dir.display()
+    )]
+    NotEmpty {
+        /// Where.
+        dir: PathBuf,
+    },
     /// The mount failed.
     #[error("cannot mount a FUSE file system on {}: {source}", dir.display())]
     Mount {
@@ -100,6 +109,9 @@ impl FuseServer {
         if !dir_now.is_dir() {
             // The kernel mounts it there all the same, and nobody can open what is in it.
             return Err(failed(io::ErrorKind::NotADirectory.into()));
+        }
+        if dir_now.read_dir().map_err(failed)?.next().is_some() {
+            return Err(FuseError::NotEmpty { dir: dir_now });
         }
         let session = fuser::Session::new(
             files::Files::new(exports).map_err(failed)?,
