@@ -432,7 +432,11 @@ impl Peek {
             bail!("{shown} is neither a regular file nor a block device");
         }
         let mut file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
-        let blocks = file.seek(SeekFrom::End(0))? / BLOCK;
+        let bytes = file.seek(SeekFrom::End(0))?;
+        let blocks = bytes / BLOCK;
+        if blocks == 0 {
+            bail!("{shown} is no vellum volume: it has {bytes} bytes");
+        }
         Ok(Self { file, blocks })
     }
 

@@ -87,6 +87,8 @@ fn files_that_are_no_volumes_are_refused_everywhere() {
     fs::write(&junk, vec![0xA5; 1 << 20]).unwrap();
     let odd = dir.path().join("odd");
     fs::write(&odd, vec![1; 70_001]).unwrap();
+    let tiny = dir.path().join("tiny");
+    fs::write(&tiny, b"notes").unwrap();
     let (socket, here) = (dir.path().join("s"), text(dir.path()));
     let serve = format!("--socket={}", socket.display());
     for command in [
@@ -107,6 +109,13 @@ fn files_that_are_no_volumes_are_refused_everywhere() {
             1,
             &[command, &[text(&junk)]].concat(),
             &["junk", "not a vellum volume"],
+        );
+    }
+    for command in [&["info"][..], &["attach"], &["stats"]] {
+        fails(
+            1,
+            &[command, &[text(&tiny)]].concat(),
+            &["tiny", "no vellum volume", "5 bytes"],
         );
     }
     fails(3, &["check", text(&junk)], &["junk", "not a vellum volume"]);
