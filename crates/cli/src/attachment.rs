@@ -6,14 +6,12 @@
 //! kernel has bound to our directory.
 
 use crate::outcome::tell;
+use crate::server_log::{self, ServerLog};
 use crate::signals::{Stop, unblocked};
 use crate::state::{Process, State, StateFile, run_dir};
-use crate::{control, host};
+use crate::{bound, control, host};
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
-use std::fs::OpenOptions;
-use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -24,8 +22,6 @@ use vellum_frontend::ublk;
 const SERVER_PATIENCE: Duration = Duration::from_secs(300);
 /// How long an unmount may find the directory in use by someone who is just leaving.
 const BUSY_PATIENCE: Duration = Duration::from_secs(3);
-/// How much of a server's log is shown when it fails.
-const LOG_BYTES_MAX: u64 = 64 << 10;
 
 /// A way to make a volume a block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -98,7 +94,7 @@ impl Attachment {
     /// Starts with nothing done. `id` names the volume among all.
     pub fn begin(id: &str, volume: &Path, via: Via, stop: &Stop) -> Result<Self> {
         let file = StateFile::lock(id)?;
-        if let Some(mut old) = file.load()? {
+        if let Some(old) = file.load()? {
             if old.server.is_some_and(Process::alive) {
                 let what = match old.is_of(volume) {
                     true => format!("{} is attached already", volume.display()),
@@ -112,7 +108,7 @@ impl Attachment {
                 bail!("{what} ({}): detach it first", place.display());
             }
             tell(format_args!("cleaning up what a crashed server left"));
-            undo(&file, id, &mut old)?;
+            undo(&file, id, &old, Some(stop))?;
         }
         let via = match via {
             Via::Ublk => "ublk",
@@ -146,7 +142,7 @@ impl Attachment {
         let mut command =
             Command::new(std::env::current_exe().context("cannot find the vellum program itself")?);
         command
-            .arg("serve")
+            .args(["serve", "--syslog"])
             .args(options)
             .arg("--control")
             .arg(&control);
@@ -173,20 +169,10 @@ impl Attachment {
         let mut name = OsString::from("disk=");
         name.push(&self.state.volume);
         command.arg(name);
-        let log = dir.join(format!("{}.log", self.id));
-        let to_log = || {
-            OpenOptions::new()
-                .create(true)
-                .append(true)
-                .mode(0o600)
-                .open(&log)
-                .with_context(|| format!("cannot write the server's log {}", log.display()))
-        };
-        let _ = std::fs::remove_file(&log);
-        command
-            .stdin(Stdio::null())
-            .stdout(to_log()?)
-            .stderr(to_log()?);
+        let mut log = ServerLog::of(&self.id)?;
+        let said = log.begin()?;
+        let again = said.try_clone().context("cannot write the server's log")?;
+        command.stdin(Stdio::null()).stdout(said).stderr(again);
         // Of a session of its own: a ^C at our terminal is not meant for it.
         unblocked(&mut command);
         // SAFETY: setsid is async-signal-safe.
@@ -201,7 +187,7 @@ impl Attachment {
         let server = self.server.insert(child);
         let stop = self.stop.clone();
         let mut exited = false;
-        let ready = || said(&log).lines().any(|line| line.starts_with("ready: "));
+        let ready = || log.said().lines().any(|line| line.starts_with("ready: "));
         let ended = host::eventually(SERVER_PATIENCE, || {
             exited = !matches!(server.try_wait(), Ok(None));
             exited || ready() || stop.asked()
@@ -211,16 +197,13 @@ impl Attachment {
             bail!("interrupted");
         }
         if exited {
-            bail!(
-                "the server failed: {}",
-                said(&log).trim().trim_start_matches("vellum: ")
-            );
+            bail!("the server failed: {}", log.why());
         }
         if !ended {
             bail!(
                 "the server is not ready after {} s: see {}",
                 SERVER_PATIENCE.as_secs(),
-                log.display()
+                log.path().display()
             );
         }
         Ok(())
@@ -242,10 +225,11 @@ impl Attachment {
                 device
             }
             // The server made it.
-            (None, None) => ublk::find(mark(&self.id))
+            (None, None) => ublk::find(bound::mark(&self.id))
                 .pop()
                 .context("the server has no block device: is /dev complete?")?,
         };
+        self.state.binding = bound::number(&device);
         self.state.device = Some(device.clone());
         self.save()?;
         Ok(device)
@@ -279,7 +263,7 @@ impl Attachment {
     /// Undoes everything.
     pub fn end(mut self) -> Result<()> {
         self.kept = true;
-        let result = undo(&self.file, &self.id, &mut self.state);
+        let result = undo(&self.file, &self.id, &self.state, None);
         if let Some(mut server) = self.server.take() {
             let _ = server.wait();
         }
@@ -299,13 +283,13 @@ impl Drop for Attachment {
         if self.kept {
             return;
         }
-        let mut undone = undo(&self.file, &self.id, &mut self.state);
+        let mut undone = undo(&self.file, &self.id, &self.state, None);
         if undone.is_err() {
             // Whoever keeps it in use loses sight of it: nothing of ours may stay.
-            for mounted in ours(&self.state) {
+            for mounted in bound::mounts(&self.id, &self.state) {
                 let _ = host::unmount(&mounted, true);
             }
-            undone = undo(&self.file, &self.id, &mut self.state);
+            undone = undo(&self.file, &self.id, &self.state, None);
         }
         if let Err(error) = undone {
             tell(format_args!("vellum: could not undo everything: {error:#}"));
@@ -315,21 +299,6 @@ impl Drop for Attachment {
             let _ = server.wait();
         }
     }
-}
-
-/// What a server has said.
-fn said(log: &Path) -> String {
-    let mut text = Vec::new();
-    if let Ok(file) = std::fs::File::open(log) {
-        let _ = file.take(LOG_BYTES_MAX).read_to_end(&mut text);
-    }
-    String::from_utf8_lossy(&text).into_owned()
-}
-
-/// What a volume's ublk device bears: the beginning of the volume's UUID.
-pub fn mark(uuid: &str) -> ublk::Mark {
-    let digits = uuid.chars().filter_map(|c| c.to_digit(16)).take(16);
-    ublk::Mark(digits.fold(0, |mark, digit| mark << 4 | u64::from(digit)))
 }
 
 /// An NBD device that nobody uses.
@@ -358,66 +327,16 @@ fn nbd_attach(socket: &Path, device: &Path) -> Result<()> {
     host::run("nbd-client", &args).map(drop)
 }
 
-fn nbd_bound(device: &Path) -> bool {
-    device
-        .file_name()
-        .is_some_and(|name| Path::new("/sys/block").join(name).join("pid").exists())
-}
-
-/// Ends the connection; the device is free when its last user has left.
-fn nbd_disconnect(device: &Path) -> Result<()> {
-    if nbd_bound(device) {
-        host::run("nbd-client", &["-d", &device.to_string_lossy()])?;
-    }
-    Ok(())
-}
-
-/// Ends the connection and waits until the device is free.
-fn nbd_detach(device: &Path) -> Result<()> {
-    nbd_disconnect(device)?;
-    if !host::eventually(Duration::from_secs(10), || !nbd_bound(device)) {
-        bail!(
-            "{} is still in use: see `fuser -vm {0}`, end what uses it, and detach again",
-            device.display()
-        );
-    }
-    Ok(())
-}
-
-/// The block devices that are ours: recorded, or found bound to our directory.
-fn devices(state: &State) -> Vec<PathBuf> {
-    // Those of ublk are the server's to make and to remove; only the recorded one can be mounted.
-    let mut devices = state
-        .fuse
-        .as_deref()
-        .map(host::loops_in)
-        .unwrap_or_default();
-    if let Some(device) = &state.device
-        && state.via != "fuse"
-    {
-        devices.push(device.clone());
-    }
-    devices
-}
-
-/// Where our block devices are mounted, innermost last.
-fn ours(state: &State) -> Vec<PathBuf> {
-    let devices = devices(state);
-    host::mounts()
-        .into_iter()
-        .filter(|m| devices.contains(&m.source))
-        .map(|m| m.target)
-        .collect()
-}
-
 /// Undoes what a state says was done. Every step is fine with having been done already.
-pub fn undo(file: &StateFile, id: &str, state: &mut State) -> Result<()> {
+/// `stop`: asks for an end of the wait for a server.
+pub fn undo(file: &StateFile, id: &str, state: &State, stop: Option<&Stop>) -> Result<()> {
     let alive = state.server.is_some_and(Process::alive);
     if !alive && state.via == "nbd" {
         // The kernel keeps a dead connection's requests, and an unmount would wait for them.
-        devices(state).iter().try_for_each(|d| nbd_disconnect(d))?;
+        let devices = bound::devices(id, state);
+        devices.iter().try_for_each(|d| bound::disconnect(d))?;
     }
-    for dir in ours(state).into_iter().rev() {
+    for dir in bound::mounts(id, state).into_iter().rev() {
         let mut result = host::unmount(&dir, false);
         if alive {
             host::eventually(BUSY_PATIENCE, || {
@@ -440,25 +359,17 @@ pub fn undo(file: &StateFile, id: &str, state: &mut State) -> Result<()> {
             )
         })?;
     }
-    for device in devices(state) {
-        match state.via.as_str() {
-            "nbd" => nbd_detach(&device)?,
-            "ublk" => {} // It goes with its server.
-            _ => host::loop_detach(&device)?,
-        }
-    }
+    bound::unbind(id, state)?;
+    let mut log = ServerLog::of(id)?;
     if let Some(server) = state.server {
-        server.signal(libc::SIGTERM);
-        if !host::eventually(SERVER_PATIENCE, || !server.alive()) {
-            bail!(
-                "server {} does not stop: see {}.log in the run-time directory",
-                server.pid,
-                id
-            );
+        // A second signal would end it at once, without what it writes last.
+        if !log.is_stopping() {
+            server.signal(libc::SIGTERM);
         }
+        wait_for_end(server, &mut log, stop)?;
     }
     if state.via == "ublk" {
-        ublk::clear_up(mark(id)).context("cannot remove what a dead server left")?;
+        ublk::clear_up(bound::mark(id)).context("cannot remove what a dead server left")?;
     }
     if let Some(fuse) = &state.fuse {
         while host::mounts()
@@ -473,10 +384,44 @@ pub fn undo(file: &StateFile, id: &str, state: &mut State) -> Result<()> {
     for path in [&state.control, &state.socket].into_iter().flatten() {
         let _ = std::fs::remove_file(path);
     }
-    if let Ok(dir) = run_dir() {
-        let _ = std::fs::remove_file(dir.join(format!("{id}.log")));
-        control::clear_up(id);
+    match log.keep(id, &state.volume) {
+        Ok(Some(kept)) => tell(format_args!(
+            "what the server said is in {}",
+            kept.display()
+        )),
+        Ok(None) => {}
+        Err(error) => tell(format_args!(
+            "what the server said stays in {}: {error}",
+            log.path().display()
+        )),
     }
+    control::clear_up(id);
     file.remove();
+    Ok(())
+}
+
+/// Waits for a server that was told to stop; what it has to say meanwhile, like that the file system below is full, is told at
+/// once.
+fn wait_for_end(server: Process, log: &mut ServerLog, stop: Option<&Stop>) -> Result<()> {
+    let interrupted = || stop.is_some_and(Stop::asked);
+    let ended = host::eventually(SERVER_PATIENCE, || {
+        let is_over = !server.alive() || interrupted();
+        let news = log.news();
+        for line in news.lines().filter(|line| !server_log::is_routine(line)) {
+            tell(format_args!("{}", server_log::without_time(line)));
+        }
+        is_over
+    });
+    if server.alive() {
+        let (pid, log) = (server.pid, log.path().display());
+        match ended {
+            true => bail!(
+                "interrupted: server {pid} is still stopping (its log: {log}); detach again to wait for it"
+            ),
+            false => bail!(
+                "server {pid} does not stop (its log: {log}): detach again to wait on; `kill -9 {pid}` ends it as a crash would"
+            ),
+        }
+    }
     Ok(())
 }

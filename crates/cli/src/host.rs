@@ -102,49 +102,12 @@ pub fn loop_attach(file: &Path) -> Result<PathBuf> {
     Ok(PathBuf::from(device.trim()))
 }
 
-/// The loop devices bound to files in a directory (or to the file itself).
-pub fn loops_in(dir: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/sys/block")
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
-        let Ok(backing) = std::fs::read_to_string(entry.path().join("loop/backing_file")) else {
-            continue;
-        };
-        // A file of a file system that was detached is shown with this suffix, and without its directory.
-        if Path::new(
-            backing
-                .trim_end_matches('\n')
-                .trim_end_matches(" (deleted)"),
-        )
-        .starts_with(dir)
-        {
-            found.push(Path::new("/dev").join(entry.file_name()));
-        }
-    }
+/// All block devices, as `/dev/NAME`.
+pub fn block_devices() -> impl Iterator<Item = PathBuf> {
+    let found = std::fs::read_dir("/sys/block").into_iter().flatten();
     found
-}
-
-fn loop_bound(device: &Path) -> bool {
-    device
-        .file_name()
-        .is_some_and(|name| Path::new("/sys/block").join(name).join("loop").exists())
-}
-
-/// Unbinds a loop device and waits until that is done; an unbound one is fine.
-pub fn loop_detach(device: &Path) -> Result<()> {
-    if loop_bound(device) {
-        run("losetup", &["--detach", &device.to_string_lossy()])?;
-    }
-    if !eventually(Duration::from_secs(10), || !loop_bound(device)) {
-        bail!(
-            "{} is still in use: see `fuser -vm {0}`, end what uses it, and detach again",
-            device.display()
-        );
-    }
-    Ok(())
+        .flatten()
+        .map(|entry| Path::new("/dev").join(entry.file_name()))
 }
 
 /// A line of the kernel's table of mounts.

@@ -7,6 +7,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod attachment;
+mod bound;
 mod claim;
 mod commands;
 mod config;
@@ -18,6 +19,7 @@ mod nbd_client;
 mod outcome;
 mod policy;
 mod raw;
+mod server_log;
 mod signals;
 mod size;
 mod state;

@@ -1,5 +1,6 @@
 //! How a command ends, as its caller sees it.
 
+use crate::server_log;
 use std::io::{self, Stdout, Write};
 use std::process::ExitCode;
 
@@ -62,6 +63,7 @@ pub fn damage(text: impl Into<String>) -> anyhow::Error {
 
 /// A line on stderr: whoever tells it goes on when nobody reads it any more, where `eprintln` would panic.
 pub fn tell(line: std::fmt::Arguments<'_>) {
+    let line = server_log::tell(&line.to_string());
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 

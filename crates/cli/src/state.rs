@@ -1,7 +1,7 @@
 //! What is attached: a file a volume in an owner-only directory, so that `detach` can undo it also when
 //! whoever did it is dead.
 
-use crate::host;
+use crate::{bound, host};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
@@ -119,6 +119,8 @@ pub struct State {
     pub socket: Option<PathBuf>,
     /// The block device.
     pub device: Option<PathBuf>,
+    /// How the kernel numbers that binding (see [`bound::number`](crate::bound::number)).
+    pub binding: Option<u64>,
     /// Where it is mounted.
     pub mount: Option<PathBuf>,
 }
@@ -209,24 +211,35 @@ fn read(path: &Path) -> Result<Option<State>> {
         .with_context(|| format!("{shown} is not a state file: remove it by hand"))
 }
 
-/// The recorded volume whose file, block device or mount point this is: for a `detach` of something whose
-/// volume cannot be read any more.
+/// The record that a path is about: a volume's file, its block device, or where that is mounted. Records of the dead name
+/// these too, so what the kernel has bound goes first, and who has a server.
 pub fn find(path: &Path) -> Result<Option<String>> {
+    let uuid = crate::volume::uuid_of(path).ok();
+    let rank = |id: &str, state: &State| {
+        let same = |p: &PathBuf| p == path;
+        let holds =
+            bound::devices(id, state).iter().any(same) || bound::mounts(id, state).iter().any(same);
+        let is_it = holds || uuid.as_deref() == Some(id) && same(&state.volume);
+        let named = [
+            Some(&state.volume),
+            state.device.as_ref(),
+            state.mount.as_ref(),
+        ];
+        let names_it = named.into_iter().flatten().any(same);
+        let is_served = state.server.is_some_and(Process::alive);
+        (is_it || names_it).then_some((is_it, is_served))
+    };
+    let mut best = None;
     for entry in std::fs::read_dir(run_dir()?)?.flatten() {
         let file = entry.path();
         if file.extension().is_none_or(|e| e != "json") {
             continue;
         }
-        let Ok(Some(state)) = read(&file) else {
+        let (Ok(Some(state)), Some(id)) = (read(&file), file.file_stem()) else {
             continue;
         };
-        let same = |p: &Path| p == path;
-        if same(&state.volume)
-            || state.device.as_deref().is_some_and(same)
-            || state.mount.as_deref().is_some_and(same)
-        {
-            return Ok(file.file_stem().map(|s| s.to_string_lossy().into_owned()));
-        }
+        let id = id.to_string_lossy().into_owned();
+        best = best.max(rank(&id, &state).map(|rank| (rank, id)));
     }
-    Ok(None)
+    Ok(best.map(|(_, id)| id))
 }

@@ -4,7 +4,7 @@ use crate::outcome::out;
 use crate::signals::Stop;
 use crate::state::{self, StateFile};
 use crate::{attachment, volume};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -17,8 +17,8 @@ pub struct Args {
 
 /// Detaches it.
 pub fn run(args: &Args) -> Result<()> {
-    // Half a detach is worse than a whole one: signals wait. (It can be repeated all the same.)
-    let _signals = Stop::on_signals(true)?;
+    // Half a detach is worse than a whole one: signals end the wait for the server alone. (It can be repeated all the same.)
+    let stop = Stop::on_signals(true)?;
     let path = args
         .volume
         .canonicalize()
@@ -29,11 +29,8 @@ pub fn run(args: &Args) -> Result<()> {
         Some(id) => id,
         None => match volume::uuid_of(&path) {
             Ok(uuid) => uuid,
-            // Neither recorded nor a volume, like where one was mounted before: the same answer as for a volume that is not.
-            Err(_) => {
-                writeln!(out(), "{}", nothing(&path))?;
-                return Ok(());
-            }
+            // Neither recorded nor a volume: a slip of the pen, or where one was mounted before.
+            Err(_) => bail!("{}", nothing(&path)),
         },
     };
     let file = StateFile::lock(&id)?;
@@ -47,8 +44,8 @@ pub fn run(args: &Args) -> Result<()> {
                 nothing(&path)
             )?;
         }
-        Some(mut state) => {
-            attachment::undo(&file, &id, &mut state)?;
+        Some(state) => {
+            attachment::undo(&file, &id, &state, Some(&stop))?;
             writeln!(out(), "detached")?;
         }
         None => {
@@ -59,7 +56,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// What is no failure: a `detach` can be repeated.
+/// Of a volume no failure: a `detach` can be repeated.
 fn nothing(path: &Path) -> String {
     format!("nothing is attached as {}", path.display())
 }

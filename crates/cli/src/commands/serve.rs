@@ -1,10 +1,11 @@
 //! `vellum serve`: volumes over NBD, ublk and FUSE, in the foreground.
 
-use crate::attachment::mark;
+use crate::bound::mark;
 use crate::claim::{Claimed, claim};
 use crate::control::{Answers, ControlSocket};
 use crate::outcome::{tell, usage};
 use crate::policy::{Change, PersistenceChoice, Policies};
+use crate::server_log;
 use crate::signals::Stop;
 use crate::size::{self, Size};
 use crate::volume::{OpenOptions, Recording, Served};
@@ -86,6 +87,9 @@ pub struct Args {
         requires = "record"
     )]
     record_sizes: SizesChoice,
+    /// Tell the system's log too, with the time: of the server of an attached volume.
+    #[arg(long, hide = true)]
+    syslog: bool,
     /// Serve plain files as they are, counted: the peer in demo and benchmarks.
     #[arg(long, hide = true)]
     raw: bool,
@@ -133,6 +137,7 @@ impl Args {
             no_zero: false,
             record: Some(trace),
             record_sizes: sizes,
+            syslog: false,
             raw: true,
         }
     }
@@ -167,6 +172,9 @@ enum VictimChoice {
 
 /// Serves until told to stop.
 pub fn run(args: Args) -> Result<()> {
+    if args.syslog {
+        server_log::to_the_system();
+    }
     if args.tcp.is_some() && args.tls_cert.is_none() && !args.insecure_tcp {
         return Err(usage(
             "--tcp needs --tls-cert and --tls-key; on a network you trust, --insecure-tcp",

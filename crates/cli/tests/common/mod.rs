@@ -171,3 +171,16 @@ pub fn can_attach(test: &str) -> bool {
     }
     root && devices
 }
+
+/// The process that serves a volume, by its state file.
+pub fn server_pid(path: &Path) -> i32 {
+    let info: serde_json::Value =
+        serde_json::from_str(&ok(&["info", text(path), "--json"])).unwrap();
+    let uuid = info["uuid"].as_str().unwrap().to_owned();
+    let state = std::fs::read(format!("/run/vellum/{uuid}.json")).unwrap();
+    let state: serde_json::Value = serde_json::from_slice(&state).unwrap();
+    state
+        .pointer("/server/pid")
+        .and_then(serde_json::Value::as_i64)
+        .unwrap() as i32
+}

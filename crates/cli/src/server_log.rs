@@ -1,0 +1,265 @@
+//! What an attached volume's server says: into a file of the run-time directory, whence `attach` and `detach` read it, to the
+//! system's log, and at last, when the server is gone, into a log that is kept.
+//!
+//! While the server runs none of its lines may wait for a disk: `/var/log` may lie on the very volume that it serves. The
+//! run-time directory is in memory, and the system's log is sent to without waiting.
+
+use crate::state::run_dir;
+use anyhow::{Context, Result};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// Where logs are kept.
+const KEPT: &str = "/var/log/vellum";
+/// Where the system's log listens.
+const SYSLOG: &str = "/dev/log";
+/// Facility "daemon", severity "warning".
+const PRIORITY: u8 = 3 << 3 | 4;
+/// How much of a log is read, or kept of one server.
+const BYTES_MAX: u64 = 256 << 10;
+/// A kept log that is longer is put aside, and takes the place of the one before it.
+const KEPT_BYTES_MAX: u64 = 1 << 20;
+
+/// The log of the server of one volume.
+pub struct ServerLog {
+    path: PathBuf,
+    /// Of what comes next.
+    at: u64,
+}
+
+impl ServerLog {
+    /// Of the volume with this UUID, from its end on.
+    pub fn of(id: &str) -> Result<Self> {
+        let path = run_dir()?.join(format!("{id}.log"));
+        let at = path.metadata().map_or(0, |meta| meta.len());
+        Ok(Self { path, at })
+    }
+
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Begins a new one: for a server's standard output or error.
+    pub fn begin(&mut self) -> Result<File> {
+        let _ = std::fs::remove_file(&self.path);
+        self.at = 0;
+        let mut options = OpenOptions::new();
+        options.create_new(true).append(true).mode(0o600);
+        let opened = options.open(&self.path);
+        opened.with_context(|| format!("cannot write the server's log {}", self.path.display()))
+    }
+
+    /// All that was said.
+    pub fn said(&self) -> String {
+        self.from(0)
+    }
+
+    /// All that was said, as the reason why it failed.
+    pub fn why(&self) -> String {
+        let said = self.said();
+        let lines = said.trim().lines().map(without_time);
+        let lines = lines.map(|line| line.trim_start_matches("vellum: "));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    /// The whole lines that have been said since this was last asked.
+    pub fn news(&mut self) -> String {
+        let mut text = self.from(self.at);
+        text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
+        self.at += text.len() as u64;
+        text
+    }
+
+    /// Whether the server has been told to stop. If so, news are what it has said since then.
+    pub fn is_stopping(&mut self) -> bool {
+        let length = self.path.metadata().map_or(0, |meta| meta.len());
+        let from = length.saturating_sub(BYTES_MAX);
+        let text = self.from(from);
+        let told = text.rfind("\nstopping\n");
+        if let Some(told) = told {
+            self.at = from + (told + "\nstopping\n".len()) as u64;
+        }
+        told.is_some()
+    }
+
+    fn from(&self, at: u64) -> String {
+        let mut text = Vec::new();
+        if let Ok(mut file) = File::open(&self.path)
+            && file.seek(SeekFrom::Start(at)).is_ok()
+        {
+            let _ = file.take(BYTES_MAX).read_to_end(&mut text);
+        }
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// The server is gone: puts what it said behind what is kept of this volume, and removes the file. Where it is kept;
+    /// None when it said nothing but how it began and ended.
+    pub fn keep(&mut self, id: &str, volume: &Path) -> std::io::Result<Option<PathBuf>> {
+        let length = self.path.metadata().map_or(0, |meta| meta.len());
+        let text = self.from(length.saturating_sub(BYTES_MAX));
+        let mut told = text.lines().filter(|line| !is_routine(line)).peekable();
+        let mut kept = None;
+        if told.peek().is_some() {
+            let (path, mut file) = kept_log(Path::new(KEPT), id, volume)?;
+            for line in told {
+                writeln!(file, "{line}")?;
+            }
+            kept = Some(path);
+        }
+        let _ = std::fs::remove_file(&self.path);
+        Ok(kept)
+    }
+}
+
+/// Whether a line only says that the server began or ended.
+pub fn is_routine(line: &str) -> bool {
+    line == "stopping" || line == "stopped" || line.starts_with("ready: ")
+}
+
+/// The log that is kept of a volume, to be added to.
+fn kept_log(folder: &Path, id: &str, volume: &Path) -> std::io::Result<(PathBuf, File)> {
+    match std::fs::DirBuilder::new().mode(0o750).create(folder) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => return Err(e),
+        _ => {}
+    }
+    let name = volume.file_name().unwrap_or_default().to_string_lossy();
+    let path = folder.join(format!("{name}-{}.log", id.get(..8).unwrap_or(id)));
+    if path
+        .symlink_metadata()
+        .is_ok_and(|meta| meta.len() > KEPT_BYTES_MAX)
+    {
+        std::fs::rename(&path, path.with_extension("log.1"))?;
+    }
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).mode(0o640);
+    let file = options.custom_flags(libc::O_NOFOLLOW).open(&path)?;
+    Ok((path, file))
+}
+
+/// The system's log, for the server of an attached volume.
+static SYSTEM: OnceLock<UnixDatagram> = OnceLock::new();
+
+/// From now on what this process tells has its time before it, and goes to the system's log as well.
+pub fn to_the_system() {
+    let socket = UnixDatagram::unbound();
+    if let Ok(socket) = socket.and_then(|s| s.set_nonblocking(true).map(|()| s)) {
+        let _ = SYSTEM.set(socket);
+    }
+}
+
+/// Sends a line to the system's log, if that takes it at once; gives it as it is to be shown.
+pub fn tell(line: &str) -> String {
+    let Some(socket) = SYSTEM.get() else {
+        return line.to_owned();
+    };
+    let message = format!("<{PRIORITY}>vellum[{}]: {line}", std::process::id());
+    let _ = socket.send_to(message.as_bytes(), SYSLOG);
+    format!("{} {line}", time())
+}
+
+/// A line that [`tell`] gave, as it was told.
+pub fn without_time(line: &str) -> &str {
+    match line.split_once("Z ") {
+        Some((time, rest)) if time.len() == 19 && time.as_bytes()[10] == b'T' => rest,
+        _ => line,
+    }
+}
+
+/// Now, in UTC, as ISO 8601 has it.
+fn time() -> String {
+    // SAFETY: `now` and `parts` are ours and valid; no other thread sees them.
+    let parts = unsafe {
+        let mut parts = std::mem::zeroed::<libc::tm>();
+        let now = libc::time(std::ptr::null_mut());
+        libc::gmtime_r(&raw const now, &raw mut parts);
+        parts
+    };
+    format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
+        parts.tm_year + 1900,
+        parts.tm_mon + 1,
+        parts.tm_mday,
+        parts.tm_hour,
+        parts.tm_min,
+        parts.tm_sec
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn news_are_whole_lines_and_told_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut log = ServerLog {
+            path: folder.path().join("log"),
+            at: 0,
+        };
+        let mut file = log.begin().unwrap();
+        write!(file, "one\ntwo\nthr").unwrap();
+        assert_eq!(log.news(), "one\ntwo\n");
+        assert_eq!(log.news(), "");
+        writeln!(file, "ee").unwrap();
+        assert_eq!(log.news(), "three\n");
+        assert_eq!(log.said(), "one\ntwo\nthree\n");
+    }
+
+    #[test]
+    fn news_of_a_stopping_server_are_of_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut log = ServerLog {
+            path: folder.path().join("log"),
+            at: 0,
+        };
+        let mut file = log.begin().unwrap();
+        writeln!(file, "ready: here\nnot yet stopping").unwrap();
+        assert!(!log.is_stopping());
+        writeln!(file, "stopping\nno room").unwrap();
+        assert!(log.is_stopping());
+        assert_eq!(log.news(), "no room\n");
+    }
+
+    #[test]
+    fn the_time_of_a_line_is_known_again() {
+        assert_eq!(
+            without_time(&format!("{} two Z words", time())),
+            "two Z words"
+        );
+        assert_eq!(without_time("no time: Z nor this"), "no time: Z nor this");
+    }
+
+    #[test]
+    fn a_long_log_is_put_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("vellum");
+        let add = |bytes: u64| {
+            let (path, file) = kept_log(&folder, "0123456789", Path::new("/d/disk.v")).unwrap();
+            let length = file.metadata().unwrap().len();
+            file.set_len(length + bytes).unwrap();
+            (path, length)
+        };
+        assert_eq!(
+            add(KEPT_BYTES_MAX + 1),
+            (folder.join("disk.v-01234567.log"), 0)
+        );
+        assert_eq!(add(10).1, 0);
+        assert_eq!(add(10).1, 10);
+        let aside = folder.join("disk.v-01234567.log.1").metadata().unwrap();
+        assert_eq!(aside.len(), KEPT_BYTES_MAX + 1);
+    }
+
+    #[test]
+    fn a_kept_log_follows_no_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let elsewhere = folder.path().join("elsewhere");
+        std::os::unix::fs::symlink(&elsewhere, folder.path().join("v-01234567.log")).unwrap();
+        assert!(kept_log(folder.path(), "01234567", Path::new("v")).is_err());
+        assert!(!elsewhere.exists());
+    }
+}

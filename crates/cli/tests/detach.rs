@@ -1,0 +1,257 @@
+//! `detach` undoes what the kernel has bound to the volume that is meant, whatever the records of dead attachments say; and what
+//! its server had to say is told and kept.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::{can_attach, dir, eventually, fails, ok, run, server_pid, text, vellum};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A volume, detached when the test ends.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn new(path: PathBuf, size: &str) -> Self {
+        ok(&["create", text(&path), "--size", size]);
+        Self(path)
+    }
+
+    /// Attaches it over FUSE; gives its block device.
+    fn attach(&self, more: &[&str]) -> PathBuf {
+        let said = ok(&[&["attach", text(&self.0), "--via=fuse"], more].concat());
+        said.split_whitespace().next().unwrap().into()
+    }
+
+    /// Sends its server a signal, and waits for its end.
+    fn end_server(&self, signal: i32) {
+        let pid = server_pid(&self.0);
+        // SAFETY: a process that we started, by its recorded number.
+        unsafe { libc::kill(pid, signal) };
+        // Nobody waits for a server whose `attach` is gone but init; where there is none, it stays a zombie.
+        eventually("the server is gone", || !is_running(pid));
+    }
+
+    fn is_served(&self) -> bool {
+        ok(&["info", text(&self.0)]).contains("served now          yes")
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        vellum(&["detach", text(&self.0)]);
+    }
+}
+
+fn is_running(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+/// How many mounts there are on a directory.
+fn mounts_on(dir: &Path) -> usize {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let word = format!(" {} ", text(dir));
+    mounts.lines().filter(|line| line.contains(&word)).count()
+}
+
+/// What a loop device is bound to: its file, and the number of that binding.
+fn binding(device: &Path) -> Option<(String, String)> {
+    let folder = Path::new("/sys/block").join(device.file_name().unwrap());
+    let file = fs::read_to_string(folder.join("loop/backing_file")).ok()?;
+    Some((file, fs::read_to_string(folder.join("diskseq")).ok()?))
+}
+
+#[test]
+fn a_detach_is_of_what_is_there_now() {
+    if !can_attach("a_detach_is_of_what_is_there_now") {
+        return;
+    }
+    let dir = dir();
+    let mount = dir.path().join("mnt");
+    fs::create_dir(&mount).unwrap();
+    let disk = |name: &str| Disk::new(dir.path().join(name), "32M");
+    let dead = ["a", "b", "c"].map(disk);
+    for round in 0..4 {
+        for disk in &dead {
+            let device = disk.attach(&["--mkfs", "--force", "--mount", text(&mount)]);
+            disk.end_server(libc::SIGKILL);
+            run("umount", &["-l", text(&mount)]);
+            run("losetup", &["-d", text(&device)]);
+        }
+        let live = disk(&format!("live{round}"));
+        let device = live.attach(&["--mkfs", "--mount", text(&mount)]);
+        let named = [&mount, &device][round % 2];
+        assert_eq!(ok(&["detach", text(named)]), "detached\n");
+        assert_eq!(mounts_on(&mount), 0, "round {round}: still mounted");
+        assert!(!live.is_served(), "round {round}: still served");
+        for disk in &dead {
+            assert_eq!(ok(&["detach", text(&disk.0)]), "detached\n");
+        }
+    }
+}
+
+/// A record of the dead names a device that another volume has by now: that one keeps it.
+#[test]
+fn a_dead_ones_detach_leaves_others_alone() {
+    if !can_attach("a_dead_ones_detach_leaves_others_alone") {
+        return;
+    }
+    let dir = dir();
+    let mount = dir.path().join("mnt");
+    fs::create_dir(&mount).unwrap();
+    let dead = Disk::new(dir.path().join("dead"), "32M");
+    let device = dead.attach(&["--mkfs", "--mount", text(&mount)]);
+    dead.end_server(libc::SIGKILL);
+    run("umount", &["-l", text(&mount)]);
+    run("losetup", &["-d", text(&device)]);
+    let other = File::create(dir.path().join("other")).unwrap();
+    other.set_len(1 << 20).unwrap();
+    let path = dir.path().join("other");
+    run("losetup", &[text(&device), text(&path)]);
+    let before = binding(&device);
+    let said = ok(&["detach", text(&dead.0)]);
+    let after = binding(&device);
+    run("losetup", &["-d", text(&device)]);
+    assert_eq!(said, "detached\n");
+    assert!(before.is_some() && before == after, "{before:?} {after:?}");
+}
+
+#[test]
+fn volumes_in_use_at_once_do_not_block_each_other() {
+    if !can_attach("volumes_in_use_at_once_do_not_block_each_other") {
+        return;
+    }
+    let dir = dir();
+    std::thread::scope(|scope| {
+        for name in ["a", "b"] {
+            let disk = Disk::new(dir.path().join(name), "32M");
+            scope.spawn(move || {
+                for _ in 0..8 {
+                    let device = disk.attach(&[]);
+                    assert_eq!(ok(&["detach", text(&device)]), "detached\n");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_server_that_was_told_to_stop_leaves_no_dead_mount_nor_device() {
+    if !can_attach("a_server_that_was_told_to_stop_leaves_no_dead_mount_nor_device") {
+        return;
+    }
+    let dir = dir();
+    let mount = dir.path().join("mnt");
+    fs::create_dir(&mount).unwrap();
+    let disk = Disk::new(dir.path().join("v"), "64M");
+    let mut device = disk.attach(&["--mkfs", "--mount", text(&mount)]);
+    fs::write(mount.join("file"), b"content").unwrap();
+    File::open(mount.join("file")).unwrap().sync_all().unwrap();
+    for _ in 0..3 {
+        let old = binding(&device);
+        disk.end_server(libc::SIGTERM);
+        let first = std::mem::replace(&mut device, disk.attach(&["--mount", text(&mount)]));
+        assert_eq!(mounts_on(&mount), 1);
+        assert_eq!(fs::read(mount.join("file")).unwrap(), b"content");
+        assert!(old.is_some() && binding(&first) != old, "{first:?} leaked");
+    }
+    let old = binding(&device);
+    ok(&["detach", text(&disk.0)]);
+    assert_eq!(mounts_on(&mount), 0);
+    assert!(binding(&device) != old, "{device:?} leaked");
+}
+
+#[test]
+fn nothing_to_detach_is_a_failure_unless_it_is_a_volume() {
+    let dir = dir();
+    fails(1, &["detach", "nosuch"], &["nothing is attached as nosuch"]);
+    fails(1, &["detach", text(dir.path())], &["nothing is attached"]);
+    let disk = Disk::new(dir.path().join("v"), "32M");
+    assert!(ok(&["detach", text(&disk.0)]).contains("nothing is attached"));
+}
+
+/// A file system in memory, gone afterwards.
+struct Tmpfs(PathBuf);
+
+impl Tmpfs {
+    fn size(&self, how: &str, size: &str) {
+        let options = format!("{how}size={size}");
+        run(
+            "mount",
+            &["-t", "tmpfs", "-o", &options, "vellum-test", text(&self.0)],
+        );
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").args(["-l", text(&self.0)]).status();
+    }
+}
+
+/// A `detach` in the background, and the file with what it says.
+fn detach(volume: &Path, said: &Path) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_vellum"))
+        .args(["detach", text(volume)])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(said).unwrap())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn a_detach_that_waits_for_room_says_so_and_can_be_interrupted() {
+    if !can_attach("a_detach_that_waits_for_room_says_so_and_can_be_interrupted") {
+        return;
+    }
+    let dir = dir();
+    let (host, told) = (Tmpfs(dir.path().join("host")), dir.path().join("told"));
+    fs::create_dir(&host.0).unwrap();
+    host.size("", "48M");
+    let disk = Disk::new(host.0.join("v"), "128M");
+    let (volume, device) = (disk.0.clone(), disk.attach(&[]));
+    run(
+        "dd",
+        &[
+            "if=/dev/urandom",
+            &format!("of={}", text(&device)),
+            "bs=1M",
+            "count=60",
+        ],
+    );
+    let pid = server_pid(&volume);
+    let (start, said) = (Instant::now(), || fs::read_to_string(&told).unwrap());
+    let mut first = detach(&volume, &told);
+    eventually("it says why it waits", || said().contains("no room"));
+    // A second, and what a busy machine takes.
+    assert!(
+        start.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        start.elapsed()
+    );
+    // SAFETY: our own child, not yet waited for.
+    unsafe { libc::kill(first.id() as i32, libc::SIGINT) };
+    assert_eq!(first.wait().unwrap().code(), Some(1));
+    assert!(said().contains("interrupted"), "{}", said());
+    // The next one waits on: it does not end the server before that has written what it must.
+    let mut second = detach(&volume, &told);
+    eventually("it says why it waits, again", || said().contains("no room"));
+    assert!(is_running(pid) && second.try_wait().unwrap().is_none());
+    host.size("remount,", "200M");
+    assert!(second.wait().unwrap().success(), "{}", said());
+    let kept = said();
+    let kept = kept
+        .lines()
+        .find_map(|l| l.strip_prefix("what the server said is in "));
+    let kept = PathBuf::from(kept.unwrap());
+    let log = fs::read_to_string(&kept).unwrap();
+    fs::remove_file(kept).unwrap();
+    assert!(log.contains("Z ") && log.contains("no room"), "{log}");
+    ok(&["check", text(&volume)]);
+    drop(disk);
+}
