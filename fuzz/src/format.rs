@@ -249,6 +249,10 @@ impl Source for Disk {
         }
         Ok(())
     }
+
+    fn drop_cache(&mut self) -> Result<(), Unreadable> {
+        Ok(())
+    }
 }
 
 /// Every kind of block, in a volume that is sound.

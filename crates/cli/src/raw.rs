@@ -47,7 +47,7 @@ struct Counts {
 struct Shared {
     file: File,
     /// What it is a loop device over, locked.
-    _below: Vec<File>,
+    _below: Vec<vellum_medium::below::Under>,
     counts: Counts,
 }
 

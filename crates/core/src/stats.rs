@@ -130,6 +130,8 @@ counters! {
     medium_counts,
     /// Medium blocks: tables in place, fingerprints.
     medium_fingerprints,
+    /// Medium blocks: tables in place, editions of the map's blocks.
+    medium_editions,
     /// Medium blocks: the directory of shadowed tables.
     medium_directory,
     /// Tables: runs of freed blocks that were discarded on the medium.
@@ -142,6 +144,8 @@ counters! {
     lost_fingerprint_blocks,
     /// Tables: blocks of the table of counts that were damaged when the volume was opened, and counted anew.
     rebuilt_count_blocks,
+    /// Tables: blocks of the table of editions that were damaged when the volume was opened, and made anew.
+    lost_edition_blocks,
     /// Client reads served from the write buffer, blocks.
     buffer_hits,
     /// Blocks whose checksum did not match.

@@ -16,7 +16,7 @@ use vellum_core::format::geometry::{self, Params};
 use vellum_core::format::root::{self, LeafSlot};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::format::table::{
-    Entry, Kind, Link, Signer, encode_directory, shadow_root, sum_of_sectors,
+    Edition, Entry, Kind, Link, Signer, encode_directory, shadow_root, sum_of_sectors,
 };
 use vellum_core::layout::{self, Recovered};
 use vellum_core::recovery::{RecoveryError, Source, Unreadable};
@@ -39,6 +39,10 @@ impl Source for Disk {
                 None => out.fill(0),
             }
         }
+        Ok(())
+    }
+
+    fn drop_cache(&mut self) -> Result<(), Unreadable> {
         Ok(())
     }
 }
@@ -76,7 +80,7 @@ impl Disk {
             all[..some.len()].copy_from_slice(some);
             let number = self.superblock.table_number(E::KIND, block);
             let mut bytes = vec![0; BLOCK_BYTES];
-            signer.encode(number, &all, &mut bytes);
+            signer.encode(number, Edition::default(), &all, &mut bytes);
             let at = self.superblock.table_at(number, 0);
             self.blocks.insert(at.0, bytes);
         }
@@ -194,7 +198,8 @@ fn a_link_outside_the_data_is_named_where_it_is() {
         let mut entries = vec![Link::default(); Kind::Map.entries()];
         entries[0] = far;
         let mut bytes = vec![0; BLOCK_BYTES];
-        Signer::new(&superblock, crc32c).encode(0, &entries, &mut bytes);
+        let signer = Signer::new(&superblock, crc32c);
+        signer.encode(0, Edition::default(), &entries, &mut bytes);
         let in_slot = |sum| match slot {
             0 => LeafSlot::Slot0(sum),
             _ => LeafSlot::Slot1(sum),

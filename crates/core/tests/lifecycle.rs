@@ -40,6 +40,10 @@ impl Source for Medium {
         }
         Ok(())
     }
+
+    fn drop_cache(&mut self) -> Result<(), Unreadable> {
+        Ok(())
+    }
 }
 
 struct World {

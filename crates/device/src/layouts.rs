@@ -89,10 +89,11 @@ pub(crate) fn answers(superblock: &Superblock, persistence: Persistence) -> Resu
 /// What an opening of tables had to do without.
 pub(crate) fn damage(found: &Stats) -> Option<String> {
     let (prints, counts) = (found.lost_fingerprint_blocks, found.rebuilt_count_blocks);
-    (prints + counts > 0).then(|| {
+    let editions = found.lost_edition_blocks;
+    (prints + counts + editions > 0).then(|| {
         format!(
-            "{prints} block(s) of fingerprints and {counts} of counts are damaged or cannot be read: no data is lost, duplicates of what \
-             the first are of are stored again, the others were counted anew; they are written again soon, and a drive that cannot do \
+            "{prints} block(s) of fingerprints, {counts} of counts and {editions} of editions are damaged or cannot be read: no data is \
+             lost, duplicates of what the first are of are stored again, the others were made anew; they are written again soon, and a drive that cannot do \
              that is to be replaced"
         )
     })

@@ -17,6 +17,8 @@ pub struct MediumSource<'a> {
     /// The one used last is the last.
     windows: Vec<Window>,
     read_blocks: u64,
+    /// The medium's cache is dropped: by this opening, once.
+    dropped: bool,
     error: Option<MediumError>,
 }
 
@@ -65,6 +67,7 @@ impl<'a> MediumSource<'a> {
             medium,
             windows,
             read_blocks: 0,
+            dropped: false,
             error: None,
         }
     }
@@ -139,6 +142,18 @@ impl Source for MediumSource<'_> {
             self.error = Some(error);
             Unreadable { at, blocks }
         })
+    }
+
+    fn drop_cache(&mut self) -> Result<(), Unreadable> {
+        if !self.dropped {
+            self.medium.drop_cache().map_err(|error| {
+                self.error = Some(error);
+                let blocks = self.medium.blocks();
+                Unreadable { at: Pba(0), blocks }
+            })?;
+            self.dropped = true;
+        }
+        Ok(())
     }
 }
 

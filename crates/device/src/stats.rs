@@ -58,6 +58,8 @@ pub struct MediumStats {
     pub count_bytes: u64,
     /// Of these: fingerprints.
     pub fingerprint_bytes: u64,
+    /// Written: tables in place, editions of the map's blocks.
+    pub edition_bytes: u64,
     /// Of the layout `shadow`: the directory of the tables.
     pub directory_bytes: u64,
     /// Bytes read for clients.
@@ -450,6 +452,7 @@ impl Counters {
             link_bytes: bytes(core.medium_links),
             count_bytes: bytes(core.medium_counts),
             fingerprint_bytes: bytes(core.medium_fingerprints),
+            edition_bytes: bytes(core.medium_editions),
             directory_bytes: bytes(core.medium_directory),
             read_client_bytes: bytes(self.read_blocks_clients),
             read_collector_bytes: bytes(self.read_blocks_collector),

@@ -88,6 +88,10 @@ impl Medium for Turned {
     fn sync(&self) -> Result<(), MediumError> {
         self.medium.sync()
     }
+
+    fn drop_cache(&self) -> Result<(), MediumError> {
+        self.medium.drop_cache()
+    }
 }
 
 /// 2000 bytes that nothing makes shorter, of which a few tell the version.

@@ -164,6 +164,10 @@ impl Medium for Watched {
     fn sync(&self) -> Result<(), MediumError> {
         self.medium.sync()
     }
+
+    fn drop_cache(&self) -> Result<(), MediumError> {
+        self.medium.drop_cache()
+    }
 }
 
 fn file() -> Vec<u64> {

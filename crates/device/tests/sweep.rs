@@ -103,6 +103,10 @@ impl Medium for Gate {
     fn sync(&self) -> Result<(), MediumError> {
         self.medium.sync()
     }
+
+    fn drop_cache(&self) -> Result<(), MediumError> {
+        self.medium.drop_cache()
+    }
 }
 
 #[test]

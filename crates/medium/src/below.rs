@@ -2,6 +2,7 @@
 //! each: the one of the device has the file's lock as well.
 
 use crate::lock::{self, LockError};
+use crate::past;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -26,31 +27,61 @@ struct Status {
     rest: [u64; 24],
 }
 
+/// A file under a loop device.
+#[derive(Debug)]
+pub struct Under {
+    file: File,
+    name: PathBuf,
+    /// The device is all of it, and nobody else reads it.
+    whole: bool,
+    /// The device reads and writes it past the page cache.
+    direct: bool,
+}
+
+impl Under {
+    /// As of a medium: what the device gave to the file's page cache is written, and dropped there.
+    pub(crate) fn drop_cache(&self) -> io::Result<()> {
+        if self.direct && past::tells_direct(&self.file) == Some(true) {
+            return Ok(());
+        }
+        match past::drop_cache(&self.file) {
+            // Others have the other parts, and their pages.
+            Err(e) if e.kind() == io::ErrorKind::ResourceBusy && !self.whole => Ok(()),
+            Err(e) => Err(io::Error::new(
+                e.kind(),
+                format!("{}, below it: {e}", self.name.display()),
+            )),
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
 /// Locks the files that `device` is a loop device over, if it is one, while they are open: against everyone, or (`shared`)
 /// against servers only. A part of a file leaves others their parts.
 ///
 /// # Errors
 /// When one of them is in use.
-pub fn take(device: &File, path: &Path, shared: bool) -> Result<Vec<File>, LockError> {
-    let mut held: Vec<File> = Vec::new();
+pub fn take(device: &File, path: &Path, shared: bool) -> Result<Vec<Under>, LockError> {
+    let mut held: Vec<Under> = Vec::new();
     let mut shared = shared;
     while held.len() < DEPTH_MAX {
-        let Some((file, name, whole)) = backing(held.last().unwrap_or(device)) else {
+        let above = held.last().map_or(device, |under| &under.file);
+        let Some(under) = backing(above) else {
             break;
         };
-        shared |= !whole;
-        lock::take(&file, &name, shared).map_err(|under| LockError::Below {
+        shared |= !under.whole;
+        lock::take(&under.file, &under.name, shared).map_err(|under| LockError::Below {
             path: path.to_owned(),
             under: Box::new(under),
         })?;
-        held.push(file);
+        held.push(under);
     }
     Ok(held)
 }
 
-/// The file under a loop device, its name, and whether it is all of it. None also when it is out of sight: deleted, or
+/// The file under a loop device. None also when it is out of sight: deleted, or
 /// in a mount namespace that is not ours.
-fn backing(device: &File) -> Option<(File, PathBuf, bool)> {
+fn backing(device: &File) -> Option<Under> {
     let meta = device.metadata().ok()?;
     if !meta.file_type().is_block_device() {
         return None;
@@ -61,6 +92,8 @@ fn backing(device: &File) -> Option<(File, PathBuf, bool)> {
     // A partition's directory is in its device's.
     let of = if part { "../loop" } else { "loop" };
     let name = fs::read_to_string(node.join(of).join("backing_file")).ok()?;
+    let direct =
+        fs::read_to_string(node.join(of).join("dio")).is_ok_and(|dio| dio.starts_with('1'));
     let name = PathBuf::from(name.strip_suffix('\n').unwrap_or(&name));
     let status = status(device).ok()?;
     // Looked at before it is opened: by now there may be a pipe of that name.
@@ -74,7 +107,12 @@ fn backing(device: &File) -> Option<(File, PathBuf, bool)> {
         .open(&name)
         .ok()?;
     let whole = !part && (status.offset, status.size_limit) == (0, 0);
-    is_it(&file.metadata().ok()?).then_some((file, name, whole))
+    is_it(&file.metadata().ok()?).then_some(Under {
+        file,
+        name,
+        whole,
+        direct,
+    })
 }
 
 fn status(device: &File) -> io::Result<Status> {

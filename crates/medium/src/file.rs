@@ -131,7 +131,7 @@ impl FileMedium {
         }
     }
 
-    /// Whether I/O goes past the page cache.
+    /// Whether I/O goes past the page cache for certain: that it was asked for is not enough.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.target.direct
@@ -190,5 +190,9 @@ impl Medium for FileMedium {
 
     fn sync(&self) -> Result<(), MediumError> {
         self.target.sync()
+    }
+
+    fn drop_cache(&self) -> Result<(), MediumError> {
+        self.target.drop_cache()
     }
 }

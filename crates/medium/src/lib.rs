@@ -19,6 +19,7 @@ pub mod lock;
 pub mod medium;
 pub mod memory;
 pub mod open;
+mod past;
 mod target;
 mod threads;
 mod transfer;

@@ -31,6 +31,12 @@ pub trait Medium: Send + Sync {
     fn write(&self, at: Pba, bytes: &[u8]) -> Result<(), MediumError>;
     /// Makes every completed write durable, now.
     fn sync(&self) -> Result<(), MediumError>;
+    /// Makes every read from now on give what the medium has, and not what a cache above it has of it: syncs, and drops the
+    /// cache. For who opens a volume: what a sync has failed to write reads as written until then, and is nowhere else.
+    ///
+    /// # Errors
+    /// When it cannot be synced now, or when the cache cannot be dropped.
+    fn drop_cache(&self) -> Result<(), MediumError>;
 }
 
 macro_rules! forward {
@@ -65,6 +71,9 @@ macro_rules! forward {
             }
             fn sync(&self) -> Result<(), MediumError> {
                 (**self).sync()
+            }
+            fn drop_cache(&self) -> Result<(), MediumError> {
+                (**self).drop_cache()
             }
         }
     };

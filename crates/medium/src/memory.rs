@@ -198,6 +198,10 @@ impl Medium for MemoryMedium {
     fn sync(&self) -> Result<(), MediumError> {
         Ok(())
     }
+
+    fn drop_cache(&self) -> Result<(), MediumError> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

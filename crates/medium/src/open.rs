@@ -2,6 +2,7 @@
 
 use crate::below;
 use crate::lock::{self, LockError};
+use crate::past;
 use crate::target::{DiscardBy, Target};
 use std::fs::{self, File, Metadata};
 use std::io::{self, Seek, SeekFrom};
@@ -261,7 +262,12 @@ fn finish(
         writable,
         discard,
     };
-    if direct && !direct_works(&target) {
+    let probe = || {
+        target
+            .read(last(&target), &mut [0; BLOCK_BYTES])
+            .map_err(|e| e.source)
+    };
+    if direct && !(direct_works(&target) && past::is_direct(&target.file, probe)) {
         clear_direct(&target.file).map_err(|e| OpenError::of("open", path, e))?;
         target.direct = false;
     }
@@ -296,10 +302,14 @@ fn open_direct(
 /// Some file systems accept the flag and refuse the I/O, or want larger blocks than ours.
 fn direct_works(target: &Target) -> bool {
     let mut bytes = vec![0; BLOCK_BYTES];
-    match target.read(Pba(target.blocks - 1), &mut bytes) {
+    match target.read(last(target), &mut bytes) {
         Err(e) => e.source.raw_os_error() != Some(libc::EINVAL),
         Ok(()) => true,
     }
+}
+
+fn last(target: &Target) -> Pba {
+    Pba(target.blocks - 1)
 }
 
 fn flags_of(file: &File) -> io::Result<i32> {

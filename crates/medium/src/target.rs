@@ -1,7 +1,9 @@
 //! An open file or block device, and I/O on it by system calls.
 
+use crate::below::Under;
 use crate::error::{MediumError, is_no_room};
 use crate::io::{Done, Io, Kind, Piece, check_bytes};
+use crate::past;
 use crate::transfer::{Next, Progress, window};
 use std::fs::File;
 use std::io;
@@ -30,9 +32,10 @@ const BOUNCE_BYTES: usize = 1 << 20;
 pub(crate) struct Target {
     pub(crate) file: File,
     /// The files under a loop device, locked as long as it is.
-    pub(crate) below: Vec<File>,
+    pub(crate) below: Vec<Under>,
     pub(crate) name: String,
     pub(crate) blocks: u64,
+    /// Reads and writes go past the page cache: not what was asked for, but what is so.
     pub(crate) direct: bool,
     pub(crate) writable: bool,
     pub(crate) discard: DiscardBy,
@@ -212,6 +215,16 @@ impl Target {
     pub(crate) fn sync(&self) -> Result<(), MediumError> {
         self.retry(Kind::Sync, || self.fdatasync())
             .map_err(|e| self.error("sync", Pba(0), e))
+    }
+
+    /// Makes reads give what is on the medium, past every page cache that is known: its own, and those of files under it.
+    pub(crate) fn drop_cache(&self) -> Result<(), MediumError> {
+        let own = match self.direct {
+            true => Ok(()),
+            false => past::drop_cache(&self.file),
+        };
+        own.and_then(|()| self.below.iter().try_for_each(Under::drop_cache))
+            .map_err(|e| self.error("drop of the page cache", Pba(0), e))
     }
 
     /// An operation has ended.

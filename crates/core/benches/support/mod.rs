@@ -323,4 +323,8 @@ impl Source for Fresh {
         }
         Ok(())
     }
+
+    fn drop_cache(&mut self) -> Result<(), Unreadable> {
+        Ok(())
+    }
 }

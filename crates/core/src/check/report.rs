@@ -91,6 +91,9 @@ pub enum Problem {
     /// Tables: what the map and the fingerprints add up to.
     #[error("counts, which the next opening counts anew: {0}")]
     Counts(RecoveryError),
+    /// Tables: what the map says itself.
+    #[error("editions, which the next opening makes anew: {0}")]
+    Editions(RecoveryError),
     /// A block whose bytes are not those that were written.
     #[error("LBA {lba} at physical block {at}: {error}")]
     Data {
@@ -119,7 +122,8 @@ impl Problem {
             | Self::HeaderUnreadable(_)
             | Self::HeadersDiffer { .. }
             | Self::Fingerprints(_)
-            | Self::Counts(_) => Severity::Redundancy,
+            | Self::Counts(_)
+            | Self::Editions(_) => Severity::Redundancy,
             _ => Severity::Damage,
         }
     }

@@ -1,4 +1,4 @@
-//! Where tables in place lie: three linear tables, one behind the other, and the data behind them.
+//! Where tables in place lie: linear tables, one behind the other, and the data behind them.
 //!
 //! `ordered` has each table block once. `shadow` has each twice, and a directory that says which of the two
 //! counts; the directory's blocks are there twice as well, and the root says which of those counts. A root is written
@@ -75,27 +75,35 @@ pub struct Areas {
 }
 
 /// Table blocks of each kind, in the order of the kinds.
-fn table_blocks(logical: u64, data_blocks: u64) -> [u64; 3] {
+fn table_blocks(logical: u64, data_blocks: u64, editions: bool) -> [u64; 4] {
+    let map = logical.div_ceil(Kind::Map.entries() as u64);
     Kind::ALL.map(|kind| match kind {
-        Kind::Map => logical.div_ceil(kind.entries() as u64),
+        Kind::Map => map,
         Kind::Counts | Kind::Prints => data_blocks.div_ceil(kind.entries() as u64),
+        Kind::Editions if editions => map.div_ceil(kind.entries() as u64),
+        Kind::Editions => 0,
     })
 }
 
 impl Areas {
     /// Lays tables and data out, with as much data as fits.
-    pub(super) fn plan(layout: Layout, medium_blocks: u64, logical: u64) -> Option<Self> {
+    pub(super) fn plan(
+        layout: Layout,
+        editions: bool,
+        medium_blocks: u64,
+        logical: u64,
+    ) -> Option<Self> {
         // The tables' length depends on the data's. What is left beside tables for the whole medium always fits; the
         // few blocks that this gives away are not worth a search.
-        let most = Self::lay_out(layout, logical, medium_blocks);
+        let most = Self::lay_out(layout, editions, logical, medium_blocks);
         let data_blocks = medium_blocks.checked_sub(most.data + 1)?;
-        let areas = Self::lay_out(layout, logical, data_blocks);
+        let areas = Self::lay_out(layout, editions, logical, data_blocks);
         (data_blocks >= LEAST_DATA_BLOCKS && areas.data + data_blocks < medium_blocks)
             .then_some(areas)
     }
 
-    fn lay_out(layout: Layout, logical: u64, data_blocks: u64) -> Self {
-        let blocks: u64 = table_blocks(logical, data_blocks).iter().sum();
+    fn lay_out(layout: Layout, editions: bool, logical: u64, data_blocks: u64) -> Self {
+        let blocks: u64 = table_blocks(logical, data_blocks, editions).iter().sum();
         let (directory, tables, copies) = match layout {
             Layout::Shadow => {
                 let directory = ROOTS + 4 * root_blocks(blocks);
@@ -132,6 +140,11 @@ impl Areas {
             ),
             (superblock.roots == ROOTS, "root place", superblock.roots),
             (
+                superblock.layout == Layout::Ordered || !superblock.editions,
+                "layout with editions",
+                superblock.layout.number().into(),
+            ),
+            (
                 (LEAST_DATA_BLOCKS..superblock.medium_blocks).contains(&self.data_blocks),
                 "data blocks",
                 self.data_blocks,
@@ -140,7 +153,12 @@ impl Areas {
         for (ok, field, value) in checks {
             check(ok, field, value)?;
         }
-        let right = Self::lay_out(superblock.layout, logical, self.data_blocks);
+        let right = Self::lay_out(
+            superblock.layout,
+            superblock.editions,
+            logical,
+            self.data_blocks,
+        );
         check(self.tables == right.tables, "tables", self.tables)?;
         check(
             self.directory == right.directory,
@@ -183,8 +201,8 @@ impl Areas {
 impl Superblock {
     /// Blocks of each table, in the order of the kinds.
     #[must_use]
-    pub fn table_blocks(&self) -> [u64; 3] {
-        table_blocks(self.logical_blocks, self.areas.data_blocks)
+    pub fn table_blocks(&self) -> [u64; 4] {
+        table_blocks(self.logical_blocks, self.areas.data_blocks, self.editions)
     }
 
     /// A table block's number, counted over all tables.

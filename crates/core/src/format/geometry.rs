@@ -179,6 +179,7 @@ fn lay_out(
         root_generation: Generation(0),
         log_end: None,
         layout: Layout::Log,
+        editions: false,
         areas: Areas::default(),
         sums: params.sums,
     })
@@ -204,15 +205,17 @@ pub fn plan_tables(params: &Params, layout: Layout) -> Result<Superblock, Geomet
     if logical > limit {
         return Err(GeometryError::TooThin { logical, limit });
     }
+    // A volume as of before new sums is one of before editions as well. Shadowed tables have their directory.
+    let editions = layout == Layout::Ordered && params.sums == SumKind::Xxh3;
     let too_small = GeometryError::TooFew {
         blocks,
         least: areas::LEAST_DATA_BLOCKS,
     };
-    let mut areas = Areas::plan(layout, blocks, logical).ok_or(too_small)?;
+    let mut areas = Areas::plan(layout, editions, blocks, logical).ok_or(too_small)?;
     if params.logical_blocks.is_none() {
         let room = areas.capacity_blocks() * 1000;
         logical = (room / u64::from(1000 + params.over_provisioning)).max(1);
-        areas = Areas::plan(layout, blocks, logical).ok_or(too_small)?;
+        areas = Areas::plan(layout, editions, blocks, logical).ok_or(too_small)?;
     }
     // What only a log has is empty, and its segments of the shortest length that there is.
     let segment_blocks = 64;
@@ -237,6 +240,7 @@ pub fn plan_tables(params: &Params, layout: Layout) -> Result<Superblock, Geomet
         root_generation: Generation(0),
         log_end: None,
         layout,
+        editions,
         areas,
         sums: params.sums,
     })

@@ -105,6 +105,18 @@ pub enum FormatError {
         /// The structure.
         what: &'static str,
     },
+    /// Whole, of its place, and of before a write of it that was durable.
+    #[error(
+        "{what}: edition {edition} of a block of which edition {known} was durable: the medium has lost a write that it confirmed"
+    )]
+    Stale {
+        /// The structure.
+        what: &'static str,
+        /// Found.
+        edition: u32,
+        /// Known to have been durable.
+        known: u32,
+    },
     /// A field whose value cannot be.
     #[error("{what}: {field} is {value}, which cannot be")]
     Value {

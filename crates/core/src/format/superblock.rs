@@ -22,6 +22,9 @@ const ENTRY_WIDTH: u32 = 4;
 /// A feature that a program must know to read the volume: blocks' sums are [`SumKind::Xxh3`].
 const XXH3_SUMS: u64 = 1;
 
+/// The same: sectors of tables say of which edition of their block they are, and there is a table of these.
+const EDITIONS: u64 = 2;
+
 on_disk! {
     /// The first bytes of the superblock's block.
     RawSuperblock {
@@ -35,7 +38,7 @@ on_disk! {
         uuid: [u8; 16],
         /// key of the volume's hashes
         secret: [u8; 32],
-        /// features that a program must know to read the volume: 1 blocks' sums are XXH3
+        /// features that a program must know to read the volume: 1 blocks' sums are XXH3; 2 tables have editions
         incompatible: U64,
         /// features that a program must know to write it: 1 there are properties
         read_only_compatible: U64,
@@ -117,6 +120,7 @@ pub struct Superblock {
     pub(super) root_generation: Generation,
     pub(super) log_end: Option<Seq>,
     pub(super) layout: Layout,
+    pub(super) editions: bool,
     pub(super) areas: Areas,
     pub(super) sums: SumKind,
     /// Features that only who writes must know, and that this program does not.
@@ -168,6 +172,12 @@ impl Superblock {
     #[must_use]
     pub fn sums(&self) -> SumKind {
         self.sums
+    }
+
+    /// Whether a write of the map table that the medium confirmed and lost is noticed by the table of editions.
+    #[must_use]
+    pub fn has_editions(&self) -> bool {
+        self.editions
     }
 
     /// What makes them.
@@ -369,10 +379,7 @@ impl Superblock {
             crc: U32::new(0),
             uuid: self.uuid,
             secret: self.secret,
-            incompatible: U64::new(match self.sums {
-                SumKind::Crc32c => 0,
-                SumKind::Xxh3 => XXH3_SUMS,
-            }),
+            incompatible: U64::new(self.incompatible()),
             read_only_compatible: U64::new(self.read_only_compatible | self.properties.feature()),
             compatible: U64::new(0),
             life: U64::new(self.life.0),
@@ -403,6 +410,15 @@ impl Superblock {
         let hole = offset_of!(RawSuperblock, crc);
         let sum = checksum_around(out, hole, crc);
         out[hole..hole + 4].copy_from_slice(&sum.to_le_bytes());
+    }
+
+    fn incompatible(&self) -> u64 {
+        let sums = match self.sums {
+            SumKind::Crc32c => 0,
+            SumKind::Xxh3 => XXH3_SUMS,
+        };
+        let editions = if self.editions { EDITIONS } else { 0 };
+        sums | editions
     }
 
     /// From a block that may be anything, on a medium of `medium_blocks`.
@@ -437,7 +453,7 @@ impl Superblock {
                 known: VERSION,
             });
         }
-        let bits = raw.incompatible.get() & !XXH3_SUMS;
+        let bits = raw.incompatible.get() & !(XXH3_SUMS | EDITIONS);
         if bits != 0 {
             return Err(FormatError::Features { what: WHAT, bits });
         }
@@ -511,6 +527,7 @@ impl Superblock {
             root_generation: Generation(raw.root_generation.get()),
             log_end: raw.log_end.get().checked_sub(1).map(Seq),
             layout,
+            editions: raw.incompatible.get() & EDITIONS != 0,
             areas: Areas {
                 tables: raw.tables.get(),
                 directory: raw.directory.get(),
@@ -548,6 +565,7 @@ impl Superblock {
         if self.layout != Layout::Log {
             return self.areas.validate(self);
         }
+        check(!self.editions, "editions of a log", 1)?;
         let logical_limit = u64::from(self.map_leaves) * LEAF_ENTRIES as u64;
         check(
             self.logical_blocks > 0 && self.logical_blocks <= logical_limit.min(MAX_LOGICAL_BLOCKS),

@@ -1,10 +1,11 @@
-//! Tables in place: three, each of sectors that are whole or not there.
+//! Tables in place, each of sectors that are whole or not there.
 //!
 //! | table | entry | by | says |
 //! | --- | --- | --- | --- |
 //! | map | 8 bytes | LBA | data block and one more (0: none), sum of the block |
 //! | counts | 2 bytes | data block | LBAs that lead to it, and one for its fingerprint if it has one |
 //! | fingerprints | 4 bytes | data block | its sum and one more (wrapping); 0: none |
+//! | editions | 4 bytes | block of the map | an edition of it that was durable (not in volumes from before 2026-11-24, nor of shadowed tables) |
 //!
 //! A table block is written over in place, so a power cut may leave some of its sectors new and some old. Each
 //! sector has its own checksum, and what may meet in one block is ordered such that any mixture of sectors is
@@ -33,9 +34,9 @@ on_disk! {
     RawSector {
         /// entries, as many as fit; what is left is zero
         entries: [u8; 504],
-        /// checksum of the volume's signature and the sector's place: its number, counted over all tables
-        place: U32,
-        /// checksum of the sector before this field
+        /// how often its block has been written (wrapping), in the map of a volume with editions; without them the checksum of the volume's signature and the sector's place: its number, counted over all tables
+        edition: U32,
+        /// checksum of the sector before this field; with editions, xor that of signature and place
         crc: U32,
     }
 }
@@ -52,11 +53,13 @@ pub enum Kind {
     Counts,
     /// Fingerprints of data blocks.
     Prints,
+    /// What is known to be durable of the map's blocks.
+    Editions,
 }
 
 impl Kind {
     /// In the order in which they lie.
-    pub const ALL: [Self; 3] = [Self::Map, Self::Counts, Self::Prints];
+    pub const ALL: [Self; 4] = [Self::Map, Self::Counts, Self::Prints, Self::Editions];
 
     /// Bytes of an entry.
     #[must_use]
@@ -64,7 +67,7 @@ impl Kind {
         match self {
             Self::Map => 8,
             Self::Counts => 2,
-            Self::Prints => 4,
+            Self::Prints | Self::Editions => 4,
         }
     }
 
@@ -81,6 +84,7 @@ impl Kind {
             Self::Map => "map table",
             Self::Counts => "table of counts",
             Self::Prints => "table of fingerprints",
+            Self::Editions => "table of editions",
         }
     }
 }
@@ -111,6 +115,51 @@ impl Link {
     #[must_use]
     pub fn index(self) -> Option<u32> {
         self.unit.checked_sub(1)
+    }
+}
+
+/// How often a block of the map has been written, wrapping.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Edition(pub u32);
+
+impl Edition {
+    /// That of the next write.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.wrapping_add(1))
+    }
+
+    /// Whether it is the older one. Of two that are compared there are never half of all between.
+    #[must_use]
+    pub fn is_before(self, other: Self) -> bool {
+        self.0.wrapping_sub(other.0).cast_signed() < 0
+    }
+}
+
+/// Which edition each sector of a block is of: a power cut may leave two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SectorEditions([Edition; SECTORS]);
+
+impl SectorEditions {
+    /// The oldest, and the newest.
+    #[must_use]
+    pub fn ends(&self) -> (Edition, Edition) {
+        let [first, rest @ ..] = &self.0;
+        rest.iter()
+            .fold((*first, *first), |(oldest, newest), &edition| {
+                (
+                    if edition.is_before(oldest) {
+                        edition
+                    } else {
+                        oldest
+                    },
+                    if newest.is_before(edition) {
+                        edition
+                    } else {
+                        newest
+                    },
+                )
+            })
     }
 }
 
@@ -161,10 +210,21 @@ impl Entry for u32 {
     }
 }
 
+impl Entry for Edition {
+    const KIND: Kind = Kind::Editions;
+    fn put(self, out: &mut [u8]) {
+        out.copy_from_slice(&self.0.to_le_bytes());
+    }
+    fn get(bytes: &[u8]) -> Self {
+        Self(u32::get(bytes))
+    }
+}
+
 /// Signs and checks the sectors of one volume.
 #[derive(Clone, Copy)]
 pub struct Signer {
     signature: [u8; 16],
+    has_editions: bool,
     crc: Crc,
 }
 
@@ -174,6 +234,7 @@ impl Signer {
     pub fn new(superblock: &Superblock, crc: Crc) -> Self {
         Self {
             signature: superblock.signature(),
+            has_editions: superblock.has_editions(),
             crc,
         }
     }
@@ -185,8 +246,16 @@ impl Signer {
         (self.crc)(&bytes)
     }
 
-    /// Writes table block `number`; `entries` may be empty: all are nothing then.
-    pub fn encode<E: Entry>(&self, number: u64, entries: &[E], out: &mut [u8]) {
+    /// A sector's last field but one, and what its checksum is changed by: each is the place, or nothing of it.
+    fn signed(&self, place: u32, edition: Edition) -> (u32, u32) {
+        match self.has_editions {
+            true => (edition.0, place),
+            false => (place, 0),
+        }
+    }
+
+    /// Writes table block `number`, in this edition; `entries` may be empty: all are nothing then.
+    pub fn encode<E: Entry>(&self, number: u64, edition: Edition, entries: &[E], out: &mut [u8]) {
         debug_assert!(entries.is_empty() || entries.len() == E::KIND.entries());
         let per_sector = E::KIND.entries() / SECTORS;
         for (index, sector) in out.chunks_exact_mut(SECTOR_BYTES).enumerate() {
@@ -198,13 +267,14 @@ impl Signer {
                 entry.put(bytes);
             }
             let place = self.place(number * SECTORS as u64 + index as u64);
-            sector[ROOM..ROOM + 4].copy_from_slice(&place.to_le_bytes());
-            let sum = (self.crc)(&sector[..ROOM + 4]);
+            let (field, change) = self.signed(place, edition);
+            sector[ROOM..ROOM + 4].copy_from_slice(&field.to_le_bytes());
+            let sum = (self.crc)(&sector[..ROOM + 4]) ^ change;
             sector[ROOM + 4..].copy_from_slice(&sum.to_le_bytes());
         }
     }
 
-    /// Reads table block `number` into `out`.
+    /// Reads table block `number` into `out`; of which editions its sectors are, where there are any.
     ///
     /// # Errors
     /// When a sector is damaged or of elsewhere; names the sector of the block.
@@ -213,12 +283,16 @@ impl Signer {
         number: u64,
         bytes: &[u8],
         out: &mut Vec<E>,
-    ) -> Result<(), FormatError> {
+    ) -> Result<SectorEditions, FormatError> {
         out.clear();
         let what = E::KIND.name();
+        let mut editions = SectorEditions::default();
         for (index, sector) in bytes.chunks_exact(SECTOR_BYTES).enumerate() {
-            let found = (self.crc)(&sector[..ROOM + 4]);
-            let (place, expected) = (u32::get(&sector[ROOM..]), u32::get(&sector[ROOM + 4..]));
+            let place = self.place(number * SECTORS as u64 + index as u64);
+            let edition = Edition::get(&sector[ROOM..]);
+            let (field, change) = self.signed(place, edition);
+            let found = (self.crc)(&sector[..ROOM + 4]) ^ change;
+            let expected = u32::get(&sector[ROOM + 4..]);
             if found != expected {
                 return Err(FormatError::Checksum {
                     what,
@@ -226,14 +300,17 @@ impl Signer {
                     expected,
                 });
             }
-            if place != self.place(number * SECTORS as u64 + index as u64) {
+            if edition.0 != field {
                 return Err(FormatError::Foreign { what });
+            }
+            if let Some(place) = editions.0.get_mut(index).filter(|_| self.has_editions) {
+                *place = edition;
             }
             let entries = sector[..ROOM].chunks_exact(E::KIND.entry_bytes());
             out.extend(entries.map(E::get));
         }
         match out.len() == E::KIND.entries() {
-            true => Ok(()),
+            true => Ok(editions),
             false => Err(FormatError::Truncated {
                 what,
                 have: bytes.len(),
@@ -335,7 +412,7 @@ fn blank_tables(superblock: &Superblock, crc: Crc, write: &mut dyn FnMut(Pba, &[
         let blocks = AT_ONCE.min(all - number);
         for (block, out) in (number..number + blocks).zip(bytes.chunks_exact_mut(BLOCK_BYTES)) {
             // Without entries the kinds look alike.
-            signer.encode::<Link>(block, &[], out);
+            signer.encode::<Link>(block, Edition::default(), &[], out);
         }
         write(
             superblock.table_at(number, 0),
@@ -360,4 +437,4 @@ fn blank_roots(superblock: &Superblock, crc: Crc, write: &mut dyn FnMut(Pba, &[u
 }
 
 const _: () = assert!(size_of::<RawSector>() == SECTOR_BYTES);
-const _: () = assert!(core::mem::offset_of!(RawSector, place) == ROOM);
+const _: () = assert!(core::mem::offset_of!(RawSector, edition) == ROOM);

@@ -6,7 +6,8 @@ use crate::format::root::{self, LeafSlot, RootHeader};
 use crate::format::{Crc, FormatError, superblock::Superblock};
 use alloc::{vec, vec::Vec};
 
-/// Finds the newest whole superblock; `true` with it when the other mirror is damaged or older.
+/// Finds the newest whole superblock; `true` with it when the other mirror is damaged or older. All else that is read of a
+/// volume is read after this, and so past any cache.
 ///
 /// # Errors
 /// When neither mirror is one, or one is whole and this program cannot go by it.
@@ -15,6 +16,7 @@ pub fn find_superblock(
     medium_blocks: u64,
     crc: Crc,
 ) -> Result<(Superblock, bool), RecoveryError> {
+    source.drop_cache()?;
     let mut block = [0; BLOCK_BYTES];
     let mut read = |at: Pba| -> Result<Superblock, RecoveryError> {
         source.read(at, &mut block)?;

@@ -27,6 +27,14 @@ pub trait Source {
     /// # Errors
     /// When the medium cannot read them.
     fn read(&mut self, at: Pba, bytes: &mut [u8]) -> Result<(), Unreadable>;
+
+    /// Makes every read from now on give what the medium has, and not what a cache above it has of it. After a sync
+    /// that failed a cache may read as written what is nowhere else, and no later sync writes it: what was built on that
+    /// would be lost with the power, although it was flushed. Recovery asks for this before it reads anything.
+    ///
+    /// # Errors
+    /// When the medium cannot be synced, or the cache stays.
+    fn drop_cache(&mut self) -> Result<(), Unreadable>;
 }
 
 /// Some blocks cannot be read.

@@ -38,6 +38,7 @@ pub fn check(
     for lost in &recovered.lost {
         report.add(match lost.kind {
             Kind::Counts => Problem::Counts(lost.error),
+            Kind::Editions => Problem::Editions(lost.error),
             _ => Problem::Fingerprints(lost.error),
         });
     }

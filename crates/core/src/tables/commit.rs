@@ -254,7 +254,11 @@ impl Tables {
                 Kind::Map => &mut self.stats.medium_links,
                 Kind::Counts => &mut self.stats.medium_counts,
                 Kind::Prints => &mut self.stats.medium_fingerprints,
+                Kind::Editions => &mut self.stats.medium_editions,
             } += 1;
+        }
+        for (_, block) in blocks.iter().filter(|(kind, _)| *kind == Kind::Map) {
+            self.editions.next(*block);
         }
         if let Some(shadow) = &mut self.shadow {
             for &(kind, block) in &blocks {
@@ -440,6 +444,9 @@ impl Tables {
             return;
         };
         self.durable = commit.group.number;
+        for block in self.editions.are_durable() {
+            self.mark_later(Kind::Editions, block);
+        }
         for index in commit.unlinked.into_iter().chain(commit.group.unprinted) {
             self.lower(index);
         }

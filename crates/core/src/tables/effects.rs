@@ -44,10 +44,14 @@ impl Tables {
 
     fn encode_table(&self, kind: Kind, block: u32, out: &mut [u8]) {
         let number = self.superblock.table_number(kind, block);
+        let (signer, none) = (&self.signer, Edition::default());
         match kind {
-            Kind::Map => self.map.encode(block, number, &self.signer, out),
-            Kind::Counts => self.counts.encode(block, number, &self.signer, out),
-            Kind::Prints => self.prints.encode(block, number, &self.signer, out),
+            Kind::Map => self
+                .editions
+                .encode_map(&self.map, block, number, signer, out),
+            Kind::Counts => self.counts.encode(block, number, none, signer, out),
+            Kind::Prints => self.prints.encode(block, number, none, signer, out),
+            Kind::Editions => self.editions.encode(block, number, signer, out),
         }
     }
 

@@ -16,6 +16,7 @@
 mod check;
 mod commit;
 mod discard;
+mod editions;
 mod effects;
 mod facts;
 mod options;
@@ -34,7 +35,7 @@ use crate::addr::{Buf, EffectId, Lba, Nanos, Pba, RequestId};
 use crate::format::Crc;
 use crate::format::areas::Layout;
 use crate::format::superblock::Superblock;
-use crate::format::table::{Kind, Link, Signer};
+use crate::format::table::{Edition, Kind, Link, Signer};
 use crate::held::HeldWrites;
 use crate::in_flight::InFlight;
 use crate::limits;
@@ -48,6 +49,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 pub use check::check;
 use commit::{Commit, Group};
+use editions::Editions;
 pub use options::{Options, Persistence};
 use order::Step;
 use read::Reading;
@@ -110,6 +112,7 @@ pub struct Tables {
     map: Table<Link>,
     counts: Table<u16>,
     prints: Table<u32>,
+    editions: Editions,
     /// LBAs that lead to a data block now: unlike the counts, nothing that is only on its way out.
     refs: Table<u16>,
     space: Space,
@@ -174,6 +177,7 @@ impl Tables {
             map: recovered.map,
             counts: recovered.counts,
             prints: recovered.prints,
+            editions: recovered.editions,
             refs: recovered.refs,
             signer,
             crc,
@@ -219,6 +223,9 @@ impl Tables {
         // Counts that were found too high are put right, and written when it costs least.
         for block in recovered.mended {
             tables.mark_later(Kind::Counts, block);
+        }
+        for block in recovered.behind {
+            tables.mark_later(Kind::Editions, block);
         }
         // Fingerprints that were lost are given up: nothing on the medium says them any more before a count goes down.
         for block in lost_prints {

@@ -5,15 +5,19 @@
 //! the counts are put right in memory, and written when it costs least.
 //!
 //! A bad sector costs what it held, and no more: of the map that is the volume, for what links said is nowhere else; of
-//! the fingerprints the hints in its block; of the counts nothing, for they are counted anew.
+//! the fingerprints the hints in its block; of the counts nothing, for they are counted anew; of the editions that what was
+//! lost of the map before is not noticed.
 
+use super::editions::Editions;
 use super::space::Space;
 use super::table::Table;
 use crate::addr::{BLOCK_BYTES, Generation, Pba};
 use crate::format::areas::Layout;
 use crate::format::root::{self, LeafSlot};
 use crate::format::superblock::Superblock;
-use crate::format::table::{Entry, Kind, Link, Signer, decode_directory, sum_of_sectors};
+use crate::format::table::{
+    Edition, Entry, Kind, Link, SectorEditions, Signer, decode_directory, sum_of_sectors,
+};
 use crate::format::{Crc, FormatError};
 use crate::limits;
 use crate::recovery::{RecoveryError, Replayed, Source, find_superblock};
@@ -31,6 +35,9 @@ pub struct Recovered {
     pub(super) map: Table<Link>,
     pub(super) counts: Table<u16>,
     pub(super) prints: Table<u32>,
+    pub(super) editions: Editions,
+    /// Blocks of the table of editions that say less than what was found.
+    pub(super) behind: BTreeSet<u32>,
     pub(super) refs: Table<u16>,
     pub(super) space: Space,
     /// Blocks of the table of counts that differ from what is on the medium.
@@ -52,8 +59,8 @@ pub struct Recovered {
     pub replayed: Replayed,
 }
 
-/// A block of fingerprints or counts that is damaged or cannot be read. Fingerprints are hints; counts are what the map and
-/// the fingerprints add up to.
+/// A block of fingerprints, counts or editions that is damaged or cannot be read. Fingerprints are hints; counts are what the
+/// map and the fingerprints add up to; editions are what the map says.
 #[derive(Clone, Copy, Debug)]
 pub struct Lost {
     /// Of which table.
@@ -73,6 +80,8 @@ struct Blocks<'a> {
     slots: &'a [LeafSlot],
     read: u64,
     lost: Vec<Lost>,
+    /// Of the map's blocks.
+    editions: Vec<SectorEditions>,
 }
 
 impl Blocks<'_> {
@@ -118,7 +127,8 @@ impl Blocks<'_> {
                     loaded.map_err(|error| RecoveryError::Table { at, error })
                 });
                 match (loaded, E::KIND) {
-                    (Ok(()), _) => {}
+                    (Ok(editions), Kind::Map) => self.editions.push(editions),
+                    (Ok(_), _) => {}
                     (Err(error), Kind::Map) => return Err(error),
                     (Err(error), kind) => self.lost.push(Lost { kind, block, error }),
                 }
@@ -172,12 +182,15 @@ pub fn recover(
         Layout::Shadow => read_directory(source, &superblock, crc)?,
         _ => (Generation(0), Vec::new(), Vec::new()),
     };
-    let [map, counts, prints] = superblock.table_blocks();
+    let [map, counts, prints, editions] = superblock.table_blocks();
+    let mut editions = Table::new(editions);
     let data_blocks = superblock.areas().data_blocks() as u32;
     let mut found = Recovered {
         map: Table::new(map),
         counts: Table::new(counts),
         prints: Table::new(prints),
+        editions: Editions::none(),
+        behind: BTreeSet::new(),
         refs: Table::new(counts),
         space: Space::new(data_blocks),
         mended: BTreeSet::new(),
@@ -203,12 +216,17 @@ pub fn recover(
         slots: &found.slots,
         read: 0,
         lost: Vec::new(),
+        editions: Vec::new(),
     };
     blocks.load(&mut found.map)?;
     blocks.load(&mut found.counts)?;
     blocks.load(&mut found.prints)?;
+    blocks.load(&mut editions)?;
     found.replayed.leaves = blocks.read;
     found.lost = blocks.lost;
+    if found.superblock.has_editions() {
+        found.hold_editions(&blocks.editions, editions)?;
+    }
     found.count_links()?;
     found.settle_counts()?;
     Ok(found)
@@ -279,6 +297,26 @@ fn read_directory(
 }
 
 impl Recovered {
+    /// Holds the map's blocks against the editions that were durable.
+    fn hold_editions(
+        &mut self,
+        found: &[SectorEditions],
+        table: Table<Edition>,
+    ) -> Result<(), RecoveryError> {
+        let lost = self.lost_blocks(Kind::Editions);
+        self.found.lost_edition_blocks = lost.len() as u64;
+        let held = Editions::found(found, table, |block| lost.contains(&block));
+        let (editions, behind) = held.map_err(|(block, error)| RecoveryError::Table {
+            at: self
+                .superblock
+                .table_at(self.superblock.table_number(Kind::Map, block), 0),
+            error,
+        })?;
+        (self.editions, self.behind) = (editions, behind);
+        self.behind.extend(lost);
+        Ok(())
+    }
+
     fn count_links(&mut self) -> Result<(), RecoveryError> {
         let end = self.superblock.logical_blocks() as u32;
         let data_blocks = self.superblock.areas().data_blocks();

@@ -2,7 +2,7 @@
 
 use crate::addr::BLOCK_BYTES;
 use crate::format::FormatError;
-use crate::format::table::{Entry, Signer};
+use crate::format::table::{Edition, Entry, SectorEditions, Signer};
 use alloc::{boxed::Box, vec, vec::Vec};
 
 /// See the module.
@@ -63,10 +63,17 @@ impl<E: Entry> Table<E> {
     }
 
     /// The bytes of a block, whose number over all tables is `number`.
-    pub fn encode(&self, block: u32, number: u64, signer: &Signer, out: &mut [u8]) {
+    pub fn encode(
+        &self,
+        block: u32,
+        number: u64,
+        edition: Edition,
+        signer: &Signer,
+        out: &mut [u8],
+    ) {
         debug_assert_eq!(out.len(), BLOCK_BYTES);
         let entries = self.blocks[block as usize].as_deref().unwrap_or_default();
-        signer.encode(number, entries, out);
+        signer.encode(number, edition, entries, out);
     }
 
     /// Takes a block as it was found; `entries` is room to decode it.
@@ -77,12 +84,12 @@ impl<E: Entry> Table<E> {
         bytes: &[u8],
         signer: &Signer,
         entries: &mut Vec<E>,
-    ) -> Result<(), FormatError> {
-        signer.decode(number, bytes, entries)?;
+    ) -> Result<SectorEditions, FormatError> {
+        let editions = signer.decode(number, bytes, entries)?;
         if entries.iter().any(|entry| *entry != E::default()) {
             self.blocks[block as usize] = Some(entries.as_slice().into());
         }
-        Ok(())
+        Ok(editions)
     }
 }
 

@@ -8,7 +8,8 @@
 //! | write in flight at a power cut | each of its blocks was written, torn, or not written |
 //! | durable write completed | there for good |
 //! | sync completed | every write *completed when the sync was asked for* is there for good; others may be |
-//! | sync failed | what was in the cache will never be synced; a power cut decides as before |
+//! | sync failed | what was in the cache reads as before and will never be synced; a power cut decides as before |
+//! | cache dropped | what a failed sync left in it is decided now, as by a power cut; what else was in it is there for good |
 //! | write failed or out of room | each of its blocks was written or not |
 //! | erase of a segment | each of its blocks is blank or what it was |
 //! | discard of blocks of tables | each of its blocks is blank, what it was, or garbage |
@@ -147,6 +148,8 @@ pub enum Broken {
     DiscardsMore,
     /// All blocks have one fingerprint.
     FingerprintsCollide,
+    /// The cache is not dropped when it is asked for: an opening believes what a failed sync gave up.
+    CacheStays,
     /// Blocks end with their own CRC32C, and are checked by their CRC32C: of an older volume.
     SumsAreLinear,
 }
@@ -179,6 +182,8 @@ struct Version {
     effect: u64,
     /// When its write completed; `u64::MAX` while it has not.
     done: u64,
+    /// A sync has failed with it: the page cache takes it for clean, and no sync writes it.
+    given_up: bool,
 }
 
 #[derive(Clone)]
@@ -270,6 +275,7 @@ impl Medium {
             cell,
             effect,
             done: u64::MAX,
+            given_up: false,
         });
     }
 
@@ -302,7 +308,9 @@ impl Medium {
         let forgets = self.broken == Broken::SyncForgetsSome;
         let durable = &mut self.durable;
         self.cache.retain(|&at, versions| {
-            if let Some(index) = versions.iter().rposition(|v| v.done <= asked)
+            if let Some(index) = versions
+                .iter()
+                .rposition(|v| v.done <= asked && !v.given_up)
                 && !(forgets && rng.below(8) == 0)
             {
                 durable[at as usize] = versions[index].cell.clone();
@@ -316,6 +324,20 @@ impl Medium {
     pub fn sync_fails(&mut self) {
         for version in self.cache.values_mut().flatten() {
             version.done = u64::MAX;
+            version.given_up = true;
+        }
+    }
+
+    /// Whether something is only in the cache.
+    pub fn is_cached(&self) -> bool {
+        !self.cache.is_empty()
+    }
+
+    /// What is read from now on is what the medium has: it is synced, and what a failed sync left in the cache is dropped.
+    pub fn drop_cache(&mut self, rng: &mut Rng) {
+        self.sync(self.stamp, rng);
+        if !self.cache.is_empty() && self.broken != Broken::CacheStays {
+            self.lose_cache(rng);
         }
     }
 
@@ -330,6 +352,17 @@ impl Medium {
     /// Power fails: of what is not durable, any subset is kept.
     pub fn power_fails(&mut self, rng: &mut Rng) {
         self.rot.clear();
+        self.lose_cache(rng);
+        if self.broken == Broken::CutDamages && rng.percent(30) {
+            let at = rng.below(self.blocks());
+            if self.durable[at as usize] != Cell::Blank {
+                self.durable[at as usize] = Cell::Data(GARBAGE | rng.next() as u32);
+            }
+        }
+    }
+
+    /// Of what is in the cache any subset stays, torn or whole.
+    fn lose_cache(&mut self, rng: &mut Rng) {
         let mode = rng.below(8);
         let cut = self
             .cache
@@ -367,12 +400,6 @@ impl Medium {
                 None => continue,
             };
             self.durable[at as usize] = kept;
-        }
-        if self.broken == Broken::CutDamages && rng.percent(30) {
-            let at = rng.below(self.blocks());
-            if self.durable[at as usize] != Cell::Blank {
-                self.durable[at as usize] = Cell::Data(GARBAGE | rng.next() as u32);
-            }
         }
     }
 }

@@ -97,7 +97,10 @@ impl Volume {
 
 /// Recovery's view of a medium.
 struct Reader<'a> {
-    medium: &'a Medium,
+    medium: &'a mut Medium,
+    rng: &'a mut Rng,
+    /// The sync before the cache is dropped may fail.
+    sync_fails: bool,
     /// A block that cannot be read.
     bad: Option<u64>,
 }
@@ -125,11 +128,37 @@ impl Source for Reader<'_> {
         }
         Ok(())
     }
+
+    fn drop_cache(&mut self) -> Result<(), Unreadable> {
+        if std::mem::take(&mut self.sync_fails) {
+            self.medium.sync_fails();
+            let (at, blocks) = (Pba(0), self.medium.blocks());
+            return Err(Unreadable { at, blocks });
+        }
+        self.medium.drop_cache(self.rng);
+        Ok(())
+    }
 }
 
-/// Recovery alone.
+/// Recovery alone, of a medium that nothing is changed of.
 pub fn recover(medium: &Medium, bad: Option<u64>) -> Result<Recovered, RecoveryError> {
-    layout::recover(&mut Reader { medium, bad }, medium.blocks(), crc32c::crc32c)
+    recover_from(&mut medium.clone(), &mut Rng::new(1), bad, false)
+}
+
+fn recover_from(
+    medium: &mut Medium,
+    rng: &mut Rng,
+    bad: Option<u64>,
+    sync_fails: bool,
+) -> Result<Recovered, RecoveryError> {
+    let blocks = medium.blocks();
+    let mut reader = Reader {
+        medium,
+        rng,
+        sync_fails,
+        bad,
+    };
+    layout::recover(&mut reader, blocks, crc32c::crc32c)
 }
 
 /// Whether a block is one of hints, or of what can be counted anew: no volume is lost with it.
@@ -155,8 +184,15 @@ pub fn spare_block(medium: &Medium, rng: &mut Rng) -> Option<u64> {
 /// Recovers and begins a new life, as a runtime must. With `cuts` the power may fail at any moment of it,
 /// and all begins again.
 pub fn open(medium: &mut Medium, rng: &mut Rng, cuts: bool) -> Result<Recovered, Failure> {
+    let mut may_fail = cuts;
     'again: loop {
-        let mut recovered = recover(medium, None).map_err(|e| format!("recovery: {e}"))?;
+        // Of a die of its own, so that seeds mean what they did. A refused opening is tried again.
+        let fails = may_fail && medium.is_cached() && Rng::new(medium.stamp()).percent(20);
+        may_fail = false;
+        let mut recovered = match recover_from(medium, rng, None, fails) {
+            Err(RecoveryError::Unreadable(_)) if fails => continue 'again,
+            other => other.map_err(|e| format!("recovery: {e}"))?,
+        };
         if cuts && rng.percent(2) {
             // A block that cannot be read is an error or makes no difference; it never breaks anything.
             let bad = rng.below(medium.blocks());
@@ -199,12 +235,13 @@ pub fn check(medium: &Medium) -> Result<(), Failure> {
         data: true,
         ..check::Options::default()
     };
-    let report = check::check(
-        &mut Reader { medium, bad: None },
-        medium.blocks(),
-        options,
-        crc32c::crc32c,
-    );
+    let mut reader = Reader {
+        medium: &mut medium.clone(),
+        rng: &mut Rng::new(1),
+        sync_fails: false,
+        bad: None,
+    };
+    let report = check::check(&mut reader, medium.blocks(), options, crc32c::crc32c);
     if report.is_sound() {
         Ok(())
     } else {

@@ -17,7 +17,7 @@
 //! | `flip_write` | one bit of what is written is wrong, for good | no |
 //! | `misdirected_write` | a write lands on other blocks; those it was meant for keep their content | no |
 //! | `lost_write` | a write is reported and never happens | no |
-//! | `sync_error` | a sync fails; any of the unsynced writes may be lost, any may be durable | yes |
+//! | `sync_error` | a sync fails; any of the unsynced writes may be lost, any may be durable; all of them are read as written until the [cache is dropped](Medium::drop_cache) or the power is cut, and no later sync writes them | yes |
 //! | `lost_sync` | a sync or the durability of a write is reported and did not happen | no |
 //!
 //! So what is *kept*, whatever the seed: a write covered by a sync that succeeded (`lost_sync` aside), or
@@ -57,6 +57,8 @@ struct State {
     plan: Plan,
     rng: Rng,
     cache: Cache,
+    /// What a failed sync was to write: clean to the page cache, whether it is on the medium or not.
+    given_up: Cache,
     off: bool,
     full: bool,
     ios: u64,
@@ -96,6 +98,7 @@ impl FaultMedium {
             seen: vec![0; plan.rules.len()],
             plan,
             cache: Cache::default(),
+            given_up: Cache::default(),
             off: false,
             full: false,
             ios: 0,
@@ -195,6 +198,7 @@ impl FaultMedium {
             let _ = base.write(Pba(at), &block);
         });
         let _ = base.sync();
+        state.given_up = Cache::default();
         state.off = true;
         state.stats.cuts += 1;
         state.stats.last_cut = report;
@@ -226,7 +230,7 @@ impl FaultMedium {
             return Err(io::Error::from_raw_os_error(libc::EIO));
         }
         self.base.read(at, bytes).map_err(|e| e.source)?;
-        state.cache.overlay(at.0, bytes);
+        state.overlay(at, bytes);
         if fault == Some(Fault::FlipRead) {
             let bit = state.rng.below(bytes.len() as u64 * 8);
             flip(bytes, bit as usize);
@@ -242,7 +246,7 @@ impl FaultMedium {
         durable: bool,
     ) -> io::Result<()> {
         check_bytes(at, bytes.len(), self.blocks())?;
-        self.begin(state, |state| state.cache.insert(at.0, bytes))?;
+        self.begin(state, |state| state.insert(at, bytes))?;
         let (mut at, mut durable) = (at, durable);
         if state.full {
             return Err(io::Error::from_raw_os_error(libc::ENOSPC));
@@ -274,13 +278,14 @@ impl FaultMedium {
             let end = at.0 + (bytes.len() / BLOCK_BYTES) as u64;
             self.base.write(at, bytes).map_err(|e| e.source)?;
             state.cache.forget(at.0..end);
+            state.given_up.forget(at.0..end);
             return if durable {
                 self.base.sync().map_err(|e| e.source)
             } else {
                 Ok(())
             };
         }
-        state.cache.insert(at.0, bytes);
+        state.insert(at, bytes);
         while state.cache.len() > state.plan.cache_blocks_max {
             let Some((block, bytes)) = state.cache.evict(&mut state.rng) else {
                 break;
@@ -296,7 +301,7 @@ impl FaultMedium {
         if self.base.read(at, &mut old).is_err() {
             return;
         }
-        state.cache.overlay(at.0, &mut old);
+        state.overlay(at, &mut old);
         for (new, old) in bytes
             .chunks_exact_mut(SECTOR_BYTES)
             .zip(old.chunks_exact(SECTOR_BYTES))
@@ -305,7 +310,7 @@ impl FaultMedium {
                 new.copy_from_slice(old);
             }
         }
-        state.cache.insert(at.0, bytes);
+        state.insert(at, bytes);
     }
 
     fn do_sync(&self) -> io::Result<()> {
@@ -316,7 +321,10 @@ impl FaultMedium {
             return Ok(());
         }
         for (block, bytes) in state.cache.take_all() {
-            // After a failed fsync, Linux calls dirty pages clean: what was not written is gone.
+            // After a failed fsync, Linux calls dirty pages clean: they are read as before, and never written.
+            if fault.is_some() {
+                state.given_up.insert(block, &*bytes);
+            }
             if fault.is_none() || state.rng.chance(1, 2) {
                 self.base.write(Pba(block), &*bytes).map_err(|e| e.source)?;
             }
@@ -332,6 +340,7 @@ impl FaultMedium {
         let state = &mut *self.state.lock();
         self.begin(state, |_| {})?;
         state.cache.forget(at.0..at.0 + blocks);
+        state.given_up.forget(at.0..at.0 + blocks);
         if state.rng.chance(1, 4) {
             return Ok(()); // older content shines through
         }
@@ -390,6 +399,19 @@ impl FaultMedium {
 }
 
 impl State {
+    /// What reads give in place of what the medium below has.
+    fn overlay(&self, at: Pba, bytes: &mut [u8]) {
+        self.given_up.overlay(at.0, bytes);
+        self.cache.overlay(at.0, bytes);
+    }
+
+    /// A write that is not durable yet.
+    fn insert(&mut self, at: Pba, bytes: &[u8]) {
+        self.given_up
+            .forget(at.0..at.0 + (bytes.len() / BLOCK_BYTES) as u64);
+        self.cache.insert(at.0, bytes);
+    }
+
     /// Whether one of these faults befalls this operation: by a rule, or by chance.
     fn choose(&mut self, faults: &[Fault], at: Pba, bytes: usize) -> Option<Fault> {
         let end = at.0.saturating_add((bytes / BLOCK_BYTES) as u64);
@@ -464,6 +486,12 @@ impl Medium for FaultMedium {
 
     fn sync(&self) -> Result<(), MediumError> {
         self.do_sync().map_err(|e| self.error("sync", Pba(0), e))
+    }
+
+    fn drop_cache(&self) -> Result<(), MediumError> {
+        self.sync()?;
+        self.state.lock().given_up = Cache::default();
+        self.base.drop_cache()
     }
 }
 

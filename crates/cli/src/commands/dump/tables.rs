@@ -38,7 +38,8 @@ pub fn superblock(sb: &Superblock, mirror_lost: bool, out: &mut dyn Write) -> Re
             "directory"
         )?;
     }
-    for (kind, blocks) in Kind::ALL.into_iter().zip(sb.table_blocks()) {
+    let tables = Kind::ALL.into_iter().zip(sb.table_blocks());
+    for (kind, blocks) in tables.filter(|(_, blocks)| *blocks > 0) {
         let at = sb.table_at(sb.table_number(kind, 0), 0);
         writeln!(
             out,

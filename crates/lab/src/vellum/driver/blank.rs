@@ -17,4 +17,8 @@ impl Source for Blank {
         }
         Ok(())
     }
+
+    fn drop_cache(&mut self) -> Result<(), Unreadable> {
+        Ok(())
+    }
 }
