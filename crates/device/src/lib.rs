@@ -8,6 +8,7 @@ mod classes;
 mod compare;
 mod copies;
 mod critical;
+pub mod damage;
 mod digest;
 mod drive;
 mod entropy;

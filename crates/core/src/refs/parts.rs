@@ -131,6 +131,19 @@ impl Shared {
         }
     }
 
+    /// Forgets deltas whose base is nowhere, or is a delta itself: they cannot be decoded.
+    pub(crate) fn drop_dead_deltas(&mut self) {
+        let is_dead = |(part, base): &(PartId, PartId)| {
+            base.page == part.page
+                || !self.has_parts(base.page)
+                || self.deltas.base_of(*base).is_some()
+        };
+        let dead: Vec<_> = self.deltas.iter().filter(is_dead).collect();
+        for (part, _) in dead {
+            self.deltas.remove(part);
+        }
+    }
+
     /// After recovery has counted the owners: counts who is needed by a delta that somebody owns, or that is in a page
     /// which is needed itself. The others are forgotten. Pages that are needed for that alone are returned; `None`: a
     /// delta's base is nowhere, or there are more than the table holds.

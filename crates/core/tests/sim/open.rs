@@ -10,6 +10,7 @@ use vellum_core::format::geometry::{self, Params};
 use vellum_core::format::table::Kind;
 use vellum_core::format::{self, SumKind};
 use vellum_core::layout::{self, Recovered};
+use vellum_core::recovery::rescue::{Loss, Trust};
 use vellum_core::recovery::{RecoveryError, Source, Unreadable};
 
 /// A volume's shape.
@@ -130,6 +131,12 @@ impl Source for Reader<'_> {
 /// Recovery alone.
 pub fn recover(medium: &Medium, bad: Option<u64>) -> Result<Recovered, RecoveryError> {
     layout::recover(&mut Reader { medium, bad }, medium.blocks(), crc32c::crc32c)
+}
+
+/// What is left of a damaged volume.
+pub fn rescue(medium: &Medium, trust: Trust) -> Result<(Recovered, Loss), RecoveryError> {
+    let mut reader = Reader { medium, bad: None };
+    layout::rescue(&mut reader, medium.blocks(), crc32c::crc32c, trust)
 }
 
 /// Whether a block is one of hints, or of what can be counted anew: no volume is lost with it.

@@ -29,9 +29,9 @@ enum End {
 pub struct World {
     volume: Volume,
     logical_blocks: u64,
-    medium: Medium,
-    model: Model,
-    rng: Rng,
+    pub(super) medium: Medium,
+    pub(super) model: Model,
+    pub(super) rng: Rng,
     options: Options,
     tables: tables::Options,
     fresh: u32,
@@ -411,6 +411,15 @@ impl World {
         suspects: &[u64],
     ) -> Result<(Vec<Seen>, Driver), Failure> {
         let recovered = open::open(&mut medium, &mut self.rng, false)?;
+        self.read_found(recovered, medium, suspects)
+    }
+
+    pub(super) fn read_found(
+        &mut self,
+        recovered: Recovered,
+        medium: Medium,
+        suspects: &[u64],
+    ) -> Result<(Vec<Seen>, Driver), Failure> {
         let mut model = Model::new(self.logical_blocks);
         model.believe_all();
         let rng = Rng::new(self.rng.next());
