@@ -30,6 +30,7 @@ mod properties;
 mod reaper;
 mod recall;
 mod requests;
+pub mod rescue;
 mod scout;
 mod scratch;
 mod shared;

@@ -1,11 +1,11 @@
 //! One damaged block anywhere in a volume at rest: what is read of the rest, and what is not.
 
-use super::driver::{Failure, ensure};
+use super::driver::{Ask, Driver, Failure, ensure};
 use super::medium::{BLOCK, Cell, Medium};
-use super::model::Seen;
+use super::model::{Model, Seen};
 use super::open;
 use super::rng::Rng;
-use super::world::World;
+use super::world::{COLLECTOR_BUFS, World};
 use std::collections::{BTreeMap, BTreeSet};
 use vellum_core::addr::{Generation, Lba, Leaf, Pba, Seq};
 use vellum_core::format::areas::Layout;
@@ -81,6 +81,36 @@ impl World {
     fn read_all(&mut self, found: Recovered, medium: Medium) -> Result<Vec<Seen>, Failure> {
         let suspects: Vec<u64> = (0..medium.blocks()).collect();
         Ok(self.read_found(found, medium, &suspects)?.0)
+    }
+
+    pub(super) fn read_found(
+        &mut self,
+        recovered: Recovered,
+        medium: Medium,
+        suspects: &[u64],
+    ) -> Result<(Vec<Seen>, Driver), Failure> {
+        let mut model = Model::new(self.logical_blocks);
+        model.believe_all();
+        let rng = Rng::new(self.rng.next());
+        let mut driver = Driver::new(self.engine(recovered), medium, model, rng, COLLECTOR_BUFS);
+        driver.suspects.extend(suspects);
+        driver.now = self.now;
+        driver.start()?;
+        let mut seen = Vec::new();
+        let mut lba = 0;
+        // One block at a time when some are bad, to see which.
+        let step = if suspects.is_empty() { 256 } else { 1 };
+        while lba < self.logical_blocks {
+            let blocks = step.min(self.logical_blocks - lba);
+            driver.ask(&Ask::Read {
+                lba,
+                blocks: blocks as u32,
+            })?;
+            driver.settle()?;
+            seen.extend_from_slice(&driver.last_read);
+            lba += blocks;
+        }
+        Ok((seen, driver))
     }
 
     /// Damages one block of a copy after another, each of a structure and in a way by chance.

@@ -142,26 +142,13 @@ impl Replay<'_> {
     pub(super) fn in_conflict(&self, guessed: &dyn Fn(Lba) -> bool) -> Vec<Lba> {
         let mut numbers: BTreeMap<Pba, Vba> = BTreeMap::new();
         let mut twice = BTreeSet::new();
-        let of_map = self.map.iter().filter_map(|(_, entry)| match entry {
-            Entry::Shared(vba) | Entry::Packed(vba, _) => Some(vba),
-            _ => None,
-        });
-        let of_deltas = self.shared.deltas().iter().map(|(_, base)| base.page);
-        for vba in of_map.chain(of_deltas) {
-            if self.shared.is_placed(vba) {
-                let pba = self.shared.pba(vba);
-                if *numbers.entry(pba).or_insert(vba) != vba {
-                    twice.insert(pba);
-                }
+        for (_, pba, vba) in self.numbered() {
+            if *numbers.entry(pba).or_insert(vba) != vba {
+                twice.insert(pba);
             }
         }
-        let leads = self.map.iter().filter(|(_, entry)| match *entry {
-            Entry::Shared(vba) | Entry::Packed(vba, _) => {
-                self.shared.is_placed(vba) && twice.contains(&self.shared.pba(vba))
-            }
-            _ => false,
-        });
-        let leads: Vec<Lba> = leads.map(|(lba, _)| lba).collect();
+        let leads = self.numbered().filter(|(_, pba, _)| twice.contains(pba));
+        let leads: Vec<Lba> = leads.map(|(lba, ..)| lba).collect();
         let guesses: Vec<Lba> = leads.iter().copied().filter(|lba| guessed(*lba)).collect();
         match guesses.is_empty() {
             true => leads,
@@ -169,9 +156,20 @@ impl Replay<'_> {
         }
     }
 
+    /// LBAs that lead to a number whose page is somewhere: where, and which.
+    fn numbered(&self) -> impl Iterator<Item = (Lba, Pba, Vba)> + '_ {
+        self.map.iter().filter_map(|(lba, entry)| match entry {
+            Entry::Shared(vba) | Entry::Packed(vba, _) if self.shared.is_placed(vba) => {
+                Some((lba, self.shared.pba(vba), vba))
+            }
+            _ => None,
+        })
+    }
+
     /// Unmaps what leads to no block of a segment, or to more than a segment has; says which LBAs.
     pub(super) fn drop_dead_ends(&mut self) -> Vec<Lba> {
-        self.shared.drop_dead_deltas();
+        let numbers: BTreeMap<Pba, Vba> = self.numbered().map(|(_, pba, vba)| (pba, vba)).collect();
+        self.shared.drop_dead_deltas(&numbers);
         let mut live = vec![0u32; self.superblock.segment_count() as usize];
         let mut seen = BTreeSet::new();
         let mut dead = Vec::new();
