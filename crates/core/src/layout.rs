@@ -8,6 +8,7 @@ use crate::format::summary::Tag;
 use crate::format::{Crc, superblock::Superblock};
 use crate::index::{Holder, Index};
 use crate::map::PartId;
+use crate::recovery::rescue::{self, Loss, Trust};
 use crate::recovery::{self, RecoveryError, Replayed, Source, find_superblock};
 use crate::room::Room;
 use crate::seam::{Block, Dedup, Effect, Input, Refusal, Reply};
@@ -47,6 +48,25 @@ pub fn recover(
     })
 }
 
+/// What is left of a damaged volume, for reading.
+///
+/// # Errors
+/// When nothing is.
+pub fn rescue(
+    source: &mut dyn Source,
+    medium_blocks: u64,
+    crc: Crc,
+    trust: Trust,
+) -> Result<(Recovered, Loss), RecoveryError> {
+    let rescued = rescue::rescue(source, medium_blocks, crc, trust);
+    let rescued = match (rescued, trust) {
+        // What was found contradicts itself: it is not gone by.
+        (Err(_), Trust::Newest) => rescue::rescue(source, medium_blocks, crc, Trust::Certain)?,
+        (rescued, _) => rescued?,
+    };
+    Ok((Recovered::Log(Box::new(rescued.recovered)), rescued.loss))
+}
+
 fn may_write(superblock: &Superblock) -> Result<(), RecoveryError> {
     match superblock.unknown_to_write() {
         None => Ok(()),
@@ -75,6 +95,9 @@ impl Recovered {
             Self::Log(recovered) => {
                 if let Some(unread) = recovered.unread {
                     return Err(unread.into());
+                }
+                if recovered.is_rest {
+                    return Err(RecoveryError::Damaged);
                 }
                 may_write(&recovered.superblock)?;
                 recovered.superblock.begin_life(recovered.last_seq);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use vellum_core::addr::Lba;
 
 /// Blocks of one request.
-const REQUEST_BLOCKS: u64 = 256;
+pub(crate) const REQUEST_BLOCKS: u64 = 256;
 /// How far to look for the end of a run.
 const EXTENT_BLOCKS: u64 = 16 * REQUEST_BLOCKS;
 
@@ -72,14 +72,14 @@ impl Replies for Answer {
 }
 
 /// One volume, asked one thing at a time.
-struct Side<'a> {
+pub(crate) struct Side<'a> {
     device: &'a dyn BlockDevice,
     which: &'static str,
     answer: Arc<Answer>,
 }
 
 impl<'a> Side<'a> {
-    fn new(device: &'a dyn BlockDevice, which: &'static str) -> Self {
+    pub(crate) fn new(device: &'a dyn BlockDevice, which: &'static str) -> Self {
         Self {
             device,
             which,
@@ -87,7 +87,13 @@ impl<'a> Side<'a> {
         }
     }
 
-    fn ask(&self, op: Op, lba: u64, blocks: u64, frames: Frames) -> Result<Frames, MigrateError> {
+    pub(crate) fn ask(
+        &self,
+        op: Op,
+        lba: u64,
+        blocks: u64,
+        frames: Frames,
+    ) -> Result<Frames, MigrateError> {
         let request = Request {
             tag: 0,
             op,
@@ -124,13 +130,13 @@ impl<'a> Side<'a> {
         }
     }
 
-    fn read(&self, lba: u64, blocks: u64) -> Result<Frames, MigrateError> {
+    pub(crate) fn read(&self, lba: u64, blocks: u64) -> Result<Frames, MigrateError> {
         let frames = self.device.frames().take(Share::Read, blocks as usize);
         let frames = frames.map_err(|source| self.error(Op::Read, lba, blocks, source))?;
         self.ask(Op::Read, lba, blocks, frames)
     }
 
-    fn write(&self, lba: u64, content: &Frames) -> Result<(), MigrateError> {
+    pub(crate) fn write(&self, lba: u64, content: &Frames) -> Result<(), MigrateError> {
         let (op, blocks) = (Op::Write { fua: false }, content.len());
         let frames = self.device.frames().take(Share::Write, blocks);
         let mut frames = frames.map_err(|source| self.error(op, lba, blocks as u64, source))?;
@@ -143,7 +149,7 @@ impl<'a> Side<'a> {
     }
 
     /// The next run from `at` on, and whether it has data.
-    fn extent(&self, at: u64) -> (u64, bool) {
+    pub(crate) fn extent(&self, at: u64) -> (u64, bool) {
         // A mapped run is walked block by block: not to the end of the volume for each request.
         let left = (self.device.blocks() - at).min(EXTENT_BLOCKS);
         match self.device.extents(Lba(at), left, 1).first() {
@@ -153,7 +159,7 @@ impl<'a> Side<'a> {
     }
 }
 
-fn same_size(from: &dyn BlockDevice, to: &dyn BlockDevice) -> Result<(), MigrateError> {
+pub(crate) fn same_size(from: &dyn BlockDevice, to: &dyn BlockDevice) -> Result<(), MigrateError> {
     let (from, to) = (from.blocks(), to.blocks());
     match from == to {
         true => Ok(()),

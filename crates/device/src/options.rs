@@ -10,6 +10,7 @@ use vellum_core::format::areas::Layout;
 use vellum_core::format::geometry::GeometryError;
 use vellum_core::format::properties::Properties;
 use vellum_core::recovery::RecoveryError;
+use vellum_core::recovery::rescue::Trust;
 use vellum_core::tables::Persistence;
 use vellum_medium::MediumError;
 
@@ -46,8 +47,10 @@ impl Default for CreateOptions {
 /// Of a volume that is opened.
 #[derive(Clone)]
 pub struct OpenOptions {
-    /// Refuse writes, and write nothing to the medium.
+    /// Refuse writes, and write nothing to the medium. A volume that is damaged is opened as well, as far as it is whole.
     pub read_only: bool,
+    /// Of a damaged volume: what a block is that nothing is certain of.
+    pub trust: Trust,
     /// Frames for writes (4 KiB each): the volatile write cache.
     pub write_frames: u32,
     /// Frames for reads in flight.
@@ -74,6 +77,7 @@ impl Default for OpenOptions {
     fn default() -> Self {
         Self {
             read_only: false,
+            trust: Trust::Certain,
             write_frames: limits::WRITE_FRAMES,
             read_frames: limits::READ_FRAMES,
             collector_frames: limits::COLLECTOR_FRAMES,

@@ -1,17 +1,18 @@
 //! Making a volume, and beginning a life of one: what is written before the engine runs.
 
+use crate::damage::Damage;
 use crate::digest::crc32c;
 use crate::entropy;
 use crate::info::hex_uuid;
 use crate::limits::BLANK_BLOCKS;
-use crate::options::{CreateError, CreateOptions, OpenError};
+use crate::options::{CreateError, CreateOptions, OpenError, OpenOptions};
 use crate::source::MediumSource;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::format::areas::Layout;
 use vellum_core::format::geometry::{Params, plan, plan_tables};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::format::{SumKind, blank};
-use vellum_core::layout::Recovered;
+use vellum_core::layout::{self, Recovered};
 use vellum_core::recovery::{RecoveryError, find_superblock};
 use vellum_medium::{Medium, MediumError};
 
@@ -93,6 +94,25 @@ fn first_byte(medium: &dyn Medium) -> Result<Option<u64>, MediumError> {
     medium.read(Pba(0), &mut bytes)?;
     let first = bytes.iter().position(|&byte| byte != 0);
     Ok(first.map(|at| at as u64))
+}
+
+/// Recovers a volume; one that is damaged, and is not to be written, as far as it is whole.
+pub(crate) fn recover(
+    medium: &dyn Medium,
+    source: &mut MediumSource<'_>,
+    options: &OpenOptions,
+) -> Result<(Recovered, Option<Damage>), OpenError> {
+    let error = match layout::recover(source, medium.blocks(), crc32c) {
+        Ok(recovered) => return Ok((recovered, None)),
+        Err(error) => error,
+    };
+    if options.read_only
+        && let Ok((recovered, loss)) =
+            layout::rescue(source, medium.blocks(), crc32c, options.trust)
+    {
+        return Ok((recovered, Some(Damage::new(error, loss))));
+    }
+    Err(recovery_error(medium, source, error))
 }
 
 /// Raises the volume's life in both mirrors, durably, one after the other: at any instant one is whole.

@@ -10,12 +10,15 @@
 //! 3. Memory that the medium may touch is neither freed nor used again until the operation is back: frames are
 //!    the request's or the core's, metadata is kept by its effect's number, what is read to be compared by its read.
 
+mod stats;
+
 use crate::bases::pack_all;
 use crate::block::{BlockDevice, BlockError, Extent, Op, Replies, Request};
+use crate::damage::Damage;
 use crate::digest::{Digester, crc32c};
 use crate::drive::{Inner, Life};
 use crate::events::{Event, Events};
-use crate::frames::{FramePool, Share};
+use crate::frames::FramePool;
 use crate::freed;
 use crate::gate;
 use crate::info::VolumeInfo;
@@ -24,7 +27,7 @@ use crate::layouts;
 use crate::limits::{ERASE_BLOCKS_MAX, STOP_LOOKS, STOP_TELLS};
 use crate::options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError};
 use crate::pack::pack;
-use crate::policy::{NoIndex, Policy, rule_name};
+use crate::policy::{NoIndex, Policy};
 use crate::reaper::reap;
 use crate::requests::Pending;
 use crate::scout::{self, Scout, Watched};
@@ -33,10 +36,7 @@ use crate::shared::{BreaksOnPanic, Shared, ask_for_the_clock, internal_error};
 use crate::sight::Step;
 use crate::source::MediumSource;
 use crate::start;
-use crate::stats::{
-    CommitStats, DedupStats, DeltaStats, FlushStats, MemoryStats, RecoveryStats, RoomStats,
-    SpaceStats, VolumeStats, WriteOnceStats,
-};
+use crate::stats::RecoveryStats;
 use crate::sweep::{self, Haste, Sought, SweepError, SweepProgress, Sweeper};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::iter;
@@ -46,7 +46,7 @@ use std::time::Instant;
 use vellum_core::addr::Lba;
 use vellum_core::engine::{Buffers, Options};
 use vellum_core::format::superblock::Superblock;
-use vellum_core::layout::{Core, recover};
+use vellum_core::layout::Core;
 use vellum_core::limits::CACHED_SUMS;
 use vellum_core::seam::{Digest, Input, Payload};
 use vellum_medium::Medium;
@@ -58,6 +58,7 @@ pub struct Volume {
     threads: Mutex<Vec<JoinHandle<()>>>,
     superblock: Superblock,
     recovery: RecoveryStats,
+    damage: Option<Damage>,
     pub(crate) read_only: bool,
 }
 
@@ -88,8 +89,7 @@ impl Volume {
         options.check()?;
         let began = Instant::now();
         let mut source = MediumSource::new(&*medium);
-        let mut recovered = recover(&mut source, medium.blocks(), crc32c)
-            .map_err(|error| start::recovery_error(&*medium, &mut source, error))?;
+        let (mut recovered, damage) = start::recover(&*medium, &mut source, options)?;
         layouts::check_choice(
             recovered.superblock(),
             &options.policy,
@@ -157,6 +157,7 @@ impl Volume {
             shared,
             superblock,
             recovery,
+            damage,
         };
         volume.start()?;
         Ok(volume)
@@ -171,6 +172,9 @@ impl Volume {
         });
         if let Some(damage) = found.as_ref().and_then(layouts::damage) {
             self.shared.events.add("tables", damage);
+        }
+        if let Some(damage) = &self.damage {
+            self.shared.events.add("damage", damage.describe());
         }
         if !self.read_only {
             scout::begin(&self.shared)?;
@@ -264,76 +268,6 @@ impl Volume {
         }
     }
 
-    /// Counters and gauges of now.
-    #[must_use]
-    pub fn stats(&self) -> VolumeStats {
-        let (core, counters, in_flight, requests, commits, room) = {
-            let inner = self.shared.inner.lock();
-            (
-                inner.engine.stats(),
-                inner.counters,
-                inner.in_flight,
-                inner.requests.len(),
-                inner.gate.stats(),
-                RoomStats::new(inner.gauge.level(), inner.engine.room()),
-            )
-        };
-        let medium = counters.medium(&core, in_flight);
-        let mut clients = counters.clients;
-        (clients.refused, clients.in_flight) =
-            (counters.refused, requests as u64 + commits.waiting);
-        let frames = &self.shared.frames;
-        let report = scout::report(&self.shared);
-        VolumeStats {
-            room,
-            space: SpaceStats::new(self.shared.blocks, &core),
-            dedup: DedupStats::new(&core),
-            deltas: DeltaStats::new(&counters.deltas, &core),
-            flushes: FlushStats::new(&core),
-            write_once: WriteOnceStats {
-                policy: rule_name(report.policy.write_once).to_owned(),
-                hash: report.policy.hash.name().to_owned(),
-                commits: report.commits,
-                scans: report.scans,
-                set_journals: report.set,
-                file_systems: report.sight.file_systems(),
-                table_faults: report
-                    .sight
-                    .scan
-                    .table_faults
-                    .iter()
-                    .map(ToString::to_string)
-                    .collect(),
-            },
-            commits: CommitStats {
-                looking: self.shared.scout.is_behind(),
-                ..commits
-            },
-            freed: self.shared.scout.freed.stats(),
-            uptime_ms: self.shared.now().0 / 1_000_000,
-            poisoned: core.poisoned != 0,
-            wakeups: counters.wakeups,
-            checksum_failures: core.corrupt_blocks,
-            write_amplification: (clients.write.bytes > 0)
-                .then(|| medium.written_bytes as f64 / clients.write.bytes as f64),
-            clients,
-            medium,
-            memory: MemoryStats {
-                write_frames: frames.capacity(Share::Write) as u64,
-                write_frames_free: frames
-                    .available(Share::Write)
-                    .min(frames.capacity(Share::Write)) as u64,
-                read_frames: frames.capacity(Share::Read) as u64,
-                read_frames_free: frames.available(Share::Read) as u64,
-            },
-            recovery: self.recovery,
-            core: core
-                .named()
-                .map(|(name, value)| (name.to_owned(), value))
-                .collect(),
-        }
-    }
-
     /// The policies in force.
     #[must_use]
     pub fn policy(&self) -> Policy {
@@ -406,6 +340,12 @@ impl Volume {
         self.shared.events.list()
     }
 
+    /// What it is without, if it was opened in spite of damage.
+    #[must_use]
+    pub fn damage(&self) -> Option<&Damage> {
+        self.damage.as_ref()
+    }
+
     /// What the volume is.
     #[must_use]
     pub fn info(&self) -> VolumeInfo {
@@ -437,7 +377,11 @@ impl Volume {
                 "a request of {blocks} blocks came with {frames} frames"
             )));
         }
-        None
+        let damage = self.damage.as_ref()?;
+        let lost = damage.first_lost(request.lba, blocks)?;
+        Some(BlockError::Io(format!(
+            "LBA {lost} is lost: what says where it is, is damaged; `vellum rescue` brings back what can be found"
+        )))
     }
 }
 
@@ -585,6 +529,19 @@ impl BlockDevice for Volume {
                 blocks,
                 mapped: true,
             }];
+        }
+        let mut blocks = blocks;
+        // What is lost is not told to be zero.
+        if let Some(damage) = &self.damage
+            && let Some(lost) = damage.first_lost(lba, blocks)
+        {
+            if lost == lba {
+                return vec![Extent {
+                    blocks: damage.lost_from(lba, blocks),
+                    mapped: true,
+                }];
+            }
+            blocks = lost.0 - lba.0;
         }
         let extents = inner.engine.extents(lba, blocks, max.max(1));
         extents

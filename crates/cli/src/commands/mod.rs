@@ -17,6 +17,7 @@ mod man;
 mod migrate;
 mod policy;
 mod record;
+mod rescue;
 mod serve;
 mod stats;
 mod sweep;
@@ -55,6 +56,8 @@ pub enum Command {
     Check(check::Args),
     /// Copy a volume into a new one, of another layout or geometry; compared, and resumable.
     Migrate(migrate::Args),
+    /// Read all that is whole of a damaged volume, say what is lost, and copy the rest into a new one.
+    Rescue(rescue::Args),
     /// Show a volume's structures.
     Dump(dump::Args),
     /// Run real applications on ext4 on a volume, compared with a plain file.
@@ -91,6 +94,7 @@ impl Command {
             Self::Fold(args) => fold::run(&args),
             Self::Check(args) => check::run(&args),
             Self::Migrate(args) => migrate::run(&args),
+            Self::Rescue(args) => rescue::run(&args),
             Self::Dump(args) => dump::run(&args),
             Self::Demo(args) => demo::run(args),
             Self::Lab(args) => lab::run(&args),

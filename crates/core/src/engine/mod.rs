@@ -133,6 +133,8 @@ struct Sealed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Running,
+    /// What is left of a damaged volume is read; nothing moves.
+    Reading,
     Stopping,
     Stopped,
 }
@@ -252,7 +254,10 @@ impl Engine {
             crc,
             options,
             now: Nanos(0),
-            mode: Mode::Running,
+            mode: match recovered.is_rest {
+                true => Mode::Reading,
+                false => Mode::Running,
+            },
             poisoned: false,
             map: recovered.map,
             shared: recovered.shared,

@@ -49,6 +49,9 @@ impl Engine {
         if self.poisoned {
             return self.fail_all();
         }
+        if self.mode == Mode::Reading {
+            return;
+        }
         self.advance_durability();
         self.reclaim_segments();
         self.collect();

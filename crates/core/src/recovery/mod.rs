@@ -8,6 +8,7 @@ mod durable;
 mod find;
 mod hole;
 mod replay;
+pub mod rescue;
 
 pub use find::find_superblock;
 
@@ -152,6 +153,9 @@ pub enum RecoveryError {
         /// The block.
         at: Pba,
     },
+    /// What is left of a damaged volume is read only.
+    #[error("the volume is damaged: what is left of it can be read, and not be written to")]
+    Damaged,
     /// The medium.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
@@ -212,6 +216,8 @@ pub struct Recovered {
     pub pledges: Vec<(Lba, Lba)>,
     /// What could not be read that only who goes on needs: the first of it.
     pub unread: Option<Unreadable>,
+    /// Whether it is what is left of a damaged volume: it is read, and does not go on.
+    pub is_rest: bool,
     /// What replay did.
     pub replayed: Replayed,
 }

@@ -15,9 +15,18 @@ use alloc::{vec, vec::Vec};
 /// A chunk's header, whole and at its place.
 pub(super) struct Found {
     pub header: ChunkHeader,
-    records: Vec<Record>,
+    pub records: Vec<Record>,
     /// The tag of its own block, if that is a page of parts.
     own: Option<Tag>,
+}
+
+/// Where the records of a chunk have got to.
+struct Place {
+    chunk: Pba,
+    /// The next data block that a record owns.
+    block: u16,
+    /// Pages of parts: which block of the chunk, and its number.
+    pages: Vec<(u16, Vba)>,
 }
 
 pub(super) struct Replay<'a> {
@@ -26,17 +35,17 @@ pub(super) struct Replay<'a> {
     pub(super) crc: Crc,
     pub(super) root: RootHeader,
     slots: Vec<LeafSlot>,
-    map: Map,
-    shared: Shared,
-    pledges: Pledges,
+    pub(super) map: Map,
+    pub(super) shared: Shared,
+    pub(super) pledges: Pledges,
     pub(super) heads: [Cursor; 2],
     pub(super) last_seq: Seq,
     pub(super) last_life: Life,
     /// The newest chunk that anything read so far knows to be durable.
     pub(super) durable: Seq,
     segments: Vec<SegmentState>,
-    tags: Vec<(Segment, Vec<Tag>)>,
-    unread: Option<Unreadable>,
+    pub(super) tags: Vec<(Segment, Vec<Tag>)>,
+    pub(super) unread: Option<Unreadable>,
     pub(super) replayed: Replayed,
     /// Each head's next chunk, read ahead of its turn; `Some(None)`: looked, and there is none.
     peeked: [Option<Option<Found>>; 2],
@@ -72,44 +81,39 @@ impl<'a> Replay<'a> {
     }
 
     pub(super) fn load_leaves(&mut self) -> Result<(), RecoveryError> {
+        (0..self.slots.len() as u32).try_for_each(|leaf| self.load_leaf(Leaf(leaf)))
+    }
+
+    /// Loads a leaf, if there is anything in it. Nothing of one that is damaged is taken.
+    pub(super) fn load_leaf(&mut self, leaf: Leaf) -> Result<(), RecoveryError> {
+        let (slot, expected) = match self.slots[leaf.0 as usize] {
+            LeafSlot::Absent => return Ok(()),
+            LeafSlot::Slot0(crc) => (0, crc),
+            LeafSlot::Slot1(crc) => (1, crc),
+        };
         let mut block = [0; BLOCK_BYTES];
-        for index in 0..self.slots.len() as u32 {
-            let leaf = Leaf(index);
-            let (slot, expected) = match self.slots[index as usize] {
-                LeafSlot::Absent => continue,
-                LeafSlot::Slot0(crc) => (0, crc),
-                LeafSlot::Slot1(crc) => (1, crc),
-            };
-            let at = self.superblock.leaf_slot(leaf, slot);
-            self.source.read(at, &mut block)?;
-            if leaf::checksum(leaf, &block, self.crc) != expected {
-                return Err(RecoveryError::Leaf { leaf, at });
-            }
-            self.replayed.leaves += 1;
-            let behind_map = index.checked_sub(self.superblock.map_leaves());
-            let behind_shared =
-                behind_map.and_then(|index| index.checked_sub(self.superblock.shared_leaves()));
-            match (behind_map, behind_shared) {
-                (None, _) => {
-                    if !self.map.load_leaf(leaf, &block) {
-                        return Err(RecoveryError::Outside {
-                            what: "a leaf of the map",
-                            at,
-                        });
-                    }
-                }
-                (Some(shared), None) => self.load_shared(shared, at, &block)?,
-                (_, Some(deltas)) => {
-                    if !self.shared.deltas_mut().load_leaf(Leaf(deltas), &block) {
-                        return Err(RecoveryError::Outside {
-                            what: "a leaf of deltas",
-                            at,
-                        });
-                    }
-                }
-            }
+        let at = self.superblock.leaf_slot(leaf, slot);
+        self.source.read(at, &mut block)?;
+        if leaf::checksum(leaf, &block, self.crc) != expected {
+            return Err(RecoveryError::Leaf { leaf, at });
         }
-        Ok(())
+        self.replayed.leaves += 1;
+        let behind_map = leaf.0.checked_sub(self.superblock.map_leaves());
+        let behind_shared =
+            behind_map.and_then(|index| index.checked_sub(self.superblock.shared_leaves()));
+        let (taken, what) = match (behind_map, behind_shared) {
+            (None, _) => (self.map.load_leaf(leaf, &block), "a leaf of the map"),
+            (Some(shared), None) => return self.load_shared(shared, at, &block),
+            (_, Some(deltas)) => {
+                let deltas = Leaf(deltas);
+                let taken = self.shared.deltas_mut().load_leaf(deltas, &block);
+                (taken, "a leaf of deltas")
+            }
+        };
+        match taken {
+            true => Ok(()),
+            false => Err(RecoveryError::Outside { what, at }),
+        }
     }
 
     fn load_shared(
@@ -137,29 +141,35 @@ impl<'a> Replay<'a> {
 
     /// The tags of what lies before the cursors in their segments: their summaries are not written yet.
     pub(super) fn walk_open_segments(&mut self) {
-        let mut block = [0; BLOCK_BYTES];
         for cursor in self.heads {
-            let mut tags = self.fresh_tags();
-            let mut offset = 0;
-            while offset < cursor.offset {
-                let at = self
-                    .superblock
-                    .segment_start(cursor.segment)
-                    .plus(u64::from(offset));
-                // A damaged header here costs the checksums of its blocks, which then cannot be read; the
-                // chain goes on at the next header. One that cannot be read now may be read later: the
-                // segment's summary, made of these tags, would leave its blocks out for good.
-                if let Err(unread) = self.source.read(at, &mut block) {
-                    self.unread.get_or_insert(unread);
-                    block.fill(0);
-                }
-                match chunk::try_tags(&block, &self.superblock, at, self.crc, offset, &mut tags) {
-                    Ok(Some(next)) => offset = next,
-                    Ok(None) | Err(_) => offset += 1,
-                }
-            }
-            self.tags.push((cursor.segment, tags));
+            self.walk_segment(cursor);
         }
+    }
+
+    /// The tags of what lies before a place in its segment.
+    pub(super) fn walk_segment(&mut self, end: Cursor) {
+        let mut block = [0; BLOCK_BYTES];
+        let mut tags = self.fresh_tags();
+        let mut offset = 0;
+        while offset < end.offset {
+            let at = self
+                .superblock
+                .segment_start(end.segment)
+                .plus(u64::from(offset));
+            // A damaged header here costs the checksums of its blocks, which then cannot be read; the
+            // chain goes on at the next header. One that cannot be read now may be read later: the
+            // segment's summary, made of these tags, would leave its blocks out for good.
+            if let Err(unread) = self.source.read(at, &mut block) {
+                self.unread.get_or_insert(unread);
+                block.fill(0);
+            }
+            match chunk::try_tags(&block, &self.superblock, at, self.crc, offset, &mut tags) {
+                Ok(Some(next)) => offset = next,
+                Ok(None) => break,
+                Err(_) => offset += 1,
+            }
+        }
+        self.tags.push((end.segment, tags));
     }
 
     fn fresh_tags(&self) -> Vec<Tag> {
@@ -173,29 +183,34 @@ impl<'a> Replay<'a> {
     }
 
     pub(super) fn read_header(&mut self, head: usize) -> Result<Option<Found>, RecoveryError> {
-        let cursor = self.heads[head];
+        let found = self.found_at(self.heads[head])?;
+        let is_next = |found: &Found| {
+            usize::from(found.header.head) == head && found.header.seq > self.root.seq
+        };
+        Ok(found.filter(is_next))
+    }
+
+    /// The chunk at a place, if there is a header of ours.
+    pub(super) fn found_at(&mut self, place: Cursor) -> Result<Option<Found>, RecoveryError> {
         let at = self
             .superblock
-            .segment_start(cursor.segment)
-            .plus(u64::from(cursor.offset));
+            .segment_start(place.segment)
+            .plus(u64::from(place.offset));
         let mut block = [0; BLOCK_BYTES];
         self.source.read(at, &mut block)?;
         let Ok((header, records)) = chunk::decode(&block, self.crc) else {
             return Ok(None);
         };
-        let fits = cursor.offset + 1 + header.data_blocks <= self.superblock.usable_blocks();
+        let fits = place.offset + 1 + header.data_blocks <= self.superblock.usable_blocks();
         let ours = header.signature == self.superblock.signature()
             && header.at == at
-            && usize::from(header.head) == head
             && self.superblock.is_of_log(header.seq, header.life);
         let own = chunk::own_tag(&records, &block, self.superblock.sum(self.crc));
-        Ok(
-            (ours && fits && header.seq > self.root.seq).then_some(Found {
-                header,
-                records,
-                own,
-            }),
-        )
+        Ok((ours && fits).then_some(Found {
+            header,
+            records,
+            own,
+        }))
     }
 
     /// Applies the next chunk in order; `false` when there is none.
@@ -245,7 +260,7 @@ impl<'a> Replay<'a> {
         Ok(true)
     }
 
-    fn data_is_whole(&mut self, header: &ChunkHeader, records: &[Record]) -> bool {
+    pub(super) fn data_is_whole(&mut self, header: &ChunkHeader, records: &[Record]) -> bool {
         let mut data = vec![0; header.data_blocks as usize * BLOCK_BYTES];
         if self.source.read(header.at.plus(1), &mut data).is_err() {
             return false;
@@ -259,109 +274,15 @@ impl<'a> Replay<'a> {
     }
 
     fn apply(&mut self, head: usize, found: &Found) -> Result<(), RecoveryError> {
-        let Found {
-            header,
-            records,
-            own,
-        } = found;
+        let header = &found.header;
         let outside = RecoveryError::Outside {
             what: "a chunk",
             at: header.at,
         };
         let cursor = self.heads[head];
-        let logical = self.superblock.logical_blocks();
-        let in_map =
-            |lba: Lba, blocks: u64| lba.0.checked_add(blocks).is_some_and(|end| end <= logical);
-        let mut offset = cursor.offset + 1;
-        if let Some(own) = *own {
-            self.tag(cursor, cursor.offset, own);
-        }
-        let mut pages: Vec<(u16, Vba)> = Vec::new();
-        for record in records {
-            let block = (offset - cursor.offset) as u16;
-            let pba = self
-                .superblock
-                .segment_start(cursor.segment)
-                .plus(u64::from(offset));
-            if let Some(tag) = record.tag() {
-                self.tag(cursor, offset, tag);
-                offset += 1;
-            }
-            match *record {
-                Record::Data { lba, .. } if in_map(lba, 1) => {
-                    self.map.set(lba, Entry::Plain(pba));
-                }
-                Record::Move { lba, from, .. } if in_map(lba, 1) => {
-                    // The entry may still be shared here although it had become plain when it was moved:
-                    // which pages have one owner left is settled when all is replayed.
-                    let leads_there = match self.map.get(lba) {
-                        Entry::Plain(at) => at == from,
-                        Entry::Shared(vba) => {
-                            self.shared.is_placed(vba) && self.shared.pba(vba) == from
-                        }
-                        Entry::Unmapped | Entry::Zero | Entry::Packed(..) => false,
-                    };
-                    if leads_there {
-                        self.map.set(lba, Entry::Plain(pba));
-                    }
-                }
-                // Unmapped either way: both read as zeros, and it costs what is mapped, not what is named.
-                Record::Zero { lba, blocks } | Record::Discard { lba, blocks }
-                    if in_map(lba, blocks) =>
-                {
-                    let mut at = lba;
-                    while let Some((mapped, _)) = self.map.next_mapped(at, lba.plus(blocks)) {
-                        self.map.set(mapped, Entry::Unmapped);
-                        at = mapped.plus(1);
-                    }
-                }
-                Record::Share { lba, vba, pba } if in_map(lba, 1) => {
-                    if self.superblock.segment_of(pba).is_none()
-                        || !self.shared.restore(vba, pba, false)
-                    {
-                        return Err(outside);
-                    }
-                    self.map.set(lba, Entry::Shared(vba));
-                }
-                Record::Pledge { home, journal } if in_map(home, 1) && in_map(journal, 1) => {}
-                Record::Pack { vba, .. } => {
-                    if !self.shared.restore(vba, pba, true) {
-                        return Err(outside);
-                    }
-                    pages.push((block, vba));
-                }
-                Record::PackHere { vba } => {
-                    if !self.shared.restore(vba, header.at, true) {
-                        return Err(outside);
-                    }
-                    pages.push((0, vba));
-                }
-                Record::Part { lba, part } | Record::Delta { lba, part, .. } if in_map(lba, 1) => {
-                    let Some(&(_, vba)) = pages.iter().find(|(block, _)| *block == part.block)
-                    else {
-                        return Err(outside);
-                    };
-                    let slot = part.slot;
-                    if let Record::Delta { base, .. } = *record {
-                        self.shared.restore_delta(PartId { page: vba, slot }, base);
-                    }
-                    self.map.set(lba, Entry::Packed(vba, slot));
-                }
-                Record::SharePart { lba, vba, slot } if in_map(lba, 1) => {
-                    self.map.set(lba, Entry::Packed(vba, slot));
-                }
-                Record::MoveShared { vba, from, .. } => {
-                    if self.shared.is_placed(vba) && self.shared.pba(vba) == from {
-                        self.shared.restore_move(vba, pba);
-                    }
-                }
-                _ => return Err(outside),
-            }
-            self.pledges.apply(record);
-        }
-        self.segments[cursor.segment.0 as usize].last_seq = header.seq;
+        self.apply_records(cursor, found, &mut |_| Err(outside))?;
         (self.last_seq, self.last_life) = (header.seq, header.life);
-        self.replayed.chunks += 1;
+        let offset = cursor.offset + 1 + header.data_blocks;
         match header.next {
             None if offset + 2 <= self.superblock.usable_blocks() => {
                 self.heads[head].offset = offset
@@ -371,12 +292,118 @@ impl<'a> Replay<'a> {
                     segment: next,
                     offset: 0,
                 };
-                let tags = self.fresh_tags();
-                self.tags.push((next, tags));
+                self.open_tags(next);
             }
             _ => return Err(outside),
         }
         Ok(())
+    }
+
+    /// Applies what a chunk at `cursor` says; `wrong` is told of each record that names what the volume does not hold,
+    /// and decides whether to go on.
+    pub(super) fn apply_records(
+        &mut self,
+        cursor: Cursor,
+        found: &Found,
+        wrong: &mut dyn FnMut(&Record) -> Result<(), RecoveryError>,
+    ) -> Result<(), RecoveryError> {
+        if let Some(own) = found.own {
+            self.tag(cursor, cursor.offset, own);
+        }
+        let mut place = Place {
+            chunk: found.header.at,
+            block: 1,
+            pages: Vec::new(),
+        };
+        for record in &found.records {
+            if let Some(tag) = record.tag() {
+                self.tag(cursor, cursor.offset + u32::from(place.block), tag);
+            }
+            if self.apply_record(&mut place, record).is_none() {
+                wrong(record)?;
+            }
+            place.block += u16::from(record.tag().is_some());
+            self.pledges.apply(record);
+        }
+        self.segments[cursor.segment.0 as usize].last_seq = found.header.seq;
+        self.replayed.chunks += 1;
+        Ok(())
+    }
+
+    /// Applies one record; `None`: it names what the volume does not hold.
+    fn apply_record(&mut self, place: &mut Place, record: &Record) -> Option<()> {
+        let logical = self.superblock.logical_blocks();
+        let in_map =
+            |lba: Lba, blocks: u64| lba.0.checked_add(blocks).is_some_and(|end| end <= logical);
+        let pba = place.chunk.plus(place.block.into());
+        match *record {
+            Record::Data { lba, .. } if in_map(lba, 1) => {
+                self.map.set(lba, Entry::Plain(pba));
+            }
+            Record::Move { lba, from, .. } if in_map(lba, 1) => {
+                // The entry may still be shared here although it had become plain when it was moved:
+                // which pages have one owner left is settled when all is replayed.
+                let leads_there = match self.map.get(lba) {
+                    Entry::Plain(at) => at == from,
+                    Entry::Shared(vba) => {
+                        self.shared.is_placed(vba) && self.shared.pba(vba) == from
+                    }
+                    Entry::Unmapped | Entry::Zero | Entry::Packed(..) => false,
+                };
+                if leads_there {
+                    self.map.set(lba, Entry::Plain(pba));
+                }
+            }
+            // Unmapped either way: both read as zeros, and it costs what is mapped, not what is named.
+            Record::Zero { lba, blocks } | Record::Discard { lba, blocks }
+                if in_map(lba, blocks) =>
+            {
+                let mut at = lba;
+                while let Some((mapped, _)) = self.map.next_mapped(at, lba.plus(blocks)) {
+                    self.map.set(mapped, Entry::Unmapped);
+                    at = mapped.plus(1);
+                }
+            }
+            Record::Share { lba, vba, pba } if in_map(lba, 1) => {
+                self.superblock.segment_of(pba)?;
+                self.shared.restore(vba, pba, false).then_some(())?;
+                self.map.set(lba, Entry::Shared(vba));
+            }
+            Record::Pledge { home, journal } if in_map(home, 1) && in_map(journal, 1) => {}
+            Record::Pack { vba, .. } => {
+                self.shared.restore(vba, pba, true).then_some(())?;
+                place.pages.push((place.block, vba));
+            }
+            Record::PackHere { vba } => {
+                self.shared.restore(vba, place.chunk, true).then_some(())?;
+                place.pages.push((0, vba));
+            }
+            Record::Part { lba, part } | Record::Delta { lba, part, .. } if in_map(lba, 1) => {
+                let mut pages = place.pages.iter();
+                let &(_, vba) = pages.find(|(block, _)| *block == part.block)?;
+                let slot = part.slot;
+                if let Record::Delta { base, .. } = *record {
+                    self.shared.restore_delta(PartId { page: vba, slot }, base);
+                }
+                self.map.set(lba, Entry::Packed(vba, slot));
+            }
+            Record::SharePart { lba, vba, slot } if in_map(lba, 1) => {
+                self.map.set(lba, Entry::Packed(vba, slot));
+            }
+            Record::MoveShared { vba, from, .. } => {
+                if self.shared.is_placed(vba) && self.shared.pba(vba) == from {
+                    self.shared.restore_move(vba, pba);
+                }
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// A head goes on in this segment: nothing is known of its blocks.
+    pub(super) fn open_tags(&mut self, segment: Segment) {
+        let tags = self.fresh_tags();
+        self.tags.push((segment, tags));
     }
 
     /// Whether a head may go on in a segment: there it is, and nothing was written to it since the map checkpoint, for
@@ -470,6 +497,7 @@ impl<'a> Replay<'a> {
             strays,
             pledges: self.pledges.into_pairs(),
             unread: self.unread,
+            is_rest: false,
             replayed: self.replayed,
         })
     }

@@ -7,6 +7,7 @@ use super::Shared;
 use crate::addr::{Pba, Vba};
 use crate::deltas::Deltas;
 use crate::map::PartId;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 impl Shared {
@@ -127,6 +128,23 @@ impl Shared {
     /// What a page's number stood for before does not matter, nor do the deltas of that.
     pub(super) fn forget_deltas(&mut self, vba: Vba) {
         for part in self.deltas.slots(vba) {
+            self.deltas.remove(part);
+        }
+    }
+
+    /// Forgets deltas whose base is nowhere, is a delta itself, or has a page that is another number's by now: they cannot be
+    /// decoded.
+    pub(crate) fn drop_dead_deltas(&mut self, numbers: &BTreeMap<Pba, Vba>) {
+        let is_dead = |(part, base): &(PartId, PartId)| {
+            base.page == part.page
+                || !self.has_parts(base.page)
+                || self.deltas.base_of(*base).is_some()
+                || numbers
+                    .get(&self.pba(base.page))
+                    .is_some_and(|number| *number != base.page)
+        };
+        let dead: Vec<_> = self.deltas.iter().filter(is_dead).collect();
+        for (part, _) in dead {
             self.deltas.remove(part);
         }
     }

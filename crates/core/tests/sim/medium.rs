@@ -70,7 +70,7 @@ impl Tokens {
     }
 
     /// The content that these bytes are: what looks like data is data, for bytes do not tell.
-    fn cell(self, bytes: &[u8]) -> Cell {
+    pub fn cell(self, bytes: &[u8]) -> Cell {
         let token = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         let mut data = [0; BLOCK];
         self.fill(token, &mut data);
@@ -220,6 +220,12 @@ impl Medium {
         for (i, block) in bytes.chunks_exact(BLOCK).enumerate() {
             self.durable[at as usize + i] = Cell::Meta(block.into());
         }
+    }
+
+    /// Puts something else into a block, as if it had been there before.
+    pub fn replace(&mut self, at: u64, cell: Cell) {
+        self.cache.remove(&at);
+        self.durable[at as usize] = cell;
     }
 
     fn pristine(&self, at: u64) -> &Cell {

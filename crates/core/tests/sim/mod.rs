@@ -8,6 +8,7 @@ pub mod bench;
 pub mod chosen;
 pub mod client;
 pub mod counts;
+pub mod damage;
 pub mod driver;
 pub mod medium;
 pub mod model;

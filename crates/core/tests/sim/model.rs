@@ -18,6 +18,7 @@
 //! instant in common.
 
 use super::chosen::Chosen;
+use std::collections::BTreeSet;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +69,8 @@ struct Step {
 pub struct Model {
     base: Vec<u32>,
     versions: Vec<Vec<Version>>,
+    /// All that each block was ever asked to be.
+    ever: Vec<BTreeSet<u32>>,
     touched: Vec<u64>,
     ops: Vec<Op>,
     steps: Vec<Step>,
@@ -85,6 +88,7 @@ impl Model {
         Self {
             base: vec![0; blocks as usize],
             versions: vec![Vec::new(); blocks as usize],
+            ever: vec![BTreeSet::new(); blocks as usize],
             touched: Vec::new(),
             ops: Vec::new(),
             steps: Vec::new(),
@@ -110,6 +114,11 @@ impl Model {
     /// What the volume held when it was last read back.
     pub fn base(&self) -> &[u32] {
         &self.base
+    }
+
+    /// Whether a block was ever to hold this.
+    pub fn had(&self, lba: u64, token: u32) -> bool {
+        self.ever[lba as usize].contains(&token)
     }
 
     pub fn blocks(&self) -> u64 {
@@ -158,6 +167,7 @@ impl Model {
             op,
             pledged: false,
         });
+        self.ever[lba as usize].insert(token);
     }
 
     /// The core is told that `home` is going to get what is at `journal`: whatever that may be by now.
@@ -182,6 +192,7 @@ impl Model {
             self.touched.push(home);
         }
         for token in tokens {
+            self.ever[home as usize].insert(token);
             self.versions[home as usize].push(Version {
                 token,
                 at: self.clock,

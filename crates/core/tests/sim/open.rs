@@ -10,6 +10,7 @@ use vellum_core::format::geometry::{self, Params};
 use vellum_core::format::table::Kind;
 use vellum_core::format::{self, SumKind};
 use vellum_core::layout::{self, Recovered};
+use vellum_core::recovery::rescue::{Loss, Trust};
 use vellum_core::recovery::{RecoveryError, Source, Unreadable};
 
 /// A volume's shape.
@@ -159,6 +160,18 @@ fn recover_from(
         bad,
     };
     layout::recover(&mut reader, blocks, crc32c::crc32c)
+}
+
+/// What is left of a damaged volume.
+pub fn rescue(medium: &Medium, trust: Trust) -> Result<(Recovered, Loss), RecoveryError> {
+    let blocks = medium.blocks();
+    let mut reader = Reader {
+        medium: &mut medium.clone(),
+        rng: &mut Rng::new(1),
+        sync_fails: false,
+        bad: None,
+    };
+    layout::rescue(&mut reader, blocks, crc32c::crc32c, trust)
 }
 
 /// Whether a block is one of hints, or of what can be counted anew: no volume is lost with it.

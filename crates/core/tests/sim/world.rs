@@ -14,7 +14,7 @@ use vellum_core::layout::{Core, Recovered};
 use vellum_core::tables::{self, Persistence, Tables};
 
 /// The collector's buffers, here.
-const COLLECTOR_BUFS: u32 = 96;
+pub(super) const COLLECTOR_BUFS: u32 = 96;
 
 /// How a life ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,14 +28,14 @@ enum End {
 /// Lives on one volume.
 pub struct World {
     volume: Volume,
-    logical_blocks: u64,
-    medium: Medium,
-    model: Model,
-    rng: Rng,
+    pub(super) logical_blocks: u64,
+    pub(super) medium: Medium,
+    pub(super) model: Model,
+    pub(super) rng: Rng,
     options: Options,
     tables: tables::Options,
     fresh: u32,
-    now: u64,
+    pub(super) now: u64,
     faults: bool,
     /// Reads have failed: segments may have been set aside half empty, and space with them.
     worn: bool,
@@ -123,7 +123,7 @@ impl World {
         }
     }
 
-    fn engine(&self, recovered: Recovered) -> Core {
+    pub(super) fn engine(&self, recovered: Recovered) -> Core {
         let buffers = Buffers {
             first: Buf(CLIENT_BUFS),
             count: COLLECTOR_BUFS,
@@ -411,28 +411,7 @@ impl World {
         suspects: &[u64],
     ) -> Result<(Vec<Seen>, Driver), Failure> {
         let recovered = open::open(&mut medium, &mut self.rng, false)?;
-        let mut model = Model::new(self.logical_blocks);
-        model.believe_all();
-        let rng = Rng::new(self.rng.next());
-        let mut driver = Driver::new(self.engine(recovered), medium, model, rng, COLLECTOR_BUFS);
-        driver.suspects.extend(suspects);
-        driver.now = self.now;
-        driver.start()?;
-        let mut seen = Vec::new();
-        let mut lba = 0;
-        // One block at a time when some are bad, to see which.
-        let step = if suspects.is_empty() { 256 } else { 1 };
-        while lba < self.logical_blocks {
-            let blocks = step.min(self.logical_blocks - lba);
-            driver.ask(&Ask::Read {
-                lba,
-                blocks: blocks as u32,
-            })?;
-            driver.settle()?;
-            seen.extend_from_slice(&driver.last_read);
-            lba += blocks;
-        }
-        Ok((seen, driver))
+        self.read_found(recovered, medium, suspects)
     }
 
     /// What is left must be what was promised; it is the truth from now on.

@@ -1,0 +1,160 @@
+//! `vellum rescue`: what can be read of a damaged volume, into a new one.
+
+use crate::claim::{Claimed, claim};
+use crate::outcome::{out, tell, usage};
+use crate::size::Size;
+use crate::volume::{self, NewVolume};
+use anyhow::{Result, bail};
+use serde_json::json;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::recovery::rescue::{LbaSet, Trust};
+use vellum_device::{OpenOptions, Volume, rescue};
+use vellum_medium::FileMedium;
+
+/// Runs of blocks that are listed, at most, without `--json`.
+const LISTED: usize = 100;
+
+/// Arguments.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  vellum rescue damaged.vlm                 say what can be brought back, and what is lost\n  \
+    vellum rescue damaged.vlm new.vlm         and copy it into a new volume\n  \
+    vellum rescue --sure damaged.vlm new.vlm  only what is certain to be what was there last\n\n\
+    The exit code is 0 when nothing is lost, and 1 otherwise."
+)]
+pub struct Args {
+    /// The damaged volume; no server may have it open. It is only read.
+    source: PathBuf,
+    /// The new volume: a file to make. Without it nothing is written.
+    target: Option<PathBuf>,
+    /// Leave out blocks of which only an older version may be found.
+    #[arg(long)]
+    sure: bool,
+    /// As JSON, all blocks that are lost or in doubt with it.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Says what can be rescued, and does it.
+pub fn run(args: &Args) -> Result<()> {
+    let (superblock, _) = volume::superblock_of(&args.source)?;
+    if args.target.as_ref() == Some(&args.source) {
+        return Err(usage("a rescue goes into a new place"));
+    }
+    let medium = FileMedium::open(&args.source, vellum_medium::OpenOptions { read_only: true })?;
+    let options = OpenOptions {
+        read_only: true,
+        trust: match args.sure {
+            true => Trust::Certain,
+            false => Trust::Newest,
+        },
+        ..OpenOptions::default()
+    };
+    let source = Volume::open(Arc::new(medium), &options)?;
+    let blocks = superblock.logical_blocks();
+    let none = LbaSet::new(blocks);
+    let guessed = source.damage().map_or(&none, |damage| damage.guessed());
+    let copied = match &args.target {
+        None => None,
+        Some(target) => {
+            let new = NewVolume {
+                size: Some(blocks * BLOCK_BYTES as u64),
+                medium_size: None,
+                over_provisioning: superblock.over_provisioning(),
+                segment_size: None,
+                preallocate: false,
+                force: false,
+                layout: superblock.layout(),
+            };
+            volume::create(target, &new, &|| false)?;
+            let Claimed { medium, socket } = claim(target, false)?;
+            let to = Volume::open(Arc::new(medium), &OpenOptions::default())?;
+            let copied = rescue::copy(&source, &to, &mut |_| ())?;
+            to.stop_telling(|| {
+                tell(format_args!(
+                    "{}: no room for what is to be written last: waiting for it",
+                    target.display()
+                ))
+            })?;
+            drop(socket);
+            Some(copied)
+        }
+    };
+    let lost = match (&copied, source.damage()) {
+        (Some(copied), _) => &copied.lost,
+        (None, Some(damage)) => damage.lost(),
+        (None, None) => &none,
+    };
+    let findings: Vec<String> = source.damage().iter().flat_map(|d| d.findings()).collect();
+    let copied = copied.as_ref().map(|copied| copied.blocks);
+    match args.json {
+        true => as_json(&findings, lost, guessed, copied)?,
+        false => as_text(&findings, lost, guessed, copied)?,
+    }
+    source.stop()?;
+    if !lost.is_empty() {
+        bail!("{} block(s) are lost", lost.len());
+    }
+    Ok(())
+}
+
+fn as_json(
+    findings: &[String],
+    lost: &LbaSet,
+    guessed: &LbaSet,
+    copied: Option<u64>,
+) -> Result<()> {
+    let runs = |set: &LbaSet| -> Vec<_> {
+        let runs = set.runs();
+        runs.map(|(lba, blocks)| json!({"lba": lba.0, "blocks": blocks}))
+            .collect()
+    };
+    let report = json!({
+        "damage": findings,
+        "lost": runs(lost),
+        "in_doubt": runs(guessed),
+        "copied_blocks": copied,
+    });
+    Ok(writeln!(out(), "{report:#}")?)
+}
+
+fn as_text(
+    findings: &[String],
+    lost: &LbaSet,
+    guessed: &LbaSet,
+    copied: Option<u64>,
+) -> Result<()> {
+    let mut out = out();
+    if findings.is_empty() {
+        writeln!(out, "nothing that says where blocks are is damaged")?;
+    }
+    for finding in findings {
+        writeln!(out, "damaged: {finding}")?;
+    }
+    for (what, set) in [
+        ("lost", lost),
+        ("in doubt, the newest version that is found", guessed),
+    ] {
+        for (lba, blocks) in set.runs().take(LISTED) {
+            writeln!(out, "{what}: {blocks} block(s) from LBA {lba} on")?;
+        }
+        if let Some(left) = set.runs().count().checked_sub(LISTED + 1) {
+            writeln!(out, "{what}: {} more runs (--json lists all)", left + 1)?;
+        }
+    }
+    let size = |blocks: u64| Size(blocks * BLOCK_BYTES as u64);
+    writeln!(
+        out,
+        "lost: {}; in doubt: {}",
+        size(lost.len()),
+        size(guessed.len())
+    )?;
+    match copied {
+        Some(blocks) => writeln!(out, "copied: {}", size(blocks))?,
+        None => writeln!(out, "nothing was written: name a new volume to copy into")?,
+    }
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! Replay that goes on: the steps that a rescue takes one by one.
+
+use super::super::Unreadable;
+use super::super::replay::{Found, Replay};
+use super::scan::Spot;
+use crate::addr::{BLOCK_BYTES, Lba, Pba, Vba};
+use crate::format::chunk::Record;
+use crate::format::root::Cursor;
+use crate::format::summary::Owner;
+use crate::format::{pack, summary};
+use crate::map::Entry;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::{vec, vec::Vec};
+
+impl Replay<'_> {
+    /// The chunk at a place, if it was durable or is whole.
+    pub(super) fn chunk_at(&mut self, place: Cursor) -> Option<Found> {
+        let found = self.found_at(place).ok()??;
+        let known = found.header.seq <= self.durable;
+        (known || self.data_is_whole(&found.header, &found.records)).then_some(found)
+    }
+
+    /// Applies a chunk; `wrong` is told of each record that names what the volume does not hold. `tags`: and notes whose its
+    /// blocks are.
+    pub(super) fn apply_found(
+        &mut self,
+        place: Cursor,
+        found: &Found,
+        tags: bool,
+        wrong: &mut dyn FnMut(&Record),
+    ) {
+        if tags && !self.tags.iter().rev().any(|(of, _)| *of == place.segment) {
+            self.open_tags(place.segment);
+        }
+        let applied = self.apply_records(place, found, &mut |record| {
+            wrong(record);
+            Ok(())
+        });
+        debug_assert!(applied.is_ok(), "nothing is an error here");
+        (self.last_seq, self.last_life) = (found.header.seq, found.header.life);
+    }
+
+    /// What is moved, to `to`, was where it is moved from, if that is not known.
+    pub(super) fn follow(&mut self, record: &Record, to: Pba) {
+        match *record {
+            Record::Move { lba, from, .. }
+                if lba.0 < self.map.blocks()
+                    && self.superblock.segment_of(from).is_some()
+                    && self.map.get(lba) == Entry::Unmapped =>
+            {
+                self.map.set(lba, Entry::Plain(from));
+            }
+            Record::MoveShared { vba, from, .. }
+                if !(self.shared.is_placed(vba) && self.shared.pba(vba) == from) =>
+            {
+                let parts = self.holds_parts(to);
+                self.shared.restore(vba, from, parts);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a block looks like a page of parts.
+    fn holds_parts(&mut self, at: Pba) -> bool {
+        let mut block = [0; BLOCK_BYTES];
+        let mut parts = Vec::new();
+        let read = self.source.read(at, &mut block);
+        read.is_ok() && pack::directory(&block, self.crc, &mut parts).is_ok()
+    }
+
+    /// The tags of segments whose summary does not tell of all their chunks.
+    pub(super) fn restore_tags(&mut self, spots: &[Spot]) {
+        let usable = self.superblock.usable_blocks();
+        let blocks = self.superblock.segment_blocks() - usable;
+        let mut bytes = vec![0; blocks as usize * BLOCK_BYTES];
+        let segments: BTreeSet<_> = spots.iter().map(|spot| spot.place.segment).collect();
+        for segment in segments {
+            let of = |spot: &&Spot| spot.place.segment == segment;
+            let newest = spots.iter().filter(of).map(|spot| spot.seq).max();
+            let at = self.superblock.segment_start(segment).plus(usable.into());
+            let signature = self.superblock.signature();
+            let read = self.source.read(at, &mut bytes).ok();
+            let told = read.and_then(|()| {
+                summary::last_seq(&signature, segment, usable as usize, &bytes, self.crc).ok()
+            });
+            if told < newest {
+                self.walk_segment(Cursor {
+                    segment,
+                    offset: usable - 1,
+                });
+            }
+        }
+        // What cannot be read now matters to who goes on alone.
+        self.unread = None::<Unreadable>;
+    }
+
+    /// LBAs that lead to what has been written over since the root, in segments that were erased since; but for pages in
+    /// `placed`, whose place has been told.
+    pub(super) fn overwritten(&self, placed: &BTreeSet<Vba>) -> Vec<Lba> {
+        let was_open = self.root.cursors.map(|cursor| cursor.segment);
+        let leads = self.map.iter().filter(|(lba, entry)| {
+            let (pba, owner, is_told) = match *entry {
+                Entry::Unmapped | Entry::Zero => return false,
+                Entry::Plain(pba) => (pba, Owner::Lba(*lba), false),
+                Entry::Shared(vba) | Entry::Packed(vba, _) => match self.shared.is_placed(vba) {
+                    true => (self.shared.pba(vba), Owner::Vba(vba), placed.contains(&vba)),
+                    false => return false,
+                },
+            };
+            let Some((segment, offset)) = self.superblock.segment_of(pba) else {
+                return false;
+            };
+            let mut tags = self.tags.iter().rev();
+            let tags = tags.find(|(of, _)| *of == segment && !was_open.contains(of));
+            tags.is_some_and(|(_, tags)| !is_told && tags[offset as usize].owner != owner)
+        });
+        leads.map(|(lba, _)| lba).collect()
+    }
+
+    /// Forgets pledges of what is in doubt; the homes that they were for.
+    pub(super) fn drop_pledges(&mut self, in_doubt: &dyn Fn(Lba) -> bool) -> Vec<Lba> {
+        let pairs = core::mem::take(&mut self.pledges).into_pairs();
+        let (doubtful, certain): (Vec<_>, Vec<_>) = pairs
+            .into_iter()
+            .partition(|(home, journal)| in_doubt(*home) || in_doubt(*journal));
+        for (home, journal) in certain {
+            self.pledges.apply(&Record::Pledge { home, journal });
+        }
+        doubtful.into_iter().map(|(home, _)| home).collect()
+    }
+
+    /// Unmaps.
+    pub(super) fn unmap(&mut self, from: Lba, blocks: u64) {
+        let (mut at, end) = (from, from.plus(blocks));
+        while let Some((lba, _)) = self.map.next_mapped(at, end) {
+            self.map.set(lba, Entry::Unmapped);
+            at = lba.plus(1);
+        }
+    }
+
+    /// LBAs that lead to a page which has two numbers: the guesses among them, or all.
+    pub(super) fn in_conflict(&self, guessed: &dyn Fn(Lba) -> bool) -> Vec<Lba> {
+        let mut numbers: BTreeMap<Pba, Vba> = BTreeMap::new();
+        let mut twice = BTreeSet::new();
+        for (_, pba, vba) in self.numbered() {
+            if *numbers.entry(pba).or_insert(vba) != vba {
+                twice.insert(pba);
+            }
+        }
+        let leads = self.numbered().filter(|(_, pba, _)| twice.contains(pba));
+        let leads: Vec<Lba> = leads.map(|(lba, ..)| lba).collect();
+        let guesses: Vec<Lba> = leads.iter().copied().filter(|lba| guessed(*lba)).collect();
+        match guesses.is_empty() {
+            true => leads,
+            false => guesses,
+        }
+    }
+
+    /// LBAs that lead to a number whose page is somewhere: where, and which.
+    fn numbered(&self) -> impl Iterator<Item = (Lba, Pba, Vba)> + '_ {
+        self.map.iter().filter_map(|(lba, entry)| match entry {
+            Entry::Shared(vba) | Entry::Packed(vba, _) if self.shared.is_placed(vba) => {
+                Some((lba, self.shared.pba(vba), vba))
+            }
+            _ => None,
+        })
+    }
+
+    /// Unmaps what leads to no block of a segment, or to more than a segment has; says which LBAs.
+    pub(super) fn drop_dead_ends(&mut self) -> Vec<Lba> {
+        let numbers: BTreeMap<Pba, Vba> = self.numbered().map(|(_, pba, vba)| (pba, vba)).collect();
+        self.shared.drop_dead_deltas(&numbers);
+        let mut live = vec![0u32; self.superblock.segment_count() as usize];
+        let mut seen = BTreeSet::new();
+        let mut dead = Vec::new();
+        for (lba, entry) in self.map.iter() {
+            let shared = &self.shared;
+            let pba = match entry {
+                Entry::Unmapped | Entry::Zero => continue,
+                Entry::Plain(pba) => Some(pba),
+                Entry::Shared(vba) => {
+                    (shared.is_placed(vba) && !shared.has_parts(vba)).then(|| shared.pba(vba))
+                }
+                Entry::Packed(vba, _) => shared.has_parts(vba).then(|| shared.pba(vba)),
+            };
+            let is_first = match entry {
+                Entry::Shared(vba) | Entry::Packed(vba, _) => seen.insert(vba),
+                _ => true,
+            };
+            let segment = pba.and_then(|pba| self.superblock.segment_of(pba));
+            let fits = segment.is_some_and(|(segment, _)| {
+                let live = &mut live[segment.0 as usize];
+                *live += u32::from(is_first);
+                *live <= self.superblock.usable_blocks()
+            });
+            if !fits {
+                dead.push(lba);
+            }
+        }
+        for &lba in &dead {
+            self.map.set(lba, Entry::Unmapped);
+        }
+        dead
+    }
+}

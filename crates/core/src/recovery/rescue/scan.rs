@@ -1,0 +1,120 @@
+//! Every chunk header that is whole, wherever it lies: found without a map checkpoint.
+
+use super::super::Source;
+use crate::addr::{BLOCK_BYTES, Generation, Life, Segment, Seq};
+use crate::format::root::Cursor;
+use crate::format::{Crc, chunk, superblock::Superblock};
+use alloc::vec::Vec;
+
+/// A whole header, and where it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot {
+    pub seq: Seq,
+    pub life: Life,
+    prev_life: Life,
+    pub place: Cursor,
+    /// How long it is, its header included.
+    pub blocks: u32,
+}
+
+impl Spot {
+    /// Whether this is what follows a chunk of that number and life.
+    pub fn follows(&self, seq: Seq, life: Life) -> bool {
+        self.seq == seq.next() && self.prev_life == life
+    }
+}
+
+/// What the headers tell together.
+pub(super) struct Scan {
+    /// Those that are of the log, in its order: a number may be missing, and none is there twice.
+    pub spots: Vec<Spot>,
+    /// The newest chunk that any header knew to be durable: one that is no part of the log any more tells of those before it.
+    pub durable: Seq,
+    /// The newest map checkpoint that any knew to be durable.
+    pub root_generation: Generation,
+}
+
+impl Scan {
+    pub fn of(source: &mut dyn Source, superblock: &Superblock, crc: Crc) -> Self {
+        let mut scan = Self {
+            spots: Vec::new(),
+            durable: Seq(0),
+            root_generation: Generation(0),
+        };
+        for segment in 0..superblock.segment_count() {
+            scan.walk(source, superblock, crc, Segment(segment));
+        }
+        scan.spots = in_force(scan.spots);
+        scan
+    }
+
+    /// The chunks of one segment. Behind those of its last use may lie some of the one before: of older chunks.
+    fn walk(
+        &mut self,
+        source: &mut dyn Source,
+        superblock: &Superblock,
+        crc: Crc,
+        segment: Segment,
+    ) {
+        let mut block = [0; BLOCK_BYTES];
+        let (mut offset, mut newest) = (0, Seq(0));
+        while offset < superblock.usable_blocks() - 1 {
+            let place = Cursor { segment, offset };
+            let at = superblock.segment_start(segment).plus(offset.into());
+            offset += 1;
+            if source.read(at, &mut block).is_err() {
+                continue;
+            }
+            let Ok((header, _)) = chunk::decode(&block, crc) else {
+                continue;
+            };
+            if header.signature != superblock.signature()
+                || header.at != at
+                || header.seq == Seq(0)
+                || offset + header.data_blocks > superblock.usable_blocks()
+            {
+                continue;
+            }
+            self.durable = self.durable.max(header.durable.min(Seq(header.seq.0 - 1)));
+            self.root_generation = self.root_generation.max(header.root_generation);
+            if header.seq <= newest || !superblock.is_of_log(header.seq, header.life) {
+                continue;
+            }
+            newest = header.seq;
+            offset += header.data_blocks;
+            self.spots.push(Spot {
+                seq: header.seq,
+                life: header.life,
+                prev_life: header.prev_life,
+                place,
+                blocks: 1 + header.data_blocks,
+            });
+        }
+    }
+}
+
+/// Leaves out what is no part of the log: what an older life wrote behind the place at which a newer one went on, and
+/// what is not what the chunk after it followed.
+fn in_force(mut spots: Vec<Spot>) -> Vec<Spot> {
+    spots.sort_unstable_by_key(|spot| (spot.seq, core::cmp::Reverse(spot.life)));
+    let mut newest = Life(0);
+    spots.retain(|spot| {
+        let is_newest = spot.life >= newest;
+        newest = newest.max(spot.life);
+        is_newest
+    });
+    spots.dedup_by_key(|spot| spot.seq);
+    let mut after: Option<Spot> = None;
+    let mut kept: Vec<Spot> = Vec::with_capacity(spots.len());
+    for spot in spots.into_iter().rev() {
+        let is_another = after.is_some_and(|after| {
+            after.seq == spot.seq.next() && !after.follows(spot.seq, spot.life)
+        });
+        if !is_another {
+            kept.push(spot);
+            after = Some(spot);
+        }
+    }
+    kept.reverse();
+    kept
+}

@@ -1,0 +1,349 @@
+//! One damaged block anywhere in a volume at rest: what is read of the rest, and what is not.
+
+use super::driver::{Ask, Driver, Failure, ensure};
+use super::medium::{BLOCK, Cell, Medium};
+use super::model::{Model, Seen};
+use super::open;
+use super::rng::Rng;
+use super::world::{COLLECTOR_BUFS, World};
+use std::collections::{BTreeMap, BTreeSet};
+use vellum_core::addr::{Generation, Lba, Leaf, Pba, Seq};
+use vellum_core::format::areas::Layout;
+use vellum_core::format::chunk;
+use vellum_core::format::superblock::Superblock;
+use vellum_core::layout::Recovered;
+use vellum_core::map::{Entry, PartId};
+use vellum_core::recovery::rescue::{Loss, Trust};
+
+/// What a block is a part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Structure {
+    Mirror,
+    Root,
+    Leaf,
+    Header,
+    Summary,
+    Data,
+    Directory,
+    Table,
+}
+
+/// How it is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Damage {
+    Flipped,
+    Zeroed,
+    Torn,
+    Stale,
+    Swapped,
+}
+
+const DAMAGES: [Damage; 5] = [
+    Damage::Flipped,
+    Damage::Zeroed,
+    Damage::Torn,
+    Damage::Stale,
+    Damage::Swapped,
+];
+
+/// What became of the cases of a kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    pub cases: u64,
+    /// Nothing was lost.
+    pub harmless: u64,
+    /// What was in the block was lost, and nothing else.
+    pub exact: u64,
+    /// More was lost than what was in the block, and said to be.
+    pub more: u64,
+    /// The log was taken to end before a chunk that nothing says was durable.
+    pub cut: u64,
+    /// It could not be opened to be written.
+    pub refused: u64,
+}
+
+/// By structure and damage.
+pub type Matrix = BTreeMap<(Structure, Damage), Tally>;
+
+/// A case, for a message.
+struct Case {
+    at: u64,
+    structure: Structure,
+    damage: Damage,
+}
+
+impl World {
+    pub fn medium(&self) -> &Medium {
+        &self.medium
+    }
+
+    /// Reads everything of what was found on a medium that may be bad anywhere.
+    fn read_all(&mut self, found: Recovered, medium: Medium) -> Result<Vec<Seen>, Failure> {
+        let suspects: Vec<u64> = (0..medium.blocks()).collect();
+        Ok(self.read_found(found, medium, &suspects)?.0)
+    }
+
+    pub(super) fn read_found(
+        &mut self,
+        recovered: Recovered,
+        medium: Medium,
+        suspects: &[u64],
+    ) -> Result<(Vec<Seen>, Driver), Failure> {
+        let mut model = Model::new(self.logical_blocks);
+        model.believe_all();
+        let rng = Rng::new(self.rng.next());
+        let mut driver = Driver::new(self.engine(recovered), medium, model, rng, COLLECTOR_BUFS);
+        driver.suspects.extend(suspects);
+        driver.now = self.now;
+        driver.start()?;
+        let mut seen = Vec::new();
+        let mut lba = 0;
+        // One block at a time when some are bad, to see which.
+        let step = if suspects.is_empty() { 256 } else { 1 };
+        while lba < self.logical_blocks {
+            let blocks = step.min(self.logical_blocks - lba);
+            driver.ask(&Ask::Read {
+                lba,
+                blocks: blocks as u32,
+            })?;
+            driver.settle()?;
+            seen.extend_from_slice(&driver.last_read);
+            lba += blocks;
+        }
+        Ok((seen, driver))
+    }
+
+    /// Damages one block of a copy after another, each of a structure and in a way by chance.
+    pub fn hit(
+        &mut self,
+        older: &Medium,
+        cases: usize,
+        matrix: &mut Matrix,
+    ) -> Result<(), Failure> {
+        let whole = open::recover(&self.medium, None).map_err(|e| format!("recovery: {e}"))?;
+        let places = structures(&self.medium, whole.superblock());
+        for _ in 0..cases {
+            let kinds: Vec<Structure> = places.keys().copied().collect();
+            let structure = self.rng.pick(&kinds);
+            let at = self.rng.pick(&places[&structure]);
+            let damage = self.rng.pick(&DAMAGES);
+            let mut medium = self.medium.clone();
+            damage_block(&mut medium, older, at, damage, &mut self.rng);
+            if medium.read(at) == self.medium.read(at) {
+                continue;
+            }
+            let case = Case {
+                at,
+                structure,
+                damage,
+            };
+            let tally = matrix.entry((structure, damage)).or_default();
+            self.hit_one(&whole, medium, &case, tally)
+                .map_err(|why| format!("{damage:?} block {at} ({structure:?}): {why}"))?;
+        }
+        Ok(())
+    }
+
+    fn hit_one(
+        &mut self,
+        whole: &Recovered,
+        medium: Medium,
+        case: &Case,
+        tally: &mut Tally,
+    ) -> Result<(), Failure> {
+        tally.cases += 1;
+        let strict = open::recover(&medium, None);
+        tally.refused += u64::from(strict.is_err());
+        let (found, loss) = match strict {
+            Ok(found) => (found, None),
+            Err(error) => {
+                let rescued = open::rescue(&medium, Trust::Certain)
+                    .map_err(|e| format!("not opened: {error}; nor rescued: {e}"))?;
+                (rescued.0, Some(rescued.1))
+            }
+        };
+        let was_cut = last_seq(&found) < last_seq(whole);
+        let pledges = pledges(&found);
+        let mut seen = self.read_all(found, medium.clone())?;
+        if let Some(loss) = &loss {
+            forget(&mut seen, loss);
+        }
+        let hit = hit_by(whole, case.at);
+        let model = self.model.base().to_vec();
+        let mut lost = BTreeSet::new();
+        for (lba, (seen, expected)) in (0..).zip(seen.iter().zip(&model)) {
+            match seen {
+                Seen::Unknown => {
+                    lost.insert(lba);
+                }
+                Seen::Token(token) => {
+                    // With an older map checkpoint what was pledged since that one comes home.
+                    let journal = pledges.get(&lba).map(|journal| &model[*journal as usize]);
+                    ensure!(
+                        token == expected || journal == Some(token) || was_cut && loss.is_none(),
+                        "LBA {lba} reads {token:#x}, not {expected:#x}"
+                    );
+                }
+            }
+        }
+        match lost.is_subset(&hit) {
+            _ if was_cut && loss.is_none() => tally.cut += 1,
+            true if lost.is_empty() => tally.harmless += 1,
+            true => tally.exact += 1,
+            false => tally.more += 1,
+        }
+        if loss.is_some() {
+            self.rescue_the_rest(medium, &lost)?;
+        }
+        Ok(())
+    }
+
+    /// What is found beyond what is certain is right where it is certain, and never another LBA's.
+    fn rescue_the_rest(&mut self, medium: Medium, lost: &BTreeSet<u64>) -> Result<(), Failure> {
+        let (found, loss) =
+            open::rescue(&medium, Trust::Newest).map_err(|e| format!("newest: {e}"))?;
+        let mut seen = self.read_all(found, medium)?;
+        forget(&mut seen, &loss);
+        for (lba, seen) in (0..).zip(&seen) {
+            let Seen::Token(token) = *seen else {
+                ensure!(
+                    lost.contains(&lba),
+                    "LBA {lba} is certain, and lost by trust"
+                );
+                continue;
+            };
+            let had = token == 0 || self.model.had(lba, token);
+            ensure!(
+                had,
+                "LBA {lba} is brought back as {token:#x}, which it never was"
+            );
+            let sure = !lost.contains(&lba) && !loss.guessed.contains(Lba(lba));
+            let expected = self.model.base()[lba as usize];
+            ensure!(
+                !sure || token == expected,
+                "LBA {lba} is said to be {token:#x} for certain, and is {expected:#x}"
+            );
+        }
+        Ok(())
+    }
+}
+
+fn forget(seen: &mut [Seen], loss: &Loss) {
+    for (lba, blocks) in loss.lost.runs() {
+        seen[lba.0 as usize..(lba.0 + blocks) as usize].fill(Seen::Unknown);
+    }
+}
+
+fn last_seq(found: &Recovered) -> Seq {
+    match found {
+        Recovered::Log(found) => found.last_seq,
+        Recovered::Tables(_) => Seq(0),
+    }
+}
+
+/// What comes home when it is opened, by its LBA.
+fn pledges(found: &Recovered) -> BTreeMap<u64, u64> {
+    match found {
+        Recovered::Log(found) => {
+            let pairs = found.pledges.iter();
+            pairs.map(|(home, journal)| (home.0, journal.0)).collect()
+        }
+        Recovered::Tables(_) => BTreeMap::new(),
+    }
+}
+
+/// The LBAs whose data is in a block, or needs it.
+fn hit_by(found: &Recovered, at: u64) -> BTreeSet<u64> {
+    let found = match found {
+        Recovered::Log(found) => found,
+        Recovered::Tables(found) => {
+            let here = found.links().filter(|(_, pba, _)| pba.0 == at);
+            return here.map(|(lba, ..)| lba.into()).collect();
+        }
+    };
+    let here = |entry: Entry| match entry {
+        Entry::Unmapped | Entry::Zero => false,
+        Entry::Plain(pba) => pba.0 == at,
+        Entry::Shared(vba) => found.shared.pba(vba).0 == at,
+        Entry::Packed(page, slot) => {
+            let base = found.shared.deltas().base_of(PartId { page, slot });
+            found.shared.pba(page).0 == at
+                || base.is_some_and(|base| found.shared.pba(base.page).0 == at)
+        }
+    };
+    let mapped = found.map.iter().filter(|(_, entry)| here(*entry));
+    // What is pledged is read where the journal has it.
+    let pledged = found.pledges.iter();
+    let pledged = pledged.filter(|(_, journal)| here(found.map.get(*journal)));
+    let pledged = pledged.map(|(home, _)| home.0);
+    mapped.map(|(lba, _)| lba.0).chain(pledged).collect()
+}
+
+/// The blocks of each structure that hold anything.
+fn structures(medium: &Medium, superblock: &Superblock) -> BTreeMap<Structure, Vec<u64>> {
+    let mut places: BTreeMap<Structure, Vec<u64>> = BTreeMap::new();
+    for at in (0..medium.blocks()).filter(|&at| !medium.is_blank(at)) {
+        places
+            .entry(structure(medium, superblock, at))
+            .or_default()
+            .push(at);
+    }
+    places
+}
+
+fn structure(medium: &Medium, superblock: &Superblock, at: u64) -> Structure {
+    if superblock.mirrors().contains(&Pba(at)) {
+        return Structure::Mirror;
+    }
+    if superblock.layout() != Layout::Log {
+        let tables = superblock.table_at(0, 0).0;
+        return match at {
+            _ if at >= superblock.areas().data(0).0 => Structure::Data,
+            _ if at >= tables => Structure::Table,
+            _ if superblock.layout() == Layout::Ordered => Structure::Table,
+            _ if at >= superblock.directory_at(0, 0).0 => Structure::Directory,
+            _ => Structure::Root,
+        };
+    }
+    if at < superblock.leaf_slot(Leaf(0), 0).0 {
+        debug_assert!(at >= superblock.root_place(Generation(0)).0);
+        return Structure::Root;
+    }
+    match superblock.segment_of(Pba(at)) {
+        None if at < superblock.segment_start(vellum_core::addr::Segment(0)).0 => Structure::Leaf,
+        None => Structure::Summary,
+        Some(_) => {
+            let mut block = [0; BLOCK];
+            medium.read_into(at, &mut block);
+            match chunk::decode(&block, crc32c::crc32c) {
+                Ok((header, _)) if header.at == Pba(at) => Structure::Header,
+                _ => Structure::Data,
+            }
+        }
+    }
+}
+
+fn damage_block(medium: &mut Medium, older: &Medium, at: u64, damage: Damage, rng: &mut Rng) {
+    let neighbour = match at {
+        0 => 1,
+        at => rng.pick(&[at - 1, (at + 1).min(medium.blocks() - 1)]),
+    };
+    let mut bytes = vec![0; BLOCK];
+    medium.read_into(at, &mut bytes);
+    match damage {
+        Damage::Flipped => {
+            let bit = rng.below(8 * BLOCK as u64) as usize;
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        Damage::Zeroed => bytes.fill(0),
+        Damage::Torn => {
+            let sector = 512 * rng.below(8) as usize;
+            bytes[sector..sector + 512].fill(0);
+        }
+        Damage::Stale => return medium.replace(at, older.read(at)),
+        // One of the two: the other one is a case of its own.
+        Damage::Swapped => return medium.replace(at, medium.read(neighbour)),
+    }
+    let cell: Cell = medium.tokens.cell(&bytes);
+    medium.replace(at, cell);
+}

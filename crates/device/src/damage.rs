@@ -1,0 +1,80 @@
+//! What is left of a damaged volume: which of its LBAs are lost, and why.
+
+use std::fmt::Write as _;
+use vellum_core::addr::Lba;
+use vellum_core::recovery::RecoveryError;
+use vellum_core::recovery::rescue::{LbaSet, Loss};
+
+/// Findings that are named when a volume is opened; the others are counted.
+const NAMED: usize = 3;
+
+/// What a volume that was opened in spite of its damage is without.
+#[derive(Clone, Debug)]
+pub struct Damage {
+    lost: LbaSet,
+    guessed: LbaSet,
+    findings: Vec<RecoveryError>,
+    more: u64,
+}
+
+impl Damage {
+    /// Why the volume could not be opened to be written, and what it is without.
+    pub(crate) fn new(why: RecoveryError, loss: Loss) -> Self {
+        let mut findings = loss.damage;
+        if !findings.contains(&why) {
+            findings.insert(0, why);
+        }
+        Self {
+            lost: loss.lost,
+            guessed: loss.guessed,
+            findings,
+            more: loss.more_damage,
+        }
+    }
+
+    /// LBAs that cannot be read, for nothing says what they are.
+    #[must_use]
+    pub fn lost(&self) -> &LbaSet {
+        &self.lost
+    }
+
+    /// LBAs that are the newest version that was found, which need not be the last.
+    #[must_use]
+    pub fn guessed(&self) -> &LbaSet {
+        &self.guessed
+    }
+
+    /// What is damaged.
+    pub fn findings(&self) -> impl Iterator<Item = String> + '_ {
+        self.findings.iter().map(ToString::to_string)
+    }
+
+    /// The first of a range that is lost.
+    pub(crate) fn first_lost(&self, lba: Lba, blocks: u64) -> Option<Lba> {
+        let range = lba.0..lba.0.saturating_add(blocks);
+        self.lost.next_run(range).map(|(lba, _)| lba)
+    }
+
+    /// How many blocks from `lba` on are lost, of so many.
+    pub(crate) fn lost_from(&self, lba: Lba, blocks: u64) -> u64 {
+        let range = lba.0..lba.0.saturating_add(blocks);
+        let run = self.lost.next_run(range).filter(|(from, _)| *from == lba);
+        run.map_or(0, |(_, blocks)| blocks)
+    }
+
+    /// In one line, for whoever serves it.
+    pub(crate) fn describe(&self) -> String {
+        let mut text = format!(
+            "the volume is damaged: {} block(s) are lost and read as errors, all others are whole",
+            self.lost.len()
+        );
+        for finding in self.findings.iter().take(NAMED) {
+            let _ = write!(text, "; {finding}");
+        }
+        let others = self.findings.len().saturating_sub(NAMED) as u64 + self.more;
+        if others > 0 {
+            let _ = write!(text, "; and {others} more");
+        }
+        text
+    }
+}

@@ -1,0 +1,82 @@
+//! What a volume counts.
+
+use super::Volume;
+use crate::frames::Share;
+use crate::policy::rule_name;
+use crate::scout;
+use crate::stats::{
+    CommitStats, DedupStats, DeltaStats, FlushStats, MemoryStats, RoomStats, SpaceStats,
+    VolumeStats, WriteOnceStats,
+};
+
+impl Volume {
+    /// Counters and gauges of now.
+    #[must_use]
+    pub fn stats(&self) -> VolumeStats {
+        let (core, counters, in_flight, requests, commits, room) = {
+            let inner = self.shared.inner.lock();
+            (
+                inner.engine.stats(),
+                inner.counters,
+                inner.in_flight,
+                inner.requests.len(),
+                inner.gate.stats(),
+                RoomStats::new(inner.gauge.level(), inner.engine.room()),
+            )
+        };
+        let medium = counters.medium(&core, in_flight);
+        let mut clients = counters.clients;
+        (clients.refused, clients.in_flight) =
+            (counters.refused, requests as u64 + commits.waiting);
+        let frames = &self.shared.frames;
+        let report = scout::report(&self.shared);
+        VolumeStats {
+            room,
+            space: SpaceStats::new(self.shared.blocks, &core),
+            dedup: DedupStats::new(&core),
+            deltas: DeltaStats::new(&counters.deltas, &core),
+            flushes: FlushStats::new(&core),
+            write_once: WriteOnceStats {
+                policy: rule_name(report.policy.write_once).to_owned(),
+                hash: report.policy.hash.name().to_owned(),
+                commits: report.commits,
+                scans: report.scans,
+                set_journals: report.set,
+                file_systems: report.sight.file_systems(),
+                table_faults: report
+                    .sight
+                    .scan
+                    .table_faults
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect(),
+            },
+            commits: CommitStats {
+                looking: self.shared.scout.is_behind(),
+                ..commits
+            },
+            freed: self.shared.scout.freed.stats(),
+            uptime_ms: self.shared.now().0 / 1_000_000,
+            poisoned: core.poisoned != 0,
+            wakeups: counters.wakeups,
+            checksum_failures: core.corrupt_blocks,
+            write_amplification: (clients.write.bytes > 0)
+                .then(|| medium.written_bytes as f64 / clients.write.bytes as f64),
+            clients,
+            medium,
+            memory: MemoryStats {
+                write_frames: frames.capacity(Share::Write) as u64,
+                write_frames_free: frames
+                    .available(Share::Write)
+                    .min(frames.capacity(Share::Write)) as u64,
+                read_frames: frames.capacity(Share::Read) as u64,
+                read_frames_free: frames.available(Share::Read) as u64,
+            },
+            recovery: self.recovery,
+            core: core
+                .named()
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect(),
+        }
+    }
+}

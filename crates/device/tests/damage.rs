@@ -1,0 +1,133 @@
+//! A volume of which a block is lost that many others hang on: what is whole is served, the rest is an error, and a rescue
+//! brings back what can be found.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failure is a test's"
+)]
+
+mod common;
+
+use common::{Client, create, small, superblock_of};
+use std::sync::Arc;
+use vellum_core::addr::{BLOCK_BYTES, Generation, Leaf};
+use vellum_core::recovery::rescue::Trust;
+use vellum_device::{OpenError, OpenOptions, Volume, rescue};
+use vellum_medium::{Medium, MemoryMedium};
+
+const BLOCKS: u64 = 8192;
+/// LBAs that a leaf maps.
+const LEAF: u64 = 1024;
+
+/// A volume that was stopped, with a block in each of three leaves, and one that was discarded.
+fn filled() -> Arc<dyn Medium> {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
+    create(&*medium);
+    let volume = common::open(&medium);
+    let mut client = Client::new(&volume);
+    for leaf in 0..3 {
+        client.write(leaf * LEAF, &[10 + leaf, 20 + leaf]).unwrap();
+    }
+    client.write(7, &[7]).unwrap();
+    client.discard(7, 1).unwrap();
+    volume.stop().unwrap();
+    medium
+}
+
+fn zero(medium: &dyn Medium, at: vellum_core::addr::Pba) {
+    medium.write(at, &[0; BLOCK_BYTES]).unwrap();
+}
+
+/// Both slots: which of them counts does not matter here.
+fn without_leaf(leaf: u32) -> Arc<dyn Medium> {
+    let medium = filled();
+    let superblock = superblock_of(&*medium);
+    for slot in 0..2 {
+        zero(&*medium, superblock.leaf_slot(Leaf(leaf), slot));
+    }
+    medium
+}
+
+fn read_only(medium: &Arc<dyn Medium>, trust: Trust) -> Arc<Volume> {
+    let options = OpenOptions {
+        read_only: true,
+        trust,
+        ..small()
+    };
+    Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
+}
+
+#[test]
+fn a_lost_leaf_costs_its_own_blocks() {
+    let medium = without_leaf(1);
+    let refused = Volume::open(Arc::clone(&medium), &small());
+    assert!(matches!(refused, Err(OpenError::Recovery { .. })));
+    let volume = read_only(&medium, Trust::Certain);
+    let lost: Vec<_> = volume.damage().unwrap().lost().runs().collect();
+    assert_eq!(lost, [(vellum_core::addr::Lba(LEAF), LEAF)]);
+    assert_eq!(volume.events().len(), 1, "it is told");
+    let mut client = Client::new(&volume);
+    assert_eq!(client.read(0, 2).unwrap(), [10, 20]);
+    assert_eq!(client.read(2 * LEAF, 2).unwrap(), [12, 22]);
+    for (lba, blocks) in [(LEAF, 1), (LEAF - 1, 2), (2 * LEAF - 1, 2)] {
+        let error = client.read(lba, blocks).unwrap_err().to_string();
+        assert!(error.contains("is lost"), "{error}");
+    }
+    let extents = vellum_device::block::BlockDevice::extents(
+        &*volume,
+        vellum_core::addr::Lba(2),
+        3 * LEAF,
+        9,
+    );
+    assert!(!extents[0].mapped && extents[0].blocks == LEAF - 2);
+    volume.stop().unwrap();
+}
+
+#[test]
+fn a_rescue_finds_what_the_headers_tell() {
+    for root in [false, true] {
+        let medium = without_leaf(1);
+        if root {
+            let superblock = superblock_of(&*medium);
+            for generation in 0..2 {
+                zero(&*medium, superblock.root_place(Generation(generation)));
+            }
+        }
+        let source = read_only(&medium, Trust::Newest);
+        let target: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
+        create(&*target);
+        let volume = common::open(&target);
+        let copied = rescue::copy(&source, &*volume, &mut |_| ()).unwrap();
+        assert_eq!((copied.blocks, copied.lost.len()), (6, 0));
+        let mut client = Client::new(&volume);
+        for leaf in 0..3 {
+            let found = client.read(leaf * LEAF, 2).unwrap();
+            assert_eq!(found, [10 + leaf, 20 + leaf]);
+        }
+        assert_eq!(client.read(7, 1).unwrap(), [0]);
+        let guessed = source.damage().unwrap().guessed();
+        assert!(guessed.contains(vellum_core::addr::Lba(LEAF)));
+        assert_eq!(guessed.contains(vellum_core::addr::Lba(0)), root);
+        volume.stop().unwrap();
+        source.stop().unwrap();
+    }
+}
+
+#[test]
+fn a_rescue_leaves_out_blocks_that_are_damaged_themselves() {
+    let medium = filled();
+    let superblock = superblock_of(&*medium);
+    let first = superblock.segment_start(vellum_core::addr::Segment(0));
+    // The first block behind the first header.
+    zero(&*medium, first.plus(1));
+    let source = read_only(&medium, Trust::Certain);
+    assert!(source.damage().is_none());
+    let target: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
+    create(&*target);
+    let volume = common::open(&target);
+    let copied = rescue::copy(&source, &*volume, &mut |_| ()).unwrap();
+    assert_eq!((copied.blocks, copied.lost.len()), (5, 1));
+    volume.stop().unwrap();
+    source.stop().unwrap();
+}
