@@ -9,6 +9,7 @@ use crate::frames::FramePool;
 use crate::recall;
 use crate::requests::Pending;
 use crate::scout::{Scout, Watched};
+use crate::scrub::Scrubber;
 use crate::sweep::Sweeper;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub(crate) struct Shared {
     pub digester: Digester,
     pub scout: Scout,
     pub sweeper: Sweeper,
+    pub scrubber: Scrubber,
     /// The volume's size.
     pub blocks: u64,
     pub origin: Instant,

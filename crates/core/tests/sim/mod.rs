@@ -10,6 +10,7 @@ pub mod client;
 pub mod counts;
 pub mod driver;
 pub mod medium;
+mod mend;
 pub mod model;
 pub mod open;
 pub mod rng;
