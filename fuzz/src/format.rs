@@ -382,6 +382,7 @@ fn sound() -> Disk {
             offset: 0,
         }),
         swept: 0,
+        scrubbed: 0,
     };
     let mut bytes = vec![0; sb.root_blocks() as usize * BLOCK_BYTES];
     format_root::encode(&header, &slots, nothing, &mut bytes);
@@ -474,6 +475,7 @@ pub fn seeds() -> Vec<(&'static str, fn(&[u8]), Vec<u8>)> {
             offset: 9,
         }; 2],
         swept: 0,
+        scrubbed: 0,
     };
     let mut bytes = vec![0; format_root::blocks(LEAVES) as usize * BLOCK_BYTES];
     format_root::encode(&header, &slots, nothing, &mut bytes);

@@ -1,10 +1,11 @@
 //! The control socket: owner-only, JSON lines, one answer a line.
 //!
 //! `{"command":"stats"}`, `{"command":"policy"}`, `{"command":"journal"}`, `{"command":"dedup"}`, `{"command":"fold"}`,
-//! `{"command":"shutdown"}`; every answer has `"ok"`, and `"error"` when that is false. Policies and journals are switched with a `"change"`:
+//! `{"command":"scrub"}`, `{"command":"shutdown"}`; every answer has `"ok"`, and `"error"` when that is false. Policies and journals are switched with a `"change"`:
 //! of the volume at `"volume"`, or of all. A change of policies is as on the command line, `"write-once=off"`;
 //! of journals it is `"clear"` or `{"start":BYTES,"bytes":BYTES}`. A sweep for duplicates, or for sparse pages, is begun with `"sweep":"beside"` (its
-//! volume's clients) or `"now"`, and ended with `"stop"`.
+//! volume's clients) or `"now"`, and ended with `"stop"`; a scrub is begun with `"scrub":"start"`, at most `"rate"` blocks a second
+//! (0: as many as it can), and ended with `"stop"`.
 
 use crate::signals::Stop;
 use crate::{host, state, volume};
@@ -37,6 +38,8 @@ pub trait Answers: Send + Sync {
     fn policy(&self, volume: &Value, change: &Value) -> Result<Value, String>;
     /// How far a sweep for this is, after an order if there is one.
     fn sweep(&self, sought: Sought, volume: &Value, order: &Value) -> Result<Value, String>;
+    /// How far a scrub is and what it has found, after an order if there is one.
+    fn scrub(&self, volume: &Value, order: &Value, rate: &Value) -> Result<Value, String>;
     /// The journals of a volume, after a change if there is one.
     fn journal(&self, volume: &Value, change: &Value) -> Result<Value, String>;
 }
@@ -244,12 +247,16 @@ fn answer(line: &[u8], answers: &dyn Answers, shutdown: &mut dyn FnMut()) -> Val
                 answers.sweep(sought, &request["volume"], &request["sweep"]),
             )
         }
+        Some("scrub") => told(
+            "scrub",
+            answers.scrub(&request["volume"], &request["scrub"], &request["rate"]),
+        ),
         Some("shutdown") => {
             shutdown();
             json!({"ok": true})
         }
         Some(other) => refuse(&format!(
-            "unknown command {other:?}: there are stats, policy, journal, dedup, fold and shutdown"
+            "unknown command {other:?}: there are stats, policy, journal, dedup, fold, scrub and shutdown"
         )),
         None => refuse("no \"command\""),
     }

@@ -1,7 +1,7 @@
 //! The vellum command: a file a subcommand, each thin; the work is in the other crates.
 //!
 //! Exit codes: 0 all well, 1 it failed, 2 the command line or the configuration file is wrong,
-//! 3 `check` found damage.
+//! 3 `check` or `scrub` found damage.
 
 // They panic where they cannot write: what commands tell goes to `outcome::out` and `outcome::tell`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -39,7 +39,7 @@ use std::process::ExitCode;
     args_override_self = true
 )]
 #[command(
-    after_help = "Exit codes: 0 all well, 1 it failed, 2 wrong usage or configuration, 3 check found damage.\n\
+    after_help = "Exit codes: 0 all well, 1 it failed, 2 wrong usage or configuration, 3 check or scrub found damage.\n\
 Sizes take K, M, G, T or P: powers of 1024, like 10G."
 )]
 struct Cli {

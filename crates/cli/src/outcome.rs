@@ -8,7 +8,7 @@ use std::process::ExitCode;
 pub const FAILURE: u8 = 1;
 /// Exit code: the command line or the configuration file is wrong.
 pub const USAGE: u8 = 2;
-/// Exit code: `check` found damage.
+/// Exit code: `check` or `scrub` found damage.
 pub const DAMAGE: u8 = 3;
 
 /// Standard output, which may be a file on a full disk: an error names it, where `println!` would panic.

@@ -136,9 +136,13 @@ impl Deltas {
     fn mark_dirty(&mut self, cell: u32) {
         // Those past the end are about to be moved.
         if (cell as usize) < self.limit {
-            let leaf = cell as usize / LEAF_DELTAS;
-            self.dirty[leaf / 64] |= 1 << (leaf % 64);
+            self.write_anew(Leaf((cell as usize / LEAF_DELTAS) as u32));
         }
+    }
+
+    /// The next map checkpoint writes this leaf of the table (counted from its own first).
+    pub fn write_anew(&mut self, leaf: Leaf) {
+        self.dirty[leaf.0 as usize / 64] |= 1 << (leaf.0 % 64);
     }
 
     /// Takes the next dirty leaf of the table (counted from its own first) at or after `from`.

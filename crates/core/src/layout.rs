@@ -1,6 +1,6 @@
 //! The state machine of a volume, whichever its layout: what a runtime holds.
 
-use crate::addr::{Buf, EffectId, Lba, Nanos, Pba, Segment, Vba};
+use crate::addr::{Buf, EffectId, Generation, Lba, Nanos, Pba, Segment, Vba};
 use crate::engine::{Buffers, Earlier, Engine, Options, Store};
 use crate::format::areas::Layout;
 use crate::format::pack::PartTag;
@@ -360,6 +360,47 @@ impl Core {
     #[must_use]
     pub fn swept(&self) -> u32 {
         self.as_log().map_or(0, Engine::swept)
+    }
+
+    /// See [`Engine::scrubbed`]. Tables do not keep it.
+    #[must_use]
+    pub fn scrubbed(&self) -> u32 {
+        self.as_log().map_or(0, Engine::scrubbed)
+    }
+
+    /// See [`Engine::leads_to`].
+    #[must_use]
+    pub fn leads_to(&self, lba: Lba, pba: Pba) -> bool {
+        either!(self, core => core.leads_to(lba, pba))
+    }
+
+    /// See [`Engine::whole_at`].
+    pub fn whole_at(&mut self, lba: Lba) -> Option<(Pba, u32)> {
+        either!(self, core => core.whole_at(lba))
+    }
+
+    /// See [`Engine::is_summarised`].
+    #[must_use]
+    pub fn is_summarised(&self, segment: Segment) -> Option<u32> {
+        self.as_log()?.is_summarised(segment)
+    }
+
+    /// See [`Engine::written_tags`].
+    #[must_use]
+    pub fn written_tags(&self, segment: Segment) -> Option<Vec<Tag>> {
+        self.as_log()?.written_tags(segment)
+    }
+
+    /// The map checkpoint, or the root of tables, that is durable.
+    #[must_use]
+    pub fn root_generation(&self) -> Generation {
+        either!(self, core => core.root_generation())
+    }
+
+    /// Whether no map checkpoint, or commit of tables, is being written.
+    #[must_use]
+    pub fn is_resting(&self) -> bool {
+        either!(self, core => core.is_resting())
     }
 
     /// As [`Engine::look_ahead`], of the index: contents that are to be written soon, by their checksums.

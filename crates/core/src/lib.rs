@@ -26,5 +26,6 @@ pub mod refs;
 pub mod reserve;
 pub mod room;
 pub mod seam;
+pub mod service;
 pub mod stats;
 pub mod tables;

@@ -33,6 +33,8 @@ pub(crate) enum Ended {
 #[derive(Debug, Default)]
 pub(crate) struct Mirrors {
     mark: bool,
+    /// Which of them is to be written as it is.
+    anew: [bool; 2],
     changes: VecDeque<(RequestId, Properties)>,
     /// Who waits for the change under way.
     waits: Option<RequestId>,
@@ -52,9 +54,15 @@ impl Mirrors {
         self.changes.push_back((id, properties));
     }
 
+    /// Asks for one of them to be written as it is. Never both at once: the other one may be the only one that is whole.
+    pub fn write_anew(&mut self, index: usize) {
+        self.anew[index] = true;
+    }
+
     /// Whether nothing is to be written, and nothing under way.
     pub fn are_idle(&self) -> bool {
-        self.job.is_none() && self.next.is_none() && self.changes.is_empty() && !self.mark
+        let is_asked = self.mark || self.anew != [false; 2] || !self.changes.is_empty();
+        self.job.is_none() && self.next.is_none() && !is_asked
     }
 
     /// Begins the next write if none is under way: says where to write the superblock, which is as it is to be written.
@@ -66,6 +74,10 @@ impl Mirrors {
             job
         } else if core::mem::take(&mut self.mark) {
             Job::Mark
+        } else if core::mem::take(&mut self.anew[0]) {
+            Job::First
+        } else if core::mem::take(&mut self.anew[1]) {
+            Job::Last
         } else {
             let (id, properties) = self.changes.pop_front()?;
             superblock.set_properties(properties);

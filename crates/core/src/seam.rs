@@ -6,7 +6,7 @@
 //! order and at the same time; the core emits one only when everything it must follow has completed.
 //! No payload crosses the seam: a block is a buffer's number and its [`Digest`].
 
-use crate::addr::{Buf, EffectId, Lba, Pba, RequestId, Vba};
+use crate::addr::{Buf, EffectId, Lba, Leaf, Pba, RequestId, Segment, Seq, Vba};
 use crate::format::pack::PartTag;
 use crate::format::properties::Properties;
 use crate::format::summary::Tag;
@@ -319,12 +319,45 @@ pub enum Input<'a> {
     /// still the same, in a part of a page, and that takes no room from anybody. Changes nothing that a client can read. No reply;
     /// the buffers are the core's as those of a write.
     Fold { lba: Lba, blocks: &'a [Payload] },
+    /// A scrub has found something that is to be written anew. No reply.
+    Mend(Mend<'a>),
     /// An effect was carried out.
     Done { id: EffectId, outcome: Outcome<'a> },
     /// Time has passed; nothing else happened.
     Tick,
     /// Seal, sync and checkpoint everything; `Effect::Stopped` says when that is done.
     Shutdown,
+}
+
+/// What a scrub has found, or has to say. None of it changes what a client can read; what the state is not fit for is not done.
+#[derive(Clone, Copy, Debug)]
+pub enum Mend<'a> {
+    /// Something that the next map checkpoint, or commit of tables, replaces.
+    Checkpoint,
+    /// A mirror of the superblock.
+    Mirror(u32),
+    /// A leaf, counted over all.
+    Leaf(Leaf),
+    /// A summary; these are the tags of its segment as the headers say, which has been taken so often in this life.
+    Summary {
+        /// Whose.
+        segment: Segment,
+        /// As `Engine::is_summarised` said.
+        uses: u32,
+        /// A tag a block.
+        tags: &'a [Tag],
+        /// The newest chunk in it.
+        last_seq: Seq,
+    },
+    /// A block of tables, by its number over all of them.
+    Table(u64),
+    /// How far it is, to go on there after a restart; 0: it has ended. The next map checkpoint says so; `keep`: let that be soon.
+    Scrubbed {
+        /// What `Scrub::place` says.
+        to: u32,
+        /// Soon.
+        keep: bool,
+    },
 }
 
 /// How an effect ended.

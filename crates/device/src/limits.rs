@@ -129,6 +129,20 @@ pub const SWEEP_PAUSE: Duration = Duration::from_millis(1);
 pub const SWEEP_COLLIDING: usize = 4;
 /// How often a sweep tells of a pair that is put off, with a pause between: a tenth of a second in all.
 pub const SWEEP_TRIES: usize = 100;
+/// How often the map checkpoint says how far a scrub is.
+pub const SCRUB_KEEP: Duration = Duration::from_secs(60);
+/// Blocks a second that a scrub reads beside clients, unless told otherwise: 32 MiB.
+pub const SCRUB_RATE: u32 = 8 << 10;
+/// What a scrub has found is listed up to so much of it (some 300 bytes each), and counted up to so much: 20 MiB of memory.
+pub const SCRUB_FINDINGS: usize = 256;
+/// See [`SCRUB_FINDINGS`].
+pub const SCRUB_FINDINGS_KEPT: usize = 64 << 10;
+/// Files of one block that it names.
+pub const SCRUB_FILES: usize = 4;
+/// How often it looks for a moment in which no map checkpoint, or commit of tables, is being written, with a millisecond between.
+pub const SCRUB_TRIES: usize = 200;
+/// How long it waits for a map checkpoint, or a commit of tables, that it has ordered.
+pub const SCRUB_PATIENCE: Duration = Duration::from_secs(10);
 /// Sparse pages that are folded together, at most: 17 MiB of their owners.
 pub const FOLD_PAGES: usize = 64 << 10;
 /// Blocks of one of ext4's groups, of 128 MiB: a bucket of the log of deltas (CSA-FS §3.3).

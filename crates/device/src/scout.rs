@@ -505,14 +505,14 @@ pub(crate) fn report(shared: &Shared) -> Report {
 }
 
 /// Reads the volume like a client.
-struct VolumeSource<'a> {
+pub(crate) struct VolumeSource<'a> {
     shared: &'a Shared,
     answer: Arc<OneAnswer>,
     replies: Arc<dyn Replies>,
 }
 
 impl<'a> VolumeSource<'a> {
-    fn new(shared: &'a Shared) -> Self {
+    pub fn new(shared: &'a Shared) -> Self {
         let answer = Arc::new(OneAnswer::default());
         Self {
             shared,

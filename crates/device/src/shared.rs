@@ -10,6 +10,7 @@ use crate::gate;
 use crate::recall;
 use crate::requests::Pending;
 use crate::scout::{Scout, Watched};
+use crate::scrub::Scrubber;
 use crate::sweep::Sweeper;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub(crate) struct Shared {
     pub digester: Digester,
     pub scout: Scout,
     pub sweeper: Sweeper,
+    pub scrubber: Scrubber,
     /// The volume's size.
     pub blocks: u64,
     pub origin: Instant,

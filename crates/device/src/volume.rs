@@ -32,12 +32,13 @@ use crate::reaper::reap;
 use crate::requests::Pending;
 use crate::scout::{self, Scout, Watched};
 use crate::scratch::{SCRATCH, Scratch};
+use crate::scrub::{self, Scrubber};
 use crate::shared::{BreaksOnPanic, Shared, ask_for_the_clock, internal_error};
 use crate::sight::Step;
 use crate::source::MediumSource;
 use crate::start;
 use crate::stats::RecoveryStats;
-use crate::sweep::{self, Haste, Sought, SweepError, SweepProgress, Sweeper};
+use crate::sweep::{self, Sweeper};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::iter;
 use std::sync::Arc;
@@ -56,7 +57,7 @@ pub struct Volume {
     pub(crate) shared: Arc<Shared>,
     /// The reaper, the scout and the sweeper.
     threads: Mutex<Vec<JoinHandle<()>>>,
-    superblock: Superblock,
+    pub(crate) superblock: Superblock,
     recovery: RecoveryStats,
     damage: Option<Damage>,
     pub(crate) read_only: bool,
@@ -146,6 +147,7 @@ impl Volume {
             digester: Digester::new(&superblock),
             scout: Scout::new(options.policy, journals),
             sweeper: Sweeper::default(),
+            scrubber: Scrubber::default(),
             blocks: superblock.logical_blocks(),
             origin: Instant::now(),
             ended: Mutex::new(false),
@@ -176,6 +178,10 @@ impl Volume {
         if let Some(damage) = &self.damage {
             self.shared.events.add("damage", damage.describe());
         }
+        let (superblock, read_only) = (self.superblock.clone(), self.read_only);
+        self.spawn("vellum-scrub", move |shared| {
+            scrub::run(shared, &superblock, read_only)
+        })?;
         if !self.read_only {
             scout::begin(&self.shared)?;
             self.spawn("vellum-scout", scout::run)?;
@@ -262,6 +268,7 @@ impl Volume {
         self.shared.scout.stop();
         self.shared.scout.freed.stop();
         self.shared.sweeper.stop();
+        self.shared.scrubber.stop();
         for thread in self.threads.lock().drain(..) {
             // A panic of the reaper is told by `busy`; one of the scout leaves journals unknown.
             let _ = thread.join();
@@ -288,34 +295,6 @@ impl Volume {
     /// When it cannot; says what.
     pub fn takes(&self, policy: &Policy) -> Result<(), OpenError> {
         layouts::takes(&self.superblock, policy)
-    }
-
-    /// Looks through all that is stored; for duplicates where a sweep that did not end has left.
-    ///
-    /// # Errors
-    /// When this volume never does.
-    pub fn sweep(&self, sought: Sought, haste: Haste) -> Result<(), SweepError> {
-        let packs = self.policy().packs();
-        SweepError::check(sought, self.read_only, self.superblock.layout(), packs)?;
-        self.shared.sweeper.ask(sought, haste);
-        Ok(())
-    }
-
-    /// Ends a sweep under way where it is.
-    ///
-    /// # Errors
-    /// When this volume never has one.
-    pub fn halt_sweep(&self, sought: Sought) -> Result<(), SweepError> {
-        SweepError::check(sought, self.read_only, self.superblock.layout(), true)?;
-        self.shared.sweeper.halt(sought);
-        Ok(())
-    }
-
-    /// How far that is.
-    #[must_use]
-    pub fn sweep_progress(&self, sought: Sought) -> SweepProgress {
-        let swept = self.shared.inner.lock().engine.swept();
-        self.shared.sweeper.progress(sought, swept)
     }
 
     /// Watches a journal that cannot be found, or not be trusted to be found, until the volume is stopped.

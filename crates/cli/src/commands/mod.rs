@@ -18,6 +18,7 @@ mod migrate;
 mod policy;
 mod record;
 mod rescue;
+mod scrub;
 mod serve;
 mod stats;
 mod sweep;
@@ -52,6 +53,8 @@ pub enum Command {
     Fold(fold::Args),
     /// Read data that is there already, and say what storing every content once would save.
     Estimate(estimate::Args),
+    /// Read and check all that is stored, on a volume that is being served or not; mend what has another copy.
+    Scrub(scrub::Args),
     /// Check every invariant of a volume, changing nothing.
     Check(check::Args),
     /// Copy a volume into a new one, of another layout or geometry; compared, and resumable.
@@ -92,6 +95,7 @@ impl Command {
             Self::Estimate(args) => estimate::run(&args),
             Self::Dedup(args) => dedup::run(&args),
             Self::Fold(args) => fold::run(&args),
+            Self::Scrub(args) => scrub::run(&args),
             Self::Check(args) => check::run(&args),
             Self::Migrate(args) => migrate::run(&args),
             Self::Rescue(args) => rescue::run(&args),

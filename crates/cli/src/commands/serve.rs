@@ -483,6 +483,26 @@ impl Answers for Volumes {
         }))
     }
 
+    fn scrub(&self, volume: &Value, order: &Value, rate: &Value) -> Result<Value, String> {
+        let chosen = self.chosen(volume)?;
+        let [served] = chosen.as_slice() else {
+            return Err("say which volume".to_owned());
+        };
+        let volume = served
+            .volume()
+            .ok_or("a plain file has nothing to check its blocks by")?;
+        match order.as_str() {
+            Some("start") => {
+                let rate = rate.as_u64().and_then(|rate| u32::try_from(rate).ok());
+                volume.scrub(rate.ok_or("\"rate\" is blocks a second, or 0")?);
+            }
+            Some("stop") => volume.halt_scrub(),
+            _ if order.is_null() => {}
+            _ => return Err("\"scrub\" is \"start\" or \"stop\"".to_owned()),
+        }
+        serde_json::to_value(volume.scrub_report()).map_err(|error| error.to_string())
+    }
+
     fn journal(&self, volume: &Value, change: &Value) -> Result<Value, String> {
         let chosen = self.chosen(volume)?;
         let [served] = chosen.as_slice() else {

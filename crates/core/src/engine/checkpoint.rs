@@ -267,6 +267,7 @@ impl Engine {
             self.slots[leaf as usize] = slot;
         }
         self.checkpoint.swept = self.swept;
+        self.scrubbed.kept = self.scrubbed.now;
         let id = self.pending.add(Pending::Root);
         let effect = self.root_effect(id);
         self.effects.push_back(effect);
@@ -293,6 +294,7 @@ impl Engine {
             durable: self.durable,
             cursors: self.checkpoint.cursors,
             swept: self.checkpoint.swept,
+            scrubbed: self.scrubbed.kept,
         };
         root::encode(&header, &self.slots, self.crc, out);
     }

@@ -20,6 +20,7 @@ mod expected;
 mod flush;
 mod fold;
 mod log;
+mod mend;
 mod merge;
 mod options;
 mod owners;
@@ -57,6 +58,7 @@ use collect::Collector;
 pub use delta::Earlier;
 use expected::Expected;
 use fold::Folding;
+use mend::Scrubbed;
 use merge::{Merge, Pair};
 pub use options::{Buffers, Options, Victim};
 use owners::Place;
@@ -204,6 +206,8 @@ pub struct Engine {
     mirrors: Mirrors,
     /// See [`RootHeader::swept`](crate::format::root::RootHeader::swept).
     swept: u32,
+    /// See [`RootHeader::scrubbed`](crate::format::root::RootHeader::scrubbed).
+    scrubbed: Scrubbed,
     root_generation: Generation,
     slots: Vec<crate::format::root::LeafSlot>,
     log_blocks: u64,
@@ -299,6 +303,7 @@ impl Engine {
             checkpoint: Checkpoint::new(recovered.root_seq, recovered.swept),
             mirrors: Mirrors::default(),
             swept: recovered.swept,
+            scrubbed: Scrubbed::found(recovered.scrubbed),
             root_generation: recovered.root_generation,
             slots: recovered.slots,
             log_blocks: 0,
@@ -383,6 +388,7 @@ impl Engine {
             Input::Contents { at, tags } => self.learn_contents(at, tags),
             Input::Parts { at, parts } => self.learn_parts(at, parts),
             Input::Merge { id, lba, of } => self.merge(id, lba, of),
+            Input::Mend(what) => self.mend(what),
             Input::Swept { to, keep } => self.sweep_is_at(to, keep),
             Input::ReadToFold { id, lba, blocks } => self.read_to_fold(id, lba, blocks),
             Input::Fold { lba, blocks } => self.fold(lba, blocks),

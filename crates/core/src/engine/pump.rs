@@ -86,7 +86,8 @@ impl Engine {
         if self.checkpoint.is_idle() && served && !self.poisoned {
             let clean = sealed
                 && self.last_seq == self.checkpoint.durable_seq
-                && self.swept == self.checkpoint.swept;
+                && self.swept == self.checkpoint.swept
+                && self.scrubbed.now == self.scrubbed.kept;
             if !clean {
                 self.checkpoint.due = true;
                 self.advance_checkpoint();

@@ -215,6 +215,7 @@ pub fn blank(superblock: &superblock::Superblock, crc: Crc, write: &mut dyn FnMu
             offset: 0,
         }),
         swept: 0,
+        scrubbed: 0,
     };
     let slots = vec![root::LeafSlot::Absent; superblock.leaves() as usize];
     root::encode(&header, &slots, crc, &mut root);

@@ -44,6 +44,8 @@ on_disk! {
         table_crc: U32,
         /// a sweep for duplicates goes on at this checksum of a block; 0: none is under way
         swept: U32,
+        /// a scrub goes on at this block that clients see, and one more; 0: none is under way
+        scrubbed: U32,
     }
 }
 
@@ -87,6 +89,8 @@ pub struct RootHeader {
     pub cursors: [Cursor; 2],
     /// Contents whose checksums are less have been looked through by a sweep for duplicates that has not ended; 0: there is none.
     pub swept: u32,
+    /// Blocks before this one, less one, have been read by a scrub that has not ended; 0: there is none.
+    pub scrubbed: u32,
 }
 
 /// Blocks that a root of `leaves` leaves takes.
@@ -126,6 +130,7 @@ pub fn encode(header: &RootHeader, slots: &[LeafSlot], crc: Crc, out: &mut [u8])
         leaves: U32::new(slots.len() as u32),
         table_crc: U32::new(crc(table)),
         swept: U32::new(header.swept),
+        scrubbed: U32::new(header.scrubbed),
     };
     head[..size_of::<RawRoot>()].copy_from_slice(raw.as_bytes());
     let hole = offset_of!(RawRoot, crc);
@@ -235,6 +240,7 @@ pub fn decode(
             cursor(raw.cold_segment, raw.cold_offset),
         ],
         swept: raw.swept.get(),
+        scrubbed: raw.scrubbed.get(),
     };
     Ok((header, slots))
 }

@@ -385,6 +385,7 @@ pub fn shadow_root(superblock: &Superblock, generation: Generation) -> RootHeade
             offset: 0,
         }; 2],
         swept: 0,
+        scrubbed: 0,
     }
 }
 

@@ -203,6 +203,8 @@ pub struct Recovered {
     pub root_seq: Seq,
     /// See [`RootHeader::swept`](crate::format::root::RootHeader::swept).
     pub swept: u32,
+    /// See [`RootHeader::scrubbed`](crate::format::root::RootHeader::scrubbed).
+    pub scrubbed: u32,
     /// Where its leaves are.
     pub slots: Vec<LeafSlot>,
     /// Every segment.

@@ -491,6 +491,7 @@ impl<'a> Replay<'a> {
             root_generation: self.root.generation,
             root_seq: self.root.seq,
             swept: self.root.swept,
+            scrubbed: self.root.scrubbed,
             slots: self.slots,
             segments: self.segments,
             tags: self.tags,

@@ -356,8 +356,12 @@ impl Shared {
     }
 
     fn mark_dirty(&mut self, vba: Vba) {
-        let leaf = vba.0 as usize / LEAF_ENTRIES;
-        self.dirty[leaf / 64] |= 1 << (leaf % 64);
+        self.write_anew(Leaf(vba.0 / LEAF_ENTRIES as u32));
+    }
+
+    /// The next map checkpoint writes this leaf of the table (counted from its own first).
+    pub fn write_anew(&mut self, leaf: Leaf) {
+        self.dirty[leaf.0 as usize / 64] |= 1 << (leaf.0 % 64);
     }
 
     /// Takes the next dirty leaf of the table (counted from its own first) at or after `from`.

@@ -117,6 +117,9 @@ impl Tables {
 
     /// When what was held back is due.
     pub(super) fn later_due(&self) -> Option<Nanos> {
+        if !self.anew.is_empty() {
+            return Some(self.now);
+        }
         let (since, _) = self.later_order.front()?;
         match self.mode {
             Mode::Running => Some(Nanos(since.0 + self.options.later_nanos)),
@@ -204,6 +207,7 @@ impl Tables {
             group,
         });
         self.write_queued();
+        self.take_anew(self.shadow.is_some(), &mut blocks);
         self.take_later(&mut blocks);
         if self.shadow.is_some() {
             // The root decides what counts: all goes out together.
@@ -356,7 +360,7 @@ impl Tables {
         let Some(commit) = &self.committing else {
             return;
         };
-        let nobody = commit.group.is_empty() && self.waiters.is_empty();
+        let nobody = commit.group.is_empty() && self.waiters.is_empty() && self.anew.is_empty();
         if nobody && self.mode == Mode::Running {
             return self.finish_commit();
         }
@@ -404,6 +408,7 @@ impl Tables {
         let mut blocks = BTreeSet::new();
         self.apply_links(&mut blocks);
         self.apply_prints();
+        self.take_anew(true, &mut blocks);
         if blocks.is_empty() {
             return self.finish_commit();
         }

@@ -19,6 +19,7 @@ mod discard;
 mod editions;
 mod effects;
 mod facts;
+mod mend;
 mod options;
 pub mod order;
 mod read;
@@ -134,6 +135,8 @@ pub struct Tables {
     /// Table blocks that no answer waits for, since when; and the same in that order.
     later: BTreeMap<(Kind, u32), Nanos>,
     later_order: VecDeque<(Nanos, (Kind, u32))>,
+    /// Table blocks that are to be written anew, as they are.
+    anew: BTreeSet<(Kind, u32)>,
     /// Whether something was written since the last sync was asked for.
     unsynced: bool,
     shadow: Option<Shadow>,
@@ -195,6 +198,7 @@ impl Tables {
             durable: 0,
             later: BTreeMap::new(),
             later_order: VecDeque::new(),
+            anew: BTreeSet::new(),
             unsynced: false,
             shadow,
             mirrors: Mirrors::default(),
@@ -276,6 +280,7 @@ impl Tables {
             Input::Commits { policy } => self.options.set_commits(policy),
             Input::Properties { id, properties } => self.mirrors.change(id, properties.clone()),
             Input::Critical { ranges } => self.dedup.set_critical(ranges),
+            Input::Mend(what) => self.mend(what),
             // The table of fingerprints knows.
             // Nothing is pledged here: a map entry is written in place, and by itself.
             Input::Contents { .. }

@@ -49,6 +49,11 @@ impl Shadow {
         }
     }
 
+    /// The newest that is durable.
+    pub fn newest_durable(&self) -> Generation {
+        self.durable
+    }
+
     /// A table block goes to its other slot; its checksum is known when its bytes are.
     pub fn touch(&mut self, number: u64) {
         let slot = &mut self.slots[number as usize];

@@ -270,6 +270,7 @@ impl Disk {
                 offset,
             }),
             swept: 0,
+            scrubbed: 0,
         };
         let mut bytes = vec![0; self.sb.root_blocks() as usize * BLOCK_BYTES];
         root::encode(&header, &slots, crc32c, &mut bytes);

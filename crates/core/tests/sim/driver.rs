@@ -436,6 +436,7 @@ impl Driver {
             }
             Ask::Merge { lba, of } => {
                 self.swept(*lba as u32, lba % 8 == 0)?;
+                self.feed(super::mend::of(self.engine.superblock(), *lba))?;
                 self.requests.insert(id, Request::Merge);
                 self.feed(Input::Merge {
                     id: name,

@@ -11,6 +11,7 @@ pub mod counts;
 pub mod damage;
 pub mod driver;
 pub mod medium;
+mod mend;
 pub mod model;
 pub mod open;
 pub mod rng;

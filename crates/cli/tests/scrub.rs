@@ -1,0 +1,165 @@
+//! `vellum scrub`: a real ext4 with damaged blocks, on line and off; files are named as debugfs names them.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+#[path = "../src/nbd_client.rs"]
+#[allow(dead_code, reason = "the command uses more of it")]
+mod nbd_client;
+
+use common::{Server, dir, fails, ok, run, text, vellum};
+use nbd_client::NbdClient;
+use serde_json::Value;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+const MIB: u64 = 1 << 20;
+
+/// Bytes that nothing makes smaller, and that are nowhere else.
+fn bytes(seed: u64, length: usize) -> Vec<u8> {
+    let mut word = seed * 2 + 1;
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        word = word
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        bytes.extend(((word >> 29) ^ word).to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+/// Changes a bit of the first block of the volume's file that begins like this.
+fn damage(volume: &Path, begins: &[u8]) {
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(volume)
+        .unwrap();
+    let mut block = vec![0; 4096];
+    let blocks = file.metadata().unwrap().len() / 4096;
+    for at in 0..blocks {
+        file.read_exact_at(&mut block, at * 4096).unwrap();
+        if block.starts_with(begins) {
+            block[3000] ^= 16;
+            return file.write_all_at(&block, at * 4096).unwrap();
+        }
+    }
+    panic!("no such block");
+}
+
+/// What debugfs says of a block: its file's path.
+fn named(image: &Path, block: u64) -> String {
+    let second_field = |line: &str| line.split_once('\t').map(|(_, field)| field.to_owned());
+    let told = run("debugfs", &["-R", &format!("icheck {block}"), text(image)]);
+    let inode = told.lines().nth(1).and_then(second_field).unwrap();
+    let told = run("debugfs", &["-R", &format!("ncheck {inode}"), text(image)]);
+    told.lines().nth(1).and_then(second_field).unwrap()
+}
+
+#[test]
+fn damaged_files_of_an_ext4_are_named() {
+    let dir = dir();
+    if std::process::Command::new("mke2fs")
+        .arg("-V")
+        .output()
+        .is_err()
+    {
+        return println!("SKIP: mke2fs is not installed");
+    }
+    let (disk, socket, image) = (
+        dir.path().join("d.vellum"),
+        dir.path().join("s"),
+        dir.path().join("image"),
+    );
+    let root = dir.path().join("root");
+    std::fs::create_dir_all(root.join("a/b")).unwrap();
+    let (victim, other) = (bytes(1, 50_000), bytes(2, 9000));
+    std::fs::write(root.join("a/b/victim"), &victim).unwrap();
+    std::fs::write(root.join("other file"), &other).unwrap();
+    std::fs::File::create(&image)
+        .unwrap()
+        .set_len(64 * MIB)
+        .unwrap();
+    run(
+        "mke2fs",
+        &[
+            "-q",
+            "-t",
+            "ext4",
+            "-b",
+            "4096",
+            "-d",
+            text(&root),
+            text(&image),
+        ],
+    );
+
+    let disk_name = text(&disk);
+    ok(&["create", disk_name, "--size=64M"]);
+    let args = [disk_name, "--socket", text(&socket)];
+    let server = Server::start(dir.path(), &args);
+    let mut client = NbdClient::connect(&socket, "d.vellum").unwrap();
+    let content = std::fs::read(&image).unwrap();
+    for (index, part) in content.chunks(256 << 10).enumerate() {
+        if part.iter().any(|byte| *byte != 0) {
+            client.write(index as u64 * (256 << 10), part).unwrap();
+        }
+    }
+    client.flush().unwrap();
+    drop(client);
+    let told = ok(&["scrub", disk_name, "--rate=full"]);
+    assert!(told.contains("0 damaged, 0 mended, 0 second"), "{told}");
+
+    damage(&disk, &victim[8192..8292]);
+    damage(&disk, &other[..100]);
+    let check = |args: &[&str]| {
+        let out = vellum(&[&["scrub", disk_name, "--json"], args].concat());
+        assert_eq!(out.status.code(), Some(3));
+        let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+        assert_eq!(
+            (&report["damaged"], &report["mended"]),
+            (&2.into(), &0.into()),
+            "{report}"
+        );
+        for finding in report["findings"].as_array().unwrap() {
+            let file = finding["files"][0].as_str().unwrap();
+            let path = named(&image, finding["lba"].as_u64().unwrap());
+            let path = format!("/{}", path.trim_start_matches('/'));
+            assert!(
+                file.starts_with(&format!("{path} (inode ")),
+                "{file} {path}"
+            );
+        }
+        report.to_string()
+    };
+    let told = check(&["--rate=full"]);
+    assert!(
+        told.contains("/a/b/victim (inode ") && told.contains("byte 8192)"),
+        "{told}"
+    );
+    assert!(told.contains("/other file (inode "), "{told}");
+    check(&["--status"]);
+    ok(&["stats", disk_name]);
+    assert_eq!(server.term(), Some(0));
+
+    // At rest as well; nothing is under way then.
+    check(&["--read-only"]);
+    check(&[]);
+    fails(3, &["scrub", disk_name], &["2 damaged", "no other copy"]);
+    fails(1, &["scrub", disk_name, "--status"], &["not being served"]);
+    fails(2, &["scrub", disk_name, "--rate=fast"], &["--rate"]);
+    // Without the file it is sound again.
+    let server = Server::start(dir.path(), &args);
+    let mut client = NbdClient::connect(&socket, "d.vellum").unwrap();
+    for (index, part) in content.chunks(4096).enumerate() {
+        if part == &victim[8192..12288] || part == &other[..4096] {
+            client.write(index as u64 * 4096, part).unwrap();
+        }
+    }
+    client.flush().unwrap();
+    drop(client);
+    ok(&["scrub", disk_name, "--rate=full"]);
+    assert_eq!(server.term(), Some(0));
+    ok(&["check", disk_name]);
+}

@@ -1,0 +1,137 @@
+//! What a scrub asks of the log, and has it write anew: nothing of it changes what a client reads.
+
+use super::*;
+use crate::addr::Leaf;
+use crate::format::summary::{Owner, Tag};
+use crate::seam::Mend;
+
+/// How far a scrub is: now, and as the newest root says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Scrubbed {
+    pub now: u32,
+    pub kept: u32,
+}
+
+impl Scrubbed {
+    pub fn found(place: u32) -> Self {
+        Self {
+            now: place,
+            kept: place,
+        }
+    }
+}
+
+impl Engine {
+    /// Whether `lba` leads to what is at `pba` now, and no request that would change that is waiting.
+    #[must_use]
+    pub fn leads_to(&self, lba: Lba, pba: Pba) -> bool {
+        let waits = self.waiting.iter().any(|waiting| {
+            let (first, length) = waiting.range();
+            (first.0..first.0.saturating_add(length)).contains(&lba.0)
+        });
+        !waits && lba.0 < self.map.blocks() && self.physical(self.map.get(lba)) == Some(pba)
+    }
+
+    /// Where the whole block at `lba` is, and its sum; none of what is in a part of a page, or not known now.
+    pub fn whole_at(&mut self, lba: Lba) -> Option<(Pba, u32)> {
+        let entry = (lba.0 < self.map.blocks()).then(|| self.map.get(lba))?;
+        if matches!(entry, Entry::Packed(..)) {
+            return None;
+        }
+        let pba = self.physical(entry)?;
+        let (segment, offset) = locate(&self.superblock, pba);
+        Some((pba, self.sums.sum(segment, offset)?))
+    }
+
+    /// How often a segment has been taken in this life, if its summary must be whole on the medium now.
+    #[must_use]
+    pub fn is_summarised(&self, segment: Segment) -> Option<u32> {
+        let info = self.segments.get(segment);
+        let is_there = info.state == State::Closed
+            && self.segments.valid(segment) > 0
+            && self.sums.tags(segment).is_none()
+            && !self.sums.awaits_summary(segment)
+            && !self.restamp.is_at(segment);
+        is_there.then_some(info.uses)
+    }
+
+    /// Of a segment whose tags are in memory: those of what has been written.
+    #[must_use]
+    pub fn written_tags(&self, segment: Segment) -> Option<Vec<Tag>> {
+        let start = self.superblock.segment_start(segment);
+        let tags = self.sums.tags(segment)?.iter().zip(start.0..);
+        let written = |(tag, pba): (&Tag, u64)| match self.chunks.find(Pba(pba)) {
+            Some(_) => Tag {
+                owner: Owner::None,
+                sum: 0,
+            },
+            None => *tag,
+        };
+        Some(tags.map(written).collect())
+    }
+
+    /// The map checkpoint that is durable.
+    #[must_use]
+    pub fn root_generation(&self) -> Generation {
+        self.root_generation
+    }
+
+    /// Whether none is being written.
+    #[must_use]
+    pub fn is_resting(&self) -> bool {
+        self.checkpoint.is_idle() && self.mirrors.are_idle()
+    }
+
+    /// How far a scrub is that has not ended.
+    #[must_use]
+    pub fn scrubbed(&self) -> u32 {
+        self.scrubbed.now
+    }
+
+    pub(super) fn mend(&mut self, what: Mend<'_>) {
+        if self.mode != Mode::Running || self.poisoned {
+            return;
+        }
+        match what {
+            Mend::Checkpoint => self.checkpoint.due = true,
+            Mend::Leaf(Leaf(leaf)) => {
+                let maps = self.map.leaf_count();
+                let behind = self.superblock.map_leaves() + self.superblock.shared_leaves();
+                if leaf < maps {
+                    self.map.mark_dirty(Leaf(leaf));
+                } else if leaf < behind {
+                    self.shared.write_anew(Leaf(leaf - maps));
+                } else {
+                    self.shared.deltas_mut().write_anew(Leaf(leaf - behind));
+                }
+                self.checkpoint.due = true;
+            }
+            Mend::Summary {
+                segment,
+                uses,
+                tags,
+                last_seq,
+            } => {
+                let usable = self.superblock.usable_blocks() as usize;
+                if self.is_summarised(segment) == Some(uses)
+                    && !self.sums.is_loading(segment)
+                    && !self.collector.is_collecting(segment)
+                    && tags.len() == usable
+                {
+                    let info = self.segments.get_mut(segment);
+                    info.last_seq = info.last_seq.max(last_seq);
+                    self.sums.restore(segment, tags.to_vec());
+                    self.write_summary(segment);
+                    // It is durable when that is.
+                    self.checkpoint.due = true;
+                }
+            }
+            Mend::Mirror(index) => self.mirrors.write_anew(usize::from(index > 0)),
+            Mend::Table(_) => {}
+            Mend::Scrubbed { to, keep } => {
+                self.scrubbed.now = to;
+                self.checkpoint.due |= keep && to != self.scrubbed.kept;
+            }
+        }
+    }
+}

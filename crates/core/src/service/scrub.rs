@@ -1,0 +1,453 @@
+//! A scrub: everything that is stored is read and held against what it should be, one thing after the other.
+//!
+//! The machine says what to look at next, and when. It knows nothing of what it finds there, but for these rules:
+//! 1. Clients come first: while they are served it waits, but not for ever. It reads no more in a second than it may.
+//! 2. What looks bad is looked at again, after a pause: it may have moved, or been on its way. Only what looks bad [`LOOKS`] times in
+//!    a row is damage.
+//! 3. Of several blocks that are read at once and are not all good, each is looked at by itself.
+//! 4. Where it is can be kept, and a scrub can go on there. It is never kept as being past what was found bad and could not be mended:
+//!    whoever goes on finds that again.
+
+use crate::addr::{Lba, Nanos};
+
+/// Blocks that are read at once.
+pub const RUN: u32 = 64;
+/// How often something must look bad.
+pub const LOOKS: u32 = 3;
+/// How long it is left alone before it is looked at again.
+pub const LOOK_PAUSE: Nanos = Nanos(20_000_000);
+/// How long to wait while clients are served, before they are asked for again.
+pub const PAUSE: Nanos = Nanos(1_000_000);
+/// How long clients are waited for before it goes on by one thing.
+pub const PATIENCE: Nanos = Nanos(100_000_000);
+
+/// How much there is of each kind, in the order in which it is looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Mirrors of the superblock.
+    pub mirrors: u32,
+    /// Places of the root.
+    pub roots: u32,
+    /// Leaves of the map, or blocks of the directory of tables.
+    pub leaves: u32,
+    /// Blocks of tables.
+    pub tables: u32,
+    /// Segments.
+    pub segments: u32,
+    /// Blocks that clients see.
+    pub blocks: u64,
+}
+
+/// What to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// A mirror of the superblock.
+    Mirror(u32),
+    /// A place of the root.
+    Root(u32),
+    /// A leaf of the map, or a block of the directory of tables.
+    Leaf(u32),
+    /// A block of tables.
+    Table(u32),
+    /// A segment's summary, and the headers of its chunks.
+    Segment(u32),
+    /// Blocks, as a client reads them.
+    Blocks(Lba, u32),
+}
+
+impl Plan {
+    fn structures(&self) -> u64 {
+        let kinds = [
+            self.mirrors,
+            self.roots,
+            self.leaves,
+            self.tables,
+            self.segments,
+        ];
+        kinds.iter().map(|count| u64::from(*count)).sum()
+    }
+
+    fn structure(&self, place: u64) -> Item {
+        let kinds = [
+            (self.mirrors, Item::Mirror as fn(u32) -> Item),
+            (self.roots, Item::Root),
+            (self.leaves, Item::Leaf),
+            (self.tables, Item::Table),
+            (self.segments, Item::Segment),
+        ];
+        let mut within = place;
+        for (count, item) in kinds {
+            if within < u64::from(count) {
+                return item(within as u32);
+            }
+            within -= u64::from(count);
+        }
+        unreachable!("asked for no more than there are")
+    }
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Look at this, and tell by [`Scrub::seen`].
+    Look(Item),
+    /// Ask again at this time.
+    Wait(Nanos),
+    /// Everything has been looked at.
+    End,
+}
+
+/// What something looked like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// As it should be, or it is not needed any more.
+    Good,
+    /// Of blocks: nothing is stored in so many from there on.
+    Empty(u64),
+    /// Otherwise.
+    Bad,
+}
+
+/// Whether something is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is not.
+    No,
+    /// It will be looked at again.
+    NotYet,
+    /// It is.
+    Damaged,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Scrub {
+    plan: Plan,
+    /// The next structure, or behind these the next block.
+    at: u64,
+    /// Blocks before this one are read one at a time.
+    alone_until: u64,
+    /// How often in a row what is next has looked bad.
+    looks: u32,
+    /// Not before.
+    rest_until: Nanos,
+    pace: Pace,
+    /// Where whoever goes on later begins, if that is not where it is.
+    unmended: Option<u64>,
+}
+
+impl Scrub {
+    /// One that begins at `from`, which is what [`Scrub::place`] said. It reads no more than `rate` blocks a second; 0: as many as it
+    /// can.
+    #[must_use]
+    pub fn new(plan: Plan, from: u32, rate: u32, now: Nanos) -> Self {
+        let from = u64::from(from);
+        let is_known = (1..=plan.blocks).contains(&from);
+        Self {
+            plan,
+            at: if is_known {
+                plan.structures() + from - 1
+            } else {
+                0
+            },
+            alone_until: 0,
+            looks: 0,
+            rest_until: now,
+            pace: Pace::new(rate, now),
+            unmended: None,
+        }
+    }
+
+    /// What to do next. `busy`: whether a client's request is being served.
+    pub fn next(&mut self, now: Nanos, busy: bool) -> Step {
+        let structures = self.plan.structures();
+        if self.at >= structures + self.plan.blocks {
+            return Step::End;
+        }
+        if now < self.rest_until {
+            return Step::Wait(self.rest_until);
+        }
+        if let Some(until) = self.pace.wait(now, busy) {
+            return Step::Wait(until);
+        }
+        if self.at < structures {
+            return Step::Look(self.plan.structure(self.at));
+        }
+        let lba = self.at - structures;
+        let most = match lba < self.alone_until {
+            true => 1,
+            false => u64::from(RUN),
+        };
+        Step::Look(Item::Blocks(
+            Lba(lba),
+            most.min(self.plan.blocks - lba) as u32,
+        ))
+    }
+
+    /// What [`Step::Look`] gave looked like, and how many blocks were read for that.
+    pub fn seen(&mut self, now: Nanos, item: Item, read: u64, seen: Seen) -> Verdict {
+        self.pace.spend(read);
+        let length = match (item, seen) {
+            (Item::Blocks(lba, blocks), Seen::Bad) if blocks > 1 => {
+                self.alone_until = lba.0 + u64::from(blocks);
+                return Verdict::NotYet;
+            }
+            (_, Seen::Bad) => {
+                self.looks += 1;
+                if self.looks < LOOKS {
+                    self.rest_until = Nanos(now.0 + LOOK_PAUSE.0);
+                    return Verdict::NotYet;
+                }
+                1
+            }
+            (_, Seen::Empty(blocks)) => blocks.max(1),
+            (Item::Blocks(_, blocks), Seen::Good) => blocks.into(),
+            (_, Seen::Good) => 1,
+        };
+        let end = self.plan.structures() + self.plan.blocks;
+        self.at = self.at.saturating_add(length).min(end);
+        self.looks = 0;
+        match seen {
+            Seen::Bad => Verdict::Damaged,
+            _ => Verdict::No,
+        }
+    }
+
+    /// What was found damaged last could not be mended.
+    pub fn not_mended(&mut self) {
+        self.unmended.get_or_insert(self.at - 1);
+    }
+
+    /// Where to go on later: 0 at the beginning, or when it has ended.
+    #[must_use]
+    pub fn place(&self) -> u32 {
+        let at = self.unmended.map_or(self.at, |at| at.min(self.at));
+        let structures = self.plan.structures();
+        let is_over = self.at >= structures + self.plan.blocks;
+        let lba = at.checked_sub(structures).filter(|_| !is_over);
+        match lba.filter(|lba| (1..self.plan.blocks).contains(lba)) {
+            Some(lba) => u32::try_from(lba + 1).unwrap_or(0),
+            None => 0,
+        }
+    }
+
+    /// How much is done, in thousandths. Structures are few beside what they describe, and count as a hundredth.
+    #[must_use]
+    pub fn permille(&self) -> u64 {
+        permille(&self.plan, self.at)
+    }
+
+    /// From now on.
+    pub fn set_rate(&mut self, rate: u32, now: Nanos) {
+        self.pace = Pace::new(rate, now);
+    }
+}
+
+fn permille(plan: &Plan, at: u64) -> u64 {
+    let structures = plan.structures();
+    match at.checked_sub(structures) {
+        None => at * 10 / structures,
+        Some(lba) => 10 + lba * 990 / plan.blocks.max(1),
+    }
+}
+
+/// How much of a scrub was done, in thousandths, when it was left at a place.
+#[must_use]
+pub fn permille_of(plan: &Plan, place: u32) -> Option<u64> {
+    let lba = u64::from(place).checked_sub(1)?;
+    Some(permille(plan, plan.structures() + lba.min(plan.blocks)))
+}
+
+/// How fast.
+#[derive(Clone, Debug)]
+struct Pace {
+    rate: u32,
+    /// Blocks that were read since when.
+    spent: u64,
+    since: Nanos,
+    /// When it first found clients busy.
+    waits_since: Option<Nanos>,
+}
+
+impl Pace {
+    fn new(rate: u32, now: Nanos) -> Self {
+        Self {
+            rate,
+            spent: 0,
+            since: now,
+            waits_since: None,
+        }
+    }
+
+    fn spend(&mut self, blocks: u64) {
+        self.spent += blocks;
+    }
+
+    /// Until when to wait.
+    fn wait(&mut self, now: Nanos, busy: bool) -> Option<Nanos> {
+        let due = u128::from(self.spent) * 1_000_000_000;
+        let due = due.checked_div(self.rate.into()).unwrap_or(0);
+        let due = self
+            .since
+            .0
+            .saturating_add(u64::try_from(due).unwrap_or(u64::MAX));
+        if now.0 < due {
+            return Some(Nanos(due));
+        }
+        if busy {
+            let since = *self.waits_since.get_or_insert(now);
+            if now.0 < since.0 + PATIENCE.0 {
+                return Some(Nanos(now.0 + PAUSE.0));
+            }
+        }
+        self.waits_since = None;
+        // What was not used is not saved up.
+        if now.0 - due > PATIENCE.0 {
+            (self.spent, self.since) = (0, now);
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    const PLAN: Plan = Plan {
+        mirrors: 2,
+        roots: 2,
+        leaves: 1,
+        tables: 0,
+        segments: 3,
+        blocks: 1000,
+    };
+
+    /// Runs one to its end over blocks of which some are bad, at a time that passes as it wants; what was damaged, and how long it
+    /// took.
+    fn run(scrub: &mut Scrub, bad: impl Fn(Item) -> bool, busy: bool) -> (Vec<Item>, Nanos) {
+        let (mut now, mut damaged) = (Nanos(0), Vec::new());
+        loop {
+            match scrub.next(now, busy) {
+                Step::End => return (damaged, now),
+                Step::Wait(until) => {
+                    assert!(until > now);
+                    now = until;
+                }
+                Step::Look(item) => {
+                    let read = match item {
+                        Item::Blocks(_, blocks) => blocks.into(),
+                        _ => 1,
+                    };
+                    let seen = if bad(item) { Seen::Bad } else { Seen::Good };
+                    if scrub.seen(now, item, read, seen) == Verdict::Damaged {
+                        damaged.push(item);
+                    }
+                }
+            }
+        }
+    }
+
+    fn has(item: Item, lba: u64) -> bool {
+        matches!(item, Item::Blocks(first, blocks) if (first.0..first.0 + u64::from(blocks)).contains(&lba))
+    }
+
+    #[test]
+    fn all_is_looked_at_once_and_in_order() {
+        let mut scrub = Scrub::new(PLAN, 0, 0, Nanos(0));
+        let (mut seen, mut next) = (Vec::new(), 0);
+        while let Step::Look(item) = scrub.next(Nanos(0), false) {
+            match item {
+                Item::Blocks(lba, blocks) => {
+                    assert_eq!(lba.0, next);
+                    next += u64::from(blocks);
+                }
+                item => seen.push(item),
+            }
+            assert_eq!(scrub.seen(Nanos(0), item, 1, Seen::Good), Verdict::No);
+        }
+        assert_eq!(next, 1000);
+        assert_eq!(seen.len(), 8);
+        assert_eq!((seen[0], seen[4]), (Item::Mirror(0), Item::Leaf(0)));
+        assert_eq!(seen[7], Item::Segment(2));
+        assert_eq!((scrub.permille(), scrub.place()), (1000, 0));
+    }
+
+    #[test]
+    fn bad_blocks_are_named_one_by_one() {
+        let bad = |item| has(item, 63) || has(item, 64) || has(item, 999) || item == Item::Root(1);
+        let mut scrub = Scrub::new(PLAN, 0, 0, Nanos(0));
+        let (damaged, _) = run(&mut scrub, bad, false);
+        let block = |lba| Item::Blocks(Lba(lba), 1);
+        assert_eq!(damaged, [Item::Root(1), block(63), block(64), block(999)]);
+    }
+
+    #[test]
+    fn what_is_good_when_it_is_looked_at_again_is_not_damage() {
+        let looks = core::cell::Cell::new(0);
+        let bad = |item| {
+            let is_it = has(item, 70);
+            looks.set(looks.get() + u32::from(is_it));
+            is_it && looks.get() < LOOKS + 1
+        };
+        let mut scrub = Scrub::new(PLAN, 0, 0, Nanos(0));
+        let (damaged, now) = run(&mut scrub, bad, false);
+        assert!(damaged.is_empty() && now.0 >= u64::from(LOOKS - 1) * LOOK_PAUSE.0);
+    }
+
+    #[test]
+    fn it_keeps_to_its_rate_and_makes_way() {
+        let mut scrub = Scrub::new(PLAN, 0, 100, Nanos(0));
+        let (_, now) = run(&mut scrub, |_| false, false);
+        // All but what was read last has been waited for.
+        let least = (1008 - u64::from(RUN)) * 10_000_000;
+        assert!((least..least + 1_000_000_000).contains(&now.0), "{now:?}");
+        // Clients that are never quiet hold it up, each time for so long and no longer.
+        let mut scrub = Scrub::new(PLAN, 0, 0, Nanos(0));
+        let (_, now) = run(&mut scrub, |_| false, true);
+        assert_eq!(now.0, (8 + 16) * PATIENCE.0);
+    }
+
+    #[test]
+    fn it_goes_on_where_it_was_but_not_past_what_is_bad() {
+        let mut scrub = Scrub::new(PLAN, 0, 0, Nanos(0));
+        let mut steps = 0;
+        while let Step::Look(item) = scrub.next(Nanos(0), false) {
+            if steps == 8 + 5 {
+                break;
+            }
+            scrub.seen(Nanos(0), item, 1, Seen::Good);
+            steps += 1;
+        }
+        assert_eq!(scrub.place(), 5 * RUN + 1);
+        assert_eq!(
+            permille_of(&PLAN, scrub.place()),
+            Some(10 + 320 * 990 / 1000)
+        );
+        let mut next = Scrub::new(PLAN, scrub.place(), 0, Nanos(0));
+        let from = Step::Look(Item::Blocks(Lba(320), RUN));
+        assert_eq!(next.next(Nanos(0), false), from);
+        // Nothing is stored from there to block 700.
+        next.seen(Nanos(0), Item::Blocks(Lba(320), RUN), 0, Seen::Empty(380));
+        assert_eq!(next.place(), 701);
+        for look in 0..=LOOKS {
+            let now = Nanos(u64::from(look) * LOOK_PAUSE.0);
+            let Step::Look(item) = next.next(now, false) else {
+                panic!("it waits");
+            };
+            next.seen(now, item, 1, Seen::Bad);
+        }
+        next.not_mended();
+        assert_eq!(next.place(), 701);
+        // Further on as well, until it has ended.
+        let after = Step::Look(Item::Blocks(Lba(701), 1));
+        assert_eq!(next.next(Nanos(u64::MAX / 2), false), after);
+        run(&mut next, |_| false, false);
+        assert_eq!(next.place(), 0);
+        // What it was told by whoever kept it may be anything.
+        for place in [1001, u32::MAX] {
+            let mut next = Scrub::new(PLAN, place, 0, Nanos(0));
+            assert_ne!(next.next(Nanos(0), false), Step::End);
+        }
+    }
+}

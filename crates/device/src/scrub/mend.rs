@@ -1,0 +1,221 @@
+//! Blocks of data that are damaged, mended from another copy of them.
+//!
+//! Copies are looked for by their sums, in all that summaries and headers tell: journals' copies, duplicates that were not shared, and
+//! what has been moved or replaced and not been erased yet. A sum of 32 bits proposes, as everywhere, and does not decide: with as many
+//! blocks as a volume has, one of another content has the same sum now and then. What decides when the bytes themselves are lost: the
+//! copy must be of that very address, or what is left of the damaged block must say so: half of its sectors the same, and not
+//! all of one byte. What cannot be decided so is left as it is, and told.
+//!
+//! The block is written as a client would write it, if the address still leads to the damaged one and no client's write waits.
+
+use super::structures::Structures;
+use super::{Finding, ask, read};
+use crate::block::{BlockError, Op, Request};
+use crate::frames::{Frames, Share};
+use crate::shared::Shared;
+use std::collections::BTreeMap;
+use vellum_core::addr::{BLOCK_BYTES, Lba, Pba, Segment};
+use vellum_core::format::areas::Layout;
+use vellum_core::format::summary::Owner;
+use vellum_core::seam::Payload;
+
+const SECTOR: usize = 512;
+/// Map entries that are looked at under the lock at once.
+const ENTRIES: u64 = 4096;
+
+/// A damaged block that is looked for.
+struct Wanted {
+    finding: usize,
+    lba: Lba,
+    at: Pba,
+    /// What is left of it, if it can be read.
+    left: Option<Vec<u8>>,
+}
+
+/// A block that may be a copy.
+struct Copy {
+    at: Pba,
+    sum: u32,
+    /// Whose it is said to be.
+    owner: Option<Lba>,
+}
+
+/// Mends what can be mended of these.
+pub(super) fn blocks(shared: &Shared, structures: &Structures<'_>, findings: &mut [Finding]) {
+    let wanted = wanted(shared, findings);
+    if wanted.is_empty() {
+        return;
+    }
+    let mut mended = BTreeMap::new();
+    each_copy(shared, structures, &mut |copy| {
+        for one in wanted.get(&copy.sum).into_iter().flatten() {
+            if copy.at != one.at
+                && !mended.contains_key(&one.finding)
+                && is_copy(shared, &copy, one)
+            {
+                let content = content(shared, copy.at, copy.sum);
+                if content.is_some_and(|content| write(shared, one, &content)) {
+                    let how = format!("written anew, from the copy at physical block {}", copy.at);
+                    mended.insert(one.finding, how);
+                }
+            }
+        }
+        !shared.scrubber.is_to_end()
+    });
+    for (index, how) in mended {
+        // It is read again: whatever went wrong since, it is not claimed.
+        if findings[index]
+            .lba
+            .is_some_and(|lba| read(shared, Lba(lba), 1).is_ok())
+        {
+            findings[index].mended = Some(how);
+        }
+    }
+}
+
+/// The damaged blocks by the sums that they should have.
+fn wanted(shared: &Shared, findings: &[Finding]) -> BTreeMap<u32, Vec<Wanted>> {
+    let mut wanted: BTreeMap<u32, Vec<Wanted>> = BTreeMap::new();
+    for (finding, found) in findings.iter().enumerate() {
+        let Some(lba) = found.lba.filter(|_| found.is_damage()).map(Lba) else {
+            continue;
+        };
+        let known = shared.with_core(|_, inner, _| inner.engine.whole_at(lba));
+        let Some((at, sum)) = known.flatten() else {
+            continue;
+        };
+        let mut bytes = vec![0; BLOCK_BYTES];
+        let left = shared.medium.read(at, &mut bytes).ok().map(|()| bytes);
+        wanted.entry(sum).or_default().push(Wanted {
+            finding,
+            lba,
+            at,
+            left,
+        });
+    }
+    wanted
+}
+
+/// Tells every block that is stored somewhere, until told to stop.
+fn each_copy(shared: &Shared, structures: &Structures<'_>, tell: &mut dyn FnMut(Copy) -> bool) {
+    let superblock = structures.superblock();
+    if superblock.layout() == Layout::Log {
+        for segment in (0..superblock.segment_count()).map(Segment) {
+            let start = superblock.segment_start(segment);
+            let tags = structures.tags(segment).unwrap_or_default();
+            for (tag, at) in tags.iter().zip(start.0..) {
+                let owner = match tag.owner {
+                    Owner::None => continue,
+                    Owner::Lba(lba) => Some(lba),
+                    Owner::Vba(_) => None,
+                };
+                let (at, sum) = (Pba(at), tag.sum);
+                if !tell(Copy { at, sum, owner }) {
+                    return;
+                }
+            }
+        }
+        return;
+    }
+    for from in (0..shared.blocks).step_by(ENTRIES as usize) {
+        let lbas = (from..shared.blocks.min(from + ENTRIES)).map(Lba);
+        let copies = shared.with_core(|_, inner, _| {
+            let at = |lba| inner.engine.whole_at(lba).map(|(at, sum)| (lba, at, sum));
+            lbas.filter_map(at).collect::<Vec<_>>()
+        });
+        for (lba, at, sum) in copies.unwrap_or_default() {
+            let owner = Some(lba);
+            if !tell(Copy { at, sum, owner }) {
+                return;
+            }
+        }
+    }
+}
+
+fn content(shared: &Shared, at: Pba, sum: u32) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; BLOCK_BYTES];
+    shared.medium.read(at, &mut bytes).ok()?;
+    (shared.digester.sum().of(&bytes) == sum).then_some(bytes)
+}
+
+/// Whether it is more than its sum that says so.
+fn is_copy(shared: &Shared, copy: &Copy, wanted: &Wanted) -> bool {
+    if copy.owner == Some(wanted.lba) {
+        return true;
+    }
+    let (Some(left), Some(content)) = (&wanted.left, content(shared, copy.at, copy.sum)) else {
+        return false;
+    };
+    resemble(left, &content)
+}
+
+/// Whether half of the sectors are the same, and say something.
+fn resemble(left: &[u8], content: &[u8]) -> bool {
+    let sectors = left.chunks_exact(SECTOR).zip(content.chunks_exact(SECTOR));
+    let same = sectors.filter(|(one, other)| one == other);
+    let (mut count, mut says) = (0, false);
+    for (sector, _) in same {
+        count += 1;
+        says |= sector.iter().any(|byte| *byte != sector[0]);
+    }
+    says && count * 2 >= BLOCK_BYTES / SECTOR
+}
+
+/// Writes what the block should hold, if the address still leads there.
+fn write(shared: &Shared, wanted: &Wanted, content: &[u8]) -> bool {
+    let Some(mut frames) = shared.frames.try_take(Share::Write, 1) else {
+        return false;
+    };
+    frames.block_mut(0).copy_from_slice(content);
+    let Some(buf) = frames.bufs().next() else {
+        return false;
+    };
+    let digest = shared.digester.how().digest(frames.block(0));
+    let request = |op, blocks, frames| Request {
+        tag: 0,
+        op,
+        lba: wanted.lba,
+        blocks,
+        frames,
+    };
+    let written = ask(
+        shared,
+        request(Op::Write { fua: false }, 1, frames),
+        |now, inner, pending, batch| {
+            if inner.engine.leads_to(wanted.lba, wanted.at) {
+                inner.bases.unwanted(buf);
+                inner.admit(now, pending, &[Payload { buf, digest }], batch);
+            } else {
+                batch.answers.push(pending, Err(BlockError::Stopping));
+            }
+        },
+    );
+    let flush = request(Op::Flush, 0, Frames::default());
+    written.is_ok()
+        && ask(shared, flush, |now, inner, pending, batch| {
+            inner.admit(now, pending, &[], batch);
+        })
+        .is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_alone_makes_no_copy() {
+        let content: Vec<u8> = (0..BLOCK_BYTES).map(|i| (i * 7 % 251) as u8).collect();
+        let mut left = content.clone();
+        left[77] ^= 4;
+        assert!(resemble(&left, &content));
+        for sector in 0..5 {
+            left[sector * SECTOR] ^= 1;
+        }
+        assert!(!resemble(&left, &content));
+        // Zeros say nothing.
+        let mut left = vec![0; BLOCK_BYTES];
+        assert!(!resemble(&left, &vec![0; BLOCK_BYTES]));
+        left[0] = 1;
+        assert!(!resemble(&left, &vec![0; BLOCK_BYTES]));
+    }
+}

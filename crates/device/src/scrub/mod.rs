@@ -1,0 +1,439 @@
+//! Scrubs: all that is stored is read past every cache of ours, and held against what it should be.
+//!
+//! When and what comes next is the core's machine ([`Scrub`]). This carries it out, on a thread of its own that waits while nobody wants
+//! one: structures are read from the medium beside the core, and held against what the core says of them ([`structures`]); blocks are read
+//! by the core's own way of a read, for each LBA, because that alone knows where a block is while it moves. So a block that moved, or
+//! was overwritten or discarded meanwhile, is never taken for damage, and a page that several share is read as often as it is mapped.
+//! What stays bad is mended where there is another copy ([`mend`]), listed, and looked up in the file systems of the volume.
+//!
+//! Where it is the log keeps in the roots of its map checkpoints, as it does for sweeps; tables know it as long as the volume is open.
+
+mod mend;
+mod report;
+mod structures;
+
+use crate::block::{BlockError, Op, Replies, Request};
+use crate::frames::{Frames, Share};
+use crate::limits::{SCRUB_FILES, SCRUB_FINDINGS, SCRUB_FINDINGS_KEPT, SCRUB_KEEP};
+use crate::requests::OneAnswer;
+use crate::shared::Shared;
+use parking_lot::{Condvar, Mutex};
+pub use report::{Finding, ScrubReport, Severity};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use structures::Structures;
+use vellum_core::addr::{BLOCK_BYTES, Lba, Nanos, Pba};
+use vellum_core::format::areas::Layout;
+use vellum_core::format::superblock::Superblock;
+use vellum_core::seam::{Input, Mend};
+use vellum_core::service::scrub::{Item, Plan, Scrub, Seen, Step, Verdict, permille_of};
+use vellum_ext4::files::Files;
+
+/// What the thread is told, and tells.
+#[derive(Default)]
+pub(crate) struct Scrubber {
+    state: Mutex<State>,
+    given: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    stopping: bool,
+    /// Blocks a second that the next may read.
+    asked: Option<u32>,
+    rate: Option<u32>,
+    halt: bool,
+    report: ScrubReport,
+    /// Where tables are.
+    place: u32,
+}
+
+impl Scrubber {
+    /// Begins one, or has the one under way go on, with so many blocks a second; 0: as many as it can.
+    pub fn ask(&self, rate: u32) {
+        let mut state = self.state.lock();
+        match state.report.permille {
+            Some(_) => state.rate = Some(rate),
+            None => {
+                state.asked = Some(rate);
+                // Whoever asks sees at once that it is under way.
+                state.report.permille = Some(0);
+            }
+        }
+        self.given.notify_one();
+    }
+
+    /// Ends the one under way where it is.
+    pub fn halt(&self) {
+        let mut state = self.state.lock();
+        state.halt = state.report.permille.is_some();
+        self.given.notify_one();
+    }
+
+    /// Ends the thread.
+    pub fn stop(&self) {
+        self.state.lock().stopping = true;
+        self.given.notify_one();
+    }
+
+    pub fn report(&self) -> ScrubReport {
+        self.state.lock().report.clone()
+    }
+
+    fn is_to_end(&self) -> bool {
+        let state = self.state.lock();
+        state.stopping || state.halt
+    }
+
+    fn pause(&self, time: Duration) {
+        let mut state = self.state.lock();
+        if !state.stopping && !state.halt {
+            self.given.wait_for(&mut state, time);
+        }
+    }
+
+    fn next(&self) -> Option<u32> {
+        let mut state = self.state.lock();
+        loop {
+            if state.stopping {
+                return None;
+            }
+            if let Some(rate) = state.asked.take() {
+                state.halt = false;
+                return Some(rate);
+            }
+            self.given.wait(&mut state);
+        }
+    }
+
+    fn tell(&self, change: impl FnOnce(&mut ScrubReport)) {
+        change(&mut self.state.lock().report);
+    }
+}
+
+/// What there is to be looked at.
+pub(crate) fn plan(superblock: &Superblock) -> Plan {
+    let mut plan = Plan {
+        mirrors: 2,
+        blocks: superblock.logical_blocks(),
+        ..Plan::default()
+    };
+    match superblock.layout() {
+        Layout::Log => {
+            (plan.roots, plan.leaves) = (2, superblock.leaves());
+            plan.segments = superblock.segment_count();
+        }
+        layout => {
+            plan.tables = superblock.table_blocks().iter().sum::<u64>() as u32;
+            if layout == Layout::Shadow {
+                (plan.roots, plan.leaves) = (4, superblock.directory_blocks() as u32);
+            }
+        }
+    }
+    plan
+}
+
+/// How far it is, with what the core keeps of that.
+pub(crate) fn report(shared: &Shared, superblock: &Superblock) -> ScrubReport {
+    let mut report = shared.scrubber.report();
+    if report.permille.is_none() {
+        report.left_at = permille_of(&plan(superblock), place(shared));
+    }
+    report
+}
+
+fn place(shared: &Shared) -> u32 {
+    let kept = shared.inner.lock().engine.scrubbed();
+    kept.max(shared.scrubber.state.lock().place)
+}
+
+/// The thread's whole life.
+pub(crate) fn run(shared: &Arc<Shared>, superblock: &Superblock, read_only: bool) {
+    while let Some(rate) = shared.scrubber.next() {
+        let now = shared.now();
+        let from = place(shared);
+        let plan = plan(superblock);
+        let went_on_at = permille_of(&plan, from);
+        shared.scrubber.tell(|report| {
+            *report = ScrubReport {
+                permille: Some(went_on_at.unwrap_or(0)),
+                went_on_at,
+                ended: report.ended,
+                halted: report.halted,
+                ..ScrubReport::default()
+            };
+        });
+        let mut one = One {
+            shared,
+            read_only,
+            scrub: Scrub::new(plan, from, rate, now),
+            structures: Structures::new(shared, superblock),
+            findings: Vec::new(),
+            kept: Instant::now(),
+        };
+        let ended = one.run();
+        one.finish(ended);
+    }
+}
+
+/// A scrub under way.
+struct One<'a> {
+    shared: &'a Arc<Shared>,
+    read_only: bool,
+    scrub: Scrub,
+    structures: Structures<'a>,
+    findings: Vec<Finding>,
+    kept: Instant,
+}
+
+impl One<'_> {
+    /// Whether it came to its end.
+    fn run(&mut self) -> bool {
+        let shared = self.shared;
+        while !shared.scrubber.is_to_end() {
+            if let Some(rate) = shared.scrubber.state.lock().rate.take() {
+                self.scrub.set_rate(rate, shared.now());
+            }
+            let busy = shared.inner.lock().requests.len() > 0;
+            match self.scrub.next(shared.now(), busy) {
+                Step::End => return true,
+                Step::Wait(until) => {
+                    let now = shared.now();
+                    let nanos = until.0.saturating_sub(now.0).max(1000);
+                    shared.scrubber.pause(Duration::from_nanos(nanos));
+                }
+                Step::Look(item) => {
+                    if !self.look(item) {
+                        return false;
+                    }
+                    self.keep(false);
+                }
+            }
+        }
+        false
+    }
+
+    /// Looks at something; `false` when the volume stops.
+    fn look(&mut self, item: Item) -> bool {
+        let shared = self.shared;
+        let (read, seen, found) = match item {
+            Item::Blocks(lba, blocks) => match read_blocks(shared, lba, blocks) {
+                Looked::Empty(run) => (0, Seen::Empty(run), Vec::new()),
+                Looked::Good => (u64::from(blocks), Seen::Good, Vec::new()),
+                Looked::Ended => return false,
+                Looked::Bad(error) => {
+                    let bad = block_finding(shared, lba, &error);
+                    (u64::from(blocks), Seen::Bad, vec![bad])
+                }
+            },
+            item => match self.structures.look(item) {
+                None => return false,
+                Some((read, found)) if found.is_empty() => (read, Seen::Good, found),
+                Some((read, found)) => (read, Seen::Bad, found),
+            },
+        };
+        let verdict = self.scrub.seen(shared.now(), item, read, seen);
+        if verdict == Verdict::Damaged {
+            for finding in found {
+                self.damaged(item, finding);
+            }
+        }
+        let permille = self.scrub.permille();
+        let count = counts(&self.findings);
+        shared.scrubber.tell(|report| {
+            report.permille = Some(permille.min(999));
+            report.read_bytes += read * BLOCK_BYTES as u64;
+            (report.damaged, report.mended, report.second_copies) = count;
+        });
+        true
+    }
+
+    fn damaged(&mut self, item: Item, mut finding: Finding) {
+        // Copies of blocks are looked for at the end, for all at once.
+        if !self.read_only && !matches!(item, Item::Blocks(..)) {
+            finding.mended = self.structures.mend(item, &finding);
+        }
+        if finding.is_damage() {
+            self.scrub.not_mended();
+        }
+        self.shared.events.add("scrub", finding.to_string());
+        if self.findings.len() < SCRUB_FINDINGS_KEPT {
+            self.findings.push(finding);
+        }
+    }
+
+    /// Says where it is: to the core now and then, to be kept.
+    fn keep(&mut self, now: bool) {
+        let shared = self.shared;
+        if !now && self.kept.elapsed() < SCRUB_KEEP {
+            return;
+        }
+        self.kept = Instant::now();
+        let to = self.scrub.place();
+        shared.scrubber.state.lock().place = to;
+        if !self.read_only {
+            shared.with_core(|now, inner, batch| {
+                let keep = to != 0;
+                inner.feed(now, Input::Mend(Mend::Scrubbed { to, keep }), batch);
+            });
+        }
+    }
+
+    /// Mends what is left, names files, and says that it is over.
+    fn finish(mut self, ended: bool) {
+        let shared = self.shared;
+        if !self.read_only {
+            mend::blocks(shared, &self.structures, &mut self.findings);
+        }
+        self.keep(true);
+        name_files(shared, &mut self.findings);
+        let count = counts(&self.findings);
+        let mut state = shared.scrubber.state.lock();
+        let report = &mut state.report;
+        report.permille = None;
+        (report.damaged, report.mended, report.second_copies) = count;
+        self.findings.truncate(SCRUB_FINDINGS);
+        report.findings = self.findings;
+        match ended {
+            true => report.ended += 1,
+            false => report.halted += 1,
+        }
+        state.halt = false;
+    }
+}
+
+impl crate::Volume {
+    /// Reads and checks all that is stored, at most so many blocks a second (0: as many as it can), from where one that was stopped
+    /// has left off; one that is under way goes on so.
+    pub fn scrub(&self, rate: u32) {
+        self.shared.scrubber.ask(rate);
+    }
+
+    /// Ends a scrub under way where it is.
+    pub fn halt_scrub(&self) {
+        self.shared.scrubber.halt();
+    }
+
+    /// How far a scrub is, and what it, or the last one, has found.
+    #[must_use]
+    pub fn scrub_report(&self) -> ScrubReport {
+        report(&self.shared, &self.superblock)
+    }
+}
+
+/// How many are damage, were mended, and are second copies.
+fn counts(findings: &[Finding]) -> (u64, u64, u64) {
+    let count =
+        |of: &dyn Fn(&Finding) -> bool| findings.iter().filter(|one| of(one)).count() as u64;
+    let mended = count(&|one| one.mended.is_some());
+    let damaged = count(&Finding::is_damage);
+    (damaged, mended, findings.len() as u64 - mended - damaged)
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} at physical block {}", self.what, self.at)?;
+        if let Some(lba) = self.lba {
+            write!(f, ", LBA {lba}")?;
+        }
+        write!(f, ": {}", self.why)?;
+        for file in &self.files {
+            write!(f, "; {file}")?;
+        }
+        match &self.mended {
+            Some(how) => write!(f, "; mended: {how}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What came of reading blocks.
+enum Looked {
+    Empty(u64),
+    Good,
+    Bad(BlockError),
+    Ended,
+}
+
+fn read_blocks(shared: &Shared, lba: Lba, blocks: u32) -> Looked {
+    let Some(extents) = shared.with_core(|_, inner, _| inner.engine.extents(lba, u64::MAX >> 1, 1))
+    else {
+        return Looked::Ended;
+    };
+    if let Some(&(run, false)) = extents.first() {
+        return Looked::Empty(run);
+    }
+    match read(shared, lba, blocks) {
+        Ok(_) => Looked::Good,
+        Err(BlockError::Io(text)) => Looked::Bad(BlockError::Io(text)),
+        Err(_) => Looked::Ended,
+    }
+}
+
+/// What these blocks hold, as a client would read it. It is no client's.
+pub(super) fn read(shared: &Shared, lba: Lba, blocks: u32) -> Result<Frames, BlockError> {
+    let request = Request {
+        tag: 0,
+        op: Op::Read,
+        lba,
+        blocks: blocks.into(),
+        frames: shared.frames.take(Share::Read, blocks as usize)?,
+    };
+    ask(shared, request, |now, inner, pending, batch| {
+        inner.admit(now, pending, &[], batch);
+    })
+    .map(|request| request.frames)
+}
+
+/// A request of ours, and its end.
+pub(super) fn ask(
+    shared: &Shared,
+    request: Request,
+    admit: impl FnOnce(
+        Nanos,
+        &mut crate::drive::Inner,
+        crate::requests::Pending,
+        &mut crate::drive::Batch,
+    ),
+) -> Result<Request, BlockError> {
+    let answer = Arc::new(OneAnswer::default());
+    let replies: Arc<dyn Replies> = answer.clone();
+    shared.ask(request, &replies, admit);
+    let (request, result) = answer.wait();
+    result.map(|()| request)
+}
+
+fn block_finding(shared: &Shared, lba: Lba, error: &BlockError) -> Finding {
+    let known = shared
+        .with_core(|_, inner, _| inner.engine.whole_at(lba))
+        .flatten();
+    let at = known.map_or(Pba(0), |(at, _)| at);
+    let mut finding = Finding::new("data", at, error).of(lba);
+    if known.is_none() {
+        // It is in a part of a page: what is said names the page.
+        finding.what = "data in a part of a page".to_owned();
+        let numbers = finding.why.split(|c: char| !c.is_ascii_digit());
+        finding.at = numbers.filter_map(|n| n.parse().ok()).next().unwrap_or(0);
+    }
+    finding
+}
+
+/// Looks up in the volume's file systems what can no longer be read.
+fn name_files(shared: &Arc<Shared>, findings: &mut [Finding]) {
+    let mut blocks: Vec<u64> = findings.iter().filter_map(|finding| finding.lba).collect();
+    blocks.sort_unstable();
+    blocks.dedup();
+    if blocks.is_empty() {
+        return;
+    }
+    let mut source = crate::scout::VolumeSource::new(shared);
+    let scan = vellum_ext4::scan(&mut source, shared.blocks);
+    for found in &scan.file_systems {
+        let files = Files::of(found, shared.blocks, &blocks, &mut source);
+        for finding in findings.iter_mut() {
+            let told = finding.lba.map_or(Vec::new(), |lba| files.tell(lba));
+            let room = SCRUB_FILES.saturating_sub(finding.files.len());
+            finding.files.extend(told.into_iter().take(room));
+        }
+    }
+}

@@ -1,0 +1,493 @@
+//! What leads to the data: read from the medium beside the core, and held against its own checksums and what the core says.
+
+#![expect(
+    clippy::result_large_err,
+    reason = "a finding is made once for what is damaged, and not in the way of a request"
+)]
+
+use super::Finding;
+use crate::digest::crc32c;
+use crate::limits::{SCRUB_PATIENCE, SCRUB_TRIES};
+use crate::shared::Shared;
+use crate::source::MediumSource;
+use std::time::{Duration, Instant};
+use vellum_core::addr::{BLOCK_BYTES, Generation, Leaf, Pba, Segment, Seq};
+use vellum_core::check::Chunks;
+use vellum_core::format::areas::{DIRECTORY_ENTRIES, Layout};
+use vellum_core::format::root::{self, LeafSlot};
+use vellum_core::format::summary::{self, Owner, Tag};
+use vellum_core::format::superblock::Superblock;
+use vellum_core::format::table::{Kind, Link, Signer, decode_directory, sum_of_sectors};
+use vellum_core::format::{FormatError, leaf};
+use vellum_core::seam::{Input, Mend};
+use vellum_core::service::scrub::Item;
+
+/// How much was read for it, and what is wrong; none when the volume stops.
+type Look = Option<(u64, Vec<Finding>)>;
+
+/// See the module.
+pub(super) struct Structures<'a> {
+    shared: &'a Shared,
+    superblock: &'a Superblock,
+    /// The newest root as it was read last, and what it says.
+    root: Option<(Generation, Vec<LeafSlot>)>,
+}
+
+/// What the headers of a segment's chunks say.
+struct Said {
+    tags: Vec<Tag>,
+    last_seq: Seq,
+    /// Where the next one would be.
+    end: u32,
+    /// Whether the last one says that it is the last.
+    is_whole: bool,
+    read: u64,
+}
+
+impl<'a> Structures<'a> {
+    pub fn new(shared: &'a Shared, superblock: &'a Superblock) -> Self {
+        Self {
+            shared,
+            superblock,
+            root: None,
+        }
+    }
+
+    fn is_log(&self) -> bool {
+        self.superblock.layout() == Layout::Log
+    }
+
+    pub fn look(&mut self, item: Item) -> Look {
+        match item {
+            Item::Mirror(index) => self.mirror(index),
+            Item::Root(index) => self.judge(|this| this.root_place(index)),
+            Item::Leaf(leaf) if self.is_log() => self.leaf(leaf),
+            Item::Leaf(block) => self.judge(|this| this.directory(block)),
+            Item::Table(number) => self.judge(|this| this.table(number.into())),
+            Item::Segment(segment) => self.segment(Segment(segment)),
+            Item::Blocks(..) => Some((0, Vec::new())),
+        }
+    }
+
+    fn read(&self, what: &str, at: Pba, blocks: u64) -> Result<Vec<u8>, Finding> {
+        let mut bytes = vec![0; blocks as usize * BLOCK_BYTES];
+        let read = self.shared.medium.read(at, &mut bytes);
+        read.map(|()| bytes)
+            .map_err(|error| Finding::new(what, at, error))
+    }
+
+    /// How often a root, or a commit of tables, has been written; none while one is.
+    fn quiet(&self) -> Option<Option<u64>> {
+        self.shared.with_core(|_, inner, _| {
+            let stats = inner.engine.stats();
+            let is_resting = inner.engine.is_resting();
+            is_resting.then_some(stats.map_checkpoints + stats.commits)
+        })
+    }
+
+    /// Looks at something that is written in place, at a moment in which it is not. If there is none, nothing is said.
+    fn judge(&mut self, look: impl Fn(&mut Self) -> Look) -> Look {
+        for _ in 0..SCRUB_TRIES {
+            if let Some(before) = self.quiet()? {
+                let seen = look(self)?;
+                if seen.1.is_empty() || self.quiet()? == Some(before) {
+                    return Some(seen);
+                }
+                self.root = None;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Some((0, Vec::new()))
+    }
+
+    fn mirror(&self, index: u32) -> Look {
+        let at = self.superblock.mirrors()[index as usize];
+        let ours = self
+            .shared
+            .with_core(|_, inner, _| inner.engine.superblock().clone())?;
+        let wrong = self.read("superblock", at, 1).and_then(|block| {
+            let found = Superblock::decode(&block, ours.medium_blocks(), crc32c);
+            let found = found.map_err(|error| Finding::new("superblock", at, error))?;
+            match found.mirrors_same_life(&ours) {
+                true => Ok(()),
+                false => Err(Finding::new(
+                    "superblock",
+                    at,
+                    "it is not of this life of the volume",
+                )),
+            }
+        });
+        Some((
+            1,
+            wrong.err().into_iter().map(Finding::second_copy).collect(),
+        ))
+    }
+
+    /// A place of the root: the log has two of them, tables two with two copies each.
+    fn root_place(&mut self, index: u32) -> Look {
+        let newest = self
+            .shared
+            .with_core(|_, inner, _| inner.engine.root_generation())?;
+        let sb = self.superblock;
+        let (parity, at, blocks, entries) = match self.is_log() {
+            true => {
+                let at = sb.root_place(Generation(index.into()));
+                (index, at, u64::from(sb.root_blocks()), sb.leaves())
+            }
+            false => {
+                let blocks = sb.shadow_root_blocks();
+                let at = sb.shadow_root_at(Generation(u64::from(index / 2)));
+                let at = at.plus(u64::from(index % 2) * blocks);
+                (index / 2, at, blocks, sb.directory_blocks() as u32)
+            }
+        };
+        let is_newest = newest.0 & 1 == u64::from(parity);
+        let wrong = self.read("root", at, blocks).and_then(|bytes| {
+            let bad = |error: FormatError| Finding::new("root", at, error);
+            match root::decode(&bytes, &sb.uuid(), entries, crc32c) {
+                Ok((header, _)) if header.generation == newest || !is_newest => Ok(()),
+                Ok((header, _)) => Err(Finding::new(
+                    "root",
+                    at,
+                    format!(
+                        "it is map checkpoint {}, and not {newest}",
+                        header.generation
+                    ),
+                )),
+                // There has been none yet.
+                Err(_) if !is_newest && bytes.iter().all(|&byte| byte == 0) => Ok(()),
+                Err(error) => Err(bad(error)),
+            }
+        });
+        let wrong = wrong.err().map(|finding| match is_newest && self.is_log() {
+            true => finding,
+            false => finding.second_copy(),
+        });
+        Some((blocks, wrong.into_iter().collect()))
+    }
+
+    /// What the newest root on the medium says; none if it is not whole, which is told elsewhere.
+    fn root(&mut self, newest: Generation) -> Option<&[LeafSlot]> {
+        if self.root.as_ref().is_none_or(|(known, _)| *known != newest) {
+            let sb = self.superblock;
+            let places = match self.is_log() {
+                true => vec![(
+                    sb.root_place(newest),
+                    u64::from(sb.root_blocks()),
+                    sb.leaves(),
+                )],
+                false => {
+                    let blocks = sb.shadow_root_blocks();
+                    let at = sb.shadow_root_at(newest);
+                    let entries = sb.directory_blocks() as u32;
+                    vec![(at, blocks, entries), (at.plus(blocks), blocks, entries)]
+                }
+            };
+            self.root = places.into_iter().find_map(|(at, blocks, entries)| {
+                let bytes = self.read("root", at, blocks).ok()?;
+                let (header, slots) = root::decode(&bytes, &sb.uuid(), entries, crc32c).ok()?;
+                (header.generation == newest).then_some((newest, slots))
+            });
+        }
+        self.root.as_ref().map(|(_, slots)| slots.as_slice())
+    }
+
+    /// A leaf, where the durable root says that it is: no checkpoint writes there before there is a newer root.
+    fn leaf(&mut self, index: u32) -> Look {
+        let mut read = 0;
+        for _ in 0..SCRUB_TRIES {
+            let newest = self
+                .shared
+                .with_core(|_, inner, _| inner.engine.root_generation())?;
+            let slot = self
+                .root(newest)
+                .and_then(|slots| slots.get(index as usize).copied());
+            let (place, expected) = match slot {
+                None | Some(LeafSlot::Absent) => return Some((read, Vec::new())),
+                Some(LeafSlot::Slot0(sum)) => (0, sum),
+                Some(LeafSlot::Slot1(sum)) => (1, sum),
+            };
+            let at = self.superblock.leaf_slot(Leaf(index), place);
+            read += 1;
+            let wrong = self.read("map leaf", at, 1).and_then(|block| {
+                match leaf::checksum(Leaf(index), &block, crc32c) {
+                    found if found == expected => Ok(()),
+                    found => Err(checksum("map leaf", at, found, expected)),
+                }
+            });
+            let now = self
+                .shared
+                .with_core(|_, inner, _| inner.engine.root_generation())?;
+            match wrong {
+                Ok(()) => return Some((read, Vec::new())),
+                Err(finding) if now == newest => return Some((read, vec![finding])),
+                Err(_) => {}
+            }
+        }
+        Some((read, Vec::new()))
+    }
+
+    /// A block of the directory of shadowed tables, and what it says.
+    fn directory_block(&mut self, block: u32) -> Option<Result<Vec<LeafSlot>, Finding>> {
+        let newest = self
+            .shared
+            .with_core(|_, inner, _| inner.engine.root_generation())?;
+        let slot = self
+            .root(newest)
+            .and_then(|slots| slots.get(block as usize).copied());
+        let (slot, expected) = match slot {
+            None | Some(LeafSlot::Absent) => return Some(Ok(Vec::new())),
+            Some(LeafSlot::Slot0(sum)) => (0, sum),
+            Some(LeafSlot::Slot1(sum)) => (1, sum),
+        };
+        let what = "directory of tables";
+        let at = self.superblock.directory_at(block.into(), slot);
+        Some(self.read(what, at, 1).and_then(|bytes| {
+            let found = crc32c(&bytes);
+            if found != expected {
+                return Err(checksum(what, at, found, expected));
+            }
+            let mut slots = Vec::new();
+            let decoded = decode_directory(&bytes, &mut slots);
+            decoded.map_err(|error| Finding::new(what, at, error))?;
+            Ok(slots)
+        }))
+    }
+
+    fn directory(&mut self, block: u32) -> Look {
+        let wrong = self.directory_block(block)?.err();
+        Some((1, wrong.into_iter().collect()))
+    }
+
+    /// A block of tables.
+    fn table(&mut self, number: u64) -> Look {
+        let sb = self.superblock;
+        let mut slot = None;
+        let mut read = 1;
+        if sb.layout() == Layout::Shadow {
+            read = 2;
+            let Ok(slots) = self.directory_block((number / DIRECTORY_ENTRIES) as u32)? else {
+                // It is told by itself.
+                return Some((1, Vec::new()));
+            };
+            slot = match slots.get((number % DIRECTORY_ENTRIES) as usize) {
+                None | Some(LeafSlot::Absent) => return Some((1, Vec::new())),
+                Some(LeafSlot::Slot0(sum)) => Some((0, *sum)),
+                Some(LeafSlot::Slot1(sum)) => Some((1, *sum)),
+            };
+        }
+        let at = sb.table_at(number, slot.map_or(0, |(slot, _)| slot));
+        let [maps, counts, _] = sb.table_blocks();
+        let kind = match number {
+            number if number < maps => Kind::Map,
+            number if number < maps + counts => Kind::Counts,
+            _ => Kind::Prints,
+        };
+        let what = kind.name();
+        let wrong = self.read(what, at, 1).and_then(|bytes| {
+            if let Some((_, expected)) = slot {
+                let found = sum_of_sectors(&bytes, crc32c);
+                if found != expected && crc32c(&bytes) != expected {
+                    return Err(checksum(what, at, found, expected));
+                }
+            }
+            decode(kind, number, &bytes, sb).map_err(|error| Finding::new(what, at, error))
+        });
+        let wrong = wrong.err().map(|finding| match kind {
+            Kind::Map => finding,
+            _ => finding.second_copy(),
+        });
+        Some((read, wrong.into_iter().collect()))
+    }
+
+    /// A segment's summary, and the headers of its chunks.
+    fn segment(&self, segment: Segment) -> Look {
+        let (uses, in_memory) = self.shared.with_core(|_, inner, _| {
+            let engine = &inner.engine;
+            (engine.is_summarised(segment), engine.written_tags(segment))
+        })?;
+        let usable = self.superblock.usable_blocks();
+        let mut read = 0;
+        let mut found = Vec::new();
+        let tags = match (uses, in_memory) {
+            (_, Some(tags)) => Some(tags),
+            (None, None) => return Some((0, found)),
+            (Some(_), None) => {
+                let at = self.superblock.segment_start(segment).plus(usable.into());
+                let blocks = u64::from(self.superblock.segment_blocks() - usable);
+                read += blocks;
+                let signature = self.superblock.signature();
+                let summary = self.read("summary", at, blocks).and_then(|bytes| {
+                    summary::decode(&signature, segment, usable as usize, &bytes, crc32c)
+                        .map_err(|error| Finding::new("summary", at, error))
+                });
+                summary.map_err(|finding| found.push(finding)).ok()
+            }
+        };
+        let said = self.headers(segment);
+        read += said.read;
+        match &tags {
+            Some(tags) => {
+                // All that is written is said by a header; what was written since may be said besides.
+                let differs = |(said, tag): (&Tag, &Tag)| match uses {
+                    Some(_) => said.sum != tag.sum,
+                    None => tag.owner != Owner::None && said.sum != tag.sum,
+                };
+                if said.tags.iter().zip(tags).any(differs) {
+                    let at = self.superblock.segment_start(segment).plus(said.end.into());
+                    let why = "it is not there, or does not say what was written behind it";
+                    let header = Finding::new("chunk header", at, why);
+                    found.push(match uses {
+                        Some(_) => header.second_copy(),
+                        None => header,
+                    });
+                }
+            }
+            None if said.is_whole => {
+                found = found.into_iter().map(Finding::second_copy).collect();
+            }
+            None => {}
+        }
+        if !found.is_empty() {
+            let now = self
+                .shared
+                .with_core(|_, inner, _| inner.engine.is_summarised(segment))?;
+            if now != uses {
+                found.clear();
+            }
+        }
+        Some((read, found))
+    }
+
+    fn headers(&self, segment: Segment) -> Said {
+        let nothing = Tag {
+            owner: Owner::None,
+            sum: 0,
+        };
+        let mut source = MediumSource::new(&*self.shared.medium);
+        let mut said = Said {
+            tags: vec![nothing; self.superblock.usable_blocks() as usize],
+            last_seq: Seq(0),
+            end: 0,
+            is_whole: false,
+            read: 1,
+        };
+        let mut chunks = Chunks::new(self.superblock, segment, crc32c);
+        while let Some(Ok(chunk)) = chunks.next(&mut source) {
+            let first = chunk.offset as usize;
+            if let (Some(own), Some(tag)) = (chunk.own, said.tags.get_mut(first)) {
+                *tag = own;
+            }
+            let data = said.tags.iter_mut().skip(first + 1);
+            data.zip(chunk.tags()).for_each(|(tag, said)| *tag = said);
+            said.end = chunk.offset + 1 + chunk.header.data_blocks;
+            said.last_seq = chunk.header.seq;
+            said.is_whole = chunk.header.next.is_some();
+            said.read += 1;
+        }
+        said
+    }
+
+    /// Has something written anew from what the core knows; how, when it is good then.
+    pub fn mend(&mut self, item: Item, finding: &Finding) -> Option<String> {
+        let how = match item {
+            Item::Segment(_) if finding.what == "summary" => "from the headers of its chunks",
+            // What the summary repeats is needed by nobody; else it is told.
+            Item::Segment(_) => return None,
+            _ => "from memory",
+        };
+        for _ in 0..3 {
+            let before = self.written()?;
+            match item {
+                Item::Mirror(index) => self.order(Mend::Mirror(index))?,
+                Item::Root(_) => self.order(Mend::Checkpoint)?,
+                Item::Leaf(leaf) => self.order(Mend::Leaf(Leaf(leaf)))?,
+                Item::Table(number) => self.order(Mend::Table(number.into()))?,
+                Item::Segment(segment) => self.order_summary(Segment(segment))?,
+                Item::Blocks(..) => return None,
+            }
+            let began = Instant::now();
+            let begins = !matches!(item, Item::Mirror(_));
+            while begins && self.written()? == before || self.quiet()?.is_none() {
+                if began.elapsed() > SCRUB_PATIENCE || self.shared.scrubber.is_to_end() {
+                    return None;
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            self.root = None;
+            let (_, found) = self.look(item)?;
+            if !found.iter().any(|again| again.what == finding.what) {
+                return Some(format!("written anew, {how}"));
+            }
+        }
+        None
+    }
+
+    fn order(&self, what: Mend<'_>) -> Option<()> {
+        self.shared
+            .with_core(|now, inner, batch| inner.feed(now, Input::Mend(what), batch))
+    }
+
+    /// How many map checkpoints, or commits of tables, have begun.
+    fn written(&self) -> Option<u64> {
+        self.shared.with_core(|_, inner, _| {
+            let stats = inner.engine.stats();
+            stats.map_checkpoints + stats.commits
+        })
+    }
+
+    fn order_summary(&self, segment: Segment) -> Option<()> {
+        let uses = self
+            .shared
+            .with_core(|_, inner, _| inner.engine.is_summarised(segment))?;
+        let said = self.headers(segment);
+        if let (Some(uses), true) = (uses, said.is_whole) {
+            self.order(Mend::Summary {
+                segment,
+                uses,
+                tags: &said.tags,
+                last_seq: said.last_seq,
+            })?;
+        }
+        self.order(Mend::Checkpoint)
+    }
+
+    /// What is said of a segment's blocks, in memory or in its summary, or by its headers.
+    pub fn tags(&self, segment: Segment) -> Option<Vec<Tag>> {
+        let in_memory = self
+            .shared
+            .with_core(|_, inner, _| inner.engine.written_tags(segment))?;
+        if in_memory.is_some() {
+            return in_memory;
+        }
+        let usable = self.superblock.usable_blocks();
+        let at = self.superblock.segment_start(segment).plus(usable.into());
+        let blocks = u64::from(self.superblock.segment_blocks() - usable);
+        let signature = self.superblock.signature();
+        let bytes = self.read("summary", at, blocks).ok()?;
+        let tags = summary::decode(&signature, segment, usable as usize, &bytes, crc32c);
+        Some(tags.unwrap_or_else(|_| self.headers(segment).tags))
+    }
+
+    pub fn superblock(&self) -> &Superblock {
+        self.superblock
+    }
+}
+
+fn checksum(what: &'static str, at: Pba, found: u32, expected: u32) -> Finding {
+    let error = FormatError::Checksum {
+        what,
+        found,
+        expected,
+    };
+    Finding::new(what, at, error)
+}
+
+fn decode(kind: Kind, number: u64, bytes: &[u8], sb: &Superblock) -> Result<(), FormatError> {
+    let signer = Signer::new(sb, crc32c);
+    match kind {
+        Kind::Map => signer.decode::<Link>(number, bytes, &mut Vec::new()),
+        Kind::Counts => signer.decode::<u16>(number, bytes, &mut Vec::new()),
+        Kind::Prints => signer.decode::<u32>(number, bytes, &mut Vec::new()),
+    }
+}
