@@ -17,7 +17,7 @@ use vellum_core::format::areas::{DIRECTORY_ENTRIES, Layout};
 use vellum_core::format::root::{self, LeafSlot};
 use vellum_core::format::summary::{self, Owner, Tag};
 use vellum_core::format::superblock::Superblock;
-use vellum_core::format::table::{Kind, Link, Signer, decode_directory, sum_of_sectors};
+use vellum_core::format::table::{Edition, Kind, Link, Signer, decode_directory, sum_of_sectors};
 use vellum_core::format::{FormatError, leaf};
 use vellum_core::seam::{Input, Mend};
 use vellum_core::service::scrub::Item;
@@ -277,11 +277,12 @@ impl<'a> Structures<'a> {
             };
         }
         let at = sb.table_at(number, slot.map_or(0, |(slot, _)| slot));
-        let [maps, counts, _] = sb.table_blocks();
+        let [maps, counts, prints, _] = sb.table_blocks();
         let kind = match number {
             number if number < maps => Kind::Map,
             number if number < maps + counts => Kind::Counts,
-            _ => Kind::Prints,
+            number if number < maps + counts + prints => Kind::Prints,
+            _ => Kind::Editions,
         };
         let what = kind.name();
         let wrong = self.read(what, at, 1).and_then(|bytes| {
@@ -485,9 +486,11 @@ fn checksum(what: &'static str, at: Pba, found: u32, expected: u32) -> Finding {
 
 fn decode(kind: Kind, number: u64, bytes: &[u8], sb: &Superblock) -> Result<(), FormatError> {
     let signer = Signer::new(sb, crc32c);
-    match kind {
+    let sound = match kind {
         Kind::Map => signer.decode::<Link>(number, bytes, &mut Vec::new()),
         Kind::Counts => signer.decode::<u16>(number, bytes, &mut Vec::new()),
         Kind::Prints => signer.decode::<u32>(number, bytes, &mut Vec::new()),
-    }
+        Kind::Editions => signer.decode::<Edition>(number, bytes, &mut Vec::new()),
+    };
+    sound.map(drop)
 }

@@ -153,6 +153,7 @@ fn apply_all(main: &mut Replay<'_>, scan: &Scan) -> Result<Found, RecoveryError>
         durable: Seq(0),
         cursors: nowhere(&superblock),
         swept: 0,
+        scrubbed: 0,
     };
     let slots = vec![LeafSlot::Absent; superblock.leaves() as usize];
     let mut all = Replay::new(&mut *main.source, superblock, main.crc, root, slots)?;

@@ -171,6 +171,7 @@ impl Doubt {
                 durable: Seq(0),
                 cursors: nowhere(superblock),
                 swept: 0,
+                scrubbed: 0,
             };
             (root, vec![LeafSlot::Absent; superblock.leaves() as usize])
         })
