@@ -14,6 +14,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use vellum_core::format::areas::Layout;
+use vellum_core::format::superblock::Superblock;
 use vellum_device::info::hex_uuid;
 
 /// How long a server may take to look at a file system's journal.
@@ -84,10 +85,8 @@ pub fn run(args: Args) -> Result<()> {
     };
     let mut attachment = Attachment::begin(&uuid, &path, via, &stop)?;
     let mut flags = vec![format!("--buffer={}", args.buffer.0)];
-    if mount.is_some() && superblock.layout() == Layout::Log {
-        // What is mounted replays its journal, and a log can do so first. A policy that is asked for comes later, and wins.
-        flags.push("--policy=replay=on".to_owned());
-    }
+    // A policy that is asked for comes later, and wins.
+    flags.extend(usual(&superblock, mount.is_some()));
     flags.extend(args.policies.flags());
     let flags: Vec<OsString> = flags.into_iter().map(OsString::from).collect();
     attachment.serve(&flags)?;
@@ -136,4 +135,17 @@ fn unordered_because(volume: &Path) -> Result<Option<String>> {
         (None, Some(reason)) => Ok(reason),
         (None, None) => Ok(Some("its journal has not been looked at yet".to_owned())),
     }
+}
+
+/// What an attached volume does when nobody says otherwise: it writes least, and no fsync waits longer for it.
+fn usual(superblock: &Superblock, is_mounted: bool) -> Option<String> {
+    if superblock.layout() != Layout::Log {
+        return None;
+    }
+    let mut policies = vec!["compress=zstd"];
+    // A volume from before there were deltas has no place for them.
+    policies.extend((superblock.delta_leaves() > 0).then_some("delta=on"));
+    // What is mounted replays its journal, and a log can do so first.
+    policies.extend(is_mounted.then_some("replay=on"));
+    Some(format!("--policy={}", policies.join(",")))
 }

@@ -84,6 +84,20 @@ pub fn render(columns: &[Column]) -> String {
     out
 }
 
+/// What a person remembers of it, from what reached the medium.
+pub fn to_remember(ordered: u64, volume: u64) -> String {
+    let (less, word) = match ordered.checked_sub(volume) {
+        Some(less) => (less, "less"),
+        None => (volume - ordered, "more"),
+    };
+    format!(
+        "ext4 in its safest mode wrote {} here, on a volume with no option; data=ordered on the plain file wrote {}: {:.0}% {word}.",
+        mib(volume),
+        mib(ordered),
+        less as f64 * 100.0 / ordered.max(1) as f64
+    )
+}
+
 fn total(column: &Column) -> Duration {
     column.laps.iter().map(|l| l.time).sum()
 }
@@ -98,4 +112,21 @@ fn speed(operations: u64, time: Duration) -> String {
 
 fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::to_remember;
+
+    #[test]
+    fn what_is_lost_is_told_as_what_is_won() {
+        let won = to_remember(120 << 20, 30 << 20);
+        assert!(
+            won.contains("wrote 30.0 MiB") && won.contains("wrote 120.0 MiB: 75% less."),
+            "{won}"
+        );
+        let lost = to_remember(100 << 20, 117 << 20);
+        assert!(lost.ends_with("wrote 100.0 MiB: 17% more."), "{lost}");
+        assert!(to_remember(0, 0).ends_with("0% less."));
+    }
 }
