@@ -1,5 +1,7 @@
 //! The superblock: what the volume is. Mirrored in the first and the last block of the medium.
 
+mod places;
+
 use super::areas::{Areas, Layout};
 use super::geometry::MAX_LOGICAL_BLOCKS;
 use super::properties::{self, Properties};
@@ -7,10 +9,9 @@ use super::{
     BlockSum, Crc, Field, FormatError, SumKind, VERSION, checksum_around, on_disk, root, summary,
     within_numbers,
 };
-use crate::addr::{BLOCK_BYTES, Generation, Leaf, Life, Pba, Segment, Seq};
+use crate::addr::{BLOCK_BYTES, Generation, Life, Seq};
 use crate::limits::COLLECTOR_SEGMENTS;
 use crate::map::{LEAF_ENTRIES, MAX_PBA};
-
 use core::mem::offset_of;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
@@ -311,61 +312,6 @@ impl Superblock {
     #[must_use]
     pub fn root_blocks(&self) -> u32 {
         root::blocks(self.leaves())
-    }
-
-    /// Where the root of a map checkpoint is.
-    #[must_use]
-    pub fn root_place(&self, generation: Generation) -> Pba {
-        Pba(self.roots + (generation.0 & 1) * u64::from(self.root_blocks()))
-    }
-
-    /// Where slot `slot` (0 or 1) of a leaf is.
-    #[must_use]
-    pub fn leaf_slot(&self, leaf: Leaf, slot: u32) -> Pba {
-        debug_assert!(leaf.0 < self.leaves() && slot < 2);
-        Pba(self.map_area + 2 * u64::from(leaf.0) + u64::from(slot))
-    }
-
-    /// The superblock's two places.
-    #[must_use]
-    pub fn mirrors(&self) -> [Pba; 2] {
-        [Pba(0), Pba(self.medium_blocks - 1)]
-    }
-
-    /// A segment's first block.
-    #[must_use]
-    pub fn segment_start(&self, segment: Segment) -> Pba {
-        debug_assert!(segment.0 < self.segments);
-        Pba(self.first_segment + u64::from(segment.0) * u64::from(self.segment_blocks))
-    }
-
-    /// The segment that a block is in, and its place there; `None` outside of them and on summaries.
-    #[must_use]
-    pub fn segment_of(&self, pba: Pba) -> Option<(Segment, u32)> {
-        let from_first = pba.0.checked_sub(self.first_segment)?;
-        // A power of two, and every write asks: a division would take longer than all else here.
-        let segment = from_first >> self.segment_blocks.trailing_zeros();
-        let offset = from_first as u32 & (self.segment_blocks - 1);
-        (segment < u64::from(self.segments) && offset < self.usable)
-            .then_some((Segment(segment as u32), offset))
-    }
-
-    /// Data blocks that may be live at once. The reserve, both heads' segments and those they go on in
-    /// are taken off, and of each segment so much that the emptiest one always gives the collector more
-    /// ([`victim_limit`](Self::victim_limit)) than its survivors' headers take.
-    #[must_use]
-    pub fn capacity_blocks(&self) -> u64 {
-        if self.layout != Layout::Log {
-            return self.areas.capacity_blocks();
-        }
-        let segments = u64::from(self.segments).saturating_sub(COLLECTOR_SEGMENTS as u64 + 4);
-        segments * u64::from(self.usable - 8 - self.usable / 32)
-    }
-
-    /// Live blocks with which a segment is still worth collecting.
-    #[must_use]
-    pub fn victim_limit(&self) -> u32 {
-        self.usable - 4 - self.usable / 64
     }
 
     /// The block.
