@@ -90,7 +90,7 @@ fn each_is_noticed(old: &Medium, new: &Medium, superblock: &Superblock) {
         let sectors = (0..BLOCK)
             .step_by(SECTOR_BYTES)
             .map(|from| from..from + SECTOR_BYTES);
-        for part in sectors.chain([0..BLOCK]) {
+        for part in sectors.chain(std::iter::once(0..BLOCK)) {
             let mut mixed = after.clone();
             mixed[part.clone()].copy_from_slice(&before[part.clone()]);
             if mixed == after {
