@@ -242,7 +242,7 @@ fn a_fold_leaves_a_client_what_it_found() {
     bench.0.packing = 0;
     let left = |bench: &Bench| {
         let room = bench.0.engine.room();
-        room.capacity - room.live
+        room.for_anybody() - room.live
     };
     let mut lba = 100;
     while left(&bench) > 1 {

@@ -72,6 +72,11 @@ impl<'a> MediumSource<'a> {
         }
     }
 
+    /// Whether what is read comes from the medium, and not from a cache above it.
+    pub fn is_past_cache(&self) -> bool {
+        self.dropped
+    }
+
     /// Blocks read from the medium so far.
     #[must_use]
     pub fn read_blocks(&self) -> u64 {

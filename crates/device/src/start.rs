@@ -106,7 +106,9 @@ pub(crate) fn recover(
         Ok(recovered) => return Ok((recovered, None)),
         Err(error) => error,
     };
+    // What the cache says is nothing to rescue from: it may never have been on the medium.
     if options.read_only
+        && source.is_past_cache()
         && let Ok((recovered, loss)) =
             layout::rescue(source, medium.blocks(), crc32c, options.trust)
     {

@@ -93,7 +93,7 @@ impl Engine {
             && self.writing < limits::CHUNKS_IN_FLIGHT
             && self.collector.is_idle()
             && self.segments.free.len() > limits::COLLECTOR_SEGMENTS
-            && self.segments.live + u64::from(limits::FOLD_BLOCKS) < self.capacity()
+            && self.segments.live + u64::from(limits::FOLD_BLOCKS) < self.room().for_anybody()
     }
 
     /// Blocks have been read, by [`Engine::read_to_fold`], and encoded.
