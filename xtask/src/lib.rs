@@ -6,6 +6,7 @@ pub mod dependencies;
 pub mod imports;
 pub mod links;
 pub mod promise;
+pub mod shape;
 pub mod spdx;
 pub mod text;
 pub mod workspace;

@@ -1,7 +1,8 @@
-//! `cargo run -p xtask -- tidy` complains, `... -- dependencies` lists what comes from outside.
+//! `cargo run -p xtask -- tidy` complains, `... -- dependencies` lists what comes from outside,
+//! `... -- shape` measures the source.
 
 use std::process::ExitCode;
-use xtask::{dependencies, imports, links, promise, text, workspace::Workspace};
+use xtask::{dependencies, imports, links, promise, shape, text, workspace::Workspace};
 
 fn main() -> anyhow::Result<ExitCode> {
     let root = xtask::root();
@@ -12,6 +13,7 @@ fn main() -> anyhow::Result<ExitCode> {
             complaints.extend(text::check(&root)?);
             complaints.extend(links::check(&root)?);
             complaints.extend(promise::check(&root)?);
+            complaints.extend(shape::check(&root)?);
             complaints.extend(dependencies::check(&workspace, &root)?);
             for complaint in &complaints {
                 println!("{complaint}");
@@ -25,6 +27,13 @@ fn main() -> anyhow::Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
-        _ => anyhow::bail!("usage: cargo run -p xtask -- tidy | dependencies"),
+        Some("shape") => {
+            match std::env::args().nth(2).as_deref() {
+                Some("--shrink") => shape::shrink(&root)?,
+                _ => print!("{}", shape::print(&root)?),
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => anyhow::bail!("usage: cargo run -p xtask -- tidy | dependencies | shape [--shrink]"),
     }
 }

@@ -1,7 +1,7 @@
 //! The repository itself, under test.
 
 use xtask::workspace::Workspace;
-use xtask::{dependencies, imports, links, promise, root, text};
+use xtask::{dependencies, imports, links, promise, root, shape, text};
 
 fn none(complaints: Vec<String>) {
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
@@ -30,4 +30,9 @@ fn what_comes_from_outside_is_allowed() {
 #[test]
 fn promised_tests_exist() {
     none(promise::check(&root()).unwrap());
+}
+
+#[test]
+fn the_source_keeps_its_shape() {
+    none(shape::check(&root()).unwrap());
 }

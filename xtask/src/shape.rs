@@ -1,0 +1,125 @@
+//! The shape of the source: how long, how wide, how many fields, and who knows whom.
+//!
+//! Prose layers decay, so each rule here is a test. What breaks a rule today is listed in `shape.toml` beside this
+//! crate, and that list may only shrink: more than it says is a complaint, and so is less, until the list says less
+//! too. `cargo run -p xtask -- shape` prints what is measured; `shape --shrink` takes out what is no longer true and
+//! adds nothing.
+
+mod graph;
+mod ledger;
+mod measure;
+
+use crate::text::sources;
+use ledger::Ledger;
+use measure::Measured;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Lines of a function: more does not fit a screen, and usually does two things.
+pub const FUNCTION_LINES_MAX: usize = 70;
+/// Columns of a line of code: two files fit side by side.
+pub const COLUMNS_MAX: usize = 110;
+/// Fields of a struct in the crates below: with more, anything touches anything.
+pub const FIELDS_MAX: usize = 20;
+/// Crates whose structs are counted.
+const FIELDS_IN: &[&str] = &["core", "device"];
+/// Crates whose modules import each other by the table alone.
+const MODULES_IN: &[&str] = &["core", "device", "lab"];
+
+/// Where the list is, from the root.
+const LEDGER: &str = "xtask/shape.toml";
+
+/// Complaints about the shape of the source, against the list.
+///
+/// # Errors
+/// When a file cannot be read or parsed, or the list is not one.
+pub fn check(root: &Path) -> anyhow::Result<Vec<String>> {
+    let listed = Ledger::read(&root.join(LEDGER))?;
+    Ok(listed.compare(&measure(root)?))
+}
+
+/// What is measured, as the list would say it.
+///
+/// # Errors
+/// As [`check`].
+pub fn print(root: &Path) -> anyhow::Result<String> {
+    measure(root)?.render()
+}
+
+/// Takes out of the list what is no longer true.
+///
+/// # Errors
+/// As [`check`], and when the list cannot be written.
+pub fn shrink(root: &Path) -> anyhow::Result<()> {
+    let path = root.join(LEDGER);
+    let mut listed = Ledger::read(&path)?;
+    listed.shrink_to(&measure(root)?);
+    Ok(std::fs::write(&path, listed.render()?)?)
+}
+
+fn measure(root: &Path) -> anyhow::Result<Ledger> {
+    let mut ledger = Ledger::default();
+    let mut crates: BTreeMap<String, graph::Files> = BTreeMap::new();
+    for path in sources(root, "rs")? {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(root.join(&path))?;
+        let measured = Measured::new(&name, &text)?;
+        ledger.add_sizes(&name, &measured);
+        let Some((folder, module)) = module_of(&name) else {
+            continue;
+        };
+        if FIELDS_IN.contains(&folder.as_str()) {
+            ledger.add_fields(&name, &measured);
+        }
+        if measured.globs_parent {
+            ledger.parent_globs.insert(name.clone());
+        }
+        crates
+            .entry(folder)
+            .or_default()
+            .add(name, module, measured.paths);
+    }
+    for (folder, files) in &crates {
+        ledger.circles.extend(files.in_circles());
+        if MODULES_IN.contains(&folder.as_str()) {
+            let imports: BTreeMap<String, BTreeSet<String>> = files.between_modules();
+            ledger.modules.insert(folder.clone(), imports);
+        }
+    }
+    Ok(ledger)
+}
+
+/// The crate's folder and the module that a source file of a crate is; none for tests, benches and examples.
+fn module_of(path: &str) -> Option<(String, Vec<String>)> {
+    let (folder, file) = path.strip_prefix("crates/")?.split_once("/src/")?;
+    let mut module: Vec<String> = file
+        .strip_suffix(".rs")?
+        .split('/')
+        .map(str::to_owned)
+        .collect();
+    match module.last()?.as_str() {
+        "tests" | "main" => return None,
+        "mod" | "lib" => {
+            module.pop();
+        }
+        _ => {}
+    }
+    Some((folder.to_owned(), module))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::module_of;
+
+    #[test]
+    fn a_file_is_a_module() {
+        let of = |path| module_of(path).map(|(folder, module)| (folder, module.join("::")));
+        let is = |folder: &str, module: &str| Some((folder.to_owned(), module.to_owned()));
+        assert_eq!(of("crates/core/src/lib.rs"), is("core", ""));
+        assert_eq!(of("crates/core/src/a/mod.rs"), is("core", "a"));
+        assert_eq!(of("crates/core/src/a/b.rs"), is("core", "a::b"));
+        assert_eq!(of("crates/core/src/a/tests.rs"), None);
+        assert_eq!(of("crates/core/tests/crash.rs"), None);
+        assert_eq!(of("xtask/src/lib.rs"), None);
+    }
+}
