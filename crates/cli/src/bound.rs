@@ -42,7 +42,11 @@ pub fn devices(id: &str, state: &State) -> Vec<PathBuf> {
 
 /// Where these are mounted, innermost last.
 pub fn mounts(id: &str, state: &State) -> Vec<PathBuf> {
-    let devices = devices(id, state);
+    let mut devices = devices(id, state);
+    // A ublk device goes with its server, also from under a mount. The kernel then knows it no more, but keeps its number
+    // for as long as the mount is there: so the mount is ours, and has to go.
+    let gone = |device: &&PathBuf| state.via == "ublk" && number(device).is_none();
+    devices.extend(state.device.iter().filter(gone).cloned());
     let ours = |m: &host::Mounted| devices.contains(&m.source);
     let found = host::mounts().into_iter().filter(ours);
     found.map(|m| m.target).collect()
