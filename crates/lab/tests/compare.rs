@@ -71,6 +71,33 @@ fn run(threads: usize) -> Vec<Outcome> {
     outcomes
 }
 
+/// The report opens with the policy that wrote least, whatever the order, and a loss is told as plainly as a win.
+#[test]
+fn a_comparison_opens_with_one_sentence() {
+    let mut outcomes = run(2);
+    let wa = |o: &Outcome| o.write_amplification.unwrap();
+    let best = outcomes[1..].iter().min_by(|a, b| wa(a).total_cmp(&wa(b)));
+    let (best, first) = (best.unwrap().clone(), outcomes[0].clone());
+    let less = 100.0 * (1.0 - wa(&best) / wa(&first));
+    assert!(less > 1.0, "nothing to tell: {less}");
+    let said = format!(
+        "On this drive, with this load, {} instead of {}: ",
+        best.policy, first.policy
+    );
+    let table = report::table(&outcomes);
+    assert!(table.starts_with(&said), "{table}");
+    assert!(
+        table
+            .lines()
+            .next()
+            .unwrap()
+            .ends_with(&format!("{less:.0}% less written."))
+    );
+    outcomes = vec![best, first];
+    assert!(report::table(&outcomes).contains("% more written."));
+    assert!(!report::table(&outcomes[..1]).contains("instead of"));
+}
+
 #[test]
 fn one_thread_and_many_give_the_same_bytes() {
     let text = |threads| serde_json::to_string(&run(threads)).unwrap();
