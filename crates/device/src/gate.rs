@@ -82,8 +82,8 @@ struct Waiting {
 enum Reason {
     /// That the scout looks.
     Scout,
-    /// What a commit block commits: of this journal, so many blocks.
-    Blocks { log: usize, missing: u32 },
+    /// What a commit block commits: of this journal, if it is still known, so many blocks.
+    Blocks { log: Option<usize>, missing: u32 },
 }
 
 /// What is to be done with a write, from some block on.
@@ -101,16 +101,24 @@ pub(crate) fn has_marks(blocks: &[Payload]) -> bool {
 impl Gate {
     /// These are the journals, from now on. One that was known goes on as it was.
     pub fn follow(&mut self, found: &[Commits]) {
-        let mut before = std::mem::take(&mut self.logs);
-        for commits in found {
-            let is_same = |log: &Log| log.commits.is_of_the_same(commits);
-            let new = || Log {
-                commits: commits.clone(),
-                news: Nanos(0),
-            };
-            let known = before.iter().position(is_same);
-            let log = known.map_or_else(new, |at| before.swap_remove(at));
-            self.logs.push(log);
+        let before = std::mem::take(&mut self.logs);
+        let place = |log: &Log| found.iter().position(|new| log.commits.is_of_the_same(new));
+        let places: Vec<Option<usize>> = before.iter().map(place).collect();
+        let new = |commits: &Commits| Log {
+            commits: commits.clone(),
+            news: Nanos(0),
+        };
+        self.logs = found.iter().map(new).collect();
+        for (log, at) in before.into_iter().zip(&places) {
+            if let Some(at) = *at {
+                self.logs[at] = log;
+            }
+        }
+        // What waits for a journal waits for that one, whatever its number is now.
+        for waiting in &mut self.waiting {
+            if let Reason::Blocks { log, .. } = &mut waiting.reason {
+                *log = log.and_then(|at| places[at]);
+            }
         }
         let spans = found.iter().flat_map(|commits| commits.layout().extents());
         let places = spans.map(|span| (span.start / BLOCK, span.end() / BLOCK));
@@ -148,7 +156,7 @@ impl Gate {
         let (from, patience) = match waiting.reason {
             Reason::Scout => (waiting.since, SCOUT_PATIENCE),
             Reason::Blocks { log, .. } => {
-                let news = self.logs.get(log).map_or(Nanos(0), |log| log.news);
+                let news = log.map_or(Nanos(0), |log| self.logs[log].news);
                 (waiting.since.max(news), COMMIT_PATIENCE)
             }
         };
@@ -219,7 +227,10 @@ impl Gate {
                     Verdict::Unjudged => self.counts.unjudged += 1,
                     Verdict::Never if is_judged => return Some(Stop::Refuse),
                     Verdict::Waits(missing) if is_judged && has_room => {
-                        return Some(Stop::Wait(Reason::Blocks { log, missing }));
+                        return Some(Stop::Wait(Reason::Blocks {
+                            log: Some(log),
+                            missing,
+                        }));
                     }
                     Verdict::Never | Verdict::Waits(_) => {
                         commits.give_up();
@@ -388,4 +399,92 @@ fn too_late(offset: u64, missing: u32) -> String {
          Look for lost requests between the file system and this volume; unmount it, run e2fsck, and mount it again",
         COMMIT_PATIENCE.as_secs()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::Replies;
+    use crate::frames::Frames;
+    use crate::scout::Watched;
+    use vellum_core::addr::Lba;
+    use vellum_ext4::Uuid;
+    use vellum_ext4::journal::{Alignment, Journal, JournalBlock, JournalFeatures, JournalFormat};
+
+    struct Nobody;
+
+    impl Replies for Nobody {
+        fn complete(&self, _: Request, _: Result<(), BlockError>) {}
+        fn flush(&self) {}
+    }
+
+    /// A journal of 16 blocks that begins at this block of the volume.
+    fn journal(start: u64) -> Commits {
+        let journal = Journal {
+            extents: vec![Span::new(start * BLOCK, 16 * BLOCK)],
+            format: JournalFormat {
+                block_bytes: BLOCK_BYTES as u32,
+                first: JournalBlock(1),
+                end: JournalBlock(16),
+                features: JournalFeatures::default(),
+                seed: 0,
+            },
+            blocks: 16,
+            fast_commit_blocks: 0,
+            uuid: Uuid::default(),
+            superblock: JournalBlock(0),
+            is_external: false,
+            alignment: Alignment::Aligned,
+        };
+        Commits::new(&journal, 1 << 30).unwrap()
+    }
+
+    fn waiting(log: usize) -> Waiting {
+        let request = Request {
+            tag: 0,
+            op: Op::Flush,
+            lba: Lba(0),
+            blocks: 0,
+            frames: Frames::default(),
+        };
+        let sink: Arc<dyn Replies> = Arc::new(Nobody);
+        Waiting {
+            pending: Pending::new(request, &sink, Watched::default()),
+            blocks: Vec::new(),
+            found: Vec::new(),
+            steps: Vec::new(),
+            sight: Arc::default(),
+            since: Nanos(5),
+            reason: Reason::Blocks {
+                log: Some(log),
+                missing: 1,
+            },
+        }
+    }
+
+    /// The scout may find journals in another order, or find one no more: a wait is for its own all the same.
+    #[test]
+    fn a_wait_is_for_its_own_journal_whatever_is_found_later() {
+        let patience = COMMIT_PATIENCE.as_nanos() as u64;
+        let (one, other) = (journal(100), journal(200));
+        let mut gate = Gate::default();
+        gate.follow(&[one.clone(), other.clone()]);
+        gate.logs[1].news = Nanos(1000);
+        gate.waiting.push(waiting(1));
+        assert_eq!(gate.deadline(), Some(Nanos(1000 + patience)));
+        gate.follow(&[other.clone(), journal(300), one.clone()]);
+        assert_eq!(
+            gate.deadline(),
+            Some(Nanos(1000 + patience)),
+            "in another order"
+        );
+        gate.follow(&[one]);
+        assert_eq!(gate.deadline(), Some(Nanos(5 + patience)), "found no more");
+        gate.follow(&[other]);
+        assert_eq!(
+            gate.deadline(),
+            Some(Nanos(5 + patience)),
+            "another one now"
+        );
+    }
 }
