@@ -61,6 +61,12 @@ if ! command -v apt-get >/dev/null || { [ "$(id -u)" -ne 0 ] && [ "${#as_root[@]
     exit 1
 fi
 echo "Installing: ${missing[*]}"
+servers=()
+for name in etcd-server influxdb mariadb-server postgresql redis-server; do
+    [[ " ${missing[*]} " != *" $name "* ]] || servers+=("$name")
+done
+[ "${#servers[@]}" -eq 0 ] ||
+    echo "Of these, ${servers[*]} are servers: Debian starts them, now and at each boot. 'systemctl disable --now NAME' ends that."
 export DEBIAN_FRONTEND=noninteractive
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
