@@ -75,7 +75,7 @@ def bars(name, parts, y, mib):
         at, width = y + row * BAR, min(ratio, MOST) * UNIT
         yield f'<rect class="{system}" x="{LEFT}" y="{at}" width="{width:.1f}" height="{BAR - 1}" rx="1"/>'
         if system == "vellum":
-            yield f'<text class="ours" x="{LEFT + width + 4:.1f}" y="{at + 6}">{ratio:.2f}</text>'
+            yield f'<text class="ours" x="{LEFT + width + 4:.1f}" y="{at + 9}">{ratio:.2f}</text>'
         elif ratio > MOST:
             yield f'<text class="small" x="{LEFT + width + 4:.1f}" y="{at + 6}">{ratio:.1f}</text>'
 
