@@ -173,15 +173,7 @@ impl Attachment {
         let said = log.begin()?;
         let again = said.try_clone().context("cannot write the server's log")?;
         command.stdin(Stdio::null()).stdout(said).stderr(again);
-        // Of a session of its own: a ^C at our terminal is not meant for it.
-        unblocked(&mut command);
-        // SAFETY: setsid is async-signal-safe.
-        unsafe {
-            command.pre_exec(|| {
-                libc::setsid();
-                Ok(())
-            })
-        };
+        alone(&mut command);
         let child = command.spawn().context("cannot start the server")?;
         self.state.server = Process::of(child.id() as i32);
         let server = self.server.insert(child);
@@ -235,7 +227,8 @@ impl Attachment {
         Ok(device)
     }
 
-    /// Mounts the block device.
+    /// Mounts the block device. What is on it gets no power over the machine (a program that is run as root, a device), but by
+    /// options that say so (`suid`, `dev`): the last of two that contradict each other counts.
     pub fn mount(&mut self, dir: &Path, options: &str) -> Result<()> {
         let Some(device) = self.state.device.clone() else {
             bail!("no block device to mount")
@@ -246,7 +239,7 @@ impl Attachment {
             "mount",
             &[
                 "-o",
-                options,
+                &format!("nosuid,nodev,{options}"),
                 &device.to_string_lossy(),
                 &dir.to_string_lossy(),
             ],
@@ -325,6 +318,21 @@ fn nbd_attach(socket: &Path, device: &Path) -> Result<()> {
         "512",
     ];
     host::run("nbd-client", &args).map(drop)
+}
+
+/// A server lives long: of whoever starts it, it has no session (a ^C at our terminal is not meant for it), keeps no folder in use, and knows
+/// no secret of the environment.
+fn alone(command: &mut Command) {
+    unblocked(command);
+    host::bare_environment(command);
+    command.current_dir("/");
+    // SAFETY: setsid is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            libc::setsid();
+            Ok(())
+        })
+    };
 }
 
 /// Undoes what a state says was done. Every step is fine with having been done already.

@@ -13,13 +13,14 @@ use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use vellum_device::Sought;
+use vellum_frontend::owned_socket;
 
 /// A request longer than this is answered with an error and the connection closed.
 pub const LINE_BYTES_MAX: u64 = 4096;
@@ -98,16 +99,9 @@ impl ControlSocket {
             std::fs::remove_file(path)
                 .with_context(|| format!("cannot remove stale control socket {shown}"))?;
         }
-        // Created under a mask, for between bind and chmod anyone could connect.
-        // SAFETY: no preconditions; no other thread makes files yet.
-        let mask = unsafe { libc::umask(0o177) };
-        let listener = UnixListener::bind(path);
-        // SAFETY: as above.
-        unsafe { libc::umask(mask) };
-        let listener =
-            listener.with_context(|| format!("cannot listen on control socket {shown}"))?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
-            .with_context(|| format!("cannot restrict control socket {shown}"))?;
+        let listener = owned_socket::listen(path)
+            .with_context(|| format!("cannot listen on control socket {shown}"))?;
+        let listener = UnixListener::from(listener);
         let clients = Arc::new(AtomicUsize::new(0));
         let server = Arc::new(Mutex::new(Server::Opening));
         let asked = Arc::clone(&server);

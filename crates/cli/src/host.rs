@@ -2,6 +2,7 @@
 
 use crate::signals::{Stop, unblocked};
 use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -12,12 +13,49 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
+/// Where programs are looked for. Root runs what only root can put there; nobody runs what is in the folder that he happens to
+/// be in, or in one that is named from there.
+fn search_path() -> OsString {
+    const SYSTEM: [&str; 7] = [
+        "/usr/local/sbin",
+        "/usr/local/bin",
+        "/usr/sbin",
+        "/usr/bin",
+        "/sbin",
+        "/bin",
+        "/run/current-system/sw/bin",
+    ];
+    let asked = match is_root() {
+        true => OsString::new(),
+        false => std::env::var_os("PATH").unwrap_or_default(),
+    };
+    let asked = std::env::split_paths(&asked).filter(|dir| dir.is_absolute());
+    let dirs = asked.chain(SYSTEM.map(PathBuf::from));
+    std::env::join_paths(dirs).unwrap_or_else(|_| SYSTEM.join(":").into())
+}
+
 /// Whether a program is to be found.
 pub fn has(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
-        .any(|dir| dir.join(program).is_file())
+    std::env::split_paths(&search_path()).any(|dir| dir.join(program).is_file())
+}
+
+/// Leaves a program of the environment only what it has a use for.
+pub fn bare_environment(command: &mut Command) {
+    const KEPT: [&str; 4] = ["XDG_RUNTIME_DIR", "TMPDIR", "RUST_BACKTRACE", "TERM"];
+    let kept = KEPT
+        .into_iter()
+        .filter_map(|name| Some((name, std::env::var_os(name)?)));
+    let ours =
+        std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"VELLUM_"));
+    let environment: Vec<_> = kept
+        .map(|(name, value)| (OsString::from(name), value))
+        .chain(ours)
+        .collect();
+    command
+        .env_clear()
+        .envs(environment)
+        .env("PATH", search_path())
+        .env("LC_ALL", "C");
 }
 
 /// Loads a kernel module; false when there is none, or it may not be.
@@ -28,11 +66,8 @@ pub fn load_module(module: &str) -> bool {
 /// A program to run, with the administrator's directories in its path.
 pub fn command(program: &str) -> Command {
     let mut command = Command::new(program);
-    let path = std::env::var("PATH").unwrap_or_default();
-    command
-        .env("PATH", format!("{path}:/usr/sbin:/sbin:/usr/bin:/bin"))
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null());
+    bare_environment(&mut command);
+    command.stdin(Stdio::null());
     unblocked(&mut command);
     command
 }

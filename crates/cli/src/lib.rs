@@ -19,6 +19,7 @@ mod nbd_client;
 mod outcome;
 mod policy;
 mod raw;
+mod replace;
 mod server_log;
 mod signals;
 mod size;

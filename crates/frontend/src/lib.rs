@@ -3,6 +3,7 @@
 mod extents;
 pub mod fuse;
 pub mod nbd;
+pub mod owned_socket;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod ublk;

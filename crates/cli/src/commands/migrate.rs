@@ -4,6 +4,7 @@ use crate::claim::{Claimed, claim};
 use crate::commands::create::LayoutChoice;
 use crate::outcome::{out, tell, usage};
 use crate::policy::{self, Change};
+use crate::replace;
 use crate::size::Size;
 use crate::volume::{self, NewVolume};
 use anyhow::{Context, Result, bail};
@@ -102,17 +103,23 @@ impl std::fmt::Display for Asked {
     }
 }
 
+/// A note of a migration is shorter.
+const BYTES_MAX: u64 = 64 << 10;
+
 impl State {
     fn path(target: &Path) -> PathBuf {
         beside(target, ".migrating")
     }
 
     fn load(path: &Path) -> Result<Option<Self>> {
-        let text = match std::fs::read(path) {
-            Ok(text) => text,
+        match path.symlink_metadata() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).with_context(|| path.display().to_string()),
-        };
+            Ok(found) if !found.is_file() || found.len() > BYTES_MAX => {
+                bail!("{} is not a migration's: remove it", path.display())
+            }
+            _ => {}
+        }
+        let text = std::fs::read(path).with_context(|| path.display().to_string())?;
         let state = serde_json::from_slice(&text);
         Ok(Some(state.with_context(|| {
             format!(
@@ -122,14 +129,8 @@ impl State {
         })?))
     }
 
-    /// Replaces what is there, whole or not at all.
     fn save(&self, path: &Path) -> std::io::Result<()> {
-        let beside = beside(path, ".new");
-        let file = std::fs::File::create(&beside)?;
-        serde_json::to_writer(&file, self)?;
-        file.sync_all()?;
-        std::fs::rename(&beside, path)?;
-        sync_directory(path)
+        replace::file(path, 0o600, &serde_json::to_vec(self)?)
     }
 }
 
@@ -165,17 +166,8 @@ fn unfinished(target: &Path) -> PathBuf {
 /// Gives a target that is made and noted its name.
 fn name(target: &Path) -> Result<()> {
     std::fs::rename(unfinished(target), target)
-        .and_then(|()| sync_directory(target))
+        .and_then(|()| replace::sync_folder(target))
         .with_context(|| target.display().to_string())
-}
-
-/// Makes durable what the directory of `path` says of it.
-fn sync_directory(path: &Path) -> std::io::Result<()> {
-    let directory = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    std::fs::File::open(directory)?.sync_all()
 }
 
 /// Copies, compares, and says what the new one is.
@@ -274,7 +266,7 @@ pub fn run(args: &Args) -> Result<()> {
     drop(socket);
     let compared = compared.map_err(|error| explained(error, args))?;
     std::fs::remove_file(&path)
-        .and_then(|()| sync_directory(&path))
+        .and_then(|()| replace::sync_folder(&path))
         .with_context(|| path.display().to_string())?;
     let info = target.info();
     writeln!(

@@ -5,6 +5,7 @@ use super::hashing::HashArgs;
 use super::progress;
 use super::speeds::SpeedArgs;
 use crate::outcome::{out, usage};
+use crate::replace;
 use crate::size::Size;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -237,26 +238,13 @@ pub fn save(path: &Path, plot: &Plot) -> Result<()> {
     write(path, &plot.render())
 }
 
-/// Writes a report beside its place and moves it there: a disk that fills leaves what was there before. What is no file (a
-/// terminal, a pipe) is written to as it is: nothing may take its place.
+/// Replaces a report. What is no file (a terminal, a pipe) is written to as it is: nothing may take its place.
 pub fn write(path: &Path, text: &str) -> Result<()> {
     let name = || path.display().to_string();
     if path.metadata().is_ok_and(|there| !there.is_file()) {
         return std::fs::write(path, text).with_context(name);
     }
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let file = tempfile::Builder::new()
-        .prefix(".vellum-")
-        .tempfile_in(folder)
-        .with_context(name)?;
-    std::fs::write(file.path(), text).with_context(name)?;
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    std::fs::set_permissions(file.path(), mode).with_context(name)?;
-    file.persist(path).with_context(name)?;
-    Ok(())
+    replace::file(path, 0o644, text.as_bytes()).with_context(name)
 }
 
 impl Setup {
