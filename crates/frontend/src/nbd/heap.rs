@@ -31,15 +31,20 @@ pub struct Loan {
 pub struct Own {
     pub bytes: Box<[u8]>,
     /// What it is lent from, if it is; given back with it.
-    _loan: Option<Loan>,
+    loan: Option<Loan>,
 }
 
 impl Own {
     pub fn new(bytes: Vec<u8>, loan: Option<Loan>) -> Self {
         Self {
             bytes: bytes.into_boxed_slice(),
-            _loan: loan,
+            loan,
         }
+    }
+
+    /// Whether it is of the heap.
+    pub fn is_lent(&self) -> bool {
+        self.loan.is_some()
     }
 }
 

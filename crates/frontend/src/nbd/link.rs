@@ -251,6 +251,11 @@ impl Link {
         self.shutdown(libc::SHUT_RD);
     }
 
+    /// As [`Link::close`], without a word and without waiting for anybody: for another connection's thread.
+    pub fn cut(&self) {
+        self.shutdown(libc::SHUT_RDWR);
+    }
+
     /// Nothing goes either way any more.
     pub fn close(&self) {
         if let Some(tls) = &self.tls {

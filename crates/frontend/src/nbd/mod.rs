@@ -7,10 +7,12 @@
 //!
 //! Architecture invariant: nothing here knows more of a volume than `vellum_device::block`.
 
+mod connections;
 mod end;
 mod export;
 mod handshake;
 mod heap;
+mod leftovers;
 mod link;
 mod listen;
 mod negotiate;
@@ -27,8 +29,10 @@ mod tls;
 mod wire;
 #[cfg(feature = "testing")]
 pub mod wire;
+mod words;
 
 pub use export::{Export, ExportError};
 pub use listen::{BindError, Listen, Protection};
-pub use server::{CONNECTIONS_MAX, Options, Report, Server};
+pub use server::{CONNECTIONS_MAX, Options, Server};
 pub use tls::{TlsError, TlsFiles};
+pub use words::Report;

@@ -4,6 +4,7 @@
 //! from there. A batch knows how far it was sent, so that whoever continues needs nothing else.
 
 use super::heap::Own;
+use super::leftovers::Stay;
 use super::link::{Link, PIECES_MAX};
 use std::io::{self, ErrorKind};
 use std::time::Instant;
@@ -25,6 +26,8 @@ pub struct Batch {
     pub bytes: u64,
     /// When its data has to be out of the frames; from when it first waits for the client.
     pub leaves: Option<Instant>,
+    /// Memory that its replies have while they are not taken.
+    stay: Option<Stay>,
 }
 
 #[derive(Debug)]
@@ -49,6 +52,15 @@ impl Part {
             Self::Heads(length) | Self::Frames { length, .. } => *length,
             Self::Own(own) => own.bytes.len(),
             Self::Gone => 0,
+        }
+    }
+
+    /// The bytes for which it needs memory while it is not taken: what is lent has some.
+    fn lodged(&self) -> u64 {
+        match self {
+            Self::Own(own) if own.is_lent() => 0,
+            Self::Heads(_) | Self::Gone => 0,
+            Self::Own(_) | Self::Frames { .. } => self.length() as u64,
         }
     }
 }
@@ -105,11 +117,17 @@ impl Batch {
             self.bytes,
         ) = (0, 0, 0, 0, 0);
         self.leaves = None;
+        self.stay = None;
     }
 
-    /// Moves data out of frames: for a client that does not read, or slowly, whose replies wait in memory of its own
-    /// connection (bounded by that one's limits) and not in the frames that all share.
-    pub fn leave_frames(&mut self) {
+    /// Moves data out of frames: for a client that does not read, or slowly, whose replies wait in memory that `lodge` gives
+    /// and not in the frames that all share.
+    pub fn leave_frames(&mut self, lodge: impl Fn(u64) -> Stay) {
+        let bytes = self.parts.iter().map(Part::lodged).sum();
+        self.stay = None;
+        if bytes > 0 {
+            self.stay = Some(lodge(bytes));
+        }
         for part in &mut self.parts {
             if let Part::Frames {
                 frames,

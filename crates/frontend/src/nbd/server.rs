@@ -1,18 +1,18 @@
 //! The server: accepts connections and keeps count of them.
 
+use super::connections::{Connections, Peer};
 use super::end::End;
 use super::export::{Catalogue, Export, ExportError};
 use super::handshake::handshake;
-use super::heap::Heap;
 use super::link::Link;
 use super::listen::{BindError, Listen, Listener, Protection};
 use super::receive::Receiver;
-use super::session::{LONG_READS_BYTES, LONG_READS_WAIT, Session};
+use super::session::{Memory, Session};
+use super::words::{Report, Words};
 use parking_lot::{Condvar, Mutex};
 use rustls::ServerConfig;
-use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,15 +26,13 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The stack of a connection's threads. What recursion there is, is rustls's.
 const STACK_BYTES: usize = 512 << 10;
 
-/// Gets to know why connections ended badly.
-pub type Report = Arc<dyn Fn(&str) + Send + Sync>;
-
 /// Choices of a server.
 #[derive(Clone)]
 pub struct Options {
-    /// Connections at a time; more are closed at once.
+    /// Connections at a time, those in their handshake not counted; more are closed at once. One address has half of them at most,
+    /// and one of several exports three quarters.
     pub connections_max: usize,
-    /// Told, in a sentence, of each connection that ended badly.
+    /// Told, in a sentence, of each connection that ended badly; of some, when they are many.
     pub report: Report,
 }
 
@@ -67,22 +65,14 @@ pub struct Server {
 struct Shared {
     catalogue: Catalogue,
     tls: Option<Arc<ServerConfig>>,
-    options: Options,
-    heap: Arc<Heap>,
+    is_tcp: bool,
+    words: Words,
+    memory: Memory,
     stopping: AtomicBool,
     /// An eventfd that wakes the acceptor.
     wake: OwnedFd,
     connections: Mutex<Connections>,
     ended: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Connections {
-    next: u64,
-    /// Those in the handshake, too.
-    alive: usize,
-    handshakes: HashMap<u64, OwnedFd>,
-    sessions: HashMap<u64, Arc<Session>>,
 }
 
 impl Server {
@@ -120,12 +110,13 @@ impl Server {
         let shared = Arc::new(Shared {
             catalogue: Catalogue::default(),
             tls,
-            options,
-            heap: Heap::new(LONG_READS_BYTES, LONG_READS_WAIT),
+            is_tcp: address.is_some(),
+            words: Words::new(options.report),
+            memory: Memory::new(),
             stopping: AtomicBool::new(false),
             // SAFETY: a new descriptor that nobody else has.
             wake: unsafe { OwnedFd::from_raw_fd(wake) },
-            connections: Mutex::default(),
+            connections: Mutex::new(Connections::new(options.connections_max)),
             ended: Condvar::new(),
         });
         let mine = Arc::clone(&shared);
@@ -160,26 +151,18 @@ impl Server {
             return false;
         };
         let mut connections = self.shared.connections.lock();
-        let its = |session: &Arc<Session>| Arc::ptr_eq(&session.export, &export);
-        connections
-            .sessions
-            .values()
-            .filter(|s| its(s))
-            .for_each(|session| session.stop());
+        let its = Some(&export);
+        connections.sessions(its).for_each(|session| session.stop());
         let deadline = Instant::now() + GRACE;
-        while connections.sessions.values().any(its) {
+        while connections.sessions(its).next().is_some() {
             if self
                 .shared
                 .ended
                 .wait_until(&mut connections, deadline)
                 .timed_out()
             {
-                connections
-                    .sessions
-                    .values()
-                    .filter(|s| its(s))
-                    .for_each(|session| session.kill());
-                while connections.sessions.values().any(its) {
+                connections.sessions(its).for_each(|session| session.kill());
+                while connections.sessions(its).next().is_some() {
                     self.shared.ended.wait(&mut connections);
                 }
             }
@@ -190,7 +173,7 @@ impl Server {
     /// How many connections there are.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.shared.connections.lock().alive
+        self.shared.connections.lock().alive()
     }
 
     /// Stops accepting, lets requests in flight finish, closes. A client that does not take its replies
@@ -206,16 +189,12 @@ impl Server {
         // It panicked or it ended: either way nobody accepts.
         let _ = acceptor.join();
         let mut connections = self.shared.connections.lock();
-        for fd in connections.handshakes.values() {
-            // SAFETY: a system call on a descriptor that we own.
-            unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_RDWR) };
-        }
+        connections.cut_handshakes();
         connections
-            .sessions
-            .values()
+            .sessions(None)
             .for_each(|session| session.stop());
         let deadline = Instant::now() + GRACE;
-        while connections.alive > 0 {
+        while connections.alive() > 0 {
             if self
                 .shared
                 .ended
@@ -223,10 +202,9 @@ impl Server {
                 .timed_out()
             {
                 connections
-                    .sessions
-                    .values()
+                    .sessions(None)
                     .for_each(|session| session.kill());
-                while connections.alive > 0 {
+                while connections.alive() > 0 {
                     self.shared.ended.wait(&mut connections);
                 }
             }
@@ -260,7 +238,9 @@ fn accept(shared: &Arc<Shared>, listener: &Listener) {
             Ok(fd) => start(shared, fd),
             Err(e) => {
                 // Out of descriptors or the like: the client stays in the backlog; do not spin over it.
-                (shared.options.report)(&format!("cannot accept a connection: {e}"));
+                shared
+                    .words
+                    .say(&format!("cannot accept a connection: {e}"));
                 std::thread::sleep(Duration::from_millis(100));
             }
         }
@@ -269,19 +249,22 @@ fn accept(shared: &Arc<Shared>, listener: &Listener) {
 
 /// Gives a connection its thread.
 fn start(shared: &Arc<Shared>, fd: OwnedFd) {
-    let number = {
-        let mut connections = shared.connections.lock();
-        if connections.alive >= shared.options.connections_max {
-            drop(connections);
-            (shared.options.report)("connection refused: there are as many as allowed");
-            return;
+    let Ok(copy) = fd.try_clone() else { return };
+    let (fd, peer) = match shared.is_tcp {
+        true => {
+            let stream = TcpStream::from(fd);
+            let address = stream.peer_addr().ok();
+            (
+                stream.into(),
+                Peer::new(address.map(|address| address.ip())),
+            )
         }
-        let Ok(copy) = fd.try_clone() else { return };
-        connections.alive += 1;
-        connections.next += 1;
-        let number = connections.next;
-        connections.handshakes.insert(number, copy);
-        number
+        false => (fd, Peer::new(None)),
+    };
+    let entered = shared.connections.lock().enter(peer, copy);
+    let number = match entered {
+        Ok(number) => number,
+        Err(refused) => return shared.words.say(&format!("connection refused: {refused}")),
     };
     let mine = Arc::clone(shared);
     let spawned = Builder::new()
@@ -300,12 +283,14 @@ fn start(shared: &Arc<Shared>, fd: OwnedFd) {
                 End::Protocol(e) => format!("connection {number} closed: {e}"),
             };
             if !mine.stopping.load(Ordering::Acquire) {
-                (mine.options.report)(&words);
+                mine.words.say(&words);
             }
         });
     if let Err(e) = spawned {
         drop(Leave { shared, number });
-        (shared.options.report)(&format!("cannot start a thread for a connection: {e}"));
+        shared
+            .words
+            .say(&format!("cannot start a thread for a connection: {e}"));
     }
 }
 
@@ -317,9 +302,7 @@ struct Leave<'a> {
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
         let mut connections = self.shared.connections.lock();
-        connections.handshakes.remove(&self.number);
-        connections.sessions.remove(&self.number);
-        connections.alive -= 1;
+        connections.leave(self.number);
         self.shared.ended.notify_all();
     }
 }
@@ -348,12 +331,14 @@ fn serve(shared: &Shared, number: u64, fd: OwnedFd) -> End {
             return end;
         }
     };
-    let heap = Arc::clone(&shared.heap);
-    let session = Arc::new(Session::new(link, export, agreed, heap));
+    let session = Arc::new(Session::new(link, export, agreed, shared.memory.clone()));
     {
+        let exports = shared.catalogue.all().len();
         let mut connections = shared.connections.lock();
-        connections.handshakes.remove(&number);
-        connections.sessions.insert(number, Arc::clone(&session));
+        if let Err(refused) = connections.settle(number, &session, exports) {
+            session.kill();
+            return End::Io(io::Error::other(refused));
+        }
         // Looked at after the insertion, set before the sessions are stopped: one of both happens.
         if shared.stopping.load(Ordering::Acquire) || session.export.removed.load(Ordering::Acquire)
         {

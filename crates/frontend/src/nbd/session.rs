@@ -8,10 +8,12 @@
 //! Bounds: [`REQUESTS_MAX`] requests and `bytes_max` bytes of payload, counted until the reply is sent, or
 //! one request of any size; memory for a read of more than `bytes_max` is lent by the server ([`Heap`]), which has so much for all
 //! connections. So slots, outbox and heap are bounded by the limits, and the frames that
-//! replies hold go back after twice [`STALL`] at the latest, however slowly the client reads.
+//! replies hold go back after twice [`STALL`] at the latest, however slowly the client reads. What then waits in memory of its own is
+//! bounded for all connections together ([`Leftovers`]).
 
 use super::export::Export;
 use super::heap::{Heap, Own};
+use super::leftovers::{Leftovers, Stay};
 use super::link::Link;
 use super::negotiate::Agreed;
 use super::outbox::{self, Batch, Sent, trimmed};
@@ -32,9 +34,11 @@ const BYTES_MAX: u64 = 64 << 20;
 /// How long a client may leave its replies unread, or take to send a part of a payload, before its data leaves the frames.
 pub const STALL: Duration = Duration::from_millis(100);
 /// Memory for longer reads, of all connections to a server together.
-pub const LONG_READS_BYTES: u64 = 8 * PAYLOAD_BYTES_MAX as u64;
+const LONG_READS_BYTES: u64 = 8 * PAYLOAD_BYTES_MAX as u64;
 /// How long a long read waits for it.
-pub const LONG_READS_WAIT: Duration = Duration::from_secs(10);
+const LONG_READS_WAIT: Duration = Duration::from_secs(10);
+/// Memory for replies that are not taken, of all connections to a server together.
+const LEFTOVERS_BYTES: u64 = 4 * PAYLOAD_BYTES_MAX as u64;
 /// How long a connection that ends may take to have its last replies read.
 const LINGER: Duration = Duration::from_secs(10);
 /// The longest words that go with an error.
@@ -131,6 +135,25 @@ struct State {
     waiting: bool,
 }
 
+/// Memory that a server's connections share.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    /// For long reads.
+    pub heap: Arc<Heap>,
+    /// For replies that are not taken.
+    pub leftovers: Arc<Leftovers>,
+}
+
+impl Memory {
+    /// As much as a server has.
+    pub fn new() -> Self {
+        Self {
+            heap: Heap::new(LONG_READS_BYTES, LONG_READS_WAIT),
+            leftovers: Leftovers::new(LEFTOVERS_BYTES),
+        }
+    }
+}
+
 /// The connection.
 #[derive(Debug)]
 pub struct Session {
@@ -139,7 +162,7 @@ pub struct Session {
     pub(super) agreed: Agreed,
     pub(super) stopping: AtomicBool,
     bytes_max: u64,
-    heap: Arc<Heap>,
+    memory: Memory,
     state: Mutex<State>,
     room: Condvar,
     work: Condvar,
@@ -148,7 +171,7 @@ pub struct Session {
 impl Session {
     /// A session on a link whose handshake is done. It may have half of the reads' frames in flight, so
     /// that no connection starves the others.
-    pub fn new(link: Link, export: Arc<Export>, agreed: Agreed, heap: Arc<Heap>) -> Self {
+    pub fn new(link: Link, export: Arc<Export>, agreed: Agreed, memory: Memory) -> Self {
         let half = export.device().frames().capacity(Share::Read) as u64 * BLOCK_BYTES as u64 / 2;
         Self {
             link,
@@ -156,7 +179,7 @@ impl Session {
             agreed,
             stopping: AtomicBool::new(false),
             bytes_max: BYTES_MAX.min(half),
-            heap,
+            memory,
             state: Mutex::default(),
             room: Condvar::new(),
             work: Condvar::new(),
@@ -229,7 +252,10 @@ impl Session {
     /// A slot gets memory to put its parts together. The caller has submitted all that it has.
     pub fn assemble(&self, slot: u32, length: u32) -> Result<(), Failure> {
         let loan = if u64::from(length) > self.bytes_max {
-            let loan = self.heap.borrow(length.into(), || !self.state.lock().dead);
+            let loan = self
+                .memory
+                .heap
+                .borrow(length.into(), || !self.state.lock().dead);
             Some(loan.ok_or_else(|| {
                 Failure::new(
                     Errno::NoMem,
@@ -380,7 +406,7 @@ impl Session {
     }
 
     /// The writer thread: sends what the socket did not take at once.
-    pub fn write_leftovers(&self) {
+    pub fn write_leftovers(self: &Arc<Self>) {
         let mut state = self.state.lock();
         loop {
             let Some(mut batch) = state.leftover.take() else {
@@ -395,8 +421,8 @@ impl Session {
             let waited = MutexGuard::unlocked(&mut state, || outbox::wait(&self.link, deadline));
             if waited == Err(Sent::Blocked) && !state.dead {
                 // Not read for a while: the data must not sit in everybody's frames, nor what is queued meanwhile.
-                state.queue.leave_frames();
-                MutexGuard::unlocked(&mut state, || batch.leave_frames());
+                state.queue.leave_frames(|bytes| self.lodge(bytes));
+                MutexGuard::unlocked(&mut state, || batch.leave_frames(|bytes| self.lodge(bytes)));
                 batch.leaves = None;
                 state.leftover = Some(batch);
                 continue;
@@ -410,6 +436,17 @@ impl Session {
                 state.leftover = left;
             }
         }
+    }
+
+    /// Memory for so much that our client does not take; who has kept such for longest is cut off when it is too much.
+    fn lodge(self: &Arc<Self>, bytes: u64) -> Stay {
+        let session = Arc::downgrade(self);
+        let cut = move || {
+            if let Some(session) = session.upgrade() {
+                session.link.cut();
+            }
+        };
+        self.memory.leftovers.take(bytes, Arc::new(cut))
     }
 
     /// Waits until nothing is in flight and all replies are sent, not for ever; then the writer ends.

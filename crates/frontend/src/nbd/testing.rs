@@ -1,11 +1,10 @@
 //! For fuzzing and its tests only: the bodies of the fuzz targets.
 
 use super::export::{Catalogue, Export};
-use super::heap::Heap;
 use super::link::Link;
 use super::negotiate::{Agreed, Negotiator, OPTION_DATA_MAX, OPTIONS_MAX, Step, TlsState};
 use super::receive::Receiver;
-use super::session::{LONG_READS_BYTES, LONG_READS_WAIT, Session};
+use super::session::{Memory, Session};
 use super::wire::OPTION_BYTES;
 use crate::testing::RamDisk;
 use std::io::Write;
@@ -80,7 +79,7 @@ pub fn fuzz_transmission(data: &[u8]) {
         Link::new(server.into()),
         Arc::new(export),
         agreed,
-        Heap::new(LONG_READS_BYTES, LONG_READS_WAIT),
+        Memory::new(),
     ));
     let mut reading = client.try_clone().expect("a descriptor");
     std::thread::scope(|scope| {

@@ -4,6 +4,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -66,6 +67,13 @@ impl TlsFiles {
     /// Which file is wrong, and why.
     pub fn load(&self) -> Result<Arc<ServerConfig>, TlsError> {
         let chain = certificates(&self.certificate)?;
+        let mode = std::fs::metadata(&self.key).map_err(|e| file(&self.key, e))?;
+        if mode.permissions().mode() & 0o007 != 0 {
+            return Err(file(
+                &self.key,
+                "any user of this machine may use this private key: chmod o= it",
+            ));
+        }
         let key =
             PrivateKeyDer::from_pem_file(&self.key).map_err(|e| file(&self.key, words(&e)))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -187,3 +187,38 @@ fn connections_are_counted_and_limited() {
     soon("a place is free", || served.server.connections() == 1);
     Client::connected(&served.path(), "", true);
 }
+
+#[test]
+fn peers_that_say_nothing_keep_nobody_out() {
+    let served = Served::with(Options::default());
+    served
+        .server
+        .add(Export::new("", Arc::new(RamDisk::new(8, 4, 4))))
+        .unwrap();
+    let silent = |_| std::os::unix::net::UnixStream::connect(served.path()).unwrap();
+    let silent: Vec<_> = (0..300).map(silent).collect();
+    let start = Instant::now();
+    let mut client = Client::connected(&served.path(), "", true);
+    assert_eq!(client.read(0, 4096).len(), 4096);
+    assert!(start.elapsed() < Duration::from_secs(5));
+    soon("most are cut off", || served.server.connections() <= 65);
+    drop(silent);
+}
+
+#[test]
+fn one_export_does_not_take_all_places() {
+    let served = Served::with(Options {
+        connections_max: 4,
+        ..Options::default()
+    });
+    for name in ["a", "b"] {
+        served
+            .server
+            .add(Export::new(name, Arc::new(RamDisk::new(8, 4, 4))))
+            .unwrap();
+    }
+    let _three = [(); 3].map(|()| Client::connected(&served.path(), "a", true));
+    assert!(Client::connected(&served.path(), "a", true).is_closed());
+    let mut other = Client::connected(&served.path(), "b", true);
+    assert_eq!(other.read(0, 4096).len(), 4096);
+}

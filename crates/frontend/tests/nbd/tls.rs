@@ -1,8 +1,10 @@
 //! TCP with TLS, and without it only when asked for by name.
 
 use crate::disks::pattern;
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -35,6 +37,8 @@ fn certificates(folder: &Path) -> TlsFiles {
         let certificate = params.signed_by(&own, &issuer).unwrap();
         write(&format!("{name}-cert.pem"), &certificate.pem());
         write(&format!("{name}-key.pem"), &own.serialize_pem());
+        let key = folder.join(format!("{name}-key.pem"));
+        std::fs::set_permissions(key, Permissions::from_mode(0o640)).unwrap();
     }
     TlsFiles {
         certificate: folder.join("server-cert.pem"),
@@ -203,5 +207,20 @@ fn wrong_files_are_named() {
             ..files
         })
         .contains("certificate or key")
+    );
+}
+
+#[test]
+fn a_key_that_any_user_may_read_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = certificates(folder.path());
+    let key = files.key.clone();
+    std::fs::set_permissions(&key, Permissions::from_mode(0o644)).unwrap();
+    let tls = Protection::Tls(files);
+    let refused = Server::bind(&Listen::Tcp { addr: ANY, tls }).unwrap_err();
+    let words = refused.to_string();
+    assert!(
+        words.contains("server-key.pem") && words.contains("chmod"),
+        "{words}"
     );
 }

@@ -29,7 +29,11 @@ fn connected(disk: &Arc<RamDisk>, heap: &Arc<Heap>) -> (UnixStream, Arc<Session>
     assert_eq!(set, 0);
     let export = Arc::new(Export::new("", Arc::clone(disk)));
     let link = Link::new(server.into());
-    let session = Session::new(link, export, Agreed::default(), Arc::clone(heap));
+    let memory = Memory {
+        heap: Arc::clone(heap),
+        ..Memory::new()
+    };
+    let session = Session::new(link, export, Agreed::default(), memory);
     (client, Arc::new(session))
 }
 
@@ -162,6 +166,36 @@ fn a_long_read_waits_for_memory_as_long_as_its_client_is_there() {
         soon("it waits", || second.state.lock().requests == 1);
         assert_eq!(take_reply(&mut deaf, 192 * KIB), 0);
         assert_eq!(take_reply(&mut other, 128 * KIB), 0);
+        drop((deaf, other));
+    });
+}
+
+#[test]
+fn what_nobody_takes_has_so_much_memory_and_who_takes_nothing_for_longest_is_cut_off() {
+    let disk = Arc::new(RamDisk::new(64, 1, 1024));
+    let leftovers = Leftovers::new(64 << 10);
+    let session = || {
+        let (client, session) = connected(&disk, &Heap::new(0, Duration::ZERO));
+        let mut session = Arc::into_inner(session).unwrap();
+        session.memory.leftovers = Arc::clone(&leftovers);
+        (client, Arc::new(session))
+    };
+    let ((mut deaf, first), (mut other, second)) = (session(), session());
+    std::thread::scope(|scope| {
+        serve(scope, &first);
+        serve(scope, &second);
+        deaf.write_all(&read_request(48 * KIB)).unwrap();
+        soon("the first's reply waits", || leftovers.bytes() == 48 << 10);
+        other.write_all(&read_request(48 * KIB)).unwrap();
+        let mut taken = Vec::new();
+        deaf.set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        soon("the first is cut off", || first.state.lock().dead);
+        // It gets what its socket had, and the end.
+        let _ = deaf.read_to_end(&mut taken);
+        assert!(taken.len() < 48 * KIB);
+        assert_eq!(take_reply(&mut other, 48 * KIB), 0);
+        soon("all is given back", || leftovers.bytes() == 0);
         drop((deaf, other));
     });
 }
