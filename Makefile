@@ -1,6 +1,6 @@
 # The two that matter: `make demo` and `make test`. Both install what they need, save Rust.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long bench bench-applications bench-dedup bench-dedup-peers bench-journal bench-journal-guest bench-lab bench-layouts bench-packing soak docs fmt lint build clean
+.PHONY: help demo test test-long bench bench-answers bench-applications bench-dedup bench-dedup-peers bench-journal bench-journal-guest bench-lab bench-layouts bench-packing soak docs fmt lint build clean
 
 export PATH := $(PATH):/usr/sbin:/sbin
 
@@ -42,6 +42,11 @@ bench: ## the table against nbdkit and the plain loop chain; rewrites docs/bench
 	@scripts/setup.sh bench
 	@cargo build --release --locked -p vellum-cli
 	@VELLUM=$(TARGET)/release/vellum benches/bench.sh
+
+bench-answers: ## how long a write takes to be answered with everything on, beside nothing on, by kind of block
+	@scripts/setup.sh bench
+	@cargo build --release --locked -p vellum-cli
+	@VELLUM=$(TARGET)/release/vellum benches/answers.sh
 
 bench-applications: ## fifteen real applications, a volume as it comes beside ext4, XFS and btrfs; rewrites docs/benchmarks/applications.md
 	@scripts/setup.sh applications
