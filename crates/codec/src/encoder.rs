@@ -1,7 +1,7 @@
 //! From a block to fewer bytes.
 
 use crate::lz4::Lz4;
-use crate::probe::is_flat;
+use crate::probe::{is_flat, is_like};
 use crate::zstd::Compressor;
 use crate::{Block, Encoding, runs};
 use vellum_core::addr::BLOCK_BYTES;
@@ -71,9 +71,6 @@ const RUNS_TAKEN: usize = 64;
 /// Runs are not followed further if something else may be tried: what has more of them is better as that.
 const RUNS_TRIED: usize = 2048;
 
-/// LZ4 that leaves more than this of a block has found next to nothing.
-const NOISE: usize = BLOCK_BYTES / 16 * 15;
-
 impl Encoder {
     /// One that tries `whole` on blocks by themselves, and `delta` on blocks that have a base.
     #[must_use]
@@ -139,6 +136,14 @@ impl Encoder {
             Some(found) => found.length - 1,
             None => room.len(),
         };
+        if found.is_none() && base.is_some_and(|base| !is_like(block, base)) {
+            return None;
+        }
+        let method = match method {
+            // Where an entropy coder has nothing to do zstd finds no more than LZ4, in several times its time.
+            Method::Zstd(_) if is_flat(block) => Method::Lz4,
+            method => method,
+        };
         let (encoding, bytes) = match method {
             Method::Off | Method::Runs => return found,
             Method::Lz4 => {
@@ -146,14 +151,6 @@ impl Encoder {
                 (lz4, by.encode(block, base))
             }
             Method::Zstd(level) => {
-                // If nothing is there twice either, zstd would find nothing, in several times LZ4's time.
-                if is_flat(block) {
-                    let by = self.lz4.get_or_insert_with(Lz4::new);
-                    let bytes = by.encode(block, base);
-                    if bytes.is_none_or(|bytes| bytes.len() > NOISE) {
-                        return found;
-                    }
-                }
                 if self.zstd.as_ref().is_none_or(|made| made.level() != level) {
                     self.zstd = Compressor::new(level);
                 }

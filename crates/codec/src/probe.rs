@@ -1,40 +1,142 @@
-//! Whether a block is worth the time of an entropy coder.
+//! Cheap tests of whether an encoding is worth its time.
 
 use crate::Block;
+use vellum_core::addr::BLOCK_BYTES;
 
-/// Every so many bytes one is looked at.
-const STRIDE: usize = 8;
-const SAMPLES: u32 = (size_of::<Block>() / STRIDE) as u32;
+/// Every so many bytes one is looked at. Odd: in an array of words each of a word's bytes gets its turn.
+const STRIDE: usize = 7;
+/// Of fewer bytes that are not zero nothing is said.
+const SAMPLES_MIN: u32 = 64;
 
-/// Whether all byte values come about equally often, as in what is encrypted or compressed already.
+/// Whether all byte values but zero come about equally often, as in what is encrypted or compressed already: then an entropy coder finds
+/// nothing that a search for what is there twice does not find.
 ///
-/// The sum of the squared counts is 2 to the minus (Rényi) entropy, scaled: of 512 bytes that are random it is
-/// 1534, give or take 45, and below four times the samples there are more than 7.4 bits in a byte.
+/// The sum of the squared counts is 2 to the minus (Rényi) entropy, scaled: of `n` bytes that are random it is `n + n(n - 1) / 255`, and
+/// with a third more in its second part there are some 7.6 bits in a byte.
 pub(crate) fn is_flat(block: &Block) -> bool {
-    let mut counts = [0_u32; 256];
-    for &byte in block.iter().step_by(STRIDE) {
-        counts[usize::from(byte)] += 1;
+    // Four, because a processor does not count up one place twice at a time.
+    let mut counts = [[0_u16; 256]; 4];
+    for four in block.chunks_exact(4 * STRIDE) {
+        for (lane, counts) in counts.iter_mut().enumerate() {
+            counts[usize::from(four[lane * STRIDE])] += 1;
+        }
     }
-    counts.iter().map(|count| count * count).sum::<u32>() < 4 * SAMPLES
+    let [a, b, c, d] = &counts;
+    let (mut samples, mut squares) = (0, 0);
+    for value in 1..256 {
+        let count = u32::from(a[value] + b[value] + c[value] + d[value]);
+        samples += count;
+        squares += count * count;
+    }
+    samples >= SAMPLES_MIN && squares - samples < samples * (samples - 1) / 192
 }
+
+const WORD: usize = size_of::<u64>();
+/// Places of a block that are looked at, and how far apart they are.
+const PLACES: usize = 32;
+const APART: usize = BLOCK_BYTES / PLACES;
+/// Of so many places that are not zeros one at least has to be in the base.
+const RARE: usize = 8;
+/// Twice as many entries as the base has words.
+const TABLE_BITS: u32 = 10;
+
+/// Whether a block has something of its base, wherever that has moved to: else a search for it finds nothing, in the time that several
+/// blocks take by themselves.
+///
+/// At each place as many windows are looked at as a word has bytes: one of them is a word of the base, if the bytes there are the base's.
+pub(crate) fn is_like(block: &Block, base: &Block) -> bool {
+    let mut table = [0_u16; 1 << TABLE_BITS];
+    for at in (0..BLOCK_BYTES).step_by(WORD) {
+        table[slot(word(base, at))] = at as u16;
+    }
+    let is_in_base = |word_here: u64| {
+        let at = usize::from(table[slot(word_here)]);
+        word_here != 0 && word(base, at) == word_here
+    };
+    let (mut looked, mut found) = (0, 0);
+    for place in (0..BLOCK_BYTES).step_by(APART) {
+        if word(block, place) == 0 {
+            continue;
+        }
+        looked += 1;
+        found += usize::from((place..place + WORD).any(|at| is_in_base(word(block, at))));
+        if found * RARE >= PLACES {
+            return true;
+        }
+    }
+    found * RARE >= looked
+}
+
+fn slot(word: u64) -> usize {
+    (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - TABLE_BITS)) as usize
+}
+
+fn word(block: &Block, at: usize) -> u64 {
+    let mut bytes = [0; WORD];
+    bytes.copy_from_slice(&block[at..at + WORD]);
+    u64::from_le_bytes(bytes)
+}
+
+const _: () = assert!(BLOCK_BYTES <= 1 << u16::BITS && APART >= 2 * WORD);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn noise_is_flat_and_text_is_not() {
-        let mut state = 1_u64;
-        let mut noise: Block = [0; size_of::<Block>()];
+    fn noise(mut state: u64) -> Block {
+        let mut noise: Block = [0; BLOCK_BYTES];
         for byte in &mut noise {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
             *byte = (state >> 56) as u8;
         }
+        noise
+    }
+
+    #[test]
+    fn noise_is_flat_and_text_is_not() {
+        let noise = noise(1);
         assert!(is_flat(&noise));
         // Six bits to a byte, as in base 64.
         assert!(!is_flat(&noise.map(|byte| b' ' + byte % 64)));
-        assert!(!is_flat(&[0; size_of::<Block>()]));
+        assert!(!is_flat(&[0; BLOCK_BYTES]));
+    }
+
+    #[test]
+    fn noise_is_flat_whatever_lies_between_and_however_its_words_are_made() {
+        let mut half = noise(1);
+        half.chunks_mut(512).for_each(|part| part[200..].fill(0));
+        assert!(is_flat(&half));
+        // The lowest byte of each word is a multiple of 8, as a test program makes them.
+        let mut words = noise(2);
+        words.iter_mut().step_by(WORD).for_each(|byte| *byte &= !7);
+        assert!(is_flat(&words));
+        let mut text = noise(3).map(|byte| b' ' + byte % 64);
+        text.chunks_mut(512).for_each(|part| part[100..].fill(0));
+        assert!(!is_flat(&text));
+    }
+
+    #[test]
+    fn a_block_is_like_what_it_was_and_not_like_another() {
+        let base = noise(1);
+        assert!(is_like(&base, &base));
+        assert!(!is_like(&noise(2), &base));
+        // Bytes have been put in front, or a third has been replaced.
+        for shift in [1, 5, 8, 100] {
+            let mut moved = noise(2);
+            moved[shift..].copy_from_slice(&base[..BLOCK_BYTES - shift]);
+            assert!(is_like(&moved, &base), "moved by {shift}");
+        }
+        let mut third = base;
+        third[1000..2400].copy_from_slice(&noise(2)[1000..2400]);
+        assert!(is_like(&third, &base));
+        // In zeros there is nothing to be like; what has hardly anything else is not judged by it.
+        let mut zeros = [0; BLOCK_BYTES];
+        assert!(is_like(&zeros, &base) && is_like(&base, &base));
+        zeros[4000..].copy_from_slice(&base[4000..]);
+        assert!(is_like(&zeros, &base));
+        zeros[..1000].copy_from_slice(&noise(2)[..1000]);
+        assert!(!is_like(&zeros, &noise(3)));
     }
 }
