@@ -8,7 +8,7 @@ volume_path='' loop='' device='' server_pid=''
 
 is_volume() { [[ $configuration == vellum* ]]; }
 # What a volume is told, where that is something.
-properties() { [[ $configuration != *' '* ]] || echo "--policy ${configuration#* }"; }
+properties() { [[ $configuration != *' '* ]] || echo "--research ${configuration#* }"; }
 
 # The medium as a block device in $loop: a file, or one that a rate is held to.
 medium_up() {

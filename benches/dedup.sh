@@ -41,7 +41,7 @@ up() { # CONFIGURATION [FLAGS]: a fresh volume and its server
     shift
     rm -f "$dir/store"
     "$VELLUM" create "$dir/store" --size "$volume" >/dev/null
-    start "$VELLUM" serve "v=$dir/store" --socket "$dir/socket" --policy "dedup=$policy" "$@"
+    start "$VELLUM" serve "v=$dir/store" --socket "$dir/socket" --research "compress=off,delta=off,dedup=$policy" "$@"
 }
 
 counted() { # FIELD: of the server's counters

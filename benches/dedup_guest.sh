@@ -36,7 +36,7 @@ case $system in
     vellum-*)
         name="ext4 on Vellum, dedup=${system#vellum-}"
         vellum create $disk --size 3G >/dev/null || fail create
-        vellum attach $disk --via ublk --policy "dedup=${system#vellum-}" >/tmp/attached || fail attach
+        vellum attach $disk --via ublk --research "dedup=${system#vellum-}" >/tmp/attached || fail attach
         device=$(cut -d' ' -f1 /tmp/attached)
         ;;
     vdo)

@@ -111,7 +111,7 @@ vellum() { # WORKLOAD POLICY
     local before space begun seconds
     rm -f "$dir/store"
     "$VELLUM" create "$dir/store" --size "$volume" >/dev/null
-    start "$VELLUM" serve "v=$dir/store" --socket "$dir/socket" --fuse "$dir/fuse" --policy "dedup=$2"
+    start "$VELLUM" serve "v=$dir/store" --socket "$dir/socket" --fuse "$dir/fuse" --research "compress=off,delta=off,dedup=$2"
     loop_of "$dir/fuse/v"
     ext4_on "$loop"
     before=$(counted medium.written_bytes)

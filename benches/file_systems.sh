@@ -81,7 +81,7 @@ one() {
         start nbdkit -f -U "$dir/socket" file "$dir/store"
     else
         "$VELLUM" create "$dir/store" --size "$volume" >/dev/null
-        start "$VELLUM" serve "v=$dir/store" --socket "$dir/socket" --policy "zero=off,dedup=off,${policy[$configuration]}"
+        start "$VELLUM" serve "v=$dir/store" --socket "$dir/socket" --with "compress=off,delta=off,zero=off,dedup=off,${policy[$configuration]}"
     fi
     : >"$dir/chain.img"
     nbdfuse "$dir/chain.img" "$(socket_uri)" &

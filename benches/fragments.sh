@@ -27,7 +27,7 @@ declare -A policy=([whole]='compress=off' [lz4]='compress=lz4' [zstd]='compress=
 configurations=(whole lz4 zstd zstd+delta)
 
 up() { # CONFIGURATION
-    start "$VELLUM" serve "v=$dir/store" --socket "$dir/socket" --policy "zero=off,dedup=off,${policy[$1]}"
+    start "$VELLUM" serve "v=$dir/store" --socket "$dir/socket" --with "compress=off,delta=off,zero=off,dedup=off,${policy[$1]}"
 }
 
 fill() { # CONFIGURATION

@@ -50,7 +50,7 @@ for persistence in '' strong-; do
     made[${persistence}shadow]="--layout shadow"
 done
 made[tables]="--layout ordered" made[strong]="--layout ordered"
-for name in strong strong-alone strong-merging strong-shadow; do served[$name]="--persistence strong"; done
+for name in strong strong-alone strong-merging strong-shadow; do served[$name]="--with persistence=strong"; done
 # Which file system, where it is not ext4.
 declare -A file_system=([ext3]=ext3)
 configurations=(journal ordered ordered-full off on on-full free paper sha1 traced)
@@ -92,7 +92,7 @@ up() {
             "$VELLUM" create "$dir/store" --size "$volume" ${made[$configuration]:-} >/dev/null
             # Zeros and duplicates are stored like all else: nothing but write-once may save writes here.
             # shellcheck disable=SC2086
-            start "$VELLUM" serve "v=$dir/store" --socket "$dir/socket" --policy "zero=off,dedup=off,${policy[$configuration]}" ${served[$configuration]:-}
+            start "$VELLUM" serve "v=$dir/store" --socket "$dir/socket" --research "compress=off,delta=off,zero=off,dedup=off,${policy[$configuration]}" ${served[$configuration]:-}
             ;;
     esac
     : >"$dir/chain.img"
@@ -137,9 +137,9 @@ commits() { printf '%d' "$(dumpe2fs -h "$loop" 2>/dev/null | awk '/^Journal sequ
 # What tables hold back for half a minute because no answer waits for it is written, so that each window has its own.
 settled() {
     [[ ${made[$configuration]:-} == *--layout* ]] || return 0
-    "$VELLUM" policy "$dir/store" merging=off >/dev/null
+    "$VELLUM" set "$dir/store" --research merging=off >/dev/null
     sleep 1
-    [[ ${policy[$configuration]} == *merging=off* ]] || "$VELLUM" policy "$dir/store" merging=on >/dev/null
+    [[ ${policy[$configuration]} == *merging=off* ]] || "$VELLUM" set "$dir/store" --research merging=on >/dev/null
 }
 
 # A line of JSON: what the file system has sent so far, and what went to the medium.

@@ -33,7 +33,7 @@ case $configuration in
     ordered) options=data=ordered ;;
     *-*)
         vellum create $disk --size 700M >/dev/null || fail create
-        vellum attach $disk --via "${configuration#*-}" --policy "write-once=${configuration%-*},replay=${configuration%-*},zero=off" >/tmp/attached || fail attach
+        vellum attach $disk --via "${configuration#*-}" --with "compress=off,delta=off,write-once=${configuration%-*},replay=${configuration%-*},zero=off" >/tmp/attached || fail attach
         device=$(cut -d' ' -f1 /tmp/attached)
         options=data=journal,journal_async_commit
         ;;

@@ -15,7 +15,7 @@ the lab: [layouts.md](layouts.md).
 - **plain**: nbdkit's file plugin
 - **log**, **shadow**: a volume of that layout, \`dedup=on\`, all else off
 - **order**, **+ merging**, **+ anticipation**: a volume of the layout \`ordered\`, the same, with \`merging=off,anticipation=off\`, with \`anticipation=off\`, and as it is by default
-- **strong persistence**: with \`--persistence strong\`, which the log does not have
+- **strong persistence**: with \`persistence=strong\`, which the log does not have
 - **ideal**: what plain storage would write if it stored each content that was there already as nothing: what the log's index found
 - Machine: $(nproc) CPUs ($(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)), $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo), kernel $(uname -r | cut -d- -f1), $(nbdkit --version | head -1)
 TEXT

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Blocks that a mounted ext4 frees come back without its `discard` (policy freed=on), and nothing else goes: under files that
+# Blocks that a mounted ext4 frees come back without its `discard` (freed=on), and nothing else goes: under files that
 # are made, overwritten, cut and removed, in each data mode, the server is killed, life after life. What was fsynced is
 # there, e2fsck finds nothing, the volume's invariants hold. LIVES=n for more of them, CASES="a b" for some; needs root.
 name=freed
@@ -9,7 +9,7 @@ needs mkfs.ext4 e2fsck python3
 LIVES=${LIVES:-6}
 CASES=${CASES:-"returns lives"}
 
-up() { start serve "v=$dir/volume" --policy "$1"; } # POLICY
+up() { start serve "v=$dir/volume" --research "$1"; } # NAME=VALUE,...
 
 down() {
     finish
@@ -37,7 +37,7 @@ followed() {
     exit 1
 }
 
-# Space returned without `discard`, in each data mode; and how much stays without the policy.
+# Space returned without `discard`, in each data mode; and how much stays without it.
 returns() {
     local mode freed made kept
     for mode in ordered journal writeback; do

@@ -21,7 +21,7 @@ replay=(on on off)
 redeemed=0
 
 serve() {
-    start serve "v=$dir/volume" --policy "compress=${compress[life % 3]},delta=${delta[life % 3]},replay=${replay[life % 3]}"
+    start serve "v=$dir/volume" --research "compress=${compress[life % 3]},delta=${delta[life % 3]},replay=${replay[life % 3]}"
     redeemed=$((redeemed + $(told .core.redeemed_blocks)))
 }
 

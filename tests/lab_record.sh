@@ -35,7 +35,7 @@ work() { # MOUNT-OPTIONS
 compare() { # MODE POLICY-OF-THE-DEVICE POLICY-OF-THE-LAB
     rm -f "$dir/trace" "$dir/volume"
     "$VELLUM" create "$dir/volume" --size 1G --medium-size 1200M >/dev/null
-    start serve "v=$dir/volume" --record "$dir/trace" --policy "$2"
+    start serve "v=$dir/volume" --record "$dir/trace" --with "compress=off,delta=off,$2"
     work "$1"
     "$VELLUM" stats "$dir/volume" --json >"$dir/stats"
     clean "$loop"

@@ -232,7 +232,7 @@ policy() {
 up() {
     policy
     tell "serve $picked"
-    start serve "v=$dir/volume" --policy "$picked"
+    start serve "v=$dir/volume" --research "$picked"
     serving=1
 }
 
@@ -325,7 +325,7 @@ switch() { # TIMES WITHIN-TENTHS
     for ((n = 0; n < $1; n++)); do
         policy
         tell "policy $picked"
-        "$VELLUM" policy "$dir/volume" "$picked" >"$dir/switched" 2>&1 || { cat "$dir/switched"; exit 1; }
+        "$VELLUM" set "$dir/volume" --research "$picked" >"$dir/switched" 2>&1 || { cat "$dir/switched"; exit 1; }
         [ "$2" -eq 0 ] || sleep "0.$((RANDOM % 10))"
     done
 }
@@ -333,7 +333,7 @@ switch() { # TIMES WITHIN-TENTHS
 # A killed server changes nothing that was flushed, and no host has anything to put home. But a block that was freed after it had been
 # committed may be what the journal has of it (docs/decisions/0014).
 same_after_kill() {
-    must "$VELLUM" policy "$dir/volume" freed=off
+    must "$VELLUM" set "$dir/volume" --research freed=off
     blockdev --flushbufs "$loop"
     tell "digest, kill"
     python3 "$dir/tools.py" digest "$loop" >"$dir/digest"

@@ -17,7 +17,7 @@ run() { # on|off MODE PROGRAM PARAMETER...
     figures=''
     rm -f "$dir/volume"
     "$VELLUM" create "$dir/volume" --size 3G >/dev/null
-    start serve "v=$dir/volume" --policy "dedup=on,freed=$semantics,semantics=$semantics"
+    start serve "v=$dir/volume" --research "compress=off,delta=off,dedup=on,freed=$semantics,semantics=$semantics"
     mkfs.ext4 -q -F -b 4096 -E lazy_itable_init=0,lazy_journal_init=0 "$loop"
     mount -o "data=$mode" "$loop" "$dir/mnt"
     sleep 1

@@ -16,7 +16,7 @@ options=data=journal,journal_async_commit
 
 up() { # [POLICY]
     policy=${1:-${policy:-write-once=on}}
-    start serve "v=$dir/volume" --policy "$policy"
+    start serve "v=$dir/volume" --research "compress=off,delta=off,$policy"
 }
 
 down() {
@@ -293,7 +293,7 @@ case_switched_under_load() {
     local n=0 rules=(write-once={off,on,descriptor} "write-once=paper,hash=head64" "write-once=on,hash=sha1")
     while kill -0 "$load" 2>/dev/null; do
         n=$((n + 1))
-        "$VELLUM" policy "$dir/volume" "${rules[n % ${#rules[@]}]}" >"$dir/switch" || { cat "$dir/switch"; exit 1; }
+        "$VELLUM" set "$dir/volume" --research "${rules[n % ${#rules[@]}]}" >"$dir/switch" || { cat "$dir/switch"; exit 1; }
         sleep 0.1
     done
     wait "$load"

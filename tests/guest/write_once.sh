@@ -16,7 +16,7 @@ stat() { vellum stats $disk --json | grep -o "\"$1\":[0-9][0-9]*" | sed -n '1s/.
 # Sets written and remapped, in bytes and blocks.
 measure() {
     vellum create --force $disk --size 300M >/dev/null
-    vellum attach $disk --via "$via" --mkfs --mount $at --policy "write-once=$1,zero=off" >/dev/null || fail "attach"
+    vellum attach $disk --via "$via" --mkfs --mount $at --research "write-once=$1,zero=off" >/dev/null || fail "attach"
     written=$(stat written_bytes)
     host=$(stat host_blocks_written)
     homes=$(stat checkpoint_writes)

@@ -1,11 +1,11 @@
 //! The control socket: owner-only, JSON lines, one answer a line.
 //!
-//! `{"command":"stats"}`, `{"command":"policy"}`, `{"command":"journal"}`, `{"command":"dedup"}`, `{"command":"fold"}`,
-//! `{"command":"scrub"}`, `{"command":"shutdown"}`; every answer has `"ok"`, and `"error"` when that is false. Policies and journals are switched with a `"change"`:
-//! of the volume at `"volume"`, or of all. A change of policies is as on the command line, `"write-once=off"`;
-//! of journals it is `"clear"` or `{"start":BYTES,"bytes":BYTES}`. A sweep for duplicates, or for sparse pages, is begun with `"sweep":"beside"` (its
-//! volume's clients) or `"now"`, and ended with `"stop"`; a scrub is begun with `"scrub":"start"`, at most `"rate"` blocks a second
-//! (0: as many as it can), and ended with `"stop"`.
+//! `{"command":"stats"}`, `{"command":"properties"}`, `{"command":"journal"}`, `{"command":"dedup"}`, `{"command":"fold"}`,
+//! `{"command":"scrub"}`, `{"command":"shutdown"}`; every answer has `"ok"`, and `"error"` when that is false. All but the first and the last
+//! are of the volume at `"volume"`. Properties are changed with `"set"`, a list of changes as on the command line (`["write-once=off"]`), or
+//! for this run alone with `"research"`; and journals with a `"change"`, which is `"clear"` or `{"start":BYTES,"bytes":BYTES}`. A sweep for duplicates, or for sparse pages, is begun
+//! with `"sweep":"beside"` (its volume's clients) or `"now"`, and ended with `"stop"`; a scrub is begun with `"scrub":"start"`, at most
+//! `"rate"` blocks a second (0: as many as it can), and ended with `"stop"`.
 
 use crate::signals::Stop;
 use crate::{host, state, volume};
@@ -35,8 +35,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub trait Answers: Send + Sync {
     /// Every volume with its counters.
     fn stats(&self) -> Value;
-    /// The policies in force, after a change if there is one; of the volume at a path, or of all.
-    fn policy(&self, volume: &Value, change: &Value) -> Result<Value, String>;
+    /// The properties of a volume, after a change if there is one.
+    fn properties(&self, volume: &Value, set: &Value, study: &Value) -> Result<Value, String>;
     /// How far a sweep for this is, after an order if there is one.
     fn sweep(&self, sought: Sought, volume: &Value, order: &Value) -> Result<Value, String>;
     /// How far a scrub is and what it has found, after an order if there is one.
@@ -223,9 +223,9 @@ fn answer(line: &[u8], answers: &dyn Answers, shutdown: &mut dyn FnMut()) -> Val
     };
     match request.get("command").and_then(Value::as_str) {
         Some("stats") => json!({"ok": true, "volumes": answers.stats()}),
-        Some("policy") => told(
-            "volumes",
-            answers.policy(&request["volume"], &request["change"]),
+        Some("properties") => told(
+            "volume",
+            answers.properties(&request["volume"], &request["set"], &request["research"]),
         ),
         Some("journal") => told(
             "journal",
@@ -250,9 +250,18 @@ fn answer(line: &[u8], answers: &dyn Answers, shutdown: &mut dyn FnMut()) -> Val
             json!({"ok": true})
         }
         Some(other) => refuse(&format!(
-            "unknown command {other:?}: there are stats, policy, journal, dedup, fold, scrub and shutdown"
+            "unknown command {other:?}: there are stats, properties, journal, dedup, fold, scrub and shutdown"
         )),
         None => refuse("no \"command\""),
+    }
+}
+
+/// As [`server_of`]; none when nobody serves the volume.
+pub fn find_server(path: &Path) -> Result<Option<(PathBuf, PathBuf)>> {
+    let socket = state::control_socket(&volume::uuid_of(path)?)?;
+    match socket.exists() && is_answered(&socket) {
+        true => server_of(path).map(Some),
+        false => Ok(None),
     }
 }
 

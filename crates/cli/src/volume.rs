@@ -1,33 +1,24 @@
-//! Volumes by their files: made, opened, looked at.
+//! Volumes by their files: made, and looked at.
 
 use crate::claim;
-use crate::outcome::{tell, usage};
-use crate::policy;
-use crate::raw::RawFile;
+use crate::outcome::usage;
 use crate::size::Size;
 use anyhow::{Context, Result, bail};
-use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
-use vellum_core::engine::Victim;
 use vellum_core::format::SumKind;
 use vellum_core::format::areas::Layout;
-use vellum_core::format::geometry::{Params, plan, plan_tables};
+use vellum_core::format::geometry::{GeometryError, Params, plan, plan_tables};
+use vellum_core::format::properties::Properties;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::map::MAX_PBA;
 use vellum_core::recovery::{RecoveryError, Source, Unreadable, find_superblock};
-use vellum_core::tables::Persistence;
-use vellum_device::block::BlockDevice;
 use vellum_device::info::{VolumeInfo, hex_uuid};
-use vellum_device::policy::Policy;
-use vellum_device::{CreateOptions, Extent, OpenError, Volume, crc32c};
-use vellum_frontend::unaligned::ByteDevice;
+use vellum_device::{CreateOptions, Volume, crc32c};
 use vellum_medium::{FileMedium, Medium, Prealloc};
-use vellum_record::{Recorder, Sizes, State};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Blocks that are written at once when a file is filled.
@@ -49,6 +40,16 @@ pub struct NewVolume {
     pub force: bool,
     /// How blocks, and what is known of them, lie on the medium.
     pub layout: Layout,
+    /// What its user chooses, of the volume as it will be.
+    pub choose: Choose,
+}
+
+/// See [`NewVolume::choose`].
+pub type Choose = Box<dyn Fn(&Superblock) -> Result<Properties>>;
+
+/// Leaves all as it is usual.
+pub fn choose_nothing() -> Choose {
+    Box::new(|_| Ok(Properties::default()))
 }
 
 /// Makes a volume; while its space is taken, `interrupted` ends that, and what was made goes.
@@ -107,25 +108,66 @@ pub fn create(path: &Path, new: &NewVolume, interrupted: &dyn Fn() -> bool) -> R
         // Locked by now, and nothing is written to it.
         claim::may_be_lost(path)?;
     }
-    let options = CreateOptions {
-        logical_blocks,
-        over_provisioning: new.over_provisioning,
-        segment_blocks,
-        force: new.force,
-        layout: new.layout,
-        ..CreateOptions::default()
-    };
-    let written = if new.preallocate && !device {
-        write_all(&medium, interrupted)
-    } else {
-        Ok(())
-    };
-    let made = written.and_then(|()| Ok(Volume::create(&medium, &options)?));
+    let made = made(
+        &medium,
+        new,
+        (logical_blocks, segment_blocks),
+        &|medium| match new.preallocate && !device {
+            true => write_all(medium, interrupted),
+            false => Ok(()),
+        },
+    );
     if made.is_err() && !device {
         // Ours: `FileMedium::create` takes no file that was there.
         let _ = std::fs::remove_file(path);
     }
     made
+}
+
+/// Makes it on its medium, which `fill` prepares.
+fn made(
+    medium: &FileMedium,
+    new: &NewVolume,
+    (logical_blocks, segment_blocks): (Option<u64>, Option<u32>),
+    fill: &dyn Fn(&FileMedium) -> Result<()>,
+) -> Result<VolumeInfo> {
+    let params = Params {
+        logical_blocks,
+        ..params(medium.blocks(), new.over_provisioning, segment_blocks)
+    };
+    let mut options = CreateOptions {
+        logical_blocks,
+        over_provisioning: new.over_provisioning,
+        segment_blocks,
+        force: new.force,
+        layout: new.layout,
+        properties: Properties::default(),
+    };
+    // What is wrong with the geometry is said by the creation.
+    if let Ok(planned) = planned(new.layout, &params) {
+        options.properties = (new.choose)(&planned)?;
+    }
+    fill(medium)?;
+    Ok(Volume::create(medium, &options)?)
+}
+
+fn planned(layout: Layout, params: &Params) -> Result<Superblock, GeometryError> {
+    match layout {
+        Layout::Log => plan(params),
+        tables => plan_tables(params, tables),
+    }
+}
+
+fn params(medium_blocks: u64, over_provisioning: u32, segment_blocks: Option<u32>) -> Params {
+    Params {
+        medium_blocks,
+        logical_blocks: None,
+        over_provisioning,
+        segment_blocks,
+        uuid: [0; 16],
+        secret: [0; 32],
+        sums: SumKind::default(),
+    }
 }
 
 /// Writes zeros everywhere. Space that a file system has only reserved is marked as written when it first is,
@@ -152,20 +194,8 @@ fn medium_for(
     segment_blocks: Option<u32>,
 ) -> Result<u64> {
     let fits = |medium_blocks| {
-        let params = Params {
-            medium_blocks,
-            logical_blocks: None,
-            over_provisioning,
-            segment_blocks,
-            uuid: [0; 16],
-            secret: [0; 32],
-            sums: SumKind::default(),
-        };
-        let planned = match layout {
-            Layout::Log => plan(&params),
-            tables => plan_tables(&params, tables),
-        };
-        planned.map(|sb| sb.logical_blocks() >= logical)
+        let params = params(medium_blocks, over_provisioning, segment_blocks);
+        planned(layout, &params).map(|sb| sb.logical_blocks() >= logical)
     };
     let (mut low, mut high) = (logical, MAX_PBA);
     // What is wrong with the other options is said now, and that it is too large.
@@ -195,224 +225,9 @@ pub fn create_for_demo(path: &Path, size: u64) -> Result<()> {
         preallocate: true,
         force: false,
         layout: Layout::Log,
+        choose: choose_nothing(),
     };
     create(path, &new, &|| false).map(drop)
-}
-
-/// How to open what is served.
-pub struct OpenOptions {
-    /// Refuse writes.
-    pub read_only: bool,
-    /// Memory for blocks in flight.
-    pub buffer_bytes: u64,
-    /// How the collector chooses.
-    pub victim: Victim,
-    /// What is done with what is written.
-    pub policy: Policy,
-    /// Journals set by hand.
-    pub journals: Vec<Extent>,
-    /// When a write is answered.
-    pub persistence: Persistence,
-    /// Record what is asked.
-    pub record: Option<Recording>,
-}
-
-/// What is asked of a volume, as a trace.
-#[derive(Clone, Debug)]
-pub struct Recording {
-    /// A new file.
-    pub trace: PathBuf,
-    /// The encoding whose sizes it tells.
-    pub sizes: Sizes,
-}
-
-/// Something that is served.
-pub struct Served {
-    /// The export's name.
-    pub name: String,
-    /// Its file.
-    pub path: PathBuf,
-    kind: Kind,
-    recorder: Option<Arc<Recorder>>,
-    device: ByteDevice,
-    victim: &'static str,
-    read_only: bool,
-}
-
-enum Kind {
-    Volume(Arc<Volume>),
-    Raw(Arc<RawFile>),
-}
-
-impl Served {
-    /// Opens it: for a volume, whose medium is given, that is its recovery. Otherwise it is a plain file.
-    pub fn open(
-        name: String,
-        path: &Path,
-        medium: Option<FileMedium>,
-        options: &OpenOptions,
-    ) -> Result<Self> {
-        let kind = if let Some(medium) = medium {
-            let frames = |share: u64| {
-                u32::try_from(options.buffer_bytes / BLOCK / share).unwrap_or(u32::MAX)
-            };
-            let trouble = path.display().to_string();
-            let how = vellum_device::OpenOptions {
-                read_only: options.read_only,
-                write_frames: frames(2),
-                read_frames: frames(4),
-                collector_frames: frames(4),
-                victim: options.victim,
-                policy: options.policy,
-                journals: options.journals.clone(),
-                persistence: options.persistence,
-                on_event: Some(Arc::new(move |event| {
-                    tell(format_args!("{trouble}: {}", event.message))
-                })),
-                ..vellum_device::OpenOptions::default()
-            };
-            let volume = Volume::open(Arc::new(medium), &how).map_err(|error| match error {
-                OpenError::Journal(error) => usage(format!("--journal: {error}")),
-                error => error.into(),
-            })?;
-            Kind::Volume(Arc::new(volume))
-        } else {
-            Kind::Raw(RawFile::open(path)?)
-        };
-        let device: Arc<dyn BlockDevice> = match &kind {
-            Kind::Volume(volume) => volume.clone(),
-            Kind::Raw(raw) => raw.clone(),
-        };
-        let recorder = match &options.record {
-            None => None,
-            Some(Recording { trace, sizes }) => {
-                let trouble = path.display().to_string();
-                let on_event =
-                    Arc::new(move |event: &str| tell(format_args!("{trouble}: {event}")));
-                let recorder = Recorder::start(Arc::clone(&device), trace, *sizes, on_event);
-                if recorder.is_err() {
-                    // The volume was opened: it ends in order, whatever else is wrong.
-                    end(&kind, path)?;
-                }
-                Some(recorder?)
-            }
-        };
-        let device = match &recorder {
-            Some(recorder) => Arc::clone(recorder).into(),
-            None => device.into(),
-        };
-        let victim = match options.victim {
-            Victim::Greedy => "greedy",
-            Victim::CostBenefit => "cost-benefit",
-        };
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        Ok(Self {
-            name,
-            path,
-            kind,
-            recorder,
-            device,
-            victim,
-            read_only: options.read_only,
-        })
-    }
-
-    /// For front ends: one for all of them.
-    pub fn device(&self) -> ByteDevice {
-        self.device.clone()
-    }
-
-    /// A volume's UUID.
-    pub fn uuid(&self) -> Option<String> {
-        match &self.kind {
-            Kind::Volume(volume) => Some(volume.info().uuid),
-            Kind::Raw(_) => None,
-        }
-    }
-
-    /// All counters.
-    pub fn stats(&self) -> Value {
-        let stats = match &self.kind {
-            Kind::Volume(volume) => volume.stats(),
-            Kind::Raw(raw) => raw.stats(),
-        };
-        serde_json::to_value(stats).unwrap_or(Value::Null)
-    }
-
-    /// How the recording is doing, if there is one.
-    pub fn recording(&self) -> Option<State> {
-        self.recorder.as_ref().map(|recorder| recorder.state())
-    }
-
-    /// What went wrong lately.
-    pub fn events(&self) -> Value {
-        match &self.kind {
-            Kind::Volume(volume) => serde_json::to_value(volume.events()).unwrap_or(Value::Null),
-            Kind::Raw(_) => json!([]),
-        }
-    }
-
-    /// The policies in force.
-    pub fn policy(&self) -> Value {
-        let mut shown = match &self.kind {
-            Kind::Volume(volume) => policy::shown(&volume.policy()),
-            Kind::Raw(_) => json!({}),
-        };
-        shown["victim"] = self.victim.into();
-        shown["read_only"] = self.read_only.into();
-        shown
-    }
-
-    /// The volume, if it is one.
-    pub fn volume(&self) -> Option<&Volume> {
-        match &self.kind {
-            Kind::Volume(volume) => Some(volume),
-            Kind::Raw(_) => None,
-        }
-    }
-
-    /// Makes everything durable and ends it. How a recording ends changes nothing in that: it is told.
-    pub fn stop(&self) -> Result<()> {
-        let ended = end(&self.kind, &self.path);
-        if let Some(recorder) = &self.recorder {
-            let State {
-                path,
-                requests,
-                lost,
-                without_contents,
-                bytes,
-                ended,
-                ..
-            } = recorder.stop();
-            let path = path.display();
-            let missing = match (lost, without_contents) {
-                (0, 0) => String::new(),
-                (lost, without) => format!(
-                    "; missing: {lost} requests, and what {without} writes wrote: they came too fast"
-                ),
-            };
-            let why = ended.map_or(String::new(), |why| format!("; ended early: {why}"));
-            tell(format_args!(
-                "{path}: {requests} requests recorded in {bytes} bytes{missing}{why}"
-            ));
-        }
-        ended
-    }
-}
-
-fn end(kind: &Kind, path: &Path) -> Result<()> {
-    let no_room = || {
-        tell(format_args!(
-            "{0}: no room on its file system or device for what is to be written last: waiting for it. Free some (`df {0}`), and \
-             the server ends by itself. A second signal ends it at once, without a checkpoint: nothing durable is lost, the \
-             next start recovers it",
-            path.display()
-        ));
-    };
-    match kind {
-        Kind::Volume(volume) => Ok(volume.stop_telling(no_room)?),
-        Kind::Raw(raw) => raw.stop(),
-    }
 }
 
 /// A volume's file as it is, without a lock: for what may be looked at beside a server.
@@ -490,6 +305,7 @@ mod tests {
             preallocate: true,
             force: false,
             layout: Layout::Log,
+            choose: choose_nothing(),
         };
         let asked = Cell::new(0);
         let second = || {

@@ -165,7 +165,7 @@ fn what_a_volume_does_not_have_is_not_nothing() {
     }
     for journal in ["1G+128M", "1+4096"] {
         let serve = ["serve", v, "--socket", socket, "--journal", journal];
-        fails(2, &serve, &["--journal"]);
+        fails(2, &serve, &["journals: "]);
     }
 }
 
@@ -266,7 +266,7 @@ fn the_control_socket_is_private_and_bounded() {
     assert!(ask(b"{\"command\":\"dance\"}\n").contains("unknown command"));
     assert!(ask(&[b'x'; 100_000]).is_empty() || ask(&[b'x'; 5000]).contains("too long"));
     assert!(
-        ask(b"{\"command\":\"policy\"}\n{\"command\":\"stats\"}\n")
+        ask(b"{\"command\":\"properties\"}\n{\"command\":\"stats\"}\n")
             .lines()
             .count()
             == 2
@@ -277,7 +277,7 @@ fn the_control_socket_is_private_and_bounded() {
 }
 
 #[test]
-fn a_policy_is_switched_on_all_volumes_of_a_server_or_on_none() {
+fn of_several_volumes_of_a_server_the_one_that_is_named_is_changed() {
     let dir = dir();
     let [log, tables, socket, control] = ["log", "tables", "s", "c"].map(|n| dir.path().join(n));
     ok(&["create", text(&log), "--size=64M"]);
@@ -299,10 +299,27 @@ fn a_policy_is_switched_on_all_volumes_of_a_server_or_on_none() {
         stream.read_to_string(&mut answer).unwrap();
         serde_json::from_str::<serde_json::Value>(&answer).unwrap()
     };
-    let before = ask("{\"command\":\"policy\"}\n");
-    let refused = ask("{\"command\":\"policy\",\"change\":\"compress=zstd\"}\n");
-    assert_eq!(refused["ok"], false, "{refused}");
-    assert_eq!(ask("{\"command\":\"policy\"}\n"), before);
+    let unnamed = ask("{\"command\":\"properties\",\"set\":[\"compress=off\"]}\n");
+    assert!(unnamed["error"].as_str().unwrap().contains("which volume"));
+    let no_list = format!(
+        "{{\"command\":\"properties\",\"volume\":{:?},\"set\":7}}\n",
+        text(&log)
+    );
+    assert!(
+        ask(&no_list)["error"]
+            .as_str()
+            .unwrap()
+            .contains("takes a list")
+    );
+    fails(
+        1,
+        &["set", text(&tables), "zero=off", "compress=zstd"],
+        &["compress", "shadow"],
+    );
+    assert_eq!(ok(&["get", text(&tables), "zero"]), "on\n");
+    ok(&["set", text(&log), "zero=off", "compress=lz4"]);
+    assert_eq!(ok(&["get", text(&log), "compress"]), "lz4\n");
+    assert_eq!(ok(&["get", text(&tables), "zero"]), "on\n");
 }
 
 #[test]

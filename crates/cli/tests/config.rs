@@ -12,7 +12,7 @@ use std::path::Path;
 use vellum_lab::rng::Rng;
 
 const SEEDS: [&str; 4] = [
-    "[serve]\nvolumes = [\"disk=/data/disk.vellum\"]\nsocket = \"/run/disk.sock\"\nbuffer = \"256M\"\npolicy = \"write-once=on,zero=off\"\njournal = [\"1G+128M\"]\n",
+    "[serve]\nvolumes = [\"disk=/data/disk.vellum\"]\nsocket = \"/run/disk.sock\"\nbuffer = \"256M\"\nwith = \"zero=off,dedup=on\"\njournal = [\"1G+128M\"]\n",
     "[create]\nsize = \"10G\"\nover-provisioning = 12\nforce = true\nlayout = 'shadow'\n",
     "[lab.run]\nworkload = \"zipf\"\nop = 12.5\npolicy = [\"base\", \"vellum\"]\n\n[lab.sweep]\nthreads = 2\n",
     "lab.run.op = 7\nattach = { mount = \"\"\"/mnt\"\"\", mkfs = true }\n",
@@ -71,7 +71,7 @@ fn whatever_a_configuration_file_says_is_taken_or_named() {
     fuzz::read(deep.as_bytes());
     let long = format!("[serve]\n{} = 1", "k".repeat(100_000));
     fuzz::read(long.as_bytes());
-    let many = format!("[serve]\npolicy = [{}]", "1,".repeat(10_000));
+    let many = format!("[serve]\nwith = [{}]", "1,".repeat(10_000));
     fuzz::read(many.as_bytes());
 }
 

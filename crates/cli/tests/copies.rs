@@ -28,7 +28,8 @@ fn who_asks_about_a_copy_is_not_told_of_the_other() {
     let server = Server::start(&one, &[volume, "--socket", text(&one.join("s"))]);
     for ask in [
         &["stats", copy][..],
-        &["policy", copy],
+        &["get", copy],
+        &["set", copy, "zero=off"],
         &["journal", "list", copy],
         &["dedup", copy, "--status"],
     ] {
@@ -45,7 +46,8 @@ fn who_asks_about_a_copy_is_not_told_of_the_other() {
     assert_eq!(server.term(), Some(0));
     for ask in [
         &["stats", "/nonexistent/v"][..],
-        &["policy", "/nonexistent/v"],
+        &["get", "/nonexistent/v"],
+        &["set", "/nonexistent/v", "zero=off"],
         &["journal", "list", "/nonexistent/v"],
         &["dedup", "/nonexistent/v"],
     ] {

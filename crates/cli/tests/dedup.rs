@@ -20,7 +20,12 @@ fn a_sweep_is_stopped_goes_on_after_a_restart_and_hurries_when_told_to() {
     let (disk, socket) = (dir.path().join("d.vellum"), dir.path().join("s"));
     let disk = text(&disk);
     // 32 pairs a second: there is time to stop it.
-    let args = [disk, "--socket", text(&socket), "--policy=sweep=256K"];
+    let args = [
+        disk,
+        "--socket",
+        text(&socket),
+        "--with=sweep-rate=256K,compress=off,delta=off",
+    ];
     ok(&["create", disk, "--size=64M"]);
     let server = Server::start(dir.path(), &args);
     let mut client = NbdClient::connect(&socket, "d.vellum").unwrap();

@@ -29,8 +29,8 @@ fn sparse_pages_are_given_up() {
     let dir = dir();
     let (disk, socket) = (dir.path().join("f.vellum"), dir.path().join("s"));
     let disk = text(&disk);
-    ok(&["create", disk, "--size=64M"]);
-    let args = [disk, "--socket", text(&socket), "--policy=compress=lz4"];
+    ok(&["create", disk, "--size=64M", "--set=compress=lz4,delta=off"]);
+    let args = [disk, "--socket", text(&socket)];
     let server = Server::start(dir.path(), &args);
     let mut client = NbdClient::connect(&socket, "f.vellum").unwrap();
     let content = |lba: u64| lba + if lba.is_multiple_of(4) { 1 } else { 10_000 };
@@ -66,7 +66,7 @@ fn sparse_pages_are_given_up() {
         assert!(read[..] == block(content(lba)), "LBA {lba}");
     }
     drop(client);
-    ok(&["policy", disk, "fold=on,compress=off"]);
+    ok(&["set", disk, "fold=on", "compress=off"]);
     fails(1, &["fold", disk], &["compress=off"]);
     assert_eq!(server.term(), Some(0));
     ok(&["check", disk]);

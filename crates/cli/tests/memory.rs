@@ -9,6 +9,7 @@ mod nbd_client;
 
 use common::{Server, dir, fails, ok, text};
 use nbd_client::NbdClient;
+use std::path::Path;
 
 /// Bytes of address space that the server may have from now on.
 fn limit(server: &Server, bytes: u64) {
@@ -50,15 +51,46 @@ fn an_index_that_there_is_no_memory_for_is_refused() {
 
     fails(
         1,
-        &["policy", large, "dedup=on,index=32G"],
-        &["536870912 bytes", "index="],
+        &["set", large, "dedup=on", "dedup-memory=32G"],
+        &["536870912 bytes", "dedup-memory="],
     );
     for volume in [small, large] {
-        assert!(ok(&["policy", volume, "--json"]).contains("\"dedup\":false"));
+        assert_eq!(ok(&["get", volume, "dedup"]), "off\n");
     }
     // A smaller one is had, and nobody has noticed.
-    ok(&["policy", large, "dedup=on,index=8M"]);
+    ok(&["set", large, "dedup=on", "dedup-memory=8M"]);
     client.write(4096, &[8; 4096]).unwrap();
     client.flush().unwrap();
     assert_eq!(server.term(), Some(0));
+}
+
+/// A volume that was served by a larger machine is opened all the same, with as much as there is, and says so.
+#[test]
+fn a_stored_index_that_there_is_no_memory_for_does_not_keep_a_volume_shut() {
+    let dir = dir();
+    let (volume, socket) = (dir.path().join("b.vellum"), dir.path().join("s"));
+    let (volume, socket) = (text(&volume), text(&socket));
+    ok(&["create", volume, "--size=32G", "--medium-size=2G"]);
+    let args = [volume, "--socket", socket];
+    let server = Server::start(dir.path(), &args);
+    let usual = size(&server);
+    assert_eq!(server.term(), Some(0));
+    ok(&["set", volume, "dedup=on", "dedup-memory=64G"]);
+
+    let server = Server::start_limited(dir.path(), usual + (100 << 20), &args);
+    assert!(server.said().contains("dedup-memory"), "{}", server.said());
+    let shown: serde_json::Value =
+        serde_json::from_str(&ok(&["get", volume, "dedup-memory", "--json"])).unwrap();
+    assert_eq!(
+        (&shown["value"], &shown["source"]),
+        (&"64G".into(), &"volume".into())
+    );
+    assert!(shown["in_force"].is_string(), "{shown}");
+    // What has nothing to do with it is changed as ever.
+    ok(&["set", volume, "label=small"]);
+    let mut client = NbdClient::connect(Path::new(socket), "b.vellum").unwrap();
+    client.write(4096, &[8; 4096]).unwrap();
+    client.flush().unwrap();
+    assert_eq!(server.term(), Some(0));
+    ok(&["check", volume]);
 }

@@ -27,11 +27,11 @@ fn policies_and_journals_are_shown_and_switched() {
     let (path, socket) = (dir.path().join("v"), dir.path().join("s"));
     let (v, s) = (text(&path), text(&socket));
     ok(&["create", v, "--size=64M"]);
-    fails(1, &["policy", v], &["not being served"]);
     let serve = ["serve", v, "--socket", s];
     for (flag, says) in [
-        ("--policy=write-once=maybe", "on, off, paper and descriptor"),
-        ("--policy=speed=high", "write-once, hash"),
+        ("--with=write-once=maybe", "on, off"),
+        ("--with=speed=high", "compress, delta"),
+        ("--research=write-once=maybe", "paper, descriptor"),
         ("--journal=4K", "START+LENGTH"),
         ("--journal=60M+8M", "past the volume"),
     ] {
@@ -40,23 +40,20 @@ fn policies_and_journals_are_shown_and_switched() {
     let config = dir.path().join("vellum.toml");
     fs::write(
         &config,
-        "[serve]\npolicy = \"write-once=paper,zero=off\"\njournal = [\"1M+4M\", \"8M+4M\"]\n",
+        "[serve]\nwith = \"zero=off\"\nresearch = \"write-once=paper\"\n",
     )
     .unwrap();
+    ok(&["set", v, "journals=1M+4M,8M+4M"]);
     let server = Server::start(dir.path(), &[v, "--socket", s, "--config", text(&config)]);
-    let policy = |change: &[&str]| json(&[&["policy", v, "--json"], change].concat());
-    let shown = policy(&[]);
+    let stats = json(&["stats", v, "--json"]);
+    let write_once = &stats[0]["stats"]["write_once"];
     assert_eq!(
-        (&shown["write_once"], &shown["hash"], &shown["zero"]),
-        (&"paper".into(), &"head64".into(), &false.into())
+        (&write_once["policy"], &write_once["hash"]),
+        (&"paper".into(), &"head64".into())
     );
-    assert!(ok(&["policy", v]).contains("write-once"));
-    let shown = policy(&["write-once=on,zero=on"]);
-    assert_eq!(
-        (&shown["write_once"], &shown["hash"], &shown["zero"]),
-        (&"on".into(), &"xxh3".into(), &true.into())
-    );
-    fails(2, &["policy", v, "hash=rot13"], &["sha1"]);
+    assert!(ok(&["get", v]).contains("paper"));
+    assert_eq!(ok(&["get", v, "zero"]), "off\n");
+    fails(2, &["set", v, "hash=rot13"], &["--research hash="]);
 
     let set = |start: &str, length: &str| ok(&["journal", "set", v, start, length]);
     assert!(ok(&["journal", "list", v]).contains("set by hand at byte 1048576, 4 MiB"));
@@ -72,8 +69,15 @@ fn policies_and_journals_are_shown_and_switched() {
         fails(1, &["journal", "set", v, start, length], &[says]);
     }
     fails(2, &["journal", "set", v, "here", "4K"], &["not a size"]);
+    assert!(ok(&["get", v, "journals"]).contains("1M+4M,8M+4M,16M+128K"));
     assert!(ok(&["journal", "clear", v]).contains("no file system"));
     assert_eq!(counter(v, "core/pool_blocks"), 0);
+    assert_eq!(server.term(), Some(0));
+    // What a flag says is for its run, whatever is kept.
+    let flag = "--journal=20M+4M";
+    let server = Server::start(dir.path(), &[v, "--socket", s, flag, "--journal=28M+4M"]);
+    assert_eq!(counter(v, "core/pool_blocks"), 2048);
+    fails(1, &["journal", "set", v, "16M", "128K"], &["--journal"]);
     assert_eq!(server.term(), Some(0));
     ok(&["check", v]);
 }
@@ -126,10 +130,12 @@ fn a_real_ext4_is_written_once() {
     let mounted = |flags: &[&str]| {
         ok(&[&["attach", v, "--via=fuse", "--mount", m], flags].concat());
     };
-    for (seed, policy) in [(1, "write-once=on"), (2, "write-once=descriptor")] {
-        let policy = format!("--policy={policy}");
+    for (seed, policy) in [
+        (1, "--with=write-once=on"),
+        (2, "--research=write-once=descriptor"),
+    ] {
         let mkfs: &[&str] = if seed == 1 { &["--mkfs"] } else { &[] };
-        mounted(&[&[policy.as_str()], mkfs].concat());
+        mounted(&[&[policy], mkfs].concat());
         common::eventually("the journal is found", || {
             ok(&["journal", "list", v]).contains("journal watched")
         });
@@ -154,13 +160,14 @@ fn a_real_ext4_is_written_once() {
         let load = scope.spawn(|| fill(&mount, 3, 600));
         for change in [
             "write-once=off",
-            "write-once=on,hash=crc32c",
-            "write-once=paper",
+            "write-once=on",
+            "compress=lz4",
+            "delta=off",
         ]
         .iter()
         .cycle()
         {
-            ok(&["policy", v, change]);
+            ok(&["set", v, change]);
             if load.is_finished() {
                 break;
             }
@@ -168,7 +175,7 @@ fn a_real_ext4_is_written_once() {
     });
     ok(&["detach", v]);
     ok(&["check", v]);
-    mounted(&["--policy=write-once=off"]);
+    mounted(&["--with=write-once=off"]);
     for (seed, files) in [(1, 300), (2, 300), (3, 600)] {
         compare(&mount, seed, files);
     }

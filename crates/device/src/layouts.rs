@@ -78,7 +78,7 @@ pub(crate) fn takes(superblock: &Superblock, policy: &Policy) -> Result<(), Open
 pub(crate) fn answers(superblock: &Superblock, persistence: Persistence) -> Result<(), OpenError> {
     match (superblock.layout(), persistence) {
         (layout @ Layout::Log, Persistence::Strong) => Err(OpenError::Layout {
-            what: "answers when a write is durable (--persistence strong)",
+            what: "answers when a write is durable (persistence=strong)",
             layout: layout.name(),
             instead: Layout::Ordered.name(),
         }),

@@ -99,6 +99,8 @@ pub const METADATA_RANGES: usize = 16_384;
 /// Bytes of the index of contents for each block of the volume, at most: what has been overwritten stays in it for eight times
 /// as many writes as the volume has blocks.
 pub const INDEX_BLOCK_BYTES: u64 = 64;
+/// The smallest index of contents that is of use.
+pub const INDEX_BYTES_MIN: u64 = 64 << 10;
 /// Owners and checksums that a sweep for duplicates keeps at once, at least: 16 MiB of them, and an eighth more.
 pub const SWEEP_ENTRIES: usize = 2 << 20;
 /// How often it goes through all that is stored, where it can have the memory for that: 0.6 bytes a block, a seventh of what the

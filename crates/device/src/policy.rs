@@ -1,10 +1,12 @@
 //! What a volume does with what is written to it, as its user chooses: at opening, and at any time after.
 
-use crate::limits::{INDEX_BLOCK_BYTES, SWEEP_RATE};
+use crate::limits::{INDEX_BLOCK_BYTES, INDEX_BYTES_MIN, SWEEP_RATE};
 use crate::pack::{Alone, Compression};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
+use vellum_core::format::areas::Layout;
+use vellum_core::format::superblock::Superblock;
 use vellum_core::seam::{Commits, Decide, Dedup, Order, Search, Store, WriteOnce};
 
 /// Which weak hash a block is known by where write-once journaling looks for its copy (WOJ §4.2).
@@ -201,7 +203,7 @@ pub struct Policy {
 pub enum NoIndex {
     /// It would be taken from other programs, or end this one.
     #[error(
-        "an index of contents of {wanted} bytes takes more than the {available} bytes of memory that are available: choose a smaller one (index=)"
+        "an index of contents of {wanted} bytes takes more than the {available} bytes of memory that are available: choose a smaller one (dedup-memory=)"
     )]
     TooLarge {
         /// Its bytes.
@@ -211,7 +213,7 @@ pub enum NoIndex {
     },
     /// The system does not give this process as much.
     #[error(
-        "the system has no memory for an index of contents of {wanted} bytes: choose a smaller one (index=), or raise the limit of this process"
+        "the system has no memory for an index of contents of {wanted} bytes: choose a smaller one (dedup-memory=), or raise the limit of this process"
     )]
     Refused {
         /// Its bytes.
@@ -227,8 +229,18 @@ impl NoIndex {
             _ => Ok(()),
         }
     }
+
+    /// What to try in its place: half of what is available, or of what was wanted.
+    pub(crate) fn smaller(self) -> Option<u64> {
+        let bytes = match self {
+            Self::TooLarge { available, .. } => available / 2,
+            Self::Refused { wanted } => wanted / 2,
+        };
+        (bytes >= INDEX_BYTES_MIN).then_some(bytes)
+    }
 }
 
+/// What every volume can do, whatever its layout and age.
 impl Default for Policy {
     fn default() -> Self {
         Self {
@@ -253,6 +265,23 @@ impl Default for Policy {
 }
 
 impl Policy {
+    /// What a volume does unless its user wants it otherwise: what wears the medium least without making an fsync wait, as far as
+    /// the volume can do it (decision 0025).
+    #[must_use]
+    pub fn usual(superblock: &Superblock) -> Self {
+        if superblock.layout() != Layout::Log {
+            return Self::default();
+        }
+        Self {
+            compression: Compression::ZSTD,
+            deltas: match superblock.delta_leaves() {
+                0 => Deltas::Off,
+                _ => Deltas::Packed,
+            },
+            ..Self::default()
+        }
+    }
+
     /// Whether what journals have committed is put home after a crash: that takes their blocks to be known.
     pub(crate) fn replays(&self) -> bool {
         self.replay && self.write_once != WriteOnce::Off
@@ -357,6 +386,17 @@ mod tests {
         assert_eq!(NoIndex::check(11, Some(10)), Err(too_large));
         assert_eq!(NoIndex::check(10, Some(10)), Ok(()));
         assert_eq!(NoIndex::check(11, None), Ok(()));
+        // Smaller each time, and at last given up.
+        let steps =
+            std::iter::successors(NoIndex::Refused { wanted: 64 << 30 }.smaller(), |&wanted| {
+                NoIndex::Refused { wanted }.smaller()
+            });
+        assert_eq!(steps.last(), Some(INDEX_BYTES_MIN));
+        let little = NoIndex::TooLarge {
+            wanted: 1 << 30,
+            available: 100 << 20,
+        };
+        assert_eq!(little.smaller(), Some(50 << 20));
     }
 
     #[test]

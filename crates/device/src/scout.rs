@@ -260,8 +260,21 @@ impl Scout {
 pub(crate) fn begin(shared: &Shared) -> Result<(), NoIndex> {
     let scout = &shared.scout;
     scout.begin(&mut scout.diary.lock());
-    let wishes = scout.wishes.lock();
-    prepare_index(shared, &wishes.policy)?;
+    let mut wishes = scout.wishes.lock();
+    let wished = wishes.policy.index_bytes;
+    while let Err(refused) = prepare_index(shared, &wishes.policy) {
+        // A volume that was served by a larger machine is not to be lost to this one.
+        wishes.policy.index_bytes = refused.smaller().ok_or(refused)?;
+    }
+    let had = wishes.policy.index_bytes;
+    if had < wished {
+        let told = format!(
+            "the memory of this machine has no room for an index of contents of {wished} bytes \
+            (dedup-memory): it has {had} until the \
+             volume is opened again, and contents beyond that are stored again"
+        );
+        shared.events.add("memory", told);
+    }
     change(shared, &wishes, false);
     Ok(())
 }

@@ -217,7 +217,7 @@ fn filled(room: Room) -> String {
     let mib = |blocks: u64| (blocks * BLOCK_BYTES as u64) >> 20;
     format!(
         "warning: {} % of the space for data is in use, {} of {} MiB (clients see {} MiB): when it is full, new blocks get \
-         ENOSPC. Delete files and run fstrim, or mount with discard (or `vellum policy VOLUME freed=on`); or move it to a \
+         ENOSPC. Delete files and run fstrim, or mount with discard (or `vellum set VOLUME freed=on`); or move it to a \
          larger volume with `vellum migrate`",
         room.percent(),
         mib(room.live),

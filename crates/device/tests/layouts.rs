@@ -205,7 +205,7 @@ fn what_a_layout_does_not_have_is_refused() {
         persistence: Persistence::Strong,
         ..OpenOptions::default()
     };
-    refused(Layout::Log, &strong, "--persistence strong");
+    refused(Layout::Log, &strong, "persistence=strong");
     for layout in TABLES {
         taken(layout, &strong);
     }

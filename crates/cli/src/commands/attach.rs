@@ -3,9 +3,8 @@
 use crate::attachment::{Attachment, Via};
 use crate::commands::journal;
 use crate::outcome::{out, tell, usage};
-use crate::policy::Policies;
+use crate::properties::{Run, Settings};
 use crate::signals::Stop;
-use crate::size::{self, Size};
 use crate::{ext4, host, volume};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -13,8 +12,6 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use vellum_core::format::areas::Layout;
-use vellum_core::format::superblock::Superblock;
 use vellum_device::info::hex_uuid;
 
 /// How long a server may take to look at a file system's journal.
@@ -34,18 +31,15 @@ pub struct Args {
     /// With --mkfs: also when there is a file system already, whose content is lost.
     #[arg(long, requires = "mkfs")]
     force: bool,
-    /// The mount's options; if not given, data=journal, and journal_async_commit where it is safe: by the volume's layout, and with a
-    /// journal that the volume can follow.
+    /// The mount's options, in this run: --with mount-options=OPTIONS. If nobody has chosen any, data=journal, and
+    /// journal_async_commit where it is safe: by the volume's layout, and with a journal that the volume can follow.
     #[arg(long, value_name = "OPTIONS", requires = "mount")]
     options: Option<String>,
     /// How to attach it; the best way that this machine has, if not given.
     #[arg(long, value_enum)]
     via: Option<Via>,
-    /// Memory for blocks in flight.
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size::buffer)]
-    buffer: Size,
     #[command(flatten)]
-    policies: Policies,
+    run: Run,
 }
 
 /// Attaches it.
@@ -53,24 +47,22 @@ pub fn run(args: Args) -> Result<()> {
     let stop = Stop::on_signals(true)?;
     let (superblock, _) = volume::superblock_of(&args.volume)?;
     let uuid = hex_uuid(&superblock.uuid());
-    let asked = args.options.as_deref();
+    let mut with = args.run.clone();
+    if let Some(options) = &args.options {
+        with.add(format!("mount-options={options}").parse().map_err(usage)?);
+    }
+    if args.mount.is_some() {
+        with.mount();
+    }
+    let settings = Settings::of(&superblock, superblock.properties(), &with);
+    settings.check(&superblock)?;
+    let asked = Some(settings.mount_options.as_str()).filter(|own| !own.is_empty());
     let mut options = ext4::mount_options(superblock.layout(), asked)?;
     let path = args
         .volume
         .canonicalize()
         .with_context(|| format!("cannot find {}", args.volume.display()))?;
-    let mount = match &args.mount {
-        None => None,
-        Some(dir) => {
-            let dir = dir
-                .canonicalize()
-                .with_context(|| format!("cannot find mount point {}", dir.display()))?;
-            if !dir.is_dir() {
-                return Err(usage(format!("--mount {}: not a directory", dir.display())));
-            }
-            Some(dir)
-        }
-    };
+    let mount = args.mount.as_deref().map(mount_point).transpose()?;
     if !host::is_root() {
         bail!(
             "attaching a block device needs root: use sudo, or `vellum serve --socket` with an NBD client in user space"
@@ -84,11 +76,7 @@ pub fn run(args: Args) -> Result<()> {
         },
     };
     let mut attachment = Attachment::begin(&uuid, &path, via, &stop)?;
-    let mut flags = vec![format!("--buffer={}", args.buffer.0)];
-    // A policy that is asked for comes later, and wins.
-    flags.extend(usual(&superblock, mount.is_some()));
-    flags.extend(args.policies.flags());
-    let flags: Vec<OsString> = flags.into_iter().map(OsString::from).collect();
+    let flags: Vec<OsString> = with.flags().into_iter().map(OsString::from).collect();
     attachment.serve(&flags)?;
     let device = attachment.bind()?;
     if args.mkfs {
@@ -119,6 +107,16 @@ pub fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
+fn mount_point(dir: &Path) -> Result<PathBuf> {
+    let dir = dir
+        .canonicalize()
+        .with_context(|| format!("cannot find mount point {}", dir.display()))?;
+    match dir.is_dir() {
+        true => Ok(dir),
+        false => Err(usage(format!("--mount {}: not a directory", dir.display()))),
+    }
+}
+
 /// Why a commit block of the file system on a volume could overtake what it commits, if so. Its server looks first.
 fn unordered_because(volume: &Path) -> Result<Option<String>> {
     let mut told = None;
@@ -135,17 +133,4 @@ fn unordered_because(volume: &Path) -> Result<Option<String>> {
         (None, Some(reason)) => Ok(reason),
         (None, None) => Ok(Some("its journal has not been looked at yet".to_owned())),
     }
-}
-
-/// What an attached volume does when nobody says otherwise: it writes least, and no fsync waits longer for it.
-fn usual(superblock: &Superblock, is_mounted: bool) -> Option<String> {
-    if superblock.layout() != Layout::Log {
-        return None;
-    }
-    let mut policies = vec!["compress=zstd"];
-    // A volume from before there were deltas has no place for them.
-    policies.extend((superblock.delta_leaves() > 0).then_some("delta=on"));
-    // What is mounted replays its journal, and a log can do so first.
-    policies.extend(is_mounted.then_some("replay=on"));
-    Some(format!("--policy={}", policies.join(",")))
 }

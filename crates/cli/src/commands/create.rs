@@ -1,6 +1,7 @@
 //! `vellum create`.
 
 use crate::outcome::{out, usage};
+use crate::properties::{self, Change, Changes};
 use crate::signals::Stop;
 use crate::size::{self, Size};
 use crate::volume::{self, NewVolume};
@@ -8,6 +9,7 @@ use anyhow::Result;
 use std::io::Write;
 use std::path::PathBuf;
 use vellum_core::format::areas::Layout;
+use vellum_core::format::properties::Properties;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -30,6 +32,9 @@ pub struct Args {
     /// How blocks, and what is known of them, lie on the medium.
     #[arg(long, value_enum, default_value = "log")]
     layout: LayoutChoice,
+    /// What shall be otherwise than is usual: `vellum set --help` lists the properties; give it several times.
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<Changes>,
     /// Write all of the file now: it cannot run out later, and syncs are faster from the first day.
     #[arg(long)]
     preallocate: bool,
@@ -67,6 +72,7 @@ pub fn run(args: Args) -> Result<()> {
             "--segment-size is of the layout log: tables have no segments",
         ));
     }
+    let changes: Vec<Change> = args.set.into_iter().flat_map(|changes| changes.0).collect();
     let new = NewVolume {
         layout: args.layout.into(),
         size: args.size.map(|s| s.0),
@@ -75,6 +81,9 @@ pub fn run(args: Args) -> Result<()> {
         segment_size: args.segment_size.map(|s| s.0),
         preallocate: args.preallocate,
         force: args.force,
+        choose: Box::new(move |superblock| {
+            properties::changed(superblock, &Properties::default(), &changes)
+        }),
     };
     let info = if args.preallocate {
         let stop = Stop::on_signals(false)?;
@@ -91,5 +100,7 @@ pub fn run(args: Args) -> Result<()> {
         info.layout,
         info.uuid
     )?;
+    let (superblock, _) = volume::superblock_of(&args.volume)?;
+    writeln!(out(), "{}", properties::in_a_line(&superblock))?;
     Ok(())
 }

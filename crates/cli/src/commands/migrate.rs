@@ -3,7 +3,7 @@
 use crate::claim::{Claimed, claim};
 use crate::commands::create::LayoutChoice;
 use crate::outcome::{out, tell, usage};
-use crate::policy::{self, Change};
+use crate::properties::{self, Run, Settings};
 use crate::replace;
 use crate::size::Size;
 use crate::volume::{self, NewVolume};
@@ -15,12 +15,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::format::areas::Layout;
+use vellum_core::recovery::find_superblock;
 use vellum_device::block::{BlockDevice, BlockError};
 use vellum_device::info::hex_uuid;
 use vellum_device::migrate::MigrateError;
 use vellum_device::policy::Policy;
-use vellum_device::{OpenOptions, Volume, migrate};
-use vellum_medium::FileMedium;
+use vellum_device::{MediumSource, OpenOptions, Volume, crc32c, migrate};
+use vellum_medium::{FileMedium, Medium};
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -41,9 +42,8 @@ pub struct Args {
     /// Write over a volume that is on the block device.
     #[arg(long)]
     force: bool,
-    /// What is done with what is written to the new one, while it is copied.
-    #[arg(long = "policy", value_name = "NAME=VALUE,...", help = policy::help("What is done with what is written to the new one, while it is copied"))]
-    changes: Vec<Change>,
+    #[command(flatten)]
+    run: Run,
 }
 
 /// How far a migration is, in a file beside its target.
@@ -215,6 +215,7 @@ pub fn run(args: &Args) -> Result<()> {
                 preallocate: false,
                 force: args.force,
                 layout: args.layout.into(),
+                choose: Box::new(properties::taken_from(&superblock)),
             };
             if args.target == args.source {
                 return Err(usage("a migration goes into a new place"));
@@ -236,8 +237,7 @@ pub fn run(args: &Args) -> Result<()> {
         }
     };
     let Claimed { medium, socket } = claim(&args.target, false)?;
-    let changes = args.changes.iter();
-    let policy = changes.fold(Policy::default(), |policy, change| change.apply(policy));
+    let policy = policy(&medium, &args.run)?;
     let target = opened(medium, false, policy)?;
     let bar = bar("copying", &source);
     let copied = migrate::copy(&*source, &*target, state.blocks_done, &mut |at| {
@@ -281,6 +281,13 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// What a target does while it is copied to: what it was given, and what is said for this run.
+fn policy(target: &FileMedium, run: &Run) -> Result<Policy> {
+    let mut source = MediumSource::new(target);
+    let (found, _) = find_superblock(&mut source, target.blocks(), crc32c)?;
+    Ok(Settings::of(&found, found.properties(), run).policy)
+}
+
 /// What to do when the target is full is another thing here than while a volume is served.
 fn explained(error: MigrateError, args: &Args) -> anyhow::Error {
     let MigrateError::Block { source, lba, .. } = &error else {
@@ -299,7 +306,7 @@ fn explained(error: MigrateError, args: &Args) -> anyhow::Error {
     let (target, state) = (&args.target, State::path(&args.target));
     anyhow::anyhow!(
         "the copy has no room left at LBA {lba}: remove {} and {}, and begin anew with a larger --medium-size. Blocks that the \
-         source shares are written out as often as they are mapped, unless the copy shares them too (--policy dedup=on)",
+         source shares are written out as often as they are mapped, unless the copy shares them too (--with dedup=on)",
         target.display(),
         state.display()
     )
@@ -338,7 +345,7 @@ mod tests {
             over_provisioning: None,
             medium_size: None,
             force: false,
-            changes: Vec::new(),
+            run: Run::default(),
         }
     }
 
@@ -375,6 +382,7 @@ mod tests {
             preallocate: false,
             force: false,
             layout,
+            choose: volume::choose_nothing(),
         }
     }
 
@@ -415,15 +423,13 @@ mod tests {
             ..args(&source, &target, LayoutChoice::Ordered)
         };
         let error = run(&small).unwrap_err().to_string();
-        let told = ["--medium-size", "b.migrating", "--policy dedup=on"];
+        let told = ["--medium-size", "b.migrating", "--with dedup=on"];
         assert!(told.iter().all(|told| error.contains(told)), "{error}");
         std::fs::remove_file(&target).unwrap();
         std::fs::remove_file(State::path(&target)).unwrap();
-        run(&Args {
-            changes: vec!["dedup=on".parse().unwrap()],
-            ..small
-        })
-        .unwrap();
+        let mut with = Run::default();
+        with.add("dedup=on".parse().unwrap());
+        run(&Args { run: with, ..small }).unwrap();
         std::fs::remove_dir_all(&directory).unwrap();
     }
 

@@ -10,16 +10,17 @@ mod detach;
 mod dump;
 mod estimate;
 mod fold;
+mod get;
 mod info;
 mod journal;
 mod lab;
 mod man;
 mod migrate;
-mod policy;
 mod record;
 mod rescue;
 mod scrub;
 mod serve;
+mod set;
 mod stats;
 mod sweep;
 
@@ -43,8 +44,10 @@ pub enum Command {
     Info(info::Args),
     /// Show the counters of a volume that is being served.
     Stats(stats::Args),
-    /// Show and switch what a volume that is being served does with what is written.
-    Policy(policy::Args),
+    /// Show the properties of a volume: what it does with what is written, and what its user has chosen.
+    Get(get::Args),
+    /// Change properties of a volume, for good; also while it is served.
+    Set(set::Args),
     /// Show and set where the journals on a volume that is being served are.
     Journal(journal::Args),
     /// Find blocks that are stored twice on a volume that is being served, and store them once.
@@ -90,7 +93,8 @@ impl Command {
             Self::Detach(args) => detach::run(&args),
             Self::Info(args) => info::run(&args),
             Self::Stats(args) => stats::run(&args),
-            Self::Policy(args) => policy::run(&args),
+            Self::Get(args) => get::run(&args),
+            Self::Set(args) => set::run(&args),
             Self::Journal(args) => journal::run(&args),
             Self::Estimate(args) => estimate::run(&args),
             Self::Dedup(args) => dedup::run(&args),

@@ -2,7 +2,6 @@
 
 use super::serve::{self, SizesChoice, Where};
 use crate::outcome::usage;
-use crate::size::Size;
 use anyhow::Result;
 use std::path::PathBuf;
 
@@ -15,7 +14,7 @@ pub struct Args {
     /// The trace: a new file. No byte of the data is in it.
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
-    /// The encoding whose sizes it tells: what the policy `compress` goes by in the lab.
+    /// The encoding whose sizes it tells: what `compress` goes by in the lab.
     #[arg(long, value_enum, value_name = "ENCODING", default_value = "lz4")]
     sizes: SizesChoice,
     /// Listen for NBD clients on this unix socket.
@@ -46,6 +45,5 @@ pub fn run(args: Args) -> Result<()> {
         args.output,
         args.sizes,
         to,
-        Size(64 << 20),
     ))
 }

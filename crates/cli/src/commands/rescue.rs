@@ -2,6 +2,7 @@
 
 use crate::claim::{Claimed, claim};
 use crate::outcome::{out, tell, usage};
+use crate::properties;
 use crate::size::Size;
 use crate::volume::{self, NewVolume};
 use anyhow::{Result, bail};
@@ -68,6 +69,7 @@ pub fn run(args: &Args) -> Result<()> {
                 preallocate: false,
                 force: false,
                 layout: superblock.layout(),
+                choose: Box::new(properties::taken_from(&superblock)),
             };
             volume::create(target, &new, &|| false)?;
             let Claimed { medium, socket } = claim(target, false)?;

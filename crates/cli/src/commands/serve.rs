@@ -4,21 +4,19 @@ use crate::bound::mark;
 use crate::claim::{Claimed, claim};
 use crate::control::{Answers, ControlSocket};
 use crate::outcome::{tell, usage};
-use crate::policy::{Change, PersistenceChoice, Policies};
+use crate::properties::{Change, Research, Run};
+use crate::served::{OpenOptions, Recording, Served};
 use crate::server_log;
 use crate::signals::Stop;
-use crate::size::{self, Size};
-use crate::volume::{OpenOptions, Recording, Served};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
-use vellum_core::engine::Victim;
-use vellum_device::policy::Policy;
-use vellum_device::{Haste, Sought, Volume};
+use vellum_device::{Haste, Sought};
 use vellum_frontend::fuse::{FuseExport, FuseServer};
 use vellum_frontend::nbd::{self, Export, Listen, Protection, Server, TlsFiles};
 use vellum_frontend::ublk::{self, UblkServer};
@@ -63,22 +61,13 @@ pub struct Args {
     /// Refuse writes, and change nothing on the volumes.
     #[arg(long)]
     read_only: bool,
-    /// Memory for blocks in flight of each volume, the volatile write cache included.
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size::buffer)]
-    buffer: Size,
-    /// How the collector chooses the segment to empty.
-    #[arg(long, value_enum, default_value = "greedy")]
-    victim: VictimChoice,
     #[command(flatten)]
-    policies: Policies,
-    /// Store blocks of zeros like any other, not as map entries: --policy zero=off.
-    #[arg(long)]
-    no_zero: bool,
+    run: Run,
     /// Record what is asked of the volume into this new file: a trace for `vellum lab`, without a byte of the data. No request
     /// waits for it; when its disk is full, recording ends and the volume goes on.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// The encoding whose sizes the trace tells: what the policy `compress` goes by in the lab.
+    /// The encoding whose sizes the trace tells: what `compress` goes by in the lab.
     #[arg(
         long,
         value_enum,
@@ -108,13 +97,7 @@ pub struct Where {
 
 impl Args {
     /// A plain file or a block device, served as it is and recorded.
-    pub fn recording(
-        file: String,
-        trace: PathBuf,
-        sizes: SizesChoice,
-        to: Where,
-        buffer: Size,
-    ) -> Self {
+    pub fn recording(file: String, trace: PathBuf, sizes: SizesChoice, to: Where) -> Self {
         Self {
             volumes: vec![file],
             socket: to.socket,
@@ -127,14 +110,7 @@ impl Args {
             ublk: to.ublk,
             control: None,
             read_only: false,
-            buffer,
-            victim: VictimChoice::Greedy,
-            policies: Policies {
-                changes: Vec::new(),
-                journal: Vec::new(),
-                persistence: PersistenceChoice::Weak,
-            },
-            no_zero: false,
+            run: Run::default(),
             record: Some(trace),
             record_sizes: sizes,
             syslog: false,
@@ -159,15 +135,6 @@ impl From<SizesChoice> for Sizes {
             SizesChoice::Zstd => Self::Zstd,
         }
     }
-}
-
-/// How the collector chooses.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum VictimChoice {
-    /// The segment with the fewest live blocks.
-    Greedy,
-    /// The best of benefit times age over cost.
-    CostBenefit,
 }
 
 /// Serves until told to stop.
@@ -211,9 +178,9 @@ pub fn run(args: Args) -> Result<()> {
     // recovery survives.
     let stop = Stop::on_signals(false)?;
     serve_host_memory();
-    if !args.policies.journal.is_empty() && named.len() > 1 {
+    if args.run.names_a_journal() && named.len() > 1 {
         return Err(usage(
-            "--journal is of one volume: with several, use `vellum journal set` when they are served",
+            "--journal is of one volume: with several, use `vellum set VOLUME journals=START+LENGTH`",
         ));
     }
     if args.record.is_some() && named.len() > 1 {
@@ -221,18 +188,9 @@ pub fn run(args: Args) -> Result<()> {
             "--record is of one volume: serve the others by a server of their own",
         ));
     }
-    let mut policy = args.policies.policy();
-    policy.zero &= !args.no_zero;
     let options = OpenOptions {
         read_only: args.read_only,
-        buffer_bytes: args.buffer.0,
-        victim: match args.victim {
-            VictimChoice::Greedy => Victim::Greedy,
-            VictimChoice::CostBenefit => Victim::CostBenefit,
-        },
-        policy,
-        journals: args.policies.journals(),
-        persistence: args.policies.persistence.into(),
+        run: args.run.clone(),
         record: args.record.clone().map(|trace| Recording {
             trace,
             sizes: args.record_sizes.into(),
@@ -441,25 +399,28 @@ impl Answers for Volumes {
             .collect()
     }
 
-    fn policy(&self, volume: &Value, change: &Value) -> Result<Value, String> {
-        let chosen = self.chosen(volume)?;
-        if let Some(change) = change.as_str() {
-            let change: Change = change.parse()?;
-            let volumes = chosen.iter().filter_map(|served| served.volume());
-            set_policies(volumes, &change)?;
+    fn properties(&self, volume: &Value, set: &Value, study: &Value) -> Result<Value, String> {
+        let (volume, chosen) = self
+            .one(volume)?
+            .volume()
+            .ok_or("a plain file has no properties")?;
+        if !set.is_null() {
+            let changes: Vec<Change> = parsed(set)?;
+            let done = chosen.set(volume, &changes);
+            done.map_err(|error| format!("{error:#}"))?;
         }
-        Ok(chosen
-            .iter()
-            .map(|v| json!({"name": v.name, "path": v.path, "policy": v.policy()}))
-            .collect())
+        if !study.is_null() {
+            let changes: Vec<Research> = parsed(study)?;
+            let changes: Vec<Change> = changes.into_iter().flat_map(|r| r.0).collect();
+            let done = chosen.study(volume, &changes);
+            done.map_err(|error| format!("{error:#}"))?;
+        }
+        Ok(chosen.told(volume))
     }
 
     fn sweep(&self, sought: Sought, volume: &Value, order: &Value) -> Result<Value, String> {
-        let chosen = self.chosen(volume)?;
-        let [served] = chosen.as_slice() else {
-            return Err("say which volume".to_owned());
-        };
-        let volume = served
+        let served = self.one(volume)?;
+        let (volume, _) = served
             .volume()
             .ok_or("a plain file stores every block as it comes")?;
         let done = match order.as_str() {
@@ -484,11 +445,8 @@ impl Answers for Volumes {
     }
 
     fn scrub(&self, volume: &Value, order: &Value, rate: &Value) -> Result<Value, String> {
-        let chosen = self.chosen(volume)?;
-        let [served] = chosen.as_slice() else {
-            return Err("say which volume".to_owned());
-        };
-        let volume = served
+        let (volume, _) = self
+            .one(volume)?
             .volume()
             .ok_or("a plain file has nothing to check its blocks by")?;
         match order.as_str() {
@@ -504,19 +462,28 @@ impl Answers for Volumes {
     }
 
     fn journal(&self, volume: &Value, change: &Value) -> Result<Value, String> {
-        let chosen = self.chosen(volume)?;
-        let [served] = chosen.as_slice() else {
-            return Err("say which volume".to_owned());
-        };
-        let volume = served
+        let served = self.one(volume)?;
+        let (volume, chosen) = served
             .volume()
             .ok_or("a plain file has no journals that are watched")?;
+        let set = |journals: &str| {
+            if chosen.has_journals_by_flag() {
+                return Err(
+                    "in this run its journals are those that --journal names: start it without, or \
+                    `vellum set VOLUME journals=...` \
+                     for the next one"
+                        .to_owned(),
+                );
+            }
+            let change: Change = format!("journals={journals}").parse()?;
+            chosen
+                .set(volume, &[change])
+                .map_err(|error| format!("{error:#}"))
+        };
         let number = |key: &str| change.get(key).and_then(Value::as_u64);
         match (change.as_str(), number("start"), number("bytes")) {
-            (_, Some(start), Some(bytes)) => volume
-                .set_journal(start, bytes)
-                .map_err(|error| error.to_string())?,
-            (Some("clear"), ..) => volume.clear_journals(),
+            (_, Some(start), Some(bytes)) => set(&chosen.with_journal(start, bytes))?,
+            (Some("clear"), ..) => set("default")?,
             _ if change.is_null() => {}
             _ => return Err("a change is \"clear\", or start and bytes".to_owned()),
         }
@@ -530,43 +497,28 @@ impl Answers for Volumes {
     }
 }
 
+/// Changes in a list, each as on the command line.
+fn parsed<T: FromStr<Err = String>>(list: &Value) -> Result<Vec<T>, String> {
+    let texts = list.as_array().ok_or("it takes a list of NAME=VALUE")?;
+    let parse = |text: &Value| text.as_str().unwrap_or_default().parse();
+    texts.iter().map(parse).collect()
+}
+
 impl Volumes {
-    /// The volumes of this path: all, if none is given.
-    fn chosen(&self, path: &Value) -> Result<Vec<&Served>, String> {
+    /// The volume of this path; the only one, if none is given.
+    fn one(&self, path: &Value) -> Result<&Served, String> {
         let path = path.as_str().map(Path::new);
-        let ours = |v: &&Served| path.is_none_or(|path| v.path == path);
-        let chosen: Vec<_> = self.0.iter().filter(ours).collect();
-        match chosen.is_empty() {
-            true => Err(
+        let mut ours = self
+            .0
+            .iter()
+            .filter(|v| path.is_none_or(|path| v.path == path));
+        match (ours.next(), ours.next()) {
+            (Some(served), None) => Ok(served),
+            (Some(_), Some(_)) => Err("say which volume".to_owned()),
+            (None, _) => Err(
                 "it serves a volume with this UUID by another path, or one of them is a copy"
                     .to_owned(),
             ),
-            false => Ok(chosen),
         }
     }
-}
-
-/// Changes the policy of all of them or of none.
-fn set_policies<'a>(
-    volumes: impl Iterator<Item = &'a Volume> + Clone,
-    change: &Change,
-) -> Result<(), String> {
-    for volume in volumes.clone() {
-        let policy = change.apply(volume.policy());
-        volume.takes(&policy).map_err(|error| error.to_string())?;
-    }
-    let mut changed: Vec<(&Volume, Policy)> = Vec::new();
-    for volume in volumes {
-        let before = volume.policy();
-        if let Err(refused) = volume.set_policy(change.apply(before)) {
-            for (volume, before) in changed {
-                volume.set_policy(before).map_err(|error| {
-                    format!("{refused}; another volume keeps the new policy: {error}")
-                })?;
-            }
-            return Err(refused.to_string());
-        }
-        changed.push((volume, before));
-    }
-    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use crate::control;
 use crate::outcome::out;
-use crate::policy::Change;
+use crate::properties::Change;
 use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -19,8 +19,8 @@ pub struct Args {
     /// Waits for no gap between clients' requests, and reads as much as it can.
     #[arg(long, conflicts_with_all = ["rate", "stop", "status"])]
     now: bool,
-    /// What it may read in a second, from now on, clients or not: `full`, or a size; the same as `vellum policy VOLUME
-    /// sweep=RATE`.
+    /// What it may read in a second, from now on, clients or not: `full`, or a size; the same as `vellum set VOLUME
+    /// sweep-rate=RATE`.
     #[arg(long, value_name = "RATE", conflicts_with_all = ["stop", "status"])]
     rate: Option<String>,
     /// Ends a sweep where it is.
@@ -57,9 +57,9 @@ impl Kind {
     pub fn run(&self, args: &Args) -> Result<()> {
         let (socket, volume) = control::server_of(&args.volume)?;
         if let Some(rate) = &args.rate {
-            let change = format!("sweep={rate}");
+            let change = format!("sweep-rate={rate}");
             change.parse::<Change>().map_err(crate::outcome::usage)?;
-            let request = json!({"command": "policy", "volume": volume, "change": change});
+            let request = json!({"command": "properties", "volume": volume, "set": [change]});
             control::request(&socket, &request)?;
         }
         let ask = |order: Option<&str>| -> Result<Value> {

@@ -49,7 +49,7 @@ const CONTESTANTS: [Contestant; 3] = [
         title: ["vellum, no option", "data=journal"],
         raw: false,
         // As `vellum attach --mount` has it.
-        flags: &["--policy", "compress=zstd,delta=on,replay=on"],
+        flags: &["--mounted"],
         options: ext4::MOUNT_OPTIONS,
     },
 ];

@@ -97,22 +97,41 @@ impl Server {
     /// Starts one and waits until it is ready.
     pub fn start(dir: &Path, args: &[&str]) -> Self {
         let mut server = Self::spawn(dir, args);
+        server.wait_until_ready();
+        server
+    }
+
+    fn wait_until_ready(&mut self) {
         eventually("ready", || {
             assert!(
-                server.child.try_wait().unwrap().is_none(),
+                self.child.try_wait().unwrap().is_none(),
                 "the server ended: {}",
-                server.said()
+                self.said()
             );
-            server.said().contains("ready: ")
+            self.said().contains("ready: ")
         });
+    }
+
+    /// Starts one that may have so many bytes of address space, and waits until it is ready.
+    pub fn start_limited(dir: &Path, bytes: u64, args: &[&str]) -> Self {
+        let mut command = Command::new("prlimit");
+        command
+            .arg(format!("--as={bytes}"))
+            .arg(env!("CARGO_BIN_EXE_vellum"));
+        let mut server = Self::spawn_by(command, dir, args);
+        server.wait_until_ready();
         server
     }
 
     /// Starts one.
     pub fn spawn(dir: &Path, args: &[&str]) -> Self {
+        Self::spawn_by(Command::new(env!("CARGO_BIN_EXE_vellum")), dir, args)
+    }
+
+    fn spawn_by(mut command: Command, dir: &Path, args: &[&str]) -> Self {
         let log = dir.join("server.log");
         let file = File::create(&log).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_vellum"))
+        let child = command
             .arg("serve")
             .args(args)
             .stdin(Stdio::null())

@@ -106,7 +106,7 @@ pub enum SweepError {
     /// There are no summaries to go by.
     #[error(
         "the layout {0} has no sweep for duplicates: what is written with dedup=on is compared as it comes, and nothing tells \
-         what was stored before; `vellum migrate --policy dedup=on` copies all, compared"
+         what was stored before; `vellum migrate --with dedup=on` copies all, compared"
     )]
     Layout(&'static str),
     /// There are no parts of pages.
@@ -114,7 +114,7 @@ pub enum SweepError {
     NoParts(&'static str),
     /// Nothing would be stored in fewer bytes.
     #[error(
-        "with compress=off what is left in sparse pages would be stored in whole ones: `vellum policy VOLUME compress=lz4` \
+        "with compress=off what is left in sparse pages would be stored in whole ones: `vellum set VOLUME compress=zstd` \
          makes all that is written from then on smaller"
     )]
     NotPacking,

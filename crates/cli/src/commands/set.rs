@@ -1,0 +1,142 @@
+//! `vellum set`: changes properties of a volume, served or at rest, for good.
+
+use crate::control;
+use crate::outcome::{tell, usage};
+use crate::properties::{self, Change, Research, TABLE, Tier};
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use vellum_device::{ChangeError, change_at_rest};
+use vellum_medium::{FileMedium, OpenOptions};
+
+const EXAMPLES: &str = "Examples:
+  vellum set disk.vellum compress=zstd:3
+  vellum set disk.vellum label=photos freed=on
+  vellum set disk.vellum compress=default";
+
+/// Arguments.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES, after_long_help = table())]
+pub struct Args {
+    /// The volume; also while it is served: then it counts at once, save where it says otherwise.
+    volume: PathBuf,
+    /// What shall be otherwise: all of it, or nothing. NAME=default is what the volume does when nobody has chosen.
+    #[arg(required_unless_present = "research", value_name = "NAME=VALUE")]
+    changes: Vec<Change>,
+    /// A mechanism that is there to be studied, for as long as the server runs: nothing of it is kept.
+    #[arg(
+        long,
+        value_name = "NAME=VALUE",
+        hide_short_help = true,
+        conflicts_with = "changes"
+    )]
+    research: Vec<Research>,
+}
+
+/// The table, for a terminal.
+fn table() -> String {
+    let mut text = format!("{EXAMPLES}\n\nProperties:\n");
+    for tier in [Tier::Everyday, Tier::Seldom] {
+        for property in TABLE.iter().filter(|p| p.tier == tier) {
+            let _ = writeln!(text, "\n  {}={}", property.name, property.kind.values());
+            let _ = writeln!(text, "      {}", property.doc);
+            if tier == Tier::Everyday {
+                let _ = writeln!(text, "      Brings and costs: {}", property.cost);
+            }
+            if property.has != properties::Has::All {
+                let _ = writeln!(text, "      Layouts: {}", property.has.names());
+            }
+        }
+        if tier == Tier::Everyday {
+            text += "\nSeldom needed:\n";
+        }
+    }
+    text
+}
+
+/// How often, and how soon again, a volume is looked at that another process has just locked: for five seconds.
+const LOOKS: u32 = 100;
+const LOOKS_EVERY: Duration = Duration::from_millis(50);
+
+/// Changes them.
+pub fn run(args: &Args) -> Result<()> {
+    if !args.research.is_empty() {
+        return study(args);
+    }
+    // Between a look for a server and the lock on the file one may begin, or end.
+    for _ in 0..LOOKS {
+        if let Some((socket, volume)) = control::find_server(&args.volume)? {
+            let texts: Vec<_> = args.changes.iter().map(Change::text).collect();
+            let request = json!({"command": "properties", "volume": volume, "set": texts});
+            let answer = control::request(&socket, &request)?;
+            tell_what_waits(&answer["volume"], &args.changes);
+            return Ok(());
+        }
+        match at_rest(&args.volume, &args.changes) {
+            Err(error) if is_locked(&error) => {
+                std::thread::sleep(LOOKS_EVERY);
+            }
+            done => return done,
+        }
+    }
+    at_rest(&args.volume, &args.changes)
+}
+
+/// Changes what is in force on a volume that is served, and nothing of what it keeps.
+fn study(args: &Args) -> Result<()> {
+    let Some((socket, volume)) = control::find_server(&args.volume)? else {
+        return Err(usage(format!(
+            "{}: it is not being served, and --research is for as long as a server runs",
+            args.volume.display()
+        )));
+    };
+    let changes = args.research.iter().flat_map(|research| &research.0);
+    let texts: Vec<_> = changes.map(Change::text).collect();
+    let request = json!({"command": "properties", "volume": volume, "research": texts});
+    control::request(&socket, &request).map(drop)
+}
+
+/// Says of what was changed what does not count yet.
+fn tell_what_waits(told: &Value, changes: &[Change]) {
+    let all = told.get("properties").and_then(Value::as_array);
+    for property in all.into_iter().flatten() {
+        let field = |key: &str| property.get(key).and_then(Value::as_str);
+        let Some(name) = field("name").filter(|name| changes.iter().any(|c| c.name() == *name))
+        else {
+            continue;
+        };
+        if field("source") == Some("this run") {
+            let value = field("value").unwrap_or_default();
+            tell(format_args!(
+                "{name}: kept in the volume; this run goes on with {value}, which a flag of the server says"
+            ));
+        } else if let Some(now) = field("until_restart") {
+            tell(format_args!(
+                "{name}: kept in the volume; it counts from the next attach or serve on, until then it \
+                is {now}"
+            ));
+        }
+    }
+}
+
+fn is_locked(error: &anyhow::Error) -> bool {
+    let medium = error.downcast_ref::<vellum_medium::OpenError>();
+    matches!(medium, Some(vellum_medium::OpenError::Locked(_)))
+}
+
+fn at_rest(path: &Path, changes: &[Change]) -> Result<()> {
+    let medium = FileMedium::open(path, OpenOptions { read_only: false })?;
+    let changed = change_at_rest(&medium, |superblock| {
+        properties::changed(superblock, superblock.properties(), changes)
+    });
+    match changed {
+        Ok(_) => Ok(()),
+        Err(ChangeError::Refused(error)) => Err(error),
+        Err(ChangeError::Recovery(error)) => {
+            Err(anyhow::Error::from(error).context(path.display().to_string()))
+        }
+        Err(ChangeError::Medium(error)) => Err(error.into()),
+    }
+}

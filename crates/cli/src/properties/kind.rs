@@ -1,0 +1,203 @@
+//! Kinds of values: how each is written, bounded and stored.
+
+use crate::size::{self, Size};
+use std::ops::RangeInclusive;
+use vellum_core::format::properties::{VALUE_BYTES_MAX, Value};
+
+/// What a property's values are.
+pub enum Kind {
+    /// On or off.
+    Switch,
+    /// Bytes; 0 where it has a word of its own.
+    Size {
+        /// From, to.
+        range: RangeInclusive<u64>,
+        /// A multiple of this.
+        step: u64,
+        /// What 0 is called, if it is one of them.
+        zero: Option<&'static str>,
+    },
+    /// A number; 0 is off.
+    Count(RangeInclusive<u64>),
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// Compression: one of these words, and `on` for what is usual.
+    Encoding(&'static [&'static str]),
+    /// Words of the user's own, of so many bytes at most.
+    Text(usize),
+    /// Parts of the volume.
+    Journals,
+}
+
+/// Parts of a volume that one property can name.
+const JOURNALS_MAX: usize = VALUE_BYTES_MAX / 16;
+
+impl Kind {
+    /// Its values, as a help text names them.
+    pub fn values(&self) -> String {
+        match self {
+            Self::Switch => "on, off".to_owned(),
+            Self::Size { range, zero, .. } => {
+                let (least, most) = (size::exact(*range.start()), size::exact(*range.end()));
+                let zero = zero.map_or(String::new(), |zero| format!("{zero}, "));
+                format!("{zero}{least} to {most}")
+            }
+            Self::Count(range) => format!("off, {} to {}", range.start(), range.end()),
+            Self::Choice(words) => words.join(", "),
+            Self::Encoding(words) => {
+                let (first, last) = (words.first(), words.last());
+                let words: Vec<_> = words
+                    .iter()
+                    .filter(|word| !word.contains(':'))
+                    .copied()
+                    .collect();
+                let levels = last.filter(|_| first != last).map_or("", |last| last);
+                format!("{}, zstd:2 to {levels}; on is zstd", words.join(", "))
+            }
+            Self::Text(most) => format!("up to {most} letters"),
+            Self::Journals => "START+LENGTH, several with commas; none".to_owned(),
+        }
+    }
+
+    /// What a text stands for.
+    ///
+    /// # Errors
+    /// When it is none of the values; says which they are.
+    pub fn parse(&self, text: &str) -> Result<Value, String> {
+        let parsed = match self {
+            Self::Switch => match text {
+                "on" => Some(Value::switch(true)),
+                "off" => Some(Value::switch(false)),
+                _ => None,
+            },
+            Self::Size { zero, .. } if *zero == Some(text) => Some(Value::number(0)),
+            Self::Size { range, step, .. } => {
+                let size = text.parse().ok().map(|Size(bytes)| bytes);
+                let fits = |bytes: &u64| range.contains(bytes) && bytes.is_multiple_of(*step);
+                size.filter(fits).map(Value::number)
+            }
+            Self::Count(_) if text == "off" => Some(Value::number(0)),
+            Self::Count(range) => {
+                let number = text.parse().ok();
+                number.filter(|n| range.contains(n)).map(Value::number)
+            }
+            Self::Encoding(_) if text == "on" => Some(Value::text("zstd")),
+            Self::Choice(words) | Self::Encoding(words) => {
+                words.contains(&text).then(|| Value::text(text))
+            }
+            Self::Text(most) => {
+                let fits = text.len() <= *most && !text.chars().any(char::is_control);
+                fits.then(|| Value::text(text))
+            }
+            Self::Journals => journals(text),
+        };
+        parsed.ok_or_else(|| format!("it is one of: {}", self.values()))
+    }
+
+    /// How a value is written; none when it is not one of this kind, as a later version may have it.
+    pub fn text(&self, value: &Value) -> Option<String> {
+        let text = match self {
+            Self::Switch => match value.as_switch()? {
+                true => "on".to_owned(),
+                false => "off".to_owned(),
+            },
+            Self::Size { zero, .. } => match (value.as_number()?, zero) {
+                (0, Some(zero)) => (*zero).to_owned(),
+                (bytes, _) => size::exact(bytes),
+            },
+            Self::Count(_) => match value.as_number()? {
+                0 => "off".to_owned(),
+                number => number.to_string(),
+            },
+            Self::Choice(_) | Self::Encoding(_) | Self::Text(_) => value.as_text()?.to_owned(),
+            Self::Journals => match value.as_ranges()? {
+                ranges if ranges.is_empty() => "none".to_owned(),
+                ranges => {
+                    let each = ranges.iter().map(|(start, bytes)| {
+                        format!("{}+{}", size::exact(*start), size::exact(*bytes))
+                    });
+                    each.collect::<Vec<_>>().join(",")
+                }
+            },
+        };
+        // What was stored is held to the same bounds as what is typed.
+        (self.parse(&text).as_ref() == Ok(value)).then_some(text)
+    }
+}
+
+fn journals(text: &str) -> Option<Value> {
+    if text == "none" {
+        return Some(Value::ranges(&[]));
+    }
+    let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
+    let ranges = ranges.filter(|ranges| ranges.len() <= JOURNALS_MAX)?;
+    Some(Value::ranges(&ranges))
+}
+
+fn range(text: &str) -> Option<(u64, u64)> {
+    let (start, bytes) = text.split_once('+')?;
+    let (Size(start), Size(bytes)) = (start.parse().ok()?, bytes.parse().ok()?);
+    Some((start, bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_is_written_again() {
+        let rate = Kind::Size {
+            range: 4096..=1 << 40,
+            step: 4096,
+            zero: Some("full"),
+        };
+        let words = Kind::Encoding(&["off", "lz4", "zstd"]);
+        for (kind, text, shown) in [
+            (&Kind::Switch, "on", "on"),
+            (&rate, "full", "full"),
+            (&rate, "65536K", "64M"),
+            (&Kind::Count(1..=9), "7", "7"),
+            (&Kind::Count(1..=9), "off", "off"),
+            (&words, "on", "zstd"),
+            (&words, "lz4", "lz4"),
+            (&Kind::Text(9), "", ""),
+            (&Kind::Text(9), "photos", "photos"),
+            (&Kind::Journals, "1G+128M,5G+64M", "1G+128M,5G+64M"),
+            (&Kind::Journals, "none", "none"),
+        ] {
+            let value = kind.parse(text).unwrap();
+            assert_eq!(kind.text(&value).as_deref(), Some(shown), "{text}");
+        }
+        for (kind, text) in [
+            (&Kind::Switch, "1"),
+            (&rate, "1"),
+            (&rate, "5000"),
+            (&rate, "2T"),
+            (&rate, "off"),
+            (&Kind::Count(1..=9), "10"),
+            (&words, "zstd:10"),
+            (&words, ""),
+            (&Kind::Text(3), "four"),
+            (&Kind::Text(9), "a\nb"),
+            (&Kind::Journals, "1G"),
+            (&Kind::Journals, ""),
+        ] {
+            let error = kind.parse(text).unwrap_err();
+            assert!(error.contains(&kind.values()), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_stored_value_of_a_later_version_has_no_text() {
+        let lz4 = Kind::Choice(&["off", "lz4"]);
+        assert_eq!(lz4.text(&Value::text("lzma")), None);
+        assert_eq!(lz4.text(&Value::switch(true)), None);
+        let small = Kind::Size {
+            range: 8..=16,
+            step: 1,
+            zero: None,
+        };
+        assert_eq!(small.text(&Value::number(17)), None);
+        assert_eq!(small.text(&Value::number(0)), None);
+    }
+}

@@ -1,0 +1,16 @@
+//! Properties: what a user chooses, kept in the volume, and what is in force of it (docs/decisions/0026-set-and-get.md).
+
+mod change;
+mod effect;
+mod kind;
+mod served;
+mod settings;
+mod show;
+mod table;
+
+pub use change::{Change, Changes, Research, Run};
+pub use effect::{changed, taken_from};
+pub use served::Chosen;
+pub use settings::Settings;
+pub use show::{in_a_line, listed, written};
+pub use table::{Has, TABLE, Tier, named};

@@ -1,0 +1,215 @@
+//! A volume, or a plain file, while it is served.
+
+use crate::outcome::{tell, usage};
+use crate::properties::{Chosen, Run};
+use crate::raw::RawFile;
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::recovery::find_superblock;
+use vellum_device::block::BlockDevice;
+use vellum_device::{MediumSource, OpenError, Volume, crc32c};
+use vellum_frontend::unaligned::ByteDevice;
+use vellum_medium::{FileMedium, Medium};
+use vellum_record::{Recorder, Sizes, State};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// How to open what is served.
+pub struct OpenOptions {
+    /// Refuse writes.
+    pub read_only: bool,
+    /// What is otherwise than the volume has it, in this run.
+    pub run: Run,
+    /// Record what is asked.
+    pub record: Option<Recording>,
+}
+
+/// What is asked of a volume, as a trace.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// A new file.
+    pub trace: PathBuf,
+    /// The encoding whose sizes it tells.
+    pub sizes: Sizes,
+}
+
+/// Something that is served.
+pub struct Served {
+    /// The export's name.
+    pub name: String,
+    /// Its file.
+    pub path: PathBuf,
+    kind: Kind,
+    recorder: Option<Arc<Recorder>>,
+    device: ByteDevice,
+}
+
+enum Kind {
+    Volume(Arc<Volume>, Box<Chosen>),
+    Raw(Arc<RawFile>),
+}
+
+impl Served {
+    /// Opens it: for a volume, whose medium is given, that is its recovery. Otherwise it is a plain file.
+    pub fn open(
+        name: String,
+        path: &Path,
+        medium: Option<FileMedium>,
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        let kind = match medium {
+            Some(medium) => open_volume(path, medium, options)?,
+            None => Kind::Raw(RawFile::open(path)?),
+        };
+        let device: Arc<dyn BlockDevice> = match &kind {
+            Kind::Volume(volume, _) => volume.clone(),
+            Kind::Raw(raw) => raw.clone(),
+        };
+        let recorder = match &options.record {
+            None => None,
+            Some(Recording { trace, sizes }) => {
+                let trouble = path.display().to_string();
+                let on_event =
+                    Arc::new(move |event: &str| tell(format_args!("{trouble}: {event}")));
+                let recorder = Recorder::start(Arc::clone(&device), trace, *sizes, on_event);
+                if recorder.is_err() {
+                    // The volume was opened: it ends in order, whatever else is wrong.
+                    end(&kind, path)?;
+                }
+                Some(recorder?)
+            }
+        };
+        let device = match &recorder {
+            Some(recorder) => Arc::clone(recorder).into(),
+            None => device.into(),
+        };
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        Ok(Self {
+            name,
+            path,
+            kind,
+            recorder,
+            device,
+        })
+    }
+
+    /// For front ends: one for all of them.
+    pub fn device(&self) -> ByteDevice {
+        self.device.clone()
+    }
+
+    /// A volume's UUID.
+    pub fn uuid(&self) -> Option<String> {
+        match &self.kind {
+            Kind::Volume(volume, _) => Some(volume.info().uuid),
+            Kind::Raw(_) => None,
+        }
+    }
+
+    /// All counters.
+    pub fn stats(&self) -> Value {
+        let stats = match &self.kind {
+            Kind::Volume(volume, _) => volume.stats(),
+            Kind::Raw(raw) => raw.stats(),
+        };
+        serde_json::to_value(stats).unwrap_or(Value::Null)
+    }
+
+    /// How the recording is doing, if there is one.
+    pub fn recording(&self) -> Option<State> {
+        self.recorder.as_ref().map(|recorder| recorder.state())
+    }
+
+    /// What went wrong lately.
+    pub fn events(&self) -> Value {
+        match &self.kind {
+            Kind::Volume(volume, _) => serde_json::to_value(volume.events()).unwrap_or(Value::Null),
+            Kind::Raw(_) => json!([]),
+        }
+    }
+
+    /// The volume with what is chosen of it, if it is one.
+    pub fn volume(&self) -> Option<(&Volume, &Chosen)> {
+        match &self.kind {
+            Kind::Volume(volume, chosen) => Some((volume, chosen)),
+            Kind::Raw(_) => None,
+        }
+    }
+
+    /// Makes everything durable and ends it. How a recording ends changes nothing in that: it is told.
+    pub fn stop(&self) -> Result<()> {
+        let ended = end(&self.kind, &self.path);
+        if let Some(recorder) = &self.recorder {
+            let State {
+                path,
+                requests,
+                lost,
+                without_contents,
+                bytes,
+                ended,
+                ..
+            } = recorder.stop();
+            let path = path.display();
+            let missing = match (lost, without_contents) {
+                (0, 0) => String::new(),
+                (lost, without) => format!(
+                    "; missing: {lost} requests, and what {without} writes wrote: they came too fast"
+                ),
+            };
+            let why = ended.map_or(String::new(), |why| format!("; ended early: {why}"));
+            tell(format_args!(
+                "{path}: {requests} requests recorded in {bytes} bytes{missing}{why}"
+            ));
+        }
+        ended
+    }
+}
+
+fn open_volume(path: &Path, medium: FileMedium, options: &OpenOptions) -> Result<Kind> {
+    let (superblock, _) = find_superblock(&mut MediumSource::new(&medium), medium.blocks(), crc32c)
+        .with_context(|| path.display().to_string())?;
+    let chosen = Chosen::new(&superblock, &options.run);
+    let settings = chosen.in_force();
+    settings.check(&superblock)?;
+    let frames =
+        |share: u64| u32::try_from(settings.buffer_bytes / BLOCK / share).unwrap_or(u32::MAX);
+    let trouble = path.display().to_string();
+    let how = vellum_device::OpenOptions {
+        read_only: options.read_only,
+        write_frames: frames(2),
+        read_frames: frames(4),
+        collector_frames: frames(4),
+        victim: settings.victim,
+        policy: settings.policy,
+        journals: settings.journals,
+        persistence: settings.persistence,
+        on_event: Some(Arc::new(move |event| {
+            tell(format_args!("{trouble}: {}", event.message))
+        })),
+        ..vellum_device::OpenOptions::default()
+    };
+    let volume = Volume::open(Arc::new(medium), &how).map_err(|error| match error {
+        OpenError::Journal(error) => usage(format!("journals: {error}")),
+        error => error.into(),
+    })?;
+    chosen.opened(&volume);
+    Ok(Kind::Volume(Arc::new(volume), Box::new(chosen)))
+}
+
+fn end(kind: &Kind, path: &Path) -> Result<()> {
+    let no_room = || {
+        tell(format_args!(
+            "{0}: no room on its file system or device for what is to be written last: waiting for it. \
+             Free some (`df {0}`), and the server ends by itself. A second signal ends it at once, without a \
+             checkpoint: nothing durable is lost, the next start recovers it",
+            path.display()
+        ));
+    };
+    match kind {
+        Kind::Volume(volume, _) => Ok(volume.stop_telling(no_room)?),
+        Kind::Raw(raw) => raw.stop(),
+    }
+}
