@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -135,6 +136,28 @@ impl ControlSocket {
 /// Whether a server listens there.
 pub fn is_answered(path: &Path) -> bool {
     UnixStream::connect(path).is_ok()
+}
+
+/// The process that listens there, if one does.
+pub fn server_pid(path: &Path) -> Option<i32> {
+    let stream = UnixStream::connect(path).ok()?;
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
+    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: an open socket, and a place of that length for what is read.
+    let got = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut bytes,
+        )
+    };
+    (got == 0).then_some(peer.pid)
 }
 
 /// Whether a server listens there, and not one that was killed and is about to let go.

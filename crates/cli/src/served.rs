@@ -4,6 +4,7 @@ use crate::outcome::{tell, usage};
 use crate::properties::{Chosen, Run};
 use crate::raw::RawFile;
 use anyhow::{Context, Result};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,6 +46,8 @@ pub struct Served {
     kind: Kind,
     recorder: Option<Arc<Recorder>>,
     device: ByteDevice,
+    /// Where clients reach it.
+    places: Mutex<Vec<String>>,
 }
 
 enum Kind {
@@ -93,7 +96,18 @@ impl Served {
             kind,
             recorder,
             device,
+            places: Mutex::default(),
         })
+    }
+
+    /// Notes where clients reach it.
+    pub fn is_at(&self, place: String) {
+        self.places.lock().push(place);
+    }
+
+    /// Where they do.
+    pub fn places(&self) -> Vec<String> {
+        self.places.lock().clone()
     }
 
     /// For front ends: one for all of them.

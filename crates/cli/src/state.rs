@@ -229,17 +229,30 @@ pub fn find(path: &Path) -> Result<Option<String>> {
         let is_served = state.server.is_some_and(Process::alive);
         (is_it || names_it).then_some((is_it, is_served))
     };
-    let mut best = None;
-    for entry in std::fs::read_dir(run_dir()?)?.flatten() {
-        let file = entry.path();
-        if file.extension().is_none_or(|e| e != "json") {
-            continue;
-        }
-        let (Ok(Some(state)), Some(id)) = (read(&file), file.file_stem()) else {
-            continue;
-        };
-        let id = id.to_string_lossy().into_owned();
-        best = best.max(rank(&id, &state).map(|rank| (rank, id)));
-    }
-    Ok(best.map(|(_, id)| id))
+    let ranked = records()?
+        .into_iter()
+        .filter_map(|(id, state)| Some((rank(&id, &state)?, id)));
+    Ok(ranked.max().map(|(_, id)| id))
+}
+
+/// All records that can be read, each with the name of its volume.
+pub fn records() -> Result<Vec<(String, State)>> {
+    let found = named("json")?.into_iter().filter_map(|(id, file)| {
+        let state = read(&file).ok()??;
+        Some((id, state))
+    });
+    Ok(found.collect())
+}
+
+/// The UUIDs of volumes that have a control socket, of the living or the dead.
+pub fn control_sockets() -> Result<Vec<String>> {
+    Ok(named("control")?.into_iter().map(|(id, _)| id).collect())
+}
+
+/// Files of the run-time directory with this extension, and their names without it.
+fn named(extension: &str) -> Result<Vec<(String, PathBuf)>> {
+    let files = std::fs::read_dir(run_dir()?)?.flatten().map(|e| e.path());
+    let ours = files.filter(|file| file.extension().is_some_and(|e| e == extension));
+    let with_id = |file: PathBuf| Some((file.file_stem()?.to_string_lossy().into_owned(), file));
+    Ok(ours.filter_map(with_id).collect())
 }

@@ -223,7 +223,7 @@ fn a_second_server_is_refused_and_the_first_goes_on() {
     assert!(ok(&["info", v]).contains("served now          yes"));
     let json: serde_json::Value = serde_json::from_str(&ok(&["stats", v, "--json"])).unwrap();
     assert_eq!(json.pointer("/0/bytes"), Some(&(64u64 << 20).into()));
-    assert!(ok(&["stats", v]).contains("clients.write.bytes"));
+    assert!(ok(&["stats", v, "--all"]).contains("clients.write.bytes"));
     server.signal(libc::SIGHUP);
     assert_eq!(server.term(), Some(0));
     assert!(!one.exists());

@@ -14,6 +14,7 @@ mod get;
 mod info;
 mod journal;
 mod lab;
+mod list;
 mod man;
 mod migrate;
 mod record;
@@ -42,7 +43,9 @@ pub enum Command {
     Detach(detach::Args),
     /// Show what a volume is.
     Info(info::Args),
-    /// Show the counters of a volume that is being served.
+    /// Show what is served and attached now.
+    List(list::Args),
+    /// Show what a volume that is being served has written, spared and found.
     Stats(stats::Args),
     /// Show the properties of a volume: what it does with what is written, and what its user has chosen.
     Get(get::Args),
@@ -92,6 +95,7 @@ impl Command {
             Self::Attach(args) => attach::run(args),
             Self::Detach(args) => detach::run(&args),
             Self::Info(args) => info::run(&args),
+            Self::List(args) => list::run(&args),
             Self::Stats(args) => stats::run(&args),
             Self::Get(args) => get::run(&args),
             Self::Set(args) => set::run(&args),

@@ -246,16 +246,10 @@ fn serve(
     sockets: &[ControlSocket],
     stop: &Stop,
 ) -> Result<()> {
-    let mut ready = Vec::new();
     let mut servers = Vec::new();
     if let Some(path) = &args.socket {
         servers.push(nbd(&Listen::Unix(path.clone()), volumes)?);
-        ready.extend(
-            volumes
-                .0
-                .iter()
-                .map(|v| format!("nbd+unix:///{}?socket={}", v.name, path.display())),
-        );
+        volumes.are_at(|v| format!("nbd+unix:///{}?socket={}", v.name, path.display()));
     }
     if let Some(addr) = args.tcp {
         let (tls, scheme) = match (&args.tls_cert, &args.tls_key) {
@@ -275,12 +269,7 @@ fn serve(
         };
         let server = nbd(&Listen::Tcp { addr, tls }, volumes)?;
         let addr = server.address().unwrap_or(addr);
-        ready.extend(
-            volumes
-                .0
-                .iter()
-                .map(|v| format!("{scheme}://{addr}/{}", v.name)),
-        );
+        volumes.are_at(|v| format!("{scheme}://{addr}/{}", v.name));
         servers.push(server);
     }
     let fuse = match &args.fuse {
@@ -291,12 +280,7 @@ fn serve(
                 device: v.device(),
             };
             let server = FuseServer::mount(dir, volumes.0.iter().map(export).collect())?;
-            ready.extend(
-                volumes
-                    .0
-                    .iter()
-                    .map(|v| server.dir().join(&v.name).display().to_string()),
-            );
+            volumes.are_at(|v| server.dir().join(&v.name).display().to_string());
             Some(server)
         }
     };
@@ -308,7 +292,7 @@ fn serve(
             let mark = volume.uuid().as_deref().map(mark);
             let server = UblkServer::start(volume.device(), mark, &report)
                 .with_context(|| volume.path.display().to_string())?;
-            ready.push(server.path().display().to_string());
+            volume.is_at(server.path().display().to_string());
             ublks.push(server);
         }
     }
@@ -320,6 +304,7 @@ fn serve(
     if let Some(control) = &control {
         control.serve(volumes.clone(), stop.clone());
     }
+    let ready: Vec<_> = volumes.0.iter().flat_map(Served::places).collect();
     say(&format!("ready: {}", ready.join(" ")));
     stop.wait(None);
     say("stopping");
@@ -391,6 +376,7 @@ impl Answers for Volumes {
                     "path": v.path,
                     "uuid": v.uuid(),
                     "bytes": v.device().bytes(),
+                    "places": v.places(),
                     "stats": v.stats(),
                     "recording": v.recording(),
                     "events": v.events(),
@@ -505,6 +491,11 @@ fn parsed<T: FromStr<Err = String>>(list: &Value) -> Result<Vec<T>, String> {
 }
 
 impl Volumes {
+    /// Notes where clients reach each of them.
+    fn are_at(&self, place: impl Fn(&Served) -> String) {
+        self.0.iter().for_each(|v| v.is_at(place(v)));
+    }
+
     /// The volume of this path; the only one, if none is given.
     fn one(&self, path: &Value) -> Result<&Served, String> {
         let path = path.as_str().map(Path::new);

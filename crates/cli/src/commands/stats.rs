@@ -1,15 +1,26 @@
 //! `vellum stats`: a live server's counters.
 
+mod screen;
+mod summary;
+
 use crate::control;
+use crate::outcome::{out, usage};
+use crate::signals::Stop;
 use crate::size::Size;
 use anyhow::Result;
+use screen::Screen;
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use summary::Counted;
 
 /// Arguments.
 #[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  vellum stats disk.vellum\n  vellum stats disk.vellum --watch\n  \
+    vellum stats disk.vellum --all | grep dedup\n  vellum stats disk.vellum --json | jq '.[0].stats.medium'"
+)]
 pub struct Args {
     /// The volume; its server is found by itself.
     #[arg(required_unless_present = "control")]
@@ -17,10 +28,13 @@ pub struct Args {
     /// The server's control socket.
     #[arg(long, value_name = "PATH", conflicts_with = "volume")]
     control: Option<PathBuf>,
-    /// As JSON, one line.
+    /// All counters, a line each.
     #[arg(long)]
+    all: bool,
+    /// As JSON, one line, all of it.
+    #[arg(long, conflicts_with = "all")]
     json: bool,
-    /// Again and again, every so many seconds.
+    /// Again and again, every so many seconds, until q or Ctrl-C.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     watch: Option<u64>,
@@ -34,40 +48,54 @@ pub fn run(args: &Args) -> Result<()> {
             let (socket, volume) = control::server_of(path)?;
             (socket, Some(volume))
         }
-        (None, None) => return Err(crate::outcome::usage("name a volume or a control socket")),
+        (None, None) => return Err(usage("name a volume or a control socket")),
     };
-    let mut before = None;
+    let Some(seconds) = args.watch else {
+        let volumes = ask(&socket, name.as_deref())?;
+        write!(out(), "{}", shown(args, &volumes, None))?;
+        return Ok(out().flush()?);
+    };
+    let stop = Stop::with_terminal()?;
+    let mut screen = Screen::begin();
+    let mut before: Option<Vec<Value>> = None;
     loop {
-        let answer = control::ask(&socket, "stats")?;
-        let all = answer
-            .get("volumes")
-            .and_then(Value::as_array)
-            .cloned()
-            .unwrap_or_default();
-        let ours = |v: &&Value| {
-            name.as_deref()
-                .is_none_or(|n| v.get("path").and_then(Value::as_str).map(Path::new) == Some(n))
-        };
-        let volumes: Vec<Value> = all.iter().filter(ours).cloned().collect();
-        if let (Some(name), true) = (&name, volumes.is_empty()) {
-            return Err(served_elsewhere(name));
-        }
-        let mut out = std::io::stdout().lock();
-        if args.json {
-            writeln!(out, "{}", Value::Array(volumes.clone()))?;
-        } else {
-            for (i, volume) in volumes.iter().enumerate() {
-                let earlier = before.as_ref().and_then(|b: &Vec<Value>| b.get(i));
-                write!(out, "{}", text(volume, earlier, args.watch))?;
-            }
-        }
-        out.flush()?;
-        let Some(seconds) = args.watch else {
-            return Ok(());
-        };
+        let volumes = ask(&socket, name.as_deref())?;
+        screen.draw(&shown(args, &volumes, before.as_deref()))?;
         before = Some(volumes);
-        std::thread::sleep(Duration::from_secs(seconds));
+        if screen.wait(Duration::from_secs(seconds), &|| stop.asked()) {
+            return Ok(());
+        }
     }
+}
+
+/// What a server has counted, of all its volumes or of one.
+fn ask(socket: &Path, name: Option<&Path>) -> Result<Vec<Value>> {
+    let mut answer = control::ask(socket, "stats")?;
+    let all = match answer["volumes"].take() {
+        Value::Array(all) => all,
+        _ => Vec::new(),
+    };
+    let path = |v: &Value| v.get("path").and_then(Value::as_str).map(PathBuf::from);
+    let ours = |v: &Value| name.is_none_or(|name| path(v).as_deref() == Some(name));
+    let volumes: Vec<Value> = all.into_iter().filter(ours).collect();
+    match name {
+        Some(name) if volumes.is_empty() => Err(served_elsewhere(name)),
+        _ => Ok(volumes),
+    }
+}
+
+fn shown(args: &Args, volumes: &[Value], before: Option<&[Value]>) -> String {
+    if args.json {
+        return format!("{}\n", Value::from(volumes));
+    }
+    let each = volumes.iter().enumerate().map(|(i, volume)| {
+        let earlier = before.and_then(|before| before.get(i));
+        match args.all {
+            true => text(volume, earlier, args.watch),
+            false => Counted::new(volume, earlier, args.watch.unwrap_or(1)).lines(),
+        }
+    });
+    each.collect()
 }
 
 /// Servers are found by the UUID, which a copy has too.

@@ -1,0 +1,176 @@
+//! `vellum list`: what is served and attached now.
+
+use crate::outcome::out;
+use crate::size::Size;
+use crate::state::{self, Process, State};
+use crate::{bound, control, volume};
+use anyhow::Result;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Arguments.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  sudo vellum list\n  vellum list --json | jq -r '.[].path'\n\n\
+    Each user has volumes of his own: root's are what `sudo vellum attach` has attached."
+)]
+pub struct Args {
+    /// As JSON, one line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A volume that somebody serves, or that one who is dead has left bound.
+#[derive(Default, Serialize)]
+struct Running {
+    path: PathBuf,
+    uuid: String,
+    label: Option<String>,
+    /// `serving`, `busy` (it opens its volumes, or stops) or `dead`.
+    state: &'static str,
+    pid: Option<i32>,
+    bytes: Option<u64>,
+    used_percent: Option<u64>,
+    /// How it is attached: `ublk`, `nbd` or `fuse`.
+    via: Option<String>,
+    device: Option<PathBuf>,
+    mounts: Vec<PathBuf>,
+    /// Where clients reach it.
+    places: Vec<String>,
+}
+
+/// Lists them.
+pub fn run(args: &Args) -> Result<()> {
+    let all = running()?;
+    if args.json {
+        writeln!(out(), "{}", serde_json::to_value(&all)?)?;
+        return Ok(());
+    }
+    if all.is_empty() {
+        writeln!(out(), "nothing is served or attached")?;
+        return Ok(());
+    }
+    let mut rows = vec![["VOLUME", "SIZE", "USED", "PID", "WHERE"].map(str::to_owned)];
+    rows.extend(all.iter().map(row));
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<_> = (0..4).map(|column| width(column).unwrap_or(0)).collect();
+    for row in &rows {
+        for (cell, width) in row.iter().zip(&widths) {
+            write!(out(), "{cell:<width$}  ")?;
+        }
+        writeln!(out(), "{}", row[4])?;
+    }
+    Ok(())
+}
+
+fn row(it: &Running) -> [String; 5] {
+    let path = it.path.display();
+    let name = match &it.label {
+        Some(label) => format!("{path} ({label})"),
+        None => path.to_string(),
+    };
+    let or = |told: Option<String>| told.unwrap_or_else(|| "-".to_owned());
+    let mut places: Vec<String> = it.mounts.iter().map(|m| m.display().to_string()).collect();
+    let via = it.via.as_deref().unwrap_or("?");
+    places.extend(it.device.iter().map(|d| format!("{} ({via})", d.display())));
+    if it.device.is_none() {
+        places.extend(it.places.iter().cloned());
+    }
+    match it.state {
+        "busy" => places.push("opening, or stopping".to_owned()),
+        "dead" => places.push(format!("its server is dead: vellum detach {path}")),
+        _ => {}
+    }
+    [
+        name,
+        or(it.bytes.map(|bytes| Size(bytes).to_string())),
+        or(it.used_percent.map(|percent| format!("{percent} %"))),
+        or(it.pid.map(|pid| pid.to_string())),
+        places.join(" "),
+    ]
+}
+
+/// All of them, by their paths. Who answers is asked; a record counts where its server lives, or the kernel has its device.
+fn running() -> Result<Vec<Running>> {
+    let mut records: BTreeMap<String, State> = state::records()?.into_iter().collect();
+    let mut all = Vec::new();
+    for uuid in state::control_sockets()? {
+        let record = records.remove(&uuid);
+        let Some(pid) = control::server_pid(&state::control_socket(&uuid)?) else {
+            // Left behind.
+            all.extend(record.and_then(|record| dead(&uuid, record)));
+            continue;
+        };
+        let mut it = served(&uuid, pid, record.as_ref())?;
+        if let Some(record) = record.filter(|record| record.server.is_some_and(Process::alive)) {
+            attached(&mut it, &record);
+        }
+        all.push(it);
+    }
+    all.extend(records.into_iter().filter_map(|(uuid, it)| dead(&uuid, it)));
+    all.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(all)
+}
+
+/// What its server says of it.
+fn served(uuid: &str, pid: i32, record: Option<&State>) -> Result<Running> {
+    let answer = control::ask(&state::control_socket(uuid)?, "stats");
+    let all = answer.as_ref().ok().and_then(|a| a["volumes"].as_array());
+    let is_it = |v: &&Value| v["uuid"] == uuid;
+    let mut it = Running {
+        uuid: uuid.to_owned(),
+        pid: Some(pid),
+        state: "busy",
+        path: record
+            .map(|record| record.volume.clone())
+            .unwrap_or_default(),
+        ..Running::default()
+    };
+    let Some(told) = all.into_iter().flatten().find(is_it) else {
+        return Ok(it);
+    };
+    it.state = "serving";
+    it.path = told["path"].as_str().unwrap_or("?").into();
+    it.bytes = told["bytes"].as_u64();
+    it.used_percent = told
+        .pointer("/stats/room/used_percent")
+        .and_then(Value::as_u64);
+    let places = told["places"].as_array().into_iter().flatten();
+    it.places = places
+        .filter_map(|p| p.as_str().map(str::to_owned))
+        .collect();
+    it.label = label(&it.path);
+    Ok(it)
+}
+
+/// What the kernel has bound to it.
+fn attached(it: &mut Running, record: &State) {
+    it.via = Some(record.via.clone());
+    it.device = bound::devices(&it.uuid, record).into_iter().next();
+    it.mounts = bound::mounts(&it.uuid, record);
+}
+
+/// A volume whose server is dead, if its device or its mount is still there.
+fn dead(uuid: &str, record: State) -> Option<Running> {
+    if record.server.is_some_and(Process::alive) {
+        return None;
+    }
+    let mut it = Running {
+        uuid: uuid.to_owned(),
+        state: "dead",
+        path: record.volume.clone(),
+        ..Running::default()
+    };
+    attached(&mut it, &record);
+    let is_bound = it.device.is_some() || !it.mounts.is_empty();
+    is_bound.then_some(it)
+}
+
+fn label(path: &Path) -> Option<String> {
+    let (superblock, _) = volume::superblock_of(path).ok()?;
+    let label = superblock.properties().get("label")?.as_text()?;
+    (!label.is_empty()).then(|| label.to_owned())
+}

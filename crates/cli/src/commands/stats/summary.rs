@@ -1,0 +1,390 @@
+//! A dozen lines of what a server has counted of a volume, for a person.
+
+use crate::size::Size;
+use serde_json::Value;
+use std::fmt::Write;
+
+/// What was counted, and what had been when it was looked at before.
+pub struct Counted<'a> {
+    volume: &'a Value,
+    before: Option<&'a Value>,
+    /// Seconds since then.
+    every: f64,
+}
+
+impl<'a> Counted<'a> {
+    /// Of one volume; of `before` it is `every` seconds.
+    pub fn new(volume: &'a Value, before: Option<&'a Value>, every: u64) -> Self {
+        Self {
+            volume,
+            before,
+            every: every.max(1) as f64,
+        }
+    }
+
+    /// A counter, by its name as `stats --all` has it; one that is not there is 0.
+    fn of(&self, name: &str) -> u64 {
+        counter(self.volume, name)
+    }
+
+    fn all(&self, names: &[&str]) -> u64 {
+        names.iter().map(|name| self.of(name)).sum()
+    }
+
+    /// By how much it has grown in a second.
+    fn rate(&self, name: &str) -> f64 {
+        let before = self.before.map_or(0, |before| counter(before, name));
+        self.of(name).saturating_sub(before) as f64 / self.every
+    }
+
+    fn text(&self, pointer: &str) -> &'a str {
+        let value = self.volume.pointer(pointer);
+        value.and_then(Value::as_str).unwrap_or("?")
+    }
+
+    fn list(&self, pointer: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+        let list = self.volume.pointer(pointer).and_then(Value::as_array);
+        list.into_iter().flatten()
+    }
+
+    /// The lines.
+    pub fn lines(&self) -> String {
+        let mut text = String::new();
+        let mut line = |name: &str, told: String| {
+            let _ = writeln!(text, "  {name:<16}{told}");
+        };
+        line("clients", self.clients());
+        line("medium", self.medium());
+        line("by cause", self.causes());
+        line("not written", self.spared());
+        line("compression", self.compression());
+        line("deltas", self.deltas());
+        line("deduplication", self.dedup());
+        line("flushes", self.flushes());
+        line("space", self.space());
+        line("file systems", self.file_systems());
+        if self.before.is_some() {
+            line("now", self.now());
+        }
+        self.health()
+            .into_iter()
+            .for_each(|told| line("health", told));
+        let (name, path) = (self.text("/name"), self.text("/path"));
+        let bytes = Size(
+            self.volume
+                .get("bytes")
+                .and_then(Value::as_u64)
+                .unwrap_or(0),
+        );
+        let up = duration(self.of("uptime_ms") / 1000);
+        format!("{name} ({bytes}, {path}), up {up}\n{text}")
+    }
+
+    fn clients(&self) -> String {
+        format!(
+            "wrote {}, read {}; {} written as zeros, {} discarded",
+            Size(self.of("clients.write.bytes")),
+            Size(self.of("clients.read.bytes")),
+            Size(self.of("clients.write_zeroes.bytes")),
+            Size(self.of("clients.discard.bytes")),
+        )
+    }
+
+    fn medium(&self) -> String {
+        let (wrote, got) = (
+            self.of("clients.write.bytes"),
+            self.of("medium.written_bytes"),
+        );
+        let share = match (wrote, got <= wrote) {
+            (0, _) => return format!("got {}", Size(got)),
+            (_, true) => format!("{} % saved", percent(wrote - got, wrote)),
+            (_, false) => format!("{} more", Size(got - wrote)),
+        };
+        let each = got as f64 / wrote as f64;
+        format!(
+            "got {}: {each:.2} for each byte that clients wrote, {share}",
+            Size(got)
+        )
+    }
+
+    fn causes(&self) -> String {
+        let causes = [
+            ("data", &["medium.data_bytes"][..]),
+            ("headers", &["medium.header_bytes"]),
+            ("collector", &["medium.moved_bytes"]),
+            ("summaries", &["medium.summary_bytes"]),
+            (
+                "map",
+                &[
+                    "medium.map_bytes",
+                    "medium.link_bytes",
+                    "medium.directory_bytes",
+                ],
+            ),
+            (
+                "tables",
+                &[
+                    "medium.count_bytes",
+                    "medium.fingerprint_bytes",
+                    "medium.edition_bytes",
+                ],
+            ),
+        ];
+        let got = self.of("medium.written_bytes");
+        let told = causes.iter().filter_map(|(what, names)| {
+            let bytes = self.all(names);
+            (bytes > 0).then(|| format!("{what} {} ({} %)", Size(bytes), percent(bytes, got)))
+        });
+        or(told.collect::<Vec<_>>().join(", "), "nothing yet")
+    }
+
+    fn spared(&self) -> String {
+        let spared = [
+            ("in a journal already", "core.remapped_blocks"),
+            ("stored already", "core.dedup_blocks"),
+            ("overwritten in memory", "core.absorbed_blocks"),
+        ];
+        let told = spared.iter().filter_map(|(what, name)| {
+            let bytes = self.of(name) * 4096;
+            (bytes > 0).then(|| format!("{} {what}", Size(bytes)))
+        });
+        or(told.collect::<Vec<_>>().join(", "), "nothing yet")
+    }
+
+    fn compression(&self) -> String {
+        let (blocks, bytes) = (self.of("core.packed_blocks"), self.of("core.packed_bytes"));
+        match blocks {
+            0 => "nothing stored in parts of pages".to_owned(),
+            blocks => format!(
+                "{} stored in {} ({} %)",
+                Size(blocks * 4096),
+                Size(bytes),
+                percent(bytes, blocks * 4096)
+            ),
+        }
+    }
+
+    fn deltas(&self) -> String {
+        match self.of("deltas.stored_blocks") {
+            0 => "none stored".to_owned(),
+            _ => format!(
+                "of these {} stored in {}",
+                Size(self.of("deltas.whole_bytes")),
+                Size(self.of("deltas.stored_bytes"))
+            ),
+        }
+    }
+
+    fn dedup(&self) -> String {
+        let (found, looked) = (self.of("core.dedup_blocks"), self.of("core.dedup_lookups"));
+        if self.of("core.index_capacity") == 0 && looked == 0 {
+            return "off".to_owned();
+        }
+        let full = percent(
+            self.of("core.index_entries"),
+            self.of("core.index_capacity"),
+        );
+        let shared = Size(self.of("space.shared_bytes"));
+        let hits = percent(found, looked);
+        format!(
+            "{hits} % of what was looked up is stored already; {shared} shared; index {full} % full"
+        )
+    }
+
+    fn flushes(&self) -> String {
+        let of = |what: &str| self.of(&format!("flushes.{what}"));
+        let (all, free, merged) = (of("received"), of("free"), of("merged"));
+        let syncs = self.all(&["medium.syncs", "medium.durable_writes"]);
+        let commits = match self.of("write_once.commits") {
+            0 => String::new(),
+            commits => format!(", {:.2} a commit", syncs as f64 / commits as f64),
+        };
+        format!(
+            "{all}: {free} free, {merged} with another's; the medium was synced {syncs} times{commits}"
+        )
+    }
+
+    fn space(&self) -> String {
+        let (used, room) = (self.of("room.used_bytes"), self.of("room.capacity_bytes"));
+        let (mapped, saved) = (self.of("space.mapped_bytes"), self.of("space.saved_bytes"));
+        format!(
+            "{} of {} in use ({} %); what clients see of it is {}, {} saved",
+            Size(used),
+            Size(room),
+            percent(used, room),
+            Size(mapped),
+            Size(saved)
+        )
+    }
+
+    fn file_systems(&self) -> String {
+        let told: Vec<_> = self
+            .list("/stats/write_once/file_systems")
+            .map(|found| {
+                let field = |key: &str| found.get(key).and_then(Value::as_str);
+                let label = field("label").filter(|label| !label.is_empty());
+                let name = label.or_else(|| field("uuid")).unwrap_or("?");
+                match field("stood_aside") {
+                    Some(why) => format!("{name}, journal not watched: {why}"),
+                    None => format!("{name}, journal watched"),
+                }
+            })
+            .collect();
+        or(told.join("; "), "none found")
+    }
+
+    fn now(&self) -> String {
+        let bytes = |name: &str| Size(self.rate(name) as u64);
+        format!(
+            "{}/s written, {}/s to the medium, {}/s read, {:.0} flushes/s",
+            bytes("clients.write.bytes"),
+            bytes("medium.written_bytes"),
+            bytes("clients.read.bytes"),
+            self.rate("flushes.received")
+        )
+    }
+
+    /// What is wrong, a line each; or that nothing is.
+    fn health(&self) -> Vec<String> {
+        let mut told = Vec::new();
+        let poisoned = self
+            .volume
+            .pointer("/stats/poisoned")
+            .and_then(Value::as_bool);
+        if poisoned == Some(true) {
+            told.push(
+                "POISONED by a failed write or sync: detach, and attach again, to recover"
+                    .to_owned(),
+            );
+        }
+        for (name, what) in [
+            ("core.corrupt_blocks", "blocks failed their checksum"),
+            ("core.unreadable_blocks", "blocks cannot be read"),
+            ("core.quarantined_segments", "segments are left out of use"),
+            ("medium.errors", "operations of the medium failed"),
+            ("clients.refused", "requests were answered with an error"),
+            (
+                "core.waiting_requests",
+                "requests wait for room, or for the medium",
+            ),
+        ] {
+            let count = self.of(name);
+            if count > 0 {
+                told.push(format!("{count} {what}"));
+            }
+        }
+        let level = self.text("/stats/room/level");
+        if !["ample", "?"].contains(&level) {
+            told.push(format!(
+                "the space for data is {level}: free some, before it is full"
+            ));
+        }
+        told.extend(self.list("/events").map(|event| {
+            let message = event.get("message").and_then(Value::as_str).unwrap_or("?");
+            let count = event.get("count").and_then(Value::as_u64).unwrap_or(1);
+            format!("trouble, {count} times: {message}")
+        }));
+        if let Some(ended) = self
+            .volume
+            .pointer("/recording/ended")
+            .and_then(Value::as_str)
+        {
+            told.push(format!("the recording has ended: {ended}"));
+        }
+        match told.is_empty() {
+            true => vec!["well".to_owned()],
+            false => told,
+        }
+    }
+}
+
+fn counter(volume: &Value, name: &str) -> u64 {
+    let stats = volume.get("stats").unwrap_or(&Value::Null);
+    let found = name.split('.').try_fold(stats, |value, key| value.get(key));
+    found.and_then(Value::as_u64).unwrap_or(0)
+}
+
+fn percent(part: u64, of: u64) -> u64 {
+    match of {
+        0 => 0,
+        of => (u128::from(part) * 100 / u128::from(of)) as u64,
+    }
+}
+
+fn or(told: String, nothing: &str) -> String {
+    match told.is_empty() {
+        true => nothing.to_owned(),
+        false => told,
+    }
+}
+
+fn duration(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn volume(wrote: u64, got: u64) -> Value {
+        json!({
+            "name": "disk", "path": "/v", "bytes": 1_u64 << 30, "events": [],
+            "stats": {
+                "clients": {"write": {"bytes": wrote}},
+                "medium": {"written_bytes": got, "data_bytes": got / 2},
+                "core": {"corrupt_blocks": 2},
+                "room": {"level": "ample", "used_bytes": 1 << 20, "capacity_bytes": 1 << 30},
+                "uptime_ms": 7_300_000,
+            },
+        })
+    }
+
+    #[test]
+    fn it_is_a_dozen_lines_and_says_what_was_saved() {
+        let text = Counted::new(&volume(100 << 20, 25 << 20), None, 1).lines();
+        assert!(text.lines().count() <= 13, "{text}");
+        for told in [
+            "disk (1 GiB, /v), up 2 h",
+            "0.25 for each byte that clients wrote, 75 % saved",
+            "data 12.5 MiB (50 %)",
+            "2 blocks failed their checksum",
+        ] {
+            assert!(text.contains(told), "{told}: {text}");
+        }
+        let more = Counted::new(&volume(1 << 20, 3 << 20), None, 1).lines();
+        assert!(
+            more.contains("3.00 for each byte that clients wrote, 2 MiB more"),
+            "{more}"
+        );
+    }
+
+    #[test]
+    fn rates_are_of_the_time_between() {
+        let (before, after) = (volume(0, 0), volume(100 << 20, 10 << 20));
+        let text = Counted::new(&after, Some(&before), 5).lines();
+        assert!(
+            text.contains("20 MiB/s written, 2 MiB/s to the medium"),
+            "{text}"
+        );
+    }
+
+    /// A server of another version, or one of a plain file, counts other things.
+    #[test]
+    fn what_is_not_counted_is_nothing_to_fail_for() {
+        for strange in [
+            json!({}),
+            json!(null),
+            json!({"stats": 7, "events": {}}),
+            json!([]),
+        ] {
+            let text = Counted::new(&strange, Some(&strange), 0).lines();
+            assert!(text.contains("well"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What a person is told: `list`, and `stats` in a dozen lines, all of it, as JSON, and again and again.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+#[path = "../src/nbd_client.rs"]
+#[allow(dead_code, reason = "the command uses more of it")]
+mod nbd_client;
+
+use common::{Server, can_attach, dir, eventually, ok, server_pid, text, vellum};
+use nbd_client::NbdClient;
+use serde_json::Value;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What `list` says of a volume: others may run on this machine.
+fn listed(path: &Path) -> Option<Value> {
+    let all: Value = serde_json::from_str(&ok(&["list", "--json"])).unwrap();
+    let all = all.as_array().unwrap().clone();
+    all.into_iter().find(|it| it["path"] == text(path))
+}
+
+#[test]
+fn what_is_served_is_listed_and_what_is_dead_is_not() {
+    let dir = dir();
+    let (path, socket) = (dir.path().join("v"), dir.path().join("s"));
+    let v = text(&path);
+    ok(&["create", v, "--size=64M", "--set=label=photos"]);
+    assert_eq!(listed(&path), None);
+    let server = Server::start(dir.path(), &[v, "--socket", text(&socket)]);
+    let it = listed(&path).unwrap();
+    assert_eq!(
+        (&it["state"], &it["pid"], &it["label"], &it["bytes"]),
+        (
+            &"serving".into(),
+            &server.pid().into(),
+            &"photos".into(),
+            &(64 << 20).into()
+        )
+    );
+    assert!(it["places"][0].as_str().unwrap().contains(text(&socket)));
+    let shown = ok(&["list"]);
+    let line = shown.lines().find(|line| line.contains(v)).unwrap();
+    assert!(
+        line.contains("(photos)") && line.contains("64 MiB"),
+        "{shown}"
+    );
+    // Its socket is left behind.
+    server.kill();
+    assert_eq!(listed(&path), None);
+}
+
+/// Detaches when a test fails.
+struct Attached<'a>(&'a str);
+
+impl Drop for Attached<'_> {
+    fn drop(&mut self) {
+        vellum(&["detach", self.0]);
+    }
+}
+
+#[test]
+fn what_is_attached_is_listed_with_its_mount_until_it_is_detached() {
+    if !can_attach("what_is_attached_is_listed_with_its_mount_until_it_is_detached") {
+        return;
+    }
+    let dir = dir();
+    let (path, mount) = (dir.path().join("v"), dir.path().join("mnt"));
+    fs::create_dir(&mount).unwrap();
+    let (v, m) = (text(&path), text(&mount));
+    ok(&["create", v, "--size=256M"]);
+    let _attached = Attached(v);
+    ok(&["attach", v, "--via=fuse", "--mkfs", "--mount", m]);
+    let it = listed(&path).unwrap();
+    assert_eq!(
+        (&it["state"], &it["via"]),
+        (&"serving".into(), &"fuse".into())
+    );
+    assert_eq!(
+        (&it["mounts"][0], &it["pid"]),
+        (&m.into(), &server_pid(&path).into())
+    );
+    assert!(it["device"].as_str().unwrap().starts_with("/dev/loop"));
+    assert!(ok(&["list"]).contains(m));
+    // Killed: what it has left is told, and what to do.
+    // SAFETY: the server that this test has started.
+    unsafe { libc::kill(server_pid(&path), libc::SIGKILL) };
+    eventually("it is dead", || {
+        listed(&path).is_some_and(|it| it["state"] == "dead")
+    });
+    assert!(ok(&["list"]).contains(&format!("vellum detach {v}")));
+    ok(&["detach", v]);
+    assert_eq!(listed(&path), None);
+}
+
+/// A server with something written, and the path of its volume.
+fn written(dir: &Path) -> (Server, String) {
+    let (path, socket) = (dir.join("v"), dir.join("s"));
+    let v = text(&path).to_owned();
+    ok(&["create", &v, "--size=64M"]);
+    let server = Server::start(dir, &[&v, "--socket", text(&socket)]);
+    let mut client = NbdClient::connect(&socket, "v").unwrap();
+    for lba in 0..256_u64 {
+        client.write(lba * 4096, &[lba as u8 | 1; 4096]).unwrap();
+    }
+    client.flush().unwrap();
+    (server, v)
+}
+
+#[test]
+fn statistics_are_a_dozen_lines_or_all_of_them() {
+    let dir = dir();
+    let (server, v) = written(dir.path());
+    let few = ok(&["stats", &v]);
+    assert!((10..=14).contains(&few.lines().count()), "{few}");
+    assert!(
+        few.contains("wrote 1 MiB") && few.contains("health          well"),
+        "{few}"
+    );
+    let json: Value = serde_json::from_str(&ok(&["stats", &v, "--json"])).unwrap();
+    let got = json[0]["stats"]["medium"]["written_bytes"]
+        .as_u64()
+        .unwrap();
+    // What is told is what is counted.
+    let each = format!("{:.2} for each byte", got as f64 / f64::from(1 << 20));
+    assert!(few.contains(&each), "{each}: {few}");
+    let all = ok(&["stats", &v, "--all"]);
+    assert!(all.contains("core.remapped_blocks") && all.lines().count() > 100);
+    assert_eq!(server.term(), Some(0));
+}
+
+#[test]
+fn statistics_are_drawn_in_place_until_somebody_presses_q() {
+    let dir = dir();
+    let (server, v) = written(dir.path());
+    // A terminal of its own.
+    let command = format!(
+        "stty rows 40 cols 120; {} stats {v} --watch 1",
+        env!("CARGO_BIN_EXE_vellum")
+    );
+    let mut child = Command::new("script")
+        .args(["--quiet", "--return", "--command", &command, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut shown = child.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut all = String::new();
+        let _ = shown.read_to_string(&mut all);
+        all
+    });
+    let began = Instant::now();
+    std::thread::sleep(Duration::from_millis(2500));
+    assert_eq!(child.try_wait().unwrap(), None, "it goes on by itself");
+    child.stdin.as_mut().unwrap().write_all(b"q").unwrap();
+    let ended = child.wait().unwrap();
+    assert!(
+        ended.success() && began.elapsed() < Duration::from_secs(20),
+        "{ended}"
+    );
+    let all = reader.join().unwrap();
+    let times = all.matches("wrote 1 MiB").count();
+    assert!(times >= 2, "{all:?}");
+    // Each time but the first it goes back up by as many lines as it has drawn.
+    assert!(
+        all.matches("F").count() >= times - 1 && all.contains("\u{1b}[J"),
+        "{all:?}"
+    );
+    assert!(all.contains("flushes/s"), "{all:?}");
+
+    // Where no terminal is, one follows the other, and a signal ends it.
+    let mut piped = Command::new(env!("CARGO_BIN_EXE_vellum"))
+        .args(["stats", &v, "--json", "--watch=1"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    // SAFETY: our own child, not yet waited for.
+    unsafe { libc::kill(piped.id() as i32, libc::SIGINT) };
+    let mut lines = String::new();
+    piped
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut lines)
+        .unwrap();
+    assert!(piped.wait().unwrap().success());
+    assert!(
+        lines.lines().count() >= 2 && !lines.contains('\u{1b}'),
+        "{lines}"
+    );
+    assert!(
+        lines
+            .lines()
+            .all(|line| serde_json::from_str::<Value>(line).is_ok())
+    );
+    assert_eq!(server.term(), Some(0));
+}
