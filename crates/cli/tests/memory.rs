@@ -1,4 +1,4 @@
-//! A policy that asks for more memory than there is: it is refused, and what is served goes on.
+//! What asks for more memory than there is is refused, and what is served goes on; and what needs little takes little.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -7,7 +7,7 @@ mod common;
 #[allow(dead_code, reason = "the command uses more of it")]
 mod nbd_client;
 
-use common::{Server, dir, fails, ok, text};
+use common::{Server, dir, fails, ok, run, text};
 use nbd_client::NbdClient;
 use std::path::Path;
 
@@ -93,4 +93,18 @@ fn a_stored_index_that_there_is_no_memory_for_does_not_keep_a_volume_shut() {
     client.flush().unwrap();
     assert_eq!(server.term(), Some(0));
     ok(&["check", volume]);
+}
+
+/// A thin volume may be larger than memory could list: what is not mapped costs a check nothing.
+#[test]
+fn a_check_of_an_empty_volume_of_4_tib_takes_little_memory() {
+    let dir = dir();
+    let volume = dir.path().join("large");
+    ok(&["create", text(&volume), "--size", "4T"]);
+    let check = format!(
+        "ulimit -v 1000000 && exec {} check {}",
+        env!("CARGO_BIN_EXE_vellum"),
+        text(&volume)
+    );
+    run("sh", &["-c", &check]);
 }

@@ -181,18 +181,22 @@ fn check_shared(recovered: &Recovered, report: &mut Report) {
     }
 }
 
-/// Which LBA each block of the segments is mapped from: 4 bytes a block, as much as the map itself.
+/// Which LBA each block of the segments is mapped from: 4 bytes a block, of those segments that have any.
 struct Owners {
     first: u64,
-    lbas: Vec<u32>,
+    segment_blocks: usize,
+    segments: Vec<Option<Vec<u32>>>,
 }
 
 impl Owners {
     fn collect(recovered: &Recovered, report: &mut Report) -> Self {
         let superblock = &recovered.superblock;
         let first = superblock.segment_start(Segment(0)).0;
-        let blocks = superblock.segment_count() as usize * superblock.segment_blocks() as usize;
-        let mut lbas = vec![NOBODY; blocks];
+        let mut owners = Self {
+            first,
+            segment_blocks: superblock.segment_blocks() as usize,
+            segments: vec![None; superblock.segment_count() as usize],
+        };
         for (lba, entry) in recovered.map.iter() {
             let pba = match entry {
                 Entry::Unmapped => continue,
@@ -214,7 +218,7 @@ impl Owners {
                 report.add(Problem::NotData { lba, at: pba });
                 continue;
             }
-            let slot = &mut lbas[(pba.0 - first) as usize];
+            let slot = owners.slot((pba.0 - first) as usize);
             if *slot != NOBODY {
                 let first = recovered.map.get(Lba((*slot).into()));
                 let is_shared = match (entry, first) {
@@ -235,7 +239,6 @@ impl Owners {
             }
             *slot = lba.0 as u32;
         }
-        let mut owners = Self { first, lbas };
         owners.add_bases(recovered, report);
         owners
     }
@@ -243,7 +246,8 @@ impl Owners {
     /// Pages that nobody owns but that deltas need are read by whoever has one of those.
     fn add_bases(&mut self, recovered: &Recovered, report: &mut Report) {
         let shared = &recovered.shared;
-        let index = |page| (shared.pba(page).0 - self.first) as usize;
+        let first_block = self.first;
+        let index = |page| (shared.pba(page).0 - first_block) as usize;
         let mut deltas: Vec<(usize, Vba)> = shared
             .deltas()
             .iter()
@@ -253,14 +257,14 @@ impl Owners {
         // A page that is needed may have deltas itself.
         let mut next: Vec<usize> = deltas.iter().map(|(of, _)| *of).collect();
         next.dedup();
-        next.retain(|&of| self.lbas[of] != NOBODY);
+        next.retain(|&of| self.get(of) != NOBODY);
         while let Some(of) = next.pop() {
             let first = deltas.partition_point(|(other, _)| *other < of);
             for &(_, vba) in deltas[first..].iter().take_while(|(other, _)| *other == of) {
                 let at = shared.pba(vba);
                 let needed = index(vba);
-                if self.lbas[needed] == NOBODY {
-                    self.lbas[needed] = self.lbas[of];
+                if self.get(needed) == NOBODY {
+                    *self.slot(needed) = self.get(of);
                     next.push(needed);
                 }
                 if let Some(other) = shared.find(at)
@@ -272,8 +276,29 @@ impl Owners {
         }
     }
 
+    /// The owner of a block by its place behind the first of all.
+    fn get(&self, index: usize) -> u32 {
+        match self.segments.get(index / self.segment_blocks) {
+            Some(Some(lbas)) => lbas[index % self.segment_blocks],
+            _ => NOBODY,
+        }
+    }
+
+    /// The same, to be changed.
+    fn slot(&mut self, index: usize) -> &mut u32 {
+        let blocks = self.segment_blocks;
+        let segment = &mut self.segments[index / blocks];
+        let lbas = segment.get_or_insert_with(|| vec![NOBODY; blocks]);
+        &mut lbas[index % blocks]
+    }
+
+    /// Whether a segment has a block that somebody owns.
+    fn has(&self, segment: Segment) -> bool {
+        self.segments[segment.0 as usize].is_some()
+    }
+
     fn of(&self, pba: Pba) -> Option<Lba> {
-        let lba = *self.lbas.get(pba.0.checked_sub(self.first)? as usize)?;
+        let lba = self.get(pba.0.checked_sub(self.first)? as usize);
         (lba != NOBODY).then_some(Lba(lba.into()))
     }
 }
@@ -294,7 +319,8 @@ impl Segments<'_> {
     fn check(&mut self, segment: Segment) {
         let usable = self.superblock.usable_blocks();
         let start = self.superblock.segment_start(segment);
-        let live: Vec<(u32, Lba)> = (0..usable)
+        let owned = if self.owners.has(segment) { usable } else { 0 };
+        let live: Vec<(u32, Lba)> = (0..owned)
             .filter_map(|offset| Some((offset, self.owners.of(start.plus(offset.into()))?)))
             .collect();
         let in_log = self
