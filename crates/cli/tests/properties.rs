@@ -172,6 +172,12 @@ fn a_property_of_a_later_version_is_kept_and_told() {
     fails(2, &["set", v, "rewind=7d"], &["rewind"]);
     assert_eq!(server.term(), Some(0));
     assert_eq!((kept(), value(v, "label")), (both, "new".into()));
+    // Who only reads does not write it.
+    let args = [v, "--socket", text(&socket), "--read-only"];
+    let server = Server::start(dir.path(), &args);
+    fails(1, &["set", v, "label=newest"], &["--read-only"]);
+    assert_eq!(value(v, "label"), "new");
+    assert_eq!(server.term(), Some(0));
     ok(&["set", v, "rewind=default", "compress=lz4"]);
     assert_eq!(kept(), serde_json::json!([]));
 }
@@ -312,7 +318,7 @@ fn a_volume_that_is_attached_again_is_as_it_was_chosen() {
     ]);
     ok(&["detach", v]);
 
-    attach(&["--with=dedup=off", "--options=data=journal"]);
+    attach(&["--with=dedup=off", "-odata=journal"]);
     assert_eq!(
         (value(v, "compress"), value(v, "dedup")),
         ("lz4".into(), "off".into())

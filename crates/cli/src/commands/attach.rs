@@ -33,7 +33,7 @@ pub struct Args {
     force: bool,
     /// The mount's options, in this run: --with mount-options=OPTIONS. If nobody has chosen any, data=journal, and
     /// journal_async_commit where it is safe: by the volume's layout, and with a journal that the volume can follow.
-    #[arg(long, value_name = "OPTIONS", requires = "mount")]
+    #[arg(long, short, value_name = "OPTIONS", requires = "mount")]
     options: Option<String>,
     /// How to attach it; the best way that this machine has, if not given.
     #[arg(long, value_enum)]

@@ -3,7 +3,7 @@
 use crate::outcome::out;
 use crate::size::Size;
 use crate::state::{self, Process, State};
-use crate::{bound, control, volume};
+use crate::{bound, control, properties, volume};
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::Value;
@@ -171,6 +171,8 @@ fn dead(uuid: &str, record: State) -> Option<Running> {
 
 fn label(path: &Path) -> Option<String> {
     let (superblock, _) = volume::superblock_of(path).ok()?;
-    let label = superblock.properties().get("label")?.as_text()?;
-    (!label.is_empty()).then(|| label.to_owned())
+    let stored = superblock.properties().get("label")?;
+    // Nothing that a terminal would obey.
+    let label = properties::named("label")?.kind.text(stored)?;
+    (!label.is_empty()).then_some(label)
 }

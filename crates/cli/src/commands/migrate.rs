@@ -3,7 +3,7 @@
 use crate::claim::{Claimed, claim};
 use crate::commands::create::LayoutChoice;
 use crate::outcome::{out, tell, usage};
-use crate::properties::{self, Run, Settings};
+use crate::properties::{self, Run};
 use crate::replace;
 use crate::size::Size;
 use crate::volume::{self, NewVolume};
@@ -15,13 +15,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::format::areas::Layout;
-use vellum_core::recovery::find_superblock;
 use vellum_device::block::{BlockDevice, BlockError};
 use vellum_device::info::hex_uuid;
 use vellum_device::migrate::MigrateError;
 use vellum_device::policy::Policy;
-use vellum_device::{MediumSource, OpenOptions, Volume, crc32c, migrate};
-use vellum_medium::{FileMedium, Medium};
+use vellum_device::{OpenOptions, Volume, migrate};
+use vellum_medium::FileMedium;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -237,7 +236,7 @@ pub fn run(args: &Args) -> Result<()> {
         }
     };
     let Claimed { medium, socket } = claim(&args.target, false)?;
-    let policy = policy(&medium, &args.run)?;
+    let policy = properties::policy_of(&medium, &args.run)?;
     let target = opened(medium, false, policy)?;
     let bar = bar("copying", &source);
     let copied = migrate::copy(&*source, &*target, state.blocks_done, &mut |at| {
@@ -279,13 +278,6 @@ pub fn run(args: &Args) -> Result<()> {
         info.uuid
     )?;
     Ok(())
-}
-
-/// What a target does while it is copied to: what it was given, and what is said for this run.
-fn policy(target: &FileMedium, run: &Run) -> Result<Policy> {
-    let mut source = MediumSource::new(target);
-    let (found, _) = find_superblock(&mut source, target.blocks(), crc32c)?;
-    Ok(Settings::of(&found, found.properties(), run).policy)
 }
 
 /// What to do when the target is full is another thing here than while a volume is served.

@@ -2,7 +2,7 @@
 
 use crate::claim::{Claimed, claim};
 use crate::outcome::{out, tell, usage};
-use crate::properties;
+use crate::properties::{self, Run};
 use crate::size::Size;
 use crate::volume::{self, NewVolume};
 use anyhow::{Result, bail};
@@ -73,7 +73,11 @@ pub fn run(args: &Args) -> Result<()> {
             };
             volume::create(target, &new, &|| false)?;
             let Claimed { medium, socket } = claim(target, false)?;
-            let to = Volume::open(Arc::new(medium), &OpenOptions::default())?;
+            let how = OpenOptions {
+                policy: properties::policy_of(&medium, &Run::default())?,
+                ..OpenOptions::default()
+            };
+            let to = Volume::open(Arc::new(medium), &how)?;
             let copied = rescue::copy(&source, &to, &mut |_| ())?;
             to.stop_telling(|| {
                 tell(format_args!(

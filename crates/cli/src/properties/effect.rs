@@ -9,7 +9,10 @@ use anyhow::{Result, bail};
 use vellum_core::format::areas::Layout;
 use vellum_core::format::properties::{Properties, Value};
 use vellum_core::format::superblock::Superblock;
-use vellum_device::{OpenError, check_choice};
+use vellum_core::recovery::find_superblock;
+use vellum_device::policy::Policy;
+use vellum_device::{MediumSource, OpenError, check_choice, crc32c};
+use vellum_medium::{FileMedium, Medium};
 
 impl Settings {
     /// What is in force on a volume that has these properties, in this run.
@@ -55,6 +58,13 @@ impl Property {
         let is_known = self.has.has(superblock.layout()) && self.kind.text(value).is_some();
         is_known.then_some(value)
     }
+}
+
+/// What a volume on this medium that nobody has open does, as it was chosen and in this run.
+pub fn policy_of(medium: &FileMedium, run: &Run) -> Result<Policy> {
+    let mut source = MediumSource::new(medium);
+    let (found, _) = find_superblock(&mut source, medium.blocks(), crc32c)?;
+    Ok(Settings::of(&found, found.properties(), run).policy)
 }
 
 /// The properties of a volume with changes made; all of them, or none.
@@ -116,5 +126,89 @@ pub fn taken_from(source: &Superblock) -> impl Fn(&Superblock) -> Result<Propert
             ));
         }
         Ok(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::show::{in_a_line, listed, written};
+    use super::*;
+    use vellum_core::format::SumKind;
+    use vellum_core::format::geometry::{Params, plan, plan_tables};
+
+    fn superblock(layout: Layout) -> Superblock {
+        let params = Params {
+            medium_blocks: 32 << 10,
+            logical_blocks: None,
+            over_provisioning: 100,
+            segment_blocks: None,
+            uuid: [0; 16],
+            secret: [0; 32],
+            sums: SumKind::default(),
+        };
+        match layout {
+            Layout::Log => plan(&params).unwrap(),
+            tables => plan_tables(&params, tables).unwrap(),
+        }
+    }
+
+    /// Values that no command of ours has stored.
+    fn odd_values() -> Vec<Value> {
+        let mut values = vec![Value::switch(true), Value::switch(false)];
+        values.extend([0, 1, 4095, 8 << 20, u64::MAX].map(Value::number));
+        let long = "x".repeat(1000);
+        for text in ["", "on", "zstd:99", "strong", "a\nb", "\u{202e}", &long] {
+            values.push(Value::text(text));
+        }
+        for ranges in [&[][..], &[(u64::MAX, u64::MAX)], &[(1, 2), (0, 0)]] {
+            values.push(Value::ranges(ranges));
+        }
+        values
+    }
+
+    #[test]
+    fn whatever_is_stored_is_taken_or_passed_over_and_told() {
+        for layout in [Layout::Log, Layout::Ordered, Layout::Shadow] {
+            let superblock = superblock(layout);
+            for property in &TABLE {
+                for value in odd_values() {
+                    let mut stored = Properties::default();
+                    stored.set(property.name, Some(value.clone())).unwrap();
+                    let settings = Settings::of(&superblock, &stored, &Run::default());
+                    let _ = settings.check(&superblock);
+                    let told = listed(&superblock, &stored, &Run::default(), Some(&settings));
+                    let is_kept = told["kept"]
+                        .as_array()
+                        .unwrap()
+                        .contains(&property.name.into());
+                    let is_taken = named(property.name)
+                        .is_some_and(|p| p.has.has(layout) && p.kind.text(&value).is_some());
+                    assert_eq!(is_kept, !is_taken, "{}: {value:?}", property.name);
+                    // A terminal is shown no more lines than there are properties.
+                    assert!(written(&told, true).lines().count() <= TABLE.len() + 2);
+                    assert!(taken_over(&superblock, &stored).0.iter().count() <= 1);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_usual_is_what_the_volume_can_do() {
+        for layout in [Layout::Log, Layout::Ordered, Layout::Shadow] {
+            let superblock = superblock(layout);
+            let mut run = Run::default();
+            run.mount();
+            for run in [Run::default(), run] {
+                let usual = Settings::of(&superblock, &Properties::default(), &run);
+                usual.check(&superblock).unwrap();
+                let is_log = layout == Layout::Log;
+                assert_eq!(usual.policy.replay, is_log && run.is_mounted());
+                assert_eq!(usual.policy.deltas.are_made(), is_log);
+            }
+            assert_eq!(
+                in_a_line(&superblock).contains("compress=zstd"),
+                layout == Layout::Log
+            );
+        }
     }
 }

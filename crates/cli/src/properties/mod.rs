@@ -9,7 +9,7 @@ mod show;
 mod table;
 
 pub use change::{Change, Changes, Research, Run};
-pub use effect::{changed, taken_from};
+pub use effect::{changed, policy_of, taken_from};
 pub use served::Chosen;
 pub use settings::Settings;
 pub use show::{in_a_line, listed, written};

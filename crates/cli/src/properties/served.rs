@@ -4,11 +4,12 @@ use super::change::{Change, Run};
 use super::effect::changed;
 use super::settings::Settings;
 use super::show::listed;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
 use serde_json::Value;
 use vellum_core::format::properties::Properties;
 use vellum_core::format::superblock::Superblock;
+use vellum_device::block::BlockDevice;
 use vellum_device::{Extent, JournalError, Volume};
 
 /// One volume's.
@@ -53,6 +54,9 @@ impl Chosen {
 
     /// Makes changes, all or none: in force, where that can be while the volume is served, and stored.
     pub fn set(&self, volume: &Volume, changes: &[Change]) -> Result<()> {
+        if volume.read_only() {
+            bail!("it is served --read-only: stop that server first");
+        }
         let mut now = self.now.lock();
         let properties = changed(volume.superblock(), &volume.properties(), changes)?;
         let settings = now.settings(volume, &properties, &now.run, changes)?;
