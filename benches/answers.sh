@@ -34,10 +34,12 @@ done
 
 uri() { echo "nbd+unix:///?socket=$dir/$1.socket"; }
 
-# serve NAME PROGRAM POLICY: a fresh volume.
+# serve NAME PROGRAM PROPERTIES: a fresh volume. Versions from before there were properties call them policies.
 serve() {
+    local flag=--with
+    "$2" serve --help | grep -q -e --with || flag=--policy
     "$2" create "$dir/$1.vol" --size 4G >/dev/null
-    "$2" serve "v=$dir/$1.vol" --policy "$3" --socket "$dir/$1.socket" >"$dir/$1.log" 2>&1 &
+    "$2" serve "v=$dir/$1.vol" "$flag" "$3" --socket "$dir/$1.socket" >"$dir/$1.log" 2>&1 &
     pids+=("$!")
     server[$1]=$!
     local tries
