@@ -89,6 +89,8 @@ pub fn superblock(bytes: &[u8]) {
         let last_slot = found.leaf_slot(Leaf(found.leaves() - 1), 1);
         let last_segment = found.segment_start(Segment(found.segment_count() - 1));
         assert!(last_root.0 < end && last_slot.0 < end);
+        let last_twin = found.root_twin(Generation(1));
+        assert!(last_twin.is_none_or(|twin| twin.0 + u64::from(found.root_blocks()) < end));
         assert!(last_segment.0 + u64::from(found.segment_blocks()) < end);
         assert_eq!(
             found.segment_of(last_segment),
@@ -386,8 +388,15 @@ fn sound() -> Disk {
     };
     let mut bytes = vec![0; sb.root_blocks() as usize * BLOCK_BYTES];
     format_root::encode(&header, &slots, nothing, &mut bytes);
-    disk.put(sb.root_place(Generation(2)), &bytes);
+    put_root(&mut disk, &sb, &bytes);
     disk
+}
+
+/// Both copies of the root of the second map checkpoint.
+fn put_root(disk: &mut Disk, sb: &Superblock, bytes: &[u8]) {
+    for at in sb.root_copies(Generation(2)) {
+        disk.put(at, bytes);
+    }
 }
 
 /// A volume with bytes of it changed: each 8 bytes of input name a block, a place in it, a share of how the volume is used

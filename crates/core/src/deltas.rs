@@ -145,9 +145,9 @@ impl Deltas {
         self.dirty[leaf.0 as usize / 64] |= 1 << (leaf.0 % 64);
     }
 
-    /// Takes the next dirty leaf of the table (counted from its own first) at or after `from`.
-    pub fn take_dirty(&mut self, from: Leaf) -> Option<Leaf> {
-        take_bit(&mut self.dirty, from.0 as usize).map(|leaf| Leaf(leaf as u32))
+    /// Marks a leaf of the table (counted from its own first) clean; whether it was dirty.
+    pub fn take_dirty(&mut self, leaf: Leaf) -> bool {
+        take_bit(&mut self.dirty, leaf)
     }
 
     /// A leaf's block: of each cell the part and its base, zeros for none.
@@ -209,8 +209,8 @@ mod tests {
         deltas.insert(part(7, 4), part(2, 31));
         deltas.insert(part(0, 0), part(2, 0));
         assert_eq!(deltas.remove(part(7, 3)), Some(part(1, 0)));
-        assert_eq!(deltas.take_dirty(Leaf(0)), Some(Leaf(0)));
-        assert_eq!(deltas.take_dirty(Leaf(0)), None);
+        assert!(deltas.take_dirty(Leaf(0)));
+        assert!(!deltas.take_dirty(Leaf(0)));
         let mut block = [1; crate::addr::BLOCK_BYTES];
         deltas.encode_leaf(Leaf(0), &mut block);
         let mut again = Deltas::new(1);

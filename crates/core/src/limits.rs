@@ -50,6 +50,9 @@ pub const PINNED_SEGMENTS: u64 = 4;
 /// Blocks of one collector read.
 pub const GATHER_BLOCKS: u32 = 32;
 
+/// Leaves that share a parity.
+pub const STRIPE: u32 = 16;
+
 /// Map leaves and summaries written at the same time by a map checkpoint.
 pub const META_IN_FLIGHT: usize = 16;
 

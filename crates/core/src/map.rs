@@ -294,11 +294,11 @@ impl Map {
         self.leaves[leaf.0 as usize].is_some()
     }
 
-    /// Takes the next dirty leaf at or after `from`, and marks it clean.
-    pub fn take_dirty(&mut self, from: Leaf) -> Option<Leaf> {
-        let leaf = take_bit(&mut self.dirty, from.0 as usize)?;
-        self.dirty_leaves -= 1;
-        Some(Leaf(leaf as u32))
+    /// Marks a leaf clean; whether it was dirty.
+    pub fn take_dirty(&mut self, leaf: Leaf) -> bool {
+        let was_dirty = take_bit(&mut self.dirty, leaf);
+        self.dirty_leaves -= u64::from(was_dirty);
+        was_dirty
     }
 
     /// Marks a leaf dirty.
@@ -316,20 +316,13 @@ impl Map {
     }
 }
 
-/// Clears and returns the first set bit at or after `from`.
-pub(crate) fn take_bit(words: &mut [u64], from: usize) -> Option<usize> {
-    let mut index = from / 64;
-    let mut mask = !0u64 << (from % 64);
-    while let Some(word) = words.get_mut(index) {
-        let found = *word & mask;
-        if found != 0 {
-            let bit = found.trailing_zeros();
-            *word &= !(1 << bit);
-            return Some(index * 64 + bit as usize);
-        }
-        (index, mask) = (index + 1, !0);
-    }
-    None
+/// Clears a leaf's bit; whether it was set.
+pub(crate) fn take_bit(words: &mut [u64], leaf: Leaf) -> bool {
+    let word = &mut words[leaf.0 as usize / 64];
+    let bit = 1 << (leaf.0 % 64);
+    let was_set = *word & bit != 0;
+    *word &= !bit;
+    was_set
 }
 
 fn split(lba: Lba) -> (usize, usize) {
@@ -381,7 +374,8 @@ mod tests {
             }
             prop_assert!(copy.iter().eq(map.iter()));
             let dirty = map.dirty_count();
-            let taken = core::iter::from_fn(|| map.take_dirty(Leaf(0))).count() as u64;
+            let leaves = 0..map.leaf_count();
+            let taken = leaves.filter(|&leaf| map.take_dirty(Leaf(leaf))).count() as u64;
             prop_assert_eq!((taken, map.dirty_count()), (dirty, 0));
             let first = model.iter().next().map(|(l, e)| (Lba(*l), *e));
             prop_assert_eq!(map.next_mapped(Lba(0), Lba(5000)), first);

@@ -112,6 +112,8 @@ counters! {
     medium_summaries,
     /// Medium blocks: map checkpoints (leaves and roots); of shadowed tables the roots, and the superblock that names one.
     medium_map,
+    /// Of these blocks: copies against damage of one block, which only recovery from that reads.
+    medium_copies,
     /// Blocks read by the collector.
     collector_reads,
     /// Segments collected.

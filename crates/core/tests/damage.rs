@@ -12,7 +12,7 @@
 #[allow(dead_code, reason = "each test uses its share")]
 mod sim;
 
-use sim::damage::{Matrix, Tally};
+use sim::damage::{Copies, Matrix, Tally};
 use sim::medium::Broken;
 use sim::seeds;
 use sim::world::World;
@@ -22,7 +22,7 @@ use vellum_core::format::areas::Layout;
 const LIVES: u64 = 12;
 const CASES: usize = 12;
 
-fn cases(seed: u64, layout: Layout, matrix: &mut Matrix) -> Result<(), String> {
+fn cases(seed: u64, layout: Layout, copies: Copies, matrix: &mut Matrix) -> Result<(), String> {
     let mut world = match layout {
         Layout::Log => World::new(seed, Broken::No, false)?,
         layout => World::of_tables(seed, layout, Broken::No, false)?,
@@ -31,7 +31,7 @@ fn cases(seed: u64, layout: Layout, matrix: &mut Matrix) -> Result<(), String> {
         let older = world.medium().clone();
         world.life()?;
         world
-            .hit(&older, CASES, matrix)
+            .hit(&older, CASES, copies, matrix)
             .map_err(|why| format!("life {life}: {why}"))?;
     }
     Ok(())
@@ -48,7 +48,7 @@ fn run(test: &str, layout: Layout) -> Matrix {
         None => (1, false),
     };
     for seed in first.. {
-        if let Err(why) = cases(seed, layout, &mut matrix) {
+        if let Err(why) = cases(seed, layout, Copies::Good, &mut matrix) {
             panic!(
                 "seed {seed}: {why}\n\nreplay: VELLUM_SEED={seed} cargo test -p vellum-core --test damage -- {test} --nocapture\n"
             );
@@ -65,11 +65,12 @@ fn run(test: &str, layout: Layout) -> Matrix {
             harmless,
             exact,
             more,
+            copied,
             cut,
             refused,
         } = tally;
         println!(
-            "{structure:?} {damage:?}: {cases} cases, {harmless} cost nothing, {exact} what was hit, {more} more, {cut} cut the log, \
+            "{structure:?} {damage:?}: {cases} cases, {harmless} cost nothing, {exact} what was hit, {more} more, {copied} told by copies, {cut} cut the log, \
              {refused} not to be written"
         );
     }
@@ -79,4 +80,13 @@ fn run(test: &str, layout: Layout) -> Matrix {
 #[test]
 fn log() {
     run("log", Layout::Log);
+}
+
+/// A copy that is not kept up costs what it is there for, and the matrix sees that.
+#[test]
+fn canary() {
+    let stale = |seed| cases(seed, Layout::Log, Copies::Stale, &mut Matrix::new());
+    let found = (1..20).find_map(|seed| stale(seed).err());
+    println!("stale copies: {found:?}");
+    assert!(found.is_some(), "the matrix does not notice stale copies");
 }

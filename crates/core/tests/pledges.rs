@@ -494,7 +494,7 @@ fn what_was_put_home_stays_there_over_a_second_crash() {
         model.believe_all();
         let engine = engine_on(&mut medium, &mut Rng::new(2), 8);
         assert_eq!(engine.stats().redeemed_blocks, 1);
-        let mut driver = Driver::new(engine, medium, model, Rng::new(3), COLLECTOR_BUFS);
+        let mut driver = Driver::new(engine, medium, model, Rng::new(5), COLLECTOR_BUFS);
         driver.holds = |effect| matches!(effect, Effect::WriteMeta { durable: true, .. });
         driver.start().unwrap();
         step(&mut driver);

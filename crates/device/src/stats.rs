@@ -3,7 +3,9 @@
 use crate::journals::{Extent, FileSystemStats};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::time::Instant;
 use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::recovery::Replayed;
 use vellum_core::room::{Level, Room};
 use vellum_core::stats::Stats;
 
@@ -263,6 +265,23 @@ pub struct RecoveryStats {
     pub read_blocks: u64,
     /// Whether one superblock mirror was damaged or old.
     pub mirror_lost: bool,
+    /// Blocks of what leads to data that were damaged, and were told by a copy.
+    #[serde(default)]
+    pub from_copies: u64,
+}
+
+impl RecoveryStats {
+    pub(crate) fn of(began: Instant, replayed: Replayed, read_blocks: u64) -> Self {
+        Self {
+            micros: u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX),
+            chunks: replayed.chunks,
+            verified_blocks: replayed.verified,
+            leaves: replayed.leaves,
+            read_blocks,
+            mirror_lost: replayed.mirror_lost,
+            from_copies: replayed.from_copies,
+        }
+    }
 }
 
 /// What became of flushes.

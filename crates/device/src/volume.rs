@@ -101,14 +101,7 @@ impl Volume {
         if !options.read_only {
             start::begin_life(&*medium, &mut source, &mut recovered)?;
         }
-        let recovery = RecoveryStats {
-            micros: u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX),
-            chunks: replayed.chunks,
-            verified_blocks: replayed.verified,
-            leaves: replayed.leaves,
-            read_blocks: source.read_blocks(),
-            mirror_lost: replayed.mirror_lost,
-        };
+        let recovery = RecoveryStats::of(began, replayed, source.read_blocks());
         let frames = FramePool::new(
             options.write_frames,
             options.read_frames,
@@ -174,6 +167,13 @@ impl Volume {
         });
         if let Some(damage) = found.as_ref().and_then(layouts::damage) {
             self.shared.events.add("tables", damage);
+        }
+        if self.recovery.from_copies > 0 {
+            let blocks = self.recovery.from_copies;
+            let told = format!(
+                "{blocks} block(s) of metadata are damaged: copies told what they were, nothing is lost"
+            );
+            self.shared.events.add("damage", told);
         }
         if let Some(damage) = &self.damage {
             self.shared.events.add("damage", damage.describe());

@@ -11,9 +11,9 @@ mod common;
 
 use common::{Client, create, small, superblock_of};
 use std::sync::Arc;
-use vellum_core::addr::{BLOCK_BYTES, Generation, Leaf};
+use vellum_core::addr::{BLOCK_BYTES, Generation, Leaf, Pba};
 use vellum_core::recovery::rescue::Trust;
-use vellum_device::{OpenError, OpenOptions, Volume, rescue};
+use vellum_device::{OpenError, OpenOptions, Volume, inspect::check_medium, rescue};
 use vellum_medium::{Medium, MemoryMedium};
 
 const BLOCKS: u64 = 8192;
@@ -40,12 +40,20 @@ fn zero(medium: &dyn Medium, at: vellum_core::addr::Pba) {
 }
 
 /// Both slots: which of them counts does not matter here.
+fn zero_leaf(medium: &dyn Medium, leaf: Leaf) {
+    let superblock = superblock_of(medium);
+    for slot in 0..2 {
+        zero(medium, superblock.leaf_slot(leaf, slot));
+    }
+}
+
+/// The leaf, and its parity: two blocks are lost.
 fn without_leaf(leaf: u32) -> Arc<dyn Medium> {
     let medium = filled();
     let superblock = superblock_of(&*medium);
-    for slot in 0..2 {
-        zero(&*medium, superblock.leaf_slot(Leaf(leaf), slot));
-    }
+    let parity = superblock.parity(superblock.stripe_of(Leaf(leaf)));
+    zero_leaf(&*medium, Leaf(leaf));
+    zero_leaf(&*medium, parity.unwrap());
     medium
 }
 
@@ -56,6 +64,57 @@ fn read_only(medium: &Arc<dyn Medium>, trust: Trust) -> Arc<Volume> {
         ..small()
     };
     Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
+}
+
+/// Where a single block may be lost: leaves, a parity, and the first blocks of both copies of both roots.
+fn places() -> Vec<Pba> {
+    let superblock = superblock_of(&*filled());
+    let parity = superblock.parity(0).unwrap();
+    let leaves = [Leaf(0), Leaf(1), Leaf(2), parity];
+    let leaves = leaves.map(|leaf| [0, 1].map(|slot| superblock.leaf_slot(leaf, slot)));
+    let roots = (0..2).flat_map(|number| superblock.root_copies(Generation(number)));
+    leaves.into_iter().flatten().chain(roots).collect()
+}
+
+#[test]
+fn one_lost_block_of_what_leads_to_data_costs_nothing_and_is_written_anew() {
+    let mut told = 0;
+    for at in places() {
+        let medium = filled();
+        zero(&*medium, at);
+        for life in 0..2 {
+            let volume = common::open(&medium);
+            let from_copies = volume.stats().recovery.from_copies;
+            assert!(from_copies <= 1 - life, "{at}: whole again");
+            assert_eq!(volume.events().len() as u64, from_copies, "it is told");
+            told += from_copies;
+            let mut client = Client::new(&volume);
+            for leaf in 0..3 {
+                let found = client.read(leaf * LEAF, 2).unwrap();
+                assert_eq!(found, [10 + leaf, 20 + leaf], "{at}");
+            }
+            volume.stop().unwrap();
+        }
+    }
+    assert_eq!(told, 5, "three leaves, and two copies of the newest root");
+}
+
+#[test]
+fn a_scrub_writes_a_copy_anew() {
+    for at in places() {
+        let medium = filled();
+        let volume = common::open(&medium);
+        zero(&*medium, at);
+        volume.scrub(0);
+        while volume.scrub_report().ended == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        let report = volume.scrub_report();
+        assert_eq!((report.damaged, report.second_copies), (0, 0), "{report:?}");
+        volume.stop().unwrap();
+        let found = check_medium(&*medium, vellum_core::check::Options::default());
+        assert_eq!(found.findings, [], "{at}");
+    }
 }
 
 #[test]
@@ -90,8 +149,8 @@ fn a_rescue_finds_what_the_headers_tell() {
         let medium = without_leaf(1);
         if root {
             let superblock = superblock_of(&*medium);
-            for generation in 0..2 {
-                zero(&*medium, superblock.root_place(Generation(generation)));
+            for at in (0..2).flat_map(|number| superblock.root_copies(Generation(number))) {
+                zero(&*medium, at);
             }
         }
         let source = read_only(&medium, Trust::Newest);

@@ -1,7 +1,7 @@
 //! The check: every invariant of a volume at rest, held against the medium; nothing is changed.
 //!
 //! The invariants:
-//! 1. Both superblocks are whole and equal; the newest root is whole and so are the leaves it names.
+//! 1. Both superblocks are whole and equal; the newest root is whole and so are the leaves it names, their copies and parities too.
 //! 2. The log replays to its end without a hole.
 //! 3. Every mapped block lies in a segment, on a block that a chunk header says is data.
 //! 4. That block's owner is the LBA that maps to it, or was, where pages have been shared.
@@ -10,14 +10,15 @@
 //! 7. Every live block has the checksum that was written down for it (with `data`).
 
 mod chunks;
+mod copies;
 mod report;
 
 pub use chunks::{Chunk, Chunks};
 pub use report::{Problem, Report, Severity};
 
-use crate::addr::{BLOCK_BYTES, Generation, Lba, Pba, Segment, Vba};
+use crate::addr::{BLOCK_BYTES, Lba, Pba, Segment, Vba};
 use crate::format::areas::Layout;
-use crate::format::root::{self, LeafSlot};
+use crate::format::root::LeafSlot;
 use crate::format::summary::{self, Owner, Tag};
 use crate::format::{Crc, FormatError, superblock::Superblock};
 use crate::map::Entry;
@@ -76,7 +77,7 @@ fn check_recovered(
     report.superblock = Some(superblock.clone());
     report.replayed = recovered.replayed;
     check_mirrors(source, superblock, crc, report);
-    check_other_root(source, recovered, crc, report);
+    copies::check(source, recovered, crc, report);
     let owners = Owners::collect(recovered, report);
     check_shared(recovered, report);
     let mut segments = Segments {
@@ -115,33 +116,17 @@ pub(crate) fn check_mirrors(
     }
 }
 
-/// The place that recovery did not take: the root before, or one that was being written.
-fn check_other_root(source: &mut dyn Source, recovered: &Recovered, crc: Crc, report: &mut Report) {
-    let superblock = &recovered.superblock;
-    let at = superblock.root_place(Generation(recovered.root_generation.0 + 1));
-    let mut bytes = vec![0; superblock.root_blocks() as usize * BLOCK_BYTES];
-    let error = match source.read(at, &mut bytes) {
-        Err(error) => return report.add(Problem::RootUnreadable(error)),
-        Ok(()) => root::decode(&bytes, &superblock.uuid(), superblock.leaves(), crc).err(),
-    };
-    let never_written = bytes.iter().all(|&byte| byte == 0);
-    if let Some(error) = error
-        && !never_written
-    {
-        report.add(Problem::OtherRoot { at, error });
-    }
-}
-
 /// Whether pages have ever been shared: the leaves of a table that was used stay.
 fn has_shared(recovered: &Recovered) -> bool {
-    let first = recovered.superblock.map_leaves() as usize;
+    let [first, end] = [
+        recovered.superblock.map_leaves() as usize,
+        recovered.superblock.first_parity() as usize,
+    ];
     !recovered.shared.is_empty()
         || recovered.shared.packed() > 0
         || !recovered.strays.is_empty()
-        || recovered
-            .slots
+        || recovered.slots[first..end]
             .iter()
-            .skip(first)
             .any(|slot| *slot != LeafSlot::Absent)
 }
 

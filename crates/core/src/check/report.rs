@@ -1,6 +1,6 @@
 //! What a check has found.
 
-use crate::addr::{Lba, Pba, Segment, Vba};
+use crate::addr::{Lba, Leaf, Pba, Segment, Vba};
 use crate::format::summary::Owner;
 use crate::format::{FormatError, superblock::Superblock};
 use crate::recovery::{RecoveryError, Replayed, Unreadable};
@@ -33,6 +33,20 @@ pub enum Problem {
     /// One of the two superblocks.
     #[error("a superblock: {0}")]
     MirrorUnreadable(Unreadable),
+    /// A copy of the root that counts.
+    #[error("a copy of the map checkpoint, at physical block {at}, is damaged: {error}")]
+    RootCopy { at: Pba, error: FormatError },
+    /// The same.
+    #[error("a copy of the map checkpoint, at physical block {at}, is an older one")]
+    RootCopyOld { at: Pba },
+    /// A leaf of the map that the others of its stripe tell, or a parity.
+    #[error(
+        "leaf {leaf} of the map, at physical block {at}, is damaged; the others of its stripe tell it"
+    )]
+    Leaf { leaf: Leaf, at: Pba },
+    /// A parity that is whole, and not that of its leaves.
+    #[error("the parity of leaves at physical block {at} does not tell what they are")]
+    Parity { at: Pba },
     /// The root that is not needed: the one before, or one whose writing was cut short.
     #[error("the spare map checkpoint at physical block {at} is not whole: {error}")]
     OtherRoot { at: Pba, error: FormatError },
@@ -117,6 +131,10 @@ impl Problem {
             Self::Mirror { .. }
             | Self::MirrorUnreadable(_)
             | Self::RootUnreadable(_)
+            | Self::RootCopy { .. }
+            | Self::RootCopyOld { .. }
+            | Self::Leaf { .. }
+            | Self::Parity { .. }
             | Self::Summary { .. }
             | Self::SummaryUnreadable { .. }
             | Self::HeaderUnreadable(_)

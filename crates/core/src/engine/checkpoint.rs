@@ -7,14 +7,14 @@
 
 use super::*;
 use crate::addr::Leaf;
-use crate::format::leaf;
 use crate::format::root::{self, Cursor, LeafSlot, RootHeader};
 use crate::mirrors::Ended;
+use stripes::Blocks;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Idle,
-    /// Writing leaves; the next one to look at.
+    /// Writing leaves; the next stripe of them to look at.
     Leaves(u32),
     /// Everything up to this chunk, and every leaf, must be durable before the root.
     Settle(Seq),
@@ -39,9 +39,13 @@ pub(super) struct Checkpoint {
     seq: Seq,
     life: Life,
     cursors: [Cursor; 2],
-    in_flight: usize,
+    /// What the root says of it: the same in all copies.
+    durable: Seq,
+    pub in_flight: usize,
     /// What the next root says of the leaves that this checkpoint wrote.
-    staged: Vec<(u32, LeafSlot)>,
+    pub staged: Vec<(Leaf, LeafSlot)>,
+    /// Those that are on their way.
+    pub blocks: Blocks,
     /// Whether a sync that began after the last leaf was written has come back.
     synced: bool,
 }
@@ -60,8 +64,10 @@ impl Checkpoint {
                 segment: Segment(0),
                 offset: 0,
             }; 2],
+            durable: Seq(0),
             in_flight: 0,
             staged: Vec::new(),
+            blocks: Blocks::default(),
             synced: false,
         }
     }
@@ -131,95 +137,23 @@ impl Engine {
         self.stats.map_checkpoints += 1;
     }
 
-    fn write_leaves(&mut self, mut from: u32) {
-        let maps = self.map.leaf_count();
-        while self.checkpoint.in_flight < limits::META_IN_FLIGHT {
-            let dirty = if from < maps {
-                self.map.take_dirty(Leaf(from))
-            } else {
-                None
-            };
-            let leaf = match dirty {
-                Some(leaf) => leaf.0,
-                None => {
-                    from = from.max(maps);
-                    match self.take_dirty_behind_the_map(from) {
-                        Some(leaf) => leaf,
-                        None if self.checkpoint.in_flight > 0 => break,
-                        None => {
-                            for head in HEADS {
-                                if !self.seal(head, false) {
-                                    self.checkpoint.phase = Phase::Leaves(from);
-                                    return;
-                                }
-                            }
-                            self.checkpoint.phase = Phase::Settle(self.last_seq);
-                            return;
-                        }
-                    }
-                }
-            };
-            from = leaf + 1;
-            if leaf < maps && !self.map.is_present(Leaf(leaf)) {
-                self.checkpoint.staged.push((leaf, LeafSlot::Absent));
-                continue;
+    fn write_leaves(&mut self, from: u32) {
+        for stripe in from..self.superblock.stripes() {
+            if self.checkpoint.in_flight >= limits::META_IN_FLIGHT {
+                self.checkpoint.phase = Phase::Leaves(stripe);
+                return;
             }
-            self.checkpoint.in_flight += 1;
-            self.stats.medium_map += 1;
-            let at = self.leaf_target(leaf);
-            self.effect(Pending::Leaf(leaf), |id| Effect::WriteMeta {
-                id,
-                at,
-                blocks: 1,
-                durable: false,
-            });
+            self.write_stripe(stripe);
         }
-        self.checkpoint.phase = Phase::Leaves(from);
-    }
-
-    /// The next dirty leaf of the tables of shared pages and of deltas.
-    fn take_dirty_behind_the_map(&mut self, from: u32) -> Option<u32> {
-        let first = [
-            self.map.leaf_count(),
-            self.superblock.map_leaves() + self.superblock.shared_leaves(),
-        ];
-        let [shared, deltas] = first.map(|first| Leaf(from.saturating_sub(first)));
-        if from < first[1]
-            && let Some(leaf) = self.shared.take_dirty(shared)
-        {
-            return Some(first[0] + leaf.0);
+        self.checkpoint.phase = Phase::Leaves(self.superblock.stripes());
+        if self.checkpoint.in_flight == 0 && HEADS.iter().all(|&head| self.seal(head, false)) {
+            self.checkpoint.phase = Phase::Settle(self.last_seq);
         }
-        let leaf = self.shared.deltas_mut().take_dirty(deltas)?;
-        Some(first[1] + leaf.0)
     }
 
-    /// The slot that the durable root does not name.
-    pub(super) fn leaf_target(&self, leaf: u32) -> Pba {
-        let slot = u32::from(matches!(self.slots[leaf as usize], LeafSlot::Slot0(_)));
-        self.superblock.leaf_slot(Leaf(leaf), slot)
-    }
-
-    pub(super) fn encode_leaf(&mut self, leaf: u32, out: &mut [u8]) {
-        let maps = self.map.leaf_count();
-        let behind = maps + self.superblock.shared_leaves();
-        if leaf < maps {
-            self.map.encode_leaf(Leaf(leaf), out);
-        } else if leaf < behind {
-            self.shared.encode_leaf(Leaf(leaf - maps), out);
-        } else {
-            self.shared.deltas().encode_leaf(Leaf(leaf - behind), out);
-        }
-        let crc = leaf::checksum(Leaf(leaf), out, self.crc);
-        let slot = match self.slots[leaf as usize] {
-            LeafSlot::Slot0(_) => LeafSlot::Slot1(crc),
-            LeafSlot::Absent | LeafSlot::Slot1(_) => LeafSlot::Slot0(crc),
-        };
-        // Encoded again when the medium was full the first time: the later one counts, being applied last.
-        self.checkpoint.staged.push((leaf, slot));
-    }
-
-    pub(super) fn leaf_written(&mut self, failed: bool) {
+    pub(super) fn leaf_written(&mut self, leaf: Leaf, failed: bool) {
         self.checkpoint.in_flight -= 1;
+        self.checkpoint.blocks.written(leaf);
         if failed {
             self.poison();
         }
@@ -262,21 +196,28 @@ impl Engine {
 
     fn write_root(&mut self) {
         self.checkpoint.phase = Phase::Root;
-        self.stats.medium_map += u64::from(self.superblock.root_blocks());
         for (leaf, slot) in self.checkpoint.staged.drain(..) {
-            self.slots[leaf as usize] = slot;
+            self.slots[leaf.0 as usize] = slot;
         }
+        self.checkpoint.durable = self.durable;
         self.checkpoint.swept = self.swept;
         self.scrubbed.kept = self.scrubbed.now;
-        let id = self.pending.add(Pending::Root);
-        let effect = self.root_effect(id);
-        self.effects.push_back(effect);
+        let blocks = u64::from(self.superblock.root_blocks());
+        for at in self.superblock.root_copies(self.next_generation()) {
+            self.stats.medium_map += blocks;
+            self.stats.medium_copies += blocks * u64::from(self.checkpoint.in_flight > 0);
+            self.checkpoint.in_flight += 1;
+            let id = self.pending.add(Pending::Root(at));
+            let effect = self.root_effect(id, at);
+            self.effects.push_back(effect);
+        }
     }
 
-    pub(super) fn root_effect(&self, id: EffectId) -> Effect {
-        let at = self
-            .superblock
-            .root_place(Generation(self.root_generation.0 + 1));
+    fn next_generation(&self) -> Generation {
+        Generation(self.root_generation.0 + 1)
+    }
+
+    pub(super) fn root_effect(&self, id: EffectId, at: Pba) -> Effect {
         Effect::WriteMeta {
             id,
             at,
@@ -288,10 +229,10 @@ impl Engine {
     pub(super) fn encode_root(&self, out: &mut [u8]) {
         let header = RootHeader {
             uuid: self.superblock.uuid(),
-            generation: Generation(self.root_generation.0 + 1),
+            generation: self.next_generation(),
             seq: self.checkpoint.seq,
             life: self.checkpoint.life,
-            durable: self.durable,
+            durable: self.checkpoint.durable,
             cursors: self.checkpoint.cursors,
             swept: self.checkpoint.swept,
             scrubbed: self.scrubbed.kept,
@@ -303,10 +244,12 @@ impl Engine {
         if failed {
             return self.poison();
         }
-        self.root_generation = Generation(self.root_generation.0 + 1);
-        self.superblock.mark_root(self.root_generation);
-        self.checkpoint.phase = Phase::Mark;
-        self.mirrors.mark();
+        self.checkpoint.in_flight -= 1;
+        if self.checkpoint.in_flight == 0 {
+            self.superblock.mark_root(self.next_generation());
+            self.checkpoint.phase = Phase::Mark;
+            self.mirrors.mark();
+        }
     }
 
     /// Begins what is to be written of the superblock next.
@@ -328,7 +271,9 @@ impl Engine {
         }
     }
 
+    /// Only now do chunks say that there is this root: recovery may go by the one before until it is marked.
     fn mark_written(&mut self) {
+        self.root_generation = self.next_generation();
         self.checkpoint.durable_seq = self.checkpoint.seq;
         self.checkpoint.phase = Phase::Idle;
         self.shared.checkpoint_durable();

@@ -235,8 +235,8 @@ impl Engine {
                 self.sums
                     .encode_summary(&self.superblock, segment, last_seq, self.crc, out);
             }
-            Some(Pending::Leaf(leaf)) => self.encode_leaf(leaf, out),
-            Some(Pending::Root) => self.encode_root(out),
+            Some(Pending::Leaf(leaf)) => out.copy_from_slice(self.checkpoint.blocks.get(leaf)),
+            Some(Pending::Root(_)) => self.encode_root(out),
             Some(Pending::Mirror(_)) => self.superblock.encode(self.crc, out),
             other => unreachable!("effect {id} ({other:?}) writes nothing"),
         }
@@ -290,7 +290,7 @@ impl Engine {
                 Pending::Chunk(_)
                     | Pending::Summary(_)
                     | Pending::Leaf(_)
-                    | Pending::Root
+                    | Pending::Root(_)
                     | Pending::Mirror(_)
             )
         {
@@ -345,7 +345,7 @@ impl Engine {
                         durable: false,
                     }
                 }
-                Some(Pending::Root) => self.root_effect(id),
+                Some(Pending::Root(at)) => self.root_effect(id, at),
                 Some(Pending::Mirror(at)) => checkpoint::mirror_effect(id, at),
                 _ => unreachable!("only writes are tried again"),
             };

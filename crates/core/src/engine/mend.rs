@@ -1,7 +1,6 @@
 //! What a scrub asks of the log, and has it write anew: nothing of it changes what a client reads.
 
 use super::*;
-use crate::addr::Leaf;
 use crate::format::summary::{Owner, Tag};
 use crate::seam::Mend;
 
@@ -94,16 +93,8 @@ impl Engine {
         }
         match what {
             Mend::Checkpoint => self.checkpoint.due = true,
-            Mend::Leaf(Leaf(leaf)) => {
-                let maps = self.map.leaf_count();
-                let behind = self.superblock.map_leaves() + self.superblock.shared_leaves();
-                if leaf < maps {
-                    self.map.mark_dirty(Leaf(leaf));
-                } else if leaf < behind {
-                    self.shared.write_anew(Leaf(leaf - maps));
-                } else {
-                    self.shared.deltas_mut().write_anew(Leaf(leaf - behind));
-                }
+            Mend::Leaf(leaf) => {
+                self.write_anew(leaf);
                 self.checkpoint.due = true;
             }
             Mend::Summary {

@@ -31,6 +31,7 @@ mod read;
 mod restamp;
 mod segments;
 mod strays;
+mod stripes;
 mod sums;
 mod twin;
 mod unmap;
@@ -75,8 +76,9 @@ use twin::{Shared as Sharing, Unsure, Verdict};
 enum Pending {
     Chunk(ChunkId),
     Summary(Segment),
-    Leaf(u32),
-    Root,
+    Leaf(crate::addr::Leaf),
+    /// A copy of the root, and where.
+    Root(Pba),
     /// The superblock, in one of its places.
     Mirror(Pba),
     Sync {
@@ -339,7 +341,7 @@ impl Engine {
             });
             engine.durable = recovered.root_seq;
         }
-        engine.checkpoint.due = engine.last_seq > recovered.root_seq;
+        engine.checkpoint.due = recovered.replayed.wants_checkpoint();
         engine.reserve = Reserve::new(engine.room());
         engine.redeem(&recovered.pledges);
         engine.pump();
@@ -484,8 +486,8 @@ impl Engine {
         match pending {
             Pending::Chunk(chunk) => self.chunk_written(chunk, failed),
             Pending::Summary(segment) => self.summary_written(segment, failed),
-            Pending::Leaf(_) => self.leaf_written(failed),
-            Pending::Root => self.root_written(failed),
+            Pending::Leaf(leaf) => self.leaf_written(leaf, failed),
+            Pending::Root(_) => self.root_written(failed),
             Pending::Mirror(_) => self.mirror_written(failed),
             Pending::Sync { through } => self.synced(through, failed),
             Pending::Erase(segment) => self.erased(segment),

@@ -129,14 +129,14 @@ impl Areas {
                 logical,
             ),
             (
-                superblock.segments == 0 && superblock.map_leaves == 0,
+                superblock.segments == 0 && superblock.leaves.map == 0,
                 "segments",
                 superblock.segments.into(),
             ),
             (
-                superblock.shared_leaves == 0,
+                superblock.leaves.shared == 0,
                 "shared leaves",
-                superblock.shared_leaves.into(),
+                superblock.leaves.shared.into(),
             ),
             (superblock.roots == ROOTS, "root place", superblock.roots),
             (

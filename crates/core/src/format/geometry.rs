@@ -2,7 +2,7 @@
 
 use super::areas::{self, Areas, Layout};
 use super::properties::Properties;
-use super::superblock::Superblock;
+use super::superblock::{LeafCounts, Superblock};
 use super::{SumKind, root, summary};
 use crate::addr::{BLOCK_BYTES, Generation, Life};
 use crate::deltas;
@@ -144,10 +144,18 @@ fn lay_out(
     let most = limits::DELTAS.div_ceil(deltas::LEAF_DELTAS) as u32;
     let delta_leaves = (shared_leaves / 4).clamp(1, most);
     let leaves = map_leaves + shared_leaves + delta_leaves;
+    // A volume as of before new sums is one of before copies as well.
+    let parity_leaves = match params.sums {
+        SumKind::Crc32c => 0,
+        SumKind::Xxh3 => leaves.div_ceil(limits::STRIPE),
+    };
+    let leaves = leaves + parity_leaves;
     let roots = 1;
-    let map_area = roots + 2 * u64::from(root::blocks(leaves));
+    let root_places = 2 * u64::from(root::blocks(leaves));
+    let map_area = roots + root_places;
     let align = u64::from(segment_blocks.min(256));
-    let first_segment = (map_area + 2 * u64::from(leaves)).next_multiple_of(align);
+    let twins = if parity_leaves > 0 { root_places } else { 0 };
+    let first_segment = (map_area + 2 * u64::from(leaves) + twins).next_multiple_of(align);
     let room = blocks.saturating_sub(1).saturating_sub(first_segment);
     let segments = (room / u64::from(segment_blocks)) as u32;
     let least = COLLECTOR_SEGMENTS + 7;
@@ -171,9 +179,12 @@ fn lay_out(
         roots,
         segment_blocks,
         segments,
-        map_leaves,
-        shared_leaves,
-        delta_leaves,
+        leaves: LeafCounts {
+            map: map_leaves,
+            shared: shared_leaves,
+            deltas: delta_leaves,
+            parities: parity_leaves,
+        },
         over_provisioning: params.over_provisioning,
         usable: segment_blocks - summary::blocks(segment_blocks),
         root_generation: Generation(0),
@@ -232,9 +243,7 @@ pub fn plan_tables(params: &Params, layout: Layout) -> Result<Superblock, Geomet
         roots: areas::ROOTS,
         segment_blocks,
         segments: 0,
-        map_leaves: 0,
-        shared_leaves: 0,
-        delta_leaves: 0,
+        leaves: LeafCounts::default(),
         over_provisioning: params.over_provisioning,
         usable: segment_blocks - summary::blocks(segment_blocks),
         root_generation: Generation(0),

@@ -1,10 +1,16 @@
-//! A leaf of the map, or of the table of shared pages: 1024 entries of 4 bytes, a block.
+//! A leaf of the map, or of the table of shared pages: 1024 entries of 4 bytes, a block; and parities of leaves.
 //!
 //! Its checksum is kept in the root, and covers the leaf's number, so that a leaf which was written to
 //! another's place is not taken for it.
 
-use super::Crc;
-use crate::addr::Leaf;
+use super::root::LeafSlot;
+use super::{Crc, superblock::Superblock};
+use crate::addr::{BLOCK_BYTES, Leaf, Pba};
+
+type Block = [u8; BLOCK_BYTES];
+
+/// Reads a block of the medium; `false`: it cannot be read.
+pub type Read<'a> = &'a mut dyn FnMut(Pba, &mut Block) -> bool;
 
 /// The checksum of leaf `leaf` with these bytes.
 #[must_use]
@@ -13,4 +19,61 @@ pub fn checksum(leaf: Leaf, bytes: &[u8], crc: Crc) -> u32 {
     parts[..4].copy_from_slice(&leaf.0.to_le_bytes());
     parts[4..].copy_from_slice(&crc(bytes).to_le_bytes());
     crc(&parts)
+}
+
+/// Adds a leaf to a parity, or takes it out: all but one of a stripe and its parity leave that one.
+pub fn add(parity: &mut Block, leaf: &Block) {
+    for (sum, byte) in parity.iter_mut().zip(leaf) {
+        *sum ^= byte;
+    }
+}
+
+/// The leaves that a root names.
+#[derive(Clone, Copy)]
+pub struct Leaves<'a> {
+    /// The volume.
+    pub superblock: &'a Superblock,
+    /// What the root says of each.
+    pub slots: &'a [LeafSlot],
+    /// Their checksum.
+    pub crc: Crc,
+}
+
+impl Leaves<'_> {
+    /// A leaf, or a parity, and where it is; `None`: it holds nothing.
+    ///
+    /// # Errors
+    /// Where it is, when it is damaged.
+    pub fn read(&self, leaf: Leaf, read: Read<'_>) -> Result<Option<(Pba, Block)>, Pba> {
+        let (slot, expected) = match self.slots[leaf.0 as usize] {
+            LeafSlot::Absent => return Ok(None),
+            LeafSlot::Slot0(crc) => (0, crc),
+            LeafSlot::Slot1(crc) => (1, crc),
+        };
+        let mut block = [0; BLOCK_BYTES];
+        let at = self.superblock.leaf_slot(leaf, slot);
+        let is_whole = read(at, &mut block) && checksum(leaf, &block, self.crc) == expected;
+        is_whole.then_some(Some((at, block))).ok_or(at)
+    }
+
+    /// What a leaf is, or a parity, as all others of its stripe have it; `None` if they do not tell: one of them is
+    /// damaged too, or there is no parity.
+    pub fn rebuild(&self, lost: Leaf, read: Read<'_>) -> Option<Block> {
+        let stripe = self.superblock.stripe_of(lost);
+        let parity = self.superblock.parity(stripe)?;
+        let mut block = [0; BLOCK_BYTES];
+        for leaf in self.superblock.stripe(stripe).chain([parity]) {
+            if leaf != lost
+                && let Some((_, other)) = self.read(leaf, read).ok()?
+            {
+                add(&mut block, &other);
+            }
+        }
+        match self.slots[lost.0 as usize] {
+            LeafSlot::Absent => None,
+            LeafSlot::Slot0(crc) | LeafSlot::Slot1(crc) => {
+                (checksum(lost, &block, self.crc) == crc).then_some(block)
+            }
+        }
+    }
 }

@@ -203,7 +203,9 @@ pub fn blank(superblock: &superblock::Superblock, crc: Crc, write: &mut dyn FnMu
     }
     let mut root = vec![0; superblock.root_blocks() as usize * BLOCK_BYTES];
     // The other place is cleared: no root of a volume that was here before may be taken for ours.
-    write(superblock.root_place(Generation(0)), &root);
+    for at in superblock.root_copies(Generation(0)) {
+        write(at, &root);
+    }
     let header = root::RootHeader {
         uuid: superblock.uuid(),
         generation: Generation(1),
@@ -219,7 +221,9 @@ pub fn blank(superblock: &superblock::Superblock, crc: Crc, write: &mut dyn FnMu
     };
     let slots = vec![root::LeafSlot::Absent; superblock.leaves() as usize];
     root::encode(&header, &slots, crc, &mut root);
-    write(superblock.root_place(Generation(1)), &root);
+    for at in superblock.root_copies(Generation(1)) {
+        write(at, &root);
+    }
     let mut block = [0; BLOCK_BYTES];
     superblock.encode(crc, &mut block);
     for mirror in superblock.mirrors().into_iter().rev() {

@@ -1,5 +1,6 @@
 //! The superblock: what the volume is. Mirrored in the first and the last block of the medium.
 
+mod leaves;
 mod places;
 
 use super::areas::{Areas, Layout};
@@ -10,7 +11,7 @@ use super::{
     within_numbers,
 };
 use crate::addr::{BLOCK_BYTES, Generation, Life, Seq};
-use crate::limits::COLLECTOR_SEGMENTS;
+use crate::limits::{COLLECTOR_SEGMENTS, STRIPE};
 use crate::map::{LEAF_ENTRIES, MAX_PBA};
 use core::mem::offset_of;
 use zerocopy::little_endian::{U32, U64};
@@ -26,6 +27,9 @@ const XXH3_SUMS: u64 = 1;
 /// The same: sectors of tables say of which edition of their block they are, and there is a table of these.
 const EDITIONS: u64 = 2;
 
+/// The same: a log's leaves have parities, and its roots second copies.
+const COPIES: u64 = 4;
+
 on_disk! {
     /// The first bytes of the superblock's block.
     RawSuperblock {
@@ -39,7 +43,7 @@ on_disk! {
         uuid: [u8; 16],
         /// key of the volume's hashes
         secret: [u8; 32],
-        /// features that a program must know to read the volume: 1 blocks' sums are XXH3; 2 tables have editions
+        /// features that a program must know to read the volume: 1 blocks' sums are XXH3; 2 tables have editions; 4 a log has copies of what leads to data
         incompatible: U64,
         /// features that a program must know to write it: 1 there are properties
         read_only_compatible: U64,
@@ -91,6 +95,8 @@ on_disk! {
         property_bytes: U32,
         /// how often properties have been changed: of two mirrors, the one with the higher number has those that count
         property_generation: U64,
+        /// parities of leaves, behind those of deltas; with feature 4 one for 16 leaves, else none
+        parity_leaves: U32,
     }
 }
 
@@ -98,6 +104,31 @@ const _: () = assert!(size_of::<RawSuperblock>() <= properties::AREA.start);
 
 /// The fields of a superblock.
 pub const FIELDS: &[Field] = RawSuperblock::FIELDS;
+
+/// How many leaves there are of each kind, in their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LeafCounts {
+    pub map: u32,
+    pub shared: u32,
+    pub deltas: u32,
+    /// None: no leaf has a parity, and no root a second copy.
+    pub parities: u32,
+}
+
+impl LeafCounts {
+    fn of(raw: &RawSuperblock) -> Self {
+        Self {
+            map: raw.map_leaves.get(),
+            shared: raw.shared_leaves.get(),
+            deltas: raw.delta_leaves.get(),
+            // Without the feature the field was not there, and says nothing.
+            parities: match raw.incompatible.get() & COPIES {
+                0 => 0,
+                _ => raw.parity_leaves.get().max(1),
+            },
+        }
+    }
+}
 
 /// What a volume is. Made by [`geometry::plan`](super::geometry::plan) or decoded, so that what its
 /// methods compute always lies on the medium.
@@ -113,9 +144,7 @@ pub struct Superblock {
     pub(super) roots: u64,
     pub(super) segment_blocks: u32,
     pub(super) segments: u32,
-    pub(super) map_leaves: u32,
-    pub(super) shared_leaves: u32,
-    pub(super) delta_leaves: u32,
+    pub(super) leaves: LeafCounts,
     pub(super) over_provisioning: u32,
     pub(super) usable: u32,
     pub(super) root_generation: Generation,
@@ -284,30 +313,6 @@ impl Superblock {
         self.segments
     }
 
-    /// Leaves that map LBAs.
-    #[must_use]
-    pub fn map_leaves(&self) -> u32 {
-        self.map_leaves
-    }
-
-    /// Leaves that hold shared pages.
-    #[must_use]
-    pub fn shared_leaves(&self) -> u32 {
-        self.shared_leaves
-    }
-
-    /// Leaves that hold deltas, behind those. A volume that was made before there were deltas has none.
-    #[must_use]
-    pub fn delta_leaves(&self) -> u32 {
-        self.delta_leaves
-    }
-
-    /// All leaves.
-    #[must_use]
-    pub fn leaves(&self) -> u32 {
-        self.map_leaves + self.shared_leaves + self.delta_leaves
-    }
-
     /// Blocks of a root.
     #[must_use]
     pub fn root_blocks(&self) -> u32 {
@@ -338,9 +343,9 @@ impl Superblock {
             entry_width: U32::new(ENTRY_WIDTH),
             segment_blocks: U32::new(self.segment_blocks),
             segments: U32::new(self.segments),
-            map_leaves: U32::new(self.map_leaves),
-            shared_leaves: U32::new(self.shared_leaves),
-            delta_leaves: U32::new(self.delta_leaves),
+            map_leaves: U32::new(self.leaves.map),
+            shared_leaves: U32::new(self.leaves.shared),
+            delta_leaves: U32::new(self.leaves.deltas),
             over_provisioning: U32::new(self.over_provisioning),
             layout: U32::new(self.layout.number()),
             root_generation: U64::new(self.root_generation.0),
@@ -351,6 +356,7 @@ impl Superblock {
             data_blocks: U64::new(self.areas.data_blocks),
             property_bytes: U32::new(property_bytes as u32),
             property_generation: U64::new(self.properties.generation()),
+            parity_leaves: U32::new(self.leaves.parities),
         };
         out[..size_of::<RawSuperblock>()].copy_from_slice(raw.as_bytes());
         let hole = offset_of!(RawSuperblock, crc);
@@ -364,7 +370,8 @@ impl Superblock {
             SumKind::Xxh3 => XXH3_SUMS,
         };
         let editions = if self.editions { EDITIONS } else { 0 };
-        sums | editions
+        let copies = if self.leaves.parities > 0 { COPIES } else { 0 };
+        sums | editions | copies
     }
 
     /// From a block that may be anything, on a medium of `medium_blocks`.
@@ -399,7 +406,7 @@ impl Superblock {
                 known: VERSION,
             });
         }
-        let bits = raw.incompatible.get() & !(XXH3_SUMS | EDITIONS);
+        let bits = raw.incompatible.get() & !(XXH3_SUMS | EDITIONS | COPIES);
         if bits != 0 {
             return Err(FormatError::Features { what: WHAT, bits });
         }
@@ -465,9 +472,7 @@ impl Superblock {
             roots: raw.roots.get(),
             segment_blocks,
             segments: raw.segments.get(),
-            map_leaves: raw.map_leaves.get(),
-            shared_leaves: raw.shared_leaves.get(),
-            delta_leaves: raw.delta_leaves.get(),
+            leaves: LeafCounts::of(&raw),
             over_provisioning: raw.over_provisioning.get(),
             usable: segment_blocks - summary::blocks(segment_blocks),
             root_generation: Generation(raw.root_generation.get()),
@@ -512,24 +517,29 @@ impl Superblock {
             return self.areas.validate(self);
         }
         check(!self.editions, "editions of a log", 1)?;
-        let logical_limit = u64::from(self.map_leaves) * LEAF_ENTRIES as u64;
+        let logical_limit = u64::from(self.leaves.map) * LEAF_ENTRIES as u64;
         check(
             self.logical_blocks > 0 && self.logical_blocks <= logical_limit.min(MAX_LOGICAL_BLOCKS),
             "logical blocks",
             self.logical_blocks,
         )?;
+        let LeafCounts {
+            map,
+            shared,
+            deltas,
+            parities,
+        } = self.leaves;
+        let leaves: u64 = [map, shared, deltas].into_iter().map(u64::from).sum();
+        check(leaves <= 1 << 24, "leaves", leaves)?;
         check(
-            self.map_leaves
-                .checked_add(self.shared_leaves)
-                .and_then(|leaves| leaves.checked_add(self.delta_leaves))
-                .is_some_and(|l| l <= 1 << 24),
-            "leaves",
-            self.map_leaves.into(),
+            parities == 0 || parities == self.first_parity().div_ceil(STRIPE),
+            "parity leaves",
+            parities.into(),
         )?;
         check(
-            self.map_leaves as u64 == self.logical_blocks.div_ceil(LEAF_ENTRIES as u64),
+            self.leaves.map as u64 == self.logical_blocks.div_ceil(LEAF_ENTRIES as u64),
             "map leaves",
-            self.map_leaves.into(),
+            self.leaves.map.into(),
         )?;
         check(
             self.segments as usize >= COLLECTOR_SEGMENTS + 4,
@@ -544,7 +554,9 @@ impl Superblock {
                 "map area",
             ),
             (
-                self.map_area.saturating_add(2 * u64::from(self.leaves())),
+                self.map_area
+                    .saturating_add(2 * u64::from(self.leaves()))
+                    .saturating_add(self.twin_blocks()),
                 self.first_segment,
                 "first segment",
             ),

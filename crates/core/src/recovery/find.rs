@@ -1,6 +1,6 @@
 //! Where recovery begins: the superblock and the newest map checkpoint.
 
-use super::{RecoveryError, Source};
+use super::{RecoveryError, Source, Unreadable};
 use crate::addr::{BLOCK_BYTES, Generation, Pba};
 use crate::format::root::{self, LeafSlot, RootHeader};
 use crate::format::{Crc, FormatError, superblock::Superblock};
@@ -64,51 +64,119 @@ fn neither(first: RecoveryError, last: RecoveryError) -> RecoveryError {
     }
 }
 
-/// The newest whole root, and whether the other place holds one that is damaged (and may be newer).
+/// The map checkpoint to go by.
+pub(super) struct Newest {
+    pub header: RootHeader,
+    pub slots: Vec<LeafSlot>,
+    /// Whether there is something else that is damaged, and may be a newer one.
+    pub newer_lost: bool,
+    /// Whether a copy of it is missing.
+    pub is_alone: bool,
+}
+
+/// What is at one of the two places of the root.
+struct Place {
+    /// The newest that is whole there.
+    newest: Result<Root, FormatError>,
+    /// Whether a copy is not that one.
+    is_alone: bool,
+    /// Whether a copy is damaged, and not blank.
+    damaged: bool,
+}
+
+/// Finds the newest whole root.
+///
+/// One that is there once may be one whose writing was cut short: nothing that the one before needs is let go before the
+/// superblock knows of it. Until then the one before counts, for a single block of this one could be lost later.
 pub(super) fn find_root(
     source: &mut dyn Source,
     superblock: &Superblock,
     crc: Crc,
-) -> Result<(RootHeader, Vec<LeafSlot>, bool), RecoveryError> {
-    let mut bytes = vec![0; superblock.root_blocks() as usize * BLOCK_BYTES];
+) -> Result<Newest, RecoveryError> {
     let mut unread = None;
-    let mut read = |place: u64| {
-        let lost = FormatError::Truncated {
-            what: "root",
-            have: 0,
-            need: BLOCK_BYTES,
-        };
-        if let Err(error) = source.read(superblock.root_place(Generation(place)), &mut bytes) {
-            unread = Some(error);
-            return (Err(lost), true);
-        }
-        let written = bytes.iter().any(|&byte| byte != 0);
-        let decoded = root::decode(&bytes, &superblock.uuid(), superblock.leaves(), crc);
-        let root = decoded.and_then(|root| check_place(place, root));
-        (
-            root.and_then(|root| check_cursors(superblock, root)),
-            written,
-        )
-    };
-    let (first, first_written) = read(0);
-    let (second, second_written) = read(1);
-    let (header, slots, newer_lost) = match (first, second) {
-        (Ok(first), Ok(second)) if first.0.generation > second.0.generation => {
-            (first.0, first.1, false)
-        }
-        (Ok(_), Ok(second)) => (second.0, second.1, false),
-        (Ok(first), Err(_)) => (first.0, first.1, second_written),
-        (Err(_), Ok(second)) => (second.0, second.1, first_written),
-        (Err(first), Err(second)) => {
-            let lost = RecoveryError::NoRoot { first, second };
-            return Err(unread.map_or(lost, RecoveryError::from));
-        }
-    };
+    let [first, second] = [0, 1].map(|place| {
+        let copies = superblock.root_copies(Generation(place));
+        let copies = copies.map(|at| read_root(source, superblock, crc, place, at, &mut unread));
+        Place::of(copies.collect())
+    });
     let lost = superblock.root_generation();
-    if header.generation < lost {
-        return Err(RecoveryError::RootLost { lost });
+    let generation = |place: &Place| {
+        let newest = place.newest.as_ref().ok();
+        newest.map(|(header, _)| header.generation)
+    };
+    let (newer, older) = match generation(&first) > generation(&second) {
+        true => (first, second),
+        false => (second, first),
+    };
+    let is_cut_short = newer.is_alone && generation(&newer) > Some(lost);
+    let (place, other) = match is_cut_short && older.newest.is_ok() && !older.is_alone {
+        true => (older, newer),
+        false => (newer, older),
+    };
+    match (place.newest, other.newest) {
+        (Ok((header, _)), _) if header.generation < lost => Err(RecoveryError::RootLost { lost }),
+        (Ok((header, slots)), _) => Ok(Newest {
+            header,
+            slots,
+            newer_lost: other.damaged || is_cut_short,
+            is_alone: place.is_alone,
+        }),
+        (Err(second), Err(first)) => {
+            let lost = RecoveryError::NoRoot { first, second };
+            Err(unread.map_or(lost, RecoveryError::from))
+        }
+        (Err(_), Ok(_)) => unreachable!("one that is whole is newer than none"),
     }
-    Ok((header, slots, newer_lost))
+}
+
+impl Place {
+    fn of(copies: Vec<(Result<Root, FormatError>, bool)>) -> Self {
+        let written = |(root, written): &(Result<Root, _>, bool)| root.is_err() && *written;
+        let damaged = copies.iter().any(written);
+        let mut copies = copies.into_iter().map(|(root, _)| root);
+        let mut place = Self {
+            newest: copies.next().unwrap_or(Err(NOT_READ)),
+            is_alone: false,
+            damaged,
+        };
+        for copy in copies {
+            // Of the same number may be one of before a crash that came between its copies.
+            place.is_alone = place.newest != copy || copy.is_err();
+            let generation =
+                |root: &Result<Root, _>| root.as_ref().ok().map(|root| root.0.generation);
+            if generation(&copy) > generation(&place.newest) {
+                place.newest = copy;
+            }
+        }
+        place
+    }
+}
+
+const NOT_READ: FormatError = FormatError::Truncated {
+    what: "root",
+    have: 0,
+    need: BLOCK_BYTES,
+};
+
+/// What is at `at`, and whether anything is.
+fn read_root(
+    source: &mut dyn Source,
+    superblock: &Superblock,
+    crc: Crc,
+    place: u64,
+    at: Pba,
+    unread: &mut Option<Unreadable>,
+) -> (Result<Root, FormatError>, bool) {
+    let mut bytes = vec![0; superblock.root_blocks() as usize * BLOCK_BYTES];
+    if let Err(error) = source.read(at, &mut bytes) {
+        *unread = Some(error);
+        return (Err(NOT_READ), true);
+    }
+    let written = bytes.iter().any(|&byte| byte != 0);
+    let decoded = root::decode(&bytes, &superblock.uuid(), superblock.leaves(), crc);
+    let root = decoded.and_then(|root| check_place(place, root));
+    let root = root.and_then(|root| check_cursors(superblock, root));
+    (root, written)
 }
 
 type Root = (RootHeader, Vec<LeafSlot>);

@@ -179,8 +179,18 @@ pub struct Replayed {
     pub verified: u64,
     /// Leaves of the map loaded.
     pub leaves: u64,
+    /// Blocks of what leads to data that were damaged, and were told by a copy or a parity.
+    pub from_copies: u64,
     /// Whether a superblock mirror was damaged (the next opening for writing repairs it).
     pub mirror_lost: bool,
+}
+
+impl Replayed {
+    /// Whether a map checkpoint is due: what it includes is not replayed again, and what was told by a copy has one again.
+    #[must_use]
+    pub fn wants_checkpoint(&self) -> bool {
+        self.chunks > 0 || self.from_copies > 0
+    }
 }
 
 /// A volume as it was found.
@@ -237,13 +247,14 @@ pub fn recover(
     if superblock.layout() != Layout::Log {
         return Err(RecoveryError::NotALog(superblock.layout().name()));
     }
-    let (header, slots, newer_lost) = find::find_root(source, &superblock, crc)?;
-    let mut replay = replay::Replay::new(source, superblock, crc, header, slots)?;
+    let root = find::find_root(source, &superblock, crc)?;
+    let mut replay = replay::Replay::new(source, superblock, crc, root.header, root.slots)?;
     replay.replayed.mirror_lost = mirror_lost;
+    replay.replayed.from_copies = root.is_alone.into();
     replay.load_leaves()?;
     replay.walk_open_segments();
     replay.learn_what_was_durable();
     while replay.step()? {}
-    replay.look_past_the_hole(newer_lost)?;
+    replay.look_past_the_hole(root.newer_lost)?;
     replay.finish()
 }

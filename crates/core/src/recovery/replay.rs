@@ -4,9 +4,10 @@ use super::{Recovered, RecoveryError, Replayed, SegmentState, Source, Unreadable
 use crate::addr::Segment;
 use crate::addr::{BLOCK_BYTES, Lba, Leaf, Life, Pba, Seq, Vba};
 use crate::format::chunk::{self, ChunkHeader, Record};
+use crate::format::leaf::Leaves;
 use crate::format::root::{Cursor, LeafSlot, RootHeader};
 use crate::format::summary::{Owner, Tag};
-use crate::format::{Crc, leaf, superblock::Superblock};
+use crate::format::{Crc, superblock::Superblock};
 use crate::map::{Entry, LEAF_ENTRIES, Map, PartId};
 use crate::pledges::Pledges;
 use crate::refs::Shared;
@@ -34,7 +35,7 @@ pub(super) struct Replay<'a> {
     pub(super) superblock: Superblock,
     pub(super) crc: Crc,
     pub(super) root: RootHeader,
-    slots: Vec<LeafSlot>,
+    pub(super) slots: Vec<LeafSlot>,
     pub(super) map: Map,
     pub(super) shared: Shared,
     pub(super) pledges: Pledges,
@@ -81,32 +82,48 @@ impl<'a> Replay<'a> {
     }
 
     pub(super) fn load_leaves(&mut self) -> Result<(), RecoveryError> {
-        (0..self.slots.len() as u32).try_for_each(|leaf| self.load_leaf(Leaf(leaf)))
+        (0..self.superblock.first_parity()).try_for_each(|leaf| self.load_leaf(Leaf(leaf)))
     }
 
-    /// Loads a leaf, if there is anything in it. Nothing of one that is damaged is taken.
+    /// Loads a leaf, if there is anything in it. Nothing of one that is damaged is taken; it is as the others of its stripe tell.
     pub(super) fn load_leaf(&mut self, leaf: Leaf) -> Result<(), RecoveryError> {
-        let (slot, expected) = match self.slots[leaf.0 as usize] {
-            LeafSlot::Absent => return Ok(()),
-            LeafSlot::Slot0(crc) => (0, crc),
-            LeafSlot::Slot1(crc) => (1, crc),
+        let leaves = Leaves {
+            superblock: &self.superblock,
+            slots: &self.slots,
+            crc: self.crc,
         };
-        let mut block = [0; BLOCK_BYTES];
-        let at = self.superblock.leaf_slot(leaf, slot);
-        self.source.read(at, &mut block)?;
-        if leaf::checksum(leaf, &block, self.crc) != expected {
-            return Err(RecoveryError::Leaf { leaf, at });
-        }
+        let mut read = |at, block: &mut [u8; BLOCK_BYTES]| self.source.read(at, block).is_ok();
+        let (at, block, rebuilt) = match leaves.read(leaf, &mut read) {
+            Ok(None) => return Ok(()),
+            Ok(Some((at, block))) => (at, block, false),
+            Err(at) => match leaves.rebuild(leaf, &mut read) {
+                Some(block) => (at, block, true),
+                None => {
+                    self.source.read(at, &mut [0; BLOCK_BYTES])?;
+                    return Err(RecoveryError::Leaf { leaf, at });
+                }
+            },
+        };
+        self.replayed.from_copies += u64::from(rebuilt);
         self.replayed.leaves += 1;
         let behind_map = leaf.0.checked_sub(self.superblock.map_leaves());
         let behind_shared =
             behind_map.and_then(|index| index.checked_sub(self.superblock.shared_leaves()));
         let (taken, what) = match (behind_map, behind_shared) {
-            (None, _) => (self.map.load_leaf(leaf, &block), "a leaf of the map"),
+            (None, _) => {
+                let taken = self.map.load_leaf(leaf, &block);
+                if rebuilt {
+                    self.map.mark_dirty(leaf);
+                }
+                (taken, "a leaf of the map")
+            }
             (Some(shared), None) => return self.load_shared(shared, at, &block),
             (_, Some(deltas)) => {
                 let deltas = Leaf(deltas);
                 let taken = self.shared.deltas_mut().load_leaf(deltas, &block);
+                if rebuilt {
+                    self.shared.deltas_mut().write_anew(deltas);
+                }
                 (taken, "a leaf of deltas")
             }
         };

@@ -364,9 +364,9 @@ impl Shared {
         self.dirty[leaf.0 as usize / 64] |= 1 << (leaf.0 % 64);
     }
 
-    /// Takes the next dirty leaf of the table (counted from its own first) at or after `from`.
-    pub fn take_dirty(&mut self, from: Leaf) -> Option<Leaf> {
-        take_bit(&mut self.dirty, from.0 as usize).map(|leaf| Leaf(leaf as u32))
+    /// Marks a leaf of the table (counted from its own first) clean; whether it was dirty.
+    pub fn take_dirty(&mut self, leaf: Leaf) -> bool {
+        take_bit(&mut self.dirty, leaf)
     }
 
     /// A leaf's block: the address of each page, 0 for none. Returns whether it holds any.

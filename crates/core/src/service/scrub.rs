@@ -26,7 +26,7 @@ pub const PATIENCE: Nanos = Nanos(100_000_000);
 pub struct Plan {
     /// Mirrors of the superblock.
     pub mirrors: u32,
-    /// Places of the root.
+    /// Copies of roots.
     pub roots: u32,
     /// Leaves of the map, or blocks of the directory of tables.
     pub leaves: u32,
@@ -43,7 +43,7 @@ pub struct Plan {
 pub enum Item {
     /// A mirror of the superblock.
     Mirror(u32),
-    /// A place of the root.
+    /// A copy of a root.
     Root(u32),
     /// A leaf of the map, or a block of the directory of tables.
     Leaf(u32),

@@ -120,7 +120,7 @@ impl Disk {
         Self::with_sums(SumKind::Xxh3)
     }
 
-    /// One whose blocks' sums are these.
+    /// One whose blocks' sums are these. It has no copies of what leads to data: each test damages the only one.
     pub fn with_sums(sums: SumKind) -> Self {
         let sb = geometry::plan(&Params {
             medium_blocks: BLOCKS,
@@ -131,7 +131,8 @@ impl Disk {
             secret: SECRET,
             sums,
         })
-        .unwrap();
+        .unwrap()
+        .without_copies();
         let mut disk = Self {
             blocks: HashMap::new(),
             unreadable: BTreeSet::new(),

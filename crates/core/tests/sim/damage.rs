@@ -21,11 +21,20 @@ pub enum Structure {
     Mirror,
     Root,
     Leaf,
+    Parity,
     Header,
     Summary,
     Data,
     Directory,
     Table,
+}
+
+/// What copies of what leads to data are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copies {
+    Good,
+    /// As they were a life ago.
+    Stale,
 }
 
 /// How it is damaged.
@@ -56,6 +65,8 @@ pub struct Tally {
     pub exact: u64,
     /// More was lost than what was in the block, and said to be.
     pub more: u64,
+    /// It was told by a copy.
+    pub copied: u64,
     /// The log was taken to end before a chunk that nothing says was durable.
     pub cut: u64,
     /// It could not be opened to be written.
@@ -118,6 +129,7 @@ impl World {
         &mut self,
         older: &Medium,
         cases: usize,
+        copies: Copies,
         matrix: &mut Matrix,
     ) -> Result<(), Failure> {
         let whole = open::recover(&self.medium, None).map_err(|e| format!("recovery: {e}"))?;
@@ -128,6 +140,11 @@ impl World {
             let at = self.rng.pick(&places[&structure]);
             let damage = self.rng.pick(&DAMAGES);
             let mut medium = self.medium.clone();
+            if copies == Copies::Stale {
+                for at in medium.copies.clone() {
+                    medium.replace(at, older.read(at));
+                }
+            }
             damage_block(&mut medium, older, at, damage, &mut self.rng);
             if medium.read(at) == self.medium.read(at) {
                 continue;
@@ -153,6 +170,10 @@ impl World {
     ) -> Result<(), Failure> {
         tally.cases += 1;
         let strict = open::recover(&medium, None);
+        let strict_error = strict
+            .as_ref()
+            .err()
+            .map_or_else(String::new, ToString::to_string);
         tally.refused += u64::from(strict.is_err());
         let (found, loss) = match strict {
             Ok(found) => (found, None),
@@ -162,6 +183,7 @@ impl World {
                 (rescued.0, Some(rescued.1))
             }
         };
+        tally.copied += u64::from(found.replayed().from_copies > 0);
         let was_cut = last_seq(&found) < last_seq(whole);
         let pledges = pledges(&found);
         let mut seen = self.read_all(found, medium.clone())?;
@@ -190,7 +212,15 @@ impl World {
             _ if was_cut && loss.is_none() => tally.cut += 1,
             true if lost.is_empty() => tally.harmless += 1,
             true => tally.exact += 1,
-            false => tally.more += 1,
+            false => {
+                tally.more += 1;
+                let more: Vec<_> = lost.difference(&hit).take(8).collect();
+                ensure!(
+                    !has_copies(&case.structure) || whole.superblock().parity_leaves() == 0,
+                    "it costs {} LBAs beyond it: {more:?} ({strict_error})",
+                    lost.difference(&hit).count()
+                );
+            }
         }
         if loss.is_some() {
             self.rescue_the_rest(medium, &lost)?;
@@ -226,6 +256,11 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Whether a single block of it may be lost without anything else.
+fn has_copies(structure: &Structure) -> bool {
+    !matches!(structure, Structure::Header | Structure::Summary)
 }
 
 fn forget(seen: &mut [Seen], loss: &Loss) {
@@ -308,6 +343,13 @@ fn structure(medium: &Medium, superblock: &Superblock, at: u64) -> Structure {
     if at < superblock.leaf_slot(Leaf(0), 0).0 {
         debug_assert!(at >= superblock.root_place(Generation(0)).0);
         return Structure::Root;
+    }
+    if medium.copies.contains(&at) {
+        let twin = superblock.root_twin(Generation(0));
+        return match twin.is_some_and(|twin| at >= twin.0) {
+            true => Structure::Root,
+            false => Structure::Parity,
+        };
     }
     match superblock.segment_of(Pba(at)) {
         None if at < superblock.segment_start(vellum_core::addr::Segment(0)).0 => Structure::Leaf,

@@ -17,6 +17,7 @@
 
 use super::rng::Rng;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::format::{BlockSum, SumKind};
@@ -152,6 +153,8 @@ pub enum Broken {
     CacheStays,
     /// Blocks end with their own CRC32C, and are checked by their CRC32C: of an older volume.
     SumsAreLinear,
+    /// Parities and second roots stay as they were written first.
+    CopiesAreStale,
 }
 
 /// Bytes that are not what was written.
@@ -196,6 +199,8 @@ pub struct Medium {
     pub writes: u64,
     pub tokens: Tokens,
     pub broken: Broken,
+    /// Where copies of what leads to data are.
+    pub copies: Range<u64>,
 }
 
 impl Medium {
@@ -208,6 +213,7 @@ impl Medium {
             writes: 0,
             tokens,
             broken,
+            copies: 0..0,
         }
     }
 
@@ -276,6 +282,10 @@ impl Medium {
 
     /// Carries out one block of a write.
     pub fn write(&mut self, at: u64, cell: Cell, effect: u64) {
+        let is_copy = self.copies.contains(&at) && !self.is_blank(at);
+        if is_copy && self.broken == Broken::CopiesAreStale {
+            return;
+        }
         self.rot.remove(&at);
         self.cache.entry(at).or_default().push(Version {
             cell,

@@ -22,7 +22,7 @@ pub use report::{Finding, ScrubReport, Severity};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use structures::Structures;
-use vellum_core::addr::{BLOCK_BYTES, Lba, Nanos, Pba};
+use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Nanos, Pba};
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::seam::{Input, Mend};
@@ -120,7 +120,8 @@ pub(crate) fn plan(superblock: &Superblock) -> Plan {
     };
     match superblock.layout() {
         Layout::Log => {
-            (plan.roots, plan.leaves) = (2, superblock.leaves());
+            let copies = superblock.root_copies(Generation(0)).count() as u32;
+            (plan.roots, plan.leaves) = (2 * copies, superblock.leaves());
             plan.segments = superblock.segment_count();
         }
         layout => {

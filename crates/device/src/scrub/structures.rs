@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use vellum_core::addr::{BLOCK_BYTES, Generation, Leaf, Pba, Segment, Seq};
 use vellum_core::check::Chunks;
 use vellum_core::format::areas::{DIRECTORY_ENTRIES, Layout};
+use vellum_core::format::leaf::Leaves;
 use vellum_core::format::root::{self, LeafSlot};
 use vellum_core::format::summary::{self, Owner, Tag};
 use vellum_core::format::superblock::Superblock;
@@ -123,25 +124,19 @@ impl<'a> Structures<'a> {
         ))
     }
 
-    /// A place of the root: the log has two of them, tables two with two copies each.
+    /// A copy of the root: of logs that were made before there were second ones there are two, one a place.
     fn root_place(&mut self, index: u32) -> Look {
         let newest = self
             .shared
             .with_core(|_, inner, _| inner.engine.root_generation())?;
         let sb = self.superblock;
-        let (parity, at, blocks, entries) = match self.is_log() {
-            true => {
-                let at = sb.root_place(Generation(index.into()));
-                (index, at, u64::from(sb.root_blocks()), sb.leaves())
-            }
-            false => {
-                let blocks = sb.shadow_root_blocks();
-                let at = sb.shadow_root_at(Generation(u64::from(index / 2)));
-                let at = at.plus(u64::from(index % 2) * blocks);
-                (index / 2, at, blocks, sb.directory_blocks() as u32)
-            }
+        let has_copy = !self.is_log() || sb.root_twin(newest).is_some();
+        let (place, copy) = match has_copy {
+            true => (index / 2, index % 2),
+            false => (index, 0),
         };
-        let is_newest = newest.0 & 1 == u64::from(parity);
+        let (at, blocks, entries) = self.roots(Generation(place.into()))[copy as usize];
+        let is_newest = newest.0 & 1 == u64::from(place);
         let wrong = self.read("root", at, blocks).and_then(|bytes| {
             let bad = |error: FormatError| Finding::new("root", at, error);
             match root::decode(&bytes, &sb.uuid(), entries, crc32c) {
@@ -159,30 +154,33 @@ impl<'a> Structures<'a> {
                 Err(error) => Err(bad(error)),
             }
         });
-        let wrong = wrong.err().map(|finding| match is_newest && self.is_log() {
+        let wrong = wrong.err().map(|finding| match is_newest && !has_copy {
             true => finding,
             false => finding.second_copy(),
         });
         Some((blocks, wrong.into_iter().collect()))
     }
 
+    /// Where the copies of a root are: how long each is, and how many leaves it names.
+    fn roots(&self, generation: Generation) -> Vec<(Pba, u64, u32)> {
+        let sb = self.superblock;
+        if self.is_log() {
+            let copies = sb.root_copies(generation);
+            return copies
+                .map(|at| (at, u64::from(sb.root_blocks()), sb.leaves()))
+                .collect();
+        }
+        let blocks = sb.shadow_root_blocks();
+        let at = sb.shadow_root_at(generation);
+        let entries = sb.directory_blocks() as u32;
+        vec![(at, blocks, entries), (at.plus(blocks), blocks, entries)]
+    }
+
     /// What the newest root on the medium says; none if it is not whole, which is told elsewhere.
     fn root(&mut self, newest: Generation) -> Option<&[LeafSlot]> {
         if self.root.as_ref().is_none_or(|(known, _)| *known != newest) {
             let sb = self.superblock;
-            let places = match self.is_log() {
-                true => vec![(
-                    sb.root_place(newest),
-                    u64::from(sb.root_blocks()),
-                    sb.leaves(),
-                )],
-                false => {
-                    let blocks = sb.shadow_root_blocks();
-                    let at = sb.shadow_root_at(newest);
-                    let entries = sb.directory_blocks() as u32;
-                    vec![(at, blocks, entries), (at.plus(blocks), blocks, entries)]
-                }
-            };
+            let places = self.roots(newest);
             self.root = places.into_iter().find_map(|(at, blocks, entries)| {
                 let bytes = self.read("root", at, blocks).ok()?;
                 let (header, slots) = root::decode(&bytes, &sb.uuid(), entries, crc32c).ok()?;
@@ -220,11 +218,35 @@ impl<'a> Structures<'a> {
                 .with_core(|_, inner, _| inner.engine.root_generation())?;
             match wrong {
                 Ok(()) => return Some((read, Vec::new())),
-                Err(finding) if now == newest => return Some((read, vec![finding])),
+                Err(finding) if now == newest => {
+                    let is_told = self.is_told(newest, Leaf(index));
+                    return Some((
+                        read,
+                        vec![match is_told {
+                            true => finding.second_copy(),
+                            false => finding,
+                        }],
+                    ));
+                }
                 Err(_) => {}
             }
         }
         Some((read, Vec::new()))
+    }
+
+    /// Whether what a leaf was is told by the others of its stripe; of a parity that is so anyway.
+    fn is_told(&mut self, newest: Generation, leaf: Leaf) -> bool {
+        let (sb, shared) = (self.superblock, self.shared);
+        let Some(slots) = self.root(newest) else {
+            return false;
+        };
+        let leaves = Leaves {
+            superblock: sb,
+            slots,
+            crc: crc32c,
+        };
+        let mut read = |at, block: &mut [u8; BLOCK_BYTES]| shared.medium.read(at, block).is_ok();
+        leaf.0 >= sb.first_parity() || leaves.rebuild(leaf, &mut read).is_some()
     }
 
     /// A block of the directory of shadowed tables, and what it says.

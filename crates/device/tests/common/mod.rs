@@ -237,8 +237,10 @@ pub fn superblock_of(medium: &dyn Medium) -> Superblock {
 /// As it was made when blocks' sums were their CRC32C.
 pub fn with_crc_sums(medium: &dyn Medium) {
     // The second feature decides where tables lie.
-    let editions = superblock_of(medium).has_editions();
-    set_superblock(medium, &[("incompatible", if editions { 2 } else { 0 })]);
+    let superblock = superblock_of(medium);
+    let editions = u64::from(superblock.has_editions());
+    let copies = u64::from(superblock.parity_leaves() > 0);
+    set_superblock(medium, &[("incompatible", 2 * editions + 4 * copies)]);
     assert_eq!(superblock_of(medium).sums(), SumKind::Crc32c);
 }
 

@@ -11,6 +11,28 @@ impl Superblock {
         Pba(self.roots + (generation.0 & 1) * u64::from(self.root_blocks()))
     }
 
+    /// Where its second copy is: behind the map area, so far from the first.
+    #[must_use]
+    pub fn root_twin(&self, generation: Generation) -> Option<Pba> {
+        let behind = self.map_area + 2 * u64::from(self.leaves());
+        let place = (generation.0 & 1) * u64::from(self.root_blocks());
+        (self.leaves.parities > 0).then_some(Pba(behind + place))
+    }
+
+    /// All copies of it.
+    pub fn root_copies(&self, generation: Generation) -> impl Iterator<Item = Pba> + use<> {
+        let twin = self.root_twin(generation);
+        core::iter::once(self.root_place(generation)).chain(twin)
+    }
+
+    /// Blocks that second copies of roots take.
+    pub(crate) fn twin_blocks(&self) -> u64 {
+        match self.leaves.parities {
+            0 => 0,
+            _ => 2 * u64::from(self.root_blocks()),
+        }
+    }
+
     /// Where slot `slot` (0 or 1) of a leaf is.
     #[must_use]
     pub fn leaf_slot(&self, leaf: Leaf, slot: u32) -> Pba {

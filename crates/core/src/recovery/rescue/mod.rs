@@ -149,13 +149,12 @@ impl Doubt {
         scan: &Scan,
     ) -> (RootHeader, Vec<LeafSlot>) {
         let newest = scan.root_generation;
-        let found =
-            find::find_root(source, superblock, crc).and_then(|(root, slots, _)| {
-                match root.generation < newest {
-                    true => Err(RecoveryError::RootLost { lost: newest }),
-                    false => Ok((root, slots)),
-                }
-            });
+        let found = find::find_root(source, superblock, crc).and_then(|root| {
+            match root.header.generation < newest {
+                true => Err(RecoveryError::RootLost { lost: newest }),
+                false => Ok((root.header, root.slots)),
+            }
+        });
         found.unwrap_or_else(|error| {
             self.note(error);
             self.root_lost = true;
@@ -182,7 +181,7 @@ impl Doubt {
             replay.superblock.map_leaves(),
             replay.superblock.shared_leaves(),
         ];
-        for index in 0..replay.superblock.leaves() {
+        for index in 0..replay.superblock.first_parity() {
             let Err(error) = replay.load_leaf(Leaf(index)) else {
                 continue;
             };

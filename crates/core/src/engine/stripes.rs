@@ -1,0 +1,161 @@
+//! A stripe of leaves and its parity, written in one map checkpoint: whichever block of them is lost, the others tell what it was.
+//!
+//! A parity has to match its leaves as they are on the medium, not as they are by now. So a stripe is encoded in one go, and its
+//! blocks are kept like that until they are written. A leaf that is not dirty is on the medium as it is in memory, or it is
+//! written too: its checksum tells.
+
+use super::{Engine, Pending};
+use crate::addr::{BLOCK_BYTES, Leaf, Pba};
+use crate::format::leaf;
+use crate::format::root::LeafSlot;
+use crate::seam::Effect;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+type Block = Box<[u8; BLOCK_BYTES]>;
+
+/// Leaves that are on their way, as they are written.
+#[derive(Default)]
+pub(super) struct Blocks {
+    kept: Vec<(Leaf, Block)>,
+    spare: Vec<Block>,
+}
+
+impl Blocks {
+    pub fn get(&self, leaf: Leaf) -> &[u8] {
+        let mut kept = self.kept.iter();
+        match kept.find(|(of, _)| *of == leaf) {
+            Some((_, block)) => &block[..],
+            None => unreachable!("leaf {leaf} is not on its way"),
+        }
+    }
+
+    pub fn written(&mut self, leaf: Leaf) {
+        if let Some(index) = self.kept.iter().position(|(of, _)| *of == leaf) {
+            let (_, block) = self.kept.swap_remove(index);
+            self.spare.push(block);
+        }
+    }
+
+    fn take(&mut self) -> Block {
+        let spare = self.spare.pop();
+        spare.unwrap_or_else(|| Box::new([0; BLOCK_BYTES]))
+    }
+}
+
+impl Engine {
+    /// Begins to write what is dirty of a stripe, and its parity.
+    pub(super) fn write_stripe(&mut self, stripe: u32) {
+        let leaves = self.superblock.stripe(stripe);
+        let mut dirty = 0u32;
+        for (index, leaf) in leaves.clone().enumerate() {
+            dirty |= u32::from(self.take_dirty(leaf)) << index;
+        }
+        if dirty == 0 {
+            return;
+        }
+        let parity_leaf = self.superblock.parity(stripe);
+        let mut parity = self.checkpoint.blocks.take();
+        parity.fill(0);
+        let mut holds_any = false;
+        for (index, leaf) in leaves.enumerate() {
+            let is_dirty = dirty >> index & 1 == 1;
+            let known = match self.slots[leaf.0 as usize] {
+                _ if is_dirty => None,
+                LeafSlot::Absent => continue,
+                _ if parity_leaf.is_none() => continue,
+                LeafSlot::Slot0(sum) | LeafSlot::Slot1(sum) => Some(sum),
+            };
+            let mut block = self.checkpoint.blocks.take();
+            let holds = self.encode_leaf(leaf, &mut block[..]);
+            holds_any |= holds;
+            leaf::add(&mut parity, &block);
+            match known == Some(leaf::checksum(leaf, &block[..], self.crc)) {
+                true => self.checkpoint.blocks.spare.push(block),
+                false => self.write_leaf(leaf, block, holds),
+            }
+        }
+        match parity_leaf {
+            Some(leaf) => {
+                self.stats.medium_copies += u64::from(holds_any);
+                self.write_leaf(leaf, parity, holds_any);
+            }
+            None => self.checkpoint.blocks.spare.push(parity),
+        }
+    }
+
+    /// Writes a leaf; not one that holds nothing.
+    fn write_leaf(&mut self, leaf: Leaf, block: Block, holds: bool) {
+        if !holds {
+            self.checkpoint.staged.push((leaf, LeafSlot::Absent));
+            return self.checkpoint.blocks.spare.push(block);
+        }
+        let sum = leaf::checksum(leaf, &block[..], self.crc);
+        let slot = match self.slots[leaf.0 as usize] {
+            LeafSlot::Slot0(_) => LeafSlot::Slot1(sum),
+            LeafSlot::Absent | LeafSlot::Slot1(_) => LeafSlot::Slot0(sum),
+        };
+        self.checkpoint.staged.push((leaf, slot));
+        self.checkpoint.blocks.kept.push((leaf, block));
+        self.checkpoint.in_flight += 1;
+        self.stats.medium_map += 1;
+        let at = self.leaf_target(leaf);
+        self.effect(Pending::Leaf(leaf), |id| Effect::WriteMeta {
+            id,
+            at,
+            blocks: 1,
+            durable: false,
+        });
+    }
+
+    /// The slot that the durable root does not name.
+    pub(super) fn leaf_target(&self, leaf: Leaf) -> Pba {
+        let slot = u32::from(matches!(self.slots[leaf.0 as usize], LeafSlot::Slot0(_)));
+        self.superblock.leaf_slot(leaf, slot)
+    }
+
+    /// Marks a leaf clean; whether it was dirty.
+    fn take_dirty(&mut self, leaf: Leaf) -> bool {
+        match self.table_of(leaf) {
+            (0, leaf) => self.map.take_dirty(leaf),
+            (1, leaf) => self.shared.take_dirty(leaf),
+            (_, leaf) => self.shared.deltas_mut().take_dirty(leaf),
+        }
+    }
+
+    /// A leaf as it is now; whether it is to be there. Those of tables beside the map stay once they were.
+    fn encode_leaf(&self, leaf: Leaf, out: &mut [u8]) -> bool {
+        match self.table_of(leaf) {
+            (0, leaf) => return self.map.encode_leaf(leaf, out),
+            (1, leaf) => {
+                self.shared.encode_leaf(leaf, out);
+            }
+            (_, leaf) => self.shared.deltas().encode_leaf(leaf, out),
+        }
+        true
+    }
+
+    /// The next map checkpoint writes a leaf anew; of a parity one that it is made of.
+    pub(super) fn write_anew(&mut self, leaf: Leaf) {
+        let leaf = match leaf.0 < self.superblock.first_parity() {
+            true => leaf,
+            false => Leaf(self.superblock.stripe_of(leaf)),
+        };
+        match self.table_of(leaf) {
+            (0, leaf) => self.map.mark_dirty(leaf),
+            (1, leaf) => self.shared.write_anew(leaf),
+            (_, leaf) => self.shared.deltas_mut().write_anew(leaf),
+        }
+    }
+
+    /// Which table a leaf is of (of LBAs, of shared pages, of deltas), and its number there.
+    fn table_of(&self, leaf: Leaf) -> (u8, Leaf) {
+        let maps = self.superblock.map_leaves();
+        let behind = maps + self.superblock.shared_leaves();
+        match leaf.0 {
+            index if index < maps => (0, leaf),
+            index if index < behind => (1, Leaf(index - maps)),
+            index => (2, Leaf(index - behind)),
+        }
+    }
+}
