@@ -290,6 +290,11 @@ impl Engine {
             let pba = at.plus(index as u64);
             match self.sums.sum(segment, offset + index as u32) {
                 Some(expected) if expected == *found => continue,
+                Some(_) if self.sums.doubt(segment) => {
+                    self.begin_reader(segment);
+                    self.load_sums(segment, Some(0));
+                    return self.check_sums(request, at, sums, fault);
+                }
                 Some(_) => {
                     self.stats.corrupt_blocks += 1;
                     self.distrust(pba);
@@ -342,7 +347,7 @@ impl Engine {
         }
     }
 
-    /// Reads a segment's summary, or (`offset`) one chunk header after another where that is damaged.
+    /// Reads a segment's summary, or (`offset`) one chunk header after another where that is damaged, or not believed.
     pub(super) fn load_sums(&mut self, segment: Segment, offset: Option<u32>) {
         self.sums.begin_load(segment);
         self.stats.summary_reads += 1;
@@ -381,6 +386,8 @@ impl Engine {
             bytes,
             self.crc,
         );
+        let doubtful = step.is_none() && !self.sums.fit_what_waits(segment);
+        let step = step.or((doubtful && self.sums.doubt(segment)).then_some(0));
         if let Some(next) = step {
             return self.load_sums(segment, Some(next));
         }

@@ -26,6 +26,8 @@ enum Sum {
     Known {
         sums: Vec<u32>,
         used: bool,
+        /// A summary alone says so: a write of it may have been lost, so that it is of before.
+        by_summary: bool,
     },
 }
 
@@ -133,14 +135,14 @@ impl Sums {
         let Some(Sum::Tags(tags)) = self.of.remove(&segment.0) else {
             return;
         };
-        self.cache(segment, tags.iter().map(|tag| tag.sum));
+        self.cache(segment, tags.iter().map(|tag| tag.sum), false);
         // What was read to be written anew comes on top of what was opened.
         if self.spare_tags.len() < SPARE_TAGS {
             self.spare_tags.push(tags);
         }
     }
 
-    fn cache(&mut self, segment: Segment, of_blocks: impl Iterator<Item = u32>) {
+    fn cache(&mut self, segment: Segment, of_blocks: impl Iterator<Item = u32>, by_summary: bool) {
         while self.clock.len() >= self.limit {
             self.hand %= self.clock.len();
             let victim = self.clock[self.hand];
@@ -163,7 +165,12 @@ impl Sums {
         let mut sums = self.spare_sums.pop().unwrap_or_default();
         sums.clear();
         sums.extend(of_blocks);
-        self.of.insert(segment.0, Sum::Known { sums, used: true });
+        let known = Sum::Known {
+            sums,
+            used: true,
+            by_summary,
+        };
+        self.of.insert(segment.0, known);
         self.clock.push(segment.0);
     }
 
@@ -229,9 +236,44 @@ impl Sums {
         if !*partial {
             let sums = core::mem::take(sums);
             self.of.remove(&segment.0);
-            self.cache(segment, sums.into_iter().map(|sum| sum.unwrap_or(0)));
+            let sums = sums.into_iter().map(|sum| sum.unwrap_or(0));
+            self.cache(segment, sums, offset == u32::MAX);
         }
         None
+    }
+
+    /// A block is not as a summary says; whether the headers are to be asked, whose word counts where they have one.
+    pub fn doubt(&mut self, segment: Segment) -> bool {
+        let Some(Sum::Known {
+            sums,
+            by_summary: true,
+            ..
+        }) = self.of.get_mut(&segment.0)
+        else {
+            return false;
+        };
+        let sums = sums.drain(..).map(Some).collect();
+        self.forget(segment);
+        let partial = false;
+        self.of.insert(segment.0, Sum::Loading { sums, partial });
+        true
+    }
+
+    /// Whether all that waits for the sums of a segment is as they say.
+    pub fn fit_what_waits(&self, segment: Segment) -> bool {
+        let Some(Sum::Known { sums, .. }) = self.of.get(&segment.0) else {
+            return true;
+        };
+        let mut parked = self.parked.iter().filter(|(of, _)| *of == segment);
+        parked.all(|(_, parked)| {
+            let (_, offset) = super::locate(&self.superblock, parked.at);
+            let said = sums.iter().skip(offset as usize);
+            parked
+                .sums
+                .iter()
+                .zip(said)
+                .all(|(found, said)| found == said)
+        })
     }
 
     /// Lets go of what was only read in part.
@@ -244,7 +286,7 @@ impl Sums {
     pub fn sum(&mut self, segment: Segment, offset: u32) -> Option<u32> {
         match self.of.get_mut(&segment.0)? {
             Sum::Tags(tags) => tags.get(offset as usize).map(|tag| tag.sum),
-            Sum::Known { sums, used } => {
+            Sum::Known { sums, used, .. } => {
                 *used = true;
                 sums.get(offset as usize).copied()
             }

@@ -260,7 +260,7 @@ impl World {
 
 /// Whether a single block of it may be lost without anything else.
 fn has_copies(structure: &Structure) -> bool {
-    !matches!(structure, Structure::Header | Structure::Summary)
+    *structure != Structure::Header
 }
 
 fn forget(seen: &mut [Seen], loss: &Loss) {
