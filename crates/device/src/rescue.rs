@@ -4,11 +4,17 @@ use crate::Volume;
 use crate::block::{BlockDevice, Op};
 use crate::frames::Frames;
 use crate::migrate::{MigrateError, REQUEST_BLOCKS, Side, same_size};
+use crate::scout::VolumeSource;
+use std::collections::BTreeMap;
 use vellum_core::addr::Lba;
 use vellum_core::recovery::rescue::LbaSet;
+use vellum_ext4::files::Files;
 
 /// Blocks after which what was copied is made durable.
 const FLUSH_BLOCKS: u64 = 64 << 8;
+
+/// Lost blocks that are looked for in files, at most.
+const LOST_BLOCKS_NAMED: usize = 1 << 20;
 
 /// What became of it.
 pub struct Copied {
@@ -54,6 +60,39 @@ pub fn copy(
         }
     }
     Ok(copied)
+}
+
+/// What files have of blocks that are lost.
+#[derive(Default)]
+pub struct Losses {
+    /// Files of ext4 file systems on the volume, by their paths, or what else the blocks are to these; and how many of them.
+    pub files: BTreeMap<String, u64>,
+    /// Whether there may be more: not all blocks were looked for, or something of a file system could not be read.
+    pub may_be_more: bool,
+}
+
+/// Which files of a damaged volume have blocks among those that are lost, as far as the file systems on it can be read.
+#[must_use]
+pub fn losses(volume: &Volume, lost: &LbaSet) -> Losses {
+    let runs = lost.runs().map(|(lba, blocks)| lba.0..lba.0 + blocks);
+    let blocks: Vec<u64> = runs.flatten().take(LOST_BLOCKS_NAMED).collect();
+    let mut losses = Losses {
+        may_be_more: blocks.len() as u64 != lost.len(),
+        ..Losses::default()
+    };
+    if blocks.is_empty() {
+        return losses;
+    }
+    let mut source = VolumeSource::new(&volume.shared);
+    let scan = vellum_ext4::scan(&mut source, volume.blocks());
+    for found in &scan.file_systems {
+        let files = Files::of(found, volume.blocks(), &blocks, &mut source);
+        losses.may_be_more |= files.cut_short || files.passed_over > 0;
+        for (file, blocks) in files.owners() {
+            *losses.files.entry(file).or_default() += blocks;
+        }
+    }
+    losses
 }
 
 impl Copied {

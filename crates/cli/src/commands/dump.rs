@@ -1,5 +1,6 @@
 //! `vellum dump`: a volume's structures, as they are on the medium.
 
+mod found;
 mod tables;
 
 use crate::outcome::usage;
@@ -12,7 +13,7 @@ use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::format::{root, summary};
 use vellum_core::map::Entry;
-use vellum_core::recovery::{Recovered, Source, recover};
+use vellum_core::recovery::{Recovered, Source};
 use vellum_device::info::hex_uuid;
 use vellum_device::{MediumSource, crc32c};
 use vellum_medium::{FileMedium, Medium, OpenOptions};
@@ -84,21 +85,16 @@ pub fn run(args: &Args) -> Result<()> {
             }
         }
         Part::Segments => {
-            let recovered = recover(&mut source, blocks, crc32c).with_context(name)?;
-            segments(
-                &recovered,
-                range(args, "segments", sb.segment_count().into())?,
-                &mut source,
-                &mut out,
-            )?;
+            let range = range(args, "segments", sb.segment_count().into())?;
+            let found = found::find(&args.volume, &medium)?;
+            found.tell(&(0..0), &mut out)?;
+            segments(&found.recovered, range, &mut source, &mut out)?;
         }
         Part::Map => {
-            let recovered = recover(&mut source, blocks, crc32c).with_context(name)?;
-            map(
-                &recovered,
-                range(args, "blocks", sb.logical_blocks())?,
-                &mut out,
-            )?;
+            let range = range(args, "blocks", sb.logical_blocks())?;
+            let found = found::find(&args.volume, &medium)?;
+            found.tell(&range, &mut out)?;
+            map(&found.recovered, range, &mut out)?;
         }
     }
     Ok(out.flush()?)
@@ -146,10 +142,11 @@ fn superblock(
     )?;
     writeln!(
         out,
-        "leaves            {} of the map, {} of shared pages, {} of deltas",
+        "leaves            {} of the map, {} of shared pages, {} of deltas, {} parities",
         sb.map_leaves(),
         sb.shared_leaves(),
-        sb.delta_leaves()
+        sb.delta_leaves(),
+        sb.parity_leaves()
     )?;
     writeln!(
         out,
@@ -177,8 +174,7 @@ fn superblock(
             ""
         }
     )?;
-    for place in 0..2 {
-        let at = sb.root_place(Generation(place));
+    for at in (0..2).flat_map(|place| sb.root_copies(Generation(place))) {
         let mut bytes = vec![0; sb.root_blocks() as usize * BLOCK_BYTES];
         write!(out, "map checkpoint    at block {at}: ")?;
         if let Err(error) = source.read(at, &mut bytes) {
@@ -254,7 +250,8 @@ fn segments(
                 Err(error) => error.to_string(),
             },
         };
-        let head = found.heads.iter().position(|h| h.segment == number);
+        let heads = if found.is_rest { &[][..] } else { &found.heads };
+        let head = heads.iter().position(|h| h.segment == number);
         let head = head.map_or("", |h| [", hot head", ", cold head"][h]);
         writeln!(
             out,

@@ -8,11 +8,13 @@ use crate::volume::{self, NewVolume};
 use anyhow::{Result, bail};
 use serde_json::json;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::format::superblock::Superblock;
 use vellum_core::recovery::rescue::{LbaSet, Trust};
-use vellum_device::{OpenOptions, Volume, rescue};
+use vellum_device::rescue::{self, Copied, Losses};
+use vellum_device::{OpenOptions, Volume};
 use vellum_medium::FileMedium;
 
 /// Runs of blocks that are listed, at most, without `--json`.
@@ -58,47 +60,26 @@ pub fn run(args: &Args) -> Result<()> {
     let blocks = superblock.logical_blocks();
     let none = LbaSet::new(blocks);
     let guessed = source.damage().map_or(&none, |damage| damage.guessed());
-    let copied = match &args.target {
-        None => None,
-        Some(target) => {
-            let new = NewVolume {
-                size: Some(blocks * BLOCK_BYTES as u64),
-                medium_size: None,
-                over_provisioning: superblock.over_provisioning(),
-                segment_size: None,
-                preallocate: false,
-                force: false,
-                layout: superblock.layout(),
-                choose: Box::new(properties::taken_from(&superblock)),
-            };
-            volume::create(target, &new, &|| false)?;
-            let Claimed { medium, socket } = claim(target, false)?;
-            let how = OpenOptions {
-                policy: properties::policy_of(&medium, &Run::default())?,
-                ..OpenOptions::default()
-            };
-            let to = Volume::open(Arc::new(medium), &how)?;
-            let copied = rescue::copy(&source, &to, &mut |_| ())?;
-            to.stop_telling(|| {
-                tell(format_args!(
-                    "{}: no room for what is to be written last: waiting for it",
-                    target.display()
-                ))
-            })?;
-            drop(socket);
-            Some(copied)
-        }
-    };
+    let target = args.target.as_deref();
+    let copied = target.map(|target| copy(&source, &superblock, target));
+    let copied = copied.transpose()?;
     let lost = match (&copied, source.damage()) {
         (Some(copied), _) => &copied.lost,
         (None, Some(damage)) => damage.lost(),
         (None, None) => &none,
     };
     let findings: Vec<String> = source.damage().iter().flat_map(|d| d.findings()).collect();
-    let copied = copied.as_ref().map(|copied| copied.blocks);
+    let losses = rescue::losses(&source, lost);
+    let found = Found {
+        findings: &findings,
+        lost,
+        guessed,
+        losses: &losses,
+        copied: copied.as_ref().map(|copied| copied.blocks),
+    };
     match args.json {
-        true => as_json(&findings, lost, guessed, copied)?,
-        false => as_text(&findings, lost, guessed, copied)?,
+        true => found.as_json()?,
+        false => found.as_text()?,
     }
     source.stop()?;
     if !lost.is_empty() {
@@ -107,60 +88,119 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn as_json(
-    findings: &[String],
-    lost: &LbaSet,
-    guessed: &LbaSet,
-    copied: Option<u64>,
-) -> Result<()> {
-    let runs = |set: &LbaSet| -> Vec<_> {
-        let runs = set.runs();
-        runs.map(|(lba, blocks)| json!({"lba": lba.0, "blocks": blocks}))
-            .collect()
+/// Copies what can be read into a new volume.
+fn copy(source: &Volume, superblock: &Superblock, target: &Path) -> Result<Copied> {
+    let new = NewVolume {
+        size: Some(superblock.logical_blocks() * BLOCK_BYTES as u64),
+        medium_size: None,
+        over_provisioning: superblock.over_provisioning(),
+        segment_size: None,
+        preallocate: false,
+        force: false,
+        layout: superblock.layout(),
+        choose: Box::new(properties::taken_from(superblock)),
     };
-    let report = json!({
-        "damage": findings,
-        "lost": runs(lost),
-        "in_doubt": runs(guessed),
-        "copied_blocks": copied,
-    });
-    Ok(writeln!(out(), "{report:#}")?)
+    volume::create(target, &new, &|| false)?;
+    let Claimed { medium, socket } = claim(target, false)?;
+    let how = OpenOptions {
+        policy: properties::policy_of(&medium, &Run::default())?,
+        ..OpenOptions::default()
+    };
+    let to = Volume::open(Arc::new(medium), &how)?;
+    let copied = rescue::copy(source, &to, &mut |_| ())?;
+    to.stop_telling(|| {
+        tell(format_args!(
+            "{}: no room for what is to be written last: waiting for it",
+            target.display()
+        ))
+    })?;
+    drop(socket);
+    Ok(copied)
 }
 
-fn as_text(
-    findings: &[String],
-    lost: &LbaSet,
-    guessed: &LbaSet,
+/// What there is to say.
+struct Found<'a> {
+    findings: &'a [String],
+    lost: &'a LbaSet,
+    guessed: &'a LbaSet,
+    losses: &'a Losses,
     copied: Option<u64>,
-) -> Result<()> {
-    let mut out = out();
-    if findings.is_empty() {
-        writeln!(out, "nothing that says where blocks are is damaged")?;
+}
+
+impl Found<'_> {
+    fn as_json(&self) -> Result<()> {
+        let runs = |set: &LbaSet| -> Vec<_> {
+            let runs = set.runs();
+            runs.map(|(lba, blocks)| json!({"lba": lba.0, "blocks": blocks}))
+                .collect()
+        };
+        let files = self.losses.files.iter();
+        let files: Vec<_> = files
+            .map(|(name, blocks)| json!({"name": name, "blocks": blocks}))
+            .collect();
+        let report = json!({
+            "damage": self.findings,
+            "lost": runs(self.lost),
+            "files": files,
+            "more_files": self.losses.may_be_more,
+            "in_doubt": runs(self.guessed),
+            "copied_blocks": self.copied,
+        });
+        Ok(writeln!(out(), "{report:#}")?)
     }
-    for finding in findings {
-        writeln!(out, "damaged: {finding}")?;
-    }
-    for (what, set) in [
-        ("lost", lost),
-        ("in doubt, the newest version that is found", guessed),
-    ] {
-        for (lba, blocks) in set.runs().take(LISTED) {
-            writeln!(out, "{what}: {blocks} block(s) from LBA {lba} on")?;
+
+    fn as_text(&self) -> Result<()> {
+        let mut out = out();
+        if self.findings.is_empty() {
+            writeln!(out, "nothing that says where blocks are is damaged")?;
         }
-        if let Some(left) = set.runs().count().checked_sub(LISTED + 1) {
-            writeln!(out, "{what}: {} more runs (--json lists all)", left + 1)?;
+        for finding in self.findings {
+            writeln!(out, "damaged: {finding}")?;
         }
+        for (what, set) in [
+            ("lost", self.lost),
+            ("in doubt, the newest version that is found", self.guessed),
+        ] {
+            for (lba, blocks) in set.runs().take(LISTED) {
+                writeln!(out, "{what}: {blocks} block(s) from LBA {lba} on")?;
+            }
+            if let Some(left) = set.runs().count().checked_sub(LISTED + 1) {
+                writeln!(out, "{what}: {} more runs (--json lists all)", left + 1)?;
+            }
+        }
+        self.name_files(&mut out)?;
+        let size = |blocks: u64| Size(blocks * BLOCK_BYTES as u64);
+        writeln!(
+            out,
+            "lost: {}; in doubt: {}",
+            size(self.lost.len()),
+            size(self.guessed.len())
+        )?;
+        match self.copied {
+            Some(blocks) => writeln!(out, "copied: {}", size(blocks))?,
+            None => writeln!(out, "nothing was written: name a new volume to copy into")?,
+        }
+        Ok(())
     }
-    let size = |blocks: u64| Size(blocks * BLOCK_BYTES as u64);
-    writeln!(
-        out,
-        "lost: {}; in doubt: {}",
-        size(lost.len()),
-        size(guessed.len())
-    )?;
-    match copied {
-        Some(blocks) => writeln!(out, "copied: {}", size(blocks))?,
-        None => writeln!(out, "nothing was written: name a new volume to copy into")?,
+
+    fn name_files(&self, out: &mut impl Write) -> Result<()> {
+        let files = &self.losses.files;
+        for (file, blocks) in files.iter().take(LISTED) {
+            writeln!(out, "lost: {blocks} block(s) of {file}")?;
+        }
+        if let Some(left) = files.len().checked_sub(LISTED + 1) {
+            writeln!(
+                out,
+                "lost: blocks of {} more files (--json lists all)",
+                left + 1
+            )?;
+        }
+        if self.losses.may_be_more {
+            writeln!(
+                out,
+                "other files may have lost blocks too: not all that names them can be read"
+            )?;
+        }
+        Ok(())
     }
-    Ok(())
 }

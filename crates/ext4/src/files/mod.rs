@@ -141,6 +141,16 @@ impl Files {
             .take_while(|hit| hit.block == block);
         here.map(|hit| Told(self, hit.is).to_string()).collect()
     }
+
+    /// What has any of the blocks, for people, and how many: a file by its paths, or what else they are.
+    #[must_use]
+    pub fn owners(&self) -> BTreeMap<String, u64> {
+        let mut owners = BTreeMap::new();
+        for hit in &self.hits {
+            *owners.entry(Named(self, hit.is).to_string()).or_default() += 1;
+        }
+        owners
+    }
 }
 
 /// What was found so far.
@@ -190,9 +200,10 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-struct Told<'a>(&'a Files, Use);
+/// What a block is of.
+struct Named<'a>(&'a Files, Use);
 
-impl fmt::Display for Told<'_> {
+impl fmt::Display for Named<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(files, is) = *self;
         if let Use::Fixed(kind, group) = is {
@@ -216,11 +227,25 @@ impl fmt::Display for Told<'_> {
             None if inode == crate::JOURNAL_INODE => write!(f, "the journal")?,
             None => write!(f, "a file without a name")?,
         }
-        write!(f, " (inode {inode}, ")?;
+        write!(f, " (inode {inode}")?;
+        match f.alternate() {
+            true => Ok(()),
+            false => write!(f, ")"),
+        }
+    }
+}
+
+/// The same, and where in it.
+struct Told<'a>(&'a Files, Use);
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(files, is) = *self;
         match is {
-            Use::Content(_, at) => write!(f, "byte {at})"),
-            Use::Attributes(_) => write!(f, "attributes)"),
-            _ => write!(f, "where its blocks are)"),
+            Use::Fixed(..) => write!(f, "{}", Named(files, is)),
+            Use::Content(_, at) => write!(f, "{:#}, byte {at})", Named(files, is)),
+            Use::Attributes(_) => write!(f, "{:#}, attributes)", Named(files, is)),
+            Use::Tree(_) => write!(f, "{:#}, where its blocks are)", Named(files, is)),
         }
     }
 }

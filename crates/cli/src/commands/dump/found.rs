@@ -1,0 +1,58 @@
+//! What a dump is of: a volume as recovery finds it, or what is certain of it where that refuses.
+
+use anyhow::{Context, Result};
+use std::io::Write;
+use std::path::Path;
+use vellum_core::recovery::rescue::{Loss, Trust, rescue};
+use vellum_core::recovery::{Recovered, RecoveryError, recover};
+use vellum_device::{MediumSource, crc32c};
+use vellum_medium::Medium;
+
+/// See the module.
+pub struct Found {
+    pub recovered: Recovered,
+    damage: Option<(RecoveryError, Loss)>,
+}
+
+/// Reads the log of the volume.
+pub fn find(path: &Path, medium: &dyn Medium) -> Result<Found> {
+    let mut source = MediumSource::new(medium);
+    let blocks = medium.blocks();
+    let error = match recover(&mut source, blocks, crc32c) {
+        Ok(recovered) => {
+            return Ok(Found {
+                recovered,
+                damage: None,
+            });
+        }
+        Err(error) => error,
+    };
+    let rest = rescue(&mut source, blocks, crc32c, Trust::Certain);
+    let rest = rest.with_context(|| path.display().to_string())?;
+    Ok(Found {
+        recovered: rest.recovered,
+        damage: Some((error, rest.loss)),
+    })
+}
+
+impl Found {
+    /// Names what is damaged, and which of these blocks are lost for it.
+    pub fn tell(&self, range: &std::ops::Range<u64>, out: &mut dyn Write) -> Result<()> {
+        let Some((error, loss)) = &self.damage else {
+            return Ok(());
+        };
+        let others = loss.damage.iter().filter(|other| *other != error);
+        for finding in std::iter::once(error).chain(others) {
+            writeln!(out, "damaged: {finding}")?;
+        }
+        if loss.more_damage > 0 {
+            writeln!(out, "damaged: {} more", loss.more_damage)?;
+        }
+        let mut from = range.start;
+        while let Some((lba, blocks)) = loss.lost.next_run(from..range.end) {
+            writeln!(out, "{lba:>12} {blocks:>10}  lost")?;
+            from = lba.0 + blocks;
+        }
+        Ok(())
+    }
+}

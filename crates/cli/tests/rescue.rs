@@ -1,0 +1,140 @@
+//! A real ext4 on a volume that has lost a leaf of its map and the parity that would tell it: dumps go on, files are named.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+#[path = "../src/nbd_client.rs"]
+#[allow(dead_code, reason = "the command uses more of it")]
+mod nbd_client;
+
+use common::{Server, dir, ok, run, text, vellum};
+use nbd_client::NbdClient;
+use serde_json::Value;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use vellum_core::addr::Leaf;
+use vellum_core::format::superblock::Superblock;
+
+const MIB: u64 = 1 << 20;
+/// LBAs of a leaf.
+const LEAF: u64 = 1024;
+
+/// Bytes that nothing makes smaller, and that are nowhere else.
+fn bytes(seed: u64, length: usize) -> Vec<u8> {
+    let mut word = seed * 2 + 1;
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        word = word
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        bytes.extend(((word >> 29) ^ word).to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+/// Zeros the leaf of an LBA, and its parity.
+fn lose_leaf_of(volume: &Path, lba: u64) {
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(volume)
+        .unwrap();
+    let mut block = [0; 4096];
+    file.read_exact_at(&mut block, 0).unwrap();
+    let blocks = file.metadata().unwrap().len() / 4096;
+    let superblock = Superblock::decode(&block, blocks, vellum_device::crc32c).unwrap();
+    let leaf = Leaf((lba / LEAF) as u32);
+    let parity = superblock.parity(superblock.stripe_of(leaf)).unwrap();
+    for at in [leaf, parity].map(|leaf| [0, 1].map(|slot| superblock.leaf_slot(leaf, slot))) {
+        for at in at {
+            file.write_all_at(&[0; 4096], at.0 * 4096).unwrap();
+        }
+    }
+}
+
+/// Makes a volume with this content, and stops it.
+fn put(dir: &Path, disk: &Path, socket: &Path, content: &[u8]) {
+    let disk_name = text(disk);
+    ok(&["create", disk_name, "--size=64M"]);
+    let server = Server::start(dir, &[disk_name, "--socket", text(socket)]);
+    let mut client = NbdClient::connect(socket, "d.vellum").unwrap();
+    for (index, part) in content.chunks(256 << 10).enumerate() {
+        if part.iter().any(|byte| *byte != 0) {
+            client.write(index as u64 * (256 << 10), part).unwrap();
+        }
+    }
+    client.flush().unwrap();
+    drop(client);
+    assert_eq!(server.term(), Some(0));
+}
+
+#[test]
+fn a_damaged_volume_is_dumped_and_its_files_are_named() {
+    let dir = dir();
+    let mke2fs = std::process::Command::new("mke2fs").arg("-V").output();
+    if mke2fs.is_err() {
+        return println!("SKIP: mke2fs is not installed");
+    }
+    let [disk, socket, image, root] =
+        ["d.vellum", "s", "image", "root"].map(|n| dir.path().join(n));
+    std::fs::create_dir_all(root.join("a/b")).unwrap();
+    // Longer than a leaf maps: its end is in another one than directories are.
+    let victim = bytes(1, 12 << 20);
+    std::fs::write(root.join("a/b/victim"), &victim).unwrap();
+    let file = std::fs::File::create(&image).unwrap();
+    file.set_len(64 * MIB).unwrap();
+    let options = [
+        "-q",
+        "-t",
+        "ext4",
+        "-b",
+        "4096",
+        "-d",
+        text(&root),
+        text(&image),
+    ];
+    run("mke2fs", &options);
+    let content = std::fs::read(&image).unwrap();
+    let last = &victim[victim.len() - 4096..];
+    let mut blocks = content.chunks(4096);
+    let lba = blocks.position(|block| block == last).unwrap() as u64;
+
+    let disk_name = text(&disk);
+    put(dir.path(), &disk, &socket, &content);
+    lose_leaf_of(&disk, lba);
+    let told = ok(&["dump", disk_name, "map"]);
+    let lost = format!("{:>12} {LEAF:>10}  lost", lba / LEAF * LEAF);
+    assert!(
+        told.contains("damaged: leaf ") && told.contains(&lost),
+        "{told}"
+    );
+    assert!(told.contains("at block "), "{told}");
+    let told = ok(&["dump", disk_name, "segments"]);
+    assert!(
+        told.contains("damaged: leaf ") && told.contains("owned blocks"),
+        "{told}"
+    );
+
+    let out = vellum(&["rescue", "--sure", disk_name]);
+    let told = String::from_utf8(out.stdout).unwrap();
+    assert_eq!(out.status.code(), Some(1), "{told}");
+    assert!(told.contains("block(s) of /a/b/victim (inode "), "{told}");
+    let out = vellum(&["rescue", "--sure", "--json", disk_name]);
+    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let file = &report["files"][0];
+    assert!(
+        file["name"]
+            .as_str()
+            .unwrap()
+            .starts_with("/a/b/victim (inode "),
+        "{report}"
+    );
+    assert!(
+        (1..=LEAF).contains(&file["blocks"].as_u64().unwrap()),
+        "{report}"
+    );
+    // The headers of the log tell all of it.
+    let told = ok(&["rescue", disk_name]);
+    assert!(told.contains("in doubt, the newest version"), "{told}");
+}
