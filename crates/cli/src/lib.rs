@@ -1,7 +1,7 @@
 //! The vellum command: a file a subcommand, each thin; the work is in the other crates.
 //!
 //! Exit codes: 0 all well, 1 it failed, 2 the command line or the configuration file is wrong,
-//! 3 `check` or `scrub` found damage.
+//! 3 `check` or `scrub` found damage; `health` has its own.
 
 // They panic where they cannot write: what commands tell goes to `outcome::out` and `outcome::tell`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -14,8 +14,10 @@ mod config;
 mod control;
 mod demo;
 mod ext4;
+mod health;
 mod host;
 mod nbd_client;
+mod observed;
 mod outcome;
 mod properties;
 mod raw;
@@ -42,6 +44,7 @@ use std::process::ExitCode;
 )]
 #[command(
     after_help = "Exit codes: 0 all well, 1 it failed, 2 wrong usage or configuration, 3 check or scrub found damage.\n\
+`health` has its own.\n\
 Sizes take K, M, G, T or P: powers of 1024, like 10G."
 )]
 struct Cli {

@@ -1,5 +1,6 @@
 //! How a command ends, as its caller sees it.
 
+use crate::health::Grade;
 use crate::server_log;
 use std::io::{self, Stdout, Write};
 use std::process::ExitCode;
@@ -40,12 +41,16 @@ pub enum Special {
     Usage(String),
     /// The volume is damaged.
     Damage(String),
+    /// A volume is not well, and it has been told how.
+    Health(Grade),
 }
 
 impl std::fmt::Display for Special {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (Self::Usage(text) | Self::Damage(text)) = self;
-        f.write_str(text)
+        match self {
+            Self::Usage(text) | Self::Damage(text) => f.write_str(text),
+            Self::Health(grade) => f.write_str(grade.name()),
+        }
     }
 }
 
@@ -69,11 +74,14 @@ pub fn tell(line: std::fmt::Arguments<'_>) {
 
 /// Tells the user and picks the exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
+    if let Some(Special::Health(grade)) = error.downcast_ref() {
+        return ExitCode::from(*grade as u8);
+    }
     tell(format_args!("vellum: {}", told(error)));
     ExitCode::from(match error.downcast_ref::<Special>() {
         Some(Special::Usage(_)) => USAGE,
         Some(Special::Damage(_)) => DAMAGE,
-        None => FAILURE,
+        Some(Special::Health(_)) | None => FAILURE,
     })
 }
 

@@ -11,11 +11,13 @@ mod dump;
 mod estimate;
 mod fold;
 mod get;
+mod health;
 mod info;
 mod journal;
 mod lab;
 mod list;
 mod man;
+mod metrics;
 mod migrate;
 mod record;
 mod rescue;
@@ -47,6 +49,10 @@ pub enum Command {
     List(list::Args),
     /// Show what a volume that is being served has written, spared and found.
     Stats(stats::Args),
+    /// Tell by the exit code whether volumes that are served are well, for programs that watch machines.
+    Health(health::Args),
+    /// Tell Prometheus and its kin what the servers of this machine have counted; once, or over HTTP.
+    Metrics(metrics::Args),
     /// Show the properties of a volume: what it does with what is written, and what its user has chosen.
     Get(get::Args),
     /// Change properties of a volume, for good; also while it is served.
@@ -97,6 +103,8 @@ impl Command {
             Self::Info(args) => info::run(&args),
             Self::List(args) => list::run(&args),
             Self::Stats(args) => stats::run(&args),
+            Self::Health(args) => health::run(&args),
+            Self::Metrics(args) => metrics::run(&args),
             Self::Get(args) => get::run(&args),
             Self::Set(args) => set::run(&args),
             Self::Journal(args) => journal::run(&args),

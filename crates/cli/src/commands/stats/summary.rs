@@ -1,5 +1,6 @@
 //! A dozen lines of what a server has counted of a volume, for a person.
 
+use crate::health;
 use crate::size::Size;
 use serde_json::Value;
 use std::fmt::Write;
@@ -246,62 +247,18 @@ impl<'a> Counted<'a> {
 
     /// What is wrong, a line each; or that nothing is.
     fn health(&self) -> Vec<String> {
-        let mut told = Vec::new();
-        let poisoned = self
-            .volume
-            .pointer("/stats/poisoned")
-            .and_then(Value::as_bool);
-        if poisoned == Some(true) {
-            told.push(
-                "POISONED by a failed write or sync: detach, and attach again, to recover"
-                    .to_owned(),
-            );
-        }
-        for (name, what) in [
-            ("core.corrupt_blocks", "blocks failed their checksum"),
-            ("core.unreadable_blocks", "blocks cannot be read"),
-            ("core.quarantined_segments", "segments are left out of use"),
-            ("medium.errors", "operations of the medium failed"),
-            ("clients.refused", "requests were answered with an error"),
-            (
-                "core.waiting_requests",
-                "requests wait for room, or for the medium",
-            ),
-        ] {
-            let count = self.of(name);
-            if count > 0 {
-                told.push(format!("{count} {what}"));
-            }
-        }
-        let level = self.text("/stats/room/level");
-        if !["ample", "?"].contains(&level) {
-            told.push(format!(
-                "the space for data is {level}: free some, before it is full"
-            ));
-        }
-        told.extend(self.list("/events").map(|event| {
-            let message = event.get("message").and_then(Value::as_str).unwrap_or("?");
-            let count = event.get("count").and_then(Value::as_u64).unwrap_or(1);
-            format!("trouble, {count} times: {message}")
-        }));
-        if let Some(ended) = self
-            .volume
-            .pointer("/recording/ended")
-            .and_then(Value::as_str)
-        {
-            told.push(format!("the recording has ended: {ended}"));
-        }
-        match told.is_empty() {
+        let found = health::findings(self.volume);
+        match found.is_empty() {
             true => vec!["well".to_owned()],
-            false => told,
+            false => found.into_iter().map(|finding| finding.words).collect(),
         }
     }
 }
 
 fn counter(volume: &Value, name: &str) -> u64 {
-    let stats = volume.get("stats").unwrap_or(&Value::Null);
-    let found = name.split('.').try_fold(stats, |value, key| value.get(key));
-    found.and_then(Value::as_u64).unwrap_or(0)
+    health::told(volume, name)
+        .and_then(Value::as_u64)
+        .unwrap_or(0)
 }
 
 fn percent(part: u64, of: u64) -> u64 {

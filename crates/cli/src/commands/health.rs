@@ -1,0 +1,116 @@
+//! `vellum health`: an exit code for programs that watch machines.
+
+use crate::control;
+use crate::health::{self, Finding, Grade};
+use crate::observed::Observed;
+use crate::outcome::{Special, out};
+use anyhow::Result;
+use serde_json::json;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Arguments.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Exit codes, as Nagios and its kin have them: 0 all well, 1 somebody should look, \
+    2 data is lost or not served, 3 a server does not answer.\n\n\
+    Examples:\n  vellum health disk.vellum\n  sudo vellum health        # all volumes that are served now"
+)]
+pub struct Args {
+    /// The volumes; one that is not served is not well. If none is given, those that are served now.
+    volumes: Vec<PathBuf>,
+    /// As JSON, one line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A volume, and what is wrong with it.
+struct Verdict {
+    name: String,
+    findings: Vec<Finding>,
+}
+
+/// Tells it.
+pub fn run(args: &Args) -> Result<()> {
+    let verdicts: Vec<Verdict> = match args.volumes.is_empty() {
+        true => Observed::all()?.iter().map(Verdict::of_observed).collect(),
+        false => args
+            .volumes
+            .iter()
+            .map(|path| Verdict::of_volume(path))
+            .collect(),
+    };
+    for verdict in &verdicts {
+        let grade = health::worst(&verdict.findings);
+        let words = verdict
+            .findings
+            .iter()
+            .map(|finding| finding.words.as_str());
+        let words = words.collect::<Vec<_>>();
+        if args.json {
+            let line = json!({"volume": verdict.name, "health": grade.name(), "findings": words});
+            writeln!(out(), "{line}")?;
+        } else if words.is_empty() {
+            writeln!(out(), "{}: {} is well", grade.name(), verdict.name)?;
+        } else {
+            writeln!(
+                out(),
+                "{}: {}: {}",
+                grade.name(),
+                verdict.name,
+                words.join("; ")
+            )?;
+        }
+    }
+    if verdicts.is_empty() && !args.json {
+        writeln!(out(), "OK: nothing is served")?;
+    }
+    let all = verdicts
+        .iter()
+        .map(|verdict| health::worst(&verdict.findings));
+    match all.max() {
+        None | Some(Grade::Well) => Ok(()),
+        Some(grade) => Err(Special::Health(grade).into()),
+    }
+}
+
+impl Verdict {
+    fn of_observed(observed: &Observed) -> Self {
+        let findings = match &observed.told {
+            Some(told) => health::findings(told),
+            None => vec![silent()],
+        };
+        Self {
+            name: observed.name(),
+            findings,
+        }
+    }
+
+    fn of_volume(path: &Path) -> Self {
+        let name = path.display().to_string();
+        let failed = |grade, words: String| vec![Finding { grade, words }];
+        let findings = match control::server_of(path) {
+            Err(error) => failed(Grade::Critical, format!("{error:#}")),
+            Ok((socket, file)) => match control::ask(&socket, "stats") {
+                Err(_) => vec![silent()],
+                Ok(answer) => {
+                    let volumes = answer["volumes"].as_array();
+                    let mut volumes = volumes.into_iter().flatten();
+                    let is_it = |told: &&serde_json::Value| told["path"].as_str() == file.to_str();
+                    match volumes.find(is_it) {
+                        Some(told) => health::findings(told),
+                        None => failed(Grade::Critical, "it is not served, but a copy is".into()),
+                    }
+                }
+            },
+        };
+        Self { name, findings }
+    }
+}
+
+fn silent() -> Finding {
+    Finding {
+        grade: Grade::Unknown,
+        words: "its server does not answer: it opens its volumes, or stops".to_owned(),
+    }
+}

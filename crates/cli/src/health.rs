@@ -1,0 +1,139 @@
+//! What is wrong with a volume that is served, by what its server has counted.
+
+use serde_json::Value;
+
+/// How bad something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Grade {
+    /// Nothing is wrong.
+    Well,
+    /// Somebody should look.
+    Warning,
+    /// Data is lost or not served, or soon will be.
+    Critical,
+    /// Its server cannot be asked.
+    Unknown,
+}
+
+impl Grade {
+    /// As programs that watch machines call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Well => "OK",
+            Self::Warning => "WARNING",
+            Self::Critical => "CRITICAL",
+            Self::Unknown => "UNKNOWN",
+        }
+    }
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// How bad.
+    pub grade: Grade,
+    /// A sentence.
+    pub words: String,
+}
+
+/// What is wrong, by a server's answer for one volume. Nothing is said of what it does not tell.
+pub fn findings(volume: &Value) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let mut add = |grade, words: String| found.push(Finding { grade, words });
+    if told(volume, "poisoned").and_then(Value::as_bool) == Some(true) {
+        let words = "POISONED by a failed write or sync: detach, and attach again, to recover";
+        add(Grade::Critical, words.to_owned());
+    }
+    for (grade, name, what) in [
+        (
+            Grade::Critical,
+            "core.corrupt_blocks",
+            "blocks failed their checksum",
+        ),
+        (
+            Grade::Critical,
+            "core.unreadable_blocks",
+            "blocks cannot be read",
+        ),
+        (
+            Grade::Warning,
+            "core.quarantined_segments",
+            "segments are left out of use",
+        ),
+        (
+            Grade::Warning,
+            "medium.errors",
+            "operations of the medium failed",
+        ),
+        (
+            Grade::Warning,
+            "clients.refused",
+            "requests were answered with an error",
+        ),
+        (
+            Grade::Warning,
+            "core.waiting_requests",
+            "requests wait for room, or for the medium",
+        ),
+    ] {
+        match told(volume, name).and_then(Value::as_u64) {
+            None | Some(0) => {}
+            Some(count) => add(grade, format!("{count} {what}")),
+        }
+    }
+    match told(volume, "room.level").and_then(Value::as_str) {
+        None | Some("ample") => {}
+        Some(level) => add(
+            Grade::Warning,
+            format!("the space for data is {level}: free some, before it is full"),
+        ),
+    }
+    let events = volume.get("events").and_then(Value::as_array);
+    for event in events.into_iter().flatten() {
+        let message = event.get("message").and_then(Value::as_str).unwrap_or("?");
+        let count = event.get("count").and_then(Value::as_u64).unwrap_or(1);
+        add(Grade::Warning, format!("trouble, {count} times: {message}"));
+    }
+    let ended = volume.pointer("/recording/ended").and_then(Value::as_str);
+    if let Some(ended) = ended {
+        add(Grade::Warning, format!("the recording has ended: {ended}"));
+    }
+    found
+}
+
+/// The worst of them.
+pub fn worst(findings: &[Finding]) -> Grade {
+    let grades = findings.iter().map(|finding| finding.grade);
+    grades.max().unwrap_or(Grade::Well)
+}
+
+/// What a server tells under a name like `core.corrupt_blocks`.
+pub fn told<'a>(volume: &'a Value, name: &str) -> Option<&'a Value> {
+    let stats = volume.get("stats")?;
+    name.split('.').try_fold(stats, |value, key| value.get(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_worst_counts() {
+        let volume = |poisoned: bool, errors: u64, level: &str| {
+            json!({"stats": {
+                "poisoned": poisoned,
+                "medium": {"errors": errors},
+                "room": {"level": level},
+            }})
+        };
+        let grade = |volume: &Value| worst(&findings(volume));
+        assert_eq!(grade(&volume(false, 0, "ample")), Grade::Well);
+        assert_eq!(grade(&volume(false, 3, "ample")), Grade::Warning);
+        assert_eq!(grade(&volume(false, 0, "scarce")), Grade::Warning);
+        assert_eq!(grade(&volume(true, 3, "scarce")), Grade::Critical);
+        for strange in [json!({}), json!(null), json!({"stats": 7, "events": {}})] {
+            assert_eq!(grade(&strange), Grade::Well, "{strange}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Programs that watch machines: `vellum health` and `vellum metrics`.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::{Server, dir, ok, text, vellum};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+/// Ended with the test.
+struct Exporter(Child);
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn get(address: &str, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_volume_that_is_served_is_well_and_one_that_is_not_is_not() {
+    let dir = dir();
+    let volume = dir.path().join("a");
+    ok(&["create", text(&volume), "--size", "16M"]);
+    let health = |more: &[&str]| {
+        let out = vellum(&[&["health", text(&volume)], more].concat());
+        (out.status.code(), String::from_utf8(out.stdout).unwrap())
+    };
+    let (code, said) = health(&[]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.starts_with("CRITICAL: "), "{said}");
+    let socket = dir.path().join("s");
+    let server = Server::start(dir.path(), &["--socket", text(&socket), text(&volume)]);
+    assert_eq!(
+        health(&[]),
+        (Some(0), format!("OK: {} is well\n", text(&volume)))
+    );
+    let (code, said) = health(&["--json"]);
+    assert_eq!(code, Some(0));
+    assert!(said.contains("\"health\":\"OK\""), "{said}");
+    // It is there, and does nothing.
+    server.signal(libc::SIGSTOP);
+    let (code, said) = health(&[]);
+    server.signal(libc::SIGCONT);
+    assert_eq!(code, Some(3), "{said}");
+    server.term();
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "a test says that it was skipped")]
+fn metrics_are_told_once_and_over_http_and_promtool_takes_them() {
+    let dir = dir();
+    let volume = dir.path().join("a");
+    ok(&["create", text(&volume), "--size", "16M"]);
+    let socket = dir.path().join("s");
+    let _server = Server::start(dir.path(), &["--socket", text(&socket), text(&volume)]);
+    let named = format!("volume=\"{}\"", text(&volume));
+    let told = ok(&["metrics"]);
+    assert!(told.contains(&named), "{told}");
+    let exporter = Command::new(env!("CARGO_BIN_EXE_vellum"))
+        .args(["metrics", "--listen", "127.0.0.1:0"])
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut exporter = Exporter(exporter.unwrap());
+    let mut ready = String::new();
+    let stderr = exporter.0.stderr.take().unwrap();
+    BufReader::new(stderr).read_line(&mut ready).unwrap();
+    let address = ready.trim().strip_prefix("ready: http://").unwrap();
+    let address = address.strip_suffix("/metrics").unwrap();
+    let plain = get(address, "GET /metrics HTTP/1.0\r\n\r\n");
+    assert!(plain.contains("text/plain; version=0.0.4") && plain.contains(&named));
+    let accept = "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
+    let scraped = get(
+        address,
+        &format!("GET /metrics HTTP/1.0\r\n{accept}\r\n\r\n"),
+    );
+    assert!(
+        scraped.starts_with("HTTP/1.0 200") && scraped.ends_with("# EOF\n"),
+        "{scraped}"
+    );
+    assert!(scraped.contains("application/openmetrics-text; version=1.0.0"));
+    assert!(scraped.contains(&named), "{scraped}");
+    assert!(
+        get(
+            address,
+            "POST /metrics HTTP/1.0\r\nContent-Length: 0\r\n\r\n"
+        )
+        .contains(" 405 ")
+    );
+    assert!(get(address, "GET /../etc/passwd HTTP/1.0\r\n\r\n").contains(" 404 "));
+    // One who connects and says nothing holds up nobody.
+    let _silent = TcpStream::connect(address).unwrap();
+    assert!(get(address, "GET /metrics HTTP/1.0\r\n\r\n").contains(" 200 "));
+    let promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut promtool) = promtool else {
+        eprintln!("SKIPPED: promtool is not installed (Debian's package prometheus)");
+        return;
+    };
+    promtool
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(told.as_bytes())
+        .unwrap();
+    let out = promtool.wait_with_output().unwrap();
+    assert!(out.status.success() && out.stderr.is_empty(), "{out:?}");
+}
