@@ -124,6 +124,11 @@ fn statistics_are_a_dozen_lines_or_all_of_them() {
     let got = json[0]["stats"]["medium"]["written_bytes"]
         .as_u64()
         .unwrap();
+    let waited = &json[0]["stats"]["flushes"]["waited"]["longest_micros"];
+    assert!(
+        waited.as_u64().unwrap() > 0 && few.contains("each waited"),
+        "{few}"
+    );
     // What is told is what is counted.
     let each = format!("{:.2} for each byte", got as f64 / f64::from(1 << 20));
     assert!(few.contains(&each), "{each}: {few}");

@@ -284,6 +284,7 @@ fn drop_some(
             watched: Watched::default(),
             own: true,
             is_rest: false,
+            since: None,
         };
         inner.admit(now, pending, &[], batch);
     }

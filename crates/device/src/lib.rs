@@ -44,6 +44,7 @@ mod start;
 pub mod stats;
 mod sweep;
 mod volume;
+mod waits;
 
 pub use digest::crc32c;
 pub use journals::{Extent, FileSystemStats, JournalError};

@@ -55,6 +55,7 @@ impl Pending {
             watched: self.watched,
             own: self.own,
             is_rest: std::mem::replace(&mut self.is_rest, true),
+            since: None,
         }
     }
 }

@@ -1,11 +1,12 @@
 //! The requests in flight: where the core's numbers lead back to clients.
 
-use crate::block::{BlockError, Replies, Request};
+use crate::block::{BlockError, Op, Replies, Request};
 use crate::scout::Watched;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Instant;
 use vellum_core::addr::RequestId;
 
 /// A request with the sink of its answer.
@@ -18,12 +19,15 @@ pub(crate) struct Pending {
     pub own: bool,
     /// Whether it is what was left of a request that has been counted.
     pub is_rest: bool,
+    /// Since when its client waits, if it is a flush.
+    pub since: Option<Instant>,
 }
 
 impl Pending {
     /// A client's, as it came.
     pub fn new(request: Request, sink: &Arc<dyn Replies>, watched: Watched) -> Self {
         Self {
+            since: (request.op == Op::Flush).then(Instant::now),
             request,
             sink: Arc::clone(sink),
             watched,

@@ -12,6 +12,7 @@ use crate::requests::Pending;
 use crate::scout::{Scout, Watched};
 use crate::scrub::Scrubber;
 use crate::sweep::Sweeper;
+use crate::waits::Waits;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,6 +31,7 @@ pub(crate) struct Shared {
     pub scout: Scout,
     pub sweeper: Sweeper,
     pub scrubber: Scrubber,
+    pub waits: Waits,
     /// The volume's size.
     pub blocks: u64,
     pub origin: Instant,
@@ -108,6 +110,9 @@ impl Shared {
                 recall::answered(self, pending);
             }
             self.scout.answered(pending, is_done);
+            if let Some(since) = pending.since {
+                self.waits.note(since.elapsed());
+            }
         });
     }
 
@@ -145,6 +150,7 @@ impl Shared {
             watched: Watched::default(),
             own: true,
             is_rest: false,
+            since: None,
         });
         self.with_core(|now, inner, batch| {
             if inner.life == Life::Running

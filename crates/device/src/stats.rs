@@ -1,6 +1,7 @@
 //! What a volume counts, as its users read it: in bytes, serialisable.
 
 use crate::journals::{Extent, FileSystemStats};
+pub use crate::waits::WaitStats;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -295,16 +296,19 @@ pub struct FlushStats {
     pub merged: u64,
     /// Each with a sync, or a durable write, of its own.
     pub passed_on: u64,
+    /// How long their clients waited, in the volume.
+    pub waited: WaitStats,
 }
 
 impl FlushStats {
-    pub(crate) fn new(core: &Stats) -> Self {
+    pub(crate) fn new(core: &Stats, waited: WaitStats) -> Self {
         let (received, free, merged) = (core.flushes, core.flushes_free, core.flushes_merged);
         Self {
             received,
             free,
             merged,
             passed_on: received.saturating_sub(free + merged),
+            waited,
         }
     }
 }

@@ -39,6 +39,7 @@ use crate::source::MediumSource;
 use crate::start;
 use crate::stats::RecoveryStats;
 use crate::sweep::{self, Sweeper};
+use crate::waits::Waits;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::iter;
 use std::sync::Arc;
@@ -69,6 +70,11 @@ impl std::fmt::Debug for Volume {
             .field("medium", &self.shared.medium.name())
             .finish_non_exhaustive()
     }
+}
+
+fn no_memory(source: std::io::Error) -> OpenError {
+    let what = "memory";
+    OpenError::System { what, source }
 }
 
 impl Volume {
@@ -107,10 +113,7 @@ impl Volume {
             options.read_frames,
             options.collector_frames,
         )
-        .map_err(|source| OpenError::System {
-            what: "memory",
-            source,
-        })?;
+        .map_err(no_memory)?;
         let superblock = recovered.superblock().clone();
         let buffers = Buffers {
             first: frames.first_extra(),
@@ -141,6 +144,7 @@ impl Volume {
             scout: Scout::new(options.policy, journals),
             sweeper: Sweeper::default(),
             scrubber: Scrubber::default(),
+            waits: Waits::default(),
             blocks: superblock.logical_blocks(),
             origin: Instant::now(),
             ended: Mutex::new(false),

@@ -35,7 +35,7 @@ impl Volume {
             space: SpaceStats::new(self.shared.blocks, &core),
             dedup: DedupStats::new(&core),
             deltas: DeltaStats::new(&counters.deltas, &core),
-            flushes: FlushStats::new(&core),
+            flushes: FlushStats::new(&core, self.shared.waits.stats()),
             write_once: WriteOnceStats {
                 policy: rule_name(report.policy.write_once).to_owned(),
                 hash: report.policy.hash.name().to_owned(),

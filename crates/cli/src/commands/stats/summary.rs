@@ -62,6 +62,7 @@ impl<'a> Counted<'a> {
         line("deltas", self.deltas());
         line("deduplication", self.dedup());
         line("flushes", self.flushes());
+        line("each waited", self.waits());
         line("space", self.space());
         line("file systems", self.file_systems());
         if self.before.is_some() {
@@ -205,6 +206,17 @@ impl<'a> Counted<'a> {
         )
     }
 
+    fn waits(&self) -> String {
+        let of = |what: &str| self.of(&format!("flushes.waited.{what}_micros"));
+        format!(
+            "{} on average, half at most {}, 99 of 100 at most {}, {} at most",
+            time(of("mean")),
+            time(of("half")),
+            time(of("most")),
+            time(of("longest"))
+        )
+    }
+
     fn space(&self) -> String {
         let (used, room) = (self.of("room.used_bytes"), self.of("room.capacity_bytes"));
         let (mapped, saved) = (self.of("space.mapped_bytes"), self.of("space.saved_bytes"));
@@ -275,6 +287,14 @@ fn or(told: String, nothing: &str) -> String {
     }
 }
 
+fn time(micros: u64) -> String {
+    match micros {
+        0..1000 => format!("{micros} us"),
+        1000..10_000_000 => format!("{:.1} ms", micros as f64 / 1e3),
+        _ => format!("{} s", micros / 1_000_000),
+    }
+}
+
 fn duration(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),
@@ -305,7 +325,7 @@ mod tests {
     #[test]
     fn it_is_a_dozen_lines_and_says_what_was_saved() {
         let text = Counted::new(&volume(100 << 20, 25 << 20), None, 1).lines();
-        assert!(text.lines().count() <= 13, "{text}");
+        assert!(text.lines().count() <= 14, "{text}");
         for told in [
             "disk (1 GiB, /v), up 2 h",
             "0.25 for each byte that clients wrote, 75 % saved",

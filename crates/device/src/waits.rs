@@ -1,0 +1,129 @@
+//! How long clients wait for their flushes: an fsync, mostly. Counted in steps of a quarter, in memory of a fixed size.
+
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Steps between one power of two and the next.
+const STEPS: usize = 4;
+/// Up to an hour of microseconds, and more.
+const BUCKETS: usize = 33 * STEPS;
+
+/// How long something took, in microseconds; half and most of them to a quarter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitStats {
+    /// On average.
+    pub mean_micros: u64,
+    /// Half of them no longer.
+    pub half_micros: u64,
+    /// 99 of 100 no longer.
+    pub most_micros: u64,
+    /// The longest.
+    pub longest_micros: u64,
+}
+
+/// What was waited.
+pub(crate) struct Waits {
+    buckets: [AtomicU64; BUCKETS],
+    micros: AtomicU64,
+    micros_max: AtomicU64,
+}
+
+impl Default for Waits {
+    fn default() -> Self {
+        Self {
+            buckets: [const { AtomicU64::new(0) }; BUCKETS],
+            micros: AtomicU64::new(0),
+            micros_max: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Waits {
+    /// One has waited so long.
+    pub fn note(&self, waited: Duration) {
+        let micros = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
+        self.buckets[bucket_of(micros)].fetch_add(1, Ordering::Relaxed);
+        self.micros.fetch_add(micros, Ordering::Relaxed);
+        self.micros_max.fetch_max(micros, Ordering::Relaxed);
+    }
+
+    /// All of them.
+    pub fn stats(&self) -> WaitStats {
+        let counts = self.buckets.each_ref().map(|n| n.load(Ordering::Relaxed));
+        let all: u64 = counts.iter().sum();
+        let longest = self.micros_max.load(Ordering::Relaxed);
+        let within = |percent: u64| {
+            let wanted = (all * percent).div_ceil(100).max(1);
+            let mut seen = 0;
+            let found = counts.iter().position(|count| {
+                seen += count;
+                seen >= wanted
+            });
+            found.map_or(0, |bucket| longest_of(bucket).min(longest))
+        };
+        WaitStats {
+            mean_micros: self
+                .micros
+                .load(Ordering::Relaxed)
+                .checked_div(all)
+                .unwrap_or(0),
+            half_micros: within(50),
+            most_micros: within(99),
+            longest_micros: longest,
+        }
+    }
+}
+
+/// Below [`STEPS`] each number has its own.
+fn bucket_of(micros: u64) -> usize {
+    let power = micros.max(1).ilog2() as usize;
+    let step = match power {
+        0 | 1 => return micros as usize,
+        _ => (micros >> (power - 2)) as usize - STEPS,
+    };
+    ((power - 1) * STEPS + step).min(BUCKETS - 1)
+}
+
+/// The longest that is in a bucket.
+fn longest_of(bucket: usize) -> u64 {
+    if bucket < STEPS {
+        return bucket as u64;
+    }
+    let (power, step) = (bucket / STEPS + 1, bucket % STEPS);
+    (((STEPS + step + 1) as u64) << (power - 2)) - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_number_is_in_a_bucket_that_is_no_wider_than_a_quarter() {
+        let mut before = 0;
+        for micros in (0..5000).chain([1 << 20, 3_600_000_000, (1 << 33) - 1]) {
+            let bucket = bucket_of(micros);
+            assert!(bucket >= before, "{micros}");
+            before = bucket;
+            let longest = longest_of(bucket);
+            assert!(
+                longest >= micros && longest <= micros + micros / 4,
+                "{micros}: {longest}"
+            );
+        }
+        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn half_and_most_of_them_are_told() {
+        let waits = Waits::default();
+        assert_eq!(waits.stats(), WaitStats::default());
+        for micros in 1..=1000 {
+            waits.note(Duration::from_micros(micros));
+        }
+        let told = waits.stats();
+        assert_eq!((told.mean_micros, told.longest_micros), (500, 1000));
+        assert!((500..=640).contains(&told.half_micros), "{told:?}");
+        assert!((990..=1000).contains(&told.most_micros), "{told:?}");
+    }
+}
