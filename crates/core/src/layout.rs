@@ -101,6 +101,10 @@ impl Recovered {
                 }
                 may_write(&recovered.superblock)?;
                 recovered.superblock.begin_life(recovered.last_seq);
+                // It was read past any cache. From here on what the root before it needs may be written over: that one must not be
+                // gone back to if a copy of this one is lost, whatever became of its mark.
+                let root = recovered.root_generation;
+                recovered.superblock.mark_root(root);
                 &recovered.superblock
             }
             Self::Tables(recovered) => {

@@ -22,12 +22,14 @@ enum Sum {
     Loading {
         sums: Vec<Option<u32>>,
         partial: bool,
+        /// Headers count only of chunks behind this one: of those before the summary tells, and a header may be of before as well.
+        newer_than: Option<Seq>,
     },
     Known {
         sums: Vec<u32>,
         used: bool,
-        /// A summary alone says so: a write of it may have been lost, so that it is of before.
-        by_summary: bool,
+        /// A summary alone says so, with this as its newest chunk: a write of it may have been lost, so that it is of before.
+        by_summary: Option<Seq>,
     },
 }
 
@@ -135,14 +137,19 @@ impl Sums {
         let Some(Sum::Tags(tags)) = self.of.remove(&segment.0) else {
             return;
         };
-        self.cache(segment, tags.iter().map(|tag| tag.sum), false);
+        self.cache(segment, tags.iter().map(|tag| tag.sum), None);
         // What was read to be written anew comes on top of what was opened.
         if self.spare_tags.len() < SPARE_TAGS {
             self.spare_tags.push(tags);
         }
     }
 
-    fn cache(&mut self, segment: Segment, of_blocks: impl Iterator<Item = u32>, by_summary: bool) {
+    fn cache(
+        &mut self,
+        segment: Segment,
+        of_blocks: impl Iterator<Item = u32>,
+        by_summary: Option<Seq>,
+    ) {
         while self.clock.len() >= self.limit {
             self.hand %= self.clock.len();
             let victim = self.clock[self.hand];
@@ -194,6 +201,7 @@ impl Sums {
         self.of.entry(segment.0).or_insert_with(|| Sum::Loading {
             sums: Vec::new(),
             partial: false,
+            newer_than: None,
         });
     }
 
@@ -208,21 +216,31 @@ impl Sums {
         bytes: &[u8],
         crc: Crc,
     ) -> Option<u32> {
-        let Some(Sum::Loading { sums, partial }) = self.of.get_mut(&segment.0) else {
+        let Some(Sum::Loading {
+            sums,
+            partial,
+            newer_than,
+        }) = self.of.get_mut(&segment.0)
+        else {
             return None;
         };
+        let mut by_summary = None;
         if offset == u32::MAX {
             let Ok(tags) = summary::decode(signature, segment, self.blocks, bytes, crc) else {
                 sums.resize(self.blocks, None);
                 return Some(0);
             };
             *sums = tags.iter().map(|tag| Some(tag.sum)).collect();
+            by_summary = summary::last_seq(signature, segment, self.blocks, bytes, crc).ok();
         } else {
             let at = superblock.segment_start(segment).plus(u64::from(offset));
             let mut tags = vec![NOTHING; self.blocks];
             let next = chunk::try_tags(bytes, superblock, at, crc, offset, &mut tags);
+            let counts = newer_than.is_none_or(|known| {
+                chunk::decode(bytes, crc).is_ok_and(|(header, _)| header.seq > known)
+            });
             for (found, tag) in sums.iter_mut().zip(&tags) {
-                if tag.owner != Owner::None {
+                if counts && tag.owner != Owner::None {
                     *found = Some(tag.sum);
                 }
             }
@@ -237,25 +255,29 @@ impl Sums {
             let sums = core::mem::take(sums);
             self.of.remove(&segment.0);
             let sums = sums.into_iter().map(|sum| sum.unwrap_or(0));
-            self.cache(segment, sums, offset == u32::MAX);
+            self.cache(segment, sums, by_summary);
         }
         None
     }
 
-    /// A block is not as a summary says; whether the headers are to be asked, whose word counts where they have one.
+    /// A block is not as a summary says; whether the headers are to be asked, whose word counts of chunks that it does not know.
     pub fn doubt(&mut self, segment: Segment) -> bool {
         let Some(Sum::Known {
             sums,
-            by_summary: true,
+            by_summary: Some(known),
             ..
         }) = self.of.get_mut(&segment.0)
         else {
             return false;
         };
-        let sums = sums.drain(..).map(Some).collect();
+        let (sums, newer_than) = (sums.drain(..).map(Some).collect(), Some(*known));
         self.forget(segment);
-        let partial = false;
-        self.of.insert(segment.0, Sum::Loading { sums, partial });
+        let loading = Sum::Loading {
+            sums,
+            partial: false,
+            newer_than,
+        };
+        self.of.insert(segment.0, loading);
         true
     }
 

@@ -216,7 +216,7 @@ impl World {
                 tally.more += 1;
                 let more: Vec<_> = lost.difference(&hit).take(8).collect();
                 ensure!(
-                    !has_copies(&case.structure) || whole.superblock().parity_leaves() == 0,
+                    !has_copies(case) || whole.superblock().parity_leaves() == 0,
                     "it costs {} LBAs beyond it: {more:?} ({strict_error})",
                     lost.difference(&hit).count()
                 );
@@ -258,9 +258,11 @@ impl World {
     }
 }
 
-/// Whether a single block of it may be lost without anything else.
-fn has_copies(structure: &Structure) -> bool {
-    *structure != Structure::Header
+/// Whether a single block of it may be lost without anything else. A summary that is of before may end with the number of a chunk
+/// that was torn, and was given again: then it is believed, for of two that say the same number neither is known to be the newer.
+fn has_copies(case: &Case) -> bool {
+    let is_old_summary = (case.structure, case.damage) == (Structure::Summary, Damage::Stale);
+    case.structure != Structure::Header && !is_old_summary
 }
 
 fn forget(seen: &mut [Seen], loss: &Loss) {
