@@ -17,8 +17,9 @@ use vellum_core::format::{
     self, SumKind, chunk as format_chunk, pack as format_pack, root as format_root,
     summary as format_summary,
 };
-use vellum_core::layout::Recovered;
+use vellum_core::layout::{Recovered, rescue};
 use vellum_core::map::{Entry, Map};
+use vellum_core::recovery::rescue::Trust;
 use vellum_core::recovery::{Source, Unreadable, recover};
 
 const UUID: [u8; 16] = *b"a fuzzed volume!";
@@ -400,8 +401,8 @@ fn put_root(disk: &mut Disk, sb: &Superblock, bytes: &[u8]) {
 }
 
 /// A volume with bytes of it changed: each 8 bytes of input name a block, a place in it, a share of how the volume is used
-/// if it can still be opened, and 4 new bytes. Returns whether it could.
-pub fn volume(bytes: &[u8]) -> bool {
+/// if it can still be opened, and 4 new bytes.
+fn edited(bytes: &[u8]) -> Disk {
     let mut disk = sound();
     let mut places: Vec<_> = disk.0.keys().copied().collect();
     places.sort_unstable();
@@ -412,6 +413,31 @@ pub fn volume(bytes: &[u8]) -> bool {
             block[offset..offset + 4].copy_from_slice(&edit[4..]);
         }
     }
+    disk
+}
+
+/// What a rescue makes of such a volume, whichever way it trusts what it finds: an answer, and what is found can be read. Returns
+/// whether there was any.
+pub fn rescued(bytes: &[u8]) -> bool {
+    [Trust::Certain, Trust::Newest].into_iter().all(|trust| {
+        let mut disk = edited(bytes);
+        let Ok((found, loss)) = rescue(&mut disk, MEDIUM_BLOCKS, nothing, trust) else {
+            return false;
+        };
+        let blocks = found.superblock().logical_blocks();
+        for (lba, length) in loss.lost.runs().chain(loss.guessed.runs()) {
+            assert!(lba.0 + length <= blocks && length > 0);
+            assert!(!(loss.lost.contains(lba) && loss.guessed.contains(lba)));
+        }
+        assert!(!bytes.is_empty() || loss.lost.is_empty() && loss.damage.is_empty());
+        life::read_all(found, &mut disk.0, life::chance(bytes));
+        true
+    })
+}
+
+/// Opens, checks and uses such a volume. Returns whether it could be opened.
+pub fn volume(bytes: &[u8]) -> bool {
+    let mut disk = edited(bytes);
     let found = recover(&mut disk, MEDIUM_BLOCKS, nothing);
     let opens = found.is_ok();
     let options = Options {

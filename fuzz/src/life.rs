@@ -85,6 +85,34 @@ pub fn live(mut found: Recovered, blocks: &mut Blocks, random: u64, requests: u3
     }
 }
 
+/// Reads all of what is left of a damaged volume; nothing may be written.
+pub fn read_all(found: Recovered, blocks: &mut Blocks, random: u64) {
+    let logical = found.superblock().logical_blocks();
+    let options = Options {
+        cached_sums: 2,
+        ..Options::default()
+    };
+    let mut life = Life {
+        core: Core::new(found, COLLECTOR, options, Persistence::Weak, |_| 0),
+        blocks,
+        random,
+        now: 0,
+        flights: Vec::new(),
+        requests: Vec::new(),
+        free: Vec::new(),
+        stopped: false,
+    };
+    life.take();
+    for lba in (0..logical).step_by(LONGEST as usize) {
+        let blocks = LONGEST.min(logical - lba) as u32;
+        let (id, lba) = (RequestId(0), Lba(lba));
+        life.feed(Input::Read { id, lba, blocks });
+        while life.requests.pop().is_none() {
+            life.advance();
+        }
+    }
+}
+
 impl Life<'_> {
     fn below(&mut self, limit: u64) -> u64 {
         // SplitMix64's step, and its last multiplication.

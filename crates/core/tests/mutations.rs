@@ -66,6 +66,33 @@ fn decoders_answer_whatever_they_are_given() {
     }
 }
 
+fn some_edits(rng: &mut Rng) -> Vec<u8> {
+    let edits = (0..=rng.below(6)).flat_map(|_| {
+        let place = rng.next() as u8;
+        let room = if rng.below(3) == 0 { 4093 } else { 160 };
+        let offset = rng.below(room) as u16 & !3;
+        let [low, high] = offset.to_le_bytes();
+        let value = rng.number().to_le_bytes();
+        let used = rng.next() as u8;
+        [
+            place, low, high, used, value[0], value[1], value[2], value[3],
+        ]
+    });
+    edits.collect()
+}
+
+#[test]
+fn a_rescue_answers_whatever_is_on_the_medium() {
+    assert!(format::rescued(&[]), "sound before it is mutated");
+    let mut rng = Rng(4);
+    let found = (0..1500).filter(|_| format::rescued(&some_edits(&mut rng)));
+    let found = found.count();
+    assert!(
+        (1000..=1500).contains(&found),
+        "{found} of 1500 were rescued"
+    );
+}
+
 #[test]
 fn recovery_and_the_check_answer_whatever_is_on_the_medium() {
     assert!(
@@ -75,19 +102,7 @@ fn recovery_and_the_check_answer_whatever_is_on_the_medium() {
     let mut rng = Rng(2);
     let mut opened = 0;
     for _ in 0..2000 {
-        let edits: Vec<u8> = (0..=rng.below(6))
-            .flat_map(|_| {
-                let place = rng.next() as u8;
-                let room = if rng.below(3) == 0 { 4093 } else { 160 };
-                let offset = rng.below(room) as u16 & !3;
-                let [low, high] = offset.to_le_bytes();
-                let value = rng.number().to_le_bytes();
-                let used = rng.next() as u8;
-                [
-                    place, low, high, used, value[0], value[1], value[2], value[3],
-                ]
-            })
-            .collect();
+        let edits = some_edits(&mut rng);
         opened += u32::from(format::volume(&edits));
     }
     assert!(
