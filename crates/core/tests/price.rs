@@ -1,0 +1,49 @@
+//! What copies of what leads to data cost: bytes written, of all that are.
+
+#[allow(dead_code, reason = "a test uses a part")]
+#[path = "../benches/support/mod.rs"]
+mod support;
+
+use support::Idle;
+use vellum_core::stats::Stats;
+
+/// Of all blocks that were written between these, how many were copies, in millionths.
+fn price(before: &Stats, after: &Stats) -> u64 {
+    let all = |stats: &Stats| {
+        stats.medium_data
+            + stats.medium_moved
+            + stats.medium_headers
+            + stats.medium_summaries
+            + stats.medium_map
+    };
+    let copies = after.medium_copies - before.medium_copies;
+    println!(
+        "{copies} copies, {} blocks of the map, {} in all, {} map checkpoints",
+        after.medium_map - before.medium_map,
+        all(after) - all(before),
+        after.map_checkpoints - before.map_checkpoints
+    );
+    copies * 1_000_000 / (all(after) - all(before))
+}
+
+#[test]
+fn copies_cost_less_than_a_64th_of_what_is_written() {
+    for (gib, writes, most) in [(4u64, 600_000, 4000), (48, 900_000, 16_000)] {
+        let mut idle = Idle::new(gib << 18, 280);
+        let blocks = idle.logical_blocks;
+        let before = idle.engine.stats();
+        (0..writes).for_each(|lba| idle.write(lba % blocks));
+        let between = idle.engine.stats();
+        let sequential = price(&before, &between);
+        let mut number = 1u64;
+        for _ in 0..writes {
+            number = number
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            idle.write((number >> 33) % blocks);
+        }
+        let random = price(&between, &idle.engine.stats());
+        println!("{gib} GiB: {sequential} millionths written in order, {random} at random");
+        assert!(sequential < 4000 && random < most);
+    }
+}
