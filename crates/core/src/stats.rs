@@ -91,6 +91,8 @@ counters! {
     flushes_free,
     /// Flush requests that shared another's sync.
     flushes_merged,
+    /// Commits of journals whose chunk was sealed before the FLUSH that follows them had come.
+    flushes_begun_before,
     /// Flush requests that waited for home blocks alone, where journals are watched: since a flush, or a write with FUA, last
     /// waited, blocks were written, and none of them into a journal.
     flushes_of_homes,

@@ -102,6 +102,31 @@ fn the_flush_after_home_writes_is_free_and_loses_nothing() {
     }
 }
 
+/// What a commit's FLUSH waits for is on its way when that comes; a commit that has asked for it itself is not written twice.
+#[test]
+fn a_commit_is_on_its_way_before_its_flush() {
+    let mut bench = Bench::new(1, volume(), Dedup::default());
+    bench.0.watch(&[region()]).unwrap();
+    bench.ask_write(JOURNAL, NEW);
+    bench.0.committed(&[(Lba(HOME), Lba(JOURNAL))]).unwrap();
+    let stats = bench.stats();
+    assert_eq!((stats.host_chunks, stats.durable_chunks), (1, 1));
+    assert_eq!(stats.flushes_begun_before, 1);
+    bench.flush();
+    assert_eq!(bench.stats().host_chunks, 1, "the same chunk");
+
+    bench.ask(&Ask::Write {
+        lba: JOURNAL + 1,
+        tokens: vec![OLD],
+        fua: true,
+    });
+    bench.run();
+    bench.0.committed(&[(Lba(HOME), Lba(JOURNAL + 1))]).unwrap();
+    let stats = bench.stats();
+    assert_eq!((stats.pledges, stats.flushes_begun_before), (1, 1));
+    assert_eq!(stats.host_chunks, 2, "the pledges wait for what comes next");
+}
+
 /// What a FLUSH waits for is told apart: a commit, home blocks that were not pledged, or nothing.
 #[test]
 fn a_flush_that_waits_for_home_blocks_alone_is_counted() {

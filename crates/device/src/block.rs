@@ -82,6 +82,11 @@ pub trait Replies: Send + Sync {
     fn complete(&self, request: Request, result: Result<(), BlockError>);
     /// All answers of this batch have been given: send them.
     fn flush(&self);
+    /// Whether the thread that submits has nothing else to do until it is answered. What the medium has to do for that may then be
+    /// done on that thread: waking others would take as long as a quick drive.
+    fn lends_thread(&self) -> bool {
+        false
+    }
 }
 
 /// What an extent of the volume holds, for block status.

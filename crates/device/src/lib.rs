@@ -43,6 +43,7 @@ mod source;
 mod start;
 pub mod stats;
 mod sweep;
+mod turns;
 mod volume;
 mod waits;
 

@@ -1,9 +1,21 @@
 //! The one thread of a volume: takes what the medium has finished, and looks at the clock when the core
 //! wants to. It sleeps in [`Medium::wait`](vellum_medium::Medium::wait) otherwise: an idle volume takes no CPU.
+//!
+//! # Threads that are lent
+//!
+//! A thread that lends itself ([`Replies::lends_thread`](crate::block::Replies::lends_thread)) would sleep until the answer.
+//! Handed to the medium, a durable write wakes a worker of the kernel's, then the kernel's end of it, then the reaper, and
+//! only that the client: as long as a quick drive takes. Done here, it wakes the client alone.
+//!
+//! What must hold:
+//! 1. One thread of a volume at a time reads, and one makes durable: the others stay free for what comes meanwhile.
+//! 2. One operation: of several the medium does better than one after the other. None that nobody waits for: no data on its way
+//!    from the buffer, no discard.
+//! 3. What this batch has to answer and to free is done before.
 
 use crate::drive::{Batch, Cause, Ended, Inner, Life};
 use crate::gate;
-use crate::shared::Shared;
+use crate::shared::{BreaksOnPanic, Shared, ask_for_the_clock};
 use std::sync::Arc;
 use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Nanos};
@@ -44,7 +56,8 @@ pub(crate) fn reap(shared: &Arc<Shared>) {
             }
         } else {
             inner.busy = true;
-            feed(shared, &mut inner, &mut done, &sums, &mut batch);
+            taken_back(shared, &mut inner, &mut done, &sums, &mut batch);
+            look_at_the_clock(shared, &mut inner);
             inner.busy = false;
         }
         deadline = inner.deadline;
@@ -57,7 +70,14 @@ pub(crate) fn reap(shared: &Arc<Shared>) {
     }
 }
 
-fn feed(shared: &Shared, inner: &mut Inner, done: &mut Vec<Done>, sums: &[u32], batch: &mut Batch) {
+/// Tells the core what the medium has given back; `sums`: of the blocks that reads have brought.
+fn taken_back(
+    shared: &Shared,
+    inner: &mut Inner,
+    done: &mut Vec<Done>,
+    sums: &[u32],
+    batch: &mut Batch,
+) {
     let now = shared.now();
     let mut rest = sums;
     for Done { io, result } in done.drain(..) {
@@ -90,6 +110,11 @@ fn feed(shared: &Shared, inner: &mut Inner, done: &mut Vec<Done>, sums: &[u32], 
         inner.feed(now, Input::Tick, batch);
     }
     gate::let_go(shared, inner, now, batch);
+}
+
+/// When this thread looks again, if nothing comes before.
+fn look_at_the_clock(shared: &Shared, inner: &mut Inner) {
+    let now = shared.now();
     // An earlier deadline that has lost its reason is kept: one wake-up for nothing, instead of one for each
     // write that follows a flush.
     let pending = inner.deadline.filter(|&at| at > now);
@@ -104,6 +129,53 @@ fn feed(shared: &Shared, inner: &mut Inner, done: &mut Vec<Done>, sums: &[u32], 
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
     };
+}
+
+/// As [`Shared::finish`], on a thread that lends itself.
+pub(crate) fn finish_here(shared: &Shared, batch: &mut Batch) {
+    while let Some(_turn) = shared.turns.take(&batch.ios) {
+        let Some(io) = batch.ios.pop() else { break };
+        shared.finish(batch);
+        match shared.medium.do_now(io) {
+            Ok(done) => tell(shared, done, batch),
+            Err(io) => {
+                batch.ios.push(io);
+                break;
+            }
+        }
+    }
+    shared.finish(batch);
+}
+
+/// Tells the core how it ended, as the reaper does.
+fn tell(shared: &Shared, done: Done, batch: &mut Batch) {
+    let _guard = BreaksOnPanic::new(shared);
+    let mut sums = Vec::new();
+    match &done.result {
+        Ok(()) if Cause::of(done.io.token).0.wants_sums() => {
+            checksum(&done.io, shared.digester.sum(), &mut sums);
+        }
+        Ok(()) => {}
+        Err(error) => shared.events.medium(error),
+    }
+    let mut inner = shared.inner.lock();
+    if inner.busy {
+        // Broken down: the reaper answers whoever waits, and keeps the memory.
+        return;
+    }
+    if inner.life == Life::Abandoned {
+        inner.reclaim(done.io);
+    } else {
+        inner.busy = true;
+        taken_back(shared, &mut inner, &mut vec![done], &sums, batch);
+        inner.busy = false;
+    }
+    // The reaper sees the end of a volume, when all is back.
+    let wake = ask_for_the_clock(&mut inner) || inner.life != Life::Running;
+    drop(inner);
+    if wake {
+        shared.medium.wake();
+    }
 }
 
 /// Appends the sum of each block that a read has brought.

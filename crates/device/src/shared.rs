@@ -12,6 +12,7 @@ use crate::requests::Pending;
 use crate::scout::{Scout, Watched};
 use crate::scrub::Scrubber;
 use crate::sweep::Sweeper;
+use crate::turns::Turns;
 use crate::waits::Waits;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub(crate) struct Shared {
     pub inner: Mutex<Inner>,
     pub events: Events,
     pub frames: Arc<FramePool>,
+    pub turns: Turns,
     pub digester: Digester,
     pub scout: Scout,
     pub sweeper: Sweeper,

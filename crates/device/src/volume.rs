@@ -16,7 +16,7 @@ use crate::bases::pack_all;
 use crate::block::{BlockDevice, BlockError, Extent, Op, Replies, Request};
 use crate::damage::Damage;
 use crate::digest::{Digester, crc32c};
-use crate::drive::{Inner, Life};
+use crate::drive::{Batch, Inner, Life};
 use crate::events::{Event, Events};
 use crate::frames::FramePool;
 use crate::freed;
@@ -28,7 +28,7 @@ use crate::limits::{ERASE_BLOCKS_MAX, STOP_LOOKS, STOP_TELLS};
 use crate::options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError};
 use crate::pack::pack;
 use crate::policy::{NoIndex, Policy};
-use crate::reaper::reap;
+use crate::reaper::{finish_here, reap};
 use crate::requests::Pending;
 use crate::scout::{self, Scout, Watched};
 use crate::scratch::{SCRATCH, Scratch};
@@ -39,6 +39,7 @@ use crate::source::MediumSource;
 use crate::start;
 use crate::stats::RecoveryStats;
 use crate::sweep::{self, Sweeper};
+use crate::turns::Turns;
 use crate::waits::Waits;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::iter;
@@ -108,12 +109,8 @@ impl Volume {
             start::begin_life(&*medium, &mut source, &mut recovered)?;
         }
         let recovery = RecoveryStats::of(began, replayed, source.read_blocks());
-        let frames = FramePool::new(
-            options.write_frames,
-            options.read_frames,
-            options.collector_frames,
-        )
-        .map_err(no_memory)?;
+        let (write, read) = (options.write_frames, options.read_frames);
+        let frames = FramePool::new(write, read, options.collector_frames).map_err(no_memory)?;
         let superblock = recovered.superblock().clone();
         let buffers = Buffers {
             first: frames.first_extra(),
@@ -140,6 +137,7 @@ impl Volume {
             )),
             events: Events::new(options.on_event.clone()),
             frames,
+            turns: Turns::default(),
             digester: Digester::new(&superblock),
             scout: Scout::new(options.policy, journals),
             sweeper: Sweeper::default(),
@@ -341,6 +339,14 @@ impl Volume {
         &self.superblock
     }
 
+    /// Does what a batch has left to do, on a thread of whoever submitted it.
+    fn finish(&self, replies: &Arc<dyn Replies>, batch: &mut Batch) {
+        match replies.lends_thread() {
+            true => finish_here(&self.shared, batch),
+            false => self.shared.finish(batch),
+        }
+    }
+
     /// Why a request is refused before the core sees it.
     fn verdict(&self, request: &Request) -> Option<BlockError> {
         let writes = !matches!(request.op, Op::Read | Op::Flush);
@@ -497,10 +503,10 @@ impl BlockDevice for Volume {
         payloads.clear();
         found.clear();
         pairs.clear();
-        self.shared.finish(batch);
         if wake {
             self.shared.medium.wake();
         }
+        self.finish(replies, batch);
         SCRATCH.set(Some(scratch));
     }
 

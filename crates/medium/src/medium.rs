@@ -20,6 +20,10 @@ pub trait Medium: Send + Sync {
     }
     /// Queues operations and empties the vector; never blocks for the I/O itself.
     fn submit(&self, ios: &mut Vec<Box<Io>>);
+    /// Does one operation now, on this thread; gives it back when it can only be submitted.
+    fn do_now(&self, io: Box<Io>) -> Result<Done, Box<Io>> {
+        Err(io)
+    }
     /// Appends what has completed to `done`, waiting for at least one, for `wake`, or for the time-out
     /// (`None`: for ever).
     fn wait(&self, done: &mut Vec<Done>, timeout: Option<Duration>);
@@ -56,6 +60,9 @@ macro_rules! forward {
             }
             fn submit(&self, ios: &mut Vec<Box<Io>>) {
                 (**self).submit(ios);
+            }
+            fn do_now(&self, io: Box<Io>) -> Result<Done, Box<Io>> {
+                (**self).do_now(io)
             }
             fn wait(&self, done: &mut Vec<Done>, timeout: Option<Duration>) {
                 (**self).wait(done, timeout);

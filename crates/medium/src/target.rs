@@ -94,7 +94,7 @@ impl Target {
         let result = unsafe {
             match kind {
                 Kind::Write { durable: true } => {
-                    libc::pwritev2(fd, iov, count, offset, libc::RWF_DSYNC)
+                    libc::pwritev2(fd, iov, count, offset, self.durable_flags())
                 }
                 Kind::Write { .. } => libc::pwritev(fd, iov, count, offset),
                 _ => libc::preadv(fd, iov, count, offset),
@@ -105,9 +105,9 @@ impl Target {
         }
         let errno = errno();
         if kind == (Kind::Write { durable: true })
-            && matches!(errno, libc::ENOSYS | libc::EOPNOTSUPP)
+            && matches!(errno, libc::ENOSYS | libc::EOPNOTSUPP | libc::EAGAIN)
         {
-            // A kernel without RWF_DSYNC: write, then sync.
+            // A kernel without RWF_DSYNC, or a place that is not allocated yet: write, then sync.
             let written = self.vectored(
                 Kind::Write { durable: false },
                 offset.cast_unsigned(),
@@ -117,6 +117,15 @@ impl Target {
             return if synced < 0 { synced } else { written };
         }
         -errno
+    }
+
+    /// A write that has to allocate keeps reads of the file out until it ends, with its sync if that is a part of it. So it is not:
+    /// `RWF_NOWAIT` refuses such a write.
+    fn durable_flags(&self) -> libc::c_int {
+        match self.direct {
+            true => libc::RWF_DSYNC | libc::RWF_NOWAIT,
+            false => libc::RWF_DSYNC,
+        }
     }
 
     fn fdatasync(&self) -> i32 {

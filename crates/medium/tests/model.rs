@@ -8,7 +8,7 @@ use common::{Memory, files, finish, run};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
-use vellum_medium::{FaultMedium, Io, Kind, Medium, MemoryMedium, Plan, Prealloc};
+use vellum_medium::{Done, FaultMedium, Io, Kind, Medium, MemoryMedium, Plan, Prealloc};
 
 const BLOCKS: u64 = 64;
 
@@ -188,7 +188,7 @@ impl Model {
             memories.insert(token, (memory, op.clone()));
             ios.push(io);
         }
-        for done in run(medium, ios) {
+        for done in done(medium, ios) {
             let (memory, op) = memories.remove(&done.io.token).unwrap();
             match op {
                 Op::Sync => {}
@@ -228,6 +228,26 @@ impl Model {
             self.check(medium.name(), block as u64, bytes);
         }
     }
+}
+
+/// All come back without an error; one by itself is done at once, where it can be.
+#[expect(
+    clippy::vec_box,
+    reason = "operations change hands by pointer, as the medium wants them"
+)]
+fn done(medium: &dyn Medium, mut ios: Vec<Box<Io>>) -> Vec<Done> {
+    if ios.len() == 1
+        && let Some(io) = ios.pop()
+    {
+        match medium.do_now(io) {
+            Ok(done) => {
+                done.result.as_ref().unwrap();
+                return vec![done];
+            }
+            Err(io) => ios.push(io),
+        }
+    }
+    run(medium, ios)
 }
 
 proptest! {

@@ -20,8 +20,7 @@ impl Engine {
 
     /// Answers `request` once everything placed so far is durable.
     pub(super) fn wait_for_durability(&mut self, request: RequestId, flush: bool) {
-        let open = self.heads[Head::Host as usize].open;
-        let tells = open.is_some_and(|open| self.chunks.get(open).tells);
+        let tells = self.tells_something();
         // An open chunk that cannot be sealed now will be one of the next: its number is not known yet,
         // but nothing else of this head can come before it; the collector's may.
         if !tells && self.told <= self.durable {
@@ -39,6 +38,20 @@ impl Engine {
             request,
             flush,
         });
+    }
+
+    /// Whether the open chunk has what a FLUSH waits for.
+    pub(super) fn tells_something(&self) -> bool {
+        let open = self.heads[Head::Host as usize].open;
+        open.is_some_and(|open| self.chunks.get(open).tells)
+    }
+
+    /// A FLUSH of all that was placed so far is about to come: what it waits for begins now.
+    pub(super) fn begin_before_flush(&mut self) {
+        if self.tells_something() && self.seal(Head::Host, true) {
+            self.sync_wanted = self.last_seq;
+            self.stats.flushes_begun_before += 1;
+        }
     }
 
     /// Advances what is durable, answers who waited for it, and starts the next sync if one is needed.

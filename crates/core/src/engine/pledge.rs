@@ -36,6 +36,8 @@ impl Engine {
         if !open {
             return;
         }
+        // A commit block that was written with FUA is on its way already.
+        let is_to_be_flushed = self.tells_something();
         for &(home, journal) in pairs {
             if !self.may_be_pledged(home, journal) {
                 continue;
@@ -55,6 +57,9 @@ impl Engine {
         }
         let pledged = self.pledges.len() + self.ending.len();
         self.shared.reserve(pledged as u32);
+        if is_to_be_flushed {
+            self.begin_before_flush();
+        }
     }
 
     /// It was looked anew where journals are: one may have been emptied, or thrown away, and what it held is not to come

@@ -4,6 +4,7 @@
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use vellum_core::addr::{BLOCK_BYTES, Lba, Pba};
 use vellum_core::format::SumKind;
@@ -22,6 +23,7 @@ pub type Answer = Result<Request, BlockError>;
 pub struct Sink {
     answers: Mutex<HashMap<u64, Answer>>,
     came: Condvar,
+    submissions: AtomicU64,
 }
 
 impl Replies for Sink {
@@ -35,6 +37,11 @@ impl Replies for Sink {
 
     fn flush(&self) {
         self.came.notify_all();
+    }
+
+    /// Every other time, so that each test has both ways.
+    fn lends_thread(&self) -> bool {
+        self.submissions.fetch_add(1, Ordering::Relaxed) % 2 == 1
     }
 }
 

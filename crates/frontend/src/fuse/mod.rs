@@ -1,7 +1,7 @@
 //! FUSE: one directory with one file a volume, for loop devices and for tools that want a file.
 //!
-//! Two threads read requests from the kernel; they wait for memory when the volume's buffers are full (that
-//! is the back-pressure) and for nothing else. Answers are sent from whatever thread the device completes
+//! Four threads read requests from the kernel; they wait for memory when the volume's buffers are full (that
+//! is the back-pressure), and two of them for the medium: one for what it reads, one for what it makes durable. Answers are sent from whatever thread the device completes
 //! a request on. What has to wait or takes long, the read-modify-write of unaligned requests and the search
 //! for data or holes, has a thread of its own.
 //!
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
 /// Threads that take requests from the kernel.
-const DISPATCH_THREADS: usize = 2;
+const DISPATCH_THREADS: usize = 4;
 
 /// A volume to be shown as a file.
 pub struct FuseExport {

@@ -67,6 +67,11 @@ impl Replies for Pending {
     }
 
     fn flush(&self) {}
+
+    /// The kernel's requests come on several threads, one after the other on each.
+    fn lends_thread(&self) -> bool {
+        true
+    }
 }
 
 /// The errno for a failure.

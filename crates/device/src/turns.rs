@@ -1,0 +1,23 @@
+//! Which thread may do the medium's work itself: one that reads, one that makes durable.
+
+use parking_lot::{Mutex, MutexGuard};
+use vellum_medium::{Io, Kind};
+
+/// Whose turn it is.
+#[derive(Default)]
+pub(crate) struct Turns {
+    reads: Mutex<()>,
+    durable: Mutex<()>,
+}
+
+impl Turns {
+    /// The turn for what a batch asks of the medium, if that suits a thread that is lent, and nobody else has it.
+    pub fn take(&self, ios: &[Box<Io>]) -> Option<MutexGuard<'_, ()>> {
+        let [io] = ios else { return None };
+        match io.kind {
+            Kind::Read => self.reads.try_lock(),
+            Kind::Sync | Kind::Write { durable: true } => self.durable.try_lock(),
+            Kind::Write { durable: false } | Kind::Discard { .. } => None,
+        }
+    }
+}
