@@ -109,7 +109,8 @@ pub(super) fn find_root(
         false => (second, first),
     };
     let is_cut_short = newer.is_alone && generation(&newer) > Some(lost);
-    let (place, other) = match is_cut_short && older.newest.is_ok() && !older.is_alone {
+    let older_counts = !older.is_alone || generation(&older) <= Some(lost);
+    let (place, other) = match is_cut_short && older.newest.is_ok() && older_counts {
         true => (older, newer),
         false => (newer, older),
     };
