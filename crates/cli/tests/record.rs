@@ -355,7 +355,8 @@ fn journaled(dir: &Path, policy: &str) -> Value {
         ];
         let homes = [(home, 0), (home + 1, 0)];
         let mut put = |block, bytes: &[u8]| client.write(block * BLOCK, bytes).unwrap();
-        put(begin, &log::descriptor(sequence, &homes));
+        let parts = copies.each_ref().map(Vec::as_slice);
+        put(begin, &log::descriptor(sequence, &homes, &parts));
         put(begin + 1, &copies.concat());
         put(begin + 3, &log::commit(sequence));
         client.flush().unwrap();

@@ -81,7 +81,7 @@ pub(crate) struct Batch {
     /// Refusals that tell of damage.
     pub troubles: Vec<Refusal>,
     /// Trouble in what clients send.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<(&'static str, String)>,
     /// A level that the volume has filled up to.
     pub filled: Option<(Level, Room)>,
 }

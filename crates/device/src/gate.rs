@@ -314,15 +314,26 @@ pub(crate) fn pass(
 /// Hands a write to the core, and what it says of journals.
 fn place(shared: &Shared, inner: &mut Inner, now: Nanos, write: Write<'_>, batch: &mut Batch) {
     let changes = &shared.scout.changes;
-    if write.pending.watched.touched {
+    let touched = write.pending.watched.touched;
+    if touched {
         changes.admit();
+    }
+    if touched || write.sight.empties_journal(&write.pending.request) {
         write.sight.forget_logs();
     }
     inner.settle_bases(write.blocks, write.found);
     inner.admit(now, write.pending, write.blocks, batch);
     let mut committed = Vec::new();
+    let mut is_in_order = true;
     for step in write.steps.drain(..) {
-        write.sight.step(step, changes, &mut committed);
+        is_in_order &= write.sight.step(step, changes, &mut committed);
+    }
+    if !is_in_order {
+        // What was told of that journal may not be true either.
+        committed.clear();
+        let regions = &write.sight.plan.regions;
+        inner.feed(now, Input::Journals { regions }, batch);
+        batch.warnings.push(("journal", OUT_OF_ORDER.to_owned()));
     }
     if !committed.is_empty() {
         let pairs = &committed;
@@ -378,7 +389,7 @@ fn try_again(
         Reason::Blocks { missing, .. } if is_over => {
             inner.gate.counts.refused += 1;
             let told = too_late(waiting.pending.request.lba.0 * BLOCK, missing);
-            batch.warnings.push(told.clone());
+            batch.warnings.push(("commit", told.clone()));
             return refuse(shared, inner, waiting.pending, BlockError::Io(told), batch);
         }
         _ => {}
@@ -392,6 +403,11 @@ fn try_again(
     };
     pass(shared, inner, now, Some(waiting.since), write, batch);
 }
+
+const OUT_OF_ORDER: &str = "the blocks of a journal do not come as its file system sends them: \
+    what is in a copy's place has not the sum that its descriptor names. \
+    Is there a cache that writes back between the file system and this volume? \
+    Then switch replay off: `vellum set VOLUME replay=off`";
 
 fn too_late(offset: u64, missing: u32) -> String {
     format!(

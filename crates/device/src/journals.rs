@@ -62,6 +62,8 @@ pub struct FileSystemStats {
     pub stood_aside: Option<String>,
     /// Why commit blocks of its journal do not wait for what they commit; none if they do.
     pub commits_do_not_wait: Option<String>,
+    /// Why the volume does not put home itself what its journal has committed, though it is told to; none if it does.
+    pub not_replayed: Option<String>,
     /// Why blocks of its metadata are counted as data, and by `semantics=on` taken for such.
     pub metadata_in_part: Option<String>,
     /// Why nothing of it is shared by its content.
@@ -223,6 +225,7 @@ impl Plan {
         match usable(found, set, volume_blocks) {
             Err(reason) => {
                 stats.commits_do_not_wait = Some(reason.clone());
+                stats.not_replayed = policy.replays().then(|| reason.clone());
                 stats.stood_aside = Some(reason);
             }
             Ok((journal, mut extents)) => {
@@ -254,7 +257,11 @@ impl Plan {
                     self.followers.push((follower, journal.format.block_bytes));
                 }
                 let reads = policy.replays() || policy.deltas.are_made();
-                if reads && journal.format.block_bytes as usize == BLOCK_BYTES {
+                let bytes = journal.format.block_bytes;
+                if bytes as usize != BLOCK_BYTES {
+                    let why = || format!("its blocks of {bytes} bytes are not the volume's 4096");
+                    stats.not_replayed = policy.replays().then(why);
+                } else if reads {
                     self.readers
                         .push(Arc::new(Reader::new(journal, found.home)));
                 }

@@ -104,8 +104,8 @@ impl Shared {
             self.events
                 .add(crate::refusals::kind(trouble), trouble.to_string());
         }
-        for warning in batch.warnings.drain(..) {
-            self.events.add("commit", warning);
+        for (kind, warning) in batch.warnings.drain(..) {
+            self.events.add(kind, warning);
         }
         batch.answers.give(|pending, is_done| {
             if is_done {

@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::seam::Payload;
-use vellum_ext4::journal::{Followed, Follower, Head, JournalBlock, Reader, Transactions};
+use vellum_ext4::journal::{
+    Content, Followed, Follower, Head, JournalBlock, Reader, Told, Transactions,
+};
 use vellum_ext4::{Scan, Span};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -39,7 +41,7 @@ pub(crate) struct Step {
     pub index: usize,
     log: usize,
     at: JournalBlock,
-    head: Option<Head>,
+    content: Content,
     /// What has read it.
     reader: Arc<Reader>,
 }
@@ -162,6 +164,13 @@ impl Sight {
         for (found, aside) in told.iter_mut().zip(&self.critical.asides) {
             found.not_shared.clone_from(aside);
         }
+        for log in self.logs.iter().filter(|_| self.replays) {
+            let why = not_replayed(&log.transactions.lock());
+            let of = |found: &&mut FileSystemStats| found.start == log.reader.home();
+            if let (Some(why), Some(found)) = (why, told.iter_mut().find(of)) {
+                found.not_replayed = Some(why.to_owned());
+            }
+        }
         told
     }
 
@@ -278,21 +287,23 @@ impl Sight {
             let Some((log, this, at)) = found else {
                 continue;
             };
+            // Copies are read only for their sums.
+            if payload.digest.first != JBD2_MAGIC && !self.replays {
+                continue;
+            }
             let reader = Arc::clone(this.transactions.lock().reader());
-            let is_its_own = payload.digest.first == JBD2_MAGIC;
-            let bytes = request.frames.block(index);
-            let head = is_its_own.then(|| reader.read(at, bytes)).flatten();
-            if let Some(Head::Descriptor(_, homes)) = &head
+            let content = reader.read(at, request.frames.block(index));
+            if let Content::Own(Head::Descriptor(_, copies)) = &content
                 && self.copies
             {
-                this.copies.lock().describe(reader.places(at, homes));
+                this.copies.lock().describe(reader.places(at, copies));
             }
             steps.push(Step {
                 request: number,
                 index,
                 log,
                 at,
-                head,
+                content,
                 reader,
             });
         }
@@ -320,6 +331,12 @@ impl Sight {
         }
     }
 
+    /// Whether a request takes blocks out of a journal. No file system does it with those of a log that it needs.
+    pub fn empties_journal(&self, request: &Request) -> bool {
+        matches!(request.op, Op::Discard { .. } | Op::WriteZeroes { .. })
+            && self.touches_journal(request.lba.0, request.blocks)
+    }
+
     /// Where journals are is changing: what follows them begins anew.
     pub fn forget_logs(&self) {
         for log in &self.logs {
@@ -330,17 +347,23 @@ impl Sight {
 
     /// Takes a step, in the core's order; the home blocks of the transaction that is complete with it, and their
     /// copies, if that is a small one. Nothing is told of a journal that may have moved since the scan: what is
-    /// pledged is not compared with anything.
-    pub fn step(&self, step: Step, changes: &Changes, pairs: &mut Vec<(Lba, Lba)>) {
+    /// pledged is not compared with anything. False: the journal's blocks do not come as its file system sends them.
+    pub fn step(&self, step: Step, changes: &Changes, pairs: &mut Vec<(Lba, Lba)>) -> bool {
         if !self.replays {
-            return;
+            return true;
         }
         let mut transactions = self.logs[step.log].transactions.lock();
-        let complete = transactions.written(step.at, step.head, &step.reader);
-        if self.is_current(changes) && complete.len() <= COMMITTED_PAIRS {
-            let pair = |(home, place)| (Lba(home / BLOCK), Lba(place / BLOCK));
-            pairs.extend(complete.into_iter().map(pair));
+        match transactions.written(step.at, step.content, &step.reader) {
+            Told::Foreign(_) => return false,
+            Told::Complete(complete)
+                if self.is_current(changes) && complete.len() <= COMMITTED_PAIRS =>
+            {
+                let pair = |(home, place)| (Lba(home / BLOCK), Lba(place / BLOCK));
+                pairs.extend(complete.into_iter().map(pair));
+            }
+            Told::Complete(_) | Told::Nothing => {}
         }
+        true
     }
 
     /// Whether what a request writes may soon be written again, to be compared with this.
@@ -398,6 +421,18 @@ impl Sight {
             follower.written(offset, &bytes.concat(), &mut tell);
         }
     }
+}
+
+/// Why a journal's transactions are not told; none if they are.
+fn not_replayed(transactions: &Transactions) -> Option<&'static str> {
+    if !transactions.reader().has_sums() {
+        let why = "what lies in its journal cannot be held against sums (the feature checksum_v3, \
+            which the kernel sets where the file system has metadata_csum)";
+        return Some(why);
+    }
+    let why = "blocks of its journal do not come as a file system sends them: \
+        a cache between it and the volume writes back in an order of its own";
+    transactions.has_given_up().then_some(why)
 }
 
 /// The bytes that a request is about.

@@ -40,6 +40,20 @@ fn after(block: u32) -> u32 {
     if block + 1 == END { 1 } else { block + 1 }
 }
 
+/// Zeros and duplicates among them.
+fn copy(random: &mut Random, sequence: u32) -> Vec<u8> {
+    let fill = match random.below(12) {
+        0 => 0,
+        1 => 1 + random.below(3),
+        _ => random.below(u64::MAX),
+    };
+    let mut copy = common::block_of(fill).to_vec();
+    if fill > 3 {
+        copy[..4].copy_from_slice(&sequence.to_le_bytes());
+    }
+    copy
+}
+
 /// A transaction as it lies in the log: its blocks from the first to the commit block.
 struct Transaction {
     sequence: u32,
@@ -57,20 +71,10 @@ impl Transaction {
         let mut contents = Vec::new();
         for chunk in (0..=copies).collect::<Vec<_>>().chunks(200) {
             let homes: Vec<(u32, u32)> = chunk.iter().map(|n| (1400 + *n as u32, 0)).collect();
-            contents.push(log::descriptor(sequence, &homes));
-            for _ in chunk {
-                // Zeros and duplicates among them.
-                let fill = match random.below(12) {
-                    0 => 0,
-                    1 => 1 + random.below(3),
-                    _ => random.below(u64::MAX),
-                };
-                let mut copy = common::block_of(fill).to_vec();
-                if fill > 3 {
-                    copy[..4].copy_from_slice(&sequence.to_le_bytes());
-                }
-                contents.push(copy);
-            }
+            let copies: Vec<Vec<u8>> = chunk.iter().map(|_| copy(random, sequence)).collect();
+            let parts: Vec<&[u8]> = copies.iter().map(Vec::as_slice).collect();
+            contents.push(log::descriptor(sequence, &homes, &parts));
+            contents.extend(copies);
         }
         contents.push(log::commit(sequence));
         let mut at = begin;

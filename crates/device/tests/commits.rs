@@ -22,13 +22,10 @@ fn transaction(host: &mut Host) -> (u64, [Vec<u8>; 4]) {
     let homes = [(HOME, 0), (HOME + 1, 0)];
     let sequence = host.sequence;
     host.sequence += 1;
-    let blocks = [
-        log::descriptor(sequence, &homes),
-        vec![sequence as u8; 4096],
-        vec![sequence as u8 + 1; 4096],
-        log::commit(sequence),
-    ];
-    (at, blocks)
+    let copies = [sequence as u8, sequence as u8 + 1].map(|stamp| vec![stamp; 4096]);
+    let descriptor = log::descriptor(sequence, &homes, &copies.each_ref().map(Vec::as_slice));
+    let [first, second] = copies;
+    (at, [descriptor, first, second, log::commit(sequence)])
 }
 
 fn write(client: &mut Client, at: u64, blocks: &[Vec<u8>]) -> Request {

@@ -71,11 +71,15 @@ pub const FREED_TRACKED: usize = 2048;
 /// Descriptor, revoke and commit blocks that are remembered of a journal.
 pub const HEADS: usize = 16_384;
 
-/// Addresses in them: 4 MiB of memory.
+/// Addresses in them, with checksums: 6 MiB of memory.
 pub const COPIES: usize = 262_144;
 
-/// Blocks that are remembered as written: 16 MiB of memory.
+/// Blocks that are remembered as written, with their checksums: 32 MiB of memory.
 pub const FRESH: usize = 1 << 20;
+
+/// So often something else may lie in a copy's place. A kernel that lets a page be changed while it writes that to the journal does it,
+/// and that is rare.
+pub const FOREIGN: u32 = 3;
 
 /// Runs of blocks written since the last commit that are remembered of a journal: more than requests that are in flight at once.
 /// 128 KiB of memory.

@@ -9,8 +9,8 @@
 mod log;
 
 use log::{
-    BLOCK, BLOCKS, HOME, SEED, V2, V3, WIDE, commit, descriptor, format, header, journal, revoke,
-    seal,
+    BLOCK, BLOCKS, HOME, SEED, V2, V3, WIDE, commit, copy, descriptor, format, header, journal,
+    revoke, seal, sum_of,
 };
 use proptest::prelude::*;
 use vellum_ext4::journal::{
@@ -66,6 +66,7 @@ proptest! {
             has_same_uuid: flags & 2 != 0,
             is_deleted: false,
             is_last: flags & 8 != 0,
+            sum: (features & V3 != 0).then(|| sum_of(sequence, &copy())),
         }).collect();
         prop_assert_eq!(read.tags().collect::<Vec<_>>(), expected);
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_ext4::Scan;
-use vellum_ext4::journal::{Alignment, Reader, Transactions};
+use vellum_ext4::journal::{Alignment, Reader, Told, Transactions};
 use vellum_trace::Committed;
 use vellum_trace::limits::COMMITTED_MAX;
 
@@ -55,11 +55,9 @@ impl Logs {
             return;
         };
         let reader = Arc::clone(log.reader());
-        let head = match block.starts_with(&JBD2_MAGIC) {
-            true => reader.read(at, block),
-            false => None,
+        let Told::Complete(complete) = log.written(at, reader.read(at, block), &reader) else {
+            return;
         };
-        let complete = log.written(at, head, &reader);
         if committed.len() + complete.len() <= COMMITTED_MAX {
             committed.extend(complete.into_iter().map(|(home, place)| Committed {
                 home: home / BLOCK,

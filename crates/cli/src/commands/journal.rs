@@ -110,6 +110,14 @@ pub fn text(told: &Value) -> String {
                 "    commit blocks do not wait for what they commit: {why}"
             );
         }
+        if let Some(why) = reason("not_replayed")
+            && reason("stood_aside") != Some(why)
+        {
+            let _ = writeln!(
+                text,
+                "    a crash leaves its journal to the file system (replay): {why}"
+            );
+        }
         if let Some(reason) = found.get("metadata_in_part").and_then(Value::as_str) {
             let _ = writeln!(text, "    metadata known in part: {reason}");
         }

@@ -63,7 +63,9 @@ impl Host {
         }
         let begin = JOURNAL + u64::from(self.next_block());
         let homes = [(HOME, 0), (HOME + 1, 0)];
-        self.put(begin, &log::descriptor(self.sequence, &homes));
+        let descriptor =
+            log::descriptor(self.sequence, &homes, &copies.map(<[u8; 4096]>::as_slice));
+        self.put(begin, &descriptor);
         self.put(begin + 1, copies[0]);
         self.put(begin + 2, copies[1]);
         self.put(begin + 3, &log::commit(self.sequence));

@@ -35,18 +35,18 @@ fn header(kind: u32, sequence: u32) -> Vec<u8> {
     block
 }
 
-/// Of copies of these blocks, each with its flags beside. Two read as if the journal had no features are two copies as well: of the first
-/// and, for the checksum of the first passes for the flags of a second tag, of block 0.
-pub fn descriptor(sequence: u32, homes: &[(u32, u32)]) -> Vec<u8> {
+/// Of copies of these blocks, each with its flags beside.
+pub fn descriptor(sequence: u32, homes: &[(u32, u32)], copies: &[&[u8]]) -> Vec<u8> {
     let mut block = header(1, sequence);
-    for (index, &(home, flags)) in homes.iter().enumerate() {
+    let seed = checksum(checksum(!0, &[0; 16]), &sequence.to_be_bytes());
+    assert_eq!(homes.len(), copies.len());
+    for (index, (&(home, flags), copy)) in homes.iter().zip(copies).enumerate() {
         let at = 12 + index * 16;
         let last = if index + 1 == homes.len() { LAST } else { 0 };
         put(&mut block, at, home);
         put(&mut block, at + 4, SAME_UUID | last | flags);
+        put(&mut block, at + 12, checksum(seed, copy));
     }
-    let like_flags = SAME_UUID | LAST;
-    put(&mut block, 24, like_flags);
     sealed(block, 4092)
 }
 

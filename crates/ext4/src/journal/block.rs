@@ -86,6 +86,8 @@ pub struct Tag {
     pub is_deleted: bool,
     /// It is the descriptor's last tag.
     pub is_last: bool,
+    /// The copy's checksum, in a journal with checksums v3.
+    pub sum: Option<u32>,
 }
 
 /// The layout of a tag.
@@ -192,6 +194,7 @@ impl<'a> Descriptor<'a> {
                 has_same_uuid,
                 is_deleted: flags & DELETED != 0,
                 is_last,
+                sum: shape.v3.then(|| word(tag, 12)),
             })
         })
     }

@@ -5,6 +5,7 @@ mod commits;
 mod follow;
 mod layout;
 mod runs;
+mod sums;
 mod superblock;
 mod transactions;
 
@@ -12,9 +13,10 @@ pub use block::{Block, Descriptor, Revoke, Tag};
 pub use commits::{Commits, Mark, Verdict, begins_a_log};
 pub use follow::{Followed, Follower};
 pub use layout::Layout;
+pub use sums::CopySum;
 pub use superblock::Log;
 pub(crate) use superblock::{BYTES as SUPERBLOCK_BYTES, Checked, check, watch};
-pub use transactions::{Head, Reader, Transactions};
+pub use transactions::{Content, Copy, Head, Reader, Told, Transactions};
 
 use crate::span::{Span, Uuid};
 

@@ -7,23 +7,65 @@
 //! newer may be at home by now. And if what comes does not fit, nothing is told until a superblock says anew where
 //! the log begins. What is kept is bounded ([`HEADS`], [`COPIES`], [`FRESH`]).
 //!
+//! What was written counts as a copy if it has the sum that its tag names ([`sums`](super::sums)), so of a journal without such sums
+//! nothing is told. jbd2 writes each copy once, when all of the transaction before is written, so something else in a copy's place
+//! means that somebody between the file system and here changes the order of writes. From the third time on
+//! nothing is told any more ([`FOREIGN`]).
+//!
 //! The superblock says as well how the blocks after it are to be read, and that changes: a journal has no features until
 //! the kernel mounts its file system for the first time. So each superblock is checked as a scan checks it, and from
 //! there on its format is in force, not that of the last scan.
 
+use super::sums::{CopySum, Tags};
 use super::{Block, Journal, JournalBlock, JournalFormat, Layout, Log, Sequence, superblock};
-use crate::limits::{COPIES, FRESH, HEADS};
+use crate::limits::{COPIES, FOREIGN, FRESH, HEADS};
 use crate::span::{FsBlock, Span};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+
+/// What was written into a journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// One of the journal's own blocks.
+    Own(Head),
+    /// A copy, or anything else.
+    Copy(CopySum),
+}
+
+/// What a descriptor says of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copy {
+    /// What it is a copy of, as a byte of the volume; none of one that is not to be told.
+    pub home: Option<u64>,
+    sum: Option<u32>,
+}
+
+impl Copy {
+    /// Whether it is what was written in its place.
+    fn is_named(self, block: Option<CopySum>, tags: Tags) -> bool {
+        let both = self.sum.zip(block);
+        both.is_some_and(|(tag, block)| tags.name(tag, block))
+    }
+}
+
+/// What a block that was written to a journal came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Nothing is complete with it.
+    Nothing,
+    /// A transaction is complete: its home blocks and their copies, both as bytes of the volume.
+    Complete(Vec<(u64, u64)>),
+    /// Something else than its copy lies in this place of a transaction.
+    Foreign(JournalBlock),
+}
 
 /// A journal's own block, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Head {
     /// The superblock; none if it is damaged.
     Superblock(Option<Log>),
-    /// What the blocks after it are copies of: bytes of the volume; none for one that is not to be told.
-    Descriptor(Sequence, Vec<Option<u64>>),
+    /// What the blocks after it are copies of.
+    Descriptor(Sequence, Vec<Copy>),
     /// What is not to be replayed.
     Revoke(Sequence, Vec<u64>),
     /// The end of a transaction.
@@ -84,9 +126,28 @@ impl Reader {
         self.layout.block_at(offset)
     }
 
-    /// Reads a block of the journal. None of its own: a copy.
+    /// The first byte of its file system.
     #[must_use]
-    pub fn read(&self, at: JournalBlock, bytes: &[u8]) -> Option<Head> {
+    pub fn home(&self) -> u64 {
+        self.home.start
+    }
+
+    /// Whether each copy can be held against a sum.
+    #[must_use]
+    pub fn has_sums(&self) -> bool {
+        self.format.features.checksum_v3()
+    }
+
+    /// Reads a block of the journal.
+    #[must_use]
+    pub fn read(&self, at: JournalBlock, bytes: &[u8]) -> Content {
+        match self.own(at, bytes) {
+            Some(head) => Content::Own(head),
+            None => Content::Copy(CopySum::of(bytes)),
+        }
+    }
+
+    fn own(&self, at: JournalBlock, bytes: &[u8]) -> Option<Head> {
         let in_log = (self.format.first..self.format.end).contains(&at);
         match Block::parse(bytes, &self.format) {
             Block::Superblock if at == self.superblock => {
@@ -95,11 +156,14 @@ impl Reader {
             }
             Block::Descriptor(descriptor) if in_log => {
                 // An escaped copy has not the bytes that belong home. A deleted one is not replayed.
-                let homes = descriptor.tags().map(|tag| {
+                let copies = descriptor.tags().map(|tag| {
                     let is_whole = !(tag.is_escaped || tag.is_deleted);
-                    self.home_of(tag.home).filter(|_| is_whole)
+                    Copy {
+                        home: self.home_of(tag.home).filter(|_| is_whole),
+                        sum: tag.sum,
+                    }
                 });
-                Some(Head::Descriptor(descriptor.sequence, homes.collect()))
+                Some(Head::Descriptor(descriptor.sequence, copies.collect()))
             }
             Block::Revoke(revoke) if in_log => {
                 let homes = revoke.blocks().filter_map(|block| self.home_of(block));
@@ -114,12 +178,12 @@ impl Reader {
     pub fn places<'a>(
         &'a self,
         at: JournalBlock,
-        homes: &'a [Option<u64>],
+        copies: &'a [Copy],
     ) -> impl Iterator<Item = (JournalBlock, u64)> + 'a {
         let mut place = at;
-        homes.iter().filter_map(move |home| {
+        copies.iter().filter_map(move |copy| {
             place = self.format.after(place);
-            Some((place, (*home)?))
+            Some((place, copy.home?))
         })
     }
 
@@ -142,8 +206,10 @@ pub struct Transactions {
     heads: HashMap<JournalBlock, Head>,
     /// Copies that the heads name.
     copies: usize,
-    /// Blocks written since their place was last part of a transaction that is complete.
-    fresh: HashSet<JournalBlock>,
+    /// Blocks written since their place was last part of a transaction that is complete; of what may be a copy, its checksum.
+    fresh: HashMap<JournalBlock, Option<CopySum>>,
+    /// How often something else was in a copy's place.
+    foreign: u32,
 }
 
 /// The transaction whose turn it is, and what is there of it: whole descriptors with all their copies. So each is walked
@@ -152,6 +218,7 @@ pub struct Transactions {
 struct Next {
     sequence: Sequence,
     begin: JournalBlock,
+    tags: Tags,
     /// Where its next head is to be.
     at: JournalBlock,
     /// From the beginning to there.
@@ -161,10 +228,11 @@ struct Next {
 }
 
 impl Next {
-    fn new((sequence, begin): (Sequence, JournalBlock)) -> Self {
+    fn new((sequence, begin): (Sequence, JournalBlock), format: &JournalFormat) -> Self {
         Self {
             sequence,
             begin,
+            tags: Tags::of(format.seed, format.block_bytes, sequence.0),
             at: begin,
             blocks: 0,
             homes: Vec::new(),
@@ -175,12 +243,10 @@ impl Next {
 
 /// What a walk through the next transaction came to.
 enum Walk {
-    Complete(Complete, JournalBlock),
+    Complete(Vec<(u64, u64)>, JournalBlock),
     Wanted(JournalBlock),
+    Foreign(JournalBlock),
 }
-
-/// Home blocks and their copies, both as bytes of the volume.
-type Complete = Vec<(u64, u64)>;
 
 impl Transactions {
     /// From now on.
@@ -192,8 +258,15 @@ impl Transactions {
             wanted: None,
             heads: HashMap::new(),
             copies: 0,
-            fresh: HashSet::new(),
+            fresh: HashMap::new(),
+            foreign: 0,
         }
+    }
+
+    /// Whether so much did not fit that nothing is told any more.
+    #[must_use]
+    pub fn has_given_up(&self) -> bool {
+        self.foreign >= FOREIGN
     }
 
     /// What reads its blocks.
@@ -202,42 +275,42 @@ impl Transactions {
         &self.reader
     }
 
-    /// A block of the journal has been written: `head`, if it is one of its own, as `reader` has read it. The home blocks
-    /// of the transaction that is complete with it, and their copies.
-    pub fn written(
-        &mut self,
-        at: JournalBlock,
-        head: Option<Head>,
-        reader: &Arc<Reader>,
-    ) -> Complete {
+    /// A block of the journal has been written, and `reader` has read it.
+    pub fn written(&mut self, at: JournalBlock, content: Content, reader: &Arc<Reader>) -> Told {
         if !Arc::ptr_eq(reader, &self.reader) {
             // Read before a superblock changed how: it may be anything.
             self.forget();
-            return Complete::new();
+            return Told::Nothing;
         }
-        if let Some(Head::Superblock(log)) = head {
-            self.superblock(log);
-            return Complete::new();
-        }
+        let (head, sum) = match content {
+            Content::Own(Head::Superblock(log)) => {
+                self.superblock(log);
+                return Told::Nothing;
+            }
+            Content::Own(head) => (Some(head), None),
+            Content::Copy(sum) => (None, Some(sum)),
+        };
         let format = &self.reader.format;
-        if !(format.first..format.end).contains(&at) {
-            return Complete::new();
+        let is_told = self.reader.has_sums() && !self.has_given_up();
+        if !is_told || !(format.first..format.end).contains(&at) {
+            return Told::Nothing;
         }
-        self.fresh.insert(at);
-        if let Some(old) = self.heads.remove(&at) {
-            self.copies -= old.copies();
+        if self.fresh.insert(at, sum).is_some() {
             // The walk may have been through it.
             if let Some(next) = &mut self.next {
-                *next = Next::new((next.sequence, next.begin));
+                *next = Next::new((next.sequence, next.begin), format);
             }
+        }
+        if let Some(old) = self.heads.remove(&at) {
+            self.copies -= old.copies();
         }
         let mut is_commit = false;
         if let Some(head) = head {
             let next = self.next.as_ref().map(|next| next.sequence);
             if let (Some(next), Some(sequence)) = (next, head.sequence()) {
-                // One transaction commits at a time, so no other can be far ahead.
+                // Nothing of a transaction is sent before the one before it is written.
                 let ahead = sequence.0.wrapping_sub(next.0);
-                if ahead > 1 && ahead < u32::MAX / 2 {
+                if ahead > 0 && ahead < u32::MAX / 2 {
                     self.next = None;
                 }
                 is_commit = sequence == next && matches!(head, Head::Commit(_));
@@ -249,10 +322,16 @@ impl Transactions {
             self.forget();
         }
         match self.wanted {
-            Some(wanted) if wanted == at => self.advance(),
-            None if is_commit => self.advance(),
-            _ => Complete::new(),
+            Some(wanted) if wanted == at => self.advance_or_doubt(),
+            None if is_commit => self.advance_or_doubt(),
+            _ => Told::Nothing,
         }
+    }
+
+    fn advance_or_doubt(&mut self) -> Told {
+        let told = self.advance();
+        self.foreign += u32::from(matches!(told, Told::Foreign(_)));
+        told
     }
 
     /// Knows nothing any more: until a superblock says where the log begins.
@@ -284,26 +363,28 @@ impl Transactions {
             }
         }
         if self.next.is_none() {
-            self.next = Some(Next::new(log));
+            self.next = Some(Next::new(log, &self.reader.format));
             self.wanted = None;
             // What is complete already is passed over; what is not, for a block may be of the journal's last lap.
             self.advance();
             let next = self.next.take();
             self.forget();
-            self.next = next.map(|next| Next::new((next.sequence, next.begin)));
+            let format = &self.reader.format;
+            self.next = next.map(|next| Next::new((next.sequence, next.begin), format));
         }
     }
 
-    /// Takes the transactions that are complete; what the last of them puts home.
-    fn advance(&mut self) -> Complete {
-        let mut last = Complete::new();
+    /// Takes the transactions that are complete; tells of the last of them.
+    fn advance(&mut self) -> Told {
+        let mut last = Told::Nothing;
         self.wanted = None;
         while let Some(mut next) = self.next.take() {
             let sequence = next.sequence;
             match self.walk(&mut next) {
                 Walk::Complete(complete, end) => {
-                    last = complete;
-                    self.next = Some(Next::new((Sequence(sequence.0.wrapping_add(1)), end)));
+                    last = Told::Complete(complete);
+                    let after = (Sequence(sequence.0.wrapping_add(1)), end);
+                    self.next = Some(Next::new(after, &self.reader.format));
                     self.take(next.begin, end);
                 }
                 Walk::Wanted(at) => {
@@ -315,6 +396,10 @@ impl Transactions {
                     self.wanted = has_commit.then_some(at);
                     self.next = Some(next);
                     break;
+                }
+                Walk::Foreign(at) => {
+                    self.forget();
+                    return Told::Foreign(at);
                 }
             }
         }
@@ -328,18 +413,20 @@ impl Transactions {
         let room = format.end.0 - format.first.0;
         while next.blocks < room {
             let head = self.heads.get(&next.at);
-            let head = head.filter(|_| self.fresh.contains(&next.at));
+            let head = head.filter(|_| self.fresh.contains_key(&next.at));
             match head.filter(|head| head.sequence() == Some(next.sequence)) {
                 Some(Head::Descriptor(_, copies)) => {
                     let mut at = next.at;
                     let mut missing = None;
                     let homes = next.homes.len();
-                    for home in copies {
+                    for copy in copies {
                         at = format.after(at);
-                        if !self.fresh.contains(&at) {
-                            missing = Some(at);
+                        match self.fresh.get(&at) {
+                            None => missing = Some(at),
+                            Some(block) if copy.is_named(*block, next.tags) => {}
+                            Some(_) => return Walk::Foreign(at),
                         }
-                        next.homes.extend(home.map(|home| (home, at)));
+                        next.homes.extend(copy.home.map(|home| (home, at)));
                     }
                     if let Some(missing) = missing {
                         next.homes.truncate(homes);

@@ -61,17 +61,39 @@ pub fn seal(mut block: Vec<u8>, at: usize, features: u32) -> Vec<u8> {
     block
 }
 
+/// What a copy is if nothing else is said.
+pub fn copy() -> Vec<u8> {
+    vec![1; BLOCK]
+}
+
+/// As `jbd2_block_tag_csum_set` has it.
+pub fn sum_of(sequence: u32, copy: &[u8]) -> u32 {
+    let seed = crc32c::crc32c_append(!SEED, &sequence.to_be_bytes());
+    !crc32c::crc32c_append(seed, copy)
+}
+
 /// As `jbd2_journal_commit_transaction` writes it; (home, flags).
 pub fn descriptor(features: u32, sequence: u32, tags: &[(u64, u32)]) -> Vec<u8> {
+    descriptor_of(features, sequence, tags, &vec![copy(); tags.len()])
+}
+
+/// The same, of these copies.
+pub fn descriptor_of(
+    features: u32,
+    sequence: u32,
+    tags: &[(u64, u32)],
+    copies: &[Vec<u8>],
+) -> Vec<u8> {
     let mut block = header(1, sequence);
     let mut at = 12;
-    for (home, flags) in tags {
+    for ((home, flags), copy) in tags.iter().zip(copies) {
         let low = (*home as u32).to_be_bytes();
         let high = ((home >> 32) as u32).to_be_bytes();
         block[at..at + 4].copy_from_slice(&low);
         if features & V3 != 0 {
             block[at + 4..at + 8].copy_from_slice(&flags.to_be_bytes());
             block[at + 8..at + 12].copy_from_slice(&high);
+            block[at + 12..at + 16].copy_from_slice(&sum_of(sequence, copy).to_be_bytes());
             at += 16;
         } else {
             block[at + 6..at + 8].copy_from_slice(&(*flags as u16).to_be_bytes());

@@ -126,8 +126,9 @@ impl Host {
     /// All blocks of a transaction but the commit block; then what that commits.
     fn commit(&mut self, homes: &[(u32, u32)]) -> Vec<(u64, u64)> {
         for homes in homes.chunks(200) {
-            let mut blocks = vec![log::descriptor(self.sequence, homes)];
-            blocks.extend(homes.iter().map(|_| vec![7; BLOCK_BYTES]));
+            let copies: Vec<&[u8]> = homes.iter().map(|_| &[7; BLOCK_BYTES][..]).collect();
+            let mut blocks = vec![log::descriptor(self.sequence, homes, &copies)];
+            blocks.extend(copies.iter().map(|copy| copy.to_vec()));
             for block in blocks {
                 let at = JOURNAL + u64::from(self.next);
                 assert!(self.write(at, &block).is_empty(), "not complete");
