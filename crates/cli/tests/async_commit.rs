@@ -8,7 +8,7 @@
 
 mod common;
 
-use common::{can_attach, dir, fails, ok, run, text};
+use common::{can_attach, dir, eventually, fails, ok, run, text};
 use parking_lot::Mutex;
 use std::fs::{self, File};
 use std::io::Write;
@@ -205,6 +205,11 @@ impl Chain {
             run("losetup", &["-d", &below]);
         }
         self.server.unmount().unwrap();
+        // A loop device is gone when its last user is, and so the file below it: until then the volume goes on, and would take from the
+        // medium what the next one has asked for.
+        eventually("nobody has the volume", || {
+            Arc::strong_count(&self.volume) == 1
+        });
         drop(self.volume);
     }
 
@@ -282,6 +287,15 @@ fn write_until_cut(mount: &Path, faulty: &FaultMedium, synced: &AtomicU64, bytes
     });
 }
 
+/// Unmounts. A child that another test has just forked has our open files until it runs its program: so once may be too soon.
+fn unmount(mount: &Path) {
+    eventually("it is unmounted", || {
+        let _ = Command::new("umount").arg(mount).output().unwrap();
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        !mounts.contains(text(mount))
+    });
+}
+
 /// What is on the medium after a life can be mounted, and has what was synced; or what is wrong with it.
 fn look(chain: &Chain, mount: &Path, options: &str, synced: u64, bytes: u64) -> Result<(), String> {
     let mounted = Command::new("mount")
@@ -303,7 +317,7 @@ fn look(chain: &Chain, mount: &Path, options: &str, synced: u64, bytes: u64) -> 
         || number > synced
         || (number == synced && found[8..] == content(synced, bytes))
         || found.is_empty();
-    run("umount", &[text(mount)]);
+    unmount(mount);
     let checked = Command::new("e2fsck")
         .args(["-fy", &chain.device])
         .output()
@@ -370,7 +384,7 @@ fn lives(layout: Layout, between: Between, lives: u64) -> u64 {
         chain.seen.lock().is_armed = between == Between::Nothing && life % 4 != 3;
         let before = synced.load(Ordering::SeqCst);
         write_until_cut(&mount, &faulty, &synced, bytes, life);
-        let _ = Command::new("umount").arg(&mount).output().unwrap();
+        unmount(&mount);
         let stats = chain.volume.stats().commits;
         let is_held = between == Between::PageCache || stats.unjudged == 0;
         assert!(is_held, "{layout:?}, life {life}: {stats:?}");
