@@ -367,11 +367,7 @@ fn lives(layout: Layout, between: Between, lives: u64) -> u64 {
     for life in first..first + lives {
         let mib = env("MIB").unwrap_or([3, 1, 32, 2, 8, 16][life as usize % 6]);
         // Of long transactions nothing is pledged.
-        let bytes = if between == Between::Nothing {
-            mib << 20
-        } else {
-            200 << 10
-        };
+        let bytes = [200 << 10, mib << 20][usize::from(between == Between::Nothing)];
         faulty.set_plan(plan(life));
         let chain = Chain::up(&faulty, layout, between, &fuse, life);
         if life == first {

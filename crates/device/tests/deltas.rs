@@ -278,7 +278,8 @@ fn what_is_left_of_deltas_is_folded() {
         });
         let folded = core(&volume, "folded_blocks");
         assert!(folded >= 40, "{deltas:?}: {folded}");
-        let merged_back = before - read_as_deltas();
+        // What lies in memory at the moment is not read as a delta: with nothing merged back there may be more of them.
+        let merged_back = before.saturating_sub(read_as_deltas());
         assert_eq!(
             merged_back > 20,
             are_merged_back,
