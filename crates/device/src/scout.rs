@@ -55,6 +55,8 @@ pub(crate) struct Scout {
     pub changes: Changes,
     commits: AtomicU64,
     scans: AtomicU64,
+    /// Of so many scans the core knows. Changed under its lock alone, with what it is told.
+    told: AtomicU64,
     /// Contents may be shared: each scan finds what must not be. For good, once it is so.
     shares: AtomicBool,
     /// Whether metadata is followed through the inodes.
@@ -131,10 +133,11 @@ impl Scout {
         }
     }
 
-    /// Whether there is something that it has not looked at.
+    /// Whether there is something that it has not looked at, or has not told the core of.
     pub fn is_behind(&self) -> bool {
-        let is_first = self.scans.load(Ordering::Acquire) == 0;
-        is_first || !self.sight.read().is_current(&self.changes)
+        let told = self.told.load(Ordering::Acquire);
+        let is_told = told > 0 && told == self.scans.load(Ordering::Acquire);
+        !is_told || !self.sight.read().is_current(&self.changes)
     }
 
     pub fn add_commits(&self, commits: u64) {
@@ -232,8 +235,9 @@ impl Scout {
     fn end(&self, sight: Arc<Sight>) {
         let mut diary = self.diary.lock();
         sight.set_changes(diary.changes);
-        *self.sight.write() = Arc::clone(&sight);
+        // Before it is seen: until the core is told as well there is something behind.
         self.scans.fetch_add(1, Ordering::AcqRel);
+        *self.sight.write() = Arc::clone(&sight);
         self.number.fetch_add(1, Ordering::AcqRel);
         let missed = diary.meanwhile.len() > SCAN_WRITES
             || diary
@@ -409,6 +413,9 @@ fn tell(shared: &Shared, wishes: &Wishes, sight: &Sight, anew: bool) {
         }
         inner.feed(now, Input::Journals { regions }, batch);
         inner.gate.follow(&sight.plan.commits);
+        // Scans end, and wishes change, with the wishes held.
+        let scans = shared.scout.scans.load(Ordering::Acquire);
+        shared.scout.told.store(scans, Ordering::Release);
         inner.feed(now, Input::Dedup { policy }, batch);
         inner.feed(now, Input::Commits { policy: commits }, batch);
         if inner.set_deltas(deltas) {
