@@ -318,7 +318,9 @@ fn place(shared: &Shared, inner: &mut Inner, now: Nanos, write: Write<'_>, batch
     if touched {
         changes.admit();
     }
-    if touched || write.sight.empties_journal(&write.pending.request) {
+    let request = &write.pending.request;
+    let is_moved = touched && write.sight.is_moved(request);
+    if is_moved || write.sight.empties_journal(request) {
         write.sight.forget_logs();
     }
     inner.settle_bases(write.blocks, write.found);

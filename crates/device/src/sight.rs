@@ -208,6 +208,15 @@ impl Sight {
         }
     }
 
+    /// Whether a request that [touches](Self::is_touched) the scan may have moved a journal.
+    pub fn is_moved(&self, request: &Request) -> bool {
+        let moved = |index| {
+            let at = (request.lba.0 + index as u64) * BLOCK;
+            self.scan.moved(at, request.frames.block(index))
+        };
+        !matches!(request.op, Op::Write { .. }) || (0..request.frames.len()).any(moved)
+    }
+
     /// Looks at a write into a journal: the commits in it; home addresses, if they are asked for, go to
     /// `pairs` with their places in the journal.
     pub fn read_along(

@@ -85,3 +85,29 @@ fn nothing_is_pledged_while_a_scan_is_behind() {
     });
     assert!(is_held_back);
 }
+
+/// A mount and an unmount say so in the superblock, in the middle of a log. Nothing has moved: once the scout has looked, what is committed is
+/// pledged again, though no superblock of the journal says anew where its log begins. What else changes there may have moved it.
+#[test]
+fn a_journal_is_followed_on_when_its_file_system_says_that_it_is_mounted() {
+    for (at, bit, goes_on) in [(0x60, 4, true), (0x5c, 2, false)] {
+        let (_medium, volume, mut host) = mounted(open);
+        let pledged = || volume.stats().core["pledged_blocks"];
+        wait_for(&volume, "the first pledge", |_| {
+            host.begin_log();
+            host.commit(10);
+            pledged() > 0
+        });
+        let mut superblock = host.get(0);
+        superblock[1024 + at] ^= bit;
+        host.put(0, &superblock);
+        let before = pledged();
+        // Fewer than the log has places for.
+        let is_pledged = (0..30).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            host.commit(20);
+            pledged() > before
+        });
+        assert_eq!(is_pledged, goes_on, "byte {at:#x}");
+    }
+}

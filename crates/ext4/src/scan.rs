@@ -36,6 +36,25 @@ impl Scan {
         self.watch.touched(offset, bytes)
     }
 
+    /// Whether a write that [touches](Self::touched) the scan may have moved a journal. What only says that a file system is mounted
+    /// now, or is no more, has not.
+    #[must_use]
+    pub fn moved(&self, offset: u64, bytes: &[u8]) -> bool {
+        let mut as_before = bytes.to_vec();
+        let write = Span::new(offset, bytes.len() as u64);
+        for found in &self.file_systems {
+            let at = Span::new(
+                found.partition.start + superblock::OFFSET,
+                superblock::BYTES as u64,
+            );
+            if found.superblock.is_some() && write.contains(at) {
+                let superblock = &mut as_before[(at.start - offset) as usize..];
+                superblock::set_mounted_as(found.features, superblock);
+            }
+        }
+        self.watch.touched(offset, &as_before)
+    }
+
     /// Whether a discard of `span`, or a write of unknown bytes, makes a new scan necessary.
     #[must_use]
     pub fn overlaps(&self, span: Span) -> bool {

@@ -19,6 +19,8 @@ const MAGIC: u16 = 0xEF53;
 const JOURNAL_BACKUP: u8 = 1;
 const CHECKSUM_CRC32C: u8 = 1;
 const LOG_BLOCK_MAX: u32 = 6;
+/// Of `s_feature_incompat`: the file system is mounted, or its journal must be replayed.
+const NEEDS_RECOVERY: u32 = 0x4;
 
 macro_rules! features {
     ($($(#[$doc:meta])* $word:ident $name:ident $bit:literal $text:literal),* $(,)?) => {
@@ -238,6 +240,19 @@ pub(crate) fn watch(at: u64, bytes: &[u8], fine: bool, watches: &mut Watches) {
         }
     } else {
         watches.add(at, bytes);
+    }
+}
+
+/// Makes the superblock at the start of `bytes` say of `needs_recovery` what `features` say: a mount sets it and an unmount takes it back, and
+/// neither moves anything.
+pub(crate) fn set_mounted_as(features: Features, bytes: &mut [u8]) {
+    // The low byte of the number has the bit.
+    let [bit, ..] = NEEDS_RECOVERY.to_le_bytes();
+    if let Some(byte) = bytes.get_mut(offset_of!(Raw, feature_incompat)) {
+        match features.needs_recovery() {
+            true => *byte |= bit,
+            false => *byte &= !bit,
+        }
     }
 }
 
