@@ -11,7 +11,7 @@ use crate::map::PartId;
 use crate::recovery::rescue::{self, Loss, Trust};
 use crate::recovery::{self, RecoveryError, Replayed, Source, find_superblock};
 use crate::room::Room;
-use crate::seam::{Block, Dedup, Effect, Input, Refusal, Reply};
+use crate::seam::{Block, Dedup, Effect, Input, Payload, Refusal, Reply};
 use crate::stats::Stats;
 use crate::tables::{self, Persistence, Tables};
 use alloc::boxed::Box;
@@ -310,6 +310,13 @@ impl Core {
     pub fn earlier(&self, lba: Lba) -> Earlier {
         self.as_log()
             .map_or(Earlier::Nothing, |engine| engine.earlier(lba))
+    }
+
+    /// See [`Engine::expects_remap`]. Tables encode nothing.
+    #[must_use]
+    pub fn expects_remap(&self, lba: Lba, payload: &Payload) -> bool {
+        self.as_log()
+            .is_some_and(|engine| engine.expects_remap(lba, payload))
     }
 
     /// See [`Engine::unsummarised`].

@@ -49,6 +49,8 @@ pub(crate) struct Found {
     home: Lba,
     /// It replaces something, and may be replaced again.
     replaces: bool,
+    /// A journal presumably holds it, and it will not be stored at all: encoding it would be for nothing.
+    is_journaled: bool,
 }
 
 impl Bases {
@@ -119,8 +121,9 @@ impl Inner {
                 base: None,
                 home: at,
                 replaces: false,
+                is_journaled: !payload.digest.zero && self.engine.expects_remap(at, payload),
             };
-            if payload.digest.zero {
+            if payload.digest.zero || this.is_journaled {
                 found.push(this);
                 continue;
             }
@@ -210,7 +213,7 @@ pub(crate) fn pack_all(
             let Some((payload, found)) = next.next() else {
                 return;
             };
-            if payload.digest.zero {
+            if payload.digest.zero || found.is_journaled {
                 continue;
             }
             let frames = &mut request.frames;

@@ -316,6 +316,8 @@ fn a_copy_in_a_journal_that_is_a_delta_is_what_is_written_home() {
     }
     assert_eq!(core(&volume, "remapped_blocks"), 39);
     assert!(core(&volume, "delta_blocks") > 30);
+    // What the journal has is not encoded once more: only the copies asked for a base.
+    assert_eq!(volume.stats().deltas.asked_blocks, 38);
     assert!(versions.read(100).unwrap() == version(5, 39));
 }
 

@@ -78,6 +78,13 @@ pub(super) enum Shared {
 }
 
 impl Engine {
+    /// Whether a write home is presumably of what a journal holds, and will be mapped there: it need not be encoded. The bytes decide
+    /// all the same, when it comes; what then turns out to be news is stored whole.
+    #[must_use]
+    pub fn expects_remap(&self, lba: Lba, payload: &Payload) -> bool {
+        self.once.expects(lba, payload)
+    }
+
     /// Asks about each block of a write that may be stored already. Empty: about none.
     pub(super) fn ask(&mut self, request: RequestId, lba: Lba, blocks: &[Payload]) -> Vec<Verdict> {
         let mut verdicts = Vec::new();

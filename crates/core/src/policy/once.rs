@@ -11,7 +11,7 @@
 
 use crate::addr::Lba;
 use crate::limits;
-use crate::pool::Pool;
+use crate::pool::{Pool, Proposal};
 use crate::seam::{Payload, Region, WriteOnce};
 use crate::stats::Stats;
 use alloc::vec::Vec;
@@ -224,6 +224,27 @@ impl Once {
         }
     }
 
+    /// Whether the journal presumably holds what is about to be written home, by its content: a look alone, that counts nothing.
+    #[must_use]
+    pub fn expects(&self, lba: Lba, payload: &Payload) -> bool {
+        let rule = self.rule_of_home(lba);
+        self.paused == 0
+            && rule != WriteOnce::Descriptor
+            && self.in_journal(lba).is_none()
+            && self.find(lba, rule, payload).is_some()
+    }
+
+    fn find(&self, lba: Lba, rule: WriteOnce, payload: &Payload) -> Option<(Proposal, Lba)> {
+        let key = match rule {
+            WriteOnce::Off => return None,
+            WriteOnce::Hash | WriteOnce::HashUnlessCollided => payload.digest.weak,
+            WriteOnce::Descriptor => home_key(lba),
+        };
+        let proposal = self.pool.find(key)?;
+        let (journal, region) = self.journal_block(proposal.index);
+        is_home(region, lba).then_some((proposal, journal))
+    }
+
     /// The journal block that may have the content of a block written home: its number in the pool, and where it is.
     pub fn propose(
         &mut self,
@@ -235,22 +256,16 @@ impl Once {
             return None;
         }
         let rule = self.rule_of_home(lba);
-        let key = match rule {
-            WriteOnce::Off => return None,
-            WriteOnce::Hash | WriteOnce::HashUnlessCollided => payload.digest.weak,
-            WriteOnce::Descriptor => home_key(lba),
-        };
+        if rule == WriteOnce::Off {
+            return None;
+        }
         stats.checkpoint_writes += 1;
         if self.paused > 0 {
             self.paused -= 1;
             stats.missing_blocks += 1;
             return None;
         }
-        let found = self.pool.find(key).and_then(|proposal| {
-            let (journal, region) = self.journal_block(proposal.index);
-            is_home(region, lba).then_some((proposal, journal))
-        });
-        let Some((proposal, journal)) = found else {
+        let Some((proposal, journal)) = self.find(lba, rule, payload) else {
             stats.missing_blocks += 1;
             return None;
         };
@@ -259,5 +274,52 @@ impl Once {
             return None;
         }
         Some((proposal.index, journal))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::Buf;
+    use crate::seam::Digest;
+
+    fn block(weak: u64) -> Payload {
+        let digest = Digest {
+            weak,
+            ..Digest::default()
+        };
+        Payload {
+            buf: Buf(0),
+            digest,
+        }
+    }
+
+    /// What is expected is what is proposed then, and to look changes nothing.
+    #[test]
+    fn what_the_journal_holds_is_expected_home() {
+        let mut once = Once::default();
+        let region = Region {
+            start: Lba(100),
+            blocks: 50,
+            homes: Lba(0),
+            homes_blocks: 1000,
+            rule: WriteOnce::Hash,
+        };
+        once.watch(&[region], 2000);
+        let (held, other) = (block(0x1234_5678_9abc), block(0xdef0_1234_5678));
+        assert!(once.note(Lba(120), &held));
+        let mut stats = Stats::default();
+        for (lba, payload, is_expected) in [
+            (7, &held, true),
+            (7, &other, false),
+            (130, &held, false),
+            (1500, &held, false),
+        ] {
+            assert_eq!(once.expects(Lba(lba), payload), is_expected, "LBA {lba}");
+            let proposed = once.propose(Lba(lba), payload, &mut stats);
+            assert_eq!(proposed.is_some(), is_expected, "LBA {lba}");
+        }
+        once.paused = 1;
+        assert!(!once.expects(Lba(7), &held), "nothing is asked for a while");
     }
 }
