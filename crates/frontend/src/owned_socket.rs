@@ -36,7 +36,7 @@ pub fn listen(path: &Path) -> io::Result<OwnedFd> {
 /// Whether somebody listens there. It does not wait: who listens and accepts nobody would keep us.
 ///
 /// # Errors
-/// As [`listen`]; else what the system refused, and by that it is known that nobody listens or that we may not ask.
+/// As [`listen`]; else why the system did not connect: nobody listens, or we may not ask.
 pub fn is_answered(path: &Path) -> io::Result<bool> {
     let address = address(path)?;
     let fd = socket(libc::SOCK_NONBLOCK)?;
@@ -68,11 +68,13 @@ pub fn remove(path: &Path, seen: &Metadata) -> io::Result<bool> {
     std::fs::rename(path, &aside)?;
     let moved = std::fs::symlink_metadata(&aside)?;
     let is_dead = (moved.dev(), moved.ino()) == (seen.dev(), seen.ino());
-    if !is_dead {
-        std::fs::hard_link(&aside, path)?;
-    }
+    let back = match is_dead {
+        true => Ok(()),
+        // If a third one has come to the path meanwhile, the one that we moved can no longer be reached there.
+        false => std::fs::hard_link(&aside, path),
+    };
     std::fs::remove_file(&aside)?;
-    Ok(is_dead)
+    back.map(|()| is_dead)
 }
 
 fn address(path: &Path) -> io::Result<libc::sockaddr_un> {
