@@ -193,6 +193,14 @@ impl Medium for FileMedium {
         self.target.write(at, bytes)
     }
 
+    fn write_zeros(&self, at: Pba, blocks: u64) -> Result<(), MediumError> {
+        self.target.write_zeros(at, blocks)
+    }
+
+    fn next_data(&self, at: Pba) -> Pba {
+        self.target.next_data(at)
+    }
+
     fn sync(&self) -> Result<(), MediumError> {
         self.target.sync()
     }

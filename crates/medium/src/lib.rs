@@ -24,6 +24,7 @@ mod target;
 mod threads;
 mod transfer;
 mod uring;
+mod zeros;
 
 pub use error::MediumError;
 pub use fault::{Fault, FaultMedium, Plan};

@@ -4,7 +4,10 @@ use crate::error::MediumError;
 use crate::io::{Done, Io};
 use std::sync::Arc;
 use std::time::Duration;
-use vellum_core::addr::Pba;
+use vellum_core::addr::{BLOCK_BYTES, Pba};
+
+/// Blocks of zeros that are written at once.
+const ZERO_BLOCKS: u64 = 256;
 
 /// Where blocks live. Any thread may submit; one thread waits.
 pub trait Medium: Send + Sync {
@@ -33,6 +36,15 @@ pub trait Medium: Send + Sync {
     fn read(&self, at: Pba, bytes: &mut [u8]) -> Result<(), MediumError>;
     /// Writes now, like `read`.
     fn write(&self, at: Pba, bytes: &[u8]) -> Result<(), MediumError>;
+    /// Zeros now, like `write`; without writing where a medium can. What was there is not read again, whatever happens.
+    fn write_zeros(&self, at: Pba, blocks: u64) -> Result<(), MediumError> {
+        zeros_in_pieces(at, blocks, |at, zeros| self.write(at, zeros))
+    }
+    /// The first block from `at` on that may not be zeros, as far as that is known without reading: to pass over holes. It may
+    /// lie past the end.
+    fn next_data(&self, at: Pba) -> Pba {
+        at
+    }
     /// Makes every completed write durable, now.
     fn sync(&self) -> Result<(), MediumError>;
     /// Makes every read from now on give what the medium has, and not what a cache above it has of it: syncs, and drops the
@@ -41,6 +53,22 @@ pub trait Medium: Send + Sync {
     /// # Errors
     /// When it cannot be synced now, or when the cache cannot be dropped.
     fn drop_cache(&self) -> Result<(), MediumError>;
+}
+
+/// Writes zeros, a piece after another.
+pub(crate) fn zeros_in_pieces(
+    at: Pba,
+    blocks: u64,
+    write: impl Fn(Pba, &[u8]) -> Result<(), MediumError>,
+) -> Result<(), MediumError> {
+    let zeros = vec![0; blocks.min(ZERO_BLOCKS) as usize * BLOCK_BYTES];
+    let mut done = 0;
+    while done < blocks {
+        let now = (blocks - done).min(ZERO_BLOCKS);
+        write(at.plus(done), &zeros[..now as usize * BLOCK_BYTES])?;
+        done += now;
+    }
+    Ok(())
 }
 
 macro_rules! forward {
@@ -75,6 +103,12 @@ macro_rules! forward {
             }
             fn write(&self, at: Pba, bytes: &[u8]) -> Result<(), MediumError> {
                 (**self).write(at, bytes)
+            }
+            fn write_zeros(&self, at: Pba, blocks: u64) -> Result<(), MediumError> {
+                (**self).write_zeros(at, blocks)
+            }
+            fn next_data(&self, at: Pba) -> Pba {
+                (**self).next_data(at)
             }
             fn sync(&self) -> Result<(), MediumError> {
                 (**self).sync()

@@ -252,7 +252,7 @@ impl Target {
         }
     }
 
-    fn error(&self, operation: &'static str, at: Pba, source: io::Error) -> MediumError {
+    pub(crate) fn error(&self, operation: &'static str, at: Pba, source: io::Error) -> MediumError {
         let offset = at.0.saturating_mul(BLOCK_BYTES as u64);
         MediumError {
             operation,
