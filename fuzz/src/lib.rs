@@ -1,6 +1,7 @@
 //! What the fuzz targets do with their bytes. `cargo +nightly fuzz run <target>` from the project's root;
 //! tests elsewhere run the same functions over seeded inputs, so that they do not rot.
 
+pub mod archive;
 pub mod codec;
 pub mod config;
 pub mod ext4;

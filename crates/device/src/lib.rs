@@ -2,6 +2,7 @@
 //!
 //! [`Volume`] is the whole of it; `docs/ARCHITECTURE.md` follows a write through.
 
+pub mod archive;
 mod bases;
 pub mod block;
 mod classes;

@@ -4,6 +4,7 @@
 //! Everything is little endian. Every structure carries its own checksum and the volume's UUID or its signature, so that
 //! bytes from elsewhere are refused; whatever comes from the medium is hostile until decoded here.
 
+pub mod archive;
 pub mod areas;
 pub mod chunk;
 pub mod geometry;
@@ -192,6 +193,8 @@ pub fn tables() -> Vec<(&'static str, &'static [Field])> {
         ("Page of parts", pack::FIELDS),
         ("Summary header", summary::FIELDS),
         ("Sector of a table", table::FIELDS),
+        ("Head of an archive", archive::HEAD_FIELDS),
+        ("Frame of an archive", archive::FRAME_FIELDS),
     ]
 }
 

@@ -1,0 +1,12 @@
+//! What there is to say of a whole archive.
+
+/// What an archive holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Blocks.
+    pub blocks: u64,
+    /// Blocks that it should hold, and that could not be read or were damaged.
+    pub missing: u64,
+    /// The sum of all that it is.
+    pub sum: u64,
+}

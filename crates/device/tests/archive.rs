@@ -1,0 +1,154 @@
+//! A medium into an archive and back, where reads fail and where something was before.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+#[path = "../../../fuzz/src/archive.rs"]
+mod fuzz;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use vellum_core::addr::{BLOCK_BYTES, Pba};
+use vellum_device::archive::{Head, Kind, Reader, Totals, dump, restore};
+use vellum_device::inspect::{check_medium, recover_medium};
+use vellum_device::{CreateOptions, Volume};
+use vellum_medium::fault::Rule;
+use vellum_medium::{Fault, FaultMedium, Medium, MemoryMedium, Plan};
+
+const BLOCKS: u64 = 4096;
+
+fn volume() -> MemoryMedium {
+    let medium = MemoryMedium::new(BLOCKS);
+    Volume::create(&medium, &CreateOptions::default()).unwrap();
+    for block in 3000..3100 {
+        medium
+            .write(Pba(block), &[block as u8; BLOCK_BYTES])
+            .unwrap();
+    }
+    medium
+}
+
+fn bytes(medium: &dyn Medium) -> Vec<u8> {
+    let mut bytes = vec![0; medium.blocks() as usize * BLOCK_BYTES];
+    medium.read(Pba(0), &mut bytes).unwrap();
+    bytes
+}
+
+fn archive(medium: &dyn Medium) -> (Vec<u8>, Totals) {
+    let head = Head {
+        kind: Kind::Whole,
+        uuid: [1; 16],
+        life: 1,
+        medium_blocks: BLOCKS,
+    };
+    dump(medium, &head, Vec::new(), &mut |_| true).unwrap()
+}
+
+fn put(archive: &[u8], medium: &dyn Medium, blank: bool) -> Result<Totals, String> {
+    let mut reader = Reader::new(archive).map_err(|e| e.to_string())?;
+    restore(&mut reader, medium, blank, &mut |_| true).map_err(|e| e.to_string())
+}
+
+fn opens(medium: &dyn Medium) -> bool {
+    recover_medium(medium).is_ok()
+}
+
+#[test]
+fn what_was_there_before_is_gone() {
+    let medium = volume();
+    let (archive, totals) = archive(&medium);
+    // As if the same volume had gone on there, and were larger.
+    let target = MemoryMedium::new(BLOCKS + 100);
+    target
+        .write(Pba(0), &vec![0xab; (BLOCKS as usize + 100) * BLOCK_BYTES])
+        .unwrap();
+    assert_eq!(put(&archive, &target, false), Ok(totals));
+    let restored = bytes(&target);
+    assert!(restored[..BLOCKS as usize * BLOCK_BYTES] == bytes(&medium)[..]);
+    assert!(
+        check_medium(&target, Default::default())
+            .findings
+            .is_empty()
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_told_and_the_rest_is_there() {
+    let medium = volume();
+    let whole = bytes(&medium);
+    let rule = Rule {
+        fault: Fault::ReadError,
+        blocks: 3005..3007,
+        skip: 0,
+        times: u64::MAX,
+    };
+    let plan = Plan {
+        rules: vec![rule],
+        ..Plan::default()
+    };
+    let (archive, totals) = archive(&FaultMedium::new(Box::new(medium), plan));
+    assert_eq!(totals.missing, 2);
+    let target = MemoryMedium::new(BLOCKS);
+    assert_eq!(put(&archive, &target, true), Ok(totals));
+    let mut expected = whole;
+    expected[3005 * BLOCK_BYTES..3007 * BLOCK_BYTES].fill(0);
+    assert!(bytes(&target) == expected);
+}
+
+/// Wherever the archive ends, wherever the medium fails: no volume, neither the old one nor half of the new one.
+#[test]
+fn a_restore_that_fails_leaves_no_volume() {
+    let (archive, _) = archive(&volume());
+    for place in 0..40 {
+        let target = volume();
+        assert!(opens(&target));
+        // All that follows the head, and less than all of it.
+        let end = 64 + (archive.len() - 65) * place / 39;
+        let error = put(&archive[..end], &target, false).unwrap_err();
+        assert!(error.contains("cut short"), "{error}");
+        assert!(!opens(&target), "cut at byte {end}");
+    }
+    let target = volume();
+    let error = put(&archive[..63], &target, false).unwrap_err();
+    assert!(error.contains("byte 0"), "{error}");
+    assert!(opens(&target), "nothing was begun");
+
+    for skip in 3..200 {
+        let rule = Rule {
+            fault: Fault::WriteError,
+            blocks: 0..BLOCKS,
+            skip,
+            times: u64::MAX,
+        };
+        let plan = Plan {
+            rules: vec![rule],
+            ..Plan::default()
+        };
+        let target = FaultMedium::new(Box::new(volume()), plan);
+        match put(&archive, &target, false) {
+            // The last write of all: one mirror is there, and so is everything else.
+            Err(error) if error.contains("at byte 0:") => assert!(opens(&target)),
+            Err(error) => assert!(!opens(&target), "write {skip}: {error}"),
+            Ok(_) => return assert!(skip > 5 && opens(&target)),
+        }
+    }
+    panic!("it takes more writes than that");
+}
+
+#[test]
+fn a_medium_that_is_too_small_is_left_alone() {
+    let (archive, _) = archive(&volume());
+    let target = MemoryMedium::new(BLOCKS - 1);
+    target.write(Pba(9), &[9; BLOCK_BYTES]).unwrap();
+    let before = bytes(&target);
+    let error = put(&archive, &target, false).unwrap_err();
+    assert!(error.contains("has 4095 blocks"), "{error}");
+    assert!(bytes(&target) == before);
+}
+
+proptest! {
+    /// What the fuzz target does, so that it does not rot.
+    #[test]
+    fn anything_is_read_within_bounds(bytes in vec(any::<u8>(), 0..300)) {
+        fuzz::read(&bytes);
+    }
+}

@@ -1,0 +1,84 @@
+//! Archives: whatever the bytes, runs of blocks within bounds, or an error that names its byte.
+
+use vellum_core::addr::{BLOCK_BYTES, Pba};
+use vellum_core::format::archive::{Frame, FrameKind, Head, Kind, RUN_BLOCKS};
+use vellum_device::archive::{Reader, Run};
+
+const MEDIUM_BLOCKS: u64 = 5000;
+
+/// Reads the bytes as an archive, and one that they make: its sums are right, so that what is behind them is reached.
+pub fn read(bytes: &[u8]) {
+    all(bytes);
+    all(&made(bytes));
+}
+
+/// An archive whose frames are what the bytes say: a few for each frame, and some that it holds.
+fn made(bytes: &[u8]) -> Vec<u8> {
+    let head = Head {
+        kind: Kind::Whole,
+        uuid: [1; 16],
+        life: 1,
+        medium_blocks: MEDIUM_BLOCKS,
+    };
+    let (head, mut sum) = head.encode();
+    let mut made = head.to_vec();
+    let mut rest = bytes;
+    while let Some((said, behind)) = rest.split_at_checked(6) {
+        let [kind, at, at_high, blocks, held, encoding] = [0, 1, 2, 3, 4, 5].map(|n| said[n]);
+        let held = usize::from(held).min(behind.len());
+        let frame = Frame {
+            kind: match kind % 4 {
+                0 => FrameKind::Blocks,
+                1 => FrameKind::Unread,
+                2 => FrameKind::LeftOut,
+                _ => FrameKind::End,
+            },
+            at: Pba(u64::from(at) | u64::from(at_high) << 8),
+            blocks: match blocks {
+                255 => u64::MAX,
+                blocks => blocks.into(),
+            },
+            bytes: held as u32,
+            is_encoded: encoding & 1 == 1,
+        };
+        let (held, behind) = behind.split_at(held);
+        let (bytes, next) = frame.encode(sum, held);
+        sum = next;
+        made.extend_from_slice(&bytes);
+        made.extend_from_slice(held);
+        rest = behind;
+    }
+    made
+}
+
+fn all(bytes: &[u8]) {
+    let Ok(mut reader) = Reader::new(bytes) else {
+        return;
+    };
+    let end = reader.head().medium_blocks;
+    let (mut next, mut found, mut missing) = (0, 0, 0);
+    loop {
+        let (at, blocks) = match reader.next_run() {
+            Err(error) => {
+                assert!(error.at <= bytes.len() as u64);
+                assert!(reader.totals().is_none());
+                return;
+            }
+            Ok(None) => break,
+            Ok(Some(Run::Missing { at, blocks })) => {
+                missing += blocks;
+                (at, blocks)
+            }
+            Ok(Some(Run::Blocks { at, bytes })) => {
+                let blocks = (bytes.len() / BLOCK_BYTES) as u64;
+                assert!(bytes.len().is_multiple_of(BLOCK_BYTES) && blocks <= RUN_BLOCKS);
+                found += blocks;
+                (at, blocks)
+            }
+        };
+        assert!(at.0 >= next && blocks > 0 && at.0 + blocks <= end);
+        next = at.0 + blocks;
+    }
+    let totals = reader.totals().expect("it has ended");
+    assert_eq!((totals.blocks, totals.missing), (found, missing));
+}
