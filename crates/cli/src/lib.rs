@@ -1,11 +1,12 @@
 //! The vellum command: a file a subcommand, each thin; the work is in the other crates.
 //!
 //! Exit codes: 0 all well, 1 it failed, 2 the command line or the configuration file is wrong,
-//! 3 `check` or `scrub` found damage; `health` has its own.
+//! 3 `check`, `scrub`, `dump` or `restore` found damage; `health` has its own.
 
 // They panic where they cannot write: what commands tell goes to `outcome::out` and `outcome::tell`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod archive;
 mod attachment;
 mod bound;
 mod claim;
@@ -19,6 +20,7 @@ mod host;
 mod nbd_client;
 mod observed;
 mod outcome;
+mod progress;
 mod properties;
 mod raw;
 mod replace;
@@ -43,8 +45,8 @@ use std::process::ExitCode;
     args_override_self = true
 )]
 #[command(
-    after_help = "Exit codes: 0 all well, 1 it failed, 2 wrong usage or configuration, 3 check or scrub found damage.\n\
-`health` has its own.\n\
+    after_help = "Exit codes: 0 all well, 1 it failed, 2 wrong usage or configuration, 3 check, scrub, dump or restore found\n\
+damage. `health` has its own.\n\
 Sizes take K, M, G, T or P: powers of 1024, like 10G."
 )]
 struct Cli {

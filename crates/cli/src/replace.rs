@@ -4,6 +4,10 @@ use std::fs::{File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use tempfile::NamedTempFile;
+
+/// What the name of a file begins with that is not whole yet.
+const PREFIX: &str = ".vellum-";
 
 /// Writes a file beside its place, makes it durable and moves it there. A disk that fills leaves what was there before. A link that somebody
 /// put at the place is replaced, and not followed.
@@ -11,14 +15,47 @@ use std::path::Path;
 /// # Errors
 /// What the system refused.
 pub fn file(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
-    let mut made = tempfile::Builder::new()
-        .prefix(".vellum-")
-        .tempfile_in(folder(path))?;
+    let mut made = beside(path)?;
     made.write_all(bytes)?;
     let file = made.as_file();
     file.set_permissions(Permissions::from_mode(mode))?;
     file.sync_all()?;
-    made.persist(path)?;
+    name(made, path, true)
+}
+
+/// A file that is made beside its place; dropped, it is gone. It is for nobody else to read.
+///
+/// # Errors
+/// What the system refused.
+pub fn beside(path: &Path) -> io::Result<NamedTempFile> {
+    tempfile::Builder::new()
+        .prefix(PREFIX)
+        .tempfile_in(folder(path))
+}
+
+/// The same of what `make` makes there.
+///
+/// # Errors
+/// What `make` refused.
+pub fn made_beside<F>(
+    path: &Path,
+    make: impl FnMut(&Path) -> io::Result<F>,
+) -> io::Result<NamedTempFile<F>> {
+    tempfile::Builder::new()
+        .prefix(PREFIX)
+        .make_in(folder(path), make)
+}
+
+/// Gives what was made beside a place its name there, durably; never in place of what is there, unless `over` says so.
+///
+/// # Errors
+/// What the system refused.
+pub fn name<F>(made: NamedTempFile<F>, path: &Path, over: bool) -> io::Result<()> {
+    let named = match over {
+        true => made.persist(path),
+        false => made.persist_noclobber(path),
+    };
+    named.map_err(|refused| refused.error)?;
     sync_folder(path)
 }
 

@@ -1,7 +1,8 @@
-//! `vellum dump`: a volume's structures, as they are on the medium.
+//! `vellum dump`: a volume's structures, as they are on the medium; or all of it, into an archive.
 
 mod found;
 mod tables;
+mod whole;
 
 use crate::outcome::usage;
 use anyhow::{Context, Result};
@@ -20,12 +21,24 @@ use vellum_medium::{FileMedium, Medium, OpenOptions};
 
 /// Arguments.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    vellum dump disk.vellum map                   where each block is\n  \
+    vellum dump disk.vellum --whole disk.vla      all of it into an archive, for `vellum restore`\n  \
+    vellum dump disk.vellum --whole - | ssh host 'cat > disk.vla'\n\n\
+An archive holds the volume's secret and all data as they are: it is not encrypted.\n\
+Exit code 3: blocks could not be read, and the archive is without them.")]
 pub struct Args {
     /// The volume; no server may have it open.
     volume: PathBuf,
     /// What of it.
     #[arg(value_enum, default_value = "superblock")]
     part: Part,
+    /// All of it, into a new archive; `-` is standard output. A damaged volume is dumped as it is.
+    #[arg(long, value_name = "ARCHIVE", conflicts_with_all = ["part", "from", "count"])]
+    whole: Option<PathBuf>,
+    /// What an archive holds, as JSON.
+    #[arg(long, requires = "whole")]
+    json: bool,
     /// Segments: the first. Map: the first block.
     #[arg(long, default_value_t = 0)]
     from: u64,
@@ -48,6 +61,9 @@ enum Part {
 
 /// Shows it.
 pub fn run(args: &Args) -> Result<()> {
+    if let Some(archive) = &args.whole {
+        return whole::run(&args.volume, archive, args.json);
+    }
     let medium = FileMedium::open(&args.volume, OpenOptions { read_only: true })?;
     let mut source = MediumSource::new(&medium);
     let blocks = medium.blocks();

@@ -3,12 +3,13 @@
 use crate::claim::{Claimed, claim};
 use crate::commands::create::LayoutChoice;
 use crate::outcome::{out, tell, usage};
+use crate::progress;
 use crate::properties::{self, Run};
 use crate::replace;
 use crate::size::Size;
 use crate::volume::{self, NewVolume};
 use anyhow::{Context, Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -314,14 +315,7 @@ fn opened(medium: FileMedium, read_only: bool, policy: Policy) -> Result<Arc<Vol
 }
 
 fn bar(what: &'static str, volume: &Arc<Volume>) -> ProgressBar {
-    let bar = ProgressBar::new(volume.blocks() * BLOCK_BYTES as u64);
-    if let Ok(style) = ProgressStyle::with_template(
-        "{prefix} {bar:30} {binary_bytes} of {binary_total_bytes}, {eta}",
-    ) {
-        bar.set_style(style);
-    }
-    bar.set_prefix(what);
-    bar
+    progress::of_bytes(what, volume.blocks() * BLOCK_BYTES as u64)
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod metrics;
 mod migrate;
 mod record;
 mod rescue;
+mod restore;
 mod scrub;
 mod serve;
 mod set;
@@ -73,8 +74,10 @@ pub enum Command {
     Migrate(migrate::Args),
     /// Read all that is whole of a damaged volume, say what is lost, and copy the rest into a new one.
     Rescue(rescue::Args),
-    /// Show a volume's structures.
+    /// Show a volume's structures, or write all of it to an archive.
     Dump(dump::Args),
+    /// Make a volume what it was when an archive was made of it.
+    Restore(restore::Args),
     /// Run real applications on ext4 on a volume, compared with a plain file.
     Demo(demo::Args),
     /// Run the engine on simulated flash, in virtual time: traces, policies side by side, years of life.
@@ -116,6 +119,7 @@ impl Command {
             Self::Migrate(args) => migrate::run(&args),
             Self::Rescue(args) => rescue::run(&args),
             Self::Dump(args) => dump::run(&args),
+            Self::Restore(args) => restore::run(&args),
             Self::Demo(args) => demo::run(args),
             Self::Lab(args) => lab::run(&args),
             Self::Completions(args) => completions::run(&args),

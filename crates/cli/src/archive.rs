@@ -1,0 +1,81 @@
+//! What commands that write and read archives share.
+
+use crate::outcome::usage;
+use crate::replace;
+use crate::size::Size;
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
+use std::path::Path;
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_device::archive::{Head, Kind, Totals};
+use vellum_device::info::hex_uuid;
+
+/// Bytes that are read and written at once.
+const BUFFER: usize = 1 << 20;
+
+/// Whether it is a stream, and no file.
+pub fn is_stream(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Has an archive written, to standard output or to a new file that has its name when it is whole. Gives what it holds, and its bytes.
+pub fn write(
+    path: &Path,
+    write: &mut dyn FnMut(&mut dyn Write) -> Result<Totals>,
+) -> Result<(Totals, Option<u64>)> {
+    if is_stream(path) {
+        let stdout = io::stdout();
+        if stdout.is_terminal() {
+            return Err(usage(
+                "an archive is nothing for a terminal: give `-` with a pipe, or name a file",
+            ));
+        }
+        let totals = write(&mut BufWriter::with_capacity(BUFFER, stdout.lock()))?;
+        return Ok((totals, None));
+    }
+    let shown = path.display();
+    if path.symlink_metadata().is_ok() {
+        bail!("{shown} exists already: choose another name, or remove it");
+    }
+    let refused = || format!("cannot write {shown}");
+    let mut made = replace::beside(path).with_context(refused)?;
+    let totals = write(&mut BufWriter::with_capacity(BUFFER, &mut made))?;
+    made.as_file().sync_all().with_context(refused)?;
+    let bytes = made.as_file().metadata().with_context(refused)?.len();
+    replace::name(made, path, false).with_context(refused)?;
+    Ok((totals, Some(bytes)))
+}
+
+/// An archive to be read.
+pub fn open(path: &Path) -> Result<Box<dyn Read>> {
+    let source: Box<dyn Read> = if is_stream(path) {
+        Box::new(io::stdin().lock())
+    } else {
+        let shown = path.display();
+        Box::new(File::open(path).with_context(|| format!("cannot open {shown}"))?)
+    };
+    Ok(Box::new(BufReader::with_capacity(BUFFER, source)))
+}
+
+/// Bytes of so many blocks.
+pub fn size(blocks: u64) -> Size {
+    Size(blocks * BLOCK_BYTES as u64)
+}
+
+/// What an archive is and holds.
+pub fn as_json(head: &Head, totals: &Totals) -> Value {
+    json!({
+        "kind": match head.kind {
+            Kind::Whole => "whole",
+            Kind::Pack => "pack",
+        },
+        "uuid": hex_uuid(&head.uuid),
+        "life": head.life,
+        "medium_bytes": size(head.medium_blocks).0,
+        "stored_bytes": size(totals.blocks).0,
+        "missing_blocks": totals.missing,
+        "sum": format!("{:016x}", totals.sum),
+    })
+}

@@ -1,0 +1,153 @@
+//! `vellum restore`: an archive, into a new file or onto a block device.
+
+use crate::archive::{self, size};
+use crate::claim::may_be_lost;
+use crate::outcome::{damage, out, usage};
+use crate::signals::Stop;
+use crate::{progress, replace};
+use anyhow::{Context, Result};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_device::archive::{Head, Kind, Reader, Totals, restore};
+use vellum_medium::{FileMedium, OpenError, OpenOptions, Prealloc};
+
+/// Arguments.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    vellum restore disk.vla disk.vellum\n  \
+    ssh host 'cat disk.vla' | vellum restore - /dev/sdb --force\n\n\
+The volume has the UUID and the secret of the one that was dumped: it is that volume, as it was. Both\n\
+cannot be served at once. For a second volume with the same contents, use `vellum migrate`.\n\n\
+A file has its name when all of it is there. A block device has no superblock until then.\n\
+Exit code 3: the archive is whole, and was made without blocks that could not be read.")]
+pub struct Args {
+    /// The archive that `vellum dump --whole` or `vellum pack` made; `-` is standard input.
+    archive: PathBuf,
+    /// A new file, or a block device.
+    target: PathBuf,
+    /// Write over the file, or all that is on the block device.
+    #[arg(long)]
+    force: bool,
+    /// What the archive holds, as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+type Archive = Reader<Box<dyn Read>>;
+
+/// Restores it.
+pub fn run(args: &Args) -> Result<()> {
+    let stop = Stop::on_signals(false)?;
+    let shown = args.archive.display();
+    // Before anything is done to the target.
+    let source = archive::open(&args.archive)?;
+    let mut archive = Reader::new(source).with_context(|| shown.to_string())?;
+    let head = *archive.head();
+    let bar = progress::of_bytes("restoring", size(head.medium_blocks).0);
+    let mut report = |at| {
+        bar.set_position(at * BLOCK_BYTES as u64);
+        !stop.asked()
+    };
+    let there = std::fs::metadata(&args.target);
+    let restored = match there.is_ok_and(|there| there.file_type().is_block_device()) {
+        true => onto_device(args, &mut archive, &mut report),
+        false => into_file(args, &mut archive, &mut report),
+    };
+    bar.finish_and_clear();
+    tell(args, &head, &restored?)
+}
+
+fn tell(args: &Args, head: &Head, totals: &Totals) -> Result<()> {
+    let target = args.target.display();
+    if args.json {
+        writeln!(out(), "{:#}", archive::as_json(head, totals))?;
+    } else {
+        let what = match head.kind {
+            Kind::Whole => "",
+            Kind::Pack => {
+                "; it is a pack: what leads to data, for `vellum dump` and `vellum check`, and no data"
+            }
+        };
+        writeln!(
+            out(),
+            "{target}: {} of {} restored, sum {:016x}{what}",
+            size(totals.blocks),
+            size(head.medium_blocks),
+            totals.sum
+        )?;
+    }
+    match totals.missing {
+        0 => Ok(()),
+        missing => Err(damage(format!(
+            "{missing} block(s) of {target} are zeros, for the archive was made without them: `vellum check` \
+             says what that costs"
+        ))),
+    }
+}
+
+/// Onto a block device, which is no volume until it is done.
+fn onto_device(
+    args: &Args,
+    archive: &mut Archive,
+    report: &mut dyn FnMut(u64) -> bool,
+) -> Result<Totals> {
+    let target = &args.target;
+    if !args.force {
+        return Err(usage(format!(
+            "{} is a block device: --force writes over all that is on it",
+            target.display()
+        )));
+    }
+    let medium = FileMedium::open(target, OpenOptions::default())?;
+    may_be_lost(target)?;
+    restore(archive, &medium, false, report)
+        .with_context(|| format!("{} is not wholly restored", target.display()))
+}
+
+/// Into a file that is made beside its place, and has its name when it is whole.
+fn into_file(
+    args: &Args,
+    archive: &mut Archive,
+    report: &mut dyn FnMut(u64) -> bool,
+) -> Result<Totals> {
+    let target = &args.target;
+    let exists = target.symlink_metadata().is_ok();
+    if exists && !args.force {
+        let path = target.clone();
+        return Err(OpenError::Exists { path }.into());
+    }
+    // Held until it is replaced, so that no server loses its volume.
+    let _held = match exists {
+        true => replaceable(target)?,
+        false => None,
+    };
+    let bytes = size(archive.head().medium_blocks).0;
+    let create =
+        |path: &Path| FileMedium::create(path, bytes, Prealloc::Sparse).map_err(io::Error::other);
+    let refused = || format!("{} is not restored", target.display());
+    let made = replace::made_beside(target, create).with_context(refused)?;
+    let totals = restore(archive, made.as_file(), true, report).with_context(refused)?;
+    replace::name(made, target, args.force).with_context(refused)?;
+    Ok(totals)
+}
+
+/// What is in the way, if it may go: locked, if it can be.
+fn replaceable(target: &Path) -> Result<Option<FileMedium>> {
+    if !target.is_file() {
+        return Err(usage(format!(
+            "{} is neither a regular file nor a block device",
+            target.display()
+        )));
+    }
+    match FileMedium::open(target, OpenOptions::default()) {
+        Err(error @ (OpenError::Locked(_) | OpenError::Permission { .. })) => Err(error.into()),
+        // Too short to be a volume, for example.
+        Err(_) => Ok(None),
+        Ok(medium) => {
+            may_be_lost(target)?;
+            Ok(Some(medium))
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! How far long work is, for who watches it.
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A bar of so many bytes, on a terminal.
+pub fn of_bytes(what: &'static str, bytes: u64) -> ProgressBar {
+    let bar = ProgressBar::new(bytes);
+    if let Ok(style) = ProgressStyle::with_template(
+        "{prefix} {bar:30} {binary_bytes} of {binary_total_bytes}, {eta}",
+    ) {
+        bar.set_style(style);
+    }
+    bar.set_prefix(what);
+    bar
+}

@@ -1,0 +1,304 @@
+//! A real ext4 on a volume, into an archive and back; archives and volumes that are damaged.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+#[path = "../src/nbd_client.rs"]
+#[allow(dead_code, reason = "the command uses more of it")]
+mod nbd_client;
+
+use common::{Server, dir, fails, ok, run, text, vellum};
+use nbd_client::NbdClient;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const MIB: u64 = 1 << 20;
+const SIZE: u64 = 24 * MIB;
+const PART: usize = 256 << 10;
+
+/// Bytes that nothing makes smaller.
+fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut word = seed * 2 + 1;
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        word = word
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        bytes.extend(((word >> 29) ^ word).to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+/// An ext4 with files; `None` where there is no mke2fs.
+fn ext4(dir: &Path) -> Option<Vec<u8>> {
+    if Command::new("mke2fs").arg("-V").output().is_err() {
+        println!("SKIP: mke2fs is not installed");
+        return None;
+    }
+    let [root, image] = ["root", "image"].map(|name| dir.join(name));
+    fs::create_dir_all(root.join("a")).unwrap();
+    fs::write(root.join("a/noise"), noise(1, 3 << 20)).unwrap();
+    fs::write(root.join("a/text"), "a line of a file\n".repeat(50_000)).unwrap();
+    fs::File::create(&image).unwrap().set_len(SIZE).unwrap();
+    let (from, to) = (text(&root), text(&image));
+    run(
+        "mke2fs",
+        &["-q", "-t", "ext4", "-b", "4096", "-d", from, to],
+    );
+    Some(fs::read(&image).unwrap())
+}
+
+fn serve(dir: &Path, volume: &Path, work: impl FnOnce(&mut NbdClient)) {
+    let socket = dir.join("s");
+    let server = Server::start(dir, &[text(volume), "--socket", text(&socket)]);
+    let name = volume.file_name().unwrap().to_str().unwrap();
+    let mut client = NbdClient::connect(&socket, name).unwrap();
+    work(&mut client);
+    client.flush().unwrap();
+    drop(client);
+    assert_eq!(server.term(), Some(0));
+}
+
+/// A volume with this content.
+fn volume(dir: &Path, layout: &str, content: &[u8]) -> std::path::PathBuf {
+    let volume = dir.join(format!("{layout}.vellum"));
+    ok(&["create", text(&volume), "--size=24M", "--layout", layout]);
+    serve(dir, &volume, |client| put(client, content));
+    volume
+}
+
+fn put(client: &mut NbdClient, content: &[u8]) {
+    for (index, part) in content.chunks(PART).enumerate() {
+        if part.iter().any(|byte| *byte != 0) {
+            client.write((index * PART) as u64, part).unwrap();
+        }
+    }
+}
+
+fn same(first: &Path, second: &Path) -> bool {
+    fs::read(first).unwrap() == fs::read(second).unwrap()
+}
+
+#[test]
+fn an_ext4_on_any_layout_comes_back_as_it_was() {
+    let dir = dir();
+    let Some(content) = ext4(dir.path()) else {
+        return;
+    };
+    for layout in ["log", "ordered", "shadow"] {
+        let disk = volume(dir.path(), layout, &content);
+        let [archive, copy, piped] = ["a", "copy", "piped"].map(|n| dir.path().join(n));
+        let told = ok(&["dump", text(&disk), "--whole", text(&archive), "--json"]);
+        let told: Value = serde_json::from_str(&told).unwrap();
+        assert_eq!(told["missing_blocks"], 0, "{told}");
+        let stored = told["stored_bytes"].as_u64().unwrap();
+        assert!((3 * MIB..SIZE).contains(&stored), "{told}");
+        let told_of_it = ok(&["restore", text(&archive), text(&copy), "--json"]);
+        let told_of_it: Value = serde_json::from_str(&told_of_it).unwrap();
+        assert_eq!(told["sum"], told_of_it["sum"]);
+        assert!(same(&disk, &copy), "{layout}");
+        let found = ok(&["check", text(&copy)]);
+        assert!(found.contains("is sound"), "{found}");
+        // Its holes are still holes.
+        let blocks = std::os::unix::fs::MetadataExt::blocks(&fs::metadata(&copy).unwrap());
+        assert!(blocks * 512 < stored + 2 * MIB, "{blocks} sectors");
+
+        let mut from = Command::new(env!("CARGO_BIN_EXE_vellum"))
+            .args(["dump", text(&disk), "--whole", "-"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let into = Command::new(env!("CARGO_BIN_EXE_vellum"))
+            .args(["restore", "-", text(&piped)])
+            .stdin(from.stdout.take().unwrap())
+            .output()
+            .unwrap();
+        assert!(into.status.success() && from.wait().unwrap().success());
+        assert!(same(&disk, &piped), "{layout}");
+
+        serve(dir.path(), &copy, |client| {
+            for (index, part) in content.chunks(PART).enumerate() {
+                let mut found = vec![0; part.len()];
+                client.read((index * PART) as u64, &mut found).unwrap();
+                assert!(found == part, "{layout}: part {index}");
+            }
+        });
+        for file in [archive, copy, piped] {
+            fs::remove_file(file).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_is_in_the_way_stays() {
+    let dir = dir();
+    let disk = volume(dir.path(), "log", &noise(2, 1 << 20));
+    let [archive, other, plain, new] = ["a", "other", "plain", "new"].map(|n| dir.path().join(n));
+    let (disk_name, archive_name, other_name) = (text(&disk), text(&archive), text(&other));
+    let dump = ["dump", disk_name, "--whole", archive_name];
+    serve(dir.path(), &disk, |_| {
+        fails(1, &dump, &["already served", "process"]);
+    });
+    assert!(!archive.exists());
+    ok(&dump);
+    let before = fs::read(&disk).unwrap();
+    fails(1, &dump, &["exists already"]);
+    fails(
+        1,
+        &["restore", archive_name, disk_name],
+        &["exists already"],
+    );
+    ok(&["create", other_name, "--size=24M"]);
+    serve(dir.path(), &other, |_| {
+        let forced = ["restore", archive_name, other_name, "--force"];
+        fails(1, &forced, &["already served"]);
+    });
+    serve(dir.path(), &disk, |_| {
+        // The same volume by another path.
+        fs::hard_link(&disk, dir.path().join("link")).unwrap();
+        let link = dir.path().join("link");
+        fails(
+            1,
+            &["restore", archive_name, text(&link), "--force"],
+            &["served"],
+        );
+    });
+    fs::write(&plain, noise(3, 1 << 20)).unwrap();
+    let dump = ["dump", text(&plain), "--whole", "-"];
+    fails(1, &dump, &["not a vellum volume"]);
+    let restore = ["restore", text(&plain), text(&new)];
+    fails(1, &restore, &["byte 0", "no magic number"]);
+    fails(
+        2,
+        &["dump", disk_name, "--whole", "-", "--json"],
+        &["--json"],
+    );
+    ok(&["restore", archive_name, other_name, "--force"]);
+    assert_eq!(fs::read(&other).unwrap(), before);
+    let left = fs::read_dir(dir.path()).unwrap();
+    let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    let unfinished = |name: &std::ffi::OsString| name.to_string_lossy().starts_with(".vellum-");
+    assert!(!left.iter().any(unfinished), "{left:?}");
+}
+
+/// Cut short anywhere, changed anywhere: an error, and nothing has the target's name.
+#[test]
+fn an_archive_that_is_not_whole_is_restored_to_nothing() {
+    let dir = dir();
+    let disk = volume(dir.path(), "log", &noise(4, 1 << 20));
+    let [archive, broken, target] = ["a", "broken", "target"].map(|n| dir.path().join(n));
+    ok(&["dump", text(&disk), "--whole", text(&archive)]);
+    let whole = fs::read(&archive).unwrap();
+    let args = ["restore", text(&broken), text(&target)];
+    let mut random = 9u64;
+    for round in 0..60 {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        let place = (random >> 20) as usize % whole.len();
+        let mut bytes = whole.clone();
+        match round % 2 {
+            0 => bytes.truncate(place),
+            _ => bytes[place] ^= 1 << (random >> 61),
+        }
+        fs::write(&broken, &bytes).unwrap();
+        fails(1, &args, &["byte "]);
+        assert!(!target.exists(), "byte {place}");
+    }
+    // In the place of a volume that is there: that one stays.
+    fs::copy(&disk, &target).unwrap();
+    fails(1, &["restore", args[1], args[2], "--force"], &["byte "]);
+    assert!(same(&disk, &target));
+    let mut later = whole.clone();
+    later[8] += 1;
+    fs::write(&broken, &later).unwrap();
+    fails(
+        1,
+        &["restore", args[1], args[2], "--force"],
+        &["version 2", "use a newer vellum"],
+    );
+}
+
+#[test]
+fn a_damaged_volume_comes_back_as_damaged_as_it_was() {
+    let dir = dir();
+    let disk = volume(dir.path(), "log", &noise(5, 1 << 20));
+    let [archive, copy] = ["a", "copy"].map(|n| dir.path().join(n));
+    let file = fs::OpenOptions::new().write(true).open(&disk).unwrap();
+    // A superblock, both roots, and what follows them.
+    file.write_all_at(&noise(6, 64), 100).unwrap();
+    file.write_all_at(&noise(7, 16 << 12), 1 << 12).unwrap();
+    ok(&["dump", text(&disk), "--whole", text(&archive)]);
+    ok(&["restore", text(&archive), text(&copy)]);
+    assert!(same(&disk, &copy));
+    // Now the other superblock: nothing says what it is.
+    let end = file.metadata().unwrap().len();
+    file.write_all_at(&noise(8, 64), end - 4000).unwrap();
+    fs::remove_file(&archive).unwrap();
+    let out = vellum(&["dump", text(&disk), "--whole", text(&archive)]);
+    let told = String::from_utf8(out.stderr).unwrap();
+    assert!(
+        out.status.success() && told.contains("all of the medium"),
+        "{told}"
+    );
+    ok(&["restore", text(&archive), text(&copy), "--force"]);
+    assert!(same(&disk, &copy));
+}
+
+/// A loop device over a file, gone afterwards.
+struct Loop(String);
+
+impl Loop {
+    fn over(file: &Path) -> Option<Self> {
+        let made = Command::new("losetup")
+            .args(["--find", "--show", text(file)])
+            .output()
+            .ok()?;
+        let name = String::from_utf8(made.stdout).ok()?.trim().to_owned();
+        made.status.success().then_some(Self(name))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+/// Onto a device that has a later state of the same volume: what is stale there must not come back to life.
+#[test]
+fn a_block_device_is_what_the_archive_is_of_and_nothing_else() {
+    let dir = dir();
+    let disk = volume(dir.path(), "log", &noise(10, 2 << 20));
+    let [archive, below, short] = ["a", "below", "short"].map(|n| dir.path().join(n));
+    ok(&["dump", text(&disk), "--whole", text(&archive)]);
+    let then = fs::read(&disk).unwrap();
+    serve(dir.path(), &disk, |client| put(client, &noise(11, 3 << 20)));
+    fs::copy(&disk, &below).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(&below).unwrap();
+    file.set_len(then.len() as u64 + MIB).unwrap();
+    let Some(device) = Loop::over(&below) else {
+        return println!("SKIP: there are no loop devices");
+    };
+    let (archive, name) = (text(&archive), device.0.as_str());
+    fails(2, &["restore", archive, name], &["--force"]);
+    ok(&["info", name]);
+    let bytes = fs::read(archive).unwrap();
+    fs::write(&short, &bytes[..bytes.len() - 1]).unwrap();
+    fails(
+        1,
+        &["restore", text(&short), name, "--force"],
+        &["cut short", "not wholly restored"],
+    );
+    fails(1, &["info", name], &["not a vellum volume"]);
+    ok(&["restore", archive, name, "--force"]);
+    let found = ok(&["check", name]);
+    assert!(found.contains("is sound"), "{found}");
+    drop(device);
+    let now = fs::read(&below).unwrap();
+    assert!(now[..then.len()] == then[..]);
+}
