@@ -27,7 +27,7 @@ test: ## the fast tests: every crate, fixed seeds, the repository's own rules
 
 test-long: ## the tests in full, crashes from fresh seeds, kill -9 under a real ext4, the demo
 	@scripts/setup.sh test
-	VELLUM_LONG=1 cargo test --locked -p vellum-lab --test run --test papers --test compare
+	VELLUM_LONG=1 cargo test --locked -p vellum-lab --test run --test papers --test compare --test settled
 	VELLUM_LONG=1 cargo test --locked -p vellum-cli --test full_ext4
 	VELLUM_LONG=1 cargo test --locked -p vellum-core --test crash --test crash_tables
 	VELLUM_SECONDS=$(VELLUM_SECONDS) cargo test --locked --release -p vellum-core --test crash --test crash_tables -- --nocapture --test-threads=2

@@ -7,13 +7,14 @@ mod common;
 use common::{dir, fails, ok, text};
 use std::fs;
 
-const RUN: [&str; 7] = [
+const RUN: [&str; 8] = [
     "lab",
     "run",
     "--device=oftl",
     "--capacity=256M",
     "--op=28",
     "--seed=3",
+    "--precondition=fill",
     "--json",
 ];
 

@@ -14,7 +14,7 @@ fn args<'a>(command: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&endless(command)[..], &few, more].concat()
 }
 
-fn endless(command: &str) -> [&str; 8] {
+fn endless(command: &str) -> [&str; 9] {
     [
         "lab",
         command,
@@ -22,9 +22,71 @@ fn endless(command: &str) -> [&str; 8] {
         "--device=oftl",
         "--capacity=256M",
         "--op=28",
+        "--precondition=fill",
         "--policy=base",
         "--policy=base:hot-cold",
     ]
+}
+
+/// Whoever gives no option gets a drive that has settled, and is told how sure its figures are, in every form.
+#[test]
+fn a_run_says_whether_it_had_settled_and_how_sure_it_is() {
+    let load = [
+        "lab",
+        "run",
+        "--workload=zipf",
+        "--device=oftl",
+        "--capacity=256M",
+        "--op=28",
+        "--policy=base",
+    ];
+    let given = |more: &[&str]| ok(&[&load[..], more].concat());
+    let json: serde_json::Value = serde_json::from_str(&given(&["--json"])).unwrap();
+    let run = &json[0];
+    assert_eq!(run["settled"], true);
+    let number = |from: &serde_json::Value, name: &str| from[name].as_f64().unwrap();
+    for (from, low, figure, high) in [
+        (
+            run,
+            "write_amplification_low",
+            "write_amplification",
+            "write_amplification_high",
+        ),
+        (&run["life"], "years_low", "years", "years_high"),
+    ] {
+        let [low, figure, high] = [low, figure, high].map(|name| number(from, name));
+        assert!(
+            low < figure && figure < high && high < 1.2 * low,
+            "{low} {figure} {high}"
+        );
+    }
+    assert!((63..128).contains(&run["steps"].as_array().unwrap().len()));
+    let table = given(&[]);
+    assert!(table.contains("settled, drift") && table.contains("warmed up by the load itself"));
+    let csv = given(&["--csv"]);
+    for name in [
+        "settled",
+        "drift_percent",
+        "write_amplification_low",
+        "years_high",
+    ] {
+        assert!(
+            csv.lines()
+                .next()
+                .unwrap()
+                .split(',')
+                .any(|column| column == name),
+            "{name}"
+        );
+    }
+    // A few requests on a new drive tell nothing, and that is said.
+    let few = given(&["--precondition=none", "--requests=2000"]);
+    assert!(
+        few.contains("NOT SETTLED") && few.contains("erasures are too few"),
+        "{few}"
+    );
+    let years = few.lines().find(|line| line.starts_with("years")).unwrap();
+    assert!(years.trim_end().ends_with('-'), "{years}");
 }
 
 #[test]
@@ -88,6 +150,7 @@ fn what_nobody_recorded_is_called_synthetic_in_every_form() {
         columns,
         "--device=oftl",
         "--capacity=256M",
+        "--precondition=fill",
         "--policy=base",
         "--json",
     ]);
@@ -146,7 +209,7 @@ fn is_left_as_it_was(folder: &Path, out: &Output, says: &str) {
 
 fn sweep(page: &str) -> Vec<&str> {
     let what = ["lab", "sweep", "--vary=policy=base", page, "--"];
-    let common = &endless("run")[2..6];
+    let common = &endless("run")[2..7];
     [&what[..], common, &["--requests=3000"]].concat()
 }
 
@@ -241,7 +304,14 @@ fn a_trace_that_goes_past_the_drive_is_refused_with_what_it_needs() {
     let line = |at: u64| format!("{},web,0,Write,{},4096,1\n", 1000 + at, at << 20);
     let lines: String = (0..300).map(line).collect();
     fs::write(&path, lines).unwrap();
-    let run = ["lab", "run", text(&path), "--device=oftl", "--policy=base"];
+    let run = [
+        "lab",
+        "run",
+        text(&path),
+        "--device=oftl",
+        "--policy=base",
+        "--precondition=fill",
+    ];
     let needed = ["touches 76800 blocks", "--capacity"];
     fails(1, &[&run[..], &["--capacity=256M"]].concat(), &needed);
     assert!(ok(&[&run[..], &["--capacity=512M"]].concat()).contains("300 writes"));

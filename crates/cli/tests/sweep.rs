@@ -192,7 +192,7 @@ fn a_scenario_in_a_file_is_a_run() {
         ),
         (
             "[lab.run]\nworkload = \"uniform\"\nprecondition = \"most\"\n",
-            &["most", "none, fill, steady"],
+            &["most", "none, fill, load, steady"],
         ),
     ] {
         scenario(text);

@@ -2,7 +2,7 @@
 
 use crate::base::Lookups;
 use crate::flash::{Busy, Reads};
-use crate::life::WornOut;
+use crate::life::{Life, WornOut};
 use crate::outcome::Outcome;
 use std::collections::BTreeSet;
 
@@ -91,6 +91,7 @@ fn columns(
         "write_amplification".into(),
         optional(outcome.write_amplification),
     ));
+    sure(outcome, &mut all);
     let stacked = outcome.stacked.as_ref();
     all.push((
         "engine_amplification".into(),
@@ -119,12 +120,9 @@ fn columns(
         "endurance_bytes".into(),
         endurance.map_or(String::new(), |b| b.to_string()),
     ));
-    all.push(("years".into(), optional(life.and_then(|l| l.years))));
-    all.push(("years_low".into(), optional(life.and_then(|l| l.years_low))));
-    all.push((
-        "years_high".into(),
-        optional(life.and_then(|l| l.years_high)),
-    ));
+    for (name, of) in YEARS {
+        all.push((name.into(), optional(life.and_then(of))));
+    }
     for (kind, of) in [
         ("read", outcome.reads),
         ("write", outcome.writes),
@@ -135,6 +133,7 @@ fn columns(
             ("p50", of.p50_ns),
             ("p99", of.p99_ns),
             ("p999", of.p999_ns),
+            ("p9999", of.p9999_ns),
             ("most", of.most_ns),
         ] {
             let cell = match of.count {
@@ -152,6 +151,34 @@ fn columns(
     }
     all.push(("virtual_seconds".into(), outcome.seconds.to_string()));
     all
+}
+
+/// Years, and how sure they are.
+type OfLife = fn(&Life) -> Option<f64>;
+const YEARS: [(&str, OfLife); 4] = [
+    ("erases_off_percent", |life| life.off_percent),
+    ("years", |life| life.years),
+    ("years_low", |life| life.years_low),
+    ("years_high", |life| life.years_high),
+];
+
+/// How sure the amplification is.
+fn sure(outcome: &Outcome, all: &mut Vec<(String, String)>) {
+    let mut add = |name: &str, value: Option<String>| {
+        all.push((name.into(), value.unwrap_or_default()));
+    };
+    let number = |value: Option<f64>| value.map(|value| value.to_string());
+    let sure = &outcome.sure;
+    add(
+        "write_amplification_low",
+        number(sure.write_amplification_low),
+    );
+    add(
+        "write_amplification_high",
+        number(sure.write_amplification_high),
+    );
+    add("settled", sure.settled.map(|settled| settled.to_string()));
+    add("drift_percent", number(sure.drift_percent));
 }
 
 /// What is simulated only when it is asked for, in one run or another.

@@ -64,6 +64,12 @@ impl Latencies {
         self.count
     }
 
+    /// All of them together.
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        u64::try_from(self.sum).unwrap_or(u64::MAX)
+    }
+
     /// Their mean.
     #[must_use]
     pub fn mean(&self) -> u64 {

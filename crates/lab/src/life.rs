@@ -4,8 +4,10 @@ use crate::flash::{Wear, Worn};
 use serde::Serialize;
 use vellum_core::addr::BLOCK_BYTES;
 
-/// Erasures below which a life is not told: with fewer it may be off by more than a fifth.
+/// Erasures below which a life is not told.
 const ERASURES_MIN: u64 = 100;
+/// Of 1, by how much a life may be off that is told.
+const OFF_MAX: f64 = 0.5;
 
 /// Erasures and what they mean.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -28,11 +30,14 @@ pub struct Life {
     pub endurance_bytes: Option<u64>,
     /// What the host writes a day, where that is known.
     pub daily_bytes: Option<u64>,
-    /// Years until then, and between which years that lies, as far as the number of erasures can tell.
+    /// By how much, in percent, the erasures for each block that the host wrote may be off; none where the run is too short
+    /// to tell. Within it 19 times in 20.
+    pub off_percent: Option<f64>,
+    /// Years until then.
     pub years: Option<f64>,
-    /// The fewest.
+    /// Between so many and
     pub years_low: Option<f64>,
-    /// The most.
+    /// so many they lie, 19 times in 20.
     pub years_high: Option<f64>,
     /// How its blocks wore out, where they do.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,20 +95,31 @@ impl WornOut {
 }
 
 impl Life {
-    /// From a run's wear.
+    /// From a run's wear, and by how much of 1 its erasures may be off ([`may_be_off`](crate::series::may_be_off)).
     #[must_use]
-    pub fn of(wear: &Wear, erase_limit: u32, host_written: u64, daily_bytes: Option<u64>) -> Self {
+    pub fn of(
+        wear: &Wear,
+        erase_limit: u32,
+        host_written: u64,
+        off: Option<f64>,
+        daily_bytes: Option<u64>,
+    ) -> Self {
         let (erases, blocks) = (wear.total(), wear.blocks());
+        // One more or less is never known.
+        let off = off.map(|off| off.max(1.0 / erases.max(1) as f64));
+        let told = erases >= ERASURES_MIN && off.is_some_and(|off| off <= OFF_MAX);
         let budget = u128::from(blocks) * u128::from(erase_limit);
         let written = u128::from(host_written) * BLOCK_BYTES as u128;
         let endurance = (budget * written).checked_div(u128::from(erases));
         let endurance_bytes = endurance
-            .filter(|_| erases >= ERASURES_MIN)
+            .filter(|_| told)
             .map(|bytes| bytes.min(u128::from(u64::MAX)) as u64);
         let years = match (endurance_bytes, daily_bytes) {
             (Some(bytes), Some(daily)) if daily > 0 => Some(bytes as f64 / daily as f64 / 365.25),
             _ => None,
         };
+        let off = off.filter(|_| erases > 0);
+        let within = |side: f64| Some(years? / (1.0 + side * off?));
         Self {
             erases,
             erase_blocks: blocks,
@@ -114,9 +130,10 @@ impl Life {
             erase_limit,
             endurance_bytes,
             daily_bytes,
+            off_percent: off.map(|off| off * 100.0),
             years,
-            years_low: years.map(|years| years / (1.0 + spread(erases))),
-            years_high: years.map(|years| years / (1.0 - spread(erases))),
+            years_low: within(1.0),
+            years_high: within(-1.0),
             worn: None,
         }
     }
@@ -130,22 +147,33 @@ impl Life {
         }
     }
 
-    /// Why there is no figure, where the erasures are too few to tell.
+    /// What the host can write, in bytes as people say them, with how sure that is.
+    #[must_use]
+    pub fn told_endurance(&self, bytes: impl Fn(u64) -> String) -> String {
+        match (self.endurance_bytes, self.off_percent) {
+            (Some(most), Some(off)) => format!("{} +-{off:.0}%", bytes(most)),
+            _ => "-".into(),
+        }
+    }
+
+    /// Why there is no figure, where too little was erased to tell.
     #[must_use]
     pub fn too_few(&self) -> Option<String> {
-        (self.erases < ERASURES_MIN).then(|| {
-            format!(
-                "{} erasures are too few to tell a life by, {ERASURES_MIN} is the least: repeat the load, or take more of it",
-                self.erases
-            )
-        })
+        let erases = self.erases;
+        let more = "let the load run longer (--requests, --repeat), or take a smaller --capacity";
+        if erases < ERASURES_MIN {
+            return Some(format!(
+                "{erases} erasures are too few to tell a life by, {ERASURES_MIN} is the least: {more}"
+            ));
+        }
+        match self.off_percent {
+            _ if self.endurance_bytes.is_some() => None,
+            Some(off) => Some(format!(
+                "no life is told: {erases} erasures came so unevenly that it may be off by {off:.0}%: {more}"
+            )),
+            None => Some(format!("no life is told: the run is too short: {more}")),
+        }
     }
-}
-
-/// By how much, of 1, a figure may be off that was taken from so many erasures: within it 19 times in 20, if they come by
-/// chance.
-fn spread(erases: u64) -> f64 {
-    1.96 / (erases as f64).sqrt()
 }
 
 #[cfg(test)]
@@ -153,7 +181,7 @@ mod tests {
     use super::*;
     use crate::flash::{Die, EraseBlock, Shape};
 
-    fn life(erases: u64) -> Life {
+    fn life(erases: u64, off: Option<f64>) -> Life {
         let shape = Shape {
             channels: 1,
             dies: 1,
@@ -165,25 +193,35 @@ mod tests {
         for n in 0..erases {
             wear.erased(Die(0), EraseBlock((n % 64) as u32));
         }
-        Life::of(&wear, 1000, 1 << 20, Some(1 << 30))
+        Life::of(&wear, 1000, 1 << 20, off, Some(1 << 30))
     }
 
     #[test]
     fn a_dozen_erasures_tell_nothing() {
-        let few = life(12);
-        assert_eq!((few.years, few.endurance_bytes), (None, None));
-        assert!(few.too_few().unwrap().contains("12 erasures"));
-        assert_eq!(few.told_years(), "-");
+        for (few, says) in [
+            (life(0, None), "0 erasures"),
+            (life(12, Some(0.01)), "12 erasures"),
+            (life(300, Some(0.6)), "off by 60%"),
+            (life(300, None), "too short"),
+        ] {
+            assert_eq!((few.years, few.endurance_bytes), (None, None));
+            assert_eq!((few.years_low, few.years_high), (None, None));
+            assert!(few.too_few().unwrap().contains(says), "{few:?}");
+            assert_eq!(few.told_years(), "-");
+            assert_eq!(few.told_endurance(|b| b.to_string()), "-");
+        }
     }
 
     #[test]
-    fn more_erasures_are_more_sure() {
-        let (some, more) = (life(100), life(10_000));
-        let width = |life: &Life| {
-            (life.years_high.unwrap() - life.years_low.unwrap()) / life.years.unwrap()
-        };
-        assert!(width(&some) > 0.3 && width(&more) < 0.05);
-        assert!(some.years_low < some.years && some.years < some.years_high);
-        assert_eq!(more.too_few(), None);
+    fn years_lie_in_an_interval_that_is_told() {
+        let life = life(10_000, Some(0.25));
+        let years = life.years.unwrap();
+        assert_eq!(life.years_low, Some(years / 1.25));
+        assert_eq!(life.years_high, Some(years / 0.75));
+        assert_eq!(life.too_few(), None);
+        assert!(life.told_endurance(|b| b.to_string()).ends_with(" +-25%"));
+        // However evenly they came: the next one was never seen.
+        let sure = self::life(200, Some(0.0));
+        assert_eq!(sure.off_percent, Some(0.5));
     }
 }

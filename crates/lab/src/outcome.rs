@@ -4,13 +4,13 @@ use crate::base::{COUNT_BYTES, ENTRY_BYTES, Lookups};
 use crate::flash::{Busy, Counts, Reads};
 use crate::latency::{Latencies, Within};
 use crate::life::Life;
+use crate::series::{Moment, Step};
+use crate::sim::written::BY_DRIVE;
+pub use crate::sim::written::Cause;
 use crate::sim::{Ftl, Seen, Sim};
-use crate::vellum::Backing;
+use crate::sure::Sure;
 use serde::Serialize;
 use vellum_core::addr::BLOCK_BYTES;
-
-/// What a drive under the engine moves.
-const BY_DRIVE: &str = "moved by the drive";
 
 /// What of the engine's counters is of a moment, and not since the start.
 const GAUGES: [&str; 20] = [
@@ -45,15 +45,6 @@ const SHARED_PAGE_BYTES: u64 = 17;
 /// The hash of its content, where an index of contents is to be told who is left.
 const CONTENT_HASH_BYTES: u64 = 8;
 
-/// Blocks written to the medium, and why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Cause {
-    /// Why.
-    pub name: &'static str,
-    /// Blocks of 4 KiB.
-    pub blocks: u64,
-}
-
 /// Bytes of RAM, and what for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Part {
@@ -76,6 +67,8 @@ pub struct Percentiles {
     pub p99_ns: u64,
     /// 999 in a thousand.
     pub p999_ns: u64,
+    /// 9999 in ten thousand.
+    pub p9999_ns: u64,
     /// The longest.
     pub most_ns: u64,
 }
@@ -88,6 +81,7 @@ impl From<&Latencies> for Percentiles {
             p50_ns: from.percentile(50_000),
             p99_ns: from.percentile(99_000),
             p999_ns: from.percentile(99_900),
+            p9999_ns: from.percentile(99_990),
             most_ns: from.most(),
         }
     }
@@ -129,6 +123,9 @@ pub struct Outcome {
     pub medium: Vec<Cause>,
     /// All of them, over the host's.
     pub write_amplification: Option<f64>,
+    /// How sure that is, and whether it stands still.
+    #[serde(flatten)]
+    pub sure: Sure,
     /// The two that it is the product of, where the engine is above a drive with a translation layer of its own.
     pub stacked: Option<Stacked>,
     /// Blocks programmed: what was in program units that became full.
@@ -167,6 +164,8 @@ pub struct Outcome {
     pub partial: bool,
     /// The engine's own counters, where it ran.
     pub engine: Vec<(&'static str, u64)>,
+    /// How it went.
+    pub steps: Vec<Step>,
     /// The distribution of write latencies.
     pub write_cdf: Vec<Within>,
     /// Of reads.
@@ -196,6 +195,7 @@ pub struct Snapshot {
     lookups: Option<Lookups>,
     hash_ns: Option<u64>,
     at: u64,
+    start: Moment,
 }
 
 impl Snapshot {
@@ -207,54 +207,16 @@ impl Snapshot {
     }
 
     fn of(sim: &Sim) -> Self {
-        let mut engine = Vec::new();
-        let mut lookups = None;
-        let cause = |name, blocks| Cause { name, blocks };
-        let medium = match &sim.ftl {
-            Ftl::Page(drive) => {
-                let counts = drive.map().counts();
-                let mut medium = vec![cause("data", counts.host), cause("moved", counts.moved)];
-                if drive.map().is_levelled() {
-                    medium.push(cause("moved to level wear", counts.levelled));
-                }
-                if let Some((now, ..)) = drive.map().lookups() {
-                    medium.push(cause("map", counts.map));
-                    lookups = Some(now);
-                }
-                medium
-            }
-            Ftl::Raw(raw) => vec![cause("data", raw.written())],
-            Ftl::Vellum(vellum) => {
-                let stats = vellum.stats();
-                engine = stats.named().collect();
-                let mut medium = match vellum.is_in_place() {
-                    true => vec![
-                        cause("data", stats.medium_data),
-                        cause("map", stats.medium_links),
-                        cause("counts", stats.medium_counts),
-                        cause("fingerprints", stats.medium_fingerprints),
-                        cause("directory", stats.medium_directory),
-                        cause("roots", stats.medium_map),
-                    ],
-                    false => vec![
-                        cause("data", stats.medium_data),
-                        cause("moved", stats.medium_moved),
-                        cause("headers", stats.medium_headers),
-                        cause("summaries", stats.medium_summaries),
-                        cause("map", stats.medium_map),
-                    ],
-                };
-                let own = vellum.backing().own_moves();
-                match vellum.backing() {
-                    Backing::Flash(_) => medium.push(cause("moved in map area", own)),
-                    Backing::Drive(_) => medium.push(cause(BY_DRIVE, own)),
-                    Backing::Block(_) => {}
-                }
-                medium
-            }
+        let lookups = match &sim.ftl {
+            Ftl::Page(drive) => drive.map().lookups().map(|(now, ..)| now),
+            _ => None,
+        };
+        let engine = match &sim.ftl {
+            Ftl::Vellum(vellum) => vellum.stats().named().collect(),
+            _ => Vec::new(),
         };
         Self {
-            medium,
+            medium: sim.ftl.written(),
             engine,
             lookups,
             hash_ns: match &sim.ftl {
@@ -263,6 +225,7 @@ impl Snapshot {
                 Ftl::Vellum(vellum) => vellum.hash_ns(),
             },
             at: sim.time.now(),
+            start: sim.moment(),
         }
     }
 
@@ -327,6 +290,8 @@ impl Snapshot {
             busy: sim.flash.busy(),
             read_errors: sim.flash.errors(),
             partial: false,
+            sure: Sure::default(),
+            steps: sim.seen.series.since(self.start),
             write_cdf: sim.seen.writes.cumulative(),
             read_cdf: sim.seen.reads.cumulative(),
         }

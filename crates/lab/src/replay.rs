@@ -472,6 +472,13 @@ impl Replay<'_> {
         self
     }
 
+    /// The same, as the repetition of that number.
+    #[must_use]
+    pub fn numbered(mut self, repetition: u32) -> Self {
+        self.repetition = repetition;
+        self
+    }
+
     /// Why it ended early, if it did.
     pub fn error(&mut self) -> Option<ReplayError> {
         self.error.take()

@@ -49,6 +49,7 @@ pub fn table(outcomes: &[Outcome]) -> String {
         o.write_amplification
             .map_or("-".into(), |wa| format!("{wa:.3}"))
     });
+    row("  settled, drift", &|o| o.sure.told());
     if outcomes.iter().any(|o| o.stacked.is_some()) {
         let one = |o: &Outcome, of: fn(&Stacked) -> f64| {
             o.stacked
@@ -103,9 +104,7 @@ pub fn table(outcomes: &[Outcome]) -> String {
         row("  standard deviation", &|o| {
             life(o, &|l| format!("{:.2}", l.erases_deviation))
         });
-        row("host can write", &|o| {
-            life(o, &|l| l.endurance_bytes.map_or("-".into(), bytes))
-        });
+        row("host can write", &|o| life(o, &|l| l.told_endurance(bytes)));
         row("years", &|o| life(o, &crate::life::Life::told_years));
     }
     if outcomes.iter().any(|o| o.hash_ns.is_some()) {
@@ -132,6 +131,7 @@ pub fn table(outcomes: &[Outcome]) -> String {
         row("  half within", &|o| micros(of(o).p50_ns));
         row("  99% within", &|o| micros(of(o).p99_ns));
         row("  99.9% within", &|o| micros(of(o).p999_ns));
+        row("  99.99% within", &|o| micros(of(o).p9999_ns));
         row("  the longest", &|o| micros(of(o).most_ns));
     }
     row("RAM for tables", &|o| {
@@ -154,7 +154,7 @@ pub fn table(outcomes: &[Outcome]) -> String {
                 outcome.policy
             );
         }
-        for note in &outcome.notes {
+        for note in outcome.notes.iter().chain(&outcome.sure.warning()) {
             let _ = writeln!(out, "{}: {note}", outcome.policy);
         }
     }

@@ -1,6 +1,7 @@
 //! The event loop: a host, a link, a drive, and virtual time.
 
 mod parts;
+pub mod written;
 
 use parts::{Parent, Part};
 
@@ -8,6 +9,7 @@ use crate::base::{Drive, Io, Wanted};
 use crate::flash::{Die, Flash, Preset};
 use crate::latency::Latencies;
 use crate::raw::Raw;
+use crate::series::Series;
 use crate::timeline::{Tag, Timeline};
 use crate::trace::Op;
 use crate::vellum::{Asked, Vellum};
@@ -104,6 +106,8 @@ pub struct Seen {
     pub served: u64,
     /// Writes with FUA.
     pub durable_writes: u64,
+    /// How it went.
+    pub series: Series,
 }
 
 /// See the module.

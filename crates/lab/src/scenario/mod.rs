@@ -2,26 +2,29 @@
 
 mod build;
 mod prepare;
+mod source;
+mod warm;
 
 pub use build::{CAPACITY_MAX, DEFAULT_BYTES, TooLarge};
 
 use crate::base::TooSmall;
 use crate::flash::{self, Kind, NoSpare, Preset};
-use crate::journal::{Host, Journal};
+use crate::journal::Journal;
 use crate::life::{Life, WornOut};
 use crate::outcome::{Outcome, Snapshot};
-use crate::policy::{Layer, Policy};
-use crate::progress::{Watch, Watched};
+use crate::policy::Policy;
+use crate::progress::Watch;
 use crate::replay::{RepeatedContents, ReplayError, TraceFile};
-use crate::sim::{Pace, RunError, Sim};
+use crate::series;
+use crate::sim::{Ftl, Pace, RunError, Sim};
 use crate::sizes::Sizes;
+use crate::sure::Sure;
 use crate::vellum::{Hashing, LayoutError};
-use crate::workload::{self, Again, Bursts, Generator, Request, Workload};
+use crate::workload::{Again, Bursts, Request, Workload};
 use build::physical;
 use prepare::flush;
-use vellum_core::addr::{BLOCK_BYTES, Lba};
+use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::recovery::RecoveryError;
-use vellum_core::seam::{Region, WriteOnce};
 
 /// As many requests as wear a drive out.
 pub const UNTIL_WORN_OUT: u64 = u64::MAX;
@@ -41,6 +44,8 @@ pub enum Precondition {
     Fill,
     /// And then overwritten at random until the amplification stays the same.
     Steady,
+    /// Or by the load itself, until its amplification stands still.
+    Load,
 }
 
 /// A device at a size.
@@ -259,83 +264,47 @@ impl Scenario<'_> {
     /// When it cannot be run, or is not served to its end.
     pub fn run(&self, policy: &Policy) -> Result<Outcome, ScenarioError> {
         let mut built = self.build(policy)?;
-        let sim = &mut built.sim;
-        let notes = &mut built.notes;
+        let (sim, logical) = (&mut built.sim, built.logical);
+        self.holds(policy, logical)?;
         sim.time.set_instant(true);
-        self.prepare(sim, built.logical, notes)?;
+        self.prepare(sim, logical, &mut built.notes)?;
+        let mut source = self.source(policy, sim, logical)?;
+        let warm = match self.precondition {
+            Precondition::Load => self.warm(policy, sim, &mut source, logical)?,
+            _ => None,
+        };
         flush(sim)?;
         sim.settle()?;
         sim.time.set_instant(!self.timed);
         let before = Snapshot::begin(sim);
         sim.flash.begin_life();
-        let mut daily = self.daily_bytes;
-        match &self.load {
-            Load::Synthetic(load) => {
-                let requests = self.synthetic(load, built.logical)?;
-                self.begin(requests.size_hint().0 as u64);
-                let mut requests = self.watched(requests);
-                let ran = match load.journal {
-                    None => sim.run(&mut requests, self.pace),
-                    Some(journal) => {
-                        let rule = match policy.layer {
-                            Layer::Vellum { write_once, .. } => write_once,
-                            _ => WriteOnce::Off,
-                        };
-                        sim.watch(&[journal.region(built.logical, rule)]);
-                        let host = Host::new(requests, journal, built.logical, self.seed);
-                        let mut host = host.marking(self.sizes.is_some());
-                        sim.run(&mut host, self.pace)
-                    }
-                };
-                until_worn_out(ran)?;
-                daily = daily.or(Some(built.logical * BLOCK_BYTES as u64));
+        source.measure(self, sim)?;
+        let mut outcome = self.ended(sim, &before)?;
+        outcome.policy = policy.to_string();
+        outcome.load = self.load_told();
+        outcome.logical_blocks = logical;
+        outcome.physical_blocks = built.physical;
+        outcome.sure = match sim.ftl {
+            Ftl::Raw(_) => Sure::default(),
+            _ => {
+                let warm = warm.as_ref().map(|warm| warm.settled);
+                Sure::of(outcome.write_amplification, &outcome.steps, logical, warm)
             }
-            Load::Requests(requests) => {
-                self.begin(requests.len() as u64);
-                let ran = sim.run(&mut self.watched(requests.iter().cloned()), self.pace);
-                until_worn_out(ran)?;
-            }
-            Load::Trace {
-                trace,
-                times,
-                repeated,
-            } => {
-                if trace.blocks() > built.logical {
-                    let over = self.over(policy);
-                    return Err(ScenarioError::Footprint {
-                        needs: trace.blocks(),
-                        has: built.logical,
-                        bytes: physical(trace.blocks(), over) * BLOCK_BYTES as u64,
-                    });
-                }
-                if let Some((start, blocks)) = trace.journal() {
-                    let write_once = match policy.layer {
-                        Layer::Vellum { write_once, .. } => write_once,
-                        _ => WriteOnce::Off,
-                    };
-                    sim.watch(&[Region {
-                        start: Lba(start),
-                        blocks,
-                        homes: Lba(0),
-                        homes_blocks: built.logical,
-                        rule: write_once,
-                    }]);
-                }
-                let summary = trace.summary();
-                self.begin(summary.seen.records * u64::from(*times));
-                let mut replay = trace.replay(self.seed, *times)?.writing(*repeated);
-                let ran = sim.run(&mut self.watched(&mut replay), self.pace);
-                if let Some(error) = replay.error() {
-                    return Err(error.into());
-                }
-                until_worn_out(ran)?;
-                let span = (summary.last_at - summary.first_at) as f64 / 1e9;
-                let bytes = summary.blocks_written as f64 * BLOCK_BYTES as f64;
-                if span > 0.0 {
-                    daily = daily.or(Some((bytes / span * 86_400.0) as u64));
-                }
-            }
+        };
+        built.notes.extend(warm.map(|warm| warm.told));
+        let daily = self.daily_bytes.or_else(|| source.daily_bytes(logical));
+        outcome.life = self.life(sim, &outcome, daily, &mut built.notes);
+        outcome.notes = built.notes;
+        if !self.timed {
+            outcome.notes.push("untimed: only counted".into());
+            (outcome.reads, outcome.writes, outcome.flushes) = Default::default();
         }
+        outcome.partial = self.stopped();
+        Ok(outcome)
+    }
+
+    /// Brings to the medium what is still in RAM, and says what the run came to.
+    fn ended(&self, sim: &mut Sim, before: &Snapshot) -> Result<Outcome, ScenarioError> {
         // What is still in RAM belongs to the run; its wait does not.
         let seen = std::mem::take(&mut sim.seen);
         let mut ended = sim.time.now();
@@ -348,28 +317,43 @@ impl Scenario<'_> {
         sim.seen = seen;
         let mut outcome = before.until_now(sim);
         outcome.seconds -= (sim.time.now() - ended) as f64 / 1e9;
-        outcome.policy = policy.to_string();
-        outcome.load = self.load_told();
-        outcome.logical_blocks = built.logical;
-        outcome.physical_blocks = built.physical;
-        if let Kind::Nand(nand) = &self.device.preset.kind {
-            let limit = self.device.erase_limit.unwrap_or(nand.erase_limit);
-            let life = Life::of(sim.flash.wear(), limit, outcome.host_written, daily);
-            built.notes.extend(life.too_few());
-            let worn = sim.flash.worn().map(|worn| WornOut {
-                worn,
-                written_bytes: outcome.host_written * BLOCK_BYTES as u64,
-            });
-            built.notes.extend(worn.as_ref().map(|w| w.told(&life)));
-            outcome.life = Some(Life { worn, ..life });
-        }
-        outcome.notes = built.notes;
-        if !self.timed {
-            outcome.notes.push("untimed: only counted".into());
-            (outcome.reads, outcome.writes, outcome.flushes) = Default::default();
-        }
-        outcome.partial = self.watch.is_some_and(Watch::stopped);
         Ok(outcome)
+    }
+
+    /// How long the flash lasts; none where there is none.
+    fn life(
+        &self,
+        sim: &Sim,
+        outcome: &Outcome,
+        daily: Option<u64>,
+        notes: &mut Vec<String>,
+    ) -> Option<Life> {
+        let Kind::Nand(nand) = &self.device.preset.kind else {
+            return None;
+        };
+        let limit = self.device.erase_limit.unwrap_or(nand.erase_limit);
+        let off = series::may_be_off(&outcome.steps, |step| step.erases);
+        let life = Life::of(sim.flash.wear(), limit, outcome.host_written, off, daily);
+        notes.extend(life.too_few());
+        let worn = sim.flash.worn().map(|worn| WornOut {
+            worn,
+            written_bytes: outcome.host_written * BLOCK_BYTES as u64,
+        });
+        notes.extend(worn.as_ref().map(|w| w.told(&life)));
+        Some(Life { worn, ..life })
+    }
+
+    /// Whether the volume holds what a trace touches.
+    fn holds(&self, policy: &Policy, has: u64) -> Result<(), ScenarioError> {
+        let Load::Trace { trace, .. } = &self.load else {
+            return Ok(());
+        };
+        let needs = trace.blocks();
+        if needs <= has {
+            return Ok(());
+        }
+        let bytes = physical(needs, self.over(policy)) * BLOCK_BYTES as u64;
+        Err(ScenarioError::Footprint { needs, has, bytes })
     }
 
     /// The drive as it is when a run begins, in time that does not pass, and the blocks of its volume.
@@ -392,69 +376,6 @@ impl Scenario<'_> {
         let flash = self.device.capacity.unwrap_or(DEFAULT_BYTES) / BLOCK_BYTES as u64;
         let blocks = flash.saturating_mul(u64::from(limit) * WEAR_OUT_TIMES);
         blocks / u64::from(request_blocks.max(1))
-    }
-
-    fn begin(&self, requests: u64) {
-        if let Some(watch) = self.watch {
-            watch.begin(requests);
-        }
-    }
-
-    fn watched<I>(&self, from: I) -> Watched<'_, I> {
-        Watched {
-            from,
-            watch: self.watch,
-            count: true,
-        }
-    }
-
-    fn synthetic(
-        &self,
-        load: &Synthetic,
-        logical: u64,
-    ) -> Result<std::iter::Take<Generator>, ScenarioError> {
-        let &Synthetic {
-            workload,
-            requests,
-            request_blocks,
-            zeros,
-            duplicates,
-            again,
-            flush_every,
-            bursts,
-            journal,
-        } = load;
-        let volume = logical;
-        let logical = match journal {
-            Some(journal) if journal.blocks >= JOURNAL_BLOCKS_MIN => {
-                logical.saturating_sub(journal.data_at(logical))
-            }
-            Some(_) => 0,
-            None => logical,
-        };
-        if request_blocks == 0 || u64::from(request_blocks) > logical {
-            return Err(ScenarioError::Request {
-                request: request_blocks,
-                volume,
-                left: logical,
-            });
-        }
-        let shape = workload::Shape {
-            blocks: logical,
-            request_blocks,
-            zeros,
-            duplicates,
-            again,
-            flush_every,
-            bursts,
-            seed: self.seed,
-        };
-        let count = match requests {
-            UNTIL_WORN_OUT => self.wearing_out(request_blocks),
-            0 => 2 * logical / u64::from(request_blocks),
-            count => count,
-        };
-        Ok(Generator::new(workload, shape).take(usize::try_from(count).unwrap_or(usize::MAX)))
     }
 }
 

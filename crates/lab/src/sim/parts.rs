@@ -30,10 +30,7 @@ impl Sim {
         let read = request.op == Op::Read;
         match request.op {
             Op::Read => self.seen.blocks_read += u64::from(request.blocks),
-            Op::Write { fua } => {
-                self.seen.blocks_written += u64::from(request.blocks);
-                self.seen.durable_writes += u64::from(fua);
-            }
+            Op::Write { fua } => self.seen_written(request.blocks, fua),
             _ => {}
         }
         if let Ftl::Page(drive) = &mut self.ftl
@@ -104,6 +101,14 @@ impl Sim {
             self.time
                 .at(crossed + self.preset.command_ns, Tag::Arrival(id));
         }
+    }
+
+    fn seen_written(&mut self, blocks: u32, fua: bool) {
+        if self.seen.blocks_written >= self.seen.series.due() {
+            self.seen.series.add(self.moment());
+        }
+        self.seen.blocks_written += u64::from(blocks);
+        self.seen.durable_writes += u64::from(fua);
     }
 
     /// Takes the host's link for so many blocks.

@@ -67,9 +67,11 @@ pub struct Setup {
     /// its own times say (`own`). Nothing is asked before a flush is answered.
     #[arg(long, value_name = "MICROSECONDS", requires = "depth", value_parser = think)]
     think: Option<Think>,
-    /// What is done to the drive before the run begins: none, fill (each block written once) or steady (and overwritten
-    /// until the amplification stays the same).
-    #[arg(long, value_name = "WHAT", default_value = "fill", value_parser = ["none", "fill", "steady"])]
+    /// What is done to the drive before the run begins: none, fill (each block written once), load (and then the
+    /// load itself, until its write amplification stands still) or steady (and then overwritten at random until it
+    /// stays the same).
+    #[arg(long, value_name = "WHAT", default_value = "load")]
+    #[arg(value_parser = ["none", "fill", "load", "steady"])]
     precondition: String,
     /// Requests of a load; by default as many as write the volume twice.
     #[arg(long, value_name = "COUNT", default_value_t = 0, requires = "workload", value_parser = number::<u64>(0..=u64::MAX))]
@@ -326,6 +328,7 @@ impl Setup {
             precondition: match self.precondition.as_str() {
                 "none" => Precondition::None,
                 "fill" => Precondition::Fill,
+                "load" => Precondition::Load,
                 _ => Precondition::Steady,
             },
             seed: self.seed,

@@ -1,0 +1,82 @@
+//! What was written to the medium, and why.
+
+use super::{Ftl, Sim};
+use crate::series::Moment;
+use crate::vellum::Backing;
+use serde::Serialize;
+
+/// What a drive under the engine moves.
+pub(crate) const BY_DRIVE: &str = "moved by the drive";
+
+/// Blocks written to the medium, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Cause {
+    /// Why.
+    pub name: &'static str,
+    /// Blocks of 4 KiB.
+    pub blocks: u64,
+}
+
+impl Ftl {
+    /// Blocks written to the medium by cause, always in the same order.
+    #[must_use]
+    pub fn written(&self) -> Vec<Cause> {
+        let cause = |name, blocks| Cause { name, blocks };
+        match self {
+            Self::Page(drive) => {
+                let counts = drive.map().counts();
+                let mut written = vec![cause("data", counts.host), cause("moved", counts.moved)];
+                if drive.map().is_levelled() {
+                    written.push(cause("moved to level wear", counts.levelled));
+                }
+                if drive.map().lookups().is_some() {
+                    written.push(cause("map", counts.map));
+                }
+                written
+            }
+            Self::Raw(raw) => vec![cause("data", raw.written())],
+            Self::Vellum(vellum) => {
+                let stats = vellum.stats();
+                let mut written = match vellum.is_in_place() {
+                    true => vec![
+                        cause("data", stats.medium_data),
+                        cause("map", stats.medium_links),
+                        cause("counts", stats.medium_counts),
+                        cause("fingerprints", stats.medium_fingerprints),
+                        cause("directory", stats.medium_directory),
+                        cause("roots", stats.medium_map),
+                    ],
+                    false => vec![
+                        cause("data", stats.medium_data),
+                        cause("moved", stats.medium_moved),
+                        cause("headers", stats.medium_headers),
+                        cause("summaries", stats.medium_summaries),
+                        cause("map", stats.medium_map),
+                    ],
+                };
+                let own = vellum.backing().own_moves();
+                match vellum.backing() {
+                    Backing::Flash(_) => written.push(cause("moved in map area", own)),
+                    Backing::Drive(_) => written.push(cause(BY_DRIVE, own)),
+                    Backing::Block(_) => {}
+                }
+                written
+            }
+        }
+    }
+}
+
+impl Sim {
+    /// The counters of now.
+    #[must_use]
+    pub fn moment(&self) -> Moment {
+        Moment {
+            host_written: self.seen.blocks_written,
+            medium_written: self.ftl.written().iter().map(|cause| cause.blocks).sum(),
+            erases: self.flash.counts().erases,
+            at: self.time.now(),
+            writes: self.seen.writes.count(),
+            write_ns: self.seen.writes.sum(),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! How far a run's figures can be relied on.
+
+use crate::series::{self, Step};
+use serde::Serialize;
+
+/// The halves of a run that has settled differ by at most so much, of 1.
+const DRIFT_MAX: f64 = 0.01;
+/// Volumes that the host writes in a run that can be said to have settled by itself.
+const VOLUMES_MIN: u64 = 4;
+
+/// How sure the write amplification is, and whether it stands still.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Sure {
+    /// Whether it had settled: by the rule of the warm-up, or in what was measured itself. None where nothing was written, or
+    /// nothing inside the device is known.
+    pub settled: Option<bool>,
+    /// By how many percent it is higher in the second half of what was measured than in the first.
+    pub drift_percent: Option<f64>,
+    /// Between this and
+    pub write_amplification_low: Option<f64>,
+    /// that it lies, 19 times in 20.
+    pub write_amplification_high: Option<f64>,
+}
+
+impl Sure {
+    /// Of a run with that amplification, on a volume of so many blocks; `warm` says whether the warm-up by the load
+    /// had ended by its rule, where there was one.
+    #[must_use]
+    pub fn of(amplification: Option<f64>, steps: &[Step], volume: u64, warm: Option<bool>) -> Self {
+        let drift = series::drift(steps);
+        let written = steps.last().map_or(0, |last| last.host_written);
+        let still = || {
+            written >= VOLUMES_MIN * volume * 63 / 64
+                && drift.is_some_and(|drift| drift.abs() <= DRIFT_MAX)
+        };
+        let off = series::may_be_off(steps, |step| step.medium_written);
+        let within = |side: f64| Some(amplification? * (1.0 + side * off?));
+        Self {
+            settled: amplification.map(|_| warm.unwrap_or_else(still)),
+            drift_percent: drift.map(|drift| drift * 100.0),
+            write_amplification_low: within(-1.0),
+            write_amplification_high: within(1.0),
+        }
+    }
+
+    /// What a reader must know: a run that had not settled, or that drifts.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        let drift = self.drift_percent.unwrap_or(0.0);
+        let drifts = drift.abs() > 100.0 * DRIFT_MAX;
+        let told = format!(
+            "its write amplification drifted by {drift:+.1}% from the first half to the second"
+        );
+        match self.settled? {
+            true if !drifts => None,
+            true => Some(format!("{told}: parts of the load differ")),
+            false if drifts => Some(format!("NOT SETTLED: {told}")),
+            false => {
+                Some("NOT SETTLED: too little was written to tell whether it stands still".into())
+            }
+        }
+    }
+
+    /// Whether it had settled, in a word.
+    #[must_use]
+    pub fn told(&self) -> String {
+        let word = match self.settled {
+            Some(true) => "yes",
+            Some(false) => "NO",
+            None => return "-".into(),
+        };
+        match self.drift_percent {
+            Some(drift) => format!("{word}, {drift:+.1}%"),
+            None => word.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run over two volumes of 1000 blocks, a step each 20 blocks.
+    fn steps(volumes: u64, medium: impl Fn(u64) -> u64) -> Vec<Step> {
+        let step = |n: u64| Step {
+            host_written: n * 20,
+            medium_written: medium(n * 20),
+            erases: 0,
+            seconds: 0.0,
+            write_mean_ns: None,
+        };
+        (1..=volumes * 50).map(step).collect()
+    }
+
+    #[test]
+    fn what_stands_still_long_enough_has_settled() {
+        let still = Sure::of(Some(2.0), &steps(5, |host| 2 * host), 1000, None);
+        assert_eq!((still.settled, still.warning()), (Some(true), None));
+        assert_eq!(still.write_amplification_low, Some(2.0));
+        assert_eq!(still.told(), "yes, +0.0%");
+        let short = Sure::of(Some(2.0), &steps(2, |host| 2 * host), 1000, None);
+        assert!(short.warning().unwrap().contains("too little"));
+        let drifting = Sure::of(Some(2.0), &steps(5, |host| host * host / 1000), 1000, None);
+        assert_eq!(drifting.settled, Some(false));
+        assert!(
+            drifting
+                .warning()
+                .unwrap()
+                .contains("NOT SETTLED: its write")
+        );
+        assert!(drifting.told().starts_with("NO, +"));
+    }
+
+    #[test]
+    fn a_warm_up_says_it_where_there_was_one() {
+        let warm = |settled| Sure::of(Some(2.0), &steps(2, |host| 2 * host), 1000, Some(settled));
+        assert_eq!(warm(true).settled, Some(true));
+        assert_eq!(warm(false).settled, Some(false));
+        let phases = Sure::of(
+            Some(2.0),
+            &steps(2, |host| host * host / 1000),
+            1000,
+            Some(true),
+        );
+        assert!(
+            phases
+                .warning()
+                .unwrap()
+                .contains("parts of the load differ")
+        );
+        assert_eq!(Sure::of(None, &[], 1000, None).told(), "-");
+    }
+}
