@@ -10,6 +10,7 @@
 //! the checksum over it, which its caller keeps.
 //!
 //! Which encoding is chosen when, and the measurement behind it: `docs/decisions/0008-encodings.md`.
+#![forbid(unsafe_code)]
 
 mod decoder;
 mod encoder;

@@ -1,4 +1,5 @@
 //! The flash translation layer as a deterministic state machine.
+#![forbid(unsafe_code)]
 #![no_std]
 extern crate alloc;
 

@@ -11,6 +11,7 @@
 //!
 //! The format is that of the Linux kernel (`Documentation/filesystems/ext4`, `fs/ext4`, `fs/jbd2`); a check
 //! that is stricter than the kernel's says so.
+#![forbid(unsafe_code)]
 
 mod allowance;
 mod aside;

@@ -3,6 +3,7 @@
 //! A [`scenario`] says what is run: a device, policies, a workload or a trace. [`sim`] is the event loop;
 //! [`vellum`] drives the engine, [`base`] is the page map that it is compared with, [`flash`] is what both write to.
 //! The same scenario and the same seed give the same bytes of output.
+#![forbid(unsafe_code)]
 
 pub mod applications;
 pub mod base;

@@ -7,6 +7,7 @@
 //! [`Writer`] takes [`Entry`]s and needs a [`Write`](std::io::Write); [`Reader`] gives them back from a
 //! [`Read`](std::io::Read). Whatever the bytes, memory is bounded by [`limits`] and a mistake is a [`TraceError`]
 //! that says where it is.
+#![forbid(unsafe_code)]
 
 mod block;
 mod entry;
