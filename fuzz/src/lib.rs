@@ -3,6 +3,7 @@
 
 pub mod archive;
 pub mod codec;
+pub mod boot;
 pub mod config;
 pub mod ext4;
 pub mod format;

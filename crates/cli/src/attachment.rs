@@ -5,12 +5,13 @@
 //! what was done; what a killed one leaves behind is found by its state file, and by looking at what the
 //! kernel has bound to our directory.
 
-use crate::outcome::tell;
+use crate::outcome::{tell, usage};
 use crate::server_log::{self, ServerLog};
 use crate::signals::{Stop, unblocked};
-use crate::state::{Process, State, StateFile, run_dir};
+use crate::state::{self, Process, State, StateFile, run_dir};
 use crate::{bound, control, host};
 use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -23,8 +24,12 @@ const SERVER_PATIENCE: Duration = Duration::from_secs(300);
 /// How long an unmount may find the directory in use by someone who is just leaving.
 const BUSY_PATIENCE: Duration = Duration::from_secs(3);
 
+/// What a server is called that systemd and its kin spare at a shutdown, by the '@' that a root file system's daemons have there.
+const SPARED: &str = "@vellum";
+
 /// A way to make a volume a block device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Via {
     /// The kernel's driver for block devices in user space (ublk_drv, Linux 6.5).
     Ublk,
@@ -80,6 +85,17 @@ impl Via {
     }
 }
 
+/// A directory to mount on, by its full path.
+pub fn mount_point(dir: &Path) -> Result<PathBuf> {
+    let dir = dir
+        .canonicalize()
+        .with_context(|| format!("cannot find mount point {}", dir.display()))?;
+    match dir.is_dir() {
+        true => Ok(dir),
+        false => Err(usage(format!("--mount {}: not a directory", dir.display()))),
+    }
+}
+
 /// An attachment being made; undone when dropped, unless kept.
 pub struct Attachment {
     file: StateFile,
@@ -87,6 +103,7 @@ pub struct Attachment {
     state: State,
     server: Option<Child>,
     stop: Stop,
+    survives: bool,
     kept: bool,
 }
 
@@ -126,8 +143,16 @@ impl Attachment {
             state,
             server: None,
             stop: stop.clone(),
+            survives: false,
             kept: false,
         })
+    }
+
+    /// The entry of what is attached at boot that this is for; and whether its server is not to be killed with all other
+    /// processes of a machine that is shut down.
+    pub fn at_boot(&mut self, entry: Option<String>, survives: bool) {
+        self.state.boot = entry;
+        self.survives = survives;
     }
 
     /// What was done so far.
@@ -141,6 +166,9 @@ impl Attachment {
         let control = dir.join(format!("{}.server", self.id));
         let mut command =
             Command::new(std::env::current_exe().context("cannot find the vellum program itself")?);
+        if self.survives {
+            command.arg0(SPARED);
+        }
         command
             .args(["serve", "--syslog"])
             .args(options)
@@ -206,6 +234,8 @@ impl Attachment {
         let device = match (&self.state.fuse, &self.state.socket) {
             (Some(fuse), _) => host::loop_attach(&fuse.join("disk"))?,
             (None, Some(socket)) => {
+                // Volumes are attached side by side at boot: no two may find one device free.
+                let _alone = state::alone()?;
                 let (device, socket) = (free_nbd()?, socket.clone());
                 // Before it is bound: whoever clears up after us must find it.
                 self.state.device = Some(device.clone());

@@ -8,6 +8,7 @@
 
 mod archive;
 mod attachment;
+mod boot;
 mod bound;
 mod claim;
 mod commands;
@@ -22,6 +23,7 @@ mod observed;
 mod outcome;
 mod progress;
 mod properties;
+mod protected;
 mod raw;
 mod replace;
 mod served;
@@ -35,6 +37,8 @@ use clap::{CommandFactory, FromArgMatches, Parser};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::LazyLock;
+use vellum_core::format::VERSION as FORMAT;
 
 /// A crash-safe virtual SSD that knows what it is writing.
 #[derive(Parser)]
@@ -60,11 +64,11 @@ struct Cli {
 /// Runs the command line that this process was started with.
 pub fn run() -> ExitCode {
     let args: Vec<_> = std::env::args_os().collect();
-    let (args, origins) = match config::expand(Cli::command(), args) {
+    let (args, origins) = match config::expand(command_line(), args) {
         Ok(both) => both,
         Err(error) => return outcome::report(&error),
     };
-    let cli = Cli::command()
+    let cli = command_line()
         .try_get_matches_from(args)
         .and_then(|m| Cli::from_arg_matches(&m));
     let cli = match cli {
@@ -95,17 +99,30 @@ pub fn configured(text: &str, file: &Path, command: &[&str]) -> anyhow::Result<V
     Ok(config::flags(&command_line(), text, file, &wanted)?.0)
 }
 
+/// What systemd is told of a volume that is attached at boot, by the text of its entry, `file` being its name in errors.
+///
+/// # Errors
+/// When anything in it is wrong.
+pub fn ordered_at_boot(text: &str, file: &Path) -> anyhow::Result<String> {
+    let entry = boot::Entry::parse(text, file)?;
+    Ok(boot::systemd::ordering("local-fs.target", Some(&entry)))
+}
+
 /// Whether the command line takes these arguments.
 ///
 /// # Errors
 /// As the user would be told.
 pub fn takes(args: &[OsString]) -> Result<(), String> {
-    let matches = Cli::command().try_get_matches_from(args);
+    let matches = command_line().try_get_matches_from(args);
     let cli = matches.and_then(|found| Cli::from_arg_matches(&found));
     cli.map(drop).map_err(|error| error.to_string())
 }
 
 /// The whole command line, for completions and manual pages.
 fn command_line() -> clap::Command {
-    Cli::command()
+    static VERSION: LazyLock<String> = LazyLock::new(|| {
+        let ours = env!("CARGO_PKG_VERSION");
+        format!("{ours}\nvolumes: it writes format {FORMAT}, and reads 1 to {FORMAT}")
+    });
+    Cli::command().long_version(VERSION.as_str())
 }

@@ -123,6 +123,9 @@ pub struct State {
     pub binding: Option<u64>,
     /// Where it is mounted.
     pub mount: Option<PathBuf>,
+    /// The entry of what is attached at boot that it is for.
+    #[serde(default)]
+    pub boot: Option<String>,
 }
 
 impl State {

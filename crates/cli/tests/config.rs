@@ -1,10 +1,12 @@
-//! The fuzz target of the configuration file, over some thousands of seeded mutations.
+//! The fuzz targets of the configuration file and of an entry of what is attached at boot, over some thousands of seeded mutations.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     reason = "a failure is a test's"
 )]
 
+#[path = "../../../fuzz/src/boot.rs"]
+mod entry;
 #[path = "../../../fuzz/src/config.rs"]
 mod fuzz;
 
@@ -16,6 +18,12 @@ const SEEDS: [&str; 4] = [
     "[create]\nsize = \"10G\"\nover-provisioning = 12\nforce = true\nlayout = 'shadow'\n",
     "[lab.run]\nworkload = \"zipf\"\nop = 12.5\npolicy = [\"base\", \"vellum\"]\n\n[lab.sweep]\nthreads = 2\n",
     "lab.run.op = 7\nattach = { mount = \"\"\"/mnt\"\"\", mkfs = true }\n",
+];
+
+const ENTRIES: [&str; 2] = [
+    "volume = \"/data/a b.vellum\"\nuuid = '8c1f'\nmount = \"/srv/%50\\\\\"\n\
+        via = 'ublk'\nbefore = 'multi-user'\n",
+    "volume = '/dev/disk/by-id/\"a\"'\nmount = '/'\n",
 ];
 
 /// Some of these are put into a file here and there.
@@ -73,6 +81,19 @@ fn whatever_a_configuration_file_says_is_taken_or_named() {
     fuzz::read(long.as_bytes());
     let many = format!("[serve]\nwith = [{}]", "1,".repeat(10_000));
     fuzz::read(many.as_bytes());
+}
+
+#[test]
+fn whatever_an_entry_says_runs_nothing() {
+    for (n, seed) in ENTRIES.iter().enumerate() {
+        assert!(vellum_cli::ordered_at_boot(seed, Path::new("v.toml")).is_ok());
+        let mut rng = Rng::new(n as u64);
+        for _ in 0..2000 {
+            entry::read(&changed(seed, &mut rng));
+        }
+    }
+    entry::read(format!("volume = {}", "[".repeat(50_000)).as_bytes());
+    entry::read(b"volume = '/d'\nmount = \"/m\\nExecStart=/bin/sh\"\n");
 }
 
 /// The seeds are files that are right, so that their mutations get past the first line.

@@ -1,6 +1,6 @@
 //! `vellum attach`: from a volume's file to a block device, and to a mounted file system if asked.
 
-use crate::attachment::{Attachment, Via};
+use crate::attachment::{self, Attachment, Via};
 use crate::commands::journal;
 use crate::outcome::{out, tell, usage};
 use crate::properties::{Run, Settings};
@@ -38,8 +38,32 @@ pub struct Args {
     /// How to attach it; the best way that this machine has, if not given.
     #[arg(long, value_enum)]
     via: Option<Via>,
+    /// Let a shutdown end the server last: it is not killed with all other processes, so that what is mounted can be unmounted.
+    /// For a root file system, whose `detach` nobody can call.
+    #[arg(long)]
+    survive_shutdown: bool,
     #[command(flatten)]
     run: Run,
+    /// The entry that this is for.
+    #[arg(skip)]
+    boot: Option<String>,
+}
+
+impl Args {
+    /// Of an entry, at boot.
+    pub fn at_boot(name: &str, volume: PathBuf, mount: Option<PathBuf>, via: Option<Via>) -> Self {
+        Self {
+            volume,
+            mount,
+            mkfs: false,
+            force: false,
+            options: None,
+            via,
+            survive_shutdown: true,
+            run: Run::default(),
+            boot: Some(name.to_owned()),
+        }
+    }
 }
 
 /// Attaches it.
@@ -62,7 +86,11 @@ pub fn run(args: Args) -> Result<()> {
         .volume
         .canonicalize()
         .with_context(|| format!("cannot find {}", args.volume.display()))?;
-    let mount = args.mount.as_deref().map(mount_point).transpose()?;
+    let mount = args
+        .mount
+        .as_deref()
+        .map(attachment::mount_point)
+        .transpose()?;
     if !host::is_root() {
         bail!(
             "attaching a block device needs root: use sudo, or `vellum serve --socket` with an NBD client in user space"
@@ -76,6 +104,7 @@ pub fn run(args: Args) -> Result<()> {
         },
     };
     let mut attachment = Attachment::begin(&uuid, &path, via, &stop)?;
+    attachment.at_boot(args.boot, args.survive_shutdown);
     let flags: Vec<OsString> = with.flags().into_iter().map(OsString::from).collect();
     attachment.serve(&flags)?;
     let device = attachment.bind()?;
@@ -105,16 +134,6 @@ pub fn run(args: Args) -> Result<()> {
         None => writeln!(out(), "{}", device.display())?,
     }
     Ok(())
-}
-
-fn mount_point(dir: &Path) -> Result<PathBuf> {
-    let dir = dir
-        .canonicalize()
-        .with_context(|| format!("cannot find mount point {}", dir.display()))?;
-    match dir.is_dir() {
-        true => Ok(dir),
-        false => Err(usage(format!("--mount {}: not a directory", dir.display()))),
-    }
 }
 
 /// Why a commit block of the file system on a volume could overtake what it commits, if so. Its server looks first.

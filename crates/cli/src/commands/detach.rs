@@ -56,6 +56,15 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// Detaches what is recorded of a volume, by its UUID.
+pub fn detach(id: &str, stop: &Stop) -> Result<()> {
+    let file = StateFile::lock(id)?;
+    if let Some(state) = file.load()? {
+        attachment::undo(&file, id, &state, Some(stop))?;
+    }
+    Ok(())
+}
+
 /// Of a volume no failure: a `detach` can be repeated.
 fn nothing(path: &Path) -> String {
     format!("nothing is attached as {}", path.display())

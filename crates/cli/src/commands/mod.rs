@@ -1,13 +1,16 @@
 //! The subcommands.
 
 mod attach;
+mod boot;
 mod check;
 mod completions;
 mod create;
 mod dedup;
 mod demo;
 mod detach;
+mod disable;
 mod dump;
+mod enable;
 mod estimate;
 mod fold;
 mod get;
@@ -44,6 +47,12 @@ pub enum Command {
     Attach(attach::Args),
     /// Undo an attach, also after a crash.
     Detach(detach::Args),
+    /// Attach a volume at each boot from now on, and mount it.
+    Enable(enable::Args),
+    /// Attach a volume at boot no more.
+    Disable(disable::Args),
+    /// Show what is attached at boot; attach or detach all of it.
+    Boot(boot::Args),
     /// Show what a volume is.
     Info(info::Args),
     /// Show what is served and attached now.
@@ -93,7 +102,14 @@ impl Command {
     pub fn run(self) -> Result<()> {
         if !matches!(
             self,
-            Self::Serve(_) | Self::Record(_) | Self::Demo(_) | Self::Attach(_) | Self::Detach(_)
+            Self::Serve(_)
+                | Self::Record(_)
+                | Self::Demo(_)
+                | Self::Attach(_)
+                | Self::Detach(_)
+                | Self::Boot(_)
+                | Self::Enable(_)
+                | Self::Disable(_)
         ) {
             crate::signals::die_on_closed_pipe();
         }
@@ -103,6 +119,9 @@ impl Command {
             Self::Record(args) => record::run(args),
             Self::Attach(args) => attach::run(args),
             Self::Detach(args) => detach::run(&args),
+            Self::Enable(args) => enable::run(&args),
+            Self::Disable(args) => disable::run(&args),
+            Self::Boot(args) => boot::run(args),
             Self::Info(args) => info::run(&args),
             Self::List(args) => list::run(&args),
             Self::Stats(args) => stats::run(&args),

@@ -5,6 +5,7 @@ use crate::claim::{Claimed, claim};
 use crate::control::{Answers, ControlSocket};
 use crate::outcome::{tell, usage};
 use crate::properties::{Change, Research, Run};
+use crate::protected;
 use crate::served::{OpenOptions, Recording, Served};
 use crate::server_log;
 use crate::signals::Stop;
@@ -21,9 +22,6 @@ use vellum_frontend::fuse::{FuseExport, FuseServer};
 use vellum_frontend::nbd::{self, Export, Listen, Protection, Server, TlsFiles};
 use vellum_frontend::ublk::{self, UblkServer};
 use vellum_record::Sizes;
-
-/// From linux/prctl.h.
-const PR_SET_IO_FLUSHER: i32 = 57;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -76,7 +74,7 @@ pub struct Args {
         requires = "record"
     )]
     record_sizes: SizesChoice,
-    /// Tell the system's log too, with the time: of the server of an attached volume.
+    /// Of the server of an attached volume: tell the system's log too, with the time, and stay when memory is short.
     #[arg(long, hide = true)]
     syslog: bool,
     /// Serve plain files as they are, counted: the peer in demo and benchmarks.
@@ -177,7 +175,7 @@ pub fn run(args: Args) -> Result<()> {
     // Before the first thread. A signal during recovery is heard after it; a second one ends us, which
     // recovery survives.
     let stop = Stop::on_signals(false)?;
-    serve_host_memory();
+    protected::flushes_for_others();
     if args.run.names_a_journal() && named.len() > 1 {
         return Err(usage(
             "--journal is of one volume: with several, use `vellum set VOLUME journals=START+LENGTH`",
@@ -215,11 +213,11 @@ pub fn run(args: Args) -> Result<()> {
         }
         volumes.0.push(Served::open(name, &path, medium, &options)?);
     }
+    protected::stays(args.syslog);
     let volumes = Arc::new(volumes);
-    let served = if stop.asked() {
-        Ok(())
-    } else {
-        serve(&args, &volumes, &sockets, &stop)
+    let served = match stop.asked() {
+        true => Ok(()),
+        false => serve(&args, &volumes, &sockets, &stop),
     };
     // Front ends are gone; whatever happened to them, the volumes end in order, and are ours until then.
     sockets.iter().for_each(ControlSocket::stopping);
@@ -356,12 +354,6 @@ fn name_of(volume: &str) -> Result<(String, PathBuf)> {
 fn is_one_file(a: &Path, b: &Path) -> bool {
     let node = |path: &Path| path.metadata().map(|meta| (meta.dev(), meta.ino()));
     matches!((node(a), node(b)), (Ok(a), Ok(b)) if a == b)
-}
-
-/// Tells the kernel that it may need us to free memory, so that it does not wait for us when we allocate.
-fn serve_host_memory() {
-    // SAFETY: no pointers. It needs CAP_SYS_RESOURCE; without that we serve as before.
-    unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) };
 }
 
 struct Volumes(Vec<Served>);

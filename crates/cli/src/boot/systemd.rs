@@ -1,0 +1,303 @@
+//! What systemd is told: a template of a service, and for each entry of the tab what that service waits for, and who waits for
+//! it. The second is derived at each boot, by a generator, so that an entry that was changed by hand is all that counts.
+
+use super::entry::{Entry, Name, Target};
+use super::tab::Tab;
+use crate::outcome::tell;
+use crate::{host, replace};
+use anyhow::{Context, Result, bail};
+use std::fmt::Write;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Where units may be that were installed, the administrator's own first.
+const UNITS: [&str; 4] = [
+    "/etc/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
+/// The template, and the program that derives the rest.
+const TEMPLATE: &str = "vellum@.service";
+const GENERATOR: &str = "vellum-generator";
+/// Where the files of running servers are.
+const RUN: &str = "/run/vellum";
+/// A unit's name is no longer.
+const UNIT_NAME_MAX: usize = 255;
+
+/// The service of an entry.
+pub fn service(name: &Name) -> String {
+    format!("vellum@{name}.service")
+}
+
+/// Whether systemd runs this machine.
+pub fn runs() -> bool {
+    Path::new("/run/systemd/system").is_dir()
+}
+
+/// Lets systemd see what has changed in the tab.
+pub fn reload() -> Result<()> {
+    host::run("systemctl", &["daemon-reload"]).map(drop)
+}
+
+/// Starts or stops the service of an entry.
+pub fn order(verb: &str, name: &Name) -> Result<()> {
+    let service = service(name);
+    let done = host::run("systemctl", &[verb, &service]);
+    done.map(drop)
+        .with_context(|| format!("see `systemctl status {service}`"))
+}
+
+/// The service's template, for a program that is installed there. It has no sandbox: in a mount namespace of its own nobody else
+/// would see what it mounts.
+fn template(program: &str) -> String {
+    format!(
+        "\
+[Unit]
+Description=Vellum volume %i
+Documentation=man:vellum-enable(1)
+# It may be one of the local file systems that all else waits for.
+DefaultDependencies=no
+After=systemd-remount-fs.service systemd-modules-load.service
+After=systemd-udevd.service systemd-tmpfiles-setup-dev.service
+Conflicts=shutdown.target
+Before=shutdown.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={program} boot start %i
+ExecStop={program} boot stop %i
+TimeoutStartSec=15min
+TimeoutStopSec=6min
+# The server is told to stop when its file system is unmounted, and not before: a stop that finds it in use
+# leaves both.
+KillMode=process
+"
+    )
+}
+
+fn generator(program: &str) -> String {
+    format!(
+        "\
+#!/bin/sh
+# systemd runs this at each boot and `systemctl daemon-reload`: it derives from /etc/vellum/volumes what the
+# services vellum@NAME wait for.
+exec {program} boot generate \"$1\"
+"
+    )
+}
+
+/// Writes the template and the generator into a systemd's own folder, like /etc/systemd.
+pub fn install(folder: &Path, program: &str) -> Result<()> {
+    let files = [
+        (
+            folder.join("system").join(TEMPLATE),
+            0o644,
+            template(program),
+        ),
+        (
+            folder.join("system-generators").join(GENERATOR),
+            0o755,
+            generator(program),
+        ),
+    ];
+    for (path, mode, text) in files {
+        let failed = || format!("cannot write {}", path.display());
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).with_context(failed)?;
+        }
+        replace::file(&path, mode, text.as_bytes()).with_context(failed)?;
+    }
+    Ok(())
+}
+
+/// Installs them for this program where no package has; root will run it at each boot, so nobody else may change it.
+pub fn ensure_installed() -> Result<()> {
+    if UNITS
+        .iter()
+        .any(|folder| Path::new(folder).join(TEMPLATE).exists())
+    {
+        return Ok(());
+    }
+    let program = std::env::current_exe().context("cannot find the vellum program itself")?;
+    let shown = program.display();
+    for place in program.ancestors() {
+        let meta = place
+            .metadata()
+            .with_context(|| format!("cannot look at {}", place.display()))?;
+        let (others, sticky) = (meta.mode() & 0o022 != 0, meta.mode() & 0o1000 != 0);
+        if meta.uid() != 0 || others && !sticky {
+            bail!(
+                "root would run {shown} at each boot, and others than root may change {}: install it first \
+                 (`sudo install {shown} /usr/local/bin/`)",
+                place.display()
+            );
+        }
+    }
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/-_.".contains(c);
+    let program = program.to_str().filter(|text| text.chars().all(is_plain));
+    let program = program.with_context(|| format!("{shown}: a unit cannot name such a path"))?;
+    install(Path::new("/etc/systemd"), program)?;
+    tell(format_args!(
+        "wrote /etc/systemd/system/{TEMPLATE} and /etc/systemd/system-generators/{GENERATOR}"
+    ));
+    Ok(())
+}
+
+/// Writes what follows from the tab into a generator's folder. A damaged entry has a service too, which fails and says why; it
+/// holds nothing up.
+pub fn generate(tab: &Tab, folder: &Path) -> Result<()> {
+    for (stem, read) in tab.entries()? {
+        let (name, entry) = match (read, stem.parse::<Name>()) {
+            (Ok((name, entry)), _) => (name, Some(entry)),
+            (Err(error), named) => {
+                tell(format_args!("vellum: {error:#}"));
+                let Ok(name) = named else { continue };
+                (name, None)
+            }
+        };
+        let target = match entry.as_ref().map(|entry| entry.before) {
+            Some(Target::LocalFs) => "local-fs.target",
+            Some(Target::MultiUser) | None => "multi-user.target",
+        };
+        let service = service(&name);
+        let source = tab.path(&name);
+        let wants = format!(
+            "# Derived from {}\n[Unit]\nWants={service}\n",
+            source.display()
+        );
+        put(
+            &folder.join(format!("{target}.d/vellum-{name}.conf")),
+            &wants,
+        )?;
+        let order = ordering(target, entry.as_ref());
+        let own = format!("# Derived from {}\n{order}", source.display());
+        put(&folder.join(format!("{service}.d/volume.conf")), &own)?;
+        if let Some(fuse) = entry.and_then(fuse_mount) {
+            // It is below a loop device until the volume is detached: a shutdown is not to try it before.
+            let apart = "[Unit]\nDefaultDependencies=no\n";
+            put(&folder.join(format!("{fuse}.d/volume.conf")), apart)?;
+        }
+    }
+    Ok(())
+}
+
+/// The unit of the FUSE directory that a volume may be served in.
+fn fuse_mount(entry: Entry) -> Option<String> {
+    let folder = Path::new(RUN).join(entry.uuid? + ".fuse");
+    unit(&folder, "mount")
+}
+
+fn put(path: &Path, text: &str) -> Result<()> {
+    let failed = || format!("cannot write {}", path.display());
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(failed)?;
+    }
+    fs::write(path, text).with_context(failed)
+}
+
+/// What a service waits for, and who waits for it: the medium before, the mount between, the target behind. At a shutdown it is
+/// the other way round.
+pub fn ordering(target: &str, entry: Option<&Entry>) -> String {
+    let mut text = format!("[Unit]\nBefore={target}\n");
+    let mut line = |key: &str, value: &str| {
+        let _ = writeln!(text, "{key}={value}");
+    };
+    if target != "local-fs.target" {
+        line("After", "local-fs.target remote-fs.target");
+    }
+    let Some(entry) = entry else { return text };
+    line("RequiresMountsFor", &quoted(&entry.volume));
+    let device = unit(&entry.volume, "device").filter(|_| entry.volume.starts_with("/dev"));
+    if let Some(device) = device {
+        // Not required: it may come by another name, and what is missing is told by the service itself.
+        line("Wants", &device);
+        line("After", &device);
+    }
+    if let Some(mount) = &entry.mount {
+        if let Some(folder) = mount.parent() {
+            line("RequiresMountsFor", &quoted(folder));
+        }
+        // systemd finds that mount in the kernel's table: it is to be undone first.
+        if let Some(mount) = unit(mount, "mount") {
+            line("Before", &mount);
+        }
+    }
+    text
+}
+
+/// A path as a word of a unit's line.
+fn quoted(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let text = text
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('%', "%%");
+    format!("\"{text}\"")
+}
+
+/// The unit of a path, as `systemd-escape --path` names it; none if that is too long.
+fn unit(path: &Path, suffix: &str) -> Option<String> {
+    let mut name = String::new();
+    let parts = path.iter().filter(|part| *part != "/").collect::<PathBuf>();
+    for (at, byte) in parts.to_string_lossy().bytes().enumerate() {
+        match byte {
+            b'/' => name.push('-'),
+            b'.' if at == 0 => name.push_str("\\x2e"),
+            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b':' | b'_' | b'.' => name.push(byte.into()),
+            byte => {
+                let _ = write!(name, "\\x{byte:02x}");
+            }
+        }
+    }
+    if name.is_empty() {
+        name.push('-');
+    }
+    let name = format!("{name}.{suffix}");
+    (name.len() <= UNIT_NAME_MAX).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_named_as_systemd_names_them() {
+        for (path, name) in [
+            ("/", "-.mount"),
+            ("/mnt/data", "mnt-data.mount"),
+            ("//srv//a b/", "srv-a\\x20b.mount"),
+            ("/.hidden/x-y", "\\x2ehidden-x\\x2dy.mount"),
+            ("/ü", "\\xc3\\xbc.mount"),
+        ] {
+            assert_eq!(unit(Path::new(path), "mount").as_deref(), Some(name));
+        }
+        assert_eq!(
+            unit(Path::new(&format!("/{}", "a".repeat(255))), "mount"),
+            None
+        );
+        assert_eq!(
+            quoted(Path::new("/a \"b\"\\50%")),
+            "\"/a \\\"b\\\"\\\\50%%\""
+        );
+    }
+
+    #[test]
+    fn a_volume_comes_between_its_medium_and_its_mount() {
+        let entry = "volume = '/dev/disk/by-id/a-b'\nmount = '/srv/data'\n";
+        let entry = Entry::parse(entry, Path::new("e")).unwrap();
+        let text = ordering("local-fs.target", Some(&entry));
+        for line in [
+            "Before=local-fs.target",
+            "Before=srv-data.mount",
+            "After=dev-disk-by\\x2did-a\\x2db.device",
+            "RequiresMountsFor=\"/srv\"",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}: {text}");
+        }
+        assert!(!text.contains("After=local-fs.target"), "{text}");
+        assert!(ordering("multi-user.target", None).contains("After=local-fs.target"));
+    }
+}

@@ -1,0 +1,221 @@
+//! `vellum boot`: what is attached at boot; and what the boot itself runs.
+
+use crate::boot::{Entry, Name, Tab, systemd};
+use crate::commands::{attach, detach};
+use crate::outcome::{out, tell};
+use crate::signals::Stop;
+use crate::state::{self, Process};
+use crate::{host, volume};
+use anyhow::{Context, Result, bail};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Arguments.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  vellum boot list
+  sudo systemctl stop vellum@photos      # where systemd runs; its services are these commands
+  sudo vellum boot start photos          # where it does not
+  sudo vellum boot stop                  # all of them")]
+pub struct Args {
+    #[command(subcommand)]
+    order: Order,
+}
+
+#[derive(clap::Subcommand)]
+enum Order {
+    /// Show what is attached at boot, and what is wrong with that.
+    List {
+        #[command(flatten)]
+        of: Of,
+        /// As JSON, one line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Attach an entry's volume, and mount it; all of them, if none is named.
+    Start {
+        /// Which.
+        name: Option<Name>,
+        #[command(flatten)]
+        of: Of,
+    },
+    /// Unmount and detach what `start` has attached; all of it, if nothing is named.
+    Stop {
+        /// Which.
+        name: Option<Name>,
+    },
+    /// Write the units that follow from the entries: a systemd generator.
+    #[command(hide = true)]
+    Generate {
+        /// Where to.
+        folder: PathBuf,
+        #[command(flatten)]
+        of: Of,
+    },
+    /// Write what is the same for all entries, for a package: a unit's template, and the generator.
+    #[command(hide = true)]
+    Install {
+        /// systemd's folder, like /usr/lib/systemd.
+        folder: PathBuf,
+        /// The program that they shall run.
+        #[arg(long, default_value = "/usr/bin/vellum")]
+        program: String,
+    },
+}
+
+#[derive(clap::Args)]
+struct Of {
+    /// Of the system in this folder.
+    #[arg(long, value_name = "FOLDER")]
+    root: Option<PathBuf>,
+}
+
+impl Of {
+    fn tab(&self) -> Tab {
+        Tab::of(self.root.as_deref())
+    }
+}
+
+/// Does it.
+pub fn run(args: Args) -> Result<()> {
+    match args.order {
+        Order::List { of, json } => list(&of.tab(), json),
+        Order::Start {
+            name: Some(name),
+            of,
+        } => start(&of.tab(), &name),
+        Order::Start { name: None, of } => start_all(&of),
+        Order::Stop { name } => stop(name.as_ref()),
+        Order::Generate { folder, of } => systemd::generate(&of.tab(), &folder),
+        Order::Install { folder, program } => systemd::install(&folder, &program),
+    }
+}
+
+fn list(tab: &Tab, json: bool) -> Result<()> {
+    let entries = tab.entries()?;
+    if json {
+        let told = entries.iter().map(|(stem, read)| match read {
+            Ok((_, entry)) => serde_json::json!({"name": stem, "entry": entry}),
+            Err(error) => serde_json::json!({"name": stem, "error": format!("{error:#}")}),
+        });
+        writeln!(out(), "{}", told.collect::<serde_json::Value>())?;
+        return Ok(());
+    }
+    if entries.is_empty() {
+        writeln!(out(), "nothing is attached at boot")?;
+    }
+    for (stem, read) in entries {
+        match read {
+            Ok((_, Entry { volume, mount, .. })) => {
+                let mount = mount.map_or(String::new(), |dir| format!(" on {}", dir.display()));
+                writeln!(out(), "{stem}: {}{mount}", volume.display())?;
+            }
+            Err(error) => writeln!(out(), "{stem}: damaged: {error:#}")?,
+        }
+    }
+    Ok(())
+}
+
+/// Each by itself, so that one's trouble is not another's; and in a process of its own, for one attaches one volume.
+fn start_all(of: &Of) -> Result<()> {
+    let entries = of.tab().entries()?;
+    let mut failed = 0;
+    for (stem, read) in &entries {
+        let started = match read {
+            Ok(_) => started_apart(of, stem)?,
+            Err(error) => {
+                tell(format_args!("vellum: {stem}: {error:#}"));
+                false
+            }
+        };
+        failed += usize::from(!started);
+    }
+    match failed {
+        0 => Ok(()),
+        failed => bail!("{failed} of {} volumes are not attached", entries.len()),
+    }
+}
+
+fn started_apart(of: &Of, name: &str) -> Result<bool> {
+    let program = std::env::current_exe().context("cannot find the vellum program itself")?;
+    let mut command = Command::new(program);
+    command.args(["boot", "start", name]);
+    if let Some(root) = &of.root {
+        command.arg("--root").arg(root);
+    }
+    let status = command
+        .status()
+        .context("cannot run the vellum program itself")?;
+    Ok(status.success())
+}
+
+/// Attaches the volume of an entry; one that it has attached already is fine.
+pub fn start(tab: &Tab, name: &Name) -> Result<()> {
+    let entry = tab.read(name)?;
+    let file = tab.path(name);
+    let uuid = volume::uuid_of(&entry.volume)
+        .with_context(|| format!("the volume of {} cannot be attached", file.display()))?;
+    if let Some(expected) = entry.uuid.as_ref().filter(|expected| **expected != uuid) {
+        bail!(
+            "{} is not the volume that was enabled: its UUID is {uuid}, and {} says {expected}. If it \
+             should be attached, `vellum disable {name}` and enable it again",
+            entry.volume.display(),
+            file.display()
+        );
+    }
+    for (id, state) in state::records()? {
+        if id != uuid || !state.server.is_some_and(Process::alive) {
+            continue;
+        }
+        match state.boot {
+            Some(other) if other == name.as_str() => {
+                tell(format_args!("{name} is attached already"));
+                return Ok(());
+            }
+            Some(other) => bail!(
+                "{} is attached already, as {other}: disable one of the two",
+                entry.volume.display()
+            ),
+            None => bail!(
+                "{0} was attached by hand: `vellum detach {0}` first",
+                entry.volume.display()
+            ),
+        }
+    }
+    if let Some(dir) = &entry.mount
+        && host::mounts().iter().any(|mounted| mounted.target == *dir)
+    {
+        bail!(
+            "{} has something mounted on it already: unmount that, or change {}",
+            dir.display(),
+            file.display()
+        );
+    }
+    attach::run(attach::Args::at_boot(
+        name.as_str(),
+        entry.volume,
+        entry.mount,
+        entry.via,
+    ))
+}
+
+/// Detaches what was attached by an entry, also when that entry is gone or damaged.
+pub fn stop(name: Option<&Name>) -> Result<()> {
+    let is_meant = |boot: &str| name.is_none_or(|name| name.as_str() == boot);
+    let stop = Stop::on_signals(true)?;
+    let mut failed = 0;
+    for (id, state) in state::records()? {
+        let Some(boot) = state.boot.as_deref().filter(|boot| is_meant(boot)) else {
+            continue;
+        };
+        if let Err(error) = detach::detach(&id, &stop) {
+            tell(format_args!("vellum: {boot}: {error:#}"));
+            failed += 1;
+        }
+    }
+    match failed {
+        0 => Ok(()),
+        _ => bail!("what is in use stays attached"),
+    }
+}

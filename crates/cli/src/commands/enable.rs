@@ -1,0 +1,156 @@
+//! `vellum enable`: a volume that is attached at each boot.
+
+use crate::attachment::Via;
+use crate::boot::{Entry, Name, Tab, Target, systemd};
+use crate::commands::boot;
+use crate::outcome::{out, tell, usage};
+use crate::{attachment, volume};
+use anyhow::{Context, Result};
+use std::ffi::CString;
+use std::fs;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use vellum_device::info::hex_uuid;
+
+/// Arguments.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  sudo vellum enable disk.vellum --mount /srv/photos --now
+  sudo vellum enable /dev/sdb --name photos
+  vellum boot list
+  sudo vellum disable photos
+
+What is chosen of the volume, like its mount options, is kept in it: see `vellum set`.")]
+pub struct Args {
+    /// The volume.
+    volume: PathBuf,
+    /// Mount the file system on it here.
+    #[arg(long, value_name = "DIR")]
+    mount: Option<PathBuf>,
+    /// How to attach it; the best way that this machine has at that time, if not given.
+    #[arg(long, value_enum)]
+    via: Option<Via>,
+    /// What to call it; by its label or its file's name, if not given. The service is vellum@NAME.
+    #[arg(long)]
+    name: Option<Name>,
+    /// What waits for it at boot. If not given, multi-user for a volume on a network's file system, and else local-fs.
+    #[arg(long, value_enum, value_name = "TARGET")]
+    before: Option<Target>,
+    /// Attach it now as well.
+    #[arg(long, conflicts_with = "root")]
+    now: bool,
+    /// Keep the entry in FOLDER/etc/vellum/volumes: of an image of a system, that is mounted there.
+    #[arg(long, value_name = "FOLDER")]
+    root: Option<PathBuf>,
+}
+
+/// Writes its entry.
+pub fn run(args: &Args) -> Result<()> {
+    let (superblock, _) = volume::superblock_of(&args.volume)?;
+    let label =
+        crate::properties::Settings::of(&superblock, superblock.properties(), &Default::default())
+            .label;
+    let entry = Entry {
+        volume: lasting_path(&args.volume)?,
+        uuid: Some(hex_uuid(&superblock.uuid())),
+        mount: args
+            .mount
+            .as_deref()
+            .map(attachment::mount_point)
+            .transpose()?,
+        via: args.via,
+        before: match args.before {
+            Some(before) => before,
+            None => target_of(&args.volume)?,
+        },
+    };
+    let file = args
+        .volume
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy();
+    let name = args.name.clone();
+    let name = name
+        .or_else(|| Name::like(&label))
+        .or_else(|| Name::like(&file));
+    let name = name.ok_or_else(|| {
+        usage("neither its label nor its file's name can be its name: give --name NAME")
+    })?;
+    let tab = Tab::of(args.root.as_deref());
+    let runs = args.root.is_none() && systemd::runs();
+    if runs {
+        systemd::ensure_installed()?;
+    }
+    tab.add(&name, &entry)?;
+    let file = tab.path(&name);
+    writeln!(
+        out(),
+        "{name}: attached at each boot from now on ({})",
+        file.display()
+    )?;
+    if runs {
+        systemd::reload()?;
+    } else if args.root.is_none() {
+        tell(format_args!(
+            "systemd does not run here: call `vellum boot start` when this machine boots, and \
+             `vellum boot stop` before it is shut down"
+        ));
+    }
+    match (args.now, runs) {
+        (false, _) => Ok(()),
+        (true, true) => systemd::order("start", &name),
+        (true, false) => boot::start(&tab, &name),
+    }
+}
+
+/// The path by which a volume is found after a boot, too: of a block device one that does not depend on the order in which devices
+/// were found.
+fn lasting_path(volume: &Path) -> Result<PathBuf> {
+    let found = || format!("cannot find {}", volume.display());
+    let real = volume.canonicalize().with_context(found)?;
+    if !real.starts_with("/dev") {
+        return Ok(real);
+    }
+    for folder in ["/dev/disk/by-id", "/dev/disk/by-partuuid", "/dev/mapper"] {
+        let links = fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut names: Vec<_> = links.map(|link| link.path()).collect();
+        names.sort();
+        let is_it = |name: &PathBuf| name.canonicalize().is_ok_and(|leads| leads == real);
+        if let Some(name) = names.into_iter().find(is_it) {
+            return Ok(name);
+        }
+    }
+    tell(format_args!(
+        "note: {} may be called otherwise after a boot; then its service says so, and attaches nothing else",
+        real.display()
+    ));
+    Ok(real)
+}
+
+/// What can wait for a volume: not what is there before the network, if it needs that.
+fn target_of(volume: &Path) -> Result<Target> {
+    /// NFS, SMB2, CIFS, 9P, Ceph, FUSE (which may be anything), AFS.
+    const REMOTE: [u32; 7] = [
+        0x6969,
+        0xFE53_4D42,
+        0xFF53_4D42,
+        0x0102_1997,
+        0x00C3_6400,
+        0x6573_5546,
+        0x5346_414F,
+    ];
+    let path = CString::new(volume.as_os_str().as_bytes())?;
+    // SAFETY: a valid path, and a place for the answer, which is plain numbers.
+    let kind = unsafe {
+        let mut about = std::mem::zeroed::<libc::statfs>();
+        match libc::statfs(path.as_ptr(), &raw mut about) {
+            0 => about.f_type as u32,
+            _ => return Err(std::io::Error::last_os_error()).context("statfs"),
+        }
+    };
+    Ok(match REMOTE.contains(&kind) {
+        true => Target::MultiUser,
+        false => Target::LocalFs,
+    })
+}

@@ -1,0 +1,54 @@
+//! A server that a block device of this machine depends on: what the kernel does when memory is short must not wait for it, nor
+//! end it.
+
+use crate::outcome::tell;
+
+/// From linux/prctl.h.
+const PR_SET_IO_FLUSHER: i32 = 57;
+/// Before the kernel ends this process for want of memory it ends nearly all others.
+const OOM_SCORE: &str = "-900";
+/// Memory that is locked is at most this part of the machine's when the server begins.
+const LOCKED_PART: u64 = 4;
+
+/// Tells the kernel that it may need us to free memory, so that it does not wait for us when we allocate.
+pub fn flushes_for_others() {
+    // SAFETY: no pointers. It needs CAP_SYS_RESOURCE; without that we serve as before.
+    unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) };
+}
+
+/// Of the server of an attached volume: keeps what it has and will have in memory, as far as it is ever used; and the process
+/// alive. Where that is not allowed, in a container, it serves as before.
+pub fn stays(is_attached: bool) {
+    let (true, Some(ours), Some(all)) = (is_attached, resident_bytes(), machine_bytes()) else {
+        return;
+    };
+    let _ = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE);
+    if ours > all / LOCKED_PART {
+        tell(format_args!(
+            "this server has {} MiB of memory, over a quarter of the machine's: it is not locked, and may \
+             be slow when memory is short",
+            ours >> 20
+        ));
+        return;
+    }
+    // Pages count when they are used: all of each thread's stack would be hundreds of MiB.
+    // SAFETY: no pointers.
+    unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) };
+}
+
+fn page_bytes() -> u64 {
+    // SAFETY: no preconditions.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+fn resident_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * page_bytes())
+}
+
+fn machine_bytes() -> Option<u64> {
+    // SAFETY: no preconditions.
+    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
+    Some(u64::try_from(pages).ok()? * page_bytes())
+}

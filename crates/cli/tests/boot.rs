@@ -1,0 +1,350 @@
+//! What is attached at boot: its entries, the units that follow from them, and what those run. Real boots are in `tests/boot.sh`.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::{can_attach, dir, fails, ok, run, server_pid, text, vellum};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A system's folder with two volumes, whose entries are below it; detached when the test ends.
+struct System(tempfile::TempDir);
+
+impl System {
+    fn new() -> Self {
+        let system = Self(dir());
+        for name in ["a", "b"] {
+            ok(&["create", text(&system.at(name)), "--size", "32M"]);
+            fs::create_dir(system.at(&format!("mnt-{name}"))).unwrap();
+        }
+        system
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn root(&self) -> &str {
+        text(self.0.path())
+    }
+
+    /// What an entry of this system is called: no other's, for all have one run-time directory.
+    fn name(&self, name: &str) -> String {
+        let unique = self.0.path().file_name().unwrap().to_str().unwrap();
+        format!("{name}-{}", unique.trim_start_matches("vellum-test-"))
+    }
+
+    fn entry(&self, name: &str) -> PathBuf {
+        self.at(&format!("etc/vellum/volumes/{}.toml", self.name(name)))
+    }
+
+    /// Enables a volume.
+    fn enable(&self, name: &str, more: &[&str]) {
+        let (volume, mount) = (self.at(name), self.at(&format!("mnt-{name}")));
+        let (name, root) = (self.name(name), self.root());
+        let args = [
+            "enable",
+            text(&volume),
+            "--mount",
+            text(&mount),
+            "--name",
+            &name,
+            "--root",
+            root,
+        ];
+        ok(&[&args, more].concat());
+    }
+
+    fn make_file_system(&self, name: &str) {
+        let volume = self.at(name);
+        ok(&["attach", text(&volume), "--via=fuse", "--mkfs"]);
+        ok(&["detach", text(&volume)]);
+    }
+}
+
+impl Drop for System {
+    fn drop(&mut self) {
+        for name in ["a", "b", "copy"] {
+            vellum(&["detach", text(&self.at(name))]);
+        }
+    }
+}
+
+fn is_mounted(dir: &Path) -> bool {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    mounts.contains(&format!(" {} ", text(dir)))
+}
+
+#[test]
+fn two_entries_for_one_volume_are_refused() {
+    let system = System::new();
+    let (a, mount) = (system.at("a"), system.at("mnt-b"));
+    system.enable("a", &[]);
+    let before = fs::read(system.entry("a")).unwrap();
+    let again = [
+        "enable",
+        text(&a),
+        "--name",
+        "other",
+        "--mount",
+        text(&mount),
+        "--root",
+        system.root(),
+    ];
+    let name = system.name("a");
+    fails(1, &again, &[&format!("enabled already, as {name}")]);
+    let (b, taken) = (system.at("b"), system.at("mnt-a"));
+    let there = [
+        "enable",
+        text(&b),
+        "--mount",
+        text(&taken),
+        "--root",
+        system.root(),
+    ];
+    fails(1, &there, &[&format!("where {name} is mounted at boot")]);
+    fails(
+        2,
+        &[
+            "enable",
+            text(&b),
+            "--name",
+            "../x",
+            "--root",
+            system.root(),
+        ],
+        &["a name has letters"],
+    );
+    fails(1, &["enable", text(&mount), "--root", system.root()], &[]);
+    assert_eq!(fs::read(system.entry("a")).unwrap(), before);
+    assert!(ok(&["boot", "list", "--root", system.root()]).starts_with(&format!("{name}: ")));
+    // By its name, its file or its mount.
+    fails(
+        2,
+        &["disable", text(&b), "--root", system.root()],
+        &["nothing is enabled as"],
+    );
+    ok(&[
+        "disable",
+        text(&system.at("mnt-a")),
+        "--root",
+        system.root(),
+    ]);
+    assert_eq!(
+        ok(&["boot", "list", "--root", system.root()]),
+        "nothing is attached at boot\n"
+    );
+}
+
+#[test]
+fn a_full_etc_loses_nothing() {
+    if !can_attach("a_full_etc_loses_nothing") {
+        return;
+    }
+    let system = System::new();
+    let etc = system.at("etc");
+    fs::create_dir(&etc).unwrap();
+    run(
+        "mount",
+        &["-t", "tmpfs", "-o", "size=64k", "tmpfs", text(&etc)],
+    );
+    system.enable("a", &[]);
+    let before = fs::read(system.entry("a")).unwrap();
+    let filled = fs::write(etc.join("filler"), vec![1; 1 << 20]);
+    let (a, b, name) = (system.at("a"), system.at("b"), system.name("a"));
+    let refused = [
+        vellum(&["enable", text(&b), "--root", system.root()]),
+        // A change of one that is there.
+        vellum(&["enable", text(&a), "--name", &name, "--root", system.root()]),
+    ];
+    let after = fs::read(system.entry("a"));
+    let names = fs::read_dir(etc.join("vellum/volumes")).unwrap().count();
+    run("umount", &[text(&etc)]);
+    assert!(filled.is_err());
+    for out in refused {
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(
+            !out.status.success() && said.contains("No space left"),
+            "{said}"
+        );
+        assert!(said.contains("nothing is enabled by this"), "{said}");
+    }
+    assert_eq!(after.unwrap(), before);
+    assert_eq!(names, 1, "something is left of what failed");
+}
+
+#[test]
+fn the_units_that_follow_are_right() {
+    let system = System::new();
+    system.enable("a", &["--before", "local-fs"]);
+    system.enable("b", &["--before", "multi-user"]);
+    fs::write(system.entry("broken"), "volume = '/d'\nmuont = '/m'\n").unwrap();
+    let units = system.at("units");
+    let told = vellum(&["boot", "generate", text(&units), "--root", system.root()]);
+    let said = String::from_utf8_lossy(&told.stderr);
+    assert!(told.status.success(), "{said}");
+    let [a, b, broken] = ["a", "b", "broken"].map(|name| system.name(name));
+    let says = format!("{broken}.toml, line 2: unknown field `muont`");
+    assert!(said.contains(&says), "{said}");
+    let holds = |path: &str, line: &str| {
+        let text = fs::read_to_string(units.join(path)).unwrap();
+        assert!(text.lines().any(|l| l == line), "{path}: {text}");
+    };
+    let folders = fs::read_dir(&units).unwrap().flatten();
+    let of_fuse = folders.filter(|e| text(&e.path()).ends_with(".fuse.mount.d"));
+    assert_eq!(of_fuse.count(), 2);
+    let wants = |name: &str| format!("Wants=vellum@{name}.service");
+    holds(&format!("local-fs.target.d/vellum-{a}.conf"), &wants(&a));
+    let own = format!("vellum@{a}.service.d/volume.conf");
+    holds(&own, "Before=local-fs.target");
+    holds(&format!("multi-user.target.d/vellum-{b}.conf"), &wants(&b));
+    // Its service fails, and says why; nothing of the boot waits for more than that.
+    holds(
+        &format!("multi-user.target.d/vellum-{broken}.conf"),
+        &wants(&broken),
+    );
+
+    ok(&[
+        "boot",
+        "install",
+        text(&system.at("lib")),
+        "--program",
+        env!("CARGO_BIN_EXE_vellum"),
+    ]);
+    fs::copy(
+        system.at("lib/system/vellum@.service"),
+        units.join("vellum@.service"),
+    )
+    .unwrap();
+    if Command::new("systemd-analyze")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        eprintln!("SKIPPED the_units_that_follow_are_right: needs systemd-analyze to verify them");
+        return;
+    }
+    for name in [a, b, broken] {
+        is_verified(&units, &name);
+    }
+}
+
+/// systemd finds nothing wrong with the service of an entry.
+fn is_verified(units: &Path, name: &str) {
+    let folders = format!("{}:/usr/lib/systemd/system", text(units));
+    let verified = Command::new("systemd-analyze")
+        .args(["verify", "--man=no", &format!("vellum@{name}.service")])
+        .env("SYSTEMD_UNIT_PATH", folders)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&verified.stderr);
+    // Of the machine's own units it may say anything.
+    let is_ours = said.lines().any(|line| line.contains("vellum"));
+    assert!(verified.status.success() && !is_ours, "{name}: {said}");
+}
+
+#[test]
+fn a_boot_attaches_what_is_whole_and_tells_the_rest() {
+    if !can_attach("a_boot_attaches_what_is_whole_and_tells_the_rest") {
+        return;
+    }
+    let system = System::new();
+    system.make_file_system("a");
+    system.enable("a", &["--via", "fuse"]);
+    system.enable("b", &["--via", "fuse"]);
+    fs::remove_file(system.at("b")).unwrap();
+    fs::write(system.entry("broken"), "volume = 'relative'\n").unwrap();
+    let start = ["boot", "start", "--root", system.root()];
+    let name = system.name("a");
+    let says = [
+        "2 of 3 volumes are not attached",
+        &format!("{}.toml", system.name("b")),
+        &format!("{}.toml", system.name("broken")),
+        "absolute path",
+    ];
+    fails(1, &start, &says);
+    let mount = system.at("mnt-a");
+    assert!(is_mounted(&mount));
+    // Again is fine.
+    ok(&["boot", "start", &name, "--root", system.root()]);
+    let pid = server_pid(&system.at("a"));
+    let told = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap();
+    assert!(told("cmdline").starts_with('@'), "a shutdown kills it");
+    // Root of a container may not have the right: then it is as it was.
+    let lowered = "echo -900 2>/dev/null >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj";
+    let may = run("sh", &["-c", lowered]);
+    assert_eq!(told("oom_score_adj"), may);
+    let status = told("status");
+    let kib = |key: &str| -> u64 {
+        let value = status.lines().find_map(|line| line.strip_prefix(key));
+        let mut words = value.unwrap().split_whitespace();
+        words.next().unwrap().parse().unwrap()
+    };
+    assert!(kib("VmLck:") > 0, "it may be swapped out");
+    // What it has mapped and never used, like its stacks and buffers, takes no memory for that.
+    assert!(kib("VmRSS:") < 64 << 10, "{} KiB", kib("VmRSS:"));
+
+    // In use it stays, its entry too; then it goes, also when the entry is gone.
+    let file = fs::File::create(mount.join("held")).unwrap();
+    let says = [&format!("{name}: cannot unmount"), "stays attached"];
+    fails(1, &["boot", "stop", &name], &says);
+    assert!(is_mounted(&mount));
+    drop(file);
+    ok(&["disable", &name, "--root", system.root()]);
+    assert!(is_mounted(&mount));
+    ok(&["boot", "stop", &name]);
+    assert!(!is_mounted(&mount));
+    ok(&["boot", "stop", &name]);
+}
+
+#[test]
+fn a_boot_attaches_nothing_else() {
+    if !can_attach("a_boot_attaches_nothing_else") {
+        return;
+    }
+    let system = System::new();
+    system.make_file_system("a");
+    system.enable("a", &["--via", "fuse"]);
+    let (a, b) = (system.at("a"), system.at("b"));
+    let (name, twin) = (system.name("a"), system.name("twin"));
+    let start = ["boot", "start", &name, "--root", system.root()];
+    // Another volume at its place.
+    fs::rename(&a, system.at("copy")).unwrap();
+    fs::rename(&b, &a).unwrap();
+    fails(1, &start, &["not the volume that was enabled"]);
+    fs::rename(&a, &b).unwrap();
+    fs::rename(system.at("copy"), &a).unwrap();
+    // One that is attached by hand is not taken for what the entry means.
+    ok(&["attach", text(&a), "--via=fuse"]);
+    fails(1, &start, &["attached by hand"]);
+    ok(&["boot", "stop", &name]);
+    assert!(
+        ok(&["list"]).contains(text(&a)),
+        "a stop detached what is somebody else's"
+    );
+    ok(&["detach", text(&a)]);
+    // Two entries for one volume, by hand: the second is told of the first.
+    let again = fs::read_to_string(system.entry("a")).unwrap();
+    fs::write(system.entry("twin"), again.replace("mnt-a", "mnt-b")).unwrap();
+    ok(&start);
+    fails(
+        1,
+        &["boot", "start", &twin, "--root", system.root()],
+        &[&format!("attached already, as {name}")],
+    );
+    ok(&["boot", "stop", &name]);
+    // Something is mounted there.
+    run(
+        "mount",
+        &["-t", "tmpfs", "tmpfs", text(&system.at("mnt-a"))],
+    );
+    let refused = vellum(&start);
+    run("umount", &[text(&system.at("mnt-a"))]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        said.contains("has something mounted on it already"),
+        "{said}"
+    );
+}
