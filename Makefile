@@ -1,6 +1,6 @@
 # The two that matter: `make demo` and `make test`. Both install what they need, save Rust.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long bench bench-answers bench-applications bench-dedup bench-dedup-peers bench-journal bench-journal-guest bench-lab bench-layouts bench-packing soak docs fmt lint build clean
+.PHONY: help demo test test-long fuzz bench bench-answers bench-applications bench-dedup bench-dedup-peers bench-journal bench-journal-guest bench-lab bench-layouts bench-packing soak docs fmt lint build clean
 
 export PATH := $(PATH):/usr/sbin:/sbin
 
@@ -29,7 +29,7 @@ test-long: ## the tests in full, crashes from fresh seeds, kill -9 under a real 
 	@scripts/setup.sh test
 	VELLUM_LONG=1 cargo test --locked -p vellum-lab --test run --test papers --test compare --test settled
 	VELLUM_LONG=1 cargo test --locked -p vellum-cli --test full_ext4
-	VELLUM_LONG=1 cargo test --locked -p vellum-core --test crash --test crash_tables
+	VELLUM_LONG=1 cargo test --locked -p vellum-core --test crash --test crash_tables --test damage
 	VELLUM_SECONDS=$(VELLUM_SECONDS) cargo test --locked --release -p vellum-core --test crash --test crash_tables -- --nocapture --test-threads=2
 	@set -e; for test in tests/*.sh; do if [ -f "$$test" ]; then echo "== $$test"; "$$test"; fi; done
 	$(MAKE) --no-print-directory demo
@@ -37,6 +37,10 @@ test-long: ## the tests in full, crashes from fresh seeds, kill -9 under a real 
 soak: VELLUM_SECONDS = 3600
 soak: ## simulated crashes and faults from fresh seeds, an hour or VELLUM_SECONDS=N a test, with a digest for each seed
 	VELLUM_SECONDS=$(VELLUM_SECONDS) VELLUM_DIGESTS=1 cargo test --locked --release -p vellum-core --test crash --test crash_tables -- --nocapture --test-threads=2 crashes faults
+
+fuzz: ## all fuzz targets, guided by coverage, a minute each or VELLUM_SECONDS=N; TARGETS='a b' for some
+	@scripts/setup.sh build
+	@scripts/fuzz.sh
 
 bench: ## the table against nbdkit and the plain loop chain; rewrites docs/benchmarks/device.md
 	@scripts/setup.sh bench
