@@ -1,8 +1,9 @@
-# The two that matter: `make demo` and `make test`. Both install what they need, save Rust.
+# The two that matter: `make demo` and `make test`. Both install what they need.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long fuzz bench bench-answers bench-applications bench-dedup bench-dedup-peers bench-journal bench-journal-guest bench-lab bench-layouts bench-packing soak docs fmt lint build clean
+.PHONY: help demo test test-long fuzz bench bench-answers bench-applications bench-dedup bench-dedup-peers bench-journal bench-journal-guest bench-lab bench-layouts bench-packing soak docs fmt lint build clean deb rpm
 
-export PATH := $(PATH):/usr/sbin:/sbin
+# Where rustup puts cargo, also for who has not logged in again since.
+export PATH := $(PATH):/usr/sbin:/sbin:$(HOME)/.cargo/bin
 
 # Where cargo puts the binary, also when CARGO_TARGET_DIR says elsewhere.
 TARGET = $(or $(CARGO_TARGET_DIR),target)
@@ -15,6 +16,16 @@ help: ## this list
 build: ## the `vellum` command, in target/release
 	@scripts/setup.sh build
 	cargo build --release --locked -p vellum-cli
+
+deb: ## a Debian package, in target/package
+	@scripts/setup.sh build package
+	cargo build --release --locked -p vellum-cli
+	packaging/deb.sh $(TARGET)/release/vellum $(TARGET)/package
+
+rpm: ## an RPM package, in target/package
+	@scripts/setup.sh build rpm
+	cargo build --release --locked -p vellum-cli
+	packaging/rpm.sh $(TARGET)/release/vellum $(TARGET)/package
 
 demo: ## a real ext4 on a volume of ours, beside the same on a plain file (under 3 minutes)
 	@scripts/setup.sh demo

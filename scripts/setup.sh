@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what the demo, the tests and the benchmarks run: scripts/setup.sh [build|demo|test|bench|journal|layouts|file-systems|applications|guest]...
+# Installs what the demo, the tests and the benchmarks run: scripts/setup.sh [build|demo|test|bench|journal|layouts|file-systems|applications|guest|system|package|rpm]...
 # Debian and its kin, through apt, as root or by sudo. Elsewhere, and without either, it says what is
-# missing. Rust is the one thing that it does not install.
+# missing. Of Rust, which may be another's business, it asks first where the distribution has none.
 set -euo pipefail
 
 declare -A package=(
@@ -15,6 +15,7 @@ declare -A package=(
     [mariadbd]=mariadb-server [sysbench]=sysbench
     [mkfs.xfs]=xfsprogs [mkfs.btrfs]=btrfs-progs
     [qemu-system-x86_64]=qemu-system-x86 [cpio]=cpio [depmod]=kmod [xz]=xz-utils
+    [mmdebstrap]=mmdebstrap [lintian]=lintian [rpmbuild]=rpm [dpkg-shlibdeps]=dpkg-dev
 )
 declare -A needs=(
     [build]="cc git"
@@ -27,15 +28,42 @@ declare -A needs=(
     [applications]="cc git mkfs.ext4 e2fsck mkfs.xfs mkfs.btrfs losetup fusermount3 nbdinfo nbdkit nbdfuse jq python3 sqlite3
         etcd redis-server mariadbd sysbench pg_createcluster db_bench influxd skopeo umoci"
     [guest]="qemu-system-x86_64 cpio depmod xz mkfs.ext4 e2fsck losetup"
+    [system]="mmdebstrap dpkg-shlibdeps"
+    [package]="lintian dpkg-shlibdeps"
+    [rpm]="rpmbuild"
 )
 
-if ! command -v cargo >/dev/null; then
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+    as_root=(sudo -n)
+    sudo -n true 2>/dev/null || as_root=()
+fi
+# Whether packages can be installed from here.
+installs() { command -v apt-get >/dev/null && { [ "$(id -u)" -eq 0 ] || [ "${#as_root[@]}" -gt 0 ]; }; }
+
+# Rust, if there is none: the distribution's rustup, else the official installer, if somebody says yes to that. Which toolchain is said by
+# rust-toolchain.toml, and cargo gets it at its first call.
+rust() {
+    local answer=''
+    if installs && apt-cache show rustup >/dev/null 2>&1; then
+        echo 'Installing: rustup (cargo is missing)'
+        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends rustup >/dev/null && return
+    fi
+    if [ -z "${CI:-}" ] && [ -t 0 ] && command -v curl >/dev/null; then
+        read -r -p "Rust is missing. Install it for this user, into ~/.cargo and ~/.rustup, by https://sh.rustup.rs? [y/N] " answer
+        case $answer in
+            [yY]*) curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal && return ;;
+        esac
+    fi
     cat >&2 <<'TEXT'
-Rust is missing: there is no `cargo` in PATH, and it is the one thing that this does not install.
-Get it from https://rustup.rs (1.95 or newer), then run the same command again.
+Rust is missing: there is no `cargo` in PATH or ~/.cargo/bin. Get it, then run the same command again:
+    sudo apt-get install rustup                                        (Debian 13, Ubuntu 24.04 and newer)
+    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh     (elsewhere)
 TEXT
     exit 1
-fi
+}
+export PATH="$PATH:${HOME:-/root}/.cargo/bin"
+command -v cargo >/dev/null || rust
 
 # Tools of the system live in sbin, which not every user has in PATH.
 export PATH="$PATH:/usr/sbin:/sbin"
@@ -49,12 +77,7 @@ done
 [ "${#missing[@]}" -gt 0 ] || exit 0
 mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
 
-as_root=()
-if [ "$(id -u)" -ne 0 ]; then
-    as_root=(sudo -n)
-    sudo -n true 2>/dev/null || as_root=()
-fi
-if ! command -v apt-get >/dev/null || { [ "$(id -u)" -ne 0 ] && [ "${#as_root[@]}" -eq 0 ]; }; then
+if ! installs; then
     echo "Missing, and not installable from here (no apt, or neither root nor password-less sudo):" >&2
     echo "    ${missing[*]}" >&2
     echo "On Debian or Ubuntu:  sudo apt-get install ${missing[*]}" >&2

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Lays out what a package holds: stage.sh PROGRAM FOLDER. All of it but the licence and the manual comes from the program itself.
+set -euo pipefail
+program=$(realpath "$1")
+to=$2
+cd "$(dirname "$0")/.."
+umask 022
+
+install -d "$to/etc/vellum/volumes" "$to"/usr/share/{man/man1,bash-completion/completions,zsh/vendor-completions,fish/vendor_completions.d} \
+    "$to/usr/share/doc/vellum"
+install -D -m 755 "$program" "$to/usr/bin/vellum"
+strip "$to/usr/bin/vellum"
+"$program" boot install "$to/usr/lib/systemd" --program /usr/bin/vellum
+"$program" man "$to/usr/share/man/man1"
+gzip -n9 "$to"/usr/share/man/man1/*.1
+"$program" completions bash >"$to/usr/share/bash-completion/completions/vellum"
+"$program" completions zsh >"$to/usr/share/zsh/vendor-completions/_vellum"
+"$program" completions fish >"$to/usr/share/fish/vendor_completions.d/vellum.fish"
+install -m 644 packaging/volumes.README "$to/etc/vellum/volumes/README"
+install -m 644 README.md docs/MANUAL.md docs/PROMISE.md "$to/usr/share/doc/vellum/"
+gzip -n9 "$to/usr/share/doc/vellum/MANUAL.md"
