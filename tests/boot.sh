@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Volumes come back after a boot: a Debian with systemd in a QEMU guest, with the package, booted again and again. It is shut down with what is not
-# yet written, with processes that keep a volume in use, and cut off without a word (CYCLES=n times, 2 unless told otherwise). What is
+# yet written, with processes that keep a volume in use, and cut off without a word (CYCLES=n times, once unless told otherwise). What is
 # done in each boot is in tests/guest/boot.sh. Some 30 s a boot without KVM; needs root and a Debian mirror.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/sbin:/sbin"
-CYCLES=${CYCLES:-2}
+CYCLES=${CYCLES:-1}
 PATIENCE=${PATIENCE:-600}
 [ -n "${VELLUM:-}" ] || cargo build --quiet --release --locked -p vellum-cli
 VELLUM=$(realpath "${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}")
