@@ -208,6 +208,8 @@ pub fn summary(bytes: &[u8]) {
     let count = 63;
     let segment = Segment(7);
     let _ = format_summary::decode(&UUID, segment, count, bytes, crc32c::crc32c);
+    // As of an open summary that says nothing.
+    let _ = format_summary::last_seq(&UUID, segment, 0, bytes, nothing);
     let block = fit(
         bytes,
         format_summary::blocks(SEGMENT_BLOCKS) as usize * BLOCK_BYTES,

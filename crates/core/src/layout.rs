@@ -103,7 +103,7 @@ impl Recovered {
                 recovered.superblock.begin_life(recovered.last_seq);
                 // It was read past any cache. From here on what the root before it needs may be written over: that one must not be
                 // gone back to if a copy of this one is lost, whatever became of its mark.
-                let root = recovered.root_generation;
+                let root = recovered.root.generation;
                 recovered.superblock.mark_root(root);
                 &recovered.superblock
             }

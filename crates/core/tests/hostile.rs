@@ -26,7 +26,7 @@ fn a_cursor_outside_the_segments_is_refused() {
         let mut disk = Disk::new();
         disk.checkpoint(2, 0, heads, &[]);
         let found = disk.recovered();
-        assert_eq!(found.root_generation, Generation(1), "{heads:?}");
+        assert_eq!(found.root.generation, Generation(1), "{heads:?}");
     }
 }
 

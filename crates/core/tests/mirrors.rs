@@ -66,7 +66,7 @@ fn a_root_older_than_one_that_was_durable_is_refused() {
     disk.checkpoint(2, 0, [(0, 0), (1, 0)], &[]);
     let found = disk.recovered();
     assert_eq!(
-        (found.root_generation, found.replayed.mirror_lost),
+        (found.root.generation, found.replayed.mirror_lost),
         (lost, false)
     );
 }
@@ -103,12 +103,12 @@ fn a_feature_that_only_who_writes_must_know_lets_a_volume_be_read() {
         let field = fields.iter().find(|known| known.name == field).unwrap();
         for at in disk.sb.mirrors() {
             let block = disk.blocks.get_mut(&at.0).unwrap();
-            block[field.offset] = 8;
+            block[field.offset] = 128;
             seal(block);
         }
         let unknown = FormatError::Features {
             what: "superblock",
-            bits: 8,
+            bits: 128,
         };
         let (at, error) = (disk.sb.mirrors()[0], unknown);
         let refused = RecoveryError::Superblock { at, error };
@@ -166,7 +166,7 @@ fn numbers_at_their_end_are_refused_not_overflowed() {
 
     let mut disk = Disk::new();
     disk.checkpoint(2, u64::MAX, [(0, 0), (1, 0)], &[]);
-    assert_eq!(disk.recovered().root_generation, Generation(1));
+    assert_eq!(disk.recovered().root.generation, Generation(1));
 
     let mut huge = chunk(1, 0, 0, 0, &[1]);
     huge.life = u64::MAX;

@@ -272,7 +272,7 @@ fn replay_begins_at_the_newest_checkpoint() {
     with_checkpoint(&mut disk);
     let found = disk.recovered();
     assert_eq!(
-        (found.root_generation, found.replayed.chunks),
+        (found.root.generation, found.replayed.chunks),
         (Generation(2), 0)
     );
     assert_eq!(
@@ -321,7 +321,7 @@ fn a_torn_checkpoint_falls_back_to_the_one_before() {
         disk.damage(disk.sb.root_place(Generation(2)).plus(blocks));
         let found = disk.recovered();
         assert_eq!(
-            (found.root_generation, found.replayed.chunks),
+            (found.root.generation, found.replayed.chunks),
             (Generation(1), 3)
         );
     }

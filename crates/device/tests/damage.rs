@@ -11,7 +11,7 @@ mod common;
 
 use common::{Client, create, small, superblock_of};
 use std::sync::Arc;
-use vellum_core::addr::{BLOCK_BYTES, Generation, Leaf, Pba};
+use vellum_core::addr::{BLOCK_BYTES, Generation, Leaf, Pba, Segment};
 use vellum_core::recovery::rescue::Trust;
 use vellum_device::{OpenError, OpenOptions, Volume, inspect::check_medium, rescue};
 use vellum_medium::{Medium, MemoryMedium};
@@ -66,14 +66,19 @@ fn read_only(medium: &Arc<dyn Medium>, trust: Trust) -> Arc<Volume> {
     Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
 }
 
-/// Where a single block may be lost: leaves, a parity, and the first blocks of both copies of both roots.
+/// Where a single block may be lost: leaves, a parity, the first blocks of both copies of both roots, what is behind the second
+/// ones, and a chunk's header.
 fn places() -> Vec<Pba> {
     let superblock = superblock_of(&*filled());
     let parity = superblock.parity(0).unwrap();
     let leaves = [Leaf(0), Leaf(1), Leaf(2), parity];
     let leaves = leaves.map(|leaf| [0, 1].map(|slot| superblock.leaf_slot(leaf, slot)));
     let roots = (0..2).flat_map(|number| superblock.root_copies(Generation(number)));
-    leaves.into_iter().flatten().chain(roots).collect()
+    let open = |number| [0, 1].map(|head| superblock.open_summary(Generation(number), head));
+    let open = (0..2).flat_map(open).flatten();
+    let header = superblock.segment_start(Segment(0));
+    let leaves = leaves.into_iter().flatten();
+    leaves.chain(roots).chain(open).chain([header]).collect()
 }
 
 #[test]
@@ -96,7 +101,10 @@ fn one_lost_block_of_what_leads_to_data_costs_nothing_and_is_written_anew() {
             volume.stop().unwrap();
         }
     }
-    assert_eq!(told, 5, "three leaves, and two copies of the newest root");
+    assert_eq!(
+        told, 6,
+        "three leaves, two copies of the newest root, and its open summary of the hot head"
+    );
 }
 
 #[test]

@@ -4,12 +4,13 @@ use super::report::{Problem, Report};
 use crate::addr::{BLOCK_BYTES, Generation, Leaf, Pba};
 use crate::format::leaf::Leaves;
 use crate::format::root::{self, RootHeader};
-use crate::format::{Crc, FormatError};
+use crate::format::{Crc, FormatError, open_summary};
 use crate::recovery::{Recovered, Source, Unreadable};
 use alloc::vec;
 
 pub(super) fn check(source: &mut dyn Source, recovered: &Recovered, crc: Crc, report: &mut Report) {
     check_roots(source, recovered, crc, report);
+    check_open_summaries(source, recovered, crc, report);
     let superblock = &recovered.superblock;
     let leaves = Leaves {
         superblock,
@@ -27,7 +28,7 @@ type Found = Result<Option<RootHeader>, Result<FormatError, Unreadable>>;
 /// The copies of the root that recovery took; and those of the other place: of the root before, or one that was being written.
 fn check_roots(source: &mut dyn Source, recovered: &Recovered, crc: Crc, report: &mut Report) {
     let superblock = &recovered.superblock;
-    let generation = recovered.root_generation;
+    let generation = recovered.root.generation;
     let mut bytes = vec![0; superblock.root_blocks() as usize * BLOCK_BYTES];
     let mut read = |at: Pba| -> Found {
         source.read(at, &mut bytes).map_err(Err)?;
@@ -50,6 +51,29 @@ fn check_roots(source: &mut dyn Source, recovered: &Recovered, crc: Crc, report:
             Ok(_) => {}
             Err(Ok(error)) => report.add(Problem::OtherRoot { at, error }),
             Err(Err(error)) => report.add(Problem::RootUnreadable(error)),
+        }
+    }
+}
+
+/// What the root repeats of the headers in segments that the heads were in. One that had its summary already has none.
+fn check_open_summaries(
+    source: &mut dyn Source,
+    recovered: &Recovered,
+    crc: Crc,
+    report: &mut Report,
+) {
+    let superblock = &recovered.superblock;
+    let mut bytes = vec![0; superblock.open_summary_blocks() as usize * BLOCK_BYTES];
+    for head in 0..2 {
+        let Some(at) = superblock.open_summary(recovered.root.generation, head) else {
+            return;
+        };
+        if let Err(error) = source.read(at, &mut bytes) {
+            report.add(Problem::RootUnreadable(error));
+        } else if let Err(error) =
+            open_summary::decode(superblock, &recovered.root, head, &bytes, crc)
+        {
+            report.add(Problem::OpenSummary { at, error });
         }
     }
 }

@@ -47,6 +47,11 @@ pub enum Problem {
     /// A parity that is whole, and not that of its leaves.
     #[error("the parity of leaves at physical block {at} does not tell what they are")]
     Parity { at: Pba },
+    /// What a root repeats of chunk headers.
+    #[error(
+        "the open summary of a segment, at physical block {at}, is damaged; chunk headers tell it: {error}"
+    )]
+    OpenSummary { at: Pba, error: FormatError },
     /// The root that is not needed: the one before, or one whose writing was cut short.
     #[error("the spare map checkpoint at physical block {at} is not whole: {error}")]
     OtherRoot { at: Pba, error: FormatError },
@@ -133,6 +138,7 @@ impl Problem {
             | Self::RootUnreadable(_)
             | Self::RootCopy { .. }
             | Self::RootCopyOld { .. }
+            | Self::OpenSummary { .. }
             | Self::Leaf { .. }
             | Self::Parity { .. }
             | Self::Summary { .. }

@@ -6,9 +6,10 @@
 //! chunk that any leaf may have seen is durable.
 
 use super::*;
-use crate::addr::Leaf;
+use crate::addr::{BLOCK_BYTES, Leaf};
 use crate::format::root::{self, Cursor, LeafSlot, RootHeader};
 use crate::mirrors::Ended;
+use open_summaries::OpenSummaries;
 use stripes::Blocks;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +47,8 @@ pub(super) struct Checkpoint {
     pub staged: Vec<(Leaf, LeafSlot)>,
     /// Those that are on their way.
     pub blocks: Blocks,
+    /// What goes with the root.
+    open: OpenSummaries,
     /// Whether a sync that began after the last leaf was written has come back.
     synced: bool,
 }
@@ -68,12 +71,18 @@ impl Checkpoint {
             in_flight: 0,
             staged: Vec::new(),
             blocks: Blocks::default(),
+            open: OpenSummaries::default(),
             synced: false,
         }
     }
 
     pub fn is_idle(&self) -> bool {
         self.phase == Phase::Idle
+    }
+
+    fn keep_open_summaries(&mut self, superblock: &Superblock, sums: &Sums, crc: Crc) {
+        self.open
+            .keep(superblock, sums, &self.cursors, self.seq, crc);
     }
 
     pub fn synced(&mut self) {
@@ -179,6 +188,8 @@ impl Engine {
         if self.sync.is_some() || summaries.any(repeats) || !written {
             return;
         }
+        self.checkpoint
+            .keep_open_summaries(&self.superblock, &self.sums, self.crc);
         // A sync of its own even when every chunk is durable: the leaves and summaries are not.
         self.checkpoint.synced = false;
         self.checkpoint.phase = Phase::Synced(seq);
@@ -202,8 +213,8 @@ impl Engine {
         self.checkpoint.durable = self.durable;
         self.checkpoint.swept = self.swept;
         self.scrubbed.kept = self.scrubbed.now;
-        let blocks = u64::from(self.superblock.root_blocks());
         for at in self.superblock.root_copies(self.next_generation()) {
+            let blocks = u64::from(self.root_length(at));
             self.stats.medium_map += blocks;
             self.stats.medium_copies += blocks * u64::from(self.checkpoint.in_flight > 0);
             self.checkpoint.in_flight += 1;
@@ -221,12 +232,20 @@ impl Engine {
         Effect::WriteMeta {
             id,
             at,
-            blocks: self.superblock.root_blocks(),
+            blocks: self.root_length(at),
             durable: true,
         }
     }
 
-    pub(super) fn encode_root(&self, out: &mut [u8]) {
+    /// How long a copy of the next root is, with what is behind it.
+    fn root_length(&self, at: Pba) -> u32 {
+        match self.superblock.root_twin(self.next_generation()) == Some(at) {
+            true => self.superblock.twin_blocks() as u32,
+            false => self.superblock.root_blocks(),
+        }
+    }
+
+    pub(super) fn encode_root(&self, at: Pba, out: &mut [u8]) {
         let header = RootHeader {
             uuid: self.superblock.uuid(),
             generation: self.next_generation(),
@@ -237,7 +256,15 @@ impl Engine {
             swept: self.checkpoint.swept,
             scrubbed: self.scrubbed.kept,
         };
-        root::encode(&header, &self.slots, self.crc, out);
+        let (root, behind) = out.split_at_mut(self.superblock.root_blocks() as usize * BLOCK_BYTES);
+        root::encode(&header, &self.slots, self.crc, root);
+        debug_assert_eq!(
+            behind.len() / BLOCK_BYTES,
+            (self.root_length(at) - self.superblock.root_blocks()) as usize
+        );
+        if !behind.is_empty() {
+            behind.copy_from_slice(self.checkpoint.open.bytes());
+        }
     }
 
     pub(super) fn root_written(&mut self, failed: bool) {

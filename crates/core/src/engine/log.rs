@@ -236,7 +236,7 @@ impl Engine {
                     .encode_summary(&self.superblock, segment, last_seq, self.crc, out);
             }
             Some(Pending::Leaf(leaf)) => out.copy_from_slice(self.checkpoint.blocks.get(leaf)),
-            Some(Pending::Root(_)) => self.encode_root(out),
+            Some(Pending::Root(at)) => self.encode_root(at, out),
             Some(Pending::Mirror(_)) => self.superblock.encode(self.crc, out),
             other => unreachable!("effect {id} ({other:?}) writes nothing"),
         }

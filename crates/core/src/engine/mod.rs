@@ -22,6 +22,7 @@ mod fold;
 mod log;
 mod mend;
 mod merge;
+mod open_summaries;
 mod options;
 mod owners;
 mod pack;
@@ -302,11 +303,11 @@ impl Engine {
             reserve: Reserve::new(Room::default()),
             reads: Vec::new(),
             collector: Collector::new(&superblock, buffers),
-            checkpoint: Checkpoint::new(recovered.root_seq, recovered.swept),
+            checkpoint: Checkpoint::new(recovered.root.seq, recovered.root.swept),
             mirrors: Mirrors::default(),
-            swept: recovered.swept,
-            scrubbed: Scrubbed::found(recovered.scrubbed),
-            root_generation: recovered.root_generation,
+            swept: recovered.root.swept,
+            scrubbed: Scrubbed::found(recovered.root.scrubbed),
+            root_generation: recovered.root.generation,
             slots: recovered.slots,
             log_blocks: 0,
             log_chunks: 0,
@@ -320,10 +321,10 @@ impl Engine {
         for &(pba, lba) in &recovered.strays {
             engine.strays.insert(pba, lba);
         }
-        let was_stopped = recovered.replayed.chunks == 0 && recovered.root_seq > Seq(0);
+        let was_stopped = recovered.replayed.chunks == 0 && recovered.root.seq > Seq(0);
         unsummarised.sort_unstable();
         let in_runs = engine.options.erase_blocks_max > 0;
-        let is_needed = |info: &segments::Info| info.last_seq > recovered.root_seq;
+        let is_needed = |info: &segments::Info| info.last_seq > recovered.root.seq;
         engine
             .segments
             .found(was_stopped, in_runs, &unsummarised, is_needed);
@@ -331,7 +332,7 @@ impl Engine {
             engine.write_summary(segment);
         }
         // What replay found may lie in no sync's reach yet: the first flush makes one.
-        if engine.last_seq > recovered.root_seq {
+        if engine.last_seq > recovered.root.seq {
             engine.order.push_back(Sealed {
                 seq: engine.last_seq,
                 head: Head::Host,
@@ -339,7 +340,7 @@ impl Engine {
                 written: true,
                 durable: false,
             });
-            engine.durable = recovered.root_seq;
+            engine.durable = recovered.root.seq;
         }
         engine.checkpoint.due = recovered.replayed.wants_checkpoint();
         engine.reserve = Reserve::new(engine.room());

@@ -140,8 +140,13 @@ impl Areas {
             ),
             (superblock.roots == ROOTS, "root place", superblock.roots),
             (
-                superblock.layout == Layout::Ordered || !superblock.editions,
+                superblock.layout == Layout::Ordered || !superblock.features.editions,
                 "layout with editions",
+                superblock.layout.number().into(),
+            ),
+            (
+                !superblock.features.open_summaries,
+                "layout with open summaries",
                 superblock.layout.number().into(),
             ),
             (
@@ -155,7 +160,7 @@ impl Areas {
         }
         let right = Self::lay_out(
             superblock.layout,
-            superblock.editions,
+            superblock.features.editions,
             logical,
             self.data_blocks,
         );
@@ -202,7 +207,11 @@ impl Superblock {
     /// Blocks of each table, in the order of the kinds.
     #[must_use]
     pub fn table_blocks(&self) -> [u64; 4] {
-        table_blocks(self.logical_blocks, self.areas.data_blocks, self.editions)
+        table_blocks(
+            self.logical_blocks,
+            self.areas.data_blocks,
+            self.features.editions,
+        )
     }
 
     /// A table block's number, counted over all tables.

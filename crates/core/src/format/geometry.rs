@@ -2,7 +2,7 @@
 
 use super::areas::{self, Areas, Layout};
 use super::properties::Properties;
-use super::superblock::{LeafCounts, Superblock};
+use super::superblock::{Features, LeafCounts, Superblock};
 use super::{SumKind, root, summary};
 use crate::addr::{BLOCK_BYTES, Generation, Life};
 use crate::deltas;
@@ -154,7 +154,11 @@ fn lay_out(
     let root_places = 2 * u64::from(root::blocks(leaves));
     let map_area = roots + root_places;
     let align = u64::from(segment_blocks.min(256));
-    let twins = if parity_leaves > 0 { root_places } else { 0 };
+    let open_summaries = parity_leaves > 0;
+    let twins = match open_summaries {
+        true => root_places + 4 * u64::from(summary::blocks(segment_blocks)),
+        false => 0,
+    };
     let first_segment = (map_area + 2 * u64::from(leaves) + twins).next_multiple_of(align);
     let room = blocks.saturating_sub(1).saturating_sub(first_segment);
     let segments = (room / u64::from(segment_blocks)) as u32;
@@ -190,7 +194,10 @@ fn lay_out(
         root_generation: Generation(0),
         log_end: None,
         layout: Layout::Log,
-        editions: false,
+        features: Features {
+            editions: false,
+            open_summaries,
+        },
         areas: Areas::default(),
         sums: params.sums,
     })
@@ -249,7 +256,10 @@ pub fn plan_tables(params: &Params, layout: Layout) -> Result<Superblock, Geomet
         root_generation: Generation(0),
         log_end: None,
         layout,
-        editions,
+        features: Features {
+            editions,
+            ..Features::default()
+        },
         areas,
         sums: params.sums,
     })

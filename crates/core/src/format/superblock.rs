@@ -30,6 +30,9 @@ const EDITIONS: u64 = 2;
 /// The same: a log's leaves have parities, and its roots second copies.
 const COPIES: u64 = 4;
 
+/// The same: behind a second root is the summary so far of each segment that a head is in.
+const OPEN_SUMMARIES: u64 = 8;
+
 on_disk! {
     /// The first bytes of the superblock's block.
     RawSuperblock {
@@ -43,7 +46,7 @@ on_disk! {
         uuid: [u8; 16],
         /// key of the volume's hashes
         secret: [u8; 32],
-        /// features that a program must know to read the volume: 1 blocks' sums are XXH3; 2 tables have editions; 4 a log has copies of what leads to data
+        /// features that a program must know to read the volume: 1 blocks' sums are XXH3; 2 tables have editions; 4 a log has copies of what leads to data; 8 second roots have open summaries
         incompatible: U64,
         /// features that a program must know to write it: 1 there are properties
         read_only_compatible: U64,
@@ -130,6 +133,22 @@ impl LeafCounts {
     }
 }
 
+/// What a volume has that one from before has not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Features {
+    pub editions: bool,
+    pub open_summaries: bool,
+}
+
+impl Features {
+    fn of(incompatible: u64) -> Self {
+        Self {
+            editions: incompatible & EDITIONS != 0,
+            open_summaries: incompatible & OPEN_SUMMARIES != 0,
+        }
+    }
+}
+
 /// What a volume is. Made by [`geometry::plan`](super::geometry::plan) or decoded, so that what its
 /// methods compute always lies on the medium.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,7 +169,7 @@ pub struct Superblock {
     pub(super) root_generation: Generation,
     pub(super) log_end: Option<Seq>,
     pub(super) layout: Layout,
-    pub(super) editions: bool,
+    pub(super) features: Features,
     pub(super) areas: Areas,
     pub(super) sums: SumKind,
     /// Features that only who writes must know, and that this program does not.
@@ -207,7 +226,7 @@ impl Superblock {
     /// Whether a write of the map table that the medium confirmed and lost is noticed by the table of editions.
     #[must_use]
     pub fn has_editions(&self) -> bool {
-        self.editions
+        self.features.editions
     }
 
     /// What makes them.
@@ -369,9 +388,10 @@ impl Superblock {
             SumKind::Crc32c => 0,
             SumKind::Xxh3 => XXH3_SUMS,
         };
-        let editions = if self.editions { EDITIONS } else { 0 };
-        let copies = if self.leaves.parities > 0 { COPIES } else { 0 };
-        sums | editions | copies
+        let of = |has: bool, feature: u64| if has { feature } else { 0 };
+        sums | of(self.features.editions, EDITIONS)
+            | of(self.leaves.parities > 0, COPIES)
+            | of(self.features.open_summaries, OPEN_SUMMARIES)
     }
 
     /// From a block that may be anything, on a medium of `medium_blocks`.
@@ -406,7 +426,7 @@ impl Superblock {
                 known: VERSION,
             });
         }
-        let bits = raw.incompatible.get() & !(XXH3_SUMS | EDITIONS | COPIES);
+        let bits = raw.incompatible.get() & !(XXH3_SUMS | EDITIONS | COPIES | OPEN_SUMMARIES);
         if bits != 0 {
             return Err(FormatError::Features { what: WHAT, bits });
         }
@@ -478,7 +498,7 @@ impl Superblock {
             root_generation: Generation(raw.root_generation.get()),
             log_end: raw.log_end.get().checked_sub(1).map(Seq),
             layout,
-            editions: raw.incompatible.get() & EDITIONS != 0,
+            features: Features::of(raw.incompatible.get()),
             areas: Areas {
                 tables: raw.tables.get(),
                 directory: raw.directory.get(),
@@ -516,7 +536,9 @@ impl Superblock {
         if self.layout != Layout::Log {
             return self.areas.validate(self);
         }
-        check(!self.editions, "editions of a log", 1)?;
+        check(!self.features.editions, "editions of a log", 1)?;
+        let has_twins = self.leaves.parities > 0 || !self.features.open_summaries;
+        check(has_twins, "open summaries without second roots", 1)?;
         let logical_limit = u64::from(self.leaves.map) * LEAF_ENTRIES as u64;
         check(
             self.logical_blocks > 0 && self.logical_blocks <= logical_limit.min(MAX_LOGICAL_BLOCKS),
@@ -556,7 +578,7 @@ impl Superblock {
             (
                 self.map_area
                     .saturating_add(2 * u64::from(self.leaves()))
-                    .saturating_add(self.twin_blocks()),
+                    .saturating_add(2 * self.twin_blocks()),
                 self.first_segment,
                 "first segment",
             ),

@@ -3,7 +3,7 @@
 use super::{RecoveryError, Source, Unreadable};
 use crate::addr::{BLOCK_BYTES, Generation, Pba};
 use crate::format::root::{self, LeafSlot, RootHeader};
-use crate::format::{Crc, FormatError, superblock::Superblock};
+use crate::format::{Crc, FormatError, open_summary, superblock::Superblock};
 use alloc::{vec, vec::Vec};
 
 /// Finds the newest whole superblock; `true` with it when the other mirror is damaged or older. All else that is read of a
@@ -168,15 +168,21 @@ fn read_root(
     at: Pba,
     unread: &mut Option<Unreadable>,
 ) -> (Result<Root, FormatError>, bool) {
-    let mut bytes = vec![0; superblock.root_blocks() as usize * BLOCK_BYTES];
+    let length = superblock.root_blocks() as usize * BLOCK_BYTES;
+    let mut bytes = match superblock.root_twin(Generation(place)) == Some(at) {
+        true => vec![0; superblock.twin_blocks() as usize * BLOCK_BYTES],
+        false => vec![0; length],
+    };
     if let Err(error) = source.read(at, &mut bytes) {
         *unread = Some(error);
         return (Err(NOT_READ), true);
     }
+    let (bytes, behind) = bytes.split_at(length);
     let written = bytes.iter().any(|&byte| byte != 0);
-    let decoded = root::decode(&bytes, &superblock.uuid(), superblock.leaves(), crc);
+    let decoded = root::decode(bytes, &superblock.uuid(), superblock.leaves(), crc);
     let root = decoded.and_then(|root| check_place(place, root));
     let root = root.and_then(|root| check_cursors(superblock, root));
+    let root = root.and_then(|root| check_open_summaries(superblock, root, behind, crc));
     (root, written)
 }
 
@@ -193,6 +199,20 @@ fn check_place(place: u64, root: Root) -> Result<Root, FormatError> {
             value,
         }),
     }
+}
+
+/// A copy whose open summaries are not whole may be one whose writing was cut short.
+fn check_open_summaries(
+    superblock: &Superblock,
+    root: Root,
+    behind: &[u8],
+    crc: Crc,
+) -> Result<Root, FormatError> {
+    let length = superblock.open_summary_blocks() as usize * BLOCK_BYTES;
+    for (head, bytes) in (0..2).zip(behind.chunks_exact(length.max(1))) {
+        open_summary::decode(superblock, &root.0, head, bytes, crc)?;
+    }
+    Ok(root)
 }
 
 fn check_cursors(superblock: &Superblock, root: Root) -> Result<Root, FormatError> {

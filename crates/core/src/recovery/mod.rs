@@ -7,6 +7,7 @@
 mod durable;
 mod find;
 mod hole;
+mod open_segments;
 mod replay;
 pub mod rescue;
 
@@ -14,7 +15,7 @@ pub use find::find_superblock;
 
 use crate::addr::{Generation, Lba, Leaf, Life, Pba, Segment, Seq};
 use crate::format::areas::Layout;
-use crate::format::root::{Cursor, LeafSlot};
+use crate::format::root::{Cursor, LeafSlot, RootHeader};
 use crate::format::summary::Tag;
 use crate::format::{Crc, FormatError, superblock::Superblock};
 use crate::map::Map;
@@ -208,13 +209,7 @@ pub struct Recovered {
     /// Its life.
     pub last_life: Life,
     /// The map checkpoint that replay began at.
-    pub root_generation: Generation,
-    /// The newest chunk that it includes.
-    pub root_seq: Seq,
-    /// See [`RootHeader::swept`](crate::format::root::RootHeader::swept).
-    pub swept: u32,
-    /// See [`RootHeader::scrubbed`](crate::format::root::RootHeader::scrubbed).
-    pub scrubbed: u32,
+    pub root: RootHeader,
     /// Where its leaves are.
     pub slots: Vec<LeafSlot>,
     /// Every segment.

@@ -156,40 +156,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// The tags of what lies before the cursors in their segments: their summaries are not written yet.
-    pub(super) fn walk_open_segments(&mut self) {
-        for cursor in self.heads {
-            self.walk_segment(cursor);
-        }
-    }
-
-    /// The tags of what lies before a place in its segment.
-    pub(super) fn walk_segment(&mut self, end: Cursor) {
-        let mut block = [0; BLOCK_BYTES];
-        let mut tags = self.fresh_tags();
-        let mut offset = 0;
-        while offset < end.offset {
-            let at = self
-                .superblock
-                .segment_start(end.segment)
-                .plus(u64::from(offset));
-            // A damaged header here costs the checksums of its blocks, which then cannot be read; the
-            // chain goes on at the next header. One that cannot be read now may be read later: the
-            // segment's summary, made of these tags, would leave its blocks out for good.
-            if let Err(unread) = self.source.read(at, &mut block) {
-                self.unread.get_or_insert(unread);
-                block.fill(0);
-            }
-            match chunk::try_tags(&block, &self.superblock, at, self.crc, offset, &mut tags) {
-                Ok(Some(next)) => offset = next,
-                Ok(None) => break,
-                Err(_) => offset += 1,
-            }
-        }
-        self.tags.push((end.segment, tags));
-    }
-
-    fn fresh_tags(&self) -> Vec<Tag> {
+    pub(super) fn fresh_tags(&self) -> Vec<Tag> {
         vec![
             Tag {
                 owner: Owner::None,
@@ -505,10 +472,7 @@ impl<'a> Replay<'a> {
             heads: self.heads,
             last_seq: self.last_seq,
             last_life: self.last_life,
-            root_generation: self.root.generation,
-            root_seq: self.root.seq,
-            swept: self.root.swept,
-            scrubbed: self.root.scrubbed,
+            root: self.root,
             slots: self.slots,
             segments: self.segments,
             tags: self.tags,

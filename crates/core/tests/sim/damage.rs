@@ -9,7 +9,7 @@ use super::world::{COLLECTOR_BUFS, World};
 use std::collections::{BTreeMap, BTreeSet};
 use vellum_core::addr::{Generation, Lba, Leaf, Pba, Seq};
 use vellum_core::format::areas::Layout;
-use vellum_core::format::chunk;
+use vellum_core::format::chunk::{self, ChunkHeader};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::layout::Recovered;
 use vellum_core::map::{Entry, PartId};
@@ -81,6 +81,8 @@ struct Case {
     at: u64,
     structure: Structure,
     damage: Damage,
+    /// Of a header: its chunk.
+    chunk: Option<Seq>,
 }
 
 impl World {
@@ -153,6 +155,7 @@ impl World {
                 at,
                 structure,
                 damage,
+                chunk: header(&self.medium, at).map(|header| header.seq),
             };
             let tally = matrix.entry((structure, damage)).or_default();
             self.hit_one(&whole, medium, &case, tally)
@@ -177,6 +180,9 @@ impl World {
         tally.refused += u64::from(strict.is_err());
         let (found, loss) = match strict {
             Ok(found) => (found, None),
+            Err(_) if !has_copies(case, whole) && case.structure == Structure::Mirror => {
+                return Ok(());
+            }
             Err(error) => {
                 let rescued = open::rescue(&medium, Trust::Certain)
                     .map_err(|e| format!("not opened: {error}; nor rescued: {e}"))?;
@@ -216,7 +222,7 @@ impl World {
                 tally.more += 1;
                 let more: Vec<_> = lost.difference(&hit).take(8).collect();
                 ensure!(
-                    !has_copies(case) || whole.superblock().parity_leaves() == 0,
+                    !has_copies(case, whole) || whole.superblock().parity_leaves() == 0,
                     "it costs {} LBAs beyond it: {more:?} ({strict_error})",
                     lost.difference(&hit).count()
                 );
@@ -260,9 +266,15 @@ impl World {
 
 /// Whether a single block of it may be lost without anything else. A summary that is of before may end with the number of a chunk
 /// that was torn, and was given again: then it is believed, for of two that say the same number neither is known to be the newer.
-fn has_copies(case: &Case) -> bool {
+/// So does no header of a chunk behind the map checkpoint, and no mirror if the power has torn the other.
+fn has_copies(case: &Case, whole: &Recovered) -> bool {
     let is_old_summary = (case.structure, case.damage) == (Structure::Summary, Damage::Stale);
-    case.structure != Structure::Header && !is_old_summary
+    let Recovered::Log(whole) = whole else {
+        return true;
+    };
+    let is_last_mirror = case.structure == Structure::Mirror && whole.replayed.mirror_lost;
+    let is_behind = case.structure == Structure::Header && case.chunk > Some(whole.root.seq);
+    !is_behind && !is_old_summary && !is_last_mirror
 }
 
 fn forget(seen: &mut [Seen], loss: &Loss) {
@@ -356,15 +368,19 @@ fn structure(medium: &Medium, superblock: &Superblock, at: u64) -> Structure {
     match superblock.segment_of(Pba(at)) {
         None if at < superblock.segment_start(vellum_core::addr::Segment(0)).0 => Structure::Leaf,
         None => Structure::Summary,
-        Some(_) => {
-            let mut block = [0; BLOCK];
-            medium.read_into(at, &mut block);
-            match chunk::decode(&block, crc32c::crc32c) {
-                Ok((header, _)) if header.at == Pba(at) => Structure::Header,
-                _ => Structure::Data,
-            }
-        }
+        Some(_) => match header(medium, at) {
+            Some(_) => Structure::Header,
+            None => Structure::Data,
+        },
     }
+}
+
+/// The header that is there, if there is one.
+fn header(medium: &Medium, at: u64) -> Option<ChunkHeader> {
+    let mut block = [0; BLOCK];
+    medium.read_into(at, &mut block);
+    let (header, _) = chunk::decode(&block, crc32c::crc32c).ok()?;
+    (header.at == Pba(at)).then_some(header)
 }
 
 fn damage_block(medium: &mut Medium, older: &Medium, at: u64, damage: Damage, rng: &mut Rng) {

@@ -15,11 +15,11 @@ use vellum_core::addr::{BLOCK_BYTES, Generation, Leaf, Pba, Segment, Seq};
 use vellum_core::check::Chunks;
 use vellum_core::format::areas::{DIRECTORY_ENTRIES, Layout};
 use vellum_core::format::leaf::Leaves;
-use vellum_core::format::root::{self, LeafSlot};
+use vellum_core::format::root::{self, LeafSlot, RootHeader};
 use vellum_core::format::summary::{self, Owner, Tag};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::format::table::{Edition, Kind, Link, Signer, decode_directory, sum_of_sectors};
-use vellum_core::format::{FormatError, leaf};
+use vellum_core::format::{FormatError, leaf, open_summary};
 use vellum_core::seam::{Input, Mend};
 use vellum_core::service::scrub::Item;
 
@@ -137,10 +137,19 @@ impl<'a> Structures<'a> {
         };
         let (at, blocks, entries) = self.roots(Generation(place.into()))[copy as usize];
         let is_newest = newest.0 & 1 == u64::from(place);
-        let wrong = self.read("root", at, blocks).and_then(|bytes| {
+        let behind = match sb.open_summary(newest, 0) {
+            Some(_) if is_newest && copy > 0 => 2 * u64::from(sb.open_summary_blocks()),
+            _ => 0,
+        };
+        let root_bytes = blocks as usize * BLOCK_BYTES;
+        let wrong = self.read("root", at, blocks + behind).and_then(|bytes| {
             let bad = |error: FormatError| Finding::new("root", at, error);
-            match root::decode(&bytes, &sb.uuid(), entries, crc32c) {
-                Ok((header, _)) if header.generation == newest || !is_newest => Ok(()),
+            let (bytes, behind) = bytes.split_at(root_bytes);
+            match root::decode(bytes, &sb.uuid(), entries, crc32c) {
+                Ok((header, _)) if header.generation == newest => {
+                    self.open_summaries(&header, behind).map_err(bad)
+                }
+                Ok(_) if !is_newest => Ok(()),
                 Ok((header, _)) => Err(Finding::new(
                     "root",
                     at,
@@ -159,6 +168,15 @@ impl<'a> Structures<'a> {
             false => finding.second_copy(),
         });
         Some((blocks, wrong.into_iter().collect()))
+    }
+
+    /// That what is behind a root says what the headers do that it includes.
+    fn open_summaries(&self, root: &RootHeader, behind: &[u8]) -> Result<(), FormatError> {
+        let length = self.superblock.open_summary_blocks() as usize * BLOCK_BYTES;
+        for (head, bytes) in (0..).zip(behind.chunks_exact(length.max(1))) {
+            open_summary::decode(self.superblock, root, head, bytes, crc32c)?;
+        }
+        Ok(())
     }
 
     /// Where the copies of a root are: how long each is, and how many leaves it names.
@@ -360,9 +378,9 @@ impl<'a> Structures<'a> {
                     let at = self.superblock.segment_start(segment).plus(said.end.into());
                     let why = "it is not there, or does not say what was written behind it";
                     let header = Finding::new("chunk header", at, why);
-                    found.push(match uses {
-                        Some(_) => header.second_copy(),
-                        None => header,
+                    found.push(match uses.is_some() || self.repeats_headers() {
+                        true => header.second_copy(),
+                        false => header,
                     });
                 }
             }
@@ -415,6 +433,7 @@ impl<'a> Structures<'a> {
     pub fn mend(&mut self, item: Item, finding: &Finding) -> Option<String> {
         let how = match item {
             Item::Segment(_) if finding.what == "summary" => "from the headers of its chunks",
+            Item::Segment(_) if self.repeats_headers() => return self.include_headers(),
             // What the summary repeats is needed by nobody; else it is told.
             Item::Segment(_) => return None,
             _ => "from memory",
@@ -429,14 +448,7 @@ impl<'a> Structures<'a> {
                 Item::Segment(segment) => self.order_summary(Segment(segment))?,
                 Item::Blocks(..) => return None,
             }
-            let began = Instant::now();
-            let begins = !matches!(item, Item::Mirror(_));
-            while begins && self.written()? == before || self.quiet()?.is_none() {
-                if began.elapsed() > SCRUB_PATIENCE || self.shared.scrubber.is_to_end() {
-                    return None;
-                }
-                std::thread::sleep(Duration::from_millis(2));
-            }
+            self.await_writing((!matches!(item, Item::Mirror(_))).then_some(before))?;
             self.root = None;
             let (_, found) = self.look(item)?;
             if !found.iter().any(|again| again.what == finding.what) {
@@ -444,6 +456,31 @@ impl<'a> Structures<'a> {
             }
         }
         None
+    }
+
+    /// Whether map checkpoints say what the headers of open segments do.
+    fn repeats_headers(&self) -> bool {
+        self.superblock.open_summary_blocks() > 0
+    }
+
+    /// Makes a map checkpoint, which needs no header before it.
+    fn include_headers(&self) -> Option<String> {
+        let before = self.written()?;
+        self.order(Mend::Checkpoint)?;
+        self.await_writing(Some(before))?;
+        Some("told by a map checkpoint, or by its segment's summary".into())
+    }
+
+    /// Waits until nothing is being written, and something has been since `before`.
+    fn await_writing(&self, before: Option<u64>) -> Option<()> {
+        let began = Instant::now();
+        while before.is_some() && self.written() == before || self.quiet()?.is_none() {
+            if began.elapsed() > SCRUB_PATIENCE || self.shared.scrubber.is_to_end() {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Some(())
     }
 
     fn order(&self, what: Mend<'_>) -> Option<()> {

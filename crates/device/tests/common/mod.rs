@@ -247,7 +247,9 @@ pub fn with_crc_sums(medium: &dyn Medium) {
     let superblock = superblock_of(medium);
     let editions = u64::from(superblock.has_editions());
     let copies = u64::from(superblock.parity_leaves() > 0);
-    set_superblock(medium, &[("incompatible", 2 * editions + 4 * copies)]);
+    let open_summaries = u64::from(superblock.open_summary_blocks() > 0);
+    let features = 2 * editions + 4 * copies + 8 * open_summaries;
+    set_superblock(medium, &[("incompatible", features)]);
     assert_eq!(superblock_of(medium).sums(), SumKind::Crc32c);
 }
 

@@ -32,6 +32,7 @@ impl Superblock {
     #[must_use]
     pub fn without_copies(mut self) -> Self {
         self.leaves.parities = 0;
+        self.features.open_summaries = false;
         self
     }
 

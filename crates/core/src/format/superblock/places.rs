@@ -15,8 +15,25 @@ impl Superblock {
     #[must_use]
     pub fn root_twin(&self, generation: Generation) -> Option<Pba> {
         let behind = self.map_area + 2 * u64::from(self.leaves());
-        let place = (generation.0 & 1) * u64::from(self.root_blocks());
+        let place = (generation.0 & 1) * self.twin_blocks();
         (self.leaves.parities > 0).then_some(Pba(behind + place))
+    }
+
+    /// Where that repeats what the headers say of the segment which a head is in; the cold head's is behind the hot one's.
+    #[must_use]
+    pub fn open_summary(&self, generation: Generation, head: u32) -> Option<Pba> {
+        let twin = self.root_twin(generation)?;
+        let before = self.root_blocks() + head * self.open_summary_blocks();
+        (self.open_summary_blocks() > 0).then(|| twin.plus(before.into()))
+    }
+
+    /// How long one is; 0: there are none.
+    #[must_use]
+    pub fn open_summary_blocks(&self) -> u32 {
+        match self.features.open_summaries {
+            true => self.segment_blocks - self.usable,
+            false => 0,
+        }
     }
 
     /// All copies of it.
@@ -25,11 +42,11 @@ impl Superblock {
         core::iter::once(self.root_place(generation)).chain(twin)
     }
 
-    /// Blocks that second copies of roots take.
+    /// Blocks that the second copy of a root takes, with what is behind it.
     pub(crate) fn twin_blocks(&self) -> u64 {
         match self.leaves.parities {
             0 => 0,
-            _ => 2 * u64::from(self.root_blocks()),
+            _ => u64::from(self.root_blocks() + 2 * self.open_summary_blocks()),
         }
     }
 

@@ -15,7 +15,7 @@ mod scan;
 pub use lbas::LbaSet;
 
 use super::replay::{Found, Replay};
-use super::{Recovered, RecoveryError, Source, find, find_superblock};
+use super::{Recovered, RecoveryError, Source, find, find_superblock, recover};
 use crate::addr::{Lba, Leaf, Life, Segment, Seq, Vba};
 use crate::format::areas::Layout;
 use crate::format::chunk::Record;
@@ -75,7 +75,13 @@ pub fn rescue(
     if superblock.layout() != Layout::Log {
         return Err(RecoveryError::NotALog(superblock.layout().name()));
     }
-    let scan = Scan::of(source, &superblock, crc);
+    let mut scan = Scan::of(source, &superblock, crc);
+    // A header of before may hide what is behind it from the scan. Recovery looks closer where the log ends.
+    scan.durable = scan.durable.max(match recover(source, medium_blocks, crc) {
+        Err(RecoveryError::Hole { seq, .. }) => seq,
+        Err(RecoveryError::Missing { durable, .. }) => durable,
+        _ => Seq(0),
+    });
     let mut doubt = Doubt::new(&superblock);
     let (root, slots) = doubt.find_root(source, &superblock, crc, &scan);
     let mut replay = Replay::new(source, superblock, crc, root, slots)?;

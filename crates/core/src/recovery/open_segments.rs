@@ -1,0 +1,71 @@
+//! Whose blocks are of the segments that the heads were in at the map checkpoint: they have no summary yet, or none that is
+//! certain to be there.
+
+use super::replay::Replay;
+use crate::addr::BLOCK_BYTES;
+use crate::format::root::Cursor;
+use crate::format::summary::Tag;
+use crate::format::{chunk, open_summary};
+use alloc::{vec, vec::Vec};
+
+impl Replay<'_> {
+    /// The tags of what lies before the cursors in their segments.
+    pub(super) fn walk_open_segments(&mut self) {
+        for (head, cursor) in (0..).zip(self.heads) {
+            match self.open_summary(head, cursor) {
+                Some(tags) => self.tags.push((cursor.segment, tags)),
+                None => self.walk_segment(cursor),
+            }
+        }
+    }
+
+    /// What the map checkpoint repeats of the headers before a cursor, or the segment's own summary, if it was left since.
+    fn open_summary(&mut self, head: u32, cursor: Cursor) -> Option<Vec<Tag>> {
+        let at = self.superblock.open_summary(self.root.generation, head)?;
+        let mut bytes = vec![0; self.superblock.open_summary_blocks() as usize * BLOCK_BYTES];
+        self.source.read(at, &mut bytes).ok()?;
+        let mut tags =
+            open_summary::decode(&self.superblock, &self.root, head, &bytes, self.crc).ok()?;
+        if tags.is_none() && cursor.offset > 0 {
+            let own = self.superblock.segment_start(cursor.segment);
+            let own = own.plus(self.superblock.usable_blocks().into());
+            self.source.read(own, &mut bytes).ok()?;
+            let seq =
+                open_summary::whole(&self.superblock, cursor.segment, &bytes, self.crc).ok()?;
+            tags = Some(seq)
+                .filter(|(seq, _)| *seq > self.root.seq)
+                .map(|(_, tags)| tags);
+        }
+        let mut tags = tags?;
+        let fresh = self.fresh_tags();
+        let from = cursor.offset as usize;
+        tags[from..].copy_from_slice(&fresh[from..]);
+        Some(tags)
+    }
+
+    /// The tags of what lies before a place in its segment.
+    pub(super) fn walk_segment(&mut self, end: Cursor) {
+        let mut block = [0; BLOCK_BYTES];
+        let mut tags = self.fresh_tags();
+        let mut offset = 0;
+        while offset < end.offset {
+            let at = self
+                .superblock
+                .segment_start(end.segment)
+                .plus(u64::from(offset));
+            // A damaged header here costs the checksums of its blocks, which then cannot be read; the
+            // chain goes on at the next header. One that cannot be read now may be read later: the
+            // segment's summary, made of these tags, would leave its blocks out for good.
+            if let Err(unread) = self.source.read(at, &mut block) {
+                self.unread.get_or_insert(unread);
+                block.fill(0);
+            }
+            match chunk::try_tags(&block, &self.superblock, at, self.crc, offset, &mut tags) {
+                Ok(Some(next)) => offset = next,
+                Ok(None) => break,
+                Err(_) => offset += 1,
+            }
+        }
+        self.tags.push((end.segment, tags));
+    }
+}
