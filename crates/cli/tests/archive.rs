@@ -10,6 +10,7 @@ mod nbd_client;
 use common::{Server, dir, fails, ok, run, text, vellum};
 use nbd_client::NbdClient;
 use serde_json::Value;
+use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -301,4 +302,108 @@ fn a_block_device_is_what_the_archive_is_of_and_nothing_else() {
     drop(device);
     let now = fs::read(&below).unwrap();
     assert!(now[..then.len()] == then[..]);
+}
+
+/// Blocks that are stored whole, blocks that become parts of pages, and a few that are equal.
+fn private(seed: u64) -> Vec<u8> {
+    let mut content = noise(seed, 2 << 20);
+    for (index, block) in content.chunks_exact_mut(4096).enumerate() {
+        match index % 8 {
+            0..4 => {}
+            4..7 => block[700..].fill(0),
+            _ => block.copy_from_slice(&noise(seed + 1, 4096)),
+        }
+    }
+    content
+}
+
+/// Words of 8 bytes of `content` that are somewhere in `bytes`.
+fn words_in(bytes: &[u8], content: &[u8]) -> usize {
+    let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
+    let words: HashSet<u64> = content
+        .chunks_exact(8)
+        .map(word)
+        .filter(|w| *w != 0)
+        .collect();
+    bytes
+        .windows(8)
+        .filter(|at| words.contains(&word(at)))
+        .count()
+}
+
+#[test]
+fn a_pack_has_what_leads_to_data_and_no_data() {
+    let dir = dir();
+    for layout in ["log", "ordered", "shadow"] {
+        let content = private(20);
+        let disk = volume(dir.path(), layout, &content);
+        ok(&["set", text(&disk), "label=My Own Words"]);
+        serve(dir.path(), &disk, |client| put(client, &content[..1 << 20]));
+        // A crash, some of what is written torn or not there.
+        let socket = dir.path().join("s");
+        let server = Server::start(dir.path(), &[text(&disk), "--socket", text(&socket)]);
+        let name = disk.file_name().unwrap().to_str().unwrap();
+        let mut client = NbdClient::connect(&socket, name).unwrap();
+        put(&mut client, &private(30));
+        server.kill();
+        let [archive, look] = ["pack", "look"].map(|n| dir.path().join(format!("{layout}.{n}")));
+        let (disk_name, look_name) = (text(&disk), text(&look));
+        ok(&["pack", disk_name, text(&archive)]);
+        let told = ok(&["restore", text(&archive), look_name]);
+        assert!(told.contains("a pack"), "{told}");
+
+        let (whole, bare) = (fs::read(&disk).unwrap(), fs::read(&look).unwrap());
+        assert!(
+            words_in(&whole, &content) > 1000,
+            "{layout}: it is looked for"
+        );
+        for seed in [20, 30] {
+            let found = words_in(&bare, &private(seed));
+            assert_eq!(found, 0, "{layout}: words of data in the pack");
+        }
+        let has = |bytes: &[u8], what: &[u8]| bytes.windows(what.len()).any(|at| at == what);
+        assert!(has(&whole, b"My Own Words") && !has(&bare, b"My Own Words"));
+        assert!(!has(&bare, &whole[32..48]), "{layout}: the key of sums");
+        assert!(
+            layout != "log" || !has(&bare, &whole[48..64]),
+            "the signature"
+        );
+
+        for part in ["map", "segments", "chunks"] {
+            if part == "map" || layout == "log" {
+                let [there, here] = [disk_name, look_name].map(|name| ok(&["dump", name, part]));
+                assert_eq!(there, here, "{layout}: {part}");
+                assert!(there.lines().count() > 1, "{there}");
+            }
+        }
+        let found = ok(&["check", look_name]);
+        assert!(
+            found.contains("note: it is a pack") && found.contains("is sound"),
+            "{found}"
+        );
+        let refused = ["is a pack", "nothing can be served"];
+        let serve = ["serve", look_name, "--read-only", "--socket", text(&socket)];
+        fails(1, &serve, &refused);
+        fails(1, &["rescue", look_name], &refused);
+        ok(&["info", look_name]);
+    }
+}
+
+#[test]
+fn a_pack_of_a_damaged_volume_is_without_what_is_damaged() {
+    let dir = dir();
+    let disk = volume(dir.path(), "log", &private(40));
+    let [archive, look] = ["pack", "look"].map(|n| dir.path().join(n));
+    let file = fs::OpenOptions::new().write(true).open(&disk).unwrap();
+    // Somebody's bytes in the place of a root: they may be a client's.
+    file.write_all_at(&private(40)[..4096], 4096).unwrap();
+    fails(
+        3,
+        &["pack", text(&disk), text(&archive)],
+        &["damaged or cannot be read"],
+    );
+    fails(3, &["restore", text(&archive), text(&look)], &["zeros"]);
+    assert_eq!(words_in(&fs::read(&look).unwrap(), &private(40)), 0);
+    let [there, here] = [&disk, &look].map(|name| ok(&["dump", text(name), "map"]));
+    assert_eq!(there, here);
 }

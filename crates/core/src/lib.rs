@@ -4,6 +4,7 @@
 extern crate alloc;
 
 pub mod addr;
+pub mod bare;
 pub mod check;
 mod classes;
 pub mod deltas;

@@ -184,6 +184,12 @@ pub enum OpenError {
         /// What is wrong.
         source: Box<RecoveryError>,
     },
+    /// A pack.
+    #[error(
+        "{0} is a pack of a volume, and holds no data: `vellum dump`, `check` and `info` read it, and \
+         nothing can be served"
+    )]
+    WithoutData(String),
     /// The medium failed.
     #[error(transparent)]
     Medium(#[from] MediumError),

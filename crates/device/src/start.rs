@@ -96,8 +96,28 @@ fn first_byte(medium: &dyn Medium) -> Result<Option<u64>, MediumError> {
     Ok(first.map(|at| at as u64))
 }
 
-/// Recovers a volume; one that is damaged, and is not to be written, as far as it is whole.
+/// Recovers a volume; one that is damaged, and is not to be written, as far as it is whole. A pack is none.
 pub(crate) fn recover(
+    medium: &dyn Medium,
+    source: &mut MediumSource<'_>,
+    options: &OpenOptions,
+) -> Result<(Recovered, Option<Damage>), OpenError> {
+    let found = recover_any(medium, source, options);
+    let is_pack = |superblock: &Superblock| superblock.without_data().is_some();
+    let is_pack = match &found {
+        Ok((recovered, _)) => is_pack(recovered.superblock()),
+        // Not what the cache says: a sync may have failed.
+        Err(_) if !source.is_past_cache() => false,
+        Err(_) => find_superblock(source, medium.blocks(), crc32c)
+            .is_ok_and(|(superblock, _)| is_pack(&superblock)),
+    };
+    match is_pack {
+        true => Err(OpenError::WithoutData(medium.name().to_owned())),
+        false => found,
+    }
+}
+
+fn recover_any(
     medium: &dyn Medium,
     source: &mut MediumSource<'_>,
     options: &OpenOptions,

@@ -22,6 +22,7 @@ mod list;
 mod man;
 mod metrics;
 mod migrate;
+mod pack;
 mod record;
 mod rescue;
 mod restore;
@@ -87,6 +88,8 @@ pub enum Command {
     Dump(dump::Args),
     /// Make a volume what it was when an archive was made of it.
     Restore(restore::Args),
+    /// Write what leads to a volume's data to an archive, and no data: for a bug report.
+    Pack(pack::Args),
     /// Run real applications on ext4 on a volume, compared with a plain file.
     Demo(demo::Args),
     /// Run the engine on simulated flash, in virtual time: traces, policies side by side, years of life.
@@ -139,6 +142,7 @@ impl Command {
             Self::Rescue(args) => rescue::run(&args),
             Self::Dump(args) => dump::run(&args),
             Self::Restore(args) => restore::run(&args),
+            Self::Pack(args) => pack::run(&args),
             Self::Demo(args) => demo::run(args),
             Self::Lab(args) => lab::run(&args),
             Self::Completions(args) => completions::run(&args),

@@ -3,6 +3,7 @@
 mod change;
 mod effect;
 mod kind;
+mod private;
 mod served;
 mod settings;
 mod show;
@@ -10,6 +11,7 @@ mod table;
 
 pub use change::{Change, Changes, Research, Run};
 pub use effect::{changed, policy_of, taken_from};
+pub use private::without_names;
 pub use served::Chosen;
 pub use settings::Settings;
 pub use show::{in_a_line, listed, written};

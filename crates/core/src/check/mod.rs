@@ -52,9 +52,13 @@ impl Default for Options {
 /// Checks a volume.
 pub fn check(source: &mut dyn Source, medium_blocks: u64, options: Options, crc: Crc) -> Report {
     let mut report = Report::new(options.findings_max);
-    if let Ok((superblock, _)) = find_superblock(source, medium_blocks, crc)
-        && superblock.layout() != Layout::Log
-    {
+    let mut options = options;
+    let found = find_superblock(source, medium_blocks, crc).map(|(superblock, _)| superblock);
+    if found.as_ref().is_ok_and(|sb| sb.without_data().is_some()) {
+        options.data = false;
+        report.add(Problem::WithoutData);
+    }
+    if found.is_ok_and(|superblock| superblock.layout() != Layout::Log) {
         crate::tables::check(source, medium_blocks, options, crc, &mut report);
         return report;
     }

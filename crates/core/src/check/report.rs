@@ -24,6 +24,9 @@ pub enum Problem {
     /// Recovery refuses the volume; nothing else was checked.
     #[error("cannot be opened: {0}")]
     Unopenable(RecoveryError),
+    /// A pack.
+    #[error("it is a pack of a volume, and holds no data: only what leads to data is checked")]
+    WithoutData,
     /// One of the two superblocks.
     #[error("the superblock at physical block {at} is damaged: {error}")]
     Mirror { at: Pba, error: FormatError },
@@ -130,9 +133,10 @@ impl Problem {
     #[must_use]
     pub fn severity(&self) -> Severity {
         match self {
-            Self::MirrorDiffers { .. } | Self::OtherRoot { .. } | Self::CountsTooHigh { .. } => {
-                Severity::Note
-            }
+            Self::WithoutData
+            | Self::MirrorDiffers { .. }
+            | Self::OtherRoot { .. }
+            | Self::CountsTooHigh { .. } => Severity::Note,
             Self::Mirror { .. }
             | Self::MirrorUnreadable(_)
             | Self::RootUnreadable(_)

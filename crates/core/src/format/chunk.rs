@@ -197,6 +197,26 @@ pub fn decode(bytes: &[u8], crc: Crc) -> Result<(ChunkHeader, Vec<Record>), Form
     Ok((header, records))
 }
 
+/// Whether it begins as a header does.
+#[must_use]
+pub fn looks_like_one(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC)
+}
+
+/// Signs a header anew, and zeros what is behind its records: parts of clients' blocks.
+pub fn sign_without_parts(block: &mut [u8], signature: &[u8; 16], crc: Crc) {
+    let Ok((mut raw, _)) = RawChunk::read_from_prefix(block) else {
+        return;
+    };
+    raw.signature = *signature;
+    let head = size_of::<RawChunk>();
+    block[..head].copy_from_slice(raw.as_bytes());
+    block[head + raw.record_bytes.get() as usize..].fill(0);
+    let hole = offset_of!(RawChunk, crc);
+    let sum = checksum_around(block, hole, crc);
+    block[hole..hole + 4].copy_from_slice(&sum.to_le_bytes());
+}
+
 /// The tag of a header's own block, if that is a page of parts.
 #[must_use]
 pub fn own_tag(records: &[Record], bytes: &[u8], sum: BlockSum) -> Option<Tag> {

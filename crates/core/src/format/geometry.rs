@@ -2,7 +2,7 @@
 
 use super::areas::{self, Areas, Layout};
 use super::properties::Properties;
-use super::superblock::{Features, LeafCounts, Superblock};
+use super::superblock::{Features, LeafCounts, Secret, Superblock};
 use super::{SumKind, root, summary};
 use crate::addr::{BLOCK_BYTES, Generation, Life};
 use crate::deltas;
@@ -174,7 +174,7 @@ fn lay_out(
         read_only_compatible: 0,
         properties: Properties::default(),
         uuid: params.uuid,
-        secret: params.secret,
+        secret: Secret::Known(params.secret),
         life: Life(0),
         medium_blocks: blocks,
         logical_blocks: logical,
@@ -241,7 +241,7 @@ pub fn plan_tables(params: &Params, layout: Layout) -> Result<Superblock, Geomet
         read_only_compatible: 0,
         properties: Properties::default(),
         uuid: params.uuid,
-        secret: params.secret,
+        secret: Secret::Known(params.secret),
         life: Life(0),
         medium_blocks: blocks,
         logical_blocks: logical,

@@ -106,6 +106,23 @@ pub fn encode(
     out[hole..hole + 4].copy_from_slice(&sum.to_le_bytes());
 }
 
+/// Whether it begins as a summary does.
+#[must_use]
+pub fn looks_like_one(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC)
+}
+
+/// Signs a summary of so many entries anew, and zeros what is behind them.
+pub fn sign(bytes: &mut [u8], signature: &[u8; 16], count: usize, crc: Crc) {
+    let end = size_of::<RawSummary>() + count * ENTRY;
+    bytes[end..].fill(0);
+    let at = offset_of!(RawSummary, signature);
+    bytes[at..at + signature.len()].copy_from_slice(signature);
+    let hole = offset_of!(RawSummary, crc);
+    let sum = checksum_around(bytes, hole, crc);
+    bytes[hole..hole + 4].copy_from_slice(&sum.to_le_bytes());
+}
+
 /// Reads the summary of `segment`, `count` entries.
 ///
 /// # Errors

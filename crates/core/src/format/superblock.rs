@@ -1,7 +1,9 @@
 //! The superblock: what the volume is. Mirrored in the first and the last block of the medium.
 
+mod bare;
 mod leaves;
 mod places;
+mod secret;
 
 use super::areas::{Areas, Layout};
 use super::geometry::MAX_LOGICAL_BLOCKS;
@@ -14,6 +16,7 @@ use crate::addr::{BLOCK_BYTES, Generation, Life, Seq};
 use crate::limits::{COLLECTOR_SEGMENTS, STRIPE};
 use crate::map::{LEAF_ENTRIES, MAX_PBA};
 use core::mem::offset_of;
+pub(super) use secret::Secret;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -32,6 +35,9 @@ const COPIES: u64 = 4;
 
 /// The same: behind a second root is the summary so far of each segment that a head is in.
 const OPEN_SUMMARIES: u64 = 8;
+/// The same: it is a pack. Data is not there, and nothing is to be served.
+const WITHOUT_DATA: u64 = 16;
+const KNOWN: u64 = XXH3_SUMS | EDITIONS | COPIES | OPEN_SUMMARIES | WITHOUT_DATA;
 
 on_disk! {
     /// The first bytes of the superblock's block.
@@ -44,9 +50,9 @@ on_disk! {
         crc: U32,
         /// the volume's UUID
         uuid: [u8; 16],
-        /// key of the volume's hashes
+        /// key of the volume's hashes; of a pack the newest chunk whose data was whole (8 bytes), zeros (8), and the signature
         secret: [u8; 32],
-        /// features that a program must know to read the volume: 1 blocks' sums are XXH3; 2 tables have editions; 4 a log has copies of what leads to data; 8 second roots have open summaries
+        /// features that a program must know to read the volume: 1 blocks' sums are XXH3; 2 tables have editions; 4 a log has copies of what leads to data; 8 second roots have open summaries; 16 it is a pack, without data
         incompatible: U64,
         /// features that a program must know to write it: 1 there are properties
         read_only_compatible: U64,
@@ -154,7 +160,7 @@ impl Features {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
     pub(super) uuid: [u8; 16],
-    pub(super) secret: [u8; 32],
+    pub(super) secret: Secret,
     pub(super) life: Life,
     pub(super) medium_blocks: u64,
     pub(super) logical_blocks: u64,
@@ -206,14 +212,14 @@ impl Superblock {
     /// Key of the volume's hashes.
     #[must_use]
     pub fn secret(&self) -> [u8; 32] {
-        self.secret
+        self.secret.bytes()
     }
 
     /// What the volume's weak hashes are keyed with: eight bytes of the secret.
     #[must_use]
     pub fn hash_seed(&self) -> u64 {
         let mut seed = [0; 8];
-        seed.copy_from_slice(&self.secret[..8]);
+        seed.copy_from_slice(&self.secret()[..8]);
         u64::from_le_bytes(seed)
     }
 
@@ -245,7 +251,7 @@ impl Superblock {
     #[must_use]
     pub fn signature(&self) -> [u8; 16] {
         let mut signature = [0; 16];
-        signature.copy_from_slice(&self.secret[16..]);
+        signature.copy_from_slice(&self.secret()[16..]);
         signature
     }
 
@@ -348,7 +354,7 @@ impl Superblock {
             version: U32::new(VERSION),
             crc: U32::new(0),
             uuid: self.uuid,
-            secret: self.secret,
+            secret: self.secret(),
             incompatible: U64::new(self.incompatible()),
             read_only_compatible: U64::new(self.read_only_compatible | self.properties.feature()),
             compatible: U64::new(0),
@@ -389,9 +395,11 @@ impl Superblock {
             SumKind::Xxh3 => XXH3_SUMS,
         };
         let of = |has: bool, feature: u64| if has { feature } else { 0 };
+        let is_pack = matches!(self.secret, Secret::Withheld { .. });
         sums | of(self.features.editions, EDITIONS)
             | of(self.leaves.parities > 0, COPIES)
             | of(self.features.open_summaries, OPEN_SUMMARIES)
+            | of(is_pack, WITHOUT_DATA)
     }
 
     /// From a block that may be anything, on a medium of `medium_blocks`.
@@ -426,7 +434,7 @@ impl Superblock {
                 known: VERSION,
             });
         }
-        let bits = raw.incompatible.get() & !(XXH3_SUMS | EDITIONS | COPIES | OPEN_SUMMARIES);
+        let bits = raw.incompatible.get() & !KNOWN;
         if bits != 0 {
             return Err(FormatError::Features { what: WHAT, bits });
         }
@@ -483,7 +491,7 @@ impl Superblock {
         )?;
         let superblock = Self {
             uuid: raw.uuid,
-            secret: raw.secret,
+            secret: Secret::of(raw.secret, raw.incompatible.get() & WITHOUT_DATA != 0),
             life: Life(raw.life.get()),
             medium_blocks: raw.medium_blocks.get(),
             logical_blocks: raw.logical_blocks.get(),

@@ -274,6 +274,16 @@ impl Signer {
         }
     }
 
+    /// Whether a sector of table block `number` is whole, and of its place.
+    #[must_use]
+    pub fn is_whole(&self, number: u64, index: u64, sector: &[u8]) -> bool {
+        let place = self.place(number * SECTORS as u64 + index);
+        let edition = Edition::get(&sector[ROOM..]);
+        let (field, change) = self.signed(place, edition);
+        (self.crc)(&sector[..ROOM + 4]) ^ change == u32::get(&sector[ROOM + 4..])
+            && edition.0 == field
+    }
+
     /// Reads table block `number` into `out`; of which editions its sectors are, where there are any.
     ///
     /// # Errors

@@ -245,6 +245,9 @@ impl<'a> Replay<'a> {
     }
 
     pub(super) fn data_is_whole(&mut self, header: &ChunkHeader, records: &[Record]) -> bool {
+        if let Some(through) = self.superblock.without_data() {
+            return header.seq <= through;
+        }
         let mut data = vec![0; header.data_blocks as usize * BLOCK_BYTES];
         if self.source.read(header.at.plus(1), &mut data).is_err() {
             return false;

@@ -1,12 +1,14 @@
 //! Archives: a volume's medium as one stream of bytes, and back ([`vellum_core::format::archive`] has its format).
 
 mod dump;
+mod pack;
 mod reader;
 mod restore;
 mod totals;
 mod writer;
 
 pub use dump::{DumpError, dump};
+pub use pack::pack;
 pub use reader::{ArchiveError, Problem, Reader, Run};
 pub use restore::{RestoreError, restore};
 pub use totals::Totals;
