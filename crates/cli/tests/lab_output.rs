@@ -318,3 +318,43 @@ fn a_trace_that_goes_past_the_drive_is_refused_with_what_it_needs() {
     let whole = [&run[..], &["--capacity=256M", "--in-place"]].concat();
     fails(1, &whole, &["--capacity"]);
 }
+
+/// A comparison with no option ends well: what the drive has no room for is left out in one line. Who named it is told.
+#[test]
+fn what_a_drive_has_no_room_for_is_left_out_of_a_comparison() {
+    let load = [
+        "lab",
+        "compare",
+        "--workload=uniform",
+        "--device=oftl",
+        "--capacity=256M",
+        "--requests=300",
+        "--precondition=none",
+    ];
+    let said = ok(&[&load[..], &["--op=7"]].concat());
+    let left = said
+        .lines()
+        .find(|line| line.starts_with("left out"))
+        .unwrap();
+    assert!(
+        left.contains("vellum:dedup,on-drive") && !said.contains("not run"),
+        "{said}"
+    );
+    fails(
+        1,
+        &[
+            &load[..],
+            &["--op=7", "--policy=base", "--policy=vellum:dedup,on-drive"],
+        ]
+        .concat(),
+        &["vellum:dedup,on-drive", "over-provisioning"],
+    );
+    fails(
+        1,
+        &[&load[..], &["--op=2"]].concat(),
+        &["none of", "over-provisioning"],
+    );
+    // And there may be ten times as much flash as volume.
+    let whole = ok(&[&load[..], &["--op=1000"]].concat());
+    assert!(!whole.contains("left out, for"), "{whole}");
+}

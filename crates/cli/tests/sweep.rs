@@ -134,7 +134,7 @@ fn what_is_wrong_with_a_sweep_is_named() {
     fails(&["depth=1 many"], &["depth=many", "1..=65536"]);
     fails(&["think=own"], &["a load has no times of its own"]);
     fails(&["policy=base basic"], &["policy=basic", "begins with"]);
-    fails(&["op=1 7"], &["it is from 2 to 90"]);
+    fails(&["op=1 7"], &["it is from 2 to 1000"]);
     fails(&["op=7", "op=8"], &["twice"]);
     fails(&["device=oftl nope"], &["nope"]);
     // A point that cannot be run does not keep the others from it.
@@ -165,8 +165,8 @@ fn a_scenario_in_a_file_is_a_run() {
             &["depth", "1..=65536", "line 3"],
         ),
         (
-            "[lab.run]\nworkload = \"uniform\"\nop = 95\n",
-            &["95", "from 2 to 90", "\"op\"", "line 3"],
+            "[lab.run]\nworkload = \"uniform\"\nop = 1001\n",
+            &["1001", "from 2 to 1000", "\"op\"", "line 3"],
         ),
         (
             "[lab.run]\nworkload = \"uniformly\"\n",

@@ -206,8 +206,8 @@ impl FromStr for Policy {
         for option in options.split(',').filter(|option| !option.is_empty()) {
             if let Some(percent) = option.strip_prefix("op=") {
                 let percent: f64 = percent.parse().map_err(|_| wrong("op= needs a number"))?;
-                if !(2.0..=90.0).contains(&percent) {
-                    return Err(wrong("over-provisioning is from 2 to 90 percent"));
+                if !(2.0..=1000.0).contains(&percent) {
+                    return Err(wrong("over-provisioning is from 2 to 1000 percent"));
                 }
                 over_provisioning = Some((percent * 10.0).round() as u32);
                 continue;

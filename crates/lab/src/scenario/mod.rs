@@ -229,6 +229,20 @@ pub enum ScenarioError {
     },
 }
 
+impl ScenarioError {
+    /// Whether the drive has too little room beside the volume for the policy.
+    #[must_use]
+    pub fn is_for_want_of_room(&self) -> bool {
+        matches!(
+            self,
+            Self::TooSmall(_)
+                | Self::Layout(
+                    LayoutError::Full { .. } | LayoutError::Tables { .. } | LayoutError::Area(_)
+                )
+        )
+    }
+}
+
 impl Scenario<'_> {
     /// Whether anything says in how many bytes blocks can be stored.
     #[must_use]

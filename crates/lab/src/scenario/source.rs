@@ -190,6 +190,17 @@ impl Source<'_> {
         }
     }
 
+    /// Blocks that it may change: of a trace what it touches and the spare space, which is most of a volume or hardly any.
+    pub(super) fn reach(&self, logical: u64, over_permille: u32) -> u64 {
+        match self {
+            Self::Trace { trace, .. } => {
+                let spare = logical * u64::from(over_permille) / 1000;
+                logical.min(trace.blocks() + spare)
+            }
+            Self::Made(_) | Self::Given(_) => logical,
+        }
+    }
+
     /// Serves a portion of it; of a trace whole passes. How many requests that took.
     pub(super) fn warm(
         &mut self,

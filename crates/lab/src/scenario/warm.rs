@@ -44,6 +44,7 @@ impl Scenario<'_> {
         source: &mut Source<'_>,
         logical: u64,
     ) -> Result<Option<Warm>, ScenarioError> {
+        let volume = source.reach(logical, self.over(policy));
         if matches!(sim.ftl, Ftl::Raw(_)) || !source.goes_on() {
             return Ok(None);
         }
@@ -54,14 +55,14 @@ impl Scenario<'_> {
                 ..
             }
         );
-        let most = BLOCKS_MAX.min(VOLUMES_MAX * logical);
+        let most = BLOCKS_MAX.min(VOLUMES_MAX * volume);
         let mut requests = most * REQUESTS_A_BLOCK;
         let start = sim.moment();
         let mut curve = vec![(0, 0)];
         let mut level = Level::default();
         loop {
             let portion = Portion {
-                blocks: (logical / PARTS).max(1),
+                blocks: (volume / PARTS).max(1),
                 requests,
                 skips_reads: !caches_map,
             };
@@ -69,13 +70,13 @@ impl Scenario<'_> {
             let now = sim.moment();
             let written = now.host_written - start.host_written;
             curve.push((written, now.medium_written - start.medium_written));
-            let enough = written >= VOLUMES_MIN * logical;
+            let enough = written >= VOLUMES_MIN * volume;
             let settled = enough && level.holds(&curve);
             if settled || written >= most || requests == 0 || self.stopped() {
-                let volumes = written as f64 / logical as f64;
+                let volumes = written as f64 / volume as f64;
                 return Ok(Some(Warm {
                     settled,
-                    told: told(volumes, settled, changes(&curve)),
+                    told: told(volumes, volume < logical, settled, changes(&curve)),
                 }));
             }
         }
@@ -106,7 +107,11 @@ impl Level {
     }
 }
 
-fn told(volumes: f64, settled: bool, changes: Option<(f64, f64)>) -> String {
+fn told(times: f64, in_part: bool, settled: bool, changes: Option<(f64, f64)>) -> String {
+    let what = match in_part {
+        true => "times what it touches and the spare space",
+        false => "volumes",
+    };
     let why = match (settled, changes) {
         (true, _) => format!(
             "until twice the last quarter of that amplified like the two before, to {}% and {}%",
@@ -120,7 +125,7 @@ fn told(volumes: f64, settled: bool, changes: Option<(f64, f64)>) -> String {
         ),
         (false, None) => "too little to tell whether its amplification stands still".into(),
     };
-    format!("filled, then warmed up by the load itself: {volumes:.1} volumes written, {why}")
+    format!("filled, then warmed up by the load itself: {times:.1} {what} written, {why}")
 }
 
 /// By how much, of 1, the last quarter amplifies more than the one before, and than the one before that; none where there

@@ -40,6 +40,11 @@ impl Args {
         let (outcomes, failed) = watched(&policies, |watches| {
             compare::run(&scenario, &policies, watches, threads)
         })?;
+        // What nobody named needs no words, where anything fits.
+        let quietly = self.policy.is_empty() && !outcomes.is_empty();
+        let (left_out, failed): (Vec<_>, Vec<_>) = failed
+            .into_iter()
+            .partition(|failed| quietly && failed.source.is_for_want_of_room());
         let failed: Vec<anyhow::Error> = failed.into_iter().map(Into::into).collect();
         for failed in &failed {
             tell(format_args!("vellum: {failed:#}"));
@@ -47,7 +52,17 @@ impl Args {
         if outcomes.is_empty() {
             bail!("none of the policies could be run");
         }
-        let (about, mut warnings) = self.setup.about(&ready);
+        let (mut about, mut warnings) = self.setup.about(&ready);
+        if !left_out.is_empty() {
+            let names: Vec<String> = left_out
+                .iter()
+                .map(|left| left.policy.to_string())
+                .collect();
+            about.push(format!(
+                "left out, for this drive keeps too little over-provisioning for them (--op): {}",
+                names.join("; ")
+            ));
+        }
         if !journal {
             warnings.push(
                 "where a journal is, is not known, so write-once is left out (--journal-at for a trace, --journal for a load)"

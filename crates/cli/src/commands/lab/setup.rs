@@ -180,7 +180,7 @@ fn extent(text: &str) -> Result<(u64, u64), String> {
 
 /// Thousandths, of percents.
 pub fn over_provisioning(text: &str) -> Result<u32, String> {
-    permille(text, 20..=900)
+    permille(text, 20..=10_000)
 }
 
 fn device(text: &str) -> Result<&'static Preset, String> {
