@@ -26,7 +26,7 @@ packages=systemd-sysv,udev,kmod,e2fsprogs,mount
 system=$guest/system-bookworm-$packages.tar
 if [ ! -e "$system" ]; then
     rm -f "$guest"/system-*.tar
-    mmdebstrap --quiet --variant=minbase --include="$packages" bookworm "$system.new" >"$guest/system.log" 2>&1 ||
+    mmdebstrap --quiet --variant=minbase --format=tar --include="$packages" bookworm "$system.new" >"$guest/system.log" 2>&1 ||
         skip "no Debian can be made here: $(tail -1 "$guest/system.log")"
     mv "$system.new" "$system"
 fi
