@@ -97,7 +97,8 @@ while :; do
     [ $((boots % 2)) -eq 1 ] || disks="$(drive other) $(drive b)"
     : >"$dir/console"
     # shellcheck disable=SC2046,SC2086 # words
-    qemu-system-x86_64 -accel tcg,thread=multi -cpu max -m 768 -smp 2 -nographic -no-reboot -nodefaults \
+    # One processor: of several, QEMU now and then runs code of the kernel that is just being changed.
+    qemu-system-x86_64 -accel tcg -cpu max -m 768 -smp 1 -nographic -no-reboot -nodefaults \
         -serial "file:$dir/console" -kernel "$guest/vmlinuz" -initrd "$dir/initramfs" \
         -append "console=ttyS0 quiet loglevel=3 panic=-1 oops=panic no_timer_check rdinit=/boot-init systemd.show_status=0" \
         $(drive disk) $disks &
