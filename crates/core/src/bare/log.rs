@@ -20,6 +20,7 @@ pub(super) fn bare(
     let mut bytes = vec![0; superblock.root_blocks() as usize * BLOCK_BYTES];
     let decode =
         |bytes: &[u8]| root::decode(bytes, &superblock.uuid(), superblock.leaves(), crc).ok();
+    let is_whole = |bytes: &[u8]| decode(bytes).is_some();
     let mut roots: Vec<Vec<LeafSlot>> = Vec::new();
     for &at in &copies {
         if source.read(at, &mut bytes).is_ok() {
@@ -30,19 +31,14 @@ pub(super) fn bare(
     let leaves = superblock.leaf_slot(Leaf(0), 0);
     let (before, behind) = copies.split_at(copies.partition_point(|at| *at < leaves));
     for &at in before {
-        give(source, at, &mut bytes, put, &|bytes| {
-            decode(bytes).is_some()
-        });
+        give(source, at, &mut bytes, put, &is_whole);
     }
     give_leaves(source, superblock, &roots, crc, put);
     for &at in behind {
-        give(source, at, &mut bytes, put, &|bytes| {
-            decode(bytes).is_some()
-        });
-        if let Some((root, _)) = decode(&bytes) {
-            let before = superblock.root_blocks();
-            let open = (superblock, &root, at.plus(before.into()));
-            give_open_summaries(source, open, &signature, crc, put);
+        if give(source, at, &mut bytes, put, &is_whole)
+            && let Some((root, _)) = decode(&bytes)
+        {
+            give_open_summaries(source, superblock, &root, &signature, crc, put);
         }
     }
     let mut segments = Segments {
@@ -69,11 +65,8 @@ fn give_leaves(
     let mut block = [0; BLOCK_BYTES];
     let slots = (0..superblock.leaves()).flat_map(|leaf| [(Leaf(leaf), 0), (Leaf(leaf), 1)]);
     for (leaf, slot) in slots {
-        let named = |slots: &Vec<LeafSlot>| match (slots[leaf.0 as usize], slot) {
-            (LeafSlot::Slot0(sum), 0) | (LeafSlot::Slot1(sum), 1) => Some(sum),
-            _ => None,
-        };
-        let sums: Vec<u32> = roots.iter().filter_map(named).collect();
+        let named = roots.iter().map(|slots| slots[leaf.0 as usize]);
+        let sums: Vec<u32> = named.filter_map(|leaf| leaf.sum_in(slot)).collect();
         if !sums.is_empty() {
             let at = superblock.leaf_slot(leaf, slot);
             give(source, at, &mut block, put, &|bytes| {
@@ -83,21 +76,21 @@ fn give_leaves(
     }
 }
 
-/// What a second root has behind it, of each head in turn.
+/// What is behind a root's second copy, of each head in turn.
 fn give_open_summaries(
     source: &mut dyn Source,
-    (superblock, root, at): (&Superblock, &RootHeader, Pba),
+    superblock: &Superblock,
+    root: &RootHeader,
     signature: &[u8; 16],
     crc: Crc,
     put: Put<'_>,
 ) {
     let blocks = superblock.open_summary_blocks();
     let mut bytes = vec![0; blocks as usize * BLOCK_BYTES];
-    if blocks == 0 {
-        return;
-    }
     for (head, cursor) in (0..).zip(root.cursors) {
-        let at = at.plus(u64::from(head * blocks));
+        let Some(at) = superblock.open_summary(root.generation, head) else {
+            return;
+        };
         if source.read(at, &mut bytes).is_err() {
             put(at, Part::Unread(blocks.into()));
             continue;

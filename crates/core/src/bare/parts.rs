@@ -20,19 +20,23 @@ pub(super) fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }
 
-/// Gives blocks that `is_whole` says are of the volume; nothing where nothing is.
+/// Gives blocks that `is_whole` says are of the volume; nothing where nothing is. Whether they are in `bytes`, whole.
 pub(super) fn give(
     source: &mut dyn Source,
     at: Pba,
     bytes: &mut [u8],
     put: Put<'_>,
     is_whole: &dyn Fn(&[u8]) -> bool,
-) {
+) -> bool {
     let blocks = (bytes.len() / BLOCK_BYTES) as u64;
     match source.read(at, bytes) {
         Err(_) => put(at, Part::Unread(blocks)),
         Ok(()) if is_blank(bytes) => {}
-        Ok(()) if is_whole(bytes) => put(at, Part::Whole(bytes)),
+        Ok(()) if is_whole(bytes) => {
+            put(at, Part::Whole(bytes));
+            return true;
+        }
         Ok(()) => put(at, Part::Damaged(blocks)),
     }
+    false
 }

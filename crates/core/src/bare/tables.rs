@@ -55,22 +55,19 @@ fn give_directory(source: &mut dyn Source, superblock: &Superblock, crc: Crc, pu
         for copy in 0..2 {
             let first = superblock.shadow_root_at(Generation(generation));
             let at = first.plus(copy * superblock.shadow_root_blocks());
-            give(source, at, &mut bytes, put, &|bytes| {
-                decode(bytes).is_some()
-            });
-            roots.extend(decode(&bytes).map(|(_, slots)| slots));
+            let is_whole = |bytes: &[u8]| decode(bytes).is_some();
+            if give(source, at, &mut bytes, put, &is_whole) {
+                roots.extend(decode(&bytes).map(|(_, slots)| slots));
+            }
         }
     }
     let mut block = [0; BLOCK_BYTES];
     for number in 0..blocks {
         for slot in 0..2 {
-            let named = |slots: &Vec<LeafSlot>| match (slots[number as usize], slot) {
-                (LeafSlot::Slot0(sum), 0) | (LeafSlot::Slot1(sum), 1) => Some(sum),
-                _ => None,
-            };
-            let sums: Vec<u32> = roots.iter().filter_map(named).collect();
+            let named = roots.iter().map(|slots| slots[number as usize]);
+            let sums: Vec<u32> = named.filter_map(|block| block.sum_in(slot)).collect();
             if !sums.is_empty() {
-                let at = superblock.directory_at(number.into(), slot);
+                let at = superblock.directory_at(number.into(), slot.into());
                 give(source, at, &mut block, put, &|bytes| {
                     sums.contains(&crc(bytes))
                 });

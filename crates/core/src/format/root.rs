@@ -72,6 +72,17 @@ pub enum LeafSlot {
     Slot1(u32),
 }
 
+impl LeafSlot {
+    /// The checksum of the leaf, if it is in this slot (0 or 1).
+    #[must_use]
+    pub fn sum_in(self, slot: u32) -> Option<u32> {
+        match (self, slot) {
+            (Self::Slot0(sum), 0) | (Self::Slot1(sum), 1) => Some(sum),
+            _ => None,
+        }
+    }
+}
+
 /// A root without its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RootHeader {

@@ -19,7 +19,7 @@ use vellum_medium::Medium;
 /// Writes the pack of a volume, with these of its properties. What is damaged is told by the archive, and is no error.
 ///
 /// # Errors
-/// When the archive cannot be written, or the system has no randomness.
+/// When the archive cannot be written, what is read may not be what the medium has, or the system has no randomness.
 pub fn pack<W: Write>(
     medium: &dyn Medium,
     superblock: &Superblock,
@@ -27,6 +27,7 @@ pub fn pack<W: Write>(
     head: &Head,
     out: W,
 ) -> Result<(W, Totals), DumpError> {
+    medium.drop_cache()?;
     let mut source = MediumSource::new(medium);
     // Of a log that cannot be recovered nobody knows which chunks were torn.
     let found = recover(&mut source, medium.blocks(), crc32c);
