@@ -5,6 +5,8 @@ use crate::outcome::tell;
 
 /// From linux/prctl.h.
 const PR_SET_IO_FLUSHER: i32 = 57;
+/// From linux/capability.h: the limit on locked memory does not count for who has it.
+const CAP_IPC_LOCK: u32 = 14;
 /// Before the kernel ends this process for want of memory it ends nearly all others.
 const OOM_SCORE: &str = "-900";
 /// Memory that is locked is at most this part of the machine's when the server begins.
@@ -31,9 +33,29 @@ pub fn stays(is_attached: bool) {
         ));
         return;
     }
-    // Pages count when they are used: all of each thread's stack would be hundreds of MiB.
-    // SAFETY: no pointers.
-    unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) };
+    if may_lock_all() {
+        // Pages count when they are used: all of each thread's stack would be hundreds of MiB.
+        // SAFETY: no pointers.
+        unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) };
+    }
+}
+
+/// Whether no limit is on what we lock. With one we would get no more memory at all once we have reached it, and end.
+fn may_lock_all() -> bool {
+    let no_limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: the limit lives during the call.
+    let is_lifted = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const no_limit) } == 0;
+    is_lifted || has_capability(CAP_IPC_LOCK)
+}
+
+fn has_capability(number: u32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    effective.is_some_and(|mask| mask >> number & 1 == 1)
 }
 
 fn page_bytes() -> u64 {
