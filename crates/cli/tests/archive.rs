@@ -7,7 +7,7 @@ mod common;
 #[allow(dead_code, reason = "the command uses more of it")]
 mod nbd_client;
 
-use common::{Server, dir, fails, ok, run, text, vellum};
+use common::{Server, dir, fails, noise, ok, run, text, vellum};
 use nbd_client::NbdClient;
 use serde_json::Value;
 use std::collections::HashSet;
@@ -19,20 +19,6 @@ use std::process::{Command, Stdio};
 const MIB: u64 = 1 << 20;
 const SIZE: u64 = 24 * MIB;
 const PART: usize = 256 << 10;
-
-/// Bytes that nothing makes smaller.
-fn noise(seed: u64, length: usize) -> Vec<u8> {
-    let mut word = seed * 2 + 1;
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        word = word
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        bytes.extend(((word >> 29) ^ word).to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
-}
 
 /// An ext4 with files; `None` where there is no mke2fs.
 fn ext4(dir: &Path) -> Option<Vec<u8>> {

@@ -7,7 +7,7 @@ mod common;
 #[allow(dead_code, reason = "the command uses more of it")]
 mod nbd_client;
 
-use common::{Server, dir, ok, run, text, vellum};
+use common::{Server, dir, noise, ok, run, text, vellum};
 use nbd_client::NbdClient;
 use serde_json::Value;
 use std::os::unix::fs::FileExt;
@@ -18,20 +18,6 @@ use vellum_core::format::superblock::Superblock;
 const MIB: u64 = 1 << 20;
 /// LBAs of a leaf.
 const LEAF: u64 = 1024;
-
-/// Bytes that nothing makes smaller, and that are nowhere else.
-fn bytes(seed: u64, length: usize) -> Vec<u8> {
-    let mut word = seed * 2 + 1;
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        word = word
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        bytes.extend(((word >> 29) ^ word).to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
-}
 
 /// Zeros the leaf of an LBA, and its parity.
 fn lose_leaf_of(volume: &Path, lba: u64) {
@@ -80,7 +66,7 @@ fn a_damaged_volume_is_dumped_and_its_files_are_named() {
         ["d.vellum", "s", "image", "root"].map(|n| dir.path().join(n));
     std::fs::create_dir_all(root.join("a/b")).unwrap();
     // Longer than a leaf maps: its end is in another one than directories are.
-    let victim = bytes(1, 12 << 20);
+    let victim = noise(1, 12 << 20);
     std::fs::write(root.join("a/b/victim"), &victim).unwrap();
     let file = std::fs::File::create(&image).unwrap();
     file.set_len(64 * MIB).unwrap();

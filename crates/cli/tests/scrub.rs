@@ -7,27 +7,13 @@ mod common;
 #[allow(dead_code, reason = "the command uses more of it")]
 mod nbd_client;
 
-use common::{Server, dir, fails, ok, run, text, vellum};
+use common::{Server, dir, fails, noise, ok, run, text, vellum};
 use nbd_client::NbdClient;
 use serde_json::Value;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 const MIB: u64 = 1 << 20;
-
-/// Bytes that nothing makes smaller, and that are nowhere else.
-fn bytes(seed: u64, length: usize) -> Vec<u8> {
-    let mut word = seed * 2 + 1;
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        word = word
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        bytes.extend(((word >> 29) ^ word).to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
-}
 
 /// Changes a bit of the first block of the volume's file that begins like this.
 fn damage(volume: &Path, begins: &[u8]) {
@@ -74,7 +60,7 @@ fn damaged_files_of_an_ext4_are_named() {
     );
     let root = dir.path().join("root");
     std::fs::create_dir_all(root.join("a/b")).unwrap();
-    let (victim, other) = (bytes(1, 50_000), bytes(2, 9000));
+    let (victim, other) = (noise(1, 50_000), noise(2, 9000));
     std::fs::write(root.join("a/b/victim"), &victim).unwrap();
     std::fs::write(root.join("other file"), &other).unwrap();
     std::fs::File::create(&image)

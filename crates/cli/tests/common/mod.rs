@@ -203,3 +203,17 @@ pub fn server_pid(path: &Path) -> i32 {
         .and_then(serde_json::Value::as_i64)
         .unwrap() as i32
 }
+
+/// Bytes that nothing makes smaller, and that are nowhere else.
+pub fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut word = seed * 2 + 1;
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        word = word
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        bytes.extend(((word >> 29) ^ word).to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
