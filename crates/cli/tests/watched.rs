@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Server, dir, ok, text, vellum};
+use common::{Server, can_attach, dir, eventually, ok, server_pid, text, vellum};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -54,6 +54,37 @@ fn a_volume_that_is_served_is_well_and_one_that_is_not_is_not() {
     server.signal(libc::SIGCONT);
     assert_eq!(code, Some(3), "{said}");
     server.term();
+}
+
+/// Whatever is asked: a server that was killed under what is attached is no volume that is not served.
+#[test]
+fn an_attached_volume_whose_server_died_is_not_well() {
+    if !can_attach("an_attached_volume_whose_server_died_is_not_well") {
+        return;
+    }
+    let dir = dir();
+    let volume = dir.path().join("v");
+    ok(&["create", text(&volume), "--size", "64M"]);
+    ok(&["attach", text(&volume), "--via", "fuse"]);
+    let says = |args: &[&str]| {
+        let out = vellum(&[&["health"], args].concat());
+        let said = String::from_utf8(out.stdout).unwrap();
+        let line = said.lines().find(|line| line.contains(text(&volume)));
+        (out.status.code(), line.unwrap_or_default().to_owned())
+    };
+    assert_eq!(says(&[text(&volume)]).0, Some(0));
+    let pid = server_pid(&volume);
+    // SAFETY: no pointers.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    eventually("the server is gone", || {
+        says(&[text(&volume)]).1.contains("its server is dead")
+    });
+    let named = says(&[text(&volume)]);
+    let all = says(&[]);
+    ok(&["detach", text(&volume)]);
+    assert_eq!(named.0, Some(2), "{named:?}");
+    assert!(all.1.starts_with("CRITICAL"), "{all:?}");
+    assert_eq!(says(&[]).1, "", "it is detached");
 }
 
 #[test]

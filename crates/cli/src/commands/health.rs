@@ -1,9 +1,9 @@
 //! `vellum health`: an exit code for programs that watch machines.
 
-use crate::control;
 use crate::health::{self, Finding, Grade};
 use crate::observed::Observed;
 use crate::outcome::{Special, out};
+use crate::{control, state};
 use anyhow::Result;
 use serde_json::json;
 use std::io::Write;
@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 #[command(
     after_help = "Exit codes, as Nagios and its kin have them: 0 all well, 1 somebody should look, \
     2 data is lost or not served, 3 a server does not answer.\n\n\
-    Examples:\n  vellum health disk.vellum\n  sudo vellum health        # all volumes that are served now"
+    Examples:\n  vellum health disk.vellum\n  sudo vellum health        # all volumes that are served or attached now"
 )]
 pub struct Args {
-    /// The volumes; one that is not served is not well. If none is given, those that are served now.
+    /// The volumes; one that is not served is not well. If none is given, those that are served or attached now.
     volumes: Vec<PathBuf>,
     /// As JSON, one line.
     #[arg(long)]
@@ -33,7 +33,17 @@ struct Verdict {
 /// Tells it.
 pub fn run(args: &Args) -> Result<()> {
     let verdicts: Vec<Verdict> = match args.volumes.is_empty() {
-        true => Observed::all()?.iter().map(Verdict::of_observed).collect(),
+        true => {
+            let served = Observed::all()?;
+            let dead = state::records()?.into_iter();
+            let dead = dead.filter(|(_, state)| state.server.is_some_and(|pid| !pid.alive()));
+            let dead = dead.map(|(_, state)| Verdict::of_dead(&state.volume));
+            served
+                .iter()
+                .map(Verdict::of_observed)
+                .chain(dead)
+                .collect()
+        }
         false => args
             .volumes
             .iter()
@@ -86,12 +96,21 @@ impl Verdict {
         }
     }
 
+    /// Of an attached volume whose server is no more.
+    fn of_dead(path: &Path) -> Self {
+        Self {
+            name: path.display().to_string(),
+            findings: vec![dead()],
+        }
+    }
+
     fn of_volume(path: &Path) -> Self {
         let name = path.display().to_string();
         let failed = |grade, words: String| vec![Finding { grade, words }];
         let findings = match control::server_of(path) {
             Err(error) => failed(Grade::Critical, format!("{error:#}")),
             Ok((socket, file)) => match control::ask(&socket, "stats") {
+                Err(_) if !control::is_answered(&socket) => vec![dead()],
                 Err(_) => vec![silent()],
                 Ok(answer) => {
                     let volumes = answer["volumes"].as_array();
@@ -105,6 +124,13 @@ impl Verdict {
             },
         };
         Self { name, findings }
+    }
+}
+
+fn dead() -> Finding {
+    Finding {
+        grade: Grade::Critical,
+        words: "its server is dead: detach it, and attach it again".to_owned(),
     }
 }
 
