@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 #[command(
     after_help = "Exit codes, as Nagios and its kin have them: 0 all well, 1 somebody should look, \
     2 data is lost or not served, 3 a server does not answer.\n\n\
-    Examples:\n  vellum health disk.vellum\n  sudo vellum health        # all volumes that are served or attached now"
+    Examples:\n  vellum health disk.vellum\n  \
+    sudo vellum health        # all volumes that are served or attached now"
 )]
 pub struct Args {
     /// The volumes; one that is not served is not well. If none is given, those that are served or attached now.
