@@ -350,15 +350,15 @@ impl World {
             driver.settle()?;
         }
         let live = driver.model.live_at_most();
-        let capacity = driver.engine.stats().capacity_blocks;
+        let room = driver.engine.room();
         if driver.counts.full > refused {
             ensure!(
-                live + span >= capacity,
-                "refused as full with {live} blocks of {capacity} in use: {:?}",
+                live + span >= room.for_anybody(),
+                "refused as full with {live} blocks in use of {room:?}: {:?}",
                 driver.engine.stats()
             );
         } else {
-            let stats = driver.engine.stats();
+            let (capacity, stats) = (room.capacity, driver.engine.stats());
             let live = live + stats.packed_pages - stats.packed_owners;
             ensure!(
                 live <= capacity,
@@ -373,7 +373,7 @@ impl World {
             },
         )?;
         must_work(driver, &Ask::Flush)?;
-        // Room comes back.
+        // Room comes back, though not that which is kept for upkeep.
         let fua = self.rng.percent(50);
         must_work(
             driver,
@@ -383,9 +383,9 @@ impl World {
                 fua,
             },
         )?;
-        let stats = driver.engine.stats();
+        let room = driver.engine.room();
         let lba = self.rng.below(blocks - span + 1);
-        if stats.live_blocks + span <= stats.capacity_blocks {
+        if room.live + span <= room.for_anybody() {
             let tokens = (0..span).map(|_| self.token()).collect();
             must_work(
                 driver,
