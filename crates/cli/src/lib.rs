@@ -13,6 +13,7 @@ mod bound;
 mod claim;
 mod commands;
 mod config;
+mod confine;
 mod control;
 mod demo;
 mod ext4;

@@ -2,6 +2,7 @@
 
 use crate::bound::mark;
 use crate::claim::{Claimed, claim};
+use crate::confine::{self, Confinement};
 use crate::control::{Answers, ControlSocket};
 use crate::outcome::{tell, usage};
 use crate::properties::{Change, Research, Run};
@@ -115,6 +116,60 @@ impl Args {
             raw: true,
         }
     }
+
+    /// The volumes by their names, when what is asked for makes sense.
+    fn named(&self) -> Result<Vec<(String, PathBuf)>> {
+        if self.tcp.is_some() && self.tls_cert.is_none() && !self.insecure_tcp {
+            return Err(usage(
+                "--tcp needs --tls-cert and --tls-key; on a network you trust, --insecure-tcp",
+            ));
+        }
+        if self.socket.is_none() && self.tcp.is_none() && self.fuse.is_none() && !self.ublk {
+            return Err(usage(
+                "say where to serve: --socket PATH, --tcp ADDR:PORT, --fuse DIR or --ublk",
+            ));
+        }
+        let named: Vec<_> = self
+            .volumes
+            .iter()
+            .map(|v| name_of(v))
+            .collect::<Result<_>>()?;
+        for (i, (name, path)) in named.iter().enumerate() {
+            if let Some((_, other)) = named[..i].iter().find(|(n, _)| n == name) {
+                let (path, other) = (path.display(), other.display());
+                return Err(usage(format!(
+                    "{other} and {path} are both called {name:?}: give NAME=FILE"
+                )));
+            }
+        }
+        for (i, (name, path)) in named.iter().enumerate() {
+            let same = |other: &&(String, PathBuf)| is_one_file(&other.1, path);
+            if let Some((other, _)) = named[..i].iter().find(same) {
+                let path = path.display();
+                return Err(usage(format!(
+                    "{other} and {name} are both {path}: a volume is served once"
+                )));
+            }
+        }
+        Ok(named)
+    }
+
+    /// Of TCP, and the scheme of its addresses.
+    fn protection(&self) -> (Protection, &'static str) {
+        match (&self.tls_cert, &self.tls_key) {
+            (Some(certificate), Some(key)) => {
+                let (certificate, key) = (certificate.clone(), key.clone());
+                let client_ca = self.tls_client_ca.clone();
+                let files = TlsFiles {
+                    certificate,
+                    key,
+                    client_ca,
+                };
+                (Protection::Tls(files), "nbds")
+            }
+            _ => (Protection::InsecureTcp, "nbd"),
+        }
+    }
 }
 
 /// The encoding whose sizes a trace tells.
@@ -140,38 +195,8 @@ pub fn run(args: Args) -> Result<()> {
     if args.syslog {
         server_log::to_the_system();
     }
-    if args.tcp.is_some() && args.tls_cert.is_none() && !args.insecure_tcp {
-        return Err(usage(
-            "--tcp needs --tls-cert and --tls-key; on a network you trust, --insecure-tcp",
-        ));
-    }
-    if args.socket.is_none() && args.tcp.is_none() && args.fuse.is_none() && !args.ublk {
-        return Err(usage(
-            "say where to serve: --socket PATH, --tcp ADDR:PORT, --fuse DIR or --ublk",
-        ));
-    }
-    let named: Vec<_> = args
-        .volumes
-        .iter()
-        .map(|v| name_of(v))
-        .collect::<Result<_>>()?;
-    for (i, (name, path)) in named.iter().enumerate() {
-        if let Some((_, other)) = named[..i].iter().find(|(n, _)| n == name) {
-            let (path, other) = (path.display(), other.display());
-            return Err(usage(format!(
-                "{other} and {path} are both called {name:?}: give NAME=FILE"
-            )));
-        }
-    }
-    for (i, (name, path)) in named.iter().enumerate() {
-        let same = |other: &&(String, PathBuf)| is_one_file(&other.1, path);
-        if let Some((other, _)) = named[..i].iter().find(same) {
-            let path = path.display();
-            return Err(usage(format!(
-                "{other} and {name} are both {path}: a volume is served once"
-            )));
-        }
-    }
+    let named = args.named()?;
+    let confinement = Confinement::begin()?;
     // Before the first thread. A signal during recovery is heard after it; a second one ends us, which
     // recovery survives.
     let stop = Stop::on_signals(false)?;
@@ -217,7 +242,7 @@ pub fn run(args: Args) -> Result<()> {
     let volumes = Arc::new(volumes);
     let served = match stop.asked() {
         true => Ok(()),
-        false => serve(&args, &volumes, &sockets, &stop),
+        false => serve(&args, &volumes, &sockets, &stop, confinement),
     };
     // Front ends are gone; whatever happened to them, the volumes end in order, and are ours until then.
     sockets.iter().for_each(ControlSocket::stopping);
@@ -243,6 +268,7 @@ fn serve(
     volumes: &Arc<Volumes>,
     sockets: &[ControlSocket],
     stop: &Stop,
+    confinement: Confinement,
 ) -> Result<()> {
     let mut servers = Vec::new();
     if let Some(path) = &args.socket {
@@ -250,21 +276,7 @@ fn serve(
         volumes.are_at(|v| format!("nbd+unix:///{}?socket={}", v.name, path.display()));
     }
     if let Some(addr) = args.tcp {
-        let (tls, scheme) = match (&args.tls_cert, &args.tls_key) {
-            (Some(certificate), Some(key)) => {
-                let (certificate, key, client_ca) =
-                    (certificate.clone(), key.clone(), args.tls_client_ca.clone());
-                (
-                    Protection::Tls(TlsFiles {
-                        certificate,
-                        key,
-                        client_ca,
-                    }),
-                    "nbds",
-                )
-            }
-            _ => (Protection::InsecureTcp, "nbd"),
-        };
+        let (tls, scheme) = args.protection();
         let server = nbd(&Listen::Tcp { addr, tls }, volumes)?;
         let addr = server.address().unwrap_or(addr);
         volumes.are_at(|v| format!("{scheme}://{addr}/{}", v.name));
@@ -302,6 +314,7 @@ fn serve(
     if let Some(control) = &control {
         control.serve(volumes.clone(), stop.clone());
     }
+    say(&format!("confined: {}", confinement.close()));
     let ready: Vec<_> = volumes.0.iter().flat_map(Served::places).collect();
     say(&format!("ready: {}", ready.join(" ")));
     stop.wait(None);
@@ -372,6 +385,7 @@ impl Answers for Volumes {
                     "stats": v.stats(),
                     "recording": v.recording(),
                     "events": v.events(),
+                    "confined": confine::told(),
                 })
             })
             .collect()

@@ -168,6 +168,7 @@ fn text(volume: &Value, before: Option<&Value>, every: Option<u64>) -> String {
     if let Some(known) = volume.pointer("/stats/write_once") {
         text += &super::journal::text(known);
     }
+    let _ = writeln!(text, "  confined: {}", get("confined"));
     if let Some(recording) = volume.get("recording").filter(|r| r.is_object()) {
         let mut counted = Vec::new();
         flat(recording, "recording".to_owned(), &mut counted);

@@ -123,6 +123,18 @@ impl Server {
         server
     }
 
+    /// Starts one as another user, with a variable of its environment, and waits until it is ready.
+    pub fn start_as(dir: &Path, user: u32, variable: (&str, &str), args: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
+        std::os::unix::process::CommandExt::uid(&mut command, user);
+        command
+            .env(variable.0, variable.1)
+            .env("XDG_RUNTIME_DIR", dir);
+        let mut server = Self::spawn_by(command, dir, args);
+        server.wait_until_ready();
+        server
+    }
+
     /// Starts one.
     pub fn spawn(dir: &Path, args: &[&str]) -> Self {
         Self::spawn_by(Command::new(env!("CARGO_BIN_EXE_vellum")), dir, args)

@@ -65,6 +65,7 @@ impl<'a> Counted<'a> {
         line("each waited", self.waits());
         line("space", self.space());
         line("file systems", self.file_systems());
+        line("confined", self.text("/confined").to_owned());
         if self.before.is_some() {
             line("now", self.now());
         }

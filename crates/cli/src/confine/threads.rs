@@ -1,0 +1,110 @@
+//! What the kernel does for one thread at a time, done in all that there are.
+//!
+//! Rights are a thread's own to Linux. Those of a server's threads are given up by each of them, in the handler of a signal: one after the
+//! other, until a look finds no thread that has not. A thread has the rights of the one that made it, so none is missed.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a thread may be in the kernel, in a sync of a slow disk for example, before it hears of it.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// A thread has not answered.
+const PENDING: i32 = -1;
+
+/// The thread that is to do it.
+static WHO: AtomicI32 = AtomicI32::new(0);
+/// Its answer: 0, or why not.
+static ANSWER: AtomicI32 = AtomicI32::new(PENDING);
+
+fn own_number() -> i32 {
+    // SAFETY: no preconditions.
+    unsafe { libc::gettid() }
+}
+
+/// Only what may be called in a handler: system calls and atomics.
+extern "C" fn heard(_signal: i32) {
+    // SAFETY: system calls without pointers; errno is this thread's, and put back.
+    unsafe {
+        let errno = *libc::__errno_location();
+        let answer = match libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) {
+            0 => 0,
+            _ => *libc::__errno_location(),
+        };
+        if WHO.load(Ordering::SeqCst) == own_number() {
+            ANSWER.store(answer, Ordering::SeqCst);
+        }
+        *libc::__errno_location() = errno;
+    }
+}
+
+/// Of all threads of this process, and of all that these will make: programs that they start get no more rights than they have.
+pub fn give_up() -> io::Result<()> {
+    let signal = libc::SIGRTMIN();
+    // SAFETY: a zeroed action is then filled; the handler does what handlers may. It stays, for a signal that comes late.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = heard as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        if libc::sigaction(signal, &raw const action, std::ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    let start = Instant::now();
+    let mut done = BTreeSet::new();
+    loop {
+        let new: Vec<i32> = threads()?
+            .into_iter()
+            .filter(|number| !done.contains(number))
+            .collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        for number in new {
+            ask(number, signal, start)?;
+            done.insert(number);
+        }
+    }
+}
+
+/// The threads that run code of ours; the kernel's workers of a ring do not.
+fn threads() -> io::Result<Vec<i32>> {
+    let mut numbers = Vec::new();
+    for thread in std::fs::read_dir("/proc/self/task")? {
+        let path = thread?.path();
+        let name = std::fs::read_to_string(path.join("comm")).unwrap_or_default();
+        let number = path
+            .file_name()
+            .and_then(|name| name.to_str()?.parse().ok());
+        numbers.extend(number.filter(|_: &i32| !name.starts_with("iou-")));
+    }
+    Ok(numbers)
+}
+
+/// Has one thread do it. One that has ended has no rights any more.
+fn ask(number: i32, signal: i32, start: Instant) -> io::Result<()> {
+    ANSWER.store(PENDING, Ordering::SeqCst);
+    WHO.store(number, Ordering::SeqCst);
+    // SAFETY: a signal that we handle, to a thread of ours: its number names no other process's.
+    if unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), number, signal) } != 0 {
+        let error = io::Error::last_os_error();
+        return match error.raw_os_error() {
+            Some(libc::ESRCH) => Ok(()),
+            _ => Err(error),
+        };
+    }
+    let own = std::path::Path::new("/proc/self/task").join(number.to_string());
+    loop {
+        match ANSWER.load(Ordering::SeqCst) {
+            0 => return Ok(()),
+            PENDING if !own.exists() => return Ok(()),
+            PENDING if start.elapsed() > PATIENCE => {
+                let late = format!("thread {number} does not answer");
+                return Err(io::Error::new(io::ErrorKind::TimedOut, late));
+            }
+            PENDING => std::thread::sleep(Duration::from_micros(100)),
+            errno => return Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
+}

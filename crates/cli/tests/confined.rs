@@ -1,0 +1,146 @@
+//! What a running server has given up, as the kernel tells it of each of its threads.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::{Server, can_attach, dir, ok, server_pid, text};
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+fn field(status: &str, name: &str) -> String {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap_or("none")
+        .trim_start_matches(':')
+        .trim()
+        .to_owned()
+}
+
+/// Fails unless each thread of this server is confined.
+fn is_confined(pid: i32) {
+    let process = Path::new("/proc").join(pid.to_string());
+    let limits = fs::read_to_string(process.join("limits")).unwrap();
+    let core = limits
+        .lines()
+        .find(|line| line.starts_with("Max core file size"));
+    let words: Vec<_> = core.unwrap().split_whitespace().collect();
+    assert_eq!(words[4..6], ["0", "0"], "a core dump may be made");
+    let mut threads = 0;
+    for thread in fs::read_dir(process.join("task")).unwrap().flatten() {
+        let Ok(status) = fs::read_to_string(thread.path().join("status")) else {
+            continue;
+        };
+        // The kernel's own workers run none of our code.
+        if field(&status, "Name").starts_with("iou-") {
+            continue;
+        }
+        threads += 1;
+        assert_eq!(field(&status, "NoNewPrivs"), "1", "{status}");
+    }
+    assert!(threads > 3, "{threads} threads");
+}
+
+#[test]
+fn an_nbd_server_is_confined() {
+    let dir = dir();
+    let (volume, socket) = (dir.path().join("a"), dir.path().join("nbd"));
+    ok(&["create", text(&volume), "--size", "16M"]);
+    let server = Server::start(dir.path(), &[text(&volume), "--socket", text(&socket)]);
+    is_confined(server.pid());
+    let stats = ok(&["stats", text(&volume)]);
+    let line = stats
+        .lines()
+        .find(|line| line.trim_start().starts_with("confined"));
+    let line = line.unwrap_or_else(|| panic!("{stats}")).to_owned();
+    assert!(line.contains("no core dumps, no new privileges"), "{line}");
+    assert_eq!(server.term(), Some(0));
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_fuse_server_is_confined_and_unmounts() {
+    if !can_attach("a_fuse_server_is_confined_and_unmounts") {
+        return;
+    }
+    let dir = dir();
+    let (volume, folder) = (dir.path().join("a"), dir.path().join("fuse"));
+    fs::create_dir(&folder).unwrap();
+    ok(&["create", text(&volume), "--size", "16M"]);
+    let server = Server::start(dir.path(), &[text(&volume), "--fuse", text(&folder)]);
+    is_confined(server.pid());
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(folder.join("a"))
+        .unwrap();
+    file.write_all_at(&common::noise(1, 1 << 20), 4096).unwrap();
+    drop(file);
+    assert_eq!(server.term(), Some(0));
+    assert!(!folder.join("a").exists());
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(text(&folder)));
+}
+
+#[test]
+fn an_attached_server_is_confined() {
+    if !can_attach("an_attached_server_is_confined") {
+        return;
+    }
+    let dir = dir();
+    let (volume, mount) = (dir.path().join("a"), dir.path().join("mnt"));
+    fs::create_dir(&mount).unwrap();
+    ok(&["create", text(&volume), "--size", "64M"]);
+    ok(&[
+        "attach",
+        text(&volume),
+        "--via=fuse",
+        "--mkfs",
+        "--mount",
+        text(&mount),
+    ]);
+    let pid = server_pid(&volume);
+    let confined = std::panic::catch_unwind(|| is_confined(pid));
+    fs::write(mount.join("file"), common::noise(1, 1 << 20)).unwrap();
+    // Whatever is done to a volume while it is served.
+    let served = std::panic::catch_unwind(|| {
+        ok(&["set", text(&volume), "dedup=on", "delta=on", "label=x"]);
+        for command in ["dedup", "fold", "scrub"] {
+            ok(&[command, text(&volume)]);
+        }
+        ok(&["stats", text(&volume), "--all"])
+    });
+    ok(&["detach", text(&mount)]);
+    confined.unwrap();
+    served.unwrap();
+    ok(&["check", text(&volume)]);
+}
+
+/// The kernel gives the files of a process that may not be dumped to root.
+#[test]
+fn the_memory_of_a_server_is_not_its_users() {
+    // SAFETY: no preconditions.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("SKIPPED the_memory_of_a_server_is_not_its_users: needs root");
+        return;
+    }
+    const NOBODY: u32 = 65534;
+    let dir = dir();
+    let (volume, socket) = (dir.path().join("a"), dir.path().join("nbd"));
+    ok(&["create", text(&volume), "--size", "16M"]);
+    for path in [dir.path(), &volume] {
+        std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    for (allowed, owner) in [("", 0), ("core-dumps", NOBODY)] {
+        let server = Server::start_as(
+            dir.path(),
+            NOBODY,
+            ("VELLUM_ALLOW", allowed),
+            &[text(&volume), "--socket", text(&socket)],
+        );
+        let memory = Path::new("/proc")
+            .join(server.pid().to_string())
+            .join("maps");
+        assert_eq!(memory.metadata().unwrap().uid(), owner, "{allowed}");
+        assert_eq!(server.term(), Some(0));
+    }
+}
