@@ -1,4 +1,5 @@
-//! The papers' evaluations: what a paper states is met, or the difference is explained; twice gives the same.
+//! The papers' evaluations: what a paper states is met, or the difference is explained; twice gives the same. What was recorded of them is
+//! what they still say, and the page is that record, as the command prints it. The record: `vellum lab paper all --json`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -9,13 +10,107 @@
 mod sized;
 
 use sized::sized;
-use vellum_lab::paper::{Evaluation, Size, caftl, csafs, oftl, omd, text, woj};
+use std::path::PathBuf;
+use vellum_lab::paper::{
+    Claim, Evaluation, NAMES, Size, Stated, Verdict, caftl, csafs, oftl, omd, page, woj,
+};
+
+fn text(evaluation: &Evaluation) -> String {
+    page(std::slice::from_ref(evaluation))
+}
+
+fn document(name: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/benchmarks");
+    std::fs::read_to_string(path.join(name)).unwrap()
+}
+
+fn recorded() -> Vec<Evaluation> {
+    serde_json::from_str(&document("lab-papers.json")).unwrap()
+}
+
+#[test]
+fn the_page_is_what_the_command_prints_of_the_record() {
+    let recorded = recorded();
+    assert_eq!(recorded.len(), NAMES.len());
+    assert_eq!(document("lab-papers.md"), page(&recorded));
+    let frames = recorded.iter().flat_map(|evaluation| &evaluation.frames);
+    for claim in frames.flat_map(|frame| &frame.claims) {
+        assert_eq!(claim.verdict, claim.stated.verdict(), "{}", claim.what);
+        compares_what_it_prints(claim);
+    }
+}
+
+/// The numbers of a text, each with its unit in the last place.
+fn numbers(text: &str) -> Vec<(f64, f64)> {
+    let cut = |c: char| !(c.is_ascii_digit() || c == '.' || c == '-');
+    let words = text.split(cut).map(|word| word.trim_end_matches('.'));
+    let decimals = |word: &str| word.split_once('.').map_or(0, |(_, after)| after.len());
+    words
+        .filter_map(|word| {
+            let place = 0.1_f64.powi(i32::try_from(decimals(word)).unwrap());
+            Some((word.parse().ok()?, place))
+        })
+        .collect()
+}
+
+/// The figures that the verdict goes by are those that a reader sees, to the last place that is printed.
+fn compares_what_it_prints(claim: &Claim) {
+    let (theirs, ours) = match claim.stated {
+        Stated::Figures { theirs, ours, .. } => (theirs, ours),
+        Stated::AtMost { theirs, ours } => ((theirs, theirs), (ours, ours)),
+        Stated::Words { .. } => return,
+    };
+    // "7% slower" and "writes 7% more" are a sign in words.
+    let printed = |text: &str, figure: f64| {
+        let near =
+            |(number, place): (f64, f64)| (number.abs() - figure.abs()).abs() <= 0.501 * place;
+        numbers(text).into_iter().any(near)
+    };
+    for figure in [theirs.0, theirs.1] {
+        assert!(printed(&claim.theirs, figure), "{figure}: {claim:?}");
+    }
+    for figure in [ours.0, ours.1] {
+        assert!(printed(&claim.ours, figure), "{figure}: {claim:?}");
+    }
+}
+
+/// The record is of these frames, columns and statements, and not of what they once were.
+fn is_recorded(evaluation: &Evaluation) {
+    let says = |evaluation: &Evaluation| {
+        let frames = evaluation.frames.iter().map(|frame| {
+            let claims = frame.claims.iter();
+            let claims =
+                claims.map(|claim| (claim.what.clone(), claim.theirs.clone(), claim.why.clone()));
+            let columns = frame.columns.clone();
+            (
+                frame.name.clone(),
+                frame.setting.clone(),
+                columns,
+                claims.collect::<Vec<_>>(),
+            )
+        });
+        let list = serde_json::to_string(&evaluation.list).unwrap();
+        (frames.collect::<Vec<_>>(), evaluation.missing.clone(), list)
+    };
+    let recorded = recorded();
+    let of_it = recorded
+        .iter()
+        .find(|other| other.paper == evaluation.paper);
+    let of_it = of_it.expect("docs/benchmarks/lab-papers.json has every paper");
+    assert_eq!(
+        says(evaluation),
+        says(of_it),
+        "record it again: `vellum lab paper all`"
+    );
+}
 
 fn holds(evaluation: &Evaluation) {
+    is_recorded(evaluation);
     let text = text(evaluation);
     let claims = || evaluation.frames.iter().flat_map(|frame| &frame.claims);
     assert!(claims().count() > 4, "{text}");
-    assert!(!claims().any(|claim| claim.is_open()), "{text}");
+    assert!(!claims().any(Claim::is_open), "{text}");
+    claims().for_each(compares_what_it_prints);
     for frame in &evaluation.frames {
         let width = frame.columns.len();
         assert!(
@@ -24,13 +119,16 @@ fn holds(evaluation: &Evaluation) {
             frame.name
         );
         assert!(!text.contains("NaN") && !text.contains("inf "), "{text}");
-        let listed = evaluation.list.iter().any(|l| l.frame == Some(&frame.name));
+        let listed = evaluation
+            .list
+            .iter()
+            .any(|l| l.frame.as_ref() == Some(&frame.name));
         let own = frame.setting.starts_with("Not in the paper.");
         assert!(listed != own, "{} is not listed", frame.name);
     }
-    for listed in evaluation.list {
-        match listed.frame {
-            Some(name) => assert!(evaluation.frames.iter().any(|f| f.name == name), "{name}"),
+    for listed in &evaluation.list {
+        match &listed.frame {
+            Some(name) => assert!(evaluation.frames.iter().any(|f| f.name == *name), "{name}"),
             None => assert!(!listed.note.is_empty(), "{} is not run: why", listed.name),
         }
     }
@@ -39,7 +137,7 @@ fn holds(evaluation: &Evaluation) {
 /// The names of the claims that are not met.
 fn unmet(evaluation: &Evaluation) -> Vec<&str> {
     let claims = evaluation.frames.iter().flat_map(|frame| &frame.claims);
-    let unmet = claims.filter(|claim| !claim.met);
+    let unmet = claims.filter(|claim| claim.verdict == Verdict::No);
     unmet.map(|claim| claim.what.as_str()).collect()
 }
 
@@ -80,7 +178,7 @@ fn omd_is_met_or_explained_on_one_thread_and_on_many() {
     let claims = two.frames.iter().flat_map(|frame| &frame.claims);
     let mut lost = claims.filter(|claim| claim.what.starts_with("shadowing loses"));
     let strong = lost.next_back().expect("figure 3 is the last of the two");
-    assert!(strong.met, "{}", text(&two));
+    assert_eq!(strong.verdict, Verdict::Yes, "{}", text(&two));
     if sized(false, true) {
         let one = omd::evaluate(Size::Tiny, 1, None).unwrap();
         assert_eq!(text(&two), text(&one));

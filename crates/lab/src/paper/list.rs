@@ -1,67 +1,50 @@
-//! Which figures and tables the papers' evaluations have, and what became of each here.
+//! Which figures and tables the papers' evaluations have, and what became of each here; and a table as it is printed.
 
-use super::{Evaluation, table};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
 
 /// A figure or table of a paper's evaluation.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Listed {
     /// Which.
-    pub name: &'static str,
+    pub name: String,
     /// What it shows.
-    pub shows: &'static str,
+    pub shows: String,
     /// The name of the frame that it is run again in; none where it is not.
-    pub frame: Option<&'static str>,
+    pub frame: Option<String>,
     /// In what the frame is less or other, or why there is none.
-    pub note: &'static str,
+    pub note: String,
 }
 
 impl Listed {
-    pub(super) const fn run(name: &'static str, shows: &'static str, frame: &'static str) -> Self {
+    fn new(name: &str, shows: &str, frame: Option<&str>, note: &str) -> Self {
         Self {
-            name,
-            shows,
-            frame: Some(frame),
-            note: "",
+            name: name.into(),
+            shows: shows.into(),
+            frame: frame.map(str::to_owned),
+            note: note.into(),
         }
     }
 
-    pub(super) const fn but(self, note: &'static str) -> Self {
-        Self { note, ..self }
+    pub(super) fn run(name: &str, shows: &str, frame: &str) -> Self {
+        Self::new(name, shows, Some(frame), "")
     }
 
-    pub(super) const fn not(name: &'static str, shows: &'static str, why: &'static str) -> Self {
-        Self {
-            name,
-            shows,
-            frame: None,
-            note: why,
-        }
+    pub(super) fn but(mut self, note: &str) -> Self {
+        self.note = note.into();
+        self
+    }
+
+    pub(super) fn not(name: &str, shows: &str, why: &str) -> Self {
+        Self::new(name, shows, None, why)
     }
 }
 
-/// All of them, as Markdown.
-#[must_use]
-pub fn list(evaluations: &[Evaluation]) -> String {
-    let mut out = String::from("# Every figure and table of the evaluations\n\n");
-    let heads = ["paper", "figure or table", "shows", "run here"];
-    let rows = evaluations.iter().flat_map(|evaluation| {
-        let paper = evaluation.paper.split(':').next().unwrap_or_default();
-        let each = evaluation.list.iter();
-        each.map(move |listed| {
-            let run = match (listed.frame, listed.note) {
-                (Some(frame), "") => format!("*{frame}*"),
-                (Some(frame), note) => format!("*{frame}*: {note}"),
-                (None, why) => format!("no: {why}"),
-            };
-            let [name, shows] = [listed.name, listed.shows].map(str::to_owned);
-            vec![paper.to_owned(), name, shows, run]
-        })
-    });
-    table(
-        &mut out,
-        &heads.map(str::to_owned),
-        &rows.collect::<Vec<_>>(),
-    );
-    out
+/// A table, as Markdown.
+pub(super) fn table(out: &mut String, heads: &[String], rows: &[Vec<String>]) {
+    let _ = writeln!(out, "| {} |", heads.join(" | "));
+    let _ = writeln!(out, "|{}", " --- |".repeat(heads.len()));
+    for row in rows {
+        let _ = writeln!(out, "| {} |", row.join(" | "));
+    }
 }

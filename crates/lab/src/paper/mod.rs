@@ -4,13 +4,21 @@
 //! named, not left out.
 
 pub mod caftl;
+mod claim;
 pub mod csafs;
+mod evaluation;
 mod list;
 pub mod oftl;
 pub mod omd;
+mod page;
 pub mod woj;
 
-pub use list::{Listed, list};
+pub use claim::{BAND, Claim, Range, Stated, Verdict, count};
+pub use evaluation::{Evaluation, Frame};
+pub use list::Listed;
+pub use page::page;
+
+use claim::range;
 
 use crate::flash;
 use crate::outcome::Outcome;
@@ -20,8 +28,6 @@ use crate::replay::ReplayError;
 use crate::scenario::{Device, Load, Precondition, Scenario, ScenarioError, Synthetic};
 use crate::sim::Pace;
 use crate::workload::{self, Workload};
-use serde::Serialize;
-use std::fmt::Write;
 use std::path::Path;
 
 /// How much is run.
@@ -84,66 +90,6 @@ pub enum PaperError {
     Policy(#[from] PolicyError),
 }
 
-/// What the paper states, and what came of it here.
-#[derive(Clone, Debug, Serialize)]
-pub struct Claim {
-    /// What is compared.
-    pub what: String,
-    /// The paper's.
-    pub theirs: String,
-    /// Ours.
-    pub ours: String,
-    /// Whether ours is at least as good, or as the paper says.
-    pub met: bool,
-    /// Why they differ, where they do.
-    pub why: String,
-}
-
-impl Claim {
-    /// Neither met nor explained.
-    #[must_use]
-    pub fn is_open(&self) -> bool {
-        !self.met && self.why.is_empty()
-    }
-}
-
-/// A table or figure of the paper's.
-#[derive(Clone, Debug, Serialize)]
-pub struct Frame {
-    /// Which.
-    pub name: String,
-    /// In what setting ours was made, and where it is not the paper's.
-    pub setting: String,
-    /// Headings.
-    pub columns: Vec<String>,
-    /// Rows.
-    pub rows: Vec<Vec<String>>,
-    /// What the paper states of it.
-    pub claims: Vec<Claim>,
-}
-
-impl Frame {
-    fn new(name: &str, setting: &str, columns: &[&str]) -> Self {
-        Self {
-            name: name.into(),
-            setting: setting.into(),
-            columns: columns.iter().map(ToString::to_string).collect(),
-            rows: Vec::new(),
-            claims: Vec::new(),
-        }
-    }
-
-    fn rows(mut self, rows: impl IntoIterator<Item = Vec<String>>) -> Self {
-        self.rows.extend(rows);
-        self
-    }
-
-    fn claims(mut self, claims: impl IntoIterator<Item = Claim>) -> Self {
-        self.claims.extend(claims);
-        self
-    }
-}
-
 /// The names of the papers that there is an evaluation of.
 pub const NAMES: [&str; 5] = ["woj", "caftl", "omd", "oftl", "csafs"];
 
@@ -164,60 +110,6 @@ pub fn evaluate(
         "oftl" => Some(oftl::evaluate(size, threads)),
         "csafs" => Some(csafs::evaluate(size, threads)),
         _ => None,
-    }
-}
-
-/// A paper's evaluation.
-#[derive(Clone, Debug, Serialize)]
-pub struct Evaluation {
-    /// The paper.
-    pub paper: &'static str,
-    /// What was run.
-    pub frames: Vec<Frame>,
-    /// What was not, and why.
-    pub missing: Vec<String>,
-    /// The figures and tables of its evaluation: all of them.
-    pub list: &'static [Listed],
-}
-
-/// As Markdown.
-#[must_use]
-pub fn text(evaluation: &Evaluation) -> String {
-    let mut out = format!("# {}\n", evaluation.paper);
-    for frame in &evaluation.frames {
-        let _ = writeln!(out, "\n## {}\n\n{}\n", frame.name, frame.setting);
-        table(&mut out, &frame.columns, &frame.rows);
-        if frame.claims.is_empty() {
-            continue;
-        }
-        out.push('\n');
-        let claims = frame.claims.iter().map(|claim| {
-            let met = if claim.met { "yes" } else { "NO" };
-            [&claim.what, &claim.theirs, &claim.ours, met, &claim.why]
-                .map(str::to_owned)
-                .to_vec()
-        });
-        let heads = ["the paper says", "theirs", "ours", "met", "why they differ"];
-        table(
-            &mut out,
-            &heads.map(str::to_owned),
-            &claims.collect::<Vec<_>>(),
-        );
-    }
-    if !evaluation.missing.is_empty() {
-        out.push_str("\n## Not run\n\n");
-        for line in &evaluation.missing {
-            let _ = writeln!(out, "- {line}");
-        }
-    }
-    out
-}
-
-fn table(out: &mut String, heads: &[String], rows: &[Vec<String>]) {
-    let _ = writeln!(out, "| {} |", heads.join(" | "));
-    let _ = writeln!(out, "|{}", " --- |".repeat(heads.len()));
-    for row in rows {
-        let _ = writeln!(out, "| {} |", row.join(" | "));
     }
 }
 

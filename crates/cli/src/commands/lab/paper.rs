@@ -30,7 +30,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Does it. Fails when something that a paper states is neither met nor explained.
+    /// Does it. Fails when ours is neither what a paper states nor explained.
     pub fn run(&self) -> Result<()> {
         let threads = self.threads.map_or_else(parallel::cores, usize::from);
         let size = match self.full {
@@ -54,12 +54,7 @@ impl Args {
         }
         match self.json {
             true => writeln!(out(), "{}", serde_json::to_string_pretty(&all)?)?,
-            false => {
-                for evaluation in &all {
-                    writeln!(out(), "{}", paper::text(evaluation))?;
-                }
-                write!(out(), "{}", paper::list(&all))?;
-            }
+            false => write!(out(), "{}", paper::page(&all))?,
         }
         let frames = all.iter().flat_map(|evaluation| &evaluation.frames);
         let claims = frames.flat_map(|frame| &frame.claims);
@@ -68,7 +63,10 @@ impl Args {
             .map(|claim| claim.what.as_str())
             .collect();
         if !open.is_empty() {
-            bail!("neither met nor explained: {}", open.join("; "));
+            bail!(
+                "neither the paper's figure nor explained: {}",
+                open.join("; ")
+            );
         }
         Ok(())
     }

@@ -1,10 +1,10 @@
 //! Figures 6 to 8: what programs write, file by file, instead of one file in windows of one size.
 
-use super::{DRIVES, JOURNAL_BLOCKS, NO_KERNEL, SYSTEMS, range};
+use super::{DRIVES, JOURNAL_BLOCKS, NO_KERNEL, SYSTEMS, in_percent, percents};
 use crate::applications::Application;
 use crate::journal::{Commit, File, Journal, Mode};
 use crate::outcome::Outcome;
-use crate::paper::{Cell, Claim, Frame, PaperError, Size, run, scenario, workload};
+use crate::paper::{Cell, Claim, Frame, PaperError, Size, Stated, range, run, scenario, workload};
 use crate::scenario::Synthetic;
 use crate::workload::{Pattern, Workload};
 
@@ -167,10 +167,6 @@ impl Rows {
     }
 }
 
-fn percents((low, high): (f64, f64)) -> String {
-    format!("{:.0} to {:.0}%", low * 100.0, high * 100.0)
-}
-
 fn times((low, high): (f64, f64)) -> String {
     format!("{low:.2} to {high:.2} times")
 }
@@ -216,48 +212,46 @@ fn figure_6(size: Size, threads: usize) -> Result<Frame, PaperError> {
     let ahead = first.iter().filter(|&&times| times >= 0.999).count();
     let within = "in the paper a journal holds blocks with equal contents; here each commit's metadata is new, and nothing comes again within the journal for a full deduplication to find";
     let claims = vec![
-        Claim {
-            what: "throughput of WOJ_xxh64 over Dmdedup_sha1, fast SSD, large windows (cr_L, ws_w1000, ws_pa_w1000)".into(),
-            theirs: "up to 2.44 times".into(),
-            ours: times(wide),
-            met: wide.1 >= 2.44,
-            why: NO_KERNEL.into(),
-        },
-        Claim {
-            what: "the same, varmail and fileserver".into(),
-            theirs: "high: reads gain, too".into(),
-            ours: format!("{:.2} and {:.2} times", served[0], served[1]),
-            met: served.into_iter().all(|times| times > 1.0),
-            why: String::new(),
-        },
-        Claim {
-            what: "blocks removed by WOJ_xxh64, but for varmail and a sync each write".into(),
-            theirs: "38 to 50%".into(),
-            ours: format!("{}; those: {}", percents(removed), percents(less)),
-            met: removed.0 >= 0.38 && less.1 < removed.0,
-            why: "files that are deleted before they are checkpointed are written once in any case".into(),
-        },
-        Claim {
-            what: "varmail: what Dmdedup_sha1 removes more than WOJ_xxh64".into(),
-            theirs: "about 10% of the data".into(),
-            ours: format!("{:.1}%", more * 100.0),
-            met: (0.05..0.15).contains(&more),
-            why: within.into(),
-        },
-        Claim {
-            what: "varmail, slow SSD: Dmdedup_sha1 over WOJ_xxh64".into(),
-            theirs: "a little faster".into(),
-            ours: format!("{slow:.3} times"),
-            met: slow > 1.0,
-            why: within.into(),
-        },
-        Claim {
-            what: "WOJ_xxh64 is the fastest of the three".into(),
-            theirs: "in almost all cases".into(),
-            ours: format!("in {ahead} of {}", first.len()),
-            met: ahead * 10 >= first.len() * 9,
-            why: String::new(),
-        },
+        Claim::new(
+            "throughput of WOJ_xxh64 over Dmdedup_sha1, fast SSD, large windows (cr_L, ws_w1000, ws_pa_w1000)",
+            "up to 2.44 times",
+            times(wide),
+            Stated::figure(2.44, wide.1).over(1.0),
+            NO_KERNEL,
+        ),
+        Claim::words(
+            "the same, varmail and fileserver",
+            "high: reads gain, too",
+            format!("{:.2} and {:.2} times", served[0], served[1]),
+            served.into_iter().all(|times| times > 1.0),
+        ),
+        Claim::new(
+            "blocks removed by WOJ_xxh64, but for varmail and a sync each write",
+            "38 to 50%",
+            format!("{}; those: {}", percents(removed), percents(less)),
+            Stated::range((38.0, 50.0), in_percent(removed)).over(0.0),
+            "files that are deleted before they are checkpointed are written once in any case",
+        ),
+        Claim::new(
+            "varmail: what Dmdedup_sha1 removes more than WOJ_xxh64",
+            "about 10% of the data",
+            format!("{:.1}%", more * 100.0),
+            Stated::figure(10.0, more * 100.0).over(0.0),
+            within,
+        ),
+        Claim::words(
+            "varmail, slow SSD: Dmdedup_sha1 over WOJ_xxh64",
+            "a little faster",
+            format!("{slow:.3} times"),
+            slow > 1.0,
+        )
+        .because(within),
+        Claim::words(
+            "WOJ_xxh64 is the fastest of the three",
+            "in almost all cases",
+            format!("in {ahead} of {}", first.len()),
+            ahead * 10 >= first.len() * 9,
+        ),
     ];
     Ok(rows.frame(FILEBENCH, &setting, claims))
 }
@@ -282,13 +276,13 @@ fn figure_7(size: Size, threads: usize) -> Result<Frame, PaperError> {
     );
     let faster = |p: &Program| rows.faster(p.name, "fast-ssd", "WOJ_xxh64", "Dmdedup_sha1");
     let ours = range(programs.iter().map(faster));
-    let claims = vec![Claim {
-        what: "throughput of WOJ_xxh64 over Dmdedup_sha1".into(),
-        theirs: "1.38 to 2.7 times, more with larger values".into(),
-        ours: times(ours),
-        met: ours.0 >= 1.38,
-        why: "reads are served alike by all systems, and of a table that is given up before its checkpoint there is no second write to save".into(),
-    }];
+    let claims = vec![Claim::new(
+        "throughput of WOJ_xxh64 over Dmdedup_sha1",
+        "1.38 to 2.7 times, more with larger values",
+        times(ours),
+        Stated::range((1.38, 2.7), ours).over(1.0),
+        "reads are served alike by all systems, and of a table that is given up before its checkpoint there is no second write to save",
+    )];
     Ok(rows.frame(PUTS, &setting, claims))
 }
 
@@ -320,27 +314,27 @@ fn figure_8(size: Size, threads: usize) -> Result<Frame, PaperError> {
     let (fast, slow) = (cut("fast-ssd"), cut("slow-ssd"));
     let removed = range(programs.iter().map(|p| rows.removed(p.name, "WOJ_xxh64")));
     let claims = vec![
-        Claim {
-            what: "run time of WOJ_xxh64, less than Dmdedup_sha1's: fast SSD".into(),
-            theirs: "54.5 to 56.3%".into(),
-            ours: percents(fast),
-            met: fast.0 >= 0.545,
-            why: NO_KERNEL.into(),
-        },
-        Claim {
-            what: "the same, slow SSD".into(),
-            theirs: "5.4 to 9.3%".into(),
-            ours: percents(slow),
-            met: slow.0 >= 0.054,
-            why: "here hashing goes on beside the drive, and the slow drive never waits for it; how much of it the paper's kernel does in the way of a write is not stated".into(),
-        },
-        Claim {
-            what: "blocks removed by WOJ_xxh64".into(),
-            theirs: "about 50%".into(),
-            ours: percents(removed),
-            met: removed.0 >= 0.48,
-            why: String::new(),
-        },
+        Claim::new(
+            "run time of WOJ_xxh64, less than Dmdedup_sha1's: fast SSD",
+            "54.5 to 56.3%",
+            percents(fast),
+            Stated::range((54.5, 56.3), in_percent(fast)).over(0.0),
+            NO_KERNEL,
+        ),
+        Claim::new(
+            "the same, slow SSD",
+            "5.4 to 9.3%",
+            percents(slow),
+            Stated::range((5.4, 9.3), in_percent(slow)).over(0.0),
+            "here hashing goes on beside the drive, and the slow drive never waits for it; how much of it the paper's kernel does in the way of a write is not stated",
+        ),
+        Claim::new(
+            "blocks removed by WOJ_xxh64",
+            "about 50%",
+            percents(removed),
+            Stated::range((50.0, 50.0), in_percent(removed)).over(0.0),
+            "",
+        ),
     ];
     Ok(rows.frame(REAL, &setting, claims))
 }
