@@ -358,3 +358,79 @@ fn what_a_drive_has_no_room_for_is_left_out_of_a_comparison() {
     let whole = ok(&[&load[..], &["--op=1000"]].concat());
     assert!(!whole.contains("left out, for"), "{whole}");
 }
+
+/// A trace of a CSV's, whose third column are sectors; of so many requests at these times.
+fn requests(times: impl Iterator<Item = u64>) -> String {
+    let line = |(number, at): (u64, u64)| format!("{at};W;{};4096\n", number * 8 % 4096);
+    let lines = (0..).zip(times).map(line);
+    "when;what;where;long\n".to_owned() + &lines.collect::<String>()
+}
+
+#[test]
+fn a_trace_comes_from_standard_input_as_from_its_file() {
+    let dir = dir();
+    let path = dir.path().join("trace.csv");
+    fs::write(&path, requests((0..500).map(|n| n * 100))).unwrap();
+    let run = |trace: &str| {
+        let mut vellum = Command::new(env!("CARGO_BIN_EXE_vellum"));
+        vellum.args([
+            "lab",
+            "run",
+            trace,
+            "--device=oftl",
+            "--capacity=256M",
+            "--op=28",
+            "--csv",
+        ]);
+        vellum.args(["--precondition=none", "--policy=base"]);
+        vellum.arg("--columns=time=0:us,op=1,offset=2:sector,length=3,separator=semicolon");
+        let out = vellum
+            .stdin(fs::File::open(&path).unwrap())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{said}");
+        out.stdout
+    };
+    let of_file = run(path.to_str().unwrap());
+    assert!(!of_file.is_empty());
+    assert_eq!(of_file, run("-"));
+}
+
+#[test]
+fn times_that_nobody_measured_are_noticed_and_it_is_said_what_to_do() {
+    let dir = dir();
+    let path = dir.path().join("trace.csv");
+    let told = |times: &mut dyn Iterator<Item = u64>| {
+        fs::write(&path, requests(times)).unwrap();
+        let columns = "--columns=time=0:us,op=1,offset=2:sector,length=3,separator=semicolon";
+        let drive = [
+            "--device=oftl",
+            "--capacity=256M",
+            "--op=28",
+            "--precondition=none",
+        ];
+        let trace = [
+            "lab",
+            "run",
+            path.to_str().unwrap(),
+            columns,
+            "--policy=base",
+        ];
+        ok(&[&trace[..], &drive].concat())
+    };
+    for times in [
+        &mut std::iter::repeat_n(0_u64, 500) as &mut dyn Iterator<Item = u64>,
+        &mut (0..500).rev(),
+    ] {
+        let text = told(times);
+        let said = [
+            "times are made up",
+            "32 requests are asked at a time",
+            "--depth",
+            "--daily",
+        ];
+        assert!(said.iter().all(|said| text.contains(said)), "{text}");
+    }
+    assert!(!told(&mut (0..500)).contains("made up"));
+}

@@ -16,6 +16,7 @@ pub mod html;
 pub mod journal;
 pub mod latency;
 pub mod life;
+pub mod made_up;
 pub mod oracle;
 pub mod outcome;
 pub mod paper;

@@ -9,6 +9,12 @@ use std::fmt::Write;
 const NAME: usize = 26;
 const CELL_MIN: usize = 14;
 
+/// As it came out, in tenths of a percent of the volume.
+fn over_provisioning(outcome: &Outcome) -> String {
+    let share = outcome.physical_blocks as f64 / outcome.logical_blocks.max(1) as f64;
+    format!("{:.1}%", (share - 1.0) * 100.0)
+}
+
 /// The table.
 #[must_use]
 pub fn table(outcomes: &[Outcome]) -> String {
@@ -26,6 +32,7 @@ pub fn table(outcomes: &[Outcome]) -> String {
     row("", &|o| o.policy.clone());
     row("volume", &|o| bytes(o.logical_blocks * 4096));
     row("flash or device", &|o| bytes(o.physical_blocks * 4096));
+    row("  over-provisioning", &over_provisioning);
     row("  in use at the end", &|o| {
         o.live_blocks.map_or("-".into(), |live| bytes(live * 4096))
     });
@@ -59,12 +66,9 @@ pub fn table(outcomes: &[Outcome]) -> String {
         row("  of the engine", &|o| one(o, |s| s.engine));
         row("  of the drive under it", &|o| one(o, |s| s.drive));
     }
-    let shown = |count: u64| {
-        if count == 0 {
-            "-".into()
-        } else {
-            count.to_string()
-        }
+    let shown = |count: u64| match count {
+        0 => "-".into(),
+        count => count.to_string(),
     };
     for (name, counter) in [
         ("zeros not stored", "zero_blocks"),

@@ -261,6 +261,7 @@ fn a_sweep_is_one_file_to_look_into() {
 fn the_report_is_one_file_that_a_browser_shows() {
     let page = Page {
         title: "A </script> & a title".into(),
+        lead: None,
         about: vec!["a load".into()],
         warnings: vec!["mind <this>".into()],
         command: "vellum lab compare".into(),

@@ -11,6 +11,8 @@ use std::fmt::Write;
 pub struct Page {
     /// The heading.
     pub title: String,
+    /// What came of it, in one sentence; found in the figures.
+    pub lead: Option<String>,
     /// What was run: a line each.
     pub about: Vec<String>,
     /// What a reader must know before trusting it.
@@ -29,10 +31,10 @@ const SCRIPT: &str = include_str!("report.js");
 /// When a figure cannot be written as JSON.
 pub fn render(page: &Page, outcomes: &[Outcome], table: &str) -> Result<String, serde_json::Error> {
     let below = format!("<h2>All figures</h2>\n<pre>{}</pre>\n", escape(table));
-    let mut page = page.clone();
-    if let Some(said) = verdict::sentence(outcomes) {
-        page.about.insert(0, said);
-    }
+    let page = Page {
+        lead: verdict::sentence(outcomes),
+        ..page.clone()
+    };
     drawn(&page, &outcomes, SCRIPT, &below)
 }
 
@@ -68,6 +70,9 @@ fn frame(page: &Page, body: &str) -> String {
     let _ = writeln!(out, "<title>{}</title>", escape(&page.title));
     let _ = writeln!(out, "<style>\n{STYLE}</style>");
     let _ = writeln!(out, "<h1>{}</h1>", escape(&page.title));
+    if let Some(lead) = &page.lead {
+        let _ = writeln!(out, "<p class=\"lead\">{}</p>", escape(lead));
+    }
     for warning in &page.warnings {
         let _ = writeln!(out, "<p class=\"warning\">{}</p>", escape(warning));
     }

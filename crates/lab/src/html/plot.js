@@ -4,8 +4,10 @@ const ZOOM = "Drag over the plot to zoom, double-click to see all of it, click a
   "With the keyboard: arrows read the values, + and - zoom, 0 shows all of it.";
 // Values that the arrow keys stop at on their way over a plot, at most.
 const STOPS = 60;
-const COLOURS = ["#1b6ca8", "#c8553d", "#2a9d5c", "#8f63c0", "#c79a00", "#7a7a7a", "#12a5a5", "#d0408b", "#e6760d", "#7d9f2b", "#5a7bd8", "#a0522d"];
-const WIDTH = 1100, LEFT = 74, RIGHT = 16, TOP = 14, BOTTOM = 46;
+const COLOURS = ["#1b6ca8", "#c8553d", "#2a9d5c", "#8f63c0", "#c79a00", "#7a7a7a", "#12a5a5", "#d0408b", "#e6760d", "#7d9f2b", "#5a7bd8", "#a0522d", "#2f4b7c", "#ff6f91", "#00b894", "#6d4c41"];
+const LEFT = 62, RIGHT = 16, TOP = 14, BOTTOM = 46;
+// A letter of a label, in pixels, as wide as they are in any font.
+const LETTER = 7;
 
 function element(name, attributes, parent, text) {
   const svg = ["svg", "g", "path", "rect", "text", "line", "circle", "title"].includes(name);
@@ -29,6 +31,28 @@ function steps(low, high, count) {
   const all = [];
   for (let at = Math.ceil(low / step); at * step <= high + step * 1e-9 && all.length < 30; at++) all.push(at * step);
   return all;
+}
+
+// As wide as there is room, so that a letter is as large on a telephone; drawn again when that changes.
+function widthOf(holder) { return Math.max(300, Math.min(1100, Math.floor(holder.clientWidth) || 1100)); }
+
+function drawnToFit(holder, draw) {
+  let width = widthOf(holder);
+  draw();
+  new ResizeObserver(() => { if (widthOf(holder) !== width) { width = widthOf(holder); draw(); } }).observe(holder);
+}
+
+// A name as lines that fit: a policy's is parted at its commas.
+function wrapped(name, width) {
+  const most = Math.max(8, Math.floor(width / LETTER)), lines = [""];
+  for (const piece of name.match(/[^,]*,?/g).filter((piece) => piece)) {
+    for (let rest = piece; rest; rest = rest.slice(most)) {
+      const next = rest.slice(0, most);
+      if (lines[lines.length - 1] && lines[lines.length - 1].length + next.length > most) lines.push("");
+      lines[lines.length - 1] += next;
+    }
+  }
+  return lines;
 }
 
 function frame(section, caption) {
@@ -102,11 +126,11 @@ function linePlot(section, lines, options) {
     return `${line.name}: ${value === null ? "-" : short(value)}`;
   })]);
   function draw() {
-    const r = range(), w = WIDTH - LEFT - RIGHT, h = HEIGHT - TOP - BOTTOM;
+    const WIDTH = widthOf(parts.holder), r = range(), w = WIDTH - LEFT - RIGHT, h = HEIGHT - TOP - BOTTOM;
     const px = (x) => LEFT + ((x - r.x0) / (r.x1 - r.x0)) * w, py = (y) => TOP + ((r.y1 - y) / (r.y1 - r.y0)) * h;
     parts.holder.replaceChildren();
     const svg = element("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": options.y }, parts.holder);
-    for (const x of steps(r.x0, r.x1, 9)) {
+    for (const x of steps(r.x0, r.x1, Math.max(2, Math.floor(w / 100)))) {
       element("line", { class: "grid", x1: px(x), x2: px(x), y1: TOP, y2: HEIGHT - BOTTOM }, svg);
       element("text", { x: px(x), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle" }, svg, short(back(x)));
     }
@@ -192,41 +216,44 @@ function linePlot(section, lines, options) {
   });
   parts.holder.addEventListener("blur", () => { leave(); draw(); });
   legendOf(parts, lines.map((line) => line.name), hidden, draw);
-  draw();
+  drawnToFit(parts.holder, draw);
 }
 
-// rows: [{ name, parts: [{ name, value }] }]; each row is one bar of stacked parts.
+// rows: [{ name, parts: [{ name, value }] }]; each row is one bar of stacked parts under its name, which is never cut.
 function barPlot(section, rows, options) {
   const names = [...new Set(rows.flatMap((row) => row.parts.map((part) => part.name)))];
   const hidden = new Set(), parts = frame(section, options.caption);
-  const label = 230, line = 26, height = TOP + rows.length * line + BOTTOM;
+  const line = 15, bar = 18, left = 8, figures = 12 * LETTER;
   function draw() {
     const sums = rows.map((row) => row.parts.reduce((sum, part) => sum + (hidden.has(part.name) ? 0 : part.value), 0));
-    const most = Math.max(...sums, 1e-12) * 1.08, w = WIDTH - label - RIGHT;
+    const WIDTH = widthOf(parts.holder), w = WIDTH - left - figures, most = Math.max(...sums, 1e-12);
+    const labels = rows.map((row) => wrapped(row.name, WIDTH - 2 * left));
+    const height = TOP + labels.reduce((sum, lines) => sum + lines.length * line + bar + 8, 0) + BOTTOM;
     parts.holder.replaceChildren();
     const svg = element("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": options.x }, parts.holder);
-    for (const x of steps(0, most, 9)) {
-      const at = label + (x / most) * w;
+    for (const x of steps(0, most, Math.max(2, Math.floor(w / 100)))) {
+      const at = left + (x / most) * w;
       element("line", { class: "grid", x1: at, x2: at, y1: TOP, y2: height - BOTTOM }, svg);
       element("text", { x: at, y: height - BOTTOM + 16, "text-anchor": "middle" }, svg, short(x));
     }
-    element("text", { x: label + w / 2, y: height - 8, "text-anchor": "middle" }, svg, options.x);
+    element("text", { x: WIDTH / 2, y: height - 8, "text-anchor": "middle" }, svg, options.x);
+    let y = TOP;
     rows.forEach((row, i) => {
-      const y = TOP + i * line;
-      let x = label;
-      element("text", { x: label - 8, y: y + 17, "text-anchor": "end" }, svg, row.name);
+      let x = left;
+      for (const text of labels[i]) element("text", { x: left, y: (y += line) - 3 }, svg, text);
       for (const part of row.parts) {
         if (hidden.has(part.name) || part.value <= 0) continue;
         const long = (part.value / most) * w;
         const colour = COLOURS[names.indexOf(part.name) % COLOURS.length];
-        const bar = element("rect", { x, y: y + 3, width: Math.max(long, 0.5), height: line - 7, fill: colour }, svg);
-        bar.addEventListener("pointermove", (event) => show(parts, event, [row.name, `${part.name}: ${short(part.value)}`, `all: ${short(sums[i])}`]));
-        bar.addEventListener("pointerleave", () => { parts.tip.hidden = true; });
+        const piece = element("rect", { x, y, width: Math.max(long, 0.5), height: bar, fill: colour }, svg);
+        piece.addEventListener("pointermove", (event) => show(parts, event, [row.name, `${part.name}: ${short(part.value)}`, `all: ${short(sums[i])}`]));
+        piece.addEventListener("pointerleave", () => { parts.tip.hidden = true; });
         x += long;
       }
-      element("text", { x: x + 5, y: y + 17 }, svg, row.parts.length ? (row.says ?? short(sums[i])) : "-");
+      element("text", { x: x + 5, y: y + 14 }, svg, row.parts.length ? (row.says ?? short(sums[i])) : "-");
+      y += bar + 8;
     });
   }
   if (names.length > 1) legendOf(parts, names, hidden, draw);
-  draw();
+  drawnToFit(parts.holder, draw);
 }

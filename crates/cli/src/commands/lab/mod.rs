@@ -11,6 +11,7 @@ mod progress;
 mod run;
 mod setup;
 mod shares;
+mod source;
 mod speeds;
 mod sweep;
 

@@ -68,6 +68,7 @@ impl Output {
         warnings.extend(figures.partial());
         let page = Page {
             title: title.into(),
+            lead: None,
             about,
             warnings,
             command: std::env::args().collect::<Vec<_>>().join(" "),

@@ -2,7 +2,7 @@
 
 use super::flash::{FlashArgs, number, permille};
 use super::hashing::HashArgs;
-use super::progress;
+use super::source;
 use super::speeds::SpeedArgs;
 use crate::outcome::{out, usage};
 use crate::replace;
@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use vellum_lab::flash::{self, Preset};
 use vellum_lab::journal::{Commit, File, Journal, Mode};
+use vellum_lab::made_up::MadeUp;
 use vellum_lab::replay::{Reading, RepeatedContents, TraceFile};
 use vellum_lab::report;
 use vellum_lab::scenario::{
@@ -29,7 +30,7 @@ use vellum_lab::workload::{self, Again, Workload};
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Setup {
-    /// The trace; its format is found by looking at it.
+    /// The trace, or `-` for standard input; its format is found by looking at it.
     #[arg(required_unless_present = "workload", conflicts_with = "workload")]
     trace: Option<PathBuf>,
     /// A synthetic load instead of a trace (see `vellum lab list`).
@@ -60,7 +61,8 @@ pub struct Setup {
     hashing: HashArgs,
     #[command(flatten)]
     speeds: SpeedArgs,
-    /// So many requests at a time, each as soon as one is answered. Default for a load: 32; for a trace: its own times.
+    /// So many requests at a time, each as soon as one is answered. Default for a load: 32; for a trace: its own times, or 32 where these
+    /// are made up.
     #[arg(long, value_name = "COUNT", value_parser = number::<u32>(1..=65_536))]
     depth: Option<u32>,
     /// With --depth: let the host think from one request to the next, a load's so many microseconds, a trace's so many or as long as
@@ -144,6 +146,9 @@ pub struct Setup {
     #[arg(long)]
     untimed: bool,
 }
+
+/// Requests at a time, where neither the user nor the load says when they come.
+const DEPTH: u32 = 32;
 
 /// What is read before anything is run.
 pub struct Ready {
@@ -269,19 +274,14 @@ impl Setup {
         let Some(path) = &self.trace else {
             return Ok(None);
         };
-        let reading = self.reading();
-        let trace = progress::reading(path, |watch| TraceFile::read_watched(path, &reading, watch));
-        Ok(Some(trace?))
-    }
-
-    fn reading(&self) -> Reading {
         let named = |name: &str| Format::ALL.into_iter().find(|f| f.name() == name);
-        Reading {
+        let reading = Reading {
             format: self.format.as_deref().and_then(named),
             journal: self.journal_at,
             columns: self.columns.clone(),
             in_place: self.in_place,
-        }
+        };
+        source::read(path, &reading).map(Some)
     }
 
     /// What is run.
@@ -315,11 +315,13 @@ impl Setup {
             }
             think => think,
         };
-        let pace = match (self.depth, &ready.trace, think) {
-            (Some(depth), _, Some(Think(think))) => Pace::Elastic { depth, think },
-            (Some(depth), _, None) => Pace::Closed { depth },
-            (None, Some(_), _) => Pace::Open,
-            (None, None, _) => Pace::Closed { depth: 32 },
+        let timed = |trace: &Arc<TraceFile>| trace.summary().made_up_times().is_none();
+        let own_times = ready.trace.as_ref().is_some_and(timed);
+        let pace = match (self.depth, think) {
+            (Some(depth), Some(Think(think))) => Pace::Elastic { depth, think },
+            (Some(depth), None) => Pace::Closed { depth },
+            (None, _) if own_times => Pace::Open,
+            (None, _) => Pace::Closed { depth: DEPTH },
         };
         Ok(Scenario {
             device,
@@ -396,6 +398,7 @@ impl Setup {
         let mut warnings = Vec::new();
         if let Some(trace) = &ready.trace {
             describe(trace, &mut about, &mut warnings);
+            warnings.extend(self.made_up(trace));
         }
         if let Some(workload) = &self.workload {
             let mut line = format!("load: {} (synthetic)", workload.name);
@@ -418,6 +421,25 @@ impl Setup {
             ));
         }
         (about, warnings)
+    }
+
+    /// What a reader has to know of times that nobody measured, and what to do.
+    fn made_up(&self, trace: &TraceFile) -> Option<String> {
+        let times = match trace.summary().made_up_times()? {
+            MadeUp::Same => "all its requests have one time",
+            MadeUp::Falling => "most of its requests are dated before the one before them",
+        };
+        let asked = match self.depth {
+            Some(_) => "--depth says how many are asked at a time".into(),
+            None => format!("{DEPTH} requests are asked at a time (another: --depth)"),
+        };
+        let years = match self.daily {
+            Some(_) => "",
+            None => "; years need what the host writes a day (--daily)",
+        };
+        Some(format!(
+            "the trace's times are made up: {times}. {asked}{years}"
+        ))
     }
 }
 
