@@ -118,8 +118,7 @@ impl ServerLog {
 
 /// Whether a line only says that the server began or ended.
 pub fn is_routine(line: &str) -> bool {
-    let begins = ["ready: ", "confined: "];
-    line == "stopping" || line == "stopped" || begins.iter().any(|begin| line.starts_with(begin))
+    line == "stopping" || line == "stopped" || line.starts_with("ready: ")
 }
 
 /// The log that is kept of a volume, to be added to.

@@ -314,7 +314,7 @@ fn serve(
     if let Some(control) = &control {
         control.serve(volumes.clone(), stop.clone());
     }
-    say(&format!("confined: {}", confinement.close()));
+    confinement.close();
     let ready: Vec<_> = volumes.0.iter().flat_map(Served::places).collect();
     say(&format!("ready: {}", ready.join(" ")));
     stop.wait(None);

@@ -68,18 +68,26 @@ pub fn give_up() -> io::Result<()> {
     }
 }
 
-/// The threads that run code of ours; the kernel's workers of a ring do not.
+/// The threads that run code of ours; the kernel's workers of a ring do not, and hear no signal.
 fn threads() -> io::Result<Vec<i32>> {
     let mut numbers = Vec::new();
     for thread in std::fs::read_dir("/proc/self/task")? {
         let path = thread?.path();
-        let name = std::fs::read_to_string(path.join("comm")).unwrap_or_default();
+        let stat = std::fs::read_to_string(path.join("stat")).unwrap_or_default();
         let number = path
             .file_name()
             .and_then(|name| name.to_str()?.parse().ok());
-        numbers.extend(number.filter(|_: &i32| !name.starts_with("iou-")));
+        numbers.extend(number.filter(|_: &i32| !is_kernels(&stat)));
     }
     Ok(numbers)
+}
+
+/// By its flags. A worker has its maker's name at first.
+fn is_kernels(stat: &str) -> bool {
+    const IO_WORKER: u64 = 0x10;
+    let behind_name = stat.rfind(')').and_then(|end| stat.get(end + 2..));
+    let flags = behind_name.and_then(|fields| fields.split(' ').nth(6)?.parse::<u64>().ok());
+    flags.is_some_and(|flags| flags & IO_WORKER != 0)
 }
 
 /// Has one thread do it. One that has ended has no rights any more.
@@ -106,5 +114,18 @@ fn ask(number: i32, signal: i32, start: Instant) -> io::Result<()> {
             PENDING => std::thread::sleep(Duration::from_micros(100)),
             errno => return Err(io::Error::from_raw_os_error(errno)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_is_known_by_its_flags() {
+        let worker = "7 (vell) um) S 1 1 1 0 -1 4210768 0 0 0 0";
+        assert!(is_kernels(worker));
+        assert!(!is_kernels(&worker.replace("4210768", "4210752")));
+        assert!(!is_kernels(""));
     }
 }
