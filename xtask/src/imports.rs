@@ -17,7 +17,11 @@ const ALL: &[&str] = &[];
 const TABLE: &[(&str, Allowed)] = &[
     ("vellum-core", &[]),
     // A medium knows addresses, and nothing of what lies there.
-    ("vellum-medium", &[("vellum-core", &["addr"])]),
+    ("vellum-envelope", &[]),
+    (
+        "vellum-medium",
+        &[("vellum-core", &["addr"]), ("vellum-envelope", ALL)],
+    ),
     // How a block is stored knows one block, and not where it lies.
     ("vellum-codec", &[("vellum-core", &["addr"])]),
     // What the client's file system is knows bytes, and nothing of ours.

@@ -98,6 +98,11 @@ impl Io {
         }
     }
 
+    /// Puts other memory in the place of its own, which is given back.
+    pub(crate) fn replace_pieces(&mut self, pieces: Vec<Piece>) -> Vec<Piece> {
+        std::mem::replace(&mut self.pieces, pieces)
+    }
+
     /// Bytes to transfer.
     #[must_use]
     pub fn len(&self) -> usize {

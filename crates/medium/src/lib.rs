@@ -7,10 +7,14 @@
 //! | --- | --- |
 //! | [`MemoryMedium`] | tests and benchmarks; completes inside `submit` |
 //! | [`FileMedium`] | a regular file or a block device, by io_uring or by a pool of threads |
+//! | [`EncryptedMedium`] | wraps any other: what is written through it is encrypted there |
 //! | [`FaultMedium`] | wraps any other: loses power, tears, flips, misdirects, fails |
 
 pub mod below;
+mod bounce;
 mod completions;
+mod encrypted;
+pub mod envelope;
 mod error;
 pub mod fault;
 pub mod file;
@@ -26,6 +30,7 @@ mod transfer;
 mod uring;
 mod zeros;
 
+pub use encrypted::EncryptedMedium;
 pub use error::MediumError;
 pub use fault::{Fault, FaultMedium, Plan};
 pub use file::FileMedium;

@@ -1,6 +1,7 @@
 //! An open file or block device, and I/O on it by system calls.
 
 use crate::below::Under;
+use crate::bounce::Bounce;
 use crate::error::{MediumError, is_no_room};
 use crate::io::{Done, Io, Kind, Piece, check_bytes};
 use crate::past;
@@ -274,33 +275,6 @@ fn errno() -> i32 {
     io::Error::last_os_error()
         .raw_os_error()
         .unwrap_or(libc::EIO)
-}
-
-#[derive(Clone, Copy)]
-#[repr(C, align(4096))]
-struct Aligned([u8; BLOCK_BYTES]);
-
-/// Memory that direct I/O accepts.
-struct Bounce(Vec<Aligned>);
-
-impl Bounce {
-    fn new(bytes: usize) -> Self {
-        Self(vec![Aligned([0; BLOCK_BYTES]); bytes.div_ceil(BLOCK_BYTES)])
-    }
-
-    fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the vector's memory, which is plain bytes.
-        unsafe {
-            std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len() * BLOCK_BYTES)
-        }
-    }
-
-    fn piece(&mut self, len: usize) -> Piece {
-        Piece {
-            ptr: self.0.as_mut_ptr().cast(),
-            len,
-        }
-    }
 }
 
 #[cfg(test)]

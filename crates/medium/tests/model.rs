@@ -8,7 +8,10 @@ use common::{Memory, files, finish, run};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
-use vellum_medium::{Done, FaultMedium, Io, Kind, Medium, MemoryMedium, Plan, Prealloc};
+use vellum_medium::envelope::{START, VolumeKey};
+use vellum_medium::{
+    Done, EncryptedMedium, FaultMedium, Io, Kind, Medium, MemoryMedium, Plan, Prealloc,
+};
 
 const BLOCKS: u64 = 64;
 
@@ -266,6 +269,11 @@ proptest! {
         for file in files(folder.path(), BLOCKS, prealloc) {
             prop_assert_eq!(file.wants_discard(), !full);
             media.push(Box::new(file));
+        }
+        let key = VolumeKey::random().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        for file in files(folder.path(), START + BLOCKS, prealloc) {
+            media.push(Box::new(EncryptedMedium::new(file, &key)));
         }
         for medium in &media {
             let mut model = Model::new();

@@ -1,0 +1,11 @@
+//! Randomness, from the system.
+
+/// What nobody can guess.
+///
+/// # Errors
+/// When the system has none.
+pub(crate) fn random<const N: usize>() -> std::io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+    Ok(bytes)
+}
