@@ -13,11 +13,13 @@ use crate::{bound, control, host};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use vellum_frontend::ublk;
+use zeroize::Zeroizing;
 
 /// How long a server may take to recover and be ready, and to stop.
 const SERVER_PATIENCE: Duration = Duration::from_secs(300);
@@ -161,7 +163,11 @@ impl Attachment {
     }
 
     /// Starts a server of our own in the background and waits until it is ready.
-    pub fn serve(&mut self, options: &[OsString]) -> Result<()> {
+    pub fn serve(
+        &mut self,
+        options: &[OsString],
+        secret: Option<Zeroizing<Vec<u8>>>,
+    ) -> Result<()> {
         let dir = run_dir()?;
         let control = dir.join(format!("{}.server", self.id));
         let mut command =
@@ -197,12 +203,11 @@ impl Attachment {
         let mut name = OsString::from("disk=");
         name.push(&self.state.volume);
         command.arg(name);
+        if secret.is_some() {
+            command.arg("--key-on-stdin");
+        }
         let mut log = ServerLog::of(&self.id)?;
-        let said = log.begin()?;
-        let again = said.try_clone().context("cannot write the server's log")?;
-        command.stdin(Stdio::null()).stdout(said).stderr(again);
-        alone(&mut command);
-        let child = command.spawn().context("cannot start the server")?;
+        let child = started(&mut command, &mut log, secret)?;
         self.state.server = Process::of(child.id() as i32);
         let server = self.server.insert(child);
         let stop = self.stop.clone();
@@ -348,6 +353,28 @@ fn nbd_attach(socket: &Path, device: &Path) -> Result<()> {
         "512",
     ];
     host::run("nbd-client", &args).map(drop)
+}
+
+/// Starts a server, and hands it the secret of its volume, which nobody else sees.
+fn started(
+    command: &mut Command,
+    log: &mut ServerLog,
+    secret: Option<Zeroizing<Vec<u8>>>,
+) -> Result<Child> {
+    let said = log.begin()?;
+    let again = said.try_clone().context("cannot write the server's log")?;
+    let from = match secret {
+        Some(_) => Stdio::piped(),
+        None => Stdio::null(),
+    };
+    command.stdin(from).stdout(said).stderr(again);
+    alone(command);
+    let mut child = command.spawn().context("cannot start the server")?;
+    if let (Some(secret), Some(mut pipe)) = (secret, child.stdin.take()) {
+        // One that has ended already says why.
+        let _ = pipe.write_all(&secret);
+    }
+    Ok(child)
 }
 
 /// A server lives long: of whoever starts it, it has no session (a ^C at our terminal is not meant for it), keeps no folder in use, and knows

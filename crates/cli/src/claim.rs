@@ -2,28 +2,30 @@
 //! which there is one server.
 
 use crate::control::ControlSocket;
+use crate::keys::Key;
+use crate::opened;
 use crate::outcome::tell;
-use crate::volume::Peek;
+use crate::peek;
 use crate::{control, state};
 use anyhow::{Result, bail};
 use std::path::Path;
 use vellum_core::recovery::find_superblock;
 use vellum_device::info::hex_uuid;
 use vellum_device::{MediumSource, crc32c};
-use vellum_medium::{FileMedium, Medium, OpenOptions};
+use vellum_medium::Medium;
 
 /// A volume's medium, and its control socket.
 pub struct Claimed {
     /// Locked.
-    pub medium: FileMedium,
+    pub medium: Box<dyn Medium>,
     /// None when another read-only server has it, or when there is no volume, which is found out when it is opened.
     pub socket: Option<ControlSocket>,
 }
 
 /// Makes a volume ours; `read_only` beside others who only read.
-pub fn claim(path: &Path, read_only: bool) -> Result<Claimed> {
+pub fn claim(path: &Path, read_only: bool, key: &Key) -> Result<Claimed> {
     let shown = path.display();
-    let medium = FileMedium::open(path, OpenOptions { read_only })?;
+    let medium = opened::open(path, read_only, key)?;
     let found = find_superblock(&mut MediumSource::new(&medium), medium.blocks(), crc32c);
     let Ok((superblock, _)) = found else {
         let socket = None;
@@ -45,10 +47,7 @@ pub fn claim(path: &Path, read_only: bool) -> Result<Claimed> {
 
 /// Refuses to make a volume over one that may be the one that a server has.
 pub fn may_be_lost(path: &Path) -> Result<()> {
-    let there = Peek::open(path)?.superblock();
-    if let Ok((superblock, _)) = there
-        && is_served(&hex_uuid(&superblock.uuid()))
-    {
+    if peek::uuid_of(path).is_ok_and(|uuid| is_served(&uuid)) {
         bail!(
             "the volume on {} has the UUID of one that is being served: stop that server first",
             path.display()

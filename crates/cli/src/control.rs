@@ -7,8 +7,9 @@
 //! with `"sweep":"beside"` (its volume's clients) or `"now"`, and ended with `"stop"`; a scrub is begun with `"scrub":"start"`, at most
 //! `"rate"` blocks a second (0: as many as it can), and ended with `"stop"`.
 
+use crate::peek;
 use crate::signals::Stop;
-use crate::{host, state, volume};
+use crate::{host, state};
 use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -281,7 +282,7 @@ fn answer(line: &[u8], answers: &dyn Answers, shutdown: &mut dyn FnMut()) -> Val
 
 /// As [`server_of`]; none when nobody serves the volume.
 pub fn find_server(path: &Path) -> Result<Option<(PathBuf, PathBuf)>> {
-    let socket = state::control_socket(&volume::uuid_of(path)?)?;
+    let socket = state::control_socket(&peek::uuid_of(path)?)?;
     match socket.exists() && is_answered(&socket) {
         true => server_of(path).map(Some),
         false => Ok(None),
@@ -290,7 +291,7 @@ pub fn find_server(path: &Path) -> Result<Option<(PathBuf, PathBuf)>> {
 
 /// The control socket of the server of a volume, and the path by which it knows that.
 pub fn server_of(path: &Path) -> Result<(PathBuf, PathBuf)> {
-    let uuid = volume::uuid_of(path)?;
+    let uuid = peek::uuid_of(path)?;
     let socket = state::control_socket(&uuid)?;
     if !socket.exists() {
         bail!(

@@ -13,7 +13,7 @@ use vellum_core::recovery::find_superblock;
 use vellum_device::block::BlockDevice;
 use vellum_device::{MediumSource, OpenError, Volume, crc32c};
 use vellum_frontend::unaligned::ByteDevice;
-use vellum_medium::{FileMedium, Medium};
+use vellum_medium::Medium;
 use vellum_record::{Recorder, Sizes, State};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -60,7 +60,7 @@ impl Served {
     pub fn open(
         name: String,
         path: &Path,
-        medium: Option<FileMedium>,
+        medium: Option<Box<dyn Medium>>,
         options: &OpenOptions,
     ) -> Result<Self> {
         let kind = match medium {
@@ -182,7 +182,7 @@ impl Served {
     }
 }
 
-fn open_volume(path: &Path, medium: FileMedium, options: &OpenOptions) -> Result<Kind> {
+fn open_volume(path: &Path, medium: Box<dyn Medium>, options: &OpenOptions) -> Result<Kind> {
     let (superblock, _) = find_superblock(&mut MediumSource::new(&medium), medium.blocks(), crc32c)
         .with_context(|| path.display().to_string())?;
     let chosen = Chosen::new(&superblock, &options.run);

@@ -214,15 +214,14 @@ fn read(path: &Path) -> Result<Option<State>> {
         .with_context(|| format!("{shown} is not a state file: remove it by hand"))
 }
 
-/// The record that a path is about: a volume's file, its block device, or where that is mounted. Records of the dead name
+/// The record that a path, and the UUID of a volume that is there, are about: a volume's file, its block device, or where that is mounted. Records of the dead name
 /// these too, so what the kernel has bound goes first, and who has a server.
-pub fn find(path: &Path) -> Result<Option<String>> {
-    let uuid = crate::volume::uuid_of(path).ok();
+pub fn find(path: &Path, uuid: Option<&str>) -> Result<Option<String>> {
     let rank = |id: &str, state: &State| {
         let same = |p: &PathBuf| p == path;
         let holds =
             bound::devices(id, state).iter().any(same) || bound::mounts(id, state).iter().any(same);
-        let is_it = holds || uuid.as_deref() == Some(id) && same(&state.volume);
+        let is_it = holds || uuid == Some(id) && same(&state.volume);
         let named = [
             Some(&state.volume),
             state.device.as_ref(),

@@ -1,12 +1,11 @@
 //! Volumes by their files: made, and looked at.
 
 use crate::claim;
+use crate::opened;
 use crate::outcome::usage;
 use crate::size::Size;
 use anyhow::{Context, Result, bail};
-use std::fs::File;
-use std::io::{Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::format::SumKind;
@@ -15,10 +14,11 @@ use vellum_core::format::geometry::{GeometryError, Params, plan, plan_tables};
 use vellum_core::format::properties::Properties;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::map::MAX_PBA;
-use vellum_core::recovery::{RecoveryError, Source, Unreadable, find_superblock};
-use vellum_device::info::{VolumeInfo, hex_uuid};
-use vellum_device::{CreateOptions, Volume, crc32c};
-use vellum_medium::{FileMedium, Medium, Prealloc};
+use vellum_core::recovery::find_superblock;
+use vellum_device::info::VolumeInfo;
+use vellum_device::{CreateOptions, MediumSource, Volume, crc32c};
+use vellum_medium::envelope::{Envelope, Header, START, Secret, Slot, VolumeKey, wipe};
+use vellum_medium::{EncryptedMedium, FileMedium, Medium, Prealloc};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Blocks that are written at once when a file is filled.
@@ -42,6 +42,8 @@ pub struct NewVolume {
     pub layout: Layout,
     /// What its user chooses, of the volume as it will be.
     pub choose: Choose,
+    /// Encrypt it, and let this open it.
+    pub secret: Option<Secret>,
 }
 
 /// See [`NewVolume::choose`].
@@ -79,7 +81,9 @@ pub fn create(path: &Path, new: &NewVolume, interrupted: &dyn Fn() -> bool) -> R
         // All of the device.
         (None, _) if device => 0,
         (None, Some(logical)) => {
-            medium_for(new.layout, logical, new.over_provisioning, segment_blocks)? * BLOCK
+            let head = new.secret.as_ref().map_or(0, |_| START);
+            let blocks = medium_for(new.layout, logical, new.over_provisioning, segment_blocks)?;
+            (blocks + head) * BLOCK
         }
         (None, None) => {
             return Err(usage("say how large the volume shall be: --size 10G"));
@@ -91,25 +95,15 @@ pub fn create(path: &Path, new: &NewVolume, interrupted: &dyn Fn() -> bool) -> R
         Prealloc::Sparse
     };
     if new.force && !device && path.is_file() {
-        // Held while it goes, so that no server loses its volume.
-        match FileMedium::open(path, vellum_medium::OpenOptions::default()) {
-            Err(
-                error @ (vellum_medium::OpenError::Locked(_)
-                | vellum_medium::OpenError::Permission { .. }),
-            ) => {
-                return Err(error.into());
-            }
-            _held => std::fs::remove_file(path)
-                .with_context(|| format!("cannot replace {}", path.display()))?,
-        }
+        make_way(path)?;
     }
     let medium = FileMedium::create(path, bytes, prealloc)?;
     if device {
         // Locked by now, and nothing is written to it.
         claim::may_be_lost(path)?;
     }
-    let made = made(
-        &medium,
+    let made = made_on(
+        medium,
         new,
         (logical_blocks, segment_blocks),
         &|medium| match new.preallocate && !device {
@@ -124,12 +118,69 @@ pub fn create(path: &Path, new: &NewVolume, interrupted: &dyn Fn() -> bool) -> R
     made
 }
 
+/// Removes a file that is to be replaced. It is held while it goes, so that no server loses its volume.
+fn make_way(path: &Path) -> Result<()> {
+    match FileMedium::open(path, vellum_medium::OpenOptions::default()) {
+        Err(
+            error @ (vellum_medium::OpenError::Locked(_)
+            | vellum_medium::OpenError::Permission { .. }),
+        ) => Err(error.into()),
+        _held => {
+            std::fs::remove_file(path).with_context(|| format!("cannot replace {}", path.display()))
+        }
+    }
+}
+
+/// Makes it on a file or device, encrypted if it shall be. The header comes last: without it nothing is there.
+fn made_on(
+    medium: FileMedium,
+    new: &NewVolume,
+    blocks: (Option<u64>, Option<u32>),
+    fill: &dyn Fn(&dyn Medium) -> Result<()>,
+) -> Result<VolumeInfo> {
+    let is_encrypted = !matches!(opened::envelope_of(&medium), Ok(None));
+    if is_encrypted && !new.force {
+        bail!(
+            "{} holds an encrypted vellum volume already; --force overwrites it",
+            medium.name()
+        );
+    }
+    let Some(secret) = &new.secret else {
+        if is_encrypted {
+            wipe(&medium)?;
+        }
+        return made(&medium, new, new.force, blocks, fill);
+    };
+    if medium.blocks() <= START {
+        return Err(usage(format!(
+            "{}: an encrypted volume takes {} more for its header",
+            medium.name(),
+            Size(START * BLOCK)
+        )));
+    }
+    if !new.force {
+        vellum_device::may_take(&medium)?;
+    }
+    let key = VolumeKey::random().context("no random bytes")?;
+    let slot = Slot::new(&key, secret).context("cannot wrap the volume's key")?;
+    wipe(&medium)?;
+    let medium = EncryptedMedium::new(medium, &key);
+    // What was asked for was looked at, and what its old bytes are decrypted to is noise.
+    let info = made(&medium, new, true, blocks, fill)?;
+    let (superblock, _) =
+        find_superblock(&mut MediumSource::new(&medium), medium.blocks(), crc32c)?;
+    let header = Header::new(superblock.uuid()).with_slot(0, Some(slot));
+    Envelope::new(header.clone()).replace(medium.below(), header)?;
+    Ok(info)
+}
+
 /// Makes it on its medium, which `fill` prepares.
 fn made(
-    medium: &FileMedium,
+    medium: &dyn Medium,
     new: &NewVolume,
+    force: bool,
     (logical_blocks, segment_blocks): (Option<u64>, Option<u32>),
-    fill: &dyn Fn(&FileMedium) -> Result<()>,
+    fill: &dyn Fn(&dyn Medium) -> Result<()>,
 ) -> Result<VolumeInfo> {
     let params = Params {
         logical_blocks,
@@ -139,7 +190,7 @@ fn made(
         logical_blocks,
         over_provisioning: new.over_provisioning,
         segment_blocks,
-        force: new.force,
+        force,
         layout: new.layout,
         properties: Properties::default(),
     };
@@ -172,7 +223,7 @@ fn params(medium_blocks: u64, over_provisioning: u32, segment_blocks: Option<u32
 
 /// Writes zeros everywhere. Space that a file system has only reserved is marked as written when it first is,
 /// in a journal of its own: that would cost each sync of a log a second one.
-fn write_all(medium: &FileMedium, interrupted: &dyn Fn() -> bool) -> Result<()> {
+fn write_all(medium: &dyn Medium, interrupted: &dyn Fn() -> bool) -> Result<()> {
     let zeros = vec![0; FILL_BLOCKS * BLOCK_BYTES];
     let mut at = 0;
     while at < medium.blocks() {
@@ -226,66 +277,9 @@ pub fn create_for_demo(path: &Path, size: u64) -> Result<()> {
         force: false,
         layout: Layout::Log,
         choose: choose_nothing(),
+        secret: None,
     };
     create(path, &new, &|| false).map(drop)
-}
-
-/// A volume's file as it is, without a lock: for what may be looked at beside a server.
-pub struct Peek {
-    file: File,
-    blocks: u64,
-}
-
-impl Peek {
-    /// Opens it.
-    pub fn open(path: &Path) -> Result<Self> {
-        let shown = path.display();
-        let kind = std::fs::metadata(path)
-            .with_context(|| format!("cannot find {shown}"))?
-            .file_type();
-        if !kind.is_file() && !kind.is_block_device() {
-            bail!("{shown} is neither a regular file nor a block device");
-        }
-        let mut file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
-        let bytes = file.seek(SeekFrom::End(0))?;
-        let blocks = bytes / BLOCK;
-        if blocks == 0 {
-            bail!("{shown} is no vellum volume: it has {bytes} bytes");
-        }
-        Ok(Self { file, blocks })
-    }
-
-    /// The volume's superblock, and whether a mirror of it is lost.
-    pub fn superblock(&mut self) -> Result<(Superblock, bool), RecoveryError> {
-        let blocks = self.blocks;
-        find_superblock(self, blocks, crc32c)
-    }
-}
-
-impl Source for Peek {
-    fn read(&mut self, at: Pba, bytes: &mut [u8]) -> Result<(), Unreadable> {
-        let blocks = (bytes.len() / BLOCK_BYTES) as u64;
-        self.file
-            .read_exact_at(bytes, at.byte_offset())
-            .map_err(|_| Unreadable { at, blocks })
-    }
-
-    /// Beside a server the cache is its own: what is looked at here is told, and nothing is built on it.
-    fn drop_cache(&mut self) -> Result<(), Unreadable> {
-        Ok(())
-    }
-}
-
-/// A volume's superblock, read beside a server if there is one.
-pub fn superblock_of(path: &Path) -> Result<(Superblock, bool)> {
-    Peek::open(path)?
-        .superblock()
-        .with_context(|| path.display().to_string())
-}
-
-/// A volume's UUID.
-pub fn uuid_of(path: &Path) -> Result<String> {
-    Ok(hex_uuid(&superblock_of(path)?.0.uuid()))
 }
 
 #[cfg(test)]
@@ -306,6 +300,7 @@ mod tests {
             force: false,
             layout: Layout::Log,
             choose: choose_nothing(),
+            secret: None,
         };
         let asked = Cell::new(0);
         let second = || {

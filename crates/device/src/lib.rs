@@ -55,5 +55,6 @@ pub use options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError}
 pub use properties::{ChangeError, change_at_rest};
 pub use scrub::{Finding, ScrubReport, Severity};
 pub use source::MediumSource;
+pub use start::may_take;
 pub use sweep::{Haste, Sought, SweepError, SweepProgress};
 pub use volume::Volume;

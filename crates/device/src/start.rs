@@ -21,28 +21,7 @@ pub(crate) fn create(
     options: &CreateOptions,
 ) -> Result<Superblock, CreateError> {
     if !options.force {
-        let mut source = MediumSource::new(medium);
-        match find_superblock(&mut source, medium.blocks(), crc32c) {
-            Ok((there, _)) => {
-                return Err(CreateError::Exists {
-                    name: medium.name().to_owned(),
-                    uuid: hex_uuid(&there.uuid()),
-                });
-            }
-            Err(RecoveryError::Superblock { error, .. }) if error.is_newer() => {
-                return Err(CreateError::Newer {
-                    name: medium.name().to_owned(),
-                    source: error,
-                });
-            }
-            Err(_) => {}
-        }
-        if let Some(offset) = first_byte(medium)? {
-            return Err(CreateError::NotBlank {
-                name: medium.name().to_owned(),
-                offset,
-            });
-        }
+        may_take(medium)?;
     }
     let mut uuid = entropy::bytes::<16>().map_err(CreateError::Random)?;
     // RFC 4122: version 4, variant 1.
@@ -85,6 +64,36 @@ pub(crate) fn create(
     result?;
     medium.sync()?;
     Ok(superblock)
+}
+
+/// Whether a volume may be made here without losing one, or something else.
+///
+/// # Errors
+/// When something is there, or when the medium fails.
+pub fn may_take(medium: &dyn Medium) -> Result<(), CreateError> {
+    let mut source = MediumSource::new(medium);
+    match find_superblock(&mut source, medium.blocks(), crc32c) {
+        Ok((there, _)) => {
+            return Err(CreateError::Exists {
+                name: medium.name().to_owned(),
+                uuid: hex_uuid(&there.uuid()),
+            });
+        }
+        Err(RecoveryError::Superblock { error, .. }) if error.is_newer() => {
+            return Err(CreateError::Newer {
+                name: medium.name().to_owned(),
+                source: error,
+            });
+        }
+        Err(_) => {}
+    }
+    if let Some(offset) = first_byte(medium)? {
+        return Err(CreateError::NotBlank {
+            name: medium.name().to_owned(),
+            offset,
+        });
+    }
+    Ok(())
 }
 
 /// The first byte that is not zero of where file systems, partition tables and the like begin.

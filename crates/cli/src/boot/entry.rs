@@ -90,6 +90,9 @@ pub struct Entry {
     /// How it is attached; by the best way, if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<Via>,
+    /// The file with its key, if it is encrypted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_file: Option<PathBuf>,
     /// What waits for it.
     #[serde(default)]
     pub before: Target,
@@ -158,6 +161,7 @@ mod tests {
             uuid: Some("0b".repeat(16)),
             mount: Some("/srv/a b".into()),
             via: Some(Via::Fuse),
+            key_file: Some("/etc/vellum/a.key".into()),
             before: Target::MultiUser,
         }
     }

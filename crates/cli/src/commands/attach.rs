@@ -2,10 +2,12 @@
 
 use crate::attachment::{self, Attachment, Via};
 use crate::commands::journal;
+use crate::keys::Key;
 use crate::outcome::{out, tell, usage};
+use crate::peek;
 use crate::properties::{Run, Settings};
 use crate::signals::Stop;
-use crate::{ext4, host, volume};
+use crate::{ext4, host};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::ffi::OsString;
@@ -43,6 +45,8 @@ pub struct Args {
     #[arg(long)]
     survive_shutdown: bool,
     #[command(flatten)]
+    key: Key,
+    #[command(flatten)]
     run: Run,
     /// The entry that this is for.
     #[arg(skip)]
@@ -51,7 +55,13 @@ pub struct Args {
 
 impl Args {
     /// Of an entry, at boot.
-    pub fn at_boot(name: &str, volume: PathBuf, mount: Option<PathBuf>, via: Option<Via>) -> Self {
+    pub fn at_boot(
+        name: &str,
+        volume: PathBuf,
+        mount: Option<PathBuf>,
+        via: Option<Via>,
+        key_file: Option<PathBuf>,
+    ) -> Self {
         Self {
             volume,
             mount,
@@ -60,6 +70,7 @@ impl Args {
             options: None,
             via,
             survive_shutdown: true,
+            key: Key::file(key_file),
             run: Run::default(),
             boot: Some(name.to_owned()),
         }
@@ -69,7 +80,7 @@ impl Args {
 /// Attaches it.
 pub fn run(args: Args) -> Result<()> {
     let stop = Stop::on_signals(true)?;
-    let (superblock, _) = volume::superblock_of(&args.volume)?;
+    let (superblock, _) = peek::superblock_of(&args.volume, &args.key)?;
     let uuid = hex_uuid(&superblock.uuid());
     let mut with = args.run.clone();
     if let Some(options) = &args.options {
@@ -106,7 +117,7 @@ pub fn run(args: Args) -> Result<()> {
     let mut attachment = Attachment::begin(&uuid, &path, via, &stop)?;
     attachment.at_boot(args.boot, args.survive_shutdown);
     let flags: Vec<OsString> = with.flags().into_iter().map(OsString::from).collect();
-    attachment.serve(&flags)?;
+    attachment.serve(&flags, args.key.handed())?;
     let device = attachment.bind()?;
     if args.mkfs {
         if ext4::is_on(&device)? && !args.force {

@@ -2,10 +2,11 @@
 
 use crate::boot::{Entry, Name, Tab, systemd};
 use crate::commands::{attach, detach};
+use crate::host;
 use crate::outcome::{out, tell};
+use crate::peek;
 use crate::signals::Stop;
 use crate::state::{self, Process};
-use crate::{host, volume};
 use anyhow::{Context, Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
@@ -154,7 +155,7 @@ fn started_apart(of: &Of, name: &str) -> Result<bool> {
 pub fn start(tab: &Tab, name: &Name) -> Result<()> {
     let entry = tab.read(name)?;
     let file = tab.path(name);
-    let uuid = volume::uuid_of(&entry.volume)
+    let uuid = peek::uuid_of(&entry.volume)
         .with_context(|| format!("the volume of {} cannot be attached", file.display()))?;
     if let Some(expected) = entry.uuid.as_ref().filter(|expected| **expected != uuid) {
         bail!(
@@ -197,6 +198,7 @@ pub fn start(tab: &Tab, name: &Name) -> Result<()> {
         entry.volume,
         entry.mount,
         entry.via,
+        entry.key_file,
     ))
 }
 

@@ -1,6 +1,8 @@
 //! `vellum check`: every invariant, changing nothing; exit code 3 when one does not hold.
 
 use crate::claim::is_served;
+use crate::keys::Key;
+use crate::opened;
 use crate::outcome::{damage, out};
 use crate::size::Size;
 use anyhow::{Result, bail};
@@ -13,7 +15,6 @@ use vellum_core::format::superblock::Superblock;
 use vellum_core::recovery::RecoveryError;
 use vellum_device::info::hex_uuid;
 use vellum_device::inspect::check_medium;
-use vellum_medium::{FileMedium, OpenOptions};
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -26,12 +27,14 @@ pub struct Args {
     /// List so many findings at most.
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     findings: usize,
+    #[command(flatten)]
+    key: Key,
 }
 
 /// Checks it.
 pub fn run(args: &Args) -> Result<()> {
     let shown = args.volume.display();
-    let medium = FileMedium::open(&args.volume, OpenOptions { read_only: true })?;
+    let medium = opened::open(&args.volume, true, &args.key)?;
     let report = check_medium(
         &medium,
         Options {

@@ -1,6 +1,8 @@
 //! `vellum create`.
 
+use crate::keys::Key;
 use crate::outcome::{out, usage};
+use crate::peek;
 use crate::properties::{self, Change, Changes};
 use crate::signals::Stop;
 use crate::size::{self, Size};
@@ -13,6 +15,14 @@ use vellum_core::format::properties::Properties;
 
 /// Arguments.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  vellum create disk.vellum --size 10G
+  vellum create disk.vellum --size 10G --encrypt               asks for a passphrase
+  (umask 077; head -c 64 /dev/urandom >disk.key)
+  vellum create disk.vellum --size 10G --encrypt --key-file disk.key
+
+Whoever has lost all passphrases and key files of an encrypted volume has lost what is on it: see
+`vellum key`.")]
 pub struct Args {
     /// The file to make, or the block device to take.
     volume: PathBuf,
@@ -41,6 +51,11 @@ pub struct Args {
     /// Write over a file that is there, or over what a block device holds.
     #[arg(long)]
     force: bool,
+    /// Encrypt it: with the key in --key-file, or a passphrase that is asked for twice.
+    #[arg(long)]
+    encrypt: bool,
+    #[command(flatten)]
+    key: Key,
 }
 
 /// A layout.
@@ -72,6 +87,11 @@ pub fn run(args: Args) -> Result<()> {
             "--segment-size is of the layout log: tables have no segments",
         ));
     }
+    if args.key.is_given() && !args.encrypt {
+        return Err(usage(
+            "--key-file is of an encrypted volume: say --encrypt too",
+        ));
+    }
     let changes: Vec<Change> = args.set.into_iter().flat_map(|changes| changes.0).collect();
     let new = NewVolume {
         layout: args.layout.into(),
@@ -84,6 +104,10 @@ pub fn run(args: Args) -> Result<()> {
         choose: Box::new(move |superblock| {
             properties::changed(superblock, &Properties::default(), &changes)
         }),
+        secret: match args.encrypt {
+            true => Some(args.key.new_secret()?),
+            false => None,
+        },
     };
     let info = if args.preallocate {
         let stop = Stop::on_signals(false)?;
@@ -100,7 +124,7 @@ pub fn run(args: Args) -> Result<()> {
         info.layout,
         info.uuid
     )?;
-    let (superblock, _) = volume::superblock_of(&args.volume)?;
+    let (superblock, _) = peek::superblock_of(&args.volume, &args.key)?;
     writeln!(out(), "{}", properties::in_a_line(&superblock))?;
     Ok(())
 }

@@ -1,9 +1,10 @@
 //! `vellum detach`: unmount, unbind, stop the server; whatever of it is still there.
 
+use crate::attachment;
 use crate::outcome::out;
+use crate::peek;
 use crate::signals::Stop;
 use crate::state::{self, StateFile};
-use crate::{attachment, volume};
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -23,11 +24,11 @@ pub fn run(args: &Args) -> Result<()> {
         .volume
         .canonicalize()
         .unwrap_or_else(|_| args.volume.clone());
-    let recorded = state::find(&path)?;
+    let recorded = state::find(&path, peek::uuid_of(&path).ok().as_deref())?;
     let by_uuid = recorded.is_none();
     let id = match recorded {
         Some(id) => id,
-        None => match volume::uuid_of(&path) {
+        None => match peek::uuid_of(&path) {
             Ok(uuid) => uuid,
             // Neither recorded nor a volume: a slip of the pen, or where one was mounted before.
             Err(_) => bail!("{}", nothing(&path)),

@@ -3,7 +3,7 @@
 use crate::boot::{Name, Tab, systemd};
 use crate::commands::boot;
 use crate::outcome::{out, usage};
-use crate::volume;
+use crate::peek;
 use anyhow::Result;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ fn named(tab: &Tab, what: &Path) -> Result<Name> {
         return Ok(name);
     }
     let path = what.canonicalize().unwrap_or_else(|_| what.to_owned());
-    let uuid = volume::uuid_of(what).ok();
+    let uuid = peek::uuid_of(what).ok();
     for (_, read) in tab.entries()? {
         let Ok((name, entry)) = read else { continue };
         let is_there =

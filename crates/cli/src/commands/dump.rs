@@ -4,6 +4,8 @@ mod found;
 mod tables;
 mod whole;
 
+use crate::keys::Key;
+use crate::opened;
 use crate::outcome::usage;
 use anyhow::{Context, Result};
 use std::io::Write;
@@ -17,7 +19,7 @@ use vellum_core::map::Entry;
 use vellum_core::recovery::{Recovered, Source};
 use vellum_device::info::hex_uuid;
 use vellum_device::{MediumSource, crc32c};
-use vellum_medium::{FileMedium, Medium, OpenOptions};
+use vellum_medium::Medium;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -45,6 +47,8 @@ pub struct Args {
     /// Segments or blocks: how many, at most.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
+    #[command(flatten)]
+    key: Key,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -62,9 +66,9 @@ enum Part {
 /// Shows it.
 pub fn run(args: &Args) -> Result<()> {
     if let Some(archive) = &args.whole {
-        return whole::run(&args.volume, archive, args.json);
+        return whole::run(&args.volume, archive, args.json, &args.key);
     }
-    let medium = FileMedium::open(&args.volume, OpenOptions { read_only: true })?;
+    let medium = opened::open(&args.volume, true, &args.key)?;
     let mut source = MediumSource::new(&medium);
     let blocks = medium.blocks();
     let name = || args.volume.display().to_string();

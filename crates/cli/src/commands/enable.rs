@@ -1,10 +1,12 @@
 //! `vellum enable`: a volume that is attached at each boot.
 
+use crate::attachment;
 use crate::attachment::Via;
 use crate::boot::{Entry, Name, Tab, Target, systemd};
 use crate::commands::boot;
+use crate::keys::Key;
 use crate::outcome::{out, tell, usage};
-use crate::{attachment, volume};
+use crate::peek;
 use anyhow::{Context, Result};
 use std::ffi::CString;
 use std::fs;
@@ -43,11 +45,13 @@ pub struct Args {
     /// Keep the entry in FOLDER/etc/vellum/volumes: of an image of a system, that is mounted there.
     #[arg(long, value_name = "FOLDER")]
     root: Option<PathBuf>,
+    #[command(flatten)]
+    key: Key,
 }
 
 /// Writes its entry.
 pub fn run(args: &Args) -> Result<()> {
-    let (superblock, _) = volume::superblock_of(&args.volume)?;
+    let (superblock, _) = peek::superblock_of(&args.volume, &args.key)?;
     let label =
         crate::properties::Settings::of(&superblock, superblock.properties(), &Default::default())
             .label;
@@ -60,6 +64,7 @@ pub fn run(args: &Args) -> Result<()> {
             .map(attachment::mount_point)
             .transpose()?,
         via: args.via,
+        key_file: args.key.lasting_file()?,
         before: match args.before {
             Some(before) => before,
             None => target_of(&args.volume)?,

@@ -1,8 +1,10 @@
 //! `vellum get`: the properties of a volume, served or at rest.
 
+use crate::control;
+use crate::keys::Key;
 use crate::outcome::{out, usage};
+use crate::peek;
 use crate::properties::{self, Run};
-use crate::{control, volume};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -22,11 +24,13 @@ pub struct Args {
     /// As JSON, one line.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    key: Key,
 }
 
 /// Shows them.
 pub fn run(args: &Args) -> Result<()> {
-    let told = told(&args.volume)?;
+    let told = told(&args.volume, &args.key)?;
     let Some(name) = &args.name else {
         return match args.json {
             true => Ok(writeln!(out(), "{told}")?),
@@ -58,13 +62,13 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn told(path: &Path) -> Result<Value> {
+fn told(path: &Path, key: &Key) -> Result<Value> {
     if let Some((socket, volume)) = control::find_server(path)? {
         let request = json!({"command": "properties", "volume": volume});
         let mut answer = control::request(&socket, &request)?;
         return Ok(answer["volume"].take());
     }
-    let (superblock, _) = volume::superblock_of(path)?;
+    let (superblock, _) = peek::superblock_of(path, key)?;
     Ok(properties::listed(
         &superblock,
         superblock.properties(),

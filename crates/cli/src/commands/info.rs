@@ -1,9 +1,11 @@
 //! `vellum info`: what a volume is; also beside a server.
 
 use crate::claim::is_served;
+use crate::commands::key;
+use crate::keys::Key;
 use crate::outcome::out;
+use crate::peek;
 use crate::size::Size;
-use crate::volume;
 use anyhow::Result;
 use serde_json::json;
 use std::io::Write;
@@ -11,6 +13,7 @@ use std::path::PathBuf;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::format::areas::Layout;
 use vellum_device::info::hex_uuid;
+use vellum_medium::envelope::Envelope;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -20,11 +23,23 @@ pub struct Args {
     /// As JSON.
     #[arg(long)]
     json: bool,
+    /// Of an encrypted volume: ask for its passphrase. Without it, and without --key-file, only the header is shown.
+    #[arg(long)]
+    ask: bool,
+    #[command(flatten)]
+    key: Key,
 }
 
 /// Shows it.
 pub fn run(args: &Args) -> Result<()> {
-    let (sb, mirror_lost) = volume::superblock_of(&args.volume)?;
+    let envelope = peek::envelope_of(&args.volume)?;
+    if let Some(envelope) = envelope
+        .as_ref()
+        .filter(|_| !args.key.is_given() && !args.ask)
+    {
+        return without_key(args, envelope);
+    }
+    let (sb, mirror_lost) = peek::superblock_of(&args.volume, &args.key)?;
     let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
     let uuid = hex_uuid(&sb.uuid());
     let served = is_served(&uuid);
@@ -34,14 +49,13 @@ pub fn run(args: &Args) -> Result<()> {
             "medium_size": bytes(sb.medium_blocks()), "capacity": bytes(sb.capacity_blocks()),
             "layout": sb.layout().name(), "segment_size": bytes(sb.segment_blocks().into()), "segments": sb.segment_count(),
             "over_provisioning_permille": sb.over_provisioning(), "life": sb.life().0,
-            "mirror_lost": mirror_lost, "served": served,
+            "mirror_lost": mirror_lost, "served": served, "encrypted": envelope.is_some(),
         });
         writeln!(out(), "{info}")?;
         return Ok(());
     }
     let size = |blocks| Size(bytes(blocks));
-    writeln!(out(), "{}", args.volume.display())?;
-    writeln!(out(), "  UUID                {uuid}")?;
+    begin(args, &uuid)?;
     writeln!(out(), "  size                {}", size(sb.logical_blocks()))?;
     writeln!(out(), "  medium              {}", size(sb.medium_blocks()))?;
     writeln!(
@@ -76,10 +90,62 @@ pub fn run(args: &Args) -> Result<()> {
         "  served now          {}",
         if served { "yes" } else { "no" }
     )?;
+    if let Some(envelope) = &envelope {
+        header(envelope)?;
+    }
     if mirror_lost {
         writeln!(
             out(),
             "  one of the two superblocks is damaged or older; the next `serve` repairs it"
+        )?;
+    }
+    Ok(())
+}
+
+/// What there is to say of an encrypted volume without its key.
+fn without_key(args: &Args, envelope: &Envelope) -> Result<()> {
+    let uuid = hex_uuid(&envelope.header().uuid());
+    let served = is_served(&uuid);
+    if args.json {
+        let info = json!({
+            "path": args.volume, "uuid": uuid, "served": served, "encrypted": true,
+            "key_slots": envelope.header().slots().iter().flatten().count(),
+        });
+        writeln!(out(), "{info}")?;
+        return Ok(());
+    }
+    begin(args, &uuid)?;
+    writeln!(
+        out(),
+        "  served now          {}",
+        if served { "yes" } else { "no" }
+    )?;
+    header(envelope)?;
+    writeln!(
+        out(),
+        "  the rest            with --key-file FILE, or a passphrase (--ask)"
+    )?;
+    Ok(())
+}
+
+fn begin(args: &Args, uuid: &str) -> Result<()> {
+    writeln!(out(), "{}", args.volume.display())?;
+    Ok(writeln!(out(), "  UUID                {uuid}")?)
+}
+
+/// How it is encrypted.
+fn header(envelope: &Envelope) -> Result<()> {
+    let slots = envelope.header().slots().iter().flatten();
+    let kinds: Vec<_> = slots.map(|slot| key::kind(slot.kind())).collect();
+    writeln!(
+        out(),
+        "  encrypted           AES-256-XTS; key slots: {}",
+        kinds.join(", ")
+    )?;
+    if !envelope.is_whole() {
+        writeln!(
+            out(),
+            "  one of the two headers is damaged or older; the next `serve` repairs it"
         )?;
     }
     Ok(())

@@ -1,9 +1,11 @@
 //! `vellum list`: what is served and attached now.
 
+use crate::keys::Key;
 use crate::outcome::out;
+use crate::peek;
 use crate::size::Size;
 use crate::state::{self, Process, State};
-use crate::{bound, control, properties, volume};
+use crate::{bound, control, properties};
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::Value;
@@ -170,7 +172,7 @@ fn dead(uuid: &str, record: State) -> Option<Running> {
 }
 
 fn label(path: &Path) -> Option<String> {
-    let (superblock, _) = volume::superblock_of(path).ok()?;
+    let (superblock, _) = peek::superblock_of(path, &Key::none()).ok()?;
     let stored = superblock.properties().get("label")?;
     // Nothing that a terminal would obey.
     let label = properties::named("label")?.kind.text(stored)?;

@@ -2,7 +2,10 @@
 
 use crate::claim::{Claimed, claim};
 use crate::commands::create::LayoutChoice;
+use crate::keys::Key;
+use crate::opened;
 use crate::outcome::{out, tell, usage};
+use crate::peek;
 use crate::progress;
 use crate::properties::{self, Run};
 use crate::replace;
@@ -16,12 +19,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::format::areas::Layout;
+use vellum_core::format::superblock::Superblock;
 use vellum_device::block::{BlockDevice, BlockError};
 use vellum_device::info::hex_uuid;
 use vellum_device::migrate::MigrateError;
 use vellum_device::policy::Policy;
 use vellum_device::{OpenOptions, Volume, migrate};
-use vellum_medium::FileMedium;
+use vellum_medium::Medium;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -42,6 +46,12 @@ pub struct Args {
     /// Write over a volume that is on the block device.
     #[arg(long)]
     force: bool,
+    /// Encrypt the new one, where the source is not: with --key-file, or a passphrase that is asked for twice. What is encrypted is
+    /// encrypted in the new one too, and opened by the same secret.
+    #[arg(long)]
+    encrypt: bool,
+    #[command(flatten)]
+    key: Key,
     #[command(flatten)]
     run: Run,
 }
@@ -172,18 +182,20 @@ fn name(target: &Path) -> Result<()> {
 
 /// Copies, compares, and says what the new one is.
 pub fn run(args: &Args) -> Result<()> {
-    let (superblock, _) = volume::superblock_of(&args.source)?;
+    let plain = Key::none();
+    let source_key = if args.encrypt { &plain } else { &args.key };
+    let (superblock, _) = peek::superblock_of(&args.source, source_key)?;
     let size = superblock.logical_blocks() * BLOCK_BYTES as u64;
     let path = State::path(&args.target);
-    let source = FileMedium::open(&args.source, vellum_medium::OpenOptions { read_only: true })?;
-    let source = opened(source, true, Policy::default())?;
+    let source = opened::open(&args.source, true, source_key)?;
+    let source = volume_on(source, true, Policy::default())?;
     let mut state = match State::load(&path)? {
         Some(state) => {
             if std::fs::symlink_metadata(&args.target).is_err() && unfinished(&args.target).exists()
             {
                 name(&args.target)?;
             }
-            let target = volume::uuid_of(&args.target)?;
+            let target = peek::uuid_of(&args.target)?;
             let is_ours = (state.source.as_str(), state.life, state.target.as_str())
                 == (&hex_uuid(&superblock.uuid()), superblock.life().0, &target);
             if !is_ours {
@@ -204,19 +216,7 @@ pub fn run(args: &Args) -> Result<()> {
             state
         }
         None => {
-            let permille = superblock.over_provisioning();
-            let new = NewVolume {
-                size: Some(size),
-                medium_size: args.medium_size.map(|size| size.0),
-                over_provisioning: args
-                    .over_provisioning
-                    .map_or(permille, |percent| percent * 10),
-                segment_size: None,
-                preallocate: false,
-                force: args.force,
-                layout: args.layout.into(),
-                choose: Box::new(properties::taken_from(&superblock)),
-            };
+            let new = new_volume(args, &superblock)?;
             if args.target == args.source {
                 return Err(usage("a migration goes into a new place"));
             }
@@ -236,9 +236,9 @@ pub fn run(args: &Args) -> Result<()> {
             state
         }
     };
-    let Claimed { medium, socket } = claim(&args.target, false)?;
+    let Claimed { medium, socket } = claim(&args.target, false, &args.key)?;
     let policy = properties::policy_of(&medium, &args.run)?;
-    let target = opened(medium, false, policy)?;
+    let target = volume_on(medium, false, policy)?;
     let bar = bar("copying", &source);
     let copied = migrate::copy(&*source, &*target, state.blocks_done, &mut |at| {
         bar.set_position(at * BLOCK_BYTES as u64);
@@ -281,6 +281,25 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// What the target shall be.
+fn new_volume(args: &Args, source: &Superblock) -> Result<NewVolume> {
+    let own = source.over_provisioning();
+    Ok(NewVolume {
+        size: Some(source.logical_blocks() * BLOCK_BYTES as u64),
+        medium_size: args.medium_size.map(|size| size.0),
+        over_provisioning: args.over_provisioning.map_or(own, |percent| percent * 10),
+        segment_size: None,
+        preallocate: false,
+        force: args.force,
+        layout: args.layout.into(),
+        choose: Box::new(properties::taken_from(source)),
+        secret: match args.encrypt {
+            true => Some(args.key.new_secret()?),
+            false => args.key.used(),
+        },
+    })
+}
+
 /// What to do when the target is full is another thing here than while a volume is served.
 fn explained(error: MigrateError, args: &Args) -> anyhow::Error {
     let MigrateError::Block { source, lba, .. } = &error else {
@@ -305,7 +324,7 @@ fn explained(error: MigrateError, args: &Args) -> anyhow::Error {
     )
 }
 
-fn opened(medium: FileMedium, read_only: bool, policy: Policy) -> Result<Arc<Volume>> {
+fn volume_on(medium: Box<dyn Medium>, read_only: bool, policy: Policy) -> Result<Arc<Volume>> {
     let options = OpenOptions {
         read_only,
         policy,
@@ -331,17 +350,19 @@ mod tests {
             over_provisioning: None,
             medium_size: None,
             force: false,
+            encrypt: false,
+            key: Key::none(),
             run: Run::default(),
         }
     }
 
     /// As a migration that was cut short leaves it.
     fn cut_short(args: &Args) -> State {
-        let source = volume::superblock_of(&args.source).unwrap().0;
+        let source = peek::superblock_of(&args.source, &args.key).unwrap().0;
         let state = State {
             source: hex_uuid(&source.uuid()),
             life: source.life().0,
-            target: volume::uuid_of(&args.target).unwrap(),
+            target: peek::uuid_of(&args.target).unwrap(),
             asked: Asked::of(args),
             blocks_done: 0,
         };
@@ -369,6 +390,7 @@ mod tests {
             force: false,
             layout,
             choose: volume::choose_nothing(),
+            secret: None,
         }
     }
 
@@ -395,9 +417,11 @@ mod tests {
     #[test]
     fn what_the_source_shares_fits_when_the_copy_shares_it_too() {
         let (directory, source) = place("shared");
-        let medium = FileMedium::open(&source, vellum_medium::OpenOptions::default()).unwrap();
+        let medium =
+            vellum_medium::FileMedium::open(&source, vellum_medium::OpenOptions::default())
+                .unwrap();
         let bytes = ByteDevice::from(
-            opened(medium, false, Policy::default()).unwrap() as Arc<dyn BlockDevice>
+            volume_on(Box::new(medium), false, Policy::default()).unwrap() as Arc<dyn BlockDevice>,
         );
         let same = vec![7; 8 << 20];
         bytes.write(0, &same, false).unwrap();

@@ -17,6 +17,7 @@ mod get;
 mod health;
 mod info;
 mod journal;
+pub mod key;
 mod lab;
 mod list;
 mod man;
@@ -68,6 +69,8 @@ pub enum Command {
     Get(get::Args),
     /// Change properties of a volume, for good; also while it is served.
     Set(set::Args),
+    /// Show and change who can open an encrypted volume.
+    Key(key::Args),
     /// Show and set where the journals on a volume that is being served are.
     Journal(journal::Args),
     /// Find blocks that are stored twice on a volume that is being served, and store them once.
@@ -132,6 +135,7 @@ impl Command {
             Self::Metrics(args) => metrics::run(&args),
             Self::Get(args) => get::run(&args),
             Self::Set(args) => set::run(&args),
+            Self::Key(args) => key::run(&args),
             Self::Journal(args) => journal::run(&args),
             Self::Estimate(args) => estimate::run(&args),
             Self::Dedup(args) => dedup::run(&args),

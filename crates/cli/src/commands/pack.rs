@@ -1,6 +1,8 @@
 //! `vellum pack`: what leads to a volume's data, and no data, for a bug report.
 
 use crate::archive::{self, size};
+use crate::keys::Key;
+use crate::opened;
 use crate::outcome::{damage, out, usage};
 use crate::properties;
 use crate::size::Size;
@@ -10,7 +12,7 @@ use std::path::PathBuf;
 use vellum_core::recovery::find_superblock;
 use vellum_device::archive::{Head, Kind, pack};
 use vellum_device::{MediumSource, crc32c};
-use vellum_medium::{FileMedium, Medium, OpenOptions};
+use vellum_medium::Medium;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -30,6 +32,8 @@ pub struct Args {
     /// What the pack holds, as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    key: Key,
 }
 
 /// Packs it.
@@ -38,7 +42,7 @@ pub fn run(args: &Args) -> Result<()> {
     if is_stream && args.json {
         return Err(usage("--json: standard output has the archive"));
     }
-    let medium = FileMedium::open(&args.volume, OpenOptions { read_only: true })?;
+    let medium = opened::open(&args.volume, true, &args.key)?;
     let name = || args.volume.display().to_string();
     let found = find_superblock(&mut MediumSource::new(&medium), medium.blocks(), crc32c);
     let (superblock, _) = found.with_context(name)?;

@@ -1,7 +1,10 @@
 //! `vellum rescue`: what can be read of a damaged volume, into a new one.
 
 use crate::claim::{Claimed, claim};
+use crate::keys::Key;
+use crate::opened;
 use crate::outcome::{out, tell, usage};
+use crate::peek;
 use crate::properties::{self, Run};
 use crate::size::Size;
 use crate::volume::{self, NewVolume};
@@ -15,7 +18,6 @@ use vellum_core::format::superblock::Superblock;
 use vellum_core::recovery::rescue::{LbaSet, Trust};
 use vellum_device::rescue::{self, Copied, Losses};
 use vellum_device::{OpenOptions, Volume};
-use vellum_medium::FileMedium;
 
 /// Runs of blocks that are listed, at most, without `--json`.
 const LISTED: usize = 100;
@@ -39,15 +41,17 @@ pub struct Args {
     /// As JSON, all blocks that are lost or in doubt with it.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    key: Key,
 }
 
 /// Says what can be rescued, and does it.
 pub fn run(args: &Args) -> Result<()> {
-    let (superblock, _) = volume::superblock_of(&args.source)?;
+    let (superblock, _) = peek::superblock_of(&args.source, &args.key)?;
     if args.target.as_ref() == Some(&args.source) {
         return Err(usage("a rescue goes into a new place"));
     }
-    let medium = FileMedium::open(&args.source, vellum_medium::OpenOptions { read_only: true })?;
+    let medium = opened::open(&args.source, true, &args.key)?;
     let options = OpenOptions {
         read_only: true,
         trust: match args.sure {
@@ -61,7 +65,7 @@ pub fn run(args: &Args) -> Result<()> {
     let none = LbaSet::new(blocks);
     let guessed = source.damage().map_or(&none, |damage| damage.guessed());
     let target = args.target.as_deref();
-    let copied = target.map(|target| copy(&source, &superblock, target));
+    let copied = target.map(|target| copy(&source, &superblock, target, &args.key));
     let copied = copied.transpose()?;
     let lost = match (&copied, source.damage()) {
         (Some(copied), _) => &copied.lost,
@@ -89,7 +93,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 /// Copies what can be read into a new volume.
-fn copy(source: &Volume, superblock: &Superblock, target: &Path) -> Result<Copied> {
+fn copy(source: &Volume, superblock: &Superblock, target: &Path, key: &Key) -> Result<Copied> {
     let new = NewVolume {
         size: Some(superblock.logical_blocks() * BLOCK_BYTES as u64),
         medium_size: None,
@@ -99,9 +103,10 @@ fn copy(source: &Volume, superblock: &Superblock, target: &Path) -> Result<Copie
         force: false,
         layout: superblock.layout(),
         choose: Box::new(properties::taken_from(superblock)),
+        secret: key.used(),
     };
     volume::create(target, &new, &|| false)?;
-    let Claimed { medium, socket } = claim(target, false)?;
+    let Claimed { medium, socket } = claim(target, false, key)?;
     let how = OpenOptions {
         policy: properties::policy_of(&medium, &Run::default())?,
         ..OpenOptions::default()

@@ -1,9 +1,11 @@
 //! `vellum scrub`: all that is stored is read and checked, on a volume that is served or at rest; exit code 3 when some of it is lost.
 
 use crate::claim::{claim, is_served};
+use crate::keys::Key;
 use crate::outcome::{damage, out, usage};
+use crate::peek;
 use crate::size::Size;
-use crate::{control, state, volume};
+use crate::{control, state};
 use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -43,6 +45,8 @@ pub struct Args {
     /// As JSON, one line.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    key: Key,
 }
 
 /// Blocks a second.
@@ -62,7 +66,7 @@ fn rate_of(text: &str) -> Result<u32> {
 /// Scrubs, and waits for the end.
 pub fn run(args: &Args) -> Result<()> {
     let rate = args.rate.as_deref().map(rate_of).transpose()?;
-    if is_served(&volume::uuid_of(&args.volume)?) {
+    if is_served(&peek::uuid_of(&args.volume)?) {
         return on_line(args, rate.unwrap_or(GENTLY));
     }
     if args.stop || args.status {
@@ -76,7 +80,7 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn on_line(args: &Args, rate: u32) -> Result<()> {
     let (socket, volume) = (
-        state::control_socket(&volume::uuid_of(&args.volume)?)?,
+        state::control_socket(&peek::uuid_of(&args.volume)?)?,
         args.volume.canonicalize()?,
     );
     let ask = |order: Option<&str>| -> Result<ScrubReport> {
@@ -99,7 +103,7 @@ fn on_line(args: &Args, rate: u32) -> Result<()> {
 }
 
 fn off_line(args: &Args, rate: u32) -> Result<()> {
-    let claimed = claim(&args.volume, args.read_only)?;
+    let claimed = claim(&args.volume, args.read_only, &args.key)?;
     let options = OpenOptions {
         read_only: args.read_only,
         ..OpenOptions::default()

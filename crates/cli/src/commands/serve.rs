@@ -4,6 +4,7 @@ use crate::bound::mark;
 use crate::claim::{Claimed, claim};
 use crate::confine::{self, Confinement};
 use crate::control::{Answers, ControlSocket};
+use crate::keys::Key;
 use crate::outcome::{tell, usage};
 use crate::properties::{Change, Research, Run};
 use crate::protected;
@@ -22,6 +23,7 @@ use vellum_device::{Haste, Sought};
 use vellum_frontend::fuse::{FuseExport, FuseServer};
 use vellum_frontend::nbd::{self, Export, Listen, Protection, Server, TlsFiles};
 use vellum_frontend::ublk::{self, UblkServer};
+use vellum_medium::Medium;
 use vellum_record::Sizes;
 
 /// Arguments.
@@ -61,6 +63,8 @@ pub struct Args {
     #[arg(long)]
     read_only: bool,
     #[command(flatten)]
+    key: Key,
+    #[command(flatten)]
     run: Run,
     /// Record what is asked of the volume into this new file: a trace for `vellum lab`, without a byte of the data. No request
     /// waits for it; when its disk is full, recording ends and the volume goes on.
@@ -75,6 +79,9 @@ pub struct Args {
         requires = "record"
     )]
     record_sizes: SizesChoice,
+    /// Take the secret of encrypted volumes from standard input, as `attach` gives it.
+    #[arg(long, hide = true)]
+    key_on_stdin: bool,
     /// Of the server of an attached volume: tell the system's log too, with the time, and stay when memory is short.
     #[arg(long, hide = true)]
     syslog: bool,
@@ -109,6 +116,8 @@ impl Args {
             ublk: to.ublk,
             control: None,
             read_only: false,
+            key: Key::none(),
+            key_on_stdin: false,
             run: Run::default(),
             record: Some(trace),
             record_sizes: sizes,
@@ -219,18 +228,7 @@ pub fn run(args: Args) -> Result<()> {
             sizes: args.record_sizes.into(),
         }),
     };
-    // All of them, before anything is written to one.
-    let (mut media, mut sockets) = (Vec::new(), Vec::new());
-    for (_, path) in &named {
-        media.push(match args.raw {
-            true => None,
-            false => {
-                let Claimed { medium, socket } = claim(path, args.read_only)?;
-                sockets.extend(socket);
-                Some(medium)
-            }
-        });
-    }
+    let (media, sockets) = claimed(&args, &named)?;
     let mut volumes = Volumes(Vec::new());
     for ((name, path), medium) in named.into_iter().zip(media) {
         if stop.asked() {
@@ -261,6 +259,28 @@ pub fn run(args: Args) -> Result<()> {
         std::process::exit(0);
     }
     result
+}
+
+/// The media of volumes, none of a plain file.
+type Media = Vec<Option<Box<dyn Medium>>>;
+
+/// All of them, before anything is written to one.
+fn claimed(args: &Args, named: &[(String, PathBuf)]) -> Result<(Media, Vec<ControlSocket>)> {
+    if args.key_on_stdin {
+        args.key.take(std::io::stdin())?;
+    }
+    let (mut media, mut sockets) = (Vec::new(), Vec::new());
+    for (_, path) in named {
+        media.push(match args.raw {
+            true => None,
+            false => {
+                let Claimed { medium, socket } = claim(path, args.read_only, &args.key)?;
+                sockets.extend(socket);
+                Some(medium)
+            }
+        });
+    }
+    Ok((media, sockets))
 }
 
 fn serve(

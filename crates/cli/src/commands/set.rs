@@ -1,6 +1,8 @@
 //! `vellum set`: changes properties of a volume, served or at rest, for good.
 
 use crate::control;
+use crate::keys::Key;
+use crate::opened;
 use crate::outcome::{tell, usage};
 use crate::properties::{self, Change, Research, TABLE, Tier};
 use anyhow::Result;
@@ -9,7 +11,6 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use vellum_device::{ChangeError, change_at_rest};
-use vellum_medium::{FileMedium, OpenOptions};
 
 const EXAMPLES: &str = "Examples:
   vellum set disk.vellum compress=zstd:3
@@ -33,6 +34,8 @@ pub struct Args {
         conflicts_with = "changes"
     )]
     research: Vec<Research>,
+    #[command(flatten)]
+    key: Key,
 }
 
 /// The table, for a terminal.
@@ -74,14 +77,14 @@ pub fn run(args: &Args) -> Result<()> {
             tell_what_waits(&answer["volume"], &args.changes);
             return Ok(());
         }
-        match at_rest(&args.volume, &args.changes) {
+        match at_rest(&args.volume, &args.changes, &args.key) {
             Err(error) if is_locked(&error) => {
                 std::thread::sleep(LOOKS_EVERY);
             }
             done => return done,
         }
     }
-    at_rest(&args.volume, &args.changes)
+    at_rest(&args.volume, &args.changes, &args.key)
 }
 
 /// Changes what is in force on a volume that is served, and nothing of what it keeps.
@@ -126,8 +129,8 @@ fn is_locked(error: &anyhow::Error) -> bool {
     matches!(medium, Some(vellum_medium::OpenError::Locked(_)))
 }
 
-fn at_rest(path: &Path, changes: &[Change]) -> Result<()> {
-    let medium = FileMedium::open(path, OpenOptions { read_only: false })?;
+fn at_rest(path: &Path, changes: &[Change], key: &Key) -> Result<()> {
+    let medium = opened::open(path, false, key)?;
     let changed = change_at_rest(&medium, |superblock| {
         properties::changed(superblock, superblock.properties(), changes)
     });

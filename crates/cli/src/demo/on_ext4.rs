@@ -6,6 +6,7 @@ use super::progress::Progress;
 use super::table;
 use crate::attachment::{Attachment, Via};
 use crate::outcome::out;
+use crate::peek;
 use crate::raw::RawFile;
 use crate::signals::Stop;
 use crate::{ext4, host, volume};
@@ -264,11 +265,11 @@ impl Attached<'_> {
         let id = if self.contestant.raw {
             format!("demo-{}", std::process::id())
         } else {
-            volume::uuid_of(self.disk)?
+            peek::uuid_of(self.disk)?
         };
         let options: Vec<OsString> = self.contestant.flags.iter().map(OsString::from).collect();
         let mut attachment = Attachment::begin(&id, self.disk, Via::Fuse, self.stop)?;
-        attachment.serve(&options)?;
+        attachment.serve(&options, None)?;
         Ok(attachment)
     }
 }

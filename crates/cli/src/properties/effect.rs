@@ -12,7 +12,7 @@ use vellum_core::format::superblock::Superblock;
 use vellum_core::recovery::find_superblock;
 use vellum_device::policy::Policy;
 use vellum_device::{MediumSource, OpenError, check_choice, crc32c};
-use vellum_medium::{FileMedium, Medium};
+use vellum_medium::Medium;
 
 impl Settings {
     /// What is in force on a volume that has these properties, in this run.
@@ -61,7 +61,7 @@ impl Property {
 }
 
 /// What a volume on this medium that nobody has open does, as it was chosen and in this run.
-pub fn policy_of(medium: &FileMedium, run: &Run) -> Result<Policy> {
+pub fn policy_of(medium: &dyn Medium, run: &Run) -> Result<Policy> {
     let mut source = MediumSource::new(medium);
     let (found, _) = find_superblock(&mut source, medium.blocks(), crc32c)?;
     Ok(Settings::of(&found, found.properties(), run).policy)

@@ -1,6 +1,8 @@
 //! All of a volume, into an archive.
 
 use crate::archive::{self, size};
+use crate::keys::Key;
+use crate::opened;
 use crate::outcome::{damage, out, tell, usage};
 use crate::progress;
 use crate::signals::Stop;
@@ -13,16 +15,16 @@ use vellum_core::format::FormatError;
 use vellum_core::recovery::{RecoveryError, find_superblock};
 use vellum_device::archive::{Head, Kind, dump};
 use vellum_device::{MediumSource, crc32c};
-use vellum_medium::{FileMedium, Medium, OpenOptions};
+use vellum_medium::Medium;
 
 /// Writes it.
-pub fn run(volume: &Path, to: &Path, json: bool) -> Result<()> {
+pub fn run(volume: &Path, to: &Path, json: bool, key: &Key) -> Result<()> {
     let is_stream = archive::is_stream(to);
     if is_stream && json {
         return Err(usage("--json: standard output has the archive"));
     }
     let stop = Stop::on_signals(false)?;
-    let medium = FileMedium::open(volume, OpenOptions { read_only: true })?;
+    let medium = opened::open(volume, true, key)?;
     let head = head_of(&medium)?;
     let bar = progress::of_bytes("dumping", size(head.medium_blocks).0);
     let mut report = |at| {
@@ -57,7 +59,7 @@ pub fn run(volume: &Path, to: &Path, json: bool) -> Result<()> {
 }
 
 /// What is dumped: as much as the volume has, or all where no superblock tells that.
-fn head_of(medium: &FileMedium) -> Result<Head> {
+fn head_of(medium: &dyn Medium) -> Result<Head> {
     let all = medium.blocks();
     let found = find_superblock(&mut MediumSource::new(medium), all, crc32c);
     let error = match found {

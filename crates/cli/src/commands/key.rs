@@ -1,0 +1,167 @@
+//! `vellum key`: who can open an encrypted volume. No data is written anew.
+
+use crate::keys::{self, Key};
+use crate::opened;
+use crate::outcome::{out, usage};
+use anyhow::{Context, Result, bail};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use vellum_medium::envelope::{Envelope, Header, Kind, SLOTS, Secret, Slot, VolumeKey};
+use vellum_medium::{FileMedium, Medium, OpenOptions};
+
+/// Arguments.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  vellum key list disk.vellum
+  vellum key add disk.vellum --new-key-file backup.key     a second way to open it
+  vellum key change disk.vellum                            another passphrase for the one that is asked for
+  vellum key remove disk.vellum --key-file backup.key      what this file opens, it opens no more
+
+Each key slot holds the same volume key, which never changes. So whoever has kept a copy of the medium's
+first megabyte opens the volume with the secrets of that time: if one of these is known to an enemy,
+make a new volume (`vellum migrate`) and destroy the old one.")]
+pub struct Args {
+    #[command(subcommand)]
+    order: Order,
+}
+
+#[derive(clap::Subcommand)]
+enum Order {
+    /// Show what opens a volume; no key is needed.
+    List {
+        /// The volume.
+        volume: PathBuf,
+    },
+    /// Let another passphrase or key file open it too.
+    Add(Change),
+    /// Put another passphrase or key file in place of the one that is given.
+    Change(Change),
+    /// Let the passphrase or key file that is given open it no more. The last one stays.
+    Remove {
+        /// The volume; no server may have it open.
+        volume: PathBuf,
+        #[command(flatten)]
+        key: Key,
+    },
+}
+
+#[derive(clap::Args)]
+struct Change {
+    /// The volume; no server may have it open.
+    volume: PathBuf,
+    #[command(flatten)]
+    key: Key,
+    /// The new one. Without it, a new passphrase is asked for twice.
+    #[arg(long, value_name = "FILE")]
+    new_key_file: Option<PathBuf>,
+}
+
+/// Does it.
+pub fn run(args: &Args) -> Result<()> {
+    match &args.order {
+        Order::List { volume } => list(volume),
+        Order::Add(change) => {
+            let mut opened = Opened::with(&change.volume, &change.key)?;
+            let Some(free) = opened.header().free_slot() else {
+                bail!(
+                    "{}: all {SLOTS} key slots are taken: remove one first",
+                    change.volume.display()
+                );
+            };
+            opened.put(free, &change.new_secret()?)
+        }
+        Order::Change(change) => {
+            let mut opened = Opened::with(&change.volume, &change.key)?;
+            opened.put(opened.slot, &change.new_secret()?)
+        }
+        Order::Remove { volume, key } => {
+            let mut opened = Opened::with(volume, key)?;
+            if opened.header().slots().iter().flatten().count() == 1 {
+                return Err(usage(format!(
+                    "{}: this is the last secret that opens it; add another one first",
+                    volume.display()
+                )));
+            }
+            let without = opened.header().with_slot(opened.slot, None);
+            opened.replace(without)
+        }
+    }
+}
+
+impl Change {
+    fn new_secret(&self) -> Result<Secret> {
+        match &self.new_key_file {
+            Some(file) => keys::read(file, true),
+            None => keys::asked_twice(),
+        }
+    }
+}
+
+fn list(volume: &Path) -> Result<()> {
+    let Some(envelope) = crate::peek::envelope_of(volume)? else {
+        return Err(usage(format!("{} is not encrypted", volume.display())));
+    };
+    for (index, slot) in envelope.header().slots().iter().enumerate() {
+        if let Some(slot) = slot {
+            writeln!(out(), "{index}: {}", kind(slot.kind()))?;
+        }
+    }
+    Ok(())
+}
+
+/// What opens a slot.
+pub fn kind(kind: Kind) -> String {
+    match kind {
+        Kind::KeyFile => "a key file".to_owned(),
+        Kind::Passphrase(cost) => format!(
+            "a passphrase (argon2id, {} MiB, {} times)",
+            cost.memory_kib / 1024,
+            cost.passes
+        ),
+    }
+}
+
+/// An encrypted medium that nobody else has, and the slot that the given secret opens.
+struct Opened {
+    medium: FileMedium,
+    envelope: Envelope,
+    slot: usize,
+    key: VolumeKey,
+}
+
+impl Opened {
+    fn with(path: &Path, key: &Key) -> Result<Self> {
+        let shown = path.display();
+        let medium = FileMedium::open(path, OpenOptions { read_only: false })?;
+        // What was written before and is not durable is nothing to go on from.
+        medium.drop_cache()?;
+        let Some(envelope) = opened::envelope_of(&medium)? else {
+            return Err(usage(format!("{shown} is not encrypted")));
+        };
+        let secret = key.secret(|| format!("Passphrase of {shown}: "))?;
+        let found = envelope.header().open(&secret);
+        let found = found.with_context(|| format!("cannot compute the key of {shown}"))?;
+        let Some((slot, key)) = found else {
+            return Err(keys::wrong(path, &secret));
+        };
+        Ok(Self {
+            medium,
+            envelope,
+            slot,
+            key,
+        })
+    }
+
+    fn header(&self) -> &Header {
+        self.envelope.header()
+    }
+
+    fn put(&mut self, index: usize, secret: &Secret) -> Result<()> {
+        let slot = Slot::new(&self.key, secret).context("cannot wrap the volume's key")?;
+        self.replace(self.header().with_slot(index, Some(slot)))
+    }
+
+    fn replace(&mut self, header: Header) -> Result<()> {
+        Ok(self.envelope.replace(&self.medium, header)?)
+    }
+}

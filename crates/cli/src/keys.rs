@@ -1,0 +1,266 @@
+//! Where the secret of an encrypted volume comes from.
+
+use crate::outcome::usage;
+use anyhow::{Context, Result};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{IsTerminal, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vellum_medium::envelope::{Envelope, KEY_FILE_BYTES_MAX, Secret, VolumeKey};
+use zeroize::Zeroizing;
+
+/// The name of a key file among the credentials that systemd gives to a service.
+const CREDENTIAL: &str = "vellum.key";
+
+/// What a secret that one process hands to another begins with.
+const PASSPHRASE: u8 = b'P';
+const KEY_FILE: u8 = b'K';
+const HANDED_BYTES_MAX: u64 = 1 + KEY_FILE_BYTES_MAX as u64;
+
+/// Where the secret comes from.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Key {
+    /// Of an encrypted volume: the file with its key. Without it, its passphrase is asked for on the terminal.
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    #[arg(skip)]
+    kept: Arc<Mutex<Kept>>,
+}
+
+/// What was found out in this run, so that nobody is asked twice.
+#[derive(Debug, Default)]
+struct Kept {
+    /// Nobody is to be asked.
+    silent: bool,
+    secret: Option<Secret>,
+    volumes: HashMap<[u8; 16], VolumeKey>,
+}
+
+impl Key {
+    /// None: an encrypted volume is not opened, and nobody is asked.
+    pub fn none() -> Self {
+        let key = Self::default();
+        key.kept.lock().silent = true;
+        key
+    }
+
+    /// That of a file, if there is one.
+    pub fn file(key_file: Option<PathBuf>) -> Self {
+        Self {
+            key_file,
+            ..Self::default()
+        }
+    }
+
+    /// The file's whole path, for whoever opens the volume later; it is looked at now.
+    pub fn lasting_file(&self) -> Result<Option<PathBuf>> {
+        let Some(file) = &self.key_file else {
+            return Ok(None);
+        };
+        let whole = file.canonicalize();
+        whole
+            .map(Some)
+            .with_context(|| format!("--key-file {}", file.display()))
+    }
+
+    /// Whether somebody says that the volume is encrypted.
+    pub fn is_given(&self) -> bool {
+        self.key_file.is_some()
+    }
+
+    /// The key of the volume on an encrypted medium.
+    pub fn of(&self, path: &Path, envelope: &Envelope) -> Result<VolumeKey> {
+        let header = envelope.header();
+        if let Some(key) = self.kept.lock().volumes.get(&header.uuid()) {
+            return Ok(key.clone());
+        }
+        let shown = path.display();
+        let secret = self
+            .secret(|| format!("Passphrase of {shown}: "))
+            .with_context(|| format!("{shown} is encrypted"))?;
+        let opened = header
+            .open(&secret)
+            .with_context(|| format!("cannot compute the key of {shown}"))?;
+        let Some((_, key)) = opened else {
+            return Err(wrong(path, &secret));
+        };
+        self.kept.lock().volumes.insert(header.uuid(), key.clone());
+        Ok(key)
+    }
+
+    /// The secret that opens an existing volume; asked for if need be.
+    pub fn secret(&self, prompt: impl FnOnce() -> String) -> Result<Secret> {
+        if let Some(secret) = &self.kept.lock().secret {
+            return Ok(secret.clone());
+        }
+        let secret = match self.unasked()? {
+            Some(secret) => secret,
+            None if self.kept.lock().silent => return Err(usage("nobody has given its key")),
+            None => asked(&prompt())?,
+        };
+        self.keep(secret.clone());
+        Ok(secret)
+    }
+
+    /// The secret of a volume that is to be made; a passphrase is asked for twice.
+    pub fn new_secret(&self) -> Result<Secret> {
+        if let Some(secret) = &self.kept.lock().secret {
+            return Ok(secret.clone());
+        }
+        let secret = match self.unasked()? {
+            Some(secret) => secret,
+            None => asked_twice()?,
+        };
+        self.keep(secret.clone());
+        Ok(secret)
+    }
+
+    fn keep(&self, secret: Secret) {
+        self.kept.lock().secret = Some(secret);
+    }
+
+    /// What nobody has to be asked for.
+    fn unasked(&self) -> Result<Option<Secret>> {
+        if let Some(file) = &self.key_file {
+            return read(file, true).map(Some);
+        }
+        let folder = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
+        match folder.map(|folder| folder.join(CREDENTIAL)) {
+            // systemd keeps others out of the folder.
+            Some(file) if file.exists() => read(&file, false).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The secret that was used so far: for a copy of what it has opened.
+    pub fn used(&self) -> Option<Secret> {
+        self.kept.lock().secret.clone()
+    }
+
+    /// For a server that this process starts: over a pipe, which nobody else can read.
+    pub fn handed(&self) -> Option<Zeroizing<Vec<u8>>> {
+        let kept = self.kept.lock();
+        let (kind, bytes) = match kept.secret.as_ref()? {
+            Secret::Passphrase(bytes) => (PASSPHRASE, bytes),
+            Secret::KeyFile(bytes) => (KEY_FILE, bytes),
+        };
+        Some(Zeroizing::new([&[kind], bytes.as_slice()].concat()))
+    }
+
+    /// Takes what [`handed`](Self::handed) gave, until its end.
+    pub fn take(&self, from: impl Read) -> Result<()> {
+        let mut bytes = Zeroizing::new(Vec::with_capacity(HANDED_BYTES_MAX as usize));
+        from.take(HANDED_BYTES_MAX)
+            .read_to_end(&mut bytes)
+            .context("cannot read the key on standard input")?;
+        let secret = match bytes.split_first() {
+            Some((&PASSPHRASE, words)) => Secret::passphrase(words.to_vec())?,
+            Some((&KEY_FILE, bytes)) => Secret::key_file(bytes.to_vec())?,
+            _ => return Err(usage("there is no key on standard input")),
+        };
+        self.keep(secret);
+        Ok(())
+    }
+}
+
+/// Says of a secret that it opens nothing.
+pub fn wrong(path: &Path, secret: &Secret) -> anyhow::Error {
+    let what = match secret {
+        Secret::Passphrase(_) => "passphrase",
+        Secret::KeyFile(_) => "key file",
+    };
+    usage(format!(
+        "{}: this {what} opens none of its key slots",
+        path.display()
+    ))
+}
+
+/// A key file, which nobody else may read.
+pub fn read(file: &Path, private: bool) -> Result<Secret> {
+    let shown = file.display();
+    let mut opened = File::open(file)
+        .map_err(|error| usage(format!("--key-file {shown}: cannot open it: {error}")))?;
+    let about = opened.metadata()?;
+    if private && about.is_file() && about.mode() & 0o077 != 0 {
+        return Err(usage(format!(
+            "--key-file {shown}: others may read it (its mode is {:o}): chmod 600 {shown}",
+            about.mode() & 0o777
+        )));
+    }
+    let mut bytes = Zeroizing::new(Vec::with_capacity(KEY_FILE_BYTES_MAX + 1));
+    (&mut opened)
+        .take(KEY_FILE_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| usage(format!("--key-file {shown}: cannot read it: {error}")))?;
+    Secret::key_file(bytes.to_vec()).map_err(|error| usage(format!("--key-file {shown}: {error}")))
+}
+
+/// A passphrase, from the terminal.
+fn asked(prompt: &str) -> Result<Secret> {
+    if !std::io::stderr().is_terminal() && !std::io::stdin().is_terminal() {
+        return Err(usage(
+            "nobody is at a terminal who could be asked for its passphrase: give --key-file FILE",
+        ));
+    }
+    let words = rpassword::prompt_password(prompt).map_err(|error| {
+        usage(format!(
+            "cannot ask for the passphrase: {error}; give --key-file FILE"
+        ))
+    })?;
+    Secret::passphrase(words.into_bytes()).map_err(|error| usage(error.to_string()))
+}
+
+/// A new one, asked for until it is the same twice.
+pub fn asked_twice() -> Result<Secret> {
+    let (first, again) = (asked("New passphrase: ")?, asked("The same again: ")?);
+    match (&first, &again) {
+        (Secret::Passphrase(one), Secret::Passphrase(two)) if one == two => Ok(first),
+        _ => Err(usage("the two passphrases differ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_key_file_is_private_and_long_enough() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("k");
+        let with = |bytes: &[u8], mode| {
+            std::fs::write(&file, bytes).unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+            read(&file, true)
+        };
+        assert!(with(&[7; 32], 0o600).is_ok());
+        for (bytes, mode, says) in [
+            (&[7; 32][..], 0o640, "others may read"),
+            (&[7; 32], 0o604, "others may read"),
+            (&[7; 31], 0o600, "32 to 8192"),
+            (&[7; 8193], 0o600, "32 to 8192"),
+        ] {
+            let error = with(bytes, mode).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_handed_over_whole() {
+        for secret in [
+            Secret::passphrase(b"words".to_vec()).unwrap(),
+            Secret::key_file(vec![9; KEY_FILE_BYTES_MAX]).unwrap(),
+        ] {
+            let (from, to) = (Key::none(), Key::none());
+            from.keep(secret);
+            to.take(&from.handed().unwrap()[..]).unwrap();
+            assert_eq!(from.handed(), to.handed());
+        }
+        assert!(Key::none().handed().is_none());
+        assert!(Key::none().take(&b""[..]).is_err());
+        assert!(Key::none().take(&b"Pp"[..0]).is_err());
+    }
+}

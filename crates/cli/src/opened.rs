@@ -1,0 +1,40 @@
+//! The one place where commands open a volume's medium: whatever is encrypted there, they see a medium.
+
+use crate::keys::Key;
+use crate::outcome::usage;
+use anyhow::Result;
+use std::path::Path;
+use vellum_core::recovery::find_superblock;
+use vellum_device::{MediumSource, crc32c};
+use vellum_medium::envelope::Envelope;
+use vellum_medium::{EncryptedMedium, FileMedium, Medium, OpenOptions};
+
+/// Opens it, to read and write it if nobody else has it.
+pub fn open(path: &Path, read_only: bool, key: &Key) -> Result<Box<dyn Medium>> {
+    let medium = FileMedium::open(path, OpenOptions { read_only })?;
+    let Some(mut envelope) = envelope_of(&medium)? else {
+        if key.is_given() {
+            return Err(not_encrypted(path));
+        }
+        return Ok(Box::new(medium));
+    };
+    let volume_key = key.of(path, &envelope)?;
+    if !read_only {
+        envelope.repair(&medium)?;
+    }
+    Ok(Box::new(EncryptedMedium::new(medium, &volume_key)))
+}
+
+/// The header of an encrypted medium.
+pub fn envelope_of(medium: &FileMedium) -> Result<Option<Envelope>> {
+    let plain = || find_superblock(&mut MediumSource::new(medium), medium.blocks(), crc32c).is_ok();
+    Ok(Envelope::find(medium, plain)?)
+}
+
+/// Who gives a key relies on it that nobody else wrote the volume.
+pub fn not_encrypted(path: &Path) -> anyhow::Error {
+    usage(format!(
+        "{} is not encrypted, and --key-file says that it is",
+        path.display()
+    ))
+}

@@ -1,0 +1,124 @@
+//! A volume looked at beside its server: what it is, and no more.
+
+use crate::keys::Key;
+use crate::opened::not_encrypted;
+use anyhow::{Context, Result, bail};
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::Path;
+use vellum_core::addr::{BLOCK_BYTES, Pba};
+use vellum_core::format::superblock::Superblock;
+use vellum_core::recovery::{Source, Unreadable, find_superblock};
+use vellum_device::crc32c;
+use vellum_device::info::hex_uuid;
+use vellum_medium::MediumError;
+use vellum_medium::envelope::{Cipher, Envelope, START};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// A volume's file as it is, without a lock: for what may be looked at beside a server.
+struct Peek {
+    file: File,
+    blocks: u64,
+    /// Of an encrypted one.
+    cipher: Option<Cipher>,
+}
+
+impl Peek {
+    fn open(path: &Path) -> Result<Self> {
+        let shown = path.display();
+        let kind = std::fs::metadata(path)
+            .with_context(|| format!("cannot find {shown}"))?
+            .file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            bail!("{shown} is neither a regular file nor a block device");
+        }
+        let mut file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
+        let bytes = file.seek(SeekFrom::End(0))?;
+        let blocks = bytes / BLOCK;
+        if blocks == 0 {
+            bail!("{shown} is no vellum volume: it has {bytes} bytes");
+        }
+        let cipher = None;
+        Ok(Self {
+            file,
+            blocks,
+            cipher,
+        })
+    }
+
+    /// The header, if the volume is encrypted.
+    fn envelope(&self, path: &Path) -> Result<Option<Envelope>> {
+        let name = path.display().to_string();
+        let failed = |at: Pba, source: io::Error| MediumError {
+            operation: "read",
+            what: name.clone(),
+            offset: at.byte_offset(),
+            source,
+        };
+        let read = |at: Pba, bytes: &mut [u8]| {
+            let done = self.file.read_exact_at(bytes, at.byte_offset());
+            done.map_err(|error| failed(at, error))
+        };
+        let plain = || {
+            let Ok(mut plain) = Self::open(path) else {
+                return false;
+            };
+            let blocks = plain.blocks;
+            find_superblock(&mut plain, blocks, crc32c).is_ok()
+        };
+        Ok(Envelope::find_by(&name, self.blocks, &read, plain)?)
+    }
+
+    fn superblock(mut self, path: &Path) -> Result<(Superblock, bool)> {
+        let head = self.cipher.as_ref().map_or(0, |_| START);
+        let blocks = self.blocks.saturating_sub(head);
+        find_superblock(&mut self, blocks, crc32c).with_context(|| path.display().to_string())
+    }
+}
+
+impl Source for Peek {
+    fn read(&mut self, at: Pba, bytes: &mut [u8]) -> Result<(), Unreadable> {
+        let blocks = (bytes.len() / BLOCK_BYTES) as u64;
+        let head = self.cipher.as_ref().map_or(0, |_| START);
+        self.file
+            .read_exact_at(bytes, at.plus(head).byte_offset())
+            .map_err(|_| Unreadable { at, blocks })?;
+        if let Some(cipher) = &self.cipher {
+            cipher.decrypt(at.0, bytes);
+        }
+        Ok(())
+    }
+
+    /// Beside a server the cache is its own: what is looked at here is told, and nothing is built on it.
+    fn drop_cache(&mut self) -> Result<(), Unreadable> {
+        Ok(())
+    }
+}
+
+/// A volume's superblock, and whether a mirror of it is lost; read beside a server if there is one.
+pub fn superblock_of(path: &Path, key: &Key) -> Result<(Superblock, bool)> {
+    let mut peek = Peek::open(path)?;
+    match peek.envelope(path)? {
+        Some(envelope) => peek.cipher = Some(Cipher::new(&key.of(path, &envelope)?)),
+        None if key.is_given() => return Err(not_encrypted(path)),
+        None => {}
+    }
+    peek.superblock(path)
+}
+
+/// A volume's UUID; of an encrypted one without its key.
+pub fn uuid_of(path: &Path) -> Result<String> {
+    let peek = Peek::open(path)?;
+    let uuid = match peek.envelope(path)? {
+        Some(envelope) => envelope.header().uuid(),
+        None => peek.superblock(path)?.0.uuid(),
+    };
+    Ok(hex_uuid(&uuid))
+}
+
+/// The header of a volume, if it is encrypted.
+pub fn envelope_of(path: &Path) -> Result<Option<Envelope>> {
+    Peek::open(path)?.envelope(path)
+}

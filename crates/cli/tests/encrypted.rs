@@ -1,0 +1,367 @@
+//! Encrypted volumes, by the command: nothing plain gets to the medium, each command opens them, and no wrong key does.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+#[path = "../src/nbd_client.rs"]
+#[allow(dead_code, reason = "the command uses more of it")]
+mod nbd_client;
+
+use common::{Server, dir, eventually, fails, ok, run, text};
+use nbd_client::NbdClient;
+use std::io::Write;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const MIB: usize = 1 << 20;
+/// Bytes of the header, and where its second copy is.
+const HEAD: usize = MIB;
+const SECOND: u64 = 128 * 4096;
+
+/// What a client writes: it neither compresses away nor is it zeros.
+const PATTERN: &[u8] = b"a secret of sixteen and more bytes, in each block of it: ";
+
+struct Place {
+    dir: tempfile::TempDir,
+    disk: PathBuf,
+    socket: PathBuf,
+    key: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = dir();
+        let at = |name: &str| dir.path().join(name);
+        let (disk, socket, key) = (at("d.vellum"), at("s"), key_file(dir.path(), "k", 7));
+        Self {
+            disk,
+            socket,
+            key,
+            dir,
+        }
+    }
+
+    fn disk(&self) -> &str {
+        text(&self.disk)
+    }
+
+    fn key(&self) -> &str {
+        text(&self.key)
+    }
+
+    fn create(&self, more: &[&str]) {
+        let args = ["create", self.disk(), "--size=64M"];
+        ok(&[&args, more].concat());
+    }
+
+    fn serve(&self, more: &[&str]) -> (Server, NbdClient) {
+        let args = [self.disk(), "--socket", text(&self.socket)];
+        let server = Server::start(self.dir.path(), &[&args, more].concat());
+        let client = NbdClient::connect(&self.socket, "d.vellum").unwrap();
+        (server, client)
+    }
+
+    /// Writes patterns all over, twice, so that there is something to collect and to pack.
+    fn fill(&self, more: &[&str]) {
+        let (server, mut client) = self.serve(more);
+        for round in 0..2u8 {
+            for index in 0..24u64 {
+                let mut bytes = vec![index as u8 ^ round; 256 << 10];
+                for block in bytes.chunks_exact_mut(4096) {
+                    block[100..100 + PATTERN.len()].copy_from_slice(PATTERN);
+                }
+                client.write(index * (256 << 10), &bytes).unwrap();
+            }
+            client.flush().unwrap();
+        }
+        drop(client);
+        assert_eq!(server.term(), Some(0));
+    }
+
+    fn read(&self, more: &[&str]) -> Vec<u8> {
+        let (server, mut client) = self.serve(more);
+        let mut read = vec![0; 4096];
+        client.read(23 * (256 << 10), &mut read).unwrap();
+        drop(client);
+        assert_eq!(server.term(), Some(0));
+        read
+    }
+
+    /// What of these is in the raw file, behind its head.
+    fn seen(&self, words: &[&'static [u8]]) -> Vec<&'static [u8]> {
+        let raw = std::fs::read(&self.disk).unwrap();
+        let found = |word: &&'static [u8]| raw[HEAD..].windows(word.len()).any(|at| *at == **word);
+        words.iter().copied().filter(found).collect()
+    }
+}
+
+fn key_file(folder: &Path, name: &str, byte: u8) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, [byte; 64]).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    path
+}
+
+/// A client's bytes, and the first ones of our structures: a superblock's, a chunk's, a summary's, a root's and a leaf's.
+const WORDS: &[&[u8]] = &[PATTERN, b"VELLUM"];
+
+#[test]
+fn nothing_plain_gets_to_the_medium() {
+    let place = Place::new();
+    // What the test looks for is there without encryption.
+    let plain = ["--set", "compress=off"];
+    place.create(&plain);
+    place.fill(&[]);
+    assert_eq!(place.seen(WORDS), WORDS, "the test would see nothing");
+    std::fs::remove_file(&place.disk).unwrap();
+
+    let key = ["--key-file", place.key()];
+    place.create(&[&plain[..], &["--encrypt"], &key].concat());
+    place.fill(&key);
+    assert!(place.seen(WORDS).is_empty());
+    let read = place.read(&key);
+    assert_eq!(&read[100..100 + PATTERN.len()], PATTERN);
+    // The key is not there either.
+    assert!(place.seen(&[&[7; 64]]).is_empty());
+}
+
+#[test]
+fn each_command_opens_it_with_its_key_alone() {
+    let place = Place::new();
+    let key = ["--key-file", place.key()];
+    let encrypt = [&["--encrypt"], &key[..]].concat();
+    place.create(&encrypt);
+    place.fill(&key);
+    let disk = place.disk();
+    let at = |name: &str| place.dir.path().join(name);
+    let (archive, pack, copy, saved) = (at("a"), at("p"), at("m"), at("r"));
+    let wrong = key_file(place.dir.path(), "w", 8);
+    let plain = at("plain");
+    ok(&["create", text(&plain), "--size=64M"]);
+    for args in [
+        &["info", disk][..],
+        &["check", disk],
+        &["get", disk],
+        &["set", disk, "label=mine"],
+        &["dump", disk],
+        &["dump", disk, "--whole", text(&archive)],
+        &["pack", disk, text(&pack)],
+        &["scrub", disk],
+        &["migrate", disk, text(&copy), "--layout=shadow"],
+        &["rescue", disk, text(&saved)],
+    ] {
+        let with = |file| [args, &["--key-file", text(file)]].concat();
+        fails(
+            2,
+            &with(&wrong),
+            &["this key file opens none of its key slots"],
+        );
+        // Who gives a key does not take a plain volume for the one it is of.
+        let swapped: Vec<_> = with(&place.key)
+            .into_iter()
+            .map(|arg| if arg == disk { text(&plain) } else { arg })
+            .collect();
+        fails(2, &swapped, &["is not encrypted"]);
+        if args[0] != "info" {
+            fails(2, args, &["is encrypted", "--key-file"]);
+        }
+        ok(&with(&place.key));
+    }
+    assert!(ok(&["info", disk]).contains("a key file"));
+    let told = |path: &Path| ok(&["info", text(path), "--key-file", place.key(), "--json"]);
+    for encrypted in [&copy, &saved] {
+        assert!(told(encrypted).contains("\"encrypted\":true"));
+        ok(&["check", text(encrypted), "--key-file", place.key()]);
+    }
+    // By a plain archive, and back.
+    let restored = at("restored");
+    ok(&["restore", text(&archive), text(&restored)]);
+    ok(&["check", text(&restored)]);
+    let again = at("again");
+    let migrate = ["migrate", text(&restored), text(&again), "--layout=log"];
+    ok(&[&migrate, &encrypt[..]].concat());
+    ok(&["check", text(&again), "--key-file", place.key()]);
+    // A server is found without the key.
+    let (server, client) = place.serve(&key);
+    ok(&["stats", disk]);
+    assert!(ok(&["get", disk, "label"]).contains("mine"));
+    assert!(ok(&["info", disk]).contains("served now          yes"));
+    drop(client);
+    assert_eq!(server.term(), Some(0));
+}
+
+#[test]
+fn keys_change_and_the_data_stays() {
+    let place = Place::new();
+    let key = ["--key-file", place.key()];
+    place.create(&[&["--encrypt"], &key[..]].concat());
+    place.fill(&key);
+    let body = |place: &Place| std::fs::read(&place.disk).unwrap().split_off(HEAD);
+    let before = body(&place);
+    let (second, third) = (
+        key_file(place.dir.path(), "k2", 2),
+        key_file(place.dir.path(), "k3", 3),
+    );
+    let disk = place.disk();
+    let order = |order, with: &Path, new: Option<&Path>| {
+        let mut args = vec!["key", order, disk, "--key-file", text(with)];
+        args.extend(
+            new.into_iter()
+                .flat_map(|new| ["--new-key-file", text(new)]),
+        );
+        args.into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let run = |args: &[String]| ok(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    let refused = |args: &[String], says| {
+        fails(
+            2,
+            &args.iter().map(String::as_str).collect::<Vec<_>>(),
+            &[says],
+        );
+    };
+    refused(&order("remove", &place.key, None), "the last secret");
+    run(&order("add", &place.key, Some(&second)));
+    assert_eq!(ok(&["key", "list", disk]).lines().count(), 2);
+    run(&order("change", &second, Some(&third)));
+    refused(&order("remove", &second, None), "opens none");
+    run(&order("remove", &place.key, None));
+    refused(&order("add", &place.key, Some(&second)), "opens none");
+    assert!(before == body(&place), "no data is written anew");
+    ok(&["check", disk, "--key-file", text(&third)]);
+
+    // Either copy of the header is enough, and the next who writes makes it whole.
+    for at in [0, SECOND] {
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .open(&place.disk)
+            .unwrap();
+        file.write_all_at(&[0xff; 4096], at).unwrap();
+        ok(&["check", disk, "--key-file", text(&third)]);
+        assert!(ok(&["info", disk]).contains("damaged or older"));
+        ok(&["set", disk, "label=mine", "--key-file", text(&third)]);
+        assert!(!ok(&["info", disk]).contains("damaged or older"));
+    }
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(&place.disk)
+        .unwrap();
+    for at in [0, SECOND] {
+        file.write_all_at(&[0xff; 1], at + 70).unwrap();
+    }
+    fails(
+        1,
+        &["check", disk, "--key-file", text(&third)],
+        &["the header is damaged"],
+    );
+}
+
+#[test]
+fn an_encrypted_volume_is_not_made_over_and_what_replaces_it_is_found() {
+    let place = Place::new();
+    let key = ["--key-file", place.key()];
+    let encrypt = [&["--encrypt"], &key[..]].concat();
+    place.create(&encrypt);
+    fails(1, &["create", place.disk(), "--size=64M"], &["exists"]);
+    place.create(&["--force"]);
+    ok(&["check", place.disk()]);
+    fails(
+        2,
+        &[
+            "create",
+            text(&place.dir.path().join("x")),
+            "--size=64M",
+            "--key-file",
+            place.key(),
+        ],
+        &["--encrypt"],
+    );
+    std::fs::set_permissions(&place.key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let x = place.dir.path().join("x");
+    let args = ["create", text(&x), "--size=64M"];
+    fails(
+        2,
+        &[&args, &encrypt[..]].concat(),
+        &["others may read it", "chmod 600"],
+    );
+    assert!(!x.exists());
+}
+
+/// Runs a command whose terminal answers with these lines.
+fn at_a_terminal(args: &[&str], lines: &[&str]) -> (bool, String) {
+    let quoted: Vec<_> = args.iter().map(|arg| format!("'{arg}'")).collect();
+    let command = format!("'{}' {}", env!("CARGO_BIN_EXE_vellum"), quoted.join(" "));
+    let mut script = Command::new("script")
+        .args(["-q", "-e", "-E", "never", "-c", &command, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut answers = script.stdin.take().unwrap();
+    for line in lines {
+        // After the question: what is typed before it is thrown away.
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        let _ = writeln!(answers, "{line}");
+    }
+    let out = script.wait_with_output().unwrap();
+    drop(answers);
+    let told = String::from_utf8_lossy(&out.stdout).into_owned();
+    (out.status.success(), told)
+}
+
+#[test]
+fn a_passphrase_is_asked_for() {
+    if Command::new("script").arg("--version").output().is_err() {
+        eprintln!("not tested: there is no `script`, which has a terminal");
+        return;
+    }
+    let place = Place::new();
+    let disk = place.disk();
+    let create = ["create", disk, "--size=64M", "--encrypt"];
+    let (done, told) = at_a_terminal(&create, &["correct horse", "another"]);
+    assert!(!done && told.contains("differ"), "{told}");
+    assert!(!place.disk.exists());
+    let (done, told) = at_a_terminal(&create, &["correct horse", "correct horse"]);
+    assert!(done, "{told}");
+    assert!(!told.contains("horse"), "it is shown: {told}");
+    let (done, told) = at_a_terminal(&["check", disk], &["correct horse"]);
+    assert!(done && told.contains("is sound"), "{told}");
+    let (done, told) = at_a_terminal(&["check", disk], &["battery staple"]);
+    assert!(
+        !done && told.contains("this passphrase opens none"),
+        "{told}"
+    );
+    fails(2, &["check", disk], &["nobody is at a terminal"]);
+    let add = ["key", "add", disk, "--new-key-file", place.key()];
+    let (done, told) = at_a_terminal(&add, &["correct horse"]);
+    assert!(done, "{told}");
+    ok(&["check", disk, "--key-file", place.key()]);
+}
+
+/// A server that `attach` starts gets the secret by a pipe; here that is done by hand.
+#[test]
+fn a_secret_is_handed_to_a_server() {
+    let place = Place::new();
+    place.create(&["--encrypt", "--key-file", place.key()]);
+    let mut server = Command::new(env!("CARGO_BIN_EXE_vellum"))
+        .args([
+            "serve",
+            place.disk(),
+            "--key-on-stdin",
+            "--socket",
+            text(&place.socket),
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut pipe = server.stdin.take().unwrap();
+    pipe.write_all(&[&b"K"[..], &[7; 64]].concat()).unwrap();
+    drop(pipe);
+    eventually("the server is ready", || {
+        NbdClient::connect(&place.socket, "d.vellum").is_ok()
+    });
+    run("kill", &[&server.id().to_string()]);
+    assert!(server.wait().unwrap().success());
+}
