@@ -2,9 +2,10 @@
 //! tests elsewhere run the same functions over seeded inputs, so that they do not rot.
 
 pub mod archive;
-pub mod codec;
 pub mod boot;
+pub mod codec;
 pub mod config;
+pub mod envelope;
 pub mod ext4;
 pub mod format;
 pub mod life;
