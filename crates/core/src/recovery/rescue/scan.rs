@@ -2,8 +2,9 @@
 
 use super::super::Source;
 use crate::addr::{BLOCK_BYTES, Generation, Life, Segment, Seq};
+use crate::format::chunk::{self, ChunkHeader};
 use crate::format::root::Cursor;
-use crate::format::{Crc, chunk, superblock::Superblock};
+use crate::format::{Crc, superblock::Superblock};
 use alloc::vec::Vec;
 
 /// A whole header, and where it is.
@@ -48,7 +49,8 @@ impl Scan {
         scan
     }
 
-    /// The chunks of one segment. Behind those of its last use may lie some of the one before: of older chunks.
+    /// The chunks of one segment. Behind those of its last use may lie some of the one before: of older chunks. A header of before
+    /// that a lost write has left in its place hides what is behind it: where no chunk follows, that is looked into.
     fn walk(
         &mut self,
         source: &mut dyn Source,
@@ -56,32 +58,35 @@ impl Scan {
         crc: Crc,
         segment: Segment,
     ) {
-        let mut block = [0; BLOCK_BYTES];
-        let (mut offset, mut newest) = (0, Seq(0));
-        while offset < superblock.usable_blocks() - 1 {
+        let mut newest = Seq(0);
+        let mut offset = 0;
+        // The data of the last chunk.
+        let mut inside = 0..0;
+        while offset < superblock.usable_blocks() - 1 || !inside.is_empty() {
             let place = Cursor { segment, offset };
-            let at = superblock.segment_start(segment).plus(offset.into());
+            let header = header_at(source, superblock, crc, place);
+            let is_end = offset >= inside.end;
             offset += 1;
-            if source.read(at, &mut block).is_err() {
-                continue;
+            if let Some(header) = &header {
+                self.durable = self.durable.max(header.durable.min(Seq(header.seq.0 - 1)));
+                self.root_generation = self.root_generation.max(header.root_generation);
             }
-            let Ok((header, _)) = chunk::decode(&block, crc) else {
+            let is_next = |header: &ChunkHeader| {
+                header.seq > newest && superblock.is_of_log(header.seq, header.life)
+            };
+            let Some(header) = header.filter(is_next) else {
+                if is_end {
+                    offset = match inside.is_empty() {
+                        true => offset,
+                        false => inside.start,
+                    };
+                    inside = 0..0;
+                }
                 continue;
             };
-            if header.signature != superblock.signature()
-                || header.at != at
-                || header.seq == Seq(0)
-                || offset + header.data_blocks > superblock.usable_blocks()
-            {
-                continue;
-            }
-            self.durable = self.durable.max(header.durable.min(Seq(header.seq.0 - 1)));
-            self.root_generation = self.root_generation.max(header.root_generation);
-            if header.seq <= newest || !superblock.is_of_log(header.seq, header.life) {
-                continue;
-            }
             newest = header.seq;
-            offset += header.data_blocks;
+            inside = offset..offset + header.data_blocks;
+            offset = inside.end;
             self.spots.push(Spot {
                 seq: header.seq,
                 life: header.life,
@@ -91,6 +96,26 @@ impl Scan {
             });
         }
     }
+}
+
+/// The header of ours at a place, if there is one whose chunk its segment has room for.
+fn header_at(
+    source: &mut dyn Source,
+    superblock: &Superblock,
+    crc: Crc,
+    place: Cursor,
+) -> Option<ChunkHeader> {
+    let mut block = [0; BLOCK_BYTES];
+    let usable = superblock.usable_blocks();
+    let start = superblock.segment_start(place.segment);
+    let at = start.plus(place.offset.into());
+    if place.offset + 1 >= usable || source.read(at, &mut block).is_err() {
+        return None;
+    }
+    let (header, _) = chunk::decode(&block, crc).ok()?;
+    let is_ours = header.signature == superblock.signature() && header.at == at;
+    let fits = header.data_blocks < usable - place.offset && header.seq > Seq(0);
+    (is_ours && fits).then_some(header)
 }
 
 /// Leaves out what is no part of the log: what an older life wrote behind the place at which a newer one went on, and
