@@ -131,9 +131,8 @@ pub fn properties(bytes: &[u8]) {
 /// A chunk's header and its records.
 pub fn chunk(bytes: &[u8]) {
     let _ = format_chunk::decode(bytes, crc32c::crc32c);
-    let Ok((header, records)) =
-        format_chunk::decode(&fit(bytes, BLOCK_BYTES, b"VELLUMCH"), nothing)
-    else {
+    let block = fit(bytes, BLOCK_BYTES, b"VELLUMCH");
+    let Ok((header, records)) = format_chunk::decode(&block, nothing) else {
         return;
     };
     let owning = records
@@ -142,8 +141,17 @@ pub fn chunk(bytes: &[u8]) {
         .count();
     assert_eq!(owning, header.data_blocks as usize);
     let mut again = vec![0; BLOCK_BYTES];
-    format_chunk::encode(&header, &records, nothing, &mut again);
+    let names = format_chunk::names_of_before(&block);
+    let mut bytes_of_names = Vec::new();
+    if let Ok(names) = &names {
+        bytes_of_names.resize(names.encoded_len(), 0);
+        names.encode(&mut bytes_of_names);
+    }
+    format_chunk::encode(&header, &records, &bytes_of_names, nothing, &mut again);
     assert_eq!(format_chunk::decode(&again, nothing), Ok((header, records)));
+    if names.is_ok() {
+        assert_eq!(format_chunk::names_of_before(&again), names);
+    }
 }
 
 /// A page of parts, one of which is looked for.
@@ -352,7 +360,7 @@ fn sound() -> Disk {
             data_blocks: records.iter().filter(|r| r.tag().is_some()).count() as u32,
             next: next.map(Segment),
         };
-        format_chunk::encode(&header, &records, nothing, &mut block);
+        format_chunk::encode(&header, &records, &[], nothing, &mut block);
         disk.put(header.at, &block);
     }
     let mut tags = vec![

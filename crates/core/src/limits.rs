@@ -1,6 +1,7 @@
 //! Every bound of the core in one place, with the relations between them.
 
 use crate::format::chunk::RECORD_ROOM;
+use crate::format::names::NAMES_ROOM;
 
 /// Data blocks in a chunk, at most: 1 MiB, long enough that a header is 0.4% and short enough to be one
 /// write.
@@ -187,10 +188,10 @@ pub const LOOK_ON_AFTER_NANOS: u64 = 1_000_000;
 const LONGEST_RECORD: usize = 24;
 
 const _: () = assert!(
-    RECORD_ROOM / 12 >= CHUNK_DATA_BLOCKS,
+    (RECORD_ROOM - NAMES_ROOM) / 12 >= CHUNK_DATA_BLOCKS,
     "a full chunk of new data fits its header"
 );
-const _: () = assert!(RECORD_ROOM >= LONGEST_RECORD * GATHER_BLOCKS as usize);
+const _: () = assert!(RECORD_ROOM - NAMES_ROOM >= LONGEST_RECORD * GATHER_BLOCKS as usize);
 const _: () = assert!(
     ROOM_RELIEF < ROOM_FILLING
         && ROOM_FILLING + ROOM_RELIEF < ROOM_HIGH

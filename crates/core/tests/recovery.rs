@@ -55,7 +55,7 @@ fn a_header_that_a_client_forged_is_not_believed() {
     let (mut header, records) = format::chunk::decode(block, crc32c).unwrap();
     // All that a client can know.
     header.signature = disk.sb.uuid();
-    format::chunk::encode(&header, &records, crc32c, block);
+    format::chunk::encode(&header, &records, &[], crc32c, block);
     assert_eq!(disk.recovered().last_seq, Seq(2));
 }
 

@@ -295,6 +295,7 @@ fn chunks(
             offset,
             header,
             records,
+            of_before,
             ..
         } = match chunk {
             Ok(chunk) => chunk,
@@ -319,6 +320,12 @@ fn chunks(
         )?;
         for record in records {
             writeln!(out, "    {record:?}")?;
+        }
+        for (lba, blocks) in of_before.runs() {
+            writeln!(
+                out,
+                "    the chunk before says something of {blocks} LBAs from {lba} on"
+            )?;
         }
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use crate::addr::{BLOCK_BYTES, Life, Segment, Seq};
 use crate::format::chunk::{self, ChunkHeader, Record};
+use crate::format::names::Names;
 use crate::format::summary::Tag;
 use crate::format::{Crc, superblock::Superblock};
 use crate::recovery::{Source, Unreadable};
@@ -18,6 +19,8 @@ pub struct Chunk {
     pub records: Vec<Record>,
     /// The tag of its header's block, if that is a page of parts.
     pub own: Option<Tag>,
+    /// The LBAs that it names of the chunk before.
+    pub of_before: Names,
 }
 
 impl Chunk {
@@ -80,6 +83,7 @@ impl<'a> Chunks<'a> {
         self.ended = header.next.is_some();
         self.last = Some((header.seq, header.life));
         let own = chunk::own_tag(&records, &block, self.superblock.sum(self.crc));
+        let of_before = chunk::names_of_before(&block).ok()?;
         let offset = self.offset;
         self.offset += 1 + header.data_blocks;
         Some(Ok(Chunk {
@@ -87,6 +91,7 @@ impl<'a> Chunks<'a> {
             header,
             records,
             own,
+            of_before,
         }))
     }
 }

@@ -11,6 +11,7 @@
 
 mod chunks;
 mod copies;
+mod names;
 mod report;
 
 pub use chunks::{Chunk, Chunks};
@@ -82,6 +83,7 @@ fn check_recovered(
     report.replayed = recovered.replayed;
     check_mirrors(source, superblock, crc, report);
     copies::check(source, recovered, crc, report);
+    names::check(source, recovered, crc, report);
     let owners = Owners::collect(recovered, report);
     check_shared(recovered, report);
     let mut segments = Segments {

@@ -55,6 +55,11 @@ pub enum Problem {
         "the open summary of a segment, at physical block {at}, is damaged; chunk headers tell it: {error}"
     )]
     OpenSummary { at: Pba, error: FormatError },
+    /// A header behind the map checkpoint.
+    #[error(
+        "the chunk header at physical block {at} does not name all that the chunk before says something of"
+    )]
+    Names { at: Pba },
     /// The root that is not needed: the one before, or one whose writing was cut short.
     #[error("the spare map checkpoint at physical block {at} is not whole: {error}")]
     OtherRoot { at: Pba, error: FormatError },
@@ -143,6 +148,7 @@ impl Problem {
             | Self::RootCopy { .. }
             | Self::RootCopyOld { .. }
             | Self::OpenSummary { .. }
+            | Self::Names { .. }
             | Self::Leaf { .. }
             | Self::Parity { .. }
             | Self::Summary { .. }

@@ -3,6 +3,7 @@
 use super::twin::Verdict;
 use crate::addr::{Buf, Lba, Life, Pba, Segment, Seq, Vba};
 use crate::format::chunk::{RECORD_ROOM, Record};
+use crate::format::names::{NAMES_LEAST, NAMES_ROOM, Names};
 use crate::seam::{Block, Bucket};
 use alloc::vec::Vec;
 
@@ -60,6 +61,7 @@ pub(super) struct Chunk {
     pub ordinal: u64,
     pub records: Vec<Record>,
     pub room: usize,
+    pub before: Before,
     pub slots: Vec<Slot>,
     pub pages: Vec<Parts>,
     pub parts: Vec<PartSlot>,
@@ -71,6 +73,30 @@ pub(super) struct Chunk {
     pub links: bool,
     pub sealed: Option<Seal>,
     pub opened_at: crate::addr::Nanos,
+}
+
+/// What a chunk names of the one before it (0021).
+#[derive(Default)]
+pub(super) struct Before {
+    /// Bytes that are kept for the names while it is open, and that they take once it is sealed; 0: the volume has none.
+    bytes: usize,
+    /// They, once it is sealed.
+    names: Names,
+}
+
+impl Before {
+    /// Bytes that they take.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Writes them.
+    pub fn encode<'a>(&self, out: &'a mut [u8; NAMES_ROOM]) -> &'a [u8] {
+        if self.bytes > 0 {
+            self.names.encode(out);
+        }
+        &out[..self.bytes]
+    }
 }
 
 /// What sealing decides.
@@ -99,7 +125,7 @@ impl Chunk {
     pub fn record_bytes(&self) -> usize {
         let header = self.pages.iter().find(|page| page.block == 0);
         let parts = header.map_or(0, |page| usize::from(page.bytes));
-        RECORD_ROOM - self.room - parts
+        RECORD_ROOM - self.before.bytes - self.room - parts
     }
 
     /// Adds a data block, returns where it will be.
@@ -154,9 +180,38 @@ pub(super) struct Chunks {
     slab: Vec<Chunk>,
     live: Vec<usize>,
     spare: Vec<usize>,
+    /// What the chunk that was sealed last says something of; of volumes whose headers name it.
+    last: Option<Names>,
 }
 
 impl Chunks {
+    /// Of a volume whose newest chunk said something of these, if its headers tell.
+    pub fn new(last: Option<Names>) -> Self {
+        Self {
+            last,
+            ..Self::default()
+        }
+    }
+
+    /// Seals a chunk: it names the one that was sealed before it. While it was open another may have been, so there may be less
+    /// room than its names take.
+    pub fn seal(&mut self, id: ChunkId, seal: Seal) {
+        let chunk = &mut self.slab[id.0];
+        chunk.sealed = Some(seal);
+        if let Some(last) = &mut self.last {
+            core::mem::swap(&mut chunk.before.names, last);
+            last.take(chunk.records.iter().filter_map(Record::names));
+            let room = NAMES_ROOM.min(chunk.before.bytes + chunk.room);
+            chunk.before.bytes = chunk.before.names.fit(room);
+        }
+    }
+
+    /// Bytes to keep in a chunk that is opened for the names of the one before.
+    fn room_for_names(&self) -> usize {
+        let last = self.last.as_ref();
+        last.map_or(0, |last| last.encoded_len().clamp(NAMES_LEAST, NAMES_ROOM))
+    }
+
     pub fn open(
         &mut self,
         head: Head,
@@ -166,6 +221,7 @@ impl Chunks {
         max_data: usize,
         now: crate::addr::Nanos,
     ) -> ChunkId {
+        let for_names = self.room_for_names();
         let index = self.spare.pop().unwrap_or_else(|| {
             self.slab.push(Chunk {
                 head,
@@ -174,6 +230,7 @@ impl Chunks {
                 ordinal,
                 records: Vec::new(),
                 room: 0,
+                before: Before::default(),
                 slots: Vec::new(),
                 pages: Vec::new(),
                 parts: Vec::new(),
@@ -188,7 +245,8 @@ impl Chunks {
         let chunk = &mut self.slab[index];
         (chunk.head, chunk.segment, chunk.at, chunk.ordinal) = (head, segment, at, ordinal);
         (chunk.room, chunk.max_data, chunk.sealed, chunk.opened_at) =
-            (RECORD_ROOM, max_data, None, now);
+            (RECORD_ROOM - for_names, max_data, None, now);
+        chunk.before.bytes = for_names;
         (chunk.tells, chunk.links) = (false, false);
         chunk.records.clear();
         chunk.slots.clear();

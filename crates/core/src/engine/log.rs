@@ -115,8 +115,8 @@ impl Engine {
         let info = self.segments.get_mut(segment);
         info.last_seq = self.last_seq;
         info.writing += 1;
-        let chunk = self.chunks.get_mut(id);
-        chunk.sealed = Some(seal);
+        self.chunks.seal(id, seal);
+        let chunk = self.chunks.get(id);
         let (at, ordinal) = (chunk.at, chunk.ordinal);
         if chunk.tells {
             self.told = self.last_seq;

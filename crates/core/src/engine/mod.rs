@@ -276,7 +276,7 @@ impl Engine {
             segments,
             sums,
             heads: recovered.heads.map(position),
-            chunks: Chunks::default(),
+            chunks: Chunks::new(superblock.has_names().then_some(recovered.last_names)),
             expected: Expected::default(),
             writing: 0,
             on_their_way: 0,

@@ -13,6 +13,7 @@ use super::chunks::{PartSlot, Parts};
 use super::twin::Twin;
 use super::*;
 use crate::format::chunk::{self, ChunkHeader, Part, RECORD_ROOM, Record};
+use crate::format::names::NAMES_ROOM;
 use crate::format::pack::{self, OVERHEAD, ROOM};
 use crate::format::summary::{Owner, Tag};
 use crate::map::{MAX_PARTS, PartId};
@@ -310,8 +311,9 @@ impl Engine {
     pub fn encode_header(&mut self, id: EffectId, out: &mut [u8], store: Store<'_>) {
         let id = self.chunk_of(id);
         out.fill(0);
-        let records = &self.chunks.get(id).records;
-        let used: usize = records.iter().map(Record::encoded_len).sum();
+        let chunk = self.chunks.get(id);
+        let records: usize = chunk.records.iter().map(Record::encoded_len).sum();
+        let used = records + chunk.before.bytes();
         let first = crate::addr::BLOCK_BYTES - RECORD_ROOM + used;
         self.store_parts(id, 0, first, out, store);
         let chunk = self.chunks.get(id);
@@ -330,7 +332,9 @@ impl Engine {
             next: seal.next,
             root_generation: self.root_generation,
         };
-        chunk::encode(&header, &chunk.records, self.crc, out);
+        let mut names = [0; NAMES_ROOM];
+        let names = chunk.before.encode(&mut names);
+        chunk::encode(&header, &chunk.records, names, self.crc, out);
         let at = chunk.at;
         if chunk.pages.iter().any(|page| page.block == 0) {
             let sum = self.superblock.sum(self.crc).of(out);

@@ -1,5 +1,6 @@
 //! A chunk's header: what each of its data blocks is, and what else happened at that point of the log.
 
+use super::names::Names;
 pub use super::record::{Part, Record};
 use super::summary::{Owner, Tag};
 use super::superblock::Superblock;
@@ -7,7 +8,7 @@ use super::{BlockSum, Crc, Field, FormatError, VERSION, checksum_around, on_disk
 use crate::addr::{BLOCK_BYTES, Generation, Life, Pba, Segment, Seq};
 use alloc::vec::Vec;
 use core::mem::offset_of;
-use zerocopy::little_endian::{U32, U64};
+use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
 const WHAT: &str = "chunk header";
@@ -38,7 +39,9 @@ on_disk! {
         /// map checkpoint that was durable when it was sealed
         root_generation: U64,
         /// 0 hot (clients' data), 1 cold (moved by the collector)
-        head: U32,
+        head: U16,
+        /// bytes behind the records: the names of the chunk before it in that order
+        names: U16,
         /// data blocks after the header
         data_blocks: U32,
         /// records
@@ -81,9 +84,9 @@ pub struct ChunkHeader {
     pub next: Option<Segment>,
 }
 
-/// Writes a header's block. What is behind its records stays as it is: parts are there already, if it has
-/// any, and zeros if not.
-pub fn encode(header: &ChunkHeader, records: &[Record], crc: Crc, out: &mut [u8]) {
+/// Writes a header's block: behind its records are `names`, those of the chunk before. What is behind them stays as it is: parts
+/// are there already, if it has any, and zeros if not.
+pub fn encode(header: &ChunkHeader, records: &[Record], names: &[u8], crc: Crc, out: &mut [u8]) {
     debug_assert_eq!(out.len(), BLOCK_BYTES);
     let mut at = size_of::<RawChunk>();
     for record in records {
@@ -91,6 +94,7 @@ pub fn encode(header: &ChunkHeader, records: &[Record], crc: Crc, out: &mut [u8]
         record.encode(&mut out[at..end]);
         at = end;
     }
+    out[at..at + names.len()].copy_from_slice(names);
     let raw = RawChunk {
         magic: MAGIC,
         version: U32::new(VERSION),
@@ -102,7 +106,8 @@ pub fn encode(header: &ChunkHeader, records: &[Record], crc: Crc, out: &mut [u8]
         durable: U64::new(header.durable.0),
         at: U64::new(header.at.0),
         root_generation: U64::new(header.root_generation.0),
-        head: U32::new(header.head.into()),
+        head: U16::new(header.head.into()),
+        names: U16::new(names.len() as u16),
         data_blocks: U32::new(header.data_blocks),
         records: U32::new(records.len() as u32),
         record_bytes: U32::new((at - size_of::<RawChunk>()) as u32),
@@ -152,7 +157,7 @@ pub fn decode(bytes: &[u8], crc: Crc) -> Result<(ChunkHeader, Vec<Record>), Form
         value: value.into(),
     };
     if raw.head.get() > 1 {
-        return Err(value("head", raw.head.get()));
+        return Err(value("head", raw.head.get().into()));
     }
     within_numbers(
         WHAT,
@@ -166,22 +171,10 @@ pub fn decode(bytes: &[u8], crc: Crc) -> Result<(ChunkHeader, Vec<Record>), Form
     if length > RECORD_ROOM {
         return Err(value("record bytes", raw.record_bytes.get()));
     }
-    let start = size_of::<RawChunk>();
-    let mut rest = &bytes[start..start + length];
-    let mut records = Vec::with_capacity(raw.records.get().min(512) as usize);
-    let mut owning = 0;
-    while !rest.is_empty() {
-        let record = Record::decode(rest)?;
-        owning += u32::from(record.tag().is_some());
-        records.push(record);
-        rest = &rest[record.encoded_len()..];
+    if usize::from(raw.names.get()) > RECORD_ROOM - length {
+        return Err(value("bytes of names", raw.names.get().into()));
     }
-    if records.len() != raw.records.get() as usize {
-        return Err(value("records", raw.records.get()));
-    }
-    if owning != raw.data_blocks.get() {
-        return Err(value("data blocks", raw.data_blocks.get()));
-    }
+    let records = records_of(&raw, bytes)?;
     let header = ChunkHeader {
         signature: raw.signature,
         seq: Seq(raw.seq.get()),
@@ -197,13 +190,60 @@ pub fn decode(bytes: &[u8], crc: Crc) -> Result<(ChunkHeader, Vec<Record>), Form
     Ok((header, records))
 }
 
+/// The records of a header, which are as many as it says, and own as many blocks.
+fn records_of(raw: &RawChunk, bytes: &[u8]) -> Result<Vec<Record>, FormatError> {
+    let value = |field, value: u32| FormatError::Value {
+        what: WHAT,
+        field,
+        value: value.into(),
+    };
+    let start = size_of::<RawChunk>();
+    let mut rest = &bytes[start..start + raw.record_bytes.get() as usize];
+    let mut records = Vec::with_capacity(raw.records.get().min(512) as usize);
+    let mut owning = 0;
+    while !rest.is_empty() {
+        let record = Record::decode(rest)?;
+        owning += u32::from(record.tag().is_some());
+        records.push(record);
+        rest = &rest[record.encoded_len()..];
+    }
+    if records.len() != raw.records.get() as usize {
+        return Err(value("records", raw.records.get()));
+    }
+    if owning != raw.data_blocks.get() {
+        return Err(value("data blocks", raw.data_blocks.get()));
+    }
+    Ok(records)
+}
+
+/// What a header that [`decode`] has read names of the chunk before it.
+///
+/// # Errors
+/// When its names are none.
+pub fn names_of_before(bytes: &[u8]) -> Result<Names, FormatError> {
+    let truncated = FormatError::Truncated {
+        what: WHAT,
+        have: bytes.len(),
+        need: BLOCK_BYTES,
+    };
+    let (raw, _) = RawChunk::read_from_prefix(bytes).map_err(|_| truncated)?;
+    let start = size_of::<RawChunk>() + raw.record_bytes.get() as usize;
+    let names = bytes.get(start..start + usize::from(raw.names.get()));
+    let names = Names::decode(names.ok_or(truncated)?);
+    names.ok_or(FormatError::Value {
+        what: WHAT,
+        field: "names",
+        value: raw.names.get().into(),
+    })
+}
+
 /// Whether it begins as a header does.
 #[must_use]
 pub fn looks_like_one(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
 
-/// Signs a header anew, and zeros what is behind its records: parts of clients' blocks.
+/// Signs a header anew, and zeros what is behind its records and names: parts of clients' blocks.
 pub fn sign_without_parts(block: &mut [u8], signature: &[u8; 16], crc: Crc) {
     let Ok((mut raw, _)) = RawChunk::read_from_prefix(block) else {
         return;
@@ -211,7 +251,8 @@ pub fn sign_without_parts(block: &mut [u8], signature: &[u8; 16], crc: Crc) {
     raw.signature = *signature;
     let head = size_of::<RawChunk>();
     block[..head].copy_from_slice(raw.as_bytes());
-    block[head + raw.record_bytes.get() as usize..].fill(0);
+    let told = raw.record_bytes.get() as usize + usize::from(raw.names.get());
+    block[head + told..].fill(0);
     let hole = offset_of!(RawChunk, crc);
     let sum = checksum_around(block, hole, crc);
     block[hole..hole + 4].copy_from_slice(&sum.to_le_bytes());

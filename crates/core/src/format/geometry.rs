@@ -197,6 +197,7 @@ fn lay_out(
         features: Features {
             editions: false,
             open_summaries,
+            names: open_summaries,
         },
         areas: Areas::default(),
         sums: params.sums,

@@ -9,6 +9,7 @@ pub mod areas;
 pub mod chunk;
 pub mod geometry;
 pub mod leaf;
+pub mod names;
 pub mod open_summary;
 pub mod pack;
 pub mod properties;

@@ -195,6 +195,24 @@ impl Record {
         ),
     ];
 
+    /// The LBAs that it says something new of: not those whose content it moves.
+    #[must_use]
+    pub fn names(&self) -> Option<(Lba, u64)> {
+        match *self {
+            Self::Data { lba, .. }
+            | Self::Share { lba, .. }
+            | Self::Part { lba, .. }
+            | Self::Delta { lba, .. }
+            | Self::SharePart { lba, .. }
+            | Self::Pledge { home: lba, .. } => Some((lba, 1)),
+            Self::Zero { lba, blocks } | Self::Discard { lba, blocks } => Some((lba, blocks)),
+            Self::Move { .. }
+            | Self::MoveShared { .. }
+            | Self::Pack { .. }
+            | Self::PackHere { .. } => None,
+        }
+    }
+
     fn kind(&self) -> u8 {
         match self {
             Self::Data { .. } => 1,

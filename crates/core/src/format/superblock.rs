@@ -1,6 +1,7 @@
 //! The superblock: what the volume is. Mirrored in the first and the last block of the medium.
 
 mod bare;
+mod features;
 mod leaves;
 mod places;
 mod secret;
@@ -16,6 +17,8 @@ use crate::addr::{BLOCK_BYTES, Generation, Life, Seq};
 use crate::limits::{COLLECTOR_SEGMENTS, STRIPE};
 use crate::map::{LEAF_ENTRIES, MAX_PBA};
 use core::mem::offset_of;
+pub(super) use features::Features;
+use features::{COPIES, KNOWN, WITHOUT_DATA, XXH3_SUMS};
 pub(super) use secret::Secret;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
@@ -23,21 +26,6 @@ use zerocopy::{FromBytes, IntoBytes};
 const WHAT: &str = "superblock";
 const MAGIC: [u8; 8] = *b"VELLUMSB";
 const ENTRY_WIDTH: u32 = 4;
-
-/// A feature that a program must know to read the volume: blocks' sums are [`SumKind::Xxh3`].
-const XXH3_SUMS: u64 = 1;
-
-/// The same: sectors of tables say of which edition of their block they are, and there is a table of these.
-const EDITIONS: u64 = 2;
-
-/// The same: a log's leaves have parities, and its roots second copies.
-const COPIES: u64 = 4;
-
-/// The same: behind a second root is the summary so far of each segment that a head is in.
-const OPEN_SUMMARIES: u64 = 8;
-/// The same: it is a pack. Data is not there, and nothing is to be served.
-const WITHOUT_DATA: u64 = 16;
-const KNOWN: u64 = XXH3_SUMS | EDITIONS | COPIES | OPEN_SUMMARIES | WITHOUT_DATA;
 
 on_disk! {
     /// The first bytes of the superblock's block.
@@ -52,7 +40,7 @@ on_disk! {
         uuid: [u8; 16],
         /// key of the volume's hashes; of a pack the newest chunk whose data was whole (8 bytes), zeros (8), and the signature
         secret: [u8; 32],
-        /// features that a program must know to read the volume: 1 blocks' sums are XXH3; 2 tables have editions; 4 a log has copies of what leads to data; 8 second roots have open summaries; 16 it is a pack, without data
+        /// features that a program must know to read the volume: 1 blocks' sums are XXH3; 2 tables have editions; 4 a log has copies of what leads to data; 8 second roots have open summaries; 16 it is a pack, without data; 64 a chunk's header names the LBAs of the one before
         incompatible: U64,
         /// features that a program must know to write it: 1 there are properties
         read_only_compatible: U64,
@@ -135,22 +123,6 @@ impl LeafCounts {
                 0 => 0,
                 _ => raw.parity_leaves.get().max(1),
             },
-        }
-    }
-}
-
-/// What a volume has that one from before has not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Features {
-    pub editions: bool,
-    pub open_summaries: bool,
-}
-
-impl Features {
-    fn of(incompatible: u64) -> Self {
-        Self {
-            editions: incompatible & EDITIONS != 0,
-            open_summaries: incompatible & OPEN_SUMMARIES != 0,
         }
     }
 }
@@ -396,9 +368,8 @@ impl Superblock {
         };
         let of = |has: bool, feature: u64| if has { feature } else { 0 };
         let is_pack = matches!(self.secret, Secret::Withheld { .. });
-        sums | of(self.features.editions, EDITIONS)
+        sums | self.features.bits()
             | of(self.leaves.parities > 0, COPIES)
-            | of(self.features.open_summaries, OPEN_SUMMARIES)
             | of(is_pack, WITHOUT_DATA)
     }
 

@@ -15,6 +15,7 @@ pub use find::find_superblock;
 
 use crate::addr::{Generation, Lba, Leaf, Life, Pba, Segment, Seq};
 use crate::format::areas::Layout;
+use crate::format::names::Names;
 use crate::format::root::{Cursor, LeafSlot, RootHeader};
 use crate::format::summary::Tag;
 use crate::format::{Crc, FormatError, superblock::Superblock};
@@ -208,6 +209,8 @@ pub struct Recovered {
     pub last_seq: Seq,
     /// Its life.
     pub last_life: Life,
+    /// What it said something of, if that is behind the map checkpoint.
+    pub last_names: Names,
     /// The map checkpoint that replay began at.
     pub root: RootHeader,
     /// Where its leaves are.

@@ -5,6 +5,7 @@ use crate::addr::Segment;
 use crate::addr::{BLOCK_BYTES, Lba, Leaf, Life, Pba, Seq, Vba};
 use crate::format::chunk::{self, ChunkHeader, Record};
 use crate::format::leaf::Leaves;
+use crate::format::names::Names;
 use crate::format::root::{Cursor, LeafSlot, RootHeader};
 use crate::format::summary::{Owner, Tag};
 use crate::format::{Crc, superblock::Superblock};
@@ -42,6 +43,8 @@ pub(super) struct Replay<'a> {
     pub(super) heads: [Cursor; 2],
     pub(super) last_seq: Seq,
     pub(super) last_life: Life,
+    /// What the chunk applied last said something of.
+    last_names: Names,
     /// The newest chunk that anything read so far knows to be durable.
     pub(super) durable: Seq,
     segments: Vec<SegmentState>,
@@ -67,6 +70,7 @@ impl<'a> Replay<'a> {
             heads: root.cursors,
             last_seq: root.seq,
             last_life: root.life,
+            last_names: Names::default(),
             durable: root.durable,
             segments: vec![SegmentState::default(); superblock.segment_count() as usize],
             tags: Vec::new(),
@@ -314,6 +318,8 @@ impl<'a> Replay<'a> {
         }
         self.segments[cursor.segment.0 as usize].last_seq = found.header.seq;
         self.replayed.chunks += 1;
+        let names = found.records.iter().filter_map(Record::names);
+        self.last_names.take(names);
         Ok(())
     }
 
@@ -444,14 +450,12 @@ impl<'a> Replay<'a> {
             };
             let leaf = Leaf((lba.0 / LEAF_ENTRIES as u64) as u32);
             let at = self.superblock.leaf_slot(leaf, 0);
-            let what = "the map";
-            count(pba).ok_or(RecoveryError::Outside { what, at })?;
+            count(pba).ok_or(outside_of("the map", at))?;
         }
         let last = self.superblock.leaves() - 1;
         // A table may have no leaf: volumes that are older than deltas have none for them.
-        let outside = |what, first: u32| RecoveryError::Outside {
-            what,
-            at: self.superblock.leaf_slot(Leaf(first.min(last)), 0),
+        let outside = |what, first: u32| {
+            outside_of(what, self.superblock.leaf_slot(Leaf(first.min(last)), 0))
         };
         let first = self.superblock.map_leaves();
         let of_shared = outside("the table of shared pages", first);
@@ -475,6 +479,7 @@ impl<'a> Replay<'a> {
             heads: self.heads,
             last_seq: self.last_seq,
             last_life: self.last_life,
+            last_names: self.last_names,
             root: self.root,
             slots: self.slots,
             segments: self.segments,
@@ -486,4 +491,9 @@ impl<'a> Replay<'a> {
             replayed: self.replayed,
         })
     }
+}
+
+/// Something that names what the volume does not hold.
+fn outside_of(what: &'static str, at: Pba) -> RecoveryError {
+    RecoveryError::Outside { what, at }
 }

@@ -178,7 +178,7 @@ impl Disk {
             next: chunk.next.map(Segment),
         };
         let mut block = vec![0; BLOCK_BYTES];
-        chunk::encode(&header, &chunk.records, crc32c, &mut block);
+        chunk::encode(&header, &chunk.records, &[], crc32c, &mut block);
         self.put(at, &block);
         for (index, data) in chunk.data.iter().enumerate() {
             self.put(at.plus(1 + index as u64), data);

@@ -260,10 +260,15 @@ pub fn check(medium: &Medium) -> Result<(), Failure> {
     };
     let report = check::check(&mut reader, medium.blocks(), options, crc32c::crc32c);
     let copies_are_good = !report.findings.iter().any(|problem| {
-        use check::Problem::{Leaf, OpenSummary, Parity, RootCopy, RootCopyOld};
+        use check::Problem::{Leaf, Names, OpenSummary, Parity, RootCopy, RootCopyOld};
         matches!(
             problem,
-            Leaf { .. } | Parity { .. } | RootCopy { .. } | RootCopyOld { .. } | OpenSummary { .. }
+            Leaf { .. }
+                | Parity { .. }
+                | RootCopy { .. }
+                | RootCopyOld { .. }
+                | OpenSummary { .. }
+                | Names { .. }
         )
     });
     if report.is_sound() && (copies_are_good || !medium.rot.is_empty()) {

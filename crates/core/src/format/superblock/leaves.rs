@@ -33,7 +33,14 @@ impl Superblock {
     pub fn without_copies(mut self) -> Self {
         self.leaves.parities = 0;
         self.features.open_summaries = false;
+        self.features.names = false;
         self
+    }
+
+    /// Whether a chunk's header names the LBAs of the chunk before.
+    #[must_use]
+    pub fn has_names(&self) -> bool {
+        self.features.names
     }
 
     /// All leaves, parities too.

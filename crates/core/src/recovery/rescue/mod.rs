@@ -1,9 +1,10 @@
 //! What is whole of a damaged log: where recovery would refuse, this goes on, and says of which LBAs the state is not known.
 //!
 //! An LBA's state is *certain* when the newest map checkpoint and every chunk since say it. A leaf that is lost makes those
-//! of its LBAs uncertain that no later chunk names; a chunk that is lost and was durable makes all uncertain that none after
-//! it names, for what it said is not known. Uncertain ones are left out, or ([`Trust::Newest`]) are what the newest header
-//! that names them says: that may be older than what was there last, or discarded since.
+//! of its LBAs uncertain that no later chunk names. A chunk that is lost and was durable makes those uncertain of which it said
+//! something, as the header after it names them; all, if that is lost too, or does not name any. Uncertain ones are left out,
+//! or ([`Trust::Newest`]) are what the newest header that names them says: that may be older than what was there last, or
+//! discarded since.
 //!
 //! What comes of this is for reading alone: a volume so found must not go on.
 
@@ -112,7 +113,7 @@ struct Doubt {
     /// Once a chunk is missing: the numbers that it cannot have given to other pages, for they were in use, or that were given
     /// since.
     known: Option<BTreeSet<Vba>>,
-    /// And those whose place has been told since.
+    /// And those whose place is theirs for certain: it has been told since, or when it was written already.
     placed: BTreeSet<Vba>,
     damage: Vec<RecoveryError>,
     more: u64,
@@ -214,7 +215,7 @@ impl Doubt {
         replay.durable = replay.durable.max(scan.durable);
         for spot in spots {
             let follows = spot.follows(replay.last_seq, replay.last_life);
-            if !follows && !self.passes_over(replay, spot.seq) {
+            if !follows && !self.passes_over(replay, spot.seq, Some(spot)) {
                 return;
             }
             let Some(found) = replay.chunk_at(spot.place) else {
@@ -224,7 +225,7 @@ impl Doubt {
         }
         if replay.durable > replay.last_seq {
             let last = replay.durable.next();
-            self.passes_over(replay, last);
+            self.passes_over(replay, last, None);
         }
     }
 
@@ -232,6 +233,13 @@ impl Doubt {
         let mut wrong = Vec::new();
         replay.apply_found(spot.place, found, true, &mut |record| wrong.push(*record));
         found.records.iter().for_each(|record| self.learn(record));
+        let shares = found.records.iter().filter_map(|record| match *record {
+            Record::Share { vba, pba, .. } => Some((vba, pba)),
+            _ => None,
+        });
+        // A segment is erased once between two map checkpoints, so what has been written there since stays.
+        let written = shares.filter(|(_, pba)| replay.is_written_since(*pba));
+        self.placed.extend(written.map(|(vba, _)| vba));
         self.forget_unknown_numbers(&found.records);
         for record in wrong {
             self.note(RecoveryError::Outside {
@@ -264,8 +272,9 @@ impl Doubt {
         }
     }
 
-    /// Whether chunks are missing before `seq` that were durable: then nothing is certain but what comes after.
-    fn passes_over(&mut self, replay: &Replay<'_>, seq: Seq) -> bool {
+    /// Whether chunks are missing before `seq` that were durable: then nothing is certain but what comes after. If it is one, and
+    /// `next`, the chunk after it, names what that said something of, all else is as certain as before.
+    fn passes_over(&mut self, replay: &mut Replay<'_>, seq: Seq, next: Option<&Spot>) -> bool {
         let (missing, durable) = (replay.last_seq.next(), replay.durable);
         let was_durable = durable >= missing && missing < seq;
         if was_durable {
@@ -273,7 +282,17 @@ impl Doubt {
                 seq: missing,
                 durable,
             });
-            self.unknown.insert_all();
+            let is_one = missing.next() == seq;
+            let names = next
+                .filter(|_| is_one)
+                .and_then(|next| replay.names_at(next.place));
+            match names {
+                Some(names) => {
+                    let runs = names.runs();
+                    runs.for_each(|(lba, blocks)| self.unknown.insert(lba, blocks));
+                }
+                None => self.unknown.insert_all(),
+            }
             self.known.get_or_insert_with(|| {
                 let numbers = replay.map.iter().filter_map(|(_, entry)| match entry {
                     Entry::Shared(vba) | Entry::Packed(vba, _) => Some(vba),

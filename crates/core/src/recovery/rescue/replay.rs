@@ -4,9 +4,10 @@ use super::super::Unreadable;
 use super::super::replay::{Found, Replay};
 use super::scan::Spot;
 use crate::addr::{BLOCK_BYTES, Lba, Pba, Vba};
-use crate::format::chunk::Record;
+use crate::format::chunk::{self, Record};
+use crate::format::names::Names;
 use crate::format::root::Cursor;
-use crate::format::summary::Owner;
+use crate::format::summary::{Owner, Tag};
 use crate::format::{pack, summary};
 use crate::map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,17 @@ impl Replay<'_> {
         let found = self.found_at(place).ok()??;
         let known = found.header.seq <= self.durable;
         (known || self.data_is_whole(&found.header, &found.records)).then_some(found)
+    }
+
+    /// What the header at a place names of the chunk before its own, on volumes whose headers do.
+    pub(super) fn names_at(&mut self, place: Cursor) -> Option<Names> {
+        let start = self.superblock.segment_start(place.segment);
+        let mut block = [0; BLOCK_BYTES];
+        let at = start.plus(place.offset.into());
+        self.source.read(at, &mut block).ok()?;
+        chunk::decode(&block, self.crc).ok()?;
+        let names = chunk::names_of_before(&block).ok()?;
+        self.superblock.has_names().then_some(names)
     }
 
     /// Applies a chunk; `wrong` is told of each record that names what the volume does not hold. `tags`: and notes whose its
@@ -115,6 +127,17 @@ impl Replay<'_> {
             tags.is_some_and(|(_, tags)| !is_told && tags[offset as usize].owner != owner)
         });
         leads.map(|(lba, _)| lba).collect()
+    }
+
+    /// Whether a block has been written since the root, in a segment that was erased since.
+    pub(super) fn is_written_since(&self, pba: Pba) -> bool {
+        let Some((segment, offset)) = self.superblock.segment_of(pba) else {
+            return false;
+        };
+        let was_open = self.root.cursors.map(|cursor| cursor.segment);
+        let tags = self.tags.iter().rev().find(|(of, _)| *of == segment);
+        let is_there = |tags: &Vec<Tag>| tags[offset as usize].owner != Owner::None;
+        !was_open.contains(&segment) && tags.is_some_and(|(_, tags)| is_there(tags))
     }
 
     /// Forgets pledges of what is in doubt; the homes that they were for.

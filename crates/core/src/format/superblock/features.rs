@@ -1,0 +1,46 @@
+//! What a program must know of a volume to read it: a bit for each thing that volumes from before have not.
+
+/// Blocks' sums are XXH3.
+pub(super) const XXH3_SUMS: u64 = 1;
+
+/// Sectors of tables say of which edition of their block they are, and there is a table of these.
+const EDITIONS: u64 = 2;
+
+/// A log's leaves have parities, and its roots second copies.
+pub(super) const COPIES: u64 = 4;
+
+/// Behind a second root is the summary so far of each segment that a head is in.
+const OPEN_SUMMARIES: u64 = 8;
+
+/// It is a pack. Data is not there, and nothing is to be served.
+pub(super) const WITHOUT_DATA: u64 = 16;
+
+/// A chunk's header names the LBAs of the chunk before.
+const NAMES: u64 = 64;
+
+pub(super) const KNOWN: u64 = XXH3_SUMS | EDITIONS | COPIES | OPEN_SUMMARIES | WITHOUT_DATA | NAMES;
+
+/// What a volume has that one from before has not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    pub editions: bool,
+    pub open_summaries: bool,
+    pub names: bool,
+}
+
+impl Features {
+    pub(super) fn of(incompatible: u64) -> Self {
+        Self {
+            editions: incompatible & EDITIONS != 0,
+            open_summaries: incompatible & OPEN_SUMMARIES != 0,
+            names: incompatible & NAMES != 0,
+        }
+    }
+
+    pub(super) fn bits(self) -> u64 {
+        let of = |has: bool, feature: u64| if has { feature } else { 0 };
+        of(self.editions, EDITIONS)
+            | of(self.open_summaries, OPEN_SUMMARIES)
+            | of(self.names, NAMES)
+    }
+}
