@@ -10,18 +10,24 @@
 //! 3. Only the commit blocks of a journal wait whose superblock says that it is asynchronous. In any other, jbd2 sends a commit
 //!    block behind the answers to all it commits: if something is missing then, something above us (a cache in
 //!    writeback) reorders, and knows what it does. There a commit block goes on at once, unjudged.
-//! 4. A wait ends. With [`COMMIT_PATIENCE`] after the last block of its journal that was news, the commit block is answered with
-//!    an error, and jbd2 gives its journal up: what was lost on the way to us must not be committed.
+//! 4. A client is not kept waiting for what it cannot send: some send nothing more before they have an answer (nbdfuse). So with
+//!    [`COMMIT_SILENCE`] after the last block of its journal that was news, the commit block is answered, and waits on
+//!    (`gate/answered.rs`). One that must be durable when it is answered cannot be: with [`COMMIT_PATIENCE`] it is an error, and
+//!    jbd2 gives its journal up: what was lost on the way to us must not be committed.
 //! 5. A journal that is not known yet cannot be followed later on. So a superblock that begins a log waits, while the scout has
 //!    something to look at, until it has looked ([`SCOUT_PATIENCE`] at most). jbd2 sends nothing of the log before that is answered.
 //! 6. What waits is bounded, a quarter of the frames for writes: beyond that nothing waits, and is not followed.
+
+mod answered;
+
+pub(crate) use answered::make_way_for_all;
 
 use crate::bases::Found;
 use crate::block::{BlockError, Op, Request};
 use crate::classes::JBD2_MAGIC;
 use crate::drive::{Batch, Inner, Life};
 use crate::frames::Share;
-use crate::limits::{COMMIT_PATIENCE, SCOUT_PATIENCE};
+use crate::limits::{COMMIT_PATIENCE, COMMIT_SILENCE, SCOUT_PATIENCE};
 use crate::requests::Pending;
 use crate::scout::Scout;
 use crate::shared::Shared;
@@ -75,6 +81,8 @@ struct Waiting {
     sight: Arc<Sight>,
     since: Nanos,
     reason: Reason,
+    /// Its client has its answer: see `answered.rs`.
+    is_answered: bool,
 }
 
 /// What is waited for.
@@ -149,18 +157,26 @@ impl Gate {
     /// When the clock is to be looked at, if at all.
     pub fn deadline(&self) -> Option<Nanos> {
         let waiting = self.waiting.iter();
-        waiting.map(|waiting| self.deadline_of(waiting)).min()
+        waiting
+            .filter_map(|waiting| self.deadline_of(waiting))
+            .min()
     }
 
-    fn deadline_of(&self, waiting: &Waiting) -> Nanos {
+    /// When a wait is to end, or to be answered.
+    fn deadline_of(&self, waiting: &Waiting) -> Option<Nanos> {
         let (from, patience) = match waiting.reason {
+            _ if waiting.is_answered => return None,
             Reason::Scout => (waiting.since, SCOUT_PATIENCE),
             Reason::Blocks { log, .. } => {
                 let news = log.map_or(Nanos(0), |log| self.logs[log].news);
-                (waiting.since.max(news), COMMIT_PATIENCE)
+                let patience = match waiting.may_be_answered() {
+                    true => COMMIT_SILENCE,
+                    false => COMMIT_PATIENCE,
+                };
+                (waiting.since.max(news), patience)
             }
         };
-        Nanos(from.0.saturating_add(patience.as_nanos() as u64))
+        Some(Nanos(from.0.saturating_add(patience.as_nanos() as u64)))
     }
 
     /// What there is to tell.
@@ -169,6 +185,11 @@ impl Gate {
             waiting: self.waiting.len() as u64,
             ..self.counts
         }
+    }
+
+    /// Whether a write has its answer, and waits.
+    pub fn holds_answered(&self) -> bool {
+        self.waiting.iter().any(|waiting| waiting.is_answered)
     }
 
     /// All that waits, for whoever answers it otherwise.
@@ -245,12 +266,30 @@ impl Gate {
     }
 }
 
-/// A write goes on to the core, as far as it may; the rest waits, or is refused. `since`: it has waited since then.
+/// A write that has waited.
+#[derive(Clone, Copy)]
+struct Waited {
+    since: Nanos,
+    is_answered: bool,
+}
+
+/// A request goes on to the core. A write does as far as it may; the rest waits, or is refused.
 pub(crate) fn pass(
     shared: &Shared,
     inner: &mut Inner,
     now: Nanos,
-    since: Option<Nanos>,
+    write: Write<'_>,
+    batch: &mut Batch,
+) {
+    answered::make_way(shared, inner, now, &write.pending.request, batch);
+    pass_on(shared, inner, now, None, write, batch);
+}
+
+fn pass_on(
+    shared: &Shared,
+    inner: &mut Inner,
+    now: Nanos,
+    waited: Option<Waited>,
     write: Write<'_>,
     batch: &mut Batch,
 ) {
@@ -296,7 +335,7 @@ pub(crate) fn pass(
             batch,
         );
     };
-    let since = since.filter(|_| at == 0);
+    let since = waited.filter(|_| at == 0).map(|waited| waited.since);
     inner.gate.counts.waited += u64::from(since.is_none());
     inner.gate.blocks += blocks.len();
     later.iter_mut().for_each(|step| step.index -= at);
@@ -308,6 +347,7 @@ pub(crate) fn pass(
         sight: Arc::clone(sight),
         since: since.unwrap_or(now),
         reason,
+        is_answered: waited.is_some_and(|waited| waited.is_answered),
     });
 }
 
@@ -385,8 +425,10 @@ fn try_again(
     mut waiting: Waiting,
     batch: &mut Batch,
 ) {
-    let is_over = inner.gate.deadline_of(&waiting) <= now;
+    let deadline = inner.gate.deadline_of(&waiting);
+    let is_over = deadline.is_some_and(|deadline| deadline <= now);
     match waiting.reason {
+        Reason::Blocks { .. } if is_over && waiting.may_be_answered() => waiting.answer(batch),
         Reason::Scout if is_over => waiting.pending.watched.marks = false,
         Reason::Blocks { missing, .. } if is_over => {
             inner.gate.counts.refused += 1;
@@ -396,6 +438,15 @@ fn try_again(
         }
         _ => {}
     }
+    go_on(shared, inner, now, waiting, batch);
+}
+
+/// It has waited, and goes on as far as it may now.
+fn go_on(shared: &Shared, inner: &mut Inner, now: Nanos, mut waiting: Waiting, batch: &mut Batch) {
+    let waited = Waited {
+        since: waiting.since,
+        is_answered: waiting.is_answered,
+    };
     let write = Write {
         pending: waiting.pending,
         blocks: &mut waiting.blocks,
@@ -403,7 +454,7 @@ fn try_again(
         steps: &mut waiting.steps,
         sight: &waiting.sight,
     };
-    pass(shared, inner, now, Some(waiting.since), write, batch);
+    pass_on(shared, inner, now, Some(waited), write, batch);
 }
 
 const OUT_OF_ORDER: &str = "the blocks of a journal do not come as its file system sends them: \
@@ -460,7 +511,7 @@ mod tests {
     fn waiting(log: usize) -> Waiting {
         let request = Request {
             tag: 0,
-            op: Op::Flush,
+            op: Op::Write { fua: true },
             lba: Lba(0),
             blocks: 0,
             frames: Frames::default(),
@@ -477,6 +528,7 @@ mod tests {
                 log: Some(log),
                 missing: 1,
             },
+            is_answered: false,
         }
     }
 

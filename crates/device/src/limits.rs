@@ -79,6 +79,9 @@ pub const COMMITTED_PAIRS: usize = 256;
 /// How long a commit block waits after the last block came that it may commit. jbd2 waits for those too, so nobody is kept waiting
 /// who would not wait anyway; and a connection that has lost a packet or a path that is switched is back by then.
 pub const COMMIT_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a commit block waits before it is answered all the same: longer than what is in flight with it takes, and too short to be
+/// noticed.
+pub const COMMIT_SILENCE: Duration = Duration::from_millis(5);
 /// How long a superblock of a journal that is not known waits for the scout.
 pub const SCOUT_PATIENCE: Duration = Duration::from_secs(5);
 /// Journals whose commit blocks wait, and extents of all of them: a few MiB of memory.

@@ -109,6 +109,16 @@ pub(crate) struct Watched {
     pub seen: Seen,
 }
 
+impl Watched {
+    /// Of an answer that comes before the write: the scout hears of that one.
+    pub fn answer_alone(self) -> Self {
+        Self {
+            number: self.number,
+            ..Self::default()
+        }
+    }
+}
+
 impl Scout {
     pub fn new(policy: Policy, set: Vec<Extent>) -> Self {
         Self {

@@ -235,6 +235,7 @@ impl Volume {
             if self.read_only {
                 inner.life = Life::Abandoned;
             } else {
+                gate::make_way_for_all(&self.shared, inner, now, batch);
                 inner.life = Life::Stopping;
                 inner.feed(now, Input::Shutdown, batch);
             }
@@ -491,7 +492,7 @@ impl BlockDevice for Volume {
                 steps: &mut own,
                 sight: &sight.1,
             };
-            gate::pass(&self.shared, &mut inner, now, None, write, batch);
+            gate::pass(&self.shared, &mut inner, now, write, batch);
         }
         drop(steps);
         if !broken {
@@ -512,8 +513,8 @@ impl BlockDevice for Volume {
 
     fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<Extent> {
         let inner = self.shared.inner.lock();
-        if inner.busy {
-            // Broken down: claim nothing to be zero.
+        if inner.busy || inner.gate.holds_answered() {
+            // Broken down, or a write has been answered that the core does not know of: claim nothing to be zero.
             return vec![Extent {
                 blocks,
                 mapped: true,

@@ -12,6 +12,7 @@ mod journal;
 use common::{Client, assert_sound, open, wait_for};
 use journal::{HOME, Host, JOURNAL, log, mounted};
 use std::time::{Duration, Instant};
+use vellum_core::addr::Lba;
 use vellum_device::Volume;
 use vellum_device::block::{BlockDevice, Op, Request};
 use vellum_device::policy::Policy;
@@ -41,6 +42,13 @@ fn send(client: &mut Client, at: u64, blocks: &[Vec<u8>]) -> u64 {
     client.submit(vec![request])[0]
 }
 
+/// One that must be durable when it is answered, so that no answer comes before it has taken effect.
+fn send_durable(client: &mut Client, at: u64, blocks: &[Vec<u8>]) -> u64 {
+    let mut request = write(client, at, blocks);
+    request.op = Op::Write { fua: true };
+    client.submit(vec![request])[0]
+}
+
 fn waiting(volume: &Volume) -> u64 {
     volume.stats().commits.waiting
 }
@@ -62,7 +70,7 @@ fn a_commit_block_waits_for_what_it_commits_and_nothing_else_does() {
     for last in 0..3 {
         let (at, blocks) = transaction(&mut host);
         let mut other = Client::new(&volume);
-        let commit = send(&mut host.client, at + 3, &blocks[3..]);
+        let commit = send_durable(&mut host.client, at + 3, &blocks[3..]);
         for index in (0..3).filter(|index| *index != last) {
             host.put(at + index as u64, &blocks[index]);
         }
@@ -85,6 +93,62 @@ fn a_commit_block_waits_for_what_it_commits_and_nothing_else_does() {
     assert_sound(&*medium);
 }
 
+/// A client that sends nothing more before it has an answer gets one; who could tell that the block waits makes it go on.
+#[test]
+fn a_commit_block_is_answered_before_what_it_commits_has_come() {
+    let (medium, volume, mut host) = following();
+    let (at, blocks) = transaction(&mut host);
+    let commit = send(&mut host.client, at + 3, &blocks[3..]);
+    let answered = host.client.sink.wait(commit).unwrap();
+    assert_eq!((answered.lba.0, answered.blocks), (at + 3, 1));
+    // It does not count yet: what lies there is only told to who asks for it.
+    assert_eq!((waiting(&volume), volume.stats().commits.complete), (1, 0));
+    for (index, block) in blocks[..3].iter().enumerate() {
+        host.put(at + index as u64, block);
+    }
+    let commits = volume.stats().commits;
+    assert_eq!(
+        (commits.waiting, commits.complete, commits.unjudged),
+        (0, 1, 0)
+    );
+    assert_eq!(host.get(at + 3), blocks[3]);
+    let mut left = 0;
+    for tell in 0..4 {
+        let (at, blocks) = transaction(&mut host);
+        let commit = send(&mut host.client, at + 3, &blocks[3..]);
+        host.client.sink.wait(commit).unwrap();
+        assert_eq!(waiting(&volume), 1);
+        match tell {
+            0 => host.client.flush().unwrap(),
+            1 => assert_eq!(host.get(at + 3), blocks[3], "a read of it is of it"),
+            2 => {
+                host.put(at + 3, &[7; 4096]);
+                assert_eq!(host.get(at + 3), [7; 4096], "what is written later counts");
+            }
+            _ => left = at + 3,
+        }
+        assert_eq!(waiting(&volume), u64::from(tell == 3));
+        host.begin_log();
+    }
+    let extents = volume.extents(Lba(left), 1, 1);
+    assert!(extents[0].mapped, "zeros are not there");
+    volume.stop().unwrap();
+    drop((host, volume));
+    let volume = open(&medium);
+    let mut host = Host {
+        client: Client::new(&volume),
+        sequence: 1,
+    };
+    let there = host.get(left);
+    assert_eq!(
+        there[..8],
+        log::commit(0)[..8],
+        "the end of a life keeps it"
+    );
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
+
 #[test]
 fn of_a_request_the_part_before_a_commit_block_goes_on() {
     let (_medium, volume, mut host) = following();
@@ -92,7 +156,7 @@ fn of_a_request_the_part_before_a_commit_block_goes_on() {
     let before = volume.stats().clients.write;
     // The descriptor is late; home blocks follow the commit block in its request, by chance.
     let tail = [blocks[1..].to_vec(), vec![vec![9; 4096]]].concat();
-    let rest = send(&mut host.client, at + 1, &tail);
+    let rest = send_durable(&mut host.client, at + 1, &tail);
     assert_eq!(waiting(&volume), 1);
     assert_eq!(host.get(at + 1), blocks[1]);
     assert_eq!(host.get(at + 2), blocks[2]);
@@ -211,7 +275,7 @@ fn what_waits_ends_with_the_volume() {
     for stops in [true, false] {
         let (_medium, volume, mut host) = following();
         let (at, blocks) = transaction(&mut host);
-        let commit = send(&mut host.client, at + 3, &blocks[3..]);
+        let commit = send_durable(&mut host.client, at + 3, &blocks[3..]);
         let began = Instant::now();
         let sink = std::sync::Arc::clone(&host.client.sink);
         if stops {
@@ -255,7 +319,7 @@ fn a_block_that_is_refused_is_not_committed() {
     assert!(upkeep < 1192, "the journal is refused too");
     host.begin_log();
     let (at, blocks) = transaction(&mut host);
-    let early = send(&mut host.client, at + 3, &blocks[3..]);
+    let early = send_durable(&mut host.client, at + 3, &blocks[3..]);
     assert_eq!(waiting(&volume), 1);
     let copies = send(&mut host.client, at, &blocks[..3]);
     host.client.sink.wait(copies).unwrap_err();
@@ -346,7 +410,7 @@ fn a_wait_ends() {
     let (_medium, volume, mut host) = following();
     let (at, blocks) = transaction(&mut host);
     let began = Instant::now();
-    let commit = send(&mut host.client, at + 3, &blocks[3..]);
+    let commit = send_durable(&mut host.client, at + 3, &blocks[3..]);
     host.put(at, &blocks[0]);
     std::thread::sleep(Duration::from_secs(4));
     // News: it is waited for as long again.

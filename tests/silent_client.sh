@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# A client that sends nothing more before it has an answer: nbdfuse holds its connection while it waits for one. Under an asynchronous
+# journal it has to get the commit block's before it sends what that commits; else it waits for us and we for it, and the
+# journal ends. A real ext4 on a loop device on nbdfuse on NBD, with commits of many MiB; needs root.
+name=silent_client
+# shellcheck source=tests/chain/served.sh
+. "$(dirname "$0")/chain/served.sh"
+needs mkfs.ext4 e2fsck nbdfuse nbdinfo python3
+ROUNDS=${ROUNDS:-5}
+
+"$VELLUM" create "$dir/volume" --size 2G >"$dir/log"
+"$VELLUM" serve "v=$dir/volume" --socket "$dir/socket" >"$dir/log" 2>&1 &
+server=$!
+uri="nbd+unix:///v?socket=$dir/socket"
+for ((tries = 0; tries < 500; tries++)); do
+    [ ! -S "$dir/socket" ] || ! nbdinfo --size "$uri" >/dev/null 2>&1 || break
+    sleep 0.02
+done
+nbdfuse "$dir/fuse/v" "$uri" &
+load=$!
+for ((tries = 0; tries < 500; tries++)); do
+    [ ! -e "$dir/fuse/v" ] || break
+    sleep 0.02
+done
+loop=$(losetup --find --show --direct-io=on "$dir/fuse/v")
+mkfs.ext4 -q "$loop"
+mount -o data=journal,journal_async_commit "$loop" "$dir/mnt"
+for ((round = 0; round < ROUNDS; round++)); do
+    current="round $round"
+    # Many files of all sizes: descriptors, copies and commit blocks are merged into requests as the kernel likes.
+    python3 - "$dir/mnt/$round" <<'PY'
+import hashlib, os, sys
+os.mkdir(sys.argv[1])
+for n in range(12000):
+    content = hashlib.sha256(b"%d" % n).digest() * (1 + n * 97 % 300)
+    with open(f"{sys.argv[1]}/{n}", "wb") as file:
+        file.write(content)
+if int(sys.argv[1][-1]) % 2: os.sync()
+PY
+done
+"$VELLUM" stats --json "$dir/volume" >"$dir/out"
+waited=$(jq '[.. | objects | .commits? // empty | .waited? // empty] | add' "$dir/out")
+umount "$dir/mnt"
+e2fsck -fn "$loop" >"$dir/out" 2>&1
+finish
+if grep "commit block" "$dir/log"; then
+    exit 1
+fi
+echo "$name: $waited commit blocks came before what they commit"
+[ "$waited" -gt 0 ]
