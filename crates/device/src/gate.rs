@@ -19,8 +19,7 @@
 //! 6. What waits is bounded, a quarter of the frames for writes: beyond that nothing waits, and is not followed.
 
 mod answered;
-
-pub(crate) use answered::make_way_for_all;
+mod messages;
 
 use crate::bases::Found;
 use crate::block::{BlockError, Op, Request};
@@ -83,6 +82,25 @@ struct Waiting {
     reason: Reason,
     /// Its client has its answer: see `answered.rs`.
     is_answered: bool,
+}
+
+impl Waiting {
+    fn may_be_answered(&self) -> bool {
+        !self.is_answered && answered::may_be_given(&self.pending.request)
+    }
+
+    /// The answer to it, which goes on without one.
+    fn take_answer(&mut self) -> Pending {
+        self.is_answered = true;
+        let pending = &mut self.pending;
+        let sink = std::mem::replace(&mut pending.sink, Arc::new(answered::HasOne));
+        let given = answered::given_back(&pending.request);
+        Pending {
+            own: pending.own,
+            is_rest: true,
+            ..Pending::new(given, &sink, pending.watched.answer_alone())
+        }
+    }
 }
 
 /// What is waited for.
@@ -281,7 +299,8 @@ pub(crate) fn pass(
     write: Write<'_>,
     batch: &mut Batch,
 ) {
-    answered::make_way(shared, inner, now, &write.pending.request, batch);
+    let request = &write.pending.request;
+    hand_on(shared, inner, now, Some(request), batch);
     pass_on(shared, inner, now, None, write, batch);
 }
 
@@ -375,7 +394,9 @@ fn place(shared: &Shared, inner: &mut Inner, now: Nanos, write: Write<'_>, batch
         committed.clear();
         let regions = &write.sight.plan.regions;
         inner.feed(now, Input::Journals { regions }, batch);
-        batch.warnings.push(("journal", OUT_OF_ORDER.to_owned()));
+        batch
+            .warnings
+            .push(("journal", messages::OUT_OF_ORDER.to_owned()));
     }
     if !committed.is_empty() {
         let pairs = &committed;
@@ -428,17 +449,40 @@ fn try_again(
     let deadline = inner.gate.deadline_of(&waiting);
     let is_over = deadline.is_some_and(|deadline| deadline <= now);
     match waiting.reason {
-        Reason::Blocks { .. } if is_over && waiting.may_be_answered() => waiting.answer(batch),
+        Reason::Blocks { .. } if is_over && waiting.may_be_answered() => {
+            batch.answers.push(waiting.take_answer(), Ok(()));
+        }
         Reason::Scout if is_over => waiting.pending.watched.marks = false,
         Reason::Blocks { missing, .. } if is_over => {
             inner.gate.counts.refused += 1;
-            let told = too_late(waiting.pending.request.lba.0 * BLOCK, missing);
+            let told = messages::too_late(waiting.pending.request.lba.0 * BLOCK, missing);
             batch.warnings.push(("commit", told.clone()));
             return refuse(shared, inner, waiting.pending, BlockError::Io(told), batch);
         }
         _ => {}
     }
     go_on(shared, inner, now, waiting, batch);
+}
+
+/// What was answered goes on, whatever it waits for: what `request` could tell of, or all when the volume's life ends.
+pub(crate) fn hand_on(
+    shared: &Shared,
+    inner: &mut Inner,
+    now: Nanos,
+    request: Option<&Request>,
+    batch: &mut Batch,
+) {
+    let is_told = |waiting: &mut Waiting| {
+        let own = &waiting.pending.request;
+        waiting.is_answered && request.is_none_or(|request| answered::is_told_by(own, request))
+    };
+    let told: Vec<_> = inner.gate.waiting.extract_if(.., is_told).collect();
+    for mut waiting in told {
+        inner.gate.blocks -= waiting.blocks.len();
+        inner.gate.counts.unjudged += 1;
+        waiting.pending.watched.marks = false;
+        go_on(shared, inner, now, waiting, batch);
+    }
 }
 
 /// It has waited, and goes on as far as it may now.
@@ -455,19 +499,6 @@ fn go_on(shared: &Shared, inner: &mut Inner, now: Nanos, mut waiting: Waiting, b
         sight: &waiting.sight,
     };
     pass_on(shared, inner, now, Some(waited), write, batch);
-}
-
-const OUT_OF_ORDER: &str = "the blocks of a journal do not come as its file system sends them: \
-    what is in a copy's place has not the sum that its descriptor names. \
-    Is there a cache that writes back between the file system and this volume? \
-    Then switch replay off: `vellum set VOLUME replay=off`";
-
-fn too_late(offset: u64, missing: u32) -> String {
-    format!(
-        "the commit block of a journal at byte {offset} is not written: of what it commits {missing} blocks have not come, for {} s. \
-         Look for lost requests between the file system and this volume; unmount it, run e2fsck, and mount it again",
-        COMMIT_PATIENCE.as_secs()
-    )
 }
 
 #[cfg(test)]

@@ -235,7 +235,7 @@ impl Volume {
             if self.read_only {
                 inner.life = Life::Abandoned;
             } else {
-                gate::make_way_for_all(&self.shared, inner, now, batch);
+                gate::hand_on(&self.shared, inner, now, None, batch);
                 inner.life = Life::Stopping;
                 inner.feed(now, Input::Shutdown, batch);
             }

@@ -11,15 +11,11 @@
 //!
 //! If a block that it commits is refused, it has no effect: the client was told of that one.
 
-use super::{Inner, Pending, Shared, Waiting, go_on};
 use crate::block::{BlockError, Op, Replies, Request};
-use crate::drive::Batch;
 use crate::frames::Frames;
-use std::sync::Arc;
-use vellum_core::addr::Nanos;
 
 /// Who has an answer wants no other.
-struct HasOne;
+pub(super) struct HasOne;
 
 impl Replies for HasOne {
     fn complete(&self, _: Request, _: Result<(), BlockError>) {}
@@ -27,79 +23,25 @@ impl Replies for HasOne {
     fn flush(&self) {}
 }
 
-impl Waiting {
-    /// Whether an answer would promise no more than it keeps.
-    pub(super) fn may_be_answered(&self) -> bool {
-        !self.is_answered && self.pending.request.op == (Op::Write { fua: false })
-    }
+/// Whether an answer to it would promise no more than it keeps.
+pub(super) fn may_be_given(request: &Request) -> bool {
+    request.op == (Op::Write { fua: false })
+}
 
-    /// Answers it. It waits on.
-    pub(super) fn answer(&mut self, batch: &mut Batch) {
-        let pending = &mut self.pending;
-        let sink = std::mem::replace(&mut pending.sink, Arc::new(HasOne));
-        let Request {
-            tag,
-            op,
-            lba,
-            blocks,
-            ..
-        } = pending.request;
-        let request = Request {
-            tag,
-            op,
-            lba,
-            blocks,
-            frames: Frames::default(),
-        };
-        let told = Pending {
-            own: pending.own,
-            is_rest: true,
-            ..Pending::new(request, &sink, pending.watched.answer_alone())
-        };
-        self.is_answered = true;
-        batch.answers.push(told, Ok(()));
-    }
-
-    /// Whether a request could tell that it has not taken effect.
-    fn is_told_by(&self, request: &Request) -> bool {
-        let own = &self.pending.request;
-        let is_near = own.lba.0 < request.lba.0.saturating_add(request.blocks)
-            && request.lba.0 < own.lba.0 + own.blocks;
-        self.is_answered && (request.op == Op::Flush || is_near)
+/// The request as its client gets it back, without the frames that the write goes on with.
+pub(super) fn given_back(write: &Request) -> Request {
+    Request {
+        tag: write.tag,
+        op: write.op,
+        lba: write.lba,
+        blocks: write.blocks,
+        frames: Frames::default(),
     }
 }
 
-/// What was answered goes on before a request that could tell that it has not.
-pub(super) fn make_way(
-    shared: &Shared,
-    inner: &mut Inner,
-    now: Nanos,
-    request: &Request,
-    batch: &mut Batch,
-) {
-    let tells = |waiting: &mut Waiting| waiting.is_told_by(request);
-    let told: Vec<_> = inner.gate.waiting.extract_if(.., tells).collect();
-    hand_on(shared, inner, now, told, batch);
-}
-
-/// All that was answered goes on: the volume's life ends.
-pub(crate) fn make_way_for_all(shared: &Shared, inner: &mut Inner, now: Nanos, batch: &mut Batch) {
-    let is_answered = |waiting: &mut Waiting| waiting.is_answered;
-    let answered = inner.gate.waiting.extract_if(.., is_answered).collect();
-    hand_on(shared, inner, now, answered, batch);
-}
-
-fn hand_on(
-    shared: &Shared,
-    inner: &mut Inner,
-    now: Nanos,
-    answered: Vec<Waiting>,
-    batch: &mut Batch,
-) {
-    for mut waiting in answered {
-        inner.gate.blocks -= waiting.blocks.len();
-        inner.gate.counts.unjudged += 1;
-        waiting.pending.watched.marks = false;
-        go_on(shared, inner, now, waiting, batch);
-    }
+/// Whether a request could tell that a write has not taken effect.
+pub(super) fn is_told_by(write: &Request, request: &Request) -> bool {
+    let is_near = write.lba.0 < request.lba.0.saturating_add(request.blocks)
+        && request.lba.0 < write.lba.0 + write.blocks;
+    request.op == Op::Flush || is_near
 }
