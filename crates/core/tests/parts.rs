@@ -17,6 +17,7 @@ use sim::model::Seen;
 use vellum_core::addr::{Lba, Vba};
 use vellum_core::engine::Options;
 use vellum_core::format::chunk::{RECORD_ROOM, Record};
+use vellum_core::format::names::NAMES_LEAST;
 use vellum_core::format::pack::OVERHEAD;
 use vellum_core::index::Holder;
 use vellum_core::limits::{HEADER_RESERVE, LEAST_RESERVE};
@@ -328,7 +329,8 @@ fn filling(others: u16, over: i16) -> Vec<u32> {
     let here = Record::PackHere { vba: Vba(0) }.encoded_len();
     let records = here + usize::from(others) * OVERHEAD;
     let reserve = HEADER_RESERVE.saturating_sub(records).max(LEAST_RESERVE);
-    let room = RECORD_ROOM - records - reserve;
+    // Nothing was written before: what the first header names takes the least.
+    let room = RECORD_ROOM - NAMES_LEAST - records - reserve;
     let left = room - usize::from(others) * usize::from(LEN) - OVERHEAD;
     let last = (left as u16).checked_add_signed(over).unwrap();
     let mut contents = vec![of_len(LEN); others.into()];

@@ -119,7 +119,11 @@ fn a_commit_block_is_answered_before_what_it_commits_has_come() {
         host.client.sink.wait(commit).unwrap();
         assert_eq!(waiting(&volume), 1);
         match tell {
-            0 => host.client.flush().unwrap(),
+            0 => {
+                host.client.flush().unwrap();
+                assert_eq!(waiting(&volume), 1, "another's flush does not commit it");
+                assert_eq!(host.get(at + 3), blocks[3]);
+            }
             1 => assert_eq!(host.get(at + 3), blocks[3], "a read of it is of it"),
             2 => {
                 host.put(at + 3, &[7; 4096]);

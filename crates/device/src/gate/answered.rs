@@ -5,9 +5,10 @@
 //! it is given, and the block waits on. jbd2 does not flush before all of a transaction is answered, so it loses nothing.
 //! Who could tell makes the block go on, judged or not:
 //!
-//! 1. a flush, which is of all that was answered;
-//! 2. a read, a write or a discard of its blocks;
-//! 3. the end of the volume's life.
+//! 1. a read, a write or a discard of its blocks;
+//! 2. the end of the volume's life.
+//!
+//! A flush does not, be it of another file system on the volume: jbd2 counts a transaction, and flushes for it, when all of it is answered.
 //!
 //! If a block that it commits is refused, it has no effect: the client was told of that one.
 
@@ -43,5 +44,5 @@ pub(super) fn given_back(write: &Request) -> Request {
 pub(super) fn is_told_by(write: &Request, request: &Request) -> bool {
     let is_near = write.lba.0 < request.lba.0.saturating_add(request.blocks)
         && request.lba.0 < write.lba.0 + write.blocks;
-    request.op == Op::Flush || is_near
+    request.op != Op::Flush && is_near
 }
