@@ -4,15 +4,51 @@
 
 mod common;
 
-use common::{Server, can_attach, dir, eventually, ok, server_pid, text, vellum};
+use common::{Server, can_attach, dir, eventually, noise, ok, server_pid, text, vellum};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// Ended with the test.
-struct Exporter(Child);
+struct Running(Child);
 
-impl Drop for Exporter {
+impl Running {
+    /// `vellum metrics --listen`, and its address.
+    fn exporter() -> (Self, String) {
+        let exporter = Command::new(env!("CARGO_BIN_EXE_vellum"))
+            .args(["metrics", "--listen", "127.0.0.1:0"])
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut exporter = Self(exporter.unwrap());
+        let mut ready = String::new();
+        let stderr = exporter.0.stderr.take().unwrap();
+        BufReader::new(stderr).read_line(&mut ready).unwrap();
+        let address = ready.trim().strip_prefix("ready: http://").unwrap();
+        let address = address.strip_suffix("/metrics").unwrap().to_owned();
+        (exporter, address)
+    }
+
+    /// A Prometheus that scrapes an address each second, and its own; none where it is not installed.
+    fn prometheus(dir: &Path, scraped: &str) -> Option<(Self, String)> {
+        // Taken from the kernel, and given back: Prometheus does not tell which one it has got.
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
+        let address = free.unwrap().to_string();
+        let config = dir.join("prometheus.yml");
+        let job = format!("- {{job_name: v, static_configs: [{{targets: ['{scraped}']}}]}}");
+        let every = "global: {scrape_interval: 1s, scrape_timeout: 1s}";
+        std::fs::write(&config, format!("{every}\nscrape_configs:\n{job}\n")).unwrap();
+        let prometheus = Command::new("prometheus")
+            .args(["--config.file", text(&config)])
+            .args(["--web.listen-address", &address])
+            .args(["--storage.tsdb.path", text(&dir.join("series"))])
+            .stderr(Stdio::null())
+            .spawn();
+        Some((Self(prometheus.ok()?), address))
+    }
+}
+
+impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -98,16 +134,8 @@ fn metrics_are_told_once_and_over_http_and_promtool_takes_them() {
     let named = format!("volume=\"{}\"", text(&volume));
     let told = ok(&["metrics"]);
     assert!(told.contains(&named), "{told}");
-    let exporter = Command::new(env!("CARGO_BIN_EXE_vellum"))
-        .args(["metrics", "--listen", "127.0.0.1:0"])
-        .stderr(Stdio::piped())
-        .spawn();
-    let mut exporter = Exporter(exporter.unwrap());
-    let mut ready = String::new();
-    let stderr = exporter.0.stderr.take().unwrap();
-    BufReader::new(stderr).read_line(&mut ready).unwrap();
-    let address = ready.trim().strip_prefix("ready: http://").unwrap();
-    let address = address.strip_suffix("/metrics").unwrap();
+    let (_exporter, address) = Running::exporter();
+    let address = address.as_str();
     let plain = get(address, "GET /metrics HTTP/1.0\r\n\r\n");
     assert!(plain.contains("text/plain; version=0.0.4") && plain.contains(&named));
     let accept = "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
@@ -150,4 +178,80 @@ fn metrics_are_told_once_and_over_http_and_promtool_takes_them() {
         .unwrap();
     let out = promtool.wait_with_output().unwrap();
     assert!(out.status.success() && out.stderr.is_empty(), "{out:?}");
+}
+
+/// What Prometheus answers to a query: the value of each series.
+fn queried(address: &str, query: &str) -> Vec<String> {
+    let asked = format!("GET /api/v1/query?query={query} HTTP/1.0\r\n\r\n");
+    let Ok(mut stream) = TcpStream::connect(address) else {
+        return Vec::new();
+    };
+    let mut answer = String::new();
+    stream.write_all(asked.as_bytes()).unwrap();
+    stream.read_to_string(&mut answer).unwrap();
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    let Ok(body) = serde_json::from_str::<serde_json::Value>(body) else {
+        return Vec::new();
+    };
+    let series = body.pointer("/data/result").and_then(|it| it.as_array());
+    let series = series.into_iter().flatten();
+    let value = |it: &serde_json::Value| it.pointer("/value/1")?.as_str().map(str::to_owned);
+    series.filter_map(value).collect()
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "a test says that it was skipped")]
+fn prometheus_scrapes_a_volume_under_load_without_a_gap() {
+    if !can_attach("prometheus_scrapes_a_volume_under_load_without_a_gap") {
+        return;
+    }
+    let dir = dir();
+    std::fs::create_dir(dir.path().join("f")).unwrap();
+    let (volume, socket) = (dir.path().join("a"), dir.path().join("s"));
+    ok(&["create", text(&volume), "--size", "64M"]);
+    let _server = Server::start(
+        dir.path(),
+        &[
+            "--socket",
+            text(&socket),
+            "--fuse",
+            text(&dir.path().join("f")),
+            text(&volume),
+        ],
+    );
+    let (_exporter, exporter) = Running::exporter();
+    let Some((_prometheus, address)) = Running::prometheus(dir.path(), &exporter) else {
+        eprintln!("SKIPPED: prometheus is not installed (Debian's package prometheus)");
+        return;
+    };
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(dir.path().join("f/a"))
+        .unwrap();
+    let scrapes = |query: &str| {
+        queried(&address, query)
+            .first()
+            .and_then(|n| n.parse().ok())
+    };
+    let mut written = 0;
+    eventually("ten scrapes", || {
+        std::os::unix::fs::FileExt::write_all_at(&file, &noise(written, 4096), 0).unwrap();
+        file.sync_data().unwrap();
+        written += 1;
+        scrapes("count_over_time(up[2m])").is_some_and(|seen: f64| seen >= 10.0)
+    });
+    // Every one of them was answered, and understood to the end.
+    assert_eq!(scrapes("min_over_time(up[2m])"), Some(1.0));
+    for series in [
+        "vellum_flush_wait_seconds_count",
+        "vellum_client_requests_total{operation=\"flush\"}",
+    ] {
+        let series = series
+            .replace('{', "%7B")
+            .replace('}', "%7D")
+            .replace('"', "%22");
+        assert!(scrapes(&series).is_some_and(|seen| seen >= 1.0), "{series}");
+    }
+    let steps = queried(&address, "vellum_flush_wait_seconds_bucket");
+    assert_eq!(steps.len(), 22, "{steps:?}");
 }

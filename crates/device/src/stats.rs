@@ -1,7 +1,7 @@
 //! What a volume counts, as its users read it: in bytes, serialisable.
 
 use crate::journals::{Extent, FileSystemStats};
-pub use crate::waits::WaitStats;
+pub use crate::waits::{WaitStats, WaitStep};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Instant;

@@ -9,6 +9,19 @@ const STEPS: usize = 4;
 /// Up to an hour of microseconds, and more.
 const BUCKETS: usize = 33 * STEPS;
 
+/// The first and the last power of two that [`WaitStats::histogram`] has: 16 us, 17 s.
+const POWERS: std::ops::RangeInclusive<usize> = 4..=24;
+const STEPS_TOLD: usize = *POWERS.end() - *POWERS.start() + 1;
+
+/// A step of a histogram.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitStep {
+    /// Where it ends.
+    pub below_micros: u64,
+    /// How many waited less than that, and not less than the end of the step before.
+    pub count: u64,
+}
+
 /// How long something took, in microseconds; half and most of them to a quarter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitStats {
@@ -20,6 +33,15 @@ pub struct WaitStats {
     pub most_micros: u64,
     /// The longest.
     pub longest_micros: u64,
+    /// How many there were.
+    #[serde(default)]
+    pub count: u64,
+    /// All of them together.
+    #[serde(default)]
+    pub all_micros: u64,
+    /// How many took how long. Those that are in no step took longer than the last one says.
+    #[serde(default)]
+    pub histogram: [WaitStep; STEPS_TOLD],
 }
 
 /// What was waited.
@@ -62,17 +84,32 @@ impl Waits {
             });
             found.map_or(0, |bucket| longest_of(bucket).min(longest))
         };
+        let all_micros = self.micros.load(Ordering::Relaxed);
         WaitStats {
-            mean_micros: self
-                .micros
-                .load(Ordering::Relaxed)
-                .checked_div(all)
-                .unwrap_or(0),
+            mean_micros: all_micros.checked_div(all).unwrap_or(0),
             half_micros: within(50),
             most_micros: within(99),
             longest_micros: longest,
+            count: all,
+            all_micros,
+            histogram: histogram(&counts),
         }
     }
+}
+
+/// A power of two begins a bucket, so nothing is in two steps.
+fn histogram(counts: &[u64; BUCKETS]) -> [WaitStep; STEPS_TOLD] {
+    let mut begin = 0;
+    std::array::from_fn(|step| {
+        let below_micros = 1 << (POWERS.start() + step);
+        let end = bucket_of(below_micros);
+        let count = counts[begin..end].iter().sum();
+        begin = end;
+        WaitStep {
+            below_micros,
+            count,
+        }
+    })
 }
 
 /// Below [`STEPS`] each number has its own.
@@ -117,7 +154,8 @@ mod tests {
     #[test]
     fn half_and_most_of_them_are_told() {
         let waits = Waits::default();
-        assert_eq!(waits.stats(), WaitStats::default());
+        let none = waits.stats();
+        assert_eq!((none.count, none.mean_micros, none.half_micros), (0, 0, 0));
         for micros in 1..=1000 {
             waits.note(Duration::from_micros(micros));
         }
@@ -125,5 +163,21 @@ mod tests {
         assert_eq!((told.mean_micros, told.longest_micros), (500, 1000));
         assert!((500..=640).contains(&told.half_micros), "{told:?}");
         assert!((990..=1000).contains(&told.most_micros), "{told:?}");
+    }
+
+    #[test]
+    fn each_wait_is_in_one_step_of_the_histogram() {
+        let waits = Waits::default();
+        for micros in [0, 15, 16, 1023, 1024, (1 << 24) - 1, 1 << 24, u64::MAX] {
+            waits.note(Duration::from_micros(micros));
+        }
+        let told = waits.stats();
+        let counted = told.histogram.iter().filter(|step| step.count > 0);
+        let counted: Vec<_> = counted
+            .map(|step| (step.below_micros, step.count))
+            .collect();
+        let last = 1 << 24;
+        assert_eq!(counted, [(16, 2), (32, 1), (1024, 1), (2048, 1), (last, 1)]);
+        assert_eq!(told.count, 8);
     }
 }

@@ -4,7 +4,7 @@ use crate::health::{self, Grade, told};
 use crate::observed::Observed;
 use anyhow::Result;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text::encode};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text::encode};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -285,6 +285,7 @@ impl Collector for Volumes {
         for family in FAMILIES {
             self.encode_family(family, &mut encoder)?;
         }
+        self.encode_waits(&mut encoder)?;
         self.worked_out(
             &mut encoder,
             (
@@ -353,6 +354,31 @@ impl Volumes {
         Ok(())
     }
 
+    /// How long flushes waited, as a histogram.
+    fn encode_waits(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let mut encoder = encoder.encode_descriptor(
+            "vellum_flush_wait",
+            "How long clients waited for their flushes: an fsync, mostly",
+            Some(&Unit::Seconds),
+            MetricType::Histogram,
+        )?;
+        for (uuid, path, counted) in &self.0 {
+            let Some(waited) = counted.as_ref().and_then(Waited::of) else {
+                continue;
+            };
+            let labels = [("uuid", uuid.as_str()), ("volume", path.as_str())];
+            encoder
+                .encode_family(&labels)?
+                .encode_histogram::<NoLabelSet>(
+                    waited.seconds,
+                    waited.count,
+                    &waited.steps,
+                    None,
+                )?;
+        }
+        Ok(())
+    }
+
     /// A family that is worked out.
     fn worked_out(
         &self,
@@ -372,6 +398,36 @@ impl Volumes {
     }
 }
 
+/// How long flushes waited, by what a server tells.
+struct Waited {
+    seconds: f64,
+    count: u64,
+    /// Each step's end, in seconds, and how many are in it.
+    steps: Vec<(f64, u64)>,
+}
+
+impl Waited {
+    fn of(told: &Value) -> Option<Self> {
+        let waited = health::told(told, "flushes.waited")?;
+        let number = |value: &Value, key: &str| value.get(key)?.as_u64();
+        let count = number(waited, "count")?;
+        let steps = waited.get("histogram")?.as_array()?.iter();
+        let mut steps = steps
+            .map(|step| {
+                let end = number(step, "below_micros")? as f64 / 1e6;
+                Some((end, number(step, "count")?))
+            })
+            .collect::<Option<Vec<_>>>()?;
+        let told: u64 = steps.iter().map(|(_, count)| count).sum();
+        steps.push((f64::INFINITY, count.saturating_sub(told)));
+        Some(Self {
+            seconds: number(waited, "all_micros")? as f64 / 1e6,
+            count,
+            steps,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -383,6 +439,9 @@ mod tests {
             "path": "/v \"quoted\"\n",
             "stats": {
                 "clients": {"write": {"bytes": 5, "requests": 1}},
+                "flushes": {"waited": {"count": 9, "all_micros": 2500, "histogram": [
+                    {"below_micros": 16, "count": 3}, {"below_micros": 512, "count": 4},
+                ]}},
                 "medium": {"data_bytes": 3}, "uptime_ms": 1500, "poisoned": false,
             },
         });
@@ -396,6 +455,11 @@ mod tests {
             r#"vellum_medium_written_bytes_total{uuid="u",volume="/v \"quoted\"\n",cause="data"} 3"#,
             r#"vellum_uptime_seconds{uuid="u",volume="/v \"quoted\"\n"} 1.5"#,
             r#"vellum_health{uuid="u",volume="u"} 3.0"#,
+            r#"vellum_flush_wait_seconds_bucket{le="0.000016",uuid="u",volume="/v \"quoted\"\n"} 3"#,
+            r#"vellum_flush_wait_seconds_bucket{le="0.000512",uuid="u",volume="/v \"quoted\"\n"} 7"#,
+            r#"vellum_flush_wait_seconds_bucket{le="+Inf",uuid="u",volume="/v \"quoted\"\n"} 9"#,
+            r#"vellum_flush_wait_seconds_count{uuid="u",volume="/v \"quoted\"\n"} 9"#,
+            r#"vellum_flush_wait_seconds_sum{uuid="u",volume="/v \"quoted\"\n"} 0.0025"#,
             "# UNIT vellum_client_bytes bytes",
             "# TYPE vellum_used_bytes gauge",
             "# EOF",
