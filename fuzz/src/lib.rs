@@ -9,6 +9,7 @@ pub mod envelope;
 pub mod ext4;
 pub mod format;
 pub mod life;
+pub mod ops;
 pub mod options;
 pub mod tables;
 pub mod trace;

@@ -55,6 +55,8 @@ const TABLE: &[(&str, Allowed)] = &[
     ("vellum-trace", &[]),
     // The lab has a medium and a clock of its own: of the device it sees nothing.
     ("vellum-lab", &[("vellum-core", ALL), ("vellum-trace", ALL)]),
+    // What is told of volumes knows what servers answer, and none of them.
+    ("vellum-ops", &[]),
     (
         "vellum-cli",
         &[
@@ -63,6 +65,7 @@ const TABLE: &[(&str, Allowed)] = &[
             ("vellum-medium", ALL),
             ("vellum-device", ALL),
             ("vellum-frontend", ALL),
+            ("vellum-ops", ALL),
             ("vellum-record", ALL),
             // What an estimate finds on a disk that is no volume of ours.
             ("vellum-ext4", ALL),

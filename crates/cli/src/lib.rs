@@ -17,7 +17,6 @@ mod confine;
 mod control;
 mod demo;
 mod ext4;
-mod health;
 mod host;
 mod keys;
 mod nbd_client;

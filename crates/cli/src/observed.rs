@@ -4,34 +4,19 @@ use crate::{control, state};
 use anyhow::Result;
 use serde_json::Value;
 use std::path::Path;
+use vellum_ops::Observed;
 
-/// A volume that somebody serves.
-pub struct Observed {
-    /// Its UUID.
-    pub uuid: String,
-    /// Its server's answer for it: its path, counters and troubles. None when the server does not answer: it opens its volumes, stops or is stuck.
-    pub told: Option<Value>,
-}
-
-impl Observed {
-    /// All of them, by their UUIDs. What a dead server has left behind is left out.
-    pub fn all() -> Result<Vec<Self>> {
-        let mut all = Vec::new();
-        for uuid in state::control_sockets()? {
-            let socket = state::control_socket(&uuid)?;
-            if control::server_pid(&socket).is_some() {
-                let told = told(&socket, &uuid);
-                all.push(Self { uuid, told });
-            }
+/// All volumes that somebody serves, by their UUIDs. What a dead server has left behind is left out.
+pub fn all() -> Result<Vec<Observed>> {
+    let mut all = Vec::new();
+    for uuid in state::control_sockets()? {
+        let socket = state::control_socket(&uuid)?;
+        if control::server_pid(&socket).is_some() {
+            let told = told(&socket, &uuid);
+            all.push(Observed::new(uuid, told));
         }
-        Ok(all)
     }
-
-    /// Its file; its UUID when that is not known.
-    pub fn name(&self) -> String {
-        let path = self.told.as_ref().and_then(|told| told["path"].as_str());
-        path.unwrap_or(&self.uuid).to_owned()
-    }
+    Ok(all)
 }
 
 fn told(socket: &Path, uuid: &str) -> Option<Value> {

@@ -1,9 +1,9 @@
 //! How a command ends, as its caller sees it.
 
-use crate::health::Grade;
 use crate::server_log;
 use std::io::{self, Stdout, Write};
 use std::process::ExitCode;
+use vellum_ops::health::Grade;
 
 /// Exit code: something failed.
 pub const FAILURE: u8 = 1;

@@ -1,13 +1,13 @@
 //! `vellum health`: an exit code for programs that watch machines.
 
-use crate::health::{self, Finding, Grade};
-use crate::observed::Observed;
 use crate::outcome::{Special, out};
-use crate::{control, state};
+use crate::{control, observed, state};
 use anyhow::Result;
 use serde_json::json;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use vellum_ops::Observed;
+use vellum_ops::health::{self, Finding, Grade};
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -35,7 +35,7 @@ struct Verdict {
 pub fn run(args: &Args) -> Result<()> {
     let verdicts: Vec<Verdict> = match args.volumes.is_empty() {
         true => {
-            let served = Observed::all()?;
+            let served = observed::all()?;
             let dead = state::records()?.into_iter();
             let dead = dead.filter(|(_, state)| state.server.is_some_and(|pid| !pid.alive()));
             let dead = dead.map(|(_, state)| Verdict::of_dead(&state.volume));
@@ -87,12 +87,12 @@ pub fn run(args: &Args) -> Result<()> {
 
 impl Verdict {
     fn of_observed(observed: &Observed) -> Self {
-        let findings = match &observed.told {
+        let findings = match observed.told() {
             Some(told) => health::findings(told),
             None => vec![silent()],
         };
         Self {
-            name: observed.name(),
+            name: observed.name().to_owned(),
             findings,
         }
     }

@@ -1,42 +1,80 @@
-//! `vellum metrics`: what servers have counted, for Prometheus and its kin.
+//! `vellum metrics`: what servers have counted, for Prometheus and its kin, and for a person with a browser.
 //!
 //! A program of its own asks the servers by their control sockets: one place for all volumes of a machine, and nothing that
 //! listens to a network in a server that has data.
 
-mod families;
 mod http;
 
-use crate::observed::Observed;
-use crate::outcome::out;
+use crate::observed;
+use crate::outcome::{out, usage};
 use anyhow::{Context, Result};
 use std::io::Write;
 use std::net::SocketAddr;
+use vellum_ops::http::Hosts;
+use vellum_ops::metrics;
+use vellum_ops::page::{Site, Source};
+use vellum_ops::view::View;
 
 /// Arguments.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  sudo vellum metrics > /var/lib/prometheus/node-exporter/vellum.prom\n  \
-    sudo vellum metrics --listen 127.0.0.1:9822\n\n\
+    sudo vellum metrics --listen\n  \
+    sudo vellum metrics --page                  # and look at http://127.0.0.1:9822/\n  \
+    sudo vellum metrics --page --listen 0.0.0.0:9822 --host disks.example.org\n\n\
     Each user sees the servers that are his: root's are what `sudo vellum attach` has attached.\n\
     Whoever reaches the address sees the volumes' paths and counters, and no data."
 )]
 pub struct Args {
     /// Answer HTTP at this address, until SIGTERM, instead of printing once.
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = LOCAL)]
     listen: Option<SocketAddr>,
+    /// Serve a page for people at the same address as well: http://127.0.0.1:9822/ unless --listen has another one.
+    #[arg(long)]
+    page: bool,
+    /// A name by which the address may be asked, besides localhost and addresses; may be repeated. Requests by other names are
+    /// refused: a page of somebody else's cannot read ours through a name of his.
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
 }
+
+/// Where is listened unless told otherwise.
+const LOCAL: &str = "127.0.0.1:9822";
 
 /// Tells them.
-pub fn run(args: &Args) -> Result<()> {
-    match args.listen {
-        None => write!(out(), "{}", families::older(&text()?))?,
-        Some(address) => http::serve(address, &text)
-            .with_context(|| format!("cannot answer HTTP at {address}"))?,
-    }
-    Ok(())
+pub fn run(args: Args) -> Result<()> {
+    let address = match (args.listen, args.page) {
+        (Some(address), _) => address,
+        (None, true) => LOCAL.parse()?,
+        (None, false) if !args.host.is_empty() => {
+            return Err(usage("--host needs --listen, or --page"));
+        }
+        (None, false) => {
+            write!(out(), "{}", metrics::older(&text()?))?;
+            return Ok(());
+        }
+    };
+    let site = Site::new(Hosts::new(args.host), args.page);
+    let path = if args.page { "" } else { "metrics" };
+    http::serve(address, path, move |request| site.answer(request, &Servers))
+        .with_context(|| format!("cannot answer HTTP at {address}"))
 }
 
-/// All metrics as they are now, in the format of OpenMetrics.
+/// All metrics as they are now.
 fn text() -> Result<String> {
-    families::text(&Observed::all()?)
+    Ok(metrics::text(&observed::all()?)?)
+}
+
+/// The servers of this machine.
+struct Servers;
+
+impl Source for Servers {
+    fn metrics(&self) -> Result<String, String> {
+        text().map_err(|error| format!("{error:#}"))
+    }
+
+    fn view(&self) -> Result<View, String> {
+        let volumes = observed::all().map_err(|error| format!("{error:#}"))?;
+        Ok(View::of(&volumes, &[]))
+    }
 }

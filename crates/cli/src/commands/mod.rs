@@ -132,7 +132,7 @@ impl Command {
             Self::List(args) => list::run(&args),
             Self::Stats(args) => stats::run(&args),
             Self::Health(args) => health::run(&args),
-            Self::Metrics(args) => metrics::run(&args),
+            Self::Metrics(args) => metrics::run(args),
             Self::Get(args) => get::run(&args),
             Self::Set(args) => set::run(&args),
             Self::Key(args) => key::run(&args),

@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
+pub mod exporter;
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -84,6 +86,16 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
             "not in time: {what}"
         );
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A program in the background; killed when dropped.
+pub struct Running(pub Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

@@ -1,51 +1,111 @@
-//! The metrics over HTTP.
+//! Answers over HTTP: one request a connection, in a bounded time, by a bounded number of threads.
 
-use super::families;
 use crate::outcome::tell;
 use crate::signals::Stop;
-use anyhow::{Result, anyhow};
-use std::net::SocketAddr;
-use std::time::Duration;
-use tiny_http::{Header, Method, Request, Response, Server};
+use anyhow::Result;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use vellum_ops::http::{Answer, HEAD_BYTES_MAX, Request};
 
-const OLDER: &str = "text/plain; version=0.0.4; charset=utf-8";
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Connections answered at once; who comes when all are taken is turned away.
+const CLIENTS_MAX: usize = 32;
+/// How long a request may take to come, and its answer to be taken.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long nothing is accepted when there is no descriptor for it.
+const PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers `/metrics` with what `text` gives, until a signal.
-pub fn serve(address: SocketAddr, text: &dyn Fn() -> Result<String>) -> Result<()> {
+/// Answers at this address until a signal; `path` is what is told to look at.
+pub fn serve<A>(address: SocketAddr, path: &str, answer: A) -> Result<()>
+where
+    A: Fn(&Request) -> Answer + Send + Sync + 'static,
+{
     let stop = Stop::on_signals(true)?;
-    let server = Server::http(address).map_err(|error| anyhow!(error))?;
-    let address = server.server_addr();
-    tell(format_args!("ready: http://{address}/metrics"));
-    while !stop.asked() {
-        let Some(request) = server.recv_timeout(Duration::from_millis(200))? else {
+    let listener = TcpListener::bind(address)?;
+    let address = listener.local_addr()?;
+    let answer = Arc::new(answer);
+    std::thread::Builder::new()
+        .name("http".into())
+        .spawn(move || accept(&listener, &answer))?;
+    tell(format_args!("ready: http://{address}/{path}"));
+    stop.wait(None);
+    Ok(())
+}
+
+fn accept<A>(listener: &TcpListener, answer: &Arc<A>)
+where
+    A: Fn(&Request) -> Answer + Send + Sync + 'static,
+{
+    for client in listener.incoming() {
+        let Ok(client) = client else {
+            std::thread::sleep(PAUSE);
             continue;
         };
-        answer(request, text);
+        // Each client's thread has one, and so has the listener.
+        if Arc::strong_count(answer) > CLIENTS_MAX {
+            continue;
+        }
+        let answer = Arc::clone(answer);
+        let _ = std::thread::Builder::new()
+            .name("http-client".into())
+            // Who is gone, or too slow, is told nothing.
+            .spawn(move || drop(talk(&client, &*answer)));
+    }
+}
+
+fn talk(client: &TcpStream, answer: &impl Fn(&Request) -> Answer) -> std::io::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    let (answer, has_body) = match request(client, deadline)? {
+        Ok(request) => (answer(&request), request.has_body()),
+        Err(refusal) => (refusal, true),
+    };
+    let bytes = answer.bytes(has_body);
+    let deadline = Instant::now() + PATIENCE;
+    let mut left = bytes.as_slice();
+    while !left.is_empty() {
+        client.set_write_timeout(Some(until(deadline)?))?;
+        let mut client = client;
+        let written = client.write(left)?;
+        left = &left[written..];
+    }
+    client.shutdown(Shutdown::Write)?;
+    // What has come and is not read would turn the end into a reset, which may overtake the answer.
+    let mut rest = [0; 512];
+    client.set_read_timeout(Some(PAUSE))?;
+    for _ in 0..16 {
+        let mut client = client;
+        if client.read(&mut rest)? == 0 {
+            break;
+        }
     }
     Ok(())
 }
 
-fn takes_open_metrics(request: &Request) -> bool {
-    let mut headers = request.headers().iter();
-    headers
-        .any(|header| header.field.equiv("Accept") && header.value.as_str().contains("openmetrics"))
+fn request(mut client: &TcpStream, deadline: Instant) -> std::io::Result<Result<Request, Answer>> {
+    let mut head = Vec::new();
+    let mut piece = [0; 1024];
+    loop {
+        client.set_read_timeout(Some(until(deadline)?))?;
+        let got = client.read(&mut piece)?;
+        if got == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        head.extend_from_slice(&piece[..got]);
+        debug_assert!(head.len() <= HEAD_BYTES_MAX + piece.len());
+        match Request::parse(&head) {
+            Ok(None) => {}
+            Ok(Some(request)) => return Ok(Ok(request)),
+            Err(refusal) => return Ok(Err(refusal)),
+        }
+    }
 }
 
-fn answer(request: Request, text: &dyn Fn() -> Result<String>) {
-    let (status, kind, body) = match (request.method(), request.url()) {
-        (Method::Get | Method::Head, "/metrics") => match text() {
-            Ok(text) if takes_open_metrics(&request) => (200, OPEN_METRICS, text),
-            Ok(text) => (200, OLDER, families::older(&text)),
-            Err(error) => (500, "text/plain", format!("{error:#}\n")),
-        },
-        (Method::Get | Method::Head, _) => (404, "text/plain", "see /metrics\n".to_owned()),
-        _ => (405, "text/plain", "only GET\n".to_owned()),
-    };
-    let mut response = Response::from_string(body).with_status_code(status);
-    if let Ok(header) = Header::from_bytes("Content-Type", kind) {
-        response.add_header(header);
+/// How long it is until then.
+fn until(deadline: Instant) -> std::io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    match left.is_zero() {
+        true => Err(std::io::ErrorKind::TimedOut.into()),
+        false => Ok(left),
     }
-    // Whoever asked is gone: nobody is left to be told.
-    let _ = request.respond(response);
 }

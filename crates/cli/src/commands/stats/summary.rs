@@ -1,9 +1,9 @@
 //! A dozen lines of what a server has counted of a volume, for a person.
 
-use crate::health;
 use crate::size::Size;
 use serde_json::Value;
 use std::fmt::Write;
+use vellum_ops::health;
 
 /// What was counted, and what had been when it was looked at before.
 pub struct Counted<'a> {
@@ -269,7 +269,7 @@ impl<'a> Counted<'a> {
 }
 
 fn counter(volume: &Value, name: &str) -> u64 {
-    health::told(volume, name)
+    vellum_ops::counter(volume, name)
         .and_then(Value::as_u64)
         .unwrap_or(0)
 }

@@ -1,5 +1,6 @@
 //! What is wrong with a volume that is served, by what its server has counted.
 
+use crate::observed::counter as told;
 use serde_json::Value;
 
 /// How bad something is.
@@ -105,12 +106,6 @@ pub fn findings(volume: &Value) -> Vec<Finding> {
 pub fn worst(findings: &[Finding]) -> Grade {
     let grades = findings.iter().map(|finding| finding.grade);
     grades.max().unwrap_or(Grade::Well)
-}
-
-/// What a server tells under a name like `core.corrupt_blocks`.
-pub fn told<'a>(volume: &'a Value, name: &str) -> Option<&'a Value> {
-    let stats = volume.get("stats")?;
-    name.split('.').try_fold(stats, |value, key| value.get(key))
 }
 
 #[cfg(test)]

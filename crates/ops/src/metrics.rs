@@ -1,8 +1,10 @@
 //! The metrics: names by the conventions of Prometheus, with their units, from what servers count.
 
-use crate::health::{self, Grade, told};
-use crate::observed::Observed;
-use anyhow::Result;
+mod families;
+
+use crate::health::{self, Grade};
+use crate::observed::{Observed, counter as told};
+use families::{FAMILIES, Family, Kind};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text::encode};
 use prometheus_client::metrics::MetricType;
@@ -12,238 +14,13 @@ use prometheus_client::registry::{Registry, Unit};
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// A family of metrics: one for each volume, or for each volume and kind.
-struct Family {
-    name: &'static str,
-    help: &'static str,
-    unit: Option<Unit>,
-    kind: Kind,
-    /// The name of the label that tells the members apart, if there are several.
-    label: &'static str,
-    /// Each member's value of the label, and the counter that it is: the names are those of `vellum stats --all`.
-    members: Members,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Kind {
-    /// It only grows while the server runs.
-    Counter,
-    /// It is so much now.
-    Gauge,
-}
-
-const BYTES: Option<Unit> = Some(Unit::Bytes);
-
-type Members = &'static [(&'static str, &'static str)];
-
-const fn counter(
-    name: &'static str,
-    help: &'static str,
-    unit: Option<Unit>,
-    label: &'static str,
-    members: Members,
-) -> Family {
-    let kind = Kind::Counter;
-    Family {
-        name,
-        help,
-        unit,
-        kind,
-        label,
-        members,
-    }
-}
-
-const fn gauge(
-    name: &'static str,
-    help: &'static str,
-    unit: Option<Unit>,
-    counter: Members,
-) -> Family {
-    let kind = Kind::Gauge;
-    Family {
-        name,
-        help,
-        unit,
-        kind,
-        label: "",
-        members: counter,
-    }
-}
-
-const FAMILIES: &[Family] = &[
-    counter(
-        "vellum_client",
-        "Bytes that clients have asked for",
-        BYTES,
-        "operation",
-        &[
-            ("read", "clients.read.bytes"),
-            ("write", "clients.write.bytes"),
-            ("write_zeroes", "clients.write_zeroes.bytes"),
-            ("discard", "clients.discard.bytes"),
-        ],
-    ),
-    counter(
-        "vellum_client_requests",
-        "Requests of clients",
-        None,
-        "operation",
-        &[
-            ("read", "clients.read.requests"),
-            ("write", "clients.write.requests"),
-            ("write_zeroes", "clients.write_zeroes.requests"),
-            ("discard", "clients.discard.requests"),
-            ("flush", "clients.flush.requests"),
-        ],
-    ),
-    counter(
-        "vellum_client_errors",
-        "Requests that were answered with an error",
-        None,
-        "",
-        &[("", "clients.refused")],
-    ),
-    counter(
-        "vellum_medium_written",
-        "Bytes written to the medium, by what they are: what wears it",
-        BYTES,
-        "cause",
-        &[
-            ("data", "medium.data_bytes"),
-            ("headers", "medium.header_bytes"),
-            ("collector", "medium.moved_bytes"),
-            ("summaries", "medium.summary_bytes"),
-            ("map", "medium.map_bytes"),
-            ("links", "medium.link_bytes"),
-            ("directory", "medium.directory_bytes"),
-            ("counts", "medium.count_bytes"),
-            ("fingerprints", "medium.fingerprint_bytes"),
-            ("editions", "medium.edition_bytes"),
-        ],
-    ),
-    counter(
-        "vellum_medium_read",
-        "Bytes read from the medium, by what for",
-        BYTES,
-        "cause",
-        &[
-            ("client", "medium.read_client_bytes"),
-            ("collector", "medium.read_collector_bytes"),
-            ("compare", "medium.read_compare_bytes"),
-            ("fold", "medium.read_fold_bytes"),
-            ("metadata", "medium.read_metadata_bytes"),
-        ],
-    ),
-    counter(
-        "vellum_medium_syncs",
-        "Syncs of the medium, and writes that are durable by themselves",
-        None,
-        "how",
-        &[
-            ("sync", "medium.syncs"),
-            ("durable_write", "medium.durable_writes"),
-        ],
-    ),
-    counter(
-        "vellum_medium_errors",
-        "Operations of the medium that failed",
-        None,
-        "",
-        &[("", "medium.errors")],
-    ),
-    counter(
-        "vellum_flushes",
-        "Flushes of clients, by how they were answered",
-        None,
-        "how",
-        &[
-            ("free", "flushes.free"),
-            ("merged", "flushes.merged"),
-            ("passed_on", "flushes.passed_on"),
-        ],
-    ),
-    counter(
-        "vellum_spared_blocks",
-        "Blocks of 4 KiB that were not written, by why",
-        None,
-        "why",
-        &[
-            ("journal", "core.remapped_blocks"),
-            ("duplicate", "core.dedup_blocks"),
-            ("overwritten", "core.absorbed_blocks"),
-        ],
-    ),
-    counter(
-        "vellum_journal_commits",
-        "Commits seen in journals",
-        None,
-        "",
-        &[("", "write_once.commits")],
-    ),
-    counter(
-        "vellum_collections",
-        "Segments that the collector has emptied",
-        None,
-        "",
-        &[("", "core.collections")],
-    ),
-    counter(
-        "vellum_damaged_blocks",
-        "Blocks that failed their checksum or could not be read",
-        None,
-        "how",
-        &[
-            ("checksum", "core.corrupt_blocks"),
-            ("unreadable", "core.unreadable_blocks"),
-        ],
-    ),
-    gauge(
-        "vellum_capacity",
-        "Room for data",
-        BYTES,
-        &[("", "room.capacity_bytes")],
-    ),
-    gauge(
-        "vellum_used",
-        "Room for data that is in use",
-        BYTES,
-        &[("", "room.used_bytes")],
-    ),
-    gauge(
-        "vellum_mapped",
-        "What clients see of it, zeros not counted",
-        BYTES,
-        &[("", "space.mapped_bytes")],
-    ),
-    gauge(
-        "vellum_saved",
-        "What compression, deltas and deduplication save of that",
-        BYTES,
-        &[("", "space.saved_bytes")],
-    ),
-    gauge(
-        "vellum_segments_free",
-        "Segments that nothing is in",
-        None,
-        &[("", "core.free_segments")],
-    ),
-    gauge(
-        "vellum_requests_waiting",
-        "Requests that wait for room, or for the medium",
-        None,
-        &[("", "core.waiting_requests")],
-    ),
-];
-
-/// All metrics of these volumes.
-pub fn text(volumes: &[Observed]) -> Result<String> {
+/// All metrics of these volumes, in the format of OpenMetrics.
+///
+/// # Errors
+/// When they cannot be written as text.
+pub fn text(volumes: &[Observed]) -> Result<String, std::fmt::Error> {
     let mut registry = Registry::default();
-    let volumes = volumes
-        .iter()
-        .map(|it| (it.uuid.clone(), it.name(), it.told.clone()))
-        .collect();
-    registry.register_collector(Box::new(Volumes(volumes)));
+    registry.register_collector(Box::new(Volumes(volumes.to_vec())));
     let mut text = String::new();
     encode(&mut text, &registry)?;
     Ok(text)
@@ -276,9 +53,8 @@ pub fn older(text: &str) -> String {
     .collect()
 }
 
-/// UUID, path and counters of each.
 #[derive(Debug)]
-struct Volumes(Vec<(String, String, Option<Value>)>);
+struct Volumes(Vec<Observed>);
 
 impl Collector for Volumes {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
@@ -293,8 +69,8 @@ impl Collector for Volumes {
                 "Since the server has opened it",
                 Some(Unit::Seconds),
             ),
-            |told| {
-                let millis = health::told(told.as_ref()?, "uptime_ms")?.as_u64()?;
+            |it| {
+                let millis = told(it?, "uptime_ms")?.as_u64()?;
                 Some(millis as f64 / 1000.0)
             },
         )?;
@@ -305,16 +81,12 @@ impl Collector for Volumes {
                 "1 when a failed write or sync has made it refuse writes",
                 None,
             ),
-            |told| {
-                Some(f64::from(
-                    health::told(told.as_ref()?, "poisoned")?.as_bool()?,
-                ))
-            },
+            |it| Some(f64::from(told(it?, "poisoned")?.as_bool()?)),
         )?;
         let help = "As `vellum health` ends: 0 well, 1 somebody should look, \
             2 data is lost or not served, 3 its server does not answer";
         self.worked_out(&mut encoder, ("vellum_health", help, None), |told| {
-            let grade = told.as_ref().map_or(Grade::Unknown, |told| {
+            let grade = told.map_or(Grade::Unknown, |told| {
                 health::worst(&health::findings(told))
             });
             Some(f64::from(grade as u8))
@@ -334,13 +106,12 @@ impl Volumes {
         };
         let mut encoder =
             encoder.encode_descriptor(family.name, family.help, family.unit.as_ref(), kind)?;
-        for (uuid, path, counted) in &self.0 {
-            let Some(counted) = counted else { continue };
+        for volume in &self.0 {
             for (member, counter) in family.members {
-                let Some(value) = told(counted, counter).and_then(Value::as_u64) else {
+                let Some(value) = volume.counter(counter) else {
                     continue;
                 };
-                let mut labels = vec![("uuid", uuid.as_str()), ("volume", path.as_str())];
+                let mut labels = labels(volume).to_vec();
                 if !family.label.is_empty() {
                     labels.push((family.label, member));
                 }
@@ -362,13 +133,12 @@ impl Volumes {
             Some(&Unit::Seconds),
             MetricType::Histogram,
         )?;
-        for (uuid, path, counted) in &self.0 {
-            let Some(waited) = counted.as_ref().and_then(Waited::of) else {
+        for volume in &self.0 {
+            let Some(waited) = volume.told().and_then(Waited::of) else {
                 continue;
             };
-            let labels = [("uuid", uuid.as_str()), ("volume", path.as_str())];
             encoder
-                .encode_family(&labels)?
+                .encode_family(&labels(volume))?
                 .encode_histogram::<NoLabelSet>(
                     waited.seconds,
                     waited.count,
@@ -384,18 +154,22 @@ impl Volumes {
         &self,
         encoder: &mut DescriptorEncoder<'_>,
         (name, help, unit): (&str, &str, Option<Unit>),
-        value: impl Fn(&Option<Value>) -> Option<f64>,
+        value: impl Fn(Option<&Value>) -> Option<f64>,
     ) -> Result<(), std::fmt::Error> {
         let mut encoder =
             encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
-        for (uuid, path, counted) in &self.0 {
-            if let Some(value) = value(counted) {
-                let labels = [("uuid", uuid.as_str()), ("volume", path.as_str())];
-                ConstGauge::new(value).encode(encoder.encode_family(&labels)?)?;
+        for volume in &self.0 {
+            if let Some(value) = value(volume.told()) {
+                ConstGauge::new(value).encode(encoder.encode_family(&labels(volume))?)?;
             }
         }
         Ok(())
     }
+}
+
+/// What tells volumes apart.
+fn labels(volume: &Observed) -> [(&str, &str); 2] {
+    [("uuid", volume.uuid()), ("volume", volume.name())]
 }
 
 /// How long flushes waited, by what a server tells.
@@ -407,8 +181,8 @@ struct Waited {
 }
 
 impl Waited {
-    fn of(told: &Value) -> Option<Self> {
-        let waited = health::told(told, "flushes.waited")?;
+    fn of(volume: &Value) -> Option<Self> {
+        let waited = told(volume, "flushes.waited")?;
         let number = |value: &Value, key: &str| value.get(key)?.as_u64();
         let count = number(waited, "count")?;
         let steps = waited.get("histogram")?.as_array()?.iter();
@@ -445,10 +219,7 @@ mod tests {
                 "medium": {"data_bytes": 3}, "uptime_ms": 1500, "poisoned": false,
             },
         });
-        let volume = |told| Observed {
-            uuid: "u".to_owned(),
-            told,
-        };
+        let volume = |told| Observed::new("u".to_owned(), told);
         let text = text(&[volume(Some(told)), volume(None)]).unwrap();
         for line in [
             r#"vellum_client_bytes_total{uuid="u",volume="/v \"quoted\"\n",operation="write"} 5"#,

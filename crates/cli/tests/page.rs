@@ -1,0 +1,198 @@
+//! `vellum metrics --page`, as a browser sees it and as somebody else's page would.
+//!
+//! `VELLUM_PICTURES=FOLDER` keeps pictures of it.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::exporter::{exporter, get};
+use common::{Running, Server, can_attach, dir, noise, ok, text};
+use std::net::TcpStream;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A volume that has been written to, its server, and a page of it.
+struct Watched {
+    dir: tempfile::TempDir,
+    address: String,
+    _server: Server,
+    _exporter: Running,
+}
+
+impl Watched {
+    fn begin(options: &[&str]) -> Self {
+        let dir = dir();
+        let volume = dir.path().join("photos.vellum");
+        ok(&["create", text(&volume), "--size", "64M"]);
+        let fuse = dir.path().join("fuse");
+        std::fs::create_dir(&fuse).unwrap();
+        let server = Server::start(dir.path(), &["--fuse", text(&fuse), text(&volume)]);
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .open(fuse.join("photos.vellum"));
+        let file = file.unwrap();
+        for block in 0..64 {
+            // Half of it can be made smaller.
+            let bytes = [noise(block, 2048), vec![7; 2048]].concat();
+            file.write_all_at(&bytes, block * 4096).unwrap();
+            file.sync_data().unwrap();
+        }
+        let (exporter, address) = exporter(&[&["--listen", "127.0.0.1:0"], options].concat());
+        Self {
+            dir,
+            address,
+            _server: server,
+            _exporter: exporter,
+        }
+    }
+
+    fn asked(&self, path: &str, host: &str) -> String {
+        get(
+            &self.address,
+            &format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"),
+        )
+    }
+}
+
+#[test]
+fn the_page_is_for_who_asks_by_a_name_of_ours() {
+    let test = "the_page_is_for_who_asks_by_a_name_of_ours";
+    if !can_attach(test) {
+        return;
+    }
+    let watched = Watched::begin(&["--page", "--host", "disks.example.org"]);
+    for host in [watched.address.as_str(), "localhost:1", "disks.example.org"] {
+        let page = watched.asked("/", host);
+        assert!(
+            page.starts_with("HTTP/1.1 200 ") && page.contains("</html>"),
+            "{page}"
+        );
+        assert!(
+            page.contains("Content-Security-Policy: default-src 'none'"),
+            "{page}"
+        );
+    }
+    for path in ["/", "/metrics", "/state.json"] {
+        let refused = watched.asked(path, "evil.example.org");
+        assert!(refused.starts_with("HTTP/1.1 421 "), "{refused}");
+        assert!(!refused.contains("photos"), "{refused}");
+    }
+    let long = watched.asked(&"/x".repeat(8 << 10), "localhost");
+    assert!(long.starts_with("HTTP/1.1 431 "), "{long}");
+    let state = watched.asked("/state.json", "localhost");
+    let state = state.split_once("\r\n\r\n").unwrap().1;
+    let state: serde_json::Value = serde_json::from_str(state).unwrap();
+    // Whatever else is served on this machine.
+    let ours = watched.dir.path().join("photos.vellum");
+    let mut volumes = state["volumes"].as_array().unwrap().iter();
+    let counted = &volumes.find(|it| it["name"] == text(&ours)).unwrap()["counted"];
+    assert_eq!(counted["clients_written"], 64 * 4096);
+    assert!(
+        counted["flushes"]["count"].as_u64().unwrap() >= 64,
+        "{counted}"
+    );
+    // Those who say nothing have their places for a time, and no longer.
+    let silent: Vec<_> = (0..64)
+        .map(|_| TcpStream::connect(&watched.address).unwrap())
+        .collect();
+    common::eventually("it answers again", || {
+        let asked = "GET /metrics HTTP/1.0\r\n\r\n";
+        let answered = std::panic::catch_unwind(|| get(&watched.address, asked));
+        answered.is_ok_and(|answer| answer.contains(" 200 "))
+    });
+    drop(silent);
+}
+
+#[test]
+fn there_is_no_page_unless_it_is_wanted() {
+    let (_exporter, address) = exporter(&["--listen", "127.0.0.1:0"]);
+    let refused = get(&address, "GET / HTTP/1.0\r\n\r\n");
+    assert!(
+        refused.starts_with("HTTP/1.1 404 ") && refused.contains("--page"),
+        "{refused}"
+    );
+    assert!(get(&address, "GET /metrics HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 200 "));
+}
+
+/// Runs a browser that nobody sees; none where none is installed.
+fn browser(folder: &Path, args: &[&str]) -> Option<Output> {
+    let names = ["chromium-headless-shell", "chromium", "google-chrome"];
+    names.into_iter().find_map(|name| {
+        Command::new(name)
+            .args([
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--hide-scrollbars",
+            ])
+            .arg(format!(
+                "--user-data-dir={}",
+                folder.join("browser").display()
+            ))
+            .args(args)
+            .output()
+            .ok()
+    })
+}
+
+#[test]
+#[expect(
+    clippy::print_stderr,
+    reason = "a test says that it was skipped, and what it has measured"
+)]
+fn a_browser_draws_it_light_and_dark_wide_and_narrow() {
+    let test = "a_browser_draws_it_light_and_dark_wide_and_narrow";
+    if !can_attach(test) {
+        return;
+    }
+    let watched = Watched::begin(&["--page"]);
+    let url = format!("http://{}/", watched.address);
+    for (look, scheme) in [("light", "1"), ("dark", "0")] {
+        for (width, height) in [(1200, 1300), (420, 2200)] {
+            let scheme = format!("--blink-settings=preferredColorScheme={scheme}");
+            let size = format!("--window-size={width},{height}");
+            // Of the page's time: two answers, so that there are rates.
+            let common = [scheme.as_str(), &size, "--virtual-time-budget=8000"];
+            let shown = browser(
+                watched.dir.path(),
+                &[&common[..], &["--dump-dom", &url]].concat(),
+            );
+            let Some(shown) = shown else {
+                eprintln!("SKIPPED {test}: no Chromium (Debian's package chromium-headless-shell)");
+                return;
+            };
+            let page = String::from_utf8(shown.stdout).unwrap();
+            assert!(!page.contains("data-error"), "{look} {width}: {page}");
+            let path = watched.dir.path().join("photos.vellum");
+            for told in [
+                text(&path),
+                "256 KiB",
+                "How long an fsync waits",
+                "Nothing went wrong.",
+            ] {
+                assert!(page.contains(told), "{look} {width}: {told}: {page}");
+            }
+            let data = |name: &str| {
+                let (_, rest) = page.split_once(&format!("data-{name}=\""))?;
+                rest.split_once('"')?.0.parse::<i64>().ok()
+            };
+            assert!(
+                data("wide").is_some_and(|wide| wide <= 0),
+                "{look} {width}: it scrolls sideways"
+            );
+            let drawn = data("drawn").unwrap();
+            eprintln!("{look} {width}: drawn in {drawn} ms");
+            assert!(drawn < 2000);
+            if let Some(folder) = std::env::var_os("VELLUM_PICTURES") {
+                let picture = Path::new(&folder).join(format!("page-{look}-{width}.png"));
+                let picture = format!("--screenshot={}", picture.display());
+                browser(
+                    watched.dir.path(),
+                    &[&common[..], &[&picture, &url]].concat(),
+                );
+            }
+        }
+    }
+}

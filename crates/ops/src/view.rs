@@ -1,0 +1,440 @@
+//! What the page and `vellum top` show, worked out: figures with their meaning, and the sentences.
+
+use crate::drive::Drive;
+use crate::health;
+use crate::observed::Observed;
+use crate::units;
+use crate::years::{self, Years};
+use serde::Serialize;
+use serde_json::Value;
+
+/// All volumes and the drives that they lie on.
+#[derive(Clone, Debug, Serialize)]
+pub struct View {
+    /// The drives.
+    pub drives: Vec<DriveView>,
+    /// The volumes.
+    pub volumes: Vec<VolumeView>,
+}
+
+/// A drive, or what is known of it when it is not known which one it is.
+#[derive(Clone, Debug, Serialize)]
+pub struct DriveView {
+    /// Its name and its maker's.
+    pub name: String,
+    /// How many years it has left; or what was spared, when that cannot be told.
+    pub headline: String,
+    /// Whence that comes; or why years cannot be told.
+    pub because: String,
+    /// The years, if they can be told.
+    pub years: Option<Years>,
+    /// UUIDs of the volumes on it.
+    pub volumes: Vec<String>,
+}
+
+/// How much of what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Share {
+    /// What.
+    pub name: &'static str,
+    /// How much.
+    pub bytes: u64,
+}
+
+/// A volume.
+#[derive(Clone, Debug, Serialize)]
+pub struct VolumeView {
+    /// Its UUID.
+    pub uuid: String,
+    /// Its file.
+    pub name: String,
+    /// How it does, as programs that watch machines call it.
+    pub health: &'static str,
+    /// What is wrong, if something is.
+    pub findings: Vec<String>,
+    /// What is counted; none when its server does not answer.
+    pub counted: Option<Counted>,
+}
+
+/// What a volume has counted since it was opened.
+#[derive(Clone, Debug, Serialize)]
+pub struct Counted {
+    /// How long ago that was.
+    pub uptime_seconds: f64,
+    /// Bytes that clients wrote.
+    pub clients_written: u64,
+    /// Bytes that the drive got.
+    pub medium_written: u64,
+    /// These by cause, the largest first.
+    pub causes: Vec<Share>,
+    /// What was not written at all, by why.
+    pub spared: Vec<Share>,
+    /// How full it is.
+    pub space: Space,
+    /// How long flushes waited.
+    pub flushes: Flushes,
+    /// What went wrong lately: as the server has it.
+    pub events: Value,
+}
+
+/// How full it is.
+#[derive(Clone, Debug, Serialize)]
+pub struct Space {
+    /// Bytes of data that may be in use at once.
+    pub capacity: u64,
+    /// That are in use.
+    pub used: u64,
+    /// What clients see of it.
+    pub mapped: u64,
+    /// By how much that is more than it takes.
+    pub saved: u64,
+    /// Of a thin volume: how soon it is full.
+    pub level: String,
+}
+
+/// How long flushes waited, in microseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Flushes {
+    /// How many there were.
+    pub count: u64,
+    /// Half of them no longer.
+    pub half: u64,
+    /// 99 of 100 no longer.
+    pub most: u64,
+    /// The longest.
+    pub longest: u64,
+    /// How many took how long: as the server has it.
+    pub histogram: Value,
+}
+
+const CAUSES: &[(&str, &[&str])] = &[
+    ("data", &["medium.data_bytes"]),
+    ("headers of the log", &["medium.header_bytes"]),
+    ("moved by the collector", &["medium.moved_bytes"]),
+    ("summaries of segments", &["medium.summary_bytes"]),
+    (
+        "map",
+        &[
+            "medium.map_bytes",
+            "medium.link_bytes",
+            "medium.directory_bytes",
+        ],
+    ),
+    (
+        "tables",
+        &[
+            "medium.count_bytes",
+            "medium.fingerprint_bytes",
+            "medium.edition_bytes",
+        ],
+    ),
+];
+
+const BLOCK: u64 = 4096;
+
+const SPARED: &[(&str, &str)] = &[
+    ("was in the journal already", "core.remapped_blocks"),
+    ("was stored already", "core.dedup_blocks"),
+    ("was overwritten in memory", "core.absorbed_blocks"),
+    ("was zeros", "core.zero_blocks"),
+];
+
+impl View {
+    /// Of these volumes, and of the drives that are known.
+    pub fn of(volumes: &[Observed], drives: &[Drive]) -> Self {
+        let mut told: Vec<DriveView> = Vec::new();
+        for group in groups(volumes) {
+            let drive = group
+                .names
+                .as_ref()
+                .map_err(Clone::clone)
+                .and_then(|names| {
+                    let name = names.first().map_or("", String::as_str);
+                    let known = drives.iter().find(|drive| drive.name == name);
+                    known.ok_or_else(|| format!("{name} is gone"))
+                });
+            told.push(DriveView::of(drive, &group.volumes));
+        }
+        Self {
+            drives: told,
+            volumes: volumes.iter().map(VolumeView::of).collect(),
+        }
+    }
+
+    /// What stands first.
+    pub fn headline(&self) -> &str {
+        let first = self.drives.first();
+        first.map_or("No volume is served now.", |drive| &drive.headline)
+    }
+}
+
+/// Volumes on the same drive.
+struct Group<'a> {
+    names: Result<Vec<String>, String>,
+    volumes: Vec<&'a Observed>,
+}
+
+/// The drives that a volume's server says it lies on: one.
+///
+/// # Errors
+/// Why it is not known which one it is.
+pub fn drives_of(volume: &Observed) -> Result<Vec<String>, String> {
+    let told = volume.told().ok_or("its server does not answer")?;
+    let below = told
+        .get("drive")
+        .ok_or("its server is older than this program")?;
+    if let Some(why) = below.get("unknown").and_then(Value::as_str) {
+        return Err(why.to_owned());
+    }
+    let names = below.get("names").and_then(Value::as_array);
+    let names: Vec<_> = names
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    match names[..] {
+        [_] => Ok(names.into_iter().map(str::to_owned).collect()),
+        _ => Err(format!(
+            "it lies on {} drives ({})",
+            names.len(),
+            names.join(", ")
+        )),
+    }
+}
+
+fn groups(volumes: &[Observed]) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for volume in volumes {
+        let names = drives_of(volume);
+        let same = groups
+            .iter_mut()
+            .find(|group| names.is_ok() && group.names == names);
+        match same {
+            Some(group) => group.volumes.push(volume),
+            None => groups.push(Group {
+                names,
+                volumes: vec![volume],
+            }),
+        }
+    }
+    groups
+}
+
+impl DriveView {
+    fn of(drive: Result<&Drive, String>, volumes: &[&Observed]) -> Self {
+        let years = drive.clone().and_then(|drive| years::left(drive, volumes));
+        let name = match (drive, volumes) {
+            (Ok(drive), _) => match &drive.model {
+                Some(model) => format!("{} ({model})", drive.name),
+                None => drive.name.clone(),
+            },
+            (Err(_), [volume, ..]) => format!("The drive below {}", volume.name()),
+            (Err(_), []) => "No drive".to_owned(),
+        };
+        let (headline, because) = match &years {
+            Ok(years) => (years::sentence(years), rates(years)),
+            Err(why) => (
+                spared(volumes),
+                format!("How many years it has left cannot be told: {why}."),
+            ),
+        };
+        Self {
+            name,
+            headline,
+            because,
+            years: years.ok(),
+            volumes: volumes
+                .iter()
+                .map(|volume| volume.uuid().to_owned())
+                .collect(),
+        }
+    }
+}
+
+fn rates(years: &Years) -> String {
+    format!(
+        "In the last {} it was written {} a day, by whomever; without Vellum it would have been {}.",
+        units::span(years.seconds),
+        units::bytes(years.day_bytes_with),
+        units::bytes(years.day_bytes_without)
+    )
+}
+
+/// The sentence when years cannot be told.
+fn spared(volumes: &[&Observed]) -> String {
+    let all = |name| -> u64 { volumes.iter().map(|volume| volume.count(name)).sum() };
+    let (clients, medium) = (all("clients.write.bytes"), all("medium.written_bytes"));
+    let (wrote, got) = (units::bytes(clients as f64), units::bytes(medium as f64));
+    match (clients, medium) {
+        (0, _) => "Nothing has been written since the volume was opened.".to_owned(),
+        _ if medium == clients => format!("Programs wrote {wrote}, and the drive got as much."),
+        _ if medium < clients => {
+            let percent = 100.0 * (clients - medium) as f64 / clients as f64;
+            format!("Programs wrote {wrote}, the drive got {got}: {percent:.0} % saved.")
+        }
+        _ => {
+            let more = units::bytes((medium - clients) as f64);
+            format!("Programs wrote {wrote}, the drive got {got}: {more} more.")
+        }
+    }
+}
+
+impl VolumeView {
+    fn of(volume: &Observed) -> Self {
+        let (grade, findings) = match volume.told() {
+            None => {
+                let silent = "its server does not answer: it opens its volumes, or stops";
+                (health::Grade::Unknown, vec![silent.to_owned()])
+            }
+            Some(told) => {
+                let found = health::findings(told);
+                let grade = health::worst(&found);
+                (grade, found.into_iter().map(|it| it.words).collect())
+            }
+        };
+        Self {
+            uuid: volume.uuid().to_owned(),
+            name: volume.name().to_owned(),
+            health: grade.name(),
+            findings,
+            counted: volume.told().map(|told| Counted::of(volume, told)),
+        }
+    }
+}
+
+impl Counted {
+    fn of(volume: &Observed, told: &Value) -> Self {
+        let count = |name: &str| volume.count(name);
+        let sum = |names: &[&str]| names.iter().map(|name| count(name)).sum();
+        let causes = CAUSES.iter().map(|(name, counters)| (*name, sum(counters)));
+        let spared = SPARED
+            .iter()
+            .map(|(name, counter)| (*name, count(counter) * BLOCK));
+        let packed = count("core.packed_blocks") * BLOCK;
+        let smaller = packed.saturating_sub(count("core.packed_bytes"));
+        let waited = told.pointer("/stats/flushes/waited");
+        let micros = |what: &str| count(&format!("flushes.waited.{what}"));
+        let level = told.pointer("/stats/room/level").and_then(Value::as_str);
+        Self {
+            uptime_seconds: count("uptime_ms") as f64 / 1000.0,
+            clients_written: count("clients.write.bytes"),
+            medium_written: count("medium.written_bytes"),
+            causes: largest_first(causes),
+            spared: largest_first(spared.chain([("was made smaller", smaller)])),
+            space: Space {
+                capacity: count("room.capacity_bytes"),
+                used: count("room.used_bytes"),
+                mapped: count("space.mapped_bytes"),
+                saved: count("space.saved_bytes"),
+                level: level.unwrap_or("ample").to_owned(),
+            },
+            flushes: Flushes {
+                count: micros("count"),
+                half: micros("half_micros"),
+                most: micros("most_micros"),
+                longest: micros("longest_micros"),
+                histogram: waited.map_or(Value::Null, |it| it["histogram"].clone()),
+            },
+            events: told.get("events").cloned().unwrap_or(Value::Null),
+        }
+    }
+
+    /// Bytes that the drive got for each that clients wrote; none before the first.
+    pub fn amplification(&self) -> Option<f64> {
+        (self.clients_written > 0).then(|| self.medium_written as f64 / self.clients_written as f64)
+    }
+}
+
+/// Those that are not nothing.
+fn largest_first(all: impl Iterator<Item = (&'static str, u64)>) -> Vec<Share> {
+    let some = all.filter(|(_, bytes)| *bytes > 0);
+    let mut some: Vec<_> = some.map(|(name, bytes)| Share { name, bytes }).collect();
+    some.sort_by_key(|share| std::cmp::Reverse(share.bytes));
+    some
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn volume(uuid: &str, drive: Value) -> Observed {
+        let told = json!({
+            "path": format!("/v/{uuid}"), "drive": drive,
+            "stats": {
+                "uptime_ms": 7_200_000,
+                "clients": {"write": {"bytes": 4_u64 << 30}},
+                "medium": {
+                    "written_bytes": 1_u64 << 30, "moved_bytes": 1 << 20, "map_bytes": 5, "link_bytes": 7,
+                },
+                "core": {"remapped_blocks": 3},
+            },
+        });
+        Observed::new(uuid.to_owned(), Some(told))
+    }
+
+    fn on(name: &str) -> Value {
+        json!({"names": [name], "written_bytes": 0})
+    }
+
+    #[test]
+    fn volumes_of_one_drive_stand_together() {
+        let volumes = [
+            volume("a", on("x")),
+            volume("b", on("y")),
+            volume("c", on("x")),
+        ];
+        let view = View::of(&volumes, &[]);
+        let together: Vec<_> = view
+            .drives
+            .iter()
+            .map(|drive| drive.volumes.join(""))
+            .collect();
+        assert_eq!(together, ["ac", "b"]);
+        assert_eq!(
+            view.headline(),
+            "Programs wrote 8.00 GiB, the drive got 2.00 GiB: 75 % saved."
+        );
+        assert!(view.drives[0].because.contains("x is gone"), "{view:?}");
+        let counted = view.volumes[0].counted.as_ref().unwrap();
+        let shares: Vec<_> = counted
+            .causes
+            .iter()
+            .map(|it| (it.name, it.bytes))
+            .collect();
+        assert_eq!(shares, [("moved by the collector", 1 << 20), ("map", 12)]);
+        assert_eq!(counted.spared[0].bytes, 3 * 4096);
+        assert_eq!(counted.amplification(), Some(0.25));
+    }
+
+    #[test]
+    fn it_is_told_why_a_drive_is_not_known() {
+        let several = json!({"names": ["x", "y"], "written_bytes": 0});
+        for (drive, why) in [
+            (several, "it lies on 2 drives (x, y)"),
+            (json!({"unknown": "it is in memory"}), "it is in memory"),
+            (Value::Null, "lies on 0 drives"),
+        ] {
+            let view = View::of(&[volume("a", drive)], &[]);
+            assert!(view.drives[0].because.contains(why), "{view:?}");
+            assert_eq!(view.drives[0].years, None);
+        }
+        let silent = View::of(&[Observed::new("u".to_owned(), None)], &[]);
+        assert_eq!(silent.volumes[0].health, "UNKNOWN");
+        assert_eq!(View::of(&[], &[]).headline(), "No volume is served now.");
+    }
+
+    /// Whatever a server of another version answers.
+    #[test]
+    fn what_is_not_counted_is_nothing_to_fail_for() {
+        for strange in [
+            json!({}),
+            json!(null),
+            json!({"stats": 7, "events": {}}),
+            json!([]),
+        ] {
+            let view = View::of(&[Observed::new("u".to_owned(), Some(strange))], &[]);
+            assert_eq!(view.volumes[0].counted.as_ref().unwrap().clients_written, 0);
+        }
+    }
+}
