@@ -16,6 +16,7 @@ mod config;
 mod confine;
 mod control;
 mod demo;
+mod drives;
 mod ext4;
 mod host;
 mod keys;

@@ -1,5 +1,6 @@
 //! A volume, or a plain file, while it is served.
 
+use crate::drives;
 use crate::outcome::{tell, usage};
 use crate::properties::{Chosen, Run};
 use crate::raw::RawFile;
@@ -46,6 +47,8 @@ pub struct Served {
     kind: Kind,
     recorder: Option<Arc<Recorder>>,
     device: ByteDevice,
+    /// What it lies on, and what had been written to that when it was opened.
+    drive: Value,
     /// Where clients reach it.
     places: Mutex<Vec<String>>,
 }
@@ -63,6 +66,8 @@ impl Served {
         medium: Option<Box<dyn Medium>>,
         options: &OpenOptions,
     ) -> Result<Self> {
+        // Before anything is written by us.
+        let drive = drives::told_of(path);
         let kind = match medium {
             Some(medium) => open_volume(path, medium, options)?,
             None => Kind::Raw(RawFile::open(path)?),
@@ -96,6 +101,7 @@ impl Served {
             kind,
             recorder,
             device,
+            drive,
             places: Mutex::default(),
         })
     }
@@ -130,6 +136,11 @@ impl Served {
             Kind::Raw(raw) => raw.stats(),
         };
         serde_json::to_value(stats).unwrap_or(Value::Null)
+    }
+
+    /// What it lies on: for who watches the drive.
+    pub fn drive(&self) -> &Value {
+        &self.drive
     }
 
     /// How the recording is doing, if there is one.

@@ -1,9 +1,13 @@
 //! The metrics: names by the conventions of Prometheus, with their units, from what servers count.
 
+mod drives;
 mod families;
 
+use crate::drive::Drive;
 use crate::health::{self, Grade};
 use crate::observed::{Observed, counter as told};
+use crate::view::View;
+use drives::Worn;
 use families::{FAMILIES, Family, Kind};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text::encode};
@@ -14,13 +18,15 @@ use prometheus_client::registry::{Registry, Unit};
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// All metrics of these volumes, in the format of OpenMetrics.
+/// All metrics of these volumes and drives, in the format of OpenMetrics.
 ///
 /// # Errors
 /// When they cannot be written as text.
-pub fn text(volumes: &[Observed]) -> Result<String, std::fmt::Error> {
+pub fn text(volumes: &[Observed], drives: &[Drive]) -> Result<String, std::fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Volumes(volumes.to_vec())));
+    let view = View::of(volumes, drives);
+    registry.register_collector(Box::new(Worn(drives.to_vec(), view.drives)));
     let mut text = String::new();
     encode(&mut text, &registry)?;
     Ok(text)
@@ -220,7 +226,7 @@ mod tests {
             },
         });
         let volume = |told| Observed::new("u".to_owned(), told);
-        let text = text(&[volume(Some(told)), volume(None)]).unwrap();
+        let text = text(&[volume(Some(told)), volume(None)], &[]).unwrap();
         for line in [
             r#"vellum_client_bytes_total{uuid="u",volume="/v \"quoted\"\n",operation="write"} 5"#,
             r#"vellum_medium_written_bytes_total{uuid="u",volume="/v \"quoted\"\n",cause="data"} 3"#,

@@ -20,6 +20,8 @@ pub struct View {
 /// A drive, or what is known of it when it is not known which one it is.
 #[derive(Clone, Debug, Serialize)]
 pub struct DriveView {
+    /// As the kernel calls it; empty when it is not known.
+    pub device: String,
     /// Its name and its maker's.
     pub name: String,
     /// How many years it has left; or what was spared, when that cannot be told.
@@ -144,15 +146,10 @@ impl View {
     pub fn of(volumes: &[Observed], drives: &[Drive]) -> Self {
         let mut told: Vec<DriveView> = Vec::new();
         for group in groups(volumes) {
-            let drive = group
-                .names
-                .as_ref()
-                .map_err(Clone::clone)
-                .and_then(|names| {
-                    let name = names.first().map_or("", String::as_str);
-                    let known = drives.iter().find(|drive| drive.name == name);
-                    known.ok_or_else(|| format!("{name} is gone"))
-                });
+            let drive = group.name.clone().and_then(|name| {
+                let known = drives.iter().find(|drive| drive.name == name);
+                known.ok_or_else(|| format!("{name} is gone"))
+            });
             told.push(DriveView::of(drive, &group.volumes));
         }
         Self {
@@ -170,19 +167,18 @@ impl View {
 
 /// Volumes on the same drive.
 struct Group<'a> {
-    names: Result<Vec<String>, String>,
+    name: Result<String, String>,
     volumes: Vec<&'a Observed>,
 }
 
-/// The drives that a volume's server says it lies on: one.
+/// The drive that a volume's server says it lies on.
 ///
 /// # Errors
 /// Why it is not known which one it is.
-pub fn drives_of(volume: &Observed) -> Result<Vec<String>, String> {
+pub fn drive_of(volume: &Observed) -> Result<String, String> {
     let told = volume.told().ok_or("its server does not answer")?;
-    let below = told
-        .get("drive")
-        .ok_or("its server is older than this program")?;
+    let below = told.get("drive");
+    let below = below.ok_or("its server is older than this program")?;
     if let Some(why) = below.get("unknown").and_then(Value::as_str) {
         return Err(why.to_owned());
     }
@@ -193,7 +189,7 @@ pub fn drives_of(volume: &Observed) -> Result<Vec<String>, String> {
         .filter_map(Value::as_str)
         .collect();
     match names[..] {
-        [_] => Ok(names.into_iter().map(str::to_owned).collect()),
+        [one] => Ok(one.to_owned()),
         _ => Err(format!(
             "it lies on {} drives ({})",
             names.len(),
@@ -205,14 +201,14 @@ pub fn drives_of(volume: &Observed) -> Result<Vec<String>, String> {
 fn groups(volumes: &[Observed]) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for volume in volumes {
-        let names = drives_of(volume);
+        let name = drive_of(volume);
         let same = groups
             .iter_mut()
-            .find(|group| names.is_ok() && group.names == names);
+            .find(|group| name.is_ok() && group.name == name);
         match same {
             Some(group) => group.volumes.push(volume),
             None => groups.push(Group {
-                names,
+                name,
                 volumes: vec![volume],
             }),
         }
@@ -223,6 +219,7 @@ fn groups(volumes: &[Observed]) -> Vec<Group<'_>> {
 impl DriveView {
     fn of(drive: Result<&Drive, String>, volumes: &[&Observed]) -> Self {
         let years = drive.clone().and_then(|drive| years::left(drive, volumes));
+        let device = drive.as_ref().map_or("", |drive| &drive.name).to_owned();
         let name = match (drive, volumes) {
             (Ok(drive), _) => match &drive.model {
                 Some(model) => format!("{} ({model})", drive.name),
@@ -239,6 +236,7 @@ impl DriveView {
             ),
         };
         Self {
+            device,
             name,
             headline,
             because,

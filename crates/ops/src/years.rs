@@ -14,7 +14,7 @@ use serde_json::Value;
 const SECONDS_MIN: f64 = 600.0;
 /// With less of its life used, in its own steps, what a drive takes in its life is too roughly known.
 const STEPS_MIN: u8 = 3;
-const YEAR_SECONDS: f64 = 365.25 * 86_400.0;
+pub(crate) const YEAR_SECONDS: f64 = 365.25 * 86_400.0;
 
 /// How long a drive has left.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -5,11 +5,14 @@
 
 mod http;
 
+use crate::drives::{Drives, Promise};
 use crate::observed;
 use crate::outcome::{out, usage};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use std::io::Write;
 use std::net::SocketAddr;
+use vellum_ops::Observed;
+use vellum_ops::drive::Drive;
 use vellum_ops::http::Hosts;
 use vellum_ops::metrics;
 use vellum_ops::page::{Site, Source};
@@ -36,6 +39,10 @@ pub struct Args {
     /// refused: a page of somebody else's cannot read ours through a name of his.
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
+    /// How many terabytes a drive may be written, by its data sheet ("TBW"), like nvme0n1=600; may be repeated. Otherwise that is
+    /// reckoned from what the drive says is used of its life.
+    #[arg(long, value_name = "DRIVE=TERABYTES")]
+    tbw: Vec<Promise>,
 }
 
 /// Where is listened unless told otherwise.
@@ -43,6 +50,7 @@ const LOCAL: &str = "127.0.0.1:9822";
 
 /// Tells them.
 pub fn run(args: Args) -> Result<()> {
+    let drives = Drives::new(args.tbw.into_iter());
     let address = match (args.listen, args.page) {
         (Some(address), _) => address,
         (None, true) => LOCAL.parse()?,
@@ -50,31 +58,37 @@ pub fn run(args: Args) -> Result<()> {
             return Err(usage("--host needs --listen, or --page"));
         }
         (None, false) => {
-            write!(out(), "{}", metrics::older(&text()?))?;
+            let text = Servers(drives).metrics().map_err(|why| anyhow!(why))?;
+            write!(out(), "{}", metrics::older(&text))?;
             return Ok(());
         }
     };
     let site = Site::new(Hosts::new(args.host), args.page);
     let path = if args.page { "" } else { "metrics" };
-    http::serve(address, path, move |request| site.answer(request, &Servers))
+    let servers = Servers(drives);
+    http::serve(address, path, move |request| site.answer(request, &servers))
         .with_context(|| format!("cannot answer HTTP at {address}"))
 }
 
-/// All metrics as they are now.
-fn text() -> Result<String> {
-    Ok(metrics::text(&observed::all()?)?)
-}
+/// The servers of this machine, and the drives below their volumes.
+struct Servers(Drives);
 
-/// The servers of this machine.
-struct Servers;
+impl Servers {
+    fn all(&self) -> Result<(Vec<Observed>, Vec<Drive>), String> {
+        let volumes = observed::all().map_err(|error| format!("{error:#}"))?;
+        let drives = self.0.below(&volumes);
+        Ok((volumes, drives))
+    }
+}
 
 impl Source for Servers {
     fn metrics(&self) -> Result<String, String> {
-        text().map_err(|error| format!("{error:#}"))
+        let (volumes, drives) = self.all()?;
+        metrics::text(&volumes, &drives).map_err(|error| error.to_string())
     }
 
     fn view(&self) -> Result<View, String> {
-        let volumes = observed::all().map_err(|error| format!("{error:#}"))?;
-        Ok(View::of(&volumes, &[]))
+        let (volumes, drives) = self.all()?;
+        Ok(View::of(&volumes, &drives))
     }
 }

@@ -402,6 +402,7 @@ impl Answers for Volumes {
                     "uuid": v.uuid(),
                     "bytes": v.device().bytes(),
                     "places": v.places(),
+                    "drive": v.drive(),
                     "stats": v.stats(),
                     "recording": v.recording(),
                     "events": v.events(),

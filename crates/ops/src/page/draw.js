@@ -46,7 +46,7 @@ function bars(width, rows, about) {
     const y = at * height;
     const length = Math.max(row.bytes > 0 ? 1.5 : 0, (row.bytes / most) * width);
     plot.append(
-      label(row.part ? 14 : 0, y + 13, row.name, row.part ? { class: "dim" } : {}),
+      label(0, y + 13, row.name, row.part ? { class: "dim" } : {}),
       label(width, y + 13, bytes(row.bytes), { "text-anchor": "end" }),
       svg("rect", { x: 0, y: y + 18, width: length, height: row.part ? 4 : 7, rx: 1.5, class: row.peer ? "peer" : "bar" }),
     );
@@ -88,6 +88,7 @@ function histogram(width, flushes) {
   const every = Math.ceil(shown.length / ((width - left - right) / 62));
   for (let at = 0; at <= shown.length; at += every) {
     const end = shown[0].below_micros * 2 ** (at - 1);
+    if (left + at * each > width - 24) break;
     plot.append(label(left + at * each, base + 16, first + at === 0 ? "0" : micros(end), { "text-anchor": "middle", class: "dim" }));
   }
   plot.append(label((left + width - right) / 2, base + 33, "time that an fsync waited, each step twice the one before", { "text-anchor": "middle", class: "dim" }));
