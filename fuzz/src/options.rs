@@ -1,5 +1,6 @@
-//! What a scenario is made of, as people write it: policies and a sweep's axes. Whatever the text, a policy or an error.
+//! What a scenario is made of, as people write it: policies, a sweep's axes, drives. Whatever the text, one of these or an error.
 
+use vellum_lab::drives::DriveFile;
 use vellum_lab::policy::Policy;
 use vellum_lab::sweep::{self, Axis};
 
@@ -30,5 +31,19 @@ pub fn axes(bytes: &[u8]) {
     if let Ok(points) = sweep::points(&axes) {
         assert_eq!(points.len() as u128, runs);
         assert!(points.iter().all(|point| point.len() == axes.len()));
+    }
+}
+
+/// A drive's file: what is taken is the same drive when it is written and read again.
+pub fn drive(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    match DriveFile::read("fuzz", text) {
+        Ok(drive) => assert_eq!(DriveFile::read("fuzz", &drive.written()), Ok(drive)),
+        Err(error) => {
+            assert!(error.to_string().len() < 2000, "{error}");
+            assert!(error.line <= text.matches('\n').count() + 1, "{error}");
+        }
     }
 }

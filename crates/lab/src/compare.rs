@@ -108,19 +108,19 @@ pub fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flash;
+    use crate::drives;
 
     #[test]
     fn the_policies_are_policies_and_each_is_there_once() {
-        for preset in flash::presets() {
-            let flash = matches!(preset.kind, Kind::Nand(_));
+        for drive in drives::known() {
+            let flash = matches!(drive.preset.kind, Kind::Nand(_));
             for (journal, sizes, count) in [
                 (false, false, 9),
                 (true, false, 11),
                 (false, true, 12),
                 (true, true, 14),
             ] {
-                let policies = policies(preset, journal, sizes);
+                let policies = policies(&drive.preset, journal, sizes);
                 let names: std::collections::BTreeSet<_> =
                     policies.iter().map(ToString::to_string).collect();
                 assert_eq!(names.len(), policies.len());

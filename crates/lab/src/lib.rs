@@ -11,6 +11,7 @@ mod blockdev;
 pub mod compare;
 pub mod content;
 pub mod csv;
+pub mod drives;
 pub mod flash;
 pub mod html;
 pub mod journal;

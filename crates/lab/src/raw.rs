@@ -242,11 +242,17 @@ impl Raw {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flash::{self, Kind};
+    use crate::flash::{Block, Speed};
 
     fn raw(saving: Saving) -> (Raw, Timeline) {
-        let Kind::Block(figures) = flash::find("fast-ssd").unwrap().kind else {
-            panic!("a block device")
+        let speed = Speed::Flat {
+            latency_ns: 20_000,
+            bytes_per_s: 900_000_000,
+        };
+        let figures = Block {
+            read: speed,
+            write: speed,
+            flush_ns: 0,
         };
         let mut raw = Raw::new(BlockDevice::new(figures), saving);
         raw.watch(0, 100);

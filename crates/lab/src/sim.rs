@@ -467,15 +467,30 @@ impl Sim {
 mod tests {
     use super::*;
     use crate::blockdev::BlockDevice;
-    use crate::flash::{Kind, Shape, find};
+    use crate::flash::{Block, Kind, Nand, Shape, Speed};
     use crate::raw::Saving;
 
     #[test]
     fn an_answer_that_never_comes_ends_the_run_with_a_word_on_it() {
-        let preset = *find("moderate-ssd").unwrap();
-        let (Kind::Block(figures), Kind::Nand(nand)) = (preset.kind, find("oftl").unwrap().kind)
-        else {
-            panic!("a block device, and flash beside it that nothing is asked of")
+        let speed = Speed::Flat {
+            latency_ns: 100_000,
+            bytes_per_s: 500_000_000,
+        };
+        let figures = Block {
+            read: speed,
+            write: speed,
+            flush_ns: 0,
+        };
+        let preset = Preset {
+            command_ns: 0,
+            link_bytes_per_s: u64::MAX,
+            link_in_order: false,
+            kind: Kind::Block(figures),
+        };
+        // Flash beside it that nothing is asked of.
+        let nand = Nand {
+            bus_bytes_per_s: 1,
+            ..Nand::default()
         };
         let shape = Shape {
             channels: 1,

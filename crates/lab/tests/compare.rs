@@ -13,6 +13,7 @@ mod sized;
 use sized::sized;
 use vellum_lab::compare;
 use vellum_lab::csv;
+use vellum_lab::drives;
 use vellum_lab::flash;
 use vellum_lab::html::{self, Page};
 use vellum_lab::journal::{Commit, File, Journal, Mode};
@@ -28,7 +29,7 @@ use vellum_lab::workload;
 fn scenario() -> Scenario<'static> {
     Scenario {
         device: Device {
-            preset: *flash::find("oftl").unwrap(),
+            preset: drives::own("oftl"),
             capacity: Some(512 << 20),
             over_provisioning: Some(300),
             erase_limit: None,
@@ -62,7 +63,7 @@ fn scenario() -> Scenario<'static> {
 }
 
 fn policies() -> Vec<Policy> {
-    compare::policies(flash::find("oftl").unwrap(), true, false)
+    compare::policies(&drives::own("oftl"), true, false)
 }
 
 fn run(threads: usize) -> Vec<Outcome> {

@@ -8,6 +8,7 @@
 
 use vellum_lab::content::Content;
 use vellum_lab::csv;
+use vellum_lab::drives;
 use vellum_lab::flash::{self, BitErrors, Endurance, Options, Suspend};
 use vellum_lab::outcome::Outcome;
 use vellum_lab::report;
@@ -28,7 +29,7 @@ const WEARS: Endurance = Endurance {
 fn scenario(load: &str, requests: u64, options: Options) -> Scenario<'static> {
     Scenario {
         device: Device {
-            preset: *flash::find("oftl").unwrap(),
+            preset: drives::own("oftl"),
             capacity: Some(256 << 20),
             over_provisioning: Some(250),
             erase_limit: Some(40),
@@ -181,7 +182,7 @@ fn more_flash_than_memory_is_ever_for_is_said_before_anything_runs() {
     for device in ["oftl", "fast-ssd"] {
         for bytes in [CAPACITY_MAX + 1, 16 << 50, u64::MAX] {
             let mut scenario = scenario("uniform", 10, Options::default());
-            scenario.device.preset = *flash::find(device).unwrap();
+            scenario.device.preset = drives::own(device);
             scenario.device.capacity = Some(bytes);
             let error = scenario.run(&"base".parse().unwrap()).unwrap_err();
             assert!(matches!(error, ScenarioError::TooLarge(TooLarge { bytes: b }) if b == bytes));
@@ -255,7 +256,7 @@ fn reads_are_faster_when_programs_and_erasures_stop_for_them() {
 fn cache_commands_and_planes_together_write_faster() {
     let seconds = |device: &str, options| {
         let mut scenario = scenario("sequential", 60_000, options);
-        scenario.device.preset = *flash::find(device).unwrap();
+        scenario.device.preset = drives::own(device);
         scenario.device.capacity = Some(1 << 30);
         run(&scenario, "base").seconds
     };
@@ -362,7 +363,7 @@ fn tables_have_a_column_for_everyone_whoever_has_what() {
 /// One package after the other written to without a cache, moved within, and never quite full.
 fn disksim(load: &str, requests: u64, options: Options) -> Scenario<'static> {
     let mut scenario = scenario(load, requests, options);
-    scenario.device.preset = *flash::find("disksim").unwrap();
+    scenario.device.preset = drives::own("disksim");
     scenario.device.erase_limit = None;
     scenario
 }

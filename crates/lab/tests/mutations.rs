@@ -15,6 +15,7 @@ mod options;
 mod binary;
 
 use std::io::Write;
+use vellum_lab::drives;
 use vellum_lab::rng::Rng;
 use vellum_lab::trace::Format;
 
@@ -135,5 +136,16 @@ fn policies_and_axes_survive_whatever_comes() {
     let axes = b"op=7 15 28\n--policy=base vellum:dedup\nseed=1 2 3 4 5 6 7 8 9\n";
     for _ in 0..4000 {
         options::axes(&changed(axes, &mut rng));
+    }
+}
+
+#[test]
+fn drives_survive_whatever_comes() {
+    let mut rng = Rng::new(21);
+    for name in ["tlc-nvme", "disksim", "fast-ssd", "omd-server"] {
+        let seed = drives::find(name).unwrap().written();
+        for _ in 0..1000 {
+            options::drive(&changed(seed.as_bytes(), &mut rng));
+        }
     }
 }

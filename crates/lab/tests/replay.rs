@@ -1,6 +1,7 @@
 //! `replay`: a volume that is told what a journal commits needs no sync for home writes.
 #![allow(clippy::unwrap_used, reason = "a failure is a test's")]
 
+use vellum_lab::drives;
 use vellum_lab::flash::{self};
 use vellum_lab::journal::{Commit, File, Journal, Mode};
 use vellum_lab::outcome::Outcome;
@@ -20,7 +21,7 @@ const COMMITS: u64 = 400;
 fn scenario(load: Load<'_>) -> Scenario<'_> {
     Scenario {
         device: Device {
-            preset: *flash::find("oftl").unwrap(),
+            preset: drives::own("oftl"),
             capacity: Some(256 << 20),
             over_provisioning: Some(200),
             erase_limit: None,

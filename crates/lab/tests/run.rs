@@ -10,6 +10,7 @@ mod sized;
 
 use sized::sized;
 use vellum_lab::content::Content;
+use vellum_lab::drives;
 use vellum_lab::flash::{self, Kind};
 use vellum_lab::journal::{Commit, File, Journal, Mode};
 use vellum_lab::outcome::Outcome;
@@ -23,7 +24,7 @@ use vellum_lab::workload::{self, Request};
 
 fn device(name: &str, capacity: u64) -> Device {
     Device {
-        preset: *flash::find(name).unwrap(),
+        preset: drives::own(name),
         capacity: Some(capacity),
         over_provisioning: Some(200),
         erase_limit: None,
@@ -186,10 +187,10 @@ fn an_odd_number_of_dies_serves_every_policy() {
 
 #[test]
 fn every_preset_runs() {
-    for preset in flash::presets() {
-        let mut device = device(preset.name, 1);
+    for drive in drives::known() {
+        let mut device = device(&drive.name, 1);
         // The smallest that makes sense.
-        device.capacity = match preset.name {
+        device.capacity = match drive.name.as_str() {
             "tlc-nvme" => Some(6 << 30),
             "qlc-nvme" => Some(12 << 30),
             _ => Some(1 << 30),
@@ -202,13 +203,13 @@ fn every_preset_runs() {
                 run(&scenario, policy).requests,
                 2000,
                 "{} {policy}",
-                preset.name
+                drive.name
             );
         }
         assert!(
-            preset.source.len() > 40,
+            drive.source.len() > 40,
             "{}: no word on its figures",
-            preset.name
+            drive.name
         );
     }
 }
@@ -222,7 +223,7 @@ fn tables_in_place_fit_above_a_drive_with_little_to_spare() {
         let outcome = run(&scenario, &format!("vellum:layout={layout},on-drive"));
         assert_eq!(outcome.requests, 20_000, "{layout}");
     }
-    scenario.device.preset = *flash::find("moderate-ssd").unwrap();
+    scenario.device.preset = drives::own("moderate-ssd");
     for layout in ["ordered", "shadow"] {
         let outcome = run(&scenario, &format!("vellum:layout={layout}"));
         assert_eq!(outcome.requests, 20_000, "{layout}");

@@ -10,6 +10,7 @@ mod sized;
 
 use sized::sized;
 use std::fmt::Write;
+use vellum_lab::drives;
 use vellum_lab::flash;
 use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::Policy;
@@ -22,7 +23,7 @@ use vellum_lab::workload;
 fn scenario(load: Load<'_>, precondition: Precondition) -> Scenario<'_> {
     Scenario {
         device: Device {
-            preset: *flash::find("oftl").unwrap(),
+            preset: drives::own("oftl"),
             capacity: Some(512 << 20),
             over_provisioning: Some(150),
             erase_limit: None,

@@ -3,6 +3,7 @@
 
 use vellum_core::seam::WriteOnce;
 use vellum_lab::content::{Content, Contents};
+use vellum_lab::drives;
 use vellum_lab::flash;
 use vellum_lab::journal::{Commit, File, Host, Journal, Mode};
 use vellum_lab::policy::{Layer, Policy};
@@ -59,7 +60,7 @@ fn run(policy: &str) -> Sim {
     let policy: Policy = policy.parse().unwrap();
     let scenario = Scenario {
         device: Device {
-            preset: *flash::find("fast-ssd").unwrap(),
+            preset: drives::own("fast-ssd"),
             capacity: Some(256 << 20),
             over_provisioning: Some(200),
             erase_limit: None,

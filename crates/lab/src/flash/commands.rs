@@ -382,16 +382,24 @@ fn set(state: &mut State, time: &mut Timeline, die: Die, at: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BitErrors, EraseBlock, Flash, Nand, Suspend, find};
+    use super::super::{BitErrors, EraseBlock, Flash, Nand, Suspend};
     use super::*;
 
     const AT: (Die, EraseBlock) = (Die(0), EraseBlock(0));
     const EACH: u64 = 20_000;
 
     fn nand() -> Nand {
-        match find("oftl").unwrap().kind {
-            super::super::Kind::Nand(nand) => nand,
-            super::super::Kind::Block(_) => unreachable!("it is of flash"),
+        Nand {
+            channels: 2,
+            dies_per_channel: 4,
+            planes: 1,
+            pages_per_block: 128,
+            page_bytes: 4096,
+            read_ns: 50_000,
+            program_ns: 600_000,
+            erase_ns: 3_000_000,
+            bus_bytes_per_s: 166_000_000,
+            ..Nand::default()
         }
     }
 

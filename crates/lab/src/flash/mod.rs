@@ -14,7 +14,7 @@ pub use dies::{Counts, Flash};
 pub use endurance::{NoSpare, Worn};
 pub use errors::Reads;
 pub use options::{BitErrors, Endurance, Options, Suspend};
-pub use preset::{Block, Kind, Nand, PLAIN, PageMapping, Preset, find, presets};
+pub use preset::{Block, Kind, Nand, PLAIN, PageMapping, Preset};
 pub use speed::{POINTS_MAX, Point, Speed, Table, TableError};
 pub use wear::Wear;
 

@@ -92,6 +92,15 @@ struct Known {
     transfer_ns: u32,
 }
 
+/// A bandwidth at which the bytes take as long: the one with the most zeros at its end.
+fn roundest(known: &Known) -> u64 {
+    let bytes = u64::from(known.bytes);
+    let most = bytes * 1_000_000_000 / u64::from(known.transfer_ns.max(1));
+    let mut rounded = (0..12).rev().map(|zeros| most - most % 10u64.pow(zeros));
+    let same = |rate: &u64| transfer_ns(bytes, *rate) == u64::from(known.transfer_ns);
+    rounded.find(same).unwrap_or(most)
+}
+
 /// Latency and bandwidth by the size of a request.
 ///
 /// Between two sizes times are on the line between theirs, so a larger request never takes less time, and its bandwidth is between
@@ -154,8 +163,17 @@ impl Table {
         })
     }
 
-    fn points(&self) -> &[Known] {
+    fn known(&self) -> &[Known] {
         &self.points[..usize::from(self.count)]
+    }
+
+    /// What was measured: bandwidths that make such a table.
+    pub fn points(&self) -> impl Iterator<Item = Point> {
+        self.known().iter().map(|known| Point {
+            bytes: known.bytes.into(),
+            latency_ns: known.alone_ns.into(),
+            bytes_per_s: roundest(known),
+        })
     }
 
     fn transfer_ns(&self, bytes: u64) -> u64 {
@@ -167,7 +185,7 @@ impl Table {
     }
 
     fn between(&self, bytes: u64, of: impl Fn(&Known) -> u32) -> u64 {
-        let points = self.points();
+        let points = self.known();
         let above = points.partition_point(|point| u64::from(point.bytes) < bytes);
         let at = |point: &Known| (u64::from(point.bytes), u64::from(of(point)));
         match (

@@ -8,6 +8,7 @@
 
 use crate::base::{Levelling, Order, Victim};
 use crate::content::{Content, Contents};
+use crate::drives;
 use crate::flash;
 use crate::outcome::{Outcome, Snapshot};
 use crate::policy::{Layer, Policy};
@@ -260,12 +261,9 @@ const BASE: Policy = Policy {
 };
 
 fn scenario(load: Load<'_>, parts: u64, seed: u64) -> Scenario<'_> {
-    let Some(preset) = flash::find("disksim") else {
-        unreachable!("this crate's own")
-    };
     Scenario {
         device: Device {
-            preset: *preset,
+            preset: drives::own("disksim"),
             capacity: Some(FLASH_BYTES / parts),
             over_provisioning: None,
             erase_limit: None,

@@ -9,6 +9,7 @@ pub mod disksim;
 pub mod skew;
 
 use crate::base::{PageMap, TooSmall, Victim};
+use crate::drives;
 use crate::flash::{self, Shape};
 use crate::outcome::Snapshot;
 use crate::policy::{Deltas, Layer, Policy};
@@ -295,7 +296,7 @@ pub fn page_map(
 /// # Errors
 /// When it cannot be run.
 pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> {
-    let (Some(preset), Some(uniform)) = (flash::find("oftl"), workload::find("uniform")) else {
+    let Some(uniform) = workload::find("uniform") else {
         unreachable!("this crate's own")
     };
     // Over-provisioning here is over the segments: the map area and the engine's reserve come on top.
@@ -304,7 +305,7 @@ pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> 
     let over = (bytes + reserve) / 4096 * 1000 / effort.logical - 1000;
     let scenario = Scenario {
         device: Device {
-            preset: *preset,
+            preset: drives::own("oftl"),
             capacity: Some(bytes + reserve),
             over_provisioning: Some(over as u32),
             erase_limit: None,

@@ -20,6 +20,7 @@ pub use page::page;
 
 use claim::range;
 
+use crate::drives;
 use crate::flash;
 use crate::outcome::Outcome;
 use crate::parallel;
@@ -156,12 +157,9 @@ fn workload(name: &str) -> Workload {
 
 /// A load on a device of this crate's own, as new, 32 requests at a time.
 fn scenario(device: &str, capacity: u64, load: Synthetic) -> Scenario<'static> {
-    let Some(preset) = flash::find(device) else {
-        unreachable!("{device}: a device of this crate's own")
-    };
     Scenario {
         device: Device {
-            preset: *preset,
+            preset: drives::own(device),
             capacity: Some(capacity),
             over_provisioning: None,
             erase_limit: None,

@@ -3,7 +3,7 @@
 use super::{Load, Scenario, ScenarioError};
 use crate::base::{Drive, Io, Order, PageMap};
 use crate::blockdev::BlockDevice;
-use crate::flash::{Flash, Kind, Nand, PLAIN, Shape};
+use crate::flash::{Flash, Kind, Nand, Shape};
 use crate::policy::{Layer, Policy};
 use crate::raw::{Raw, Saving};
 use crate::sim::{Ftl, Sim};
@@ -138,7 +138,7 @@ impl Scenario<'_> {
                     units: 1,
                     unit_blocks: 1,
                 };
-                let flash = Flash::new(&NO_NAND, nothing, false);
+                let flash = Flash::new(&no_nand(), nothing, false);
                 let sim = Sim::new(preset, flash, ftl);
                 Ok(Built {
                     sim,
@@ -307,19 +307,13 @@ pub(super) fn physical(logical: u64, over_permille: u32) -> u64 {
 }
 
 /// In place of flash, where there is none.
-const NO_NAND: Nand = Nand {
-    channels: 1,
-    dies_per_channel: 0,
-    planes: 1,
-    multi_plane: false,
-    pages_per_block: 1,
-    page_bytes: BLOCK_BYTES as u32,
-    read_ns: 0,
-    program_ns: 0,
-    erase_ns: 0,
-    bus_bytes_per_s: 1,
-    erase_limit: 0,
-    buffer_bytes: 0,
-    over_provisioning: 0,
-    page_map: PLAIN,
-};
+fn no_nand() -> Nand {
+    Nand {
+        channels: 1,
+        planes: 1,
+        pages_per_block: 1,
+        page_bytes: BLOCK_BYTES as u32,
+        bus_bytes_per_s: 1,
+        ..Nand::default()
+    }
+}

@@ -33,7 +33,7 @@ impl Args {
         let scenario = self.setup.scenario(&ready)?;
         let journal = compare::knows_journal(&scenario.load);
         let policies = match self.policy.is_empty() {
-            true => compare::policies(ready.preset, journal, scenario.knows_sizes()),
+            true => compare::policies(&ready.device.preset, journal, scenario.knows_sizes()),
             false => self.policy.clone(),
         };
         let threads = self.threads.map_or_else(parallel::cores, usize::from);

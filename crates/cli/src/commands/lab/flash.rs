@@ -3,7 +3,8 @@
 use crate::outcome::usage;
 use anyhow::Result;
 use std::ops::RangeInclusive;
-use vellum_lab::flash::{BitErrors, Endurance, Kind, Options, Preset, Suspend};
+use vellum_lab::drives::DriveFile;
+use vellum_lab::flash::{BitErrors, Endurance, Kind, Options, Suspend};
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -133,11 +134,11 @@ impl FlashArgs {
     }
 
     /// A device whose inside is not simulated has none of it.
-    pub fn check(&self, preset: &Preset) -> Result<()> {
-        if matches!(preset.kind, Kind::Block(_)) && self.options() != Options::default() {
+    pub fn check(&self, drive: &DriveFile) -> Result<()> {
+        if matches!(drive.preset.kind, Kind::Block(_)) && self.options() != Options::default() {
             return Err(usage(format!(
                 "the inside of {} is not known: --wear-out, --bit-errors, --suspend, --cache-commands and --single-plane need a device of flash",
-                preset.name
+                drive.name
             )));
         }
         Ok(())

@@ -3,7 +3,7 @@
 use crate::outcome::out;
 use anyhow::Result;
 use std::io::Write;
-use vellum_lab::flash;
+use vellum_lab::drives;
 use vellum_lab::policy::NAMES;
 use vellum_lab::sizes;
 use vellum_lab::trace::Format;
@@ -11,15 +11,15 @@ use vellum_lab::workload;
 
 /// Does it.
 pub fn run() -> Result<()> {
-    writeln!(out(), "devices")?;
-    for preset in flash::presets() {
+    writeln!(out(), "drives (a file of one: vellum lab drives NAME)")?;
+    for drive in drives::known() {
         writeln!(
             out(),
             "  {:<14}{}\n{:16}figures: {}",
-            preset.name,
-            preset.about,
+            drive.name,
+            drive.about,
             "",
-            preset.source
+            drive.source
         )?;
     }
     writeln!(out(), "loads (synthetic)")?;

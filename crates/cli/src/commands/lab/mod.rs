@@ -1,6 +1,7 @@
 //! `vellum lab`: the engine on simulated flash, in virtual time.
 
 mod compare;
+mod drives;
 mod flash;
 mod hashing;
 mod list;
@@ -38,7 +39,9 @@ enum What {
     Paper(paper::Args),
     /// How much of what traces write they have written before.
     Shares(shares::Args),
-    /// List the devices, loads, sizes, policies and trace formats.
+    /// List the drives, or print one as a file: a start for one of your own.
+    Drives(drives::Args),
+    /// List the drives, loads, sizes, policies and trace formats.
     List,
 }
 
@@ -51,6 +54,7 @@ pub fn run(args: &Args) -> Result<()> {
         What::Validate(oracle) => oracle.run(),
         What::Paper(paper) => paper.run(),
         What::Shares(shares) => shares.run(),
+        What::Drives(drives) => drives.run(),
         What::List => list::run(),
     }
 }

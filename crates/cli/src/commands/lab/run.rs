@@ -31,7 +31,7 @@ impl Args {
     pub fn run(&self) -> Result<()> {
         let ready = self.setup.ready()?;
         let scenario = self.setup.scenario(&ready)?;
-        let policies = self.policies(ready.preset)?;
+        let policies = self.policies(&ready.device.preset)?;
         let outcomes = watched(&policies, |watches| {
             let each = policies.iter().zip(watches);
             each.map(|(policy, watch)| {

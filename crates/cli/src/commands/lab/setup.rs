@@ -1,5 +1,6 @@
 //! What `run` and `compare` have in common: the device, the load, and how it is prepared.
 
+use super::drives;
 use super::flash::{FlashArgs, number, permille};
 use super::hashing::HashArgs;
 use super::source;
@@ -13,7 +14,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use vellum_lab::flash::{self, Preset};
+use vellum_lab::drives::DriveFile;
 use vellum_lab::journal::{Commit, File, Journal, Mode};
 use vellum_lab::made_up::MadeUp;
 use vellum_lab::replay::{Reading, RepeatedContents, TraceFile};
@@ -36,9 +37,15 @@ pub struct Setup {
     /// A synthetic load instead of a trace (see `vellum lab list`).
     #[arg(long, value_name = "NAME", value_parser = load)]
     workload: Option<Workload>,
-    /// The simulated device (see `vellum lab list`).
-    #[arg(long, value_name = "NAME", default_value = "tlc-nvme", value_parser = device)]
-    device: &'static Preset,
+    /// The simulated drive: one that is known by name, or a file of your own (see `vellum lab drives`).
+    #[arg(
+        long,
+        visible_alias = "drive",
+        value_name = "NAME|FILE.toml",
+        default_value = "tlc-nvme"
+    )]
+    #[arg(value_parser = drives::named)]
+    device: Arc<DriveFile>,
     /// Flash to simulate; by default some GiB, and what the trace needs.
     #[arg(long, value_name = "SIZE", value_parser = capacity)]
     capacity: Option<Size>,
@@ -152,7 +159,7 @@ const DEPTH: u32 = 32;
 
 /// What is read before anything is run.
 pub struct Ready {
-    pub preset: &'static Preset,
+    pub device: Arc<DriveFile>,
     pub trace: Option<Arc<TraceFile>>,
 }
 
@@ -186,13 +193,6 @@ fn extent(text: &str) -> Result<(u64, u64), String> {
 /// Thousandths, of percents.
 pub fn over_provisioning(text: &str) -> Result<u32, String> {
     permille(text, 20..=10_000)
-}
-
-fn device(text: &str) -> Result<&'static Preset, String> {
-    flash::find(text).ok_or_else(|| {
-        let names: Vec<_> = flash::presets().iter().map(|p| p.name).collect();
-        format!("there are {}", names.join(", "))
-    })
 }
 
 fn load(text: &str) -> Result<Workload, String> {
@@ -264,9 +264,14 @@ impl Setup {
     /// The same, with a trace that was read.
     pub fn ready_with(&self, trace: Option<Arc<TraceFile>>) -> Ready {
         Ready {
-            preset: self.device,
+            device: Arc::clone(&self.device),
             trace,
         }
+    }
+
+    /// The drive.
+    pub fn drive(&self) -> &DriveFile {
+        &self.device
     }
 
     /// Reads the trace, if it is one.
@@ -286,10 +291,10 @@ impl Setup {
 
     /// What is run.
     pub fn scenario<'a>(&self, ready: &'a Ready) -> Result<Scenario<'a>> {
-        self.flash.check(ready.preset)?;
+        self.flash.check(&ready.device)?;
         let flush_ns = self.flush_time.map(|micros| micros * 1000);
         let device = Device {
-            preset: self.speeds.measured(ready.preset, flush_ns)?,
+            preset: self.speeds.measured(&ready.device, flush_ns)?,
             capacity: self.capacity.map(|size| size.0),
             over_provisioning: self.op,
             erase_limit: self.erase_limit,
@@ -388,10 +393,10 @@ impl Setup {
 
     /// What a reader has to know of the device and the load, and what speaks against the figures.
     pub fn about(&self, ready: &Ready) -> (Vec<String>, Vec<String>) {
-        let preset = ready.preset;
+        let drive = &ready.device;
         let mut about = vec![
-            format!("{}: {}", preset.name, preset.about),
-            format!("figures: {}", preset.source),
+            format!("{}: {}", drive.name, drive.about),
+            format!("figures: {}", drive.source),
         ];
         about.extend(self.speeds.about());
         about.extend(self.flash.about());

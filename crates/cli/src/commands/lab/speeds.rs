@@ -3,6 +3,7 @@
 use crate::outcome::usage;
 use crate::size::Size;
 use anyhow::Result;
+use vellum_lab::drives::DriveFile;
 use vellum_lab::flash::{Kind, Point, Preset, Speed, Table};
 
 /// Arguments.
@@ -52,8 +53,8 @@ fn table(text: &str) -> Result<Table, String> {
 
 impl SpeedArgs {
     /// The device with these figures. One of flash takes its time from its parts.
-    pub fn measured(&self, preset: &Preset, flush_ns: Option<u64>) -> Result<Preset> {
-        let mut preset = *preset;
+    pub fn measured(&self, drive: &DriveFile, flush_ns: Option<u64>) -> Result<Preset> {
+        let mut preset = drive.preset;
         match &mut preset.kind {
             Kind::Block(figures) => {
                 figures.read = self.read_speed.map_or(figures.read, Speed::Measured);
@@ -63,7 +64,7 @@ impl SpeedArgs {
             Kind::Nand(_) if self.read_speed.or(self.write_speed).is_some() => {
                 return Err(usage(format!(
                     "{} is simulated down to its flash: --read-speed and --write-speed are of a block device, like fast-ssd",
-                    preset.name
+                    drive.name
                 )));
             }
             Kind::Nand(_) => {}
@@ -90,7 +91,7 @@ impl SpeedArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vellum_lab::flash;
+    use vellum_lab::drives;
 
     #[test]
     fn a_table_is_read_and_what_is_wrong_is_said_with_what_is_allowed() {
@@ -98,16 +99,20 @@ mod tests {
             read_speed: Some(table("4K:90.5:410,128K:420:540").unwrap()),
             write_speed: None,
         };
-        let fast = flash::find("fast-ssd").unwrap();
+        let fast = drives::find("fast-ssd").unwrap();
         let Kind::Block(figures) = speeds.measured(fast, Some(7)).unwrap().kind else {
             panic!("a block device")
         };
-        let Kind::Block(before) = fast.kind else {
+        let Kind::Block(before) = fast.preset.kind else {
             panic!("a block device")
         };
         assert_eq!(figures.read.alone_ns(4096), 90_500);
         assert_eq!((figures.write, figures.flush_ns), (before.write, 7));
-        assert!(speeds.measured(flash::find("oftl").unwrap(), None).is_err());
+        assert!(
+            speeds
+                .measured(drives::find("oftl").unwrap(), None)
+                .is_err()
+        );
         assert!(speeds.about().unwrap().starts_with("reads go"));
         for (text, said) in [
             ("", "is not SIZE:MICROSECONDS:MB/S"),

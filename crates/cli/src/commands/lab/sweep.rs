@@ -8,9 +8,11 @@ use crate::outcome::usage;
 use anyhow::{Context, Result, bail};
 use clap::{Args as _, FromArgMatches};
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use vellum_lab::drives::{self, DriveFile};
 use vellum_lab::html::Page;
 use vellum_lab::parallel;
 use vellum_lab::policy::Policy;
@@ -131,7 +133,7 @@ impl Args {
             let ready = ready(run).with_context(|| named(point))?;
             run.setup.scenario(&ready).with_context(|| named(point))?;
         }
-        let what = self.run.join(" ");
+        let what = self.run.join(" ") + &of_own(&runs);
         let mut journal = match &self.resume {
             None => None,
             Some(path) => Some(Journal::open(path, &what)?),
@@ -197,6 +199,15 @@ impl Args {
             (_, failed) => bail!("{failed} of {} runs could not be run", points.len()),
         }
     }
+}
+
+/// What tells a sweep over drives of one's own from one over the same files as they were before.
+fn of_own(runs: &[One]) -> String {
+    let own = runs.iter().map(|run| run.setup.drive());
+    let own = own.filter(|drive| drives::find(&drive.name) != Some(*drive));
+    let digests: BTreeSet<u32> = own.map(DriveFile::digest).collect();
+    let digests = digests.iter().map(|digest| format!(" drive:{digest:08x}"));
+    digests.collect()
 }
 
 fn count(done: &AtomicU64) {

@@ -1,0 +1,227 @@
+//! The tables of a drive's file.
+
+use super::fields::{DriveError, Fields, Key};
+use crate::flash::{Nand, PageMapping};
+use vellum_core::addr::BLOCK_BYTES;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+const US: u64 = 1000;
+const MS: u64 = 1_000_000;
+const MB: u64 = 1_000_000;
+const KIB: u64 = 1 << 10;
+
+/// How fast bytes go.
+const fn rate(name: &'static str, about: &'static str, default: Option<u64>) -> Key {
+    Key {
+        name,
+        about,
+        unit: MB,
+        range: (MB / 10, 100_000 * MB),
+        step: 1,
+        default,
+    }
+}
+
+/// How many there are of something.
+const fn count(name: &'static str, about: &'static str, most: u64) -> Key {
+    Key {
+        name,
+        about,
+        unit: 1,
+        range: (1, most),
+        step: 1,
+        default: None,
+    }
+}
+
+/// How long something takes.
+const fn time(
+    name: &'static str,
+    about: &'static str,
+    unit: u64,
+    range: (u64, u64),
+    default: Option<u64>,
+) -> Key {
+    Key {
+        name,
+        about,
+        unit,
+        range,
+        step: 1,
+        default,
+    }
+}
+
+/// The host's link.
+///
+/// # Errors
+/// When the file has it wrong.
+pub fn link(
+    of: &mut impl Fields,
+    command_ns: &mut u64,
+    bytes_per_s: &mut u64,
+    in_order: &mut bool,
+) -> Result<(), DriveError> {
+    const COMMAND: Key = time(
+        "command-us",
+        "What a command and its completion cost",
+        US,
+        (0, 100 * MS),
+        None,
+    );
+    const RATE: Key = rate(
+        "mb-per-s",
+        "How fast it is, in millions of bytes a second; left out, it takes no time",
+        Some(u64::MAX),
+    );
+    of.number(&COMMAND, command_ns)?;
+    of.number(&RATE, bytes_per_s)?;
+    of.switch(
+        "in-order",
+        "Whether a command waits for the data on the link",
+        in_order,
+    )
+}
+
+/// The flash.
+///
+/// # Errors
+/// When the file has it wrong.
+pub fn flash(of: &mut impl Fields, nand: &mut Nand) -> Result<(), DriveError> {
+    const PAGE: Key = Key {
+        name: "page-kib",
+        about: "What a page holds, in KiB",
+        unit: KIB,
+        range: (BLOCK, 64 * KIB),
+        step: BLOCK,
+        default: None,
+    };
+    const SPARE: Key = Key {
+        name: "over-provisioning-percent",
+        about: "Space kept from the host, of what the host sees",
+        unit: 10,
+        range: (20, 10_000),
+        step: 1,
+        default: None,
+    };
+    const BUFFER: Key = Key {
+        name: "buffer-kib",
+        about: "RAM for writes that are not yet on flash, in KiB; 0: a page map answers a write when \
+                it is programmed",
+        unit: KIB,
+        range: (0, 1 << 30),
+        step: BLOCK,
+        default: None,
+    };
+    of.short(&count("channels", "Channels", 64), &mut nand.channels)?;
+    let dies = count("dies-per-channel", "Dies on each channel", 64);
+    of.short(&dies, &mut nand.dies_per_channel)?;
+    of.short(&count("planes", "Planes of a die", 16), &mut nand.planes)?;
+    of.switch(
+        "planes-together",
+        "Whether the planes program and erase together; else they only add blocks",
+        &mut nand.multi_plane,
+    )?;
+    let pages = count("pages-per-block", "Pages of an erase block", 16_384);
+    of.short(&pages, &mut nand.pages_per_block)?;
+    of.short(&PAGE, &mut nand.page_bytes)?;
+    let second = (1, 1000 * MS);
+    let about = "From the cells to the register";
+    of.number(&time("read-us", about, US, second, None), &mut nand.read_ns)?;
+    let about = "From the register to the cells";
+    let program = time("program-us", about, US, second, None);
+    of.number(&program, &mut nand.program_ns)?;
+    let erase = time("erase-ms", "What erasing a block takes", MS, second, None);
+    of.number(&erase, &mut nand.erase_ns)?;
+    let about = "A channel's speed, in millions of bytes a second";
+    let channel = rate("channel-mb-per-s", about, None);
+    of.number(&channel, &mut nand.bus_bytes_per_s)?;
+    let limit = count(
+        "erase-limit",
+        "Erasures that a block endures",
+        u32::MAX as u64,
+    );
+    of.short(&limit, &mut nand.erase_limit)?;
+    of.number(&BUFFER, &mut nand.buffer_bytes)?;
+    of.short(&SPARE, &mut nand.over_provisioning)
+}
+
+/// What a page map does its own way.
+///
+/// # Errors
+/// When the file has it wrong.
+pub fn page_map(of: &mut impl Fields, map: &mut PageMapping) -> Result<(), DriveError> {
+    const KEPT_FREE: Key = Key {
+        name: "kept-free-percent",
+        about: "What the collector keeps free of each die's erase blocks, and at least one of them",
+        unit: 10,
+        range: (0, 500),
+        step: 1,
+        default: Some(0),
+    };
+    of.switch(
+        "striped",
+        "Whether each block stays on the die that its number says; else each unit goes to the die \
+         whose turn it is",
+        &mut map.striped,
+    )?;
+    of.short(&KEPT_FREE, &mut map.kept_free)?;
+    of.switch(
+        "copy-back",
+        "Whether the collector's moves do not cross the channel; a program unit is then 4 KiB",
+        &mut map.copy_back,
+    )
+}
+
+/// A device that is known by its speed alone, beside its directions.
+///
+/// # Errors
+/// When the file has it wrong.
+pub fn flush(of: &mut impl Fields, flush_ns: &mut u64) -> Result<(), DriveError> {
+    let about = "What making durable takes that was written, beside waiting for it";
+    of.number(
+        &time("flush-us", about, US, (0, 10_000 * MS), None),
+        flush_ns,
+    )
+}
+
+/// What is known of one direction of a device that is known by its speed alone.
+///
+/// # Errors
+/// When the file has it wrong.
+pub fn flat(of: &mut impl Fields, latency: &mut u64, rate: &mut u64) -> Result<(), DriveError> {
+    const LATENCY: Key = time(
+        "latency-us",
+        "What a request takes beside its bytes",
+        US,
+        (0, 1000 * MS),
+        None,
+    );
+    of.number(&LATENCY, latency)?;
+    of.number(&self::rate("mb-per-s", "How fast the bytes go", None), rate)
+}
+
+/// A size of requests that was measured. Without a bandwidth it is as if one request had come after the other.
+///
+/// # Errors
+/// When the file has it wrong.
+pub fn point(
+    of: &mut impl Fields,
+    (bytes, latency, rate): (&mut u64, &mut u64, &mut u64),
+) -> Result<(), DriveError> {
+    const SIZE: Key = Key {
+        name: "kib",
+        about: "The size, in KiB",
+        unit: KIB,
+        range: (BLOCK, 1 << 20),
+        step: BLOCK,
+        default: None,
+    };
+    of.number(&SIZE, bytes)?;
+    let latency_key = time("us", "What one takes by itself", US, (1, 1000 * MS), None);
+    of.number(&latency_key, latency)?;
+    let alone = (*bytes * 1000 * MS).div_ceil((*latency).max(1));
+    let about = "How fast its bytes go when there are always some to do";
+    let key = self::rate("mb-per-s", about, Some(alone));
+    of.number(&key, rate)
+}
