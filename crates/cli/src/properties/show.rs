@@ -41,6 +41,14 @@ pub fn listed(
             "source": source,
             "default": text(property, &usual),
             "everyday": property.tier == Tier::Everyday,
+            "values": property.kind.values(),
+            "does": property.doc,
+            "brings_and_costs": property.cost,
+            "layouts": property.has.names(),
+            "counts": match property.counts {
+                Counts::Now => "at once",
+                Counts::Next => "from the next start on",
+            },
         });
         if let Some(stored) = stored {
             shown["stored"] = property.kind.text(stored).into();
