@@ -28,7 +28,7 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Watch a journal that is not found by itself, until the server ends. It goes before those that are found.
+    /// Watch a journal that is not found by itself, from now on: the volume keeps it. It goes before those that are found.
     Set {
         /// The volume.
         volume: PathBuf,
