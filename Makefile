@@ -103,7 +103,8 @@ bench-lab: ## the lab's own speed and memory: requests a CPU second, bytes a sim
 	@cargo build --release --locked -p vellum-cli
 	@VELLUM=$(TARGET)/release/vellum benches/lab.sh
 
-docs: ## the API documentation, warnings denied
+docs: ## the guide's reference from the code, and the API documentation, warnings denied
+	UPDATE=1 cargo test --locked -p vellum-cli --test reference
 	RUSTDOCFLAGS=-Dwarnings cargo doc --locked --workspace --no-deps
 
 fmt: ## format the source

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Lays out what a package holds: stage.sh PROGRAM FOLDER. All of it but the licence and the manual comes from the program itself.
+# Lays out what a package holds: stage.sh PROGRAM FOLDER. All of it but the licence and the guide comes from the program itself.
 set -euo pipefail
 program=$(realpath "$1")
 to=$2
@@ -17,5 +17,7 @@ gzip -n9 "$to"/usr/share/man/man1/*.1
 "$program" completions zsh >"$to/usr/share/zsh/vendor-completions/_vellum"
 "$program" completions fish >"$to/usr/share/fish/vendor_completions.d/vellum.fish"
 install -m 644 packaging/volumes.README "$to/etc/vellum/volumes/README"
-install -m 644 README.md docs/MANUAL.md docs/PROMISE.md "$to/usr/share/doc/vellum/"
-gzip -n9 "$to/usr/share/doc/vellum/MANUAL.md"
+install -m 644 README.md docs/PROMISE.md "$to/usr/share/doc/vellum/"
+install -d "$to/usr/share/doc/vellum/guide/reference"
+install -m 644 docs/guide/src/*.md "$to/usr/share/doc/vellum/guide/"
+install -m 644 docs/guide/src/reference/*.md "$to/usr/share/doc/vellum/guide/reference/"

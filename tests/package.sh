@@ -27,6 +27,7 @@ for page in vellum vellum-attach vellum-enable; do
     gzip -dc "$dir/all/usr/share/man/man1/$page.1.gz" | grep -q '^\.TH' || fail "the manual page $page"
 done
 bash -n "$dir/all/usr/share/bash-completion/completions/vellum" || fail 'the completions'
+[ -s "$dir/all/usr/share/doc/vellum/guide/reference/commands.md" ] || fail 'the guide'
 writable=$(find "$dir/all" ! -type l -perm /022)
 [ -z "$writable" ] || fail "others may write: $writable"
 

@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 pub mod dependencies;
+pub mod guide;
 pub mod imports;
 pub mod links;
 pub mod promise;
 pub mod shape;
 pub mod spdx;
+pub mod statistics;
 pub mod text;
 pub mod workspace;
 

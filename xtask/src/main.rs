@@ -2,7 +2,7 @@
 //! `... -- shape` measures the source.
 
 use std::process::ExitCode;
-use xtask::{dependencies, imports, links, promise, shape, text, workspace::Workspace};
+use xtask::{dependencies, guide, imports, links, promise, shape, text, workspace::Workspace};
 
 fn main() -> anyhow::Result<ExitCode> {
     let root = xtask::root();
@@ -12,6 +12,7 @@ fn main() -> anyhow::Result<ExitCode> {
             let mut complaints = imports::check(&workspace, &root)?;
             complaints.extend(text::check(&root)?);
             complaints.extend(links::check(&root)?);
+            complaints.extend(guide::check(&root)?);
             complaints.extend(promise::check(&root)?);
             complaints.extend(shape::check(&root)?);
             complaints.extend(dependencies::check(&workspace, &root)?);

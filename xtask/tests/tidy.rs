@@ -1,7 +1,7 @@
 //! The repository itself, under test.
 
 use xtask::workspace::Workspace;
-use xtask::{dependencies, imports, links, promise, root, shape, text};
+use xtask::{dependencies, guide, imports, links, promise, root, shape, text};
 
 fn none(complaints: Vec<String>) {
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
@@ -20,6 +20,11 @@ fn files_are_tidy() {
 #[test]
 fn links_lead_somewhere() {
     none(links::check(&root()).unwrap());
+}
+
+#[test]
+fn the_guide_is_whole_and_explains_its_terms() {
+    none(guide::check(&root()).unwrap());
 }
 
 #[test]

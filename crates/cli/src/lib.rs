@@ -122,8 +122,8 @@ pub fn takes(args: &[OsString]) -> Result<(), String> {
     cli.map(drop).map_err(|error| error.to_string())
 }
 
-/// The whole command line, for completions and manual pages.
-fn command_line() -> clap::Command {
+/// The whole command line, for completions, manual pages and the guide.
+pub fn command_line() -> clap::Command {
     static VERSION: LazyLock<String> = LazyLock::new(|| {
         let ours = env!("CARGO_PKG_VERSION");
         format!("{ours}\nvolumes: it writes format {FORMAT}, and reads 1 to {FORMAT}")

@@ -22,7 +22,7 @@ use vellum_medium::Medium;
     vellum dump look.vellum map              or `vellum check look.vellum`\n\n\
 A pack has no block of data, no words of your own, and nothing of the secret that tells contents.\n\
 It tells the volume's UUID and size, which blocks are in use, their order in the log, how many bytes\n\
-packed ones take, and a checksum of each: which blocks are equal. The manual says more.\n\
+packed ones take, and a checksum of each: which blocks are equal. The guide says more.\n\
 Exit code 3: something is damaged or cannot be read; the pack has the rest.")]
 pub struct Args {
     /// The volume; no server may have it open. It is only read.

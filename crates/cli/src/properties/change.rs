@@ -158,7 +158,7 @@ pub struct Run {
     /// Watch a journal here in this run, besides those that are found; like 1G+128M. As --with journals=...
     #[arg(long, value_name = "START+LENGTH", value_parser = one_journal)]
     journal: Vec<String>,
-    /// A mechanism that is there to be studied, or a property, for this run; several with commas. The manual lists them.
+    /// A mechanism that is there to be studied, or a property, for this run; several with commas. docs/internals/research.md lists them.
     #[arg(long, value_name = "NAME=VALUE", hide_short_help = true)]
     research: Vec<Research>,
     /// Said by `attach --mount` to its server: the file system is mounted on the volume's own device.

@@ -1,4 +1,4 @@
-//! All properties: the one table that commands, help texts and the manual are made from.
+//! All properties: the one table that commands, help texts and the guide are made from.
 
 use super::kind::Kind;
 use super::settings::{Replay, Settings};

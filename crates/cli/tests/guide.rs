@@ -1,0 +1,385 @@
+//! The guide does what it says: the commands of each page (docs/guide/src) are run in order, in a clean folder.
+//!
+//! A block of a page is `sh`, whose commands are run; `text` right behind one, which is what that said, numbers apart; or something to
+//! read in another language. A comment before a block says what is special about it:
+//!
+//! - `<!-- not run: WHY -->`: this test leaves it out, and lists it.
+//! - `<!-- ends with N -->`: its exit code.
+//! - `<!-- goes on -->`: it runs until the page's end, from its line `ready:` on.
+//! - `<!-- needs PROGRAM -->`: left out, and listed, where there is no such program.
+//!
+//! A comment that begins with `<!-- given` has commands that are run and not shown: what the page takes for granted.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::{can_attach, eventually};
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// What stands here for what a reader has. A device is a file of this size under a loop device.
+const DEVICES: [&str; 2] = ["/dev/sdb", "/dev/sdc"];
+const DEVICE_BYTES: &str = "2G";
+const PORTS: [&str; 2] = ["127.0.0.1:9822", "127.0.0.1:10809"];
+const FOLDERS: [&str; 4] = ["/mnt", "/srv", "/run/vellum-clients", "/backup"];
+
+/// How a block is treated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum How {
+    Run { ends_with: i32 },
+    GoesOn,
+    NotRun(String),
+    Needs(String),
+}
+
+/// A piece of a page's code.
+#[derive(Debug)]
+struct Block {
+    line: usize,
+    language: String,
+    text: String,
+    how: How,
+}
+
+fn blocks(page: &str) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut how = None;
+    let mut lines = page.lines().enumerate();
+    while let Some((index, line)) = lines.next() {
+        let mut until = |end: &str| -> String {
+            let body = lines.by_ref().map(|(_, line)| line);
+            body.take_while(|line| *line != end)
+                .map(|line| line.to_owned() + "\n")
+                .collect()
+        };
+        let language = match (line.strip_prefix("```"), line) {
+            (Some(language), _) => language,
+            (None, "<!-- given") => "given",
+            (None, "") => continue,
+            (None, other) => {
+                how = other
+                    .strip_prefix("<!-- ")
+                    .map(|it| said(it.trim_end_matches(" -->")));
+                assert!(
+                    !line.starts_with("    "),
+                    "{}: code without a fence: {line}",
+                    index + 1
+                );
+                continue;
+            }
+        };
+        let (language, end) = (
+            language.to_owned(),
+            if language == "given" { "-->" } else { "```" },
+        );
+        let text = until(end);
+        let how = how.take().unwrap_or(How::Run { ends_with: 0 });
+        blocks.push(Block {
+            line: index + 1,
+            language,
+            text,
+            how,
+        });
+    }
+    blocks
+}
+
+fn said(comment: &str) -> How {
+    let rest = |of: &str| comment.strip_prefix(of).map(str::to_owned);
+    match (rest("not run: "), rest("ends with "), rest("needs ")) {
+        (Some(why), ..) => How::NotRun(why),
+        (_, Some(code), _) => How::Run {
+            ends_with: code.parse().unwrap(),
+        },
+        (.., Some(program)) => How::Needs(program),
+        _ if comment == "goes on" => How::GoesOn,
+        _ => panic!("a comment that means nothing: {comment}"),
+    }
+}
+
+/// A clean folder, with what stands in it for the machine of a reader.
+struct Place {
+    dir: tempfile::TempDir,
+    devices: Vec<String>,
+    ports: [String; 2],
+    servers: Vec<Child>,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = common::dir();
+        for folder in ["bin", "page"] {
+            std::fs::create_dir(dir.path().join(folder)).unwrap();
+        }
+        for folder in FOLDERS {
+            std::fs::create_dir_all(dir.path().join(&folder[1..])).unwrap();
+        }
+        let bin = |name: &str| dir.path().join("bin").join(name);
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_vellum"), bin("vellum")).unwrap();
+        // We are root.
+        std::os::unix::fs::symlink("/usr/bin/env", bin("sudo")).unwrap();
+        let (devices, servers) = (Vec::new(), Vec::new());
+        let free = PORTS.map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+        let ports = free
+            .each_ref()
+            .map(|it| it.local_addr().unwrap().to_string());
+        Self {
+            dir,
+            devices,
+            ports,
+            servers,
+        }
+    }
+
+    /// A text with what is here for what a reader has.
+    fn here(&mut self, text: &str) -> String {
+        for (index, device) in DEVICES.iter().enumerate() {
+            if text.contains(device) && self.devices.len() == index {
+                let file = self.dir.path().join(format!("device{index}"));
+                common::run("truncate", &["-s", DEVICE_BYTES, common::text(&file)]);
+                let made = common::run("losetup", &["--find", "--show", common::text(&file)]);
+                self.devices.push(made.trim().to_owned());
+            }
+        }
+        let root = common::text(self.dir.path());
+        let devices = DEVICES.iter().zip(&self.devices);
+        let ours = devices.chain(PORTS.iter().zip(&self.ports));
+        let text = ours.fold(text.to_owned(), |text, (name, ours)| {
+            text.replace(name, ours)
+        });
+        FOLDERS.iter().fold(text, |text, folder| {
+            text.replace(&format!(" {folder}"), &format!(" {root}{folder}"))
+        })
+    }
+
+    fn command(&self, script: &str) -> Command {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut command = Command::new("timeout");
+        command
+            .args([
+                "--signal=KILL",
+                "120",
+                "bash",
+                "-euo",
+                "pipefail",
+                "-c",
+                script,
+            ])
+            .current_dir(self.dir.path().join("page"))
+            .env(
+                "PATH",
+                format!("{}/bin:{path}:/usr/sbin:/sbin", self.dir.path().display()),
+            )
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a block to its end: what it said, and whether that is how it should end.
+    fn run(&mut self, script: &str, ends_with: i32) -> Result<String, String> {
+        let script = self.here(script);
+        let out = self
+            .command(&format!("exec 2>&1\n{script}"))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&out.stdout).into_owned();
+        match out.status.code() {
+            Some(code) if code == ends_with => Ok(said),
+            code => Err(format!("ended with {code:?}:\n{script}{said}")),
+        }
+    }
+
+    /// Runs a block that goes on, until it is ready: what it said if it ended before that.
+    fn start(&mut self, script: &str) -> Result<(), String> {
+        let script = self.here(script);
+        let log = format!("server{}", self.servers.len());
+        let log = self.dir.path().join(log);
+        let file = File::create(&log).unwrap();
+        let mut command = self.command(&format!("exec 2>&1\nexec {script}"));
+        let mut server = command.stdout(file).spawn().unwrap();
+        let (mut is_ready, mut has_ended) = (false, false);
+        eventually(&format!("ready: {script}"), || {
+            has_ended = server.try_wait().unwrap().is_some();
+            is_ready = std::fs::read_to_string(&log).unwrap().contains("ready: ");
+            is_ready || has_ended
+        });
+        self.servers.push(server);
+        let said = std::fs::read_to_string(&log).unwrap();
+        is_ready
+            .then_some(())
+            .ok_or_else(|| format!("ended:\n{script}{said}"))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for server in &mut self.servers {
+            // SAFETY: our own child, not yet waited for; `timeout` hands the signal on.
+            unsafe { libc::kill(server.id() as i32, libc::SIGTERM) };
+            let _ = server.wait();
+        }
+        let here = self.dir.path().canonicalize().unwrap();
+        let listed = common::vellum(&["list", "--json"]);
+        let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap_or_default();
+        let all = listed.as_array().into_iter().flatten();
+        for path in all.filter_map(|it| it.get("path")?.as_str()) {
+            if Path::new(path).starts_with(&here) || self.devices.iter().any(|it| it == path) {
+                common::vellum(&["detach", path]);
+            }
+        }
+        for device in &self.devices {
+            let _ = Command::new("losetup").args(["-d", device]).status();
+        }
+    }
+}
+
+/// A line without what differs from machine to machine: numbers, and what follows from how many digits they have.
+fn without_numbers(line: &str) -> String {
+    let words = line.split_whitespace().map(|word| {
+        match word.contains(|c: char| c.is_ascii_digit()) || word.starts_with('/') {
+            true => "#",
+            false => word,
+        }
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// What a page says that a block says, and it does not. `...` is anything.
+fn unsaid(shown: &str, said: &str) -> Option<String> {
+    let mut said = said.lines().map(without_numbers);
+    let shown = shown.lines().filter(|line| line.trim() != "...");
+    let mut shown = shown.map(|line| (line, without_numbers(line)));
+    let (line, _) = shown.find(|(_, line)| !said.any(|said| said == *line))?;
+    Some(line.to_owned())
+}
+
+/// Runs a page; what is wrong with it.
+fn try_page(name: &str, page: &str) -> Vec<String> {
+    let mut place = Place::new();
+    let mut wrong = Vec::new();
+    let mut said = None;
+    for block in blocks(page) {
+        let mut fail = |what: String| wrong.push(format!("{name}:{}: {what}", block.line));
+        let is_there = |program: &str| {
+            let path = ["/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/bin"];
+            path.iter()
+                .any(|dir| PathBuf::from(dir).join(program).exists())
+        };
+        match (block.language.as_str(), &block.how) {
+            ("sh" | "given", How::NotRun(why)) => {
+                eprintln!("NOT RUN {name}:{}: {why}", block.line);
+                said = None;
+            }
+            ("sh" | "given", How::Needs(program)) if !is_there(program) => {
+                eprintln!("SKIPPED {name}:{}: there is no {program}", block.line);
+                said = None;
+            }
+            ("sh" | "given", how) => {
+                let done = match how {
+                    How::GoesOn => place.start(&block.text).map(|()| None),
+                    How::Run { ends_with } => place.run(&block.text, *ends_with).map(Some),
+                    _ => place.run(&block.text, 0).map(Some),
+                };
+                match done {
+                    Ok(text) => said = text,
+                    Err(error) => {
+                        fail(error);
+                        break;
+                    }
+                }
+            }
+            ("text", _) => {
+                let missing = said
+                    .as_ref()
+                    .and_then(|said| Some((unsaid(&block.text, said)?, said)));
+                if let Some((line, said)) = missing {
+                    fail(format!("it does not say {line:?}:\n{said}"));
+                }
+            }
+            ("toml" | "yaml" | "ini", _) => {}
+            (other, _) => fail(format!(
+                "a block of {other:?}: it is sh, text, toml, yaml or ini"
+            )),
+        }
+    }
+    wrong
+}
+
+#[test]
+fn each_page_does_what_it_says() {
+    if !can_attach("each_page_does_what_it_says") {
+        return;
+    }
+    let pages = xtask::guide::pages(&xtask::root()).unwrap();
+    let only = std::env::var("PAGE").ok();
+    let pages = pages
+        .iter()
+        .filter(|(name, _)| only.as_ref().is_none_or(|only| only == name));
+    let wrong: Vec<_> = pages
+        .flat_map(|(name, page)| try_page(name, page))
+        .collect();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// Commands within sentences name what there is: their subcommand, and its options.
+#[test]
+fn what_sentences_name_is_there() {
+    let mut wrong = Vec::new();
+    for (name, page) in xtask::guide::pages(&xtask::root()).unwrap() {
+        let code = page.split('`').skip(1).step_by(2);
+        for text in code.filter(|code| code.starts_with("vellum ") && !code.contains('\n')) {
+            if let Err(word) = is_known(text) {
+                wrong.push(format!("{name}: `{text}`: there is no {word}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+fn is_known(text: &str) -> Result<(), String> {
+    let mut command = vellum_cli::command_line();
+    command.build();
+    let mut command = &command;
+    for word in text.split_whitespace().skip(1) {
+        let option = word
+            .strip_prefix("--")
+            .map(|it| it.split('=').next().unwrap_or(it));
+        match (option, command.find_subcommand(word)) {
+            (Some(option), _) => {
+                let mut all = command.get_arguments();
+                let is_there = all.any(|it| it.get_long() == Some(option));
+                is_there.then_some(()).ok_or_else(|| word.to_owned())?;
+            }
+            (None, Some(inner)) => command = inner,
+            (None, None) if command.get_name() == "vellum" => return Err(word.to_owned()),
+            (None, None) => {}
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_wrong_is_found() {
+    assert!(is_known("vellum stats disk.vellum --all").is_ok());
+    assert!(is_known("vellum stat disk.vellum").is_err());
+    assert!(is_known("vellum stats --every").is_err());
+    let page = "<!-- ends with 3 -->\n```sh\na\nb\n```\n\n<!-- given\nc\n-->\n```text\nd\n```\n";
+    let found: Vec<_> = blocks(page)
+        .into_iter()
+        .map(|it| (it.line, it.text, it.how))
+        .collect();
+    let run = |ends_with| How::Run { ends_with };
+    let wanted = [
+        (2, "a\nb\n", run(3)),
+        (7, "c\n", run(0)),
+        (10, "d\n", run(0)),
+    ];
+    assert_eq!(
+        found,
+        wanted.map(|(line, text, how)| (line, text.to_owned(), how))
+    );
+    assert_eq!(unsaid("size 7\n...\nc", "size 8\nb\nc\n"), None);
+    assert_eq!(unsaid("size 7\nd", "size 8\nb\nc\n"), Some("d".to_owned()));
+}

@@ -1,0 +1,250 @@
+//! What a volume counts, with what the source says of each: the fields of `VolumeStats` and of the structs in it, and the core's counters.
+
+use anyhow::{Context, Result};
+use proc_macro2::{TokenStream, TokenTree};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Where they are.
+const FILES: &[&str] = &["crates/device/src/stats.rs", "crates/device/src/waits.rs"];
+const CORE: &str = "crates/core/src/stats.rs";
+/// The struct of all.
+const ALL: &str = "VolumeStats";
+
+/// A statistic, or a group of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statistic {
+    /// As `vellum stats --all` shows it.
+    pub name: String,
+    /// The unit that it is counted in.
+    pub unit: &'static str,
+    /// A sentence or two.
+    pub meaning: String,
+}
+
+/// A group of statistics under one name, and what they are about.
+#[derive(Debug)]
+pub struct Group {
+    /// Its name, which those of its statistics begin with; empty for what is in no group.
+    pub name: String,
+    /// What it is about.
+    pub meaning: String,
+    /// What is in it.
+    pub statistics: Vec<Statistic>,
+}
+
+/// A field: its name, its type, what is said of it.
+type Field = (String, String, String);
+
+/// All of them, in the order of the source.
+///
+/// # Errors
+/// When the source cannot be read, or has another shape.
+pub fn read(root: &Path) -> Result<Vec<Group>> {
+    let mut structs = BTreeMap::new();
+    for path in FILES {
+        let text = std::fs::read_to_string(root.join(path)).context(*path)?;
+        for item in syn::parse_file(&text)?.items {
+            if let syn::Item::Struct(item) = item {
+                structs.insert(item.ident.to_string(), fields(&item));
+            }
+        }
+    }
+    let core = core_counters(&std::fs::read_to_string(root.join(CORE)).context(CORE)?)?;
+    let all = structs
+        .get(ALL)
+        .with_context(|| format!("there is no {ALL}"))?;
+    let mut alone = Vec::new();
+    let mut groups = Vec::new();
+    for (name, kind, meaning) in all {
+        let mut statistics = Vec::new();
+        match kind.as_str() {
+            "BTreeMap" => statistics.clone_from(&core),
+            kind if structs.contains_key(kind) => walk(&structs, kind, name, &mut statistics),
+            kind => alone.push(statistic(name, kind, meaning)),
+        }
+        if !statistics.is_empty() {
+            let (name, meaning) = (name.clone(), meaning.clone());
+            groups.push(Group {
+                name,
+                meaning,
+                statistics,
+            });
+        }
+    }
+    let (name, meaning) = (String::new(), "Of the whole volume.".to_owned());
+    groups.insert(
+        0,
+        Group {
+            name,
+            meaning,
+            statistics: alone,
+        },
+    );
+    Ok(groups)
+}
+
+/// The statistics of one struct and those in it. What is a list is told in words elsewhere.
+fn walk(structs: &BTreeMap<String, Vec<Field>>, of: &str, name: &str, into: &mut Vec<Statistic>) {
+    for (field, kind, meaning) in &structs[of] {
+        let name = format!("{name}.{field}");
+        match kind.as_str() {
+            "Vec" => {}
+            inner if structs.contains_key(inner) => walk(structs, inner, &name, into),
+            kind => into.push(statistic(&name, kind, meaning)),
+        }
+    }
+}
+
+fn statistic(name: &str, kind: &str, meaning: &str) -> Statistic {
+    Statistic {
+        name: name.to_owned(),
+        unit: unit(name, kind),
+        meaning: meaning.to_owned(),
+    }
+}
+
+/// A unit is the end of a name, or follows from its beginning or the type. What is counted by the piece has none.
+fn unit(name: &str, kind: &str) -> &'static str {
+    const ENDS: [(&str, &str); 5] = [
+        ("bytes", "bytes"),
+        ("blocks", "blocks"),
+        ("_micros", "microseconds"),
+        ("_ms", "milliseconds"),
+        ("_percent", "per cent"),
+    ];
+    let last = name.rsplit('.').next().unwrap_or(name);
+    let blocks = ["asked_", "whole_", "parts_", "medium_", "blocks_"];
+    match kind {
+        "bool" => "yes or no",
+        "String" => "a word",
+        _ if last.starts_with("part_bytes") => "bytes",
+        _ if last == "micros" => "microseconds",
+        _ => match ENDS.iter().find(|(end, _)| last.ends_with(end)) {
+            Some((_, unit)) => unit,
+            None if blocks.iter().any(|it| last.contains(it)) => "blocks",
+            None => "",
+        },
+    }
+}
+
+fn fields(item: &syn::ItemStruct) -> Vec<Field> {
+    let named = item.fields.iter().filter_map(|field| {
+        let name = field.ident.as_ref()?.to_string();
+        Some((name, innermost(&field.ty), docs(&field.attrs)))
+    });
+    named.collect()
+}
+
+/// The name of a type; of an optional one, what it may be. An array is a list.
+fn innermost(kind: &syn::Type) -> String {
+    if matches!(kind, syn::Type::Array(_)) {
+        return "Vec".to_owned();
+    }
+    let syn::Type::Path(path) = kind else {
+        return String::new();
+    };
+    let Some(last) = path.path.segments.last() else {
+        return String::new();
+    };
+    match &last.arguments {
+        syn::PathArguments::AngleBracketed(of) if last.ident == "Option" => match of.args.first() {
+            Some(syn::GenericArgument::Type(inner)) => innermost(inner),
+            _ => String::new(),
+        },
+        _ => last.ident.to_string(),
+    }
+}
+
+/// The text of documentation comments.
+fn docs(attributes: &[syn::Attribute]) -> String {
+    let lines = attributes.iter().filter_map(|attribute| {
+        let syn::Meta::NameValue(it) = &attribute.meta else {
+            return None;
+        };
+        let syn::Expr::Lit(syn::ExprLit {
+            lit: syn::Lit::Str(text),
+            ..
+        }) = &it.value
+        else {
+            return None;
+        };
+        it.path
+            .is_ident("doc")
+            .then(|| text.value().trim().to_owned())
+    });
+    lines.collect::<Vec<_>>().join(" ")
+}
+
+/// The core's counters: what its macro is called with, attributes and names with commas.
+fn core_counters(text: &str) -> Result<Vec<Statistic>> {
+    let file = syn::parse_file(text)?;
+    let called = file.items.into_iter().find_map(|item| match item {
+        syn::Item::Macro(it) if it.mac.path.is_ident("counters") => Some(it.mac.tokens),
+        _ => None,
+    });
+    let tokens = called.context("counters! is not called")?;
+    let mut found = Vec::new();
+    let mut attributes = TokenStream::new();
+    for token in tokens {
+        match token {
+            TokenTree::Ident(name) => {
+                let item: syn::ItemStruct = syn::parse2(attributes_of(attributes))?;
+                attributes = TokenStream::new();
+                found.push(statistic(
+                    &format!("core.{name}"),
+                    "u64",
+                    &docs(&item.attrs),
+                ));
+            }
+            TokenTree::Punct(it) if it.as_char() == ',' => {}
+            other => attributes.extend([other]),
+        }
+    }
+    Ok(found)
+}
+
+/// Attributes are parsed with what they belong to.
+fn attributes_of(mut attributes: TokenStream) -> TokenStream {
+    let nothing: Result<TokenStream, _> = "struct Nothing;".parse();
+    attributes.extend(nothing.unwrap_or_default());
+    attributes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_a_counter_is_found() {
+        let text =
+            "counters! {\n /// Blocks that\n /// came.\n came_blocks,\n /// Gauge: b.\n b,\n}";
+        let found = core_counters(text).unwrap();
+        assert_eq!(
+            found[0],
+            statistic("core.came_blocks", "u64", "Blocks that came.")
+        );
+        assert_eq!((found[0].unit, found[1].unit), ("blocks", ""));
+        assert_eq!(found[1].meaning, "Gauge: b.");
+    }
+
+    #[test]
+    fn groups_have_what_is_in_them() {
+        let groups = read(&crate::root()).unwrap();
+        let all: Vec<_> = groups.iter().flat_map(|it| &it.statistics).collect();
+        for (name, unit) in [
+            ("write_amplification", ""),
+            ("clients.read.bytes", "bytes"),
+            ("medium.syncs", ""),
+            ("flushes.waited.most_micros", "microseconds"),
+            ("room.level", "a word"),
+            ("core.part_bytes_data", "bytes"),
+            ("core.asked_data", "blocks"),
+            ("poisoned", "yes or no"),
+        ] {
+            let found = all.iter().find(|it| it.name == name);
+            assert_eq!(found.map(|it| it.unit), Some(unit), "{name}");
+        }
+        assert!(all.iter().all(|it| !it.meaning.is_empty()));
+    }
+}
