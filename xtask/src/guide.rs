@@ -226,7 +226,7 @@ fn first_uses<'t>(
 
 /// The word that a match is, its plural included; none if it is a part of another one.
 fn whole_word(text: &str, at: Range<usize>) -> Option<Range<usize>> {
-    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '=');
     if text[..at.start].ends_with(is_part) {
         return None;
     }
@@ -311,8 +311,12 @@ mod tests {
     fn links_are_made() {
         let terms = terms(GLOSSARY);
         assert_eq!(
-            linked("`map` maps: a map checkpoint", &terms, "../glossary.md"),
-            "`map` [maps](../glossary.md#map): a [map checkpoint](../glossary.md#map-checkpoint)"
+            linked(
+                "`map` of=map maps: a map checkpoint",
+                &terms,
+                "../glossary.md"
+            ),
+            "`map` of=map [maps](../glossary.md#map): a [map checkpoint](../glossary.md#map-checkpoint)"
         );
     }
 }

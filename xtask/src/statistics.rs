@@ -60,7 +60,7 @@ pub fn read(root: &Path) -> Result<Vec<Group>> {
         let mut statistics = Vec::new();
         match kind.as_str() {
             "BTreeMap" => statistics.clone_from(&core),
-            kind if structs.contains_key(kind) => walk(&structs, kind, name, &mut statistics),
+            kind if structs.contains_key(kind) => walk(&structs, (kind, name, ""), &mut statistics),
             kind => alone.push(statistic(name, kind, meaning)),
         }
         if !statistics.is_empty() {
@@ -84,16 +84,31 @@ pub fn read(root: &Path) -> Result<Vec<Group>> {
     Ok(groups)
 }
 
-/// The statistics of one struct and those in it. What is a list is told in words elsewhere.
-fn walk(structs: &BTreeMap<String, Vec<Field>>, of: &str, name: &str, into: &mut Vec<Statistic>) {
+/// The statistics of one struct, its name and what it is about, and those in it. What is a list is told in words elsewhere.
+fn walk(
+    structs: &BTreeMap<String, Vec<Field>>,
+    (of, name, about): (&str, &str, &str),
+    into: &mut Vec<Statistic>,
+) {
     for (field, kind, meaning) in &structs[of] {
         let name = format!("{name}.{field}");
+        let meaning = match about {
+            "" => meaning.clone(),
+            about => format!("{}: {}", about.trim_end_matches('.'), small(meaning)),
+        };
         match kind.as_str() {
             "Vec" => {}
-            inner if structs.contains_key(inner) => walk(structs, inner, &name, into),
-            kind => into.push(statistic(&name, kind, meaning)),
+            inner if structs.contains_key(inner) => walk(structs, (inner, &name, &meaning), into),
+            kind => into.push(statistic(&name, kind, &meaning)),
         }
     }
+}
+
+/// A sentence that goes on behind a colon.
+fn small(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    let first = letters.next().into_iter().flat_map(char::to_lowercase);
+    first.collect::<String>() + letters.as_str()
 }
 
 fn statistic(name: &str, kind: &str, meaning: &str) -> Statistic {
@@ -246,5 +261,7 @@ mod tests {
             assert_eq!(found.map(|it| it.unit), Some(unit), "{name}");
         }
         assert!(all.iter().all(|it| !it.meaning.is_empty()));
+        let reads = all.iter().find(|it| it.name == "clients.read.requests");
+        assert_eq!(reads.unwrap().meaning, "Reads: how many.");
     }
 }

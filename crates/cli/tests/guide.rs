@@ -270,6 +270,10 @@ fn try_page(name: &str, page: &str) -> Vec<String> {
         match (block.language.as_str(), &block.how) {
             ("sh" | "given", How::NotRun(why)) => {
                 eprintln!("NOT RUN {name}:{}: {why}", block.line);
+                let paths = why.split([' ', ',', ';']).filter(|word| word.contains('/'));
+                for path in paths.filter(|path| !xtask::root().join(path).exists()) {
+                    fail(format!("there is no {path}"));
+                }
                 said = None;
             }
             ("sh" | "given", How::Needs(program)) if !is_there(program) => {

@@ -55,15 +55,15 @@ pub struct MediumStats {
     pub summary_bytes: u64,
     /// Map checkpoints; of the layout `shadow` the roots.
     pub map_bytes: u64,
-    /// Of tables in place: the map.
+    /// The map of `ordered` and `shadow`.
     pub link_bytes: u64,
-    /// Of these: counts.
+    /// Their counts of who has a page.
     pub count_bytes: u64,
-    /// Of these: fingerprints.
+    /// Their fingerprints.
     pub fingerprint_bytes: u64,
-    /// Written: tables in place, editions of the map's blocks.
+    /// The editions of the map's blocks of `ordered`.
     pub edition_bytes: u64,
-    /// Of the layout `shadow`: the directory of the tables.
+    /// The directory of the tables of `shadow`.
     pub directory_bytes: u64,
     /// Bytes read for clients.
     pub read_client_bytes: u64,
@@ -71,13 +71,13 @@ pub struct MediumStats {
     pub read_collector_bytes: u64,
     /// Bytes of metadata read.
     pub read_metadata_bytes: u64,
-    /// Bytes read to be stored anew.
+    /// Bytes read by a fold, to be stored anew.
     pub read_fold_bytes: u64,
-    /// Bytes read to compare a block with its journal copy.
+    /// Bytes read to compare a block with a copy that is stored.
     pub read_compare_bytes: u64,
-    /// Operations that took.
+    /// Read operations for that.
     pub compare_reads: u64,
-    /// Comparisons that took none: the journal copy was still in memory, though written.
+    /// Comparisons that needed none: the copy was still in memory, though written.
     pub compare_kept: u64,
     /// Time spent comparing, without the reads.
     pub compare_micros: u64,
@@ -85,7 +85,7 @@ pub struct MediumStats {
     pub fingerprint_micros: u64,
     /// Write operations.
     pub writes: u64,
-    /// Of these: durable by themselves.
+    /// Of these: durable by themselves, so that they need no sync.
     pub durable_writes: u64,
     /// Syncs.
     pub syncs: u64,
@@ -100,7 +100,7 @@ pub struct MediumStats {
 /// Buffers in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryStats {
-    /// Frames for writes, in all and free.
+    /// Frames for writes.
     pub write_frames: u64,
     /// Of these: free.
     pub write_frames_free: u64,
@@ -121,7 +121,7 @@ pub struct RoomStats {
     pub used_bytes: u64,
     /// Bytes of data that may be in use at once.
     pub capacity_bytes: u64,
-    /// The one of the other.
+    /// How much of that is in use.
     pub used_percent: u64,
 }
 
@@ -361,7 +361,7 @@ pub struct FreedFileSystem {
 /// What became of blocks that mounted file systems gave up without a discard.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FreedStats {
-    /// Whether they are dropped.
+    /// Whether such blocks are dropped.
     pub on: bool,
     /// The file systems; none before the first scan.
     pub file_systems: Vec<FreedFileSystem>,
