@@ -6,7 +6,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Where they are.
-const FILES: &[&str] = &["crates/device/src/stats.rs", "crates/device/src/waits.rs"];
+const FILES: &[&str] = &[
+    "crates/device/src/stats.rs",
+    "crates/device/src/waits.rs",
+    "crates/device/src/journals.rs",
+];
 const CORE: &str = "crates/core/src/stats.rs";
 /// The struct of all.
 const ALL: &str = "VolumeStats";
@@ -14,7 +18,7 @@ const ALL: &str = "VolumeStats";
 /// A statistic, or a group of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statistic {
-    /// As `vellum stats --all` shows it.
+    /// As `vellum stats --all` shows it; what is in each of a list has `[]` behind the list's name.
     pub name: String,
     /// The unit that it is counted in.
     pub unit: &'static str,
@@ -84,7 +88,7 @@ pub fn read(root: &Path) -> Result<Vec<Group>> {
     Ok(groups)
 }
 
-/// The statistics of one struct, its name and what it is about, and those in it. What is a list is told in words elsewhere.
+/// The statistics of one struct, its name and what it is about, and those in it.
 fn walk(
     structs: &BTreeMap<String, Vec<Field>>,
     (of, name, about): (&str, &str, &str),
@@ -97,9 +101,14 @@ fn walk(
             about => format!("{}: {}", about.trim_end_matches('.'), small(meaning)),
         };
         match kind.as_str() {
-            "Vec" => {}
             inner if structs.contains_key(inner) => walk(structs, (inner, &name, &meaning), into),
             kind => into.push(statistic(&name, kind, &meaning)),
+        }
+        let listed = kind
+            .strip_prefix('[')
+            .filter(|it| structs.contains_key(*it));
+        if let Some(inner) = listed {
+            walk(structs, (inner, &format!("{name}[]"), ""), into);
         }
     }
 }
@@ -132,7 +141,8 @@ fn unit(name: &str, kind: &str) -> &'static str {
     let blocks = ["asked_", "whole_", "parts_", "medium_", "blocks_"];
     match kind {
         "bool" => "yes or no",
-        "String" => "a word",
+        "String" => "words",
+        list if list.starts_with('[') => "a list",
         _ if last.starts_with("part_bytes") => "bytes",
         _ if last == "micros" => "microseconds",
         _ => match ENDS.iter().find(|(end, _)| last.ends_with(end)) {
@@ -151,10 +161,10 @@ fn fields(item: &syn::ItemStruct) -> Vec<Field> {
     named.collect()
 }
 
-/// The name of a type; of an optional one, what it may be. An array is a list.
+/// The name of a type; of an optional one, what it may be. A list is `[` and the name of what it is of.
 fn innermost(kind: &syn::Type) -> String {
-    if matches!(kind, syn::Type::Array(_)) {
-        return "Vec".to_owned();
+    if let syn::Type::Array(of) = kind {
+        return format!("[{}", innermost(&of.elem));
     }
     let syn::Type::Path(path) = kind else {
         return String::new();
@@ -163,9 +173,12 @@ fn innermost(kind: &syn::Type) -> String {
         return String::new();
     };
     match &last.arguments {
-        syn::PathArguments::AngleBracketed(of) if last.ident == "Option" => match of.args.first() {
-            Some(syn::GenericArgument::Type(inner)) => innermost(inner),
-            _ => String::new(),
+        syn::PathArguments::AngleBracketed(of) => match (of.args.first(), &last.ident) {
+            (Some(syn::GenericArgument::Type(inner)), name) if name == "Option" => innermost(inner),
+            (Some(syn::GenericArgument::Type(inner)), name) if name == "Vec" => {
+                format!("[{}", innermost(inner))
+            }
+            _ => last.ident.to_string(),
         },
         _ => last.ident.to_string(),
     }
@@ -252,7 +265,9 @@ mod tests {
             ("clients.read.bytes", "bytes"),
             ("medium.syncs", ""),
             ("flushes.waited.most_micros", "microseconds"),
-            ("room.level", "a word"),
+            ("room.level", "words"),
+            ("write_once.file_systems", "a list"),
+            ("write_once.file_systems[].not_replayed", "words"),
             ("core.part_bytes_data", "bytes"),
             ("core.asked_data", "blocks"),
             ("poisoned", "yes or no"),
