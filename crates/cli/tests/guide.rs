@@ -5,7 +5,7 @@
 //!
 //! - `<!-- not run: WHY -->`: this test leaves it out, and lists it.
 //! - `<!-- ends with N -->`: its exit code.
-//! - `<!-- goes on -->`: it runs until the page's end, from its line `ready:` on.
+//! - `<!-- goes on -->`: from its line `ready:` on it runs until the next one that goes on, or the page's end.
 //! - `<!-- needs PROGRAM -->`: left out, and listed, where there is no such program.
 //!
 //! A comment that begins with `<!-- given` has commands that are run and not shown: what the page takes for granted.
@@ -16,15 +16,24 @@ mod common;
 
 use common::{can_attach, eventually};
 use std::fs::File;
-use std::net::TcpListener;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// What stands here for what a reader has. A device is a file of this size under a loop device.
 const DEVICES: [&str; 2] = ["/dev/sdb", "/dev/sdc"];
 const DEVICE_BYTES: &str = "2G";
-const PORTS: [&str; 2] = ["127.0.0.1:9822", "127.0.0.1:10809"];
-const FOLDERS: [&str; 4] = ["/mnt", "/srv", "/run/vellum-clients", "/backup"];
+/// What a page has in place of the machine's own: a network of its own, and folders, each empty. It lasts as long as this process.
+const OWN: &str = "\
+    PATH=$PATH:/usr/sbin:/sbin
+    ip link set lo up
+    mount -t tmpfs none own; mkdir own/upper own/work
+    mount -t overlay none -o lowerdir=/etc,upperdir=own/upper,workdir=own/work /etc
+    mkdir -p /etc/vellum /etc/systemd/system
+    for folder in /mnt /srv /etc/vellum /etc/systemd/system /run/systemd; do
+        [ ! -d $folder ] || mount -t tmpfs none $folder
+    done
+    echo; exec sleep infinity";
 
 /// How a block is treated.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,34 +113,38 @@ fn said(comment: &str) -> How {
 struct Place {
     dir: tempfile::TempDir,
     devices: Vec<String>,
-    ports: [String; 2],
-    servers: Vec<Child>,
+    server: Option<Child>,
+    /// Who keeps the namespaces.
+    keeper: Child,
 }
 
 impl Place {
-    fn new() -> Self {
+    /// None where this machine gives no namespaces.
+    fn new() -> Option<Self> {
         let dir = common::dir();
-        for folder in ["bin", "page"] {
+        for folder in ["bin", "page", "own"] {
             std::fs::create_dir(dir.path().join(folder)).unwrap();
-        }
-        for folder in FOLDERS {
-            std::fs::create_dir_all(dir.path().join(&folder[1..])).unwrap();
         }
         let bin = |name: &str| dir.path().join("bin").join(name);
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_vellum"), bin("vellum")).unwrap();
         // We are root.
         std::os::unix::fs::symlink("/usr/bin/env", bin("sudo")).unwrap();
-        let (devices, servers) = (Vec::new(), Vec::new());
-        let free = PORTS.map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
-        let ports = free
-            .each_ref()
-            .map(|it| it.local_addr().unwrap().to_string());
-        Self {
+        let mut keeper = Command::new("unshare")
+            .args(["--mount", "--net", "bash", "-euc", OWN])
+            .current_dir(dir.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // It says a line when all is there, and nothing if it ends before that.
+        let is_there = keeper.stdout.as_mut().unwrap().read(&mut [0]).unwrap() > 0;
+        let (devices, server) = (Vec::new(), None);
+        let place = Self {
             dir,
             devices,
-            ports,
-            servers,
-        }
+            server,
+            keeper,
+        };
+        is_there.then_some(place)
     }
 
     /// A text with what is here for what a reader has.
@@ -144,35 +157,30 @@ impl Place {
                 self.devices.push(made.trim().to_owned());
             }
         }
-        let root = common::text(self.dir.path());
-        let devices = DEVICES.iter().zip(&self.devices);
-        let ours = devices.chain(PORTS.iter().zip(&self.ports));
-        let text = ours.fold(text.to_owned(), |text, (name, ours)| {
+        let ours = DEVICES.iter().zip(&self.devices);
+        ours.fold(text.to_owned(), |text, (name, ours)| {
             text.replace(name, ours)
-        });
-        FOLDERS.iter().fold(text, |text, folder| {
-            text.replace(&format!(" {folder}"), &format!(" {root}{folder}"))
         })
     }
 
+    /// A command in the namespaces.
     fn command(&self, script: &str) -> Command {
         let path = std::env::var("PATH").unwrap_or_default();
+        let dir = self.dir.path().display();
         let mut command = Command::new("timeout");
         command
             .args([
                 "--signal=KILL",
                 "120",
-                "bash",
-                "-euo",
-                "pipefail",
-                "-c",
-                script,
+                "nsenter",
+                "--mount",
+                "--net",
+                "--target",
             ])
-            .current_dir(self.dir.path().join("page"))
-            .env(
-                "PATH",
-                format!("{}/bin:{path}:/usr/sbin:/sbin", self.dir.path().display()),
-            )
+            .arg(self.keeper.id().to_string())
+            .args(["bash", "-euo", "pipefail", "-c"])
+            .arg(format!("cd {dir}/page\nexec 2>&1\n{script}"))
+            .env("PATH", format!("{dir}/bin:{path}:/usr/sbin:/sbin"))
             .stdin(Stdio::null());
         command
     }
@@ -194,10 +202,10 @@ impl Place {
     /// Runs a block that goes on, until it is ready: what it said if it ended before that.
     fn start(&mut self, script: &str) -> Result<(), String> {
         let script = self.here(script);
-        let log = format!("server{}", self.servers.len());
-        let log = self.dir.path().join(log);
+        self.end();
+        let log = self.dir.path().join("server");
         let file = File::create(&log).unwrap();
-        let mut command = self.command(&format!("exec 2>&1\nexec {script}"));
+        let mut command = self.command(&format!("exec {script}"));
         let mut server = command.stdout(file).spawn().unwrap();
         let (mut is_ready, mut has_ended) = (false, false);
         eventually(&format!("ready: {script}"), || {
@@ -205,30 +213,37 @@ impl Place {
             is_ready = std::fs::read_to_string(&log).unwrap().contains("ready: ");
             is_ready || has_ended
         });
-        self.servers.push(server);
+        self.server = Some(server);
         let said = std::fs::read_to_string(&log).unwrap();
         is_ready
             .then_some(())
             .ok_or_else(|| format!("ended:\n{script}{said}"))
     }
-}
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        for server in &mut self.servers {
+    /// Ends what goes on.
+    fn end(&mut self) {
+        if let Some(mut server) = self.server.take() {
             // SAFETY: our own child, not yet waited for; `timeout` hands the signal on.
             unsafe { libc::kill(server.id() as i32, libc::SIGTERM) };
             let _ = server.wait();
         }
-        let here = self.dir.path().canonicalize().unwrap();
-        let listed = common::vellum(&["list", "--json"]);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.end();
+        let listed = self.command("vellum list --json").output().unwrap();
         let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap_or_default();
         let all = listed.as_array().into_iter().flatten();
         for path in all.filter_map(|it| it.get("path")?.as_str()) {
-            if Path::new(path).starts_with(&here) || self.devices.iter().any(|it| it == path) {
-                common::vellum(&["detach", path]);
+            let is_ours = Path::new(path).starts_with(self.dir.path());
+            if is_ours || self.devices.iter().any(|it| it == path) {
+                let _ = self.command(&format!("vellum detach {path}")).output();
             }
         }
+        let _ = self.keeper.kill();
+        let _ = self.keeper.wait();
         for device in &self.devices {
             let _ = Command::new("losetup").args(["-d", device]).status();
         }
@@ -257,7 +272,10 @@ fn unsaid(shown: &str, said: &str) -> Option<String> {
 
 /// Runs a page; what is wrong with it.
 fn try_page(name: &str, page: &str) -> Vec<String> {
-    let mut place = Place::new();
+    let Some(mut place) = Place::new() else {
+        eprintln!("SKIPPED {name}: it needs namespaces of its own, and overlayfs");
+        return Vec::new();
+    };
     let mut wrong = Vec::new();
     let mut said = None;
     for block in blocks(page) {
