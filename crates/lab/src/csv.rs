@@ -4,6 +4,7 @@ use crate::base::Lookups;
 use crate::flash::{Busy, Reads};
 use crate::life::{Life, WornOut};
 use crate::outcome::Outcome;
+use crate::series::Step;
 use std::collections::BTreeSet;
 
 /// The lines, with one of headings.
@@ -48,6 +49,101 @@ pub fn cells(outcome: &Outcome) -> Vec<(String, String)> {
     let causes: Vec<&str> = outcome.medium.iter().map(|cause| cause.name).collect();
     let memory: Vec<&str> = outcome.memory.iter().map(|part| part.name).collect();
     columns(outcome, (&causes, &memory), With::default().and(outcome))
+}
+
+/// How runs went: a line for each step of each, with all that was counted from its start to the step's end, and how long requests took
+/// in the mean that were answered within the step.
+#[must_use]
+pub fn steps(outcomes: &[Outcome]) -> String {
+    let mut counters: Vec<Counter> = Vec::new();
+    let mut known = BTreeSet::new();
+    for outcome in outcomes {
+        let causes = outcome
+            .medium
+            .iter()
+            .map(|cause| Counter::Written(cause.name));
+        let engine = outcome.engine.iter().map(|(name, _)| Counter::Engine(name));
+        counters.extend(
+            causes
+                .chain(engine)
+                .filter(|&counter| known.insert(counter)),
+        );
+    }
+    let mut heading: Vec<String> = STEP.map(Into::into).into();
+    heading.extend(counters.iter().map(|counter| counter.heading()));
+    let heading: Vec<&str> = heading.iter().map(String::as_str).collect();
+    let mut out = line(&heading);
+    for outcome in outcomes {
+        let mut before = (0, 0);
+        for step in &outcome.steps {
+            let now = (step.host_written, step.medium_written);
+            let within = (now.1 - before.1) as f64 / (now.0 - before.0).max(1) as f64;
+            before = now;
+            let optional = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
+            let mut cells = vec![
+                outcome.policy.clone(),
+                outcome.load.clone(),
+                now.0.to_string(),
+                format!("{:.9}", step.seconds),
+                now.1.to_string(),
+                format!("{within:.4}"),
+                step.erases.to_string(),
+                optional(step.write_mean_ns),
+                optional(step.read_mean_ns),
+            ];
+            let counted = |counter: &Counter| optional(counter.of(outcome, step));
+            cells.extend(counters.iter().map(counted));
+            let cells: Vec<&str> = cells.iter().map(String::as_str).collect();
+            out += &line(&cells);
+        }
+    }
+    out
+}
+
+/// What stands before the counters.
+const STEP: [&str; 9] = [
+    "policy",
+    "load",
+    "host_written_blocks",
+    "seconds",
+    "medium_written_blocks",
+    "write_amplification_within",
+    "erases",
+    "write_mean_ns",
+    "read_mean_ns",
+];
+
+/// What else is counted, by its name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Counter {
+    /// Blocks that the medium got for a cause.
+    Written(&'static str),
+    /// One of the engine's.
+    Engine(&'static str),
+}
+
+impl Counter {
+    fn heading(self) -> String {
+        match self {
+            Self::Written(name) => format!("written_{}", name.replace(' ', "_")),
+            Self::Engine(name) => format!("engine_{name}"),
+        }
+    }
+
+    /// At the end of a step; none where the policy has no such counter.
+    fn of(self, outcome: &Outcome, step: &Step) -> Option<u64> {
+        let found = match self {
+            Self::Written(name) => {
+                let at = outcome.medium.iter().position(|cause| cause.name == name);
+                step.by_cause.get(at?)
+            }
+            Self::Engine(name) => {
+                let at = outcome.engine.iter().position(|counter| counter.0 == name);
+                step.engine.get(at?)
+            }
+        };
+        found.copied()
+    }
 }
 
 /// One line.

@@ -41,3 +41,5 @@ pub mod trace;
 pub mod vellum;
 pub mod verdict;
 pub mod workload;
+pub mod zipf;
+pub mod zones;

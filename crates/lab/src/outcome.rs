@@ -291,10 +291,25 @@ impl Snapshot {
             read_errors: sim.flash.errors(),
             partial: false,
             sure: Sure::default(),
-            steps: sim.seen.series.since(self.start),
+            steps: self.steps(sim),
             write_cdf: sim.seen.writes.cumulative(),
             read_cdf: sim.seen.reads.cumulative(),
         }
+    }
+}
+
+impl Snapshot {
+    /// The run's course. Of counters of the engine's it is told what has come since the start, of gauges how they stood.
+    fn steps(&self, sim: &Sim) -> Vec<Step> {
+        let mut steps = sim.seen.series.since(&self.start);
+        for step in &mut steps {
+            for (value, (name, before)) in step.engine.iter_mut().zip(&self.engine) {
+                if !GAUGES.contains(name) {
+                    *value -= before;
+                }
+            }
+        }
+        steps
     }
 }
 

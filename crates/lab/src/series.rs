@@ -11,7 +11,7 @@ const STEPS_MAX: usize = 128;
 const FIRST_BLOCKS: u64 = 16;
 
 /// Counters at the end of a step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
     /// Blocks that the host had written.
     pub host_written: u64,
@@ -25,6 +25,14 @@ pub struct Moment {
     pub writes: u64,
     /// In nanoseconds.
     pub write_ns: u64,
+    /// Reads that had been answered, and how long they took together.
+    pub reads: u64,
+    /// In nanoseconds.
+    pub read_ns: u64,
+    /// Blocks that the medium had got, by cause.
+    pub by_cause: Vec<u64>,
+    /// The engine's counters.
+    pub engine: Vec<u64>,
 }
 
 /// The moments of a run that is on its way.
@@ -65,18 +73,22 @@ impl Series {
 
     /// The steps, counted from a moment at which the host had written nothing.
     #[must_use]
-    pub fn since(&self, start: Moment) -> Vec<Step> {
+    pub fn since(&self, start: &Moment) -> Vec<Step> {
         let mut before = start;
         let steps = self.moments.iter().map(|now| {
-            let writes = now.writes - before.writes;
+            let (writes, reads) = (now.writes - before.writes, now.reads - before.reads);
+            let causes = now.by_cause.iter().zip(&start.by_cause);
             let step = Step {
                 host_written: now.host_written,
                 medium_written: now.medium_written - start.medium_written,
                 erases: now.erases - start.erases,
                 seconds: (now.at - start.at) as f64 / 1e9,
                 write_mean_ns: (now.write_ns - before.write_ns).checked_div(writes),
+                read_mean_ns: (now.read_ns - before.read_ns).checked_div(reads),
+                by_cause: causes.map(|(now, start)| now - start).collect(),
+                engine: now.engine.clone(),
             };
-            before = *now;
+            before = now;
             step
         });
         steps.collect()
@@ -84,7 +96,7 @@ impl Series {
 }
 
 /// A step of a run: all counts are from the run's start to the step's end.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Step {
     /// Blocks that the host wrote.
     pub host_written: u64,
@@ -96,6 +108,15 @@ pub struct Step {
     pub seconds: f64,
     /// How long the writes took in the mean that were answered within the step; none where there was none.
     pub write_mean_ns: Option<u64>,
+    /// The reads, likewise.
+    #[serde(skip)]
+    pub read_mean_ns: Option<u64>,
+    /// Blocks that the medium got, by cause: those of the run, in their order.
+    #[serde(skip)]
+    pub by_cause: Vec<u64>,
+    /// The engine's counters as they stood: those of the run, in their order.
+    #[serde(skip)]
+    pub engine: Vec<u64>,
 }
 
 /// Parts of a run that are held against each other.
@@ -162,7 +183,7 @@ mod tests {
                 });
             }
         }
-        series.since(Moment::default())
+        series.since(&Moment::default())
     }
 
     #[test]

@@ -70,6 +70,7 @@ mod tests {
             duplicates: 0,
             again: Again::Soon,
             flush_every: 9,
+            drift: 0,
             bursts: None,
             seed: 3,
         };

@@ -88,6 +88,9 @@ mod tests {
             erases: 0,
             seconds: 0.0,
             write_mean_ns: None,
+            read_mean_ns: None,
+            by_cause: Vec::new(),
+            engine: Vec::new(),
         };
         (1..=volumes * 50).map(step).collect()
     }

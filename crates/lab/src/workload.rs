@@ -5,6 +5,8 @@ use crate::content::{Content, Contents};
 use crate::rng::{Rng, mix};
 use crate::sizes::Tells;
 use crate::trace::Op;
+use crate::zipf::Zipf;
+use crate::zones::Zones;
 use smallvec::smallvec;
 use vellum_core::addr::Lba;
 
@@ -79,7 +81,7 @@ pub enum Pattern {
     Uniform,
     /// The `n`th most popular with a chance proportional to `1 / n^skew`, scattered over the volume.
     Zipf {
-        /// Between 0 and 1.
+        /// From 0 to [`SKEW_MAX`](crate::zipf::SKEW_MAX).
         skew: f64,
     },
     /// `share` of the requests go to `space` of the volume.
@@ -89,6 +91,8 @@ pub enum Pattern {
         /// Of the volume, in percent.
         space: u32,
     },
+    /// Each zone of the volume has its share.
+    Zones(Zones),
     /// As an application asks, in requests of its own sizes, with its own flushes.
     Application(Application),
 }
@@ -187,6 +191,26 @@ pub fn find(name: &str) -> Option<&'static Workload> {
     WORKLOADS.iter().find(|workload| workload.name == name)
 }
 
+impl Workload {
+    /// What it is, with what was made different of it.
+    #[must_use]
+    pub fn told(&self) -> String {
+        let known = find(self.name);
+        let mut told = format!("{} (synthetic)", self.name);
+        if known.is_none_or(|known| known.pattern != self.pattern) {
+            told += &match self.pattern {
+                Pattern::Zipf { skew } => format!(", skew {skew}"),
+                Pattern::Zones(zones) => format!(", zones {zones}"),
+                _ => String::new(),
+            };
+        }
+        if known.is_none_or(|known| known.reads != self.reads) {
+            told += &format!(", {}% reads", self.reads);
+        }
+        told
+    }
+}
+
 /// Which contents are written again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
@@ -221,6 +245,8 @@ pub struct Shape {
     pub again: Again,
     /// A flush after so many writes; 0: none.
     pub flush_every: u64,
+    /// By how much of the volume the pattern moves on, in thousandths, while as many requests come as it has places.
+    pub drift: u32,
     /// When requests come; none: at 0, whoever runs them has a pace of his own.
     pub bursts: Option<Bursts>,
     /// Chance.
@@ -271,7 +297,14 @@ impl Generator {
         }
     }
 
-    fn place(&mut self) -> u64 {
+    /// Where a request goes: a place of the pattern, and the pattern moves.
+    fn place(&mut self, read: bool) -> u64 {
+        let moved = u128::from(self.requests - 1) * u128::from(self.shape.drift) / 1000;
+        let place = u128::from(self.place_of_pattern(read)) + moved;
+        (place % u128::from(self.places)) as u64
+    }
+
+    fn place_of_pattern(&mut self, read: bool) -> u64 {
         let places = self.places;
         match (self.workload.pattern, &self.zipf) {
             (Pattern::Sequential, _) => {
@@ -291,6 +324,7 @@ impl Generator {
                     false => hot + self.rng.below(places - hot),
                 }
             }
+            (Pattern::Zones(zones), _) => zones.draw(&mut self.rng, places, read),
             _ => self.rng.below(places),
         }
     }
@@ -353,7 +387,7 @@ impl Generator {
                 true => Op::Read,
                 false => Op::Write { fua: false },
             },
-            lba: self.place() * u64::from(self.shape.request_blocks),
+            lba: self.place(is_read) * u64::from(self.shape.request_blocks),
             blocks: self.shape.request_blocks.min(self.shape.blocks as u32),
         }
     }
@@ -392,48 +426,6 @@ fn soon(shape: &Shape, mut number: u64, index: u64) -> Content {
     }
 }
 
-/// Ranks by Zipf's law, by Gray's method ("Quickly generating billion-record synthetic databases").
-struct Zipf {
-    count: f64,
-    skew: f64,
-    zeta: f64,
-    eta: f64,
-}
-
-impl Zipf {
-    fn new(count: u64, skew: f64) -> Self {
-        // The sum over so many terms; beyond a million, its integral.
-        let sum = |n: u64| -> f64 {
-            let exact = n.min(1 << 20);
-            let head: f64 = (1..=exact).map(|i| (i as f64).powf(-skew)).sum();
-            let tail = |x: f64| x.powf(1.0 - skew) / (1.0 - skew);
-            head + tail(n as f64 + 0.5) - tail(exact as f64 + 0.5)
-        };
-        let zeta = sum(count);
-        let n = count as f64;
-        let eta = (1.0 - (2.0 / n).powf(1.0 - skew)) / (1.0 - sum(2.min(count)) / zeta);
-        Self {
-            count: n,
-            skew,
-            zeta,
-            eta,
-        }
-    }
-
-    fn draw(&self, rng: &mut Rng) -> u64 {
-        let u = rng.unit();
-        let scaled = u * self.zeta;
-        if scaled < 1.0 || self.count < 2.0 {
-            return 0;
-        }
-        if scaled < 1.0 + 0.5f64.powf(self.skew) {
-            return 1;
-        }
-        let rank = self.count * (self.eta * u - self.eta + 1.0).powf(1.0 / (1.0 - self.skew));
-        (rank as u64).min(self.count as u64 - 1)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -446,6 +438,7 @@ mod tests {
             duplicates: 0,
             again: Again::Popular,
             flush_every: 0,
+            drift: 0,
             bursts: None,
             seed: 5,
         }
@@ -462,6 +455,27 @@ mod tests {
     #[test]
     fn sequential_visits_each_once_a_round() {
         assert_eq!(hits("sequential", 50, 100), vec![2; 50]);
+    }
+
+    #[test]
+    fn a_pattern_that_drifts_has_gone_as_far_as_is_asked() {
+        // A tenth of the volume while a volume's worth of requests comes; then each place was asked for one earlier.
+        let shape = Shape {
+            drift: 100,
+            ..shape(1000)
+        };
+        let sequential = Generator::new(*find("sequential").unwrap(), shape);
+        for (number, request) in sequential.take(5000).enumerate() {
+            let number = number as u64;
+            assert_eq!(request.lba, (number + number / 10) % 1000);
+        }
+        // What is hot stays as large, and lies a fifth further on after two volumes.
+        let hot = Generator::new(*find("hot-cold").unwrap(), shape).skip(2000);
+        let hits = hot
+            .take(100)
+            .filter(|r| (200..410).contains(&r.lba))
+            .count();
+        assert!((65..95).contains(&hits), "{hits}");
     }
 
     #[test]

@@ -16,6 +16,7 @@ fn load(again: Again, duplicates: u32, request_blocks: u32) -> Vec<Request> {
         duplicates,
         again,
         flush_every: 0,
+        drift: 0,
         bursts: None,
         seed: 3,
     };

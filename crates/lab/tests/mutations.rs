@@ -140,6 +140,16 @@ fn policies_and_axes_survive_whatever_comes() {
 }
 
 #[test]
+fn zones_survive_whatever_comes() {
+    let mut rng = Rng::new(22);
+    for seed in ["20:80,80:20", "10:60:0,40.5:40:0,49.5:0:100"] {
+        for _ in 0..4000 {
+            options::zones(&changed(seed.as_bytes(), &mut rng));
+        }
+    }
+}
+
+#[test]
 fn drives_survive_whatever_comes() {
     let mut rng = Rng::new(21);
     for name in ["tlc-nvme", "disksim", "fast-ssd", "omd-server"] {

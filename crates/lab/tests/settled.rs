@@ -61,7 +61,7 @@ fn after_long(load: &str, policy: &str, volumes: u64) -> f64 {
     let logical = run(made(load, 1), Precondition::None, policy).logical_blocks;
     let outcome = run(made(load, volumes * logical), Precondition::Fill, policy);
     let (half, last) = (
-        outcome.steps[outcome.steps.len() / 2],
+        &outcome.steps[outcome.steps.len() / 2],
         outcome.steps.last().unwrap(),
     );
     (last.medium_written - half.medium_written) as f64
@@ -163,4 +163,43 @@ fn a_trace_warms_up_by_other_contents_than_those_that_are_measured() {
         "vellum:op=28,dedup",
     );
     assert_eq!(same.counted("dedup_blocks"), 2000 + 2 * 4000);
+}
+
+#[test]
+fn the_last_step_of_a_course_has_what_the_run_counted() {
+    let policies = ["base", "vellum:op=28", "base:level-static"];
+    let outcomes = policies.map(|policy| run(made("mixed", 20_000), Precondition::Fill, policy));
+    let text = vellum_lab::csv::steps(&outcomes);
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    let column = |name: &str| rows[0].iter().position(|heading| *heading == name).unwrap();
+    assert!(rows.iter().all(|row| row.len() == rows[0].len()));
+    for outcome in &outcomes {
+        let name = outcome.policy.as_str();
+        let of: Vec<_> = rows
+            .iter()
+            .filter(|row| row[0].trim_matches('"') == name)
+            .collect();
+        assert_eq!(of.len(), outcome.steps.len(), "{name}");
+        let number = |row: &[&str], name| row[column(name)].parse::<u64>().unwrap();
+        let causes = outcome
+            .medium
+            .iter()
+            .map(|cause| format!("written_{}", cause.name.replace(' ', "_")));
+        let causes: Vec<String> = causes.collect();
+        for row in &of {
+            let all: u64 = causes.iter().map(|cause| number(row, cause)).sum();
+            assert_eq!(all, number(row, "medium_written_blocks"), "{name}");
+        }
+        // The run ends some blocks after its last step.
+        let last = of.last().unwrap();
+        let host = number(last, "host_written_blocks") as f64;
+        assert!(
+            (0.97..=1.0).contains(&(host / outcome.host_written as f64)),
+            "{name}: {host}"
+        );
+        assert!(
+            number(last, "erases") <= outcome.life.as_ref().unwrap().erases,
+            "{name}"
+        );
+    }
 }

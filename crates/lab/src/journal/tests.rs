@@ -15,6 +15,7 @@ fn shape(journal: &Journal, flush_every: u64) -> workload::Shape {
         duplicates: 0,
         again: workload::Again::Popular,
         flush_every,
+        drift: 0,
         bursts: None,
         seed: 1,
     }

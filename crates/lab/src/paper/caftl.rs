@@ -144,6 +144,7 @@ fn perfect(scenario: &Scenario<'_>, blocks: u64) -> Perfect {
         duplicates: load.duplicates,
         again: load.again,
         flush_every: 0,
+        drift: 0,
         bursts: None,
         seed: scenario.seed,
     };

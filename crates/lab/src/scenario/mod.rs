@@ -84,6 +84,8 @@ pub struct Synthetic {
     pub again: Again,
     /// A flush after so many writes.
     pub flush_every: u64,
+    /// By how much of the volume the pattern moves on, in thousandths, while as many requests come as write it once.
+    pub drift: u32,
     /// At times of their own (`Pace::Open`): all of a burst at once, and then nothing for a while.
     pub bursts: Option<Bursts>,
     /// Through a file system that journals.
@@ -102,9 +104,23 @@ impl Synthetic {
             duplicates: 0,
             again: Again::Popular,
             flush_every: 0,
+            drift: 0,
             bursts: None,
             journal: None,
         }
+    }
+
+    /// What it is: figures go with it.
+    #[must_use]
+    pub fn told(&self) -> String {
+        let mut told = self.workload.told();
+        if self.drift > 0 {
+            told += &format!(", drift {}%", f64::from(self.drift) / 10.0);
+        }
+        if let Some(Bursts { requests, every_ns }) = self.bursts {
+            told += &format!(", {requests} requests every {} us", every_ns / 1000);
+        }
+        told
     }
 }
 
@@ -262,7 +278,7 @@ impl Scenario<'_> {
     /// up for what was measured.
     fn load_told(&self) -> String {
         let mut told = match &self.load {
-            Load::Synthetic(load) => format!("{} (synthetic)", load.workload.name),
+            Load::Synthetic(load) => load.told(),
             Load::Trace { trace, .. } => format!("trace ({})", trace.format().name()),
             Load::Requests(_) => "requests given one by one".into(),
         };

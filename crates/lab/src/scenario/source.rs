@@ -148,6 +148,7 @@ impl<'a> Scenario<'a> {
             duplicates: load.duplicates,
             again: load.again,
             flush_every: load.flush_every,
+            drift: load.drift,
             bursts: load.bursts,
             seed: self.seed,
         })

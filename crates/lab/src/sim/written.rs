@@ -70,13 +70,22 @@ impl Sim {
     /// The counters of now.
     #[must_use]
     pub fn moment(&self) -> Moment {
+        let written = self.ftl.written();
+        let by_cause: Vec<u64> = written.iter().map(|cause| cause.blocks).collect();
         Moment {
             host_written: self.seen.blocks_written,
-            medium_written: self.ftl.written().iter().map(|cause| cause.blocks).sum(),
+            medium_written: by_cause.iter().sum(),
             erases: self.flash.counts().erases,
             at: self.time.now(),
             writes: self.seen.writes.count(),
             write_ns: self.seen.writes.sum(),
+            reads: self.seen.reads.count(),
+            read_ns: self.seen.reads.sum(),
+            by_cause,
+            engine: match &self.ftl {
+                Ftl::Vellum(vellum) => vellum.stats().named().map(|(_, value)| value).collect(),
+                Ftl::Page(_) | Ftl::Raw(_) => Vec::new(),
+            },
         }
     }
 }

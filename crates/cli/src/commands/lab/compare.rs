@@ -1,7 +1,7 @@
 //! `vellum lab compare`: all policies over one load.
 
 use super::flash::number;
-use super::output::Output;
+use super::output::{Course, Output};
 use super::progress::{interrupted, watched};
 use super::setup::Setup;
 use crate::outcome::tell;
@@ -24,6 +24,8 @@ pub struct Args {
     threads: Option<u16>,
     #[command(flatten)]
     output: Output,
+    #[command(flatten)]
+    course: Course,
 }
 
 impl Args {
@@ -72,6 +74,7 @@ impl Args {
         warnings.extend(failed.iter().map(|f| format!("not run: {f:#}")));
         self.output
             .give("Policies compared", about, warnings, &outcomes)?;
+        self.course.give(&outcomes)?;
         interrupted(&outcomes)?;
         match failed.is_empty() {
             true => Ok(()),

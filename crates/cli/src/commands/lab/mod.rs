@@ -8,6 +8,7 @@ mod list;
 mod oracle;
 mod output;
 mod paper;
+mod pattern;
 mod progress;
 mod run;
 mod setup;

@@ -25,6 +25,24 @@ pub struct Output {
     html: Option<PathBuf>,
 }
 
+/// Arguments, of what has a course.
+#[derive(clap::Args)]
+pub struct Course {
+    /// Write how the runs went here, as comma-separated values: a line for each of some hundred steps, with every counter.
+    #[arg(long, value_name = "FILE")]
+    steps: Option<PathBuf>,
+}
+
+impl Course {
+    /// Writes it, if it is wanted.
+    pub fn give(&self, outcomes: &[Outcome]) -> Result<()> {
+        match &self.steps {
+            Some(path) => write(path, &csv::steps(outcomes)),
+            None => Ok(()),
+        }
+    }
+}
+
 /// What is given, in each of its forms; as JSON what it is itself.
 pub trait Figures: Serialize {
     /// What is missing, if not all was done.

@@ -1,6 +1,6 @@
 //! `vellum lab run`: a load under a few policies.
 
-use super::output::Output;
+use super::output::{Course, Output};
 use super::progress::{interrupted, watched};
 use super::setup::{Setup, save};
 use anyhow::{Context, Result};
@@ -21,6 +21,8 @@ pub struct Args {
     policy: Vec<Policy>,
     #[command(flatten)]
     output: Output,
+    #[command(flatten)]
+    course: Course,
     /// Write a plot of the write latencies' distribution here (SVG).
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -47,6 +49,7 @@ impl Args {
         let (about, warnings) = self.setup.about(&ready);
         self.output
             .give("Policies side by side", about, warnings, &outcomes)?;
+        self.course.give(&outcomes)?;
         interrupted(&outcomes)
     }
 

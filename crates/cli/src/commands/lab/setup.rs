@@ -3,6 +3,7 @@
 use super::drives;
 use super::flash::{FlashArgs, number, permille};
 use super::hashing::HashArgs;
+use super::pattern::PatternArgs;
 use super::source;
 use super::speeds::SpeedArgs;
 use crate::outcome::{out, usage};
@@ -68,6 +69,8 @@ pub struct Setup {
     hashing: HashArgs,
     #[command(flatten)]
     speeds: SpeedArgs,
+    #[command(flatten)]
+    pattern: PatternArgs,
     /// So many requests at a time, each as soon as one is answered. Default for a load: 32; for a trace: its own times, or 32 where these
     /// are made up.
     #[arg(long, value_name = "COUNT", value_parser = number::<u32>(1..=65_536))]
@@ -321,7 +324,7 @@ impl Setup {
             think => think,
         };
         let timed = |trace: &Arc<TraceFile>| trace.summary().made_up_times().is_none();
-        let own_times = ready.trace.as_ref().is_some_and(timed);
+        let own_times = ready.trace.as_ref().map_or(self.pattern.is_timed(), timed);
         let pace = match (self.depth, think) {
             (Some(depth), Some(Think(think))) => Pace::Elastic { depth, think },
             (Some(depth), None) => Pace::Closed { depth },
@@ -358,7 +361,7 @@ impl Setup {
             Some("writeback") => Some(Mode::Writeback),
             Some(_) => Some(Mode::Ordered),
         };
-        Ok(Load::Synthetic(Synthetic {
+        let load = self.pattern.of(Synthetic {
             workload,
             requests: match self.flash.until_worn_out() {
                 true => UNTIL_WORN_OUT,
@@ -388,7 +391,8 @@ impl Setup {
                 },
             }),
             ..Synthetic::new(workload)
-        }))
+        });
+        Ok(Load::Synthetic(load?))
     }
 
     /// What a reader has to know of the device and the load, and what speaks against the figures.
@@ -405,8 +409,9 @@ impl Setup {
             describe(trace, &mut about, &mut warnings);
             warnings.extend(self.made_up(trace));
         }
-        if let Some(workload) = &self.workload {
-            let mut line = format!("load: {} (synthetic)", workload.name);
+        let load = self.workload.map(|workload| self.synthetic(workload));
+        if let Some(Ok(Load::Synthetic(load))) = load {
+            let mut line = format!("load: {}", load.told());
             if self.duplicates > 0 {
                 line += &format!(
                     ", {}% of the blocks with a content that comes again ({})",
