@@ -4,9 +4,10 @@
 //! read in another language. A comment before a block says what is special about it:
 //!
 //! - `<!-- not run: WHY -->`: this test leaves it out, and lists it.
-//! - `<!-- ends with N -->`: its exit code.
+//! - `<!-- ends with: N -->`: its exit code.
 //! - `<!-- goes on -->`: from its line `ready:` on it runs until the next one that goes on, or the page's end.
-//! - `<!-- needs PROGRAM -->`: left out, and listed, where there is no such program.
+//! - `<!-- typed: WORDS -->`: its one command asks at a terminal, and gets these words each time.
+//! - `<!-- needs: PROGRAM -->`: left out, and listed, where there is no such program.
 //!
 //! A comment that begins with `<!-- given` has commands that are run and not shown: what the page takes for granted.
 
@@ -15,8 +16,9 @@
 mod common;
 
 use common::{can_attach, eventually};
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -40,6 +42,7 @@ const OWN: &str = "\
 enum How {
     Run { ends_with: i32 },
     GoesOn,
+    Typed(String),
     NotRun(String),
     Needs(String),
 }
@@ -97,14 +100,16 @@ fn blocks(page: &str) -> Vec<Block> {
 }
 
 fn said(comment: &str) -> How {
-    let rest = |of: &str| comment.strip_prefix(of).map(str::to_owned);
-    match (rest("not run: "), rest("ends with "), rest("needs ")) {
-        (Some(why), ..) => How::NotRun(why),
-        (_, Some(code), _) => How::Run {
-            ends_with: code.parse().unwrap(),
+    let (what, rest) = comment.split_once(": ").unwrap_or((comment, ""));
+    let rest = rest.to_owned();
+    match what {
+        "not run" => How::NotRun(rest),
+        "needs" => How::Needs(rest),
+        "typed" => How::Typed(rest),
+        "goes on" => How::GoesOn,
+        "ends with" => How::Run {
+            ends_with: rest.parse().unwrap(),
         },
-        (.., Some(program)) => How::Needs(program),
-        _ if comment == "goes on" => How::GoesOn,
         _ => panic!("a comment that means nothing: {comment}"),
     }
 }
@@ -127,8 +132,10 @@ impl Place {
         }
         let bin = |name: &str| dir.path().join("bin").join(name);
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_vellum"), bin("vellum")).unwrap();
-        // We are root.
+        // We are root, and each host is this one.
         std::os::unix::fs::symlink("/usr/bin/env", bin("sudo")).unwrap();
+        std::fs::write(bin("ssh"), "#!/bin/sh\nshift\neval \"$@\"\n").unwrap();
+        std::fs::set_permissions(bin("ssh"), Permissions::from_mode(0o755)).unwrap();
         let mut keeper = Command::new("unshare")
             .args(["--mount", "--net", "bash", "-euc", OWN])
             .current_dir(dir.path())
@@ -250,6 +257,15 @@ impl Drop for Place {
     }
 }
 
+/// A command with somebody at its terminal, who waits for each question: what is typed before it is thrown away.
+fn typed(command: &str, words: &str) -> String {
+    let command = command.trim_end();
+    format!(
+        "for once in 1 2; do sleep 1.5; echo '{words}'; done | {{ cat; sleep 2; }} |\n\
+         script -q -e -E never -c '{command}' /dev/null\n"
+    )
+}
+
 /// A line without what differs from machine to machine: numbers, and what follows from how many digits they have.
 fn without_numbers(line: &str) -> String {
     let words = line.split_whitespace().map(|word| {
@@ -300,6 +316,7 @@ fn try_page(name: &str, page: &str) -> Vec<String> {
             }
             ("sh" | "given", how) => {
                 let done = match how {
+                    How::Typed(words) => place.run(&typed(&block.text, words), 0).map(Some),
                     How::GoesOn => place.start(&block.text).map(|()| None),
                     How::Run { ends_with } => place.run(&block.text, *ends_with).map(Some),
                     _ => place.run(&block.text, 0).map(Some),
@@ -387,7 +404,7 @@ fn what_is_wrong_is_found() {
     assert!(is_known("vellum stats disk.vellum --all").is_ok());
     assert!(is_known("vellum stat disk.vellum").is_err());
     assert!(is_known("vellum stats --every").is_err());
-    let page = "<!-- ends with 3 -->\n```sh\na\nb\n```\n\n<!-- given\nc\n-->\n```text\nd\n```\n";
+    let page = "<!-- ends with: 3 -->\n```sh\na\nb\n```\n\n<!-- given\nc\n-->\n```text\nd\n```\n";
     let found: Vec<_> = blocks(page)
         .into_iter()
         .map(|it| (it.line, it.text, it.how))
