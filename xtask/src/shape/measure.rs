@@ -134,6 +134,9 @@ impl<'ast> Visit<'ast> for Reader {
         self.inner -= inner;
     }
 
+    /// Who may see an item is no import.
+    fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
+
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
         self.tree(&[], &item.tree);
     }
