@@ -6,6 +6,7 @@ use crate::life;
 use std::collections::HashMap;
 use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Leaf, Life, Pba, Segment, Seq, Vba};
 use vellum_core::check::{Options, check};
+use vellum_core::entry::Entry;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::chunk::{ChunkHeader, Part, Record};
 use vellum_core::format::geometry::{Params, plan};
@@ -18,9 +19,9 @@ use vellum_core::format::{
     summary as format_summary,
 };
 use vellum_core::layout::{Recovered, rescue};
-use vellum_core::map::{Entry, Map};
 use vellum_core::recovery::rescue::Trust;
 use vellum_core::recovery::{Source, Unreadable, recover};
+use vellum_core::state::Map;
 
 const UUID: [u8; 16] = *b"a fuzzed volume!";
 const MEDIUM_BLOCKS: u64 = 1200;

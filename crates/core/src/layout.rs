@@ -2,12 +2,12 @@
 
 use crate::addr::{Buf, EffectId, Generation, Lba, Nanos, Pba, Segment, Vba};
 use crate::engine::{Buffers, Earlier, Engine, Options, Store};
+use crate::entry::PartId;
 use crate::format::areas::Layout;
 use crate::format::pack::PartTag;
 use crate::format::summary::Tag;
 use crate::format::{Crc, superblock::Superblock};
 use crate::index::{Holder, Index};
-use crate::map::PartId;
 use crate::recovery::rescue::{self, Loss, Trust};
 use crate::recovery::{self, RecoveryError, Replayed, Source, find_superblock};
 use crate::room::Room;

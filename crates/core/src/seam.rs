@@ -7,11 +7,11 @@
 //! No payload crosses the seam: a block is a buffer's number and its [`Digest`].
 
 use crate::addr::{Buf, EffectId, Lba, Leaf, Pba, RequestId, Segment, Seq, Vba};
+use crate::entry::PartId;
 use crate::format::pack::PartTag;
 use crate::format::properties::Properties;
 use crate::format::summary::Tag;
 use crate::index::Holder;
-use crate::map::PartId;
 use core::num::NonZeroU16;
 
 /// What the core knows of a block's bytes.

@@ -14,8 +14,8 @@ use sim::bench::{Bench, crash_everywhere, volume};
 use sim::driver::Ask;
 use sim::model::Seen;
 use vellum_core::addr::{Lba, Vba};
+use vellum_core::entry::PartId;
 use vellum_core::index::Holder;
-use vellum_core::map::PartId;
 use vellum_core::seam::Dedup;
 
 /// Contents that are stored in parts of pages, several to a page.

@@ -14,7 +14,7 @@ use sim::bench::{Bench, crash_everywhere, volume};
 use sim::driver::Ask;
 use sim::open::Volume;
 use vellum_core::addr::Lba;
-use vellum_core::map::PartId;
+use vellum_core::entry::PartId;
 use vellum_core::seam::{Dedup, Region, WriteOnce};
 
 /// Contents that are stored in parts of pages, several to a page.

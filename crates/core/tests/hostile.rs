@@ -12,8 +12,8 @@ mod disk;
 
 use disk::{Disk, chunk, disk_with, leaf_of};
 use vellum_core::addr::{Generation, Lba, Leaf, Pba, Vba};
+use vellum_core::entry::{Entry, LEAF_ENTRIES};
 use vellum_core::format::chunk::Record;
-use vellum_core::map::{Entry, LEAF_ENTRIES};
 use vellum_core::recovery::RecoveryError;
 
 #[test]
@@ -106,7 +106,7 @@ fn two_shared_numbers_of_one_page_are_refused() {
     assert!(matches!(error, RecoveryError::Outside { what: told, .. } if told == what));
     // One that nobody owns may be there still.
     let found = disk_of(&map[..2], &[(0, at), (1, at)]).recovered();
-    assert_eq!(found.shared.find(Pba(at.into())), Some(Vba(0)));
+    assert_eq!(found.state.shared().find(Pba(at.into())), Some(Vba(0)));
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn zeros_are_replayed_by_what_is_mapped() {
         blocks: end,
     });
     let found = disk_with(&[zeros]).recovered();
-    assert_eq!(found.map.iter().count(), 0);
+    assert_eq!(found.state.map().iter().count(), 0);
 }
 
 #[test]

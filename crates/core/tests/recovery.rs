@@ -12,9 +12,9 @@ mod disk;
 use crc32c::crc32c;
 use disk::{Chunk, Disk, chunk, data, disk_with};
 use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Leaf, Life, Segment, Seq, Vba};
+use vellum_core::entry::Entry;
 use vellum_core::format::{self, SumKind, chunk::Record};
 use vellum_core::layout;
-use vellum_core::map::Entry;
 use vellum_core::recovery::{RecoveryError, Unreadable};
 
 /// Chunks 1 (hot), 2 (cold), 3 (hot).
@@ -36,7 +36,7 @@ fn chunks_of_both_heads_are_applied_in_one_order() {
         [Some(30), Some(21), None]
     );
     assert_eq!(found.heads.map(|head| head.offset), [5, 2]);
-    assert_eq!(found.segments[0].valid + found.segments[1].valid, 2);
+    assert_eq!(found.state.live().total(), 2);
     assert_eq!(found.replayed.verified, 4);
 }
 
@@ -44,7 +44,7 @@ fn chunks_of_both_heads_are_applied_in_one_order() {
 fn nothing_written_is_an_empty_volume() {
     let found = Disk::new().recovered();
     assert_eq!((found.last_seq, found.replayed.chunks), (Seq(0), 0));
-    assert_eq!(found.map.iter().count(), 0);
+    assert_eq!(found.state.map().iter().count(), 0);
 }
 
 #[test]
@@ -416,11 +416,15 @@ fn records_without_data_are_replayed() {
     let first = chunk(1, 0, 0, 0, &[1, 2, 3]);
     let mut disk = disk_with(&[first.clone(), second.clone()]);
     let found = disk.recovered();
-    let entries = [0, 1, 2, 8].map(|lba| found.map.get(Lba(lba)));
+    let entries = [0, 1, 2, 8].map(|lba| found.state.map().get(Lba(lba)));
     let shared = Entry::Shared(Vba(3));
     assert_eq!(entries, [Entry::Unmapped, Entry::Unmapped, shared, shared]);
-    assert_eq!(found.shared.owners(Vba(3)), 2);
-    assert_eq!(found.segments[0].valid, 1, "one page, however many own it");
+    assert_eq!(found.state.shared().owners(Vba(3)), 2);
+    assert_eq!(
+        found.state.live().valid(Segment(0)),
+        1,
+        "one page, however many own it"
+    );
 
     // With one owner left it is an ordinary page, and its tag names another.
     second.records.push(Record::Discard {
@@ -429,8 +433,12 @@ fn records_without_data_are_replayed() {
     });
     let mut disk = disk_with(&[first, second]);
     let found = disk.recovered();
-    assert_eq!(found.map.get(Lba(8)), Entry::Plain(disk.at(0, 3)));
-    assert_eq!(found.strays, [(disk.at(0, 3), Lba(8))]);
+    assert_eq!(found.state.map().get(Lba(8)), Entry::Plain(disk.at(0, 3)));
+    let strays = found.state.strays();
+    assert_eq!(
+        (strays.len(), strays.owner(disk.at(0, 3))),
+        (1, Some(Lba(8)))
+    );
 }
 
 /// A block that ends with its own CRC32C, as ext4's extent blocks do: the CRC32C of all its versions is one and the same.
@@ -478,7 +486,7 @@ fn a_move_counts_only_while_the_map_still_says_so() {
         [0, 1].map(|lba| disk.tag_of(&found, lba)),
         [Some(9), Some(2)]
     );
-    assert_eq!(found.map.get(Lba(1)), Entry::Plain(disk.at(1, 2)));
+    assert_eq!(found.state.map().get(Lba(1)), Entry::Plain(disk.at(1, 2)));
 }
 
 #[test]
@@ -517,7 +525,7 @@ fn what_was_torn_when_a_life_began_stays_out_of_the_log() {
     disk.damage(disk.at(0, 3));
     let found = disk.recovered();
     assert_eq!(
-        (found.last_seq, found.map.get(Lba(1))),
+        (found.last_seq, found.state.map().get(Lba(1))),
         (Seq(1), Entry::Unmapped)
     );
     // Its own chunk is of the log.

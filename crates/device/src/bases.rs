@@ -23,7 +23,7 @@ use std::sync::Arc;
 use vellum_codec::Block as Bytes;
 use vellum_core::addr::{BLOCK_BYTES, Buf, Lba, Vba};
 use vellum_core::engine::Earlier;
-use vellum_core::map::{MAX_PARTS, PartId};
+use vellum_core::entry::{MAX_PARTS, PartId};
 use vellum_core::seam::{Bucket, Packed, Payload};
 
 /// A block that may be a base.

@@ -13,9 +13,9 @@ use std::str::FromStr;
 pub use vellum_codec::Level;
 use vellum_codec::{Block as Bytes, Decoder, Encoded, Encoder, Encoding, Method};
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Pba, RequestId};
+use vellum_core::entry::PartId;
 use vellum_core::format::{BlockSum, pack};
 use vellum_core::limits::LONGEST_PART;
-use vellum_core::map::PartId;
 use vellum_core::seam::{Base, Block, Outcome, Packed, Page};
 use vellum_medium::Kind;
 

@@ -12,10 +12,10 @@ use std::io::Write;
 use std::path::PathBuf;
 use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Segment};
 use vellum_core::check::{Chunk, Chunks};
+use vellum_core::entry::Entry;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::format::{root, summary};
-use vellum_core::map::Entry;
 use vellum_core::recovery::{Recovered, Source};
 use vellum_device::info::hex_uuid;
 use vellum_device::{MediumSource, crc32c};
@@ -241,8 +241,8 @@ fn segments(
         "segment", "at", "live", "last chunk"
     )?;
     let summary_blocks = summary::blocks(sb.segment_blocks());
-    for (n, segment) in found
-        .segments
+    for (n, last_seq) in found
+        .newest
         .iter()
         .enumerate()
         .take(range.end as usize)
@@ -275,8 +275,8 @@ fn segments(
         let head = head.map_or("", |h| [", hot head", ", cold head"][h]);
         writeln!(
             out,
-            "{n:>8} {at:>12} {:>8} {:>12}  {said}{head}",
-            segment.valid, segment.last_seq
+            "{n:>8} {at:>12} {:>8} {last_seq:>12}  {said}{head}",
+            found.state.live().valid(number)
         )?;
     }
     Ok(())
@@ -342,14 +342,14 @@ fn map(found: &Recovered, range: std::ops::Range<u64>, out: &mut dyn Write) -> R
             writeln!(out, "{lba:>12} {blocks:>10}  at block {pba}")
         }
         Some((lba, blocks, Entry::Shared(vba))) => {
-            let at = found.shared.pba(vba);
+            let at = found.state.shared().pba(vba);
             writeln!(
                 out,
                 "{lba:>12} {blocks:>10}  shared page {vba}, at block {at}"
             )
         }
         Some((lba, blocks, Entry::Packed(vba, slot))) => {
-            let at = found.shared.pba(vba);
+            let at = found.state.shared().pba(vba);
             writeln!(
                 out,
                 "{lba:>12} {blocks:>10}  part {slot} of page {vba}, at block {at}"
@@ -357,7 +357,7 @@ fn map(found: &Recovered, range: std::ops::Range<u64>, out: &mut dyn Write) -> R
         }
         Some((lba, blocks, entry)) => writeln!(out, "{lba:>12} {blocks:>10}  {entry:?}"),
     };
-    while let Some((lba, entry)) = found.map.next_mapped(at, end) {
+    while let Some((lba, entry)) = found.state.map().next_mapped(at, end) {
         let joins = run.is_some_and(|(start, blocks, first)| {
             start + blocks == lba.0
                 && match (first, entry) {

@@ -18,11 +18,11 @@ pub use chunks::{Chunk, Chunks};
 pub use report::{Problem, Report, Severity};
 
 use crate::addr::{BLOCK_BYTES, Lba, Pba, Segment, Vba};
+use crate::entry::Entry;
 use crate::format::areas::Layout;
 use crate::format::root::LeafSlot;
 use crate::format::summary::{self, Owner, Tag};
 use crate::format::{Crc, FormatError, superblock::Superblock};
-use crate::map::Entry;
 use crate::recovery::{Recovered, Source, Unreadable, find_superblock, recover};
 use alloc::{vec, vec::Vec};
 
@@ -128,9 +128,9 @@ fn has_shared(recovered: &Recovered) -> bool {
         recovered.superblock.map_leaves() as usize,
         recovered.superblock.first_parity() as usize,
     ];
-    !recovered.shared.is_empty()
-        || recovered.shared.packed() > 0
-        || !recovered.strays.is_empty()
+    !recovered.state.shared().is_empty()
+        || recovered.state.shared().packed() > 0
+        || !recovered.state.strays().is_empty()
         || recovered.slots[first..end]
             .iter()
             .any(|slot| *slot != LeafSlot::Absent)
@@ -138,11 +138,11 @@ fn has_shared(recovered: &Recovered) -> bool {
 
 /// Every shared page's count against the map.
 fn check_shared(recovered: &Recovered, report: &mut Report) {
-    if recovered.shared.is_empty() && recovered.shared.packed() == 0 {
+    if recovered.state.shared().is_empty() && recovered.state.shared().packed() == 0 {
         return;
     }
     let mut counted: Vec<u32> = Vec::new();
-    for (_, entry) in recovered.map.iter() {
+    for (_, entry) in recovered.state.map().iter() {
         if let Entry::Shared(vba) | Entry::Packed(vba, _) = entry {
             let index = vba.0 as usize;
             if counted.len() <= index {
@@ -152,19 +152,19 @@ fn check_shared(recovered: &Recovered, report: &mut Report) {
         }
     }
     for (vba, &counted) in (0..).map(Vba).zip(&counted) {
-        let held = recovered.shared.owners(vba);
+        let held = recovered.state.shared().owners(vba);
         if counted != held {
             report.add(Problem::SharedCount { vba, counted, held });
         }
-        if counted == 0 || !recovered.shared.is_placed(vba) {
+        if counted == 0 || !recovered.state.shared().is_placed(vba) {
             continue;
         }
-        match recovered.shared.has_parts(vba) {
+        match recovered.state.shared().has_parts(vba) {
             true => report.packed_pages += 1,
             false => report.shared_pages += 1,
         }
-        let at = recovered.shared.pba(vba);
-        if let Some(other) = recovered.shared.find(at)
+        let at = recovered.state.shared().pba(vba);
+        if let Some(other) = recovered.state.shared().find(at)
             && other != vba
         {
             report.add(Problem::SharedTwice { at, vba, other });
@@ -188,7 +188,7 @@ impl Owners {
             segment_blocks: superblock.segment_blocks() as usize,
             segments: vec![None; superblock.segment_count() as usize],
         };
-        for (lba, entry) in recovered.map.iter() {
+        for (lba, entry) in recovered.state.map().iter() {
             let pba = match entry {
                 Entry::Unmapped => continue,
                 Entry::Zero => {
@@ -196,8 +196,10 @@ impl Owners {
                     continue;
                 }
                 Entry::Plain(pba) => pba,
-                Entry::Shared(vba) | Entry::Packed(vba, _) if recovered.shared.is_placed(vba) => {
-                    recovered.shared.pba(vba)
+                Entry::Shared(vba) | Entry::Packed(vba, _)
+                    if recovered.state.shared().is_placed(vba) =>
+                {
+                    recovered.state.shared().pba(vba)
                 }
                 Entry::Shared(vba) | Entry::Packed(vba, _) => {
                     report.add(Problem::SharedNowhere { lba, vba });
@@ -211,11 +213,11 @@ impl Owners {
             }
             let slot = owners.slot((pba.0 - first) as usize);
             if *slot != NOBODY {
-                let first = recovered.map.get(Lba((*slot).into()));
+                let first = recovered.state.map().get(Lba((*slot).into()));
                 let is_shared = match (entry, first) {
                     (Entry::Shared(vba), Entry::Shared(other))
                     | (Entry::Packed(vba, _), Entry::Packed(other, _)) => {
-                        vba == other && recovered.shared.find(pba) == Some(vba)
+                        vba == other && recovered.state.shared().find(pba) == Some(vba)
                     }
                     _ => false,
                 };
@@ -236,7 +238,7 @@ impl Owners {
 
     /// Pages that nobody owns but that deltas need are read by whoever has one of those.
     fn add_bases(&mut self, recovered: &Recovered, report: &mut Report) {
-        let shared = &recovered.shared;
+        let shared = &recovered.state.shared();
         let first_block = self.first;
         let index = |page| (shared.pba(page).0 - first_block) as usize;
         let mut deltas: Vec<(usize, Vba)> = shared

@@ -20,8 +20,8 @@ pub(super) fn check(source: &mut dyn Source, recovered: &Recovered, crc: Crc, re
     let superblock = &recovered.superblock;
     let behind = recovered.root.seq..=recovered.last_seq;
     let mut chunks: BTreeMap<(Seq, Life), (Life, Told)> = BTreeMap::new();
-    for (index, state) in (0..).zip(&recovered.segments) {
-        if state.last_seq <= recovered.root.seq || !superblock.has_names() {
+    for (index, &newest) in (0..).zip(&recovered.newest) {
+        if newest <= recovered.root.seq || !superblock.has_names() {
             continue;
         }
         let mut walk = Chunks::new(superblock, Segment(index), crc);

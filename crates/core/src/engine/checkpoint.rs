@@ -98,7 +98,8 @@ impl Engine {
         self.checkpoint.due
             || self.log_chunks >= limits::CHUNKS_BETWEEN_CHECKPOINTS
             || self.log_blocks
-                >= (self.map.dirty_count() * limits::LOG_BLOCKS_PER_DIRTY_LEAF).clamp(least, most)
+                >= (self.state.dirty_map_leaves() * limits::LOG_BLOCKS_PER_DIRTY_LEAF)
+                    .clamp(least, most)
     }
 
     pub(super) fn advance_checkpoint(&mut self) {
@@ -139,9 +140,7 @@ impl Engine {
             offset: self.heads[h as usize].offset,
         });
         self.checkpoint.phase = Phase::Leaves(0);
-        self.shared.checkpoint_begins();
-        debug_assert!(self.ending.is_empty(), "one map checkpoint at a time");
-        self.ending = core::mem::take(&mut self.pledges);
+        self.state.checkpoint_begins();
         (self.log_blocks, self.log_chunks) = (0, 0);
         self.stats.map_checkpoints += 1;
     }
@@ -303,10 +302,8 @@ impl Engine {
         self.root_generation = self.next_generation();
         self.checkpoint.durable_seq = self.checkpoint.seq;
         self.checkpoint.phase = Phase::Idle;
-        self.shared.checkpoint_durable();
+        self.state.checkpoint_durable();
         self.redeeming = false;
-        self.ending.clear();
-        self.shared.reserve(self.pledges.len() as u32);
         self.reclaim = true;
     }
 }

@@ -163,13 +163,13 @@ impl Engine {
                 // A segment that is newer than the durable map checkpoint is not free before the next one,
                 // which writes every dirty leaf: it must be that much emptier.
                 let root_seq = self.checkpoint.durable_seq;
-                self.segments.best(limit, |valid, info| {
+                self.segments.best(self.state.live(), limit, |valid, info| {
                     valid + u32::from(info.last_seq > root_seq) * (usable / PINNED_PENALTY)
                 })
             }
             super::Victim::CostBenefit => {
                 let newest = self.last_seq.0;
-                self.segments.best(limit, |valid, info| {
+                self.segments.best(self.state.live(), limit, |valid, info| {
                     // Benefit over cost is (1 - u) * age / (1 + u); the best has the smallest inverse.
                     let age = (newest - info.last_seq.0 + 1) as f64;
                     f64::from(usable + valid) / (f64::from(usable - valid) * age)
@@ -274,25 +274,10 @@ impl Engine {
         }
     }
 
-    /// Who owns the block now, if anyone does.
-    fn owner_of(&self, pba: Pba, tag: Owner) -> Option<Owner> {
-        // A block has one owner that has it for itself, or is a shared page: where the map says that the tag is right,
-        // which is seen at once, nothing else need be asked.
-        if let Owner::Lba(lba) = tag
-            && lba.0 < self.map.blocks()
-            && self.map.get(lba) == Entry::Plain(pba)
-        {
-            return Some(tag);
-        }
-        match self.shared.find(pba) {
-            Some(vba) => Some(Owner::Vba(vba)),
-            None => self.strays.owner(pba).map(Owner::Lba),
-        }
-    }
-
     /// All entries of the map that tell who of a victim's blocks is alive are looked at before the first is needed.
     fn look_at_owners(&self, tags: &[Tag]) {
-        self.map
+        self.state
+            .map()
             .look_ahead(tags.iter().filter_map(|tag| match tag.owner {
                 Owner::Lba(lba) => Some(lba),
                 Owner::None | Owner::Vba(_) => None,
@@ -303,7 +288,10 @@ impl Engine {
     fn gather(&mut self) {
         let usable = self.superblock.usable_blocks();
         while let Some(victim) = &self.collector.victim {
-            if !victim.loaded || victim.next >= usable || self.segments.valid(victim.segment) == 0 {
+            if !victim.loaded
+                || victim.next >= usable
+                || self.state.live().valid(victim.segment) == 0
+            {
                 return;
             }
             if victim.next == 0 {
@@ -323,7 +311,9 @@ impl Engine {
             let start = self.superblock.segment_start(victim.segment);
             let live = |offset: u32| {
                 let tag = victim.tags[offset as usize].owner;
-                self.owner_of(start.plus(u64::from(offset)), tag).is_some()
+                self.state
+                    .owner_of(start.plus(u64::from(offset)), tag)
+                    .is_some()
             };
             let Some(first) = (victim.next..usable).find(|&offset| live(offset)) else {
                 if let Some(victim) = &mut self.collector.victim {
@@ -389,7 +379,7 @@ impl Engine {
                 .victim
                 .as_ref()
                 .map_or(Owner::None, |v| v.tags[offset as usize].owner);
-            let Some(owner) = self.owner_of(pba, tag) else {
+            let Some(owner) = self.state.owner_of(pba, tag) else {
                 self.release(buf);
                 continue;
             };
@@ -415,15 +405,7 @@ impl Engine {
                 self.collector.moves.push_front(Move { buf, pba, sum });
                 return;
             };
-            let to = self.append(chunk, record, owner, sum, buf);
-            match owner {
-                Owner::Lba(lba) => self.remap(lba, Entry::Plain(to)),
-                Owner::Vba(vba) => {
-                    self.shared.place(vba, to);
-                    self.died(pba);
-                }
-                Owner::None => {}
-            }
+            self.append(chunk, record, Tag { owner, sum }, buf);
         }
     }
 
@@ -445,7 +427,7 @@ impl Engine {
             return false;
         };
         let segment = victim.segment;
-        let left = self.segments.valid(segment);
+        let left = self.state.live().valid(segment);
         let scanned = victim.loaded && (victim.next >= usable || left == 0);
         if !scanned || self.collector.gathering > 0 || !self.collector.moves.is_empty() {
             return false;
@@ -455,7 +437,7 @@ impl Engine {
             victim.searched = true;
             if !victim.bad {
                 victim.next = 0;
-                self.search_strays(segment);
+                self.state.find_strays(segment);
                 return true;
             }
         }
@@ -478,19 +460,6 @@ impl Engine {
         if let Some(victim) = self.collector.victim.take() {
             self.segments.get_mut(victim.segment).readers -= 1;
             self.reclaim = true;
-        }
-    }
-
-    fn search_strays(&mut self, segment: Segment) {
-        let superblock = &self.superblock;
-        for (lba, entry) in self.map.iter() {
-            if let Entry::Plain(pba) = entry
-                && superblock
-                    .segment_of(pba)
-                    .is_some_and(|(at, _)| at == segment)
-            {
-                self.strays.insert(pba, lba);
-            }
         }
     }
 

@@ -26,7 +26,7 @@ impl Engine {
     /// Another policy from now on. Another index starts empty.
     pub(super) fn set_dedup(&mut self, policy: Policy) {
         if policy.decide != self.dedup.decide() {
-            self.shared.forget_prints();
+            self.state.forget_prints();
         }
         self.dedup.set(policy);
     }
@@ -40,7 +40,7 @@ impl Engine {
     ) -> Option<(Proposer, Holder)> {
         let (hash, of) = self.dedup.propose(lba, index, payload, &mut self.stats)?;
         let is_sound = match of {
-            Holder::Lba(lba) => lba.0 < self.map.blocks() && !self.dedup.is_critical(lba),
+            Holder::Lba(lba) => lba.0 < self.state.map().blocks() && !self.dedup.is_critical(lba),
             Holder::Page(_) => true,
         };
         if !is_sound {
@@ -48,7 +48,7 @@ impl Engine {
             return None;
         }
         // What is on the medium, as far as that is in memory: a content that has changed needs no read.
-        if let Some(pba) = self.physical(self.entry_of(of))
+        if let Some(pba) = self.state.physical(self.entry_of(of))
             && self.chunks.find(pba).is_none()
         {
             let (segment, offset) = locate(&self.superblock, pba);
@@ -73,16 +73,16 @@ impl Engine {
     /// The fingerprint that decides in place of a comparison.
     pub(super) fn decisive_print(&self, by: Proposer, of: Holder) -> Option<Fingerprint> {
         match of {
-            Holder::Page(vba) if self.goes_by_fingerprint(by) => self.shared.print(vba),
+            Holder::Page(vba) if self.goes_by_fingerprint(by) => self.state.shared().print(vba),
             _ => None,
         }
     }
 
     /// What is at `pba` is not what was written there: nothing is to share it, whatever it was.
     pub(super) fn distrust(&mut self, pba: Pba) {
-        if let Some(vba) = self.shared.find(pba) {
-            self.shared.forget_print(vba);
-            self.dedup.forget(self.shared.hash(vba));
+        if let Some(vba) = self.state.shared().find(pba) {
+            self.state.forget_print(vba);
+            self.dedup.forget(self.state.shared().hash(vba));
         }
     }
 
@@ -95,7 +95,7 @@ impl Engine {
         if let Some(holder) = self.holder_at(lba, hash) {
             let owners = match holder {
                 Holder::Lba(_) => 1,
-                Holder::Page(vba) => self.shared.owners(vba),
+                Holder::Page(vba) => self.state.shared().owners(vba),
             };
             self.dedup.met(hash, holder, owners);
         }
@@ -103,7 +103,7 @@ impl Engine {
 
     /// A block is about to be overwritten: if its content was its own, no entry need lead to it any more.
     pub(super) fn outlive_content(&mut self, lba: Lba) {
-        let Entry::Plain(pba) = self.map.get(lba) else {
+        let Entry::Plain(pba) = self.state.map().get(lba) else {
             return;
         };
         let (segment, offset) = locate(&self.superblock, pba);
@@ -125,10 +125,10 @@ impl Engine {
                 Holder::Lba(lba) if self.dedup.is_critical(lba) => continue,
                 Holder::Lba(_) => 1,
                 Holder::Page(vba) => {
-                    if self.shared.hash(vba) == 0 {
-                        self.shared.set_hash(vba, hash);
+                    if self.state.shared().hash(vba) == 0 {
+                        self.state.set_hash(vba, hash);
                     }
-                    self.shared.owners(vba)
+                    self.state.shared().owners(vba)
                 }
             };
             self.dedup.met_before(hash, holder, owners);
@@ -147,8 +147,12 @@ impl Engine {
     }
 
     fn has_part(&self, lba: Lba, at: Pba, slot: u8) -> bool {
-        let there = self.shared.find(at).map(|vba| Entry::Packed(vba, slot));
-        lba.0 < self.map.blocks() && there == Some(self.map.get(lba))
+        let there = self
+            .state
+            .shared()
+            .find(at)
+            .map(|vba| Entry::Packed(vba, slot));
+        lba.0 < self.state.map().blocks() && there == Some(self.state.map().get(lba))
     }
 
     /// Of the parts of the page at `at` those that their LBA still has, and their checksums.
@@ -169,9 +173,9 @@ impl Engine {
     ) {
         let tagged = (at.0..).map(Pba).zip(tags);
         let has_parts = |pba| {
-            let found = self.shared.find(pba);
+            let found = self.state.shared().find(pba);
             found.is_some_and(|vba| {
-                self.shared.has_parts(vba) && self.shared.owners(vba) <= most_owners
+                self.state.shared().has_parts(vba) && self.state.shared().owners(vba) <= most_owners
             })
         };
         let pages = tagged.filter(|(pba, _)| has_parts(*pba));
@@ -181,15 +185,16 @@ impl Engine {
     /// Who has the block at `pba` now, by what its tag says and what has become of that; nobody, if it is dead or
     /// holds parts.
     fn holder_of(&self, pba: Pba, tag: Tag) -> Option<Holder> {
-        if let Some(vba) = self.shared.find(pba) {
-            return (!self.shared.has_parts(vba)).then_some(Holder::Page(vba));
+        if let Some(vba) = self.state.shared().find(pba) {
+            return (!self.state.shared().has_parts(vba)).then_some(Holder::Page(vba));
         }
-        let lba = match (self.strays.owner(pba), tag.owner) {
+        let lba = match (self.state.strays().owner(pba), tag.owner) {
             (Some(lba), _) => lba,
             (None, Owner::Lba(lba)) => lba,
             (None, _) => return None,
         };
-        let is_there = lba.0 < self.map.blocks() && self.map.get(lba) == Entry::Plain(pba);
+        let is_there =
+            lba.0 < self.state.map().blocks() && self.state.map().get(lba) == Entry::Plain(pba);
         is_there.then_some(Holder::Lba(lba))
     }
 
@@ -215,8 +220,8 @@ impl Engine {
         wanted: impl Fn(Vba) -> bool,
         out: &mut Vec<(Lba, Vba)>,
     ) {
-        let lbas = (range.start..range.end.min(self.map.blocks())).map(Lba);
-        out.extend(lbas.filter_map(|lba| match self.map.get(lba) {
+        let lbas = (range.start..range.end.min(self.state.map().blocks())).map(Lba);
+        out.extend(lbas.filter_map(|lba| match self.state.map().get(lba) {
             Entry::Shared(vba) if wanted(vba) => Some((lba, vba)),
             _ => None,
         }));
@@ -224,11 +229,11 @@ impl Engine {
 
     /// Who has what is at `lba`; a shared page learns its hash, so that the index can be told who is left.
     fn holder_at(&mut self, lba: Lba, hash: u64) -> Option<Holder> {
-        match self.map.get(lba) {
+        match self.state.map().get(lba) {
             Entry::Unmapped | Entry::Zero => None,
             Entry::Plain(_) | Entry::Packed(..) => Some(Holder::Lba(lba)),
             Entry::Shared(vba) => {
-                self.shared.set_hash(vba, hash);
+                self.state.set_hash(vba, hash);
                 Some(Holder::Page(vba))
             }
         }

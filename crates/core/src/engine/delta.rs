@@ -9,7 +9,7 @@
 //!    takes room that no client knows of.
 
 use super::*;
-use crate::map::PartId;
+use crate::entry::PartId;
 use crate::seam::{Base, Page, Payload};
 
 /// What is stored where a block is to be written.
@@ -35,15 +35,15 @@ impl Engine {
     /// What a delta for a block at `lba` may be made against: what is there now, or what that is a delta against.
     #[must_use]
     pub fn earlier(&self, lba: Lba) -> Earlier {
-        if lba.0 >= self.map.blocks() {
+        if lba.0 >= self.state.map().blocks() {
             return Earlier::Nothing;
         }
-        match self.map.get(lba) {
+        match self.state.map().get(lba) {
             Entry::Unmapped | Entry::Zero => Earlier::Nothing,
             Entry::Plain(_) | Entry::Shared(_) => Earlier::Unfit,
             Entry::Packed(page, slot) => {
                 let part = PartId { page, slot };
-                let base = self.shared.deltas().base_of(part).unwrap_or(part);
+                let base = self.state.shared().deltas().base_of(part).unwrap_or(part);
                 match self.is_fit_for_base(base) {
                     true => Earlier::Base(base),
                     false => Earlier::Unfit,
@@ -54,33 +54,33 @@ impl Engine {
 
     pub(super) fn is_fit_for_base(&self, base: PartId) -> bool {
         self.makes_deltas
-            && self.shared.deltas().has_room()
-            && self.shared.is_owned_or_needed(base.page)
-            && self.shared.deltas().base_of(base).is_none()
-            && (self.shared.is_base(base.page) || self.has_room_for_base())
+            && self.state.shared().deltas().has_room()
+            && self.state.shared().is_owned_or_needed(base.page)
+            && self.state.shared().deltas().base_of(base).is_none()
+            && (self.state.shared().is_base(base.page) || self.has_room_for_base())
             && !self.is_in_open_chunk(base.page)
     }
 
     /// Rule 3. Clients of a volume that is not thin are promised all blocks that they see: what is kept beside those comes
     /// out of the over-provisioning.
     fn has_room_for_base(&self) -> bool {
-        let (bases, _) = self.shared.bases();
+        let (bases, _) = self.state.shared().bases();
         let (capacity, promised) = (self.capacity(), self.superblock.logical_blocks());
         // One that has lost blocks to damage is not thin for that: it has the less to spare.
         if self.superblock.capacity_blocks() >= promised {
             bases < capacity.saturating_sub(promised) / limits::BASES_OF_SPARE
         } else {
-            let live = self.segments.live * 100;
+            let live = self.state.live().total() * 100;
             bases < capacity / limits::BASES_OF_THIN && live < capacity * limits::DELTAS_UP_TO
         }
     }
 
     /// Where what a part needs to be decoded is, if it is a delta; and the block of the medium that has to be read for it.
     pub(super) fn base_of(&self, part: PartId) -> (Option<Base>, Option<Pba>) {
-        let Some(base) = self.shared.deltas().base_of(part) else {
+        let Some(base) = self.state.shared().deltas().base_of(part) else {
             return (None, None);
         };
-        let pba = self.shared.pba(base.page);
+        let pba = self.state.shared().pba(base.page);
         let held = self.chunks.held(pba, Some(base.slot)).map(|(_, held)| held);
         match held {
             Some(Held::Block(buf)) => (Some(Base::Block(buf)), None),
@@ -122,8 +122,9 @@ impl Engine {
     pub(super) fn drop_lost_bases(&self, blocks: &mut [Payload]) {
         for payload in blocks {
             let base = payload.digest.packed.and_then(|packed| packed.base);
-            let is_lost =
-                |base: PartId| !self.makes_deltas || !self.shared.is_owned_or_needed(base.page);
+            let is_lost = |base: PartId| {
+                !self.makes_deltas || !self.state.shared().is_owned_or_needed(base.page)
+            };
             if base.is_some_and(is_lost) {
                 payload.digest.packed = None;
             }

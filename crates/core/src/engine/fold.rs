@@ -14,7 +14,7 @@
 
 use super::pack::Packing;
 use super::*;
-use crate::map::PartId;
+use crate::entry::PartId;
 use crate::seam::Payload;
 
 /// Of blocks in a row, those whose entries have not been written since it began.
@@ -26,7 +26,7 @@ pub(super) struct Folding {
 
 const _: () = assert!(limits::FOLD_BLOCKS <= u32::BITS);
 // A sparse page has no more owners: each may need a page of its own before the last one leaves.
-const _: () = assert!(crate::map::MAX_PARTS as u32 / 2 <= limits::FOLD_BLOCKS);
+const _: () = assert!(crate::entry::MAX_PARTS as u32 / 2 <= limits::FOLD_BLOCKS);
 
 impl Folding {
     fn index(self, lba: Lba) -> Option<u64> {
@@ -34,10 +34,16 @@ impl Folding {
         (index < u64::from(limits::FOLD_BLOCKS)).then_some(index)
     }
 
+    /// Something new is said of blocks in a row.
     #[inline]
-    pub fn remapped(&mut self, lba: Lba) {
-        if let Some(index) = self.index(lba) {
-            self.intact &= !(1 << index);
+    pub fn remapped(&mut self, lba: Lba, blocks: u64) {
+        if self.intact == 0 {
+            return;
+        }
+        let end = lba.0.saturating_add(blocks);
+        let of_fold = self.first..self.first + u64::from(limits::FOLD_BLOCKS);
+        for lba in lba.0.max(of_fold.start)..end.min(of_fold.end) {
+            self.intact &= !(1 << (lba - self.first));
         }
     }
 
@@ -64,10 +70,10 @@ impl Engine {
 
     /// The page that a block would leave.
     fn may_fold(&self, lba: Lba) -> Option<Vba> {
-        let Entry::Packed(page, _) = self.map.get(lba) else {
+        let Entry::Packed(page, _) = self.state.map().get(lba) else {
             return None;
         };
-        let stays = self.shared.is_base(page)
+        let stays = self.state.shared().is_base(page)
             || self.is_in_open_chunk(page)
             || self.once.has(lba)
             || self.has_pledge(lba);
@@ -77,8 +83,10 @@ impl Engine {
     /// What the block at `lba` is a delta against, if it is one.
     #[must_use]
     pub fn base_at(&self, lba: Lba) -> Option<PartId> {
-        match self.map.get(lba) {
-            Entry::Packed(page, slot) => self.shared.deltas().base_of(PartId { page, slot }),
+        match self.state.map().get(lba) {
+            Entry::Packed(page, slot) => {
+                self.state.shared().deltas().base_of(PartId { page, slot })
+            }
             _ => None,
         }
     }
@@ -93,7 +101,8 @@ impl Engine {
             && self.writing < limits::CHUNKS_IN_FLIGHT
             && self.collector.is_idle()
             && self.segments.free.len() > limits::COLLECTOR_SEGMENTS
-            && self.segments.live + u64::from(limits::FOLD_BLOCKS) < self.room().for_anybody()
+            && self.state.live().total() + u64::from(limits::FOLD_BLOCKS)
+                < self.room().for_anybody()
     }
 
     /// Blocks have been read, by [`Engine::read_to_fold`], and encoded.
@@ -123,7 +132,7 @@ impl Engine {
         }
         self.stats.folded_blocks += 1;
         self.stats.folded_bytes += u64::from(packed.len.get());
-        self.stats.folds += u64::from(!self.shared.is_owned_or_needed(page));
+        self.stats.folds += u64::from(!self.state.shared().is_owned_or_needed(page));
         true
     }
 
@@ -131,10 +140,10 @@ impl Engine {
     /// these are.
     #[must_use]
     pub fn sparse_page(&self, at: Pba, made_with: usize) -> Option<(Vba, u32)> {
-        let vba = self.shared.find(at)?;
-        let owners = self.shared.owners(vba);
-        let is_sparse = self.shared.has_parts(vba)
-            && !self.shared.is_base(vba)
+        let vba = self.state.shared().find(at)?;
+        let owners = self.state.shared().owners(vba);
+        let is_sparse = self.state.shared().has_parts(vba)
+            && !self.state.shared().is_base(vba)
             && owners as usize * 2 <= made_with;
         is_sparse.then_some((vba, owners))
     }
@@ -146,8 +155,8 @@ impl Engine {
         wanted: impl Fn(Vba) -> bool,
         out: &mut Vec<(PartId, Lba)>,
     ) {
-        let lbas = (range.start..range.end.min(self.map.blocks())).map(Lba);
-        out.extend(lbas.filter_map(|lba| match self.map.get(lba) {
+        let lbas = (range.start..range.end.min(self.state.map().blocks())).map(Lba);
+        out.extend(lbas.filter_map(|lba| match self.state.map().get(lba) {
             Entry::Packed(page, slot) if wanted(page) => {
                 self.may_fold(lba)?;
                 Some((PartId { page, slot }, lba))

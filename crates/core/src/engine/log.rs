@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::format::chunk::Record;
-use crate::format::summary::{Owner, Tag};
+use crate::format::summary::Tag;
 use crate::seam::Block;
+use crate::state::Origin;
 
 impl Engine {
     /// The head's open chunk with room for a record of `len` bytes and, with `data`, a data block; opens
@@ -59,24 +60,14 @@ impl Engine {
         Some(id)
     }
 
-    /// Puts a data block into a chunk with room, returns its address. Counts it as live.
-    pub(super) fn append(
-        &mut self,
-        id: ChunkId,
-        record: Record,
-        owner: Owner,
-        sum: u32,
-        buf: Buf,
-    ) -> Pba {
-        let block = Block::Whole(buf);
-        self.keep_pledges_with(&record);
+    /// Puts a data block into a chunk with room, and does what its record says.
+    pub(super) fn append(&mut self, id: ChunkId, record: Record, tag: Tag, buf: Buf) {
         let chunk = self.chunks.get_mut(id);
         let segment = chunk.segment;
-        let pba = chunk.push_data(record, block);
+        let pba = chunk.push_data(record, Block::Whole(buf));
         let offset = pba.0 - self.superblock.segment_start(segment).0;
-        self.sums.tag(segment, offset as u32, Tag { owner, sum });
-        self.segments.born(segment);
-        pba
+        self.sums.tag(segment, offset as u32, tag);
+        self.apply(Origin::of_block(pba), &record);
     }
 
     /// Seals the head's open chunk and starts its write. `false`: not now (too many in flight, or
@@ -172,21 +163,21 @@ impl Engine {
             return None;
         }
         let segment = self.segments.free.pop_front()?;
-        debug_assert_eq!(self.segments.get(segment).state, State::Free);
+        debug_assert_eq!(self.segments.get(segment).state, SegmentState::Free);
         let info = self.segments.get_mut(segment);
-        (info.state, info.uses) = (State::Open, info.uses.wrapping_add(1));
+        (info.state, info.uses) = (SegmentState::Open, info.uses.wrapping_add(1));
         self.sums.open(segment);
         Some(segment)
     }
 
     fn close_segment(&mut self, segment: Segment) {
         let info = self.segments.get_mut(segment);
-        info.state = State::Closed;
+        info.state = SegmentState::Closed;
         self.checkpoint.summaries.push(segment);
         // Written behind its last chunk, for the checksum of a page of parts is known when that is encoded.
         debug_assert!(info.writing > 0, "the chunk that closes it is on its way");
         info.summary_due = true;
-        if self.segments.valid(segment) == 0 {
+        if self.state.live().valid(segment) == 0 {
             self.emptied(segment);
         }
     }
@@ -387,7 +378,7 @@ impl Engine {
             }
             self.segments.emptied.swap_remove(index);
             self.sums.forget(segment);
-            self.segments.get_mut(segment).state = State::Erasing;
+            self.segments.get_mut(segment).state = SegmentState::Erasing;
             self.segments.erasing += 1;
             if self.options.discard {
                 let at = self.superblock.segment_start(segment);
@@ -426,7 +417,7 @@ impl Engine {
 
     pub(super) fn erased_stale(&mut self, first: Segment, count: u32) {
         for index in first.0..first.0 + count {
-            self.segments.get_mut(Segment(index)).state = State::Free;
+            self.segments.get_mut(Segment(index)).state = SegmentState::Free;
             self.segments.free.push_back(Segment(index));
         }
         self.segments.stale_count -= count as usize;
@@ -436,7 +427,7 @@ impl Engine {
 
     /// A discard that failed costs nothing but wear: the segment is free all the same.
     pub(super) fn erased(&mut self, segment: Segment) {
-        self.segments.get_mut(segment).state = State::Free;
+        self.segments.get_mut(segment).state = SegmentState::Free;
         self.segments.free.push_back(segment);
         self.segments.erasing -= 1;
         // The next one that waits for its turn.

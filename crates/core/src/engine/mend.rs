@@ -28,16 +28,18 @@ impl Engine {
             let (first, length) = waiting.range();
             (first.0..first.0.saturating_add(length)).contains(&lba.0)
         });
-        !waits && lba.0 < self.map.blocks() && self.physical(self.map.get(lba)) == Some(pba)
+        !waits
+            && lba.0 < self.state.map().blocks()
+            && self.state.physical(self.state.map().get(lba)) == Some(pba)
     }
 
     /// Where the whole block at `lba` is, and its sum; none of what is in a part of a page, or not known now.
     pub fn whole_at(&mut self, lba: Lba) -> Option<(Pba, u32)> {
-        let entry = (lba.0 < self.map.blocks()).then(|| self.map.get(lba))?;
+        let entry = (lba.0 < self.state.map().blocks()).then(|| self.state.map().get(lba))?;
         if matches!(entry, Entry::Packed(..)) {
             return None;
         }
-        let pba = self.physical(entry)?;
+        let pba = self.state.physical(entry)?;
         let (segment, offset) = locate(&self.superblock, pba);
         Some((pba, self.sums.sum(segment, offset)?))
     }
@@ -46,8 +48,8 @@ impl Engine {
     #[must_use]
     pub fn is_summarised(&self, segment: Segment) -> Option<u32> {
         let info = self.segments.get(segment);
-        let is_there = info.state == State::Closed
-            && self.segments.valid(segment) > 0
+        let is_there = info.state == SegmentState::Closed
+            && self.state.live().valid(segment) > 0
             && self.sums.tags(segment).is_none()
             && !self.sums.awaits_summary(segment)
             && !self.restamp.is_at(segment);

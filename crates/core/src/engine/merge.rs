@@ -10,8 +10,8 @@
 
 use super::twin::{Proposer, Shared as Sharing, Twin};
 use super::*;
+use crate::entry::PartId;
 use crate::index::Holder;
-use crate::map::PartId;
 use crate::seam::{Against, Class};
 
 /// A pair under way.
@@ -207,8 +207,8 @@ impl Engine {
 
     /// Where the two are, if both are on the medium and not at one place.
     fn apart(&self, lba: Lba, of: Holder) -> Option<(Place, Place)> {
-        let from = self.place_of(self.map.get(lba))?;
-        let to = self.place_of(self.entry_of(of))?;
+        let from = self.state.place_of(self.state.map().get(lba))?;
+        let to = self.state.place_of(self.entry_of(of))?;
         let stored = |place: Place| self.chunks.held(place.pba, place.slot).is_none();
         let allowed = !self.dedup.is_critical(lba)
             && !matches!(of, Holder::Lba(of) if self.dedup.is_critical(of));
@@ -216,11 +216,11 @@ impl Engine {
         let is_whole = |entry: Entry| match entry {
             Entry::Packed(page, slot) => {
                 let part = PartId { page, slot };
-                self.shared.deltas().base_of(part).is_none()
+                self.state.shared().deltas().base_of(part).is_none()
             }
             _ => true,
         };
-        let whole = is_whole(self.map.get(lba)) && is_whole(self.entry_of(of));
+        let whole = is_whole(self.state.map().get(lba)) && is_whole(self.entry_of(of));
         (from != to && allowed && whole && stored(from) && stored(to)).then_some((from, to))
     }
 

@@ -31,7 +31,6 @@ mod pump;
 mod read;
 mod restamp;
 mod segments;
-mod strays;
 mod stripes;
 mod sums;
 mod twin;
@@ -39,19 +38,18 @@ mod unmap;
 mod write;
 
 use crate::addr::{Buf, EffectId, Generation, Lba, Life, Nanos, Pba, RequestId, Segment, Seq, Vba};
+use crate::entry::Entry;
 use crate::format::{Crc, superblock::Superblock};
 use crate::held::HeldWrites;
 use crate::in_flight::InFlight;
 use crate::limits;
-use crate::map::{Entry, Map};
 use crate::mirrors::Mirrors;
-use crate::pledges::Pledges;
 use crate::policy::{dedup::Dedup, once::Once};
 use crate::recovery::Recovered;
-use crate::refs::Shared;
 use crate::reserve::Reserve;
 use crate::room::Room;
 use crate::seam::{Effect, Input, Outcome, Refusal, Reply};
+use crate::state::{Place, State};
 use crate::stats::Stats;
 use alloc::{collections::VecDeque, vec::Vec};
 use checkpoint::Checkpoint;
@@ -63,12 +61,10 @@ use fold::Folding;
 use mend::Scrubbed;
 use merge::{Merge, Pair};
 pub use options::{Buffers, Options, Victim};
-use owners::Place;
 pub use pack::Store;
 use pump::Then;
 use restamp::Restamp;
-use segments::{Segments, State, locate};
-use strays::Strays;
+use segments::{SegmentState, Segments, locate};
 use sums::Sums;
 use twin::{Shared as Sharing, Unsure, Verdict};
 
@@ -153,14 +149,9 @@ pub struct Engine {
     mode: Mode,
     poisoned: bool,
 
-    map: Map,
-    shared: Shared,
+    /// What the volume holds: records of the log change it.
+    state: State,
     makes_deltas: bool,
-    /// Pages that are being given up; empty between two inputs.
-    died: Vec<(Vba, Pba)>,
-    /// Blocks whose owner is not the one that their segment's summary names (a shared page that has one
-    /// owner left): WOJ's reverse map.
-    strays: Strays,
     restamp: Restamp,
     folding: Folding,
     segments: Segments,
@@ -184,9 +175,6 @@ pub struct Engine {
     waiters: VecDeque<Waiter>,
     waiting: VecDeque<Waiting>,
     once: Once,
-    pledges: Pledges,
-    /// Those that end with the map checkpoint under way: until it is durable, a crash finds them still.
-    ending: Pledges,
     /// Recovery has changed the map without a record: nothing may follow in the log before a map checkpoint is durable.
     redeeming: bool,
     dedup: Dedup,
@@ -230,21 +218,20 @@ impl Engine {
     pub fn new(recovered: Recovered, buffers: Buffers, options: Options, crc: Crc) -> Self {
         let superblock = recovered.superblock;
         let mut segments = Segments::new(superblock.segment_count());
-        for (index, state) in recovered.segments.iter().enumerate() {
+        for (index, newest) in recovered.newest.iter().enumerate() {
             let segment = Segment(index as u32);
-            segments.set_valid(segment, state.valid);
             let info = segments.get_mut(segment);
-            info.last_seq = state.last_seq;
+            info.last_seq = *newest;
             info.state = if recovered.heads.iter().any(|head| head.segment == segment) {
-                State::Open
+                SegmentState::Open
             } else {
-                State::Closed
+                SegmentState::Closed
             };
         }
         let mut sums = Sums::new(&superblock, options.cached_sums);
         let mut unsummarised = Vec::new();
         for (segment, tags) in recovered.tags {
-            if segments.get(segment).state == State::Closed {
+            if segments.get(segment).state == SegmentState::Closed {
                 unsummarised.push(segment);
             }
             sums.restore(segment, tags);
@@ -266,11 +253,8 @@ impl Engine {
                 false => Mode::Running,
             },
             poisoned: false,
-            map: recovered.map,
-            shared: recovered.shared,
+            state: recovered.state,
             makes_deltas: false,
-            died: Vec::new(),
-            strays: Strays::default(),
             restamp: Restamp::default(),
             folding: Folding::default(),
             segments,
@@ -291,8 +275,6 @@ impl Engine {
             waiters: VecDeque::new(),
             waiting: VecDeque::new(),
             once: Once::default(),
-            pledges: Pledges::default(),
-            ending: Pledges::default(),
             redeeming: false,
             dedup: Dedup::default(),
             pairs: Vec::new(),
@@ -318,16 +300,14 @@ impl Engine {
             stats: Stats::default(),
             superblock,
         };
-        for &(pba, lba) in &recovered.strays {
-            engine.strays.insert(pba, lba);
-        }
         let was_stopped = recovered.replayed.chunks == 0 && recovered.root.seq > Seq(0);
         unsummarised.sort_unstable();
         let in_runs = engine.options.erase_blocks_max > 0;
         let is_needed = |info: &segments::Info| info.last_seq > recovered.root.seq;
+        let live = engine.state.live();
         engine
             .segments
-            .found(was_stopped, in_runs, &unsummarised, is_needed);
+            .found(was_stopped, in_runs, live, &unsummarised, is_needed);
         for segment in unsummarised {
             engine.write_summary(segment);
         }
@@ -344,7 +324,7 @@ impl Engine {
         }
         engine.checkpoint.due = recovered.replayed.wants_checkpoint();
         engine.reserve = Reserve::new(engine.room());
-        engine.redeem(&recovered.pledges);
+        engine.redeem();
         engine.pump();
         engine
     }
@@ -377,7 +357,7 @@ impl Engine {
                 fua,
             } => self.unmap(id, lba, blocks, true, fua),
             Input::Journals { regions } => {
-                self.once.watch(regions, self.map.blocks());
+                self.once.watch(regions, self.state.map().blocks());
                 self.end_pledges();
             }
             Input::Journaled { pairs } => self.once.learn_homes(pairs),
@@ -449,22 +429,22 @@ impl Engine {
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats {
-            live_blocks: self.segments.live,
+            live_blocks: self.state.live().total(),
             capacity_blocks: self.capacity(),
             free_segments: self.segments.free.len() as u64,
             segments: u64::from(self.segments.count()),
-            quarantined_segments: self.segments.quarantined,
-            shared_pages: self.shared.len() as u64,
-            shared_owners: self.shared.owned(),
-            packed_pages: self.shared.packed() as u64,
-            packed_owners: self.shared.parts_owned(),
-            deltas: self.shared.deltas().len() as u64,
-            base_pages: self.shared.bases().0,
-            orphan_pages: self.shared.bases().1,
+            quarantined_segments: self.segments.quarantined().len() as u64,
+            shared_pages: self.state.shared().len() as u64,
+            shared_owners: self.state.shared().owned(),
+            packed_pages: self.state.shared().packed() as u64,
+            packed_owners: self.state.shared().parts_owned(),
+            deltas: self.state.shared().deltas().len() as u64,
+            base_pages: self.state.shared().bases().0,
+            orphan_pages: self.state.shared().bases().1,
             pool_blocks: self.once.pool().blocks() as u64,
             pool_entries: self.once.pool().len() as u64,
-            pledges: (self.pledges.len() + self.ending.len()) as u64,
-            stray_pages: self.strays.len() as u64,
+            pledges: self.pledged() as u64,
+            stray_pages: self.state.strays().len() as u64,
             index_entries: self.dedup.index().len() as u64,
             index_comparisons: self.dedup.index().comparisons(),
             index_capacity: self.dedup.index().capacity() as u64,

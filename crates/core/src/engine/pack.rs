@@ -12,12 +12,13 @@
 use super::chunks::{PartSlot, Parts};
 use super::twin::Twin;
 use super::*;
+use crate::entry::{MAX_PARTS, PartId};
 use crate::format::chunk::{self, ChunkHeader, Part, RECORD_ROOM, Record};
 use crate::format::names::NAMES_ROOM;
 use crate::format::pack::{self, OVERHEAD, ROOM};
 use crate::format::summary::{Owner, Tag};
-use crate::map::{MAX_PARTS, PartId};
 use crate::seam::{Block, Bucket, Packed, Payload};
+use crate::state::Origin;
 
 /// What became of a block that can be stored in fewer bytes.
 pub(super) enum Packing {
@@ -53,20 +54,20 @@ impl Engine {
         let Some(page) = self.page_with_room(chunk, packed, overhead) else {
             return Packing::No;
         };
-        self.keep_pledges_with(&record_of(Part::default()));
         let open = self.chunks.get_mut(chunk);
         let record = open.records.len() as u16;
         let Parts {
             vba, block, count, ..
         } = open.pages[page];
-        open.push(record_of(Part {
+        let told = record_of(Part {
             sum: payload.digest.sum,
             block,
             slot: count,
             encoding: packed.encoding,
             offset: 0,
             len: packed.len.get(),
-        }));
+        });
+        open.push(told);
         open.parts.push(PartSlot {
             block,
             slot: count,
@@ -83,14 +84,14 @@ impl Engine {
             page: vba,
             slot: count,
         };
-        // What it needs is owned by it before the block's old place, which may be that, is let go.
-        if let Some(base) = packed.base {
-            self.shared.add_delta(part, base);
-        } else {
+        if packed.base.is_none() {
             self.tell_stored(payload.buf, part);
         }
-        self.shared.add_part(vba);
-        self.remap(lba, Entry::Packed(vba, count));
+        let origin = Origin {
+            block: Pba(0),
+            page: Some(vba),
+        };
+        self.apply(origin, &told);
         Packing::Done
     }
 
@@ -136,12 +137,17 @@ impl Engine {
             true => 0,
             false => chunk.slots.len() as u16 + 1,
         };
-        let vba = self.shared.insert_parts(at.plus(u64::from(block)))?;
+        let vba = self.state.number_for_parts()?;
         let chunk = self.chunks.get_mut(id);
-        if block == 0 {
-            chunk.push(Record::PackHere { vba });
-        } else {
-            chunk.push_data(Record::Pack { vba, sum: 0 }, Block::Page);
+        let record = match begin_header {
+            true => Record::PackHere { vba },
+            false => Record::Pack { vba, sum: 0 },
+        };
+        match begin_header {
+            true => chunk.push(record),
+            false => {
+                chunk.push_data(record, Block::Page);
+            }
         }
         chunk.pages.push(Parts {
             vba,
@@ -158,7 +164,7 @@ impl Engine {
         let owner = Owner::Vba(vba);
         let (segment, offset) = locate(&self.superblock, pba);
         self.sums.tag(segment, offset, Tag { owner, sum: 0 });
-        self.segments.born(segment);
+        self.apply(Origin::of_block(pba), &record);
         Some(page)
     }
 
@@ -187,7 +193,7 @@ impl Engine {
             return false;
         };
         let part_id = PartId { page: vba, slot };
-        if packed.base != self.shared.deltas().base_of(part_id) {
+        if packed.base != self.state.shared().deltas().base_of(part_id) {
             return false;
         }
         let Some(open) = self.heads[Head::Host as usize].open else {
@@ -229,24 +235,15 @@ impl Engine {
             page.linked = true;
         }
         self.log_link(chunk, record, pledged);
-        self.shared.add_part(vba);
-        self.remap(lba, Entry::Packed(vba, slot));
         self.shared_by(twin.by);
         Sharing::Done
     }
 
-    /// One owner fewer of a part of the page.
-    pub(super) fn leave_part(&mut self, vba: Vba) {
-        let mut died = core::mem::take(&mut self.died);
-        self.shared.remove_part(vba, &mut died);
-        for (vba, pba) in died.drain(..) {
-            if let Some(page) = self.open_page(vba) {
-                page.shut = true;
-            }
-            self.tell_given_up(vba);
-            self.died(pba);
+    /// A page takes no more parts: nobody owns it any longer, so its number is not its own.
+    pub(super) fn shut(&mut self, vba: Vba) {
+        if let Some(page) = self.open_page(vba) {
+            page.shut = true;
         }
-        self.died = died;
     }
 
     /// What data block `index` of a chunk that is being written is made from.

@@ -3,10 +3,10 @@
 //! Under `data=journal` each fsync commits, and then writes home what it committed and flushes again. Those home writes
 //! are remaps (WOJ §3), and all that the second flush waits for is that the log says so. If the log said at the commit
 //! already what would be put home, it need not say it again: the records of the remaps stay in the open chunk and go
-//! with what comes next. See [`crate::pledges`] for what a pledge is and how long it lasts.
+//! with what comes next. See [`state::pledges`](crate::state::Pledges) for what a pledge is and how long it lasts.
 //!
 //! What must hold:
-//! 1. `pledges` is what replay would have at this point of the log, or less.
+//! 1. The state's pledges are what replay would have at this point of the log, or less.
 //! 2. A record that ends a pledge stands behind it: what a pledge concerns is not absorbed.
 //! 3. A map checkpoint ends them all, for replay begins behind them: no FLUSH is free by one from its beginning on, and until
 //!    it is durable they are still what a crash finds (`ending`).
@@ -16,6 +16,7 @@ use super::*;
 use crate::format::SumKind;
 use crate::format::chunk::Record;
 use crate::index::Holder;
+use crate::state::{Origin, Pledges};
 
 impl Engine {
     /// A transaction is complete. What waits is not in the log yet, and the commit block may be of it: this keeps its place in
@@ -43,8 +44,8 @@ impl Engine {
                 continue;
             }
             let record = Record::Pledge { home, journal };
-            let pledged = self.pledges.len() + self.ending.len();
-            let room = pledged < limits::PLEDGES && self.shared.reserve(pledged as u32 + 1);
+            let pledged = self.pledged();
+            let room = pledged < limits::PLEDGES && self.state.reserve_numbers(pledged as u32 + 1);
             let chunk = match room {
                 true => self.chunk_with_room(Head::Host, record.encoded_len(), false),
                 false => None,
@@ -55,8 +56,7 @@ impl Engine {
             self.log(chunk, record);
             self.stats.pledged_blocks += 1;
         }
-        let pledged = self.pledges.len() + self.ending.len();
-        self.shared.reserve(pledged as u32);
+        self.state.reserve_numbers(self.pledged() as u32);
         if is_to_be_flushed {
             self.begin_before_flush();
         }
@@ -65,11 +65,11 @@ impl Engine {
     /// It was looked anew where journals are: one may have been emptied, or thrown away, and what it held is not to come
     /// home any more. A map checkpoint ends that.
     pub(super) fn end_pledges(&mut self) {
-        self.checkpoint.due |= !self.pledges.is_empty();
+        self.checkpoint.due |= !self.state.pledges().is_empty();
     }
 
     fn may_be_pledged(&self, home: Lba, journal: Lba) -> bool {
-        let is_there = || match self.map.get(journal) {
+        let is_there = || match self.state.map().get(journal) {
             Entry::Unmapped => false,
             Entry::Zero => self.pledges_zeros(),
             Entry::Plain(_) | Entry::Shared(_) | Entry::Packed(..) => true,
@@ -84,15 +84,15 @@ impl Engine {
 
     /// Whether zeros are pledged to a home block.
     pub(super) fn are_zeros_pledged(&self, home: Lba) -> bool {
-        let journal = self.pledges.journal_of(home);
-        journal.is_some_and(|journal| self.map.get(journal) == Entry::Zero)
+        let journal = self.state.pledges().journal_of(home);
+        journal.is_some_and(|journal| self.state.map().get(journal) == Entry::Zero)
     }
 
     /// What is pledged to a block that is written home: the journal block's number in the pool, and where it is.
     pub(super) fn propose_pledged(&mut self, home: Lba) -> Option<(u32, Lba)> {
-        let journal = self.pledges.journal_of(home)?;
+        let journal = self.state.pledges().journal_of(home)?;
         // Zeros are not compared with anything: another block of the journal may have what is written.
-        if self.map.get(journal) == Entry::Zero {
+        if self.state.map().get(journal) == Entry::Zero {
             return None;
         }
         let index = self.once.pledged(journal)?;
@@ -100,33 +100,37 @@ impl Engine {
         Some((index, journal))
     }
 
-    /// Adds a record to a chunk with room.
+    /// How many are in force, or a crash may find in force.
+    pub(super) fn pledged(&self) -> usize {
+        self.state.pledges().len() + self.state.ending_pledges().len()
+    }
+
+    /// Adds a record that owns no block to a chunk with room, and does what it says.
     pub(super) fn log(&mut self, chunk: ChunkId, record: Record) {
-        self.keep_pledges_with(&record);
         self.chunks.get_mut(chunk).push(record);
+        self.apply(Origin::NONE, &record);
     }
 
-    /// The same, of a link, or of zeros: no FLUSH waits for it if it says what is pledged.
+    /// The same, of a link: no FLUSH waits for it if it says what is pledged.
     pub(super) fn log_link(&mut self, chunk: ChunkId, record: Record, pledged: bool) {
-        let tells = self.chunks.get(chunk).tells;
-        self.log(chunk, record);
-        if pledged {
-            self.chunks.get_mut(chunk).tells = tells;
-        }
+        self.push_link(chunk, record, pledged);
+        self.apply(Origin::NONE, &record);
     }
 
-    #[inline]
-    pub(super) fn keep_pledges_with(&mut self, record: &Record) {
-        let makes = matches!(record, Record::Pledge { .. });
-        if makes || !self.pledges.is_empty() || !self.ending.is_empty() {
-            self.pledges.apply(record);
-            self.ending.end_with(record);
+    /// Adds a link, or zeros, to a chunk with room.
+    pub(super) fn push_link(&mut self, chunk: ChunkId, record: Record, pledged: bool) {
+        let chunk = self.chunks.get_mut(chunk);
+        let tells = chunk.tells;
+        chunk.push(record);
+        if pledged {
+            chunk.tells = tells;
         }
     }
 
     /// Whether a block's link to what `of` has says what is pledged.
     pub(super) fn is_pledged(&self, lba: Lba, of: Holder) -> bool {
-        self.pledges
+        self.state
+            .pledges()
             .journal_of(lba)
             .is_some_and(|journal| of == Holder::Lba(journal))
     }
@@ -137,52 +141,29 @@ impl Engine {
             let journal = pledges.journal_of(lba);
             journal.is_some_and(|journal| of != Holder::Lba(journal))
         };
-        else_than(&self.pledges) || else_than(&self.ending)
+        else_than(self.state.pledges()) || else_than(self.state.ending_pledges())
     }
 
     /// Whether a crash may find something else there, or something that is here elsewhere.
     pub(super) fn has_pledge(&self, lba: Lba) -> bool {
-        self.pledges.concern(lba) || self.ending.concern(lba)
+        self.state.pledges().concern(lba) || self.state.ending_pledges().concern(lba)
     }
 
     /// The first address from `from` to before `end` where a crash may find something else.
     pub(super) fn next_pledged(&self, from: Lba, end: Lba) -> Option<Lba> {
         let next = |pledges: &Pledges| pledges.next_home(from, end);
-        next(&self.pledges)
+        next(self.state.pledges())
             .into_iter()
-            .chain(next(&self.ending))
+            .chain(next(self.state.ending_pledges()))
             .min()
     }
 
     /// After a crash: each home address is mapped to what its journal's block is.
-    pub(super) fn redeem(&mut self, pledges: &[(Lba, Lba)]) {
-        for &(home, journal) in pledges {
-            let entry = self.map.get(journal);
-            match entry {
-                _ if self.map.get(home) == entry => continue,
-                // Zeros are replayed as discards are.
-                Entry::Unmapped | Entry::Zero => self.remap(home, Entry::Unmapped),
-                Entry::Packed(vba, _) => {
-                    self.shared.add_part(vba);
-                    self.remap(home, entry);
-                }
-                Entry::Shared(vba) => {
-                    self.own(vba, home);
-                    self.remap(home, entry);
-                }
-                Entry::Plain(pba) => {
-                    let Some(vba) = self.shared.insert(pba) else {
-                        unreachable!("numbers are reserved for pledges")
-                    };
-                    self.own(vba, journal);
-                    self.map.set(journal, Entry::Shared(vba));
-                    self.own(vba, home);
-                    self.remap(home, Entry::Shared(vba));
-                }
-            }
-            self.stats.redeemed_blocks += 1;
-            self.redeeming = true;
-        }
+    pub(super) fn redeem(&mut self) {
+        let redeemed = self.state.redeem();
+        self.hear_of_events();
+        self.stats.redeemed_blocks += redeemed;
+        self.redeeming = redeemed > 0;
         self.checkpoint.due |= self.redeeming;
     }
 }

@@ -1,7 +1,7 @@
 //! The way of a read: from the write buffer, from nothing, or from the medium with its checksum.
 
 use super::*;
-use crate::map::PartId;
+use crate::entry::PartId;
 use crate::seam::Page;
 
 /// A read request in progress.
@@ -23,20 +23,28 @@ pub(super) struct Parked {
 /// when all were. It is what a delta was decoded with, if that was read: it may be another block, whole in itself.
 pub(super) type Fault = Option<Pba>;
 
+/// What a read asks for.
+#[derive(Clone, Copy)]
+struct Wanted {
+    id: RequestId,
+    lba: Lba,
+    blocks: u32,
+}
+
 impl Engine {
     /// What is mapped from `lba` on: runs of blocks with data on the medium, or without. At least one
     /// extent, at most `max`, over at most `blocks` blocks, or over the first of them: looking at all
     /// could take long, and whoever wants the rest asks again.
     #[must_use]
     pub fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<(u64, bool)> {
-        let end = Lba(lba.0.saturating_add(blocks).min(self.map.blocks()));
+        let end = Lba(lba.0.saturating_add(blocks).min(self.state.map().blocks()));
         let mut extents: Vec<(u64, bool)> = Vec::new();
         let mut at = lba;
         for _ in 0..limits::EXTENT_LOOKS {
             if at >= end {
                 break;
             }
-            let (run, mapped) = self.map.run(at, end);
+            let (run, mapped) = self.state.map().run(at, end);
             let count = extents.len();
             match extents.last_mut() {
                 Some(last) if last.1 == mapped => last.0 += run,
@@ -74,128 +82,13 @@ impl Engine {
         if self.reads.len() <= id.0 as usize {
             self.reads.resize(id.0 as usize + 1, Reading::default());
         }
+        let wanted = Wanted { id, lba, blocks };
         let mut parts = 0;
         let mut index = 0;
         while index < blocks {
-            let entry = self.map.get(lba.plus(u64::from(index)));
-            let Some(Place { pba, slot }) = self.place_of(entry) else {
-                let first = index;
-                while index < blocks
-                    && self
-                        .place_of(self.map.get(lba.plus(u64::from(index))))
-                        .is_none()
-                {
-                    index += 1;
-                }
-                self.effects.push_back(Effect::ZeroOut {
-                    request: id,
-                    first,
-                    blocks: index - first,
-                });
-                continue;
-            };
-            let held = self.chunks.held(pba, slot).map(|(_, held)| held);
-            if let Some(Held::Block(from)) = held {
-                self.effects.push_back(Effect::CopyOut {
-                    from,
-                    request: id,
-                    index,
-                });
-                self.stats.buffer_hits += 1;
-                index += 1;
-                continue;
-            }
-            if let Entry::Packed(vba, slot) = entry {
-                let first = index;
-                let is_delta = |slot| {
-                    let part = PartId { page: vba, slot };
-                    self.shared.deltas().base_of(part).is_some()
-                };
-                let alone = is_delta(slot);
-                if alone {
-                    index += 1;
-                }
-                // The parts of a page mostly lie in it as the blocks lie side by side.
-                while !alone
-                    && index < blocks
-                    && u8::try_from(index - first).is_ok_and(|more| {
-                        let next = slot.saturating_add(more);
-                        self.map.get(lba.plus(u64::from(index))) == Entry::Packed(vba, next)
-                            && !is_delta(next)
-                    })
-                {
-                    index += 1;
-                }
-                parts += 1;
-                let count = (index - first) as u8;
-                let buf = match held {
-                    Some(Held::Page(buf)) => Some(buf),
-                    _ => None,
-                };
-                let (base, base_at) = self.base_of(PartId { page: vba, slot });
-                let pending = Pending::ReadParts {
-                    request: id,
-                    at: pba,
-                    reads: buf.is_none(),
-                    base: base_at,
-                };
-                self.stats.packed_reads += 1;
-                self.stats.packed_blocks_read += u64::from(count);
-                self.stats.delta_reads += u64::from(base.is_some());
-                if let Some(at) = base_at {
-                    self.begin_base(at);
-                }
-                if buf.is_none() {
-                    let (segment, _) = locate(&self.superblock, pba);
-                    self.begin_reader(segment);
-                    if self.sums.wants_load(segment) {
-                        self.load_sums(segment, None);
-                    }
-                }
-                self.effect(pending, |effect| Effect::ReadParts {
-                    id: effect,
-                    page: buf.map_or(Page::Medium(pba), Page::Buffer),
-                    slot,
-                    count,
-                    base,
-                    request: id,
-                    first,
-                });
-                continue;
-            }
-            let first = index;
-            let (segment, offset) = locate(&self.superblock, pba);
-            index += 1;
-            while index < blocks {
-                let run = u64::from(index - first);
-                let next = self.physical(self.map.get(lba.plus(u64::from(index))));
-                let inside = u64::from(offset) + run < u64::from(self.superblock.usable_blocks());
-                if next != Some(pba.plus(run))
-                    || !inside
-                    || self.chunks.find(pba.plus(run)).is_some()
-                {
-                    break;
-                }
-                index += 1;
-            }
-            let run = index - first;
-            parts += 1;
-            self.begin_reader(segment);
-            let pending = Pending::Read {
-                request: id,
-                at: pba,
-                blocks: run,
-            };
-            self.effect(pending, |effect| Effect::Read {
-                id: effect,
-                at: pba,
-                blocks: run,
-                request: id,
-                first,
-            });
-            if self.sums.wants_load(segment) {
-                self.load_sums(segment, None);
-            }
+            let (run, reads) = self.read_run(wanted, index);
+            index += run;
+            parts += u32::from(reads);
         }
         if parts == 0 {
             self.reply(id, Ok(()));
@@ -205,6 +98,140 @@ impl Engine {
                 refusal: None,
             };
         }
+    }
+
+    /// Begins to read what is in one place, from block `index` of a request on: how many blocks, and whether they come later.
+    fn read_run(&mut self, wanted: Wanted, index: u32) -> (u32, bool) {
+        let request = wanted.id;
+        let entry = self.entry_at(wanted, index);
+        let Some(Place { pba, slot }) = self.state.place_of(entry) else {
+            let mut rest = index..wanted.blocks;
+            let is_placed = |at| self.state.place_of(self.entry_at(wanted, at)).is_some();
+            let end = rest.find(|at| is_placed(*at)).unwrap_or(wanted.blocks);
+            self.effects.push_back(Effect::ZeroOut {
+                request,
+                first: index,
+                blocks: end - index,
+            });
+            return (end - index, false);
+        };
+        let held = self.chunks.held(pba, slot).map(|(_, held)| held);
+        match (held, entry) {
+            (Some(Held::Block(from)), _) => {
+                self.effects.push_back(Effect::CopyOut {
+                    from,
+                    request,
+                    index,
+                });
+                self.stats.buffer_hits += 1;
+                (1, false)
+            }
+            (Some(Held::Page(buf)), Entry::Packed(page, slot)) => {
+                let part = PartId { page, slot };
+                (self.read_parts(wanted, index, part, pba, Some(buf)), true)
+            }
+            (_, Entry::Packed(page, slot)) => {
+                let part = PartId { page, slot };
+                (self.read_parts(wanted, index, part, pba, None), true)
+            }
+            _ => (self.read_whole(wanted, index, pba), true),
+        }
+    }
+
+    fn entry_at(&self, wanted: Wanted, index: u32) -> Entry {
+        let lba = wanted.lba.plus(u64::from(index));
+        self.state.map().get(lba)
+    }
+
+    /// Begins to read parts of one page, which is in `buf` or on the medium; how many.
+    fn read_parts(
+        &mut self,
+        wanted: Wanted,
+        first: u32,
+        part: PartId,
+        pba: Pba,
+        buf: Option<Buf>,
+    ) -> u32 {
+        let count = self.parts_in_a_row(wanted, first, part);
+        let (base, base_at) = self.base_of(part);
+        self.stats.packed_reads += 1;
+        self.stats.packed_blocks_read += u64::from(count);
+        self.stats.delta_reads += u64::from(base.is_some());
+        if let Some(at) = base_at {
+            self.begin_base(at);
+        }
+        if buf.is_none() {
+            let (segment, _) = locate(&self.superblock, pba);
+            self.begin_reader(segment);
+            if self.sums.wants_load(segment) {
+                self.load_sums(segment, None);
+            }
+        }
+        let pending = Pending::ReadParts {
+            request: wanted.id,
+            at: pba,
+            reads: buf.is_none(),
+            base: base_at,
+        };
+        self.effect(pending, |id| Effect::ReadParts {
+            id,
+            page: buf.map_or(Page::Medium(pba), Page::Buffer),
+            slot: part.slot,
+            count,
+            base,
+            request: wanted.id,
+            first,
+        });
+        count.into()
+    }
+
+    /// How many blocks from `first` on are the parts of one page as they lie there, which they mostly are. A delta is read by
+    /// itself.
+    fn parts_in_a_row(&self, wanted: Wanted, first: u32, part: PartId) -> u8 {
+        let deltas = self.state.shared().deltas();
+        let is_delta = |slot| deltas.base_of(PartId { slot, ..part }).is_some();
+        if is_delta(part.slot) {
+            return 1;
+        }
+        let follows = |more: u8| {
+            let slot = part.slot.saturating_add(more);
+            let index = first + u32::from(more);
+            index < wanted.blocks
+                && self.entry_at(wanted, index) == Entry::Packed(part.page, slot)
+                && !is_delta(slot)
+        };
+        (1..u8::MAX).find(|more| !follows(*more)).unwrap_or(u8::MAX)
+    }
+
+    /// Begins to read whole blocks that lie in a row on the medium; how many.
+    fn read_whole(&mut self, wanted: Wanted, first: u32, pba: Pba) -> u32 {
+        let (segment, offset) = locate(&self.superblock, pba);
+        let left = self.superblock.usable_blocks() - offset;
+        let follows = |run: u32| {
+            let at = pba.plus(run.into());
+            first + run < wanted.blocks
+                && self.state.physical(self.entry_at(wanted, first + run)) == Some(at)
+                && run < left
+                && self.chunks.find(at).is_none()
+        };
+        let run = (1..left).find(|run| !follows(*run)).unwrap_or(left);
+        self.begin_reader(segment);
+        let pending = Pending::Read {
+            request: wanted.id,
+            at: pba,
+            blocks: run,
+        };
+        self.effect(pending, |id| Effect::Read {
+            id,
+            at: pba,
+            blocks: run,
+            request: wanted.id,
+            first,
+        });
+        if self.sums.wants_load(segment) {
+            self.load_sums(segment, None);
+        }
+        run
     }
 
     pub(super) fn parts_read(
@@ -342,7 +369,7 @@ impl Engine {
     pub(super) fn end_reader(&mut self, segment: Segment) {
         let info = self.segments.get_mut(segment);
         info.readers -= 1;
-        if info.readers == 0 && info.state == State::Emptied {
+        if info.readers == 0 && info.state == SegmentState::Emptied {
             self.reclaim = true;
         }
     }

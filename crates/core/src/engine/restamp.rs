@@ -41,17 +41,21 @@ impl Engine {
     /// Starts the rewriting of a summary when there are more strays than may be.
     pub(super) fn restamp(&mut self) {
         let most = self.options.strays.max(self.once.pool().blocks() / 4);
-        if self.strays.len() <= most || !self.restamp.is_idle() || self.mode != Mode::Running {
+        if self.state.strays().len() <= most
+            || !self.restamp.is_idle()
+            || self.mode != Mode::Running
+        {
             return;
         }
         for _ in 0..TRIES {
-            let Some((next, pba)) = self.strays.any_from(self.restamp.hand) else {
+            let Some((next, pba)) = self.state.strays().any_from(self.restamp.hand) else {
                 self.restamp.hand = 0;
                 continue;
             };
             let (segment, _) = locate(&self.superblock, pba);
             self.restamp.hand = next;
-            if self.segments.get(segment).state == State::Closed && self.may_rewrite(segment) {
+            if self.segments.get(segment).state == SegmentState::Closed && self.may_rewrite(segment)
+            {
                 self.restamp.segment = Some(segment);
                 self.begin_reader(segment);
                 let usable = self.superblock.usable_blocks();
@@ -78,7 +82,7 @@ impl Engine {
         self.end_reader(segment);
         self.restamp.segment = None;
         // Emptied meanwhile, or being moved: it will not be needed.
-        if self.segments.get(segment).state != State::Closed || !self.may_rewrite(segment) {
+        if self.segments.get(segment).state != SegmentState::Closed || !self.may_rewrite(segment) {
             return;
         }
         let bytes = match outcome {
@@ -95,7 +99,7 @@ impl Engine {
             // A damaged one is left as it is, and will not be tried again: the collector searches the map.
             let pages = self.pages_of(segment);
             for pba in (pages.start.0..pages.end.0).map(Pba) {
-                self.strays.remove(pba);
+                self.state.is_no_stray(pba);
             }
             return;
         };
@@ -110,7 +114,7 @@ impl Engine {
 
     /// The summary that is about to be written names the owners of today.
     pub(super) fn stamp(&mut self, segment: Segment) {
-        for (pba, lba) in self.strays.of(self.pages_of(segment)) {
+        for (pba, lba) in self.state.strays().of(self.pages_of(segment)) {
             self.sums.set_owner(pba, Owner::Lba(lba));
         }
     }
@@ -120,10 +124,10 @@ impl Engine {
         let pages = self.pages_of(segment);
         if let Some(tags) = self.sums.tags(segment) {
             for (pba, tag) in (pages.start.0..).map(Pba).zip(tags) {
-                if let (Owner::Lba(said), Some(owner)) = (tag.owner, self.strays.owner(pba))
+                if let (Owner::Lba(said), Some(owner)) = (tag.owner, self.state.strays().owner(pba))
                     && said == owner
                 {
-                    self.strays.remove(pba);
+                    self.state.is_no_stray(pba);
                 }
             }
         }

@@ -6,11 +6,12 @@
 
 use crate::addr::{Pba, Segment, Seq};
 use crate::format::superblock::Superblock;
+use crate::state::Live;
 use alloc::{collections::VecDeque, vec::Vec};
 
 /// Where a segment is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum SegmentState {
     Free,
     Open,
     Closed,
@@ -24,8 +25,7 @@ pub(super) type Marks = [u64; 2];
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Info {
-    pub state: State,
-    pub quarantined: bool,
+    pub state: SegmentState,
     /// Chunks of it on their way to the medium: until they are there, their blocks are in memory alone.
     pub writing: u32,
     /// Closed, and its summary waits for those.
@@ -41,8 +41,6 @@ pub(super) struct Info {
 
 pub(super) struct Segments {
     info: Vec<Info>,
-    /// Apart from the rest so that the search for a victim runs over dense memory.
-    valid: Vec<u32>,
     pub free: VecDeque<Segment>,
     pub emptied: Vec<Segment>,
     /// Found empty when the volume was opened, with nothing to wait for: hundreds of thousands of a large volume, so
@@ -54,17 +52,14 @@ pub(super) struct Segments {
     pub erasing_stale: bool,
     /// Erasures in flight.
     pub erasing: u32,
-    pub live: u64,
-    pub quarantined: u64,
-    /// Live blocks in quarantined segments.
-    pub quarantined_live: u64,
+    /// Those whose live blocks cannot be read.
+    quarantined: Vec<Segment>,
 }
 
 impl Segments {
     pub fn new(count: u32) -> Self {
         let fresh = Info {
-            state: State::Free,
-            quarantined: false,
+            state: SegmentState::Free,
             writing: 0,
             summary_due: false,
             uses: 0,
@@ -74,16 +69,13 @@ impl Segments {
         };
         Self {
             info: alloc::vec![fresh; count as usize],
-            valid: alloc::vec![0; count as usize],
             free: VecDeque::with_capacity(count as usize),
             emptied: Vec::new(),
             stale: VecDeque::new(),
             stale_count: 0,
             erasing_stale: false,
             erasing: 0,
-            live: 0,
-            quarantined: 0,
-            quarantined_live: 0,
+            quarantined: Vec::new(),
         }
     }
 
@@ -95,17 +87,18 @@ impl Segments {
         &mut self,
         was_stopped: bool,
         in_runs: bool,
+        live: &Live,
         unsummarised: &[Segment],
         is_needed: impl Fn(&Info) -> bool,
     ) {
         for index in 0..self.count() {
             let segment = Segment(index);
-            if self.get(segment).state != State::Closed || self.valid(segment) > 0 {
+            if self.get(segment).state != SegmentState::Closed || live.valid(segment) > 0 {
                 continue;
             }
             let waits = unsummarised.binary_search(&segment).is_ok();
             if was_stopped && !waits {
-                self.get_mut(segment).state = State::Free;
+                self.get_mut(segment).state = SegmentState::Free;
                 self.free.push_back(segment);
             } else if in_runs && !waits && !is_needed(self.get(segment)) {
                 self.add_stale(segment);
@@ -116,7 +109,7 @@ impl Segments {
     }
 
     fn add_stale(&mut self, segment: Segment) {
-        self.get_mut(segment).state = State::Emptied;
+        self.get_mut(segment).state = SegmentState::Emptied;
         self.stale_count += 1;
         match self.stale.back_mut() {
             Some((first, count)) if first.0 + *count == segment.0 => *count += 1,
@@ -133,7 +126,7 @@ impl Segments {
             self.stale.pop_front();
         }
         for index in 0..run.1 {
-            self.get_mut(Segment(run.0.0 + index)).state = State::Erasing;
+            self.get_mut(Segment(run.0.0 + index)).state = SegmentState::Erasing;
         }
         Some(run)
     }
@@ -150,66 +143,38 @@ impl Segments {
         &mut self.info[segment.0 as usize]
     }
 
-    pub fn valid(&self, segment: Segment) -> u32 {
-        self.valid[segment.0 as usize]
-    }
-
-    pub fn set_valid(&mut self, segment: Segment, valid: u32) {
-        self.valid[segment.0 as usize] = valid;
-        self.live += u64::from(valid);
-    }
-
-    /// A block of it came to life.
-    pub fn born(&mut self, segment: Segment) {
-        self.valid[segment.0 as usize] += 1;
-        self.live += 1;
-    }
-
-    /// A block of it died; `true` when that was a closed segment's last.
-    pub fn died(&mut self, segment: Segment) -> bool {
-        let valid = &mut self.valid[segment.0 as usize];
-        assert!(
-            *valid > 0,
-            "segment {segment}: a block died that was not counted as live"
-        );
-        *valid -= 1;
-        self.live -= 1;
-        if self.quarantined > 0 {
-            self.quarantined_live -= u64::from(self.info[segment.0 as usize].quarantined);
-        }
-        *valid == 0 && self.info[segment.0 as usize].state == State::Closed
-    }
-
     /// Nothing in it is live: it waits for `marks` to be durable.
     pub fn empty(&mut self, segment: Segment, marks: Marks) {
-        debug_assert_eq!(self.valid(segment), 0);
         let info = self.get_mut(segment);
-        (info.state, info.marks) = (State::Emptied, marks);
-        if core::mem::take(&mut info.quarantined) {
-            self.quarantined -= 1;
-        }
+        (info.state, info.marks) = (SegmentState::Emptied, marks);
+        self.quarantined.retain(|&other| other != segment);
         self.emptied.push(segment);
     }
 
+    /// Its live blocks cannot be read: it stays as it is.
     pub fn quarantine(&mut self, segment: Segment) {
-        self.get_mut(segment).quarantined = true;
-        self.quarantined += 1;
-        self.quarantined_live += u64::from(self.valid(segment));
+        self.quarantined.push(segment);
+    }
+
+    /// Those that are.
+    pub fn quarantined(&self) -> &[Segment] {
+        &self.quarantined
     }
 
     /// The closed segment that `score` likes best (the smallest), among those with at most `limit` live
     /// blocks; `None` when there is none.
     pub fn best<S: PartialOrd>(
         &self,
+        live: &Live,
         limit: u32,
         score: impl Fn(u32, &Info) -> S,
     ) -> Option<Segment> {
         let mut best: Option<(S, usize)> = None;
-        for (index, (&valid, info)) in self.valid.iter().zip(&self.info).enumerate() {
+        for (index, (&valid, info)) in live.of_all().iter().zip(&self.info).enumerate() {
             if valid <= limit
-                && info.state == State::Closed
+                && info.state == SegmentState::Closed
                 && info.writing == 0
-                && !info.quarantined
+                && !self.quarantined.contains(&Segment(index as u32))
             {
                 let score = score(valid, info);
                 if best.as_ref().is_none_or(|(least, _)| score < *least) {

@@ -49,7 +49,7 @@ impl Engine {
         let leaves = self.superblock.stripe(stripe);
         let mut dirty = 0u32;
         for (index, leaf) in leaves.clone().enumerate() {
-            dirty |= u32::from(self.take_dirty(leaf)) << index;
+            dirty |= u32::from(self.state.take_dirty(leaf)) << index;
         }
         if dirty == 0 {
             return;
@@ -67,7 +67,7 @@ impl Engine {
                 LeafSlot::Slot0(sum) | LeafSlot::Slot1(sum) => Some(sum),
             };
             let mut block = self.checkpoint.blocks.take();
-            let holds = self.encode_leaf(leaf, &mut block[..]);
+            let holds = self.state.encode_leaf(leaf, &mut block[..]);
             holds_any |= holds;
             leaf::add(&mut parity, &block);
             match known == Some(leaf::checksum(leaf, &block[..], self.crc)) {
@@ -114,48 +114,12 @@ impl Engine {
         self.superblock.leaf_slot(leaf, slot)
     }
 
-    /// Marks a leaf clean; whether it was dirty.
-    fn take_dirty(&mut self, leaf: Leaf) -> bool {
-        match self.table_of(leaf) {
-            (0, leaf) => self.map.take_dirty(leaf),
-            (1, leaf) => self.shared.take_dirty(leaf),
-            (_, leaf) => self.shared.deltas_mut().take_dirty(leaf),
-        }
-    }
-
-    /// A leaf as it is now; whether it is to be there. Those of tables beside the map stay once they were.
-    fn encode_leaf(&self, leaf: Leaf, out: &mut [u8]) -> bool {
-        match self.table_of(leaf) {
-            (0, leaf) => return self.map.encode_leaf(leaf, out),
-            (1, leaf) => {
-                self.shared.encode_leaf(leaf, out);
-            }
-            (_, leaf) => self.shared.deltas().encode_leaf(leaf, out),
-        }
-        true
-    }
-
     /// The next map checkpoint writes a leaf anew; of a parity one that it is made of.
     pub(super) fn write_anew(&mut self, leaf: Leaf) {
         let leaf = match leaf.0 < self.superblock.first_parity() {
             true => leaf,
             false => Leaf(self.superblock.stripe_of(leaf)),
         };
-        match self.table_of(leaf) {
-            (0, leaf) => self.map.mark_dirty(leaf),
-            (1, leaf) => self.shared.write_anew(leaf),
-            (_, leaf) => self.shared.deltas_mut().write_anew(leaf),
-        }
-    }
-
-    /// Which table a leaf is of (of LBAs, of shared pages, of deltas), and its number there.
-    fn table_of(&self, leaf: Leaf) -> (u8, Leaf) {
-        let maps = self.superblock.map_leaves();
-        let behind = maps + self.superblock.shared_leaves();
-        match leaf.0 {
-            index if index < maps => (0, leaf),
-            index if index < behind => (1, Leaf(index - maps)),
-            index => (2, Leaf(index - behind)),
-        }
+        self.state.write_anew(leaf);
     }
 }

@@ -5,9 +5,9 @@
 //! comparison is under way keeps its place in the queue of writes: nothing overtakes it.
 
 use super::*;
+use crate::entry::PartId;
 use crate::format::chunk::Record;
 use crate::index::Holder;
-use crate::map::PartId;
 use crate::seam::{Against, Fingerprint, Page, Payload};
 
 /// What is known of the twin of a block in the queue.
@@ -104,7 +104,7 @@ impl Engine {
             else {
                 continue;
             };
-            let Some(place) = self.place_of(self.entry_of(of)) else {
+            let Some(place) = self.state.place_of(self.entry_of(of)) else {
                 self.refuted(by);
                 continue;
             };
@@ -365,13 +365,14 @@ impl Engine {
         let replaced = twin
             .absorptions
             .is_some_and(|then| then != self.absorptions);
-        let moved =
-            self.place_of(entry) != Some(twin.place) || self.uses_at(twin.place.pba) != twin.uses;
+        let moved = self.state.place_of(entry) != Some(twin.place)
+            || self.uses_at(twin.place.pba) != twin.uses;
         if moved || replaced {
             return Shared::No;
         }
         if Holder::Lba(lba) == twin.of
-            || (self.map.get(lba) == entry && matches!(entry, Entry::Shared(_) | Entry::Packed(..)))
+            || (self.state.map().get(lba) == entry
+                && matches!(entry, Entry::Shared(_) | Entry::Packed(..)))
         {
             if self.is_pledged_else(lba, twin.of) {
                 // The pledge has to end, and only a record ends it.
@@ -384,7 +385,7 @@ impl Engine {
         let pba = twin.place.pba;
         let records = match entry {
             Entry::Packed(vba, slot) => return self.share_part(lba, twin, vba, slot),
-            Entry::Shared(vba) if self.shared.owners(vba) == u32::MAX => return Shared::No,
+            Entry::Shared(vba) if self.state.shared().owners(vba) == u32::MAX => return Shared::No,
             Entry::Shared(_) => 1,
             _ => 2,
         };
@@ -407,21 +408,17 @@ impl Engine {
             (Entry::Shared(vba), _) => vba,
             (_, Holder::Page(_)) => return Shared::No,
             (_, Holder::Lba(other)) => {
-                let Some(vba) = self.shared.insert(pba) else {
+                let Some(vba) = self.state.number() else {
                     return Shared::No;
                 };
-                self.own(vba, other);
-                self.map.set(other, Entry::Shared(vba));
                 self.log_link(chunk, share(other, vba), pledged);
                 vba
             }
         };
         if let Some(print) = twin.print {
-            self.shared.set_print(vba, print);
+            self.state.set_print(vba, print);
         }
-        self.own(vba, lba);
         self.log_link(chunk, share(lba, vba), pledged);
-        self.remap(lba, Entry::Shared(vba));
         self.shared_by(twin.by);
         Shared::Done
     }
@@ -435,18 +432,15 @@ impl Engine {
     /// Where a holder's content is mapped to.
     pub(super) fn entry_of(&self, holder: Holder) -> Entry {
         match holder {
-            Holder::Lba(lba) => self.map.get(lba),
+            Holder::Lba(lba) => self.state.map().get(lba),
             // A number may have been given to a page of parts since.
-            Holder::Page(vba) if self.shared.owners(vba) > 1 && !self.shared.has_parts(vba) => {
+            Holder::Page(vba)
+                if self.state.shared().owners(vba) > 1 && !self.state.shared().has_parts(vba) =>
+            {
                 Entry::Shared(vba)
             }
             Holder::Page(_) => Entry::Unmapped,
         }
-    }
-
-    pub(super) fn own(&mut self, vba: Vba, lba: Lba) {
-        let counted = self.shared.add(vba, lba);
-        assert!(counted, "the count of shared page {vba} has room");
     }
 
     pub(super) fn shared_by(&mut self, by: Proposer) {

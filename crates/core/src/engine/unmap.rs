@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::format::chunk::Record;
+use crate::state::Origin;
 
 impl Engine {
     pub(super) fn unmap(&mut self, id: RequestId, lba: Lba, blocks: u64, zero: bool, fua: bool) {
@@ -39,24 +40,26 @@ impl Engine {
     ) -> bool {
         let end = lba.plus(blocks);
         // Nothing mapped: it reads as zeros already, and the log need not say so again.
-        let mapped = self.map.next_mapped(lba, end).map(|(first, _)| first);
+        let mapped = self
+            .state
+            .map()
+            .next_mapped(lba, end)
+            .map(|(first, _)| first);
         let pledged = self.next_pledged(lba, end);
         if let Some(first) = mapped.into_iter().chain(pledged).min() {
             // Unmapped either way: both read as zeros, and an unmapped leaf takes no memory.
-            if !self.log_extent(first, end.0 - first.0, false, false) {
+            let rest = Record::Discard {
+                lba: first,
+                blocks: end.0 - first.0,
+            };
+            if !self.add_extent(rest, false) {
                 return false;
             }
-            if self.once.is_on() {
-                self.once.forget(first, end.0 - first.0);
+            self.forget_homes(first, end.0 - first.0);
+            if self.dedup.forgets() {
+                self.outlive_one_by_one(first, end);
             }
-            let mut at = first;
-            while let Some((mapped, _)) = self.map.next_mapped(at, end) {
-                if self.dedup.forgets() {
-                    self.outlive_content(mapped);
-                }
-                self.remap(mapped, Entry::Unmapped);
-                at = mapped.plus(1);
-            }
+            self.apply(Origin::NONE, &rest);
         }
         if !zero {
             self.stats.discarded_blocks += blocks;
@@ -67,33 +70,54 @@ impl Engine {
         true
     }
 
-    /// Logs that an extent is zero or unmapped, joined to the record before where it adjoins; no FLUSH waits for it if that is
-    /// what is pledged. `false`: no room for it now.
-    pub(super) fn log_extent(&mut self, lba: Lba, blocks: u64, zero: bool, pledged: bool) -> bool {
-        let record = if zero {
-            Record::Zero { lba, blocks }
-        } else {
-            Record::Discard { lba, blocks }
-        };
-        if let Some(open) = self.heads[Head::Host as usize].open {
-            let chunk = self.chunks.get_mut(open);
-            match chunk.records.last_mut() {
-                Some(Record::Zero {
-                    lba: first,
-                    blocks: length,
-                }) if zero && first.plus(*length) == lba => {
-                    *length += blocks;
-                    chunk.tells |= !pledged;
-                    self.keep_pledges_with(&record);
-                    return true;
-                }
-                _ => {}
-            }
+    /// Adds to the log that an extent is zero or unmapped, joined to the record before where it adjoins; no FLUSH waits for it
+    /// if that is what is pledged. `false`: no room for it now.
+    pub(super) fn add_extent(&mut self, record: Record, pledged: bool) -> bool {
+        if self.joins(&record, pledged) {
+            return true;
         }
         let Some(chunk) = self.chunk_with_room(Head::Host, record.encoded_len(), false) else {
             return false;
         };
-        self.log_link(chunk, record, pledged);
+        self.push_link(chunk, record, pledged);
         true
+    }
+
+    /// What is in the journal of these blocks does not come home any more.
+    pub(super) fn forget_homes(&mut self, lba: Lba, blocks: u64) {
+        if self.once.is_on() {
+            self.once.forget(lba, blocks);
+        }
+    }
+
+    /// Whether zeros have become part of the record before.
+    fn joins(&mut self, record: &Record, pledged: bool) -> bool {
+        let (Some(open), Record::Zero { lba, blocks }) =
+            (self.heads[Head::Host as usize].open, *record)
+        else {
+            return false;
+        };
+        let chunk = self.chunks.get_mut(open);
+        match chunk.records.last_mut() {
+            Some(Record::Zero {
+                lba: first,
+                blocks: length,
+            }) if first.plus(*length) == lba => {
+                *length += blocks;
+                chunk.tells |= !pledged;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Each block is let go before the next is looked at: that may have become the only owner of its content.
+    fn outlive_one_by_one(&mut self, from: Lba, end: Lba) {
+        let mut at = from;
+        while let Some((lba, _)) = self.state.map().next_mapped(at, end) {
+            self.outlive_content(lba);
+            self.apply(Origin::NONE, &Record::Discard { lba, blocks: 1 });
+            at = lba.plus(1);
+        }
     }
 }

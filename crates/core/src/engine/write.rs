@@ -3,9 +3,10 @@
 use super::pack::Packing;
 use super::*;
 use crate::format::chunk::Record;
-use crate::format::summary::Owner;
+use crate::format::summary::{Owner, Tag};
 use crate::reserve::Need;
 use crate::seam::{Block, Class, Payload};
+use crate::state::Origin;
 
 /// What became of one block.
 enum Placed {
@@ -56,7 +57,7 @@ impl Engine {
     pub(super) fn in_range(&self, lba: Lba, blocks: u64) -> bool {
         lba.0
             .checked_add(blocks)
-            .is_some_and(|end| end <= self.map.blocks())
+            .is_some_and(|end| end <= self.state.map().blocks())
     }
 
     /// Places blocks from `placed` on; `true` when the request has been answered or waits for durability.
@@ -120,19 +121,9 @@ impl Engine {
             },
         }
         if self.options.zero && payload.digest.zero {
-            let pledged = self.are_zeros_pledged(lba);
-            if !self.log_extent(lba, 1, true, pledged) {
-                return Placed::Wait;
-            }
-            if self.once.is_on() {
-                self.once.forget(lba, 1);
-            }
-            self.remap(lba, Entry::Zero);
-            self.release(payload.buf);
-            self.stats.zero_blocks += 1;
-            return Placed::Done;
+            return self.place_zeros(lba, payload.buf);
         }
-        let old = self.map.get(lba);
+        let old = self.state.map().get(lba);
         let absorbed = match old {
             // A pledge is ended by a record behind it alone.
             _ if self.has_pledge(lba) => false,
@@ -170,16 +161,27 @@ impl Engine {
         let Some(chunk) = self.chunk_with_room(Head::Host, record.encoded_len(), true) else {
             return Placed::Wait;
         };
-        let pba = self.append(
-            chunk,
-            record,
-            Owner::Lba(lba),
-            payload.digest.sum,
-            payload.buf,
-        );
-        self.remap(lba, Entry::Plain(pba));
+        let tag = Tag {
+            owner: Owner::Lba(lba),
+            sum: payload.digest.sum,
+        };
+        self.append(chunk, record, tag, payload.buf);
         self.stats.stored_whole(payload.digest.class);
         self.note(lba, &payload);
+        Placed::Done
+    }
+
+    /// Zeros take no room but their record's.
+    fn place_zeros(&mut self, lba: Lba, buf: Buf) -> Placed {
+        let pledged = self.are_zeros_pledged(lba);
+        let record = Record::Zero { lba, blocks: 1 };
+        if !self.add_extent(record, pledged) {
+            return Placed::Wait;
+        }
+        self.forget_homes(lba, 1);
+        self.apply(Origin::NONE, &record);
+        self.release(buf);
+        self.stats.zero_blocks += 1;
         Placed::Done
     }
 
@@ -300,8 +302,12 @@ impl Engine {
 
     /// Data blocks that may be live at once, now.
     pub(super) fn capacity(&self) -> u64 {
-        let quarantined = self.segments.quarantined * u64::from(self.superblock.usable_blocks());
-        let lost = quarantined - self.segments.quarantined_live;
+        let usable = self.superblock.usable_blocks();
+        let live = self.state.live();
+        let quarantined = self.segments.quarantined().iter();
+        let lost: u64 = quarantined
+            .map(|&segment| u64::from(usable - live.valid(segment)))
+            .sum();
         self.superblock.capacity_blocks().saturating_sub(lost)
     }
 
@@ -318,9 +324,9 @@ impl Engine {
     #[must_use]
     pub fn room(&self) -> Room {
         Room {
-            live: self.segments.live,
+            live: self.state.live().total(),
             capacity: self.capacity(),
-            promised: self.map.blocks(),
+            promised: self.state.map().blocks(),
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::{Field, FormatError, on_disk};
 use crate::addr::{BLOCK_BYTES, Pba};
-use crate::map::MAX_PBA;
+use crate::entry::MAX_PBA;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};

@@ -129,9 +129,9 @@ impl Areas {
                 logical,
             ),
             (
-                superblock.segments == 0 && superblock.leaves.map == 0,
+                superblock.segment_count() == 0 && superblock.leaves.map == 0,
                 "segments",
-                superblock.segments.into(),
+                superblock.segment_count().into(),
             ),
             (
                 superblock.leaves.shared == 0,

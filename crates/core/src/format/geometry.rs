@@ -2,12 +2,11 @@
 
 use super::areas::{self, Areas, Layout};
 use super::properties::Properties;
-use super::superblock::{Features, LeafCounts, Secret, Superblock};
+use super::superblock::{Features, LeafCounts, Secret, Superblock, segment_area};
 use super::{SumKind, root, summary};
 use crate::addr::{BLOCK_BYTES, Generation, Life};
-use crate::deltas;
+use crate::entry::{LEAF_DELTAS, LEAF_ENTRIES, MAX_PBA};
 use crate::limits::{self, COLLECTOR_SEGMENTS};
-use crate::map::{LEAF_ENTRIES, MAX_PBA};
 
 /// A thin volume may promise this many times what it has.
 pub const THIN_LIMIT: u64 = 16;
@@ -141,7 +140,7 @@ fn lay_out(
     let blocks = params.medium_blocks;
     let map_leaves = logical.div_ceil(LEAF_ENTRIES as u64) as u32;
     let shared_leaves = blocks.div_ceil(LEAF_ENTRIES as u64) as u32;
-    let most = limits::DELTAS.div_ceil(deltas::LEAF_DELTAS) as u32;
+    let most = limits::DELTAS.div_ceil(LEAF_DELTAS) as u32;
     let delta_leaves = (shared_leaves / 4).clamp(1, most);
     let leaves = map_leaves + shared_leaves + delta_leaves;
     // A volume as of before new sums is one of before copies as well.
@@ -178,11 +177,9 @@ fn lay_out(
         life: Life(0),
         medium_blocks: blocks,
         logical_blocks: logical,
-        first_segment,
         map_area,
         roots,
-        segment_blocks,
-        segments,
+        segments: segment_area(first_segment, segment_blocks, segments),
         leaves: LeafCounts {
             map: map_leaves,
             shared: shared_leaves,
@@ -190,7 +187,6 @@ fn lay_out(
             parities: parity_leaves,
         },
         over_provisioning: params.over_provisioning,
-        usable: segment_blocks - summary::blocks(segment_blocks),
         root_generation: Generation(0),
         log_end: None,
         layout: Layout::Log,
@@ -246,14 +242,11 @@ pub fn plan_tables(params: &Params, layout: Layout) -> Result<Superblock, Geomet
         life: Life(0),
         medium_blocks: blocks,
         logical_blocks: logical,
-        first_segment: 0,
         map_area: 0,
         roots: areas::ROOTS,
-        segment_blocks,
-        segments: 0,
+        segments: segment_area(0, segment_blocks, 0),
         leaves: LeafCounts::default(),
         over_provisioning: params.over_provisioning,
-        usable: segment_blocks - summary::blocks(segment_blocks),
         root_generation: Generation(0),
         log_end: None,
         layout,

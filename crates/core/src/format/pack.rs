@@ -8,7 +8,7 @@ use super::chunk;
 use super::record::{PART_LEN, Part, Record};
 use super::{Crc, Field, FormatError, on_disk};
 use crate::addr::{BLOCK_BYTES, Lba};
-use crate::map::MAX_PARTS;
+use crate::entry::MAX_PARTS;
 use alloc::vec::Vec;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, IntoBytes};

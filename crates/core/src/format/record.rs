@@ -3,7 +3,7 @@
 use super::FormatError;
 use super::summary::{Owner, Tag};
 use crate::addr::{BLOCK_BYTES, Lba, Pba, Vba};
-use crate::map::{MAX_PARTS, PACKED_PAGES, PartId};
+use crate::entry::{MAX_PARTS, PACKED_PAGES, PartId};
 
 const KIND_SHIFT: u32 = 56;
 const NUMBER: u64 = (1 << KIND_SHIFT) - 1;

@@ -5,6 +5,7 @@ mod features;
 mod leaves;
 mod places;
 mod secret;
+mod segments;
 
 use super::areas::{Areas, Layout};
 use super::geometry::MAX_LOGICAL_BLOCKS;
@@ -14,12 +15,13 @@ use super::{
     within_numbers,
 };
 use crate::addr::{BLOCK_BYTES, Generation, Life, Seq};
+use crate::entry::{LEAF_ENTRIES, MAX_PBA};
 use crate::limits::{COLLECTOR_SEGMENTS, STRIPE};
-use crate::map::{LEAF_ENTRIES, MAX_PBA};
 use core::mem::offset_of;
 pub(super) use features::Features;
 use features::{COPIES, KNOWN, WITHOUT_DATA, XXH3_SUMS};
 pub(super) use secret::Secret;
+pub use segments::SegmentArea;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -113,6 +115,12 @@ pub(super) struct LeafCounts {
 }
 
 impl LeafCounts {
+    /// Those of tables.
+    fn of_tables(&self) -> u64 {
+        let tables = [self.map, self.shared, self.deltas];
+        tables.into_iter().map(u64::from).sum()
+    }
+
     fn of(raw: &RawSuperblock) -> Self {
         Self {
             map: raw.map_leaves.get(),
@@ -127,6 +135,11 @@ impl LeafCounts {
     }
 }
 
+/// So many segments of so many blocks, from block `first` on.
+pub(super) fn segment_area(first: u64, blocks: u32, count: u32) -> SegmentArea {
+    SegmentArea::new(first, blocks, summary::blocks(blocks), count)
+}
+
 /// What a volume is. Made by [`geometry::plan`](super::geometry::plan) or decoded, so that what its
 /// methods compute always lies on the medium.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,14 +149,11 @@ pub struct Superblock {
     pub(super) life: Life,
     pub(super) medium_blocks: u64,
     pub(super) logical_blocks: u64,
-    pub(super) first_segment: u64,
     pub(super) map_area: u64,
     pub(super) roots: u64,
-    pub(super) segment_blocks: u32,
-    pub(super) segments: u32,
+    pub(super) segments: SegmentArea,
     pub(super) leaves: LeafCounts,
     pub(super) over_provisioning: u32,
-    pub(super) usable: u32,
     pub(super) root_generation: Generation,
     pub(super) log_end: Option<Seq>,
     pub(super) layout: Layout,
@@ -292,24 +302,6 @@ impl Superblock {
         self.over_provisioning
     }
 
-    /// Blocks in a segment.
-    #[must_use]
-    pub fn segment_blocks(&self) -> u32 {
-        self.segment_blocks
-    }
-
-    /// Blocks of a segment that chunks may take: all but its summary.
-    #[must_use]
-    pub fn usable_blocks(&self) -> u32 {
-        self.usable
-    }
-
-    /// Segments.
-    #[must_use]
-    pub fn segment_count(&self) -> u32 {
-        self.segments
-    }
-
     /// Blocks of a root.
     #[must_use]
     pub fn root_blocks(&self) -> u32 {
@@ -333,13 +325,13 @@ impl Superblock {
             life: U64::new(self.life.0),
             medium_blocks: U64::new(self.medium_blocks),
             logical_blocks: U64::new(self.logical_blocks),
-            first_segment: U64::new(self.first_segment),
+            first_segment: U64::new(self.segments.first().0),
             map_area: U64::new(self.map_area),
             roots: U64::new(self.roots),
             block_bytes: U32::new(BLOCK_BYTES as u32),
             entry_width: U32::new(ENTRY_WIDTH),
-            segment_blocks: U32::new(self.segment_blocks),
-            segments: U32::new(self.segments),
+            segment_blocks: U32::new(self.segments.blocks()),
+            segments: U32::new(self.segments.count()),
             map_leaves: U32::new(self.leaves.map),
             shared_leaves: U32::new(self.leaves.shared),
             delta_leaves: U32::new(self.leaves.deltas),
@@ -466,14 +458,11 @@ impl Superblock {
             life: Life(raw.life.get()),
             medium_blocks: raw.medium_blocks.get(),
             logical_blocks: raw.logical_blocks.get(),
-            first_segment: raw.first_segment.get(),
             map_area: raw.map_area.get(),
             roots: raw.roots.get(),
-            segment_blocks,
-            segments: raw.segments.get(),
+            segments: segment_area(raw.first_segment.get(), segment_blocks, raw.segments.get()),
             leaves: LeafCounts::of(&raw),
             over_provisioning: raw.over_provisioning.get(),
-            usable: segment_blocks - summary::blocks(segment_blocks),
             root_generation: Generation(raw.root_generation.get()),
             log_end: raw.log_end.get().checked_sub(1).map(Seq),
             layout,
@@ -524,13 +513,8 @@ impl Superblock {
             "logical blocks",
             self.logical_blocks,
         )?;
-        let LeafCounts {
-            map,
-            shared,
-            deltas,
-            parities,
-        } = self.leaves;
-        let leaves: u64 = [map, shared, deltas].into_iter().map(u64::from).sum();
+        let parities = self.leaves.parities;
+        let leaves = self.leaves.of_tables();
         check(leaves <= 1 << 24, "leaves", leaves)?;
         check(
             parities == 0 || parities == self.first_parity().div_ceil(STRIPE),
@@ -543,9 +527,9 @@ impl Superblock {
             self.leaves.map.into(),
         )?;
         check(
-            self.segments as usize >= COLLECTOR_SEGMENTS + 4,
+            self.segments.count() as usize >= COLLECTOR_SEGMENTS + 4,
             "segments",
-            self.segments.into(),
+            self.segments.count().into(),
         )?;
         let areas = [
             (1, self.roots, "root place"),
@@ -558,14 +542,17 @@ impl Superblock {
                 self.map_area
                     .saturating_add(2 * u64::from(self.leaves()))
                     .saturating_add(2 * self.twin_blocks()),
-                self.first_segment,
+                self.segments.first().0,
                 "first segment",
             ),
         ];
         for (least, start, field) in areas {
             check(start >= least && start < self.medium_blocks, field, start)?;
         }
-        let end = self.first_segment + u64::from(self.segments) * u64::from(self.segment_blocks);
-        check(end < self.medium_blocks, "segments", self.segments.into())
+        check(
+            self.segments.end() < self.medium_blocks,
+            "segments",
+            self.segments.count().into(),
+        )
     }
 }

@@ -13,14 +13,13 @@ pub mod rescue;
 
 pub use find::find_superblock;
 
-use crate::addr::{Generation, Lba, Leaf, Life, Pba, Segment, Seq};
+use crate::addr::{Generation, Leaf, Life, Pba, Segment, Seq};
 use crate::format::areas::Layout;
 use crate::format::names::Names;
 use crate::format::root::{Cursor, LeafSlot, RootHeader};
 use crate::format::summary::Tag;
 use crate::format::{Crc, FormatError, superblock::Superblock};
-use crate::map::Map;
-use crate::refs::Shared;
+use crate::state::State;
 use alloc::vec::Vec;
 
 /// Where recovery reads from.
@@ -163,15 +162,6 @@ pub enum RecoveryError {
     Unreadable(#[from] Unreadable),
 }
 
-/// A segment after recovery.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SegmentState {
-    /// Live blocks.
-    pub valid: u32,
-    /// Newest chunk in it, as far as replay has seen.
-    pub last_seq: Seq,
-}
-
 /// What replay did.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Replayed {
@@ -199,10 +189,8 @@ impl Replayed {
 pub struct Recovered {
     /// What it is.
     pub superblock: Superblock,
-    /// The map.
-    pub map: Map,
-    /// The shared pages, counted.
-    pub shared: Shared,
+    /// What it holds, counted.
+    pub state: State,
     /// Where the hot and the cold head go on.
     pub heads: [Cursor; 2],
     /// The newest chunk.
@@ -215,15 +203,11 @@ pub struct Recovered {
     pub root: RootHeader,
     /// Where its leaves are.
     pub slots: Vec<LeafSlot>,
-    /// Every segment.
-    pub segments: Vec<SegmentState>,
+    /// The newest chunk in each segment, as far as replay has seen.
+    pub newest: Vec<Seq>,
     /// Owners and checksums of the blocks of segments that have chunks newer than the map checkpoint, or
     /// are open: their summaries may not be there.
     pub tags: Vec<(Segment, Vec<Tag>)>,
-    /// Pages whose one owner is not the one that their tag names.
-    pub strays: Vec<(Pba, Lba)>,
-    /// Home addresses with the journal's blocks that are to be read there.
-    pub pledges: Vec<(Lba, Lba)>,
     /// What could not be read that only who goes on needs: the first of it.
     pub unread: Option<Unreadable>,
     /// Whether it is what is left of a damaged volume: it is read, and does not go on.

@@ -1,17 +1,15 @@
 //! Replay: the map as the checkpoint has it, then chunk after chunk.
 
-use super::{Recovered, RecoveryError, Replayed, SegmentState, Source, Unreadable};
+use super::{Recovered, RecoveryError, Replayed, Source, Unreadable};
 use crate::addr::Segment;
-use crate::addr::{BLOCK_BYTES, Lba, Leaf, Life, Pba, Seq, Vba};
+use crate::addr::{BLOCK_BYTES, Leaf, Life, Pba, Seq, Vba};
 use crate::format::chunk::{self, ChunkHeader, Record};
 use crate::format::leaf::Leaves;
 use crate::format::names::Names;
 use crate::format::root::{Cursor, LeafSlot, RootHeader};
 use crate::format::summary::{Owner, Tag};
 use crate::format::{Crc, superblock::Superblock};
-use crate::map::{Entry, LEAF_ENTRIES, Map, PartId};
-use crate::pledges::Pledges;
-use crate::refs::Shared;
+use crate::state::{Origin, State, Unsound};
 use alloc::{vec, vec::Vec};
 
 /// A chunk's header, whole and at its place.
@@ -31,15 +29,34 @@ struct Place {
     pages: Vec<(u16, Vba)>,
 }
 
+impl Place {
+    /// What its place adds to a record, and what that adds to the place of those behind it.
+    fn origin(&mut self, record: &Record) -> Origin {
+        let block = match record {
+            Record::PackHere { .. } => 0,
+            _ => self.block,
+        };
+        if let Record::Pack { vba, .. } | Record::PackHere { vba } = *record {
+            self.pages.push((block, vba));
+        }
+        let page = record.part().and_then(|(_, part)| {
+            let mut pages = self.pages.iter();
+            pages.find(|(block, _)| *block == part.block)
+        });
+        Origin {
+            block: self.chunk.plus(block.into()),
+            page: page.map(|&(_, vba)| vba),
+        }
+    }
+}
+
 pub(super) struct Replay<'a> {
     pub(super) source: &'a mut dyn Source,
     pub(super) superblock: Superblock,
     pub(super) crc: Crc,
     pub(super) root: RootHeader,
     pub(super) slots: Vec<LeafSlot>,
-    pub(super) map: Map,
-    pub(super) shared: Shared,
-    pub(super) pledges: Pledges,
+    pub(super) state: State,
     pub(super) heads: [Cursor; 2],
     pub(super) last_seq: Seq,
     pub(super) last_life: Life,
@@ -47,7 +64,8 @@ pub(super) struct Replay<'a> {
     last_names: Names,
     /// The newest chunk that anything read so far knows to be durable.
     pub(super) durable: Seq,
-    segments: Vec<SegmentState>,
+    /// The newest chunk in each segment, as far as replay has seen.
+    newest: Vec<Seq>,
     pub(super) tags: Vec<(Segment, Vec<Tag>)>,
     pub(super) unread: Option<Unreadable>,
     pub(super) replayed: Replayed,
@@ -64,15 +82,13 @@ impl<'a> Replay<'a> {
         slots: Vec<LeafSlot>,
     ) -> Result<Self, RecoveryError> {
         Ok(Self {
-            map: Map::new(superblock.logical_blocks()),
-            shared: Shared::new(superblock.shared_leaves(), superblock.delta_leaves()),
-            pledges: Pledges::default(),
+            state: State::new(&superblock),
             heads: root.cursors,
             last_seq: root.seq,
             last_life: root.life,
             last_names: Names::default(),
             durable: root.durable,
-            segments: vec![SegmentState::default(); superblock.segment_count() as usize],
+            newest: vec![Seq(0); superblock.segment_count() as usize],
             tags: Vec::new(),
             unread: None,
             replayed: Replayed::default(),
@@ -110,52 +126,11 @@ impl<'a> Replay<'a> {
         };
         self.replayed.from_copies += u64::from(rebuilt);
         self.replayed.leaves += 1;
-        let behind_map = leaf.0.checked_sub(self.superblock.map_leaves());
-        let behind_shared =
-            behind_map.and_then(|index| index.checked_sub(self.superblock.shared_leaves()));
-        let (taken, what) = match (behind_map, behind_shared) {
-            (None, _) => {
-                let taken = self.map.load_leaf(leaf, &block);
-                if rebuilt {
-                    self.map.mark_dirty(leaf);
-                }
-                (taken, "a leaf of the map")
-            }
-            (Some(shared), None) => return self.load_shared(shared, at, &block),
-            (_, Some(deltas)) => {
-                let deltas = Leaf(deltas);
-                let taken = self.shared.deltas_mut().load_leaf(deltas, &block);
-                if rebuilt {
-                    self.shared.deltas_mut().write_anew(deltas);
-                }
-                (taken, "a leaf of deltas")
-            }
-        };
-        match taken {
-            true => Ok(()),
-            false => Err(RecoveryError::Outside { what, at }),
-        }
-    }
-
-    fn load_shared(
-        &mut self,
-        leaf: u32,
-        at: Pba,
-        block: &[u8; BLOCK_BYTES],
-    ) -> Result<(), RecoveryError> {
-        for (index, raw) in block.chunks_exact(4).enumerate() {
-            let raw = u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]);
-            if raw == 0 {
-                continue;
-            }
-            let vba = Vba(leaf * LEAF_ENTRIES as u32 + index as u32);
-            let place = self.shared.restore_entry(vba, raw);
-            if place.is_none_or(|pba| self.superblock.segment_of(pba).is_none()) {
-                return Err(RecoveryError::Outside {
-                    what: "a leaf of shared pages",
-                    at,
-                });
-            }
+        self.state
+            .load_leaf(leaf, &block)
+            .map_err(|what| outside_of(what, at))?;
+        if rebuilt {
+            self.state.write_anew(leaf);
         }
         Ok(())
     }
@@ -310,87 +285,16 @@ impl<'a> Replay<'a> {
             if let Some(tag) = record.tag() {
                 self.tag(cursor, cursor.offset + u32::from(place.block), tag);
             }
-            if self.apply_record(&mut place, record).is_none() {
+            if self.state.apply(place.origin(record), record).is_none() {
                 wrong(record)?;
             }
             place.block += u16::from(record.tag().is_some());
-            self.pledges.apply(record);
         }
-        self.segments[cursor.segment.0 as usize].last_seq = found.header.seq;
+        self.newest[cursor.segment.0 as usize] = found.header.seq;
         self.replayed.chunks += 1;
         let names = found.records.iter().filter_map(Record::names);
         self.last_names.take(names);
         Ok(())
-    }
-
-    /// Applies one record; `None`: it names what the volume does not hold.
-    fn apply_record(&mut self, place: &mut Place, record: &Record) -> Option<()> {
-        let logical = self.superblock.logical_blocks();
-        let in_map =
-            |lba: Lba, blocks: u64| lba.0.checked_add(blocks).is_some_and(|end| end <= logical);
-        let pba = place.chunk.plus(place.block.into());
-        match *record {
-            Record::Data { lba, .. } if in_map(lba, 1) => {
-                self.map.set(lba, Entry::Plain(pba));
-            }
-            Record::Move { lba, from, .. } if in_map(lba, 1) => {
-                // The entry may still be shared here although it had become plain when it was moved:
-                // which pages have one owner left is settled when all is replayed.
-                let leads_there = match self.map.get(lba) {
-                    Entry::Plain(at) => at == from,
-                    Entry::Shared(vba) => {
-                        self.shared.is_placed(vba) && self.shared.pba(vba) == from
-                    }
-                    Entry::Unmapped | Entry::Zero | Entry::Packed(..) => false,
-                };
-                if leads_there {
-                    self.map.set(lba, Entry::Plain(pba));
-                }
-            }
-            // Unmapped either way: both read as zeros, and it costs what is mapped, not what is named.
-            Record::Zero { lba, blocks } | Record::Discard { lba, blocks }
-                if in_map(lba, blocks) =>
-            {
-                let mut at = lba;
-                while let Some((mapped, _)) = self.map.next_mapped(at, lba.plus(blocks)) {
-                    self.map.set(mapped, Entry::Unmapped);
-                    at = mapped.plus(1);
-                }
-            }
-            Record::Share { lba, vba, pba } if in_map(lba, 1) => {
-                self.superblock.segment_of(pba)?;
-                self.shared.restore(vba, pba, false).then_some(())?;
-                self.map.set(lba, Entry::Shared(vba));
-            }
-            Record::Pledge { home, journal } if in_map(home, 1) && in_map(journal, 1) => {}
-            Record::Pack { vba, .. } => {
-                self.shared.restore(vba, pba, true).then_some(())?;
-                place.pages.push((place.block, vba));
-            }
-            Record::PackHere { vba } => {
-                self.shared.restore(vba, place.chunk, true).then_some(())?;
-                place.pages.push((0, vba));
-            }
-            Record::Part { lba, part } | Record::Delta { lba, part, .. } if in_map(lba, 1) => {
-                let mut pages = place.pages.iter();
-                let &(_, vba) = pages.find(|(block, _)| *block == part.block)?;
-                let slot = part.slot;
-                if let Record::Delta { base, .. } = *record {
-                    self.shared.restore_delta(PartId { page: vba, slot }, base);
-                }
-                self.map.set(lba, Entry::Packed(vba, slot));
-            }
-            Record::SharePart { lba, vba, slot } if in_map(lba, 1) => {
-                self.map.set(lba, Entry::Packed(vba, slot));
-            }
-            Record::MoveShared { vba, from, .. } => {
-                if self.shared.is_placed(vba) && self.shared.pba(vba) == from {
-                    self.shared.restore_move(vba, pba);
-                }
-            }
-            _ => return None,
-        }
-        Some(())
     }
 
     /// A head goes on in this segment: nothing is known of its blocks.
@@ -402,8 +306,8 @@ impl<'a> Replay<'a> {
     /// Whether a head may go on in a segment: there it is, and nothing was written to it since the map checkpoint, for
     /// it is not erased before the next one.
     fn is_fresh(&self, next: Segment) -> bool {
-        let state = self.segments.get(next.0 as usize);
-        state.is_some_and(|state| state.last_seq == Seq(0))
+        let newest = self.newest.get(next.0 as usize);
+        newest.is_some_and(|&newest| newest == Seq(0))
             && self.heads.iter().all(|head| head.segment != next)
     }
 
@@ -415,81 +319,39 @@ impl<'a> Replay<'a> {
     }
 
     pub(super) fn finish(mut self) -> Result<Recovered, RecoveryError> {
-        // A block is live where the heads have been, and once: more of them than a segment has are not.
-        let mut count = |pba: Pba| {
-            let (segment, offset) = self.superblock.segment_of(pba)?;
-            let ahead = |head: &Cursor| head.segment == segment && head.offset <= offset;
-            let valid = &mut self.segments[segment.0 as usize].valid;
-            *valid += 1;
-            let fits = *valid <= self.superblock.usable_blocks();
-            (fits && !self.heads.iter().any(ahead)).then_some(())
-        };
-        for (lba, entry) in self.map.iter() {
-            let pba = match entry {
-                Entry::Unmapped | Entry::Zero => continue,
-                Entry::Plain(pba) => pba,
-                Entry::Shared(vba) => {
-                    let first = self.shared.owners(vba) == 0;
-                    let is_one = self.shared.is_placed(vba) && !self.shared.has_parts(vba);
-                    if is_one && !(self.shared.add(vba, lba) && first) {
-                        continue;
-                    }
-                    match is_one {
-                        true => self.shared.pba(vba),
-                        false => Pba(0),
-                    }
-                }
-                Entry::Packed(vba, _) if self.shared.has_parts(vba) => {
-                    self.shared.add_part(vba);
-                    if self.shared.owners(vba) > 1 {
-                        continue;
-                    }
-                    self.shared.pba(vba)
-                }
-                Entry::Packed(..) => Pba(0),
-            };
-            let leaf = Leaf((lba.0 / LEAF_ENTRIES as u64) as u32);
-            let at = self.superblock.leaf_slot(leaf, 0);
-            count(pba).ok_or(outside_of("the map", at))?;
-        }
-        let last = self.superblock.leaves() - 1;
-        // A table may have no leaf: volumes that are older than deltas have none for them.
-        let outside = |what, first: u32| {
-            outside_of(what, self.superblock.leaf_slot(Leaf(first.min(last)), 0))
-        };
-        let first = self.superblock.map_leaves();
-        let of_shared = outside("the table of shared pages", first);
-        let first = first + self.superblock.shared_leaves();
-        let of_deltas = outside("the table of deltas", first);
-        for pba in self.shared.settle_deltas().ok_or(of_deltas)? {
-            count(pba).ok_or(of_deltas)?;
-        }
-        if !self.shared.has_numbers(self.pledges.len()) {
-            return Err(of_shared);
-        }
-        let mut strays = Vec::new();
-        for (lba, pba) in self.shared.settle().ok_or(of_shared)? {
-            self.map.set(lba, Entry::Plain(pba));
-            strays.push((pba, lba));
-        }
+        self.state
+            .settle(&self.heads)
+            .map_err(|unsound| self.unsound(unsound))?;
         Ok(Recovered {
             superblock: self.superblock,
-            map: self.map,
-            shared: self.shared,
+            state: self.state,
             heads: self.heads,
             last_seq: self.last_seq,
             last_life: self.last_life,
             last_names: self.last_names,
             root: self.root,
             slots: self.slots,
-            segments: self.segments,
+            newest: self.newest,
             tags: self.tags,
-            strays,
-            pledges: self.pledges.into_pairs(),
             unread: self.unread,
             is_rest: false,
             replayed: self.replayed,
         })
+    }
+
+    fn unsound(&self, unsound: Unsound) -> RecoveryError {
+        let first_shared = self.superblock.map_leaves();
+        let (what, leaf) = match unsound {
+            Unsound::Map(leaf) => ("the map", leaf.0),
+            Unsound::Shared => ("the table of shared pages", first_shared),
+            Unsound::Deltas => (
+                "the table of deltas",
+                first_shared + self.superblock.shared_leaves(),
+            ),
+        };
+        // A table may have no leaf: volumes that are older than deltas have none for them.
+        let leaf = Leaf(leaf.min(self.superblock.leaves() - 1));
+        outside_of(what, self.superblock.leaf_slot(leaf, 0))
     }
 }
 

@@ -5,13 +5,14 @@
 use crc32c::crc32c;
 use std::collections::{BTreeSet, HashMap};
 use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Leaf, Life, Pba, Segment, Seq};
+use vellum_core::entry::Entry;
 use vellum_core::format::chunk::{self, ChunkHeader, Record};
 use vellum_core::format::geometry::{self, Params};
 use vellum_core::format::root::{self, Cursor, LeafSlot, RootHeader};
 use vellum_core::format::summary::{self, Owner, Tag};
 use vellum_core::format::{self, BlockSum, SumKind, leaf, superblock::Superblock};
-use vellum_core::map::{Entry, Map};
 use vellum_core::recovery::{Recovered, RecoveryError, Source, Unreadable, recover};
+use vellum_core::state::Map;
 
 pub const BLOCKS: u64 = 2048;
 const SECRET: [u8; 32] = [3; 32];
@@ -302,7 +303,7 @@ impl Disk {
 
     /// Which block an LBA reads as, after recovery.
     pub fn tag_of(&self, found: &Recovered, lba: u64) -> Option<u32> {
-        match found.map.get(Lba(lba)) {
+        match found.state.map().get(Lba(lba)) {
             Entry::Plain(at) => {
                 let block = &self.blocks[&at.0];
                 Some(u32::from_le_bytes([block[0], block[1], block[2], block[3]]))

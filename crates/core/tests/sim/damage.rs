@@ -8,11 +8,11 @@ use super::rng::Rng;
 use super::world::{COLLECTOR_BUFS, World};
 use std::collections::{BTreeMap, BTreeSet};
 use vellum_core::addr::{Generation, Lba, Leaf, Pba, Seq, Vba};
+use vellum_core::entry::{Entry, PartId};
 use vellum_core::format::areas::Layout;
 use vellum_core::format::chunk::{self, ChunkHeader, Record};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::layout::Recovered;
-use vellum_core::map::{Entry, PartId};
 use vellum_core::recovery::rescue::{Loss, Trust};
 
 /// What a block is a part of.
@@ -339,10 +339,10 @@ fn numbered(whole: &Recovered, records: &[Record]) -> Vec<u64> {
             _ => None,
         })
         .collect();
-    let leads = whole.map.iter().filter(|(_, entry)| match *entry {
+    let leads = whole.state.map().iter().filter(|(_, entry)| match *entry {
         Entry::Shared(vba) => told.contains(&vba),
         Entry::Packed(page, slot) => {
-            let base = whole.shared.deltas().base_of(PartId { page, slot });
+            let base = whole.state.shared().deltas().base_of(PartId { page, slot });
             told.contains(&page) || base.is_some_and(|base| told.contains(&base.page))
         }
         Entry::Unmapped | Entry::Zero | Entry::Plain(_) => false,
@@ -367,7 +367,7 @@ fn last_seq(found: &Recovered) -> Seq {
 fn pledges(found: &Recovered) -> BTreeMap<u64, u64> {
     match found {
         Recovered::Log(found) => {
-            let pairs = found.pledges.iter();
+            let pairs = found.state.pledges().iter();
             pairs.map(|(home, journal)| (home.0, journal.0)).collect()
         }
         Recovered::Tables(_) => BTreeMap::new(),
@@ -386,17 +386,17 @@ fn hit_by(found: &Recovered, at: u64) -> BTreeSet<u64> {
     let here = |entry: Entry| match entry {
         Entry::Unmapped | Entry::Zero => false,
         Entry::Plain(pba) => pba.0 == at,
-        Entry::Shared(vba) => found.shared.pba(vba).0 == at,
+        Entry::Shared(vba) => found.state.shared().pba(vba).0 == at,
         Entry::Packed(page, slot) => {
-            let base = found.shared.deltas().base_of(PartId { page, slot });
-            found.shared.pba(page).0 == at
-                || base.is_some_and(|base| found.shared.pba(base.page).0 == at)
+            let base = found.state.shared().deltas().base_of(PartId { page, slot });
+            found.state.shared().pba(page).0 == at
+                || base.is_some_and(|base| found.state.shared().pba(base.page).0 == at)
         }
     };
-    let mapped = found.map.iter().filter(|(_, entry)| here(*entry));
+    let mapped = found.state.map().iter().filter(|(_, entry)| here(*entry));
     // What is pledged is read where the journal has it.
-    let pledged = found.pledges.iter();
-    let pledged = pledged.filter(|(_, journal)| here(found.map.get(*journal)));
+    let pledged = found.state.pledges().iter();
+    let pledged = pledged.filter(|(_, journal)| here(found.state.map().get(*journal)));
     let pledged = pledged.map(|(home, _)| home.0);
     mapped.map(|(lba, _)| lba.0).chain(pledged).collect()
 }

@@ -12,9 +12,9 @@ use super::model::{Model, OpId, Seen};
 use super::rng::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use vellum_core::addr::{Buf, Lba, Nanos, RequestId};
+use vellum_core::entry::PartId;
 use vellum_core::index::Holder;
 use vellum_core::layout::Core;
-use vellum_core::map::PartId;
 use vellum_core::seam::{Against, Base, Commits, Dedup, Effect, Input, Page, Refusal, Region};
 
 /// Why a run failed.

@@ -21,9 +21,9 @@ use crate::shared::Shared;
 use std::sync::Arc;
 use std::time::Instant;
 use vellum_core::addr::{Lba, Vba};
+use vellum_core::entry::{MAX_PARTS, PartId};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::limits::FOLD_BLOCKS;
-use vellum_core::map::{MAX_PARTS, PartId};
 use vellum_core::room::Room;
 use vellum_core::seam::{Input, Payload};
 

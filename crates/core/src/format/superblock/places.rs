@@ -1,6 +1,6 @@
 //! Where things lie on a volume, and how much it has room for: what follows from its geometry.
 
-use super::{Layout, Superblock};
+use super::{Layout, SegmentArea, Superblock};
 use crate::addr::{Generation, Leaf, Pba, Segment};
 use crate::limits::COLLECTOR_SEGMENTS;
 
@@ -31,7 +31,7 @@ impl Superblock {
     #[must_use]
     pub fn open_summary_blocks(&self) -> u32 {
         match self.features.open_summaries {
-            true => self.segment_blocks - self.usable,
+            true => self.segment_blocks() - self.usable_blocks(),
             false => 0,
         }
     }
@@ -63,22 +63,40 @@ impl Superblock {
         [Pba(0), Pba(self.medium_blocks - 1)]
     }
 
+    /// Where the segments are.
+    #[must_use]
+    pub fn segments(&self) -> SegmentArea {
+        self.segments
+    }
+
+    /// Blocks in a segment.
+    #[must_use]
+    pub fn segment_blocks(&self) -> u32 {
+        self.segments.blocks()
+    }
+
+    /// Blocks in a segment before its summary.
+    #[must_use]
+    pub fn usable_blocks(&self) -> u32 {
+        self.segments.usable()
+    }
+
+    /// Segments.
+    #[must_use]
+    pub fn segment_count(&self) -> u32 {
+        self.segments.count()
+    }
+
     /// A segment's first block.
     #[must_use]
     pub fn segment_start(&self, segment: Segment) -> Pba {
-        debug_assert!(segment.0 < self.segments);
-        Pba(self.first_segment + u64::from(segment.0) * u64::from(self.segment_blocks))
+        self.segments.start(segment)
     }
 
     /// The segment that a block is in, and its place there; `None` outside of them and on summaries.
     #[must_use]
     pub fn segment_of(&self, pba: Pba) -> Option<(Segment, u32)> {
-        let from_first = pba.0.checked_sub(self.first_segment)?;
-        // A power of two, and every write asks: a division would take longer than all else here.
-        let segment = from_first >> self.segment_blocks.trailing_zeros();
-        let offset = from_first as u32 & (self.segment_blocks - 1);
-        (segment < u64::from(self.segments) && offset < self.usable)
-            .then_some((Segment(segment as u32), offset))
+        self.segments.segment_of(pba)
     }
 
     /// Data blocks that may be live at once. The reserve, both heads' segments and those they go on in
@@ -89,13 +107,16 @@ impl Superblock {
         if self.layout != Layout::Log {
             return self.areas.capacity_blocks();
         }
-        let segments = u64::from(self.segments).saturating_sub(COLLECTOR_SEGMENTS as u64 + 4);
-        segments * u64::from(self.usable - 8 - self.usable / 32)
+        let segments =
+            u64::from(self.segment_count()).saturating_sub(COLLECTOR_SEGMENTS as u64 + 4);
+        let usable = self.usable_blocks();
+        segments * u64::from(usable - 8 - usable / 32)
     }
 
     /// Live blocks with which a segment is still worth collecting.
     #[must_use]
     pub fn victim_limit(&self) -> u32 {
-        self.usable - 4 - self.usable / 64
+        let usable = self.usable_blocks();
+        usable - 4 - usable / 64
     }
 }

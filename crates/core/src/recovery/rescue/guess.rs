@@ -7,21 +7,20 @@
 use super::scan::{Scan, Spot};
 use super::{Doubt, nowhere};
 use crate::addr::{Generation, Lba, Life, Pba, Segment, Seq, Vba};
+use crate::entry::{Entry, LEAF_ENTRIES};
 use crate::format::chunk::Record;
 use crate::format::root::{LeafSlot, RootHeader};
 use crate::format::superblock::Superblock;
-use crate::map::{Entry, LEAF_ENTRIES, Map};
 use crate::recovery::RecoveryError;
 use crate::recovery::replay::Replay;
-use crate::refs::Shared;
+use crate::state::State;
 use alloc::collections::BTreeSet;
 use alloc::{vec, vec::Vec};
 use hashbrown::HashMap;
 
 /// What all headers together say.
 struct Found {
-    map: Map,
-    shared: Shared,
+    state: State,
     since: Since,
 }
 
@@ -39,12 +38,11 @@ struct Since {
 impl Since {
     /// Learns from a record of the chunk `index`, before it is applied.
     fn learn(&mut self, index: usize, record: &Record, all: &Replay<'_>, spots: &Spots<'_>) {
-        let shared = &all.shared;
-        let is_at = |vba, pba| shared.is_placed(vba) && shared.pba(vba) == pba;
+        let shared = all.state.shared();
         match *record {
             Record::Pack { vba, .. } | Record::PackHere { vba } => self.place(index, vba),
             Record::Share { lba, vba, pba } => {
-                if !is_at(vba, pba) {
+                if !shared.is_at(vba, pba) {
                     self.place(index, vba);
                 }
                 let writer = spots.writer(&all.superblock, pba);
@@ -64,7 +62,7 @@ impl Since {
                     && spots
                         .writer(&all.superblock, from)
                         .is_none_or(|writer| writer < index);
-                match is_at(vba, from) && !is_another {
+                match shared.is_at(vba, from) && !is_another {
                     true => {
                         self.gone.remove(&vba.0);
                     }
@@ -130,11 +128,11 @@ pub(super) fn guess(
     let runs: Vec<_> = doubt.blank.runs().collect();
     for (from, blocks) in runs {
         let (mut at, end) = (from, from.plus(blocks));
-        while let Some((lba, entry)) = found.map.next_mapped(at, end) {
+        while let Some((lba, entry)) = found.state.map().next_mapped(at, end) {
             at = lba.plus(1);
             match found.leads_to_its_own(main, lba, entry) {
                 true => {
-                    main.map.set(lba, entry);
+                    main.state.guess(lba, entry);
                 }
                 false => doubt.gone.insert(lba, 1),
             }
@@ -174,8 +172,7 @@ fn apply_all(main: &mut Replay<'_>, scan: &Scan) -> Result<Found, RecoveryError>
         all.apply_found(spot.place, &chunk, false, &mut |_| ());
     }
     Ok(Found {
-        map: all.map,
-        shared: all.shared,
+        state: all.state,
         since,
     })
 }
@@ -183,12 +180,16 @@ fn apply_all(main: &mut Replay<'_>, scan: &Scan) -> Result<Found, RecoveryError>
 /// Shared pages whose leaf is lost are where the headers say; whose LBAs lead there is a guess then. A page of parts always
 /// has a header that tells of it; of another one an LBA is believed that says itself that it had it.
 fn place_numbers(main: &mut Replay<'_>, found: &Found, doubt: &mut Doubt) {
-    let unplaced = main.map.iter().filter_map(|(lba, entry)| match entry {
-        Entry::Shared(vba) | Entry::Packed(vba, _) => {
-            (!main.shared.is_placed(vba)).then_some((lba, entry, vba))
-        }
-        _ => None,
-    });
+    let unplaced = main
+        .state
+        .map()
+        .iter()
+        .filter_map(|(lba, entry)| match entry {
+            Entry::Shared(vba) | Entry::Packed(vba, _) => {
+                (!main.state.shared().is_placed(vba)).then_some((lba, entry, vba))
+            }
+            _ => None,
+        });
     for (lba, entry, vba) in unplaced {
         doubt.unknown.insert(lba, 1);
         if matches!(entry, Entry::Shared(_)) && !found.since.holds(lba, vba) {
@@ -198,15 +199,16 @@ fn place_numbers(main: &mut Replay<'_>, found: &Found, doubt: &mut Doubt) {
     for leaf in &doubt.numbers {
         let first = leaf * LEAF_ENTRIES as u32;
         for vba in (first..first + LEAF_ENTRIES as u32).map(Vba) {
-            if !main.shared.is_placed(vba) && found.shared.is_placed(vba) {
-                let parts = found.shared.has_parts(vba);
-                main.shared.restore(vba, found.shared.pba(vba), parts);
+            if !main.state.shared().is_placed(vba) && found.state.shared().is_placed(vba) {
+                let parts = found.state.shared().has_parts(vba);
+                main.state
+                    .guess_page(vba, found.state.shared().pba(vba), parts);
             }
         }
     }
     if doubt.deltas_lost {
-        for (part, base) in found.shared.deltas().iter() {
-            main.shared.restore_delta(part, base);
+        for (part, base) in found.state.shared().deltas().iter() {
+            main.state.guess_delta(part, base);
         }
     }
 }
@@ -218,9 +220,9 @@ impl Found {
             Entry::Unmapped | Entry::Zero | Entry::Plain(_) => true,
             Entry::Shared(vba) | Entry::Packed(vba, _) => {
                 self.since.holds(lba, vba)
-                    && main.shared.is_placed(vba)
-                    && main.shared.pba(vba) == self.shared.pba(vba)
-                    && main.shared.has_parts(vba) == self.shared.has_parts(vba)
+                    && main.state.shared().is_placed(vba)
+                    && main.state.shared().pba(vba) == self.state.shared().pba(vba)
+                    && main.state.shared().has_parts(vba) == self.state.shared().has_parts(vba)
             }
         }
     }

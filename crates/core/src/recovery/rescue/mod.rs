@@ -18,11 +18,11 @@ pub use lbas::LbaSet;
 use super::replay::{Found, Replay};
 use super::{Recovered, RecoveryError, Source, find, find_superblock, recover};
 use crate::addr::{Lba, Leaf, Life, Segment, Seq, Vba};
+use crate::entry::{Entry, LEAF_ENTRIES};
 use crate::format::areas::Layout;
 use crate::format::chunk::Record;
 use crate::format::root::{Cursor, LeafSlot, RootHeader};
 use crate::format::{Crc, superblock::Superblock};
-use crate::map::{Entry, LEAF_ENTRIES};
 use alloc::collections::BTreeSet;
 use alloc::{vec, vec::Vec};
 use scan::{Scan, Spot};
@@ -294,10 +294,14 @@ impl Doubt {
                 None => self.unknown.insert_all(),
             }
             self.known.get_or_insert_with(|| {
-                let numbers = replay.map.iter().filter_map(|(_, entry)| match entry {
-                    Entry::Shared(vba) | Entry::Packed(vba, _) => Some(vba),
-                    _ => None,
-                });
+                let numbers = replay
+                    .state
+                    .map()
+                    .iter()
+                    .filter_map(|(_, entry)| match entry {
+                        Entry::Shared(vba) | Entry::Packed(vba, _) => Some(vba),
+                        _ => None,
+                    });
                 numbers.collect()
             });
         }
@@ -333,12 +337,12 @@ impl Doubt {
         }
         replay.heads = nowhere(&replay.superblock);
         for (lba, blocks) in lost.runs() {
-            replay.unmap(lba, blocks);
+            replay.state.doubt(lba, blocks);
         }
         // Of guesses first, and of what is left then.
         for _ in 0..2 {
             for lba in replay.in_conflict(&|lba| guessed.contains(lba)) {
-                replay.unmap(lba, 1);
+                replay.state.doubt(lba, 1);
                 lost.insert(lba, 1);
             }
         }
@@ -346,13 +350,15 @@ impl Doubt {
             lost.insert(lba, 1);
         }
         // What a journal's block that is not known was pledged to is not known either.
-        let doubtful = replay.drop_pledges(&|lba| lost.contains(lba) || guessed.contains(lba));
+        let doubtful = replay
+            .state
+            .drop_pledges(&|lba| lost.contains(lba) || guessed.contains(lba));
         for home in doubtful {
             lost.insert(home, 1);
         }
         // Nothing of what is lost is read: not what was there before, either.
         for (lba, blocks) in lost.runs() {
-            replay.unmap(lba, blocks);
+            replay.state.doubt(lba, blocks);
             guessed.remove(lba, blocks);
         }
         let recovered = Recovered {

@@ -4,12 +4,12 @@ use super::super::Unreadable;
 use super::super::replay::{Found, Replay};
 use super::scan::Spot;
 use crate::addr::{BLOCK_BYTES, Lba, Pba, Vba};
+use crate::entry::Entry;
 use crate::format::chunk::{self, Record};
 use crate::format::names::Names;
 use crate::format::root::Cursor;
 use crate::format::summary::{Owner, Tag};
 use crate::format::{pack, summary};
-use crate::map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{vec, vec::Vec};
 
@@ -56,17 +56,15 @@ impl Replay<'_> {
     pub(super) fn follow(&mut self, record: &Record, to: Pba) {
         match *record {
             Record::Move { lba, from, .. }
-                if lba.0 < self.map.blocks()
+                if lba.0 < self.state.map().blocks()
                     && self.superblock.segment_of(from).is_some()
-                    && self.map.get(lba) == Entry::Unmapped =>
+                    && self.state.map().get(lba) == Entry::Unmapped =>
             {
-                self.map.set(lba, Entry::Plain(from));
+                self.state.guess(lba, Entry::Plain(from));
             }
-            Record::MoveShared { vba, from, .. }
-                if !(self.shared.is_placed(vba) && self.shared.pba(vba) == from) =>
-            {
+            Record::MoveShared { vba, from, .. } if !self.state.shared().is_at(vba, from) => {
                 let parts = self.holds_parts(to);
-                self.shared.restore(vba, from, parts);
+                self.state.guess_page(vba, from, parts);
             }
             _ => {}
         }
@@ -110,14 +108,20 @@ impl Replay<'_> {
     /// `placed`, whose place has been told.
     pub(super) fn overwritten(&self, placed: &BTreeSet<Vba>) -> Vec<Lba> {
         let was_open = self.root.cursors.map(|cursor| cursor.segment);
-        let leads = self.map.iter().filter(|(lba, entry)| {
+        let leads = self.state.map().iter().filter(|(lba, entry)| {
             let (pba, owner, is_told) = match *entry {
                 Entry::Unmapped | Entry::Zero => return false,
                 Entry::Plain(pba) => (pba, Owner::Lba(*lba), false),
-                Entry::Shared(vba) | Entry::Packed(vba, _) => match self.shared.is_placed(vba) {
-                    true => (self.shared.pba(vba), Owner::Vba(vba), placed.contains(&vba)),
-                    false => return false,
-                },
+                Entry::Shared(vba) | Entry::Packed(vba, _) => {
+                    match self.state.shared().is_placed(vba) {
+                        true => (
+                            self.state.shared().pba(vba),
+                            Owner::Vba(vba),
+                            placed.contains(&vba),
+                        ),
+                        false => return false,
+                    }
+                }
             };
             let Some((segment, offset)) = self.superblock.segment_of(pba) else {
                 return false;
@@ -140,27 +144,6 @@ impl Replay<'_> {
         !was_open.contains(&segment) && tags.is_some_and(|(_, tags)| is_there(tags))
     }
 
-    /// Forgets pledges of what is in doubt; the homes that they were for.
-    pub(super) fn drop_pledges(&mut self, in_doubt: &dyn Fn(Lba) -> bool) -> Vec<Lba> {
-        let pairs = core::mem::take(&mut self.pledges).into_pairs();
-        let (doubtful, certain): (Vec<_>, Vec<_>) = pairs
-            .into_iter()
-            .partition(|(home, journal)| in_doubt(*home) || in_doubt(*journal));
-        for (home, journal) in certain {
-            self.pledges.apply(&Record::Pledge { home, journal });
-        }
-        doubtful.into_iter().map(|(home, _)| home).collect()
-    }
-
-    /// Unmaps.
-    pub(super) fn unmap(&mut self, from: Lba, blocks: u64) {
-        let (mut at, end) = (from, from.plus(blocks));
-        while let Some((lba, _)) = self.map.next_mapped(at, end) {
-            self.map.set(lba, Entry::Unmapped);
-            at = lba.plus(1);
-        }
-    }
-
     /// LBAs that lead to a page which has two numbers: the guesses among them, or all.
     pub(super) fn in_conflict(&self, guessed: &dyn Fn(Lba) -> bool) -> Vec<Lba> {
         let mut numbers: BTreeMap<Pba, Vba> = BTreeMap::new();
@@ -181,23 +164,28 @@ impl Replay<'_> {
 
     /// LBAs that lead to a number whose page is somewhere: where, and which.
     fn numbered(&self) -> impl Iterator<Item = (Lba, Pba, Vba)> + '_ {
-        self.map.iter().filter_map(|(lba, entry)| match entry {
-            Entry::Shared(vba) | Entry::Packed(vba, _) if self.shared.is_placed(vba) => {
-                Some((lba, self.shared.pba(vba), vba))
-            }
-            _ => None,
-        })
+        self.state
+            .map()
+            .iter()
+            .filter_map(|(lba, entry)| match entry {
+                Entry::Shared(vba) | Entry::Packed(vba, _)
+                    if self.state.shared().is_placed(vba) =>
+                {
+                    Some((lba, self.state.shared().pba(vba), vba))
+                }
+                _ => None,
+            })
     }
 
     /// Unmaps what leads to no block of a segment, or to more than a segment has; says which LBAs.
     pub(super) fn drop_dead_ends(&mut self) -> Vec<Lba> {
         let numbers: BTreeMap<Pba, Vba> = self.numbered().map(|(_, pba, vba)| (pba, vba)).collect();
-        self.shared.drop_dead_deltas(&numbers);
+        self.state.drop_dead_deltas(&numbers);
         let mut live = vec![0u32; self.superblock.segment_count() as usize];
         let mut seen = BTreeSet::new();
         let mut dead = Vec::new();
-        for (lba, entry) in self.map.iter() {
-            let shared = &self.shared;
+        for (lba, entry) in self.state.map().iter() {
+            let shared = self.state.shared();
             let pba = match entry {
                 Entry::Unmapped | Entry::Zero => continue,
                 Entry::Plain(pba) => Some(pba),
@@ -221,7 +209,7 @@ impl Replay<'_> {
             }
         }
         for &lba in &dead {
-            self.map.set(lba, Entry::Unmapped);
+            self.state.doubt(lba, 1);
         }
         dead
     }

@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Pba, RequestId, Vba};
 use vellum_core::engine::Earlier;
-use vellum_core::map::{MAX_PARTS, PartId};
+use vellum_core::entry::{MAX_PARTS, PartId};
 use vellum_core::seam::{Base, Bucket, Input, Packed, Page};
 
 /// What a block takes that is its base: a run of one zero.

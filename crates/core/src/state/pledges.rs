@@ -8,7 +8,6 @@
 use crate::addr::Lba;
 use crate::format::chunk::Record;
 use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
 
 /// Those in force.
 #[derive(Default)]
@@ -51,7 +50,7 @@ impl Pledges {
     }
 
     /// What a record ends of them: all that concerns what it names.
-    pub fn end_with(&mut self, record: &Record) {
+    pub(super) fn end_with(&mut self, record: &Record) {
         match *record {
             Record::Pledge { home, journal } => {
                 self.end(home, 1);
@@ -62,7 +61,7 @@ impl Pledges {
     }
 
     /// What a record says of them, at its place in the log.
-    pub fn apply(&mut self, record: &Record) {
+    pub(super) fn apply(&mut self, record: &Record) {
         match *record {
             Record::Pledge { home, journal } => self.make(home, journal),
             Record::Data { lba, .. }
@@ -96,18 +95,15 @@ impl Pledges {
     }
 
     /// All of them end: a map checkpoint is durable, and replay from there does not see them.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.by_home.clear();
         self.by_journal.clear();
     }
 
     /// Home addresses with their journal's blocks, in order.
-    #[must_use]
-    pub fn into_pairs(self) -> Vec<(Lba, Lba)> {
-        let pairs = self.by_home.into_iter();
-        pairs
-            .map(|(home, journal)| (Lba(home), Lba(journal)))
-            .collect()
+    pub fn iter(&self) -> impl Iterator<Item = (Lba, Lba)> + '_ {
+        let pairs = self.by_home.iter();
+        pairs.map(|(&home, &journal)| (Lba(home), Lba(journal)))
     }
 }
 
@@ -122,6 +118,7 @@ fn remove(here: &mut BTreeMap<u64, u64>, there: &mut BTreeMap<u64, u64>, from: u
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     fn pledge(home: u64, journal: u64) -> Record {
         Record::Pledge {
@@ -150,7 +147,7 @@ mod tests {
         pledges.apply(&pledge(5, 100));
         pledges.apply(&pledge(6, 101));
         pledges.apply(&pledge(5, 101));
-        assert_eq!(pledges.into_pairs(), [(Lba(5), Lba(101))]);
+        assert!(pledges.iter().eq([(Lba(5), Lba(101))]));
     }
 
     #[test]
@@ -167,7 +164,7 @@ mod tests {
             lba: Lba(107),
             blocks: u64::MAX,
         });
-        let homes = pledges.into_pairs().into_iter().map(|(home, _)| home.0);
+        let homes = pledges.iter().map(|(home, _)| home.0);
         assert_eq!(homes.collect::<Vec<_>>(), [0, 1, 5, 6]);
     }
 }

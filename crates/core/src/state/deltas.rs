@@ -5,16 +5,11 @@
 //! checkpoints, in leaves of its own; records of the log say what came after. Nothing says when a delta ends: that is when its
 //! page is given up, and after a crash the pages that nobody owns are known from the map.
 
+use super::dirty::Dirty;
 use crate::addr::{Leaf, Vba};
-use crate::map::{MAX_PARTS, PACKED_PAGES, PartId, take_bit};
-use alloc::{vec, vec::Vec};
+use crate::entry::{DELTA_BYTES, LEAF_DELTAS, MAX_PARTS, PACKED_PAGES, PartId};
+use alloc::vec::Vec;
 use hashbrown::HashMap;
-
-/// Deltas in a leaf.
-pub const LEAF_DELTAS: usize = crate::addr::BLOCK_BYTES / CELL;
-
-/// Bytes of a delta in a leaf.
-const CELL: usize = 8;
 
 /// In each number of a cell that is taken.
 const TAKEN: u32 = 1 << 31;
@@ -25,19 +20,19 @@ pub struct Deltas {
     cells: Vec<Option<(PartId, PartId)>>,
     free: Vec<u32>,
     by_part: HashMap<u32, u32>,
-    dirty: Vec<u64>,
+    dirty: Dirty,
 }
 
 impl Deltas {
     /// An empty table of so many leaves.
     #[must_use]
-    pub fn new(leaves: u32) -> Self {
+    pub(super) fn new(leaves: u32) -> Self {
         Self {
             limit: leaves as usize * LEAF_DELTAS,
             cells: Vec::new(),
             free: Vec::new(),
             by_part: HashMap::new(),
-            dirty: vec![0; (leaves as usize).div_ceil(64)],
+            dirty: Dirty::new(leaves as usize),
         }
     }
 
@@ -76,7 +71,7 @@ impl Deltas {
     }
 
     /// A part is a delta; it was none.
-    pub(crate) fn insert(&mut self, part: PartId, base: PartId) {
+    pub(super) fn insert(&mut self, part: PartId, base: PartId) {
         let cell = self.free.pop().unwrap_or_else(|| {
             self.cells.push(None);
             self.cells.len() as u32 - 1
@@ -92,7 +87,7 @@ impl Deltas {
     }
 
     /// A part is none any more: what it needed, if it was one.
-    pub(crate) fn remove(&mut self, part: PartId) -> Option<PartId> {
+    pub(super) fn remove(&mut self, part: PartId) -> Option<PartId> {
         if self.by_part.is_empty() {
             return None;
         }
@@ -103,7 +98,7 @@ impl Deltas {
     }
 
     /// The parts of a page that may be deltas.
-    pub(crate) fn slots(&self, page: Vba) -> impl Iterator<Item = PartId> + use<> {
+    pub(super) fn slots(&self, page: Vba) -> impl Iterator<Item = PartId> + use<> {
         let slots = match self.by_part.is_empty() || page.0 >= PACKED_PAGES {
             true => 0,
             false => MAX_PARTS as u8,
@@ -112,13 +107,13 @@ impl Deltas {
     }
 
     /// Those of a page, and what they need.
-    pub(crate) fn of_page(&self, page: Vba) -> impl Iterator<Item = (PartId, PartId)> + '_ {
+    pub(super) fn of_page(&self, page: Vba) -> impl Iterator<Item = (PartId, PartId)> + '_ {
         self.slots(page)
             .filter_map(|part| Some((part, self.base_of(part)?)))
     }
 
     /// After replay, which also held what had ended before the newest came: all of them fit again; `false` if not.
-    pub(crate) fn compact(&mut self) -> bool {
+    pub(super) fn compact(&mut self) -> bool {
         let limit = self.limit;
         self.free.retain(|&cell| (cell as usize) < limit);
         for cell in self.cells.split_off(limit.min(self.cells.len())) {
@@ -136,24 +131,20 @@ impl Deltas {
     fn mark_dirty(&mut self, cell: u32) {
         // Those past the end are about to be moved.
         if (cell as usize) < self.limit {
-            self.write_anew(Leaf((cell as usize / LEAF_DELTAS) as u32));
+            let leaf = Leaf((cell as usize / LEAF_DELTAS) as u32);
+            self.dirty.mark(leaf);
         }
     }
 
-    /// The next map checkpoint writes this leaf of the table (counted from its own first).
-    pub fn write_anew(&mut self, leaf: Leaf) {
-        self.dirty[leaf.0 as usize / 64] |= 1 << (leaf.0 % 64);
-    }
-
-    /// Marks a leaf of the table (counted from its own first) clean; whether it was dirty.
-    pub fn take_dirty(&mut self, leaf: Leaf) -> bool {
-        take_bit(&mut self.dirty, leaf)
+    /// Which leaves of the table have changed since they were written.
+    pub(super) fn dirty_mut(&mut self) -> &mut Dirty {
+        &mut self.dirty
     }
 
     /// A leaf's block: of each cell the part and its base, zeros for none.
-    pub fn encode_leaf(&self, leaf: Leaf, out: &mut [u8]) {
+    pub(super) fn encode_leaf(&self, leaf: Leaf, out: &mut [u8]) {
         let first = leaf.0 as usize * LEAF_DELTAS;
-        for (index, bytes) in out.chunks_exact_mut(CELL).enumerate() {
+        for (index, bytes) in out.chunks_exact_mut(DELTA_BYTES).enumerate() {
             let cell = self.cells.get(first + index).copied().flatten();
             let raw = |part: PartId| TAKEN | part.raw();
             let (part, base) = cell.map_or((0, 0), |(part, base)| (raw(part), raw(base)));
@@ -163,14 +154,14 @@ impl Deltas {
     }
 
     /// A leaf as it was written, after those before it; `false` when it names a part that has been named.
-    pub fn load_leaf(&mut self, leaf: Leaf, block: &[u8]) -> bool {
+    pub(super) fn load_leaf(&mut self, leaf: Leaf, block: &[u8]) -> bool {
         let first = leaf.0 as usize * LEAF_DELTAS;
         if self.cells.len() > first {
             return false;
         }
         self.free.extend(self.cells.len() as u32..first as u32);
         self.cells.resize(first, None);
-        for bytes in block.chunks_exact(CELL) {
+        for bytes in block.chunks_exact(DELTA_BYTES) {
             let word = |at: usize| {
                 let raw =
                     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
@@ -209,8 +200,8 @@ mod tests {
         deltas.insert(part(7, 4), part(2, 31));
         deltas.insert(part(0, 0), part(2, 0));
         assert_eq!(deltas.remove(part(7, 3)), Some(part(1, 0)));
-        assert!(deltas.take_dirty(Leaf(0)));
-        assert!(!deltas.take_dirty(Leaf(0)));
+        assert!(deltas.dirty.take(Leaf(0)));
+        assert!(!deltas.dirty.take(Leaf(0)));
         let mut block = [1; crate::addr::BLOCK_BYTES];
         deltas.encode_leaf(Leaf(0), &mut block);
         let mut again = Deltas::new(1);

@@ -4,110 +4,10 @@
 //! mapped, so that a thin or sparse volume costs what it holds. A leaf is also the unit of a map
 //! checkpoint: one block of the medium.
 
-use crate::addr::{BLOCK_BYTES, Lba, Leaf, Pba, Vba};
+use super::dirty::Dirty;
+use crate::addr::{BLOCK_BYTES, Lba, Leaf};
+use crate::entry::{Entry, LEAF_ENTRIES, UNMAPPED, ZERO};
 use alloc::{boxed::Box, vec, vec::Vec};
-
-/// Entries in a leaf.
-pub const LEAF_ENTRIES: usize = BLOCK_BYTES / 4;
-
-const UNMAPPED: u32 = 0;
-const ZERO: u32 = 1;
-const SHARED: u32 = 0b10 << 30;
-const FRAGMENT: u32 = 0b11 << 30;
-const NUMBER: u32 = (1 << 30) - 1;
-const SLOT_BITS: u32 = 5;
-
-/// Parts in a page, at most: as many as an entry can tell apart.
-pub const MAX_PARTS: usize = 1 << SLOT_BITS;
-
-/// One more than the largest number of a page of parts that an entry can hold (128 GiB of such pages).
-pub const PACKED_PAGES: u32 = 1 << (30 - SLOT_BITS);
-
-/// The largest physical address that an entry of 4 bytes can hold.
-pub const MAX_PBA: u64 = (1 << 31) - 1;
-
-/// Where an LBA's bytes are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
-    /// Never written, or discarded: reads as zeros.
-    Unmapped,
-    /// Written with zeros: reads as zeros, takes no data block.
-    Zero,
-    /// A physical page of its own.
-    Plain(Pba),
-    /// A physical page that has several owners (CAFTL §3.3).
-    Shared(Vba),
-    /// A part of a page that holds several, each in fewer bytes than a block: the page's number, and which.
-    Packed(Vba, u8),
-}
-
-/// A part of a page that holds several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PartId {
-    /// The page's number.
-    pub page: Vba,
-    /// Which part.
-    pub slot: u8,
-}
-
-impl PartId {
-    /// As one number of 30 bits.
-    #[must_use]
-    pub fn raw(self) -> u32 {
-        debug_assert!(self.page.0 < PACKED_PAGES && usize::from(self.slot) < MAX_PARTS);
-        self.page.0 << SLOT_BITS | u32::from(self.slot)
-    }
-
-    /// From that number; what is above its 30 bits is not looked at.
-    #[must_use]
-    pub fn from_raw(raw: u32) -> Self {
-        Self {
-            page: Vba((raw & NUMBER) >> SLOT_BITS),
-            slot: (raw & (MAX_PARTS as u32 - 1)) as u8,
-        }
-    }
-}
-
-impl core::fmt::Display for PartId {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{}.{}", self.page, self.slot)
-    }
-}
-
-impl Entry {
-    /// The 4 bytes.
-    #[must_use]
-    pub fn pack(self) -> u32 {
-        match self {
-            Self::Unmapped => UNMAPPED,
-            Self::Zero => ZERO,
-            Self::Plain(pba) => {
-                debug_assert!(pba.0 > u64::from(ZERO) && pba.0 <= MAX_PBA);
-                pba.0 as u32
-            }
-            Self::Shared(vba) => {
-                debug_assert!(vba.0 <= NUMBER);
-                SHARED | vba.0
-            }
-            Self::Packed(page, slot) => FRAGMENT | PartId { page, slot }.raw(),
-        }
-    }
-
-    /// From its 4 bytes: every number is some entry, though it may lead nowhere.
-    #[must_use]
-    pub fn unpack(raw: u32) -> Self {
-        match raw {
-            UNMAPPED => Self::Unmapped,
-            ZERO => Self::Zero,
-            _ if raw & SHARED == 0 => Self::Plain(Pba(u64::from(raw))),
-            _ if raw & FRAGMENT == SHARED => Self::Shared(Vba(raw & NUMBER)),
-            _ => {
-                let PartId { page, slot } = PartId::from_raw(raw);
-                Self::Packed(page, slot)
-            }
-        }
-    }
-}
 
 /// A leaf that holds something.
 type Page = [u32; LEAF_ENTRIES];
@@ -118,8 +18,7 @@ pub struct Map {
     leaves: Vec<Option<Box<Page>>>,
     /// How many of each leaf's entries hold something: apart from them, so that these counts stay in a cache.
     used: Vec<u16>,
-    dirty: Vec<u64>,
-    dirty_leaves: u64,
+    dirty: Dirty,
 }
 
 impl Map {
@@ -133,8 +32,7 @@ impl Map {
             blocks,
             leaves: pages,
             used: vec![0; leaves],
-            dirty: vec![0; leaves.div_ceil(64)],
-            dirty_leaves: 0,
+            dirty: Dirty::new(leaves),
         }
     }
 
@@ -192,7 +90,7 @@ impl Map {
             }
         }
         if raw != old {
-            self.mark_dirty(Leaf(leaf as u32));
+            self.dirty.mark(Leaf(leaf as u32));
         }
         Entry::unpack(old)
     }
@@ -294,35 +192,16 @@ impl Map {
         self.leaves[leaf.0 as usize].is_some()
     }
 
-    /// Marks a leaf clean; whether it was dirty.
-    pub fn take_dirty(&mut self, leaf: Leaf) -> bool {
-        let was_dirty = take_bit(&mut self.dirty, leaf);
-        self.dirty_leaves -= u64::from(was_dirty);
-        was_dirty
-    }
-
-    /// Marks a leaf dirty.
-    pub fn mark_dirty(&mut self, leaf: Leaf) {
-        let word = &mut self.dirty[leaf.0 as usize / 64];
-        let bit = 1 << (leaf.0 % 64);
-        self.dirty_leaves += u64::from(*word & bit == 0);
-        *word |= bit;
+    /// Which leaves have changed since they were written.
+    pub(super) fn dirty_mut(&mut self) -> &mut Dirty {
+        &mut self.dirty
     }
 
     /// How many leaves are dirty.
     #[must_use]
     pub fn dirty_count(&self) -> u64 {
-        self.dirty_leaves
+        self.dirty.count()
     }
-}
-
-/// Clears a leaf's bit; whether it was set.
-pub(crate) fn take_bit(words: &mut [u64], leaf: Leaf) -> bool {
-    let word = &mut words[leaf.0 as usize / 64];
-    let bit = 1 << (leaf.0 % 64);
-    let was_set = *word & bit != 0;
-    *word &= !bit;
-    was_set
 }
 
 fn split(lba: Lba) -> (usize, usize) {
@@ -335,27 +214,13 @@ fn split(lba: Lba) -> (usize, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::entry::tests::any_entry;
     use alloc::collections::BTreeMap;
     use proptest::prelude::*;
 
-    fn entry() -> impl Strategy<Value = Entry> {
-        prop_oneof![
-            Just(Entry::Unmapped),
-            Just(Entry::Zero),
-            (2..=MAX_PBA).prop_map(|p| Entry::Plain(Pba(p))),
-            (0..=NUMBER).prop_map(|v| Entry::Shared(Vba(v))),
-            (0..PACKED_PAGES, 0..MAX_PARTS as u8).prop_map(|(v, s)| Entry::Packed(Vba(v), s)),
-        ]
-    }
-
     proptest! {
         #[test]
-        fn an_entry_survives_its_four_bytes(entry in entry()) {
-            prop_assert_eq!(Entry::unpack(entry.pack()), entry);
-        }
-
-        #[test]
-        fn behaves_like_a_btree(ops in prop::collection::vec((0..5000u64, entry()), 1..400)) {
+        fn behaves_like_a_btree(ops in prop::collection::vec((0..5000u64, any_entry()), 1..400)) {
             let mut map = Map::new(5000);
             let mut model = BTreeMap::new();
             for (lba, entry) in ops {
@@ -375,7 +240,7 @@ mod tests {
             prop_assert!(copy.iter().eq(map.iter()));
             let dirty = map.dirty_count();
             let leaves = 0..map.leaf_count();
-            let taken = leaves.filter(|&leaf| map.take_dirty(Leaf(leaf))).count() as u64;
+            let taken = leaves.filter(|&leaf| map.dirty_mut().take(Leaf(leaf))).count() as u64;
             prop_assert_eq!((taken, map.dirty_count()), (dirty, 0));
             let first = model.iter().next().map(|(l, e)| (Lba(*l), *e));
             prop_assert_eq!(map.next_mapped(Lba(0), Lba(5000)), first);

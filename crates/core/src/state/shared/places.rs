@@ -129,7 +129,9 @@ mod tests {
     proptest! {
         /// Against a map from addresses, as pages move, leave, and take over each other's places.
         #[test]
-        fn behaves_like_a_map(steps in prop::collection::vec((0..NUMBERS, 1u32..400, any::<bool>()), 1..2000)) {
+        fn behaves_like_a_map(
+            steps in prop::collection::vec((0..NUMBERS, 1u32..400, any::<bool>()), 1..2000),
+        ) {
             let mut pages = Pages::default();
             pages.lengthen(NUMBERS);
             let mut places = Places::default();

@@ -3,7 +3,7 @@
 //! A number that rests keeps the address of its page, and nothing else. So what owners take is apart, and is given back
 //! when a piece has none left: numbers come and go in runs, as a journal does.
 
-use crate::map::LEAF_ENTRIES;
+use crate::entry::LEAF_ENTRIES;
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 
 /// In a page's address: it holds parts, so what is left of it stays as it is.

@@ -12,10 +12,11 @@ mod parts;
 mod places;
 
 use crate::addr::{Lba, Leaf, Pba, Vba};
-use crate::deltas::Deltas;
-use crate::map::{LEAF_ENTRIES, PACKED_PAGES, take_bit};
+use crate::entry::{LEAF_ENTRIES, PACKED_PAGES};
 use crate::seam::Fingerprint;
-use alloc::{vec, vec::Vec};
+use crate::state::deltas::Deltas;
+use crate::state::dirty::Dirty;
+use alloc::vec::Vec;
 use numbers::Free;
 use pages::{PARTS, Pages};
 use places::Places;
@@ -37,7 +38,7 @@ pub struct Shared {
     pages: Pages,
     free: Free,
     at: Places,
-    dirty: Vec<u64>,
+    dirty: Dirty,
     owned: u64,
     /// Pages of parts that have an owner, and how many LBAs own one of those.
     packed: usize,
@@ -56,14 +57,14 @@ pub struct Shared {
 impl Shared {
     /// An empty table for at most `leaves` leaves of entries, and `delta_leaves` of deltas.
     #[must_use]
-    pub fn new(leaves: u32, delta_leaves: u32) -> Self {
+    pub(in crate::state) fn new(leaves: u32, delta_leaves: u32) -> Self {
         Self {
             limit: leaves.saturating_mul(LEAF_ENTRIES as u32).min(1 << 30),
             reserve: 0,
             pages: Pages::default(),
             free: Free::default(),
             at: Places::default(),
-            dirty: vec![0; (leaves as usize).div_ceil(64)],
+            dirty: Dirty::new(leaves as usize),
             owned: 0,
             packed: 0,
             parts_owned: 0,
@@ -117,6 +118,12 @@ impl Shared {
         self.pages.get(vba.0).is_some_and(|page| page.place != 0)
     }
 
+    /// Whether that page is at this address.
+    #[must_use]
+    pub fn is_at(&self, vba: Vba, pba: Pba) -> bool {
+        self.is_placed(vba) && self.pba(vba) == pba
+    }
+
     /// Whether that page holds parts.
     #[must_use]
     pub fn has_parts(&self, vba: Vba) -> bool {
@@ -124,7 +131,7 @@ impl Shared {
     }
 
     /// Notes the hash of a page's content.
-    pub fn set_hash(&mut self, vba: Vba, hash: u64) {
+    pub(in crate::state) fn set_hash(&mut self, vba: Vba, hash: u64) {
         if self.hashes.len() <= vba.0 as usize {
             self.hashes.resize(self.pages.len(), 0);
         }
@@ -138,7 +145,7 @@ impl Shared {
     }
 
     /// Notes the fingerprint of a page's content.
-    pub fn set_print(&mut self, vba: Vba, print: Fingerprint) {
+    pub(in crate::state) fn set_print(&mut self, vba: Vba, print: Fingerprint) {
         if self.prints.len() <= vba.0 as usize {
             self.prints.resize(self.pages.len(), [0; 16]);
         }
@@ -153,14 +160,14 @@ impl Shared {
     }
 
     /// A page's content is not what it was.
-    pub fn forget_print(&mut self, vba: Vba) {
+    pub(in crate::state) fn forget_print(&mut self, vba: Vba) {
         if let Some(print) = self.prints.get_mut(vba.0 as usize) {
             *print = [0; 16];
         }
     }
 
     /// Forgets all fingerprints.
-    pub fn forget_prints(&mut self) {
+    pub(in crate::state) fn forget_prints(&mut self) {
         self.prints = Vec::new();
     }
 
@@ -181,7 +188,7 @@ impl Shared {
     }
 
     /// Keeps so many numbers that were never given out for later; whether there are as many, and one more.
-    pub fn reserve(&mut self, numbers: u32) -> bool {
+    pub(in crate::state) fn reserve(&mut self, numbers: u32) -> bool {
         self.reserve = numbers;
         self.has_fresh()
     }
@@ -196,8 +203,8 @@ impl Shared {
         self.pages.len().saturating_add(numbers) <= self.limit as usize
     }
 
-    /// Makes the page at `pba` shared, still without owners. `None` when the table is full.
-    pub fn insert(&mut self, pba: Pba) -> Option<Vba> {
+    /// A number for a page that is about to come; `None` when the table is full.
+    pub(in crate::state) fn number(&mut self) -> Option<Vba> {
         let vba = match self.free.take() {
             Some(vba) => vba,
             None if self.has_fresh() => {
@@ -207,25 +214,30 @@ impl Shared {
             }
             None => return None,
         };
-        self.place(Vba(vba), pba);
         Some(Vba(vba))
     }
 
-    /// Numbers a page of parts, still without owners. `None` when no number is left for it.
-    pub fn insert_parts(&mut self, pba: Pba) -> Option<Vba> {
-        let vba = match self.free.next() {
-            Some(vba) if vba >= PACKED_PAGES => return None,
-            None if self.pages.len() >= PACKED_PAGES as usize => return None,
-            _ => self.insert(pba)?,
-        };
-        self.pages.set_place(vba.0, pba.0 as u32 | PARTS);
-        self.packed += 1;
-        Some(vba)
+    /// The same for a page of parts, of which an entry tells fewer numbers apart.
+    pub(in crate::state) fn number_for_parts(&mut self) -> Option<Vba> {
+        match self.free.next() {
+            Some(vba) if vba >= PACKED_PAGES => None,
+            None if self.pages.len() >= PACKED_PAGES as usize => None,
+            _ => self.number(),
+        }
+    }
+
+    /// A number that was given out stands for the page at `pba` from now on, still without owners.
+    pub(in crate::state) fn begin(&mut self, vba: Vba, pba: Pba, parts: bool) {
+        let parts = if parts { PARTS } else { 0 };
+        self.packed += usize::from(parts != 0);
+        self.at.remove(&self.pages, vba.0);
+        self.put(vba, pba, parts);
+        self.at.insert(&self.pages, vba.0);
     }
 
     /// Puts a page where replay says it is; a number past the table's limit is refused. [`Shared::settle`] makes it
     /// one that is found there.
-    pub fn restore(&mut self, vba: Vba, pba: Pba, parts: bool) -> bool {
+    pub(in crate::state) fn restore(&mut self, vba: Vba, pba: Pba, parts: bool) -> bool {
         if vba.0 >= self.limit {
             return false;
         }
@@ -237,19 +249,19 @@ impl Shared {
     }
 
     /// As [`Shared::restore`], from an entry of a leaf that is not 0: the address, if it takes it.
-    pub fn restore_entry(&mut self, vba: Vba, raw: u32) -> Option<Pba> {
+    pub(in crate::state) fn restore_entry(&mut self, vba: Vba, raw: u32) -> Option<Pba> {
         let pba = Pba(u64::from(raw & !PARTS));
         self.restore(vba, pba, raw & PARTS != 0).then_some(pba)
     }
 
     /// Replay says that the page has moved.
-    pub fn restore_move(&mut self, vba: Vba, pba: Pba) {
+    pub(in crate::state) fn restore_move(&mut self, vba: Vba, pba: Pba) {
         let parts = self.pages.page(vba.0).place & PARTS;
         self.put(vba, pba, parts);
     }
 
     /// The page has moved.
-    pub fn place(&mut self, vba: Vba, pba: Pba) {
+    pub(in crate::state) fn relocate(&mut self, vba: Vba, pba: Pba) {
         self.at.remove(&self.pages, vba.0);
         self.restore_move(vba, pba);
         self.at.insert(&self.pages, vba.0);
@@ -262,7 +274,7 @@ impl Shared {
 
     /// `lba` owns the page too. `false` when the count is full: the caller stores a copy instead.
     #[must_use]
-    pub fn add(&mut self, vba: Vba, lba: Lba) -> bool {
+    pub(in crate::state) fn add(&mut self, vba: Vba, lba: Lba) -> bool {
         let mut page = self.pages.page(vba.0);
         let Some(owners) = page.owners.checked_add(1) else {
             return false;
@@ -275,7 +287,7 @@ impl Shared {
     }
 
     /// `lba` does not own the page any more.
-    pub fn remove(&mut self, vba: Vba, lba: Lba) -> Left {
+    pub(in crate::state) fn remove(&mut self, vba: Vba, lba: Lba) -> Left {
         let mut page = self.pages.page(vba.0);
         assert!(
             page.owners > 1,
@@ -297,7 +309,7 @@ impl Shared {
     /// with none are freed, and numbers between are free. Which number is found at a page is settled here
     /// as well: a leaf may have held a freed number beside the one that took over its page. `None`: two numbers that
     /// have owners are at one page.
-    pub fn settle(&mut self) -> Option<Vec<(Lba, Pba)>> {
+    pub(in crate::state) fn settle(&mut self) -> Option<Vec<(Lba, Pba)>> {
         let mut plain = Vec::new();
         let is_kept = |page: pages::Page| match page.has_parts() {
             true => page.is_needed(),
@@ -343,12 +355,12 @@ impl Shared {
     }
 
     /// A map checkpoint begins: what was freed until now can be used again once it is durable.
-    pub fn checkpoint_begins(&mut self) {
+    pub(in crate::state) fn checkpoint_begins(&mut self) {
         self.free.checkpoint_begins();
     }
 
     /// The map checkpoint is durable.
-    pub fn checkpoint_durable(&mut self) {
+    pub(in crate::state) fn checkpoint_durable(&mut self) {
         while let Some(vba) = self.free.rested() {
             self.pages.set_place(vba, 0);
             self.mark_dirty(Vba(vba));
@@ -356,35 +368,37 @@ impl Shared {
     }
 
     fn mark_dirty(&mut self, vba: Vba) {
-        self.write_anew(Leaf(vba.0 / LEAF_ENTRIES as u32));
+        self.dirty.mark(Leaf(vba.0 / LEAF_ENTRIES as u32));
     }
 
-    /// The next map checkpoint writes this leaf of the table (counted from its own first).
-    pub fn write_anew(&mut self, leaf: Leaf) {
-        self.dirty[leaf.0 as usize / 64] |= 1 << (leaf.0 % 64);
+    /// Which leaves of the table have changed since they were written.
+    pub(in crate::state) fn dirty_mut(&mut self) -> &mut Dirty {
+        &mut self.dirty
     }
 
-    /// Marks a leaf of the table (counted from its own first) clean; whether it was dirty.
-    pub fn take_dirty(&mut self, leaf: Leaf) -> bool {
-        take_bit(&mut self.dirty, leaf)
-    }
-
-    /// A leaf's block: the address of each page, 0 for none. Returns whether it holds any.
-    pub fn encode_leaf(&self, leaf: Leaf, out: &mut [u8]) -> bool {
+    /// A leaf's block: the address of each page, 0 for none.
+    pub(in crate::state) fn encode_leaf(&self, leaf: Leaf, out: &mut [u8]) {
         let Some(places) = self.pages.places(leaf.0 as usize) else {
-            out.fill(0);
-            return false;
+            return out.fill(0);
         };
         for (bytes, place) in out.chunks_exact_mut(4).zip(places) {
             bytes.copy_from_slice(&place.to_le_bytes());
         }
-        places.iter().any(|place| *place != 0)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
+
+    impl Shared {
+        fn insert(&mut self, pba: Pba) -> Option<Vba> {
+            let vba = self.number()?;
+            self.begin(vba, pba, false);
+            Some(vba)
+        }
+    }
 
     #[test]
     fn the_xor_names_the_last_owner() {

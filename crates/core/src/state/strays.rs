@@ -1,6 +1,6 @@
 //! Which LBA owns a page, where that is not the one that its segment's summary names.
 
-use super::{Lba, Pba};
+use crate::addr::{Lba, Pba};
 use crate::flat::{Slot, hash};
 use crate::pieces::{At, Pieces};
 use core::ops::Range;
@@ -22,16 +22,21 @@ impl Stray {
     }
 }
 
+/// See the module.
 #[derive(Default)]
-pub(super) struct Strays {
+pub struct Strays {
     owners: Pieces<Stray, ()>,
 }
 
 impl Strays {
+    /// How many there are.
+    #[must_use]
     pub fn len(&self) -> usize {
         self.owners.len()
     }
 
+    /// Whether there is none.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -41,11 +46,13 @@ impl Strays {
         self.owners.find(hash(pba), |stray| stray.pba == pba)
     }
 
+    /// Who owns the page, if it is one of them.
+    #[must_use]
     pub fn owner(&self, pba: Pba) -> Option<Lba> {
         self.slot(pba).map(|(_, stray)| stray.owner())
     }
 
-    pub fn insert(&mut self, pba: Pba, owner: Lba) {
+    pub(super) fn insert(&mut self, pba: Pba, owner: Lba) {
         let stray = Stray {
             pba: pba.0 as u32,
             lba: owner.0 as u32,
@@ -61,7 +68,7 @@ impl Strays {
         self.owners.insert(stray, hash_of(stray));
     }
 
-    pub fn remove(&mut self, pba: Pba) {
+    pub(super) fn remove(&mut self, pba: Pba) {
         if let Some((at, _)) = self.slot(pba) {
             self.owners.remove(at, |stray| hash(stray.pba));
         }
@@ -74,6 +81,7 @@ impl Strays {
     }
 
     /// Any of them, and a number from which to ask for the next: the more of them a segment has, the sooner is it one of it.
+    #[must_use]
     pub fn any_from(&self, hand: usize) -> Option<(usize, Pba)> {
         let (next, stray) = self.owners.next_from(hand)?;
         Some((next, Pba(stray.pba.into())))
@@ -89,7 +97,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn behaves_like_a_map(steps in prop::collection::vec((1u64..400, 0u64..1000, any::<bool>()), 1..2000)) {
+        fn behaves_like_a_map(
+            steps in prop::collection::vec((1u64..400, 0u64..1000, any::<bool>()), 1..2000),
+        ) {
             let mut strays = Strays::default();
             let mut model = BTreeMap::new();
             for (pba, lba, comes) in steps {

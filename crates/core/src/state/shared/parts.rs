@@ -5,8 +5,8 @@
 
 use super::Shared;
 use crate::addr::{Pba, Vba};
-use crate::deltas::Deltas;
-use crate::map::PartId;
+use crate::entry::PartId;
+use crate::state::deltas::Deltas;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -18,7 +18,7 @@ impl Shared {
     }
 
     /// As [`Shared::deltas`], for map checkpoints.
-    pub(crate) fn deltas_mut(&mut self) -> &mut Deltas {
+    pub(in crate::state) fn deltas_mut(&mut self) -> &mut Deltas {
         &mut self.deltas
     }
 
@@ -43,7 +43,7 @@ impl Shared {
     }
 
     /// One more LBA is mapped to a part of the page. There are fewer LBAs than a count can hold.
-    pub fn add_part(&mut self, vba: Vba) {
+    pub(in crate::state) fn add_part(&mut self, vba: Vba) {
         debug_assert!(self.has_parts(vba));
         let mut page = self.pages.page(vba.0);
         self.orphans -= u64::from(page.owners == 0 && page.xor > 0);
@@ -54,7 +54,7 @@ impl Shared {
 
     /// One fewer is. Pages that are given up by that go to `died`, with where they were: that one, and those that
     /// its deltas were the last to need.
-    pub fn remove_part(&mut self, vba: Vba, died: &mut Vec<(Vba, Pba)>) {
+    pub(in crate::state) fn remove_part(&mut self, vba: Vba, died: &mut Vec<(Vba, Pba)>) {
         let mut page = self.pages.page(vba.0);
         assert!(
             page.owners > 0,
@@ -102,7 +102,7 @@ impl Shared {
     }
 
     /// `part`, of a page that somebody is about to own, is a delta that needs `base`.
-    pub fn add_delta(&mut self, part: PartId, base: PartId) {
+    pub(in crate::state) fn add_delta(&mut self, part: PartId, base: PartId) {
         debug_assert!(
             self.deltas.base_of(base).is_none(),
             "{base} is a delta itself"
@@ -120,7 +120,7 @@ impl Shared {
     }
 
     /// What replay says of a part.
-    pub fn restore_delta(&mut self, part: PartId, base: PartId) {
+    pub(in crate::state) fn restore_delta(&mut self, part: PartId, base: PartId) {
         self.deltas.remove(part);
         self.deltas.insert(part, base);
     }
@@ -134,7 +134,7 @@ impl Shared {
 
     /// Forgets deltas whose base is nowhere, is a delta itself, or has a page that is another number's by now: they cannot be
     /// decoded.
-    pub(crate) fn drop_dead_deltas(&mut self, numbers: &BTreeMap<Pba, Vba>) {
+    pub(in crate::state) fn drop_dead_deltas(&mut self, numbers: &BTreeMap<Pba, Vba>) {
         let is_dead = |(part, base): &(PartId, PartId)| {
             base.page == part.page
                 || !self.has_parts(base.page)
@@ -152,7 +152,7 @@ impl Shared {
     /// After recovery has counted the owners: counts who is needed by a delta that somebody owns, or that is in a page
     /// which is needed itself. The others are forgotten. Pages that are needed for that alone are returned; `None`: a
     /// delta's base is nowhere, or there are more than the table holds.
-    pub fn settle_deltas(&mut self) -> Option<Vec<Pba>> {
+    pub(in crate::state) fn settle_deltas(&mut self) -> Option<Vec<Pba>> {
         let mut needed: Vec<Vba> = Vec::new();
         let mut alive: Vec<Vba> = self.deltas.iter().map(|(part, _)| part.page).collect();
         alive.sort_unstable();

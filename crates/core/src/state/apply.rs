@@ -1,0 +1,219 @@
+//! What each record of the log means.
+
+use super::{Event, Origin, State};
+use crate::addr::{Lba, Pba, Vba};
+use crate::entry::{Entry, PartId};
+use crate::format::chunk::Record;
+use crate::state::shared::Left;
+
+impl State {
+    /// Does what a record says; `None`: it names what the volume does not hold, and nothing is done.
+    pub fn apply(&mut self, origin: Origin, record: &Record) -> Option<()> {
+        let is_known = self.carry_out(origin, record);
+        // What is pledged ends also by a record that is wrong.
+        let is_pledge = matches!(record, Record::Pledge { .. });
+        let pledged = !self.pledges.is_empty() || !self.ending.is_empty();
+        if (is_pledge && is_known.is_some()) || (!is_pledge && pledged) {
+            self.pledges.apply(record);
+            self.ending.end_with(record);
+        }
+        is_known
+    }
+
+    fn carry_out(&mut self, origin: Origin, record: &Record) -> Option<()> {
+        let block = origin.block;
+        match *record {
+            Record::Data { lba, .. } => {
+                self.holds(lba, 1)?;
+                self.born(block);
+                self.remap(lba, Entry::Plain(block));
+            }
+            Record::Move { lba, from, .. } => {
+                self.holds(lba, 1)?;
+                if self.leads_to(lba, from) {
+                    self.born(block);
+                    self.remap(lba, Entry::Plain(block));
+                }
+            }
+            Record::Zero { lba, blocks } => self.zero(lba, blocks)?,
+            Record::Discard { lba, blocks } => self.unmap(lba, blocks)?,
+            Record::Share { lba, vba, pba } => self.share(lba, vba, pba)?,
+            Record::Pledge { home, journal } => {
+                self.holds(home, 1)?;
+                self.holds(journal, 1)?;
+            }
+            Record::Pack { vba, .. } | Record::PackHere { vba } => {
+                self.place(vba, block, true)?;
+                self.born(block);
+            }
+            Record::Part { lba, part } => {
+                self.holds(lba, 1)?;
+                self.lead_to_part(lba, origin.page?, part.slot);
+            }
+            Record::Delta { lba, part, base } => {
+                self.holds(lba, 1)?;
+                let page = origin.page?;
+                let slot = part.slot;
+                // What it needs is owned by it before the block's old place, which may be that, is let go.
+                self.need(PartId { page, slot }, base);
+                self.lead_to_part(lba, page, slot);
+            }
+            Record::SharePart { lba, vba, slot } => {
+                self.holds(lba, 1)?;
+                self.lead_to_part(lba, vba, slot);
+            }
+            Record::MoveShared { vba, from, .. } => {
+                if self.shared.is_at(vba, from) {
+                    self.relocate(vba, from, block);
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn holds(&self, lba: Lba, blocks: u64) -> Option<()> {
+        let end = lba.0.checked_add(blocks)?;
+        (end <= self.map.blocks()).then_some(())
+    }
+
+    /// Whether what is moved is still where it is moved from. The entry may still be shared in a replay although it had become
+    /// plain when it was moved: which pages have one owner left is settled when all is replayed.
+    fn leads_to(&self, lba: Lba, from: Pba) -> bool {
+        match self.map.get(lba) {
+            Entry::Plain(at) => at == from,
+            Entry::Shared(vba) => self.shared.is_at(vba, from),
+            Entry::Unmapped | Entry::Zero | Entry::Packed(..) => false,
+        }
+    }
+
+    fn zero(&mut self, lba: Lba, blocks: u64) -> Option<()> {
+        // Both read as zeros, and a replay shall cost what is mapped, not what a record names.
+        if !self.is_counted {
+            return self.unmap(lba, blocks);
+        }
+        self.holds(lba, blocks)?;
+        for index in 0..blocks {
+            self.remap(lba.plus(index), Entry::Zero);
+        }
+        Some(())
+    }
+
+    pub(super) fn unmap(&mut self, lba: Lba, blocks: u64) -> Option<()> {
+        self.holds(lba, blocks)?;
+        let (mut at, end) = (lba, lba.plus(blocks));
+        while let Some((mapped, _)) = self.map.next_mapped(at, end) {
+            self.remap(mapped, Entry::Unmapped);
+            at = mapped.plus(1);
+        }
+        Some(())
+    }
+
+    pub(super) fn share(&mut self, lba: Lba, vba: Vba, pba: Pba) -> Option<()> {
+        self.holds(lba, 1)?;
+        self.segments.segment_of(pba)?;
+        if !self.is_counted || self.shared.owners(vba) == 0 {
+            self.place(vba, pba, false)?;
+        }
+        if self.is_counted {
+            let has_room = self.shared.add(vba, lba);
+            assert!(has_room, "the count of shared page {vba} has room");
+        }
+        let old = self.map.set(lba, Entry::Shared(vba));
+        // A page of its own that has become a shared one is not let go.
+        if self.is_counted && old != Entry::Plain(pba) {
+            self.let_go(lba, old);
+        }
+        Some(())
+    }
+
+    /// A number stands for a page from now on; `None`: the table ends before it.
+    fn place(&mut self, vba: Vba, pba: Pba, parts: bool) -> Option<()> {
+        match self.is_counted {
+            true => self.shared.begin(vba, pba, parts),
+            false => return self.shared.restore(vba, pba, parts).then_some(()),
+        }
+        Some(())
+    }
+
+    fn relocate(&mut self, vba: Vba, from: Pba, to: Pba) {
+        match self.is_counted {
+            true => {
+                self.born(to);
+                self.shared.relocate(vba, to);
+                self.died(from);
+            }
+            false => self.shared.restore_move(vba, to),
+        }
+    }
+
+    fn need(&mut self, part: PartId, base: PartId) {
+        match self.is_counted {
+            true => self.shared.add_delta(part, base),
+            false => self.shared.restore_delta(part, base),
+        }
+    }
+
+    pub(super) fn lead_to_part(&mut self, lba: Lba, page: Vba, slot: u8) {
+        if self.is_counted {
+            self.shared.add_part(page);
+        }
+        self.remap(lba, Entry::Packed(page, slot));
+    }
+
+    /// Maps `lba` anew and lets go of what it was mapped to.
+    pub(super) fn remap(&mut self, lba: Lba, entry: Entry) {
+        let old = self.map.set(lba, entry);
+        if self.is_counted {
+            self.let_go(lba, old);
+        }
+    }
+
+    fn let_go(&mut self, lba: Lba, old: Entry) {
+        match old {
+            Entry::Unmapped | Entry::Zero => {}
+            Entry::Plain(pba) => self.died(pba),
+            Entry::Shared(vba) => self.leave(vba, lba),
+            Entry::Packed(vba, _) => self.leave_part(vba),
+        }
+    }
+
+    fn leave(&mut self, vba: Vba, lba: Lba) {
+        let hash = self.shared.hash(vba);
+        if let Left::One(owner, pba) = self.shared.remove(vba, lba) {
+            self.map.set(owner, Entry::Plain(pba));
+            self.strays.insert(pba, owner);
+            self.events.push_back(Event::Unshared { hash, owner });
+        }
+    }
+
+    /// One owner fewer of a part of the page.
+    fn leave_part(&mut self, vba: Vba) {
+        let mut died = core::mem::take(&mut self.died);
+        self.shared.remove_part(vba, &mut died);
+        for (vba, pba) in died.drain(..) {
+            self.events.push_back(Event::GivenUp(vba));
+            self.died(pba);
+        }
+        self.died = died;
+    }
+
+    fn born(&mut self, pba: Pba) {
+        if self.is_counted
+            && let Some((segment, _)) = self.segments.segment_of(pba)
+        {
+            self.live.born(segment);
+        }
+    }
+
+    fn died(&mut self, pba: Pba) {
+        if !self.strays.is_empty() {
+            self.strays.remove(pba);
+        }
+        let Some((segment, _)) = self.segments.segment_of(pba) else {
+            unreachable!("recovery admits only addresses inside segments to the map; {pba} is not")
+        };
+        if self.live.died(segment) {
+            self.events.push_back(Event::Emptied(segment));
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! What a volume holds: where each LBA is, which pages are shared or hold parts, what is a delta, what is live, what is pledged.
+//!
+//! Records of the log change it, and nothing else: [`State::apply`] does what a record says, when the record is added to a
+//! chunk and when recovery reads it again. So what was done and what is redone cannot differ.
+//!
+//! Owners and live blocks are counted from when a volume is open. Recovery counts nothing while it replays: a leaf may be
+//! newer than the record that is applied to it, and then what was counted would be wrong. It counts at its end, in
+//! [`State::settle`].
+
+mod apply;
+mod deltas;
+mod dirty;
+mod leaves;
+mod live;
+mod map;
+mod pledges;
+mod redeem;
+mod rescue;
+mod settle;
+mod shared;
+mod strays;
+#[cfg(test)]
+mod tests;
+
+pub use deltas::Deltas;
+pub use live::Live;
+pub use map::Map;
+pub use pledges::Pledges;
+pub use shared::Shared;
+pub use strays::Strays;
+
+use crate::addr::{Lba, Leaf, Pba, Segment, Vba};
+use crate::entry::Entry;
+use crate::format::summary::Owner;
+use crate::format::superblock::{SegmentArea, Superblock};
+use crate::seam::Fingerprint;
+use alloc::{collections::VecDeque, vec::Vec};
+
+/// What a record's place in the log adds to what it says.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    /// The block that the record owns, if it owns one; of [`PackHere`](crate::format::chunk::Record::PackHere) its chunk's
+    /// header.
+    pub block: Pba,
+    /// The number of the page that holds the record's part, if it tells of one.
+    pub page: Option<Vba>,
+}
+
+impl Origin {
+    /// That of a record which owns no block.
+    pub const NONE: Self = Self {
+        block: Pba(0),
+        page: None,
+    };
+
+    /// That of a record which owns this block, or none.
+    #[must_use]
+    pub fn of_block(block: Pba) -> Self {
+        Self { block, page: None }
+    }
+}
+
+/// What a record brought about beside what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A segment has no live block left.
+    Emptied(Segment),
+    /// Nothing leads into a page of parts any more.
+    GivenUp(Vba),
+    /// A page with this hash has one owner left.
+    Unshared {
+        /// See [`Shared::hash`].
+        hash: u64,
+        /// That owner.
+        owner: Lba,
+    },
+}
+
+/// Where a block is stored: at a physical address, or in a part of the page there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The address.
+    pub pba: Pba,
+    /// The part.
+    pub slot: Option<u8>,
+}
+
+/// Which table does not say what a volume can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsound {
+    /// This leaf of the map.
+    Map(Leaf),
+    /// The table of shared pages.
+    Shared,
+    /// The table of deltas.
+    Deltas,
+}
+
+/// See the module.
+pub struct State {
+    segments: SegmentArea,
+    map_leaves: u32,
+    shared_leaves: u32,
+    map: Map,
+    shared: Shared,
+    live: Live,
+    /// Blocks whose owner is not the one that their segment's summary names (a shared page that has one owner left):
+    /// WOJ's reverse map.
+    strays: Strays,
+    pledges: Pledges,
+    /// Those that end with the map checkpoint under way: until it is durable, a crash finds them still.
+    ending: Pledges,
+    /// Whether owners and live blocks are counted.
+    is_counted: bool,
+    /// Pages that are being given up; empty between two records.
+    died: Vec<(Vba, Pba)>,
+    events: VecDeque<Event>,
+}
+
+impl State {
+    /// That of an empty volume, for recovery to replay into.
+    #[must_use]
+    pub fn new(superblock: &Superblock) -> Self {
+        Self {
+            segments: superblock.segments(),
+            map_leaves: superblock.map_leaves(),
+            shared_leaves: superblock.shared_leaves(),
+            map: Map::new(superblock.logical_blocks()),
+            shared: Shared::new(superblock.shared_leaves(), superblock.delta_leaves()),
+            live: Live::new(superblock.segment_count()),
+            strays: Strays::default(),
+            pledges: Pledges::default(),
+            ending: Pledges::default(),
+            is_counted: false,
+            died: Vec::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Where each LBA is.
+    #[must_use]
+    pub fn map(&self) -> &Map {
+        &self.map
+    }
+
+    /// The pages that have a number.
+    #[must_use]
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Live blocks.
+    #[must_use]
+    pub fn live(&self) -> &Live {
+        &self.live
+    }
+
+    /// Pages whose owner is not the one that their segment's summary names.
+    #[must_use]
+    pub fn strays(&self) -> &Strays {
+        &self.strays
+    }
+
+    /// What is pledged.
+    #[must_use]
+    pub fn pledges(&self) -> &Pledges {
+        &self.pledges
+    }
+
+    /// What was pledged before the map checkpoint under way, and a crash finds still.
+    #[must_use]
+    pub fn ending_pledges(&self) -> &Pledges {
+        &self.ending
+    }
+
+    /// The physical block that an entry names as a whole, if it does.
+    #[must_use]
+    pub fn physical(&self, entry: Entry) -> Option<Pba> {
+        match entry {
+            Entry::Unmapped | Entry::Zero | Entry::Packed(..) => None,
+            Entry::Plain(pba) => Some(pba),
+            Entry::Shared(vba) => Some(self.shared.pba(vba)),
+        }
+    }
+
+    /// Where what an entry names is stored, if it is.
+    #[must_use]
+    pub fn place_of(&self, entry: Entry) -> Option<Place> {
+        match entry {
+            Entry::Packed(vba, slot) => Some(Place {
+                pba: self.shared.pba(vba),
+                slot: Some(slot),
+            }),
+            other => self.physical(other).map(|pba| Place { pba, slot: None }),
+        }
+    }
+
+    /// Who owns the block now, if anyone does; `tag` is who owned it when it was written.
+    #[must_use]
+    pub fn owner_of(&self, pba: Pba, tag: Owner) -> Option<Owner> {
+        // A block has one owner that has it for itself, or is a shared page: where the map says that the tag is right,
+        // which is seen at once, nothing else need be asked.
+        if let Owner::Lba(lba) = tag
+            && lba.0 < self.map.blocks()
+            && self.map.get(lba) == Entry::Plain(pba)
+        {
+            return Some(tag);
+        }
+        match self.shared.find(pba) {
+            Some(vba) => Some(Owner::Vba(vba)),
+            None => self.strays.owner(pba).map(Owner::Lba),
+        }
+    }
+
+    /// What came of the records that were applied; ask until there is nothing more.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// A number for a shared page that the next record tells of; `None` when there are no more.
+    pub fn number(&mut self) -> Option<Vba> {
+        self.shared.number()
+    }
+
+    /// The same for a page of parts.
+    pub fn number_for_parts(&mut self) -> Option<Vba> {
+        self.shared.number_for_parts()
+    }
+
+    /// Keeps so many numbers for what recovery may have to redeem; whether there are as many, and one more.
+    pub fn reserve_numbers(&mut self, numbers: u32) -> bool {
+        self.shared.reserve(numbers)
+    }
+
+    /// A map checkpoint begins: it ends what is pledged, and the numbers that are free by now rest until it is durable.
+    pub fn checkpoint_begins(&mut self) {
+        self.shared.checkpoint_begins();
+        debug_assert!(self.ending.is_empty(), "one map checkpoint at a time");
+        self.ending = core::mem::take(&mut self.pledges);
+    }
+
+    /// It is durable.
+    pub fn checkpoint_durable(&mut self) {
+        self.shared.checkpoint_durable();
+        self.ending.clear();
+        self.shared.reserve(self.pledges.len() as u32);
+    }
+
+    /// Owners of a segment's blocks that neither tags nor strays name are looked for in the whole map.
+    pub fn find_strays(&mut self, segment: Segment) {
+        for (lba, entry) in self.map.iter() {
+            if let Entry::Plain(pba) = entry
+                && self
+                    .segments
+                    .segment_of(pba)
+                    .is_some_and(|(at, _)| at == segment)
+            {
+                self.strays.insert(pba, lba);
+            }
+        }
+    }
+
+    /// The page's summary names its owner, or never will.
+    pub fn is_no_stray(&mut self, pba: Pba) {
+        self.strays.remove(pba);
+    }
+
+    /// Notes the hash of a shared page's content.
+    pub fn set_hash(&mut self, vba: Vba, hash: u64) {
+        self.shared.set_hash(vba, hash);
+    }
+
+    /// Notes the fingerprint of a shared page's content.
+    pub fn set_print(&mut self, vba: Vba, print: Fingerprint) {
+        self.shared.set_print(vba, print);
+    }
+
+    /// A shared page's content is not what it was.
+    pub fn forget_print(&mut self, vba: Vba) {
+        self.shared.forget_print(vba);
+    }
+
+    /// Forgets all fingerprints.
+    pub fn forget_prints(&mut self) {
+        self.shared.forget_prints();
+    }
+}

@@ -1,0 +1,36 @@
+//! What recovery does of pledges: each home address is mapped to what its journal's block is.
+
+use super::State;
+use crate::entry::Entry;
+
+impl State {
+    /// Redeems all that is pledged, as if there were a record of it; how many home addresses have changed by that.
+    pub fn redeem(&mut self) -> u64 {
+        let pledges = core::mem::take(&mut self.pledges);
+        let mut redeemed = 0;
+        for (home, journal) in pledges.iter() {
+            let entry = self.map.get(journal);
+            match entry {
+                _ if self.map.get(home) == entry => continue,
+                // Zeros are replayed as discards are.
+                Entry::Unmapped | Entry::Zero => self.remap(home, Entry::Unmapped),
+                Entry::Packed(vba, slot) => self.lead_to_part(home, vba, slot),
+                Entry::Shared(vba) => {
+                    let is_known = self.share(home, vba, self.shared.pba(vba));
+                    debug_assert!(is_known.is_some(), "pledges are of the volume");
+                }
+                Entry::Plain(pba) => {
+                    let Some(vba) = self.shared.number() else {
+                        unreachable!("numbers are reserved for pledges")
+                    };
+                    for lba in [journal, home] {
+                        let is_known = self.share(lba, vba, pba);
+                        debug_assert!(is_known.is_some(), "pledges are of the volume");
+                    }
+                }
+            }
+            redeemed += 1;
+        }
+        redeemed
+    }
+}

@@ -1,0 +1,51 @@
+//! What a rescue says of a damaged volume beside its records: guesses, and what is in doubt. Nothing is counted yet.
+
+use super::State;
+use crate::addr::{Lba, Pba, Vba};
+use crate::entry::{Entry, PartId};
+use crate::format::chunk::Record;
+use alloc::{collections::BTreeMap, vec::Vec};
+
+impl State {
+    /// Maps an LBA to what it may have been mapped to.
+    pub(crate) fn guess(&mut self, lba: Lba, entry: Entry) {
+        debug_assert!(!self.is_counted);
+        self.map.set(lba, entry);
+    }
+
+    /// Nothing is known of these LBAs.
+    pub(crate) fn doubt(&mut self, lba: Lba, blocks: u64) {
+        debug_assert!(!self.is_counted);
+        let is_known = self.unmap(lba, blocks);
+        debug_assert!(is_known.is_some(), "what is doubted is of the volume");
+    }
+
+    /// A number may stand for the page at `pba`.
+    pub(crate) fn guess_page(&mut self, vba: Vba, pba: Pba, parts: bool) {
+        debug_assert!(!self.is_counted);
+        self.shared.restore(vba, pba, parts);
+    }
+
+    /// A part may be a delta.
+    pub(crate) fn guess_delta(&mut self, part: PartId, base: PartId) {
+        debug_assert!(!self.is_counted);
+        self.shared.restore_delta(part, base);
+    }
+
+    /// See [`Shared::drop_dead_deltas`](super::Shared::drop_dead_deltas).
+    pub(crate) fn drop_dead_deltas(&mut self, numbers: &BTreeMap<Pba, Vba>) {
+        self.shared.drop_dead_deltas(numbers);
+    }
+
+    /// Forgets pledges of what is in doubt; the homes that they were for.
+    pub(crate) fn drop_pledges(&mut self, in_doubt: &dyn Fn(Lba) -> bool) -> Vec<Lba> {
+        let pledges = core::mem::take(&mut self.pledges);
+        let (doubtful, certain): (Vec<_>, Vec<_>) = pledges
+            .iter()
+            .partition(|(home, journal)| in_doubt(*home) || in_doubt(*journal));
+        for (home, journal) in certain {
+            self.pledges.apply(&Record::Pledge { home, journal });
+        }
+        doubtful.into_iter().map(|(home, _)| home).collect()
+    }
+}

@@ -1,0 +1,283 @@
+//! What was done and what is redone cannot differ: records that are applied one by one to a state that counts leave the same as
+//! those that are replayed and counted at the end.
+
+use super::{Event, Origin, State};
+use crate::addr::{Lba, Pba, Segment, Vba};
+use crate::entry::{Entry, PartId};
+use crate::format::chunk::{Part, Record};
+use crate::format::geometry::{Params, plan};
+use crate::format::root::Cursor;
+use crate::format::superblock::Superblock;
+use alloc::vec::Vec;
+use proptest::prelude::*;
+
+const LBAS: u64 = 24;
+
+fn volume() -> Superblock {
+    plan(&Params {
+        medium_blocks: 4096,
+        logical_blocks: Some(1024),
+        over_provisioning: 280,
+        segment_blocks: Some(64),
+        uuid: [1; 16],
+        secret: [2; 32],
+        sums: crate::format::SumKind::Xxh3,
+    })
+    .expect("there is room")
+}
+
+/// What a client may do next.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Write(u64),
+    Zero(u64),
+    Discard(u64, u64),
+    /// The first comes to have what the second has.
+    Share(u64, u64),
+    Part(u64),
+    Delta(u64, u64),
+    Pledge(u64, u64),
+    /// The collector moves what an LBA has.
+    Move(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let lba = || 0..LBAS;
+    prop_oneof![
+        4 => lba().prop_map(Step::Write),
+        1 => lba().prop_map(Step::Zero),
+        1 => (lba(), 1..8u64).prop_map(|(lba, blocks)| Step::Discard(lba, blocks)),
+        3 => (lba(), lba()).prop_map(|(lba, of)| Step::Share(lba, of)),
+        4 => lba().prop_map(Step::Part),
+        2 => (lba(), lba()).prop_map(|(lba, of)| Step::Delta(lba, of)),
+        1 => (lba(), lba()).prop_map(|(home, journal)| Step::Pledge(home, journal)),
+        2 => lba().prop_map(Step::Move),
+    ]
+}
+
+/// A log of records, and the state that it leaves as it is written.
+struct Log {
+    state: State,
+    told: Vec<(Origin, Record)>,
+    segments: crate::format::superblock::SegmentArea,
+    blocks: u64,
+    events: Vec<Event>,
+}
+
+impl Log {
+    fn new() -> Self {
+        let superblock = volume();
+        let mut state = State::new(&superblock);
+        assert_eq!(state.settle(&nowhere()), Ok(()));
+        Self {
+            state,
+            told: Vec::new(),
+            segments: superblock.segments(),
+            blocks: 0,
+            events: Vec::new(),
+        }
+    }
+
+    /// The next block of the log.
+    fn block(&mut self) -> Pba {
+        let usable = u64::from(self.segments.usable());
+        let segment = Segment((self.blocks / usable) as u32);
+        self.blocks += 1;
+        self.segments
+            .start(segment)
+            .plus((self.blocks - 1) % usable)
+    }
+
+    fn tell(&mut self, origin: Origin, record: Record) {
+        assert_eq!(self.state.apply(origin, &record), Some(()), "{record:?}");
+        self.told.push((origin, record));
+        while let Some(event) = self.state.poll_event() {
+            self.events.push(event);
+        }
+    }
+
+    fn tell_of_block(&mut self, record: Record) {
+        let block = self.block();
+        self.tell(Origin::of_block(block), record);
+    }
+
+    fn step(&mut self, step: Step) {
+        let data = |lba| Record::Data {
+            lba: Lba(lba),
+            sum: 0,
+        };
+        match step {
+            Step::Write(lba) => self.tell_of_block(data(lba)),
+            Step::Zero(lba) => {
+                let (lba, blocks) = (Lba(lba), 1);
+                self.tell(Origin::NONE, Record::Zero { lba, blocks });
+            }
+            Step::Discard(lba, blocks) => {
+                let lba = Lba(lba);
+                self.tell(Origin::NONE, Record::Discard { lba, blocks });
+            }
+            Step::Pledge(home, journal) if home != journal => {
+                let (home, journal) = (Lba(home), Lba(journal));
+                self.tell(Origin::NONE, Record::Pledge { home, journal });
+            }
+            Step::Pledge(..) => {}
+            Step::Share(lba, of) => self.share(Lba(lba), Lba(of)),
+            Step::Part(lba) => self.part(Lba(lba), None),
+            Step::Delta(lba, of) => self.part(Lba(lba), Some(Lba(of))),
+            Step::Move(lba) => self.relocate(Lba(lba)),
+        }
+    }
+
+    fn share(&mut self, lba: Lba, of: Lba) {
+        let entry = self.state.map().get(of);
+        if self.state.map().get(lba) == entry {
+            return;
+        }
+        let share = |lba, vba, pba| Record::Share { lba, vba, pba };
+        match entry {
+            Entry::Unmapped | Entry::Zero => {}
+            Entry::Plain(pba) => {
+                let vba = self.state.number().expect("there are numbers");
+                self.tell(Origin::NONE, share(of, vba, pba));
+                self.tell(Origin::NONE, share(lba, vba, pba));
+            }
+            Entry::Shared(vba) => {
+                let pba = self.state.shared().pba(vba);
+                self.tell(Origin::NONE, share(lba, vba, pba));
+            }
+            Entry::Packed(vba, slot) => {
+                self.tell(Origin::NONE, Record::SharePart { lba, vba, slot });
+            }
+        }
+    }
+
+    /// A page of one part, of a delta if that which it is to be against can be a base.
+    fn part(&mut self, lba: Lba, against: Option<Lba>) {
+        let base = against.and_then(|lba| match self.state.map().get(lba) {
+            Entry::Packed(page, slot) => Some(PartId { page, slot }),
+            _ => None,
+        });
+        let deltas = self.state.shared().deltas();
+        let base = base.filter(|base| deltas.base_of(*base).is_none());
+        let vba = self.state.number_for_parts().expect("there are numbers");
+        self.tell_of_block(Record::Pack { vba, sum: 0 });
+        let part = Part::default();
+        let record = match base {
+            None => Record::Part { lba, part },
+            Some(base) => Record::Delta { lba, part, base },
+        };
+        let origin = Origin {
+            block: Pba(0),
+            page: Some(vba),
+        };
+        self.tell(origin, record);
+    }
+
+    fn relocate(&mut self, lba: Lba) {
+        let sum = 0;
+        match self.state.map().get(lba) {
+            Entry::Unmapped | Entry::Zero => {}
+            Entry::Plain(from) => self.tell_of_block(Record::Move { lba, sum, from }),
+            Entry::Shared(vba) | Entry::Packed(vba, _) => {
+                let from = self.state.shared().pba(vba);
+                self.tell_of_block(Record::MoveShared { vba, sum, from });
+            }
+        }
+    }
+
+    /// The state that recovery makes of it, from leaves that have seen so many of its records.
+    fn replayed(&self, seen: usize) -> State {
+        let mut state = State::new(&volume());
+        for (origin, record) in self.told[..seen].iter().chain(&self.told) {
+            assert_eq!(state.apply(*origin, record), Some(()), "{record:?}");
+        }
+        assert_eq!(state.settle(&nowhere()), Ok(()));
+        state
+    }
+}
+
+/// Heads that nothing has been written behind of.
+fn nowhere() -> [Cursor; 2] {
+    [Cursor {
+        segment: Segment(u32::MAX),
+        offset: 0,
+    }; 2]
+}
+
+/// What is where: the same whether a page with one owner left has a number still.
+fn places(state: &State) -> Vec<(Lba, Option<super::Place>)> {
+    let lbas = (0..LBAS).map(Lba);
+    lbas.map(|lba| (lba, state.place_of(state.map().get(lba))))
+        .collect()
+}
+
+fn counts(state: &State) -> impl PartialEq + core::fmt::Debug {
+    let shared = state.shared();
+    (
+        state.live().of_all().to_vec(),
+        (shared.len(), shared.owned(), shared.packed()),
+        (shared.parts_owned(), shared.bases(), shared.deltas().len()),
+        state.pledges().iter().collect::<Vec<_>>(),
+    )
+}
+
+proptest! {
+    #[test]
+    fn what_is_replayed_is_what_was_done(
+        steps in prop::collection::vec(step(), 1..200),
+        seen in any::<prop::sample::Index>(),
+    ) {
+        let mut log = Log::new();
+        for step in steps {
+            log.step(step);
+        }
+        let again = log.replayed(seen.index(log.told.len() + 1));
+        prop_assert_eq!(places(&again), places(&log.state));
+        prop_assert_eq!(counts(&again), counts(&log.state));
+    }
+
+    #[test]
+    fn a_record_of_what_is_outside_does_nothing(lba in 1024..u64::MAX, number in any::<u32>()) {
+        let mut log = Log::new();
+        log.step(Step::Write(3));
+        let (before, lba) = (places(&log.state), Lba(lba));
+        let records = [
+            Record::Data { lba, sum: 0 },
+            Record::Move { lba, sum: 0, from: Pba(9) },
+            Record::Zero { lba, blocks: 1 },
+            Record::Discard { lba: Lba(3), blocks: lba.0 },
+            Record::Share { lba, vba: Vba(0), pba: log.segments.first() },
+            Record::Share { lba: Lba(3), vba: Vba(0), pba: Pba(number.into()) },
+            Record::Pledge { home: lba, journal: Lba(3) },
+            Record::Pledge { home: Lba(3), journal: lba },
+            Record::Part { lba: Lba(3), part: Part::default() },
+        ];
+        for record in records {
+            let is_inside = matches!(record, Record::Share { lba: Lba(3), pba, .. }
+                if log.segments.segment_of(pba).is_some());
+            if !is_inside {
+                prop_assert_eq!(log.state.apply(Origin::NONE, &record), None, "{:?}", record);
+            }
+        }
+        prop_assert_eq!(places(&log.state), before);
+        prop_assert!(log.state.pledges().is_empty());
+    }
+}
+
+#[test]
+fn a_segment_and_a_page_that_nothing_leads_to_are_told_of() {
+    let mut log = Log::new();
+    log.step(Step::Part(1));
+    log.step(Step::Write(2));
+    assert_eq!(log.events, []);
+    log.step(Step::Discard(1, 1));
+    let Some(Event::GivenUp(_)) = log.events.pop() else {
+        panic!("the page of LBA 1 is given up: {:?}", log.events);
+    };
+    log.step(Step::Share(3, 2));
+    log.step(Step::Discard(2, 1));
+    let only_one_left = |event: &Event| matches!(event, Event::Unshared { owner: Lba(3), .. });
+    assert!(only_one_left(&log.events[0]) && log.events.len() == 1);
+    log.step(Step::Discard(3, 1));
+    assert_eq!(log.events[1..], [Event::Emptied(Segment(0))]);
+}
