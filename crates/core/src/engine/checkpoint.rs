@@ -109,7 +109,9 @@ impl Engine {
                 Phase::Idle if self.checkpoint_is_due() => self.begin_checkpoint(),
                 Phase::Leaves(from) => self.write_leaves(from),
                 Phase::Settle(seq) => self.settle(seq),
-                Phase::Synced(seq) if self.checkpoint.synced && self.durable >= seq => {
+                Phase::Synced(seq)
+                    if self.checkpoint.synced && self.durability.durable() >= seq =>
+                {
                     self.write_root()
                 }
                 Phase::Idle | Phase::Synced(_) | Phase::Root | Phase::Mark => {}
@@ -176,32 +178,21 @@ impl Engine {
     }
 
     fn settle(&mut self, seq: Seq) {
-        let written = self
-            .order
-            .iter()
-            .all(|sealed| sealed.seq > seq || sealed.written);
         // The checkpoint lets go of the headers that these repeat; what was closed since it began is replayed from its headers.
         let mut summaries = self.checkpoint.summaries.iter();
         let repeats =
             |&segment: &Segment| self.segments.get(segment).last_seq <= self.checkpoint.seq;
-        if self.sync.is_some() || summaries.any(repeats) || !written {
+        if summaries.any(repeats) {
             return;
         }
+        let Some(through) = self.durability.poll_sync_of_checkpoint(seq) else {
+            return;
+        };
         self.checkpoint
             .keep_open_summaries(&self.superblock, &self.sums, self.crc);
-        // A sync of its own even when every chunk is durable: the leaves and summaries are not.
         self.checkpoint.synced = false;
         self.checkpoint.phase = Phase::Synced(seq);
-        let through = self
-            .order
-            .iter()
-            .take_while(|sealed| sealed.written)
-            .map(|sealed| sealed.seq)
-            .last();
-        let through = through.unwrap_or(self.durable);
-        self.sync = Some(through);
-        self.stats.syncs += 1;
-        self.effect(Pending::Sync { through }, |id| Effect::Sync { id });
+        self.sync(through);
     }
 
     fn write_root(&mut self) {
@@ -209,7 +200,7 @@ impl Engine {
         for (leaf, slot) in self.checkpoint.staged.drain(..) {
             self.slots[leaf.0 as usize] = slot;
         }
-        self.checkpoint.durable = self.durable;
+        self.checkpoint.durable = self.durability.durable();
         self.checkpoint.swept = self.swept;
         self.scrubbed.kept = self.scrubbed.now;
         for at in self.superblock.root_copies(self.next_generation()) {
@@ -217,9 +208,9 @@ impl Engine {
             self.stats.medium_map += blocks;
             self.stats.medium_copies += blocks * u64::from(self.checkpoint.in_flight > 0);
             self.checkpoint.in_flight += 1;
-            let id = self.pending.add(Pending::Root(at));
+            let id = self.outbox.begin(Pending::Root(at));
             let effect = self.root_effect(id, at);
-            self.effects.push_back(effect);
+            self.outbox.tell(effect);
         }
     }
 
@@ -282,7 +273,8 @@ impl Engine {
     pub(super) fn write_mirrors(&mut self) {
         if let Some(at) = self.mirrors.begin(&mut self.superblock) {
             self.stats.medium_map += 1;
-            self.effect(Pending::Mirror(at), |id| mirror_effect(id, at));
+            self.outbox
+                .ask(Pending::Mirror(at), |id| mirror_effect(id, at));
         }
     }
 
@@ -292,7 +284,7 @@ impl Engine {
         }
         match self.mirrors.written() {
             Ended::Mark => self.mark_written(),
-            Ended::Properties(Some(id)) => self.reply(id, Ok(())),
+            Ended::Properties(Some(id)) => self.outbox.reply(id, Ok(())),
             Ended::Properties(None) | Ended::Half => {}
         }
     }

@@ -4,17 +4,9 @@ use super::twin::Verdict;
 use crate::addr::{Buf, Lba, Life, Pba, Segment, Seq, Vba};
 use crate::format::chunk::{RECORD_ROOM, Record};
 use crate::format::names::{NAMES_LEAST, NAMES_ROOM, Names};
+use crate::log::Head;
 use crate::seam::{Block, Bucket};
 use alloc::vec::Vec;
-
-/// Which of the two append points: clients' data, or what the collector moves (cold by experience).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Head {
-    Host = 0,
-    Cold = 1,
-}
-
-pub(super) const HEADS: [Head; 2] = [Head::Host, Head::Cold];
 
 /// Names a chunk in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -315,14 +307,6 @@ pub(super) struct Position {
     /// Chunks opened so far by this head, and the newest of them that is durable.
     pub opened: u64,
     pub durable: u64,
-}
-
-/// Who is told when everything up to a chunk is durable.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Waiter {
-    pub seq: Seq,
-    pub request: crate::addr::RequestId,
-    pub flush: bool,
 }
 
 /// What waits for room, or for a comparison, in the order in which it came.

@@ -216,11 +216,12 @@ impl Engine {
         } else {
             (start.plus(u64::from(offset)), 1)
         };
-        self.effect(Pending::Tags(offset), |id| Effect::ReadMeta {
-            id,
-            at,
-            blocks,
-        });
+        self.outbox
+            .ask(Pending::Tags(offset), |id| Effect::ReadMeta {
+                id,
+                at,
+                blocks,
+            });
     }
 
     pub(super) fn tags_read(&mut self, offset: u32, outcome: Outcome<'_>) {
@@ -333,12 +334,13 @@ impl Engine {
             self.collector.gathering += 1;
             self.stats.collector_reads += u64::from(blocks);
             let to = self.collector.take(start_buf, blocks);
-            self.effect(Pending::Gather { at, blocks, to }, |id| Effect::Gather {
-                id,
-                at,
-                blocks,
-                to,
-            });
+            self.outbox
+                .ask(Pending::Gather { at, blocks, to }, |id| Effect::Gather {
+                    id,
+                    at,
+                    blocks,
+                    to,
+                });
         }
     }
 
@@ -492,8 +494,8 @@ impl Engine {
                 }
             }
         }
-        if unsynced && !self.order.is_empty() {
-            self.sync_wanted = self.last_seq;
+        if unsynced && !self.durability.is_all_durable() {
+            self.durability.want(self.last_seq);
         }
         // A map checkpoint writes every dirty leaf, whatever it frees: it waits until it frees enough.
         let enough = limits::PINNED_SEGMENTS + u64::from(self.segments.count()) / 64;

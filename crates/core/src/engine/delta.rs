@@ -104,13 +104,13 @@ impl Engine {
 
     pub(super) fn tell_stored(&mut self, buf: Buf, part: PartId) {
         if self.makes_deltas {
-            self.effects.push_back(Effect::Stored { buf, part });
+            self.outbox.tell(Effect::Stored { buf, part });
         }
     }
 
     pub(super) fn tell_given_up(&mut self, page: Vba) {
         if self.makes_deltas {
-            self.effects.push_back(Effect::GivenUp { page });
+            self.outbox.tell(Effect::GivenUp { page });
             // The number may stand for another page before they are placed.
             self.outdate(|base| base.page == page);
         }

@@ -57,7 +57,7 @@ impl Engine {
     /// Reads blocks that may be folded.
     pub(super) fn read_to_fold(&mut self, id: RequestId, lba: Lba, blocks: u32) {
         if !self.in_range(lba, u64::from(blocks)) {
-            return self.reply(id, Err(Refusal::OutOfRange));
+            return self.outbox.reply(id, Err(Refusal::OutOfRange));
         }
         let may_be_folded = |index: &u32| self.may_fold(lba.plus(u64::from(*index))).is_some();
         let foldable = (0..blocks.min(limits::FOLD_BLOCKS)).filter(may_be_folded);

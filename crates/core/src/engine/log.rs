@@ -75,7 +75,7 @@ impl Engine {
     pub(super) fn seal(&mut self, head: Head, urgent: bool) -> bool {
         let position = &self.heads[head as usize];
         let Some(id) = position.open else { return true };
-        if self.writing >= limits::CHUNKS_IN_FLIGHT || self.held_writes.are_there() {
+        if self.writing >= limits::CHUNKS_IN_FLIGHT || self.outbox.holds_writes() {
             return false;
         }
         if head == Head::Host {
@@ -97,28 +97,25 @@ impl Engine {
         let seal = chunks::Seal {
             seq: self.last_seq,
             prev_life: self.last_life,
-            durable: self.durable,
+            durable: self.durability.durable(),
             next,
         };
         self.last_life = self.superblock.life();
-        let durable =
-            urgent && self.sync.is_none() && self.order.iter().all(|sealed| sealed.durable);
+        let durable = urgent && self.durability.may_write_durably();
         let info = self.segments.get_mut(segment);
         info.last_seq = self.last_seq;
         info.writing += 1;
         self.chunks.seal(id, seal);
         let chunk = self.chunks.get(id);
         let (at, ordinal) = (chunk.at, chunk.ordinal);
-        if chunk.tells {
-            self.told = self.last_seq;
-        }
-        self.order.push_back(Sealed {
+        let sealed = Sealed {
             seq: self.last_seq,
             head,
             ordinal,
             written: false,
             durable,
-        });
+        };
+        self.durability.on_sealed(sealed, chunk.tells);
         self.writing += 1;
         self.on_their_way += self.clients_buffers(id);
         self.log_blocks += u64::from(blocks);
@@ -135,12 +132,13 @@ impl Engine {
             }
         }
         self.stats.durable_chunks += u64::from(durable);
-        self.effect(Pending::Chunk(id), |id| Effect::WriteChunk {
-            id,
-            at,
-            blocks,
-            durable,
-        });
+        self.outbox
+            .ask(Pending::Chunk(id), |id| Effect::WriteChunk {
+                id,
+                at,
+                blocks,
+                durable,
+            });
 
         let position = &mut self.heads[head as usize];
         position.open = None;
@@ -195,12 +193,13 @@ impl Engine {
             .segment_start(segment)
             .plus(u64::from(self.superblock.usable_blocks()));
         self.stats.medium_summaries += u64::from(blocks);
-        self.effect(Pending::Summary(segment), |id| Effect::WriteMeta {
-            id,
-            at,
-            blocks,
-            durable: false,
-        });
+        self.outbox
+            .ask(Pending::Summary(segment), |id| Effect::WriteMeta {
+                id,
+                at,
+                blocks,
+                durable: false,
+            });
     }
 
     pub(super) fn summary_written(&mut self, segment: Segment, failed: bool) {
@@ -220,7 +219,7 @@ impl Engine {
 
     /// The bytes of a metadata write, for an effect that is being carried out.
     pub fn encode(&mut self, id: EffectId, out: &mut [u8]) {
-        match self.pending.get(id).copied() {
+        match self.outbox.get(id).copied() {
             Some(Pending::Summary(segment)) => {
                 let last_seq = self.segments.get(segment).last_seq;
                 self.sums
@@ -268,8 +267,8 @@ impl Engine {
         if info.writing == 0 && core::mem::take(&mut info.summary_due) {
             self.emit_summary(segment);
         }
-        if let Some(sealed) = self.order.iter_mut().find(|sealed| Some(sealed.seq) == seq) {
-            sealed.written = true;
+        if let Some(seq) = seq {
+            self.durability.on_written(seq);
         }
     }
 
@@ -287,23 +286,21 @@ impl Engine {
         {
             return false;
         }
-        self.held_writes.hold(id, self.now);
+        self.outbox.hold(id, self.now);
         // Nothing is lost, but nothing new can be promised either.
-        while let Some(waiter) = self.waiters.pop_front() {
-            self.reply(waiter.request, Err(Refusal::NoRoom));
-        }
+        self.refuse_waiters(Refusal::NoRoom);
         while let Some(waiting) = self.waiting.pop_front() {
             self.refuse(waiting, Refusal::NoRoom);
         }
         for id in self.mirrors.refuse() {
-            self.reply(id, Err(Refusal::NoRoom));
+            self.outbox.reply(id, Err(Refusal::NoRoom));
         }
         true
     }
 
     pub(super) fn write_again(&mut self) {
-        for id in self.held_writes.try_again(self.now) {
-            let effect = match self.pending.get(id).copied() {
+        for id in self.outbox.held_by(self.now) {
+            let effect = match self.outbox.get(id).copied() {
                 Some(Pending::Chunk(chunk)) => {
                     let chunk = self.chunks.get(chunk);
                     Effect::WriteChunk {
@@ -340,13 +337,12 @@ impl Engine {
                 Some(Pending::Mirror(at)) => checkpoint::mirror_effect(id, at),
                 _ => unreachable!("only writes are tried again"),
             };
-            if let Some(Pending::Chunk(chunk)) = self.pending.get(id).copied() {
-                let seq = self.chunks.get(chunk).sealed.map(|seal| seal.seq);
-                if let Some(sealed) = self.order.iter_mut().find(|sealed| Some(sealed.seq) == seq) {
-                    sealed.durable = false;
+            if let Some(Pending::Chunk(chunk)) = self.outbox.get(id).copied() {
+                if let Some(seal) = self.chunks.get(chunk).sealed {
+                    self.durability.on_written_again(seal.seq);
                 }
             }
-            self.effects.push_back(effect);
+            self.outbox.tell(effect);
         }
     }
 
@@ -383,11 +379,12 @@ impl Engine {
             if self.options.discard {
                 let at = self.superblock.segment_start(segment);
                 let blocks = self.superblock.segment_blocks();
-                self.effect(Pending::Erase(segment), |id| Effect::Erase {
-                    id,
-                    at,
-                    blocks,
-                });
+                self.outbox
+                    .ask(Pending::Erase(segment), |id| Effect::Erase {
+                        id,
+                        at,
+                        blocks,
+                    });
             } else {
                 self.erased(segment);
             }
@@ -407,11 +404,12 @@ impl Engine {
                 continue;
             }
             let at = self.superblock.segment_start(first);
-            self.effect(Pending::EraseStale(first, count), |id| Effect::Erase {
-                id,
-                at,
-                blocks: blocks * count,
-            });
+            self.outbox
+                .ask(Pending::EraseStale(first, count), |id| Effect::Erase {
+                    id,
+                    at,
+                    blocks: blocks * count,
+                });
         }
     }
 

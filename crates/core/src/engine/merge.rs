@@ -100,13 +100,13 @@ impl Engine {
             known,
         } = pair;
         if self.poisoned {
-            return self.reply(request, Err(Refusal::Poisoned));
+            return self.outbox.reply(request, Err(Refusal::Poisoned));
         }
         if !self.in_range(lba, 1) || matches!(of, Holder::Lba(of) if !self.in_range(of, 1)) {
-            return self.reply(request, Err(Refusal::OutOfRange));
+            return self.outbox.reply(request, Err(Refusal::OutOfRange));
         }
         let Some((from, to)) = self.apart(lba, of).filter(|_| !self.redeeming) else {
-            return self.reply(request, Ok(()));
+            return self.outbox.reply(request, Ok(()));
         };
         let first_sum = match known {
             Some((place, sum)) if place == from => Sum::Is(sum),
@@ -126,12 +126,12 @@ impl Engine {
                 let known = Some((from, sum));
                 return self.pairs.push((segment, Pair { known, ..pair }));
             }
-            _ => return self.reply(request, Ok(())),
+            _ => return self.outbox.reply(request, Ok(())),
         };
         // Of the collector's: it needs them more, and a pair can be told again.
         let Some(first) = self.collector.spare_buf() else {
             self.stats.merges_put_off += 1;
-            return self.reply(request, Ok(()));
+            return self.outbox.reply(request, Ok(()));
         };
         let second = match to.slot {
             None => None,
@@ -139,7 +139,7 @@ impl Engine {
                 None => {
                     self.stats.merges_put_off += 1;
                     self.release(first);
-                    return self.reply(request, Ok(()));
+                    return self.outbox.reply(request, Ok(()));
                 }
                 buf => buf,
             },
@@ -194,15 +194,16 @@ impl Engine {
 
     fn fetch(&mut self, merge: Merge, place: Place, to: Buf) {
         let at = place.pba;
-        self.effect(Pending::MergeRead(merge), |id| match place.slot {
-            None => Effect::Gather {
-                id,
-                at,
-                blocks: 1,
-                to,
-            },
-            Some(slot) => Effect::GatherPart { id, at, slot, to },
-        });
+        self.outbox
+            .ask(Pending::MergeRead(merge), |id| match place.slot {
+                None => Effect::Gather {
+                    id,
+                    at,
+                    blocks: 1,
+                    to,
+                },
+                Some(slot) => Effect::GatherPart { id, at, slot, to },
+            });
     }
 
     /// Where the two are, if both are on the medium and not at one place.
@@ -244,11 +245,12 @@ impl Engine {
                 );
             }
         };
-        self.effect(Pending::MergeCompare(merge), |id| Effect::Compare {
-            id,
-            buf,
-            with,
-        });
+        self.outbox
+            .ask(Pending::MergeCompare(merge), |id| Effect::Compare {
+                id,
+                buf,
+                with,
+            });
     }
 
     pub(super) fn merge_compared(&mut self, merge: Merge, outcome: Outcome<'_>) {
@@ -286,6 +288,6 @@ impl Engine {
                 self.release(buf);
             }
         }
-        self.reply(merge.request, Ok(()));
+        self.outbox.reply(merge.request, Ok(()));
     }
 }

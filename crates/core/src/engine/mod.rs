@@ -40,9 +40,9 @@ mod write;
 use crate::addr::{Buf, EffectId, Generation, Lba, Life, Nanos, Pba, RequestId, Segment, Seq, Vba};
 use crate::entry::Entry;
 use crate::format::{Crc, superblock::Superblock};
-use crate::held::HeldWrites;
-use crate::in_flight::InFlight;
+use crate::front::Outbox;
 use crate::limits;
+use crate::log::{Durability, HEADS, Head, Sealed};
 use crate::mirrors::Mirrors;
 use crate::policy::{dedup::Dedup, once::Once};
 use crate::recovery::Recovered;
@@ -53,7 +53,7 @@ use crate::state::{Place, State};
 use crate::stats::Stats;
 use alloc::{collections::VecDeque, vec::Vec};
 use checkpoint::Checkpoint;
-use chunks::{ChunkId, Chunks, HEADS, Head, Held, Position, Waiter, Waiting};
+use chunks::{ChunkId, Chunks, Held, Position, Waiting};
 use collect::Collector;
 pub use delta::Earlier;
 use expected::Expected;
@@ -120,16 +120,6 @@ enum Pending {
     },
 }
 
-/// A sealed chunk that is not known to be durable.
-#[derive(Clone, Copy, Debug)]
-struct Sealed {
-    seq: Seq,
-    head: Head,
-    ordinal: u64,
-    written: bool,
-    durable: bool,
-}
-
 /// Whether the engine runs, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -163,16 +153,9 @@ pub struct Engine {
     writing: usize,
     /// Buffers of clients that those chunks are of.
     on_their_way: u32,
-    held_writes: HeldWrites,
     last_seq: Seq,
-    /// The newest chunk that a FLUSH has to wait for: those behind it say what is pledged, and no more.
-    told: Seq,
     last_life: Life,
-    order: VecDeque<Sealed>,
-    durable: Seq,
-    sync: Option<Seq>,
-    sync_wanted: Seq,
-    waiters: VecDeque<Waiter>,
+    durability: Durability,
     waiting: VecDeque<Waiting>,
     once: Once,
     /// Recovery has changed the map without a record: nothing may follow in the log before a map checkpoint is durable.
@@ -205,9 +188,7 @@ pub struct Engine {
     log_chunks: u64,
     reclaim: bool,
 
-    pending: InFlight<Pending>,
-    effects: VecDeque<Effect>,
-    replies: VecDeque<Reply>,
+    outbox: Outbox<Pending>,
     stats: Stats,
 }
 
@@ -264,15 +245,9 @@ impl Engine {
             expected: Expected::default(),
             writing: 0,
             on_their_way: 0,
-            held_writes: HeldWrites::default(),
             last_seq: recovered.last_seq,
-            told: recovered.last_seq,
             last_life: recovered.last_life,
-            order: VecDeque::new(),
-            durable: recovered.last_seq,
-            sync: None,
-            sync_wanted: Seq(0),
-            waiters: VecDeque::new(),
+            durability: Durability::recovered(recovered.last_seq, recovered.root.seq),
             waiting: VecDeque::new(),
             once: Once::default(),
             redeeming: false,
@@ -294,9 +269,7 @@ impl Engine {
             log_blocks: 0,
             log_chunks: 0,
             reclaim: true,
-            pending: InFlight::new(),
-            effects: VecDeque::new(),
-            replies: VecDeque::new(),
+            outbox: Outbox::default(),
             stats: Stats::default(),
             superblock,
         };
@@ -310,17 +283,6 @@ impl Engine {
             .found(was_stopped, in_runs, live, &unsummarised, is_needed);
         for segment in unsummarised {
             engine.write_summary(segment);
-        }
-        // What replay found may lie in no sync's reach yet: the first flush makes one.
-        if engine.last_seq > recovered.root.seq {
-            engine.order.push_back(Sealed {
-                seq: engine.last_seq,
-                head: Head::Host,
-                ordinal: 0,
-                written: true,
-                durable: false,
-            });
-            engine.durable = recovered.root.seq;
         }
         engine.checkpoint.due = recovered.replayed.wants_checkpoint();
         engine.reserve = Reserve::new(engine.room());
@@ -398,20 +360,20 @@ impl Engine {
 
     /// The next thing to carry out; ask again until `None`, after every `handle` and after `new`.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        self.outbox.next_effect()
     }
 
     /// The next answer; ask again until `None`, after every `handle`.
     pub fn poll_reply(&mut self) -> Option<Reply> {
-        self.replies.pop_front()
+        self.outbox.next_reply()
     }
 
     /// When to call with [`Input::Tick`] if nothing else happens before; ask after every `handle`.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Nanos> {
         // While a chunk cannot be sealed its time is not waited for: it would have come already.
-        if self.held_writes.are_there() || self.writing >= limits::CHUNKS_IN_FLIGHT {
-            return self.held_writes.due();
+        if self.outbox.holds_writes() || self.writing >= limits::CHUNKS_IN_FLIGHT {
+            return self.outbox.held_due();
         }
         let open = self.heads[Head::Host as usize].open?;
         Some(Nanos(
@@ -455,14 +417,13 @@ impl Engine {
     }
 
     fn done(&mut self, id: EffectId, outcome: Outcome<'_>) -> Then {
-        let Some(&pending) = self.pending.get(id) else {
+        let Some(&pending) = self.outbox.get(id) else {
             unreachable!("effect {id} was answered twice, or never asked");
         };
         if matches!(outcome, Outcome::Full) && self.hold_until_room(id, pending) {
             return Then::Move;
         }
-        self.pending.take(id);
-        self.held_writes.written(id);
+        self.outbox.answered(id);
         let failed = matches!(outcome, Outcome::Failed | Outcome::Full);
         match pending {
             Pending::Chunk(chunk) => self.chunk_written(chunk, failed),
@@ -512,20 +473,11 @@ impl Engine {
         Then::Move
     }
 
-    fn effect(&mut self, pending: Pending, make: impl FnOnce(EffectId) -> Effect) {
-        let id = self.pending.add(pending);
-        self.effects.push_back(make(id));
-    }
-
-    fn reply(&mut self, id: RequestId, result: Result<(), Refusal>) {
-        self.replies.push_back(Reply { id, result });
-    }
-
     /// A buffer has served: back to the collector, or to the runtime.
     fn release(&mut self, buf: Buf) {
         if !self.collector.take_back(buf) {
             self.held -= 1;
-            self.effects.push_back(Effect::Release { buf });
+            self.outbox.tell(Effect::Release { buf });
         }
     }
 
@@ -537,11 +489,9 @@ impl Engine {
 
     fn fail_all(&mut self) {
         for id in self.mirrors.refuse() {
-            self.reply(id, Err(Refusal::Poisoned));
+            self.outbox.reply(id, Err(Refusal::Poisoned));
         }
-        while let Some(waiter) = self.waiters.pop_front() {
-            self.reply(waiter.request, Err(Refusal::Poisoned));
-        }
+        self.refuse_waiters(Refusal::Poisoned);
         while let Some(waiting) = self.waiting.pop_front() {
             self.refuse(waiting, Refusal::Poisoned);
         }
@@ -561,10 +511,10 @@ impl Engine {
                 for payload in &blocks[placed..] {
                     self.release(payload.buf);
                 }
-                self.reply(id, Err(refusal));
+                self.outbox.reply(id, Err(refusal));
             }
             Waiting::Read { id, lba, blocks } => self.start_read(id, lba, blocks),
-            Waiting::Unmap { id, .. } => self.reply(id, Err(refusal)),
+            Waiting::Unmap { id, .. } => self.outbox.reply(id, Err(refusal)),
             Waiting::Committed { .. } => {}
         }
     }

@@ -276,7 +276,7 @@ impl Engine {
     }
 
     fn chunk_of(&self, id: EffectId) -> ChunkId {
-        match self.pending.get(id).copied() {
+        match self.outbox.get(id).copied() {
             Some(Pending::Chunk(chunk)) => chunk,
             other => unreachable!("effect {id} ({other:?}) is not a chunk's write"),
         }

@@ -23,7 +23,7 @@ impl Engine {
     pub(super) fn is_as_at(&self, before: (Seq, usize)) -> bool {
         self.marks() == before
             && self.waiting.is_empty()
-            && self.waiters.is_empty()
+            && !self.durability.has_waiters()
             && !self.reclaim
             && !self.poisoned
             && self.mode == Mode::Running
@@ -67,7 +67,7 @@ impl Engine {
 
     /// Whether no effect is in flight.
     pub(super) fn is_quiet(&self) -> bool {
-        self.pending.len() == 0
+        self.outbox.is_quiet()
     }
 
     fn stop_when_done(&mut self) {
@@ -79,10 +79,11 @@ impl Engine {
         }
         let served = self.waiting.is_empty()
             && self.doomed.is_empty()
-            && self.waiters.is_empty()
+            && !self.durability.has_waiters()
             && self.mirrors.are_idle()
             && self.collector.is_idle();
-        let sealed = self.order.is_empty() && self.heads.iter().all(|head| head.open.is_none());
+        let sealed =
+            self.durability.is_all_durable() && self.heads.iter().all(|head| head.open.is_none());
         if self.checkpoint.is_idle() && served && !self.poisoned {
             let clean = sealed
                 && self.last_seq == self.checkpoint.durable_seq
@@ -96,7 +97,7 @@ impl Engine {
         }
         if self.poisoned || (served && sealed && self.checkpoint.is_idle()) {
             self.mode = Mode::Stopped;
-            self.effects.push_back(Effect::Stopped);
+            self.outbox.tell(Effect::Stopped);
         }
     }
 }

@@ -58,7 +58,7 @@ impl Engine {
 
     pub(super) fn read(&mut self, id: RequestId, lba: Lba, blocks: u32) {
         if !self.in_range(lba, u64::from(blocks)) {
-            return self.reply(id, Err(Refusal::OutOfRange));
+            return self.outbox.reply(id, Err(Refusal::OutOfRange));
         }
         self.stats.host_blocks_read += u64::from(blocks);
         self.read_behind_writes(id, lba, blocks);
@@ -91,7 +91,7 @@ impl Engine {
             parts += u32::from(reads);
         }
         if parts == 0 {
-            self.reply(id, Ok(()));
+            self.outbox.reply(id, Ok(()));
         } else {
             self.reads[id.0 as usize] = Reading {
                 parts,
@@ -108,7 +108,7 @@ impl Engine {
             let mut rest = index..wanted.blocks;
             let is_placed = |at| self.state.place_of(self.entry_at(wanted, at)).is_some();
             let end = rest.find(|at| is_placed(*at)).unwrap_or(wanted.blocks);
-            self.effects.push_back(Effect::ZeroOut {
+            self.outbox.tell(Effect::ZeroOut {
                 request,
                 first: index,
                 blocks: end - index,
@@ -118,7 +118,7 @@ impl Engine {
         let held = self.chunks.held(pba, slot).map(|(_, held)| held);
         match (held, entry) {
             (Some(Held::Block(from)), _) => {
-                self.effects.push_back(Effect::CopyOut {
+                self.outbox.tell(Effect::CopyOut {
                     from,
                     request,
                     index,
@@ -173,7 +173,7 @@ impl Engine {
             reads: buf.is_none(),
             base: base_at,
         };
-        self.effect(pending, |id| Effect::ReadParts {
+        self.outbox.ask(pending, |id| Effect::ReadParts {
             id,
             page: buf.map_or(Page::Medium(pba), Page::Buffer),
             slot: part.slot,
@@ -221,7 +221,7 @@ impl Engine {
             at: pba,
             blocks: run,
         };
-        self.effect(pending, |id| Effect::Read {
+        self.outbox.ask(pending, |id| Effect::Read {
             id,
             at: pba,
             blocks: run,
@@ -357,7 +357,7 @@ impl Engine {
         reading.refusal = reading.refusal.or(refusal);
         if reading.parts == 0 {
             let result = reading.refusal.map_or(Ok(()), Err);
-            self.reply(request, result);
+            self.outbox.reply(request, result);
         }
     }
 
@@ -392,11 +392,12 @@ impl Engine {
             Some(offset) => (start.plus(u64::from(offset)), 1),
         };
         let from = offset.unwrap_or(u32::MAX);
-        self.effect(Pending::Sums(segment, from), |id| Effect::ReadMeta {
-            id,
-            at,
-            blocks,
-        });
+        self.outbox
+            .ask(Pending::Sums(segment, from), |id| Effect::ReadMeta {
+                id,
+                at,
+                blocks,
+            });
     }
 
     pub(super) fn sums_read(&mut self, segment: Segment, offset: u32, outcome: Outcome<'_>) {

@@ -61,11 +61,12 @@ impl Engine {
                 let usable = self.superblock.usable_blocks();
                 let at = self.superblock.segment_start(segment).plus(usable.into());
                 let blocks = self.superblock.segment_blocks() - usable;
-                self.effect(Pending::Restamp(segment), |id| Effect::ReadMeta {
-                    id,
-                    at,
-                    blocks,
-                });
+                self.outbox
+                    .ask(Pending::Restamp(segment), |id| Effect::ReadMeta {
+                        id,
+                        at,
+                        blocks,
+                    });
                 return;
             }
         }

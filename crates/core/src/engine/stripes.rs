@@ -100,12 +100,13 @@ impl Engine {
         self.checkpoint.in_flight += 1;
         self.stats.medium_map += 1;
         let at = self.leaf_target(leaf);
-        self.effect(Pending::Leaf(leaf), |id| Effect::WriteMeta {
-            id,
-            at,
-            blocks: 1,
-            durable: false,
-        });
+        self.outbox
+            .ask(Pending::Leaf(leaf), |id| Effect::WriteMeta {
+                id,
+                at,
+                blocks: 1,
+                durable: false,
+            });
     }
 
     /// The slot that the durable root does not name.

@@ -96,12 +96,7 @@ impl Engine {
                 continue;
             }
             let at = lba.plus(index as u64);
-            let Some((by, of)) = self
-                .propose_pledged(at)
-                .or_else(|| self.once.propose(at, payload, &mut self.stats))
-                .map(|(index, journal)| (Proposer::Journal(index), Holder::Lba(journal)))
-                .or_else(|| self.propose_duplicate(at, index, payload))
-            else {
+            let Some((by, of)) = self.propose(at, index, payload) else {
                 continue;
             };
             let Some(place) = self.state.place_of(self.entry_of(of)) else {
@@ -115,53 +110,68 @@ impl Engine {
                 verdicts.resize(blocks.len(), Verdict::Write);
             }
             let print = self.decisive_print(by, of);
-            verdicts[index] = Verdict::Asked(Twin {
+            let twin = Twin {
                 by,
                 of,
                 place,
                 uses: self.uses_at(place.pba),
                 absorptions: open.then_some(self.absorptions),
                 print,
-            });
-            if print.is_some() {
-                self.ask_fingerprint(request, index as u32, payload.buf);
-                continue;
-            }
-            let (base, base_at) = match self.entry_of(of) {
-                Entry::Packed(page, slot) if !matches!(held, Some((_, Held::Block(_)))) => {
-                    self.base_of(PartId { page, slot })
-                }
-                _ => (None, None),
             };
-            if let Some(at) = base_at {
-                self.begin_base(at);
+            verdicts[index] = Verdict::Asked(twin);
+            match print {
+                Some(_) => self.ask_fingerprint(request, index as u32, payload.buf),
+                None => self.compare(request, index as u32, payload.buf, twin),
             }
-            let part = |page| Against::Part(page, place.slot.unwrap_or_default(), base);
-            let with = match (held, place.slot) {
-                (Some((_, Held::Block(buf))), _) => Against::Buffer(buf),
-                (Some((_, Held::Page(buf))), _) => part(Page::Buffer(buf)),
-                (None, None) => Against::Medium(place.pba),
-                (None, Some(_)) => part(Page::Medium(place.pba)),
-            };
-            let reads = held.is_none();
-            if reads {
-                self.stats.compare_reads += 1;
-                let (segment, _) = locate(&self.superblock, place.pba);
-                self.begin_reader(segment);
-                if place.slot.is_some() && self.sums.wants_load(segment) {
-                    self.load_sums(segment, None);
-                }
-            }
-            let pending = Pending::Compare {
-                request,
-                index: index as u32,
-                reads: reads.then_some(place.pba),
-                base: base_at,
-            };
-            let buf = payload.buf;
-            self.effect(pending, |id| Effect::Compare { id, buf, with });
         }
         verdicts
+    }
+
+    /// Who may have what is to be written at `lba`, and who says so.
+    fn propose(&mut self, lba: Lba, index: usize, payload: &Payload) -> Option<(Proposer, Holder)> {
+        self.propose_pledged(lba)
+            .or_else(|| self.once.propose(lba, payload, &mut self.stats))
+            .map(|(index, journal)| (Proposer::Journal(index), Holder::Lba(journal)))
+            .or_else(|| self.propose_duplicate(lba, index, payload))
+    }
+
+    /// Compares a block that is to be written with its twin, in memory or on the medium.
+    fn compare(&mut self, request: RequestId, index: u32, buf: Buf, twin: Twin) {
+        let Place { pba, slot } = twin.place;
+        let held = self.chunks.held(pba, slot).map(|(_, held)| held);
+        let (base, base_at) = match self.entry_of(twin.of) {
+            Entry::Packed(page, slot) if !matches!(held, Some(Held::Block(_))) => {
+                self.base_of(PartId { page, slot })
+            }
+            _ => (None, None),
+        };
+        if let Some(at) = base_at {
+            self.begin_base(at);
+        }
+        let part = |page| Against::Part(page, slot.unwrap_or_default(), base);
+        let with = match (held, slot) {
+            (Some(Held::Block(buf)), _) => Against::Buffer(buf),
+            (Some(Held::Page(buf)), _) => part(Page::Buffer(buf)),
+            (None, None) => Against::Medium(pba),
+            (None, Some(_)) => part(Page::Medium(pba)),
+        };
+        let reads = held.is_none();
+        if reads {
+            self.stats.compare_reads += 1;
+            let (segment, _) = locate(&self.superblock, pba);
+            self.begin_reader(segment);
+            if slot.is_some() && self.sums.wants_load(segment) {
+                self.load_sums(segment, None);
+            }
+        }
+        let pending = Pending::Compare {
+            request,
+            index,
+            reads: reads.then_some(pba),
+            base: base_at,
+        };
+        self.outbox
+            .ask(pending, |id| Effect::Compare { id, buf, with });
     }
 
     pub(super) fn compared(
@@ -270,7 +280,8 @@ impl Engine {
     fn ask_fingerprint(&mut self, request: RequestId, index: u32, buf: Buf) {
         self.stats.dedup_fingerprints += 1;
         let pending = Pending::Fingerprint { request, index };
-        self.effect(pending, |id| Effect::Fingerprint { id, buf });
+        self.outbox
+            .ask(pending, |id| Effect::Fingerprint { id, buf });
     }
 
     /// Decides, if the page's is known; else bytes have been compared already, and it is learned.

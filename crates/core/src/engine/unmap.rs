@@ -7,13 +7,13 @@ use crate::state::Origin;
 impl Engine {
     pub(super) fn unmap(&mut self, id: RequestId, lba: Lba, blocks: u64, zero: bool, fua: bool) {
         if self.poisoned {
-            return self.reply(id, Err(Refusal::Poisoned));
+            return self.outbox.reply(id, Err(Refusal::Poisoned));
         }
         if !self.in_range(lba, blocks) {
-            return self.reply(id, Err(Refusal::OutOfRange));
+            return self.outbox.reply(id, Err(Refusal::OutOfRange));
         }
-        if self.held_writes.are_there() {
-            return self.reply(id, Err(Refusal::NoRoom));
+        if self.outbox.holds_writes() {
+            return self.outbox.reply(id, Err(Refusal::NoRoom));
         }
         if !self.waiting.is_empty()
             || self.redeeming

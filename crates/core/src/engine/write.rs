@@ -27,7 +27,7 @@ impl Engine {
             for payload in blocks {
                 self.release(payload.buf);
             }
-            return self.reply(id, Err(refusal));
+            return self.outbox.reply(id, Err(refusal));
         }
         self.stats.host_blocks_written += blocks.len() as u64;
         self.stats.asked(blocks);
@@ -98,7 +98,7 @@ impl Engine {
         if fua {
             self.wait_for_durability(id, false)
         } else {
-            self.reply(id, Ok(()))
+            self.outbox.reply(id, Ok(()))
         }
     }
 
@@ -316,7 +316,7 @@ impl Engine {
     pub fn refuses_writes(&self) -> Option<Refusal> {
         match self.poisoned {
             true => Some(Refusal::Poisoned),
-            false => self.held_writes.are_there().then_some(Refusal::NoRoom),
+            false => self.outbox.holds_writes().then_some(Refusal::NoRoom),
         }
     }
 

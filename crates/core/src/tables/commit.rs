@@ -171,7 +171,7 @@ impl Tables {
             let Some(commit) = &self.committing else {
                 let due = |at: Option<Nanos>| at.is_some_and(|at| at <= self.now);
                 let is_due = due(self.group_due()) || due(self.later_due());
-                if !is_due || self.held_writes.are_there() {
+                if !is_due || self.outbox.holds_writes() {
                     return;
                 }
                 self.begin_commit();
@@ -374,8 +374,8 @@ impl Tables {
         // What goes out for the next group meanwhile is not reached by it for certain.
         self.unsynced = self.running.writes > 0;
         self.stats.syncs += 1;
-        let id = self.pending.add(Pending::Sync);
-        self.effects.push_back(Effect::Sync { id });
+        let id = self.outbox.begin(Pending::Sync);
+        self.outbox.tell(Effect::Sync { id });
     }
 
     pub(super) fn synced(&mut self) {
@@ -465,7 +465,7 @@ impl Tables {
                 answered += 1;
                 self.stats.flushes_merged += u64::from(answered > 1);
             }
-            self.reply(request, Ok(()));
+            self.outbox.reply(request, Ok(()));
         }
     }
 

@@ -22,15 +22,15 @@ impl Tables {
             self.discards += 1;
             self.stats.stale_discards += 1;
             self.stats.stale_blocks_discarded += u64::from(blocks);
-            let id = self.pending.add(Pending::Discard { first, blocks });
+            let id = self.outbox.begin(Pending::Discard { first, blocks });
             let at = self.superblock.areas().data(first);
-            self.effects.push_back(Effect::Erase { id, at, blocks });
+            self.outbox.tell(Effect::Erase { id, at, blocks });
         }
     }
 
     fn may_discard(&self) -> bool {
         let room = u64::from(self.space.free_blocks()) >= limits::FREE_BLOCKS_TO_DISCARD;
-        room && !self.poisoned && self.mode == Mode::Running && !self.held_writes.are_there()
+        room && !self.poisoned && self.mode == Mode::Running && !self.outbox.holds_writes()
     }
 
     /// When to look next for what can be discarded, if nothing happens before.

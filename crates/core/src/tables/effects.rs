@@ -5,7 +5,7 @@ use super::*;
 impl Tables {
     /// The buffers of a write of data, in the order of its blocks.
     pub fn data_bufs(&self, id: EffectId) -> impl Iterator<Item = Buf> + '_ {
-        let bufs: &[Buf] = match self.pending.get(id) {
+        let bufs: &[Buf] = match self.outbox.get(id) {
             Some(Pending::Data { bufs, .. }) => bufs,
             _ => &[],
         };
@@ -14,7 +14,7 @@ impl Tables {
 
     /// Where each of them goes.
     pub fn data_places(&self, id: EffectId) -> impl Iterator<Item = (Buf, Pba)> + '_ {
-        let first = match self.pending.get(id) {
+        let first = match self.outbox.get(id) {
             Some(Pending::Data { first, .. }) => *first,
             _ => 0,
         };
@@ -26,7 +26,7 @@ impl Tables {
 
     /// The bytes of an [`Effect::WriteMeta`], as they are now.
     pub fn encode(&mut self, id: EffectId, out: &mut [u8]) {
-        match self.pending.get(id) {
+        match self.outbox.get(id) {
             Some(Pending::Table(kind, block)) => {
                 let (kind, block) = (*kind, *block);
                 self.encode_table(kind, block, out);
@@ -57,15 +57,15 @@ impl Tables {
 
     /// Starts a write of the lower half.
     pub(super) fn start_write(&mut self, pending: Pending) {
-        let id = self.pending.add(pending);
+        let id = self.outbox.begin(pending);
         let effect = self.write_effect(id);
         self.unsynced = true;
-        self.effects.push_back(effect);
+        self.outbox.tell(effect);
     }
 
     pub(super) fn write_effect(&self, id: EffectId) -> Effect {
         let durable = false;
-        let (at, blocks) = match self.pending.get(id) {
+        let (at, blocks) = match self.outbox.get(id) {
             Some(Pending::Data { first, bufs, .. }) => {
                 return Effect::WriteData {
                     id,

@@ -37,8 +37,7 @@ use crate::format::Crc;
 use crate::format::areas::Layout;
 use crate::format::superblock::Superblock;
 use crate::format::table::{Edition, Kind, Link, Signer};
-use crate::held::HeldWrites;
-use crate::in_flight::InFlight;
+use crate::front::Outbox;
 use crate::limits;
 use crate::mirrors::Mirrors;
 use crate::policy::{dedup::Dedup, once::Once};
@@ -145,7 +144,6 @@ pub struct Tables {
     waiting: VecDeque<Waiting>,
     /// Requests that have been refused while a comparison still reads their buffers.
     doomed: Vec<(Waiting, Refusal)>,
-    held_writes: HeldWrites,
     /// Buffers that are being written.
     on_their_way: u32,
     /// Between writes, on average, and when the last came.
@@ -159,9 +157,7 @@ pub struct Tables {
     reads: Vec<Reading>,
     held_buffers: u32,
     reserve: Reserve,
-    pending: InFlight<Pending>,
-    effects: VecDeque<Effect>,
-    replies: VecDeque<Reply>,
+    outbox: Outbox<Pending>,
     stats: Stats,
 }
 
@@ -205,7 +201,6 @@ impl Tables {
             waiters: VecDeque::new(),
             waiting: VecDeque::new(),
             doomed: Vec::new(),
-            held_writes: HeldWrites::default(),
             on_their_way: 0,
             gap: u64::from(u32::MAX),
             last_write: Nanos(0),
@@ -215,9 +210,7 @@ impl Tables {
             reads: Vec::new(),
             held_buffers: 0,
             reserve: Reserve::new(Room::default()),
-            pending: InFlight::new(),
-            effects: VecDeque::new(),
-            replies: VecDeque::new(),
+            outbox: Outbox::default(),
             stats: recovered.found,
             superblock,
         };
@@ -299,7 +292,7 @@ impl Tables {
                     true => Err(Refusal::Poisoned),
                     false => Ok(()),
                 };
-                self.reply(id, result);
+                self.outbox.reply(id, result);
             }
             Input::Done { id, outcome } => self.done(id, outcome),
             Input::Tick => self.tick(),
@@ -314,12 +307,12 @@ impl Tables {
 
     /// The next thing to carry out; ask again until `None`, after every `handle` and after `new`.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        self.outbox.next_effect()
     }
 
     /// The next answer; ask again until `None`, after every `handle`.
     pub fn poll_reply(&mut self) -> Option<Reply> {
-        self.replies.pop_front()
+        self.outbox.next_reply()
     }
 
     /// When to call with [`Input::Tick`] if nothing else happens before; ask after every `handle`.
@@ -331,8 +324,8 @@ impl Tables {
         if self.fill_from.is_some() {
             return Some(self.now);
         }
-        if self.held_writes.are_there() || self.committing.is_some() {
-            return self.held_writes.due();
+        if self.outbox.holds_writes() || self.committing.is_some() {
+            return self.outbox.held_due();
         }
         let later = self.later_due();
         [self.group_due(), later, self.discard_due(), self.mark_due()]
@@ -352,7 +345,7 @@ impl Tables {
     pub fn refuses_writes(&self) -> Option<Refusal> {
         match self.poisoned {
             true => Some(Refusal::Poisoned),
-            false => self.held_writes.are_there().then_some(Refusal::NoRoom),
+            false => self.outbox.holds_writes().then_some(Refusal::NoRoom),
         }
     }
 
@@ -383,7 +376,7 @@ impl Tables {
     }
 
     fn done(&mut self, id: EffectId, outcome: Outcome<'_>) {
-        let Some(pending) = self.pending.get(id) else {
+        let Some(pending) = self.outbox.get(id) else {
             unreachable!("effect {id} was answered twice, or never asked");
         };
         let writes = matches!(
@@ -397,10 +390,9 @@ impl Tables {
         if writes && matches!(outcome, Outcome::Full) && !self.poisoned {
             return self.hold_until_room(id);
         }
-        let Some(pending) = self.pending.take(id) else {
+        let Some(pending) = self.outbox.answered(id) else {
             unreachable!("effect {id} is in flight");
         };
-        self.held_writes.written(id);
         if matches!(outcome, Outcome::Failed | Outcome::Full)
             && (writes || matches!(pending, Pending::Sync))
         {
@@ -425,24 +417,24 @@ impl Tables {
 
     /// The medium has no room: nothing is lost, but nothing new can be promised either.
     fn hold_until_room(&mut self, id: EffectId) {
-        self.held_writes.hold(id, self.now);
+        self.outbox.hold(id, self.now);
         while let Some(waiter) = self.waiters.pop_front() {
-            self.reply(waiter.request, Err(Refusal::NoRoom));
+            self.outbox.reply(waiter.request, Err(Refusal::NoRoom));
         }
         while let Some(waiting) = self.waiting.pop_front() {
             self.refuse(waiting, Refusal::NoRoom);
         }
         for id in self.mirrors.refuse() {
-            self.reply(id, Err(Refusal::NoRoom));
+            self.outbox.reply(id, Err(Refusal::NoRoom));
         }
     }
 
     fn tick(&mut self) {
         self.fill_index();
         if !self.poisoned {
-            for id in self.held_writes.try_again(self.now) {
+            for id in self.outbox.held_by(self.now) {
                 let effect = self.write_effect(id);
-                self.effects.push_back(effect);
+                self.outbox.tell(effect);
             }
         }
     }
@@ -484,16 +476,12 @@ impl Tables {
     }
 
     fn is_quiet(&self) -> bool {
-        self.pending.len() == 0
-    }
-
-    fn reply(&mut self, id: RequestId, result: Result<(), Refusal>) {
-        self.replies.push_back(Reply { id, result });
+        self.outbox.is_quiet()
     }
 
     fn release(&mut self, buf: Buf) {
         self.held_buffers -= 1;
-        self.effects.push_back(Effect::Release { buf });
+        self.outbox.tell(Effect::Release { buf });
     }
 
     fn stop_when_done(&mut self) {
@@ -511,12 +499,12 @@ impl Tables {
             && !self.unsynced;
         // What found no room is not tried again once the volume is poisoned.
         let ended = match self.poisoned {
-            true => self.pending.len() == self.held_writes.kept(),
+            true => self.outbox.is_quiet_but_for_held(),
             false => clean && self.is_quiet(),
         };
         if served && ended {
             self.mode = Mode::Stopped;
-            self.effects.push_back(Effect::Stopped);
+            self.outbox.tell(Effect::Stopped);
         }
     }
 }

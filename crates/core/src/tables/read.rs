@@ -12,7 +12,7 @@ pub(super) struct Reading {
 impl Tables {
     pub(super) fn read(&mut self, id: RequestId, lba: Lba, blocks: u32) {
         if !self.in_range(lba, u64::from(blocks)) {
-            return self.reply(id, Err(Refusal::OutOfRange));
+            return self.outbox.reply(id, Err(Refusal::OutOfRange));
         }
         let end = lba.plus(u64::from(blocks));
         // Behind a write of the same blocks that waits for its turn.
@@ -43,7 +43,7 @@ impl Tables {
                 while index < blocks && link(self, index) == Link::NONE {
                     index += 1;
                 }
-                self.effects.push_back(Effect::ZeroOut {
+                self.outbox.tell(Effect::ZeroOut {
                     request: id,
                     first,
                     blocks: index - first,
@@ -51,7 +51,7 @@ impl Tables {
                 continue;
             };
             if let Some(&from) = self.held.get(&unit) {
-                self.effects.push_back(Effect::CopyOut {
+                self.outbox.tell(Effect::CopyOut {
                     from,
                     request: id,
                     index: first,
@@ -75,12 +75,12 @@ impl Tables {
             for unit in unit..unit + run {
                 self.pin(unit);
             }
-            let effect = self.pending.add(Pending::Read {
+            let effect = self.outbox.begin(Pending::Read {
                 request: id,
                 first: unit,
                 sums,
             });
-            self.effects.push_back(Effect::Read {
+            self.outbox.tell(Effect::Read {
                 id: effect,
                 at: self.superblock.areas().data(unit),
                 blocks: run,
@@ -89,7 +89,7 @@ impl Tables {
             });
         }
         if parts == 0 {
-            return self.reply(id, Ok(()));
+            return self.outbox.reply(id, Ok(()));
         }
         self.reads[id.0 as usize] = Reading {
             parts,
@@ -128,7 +128,7 @@ impl Tables {
         reading.refusal = reading.refusal.or(refusal);
         if reading.parts == 0 {
             let result = reading.refusal.map_or(Ok(()), Err);
-            self.reply(request, result);
+            self.outbox.reply(request, result);
         }
     }
 }

@@ -170,7 +170,7 @@ impl Tables {
 
     pub(super) fn mark_root(&mut self) {
         let is_due = self.mark_due().is_some_and(|due| due <= self.now);
-        if !is_due || self.poisoned || self.held_writes.are_there() {
+        if !is_due || self.poisoned || self.outbox.holds_writes() {
             return;
         }
         if let Some(shadow) = &mut self.shadow {
@@ -187,9 +187,9 @@ impl Tables {
         if let Some(at) = self.mirrors.begin(&mut self.superblock) {
             self.stats.medium_map += 1;
             // Durable by itself: no commit has to care for it.
-            let id = self.pending.add(Pending::Mirror(at));
+            let id = self.outbox.begin(Pending::Mirror(at));
             let effect = self.write_effect(id);
-            self.effects.push_back(effect);
+            self.outbox.tell(effect);
         }
     }
 
@@ -204,7 +204,7 @@ impl Tables {
     pub(super) fn mirror_written(&mut self) {
         match self.mirrors.written() {
             Ended::Mark => self.marked(),
-            Ended::Properties(Some(id)) => self.reply(id, Ok(())),
+            Ended::Properties(Some(id)) => self.outbox.reply(id, Ok(())),
             Ended::Properties(None) | Ended::Half => {}
         }
     }

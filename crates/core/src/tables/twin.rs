@@ -86,12 +86,12 @@ impl Tables {
                     Against::Medium(self.superblock.areas().data(twin.index))
                 }
             };
-            let id = self.pending.add(Pending::Compare {
+            let id = self.outbox.begin(Pending::Compare {
                 request,
                 index: at as u32,
             });
             let buf = payload.buf;
-            self.effects.push_back(Effect::Compare { id, buf, with });
+            self.outbox.tell(Effect::Compare { id, buf, with });
         }
         verdicts
     }

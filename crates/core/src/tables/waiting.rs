@@ -53,10 +53,10 @@ pub(super) struct Waiter {
 impl super::Tables {
     pub(super) fn fail_all(&mut self) {
         for id in self.mirrors.refuse() {
-            self.reply(id, Err(Refusal::Poisoned));
+            self.outbox.reply(id, Err(Refusal::Poisoned));
         }
         while let Some(waiter) = self.waiters.pop_front() {
-            self.reply(waiter.request, Err(Refusal::Poisoned));
+            self.outbox.reply(waiter.request, Err(Refusal::Poisoned));
         }
         while let Some(waiting) = self.waiting.pop_front() {
             self.refuse(waiting, Refusal::Poisoned);
@@ -81,10 +81,10 @@ impl super::Tables {
                 for verdict in verdicts.iter().skip(placed) {
                     self.let_go(*verdict);
                 }
-                self.reply(id, Err(refusal));
+                self.outbox.reply(id, Err(refusal));
             }
             Waiting::Read { id, lba, blocks } => self.start_read(id, lba, blocks),
-            Waiting::Unmap { id, .. } => self.reply(id, Err(refusal)),
+            Waiting::Unmap { id, .. } => self.outbox.reply(id, Err(refusal)),
         }
     }
 }

@@ -24,7 +24,7 @@ impl Tables {
             for payload in blocks {
                 self.release(payload.buf);
             }
-            return self.reply(id, Err(refusal));
+            return self.outbox.reply(id, Err(refusal));
         }
         self.count_arrival();
         self.stats.host_blocks_written += blocks.len() as u64;
@@ -106,7 +106,7 @@ impl Tables {
         if fua || self.options.persistence == Persistence::Strong {
             self.wait_for_durability(id, false);
         } else {
-            self.reply(id, Ok(()));
+            self.outbox.reply(id, Ok(()));
         }
     }
 
@@ -231,13 +231,13 @@ impl Tables {
 
     pub(super) fn unmap(&mut self, id: RequestId, lba: Lba, blocks: u64, zero: bool, fua: bool) {
         if self.poisoned {
-            return self.reply(id, Err(Refusal::Poisoned));
+            return self.outbox.reply(id, Err(Refusal::Poisoned));
         }
         if !self.in_range(lba, blocks) {
-            return self.reply(id, Err(Refusal::OutOfRange));
+            return self.outbox.reply(id, Err(Refusal::OutOfRange));
         }
-        if self.held_writes.are_there() {
-            return self.reply(id, Err(Refusal::NoRoom));
+        if self.outbox.holds_writes() {
+            return self.outbox.reply(id, Err(Refusal::NoRoom));
         }
         match zero {
             true => self.stats.zero_blocks += blocks,
@@ -322,10 +322,10 @@ impl Tables {
     pub(super) fn flush(&mut self, id: RequestId) {
         self.stats.flushes += 1;
         if self.poisoned {
-            return self.reply(id, Err(Refusal::Poisoned));
+            return self.outbox.reply(id, Err(Refusal::Poisoned));
         }
-        if self.held_writes.are_there() {
-            return self.reply(id, Err(Refusal::NoRoom));
+        if self.outbox.holds_writes() {
+            return self.outbox.reply(id, Err(Refusal::NoRoom));
         }
         // What waits for room is not acknowledged, so a flush need not wait for it.
         self.wait_for_durability(id, true);
@@ -340,7 +340,7 @@ impl Tables {
             commit.group.number
         } else {
             self.stats.flushes_free += u64::from(flush);
-            return self.reply(request, Ok(()));
+            return self.outbox.reply(request, Ok(()));
         };
         self.once.awaits(flush, &mut self.stats);
         self.waiters.push_back(Waiter {

@@ -1,0 +1,7 @@
+//! The side of the core that clients and the runtime see, the same for every layout.
+
+mod held;
+mod in_flight;
+mod outbox;
+
+pub(crate) use outbox::Outbox;

@@ -1,0 +1,366 @@
+//! Which chunks are on stable storage, and who waits for that.
+//!
+//! Chunks are sealed in one order, and a chunk counts as durable only when all before it do: so a crash leaves a prefix. One
+//! sync serves all that wait (OFTL's single barrier): those who come while it is under way share the next.
+
+use super::head::Head;
+use crate::addr::{RequestId, Seq};
+use alloc::collections::VecDeque;
+
+/// Of a waiter whose chunk could not be sealed when it came: later than every chunk.
+const NOT_SEALED: Seq = Seq(u64::MAX);
+
+/// A sealed chunk that is not known to be durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sealed {
+    pub seq: Seq,
+    pub head: Head,
+    /// Counts its head's chunks.
+    pub ordinal: u64,
+    pub written: bool,
+    /// Whether its write, or a sync since, makes it durable.
+    pub durable: bool,
+}
+
+/// Who is told when everything up to a chunk is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waiter {
+    seq: Seq,
+    pub request: RequestId,
+    pub flush: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Durability {
+    order: VecDeque<Sealed>,
+    durable: Seq,
+    /// The newest chunk that a FLUSH has to wait for: those behind it say what is pledged, and no more.
+    told: Seq,
+    /// How far the sync under way reaches.
+    sync: Option<Seq>,
+    wanted: Seq,
+    waiters: VecDeque<Waiter>,
+}
+
+impl Durability {
+    /// Recovery ended at chunk `last`; what is newer than the map checkpoint's `root` may lie in no sync's reach yet.
+    pub fn recovered(last: Seq, root: Seq) -> Self {
+        let replayed = Sealed {
+            seq: last,
+            head: Head::Host,
+            ordinal: 0,
+            written: true,
+            durable: false,
+        };
+        Self {
+            order: (last > root).then_some(replayed).into_iter().collect(),
+            durable: last.min(root),
+            told: last,
+            sync: None,
+            wanted: Seq(0),
+            waiters: VecDeque::new(),
+        }
+    }
+
+    /// The newest chunk that is durable with all before it.
+    pub fn durable(&self) -> Seq {
+        self.durable
+    }
+
+    /// Whether all chunks are.
+    pub fn is_all_durable(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// Whether a chunk that is written durably now needs no sync: none is under way, and all before it are durable.
+    pub fn may_write_durably(&self) -> bool {
+        self.sync.is_none() && self.order.iter().all(|sealed| sealed.durable)
+    }
+
+    /// A chunk has been sealed; `tells`: a FLUSH has to wait for it.
+    pub fn on_sealed(&mut self, sealed: Sealed, tells: bool) {
+        debug_assert!(self.order.back().is_none_or(|last| last.seq < sealed.seq));
+        if tells {
+            self.told = sealed.seq;
+        }
+        self.order.push_back(sealed);
+    }
+
+    /// It is on the medium.
+    pub fn on_written(&mut self, seq: Seq) {
+        if let Some(sealed) = self.find(seq) {
+            sealed.written = true;
+        }
+    }
+
+    /// It is written once more, and not durably.
+    pub fn on_written_again(&mut self, seq: Seq) {
+        if let Some(sealed) = self.find(seq) {
+            sealed.durable = false;
+        }
+    }
+
+    fn find(&mut self, seq: Seq) -> Option<&mut Sealed> {
+        self.order.iter_mut().find(|sealed| sealed.seq == seq)
+    }
+
+    /// Whether a FLUSH of all that is sealed has something to wait for.
+    pub fn has_to_wait(&self) -> bool {
+        self.told > self.durable
+    }
+
+    /// A request waits: for all that a FLUSH has to wait for by now.
+    pub fn wait(&mut self, request: RequestId, flush: bool) {
+        self.wait_for(self.told, request, flush);
+    }
+
+    /// The same, and for the open chunk too, which cannot be sealed now: its number is not known yet, but nothing else of the
+    /// host's head can come before it; the collector's may.
+    pub fn wait_for_open(&mut self, request: RequestId, flush: bool) {
+        self.wait_for(NOT_SEALED, request, flush);
+    }
+
+    fn wait_for(&mut self, seq: Seq, request: RequestId, flush: bool) {
+        self.waiters.push_back(Waiter {
+            seq,
+            request,
+            flush,
+        });
+    }
+
+    /// Whether anybody waits.
+    pub fn has_waiters(&self) -> bool {
+        !self.waiters.is_empty()
+    }
+
+    /// Whether anybody waits for the open chunk.
+    pub fn waits_for_open(&self) -> bool {
+        self.waiters.iter().any(|waiter| waiter.seq == NOT_SEALED)
+    }
+
+    /// The open chunk has been sealed, as this one.
+    pub fn on_open_sealed(&mut self, seq: Seq) {
+        for waiter in &mut self.waiters {
+            if waiter.seq == NOT_SEALED {
+                waiter.seq = seq;
+            }
+        }
+    }
+
+    /// All up to this chunk is to become durable, whoever waits.
+    pub fn want(&mut self, seq: Seq) {
+        self.wanted = seq;
+    }
+
+    /// The next chunk that has become durable, in their order.
+    pub fn poll_durable(&mut self) -> Option<Sealed> {
+        let next = *self.order.front()?;
+        if !(next.written && next.durable) {
+            return None;
+        }
+        self.durable = next.seq;
+        self.order.pop_front()
+    }
+
+    /// The next waiter whose chunk is.
+    pub fn poll_waiter(&mut self) -> Option<Waiter> {
+        let next = self.waiters.front()?;
+        (next.seq <= self.durable).then(|| self.waiters.pop_front())?
+    }
+
+    /// Takes a waiter in vain: nothing will be durable any more, or not soon.
+    pub fn give_up_waiter(&mut self) -> Option<Waiter> {
+        self.waiters.pop_front()
+    }
+
+    /// Begins the next sync, if one is needed and none is under way; `last`: the newest chunk. How far it reaches: one for all
+    /// that is written without a gap.
+    pub fn poll_sync(&mut self, last: Seq) -> Option<Seq> {
+        let awaited = self.waiters.front().map_or(Seq(0), |waiter| waiter.seq);
+        let target = awaited.max(self.wanted);
+        if target <= self.durable || self.sync.is_some() {
+            return None;
+        }
+        let written = self.order.iter().take_while(|sealed| sealed.written);
+        let (mut through, mut is_needed) = (self.durable, false);
+        for sealed in written {
+            through = sealed.seq;
+            is_needed |= !sealed.durable;
+        }
+        self.sync = (is_needed && through >= target.min(last)).then_some(through);
+        self.sync
+    }
+
+    /// Begins a sync for a map checkpoint, if all chunks up to `seq` are written and none is under way. One of its own even when
+    /// every chunk is durable: leaves and summaries are not.
+    pub fn poll_sync_of_checkpoint(&mut self, seq: Seq) -> Option<Seq> {
+        let mut needed = self.order.iter().take_while(|sealed| sealed.seq <= seq);
+        if self.sync.is_some() || !needed.all(|sealed| sealed.written) {
+            return None;
+        }
+        let written = self.order.iter().take_while(|sealed| sealed.written);
+        self.sync = Some(written.last().map_or(self.durable, |sealed| sealed.seq));
+        self.sync
+    }
+
+    /// The sync has ended that reached `through`.
+    pub fn on_synced(&mut self, through: Seq) {
+        self.sync = None;
+        for sealed in &mut self.order {
+            sealed.durable |= sealed.seq <= through;
+        }
+    }
+
+    /// It has failed: nothing is durable by it.
+    pub fn on_sync_failed(&mut self) {
+        self.sync = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sealed(seq: u64) -> Sealed {
+        Sealed {
+            seq: Seq(seq),
+            head: Head::Host,
+            ordinal: seq,
+            written: false,
+            durable: false,
+        }
+    }
+
+    /// One with chunks 1 to `last` on their way.
+    fn with_chunks(last: u64) -> Durability {
+        let mut durability = Durability::recovered(Seq(0), Seq(0));
+        for seq in 1..=last {
+            durability.on_sealed(sealed(seq), true);
+        }
+        durability
+    }
+
+    fn answered(durability: &mut Durability) -> Vec<u32> {
+        while durability.poll_durable().is_some() {}
+        core::iter::from_fn(|| durability.poll_waiter())
+            .map(|waiter| waiter.request.0)
+            .collect()
+    }
+
+    use alloc::vec::Vec;
+
+    #[test]
+    fn nobody_is_answered_before_all_that_came_before_is_durable() {
+        let mut durability = with_chunks(2);
+        durability.wait(RequestId(7), true);
+        durability.on_written(Seq(2));
+        assert_eq!(durability.poll_sync(Seq(2)), None, "chunk 1 is not written");
+        durability.on_written(Seq(1));
+        assert_eq!(durability.poll_sync(Seq(2)), Some(Seq(2)));
+        assert_eq!(durability.poll_sync(Seq(2)), None, "one at a time");
+        assert_eq!(answered(&mut durability), []);
+        durability.on_synced(Seq(2));
+        assert_eq!(answered(&mut durability), [7]);
+        assert!(durability.is_all_durable() && durability.may_write_durably());
+    }
+
+    #[test]
+    fn a_sync_reaches_what_was_written_when_it_began() {
+        let mut durability = with_chunks(1);
+        durability.on_written(Seq(1));
+        durability.wait(RequestId(1), true);
+        let through = durability.poll_sync(Seq(1)).expect("somebody waits");
+        durability.on_sealed(sealed(2), true);
+        durability.on_written(Seq(2));
+        durability.wait(RequestId(2), true);
+        assert!(!durability.may_write_durably());
+        durability.on_synced(through);
+        assert_eq!(answered(&mut durability), [1]);
+        assert_eq!(durability.poll_sync(Seq(2)), Some(Seq(2)));
+        durability.on_sync_failed();
+        assert_eq!(answered(&mut durability), []);
+        assert_eq!(
+            durability.give_up_waiter().map(|w| w.request),
+            Some(RequestId(2))
+        );
+    }
+
+    #[test]
+    fn a_chunk_that_was_written_durably_needs_no_sync() {
+        let mut durability = Durability::recovered(Seq(4), Seq(4));
+        let durably = Sealed {
+            durable: true,
+            ..sealed(5)
+        };
+        durability.on_sealed(durably, true);
+        durability.wait(RequestId(3), false);
+        durability.on_written(Seq(5));
+        assert_eq!(answered(&mut durability), [3]);
+        assert_eq!(durability.poll_sync(Seq(5)), None);
+        durability.on_sealed(
+            Sealed {
+                durable: true,
+                ..sealed(6)
+            },
+            true,
+        );
+        durability.on_written_again(Seq(6));
+        durability.on_written(Seq(6));
+        assert!(answered(&mut durability).is_empty() && !durability.is_all_durable());
+    }
+
+    #[test]
+    fn a_flush_does_not_wait_for_what_says_what_is_pledged() {
+        let mut durability = with_chunks(0);
+        durability.on_sealed(sealed(1), false);
+        assert!(!durability.has_to_wait());
+        durability.on_sealed(sealed(2), true);
+        assert!(durability.has_to_wait());
+    }
+
+    #[test]
+    fn who_waits_for_the_open_chunk_waits_until_it_has_a_number() {
+        let mut durability = with_chunks(1);
+        durability.wait_for_open(RequestId(9), true);
+        durability.on_written(Seq(1));
+        let first = durability
+            .poll_sync(Seq(1))
+            .expect("it waits for what there is");
+        durability.on_synced(first);
+        assert!(answered(&mut durability).is_empty() && durability.waits_for_open());
+        durability.on_sealed(sealed(2), true);
+        durability.on_open_sealed(Seq(2));
+        durability.on_written(Seq(2));
+        let second = durability.poll_sync(Seq(2)).expect("it still waits");
+        durability.on_synced(second);
+        assert_eq!(answered(&mut durability), [9]);
+    }
+
+    #[test]
+    fn what_recovery_replayed_may_not_be_durable() {
+        let mut durability = Durability::recovered(Seq(9), Seq(5));
+        assert_eq!(
+            (durability.durable(), durability.has_to_wait()),
+            (Seq(5), true)
+        );
+        durability.wait(RequestId(1), true);
+        assert_eq!(durability.poll_sync(Seq(9)), Some(Seq(9)));
+    }
+
+    #[test]
+    fn a_map_checkpoint_has_a_sync_of_its_own() {
+        let mut durability = with_chunks(2);
+        durability.on_written(Seq(1));
+        assert_eq!(durability.poll_sync_of_checkpoint(Seq(2)), None);
+        assert_eq!(durability.poll_sync_of_checkpoint(Seq(1)), Some(Seq(1)));
+        assert_eq!(
+            durability.poll_sync_of_checkpoint(Seq(1)),
+            None,
+            "it is under way"
+        );
+        durability.on_synced(Seq(1));
+        while durability.poll_durable().is_some() {}
+        assert_eq!(durability.poll_sync_of_checkpoint(Seq(1)), Some(Seq(1)));
+    }
+}
