@@ -32,8 +32,16 @@ pub(super) struct Checkpoint {
     pub due: bool,
     /// The newest chunk that the durable root includes.
     pub durable_seq: Seq,
-    /// How far the newest root says that a sweep for duplicates is.
-    pub swept: u32,
+    /// Which the newest root is.
+    pub generation: Generation,
+    /// Where its leaves are.
+    pub slots: Vec<LeafSlot>,
+    /// How far a sweep for duplicates is; see [`RootHeader::swept`].
+    pub swept: Progress,
+    /// How far a scrub is; see [`RootHeader::scrubbed`].
+    pub scrubbed: Progress,
+    /// What has been written to the log since the last one began.
+    log: Written,
     /// Whose summaries are on their way.
     pub summaries: Vec<Segment>,
     phase: Phase,
@@ -53,12 +61,44 @@ pub(super) struct Checkpoint {
     synced: bool,
 }
 
+/// How far something is that goes on after a restart: now, and as the newest root says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Progress {
+    pub now: u32,
+    pub kept: u32,
+}
+
+impl Progress {
+    fn found(place: u32) -> Self {
+        Self {
+            now: place,
+            kept: place,
+        }
+    }
+
+    /// Whether the newest root says where it is.
+    pub fn is_kept(self) -> bool {
+        self.now == self.kept
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Written {
+    blocks: u64,
+    chunks: u64,
+}
+
 impl Checkpoint {
-    pub fn new(durable_seq: Seq, swept: u32) -> Self {
+    /// Goes on from the root that was found.
+    pub fn new(root: &RootHeader, slots: Vec<LeafSlot>) -> Self {
         Self {
             due: false,
-            durable_seq,
-            swept,
+            durable_seq: root.seq,
+            generation: root.generation,
+            slots,
+            swept: Progress::found(root.swept),
+            scrubbed: Progress::found(root.scrubbed),
+            log: Written::default(),
             summaries: Vec::new(),
             phase: Phase::Idle,
             seq: Seq(0),
@@ -80,6 +120,24 @@ impl Checkpoint {
         self.phase == Phase::Idle
     }
 
+    /// A chunk of so many blocks has been added to the log.
+    pub fn on_sealed(&mut self, blocks: u32) {
+        self.log.blocks += u64::from(blocks);
+        self.log.chunks += 1;
+    }
+
+    /// Whether there is one to be begun; `dirty`: leaves of the map that it would write.
+    fn is_due(&self, dirty: u64) -> bool {
+        let (least, most) = limits::LOG_BLOCKS_BETWEEN_CHECKPOINTS;
+        self.due
+            || self.log.chunks >= limits::CHUNKS_BETWEEN_CHECKPOINTS
+            || self.log.blocks >= (dirty * limits::LOG_BLOCKS_PER_DIRTY_LEAF).clamp(least, most)
+    }
+
+    fn next_generation(&self) -> Generation {
+        Generation(self.generation.0 + 1)
+    }
+
     fn keep_open_summaries(&mut self, superblock: &Superblock, sums: &Sums, crc: Crc) {
         self.open
             .keep(superblock, sums, &self.cursors, self.seq, crc);
@@ -93,20 +151,13 @@ impl Checkpoint {
 }
 
 impl Engine {
-    fn checkpoint_is_due(&self) -> bool {
-        let (least, most) = limits::LOG_BLOCKS_BETWEEN_CHECKPOINTS;
-        self.checkpoint.due
-            || self.log_chunks >= limits::CHUNKS_BETWEEN_CHECKPOINTS
-            || self.log_blocks
-                >= (self.state.dirty_map_leaves() * limits::LOG_BLOCKS_PER_DIRTY_LEAF)
-                    .clamp(least, most)
-    }
-
     pub(super) fn advance_checkpoint(&mut self) {
         loop {
             let before = self.checkpoint.phase;
             match before {
-                Phase::Idle if self.checkpoint_is_due() => self.begin_checkpoint(),
+                Phase::Idle if self.checkpoint.is_due(self.state.dirty_map_leaves()) => {
+                    self.begin_checkpoint()
+                }
                 Phase::Leaves(from) => self.write_leaves(from),
                 Phase::Settle(seq) => self.settle(seq),
                 Phase::Synced(seq)
@@ -143,7 +194,7 @@ impl Engine {
         });
         self.checkpoint.phase = Phase::Leaves(0);
         self.state.checkpoint_begins();
-        (self.log_blocks, self.log_chunks) = (0, 0);
+        self.checkpoint.log = Written::default();
         self.stats.map_checkpoints += 1;
     }
 
@@ -198,12 +249,16 @@ impl Engine {
     fn write_root(&mut self) {
         self.checkpoint.phase = Phase::Root;
         for (leaf, slot) in self.checkpoint.staged.drain(..) {
-            self.slots[leaf.0 as usize] = slot;
+            self.checkpoint.slots[leaf.0 as usize] = slot;
         }
         self.checkpoint.durable = self.durability.durable();
-        self.checkpoint.swept = self.swept;
-        self.scrubbed.kept = self.scrubbed.now;
-        for at in self.superblock.root_copies(self.next_generation()) {
+        for progress in [&mut self.checkpoint.swept, &mut self.checkpoint.scrubbed] {
+            progress.kept = progress.now;
+        }
+        for at in self
+            .superblock
+            .root_copies(self.checkpoint.next_generation())
+        {
             let blocks = u64::from(self.root_length(at));
             self.stats.medium_map += blocks;
             self.stats.medium_copies += blocks * u64::from(self.checkpoint.in_flight > 0);
@@ -212,10 +267,6 @@ impl Engine {
             let effect = self.root_effect(id, at);
             self.outbox.tell(effect);
         }
-    }
-
-    fn next_generation(&self) -> Generation {
-        Generation(self.root_generation.0 + 1)
     }
 
     pub(super) fn root_effect(&self, id: EffectId, at: Pba) -> Effect {
@@ -229,7 +280,7 @@ impl Engine {
 
     /// How long a copy of the next root is, with what is behind it.
     fn root_length(&self, at: Pba) -> u32 {
-        match self.superblock.root_twin(self.next_generation()) == Some(at) {
+        match self.superblock.root_twin(self.checkpoint.next_generation()) == Some(at) {
             true => self.superblock.twin_blocks() as u32,
             false => self.superblock.root_blocks(),
         }
@@ -238,16 +289,16 @@ impl Engine {
     pub(super) fn encode_root(&self, at: Pba, out: &mut [u8]) {
         let header = RootHeader {
             uuid: self.superblock.uuid(),
-            generation: self.next_generation(),
+            generation: self.checkpoint.next_generation(),
             seq: self.checkpoint.seq,
             life: self.checkpoint.life,
             durable: self.checkpoint.durable,
             cursors: self.checkpoint.cursors,
-            swept: self.checkpoint.swept,
-            scrubbed: self.scrubbed.kept,
+            swept: self.checkpoint.swept.kept,
+            scrubbed: self.checkpoint.scrubbed.kept,
         };
         let (root, behind) = out.split_at_mut(self.superblock.root_blocks() as usize * BLOCK_BYTES);
-        root::encode(&header, &self.slots, self.crc, root);
+        root::encode(&header, &self.checkpoint.slots, self.crc, root);
         debug_assert_eq!(
             behind.len() / BLOCK_BYTES,
             (self.root_length(at) - self.superblock.root_blocks()) as usize
@@ -263,7 +314,7 @@ impl Engine {
         }
         self.checkpoint.in_flight -= 1;
         if self.checkpoint.in_flight == 0 {
-            self.superblock.mark_root(self.next_generation());
+            self.superblock.mark_root(self.checkpoint.next_generation());
             self.checkpoint.phase = Phase::Mark;
             self.mirrors.mark();
         }
@@ -291,7 +342,7 @@ impl Engine {
 
     /// Only now do chunks say that there is this root: recovery may go by the one before until it is marked.
     fn mark_written(&mut self) {
-        self.root_generation = self.next_generation();
+        self.checkpoint.generation = self.checkpoint.next_generation();
         self.checkpoint.durable_seq = self.checkpoint.seq;
         self.checkpoint.phase = Phase::Idle;
         self.state.checkpoint_durable();

@@ -118,8 +118,7 @@ impl Engine {
         self.durability.on_sealed(sealed, chunk.tells);
         self.writing += 1;
         self.on_their_way += self.clients_buffers(id);
-        self.log_blocks += u64::from(blocks);
-        self.log_chunks += 1;
+        self.checkpoint.on_sealed(blocks);
         self.stats.medium_headers += 1;
         match head {
             Head::Host => {

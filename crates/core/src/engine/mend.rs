@@ -4,22 +4,6 @@ use super::*;
 use crate::format::summary::{Owner, Tag};
 use crate::seam::Mend;
 
-/// How far a scrub is: now, and as the newest root says.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Scrubbed {
-    pub now: u32,
-    pub kept: u32,
-}
-
-impl Scrubbed {
-    pub fn found(place: u32) -> Self {
-        Self {
-            now: place,
-            kept: place,
-        }
-    }
-}
-
 impl Engine {
     /// Whether `lba` leads to what is at `pba` now, and no request that would change that is waiting.
     #[must_use]
@@ -74,7 +58,7 @@ impl Engine {
     /// The map checkpoint that is durable.
     #[must_use]
     pub fn root_generation(&self) -> Generation {
-        self.root_generation
+        self.checkpoint.generation
     }
 
     /// Whether none is being written.
@@ -86,7 +70,7 @@ impl Engine {
     /// How far a scrub is that has not ended.
     #[must_use]
     pub fn scrubbed(&self) -> u32 {
-        self.scrubbed.now
+        self.checkpoint.scrubbed.now
     }
 
     pub(super) fn mend(&mut self, what: Mend<'_>) {
@@ -122,8 +106,8 @@ impl Engine {
             Mend::Mirror(index) => self.mirrors.write_anew(usize::from(index > 0)),
             Mend::Table(_) => {}
             Mend::Scrubbed { to, keep } => {
-                self.scrubbed.now = to;
-                self.checkpoint.due |= keep && to != self.scrubbed.kept;
+                self.checkpoint.scrubbed.now = to;
+                self.checkpoint.due |= keep && to != self.checkpoint.scrubbed.kept;
             }
         }
     }

@@ -164,14 +164,14 @@ impl Engine {
     /// Where a sweep for duplicates goes on after a restart; 0: at the beginning.
     #[must_use]
     pub fn swept(&self) -> u32 {
-        self.swept
+        self.checkpoint.swept.now
     }
 
     pub(super) fn sweep_is_at(&mut self, to: u32, keep: bool) {
         // The last map checkpoint says where it was.
         if self.mode == Mode::Running {
-            self.swept = to;
-            self.checkpoint.due |= keep && to != self.checkpoint.swept;
+            self.checkpoint.swept.now = to;
+            self.checkpoint.due |= keep && !self.checkpoint.swept.is_kept();
         }
     }
 

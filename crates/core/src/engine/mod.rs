@@ -58,7 +58,6 @@ use collect::Collector;
 pub use delta::Earlier;
 use expected::Expected;
 use fold::Folding;
-use mend::Scrubbed;
 use merge::{Merge, Pair};
 pub use options::{Buffers, Options, Victim};
 pub use pack::Store;
@@ -178,14 +177,6 @@ pub struct Engine {
     collector: Collector,
     checkpoint: Checkpoint,
     mirrors: Mirrors,
-    /// See [`RootHeader::swept`](crate::format::root::RootHeader::swept).
-    swept: u32,
-    /// See [`RootHeader::scrubbed`](crate::format::root::RootHeader::scrubbed).
-    scrubbed: Scrubbed,
-    root_generation: Generation,
-    slots: Vec<crate::format::root::LeafSlot>,
-    log_blocks: u64,
-    log_chunks: u64,
     reclaim: bool,
 
     outbox: Outbox<Pending>,
@@ -260,14 +251,8 @@ impl Engine {
             reserve: Reserve::new(Room::default()),
             reads: Vec::new(),
             collector: Collector::new(&superblock, buffers),
-            checkpoint: Checkpoint::new(recovered.root.seq, recovered.root.swept),
+            checkpoint: Checkpoint::new(&recovered.root, recovered.slots),
             mirrors: Mirrors::default(),
-            swept: recovered.root.swept,
-            scrubbed: Scrubbed::found(recovered.root.scrubbed),
-            root_generation: recovered.root.generation,
-            slots: recovered.slots,
-            log_blocks: 0,
-            log_chunks: 0,
             reclaim: true,
             outbox: Outbox::default(),
             stats: Stats::default(),

@@ -87,8 +87,8 @@ impl Engine {
         if self.checkpoint.is_idle() && served && !self.poisoned {
             let clean = sealed
                 && self.last_seq == self.checkpoint.durable_seq
-                && self.swept == self.checkpoint.swept
-                && self.scrubbed.now == self.scrubbed.kept;
+                && self.checkpoint.swept.is_kept()
+                && self.checkpoint.scrubbed.is_kept();
             if !clean {
                 self.checkpoint.due = true;
                 self.advance_checkpoint();

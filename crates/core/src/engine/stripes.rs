@@ -60,7 +60,7 @@ impl Engine {
         let mut holds_any = false;
         for (index, leaf) in leaves.enumerate() {
             let is_dirty = dirty >> index & 1 == 1;
-            let known = match self.slots[leaf.0 as usize] {
+            let known = match self.checkpoint.slots[leaf.0 as usize] {
                 _ if is_dirty => None,
                 LeafSlot::Absent => continue,
                 _ if parity_leaf.is_none() => continue,
@@ -91,7 +91,7 @@ impl Engine {
             return self.checkpoint.blocks.spare.push(block);
         }
         let sum = leaf::checksum(leaf, &block[..], self.crc);
-        let slot = match self.slots[leaf.0 as usize] {
+        let slot = match self.checkpoint.slots[leaf.0 as usize] {
             LeafSlot::Slot0(_) => LeafSlot::Slot1(sum),
             LeafSlot::Absent | LeafSlot::Slot1(_) => LeafSlot::Slot0(sum),
         };
@@ -111,7 +111,10 @@ impl Engine {
 
     /// The slot that the durable root does not name.
     pub(super) fn leaf_target(&self, leaf: Leaf) -> Pba {
-        let slot = u32::from(matches!(self.slots[leaf.0 as usize], LeafSlot::Slot0(_)));
+        let slot = u32::from(matches!(
+            self.checkpoint.slots[leaf.0 as usize],
+            LeafSlot::Slot0(_)
+        ));
         self.superblock.leaf_slot(leaf, slot)
     }
 
