@@ -22,6 +22,9 @@ fn main() {
     // cargo passes --bench; a first free argument picks one part.
     let only = std::env::args().skip(1).find(|a| !a.starts_with('-'));
     let wants = |name: &str| only.as_deref().is_none_or(|o| o == name);
+    if only.as_deref() == Some("instructions") {
+        return counted();
+    }
     let mut failed = false;
     if wants("throughput") {
         failed |= !throughput(4);
@@ -97,6 +100,30 @@ fn ample_room() {
         speed / 1e6,
         4 << 20
     );
+}
+
+/// For `benches/instructions.sh`, which counts what runs between these two.
+fn counted() {
+    let mut idle = Idle::new(1 << 16, 280);
+    let mut rng = Rng::new(3);
+    let blocks = idle.logical_blocks;
+    (0..blocks).for_each(|lba| idle.write(lba));
+    let _ = random_writes(&mut idle, &mut rng, blocks);
+    counted_writes(&mut idle, &mut rng);
+    counted_reads(&mut idle, &mut rng);
+}
+
+/// Requests that are counted of each kind.
+const COUNTED: u64 = 100_000;
+
+#[inline(never)]
+fn counted_writes(idle: &mut Idle, rng: &mut Rng) {
+    (0..COUNTED).for_each(|_| idle.write(rng.below(idle.logical_blocks)));
+}
+
+#[inline(never)]
+fn counted_reads(idle: &mut Idle, rng: &mut Rng) {
+    (0..COUNTED).for_each(|_| idle.read(rng.below(idle.logical_blocks)));
 }
 
 /// Lambert's W0 on [-1/e, 0), by Newton from the branch that we need.

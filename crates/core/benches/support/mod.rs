@@ -154,6 +154,18 @@ impl Idle {
         self.write_content(lba, content);
     }
 
+    /// Reads a block.
+    #[allow(dead_code, reason = "the benchmark's, and not a test's")]
+    pub fn read(&mut self, lba: u64) {
+        let (id, lba) = (RequestId(0), Lba(lba));
+        self.answered = false;
+        self.now += 400;
+        self.engine
+            .handle(Nanos(self.now), Input::Read { id, lba, blocks: 1 });
+        self.run();
+        assert!(self.answered, "a read of {lba} is answered at once");
+    }
+
     /// Deduplicates from now on.
     pub fn deduplicate(&mut self, policy: Dedup) {
         self.engine.handle(Nanos(self.now), Input::Dedup { policy });
@@ -277,6 +289,13 @@ impl Idle {
                     },
                 );
             }
+            Effect::Read { id, at, blocks, .. } => {
+                let range = at.0 as usize..at.0 as usize + blocks as usize;
+                let sums = Outcome::Sums(&self.medium[range]);
+                self.engine
+                    .handle(Nanos(self.now), Input::Done { id, outcome: sums });
+            }
+            Effect::CopyOut { .. } => {}
             Effect::Sync { id } | Effect::Erase { id, .. } => self.done(id, Outcome::Ok),
             Effect::Gather { id, at, blocks, to } => {
                 let range = at.0 as usize..at.0 as usize + blocks as usize;
