@@ -15,6 +15,7 @@
 use super::pack::Packing;
 use super::*;
 use crate::entry::PartId;
+use crate::format::chunk::Record;
 use crate::seam::Payload;
 
 /// Of blocks in a row, those whose entries have not been written since it began.
@@ -34,12 +35,18 @@ impl Folding {
         (index < u64::from(limits::FOLD_BLOCKS)).then_some(index)
     }
 
-    /// Something new is said of blocks in a row.
+    /// What a record says something new of is not intact any more. A pledge changes nothing of what its home is mapped to.
     #[inline]
-    pub fn remapped(&mut self, lba: Lba, blocks: u64) {
-        if self.intact == 0 {
-            return;
+    pub fn note(&mut self, record: &Record) {
+        if self.intact != 0
+            && !matches!(record, Record::Pledge { .. })
+            && let Some((lba, blocks)) = record.names()
+        {
+            self.remapped(lba, blocks);
         }
+    }
+
+    fn remapped(&mut self, lba: Lba, blocks: u64) {
         let end = lba.0.saturating_add(blocks);
         let of_fold = self.first..self.first + u64::from(limits::FOLD_BLOCKS);
         for lba in lba.0.max(of_fold.start)..end.min(of_fold.end) {

@@ -336,10 +336,10 @@ impl Engine {
                 Some(Pending::Mirror(at)) => checkpoint::mirror_effect(id, at),
                 _ => unreachable!("only writes are tried again"),
             };
-            if let Some(Pending::Chunk(chunk)) = self.outbox.get(id).copied() {
-                if let Some(seal) = self.chunks.get(chunk).sealed {
-                    self.durability.on_written_again(seal.seq);
-                }
+            if let Some(Pending::Chunk(chunk)) = self.outbox.get(id).copied()
+                && let Some(seal) = self.chunks.get(chunk).sealed
+            {
+                self.durability.on_written_again(seal.seq);
             }
             self.outbox.tell(effect);
         }

@@ -12,19 +12,17 @@ impl Engine {
     }
 
     /// Does what a record says that has just been added to a chunk.
+    #[inline]
     pub(super) fn apply(&mut self, origin: Origin, record: &Record) {
-        // A pledge changes nothing of what its home is mapped to.
-        if !matches!(record, Record::Pledge { .. })
-            && let Some((lba, blocks)) = record.names()
-        {
-            self.folding.remapped(lba, blocks);
-        }
+        self.folding.note(record);
         let is_known = self.state.apply(origin, record);
         debug_assert!(
             is_known.is_some(),
             "{record:?} names what the volume does not hold"
         );
-        self.hear_of_events();
+        if self.state.has_events() {
+            self.hear_of_events();
+        }
     }
 
     /// Tells the policies and the log what came of it.

@@ -174,7 +174,8 @@ impl Segments {
             if valid <= limit
                 && info.state == SegmentState::Closed
                 && info.writing == 0
-                && !self.quarantined.contains(&Segment(index as u32))
+                && (self.quarantined.is_empty()
+                    || !self.quarantined.contains(&Segment(index as u32)))
             {
                 let score = score(valid, info);
                 if best.as_ref().is_none_or(|(least, _)| score < *least) {

@@ -8,18 +8,26 @@ use crate::state::shared::Left;
 
 impl State {
     /// Does what a record says; `None`: it names what the volume does not hold, and nothing is done.
+    #[inline]
     pub fn apply(&mut self, origin: Origin, record: &Record) -> Option<()> {
         let is_known = self.carry_out(origin, record);
-        // What is pledged ends also by a record that is wrong.
-        let is_pledge = matches!(record, Record::Pledge { .. });
-        let pledged = !self.pledges.is_empty() || !self.ending.is_empty();
-        if (is_pledge && is_known.is_some()) || (!is_pledge && pledged) {
-            self.pledges.apply(record);
-            self.ending.end_with(record);
+        let makes = matches!(record, Record::Pledge { .. }) && is_known.is_some();
+        if makes || !self.pledges.is_empty() || !self.ending.is_empty() {
+            self.pledge_with(record, is_known.is_some());
         }
         is_known
     }
 
+    /// What is pledged ends also by a record that is wrong.
+    fn pledge_with(&mut self, record: &Record, is_known: bool) {
+        match is_known {
+            true => self.pledges.apply(record),
+            false => self.pledges.end_with(record),
+        }
+        self.ending.end_with(record);
+    }
+
+    #[inline]
     fn carry_out(&mut self, origin: Origin, record: &Record) -> Option<()> {
         let block = origin.block;
         match *record {
@@ -71,6 +79,7 @@ impl State {
         Some(())
     }
 
+    #[inline]
     fn holds(&self, lba: Lba, blocks: u64) -> Option<()> {
         let end = lba.0.checked_add(blocks)?;
         (end <= self.map.blocks()).then_some(())
@@ -161,6 +170,7 @@ impl State {
     }
 
     /// Maps `lba` anew and lets go of what it was mapped to.
+    #[inline]
     pub(super) fn remap(&mut self, lba: Lba, entry: Entry) {
         let old = self.map.set(lba, entry);
         if self.is_counted {
@@ -168,6 +178,7 @@ impl State {
         }
     }
 
+    #[inline]
     fn let_go(&mut self, lba: Lba, old: Entry) {
         match old {
             Entry::Unmapped | Entry::Zero => {}
@@ -197,6 +208,7 @@ impl State {
         self.died = died;
     }
 
+    #[inline]
     fn born(&mut self, pba: Pba) {
         if self.is_counted
             && let Some((segment, _)) = self.segments.segment_of(pba)
@@ -205,6 +217,7 @@ impl State {
         }
     }
 
+    #[inline]
     fn died(&mut self, pba: Pba) {
         if !self.strays.is_empty() {
             self.strays.remove(pba);

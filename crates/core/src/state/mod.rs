@@ -212,6 +212,13 @@ impl State {
         }
     }
 
+    /// Whether anything came of the records that were applied.
+    #[must_use]
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// What came of the records that were applied; ask until there is nothing more.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
