@@ -262,6 +262,11 @@ impl PageMap {
         }
     }
 
+    /// Forgets what the flash has to do: there is none.
+    pub fn drop_ops(&mut self) {
+        self.ops.clear();
+    }
+
     /// Writes one block.
     pub fn write(&mut self, lba: u64) {
         self.write_uncounted(lba);

@@ -6,6 +6,7 @@
 //! headers, summaries and the map the engine's is higher, and that is given too.
 
 pub mod disksim;
+pub mod published;
 pub mod skew;
 
 use crate::base::{PageMap, TooSmall, Victim};
@@ -31,7 +32,7 @@ pub struct Row {
     pub policy: String,
     /// What was asked of it.
     pub load: String,
-    /// The closed form's name.
+    /// The closed form's name, or who has published the figure.
     pub form: &'static str,
     /// Over-provisioning in thousandths, as asked for.
     pub over_provisioning: u32,
@@ -41,7 +42,7 @@ pub struct Row {
     pub alpha: f64,
     /// Measured.
     pub measured: f64,
-    /// Computed for this alpha.
+    /// Computed for this alpha, or published.
     pub computed: f64,
     /// How far the measured is off, in percent.
     pub off_percent: f64,
@@ -394,7 +395,7 @@ pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> 
 #[must_use]
 pub fn table(rows: &[Row]) -> String {
     let mut out = String::from(
-        "| policy | load | closed form | OP | pages | alpha | measured | computed | off | with all overhead |\n\
+        "| policy | load | closed form, or source | OP | pages | alpha | measured | computed, or published | off | with all overhead |\n\
          | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     for row in rows {

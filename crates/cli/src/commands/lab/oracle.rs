@@ -9,6 +9,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use vellum_lab::base::Victim;
 use vellum_lab::oracle::disksim::{self, OFF_MAX, REFERENCES, Response, TRACES};
+use vellum_lab::oracle::published::{self, PUBLISHED};
 use vellum_lab::oracle::skew::Skew;
 use vellum_lab::oracle::{self, Effort, Map, Row, UNIFORM};
 use vellum_lab::parallel;
@@ -73,7 +74,7 @@ pub struct Args {
         value_name = "PERCENT,...",
         value_delimiter = ',',
         value_parser = over_provisioning,
-        default_value = "7,14.29,15,28"
+        default_value = "7,14.3,15,28"
     )]
     op: Vec<u32>,
     /// The page maps' volume.
@@ -83,7 +84,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "2G")]
     engine_size: Size,
     /// Do only this part.
-    #[arg(long, value_name = "PART", value_parser = ["amplification", "responses"])]
+    #[arg(long, value_name = "PART", value_parser = ["amplification", "published", "responses"])]
     only: Option<String>,
     /// Of the responses: replay DiskSim's two traces as well, from the folder of its SSD extension's validation (ssdmodel/valid).
     #[arg(long, value_name = "DIR")]
@@ -109,10 +110,13 @@ impl Args {
         if self.disksim_traces.is_some() && !does("responses") {
             return Err(usage("--disksim-traces is of the responses"));
         }
-        let rows = match does("amplification") {
+        let mut rows = match does("amplification") {
             true => self.amplification()?,
             false => Vec::new(),
         };
+        if does("published") {
+            rows.extend(self.published()?);
+        }
         let responses = match does("responses") {
             true => self.responses()?,
             false => Vec::new(),
@@ -146,6 +150,15 @@ impl Args {
         let all = made.into_iter().chain(replayed).collect::<Result<_, _>>();
         bar.finish_and_clear();
         Ok(all?)
+    }
+
+    fn published(&self) -> Result<Vec<Row>> {
+        let bar = spinner("published figures".into());
+        let rows = parallel::map(&PUBLISHED, parallel::cores(), |_, published| {
+            published.measured(1, self.seed)
+        });
+        bar.finish_and_clear();
+        Ok(rows.into_iter().collect::<Result<_, _>>()?)
     }
 
     fn amplification(&self) -> Result<Vec<Row>> {
@@ -189,6 +202,7 @@ impl Args {
 fn accept(rows: &[Row], responses: &[Response]) -> Result<()> {
     for row in rows {
         let allowed = match row.policy.as_str() {
+            _ if row.form == published::SOURCE => published::OFF_MAX,
             "vellum" => 5.0,
             // What is hot is found by counting, and not at once.
             separated if separated.contains("hot-cold") => 0.5,
@@ -210,7 +224,10 @@ fn accept(rows: &[Row], responses: &[Response]) -> Result<()> {
 
 fn oracle_plot(rows: &[Row]) -> Plot {
     let mut lines: Vec<Line> = Vec::new();
-    for row in rows.iter().filter(|row| row.load == UNIFORM) {
+    for row in rows
+        .iter()
+        .filter(|row| row.load == UNIFORM && row.form != published::SOURCE)
+    {
         // What there was, not what was asked for: of the engine's flash some is not for data.
         let x = (row.alpha - 1.0) * 100.0;
         let pages = match row.policy.as_str() {
