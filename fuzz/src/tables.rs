@@ -9,7 +9,8 @@ use vellum_core::check::{Options, check};
 use vellum_core::format::areas::Layout;
 use vellum_core::format::geometry::{Params, plan_tables};
 use vellum_core::format::{self, SumKind, superblock::Superblock};
-use vellum_core::layout::recover;
+use vellum_core::layout::{recover, rescue};
+use vellum_core::recovery::rescue::Trust;
 use vellum_core::recovery::{Source, Unreadable};
 
 const MEDIUM_BLOCKS: u64 = 700;
@@ -57,6 +58,22 @@ fn geometry(layout: Layout, sums: SumKind) -> Superblock {
     .expect("large enough")
 }
 
+/// What is left of it, whatever there is, can be read, and whatever is lost is named.
+fn read_the_rest(disk: &mut Disk, edits: &[u8]) {
+    for trust in [Trust::Certain, Trust::Newest] {
+        let Ok((found, loss)) = rescue(disk, MEDIUM_BLOCKS, nothing, trust) else {
+            continue;
+        };
+        let blocks = found.superblock().logical_blocks();
+        for (lba, length) in loss.lost.runs().chain(loss.guessed.runs()) {
+            assert!(lba.0 + length <= blocks && length > 0);
+            assert!(!(loss.lost.contains(lba) && loss.guessed.contains(lba)));
+        }
+        assert!(!edits.is_empty() || loss.lost.is_empty() && loss.damage.is_empty());
+        life::read_all(found, &mut disk.0, life::chance(edits));
+    }
+}
+
 /// Edits of eight bytes each in the first blocks of a volume: which, where in it (two bytes), a share of how the volume is
 /// used if it still opens, a number. Whether it does.
 pub fn volume(layout: Layout, sums: SumKind, edits: &[u8]) -> bool {
@@ -79,6 +96,7 @@ pub fn volume(layout: Layout, sums: SumKind, edits: &[u8]) -> bool {
         ..Options::default()
     };
     check(&mut disk, MEDIUM_BLOCKS, options, nothing);
+    read_the_rest(&mut disk, edits);
     let Ok(found) = recover(&mut disk, MEDIUM_BLOCKS, nothing) else {
         return false;
     };

@@ -1,4 +1,5 @@
-//! A real ext4 on a volume that has lost a leaf of its map and the parity that would tell it: dumps go on, files are named.
+//! A real ext4 on a volume that has lost a leaf of its map and the parity that would tell it: dumps go on, files are named. And
+//! volumes of tables that have lost a block of their map: the rest is served, and copied into a new volume.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -10,26 +11,30 @@ mod nbd_client;
 use common::{Server, dir, noise, ok, run, text, vellum};
 use nbd_client::NbdClient;
 use serde_json::Value;
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use vellum_core::addr::Leaf;
+use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
 
 const MIB: u64 = 1 << 20;
 /// LBAs of a leaf.
 const LEAF: u64 = 1024;
 
-/// Zeros the leaf of an LBA, and its parity.
-fn lose_leaf_of(volume: &Path, lba: u64) {
-    let file = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(volume)
-        .unwrap();
+fn opened(volume: &Path) -> (File, Superblock) {
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.read(true).write(true).open(volume).unwrap();
     let mut block = [0; 4096];
     file.read_exact_at(&mut block, 0).unwrap();
     let blocks = file.metadata().unwrap().len() / 4096;
     let superblock = Superblock::decode(&block, blocks, vellum_device::crc32c).unwrap();
+    (file, superblock)
+}
+
+/// Zeros the leaf of an LBA, and its parity.
+fn lose_leaf_of(volume: &Path, lba: u64) {
+    let (file, superblock) = opened(volume);
     let leaf = Leaf((lba / LEAF) as u32);
     let parity = superblock.parity(superblock.stripe_of(leaf)).unwrap();
     for at in [leaf, parity].map(|leaf| [0, 1].map(|slot| superblock.leaf_slot(leaf, slot))) {
@@ -40,9 +45,9 @@ fn lose_leaf_of(volume: &Path, lba: u64) {
 }
 
 /// Makes a volume with this content, and stops it.
-fn put(dir: &Path, disk: &Path, socket: &Path, content: &[u8]) {
+fn put(dir: &Path, disk: &Path, layout: Layout, socket: &Path, content: &[u8]) {
     let disk_name = text(disk);
-    ok(&["create", disk_name, "--size=64M"]);
+    ok(&["create", disk_name, "--size=64M", "--layout", layout.name()]);
     let server = Server::start(dir, &[disk_name, "--socket", text(socket)]);
     let mut client = NbdClient::connect(socket, "d.vellum").unwrap();
     for (index, part) in content.chunks(256 << 10).enumerate() {
@@ -68,7 +73,7 @@ fn a_damaged_volume_is_dumped_and_its_files_are_named() {
     // Longer than a leaf maps: its end is in another one than directories are.
     let victim = noise(1, 12 << 20);
     std::fs::write(root.join("a/b/victim"), &victim).unwrap();
-    let file = std::fs::File::create(&image).unwrap();
+    let file = File::create(&image).unwrap();
     file.set_len(64 * MIB).unwrap();
     let options = [
         "-q",
@@ -87,7 +92,7 @@ fn a_damaged_volume_is_dumped_and_its_files_are_named() {
     let lba = blocks.position(|block| block == last).unwrap() as u64;
 
     let disk_name = text(&disk);
-    put(dir.path(), &disk, &socket, &content);
+    put(dir.path(), &disk, Layout::Log, &socket, &content);
     lose_leaf_of(&disk, lba);
     let told = ok(&["dump", disk_name, "map"]);
     let lost = format!("{:>12} {LEAF:>10}  lost", lba / LEAF * LEAF);
@@ -123,4 +128,65 @@ fn a_damaged_volume_is_dumped_and_its_files_are_named() {
     // The headers of the log tell all of it.
     let told = ok(&["rescue", disk_name]);
     assert!(told.contains("in doubt, the newest version"), "{told}");
+}
+
+/// LBAs of a block of the map table.
+const TABLE: u64 = 504;
+
+/// Zeros the first block of the map table, both slots of it where there are two.
+fn lose_first_table(volume: &Path) {
+    let (file, superblock) = opened(volume);
+    for slot in 0..if superblock.layout() == Layout::Shadow {
+        2
+    } else {
+        1
+    } {
+        let at = superblock.table_at(0, slot).0;
+        file.write_all_at(&[0; 4096], at * 4096).unwrap();
+    }
+}
+
+#[test]
+fn what_is_left_of_tables_is_served_and_rescued() {
+    for layout in [Layout::Ordered, Layout::Shadow] {
+        let dir = dir();
+        let [disk, new, socket] = ["d.vellum", "new.vellum", "s"].map(|n| dir.path().join(n));
+        let (disk_name, new_name) = (text(&disk), text(&new));
+        let content = noise(3, 4 << 20);
+        put(dir.path(), &disk, layout, &socket, &content);
+        lose_first_table(&disk);
+        let whole = TABLE * 4096..content.len() as u64;
+
+        let refused = vellum(&["serve", disk_name, "--socket", text(&socket)]);
+        let told = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{told}");
+        assert!(told.contains("map table"), "{told}");
+        let told = ok(&["dump", disk_name, "map"]);
+        let lost = format!("{:>12} {TABLE:>10}  lost", 0);
+        assert!(told.contains("damaged: ") && told.contains(&lost), "{told}");
+
+        let args = [disk_name, "--read-only", "--socket", text(&socket)];
+        let server = Server::start(dir.path(), &args);
+        let mut client = NbdClient::connect(&socket, "d.vellum").unwrap();
+        let mut found = vec![0; (whole.end - whole.start) as usize];
+        client.read(whole.start, &mut found).unwrap();
+        assert!(found == content[whole.start as usize..], "{layout:?}");
+        assert!(client.read(0, &mut found[..4096]).is_err(), "{layout:?}");
+        drop(client);
+        assert_eq!(server.term(), Some(0));
+
+        let out = vellum(&["rescue", "--json", disk_name, new_name]);
+        let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+        assert_eq!(out.status.code(), Some(1), "{report}");
+        assert_eq!(report["lost"][0]["lba"], 0, "{report}");
+        assert_eq!(report["lost"][0]["blocks"], TABLE, "{report}");
+        assert_eq!(report["copied_blocks"], 1024 - TABLE, "{report}");
+        ok(&["check", new_name]);
+        let server = Server::start(dir.path(), &[new_name, "--socket", text(&socket)]);
+        let mut client = NbdClient::connect(&socket, "new.vellum").unwrap();
+        client.read(whole.start, &mut found).unwrap();
+        assert!(found == content[whole.start as usize..], "{layout:?}");
+        drop(client);
+        assert_eq!(server.term(), Some(0));
+    }
 }

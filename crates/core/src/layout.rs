@@ -58,6 +58,11 @@ pub fn rescue(
     crc: Crc,
     trust: Trust,
 ) -> Result<(Recovered, Loss), RecoveryError> {
+    let (superblock, _) = find_superblock(source, medium_blocks, crc)?;
+    if superblock.layout() != Layout::Log {
+        let (recovered, loss) = tables::rescue(source, medium_blocks, crc, trust)?;
+        return Ok((Recovered::Tables(Box::new(recovered)), loss));
+    }
     let rescued = rescue::rescue(source, medium_blocks, crc, trust);
     let rescued = match (rescued, trust) {
         // What was found contradicts itself: it is not gone by.
@@ -108,6 +113,9 @@ impl Recovered {
                 &recovered.superblock
             }
             Self::Tables(recovered) => {
+                if recovered.is_rest {
+                    return Err(RecoveryError::Damaged);
+                }
                 may_write(&recovered.superblock)?;
                 recovered.superblock.begin_life(crate::addr::Seq(0));
                 &recovered.superblock

@@ -82,6 +82,16 @@ fn log() {
     run("log", Layout::Log);
 }
 
+#[test]
+fn ordered() {
+    run("ordered", Layout::Ordered);
+}
+
+#[test]
+fn shadow() {
+    run("shadow", Layout::Shadow);
+}
+
 /// A copy that is not kept up costs what it is there for, and the matrix sees that.
 #[test]
 fn canary() {

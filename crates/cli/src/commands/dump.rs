@@ -16,7 +16,8 @@ use vellum_core::entry::Entry;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::format::{root, summary};
-use vellum_core::recovery::{Recovered, Source};
+use vellum_core::layout::Recovered;
+use vellum_core::recovery::{self, Source};
 use vellum_device::info::hex_uuid;
 use vellum_device::{MediumSource, crc32c};
 use vellum_medium::Medium;
@@ -75,30 +76,17 @@ pub fn run(args: &Args) -> Result<()> {
     let (sb, mirror_lost) =
         vellum_core::recovery::find_superblock(&mut source, blocks, crc32c).with_context(name)?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    if sb.layout() != Layout::Log {
-        match args.part {
-            Part::Superblock => tables::superblock(&sb, mirror_lost, &mut out)?,
-            Part::Map => {
-                let found =
-                    vellum_core::tables::recover(&mut source, blocks, crc32c).with_context(name)?;
-                tables::map(
-                    &found,
-                    range(args, "blocks", sb.logical_blocks())?,
-                    &mut out,
-                )?;
-            }
-            Part::Chunks | Part::Segments => {
-                return Err(usage(format!(
-                    "{}: the layout {} has no segments; there are `superblock` and `map`",
-                    args.volume.display(),
-                    sb.layout().name()
-                )));
-            }
-        }
-        return Ok(out.flush()?);
-    }
+    let is_log = sb.layout() == Layout::Log;
     match args.part {
-        Part::Superblock => superblock(&sb, mirror_lost, &mut source, &mut out)?,
+        Part::Chunks | Part::Segments if !is_log => {
+            return Err(usage(format!(
+                "{}: the layout {} has no segments; there are `superblock` and `map`",
+                args.volume.display(),
+                sb.layout().name()
+            )));
+        }
+        Part::Superblock if is_log => superblock(&sb, mirror_lost, &mut source, &mut out)?,
+        Part::Superblock => tables::superblock(&sb, mirror_lost, &mut out)?,
         Part::Chunks => {
             for segment in range(args, "segments", sb.segment_count().into())? {
                 chunks(&sb, Segment(segment as u32), &mut source, &mut out)?;
@@ -108,13 +96,18 @@ pub fn run(args: &Args) -> Result<()> {
             let range = range(args, "segments", sb.segment_count().into())?;
             let found = found::find(&args.volume, &medium)?;
             found.tell(&(0..0), &mut out)?;
-            segments(&found.recovered, range, &mut source, &mut out)?;
+            if let Recovered::Log(found) = &found.recovered {
+                segments(found, range, &mut source, &mut out)?;
+            }
         }
         Part::Map => {
             let range = range(args, "blocks", sb.logical_blocks())?;
             let found = found::find(&args.volume, &medium)?;
             found.tell(&range, &mut out)?;
-            map(&found.recovered, range, &mut out)?;
+            match &found.recovered {
+                Recovered::Log(found) => map(found, range, &mut out)?,
+                Recovered::Tables(found) => tables::map(found, range, &mut out)?,
+            }
         }
     }
     Ok(out.flush()?)
@@ -229,7 +222,7 @@ fn superblock(
 }
 
 fn segments(
-    found: &Recovered,
+    found: &recovery::Recovered,
     range: std::ops::Range<u64>,
     source: &mut dyn Source,
     out: &mut dyn Write,
@@ -331,7 +324,11 @@ fn chunks(
     Ok(())
 }
 
-fn map(found: &Recovered, range: std::ops::Range<u64>, out: &mut dyn Write) -> Result<()> {
+fn map(
+    found: &recovery::Recovered,
+    range: std::ops::Range<u64>,
+    out: &mut dyn Write,
+) -> Result<()> {
     // Consecutive entries of one kind, or consecutive pages, make one line.
     let mut run: Option<(u64, u64, Entry)> = None;
     let mut at = Lba(range.start);

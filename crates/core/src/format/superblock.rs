@@ -76,7 +76,7 @@ on_disk! {
         over_provisioning: U32,
         /// layout: 1 log, 2 ordered tables, 3 shadowed tables
         layout: U32,
-        /// number of a map checkpoint that was durable when this was written: none older may be used
+        /// number of a map checkpoint that was durable when this was written: none older may be used; ordered tables: the last life that ended with a clean stop
         root_generation: U64,
         /// one more than the newest chunk that there was when this life began; 0: not known
         log_end: U64,
@@ -272,6 +272,18 @@ impl Superblock {
     /// Notes a map checkpoint that is durable: known to be, for what recovery reads may lie in a cache alone.
     pub fn mark_root(&mut self, generation: Generation) {
         self.root_generation = self.root_generation.max(generation);
+    }
+
+    /// Notes that tables in place are as this life leaves them: nothing is to be written any more, and what was is durable. They
+    /// have no root whose number could be noted, so it is the life's.
+    pub fn mark_stop(&mut self) {
+        self.root_generation = Generation(self.life.0);
+    }
+
+    /// Whether tables in place were left like that, and nobody has begun a life since.
+    #[must_use]
+    pub fn was_stopped(&self) -> bool {
+        self.layout == Layout::Ordered && self.root_generation.0 == self.life.0
     }
 
     /// Whether both are of the same life of the same volume: they may know of different roots, for a map

@@ -74,7 +74,13 @@ impl Kind {
     /// Entries of a block.
     #[must_use]
     pub const fn entries(self) -> usize {
-        ROOM / self.entry_bytes() * SECTORS
+        self.sector_entries() * SECTORS
+    }
+
+    /// Entries of a sector.
+    #[must_use]
+    pub const fn sector_entries(self) -> usize {
+        ROOM / self.entry_bytes()
     }
 
     /// For people.
@@ -136,30 +142,38 @@ impl Edition {
     }
 }
 
-/// Which edition each sector of a block is of: a power cut may leave two.
+/// Which edition each sector of a block is of: a power cut may leave two. A sector that is not whole is of none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SectorEditions([Edition; SECTORS]);
+pub struct SectorEditions([Option<Edition>; SECTORS]);
 
 impl SectorEditions {
     /// The oldest, and the newest.
     #[must_use]
     pub fn ends(&self) -> (Edition, Edition) {
-        let [first, rest @ ..] = &self.0;
-        rest.iter()
-            .fold((*first, *first), |(oldest, newest), &edition| {
-                (
-                    if edition.is_before(oldest) {
-                        edition
-                    } else {
-                        oldest
-                    },
-                    if newest.is_before(edition) {
-                        edition
-                    } else {
-                        newest
-                    },
-                )
-            })
+        let mut whole = self.0.iter().flatten().copied();
+        let first = whole.next().unwrap_or_default();
+        whole.fold((first, first), |(oldest, newest), edition| {
+            match (edition.is_before(oldest), newest.is_before(edition)) {
+                (true, _) => (edition, newest),
+                (_, true) => (oldest, edition),
+                _ => (oldest, newest),
+            }
+        })
+    }
+
+    /// The sectors that are not whole.
+    pub fn missing(self) -> impl Iterator<Item = u32> {
+        self.sectors(|edition| edition.is_none())
+    }
+
+    /// The sectors that are of before an edition.
+    pub fn older(self, known: Edition) -> impl Iterator<Item = u32> {
+        self.sectors(move |edition| edition.is_some_and(|edition| edition.is_before(known)))
+    }
+
+    fn sectors(self, wanted: impl Fn(Option<Edition>) -> bool) -> impl Iterator<Item = u32> {
+        let sectors = (0..).zip(self.0);
+        sectors.filter_map(move |(sector, edition)| wanted(edition).then_some(sector))
     }
 }
 
@@ -277,56 +291,65 @@ impl Signer {
     /// Whether a sector of table block `number` is whole, and of its place.
     #[must_use]
     pub fn is_whole(&self, number: u64, index: u64, sector: &[u8]) -> bool {
+        self.edition("table", number, index, sector).is_ok()
+    }
+
+    /// The edition of a sector that is whole, and of its place.
+    fn edition(
+        &self,
+        what: &'static str,
+        number: u64,
+        index: u64,
+        sector: &[u8],
+    ) -> Result<Edition, FormatError> {
         let place = self.place(number * SECTORS as u64 + index);
         let edition = Edition::get(&sector[ROOM..]);
         let (field, change) = self.signed(place, edition);
-        (self.crc)(&sector[..ROOM + 4]) ^ change == u32::get(&sector[ROOM + 4..])
-            && edition.0 == field
+        let found = (self.crc)(&sector[..ROOM + 4]) ^ change;
+        let expected = u32::get(&sector[ROOM + 4..]);
+        match found == expected {
+            true if edition.0 == field => Ok(edition),
+            true => Err(FormatError::Foreign { what }),
+            false => Err(FormatError::Checksum {
+                what,
+                found,
+                expected,
+            }),
+        }
     }
 
-    /// Reads table block `number` into `out`; of which editions its sectors are, where there are any.
-    ///
-    /// # Errors
-    /// When a sector is damaged or of elsewhere; names the sector of the block.
+    /// Reads table block `number` into `out`, which has nothing where a sector is damaged or of elsewhere; of which editions its
+    /// sectors are, and what is wrong with the first that is not whole.
     pub fn decode<E: Entry>(
         &self,
         number: u64,
         bytes: &[u8],
         out: &mut Vec<E>,
-    ) -> Result<SectorEditions, FormatError> {
+    ) -> (SectorEditions, Result<(), FormatError>) {
         out.clear();
+        out.resize(E::KIND.entries(), E::default());
         let what = E::KIND.name();
+        let mut result = Ok(());
+        if bytes.len() != BLOCK_BYTES {
+            let (have, need) = (bytes.len(), BLOCK_BYTES);
+            result = Err(FormatError::Truncated { what, have, need });
+        }
         let mut editions = SectorEditions::default();
-        for (index, sector) in bytes.chunks_exact(SECTOR_BYTES).enumerate() {
-            let place = self.place(number * SECTORS as u64 + index as u64);
-            let edition = Edition::get(&sector[ROOM..]);
-            let (field, change) = self.signed(place, edition);
-            let found = (self.crc)(&sector[..ROOM + 4]) ^ change;
-            let expected = u32::get(&sector[ROOM + 4..]);
-            if found != expected {
-                return Err(FormatError::Checksum {
-                    what,
-                    found,
-                    expected,
-                });
+        let sectors = bytes.chunks_exact(SECTOR_BYTES);
+        let entries = out.chunks_exact_mut(E::KIND.sector_entries());
+        for (index, ((sector, out), of)) in (0..).zip(sectors.zip(entries).zip(&mut editions.0)) {
+            match self.edition(what, number, index, sector) {
+                Ok(edition) => {
+                    *of = Some(edition);
+                    let found = sector[..ROOM].chunks_exact(E::KIND.entry_bytes());
+                    out.iter_mut()
+                        .zip(found)
+                        .for_each(|(out, bytes)| *out = E::get(bytes));
+                }
+                Err(error) => result = result.and(Err(error)),
             }
-            if edition.0 != field {
-                return Err(FormatError::Foreign { what });
-            }
-            if let Some(place) = editions.0.get_mut(index).filter(|_| self.has_editions) {
-                *place = edition;
-            }
-            let entries = sector[..ROOM].chunks_exact(E::KIND.entry_bytes());
-            out.extend(entries.map(E::get));
         }
-        match out.len() == E::KIND.entries() {
-            true => Ok(editions),
-            false => Err(FormatError::Truncated {
-                what,
-                have: bytes.len(),
-                need: BLOCK_BYTES,
-            }),
-        }
+        (editions, result)
     }
 }
 

@@ -22,6 +22,23 @@ pub(super) struct Editions {
     written: BTreeSet<u32>,
 }
 
+/// The editions that were found.
+pub(super) struct Held {
+    pub editions: Editions,
+    /// Which blocks of the table are to be written for them.
+    pub behind: BTreeSet<u32>,
+    /// Blocks of the map that are older than one that was durable.
+    pub stale: Vec<Stale>,
+}
+
+/// A block of the map that is older than one that was durable.
+pub(super) struct Stale {
+    pub block: u32,
+    /// Its sectors that are.
+    pub sectors: Vec<u32>,
+    pub error: FormatError,
+}
+
 impl Editions {
     /// Where there are none.
     pub fn none() -> Self {
@@ -33,41 +50,44 @@ impl Editions {
     }
 
     /// What the map's blocks were found to be, and what the table says of them. The sync with which a life begins
-    /// makes durable what was found, so the table says that from now on. Which of its blocks are to be written for it.
-    ///
-    /// # Errors
-    /// The block of the map that is older than one that was durable, and why.
+    /// makes durable what was found, so the table says that from now on.
     pub fn found(
         found: &[SectorEditions],
         table: Table<Edition>,
         is_lost: impl Fn(u32) -> bool,
-    ) -> Result<(Self, BTreeSet<u32>), (u32, FormatError)> {
-        let mut editions = Self {
-            newest: Vec::with_capacity(found.len()),
-            durable: table,
-            written: BTreeSet::new(),
+    ) -> Held {
+        let mut held = Held {
+            editions: Self {
+                newest: Vec::with_capacity(found.len()),
+                durable: table,
+                written: BTreeSet::new(),
+            },
+            behind: BTreeSet::new(),
+            stale: Vec::new(),
         };
-        let mut behind = BTreeSet::new();
         for (block, sectors) in (0..).zip(found) {
             let (oldest, newest) = sectors.ends();
-            let known = editions.durable.get(block);
-            if oldest.is_before(known) && !is_lost(Table::<Edition>::block_of(block)) {
-                let (edition, known) = (oldest.0, known.0);
-                let what = Kind::Map.name();
-                let error = FormatError::Stale {
-                    what,
-                    edition,
-                    known,
-                };
-                return Err((block, error));
+            let known = held.editions.durable.get(block);
+            let of_table = Table::<Edition>::block_of(block);
+            let older: Vec<u32> = sectors.older(known).collect();
+            if !older.is_empty() && !is_lost(of_table) {
+                held.stale.push(Stale {
+                    block,
+                    sectors: older,
+                    error: FormatError::Stale {
+                        what: Kind::Map.name(),
+                        edition: oldest.0,
+                        known: known.0,
+                    },
+                });
             }
             if oldest != known {
-                editions.durable.set(block, oldest);
-                behind.insert(Table::<Edition>::block_of(block));
+                held.editions.durable.set(block, oldest);
+                held.behind.insert(of_table);
             }
-            editions.newest.push(newest);
+            held.editions.newest.push(newest);
         }
-        Ok((editions, behind))
+        held
     }
 
     /// A block of the map is about to be written.

@@ -15,6 +15,7 @@
 
 mod check;
 mod commit;
+mod directory;
 mod discard;
 mod editions;
 mod effects;
@@ -24,6 +25,7 @@ mod options;
 pub mod order;
 mod read;
 mod recover;
+mod rest;
 mod shadow;
 mod space;
 mod stale;
@@ -54,6 +56,7 @@ pub use options::{Options, Persistence};
 use order::Step;
 use read::Reading;
 pub use recover::{Recovered, recover};
+pub use rest::rescue;
 use shadow::Shadow;
 use space::Space;
 use table::Table;
@@ -165,12 +168,11 @@ impl Tables {
     /// A volume that goes on where recovery ended. `recovered.superblock.life` must already be the new life,
     /// durable on the medium: with it, everything that recovery has read is.
     #[must_use]
-    pub fn new(recovered: Recovered, options: Options, crc: Crc) -> Self {
+    pub fn new(mut recovered: Recovered, options: Options, crc: Crc) -> Self {
+        let shadow = Shadow::of(&mut recovered);
         let lost_prints = recovered.lost_blocks(Kind::Prints);
         let superblock = recovered.superblock;
         let signer = Signer::new(&superblock, crc);
-        let shadow = (superblock.layout() == Layout::Shadow)
-            .then(|| Shadow::new(recovered.generation, recovered.slots, recovered.directory));
         let mut tables = Self {
             space: recovered.space,
             map: recovered.map,
@@ -456,6 +458,7 @@ impl Tables {
         }
         self.discard_stale();
         self.mark_root();
+        self.mark_stop();
         self.write_mirrors();
         self.stop_when_done();
     }
@@ -484,6 +487,26 @@ impl Tables {
         self.outbox.tell(Effect::Release { buf });
     }
 
+    /// Whether nothing is to be written any more, and what was is durable.
+    fn is_clean(&self) -> bool {
+        self.committing.is_none()
+            && self.running.is_empty()
+            && self.later.is_empty()
+            && self.mark_due().is_none()
+            && !self.unsynced
+    }
+
+    /// The superblock says that the tables are as this life leaves them: then no link is older than it should be, whatever else
+    /// is.
+    fn mark_stop(&mut self) {
+        let is_there = self.shadow.is_some() || self.superblock.was_stopped();
+        let ends = self.mode == Mode::Stopping && !self.poisoned && !self.outbox.holds_writes();
+        if ends && !is_there && self.is_clean() && self.is_quiet() {
+            self.superblock.mark_stop();
+            self.mirrors.mark();
+        }
+    }
+
     fn stop_when_done(&mut self) {
         if self.mode != Mode::Stopping {
             return;
@@ -492,15 +515,10 @@ impl Tables {
             && self.doomed.is_empty()
             && self.waiters.is_empty()
             && (self.mirrors.are_idle() || self.poisoned);
-        let clean = self.committing.is_none()
-            && self.running.is_empty()
-            && self.later.is_empty()
-            && self.mark_due().is_none()
-            && !self.unsynced;
         // What found no room is not tried again once the volume is poisoned.
         let ended = match self.poisoned {
             true => self.outbox.is_quiet_but_for_held(),
-            false => clean && self.is_quiet(),
+            false => self.is_clean() && self.is_quiet(),
         };
         if served && ended {
             self.mode = Mode::Stopped;

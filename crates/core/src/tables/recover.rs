@@ -4,22 +4,22 @@
 //! that nobody could have freed before. They are found here, at every opening, for the map is read whole anyway;
 //! the counts are put right in memory, and written when it costs least.
 //!
-//! A bad sector costs what it held, and no more: of the map that is the volume, for what links said is nowhere else; of
-//! the fingerprints the hints in its block; of the counts nothing, for they are counted anew; of the editions that what was
-//! lost of the map before is not noticed.
+//! A bad sector costs what it held, and no more: of the map that is its links, for what they said is nowhere else, and the
+//! volume opens only to be read (`rest`); of the fingerprints the hints in its block; of the counts nothing, for they are
+//! counted anew; of the editions that what was lost of the map before is not noticed.
 
+use super::directory::{Directory, check_sum};
 use super::editions::Editions;
 use super::space::Space;
 use super::table::Table;
-use crate::addr::{BLOCK_BYTES, Generation, Pba};
+use crate::addr::{BLOCK_BYTES, Generation, Lba, Pba};
+use crate::format::Crc;
 use crate::format::areas::Layout;
-use crate::format::root::{self, LeafSlot};
+use crate::format::root::LeafSlot;
 use crate::format::superblock::Superblock;
-use crate::format::table::{
-    Edition, Entry, Kind, Link, SectorEditions, Signer, decode_directory, sum_of_sectors,
-};
-use crate::format::{Crc, FormatError};
+use crate::format::table::{Edition, Entry, Kind, Link, SectorEditions, Signer, sum_of_sectors};
 use crate::limits;
+use crate::recovery::rescue::{Loss, Trust};
 use crate::recovery::{RecoveryError, Replayed, Source, find_superblock};
 use crate::stats::Stats;
 use alloc::collections::BTreeSet;
@@ -46,7 +46,8 @@ pub struct Recovered {
     pub(super) unprinted: Vec<u32>,
     /// Gauges of what was found.
     pub(super) found: Stats,
-    pub(super) generation: Generation,
+    /// The newest root that is whole, where there are roots.
+    pub generation: Generation,
     pub(super) slots: Vec<LeafSlot>,
     pub(super) directory: Vec<LeafSlot>,
     /// Counts that were lower than what leads to their block, which no crash can bring about; put right.
@@ -55,6 +56,10 @@ pub struct Recovered {
     pub leaks: u64,
     /// Blocks of the tables that the map is enough without.
     pub lost: Vec<Lost>,
+    /// Links that are not known, and why.
+    pub(super) loss: Loss,
+    /// Whether it is what is left of a damaged volume: it is read, and does not go on.
+    pub is_rest: bool,
     /// What was read.
     pub replayed: Replayed,
 }
@@ -77,16 +82,23 @@ struct Blocks<'a> {
     superblock: &'a Superblock,
     signer: Signer,
     crc: Crc,
-    slots: &'a [LeafSlot],
+    directory: &'a Directory,
     read: u64,
     lost: Vec<Lost>,
+    loss: &'a mut Loss,
     /// Of the map's blocks.
     editions: Vec<SectorEditions>,
 }
 
+/// Where a table block is; of shadowed ones with its sum.
+struct Place {
+    at: Pba,
+    sum: Option<u32>,
+}
+
 impl Blocks<'_> {
-    /// Reads a table. What the links say is nowhere else; of the others a block that is damaged is taken for empty.
-    fn load<E: Entry>(&mut self, table: &mut Table<E>) -> Result<(), RecoveryError> {
+    /// Reads a table. Of the map each sector stands for itself; of the others a block that is damaged is taken for empty.
+    fn load<E: Entry>(&mut self, table: &mut Table<E>) {
         let blocks = self.superblock.table_blocks()[E::KIND as usize];
         let mut entries = Vec::new();
         let mut bytes = vec![0; READ_BLOCKS as usize * BLOCK_BYTES];
@@ -96,46 +108,84 @@ impl Blocks<'_> {
                 Layout::Shadow => 1,
                 _ => READ_BLOCKS.min(blocks - block),
             };
-            let number = self.superblock.table_number(E::KIND, block as u32);
-            let slot = match self.slots.get(number as usize) {
-                Some(LeafSlot::Absent) => {
-                    block += 1;
+            let first = block as u32;
+            block += count;
+            let place = match self.place(self.superblock.table_number(E::KIND, first)) {
+                Ok(Some(place)) => place,
+                Ok(None) => continue,
+                Err(error) => {
+                    self.miss(E::KIND, first, SectorEditions::default(), error);
                     continue;
                 }
-                Some(LeafSlot::Slot1(sum)) => Some((1, *sum)),
-                Some(LeafSlot::Slot0(sum)) => Some((0, *sum)),
-                None => None,
             };
-            let at = self
-                .superblock
-                .table_at(number, slot.map_or(0, |(slot, _)| slot));
             let bytes = &mut bytes[..count as usize * BLOCK_BYTES];
-            let whole = self.source.read(at, bytes).is_ok();
+            let whole = self.source.read(place.at, bytes).is_ok();
             self.read += count;
             for (index, bytes) in (0..).zip(bytes.chunks_exact_mut(BLOCK_BYTES)) {
-                let (at, block) = (at.plus(index), (block + index) as u32);
-                let loaded = match whole {
+                let (at, block) = (place.at.plus(index), first + index as u32);
+                let read = match whole {
                     true => Ok(()),
                     false => self.source.read(at, bytes).map_err(RecoveryError::from),
                 };
-                let loaded = loaded.and_then(|()| {
-                    if let Some((_, expected)) = slot {
-                        self.hold_against(E::KIND, bytes, expected, at)?;
-                    }
-                    let number = number + index;
-                    let loaded = table.load(block, number, bytes, &self.signer, &mut entries);
-                    loaded.map_err(|error| RecoveryError::Table { at, error })
+                let is_told = read.and_then(|()| match place.sum {
+                    Some(expected) => self.hold_against(E::KIND, bytes, expected, at),
+                    None => Ok(()),
                 });
-                match (loaded, E::KIND) {
-                    (Ok(editions), Kind::Map) => self.editions.push(editions),
-                    (Ok(_), _) => {}
-                    (Err(error), Kind::Map) => return Err(error),
-                    (Err(error), kind) => self.lost.push(Lost { kind, block, error }),
+                let (sectors, result) = match is_told {
+                    Ok(()) => {
+                        let number = self.superblock.table_number(E::KIND, block);
+                        let (sectors, result) = self.signer.decode(number, bytes, &mut entries);
+                        let of_table = |error| RecoveryError::Table { at, error };
+                        (sectors, result.map_err(of_table))
+                    }
+                    Err(error) => {
+                        entries.clear();
+                        (SectorEditions::default(), Err(error))
+                    }
+                };
+                if result.is_ok() || E::KIND == Kind::Map {
+                    table.load(block, &entries);
+                }
+                if let Err(error) = result {
+                    self.miss(E::KIND, block, sectors, error);
+                }
+                if E::KIND == Kind::Map {
+                    result
+                        .err()
+                        .into_iter()
+                        .for_each(|error| self.loss.note(error));
+                    self.editions.push(sectors);
                 }
             }
-            block += count;
         }
-        Ok(())
+    }
+
+    /// Where a block is, if it is anywhere; why that is not known.
+    fn place(&self, number: u64) -> Result<Option<Place>, RecoveryError> {
+        if self.superblock.layout() != Layout::Shadow {
+            let at = self.superblock.table_at(number, 0);
+            return Ok(Some(Place { at, sum: None }));
+        }
+        let (slot, sum) = match self.directory.slot(number)? {
+            LeafSlot::Absent => return Ok(None),
+            LeafSlot::Slot0(sum) => (0, sum),
+            LeafSlot::Slot1(sum) => (1, sum),
+        };
+        Ok(Some(Place {
+            at: self.superblock.table_at(number, slot),
+            sum: Some(sum),
+        }))
+    }
+
+    /// Of a block that is damaged only these sectors are whole.
+    fn miss(&mut self, kind: Kind, block: u32, sectors: SectorEditions, error: RecoveryError) {
+        if kind != Kind::Map {
+            return self.lost.push(Lost { kind, block, error });
+        }
+        for sector in sectors.missing() {
+            let (lba, blocks) = lbas_of(block, sector);
+            self.loss.lost.insert(lba, blocks);
+        }
     }
 
     /// Holds a block against what the directory says of it.
@@ -155,202 +205,163 @@ impl Blocks<'_> {
     }
 }
 
-fn check_sum(what: &'static str, found: u32, expected: u32, at: Pba) -> Result<(), RecoveryError> {
-    if found == expected {
-        return Ok(());
-    }
-    let error = FormatError::Checksum {
-        what,
-        found,
-        expected,
-    };
-    Err(RecoveryError::Table { at, error })
+/// The LBAs whose links a sector of the map has.
+pub(super) fn lbas_of(block: u32, sector: u32) -> (Lba, u64) {
+    let of_sector = Kind::Map.sector_entries() as u64;
+    let first = u64::from(block) * Kind::Map.entries() as u64 + u64::from(sector) * of_sector;
+    (Lba(first), of_sector)
 }
 
 /// Reads the tables of a volume, and counts.
 ///
 /// # Errors
-/// When one of them is damaged, or names what there is not.
+/// When something of the map is damaged, or names what there is not.
 pub fn recover(
     source: &mut dyn Source,
     medium_blocks: u64,
     crc: Crc,
 ) -> Result<Recovered, RecoveryError> {
+    let found = look(source, medium_blocks, crc, Trust::Certain)?;
+    match found.loss.damage.first() {
+        Some(error) => Err(*error),
+        None => Ok(found),
+    }
+}
+
+/// Reads what is whole of the tables, and counts.
+///
+/// # Errors
+/// When there is no superblock.
+pub(super) fn look(
+    source: &mut dyn Source,
+    medium_blocks: u64,
+    crc: Crc,
+    trust: Trust,
+) -> Result<Recovered, RecoveryError> {
     let (superblock, mirror_lost) = find_superblock(source, medium_blocks, crc)?;
-    let signer = Signer::new(&superblock, crc);
-    let (generation, directory, slots) = match superblock.layout() {
-        Layout::Shadow => read_directory(source, &superblock, crc)?,
-        _ => (Generation(0), Vec::new(), Vec::new()),
+    let mut found = Recovered::empty(superblock, mirror_lost);
+    let signer = Signer::new(&found.superblock, crc);
+    let directory = match found.superblock.layout() {
+        Layout::Shadow => Directory::read(source, &found.superblock, crc, &mut found.loss),
+        _ => Directory::default(),
     };
-    let [map, counts, prints, editions] = superblock.table_blocks();
-    let mut editions = Table::new(editions);
-    let data_blocks = superblock.areas().data_blocks() as u32;
-    let mut found = Recovered {
-        map: Table::new(map),
-        counts: Table::new(counts),
-        prints: Table::new(prints),
-        editions: Editions::none(),
-        behind: BTreeSet::new(),
-        refs: Table::new(counts),
-        space: Space::new(data_blocks),
-        mended: BTreeSet::new(),
-        unprinted: Vec::new(),
-        found: Stats::default(),
-        generation,
-        slots,
-        directory,
-        too_low: Vec::new(),
-        leaks: 0,
-        lost: Vec::new(),
-        replayed: Replayed {
-            mirror_lost,
-            ..Replayed::default()
-        },
-        superblock,
-    };
+    let mut editions = Table::new(found.superblock.table_blocks()[Kind::Editions as usize]);
     let mut blocks = Blocks {
-        source,
+        source: &mut *source,
         superblock: &found.superblock,
         signer,
         crc,
-        slots: &found.slots,
+        directory: &directory,
         read: 0,
         lost: Vec::new(),
+        loss: &mut found.loss,
         editions: Vec::new(),
     };
-    blocks.load(&mut found.map)?;
-    blocks.load(&mut found.counts)?;
-    blocks.load(&mut found.prints)?;
-    blocks.load(&mut editions)?;
-    found.replayed.leaves = blocks.read;
-    found.lost = blocks.lost;
+    blocks.load(&mut found.map);
+    blocks.load(&mut found.counts);
+    blocks.load(&mut found.prints);
+    blocks.load(&mut editions);
+    (found.replayed.leaves, found.lost) = (blocks.read, blocks.lost);
+    let of_map = blocks.editions;
+    (found.generation, found.slots) = (directory.generation, directory.slots);
+    found.directory = directory.blocks;
     if found.superblock.has_editions() {
-        found.hold_editions(&blocks.editions, editions)?;
+        found.hold_editions(&of_map, editions);
     }
-    found.count_links()?;
-    found.settle_counts()?;
+    if trust == Trust::Newest {
+        found.guess(source, &signer);
+    }
+    found.count_links();
+    found.settle_counts();
     Ok(found)
 }
 
-type Directory = (Generation, Vec<LeafSlot>, Vec<LeafSlot>);
-
-/// The newest root that is whole, and the directory that it names.
-fn read_directory(
-    source: &mut dyn Source,
-    superblock: &Superblock,
-    crc: Crc,
-) -> Result<Directory, RecoveryError> {
-    let blocks = superblock.directory_blocks() as u32;
-    let bytes = superblock.shadow_root_blocks() as usize * BLOCK_BYTES;
-    let mut copies = vec![0; 2 * bytes];
-    let mut newest: Option<(Generation, Vec<LeafSlot>)> = None;
-    let mut wrong = FormatError::Magic { what: "root" };
-    for parity in 0..2 {
-        let at = superblock.shadow_root_at(Generation(parity));
-        for (copy, out) in (0..).zip(copies.chunks_exact_mut(bytes)) {
-            let at = at.plus(copy * superblock.shadow_root_blocks());
-            if source.read(at, out).is_err() {
-                continue;
-            }
-            match root::decode(out, &superblock.uuid(), blocks, crc) {
-                Ok((header, slots)) if header.generation.0 & 1 == parity => {
-                    if newest
-                        .as_ref()
-                        .is_none_or(|(newest, _)| *newest < header.generation)
-                    {
-                        newest = Some((header.generation, slots));
-                    }
-                }
-                Ok(_) => {}
-                Err(error) => wrong = error,
-            }
+impl Recovered {
+    fn empty(superblock: Superblock, mirror_lost: bool) -> Self {
+        let [map, counts, prints, _] = superblock.table_blocks();
+        Self {
+            map: Table::new(map),
+            counts: Table::new(counts),
+            prints: Table::new(prints),
+            editions: Editions::none(),
+            behind: BTreeSet::new(),
+            refs: Table::new(counts),
+            space: Space::new(superblock.areas().data_blocks() as u32),
+            mended: BTreeSet::new(),
+            unprinted: Vec::new(),
+            found: Stats::default(),
+            generation: Generation(0),
+            slots: Vec::new(),
+            directory: Vec::new(),
+            too_low: Vec::new(),
+            leaks: 0,
+            lost: Vec::new(),
+            loss: Loss::none(superblock.logical_blocks()),
+            is_rest: false,
+            replayed: Replayed {
+                mirror_lost,
+                ..Replayed::default()
+            },
+            superblock,
         }
     }
-    let (generation, directory) = newest.ok_or(RecoveryError::NoRoot {
-        first: wrong,
-        second: wrong,
-    })?;
-    let lost = superblock.root_generation();
-    if generation < lost {
-        // The newest was durable, so it has rotted; the one before it is of an older volume.
-        return Err(RecoveryError::RootLost { lost });
-    }
-    let tables: u64 = superblock.table_blocks().iter().sum();
-    let mut slots = Vec::with_capacity(tables as usize);
-    let mut block = [0; BLOCK_BYTES];
-    for (number, entry) in (0..).zip(&directory) {
-        let (slot, expected) = match entry {
-            LeafSlot::Absent => {
-                slots.resize(slots.len() + BLOCK_BYTES / 8, LeafSlot::Absent);
-                continue;
-            }
-            LeafSlot::Slot0(sum) => (0, *sum),
-            LeafSlot::Slot1(sum) => (1, *sum),
-        };
-        let at = superblock.directory_at(number, slot);
-        source.read(at, &mut block)?;
-        check_sum("directory of tables", crc(&block), expected, at)?;
-        decode_directory(&block, &mut slots).map_err(|error| RecoveryError::Table { at, error })?;
-    }
-    slots.truncate(tables as usize);
-    Ok((generation, directory, slots))
-}
 
-impl Recovered {
     /// Holds the map's blocks against the editions that were durable.
-    fn hold_editions(
-        &mut self,
-        found: &[SectorEditions],
-        table: Table<Edition>,
-    ) -> Result<(), RecoveryError> {
+    fn hold_editions(&mut self, found: &[SectorEditions], table: Table<Edition>) {
         let lost = self.lost_blocks(Kind::Editions);
         self.found.lost_edition_blocks = lost.len() as u64;
         let held = Editions::found(found, table, |block| lost.contains(&block));
-        let (editions, behind) = held.map_err(|(block, error)| RecoveryError::Table {
-            at: self
-                .superblock
-                .table_at(self.superblock.table_number(Kind::Map, block), 0),
-            error,
-        })?;
-        (self.editions, self.behind) = (editions, behind);
+        for stale in held.stale {
+            let number = self.superblock.table_number(Kind::Map, stale.block);
+            let (at, error) = (self.superblock.table_at(number, 0), stale.error);
+            self.loss.note(RecoveryError::Table { at, error });
+            for sector in stale.sectors {
+                let (lba, blocks) = lbas_of(stale.block, sector);
+                self.forget(lba, blocks);
+            }
+        }
+        (self.editions, self.behind) = (held.editions, held.behind);
         self.behind.extend(lost);
-        Ok(())
     }
 
-    fn count_links(&mut self) -> Result<(), RecoveryError> {
+    fn count_links(&mut self) {
         let end = self.superblock.logical_blocks() as u32;
-        let data_blocks = self.superblock.areas().data_blocks();
         let mut from = 0;
         while let Some((key, link)) = self.map.next(from, end) {
             from = key + 1;
-            let outside = || {
-                let block = Table::<Link>::block_of(key);
-                let number = self.superblock.table_number(Kind::Map, block);
-                let slot = self.slots.get(number as usize);
-                let slot = u64::from(matches!(slot, Some(LeafSlot::Slot1(_))));
-                RecoveryError::Outside {
-                    what: Kind::Map.name(),
-                    at: self.superblock.table_at(number, slot),
-                }
-            };
-            let index = link.index().ok_or_else(outside)?;
-            let refs = match u64::from(index) < data_blocks {
-                true => self.refs.get(index),
-                false => return Err(outside()),
-            };
-            if refs == limits::COUNT_MAX {
-                return Err(self.too_many(index));
+            if let Err(error) = self.count(key, link) {
+                self.loss.note(error);
+                self.forget(Lba(key.into()), 1);
             }
-            self.refs.set(index, refs + 1);
-            let found = &mut self.found;
-            match refs {
-                0 => found.live_blocks += 1,
-                1 => {
-                    found.shared_pages += 1;
-                    found.shared_owners += 2;
-                }
-                _ => found.shared_owners += 1,
+        }
+    }
+
+    fn count(&mut self, key: u32, link: Link) -> Result<(), RecoveryError> {
+        let data_blocks = self.superblock.areas().data_blocks();
+        let index = link.index().filter(|index| u64::from(*index) < data_blocks);
+        let index = index.ok_or_else(|| {
+            let block = Table::<Link>::block_of(key);
+            let number = self.superblock.table_number(Kind::Map, block);
+            let slot = self.slots.get(number as usize);
+            let slot = u64::from(matches!(slot, Some(LeafSlot::Slot1(_))));
+            RecoveryError::Outside {
+                what: Kind::Map.name(),
+                at: self.superblock.table_at(number, slot),
             }
+        })?;
+        let refs = self.refs.get(index);
+        if refs == limits::COUNT_MAX {
+            return Err(self.too_many(index));
+        }
+        self.refs.set(index, refs + 1);
+        let found = &mut self.found;
+        match refs {
+            0 => found.live_blocks += 1,
+            1 => {
+                found.shared_pages += 1;
+                found.shared_owners += 2;
+            }
+            _ => found.shared_owners += 1,
         }
         Ok(())
     }
@@ -359,7 +370,7 @@ impl Recovered {
     ///
     /// A fingerprint that cannot be read now may be read at the next opening: until its block has been written anew it is
     /// counted, if it may be there. That the count of its block has room for it says so, where that is known.
-    fn settle_counts(&mut self) -> Result<(), RecoveryError> {
+    fn settle_counts(&mut self) {
         let lost_prints = self.lost_blocks(Kind::Prints);
         let lost_counts = self.lost_blocks(Kind::Counts);
         self.found.lost_fingerprint_blocks = lost_prints.len() as u64;
@@ -378,7 +389,7 @@ impl Recovered {
             }
             let should = refs + u16::from(lost_print || self.prints.get(index) != 0);
             if should > limits::COUNT_MAX {
-                return Err(self.too_many(index));
+                self.loss.note(self.too_many(index));
             }
             if is != Some(should) {
                 self.settle_count(index, is, should);
@@ -389,7 +400,6 @@ impl Recovered {
         }
         // Those of them, too, that count nothing.
         self.mended.extend(lost_counts);
-        Ok(())
     }
 
     fn settle_count(&mut self, index: u32, is: Option<u16>, should: u16) {

@@ -37,16 +37,17 @@ fn in_slot(slot: u64, crc: u32) -> LeafSlot {
 }
 
 impl Shadow {
-    pub fn new(generation: Generation, slots: Vec<LeafSlot>, directory: Vec<LeafSlot>) -> Self {
-        Self {
-            generation,
-            durable: generation,
-            unmarked_since: Some(Nanos(0)),
+    /// As they were found, if there are any.
+    pub fn of(found: &mut Recovered) -> Option<Self> {
+        (found.superblock.layout() == Layout::Shadow).then(|| Self {
+            generation: found.generation,
+            durable: found.generation,
+            unmarked_since: (!found.is_rest).then_some(Nanos(0)),
             marking: false,
-            slots,
-            directory,
+            slots: core::mem::take(&mut found.slots),
+            directory: core::mem::take(&mut found.directory),
             changed: BTreeSet::new(),
-        }
+        })
     }
 
     /// The newest that is durable.

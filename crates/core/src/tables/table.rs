@@ -1,8 +1,7 @@
 //! One linear table in memory. A block that holds nothing takes none.
 
 use crate::addr::BLOCK_BYTES;
-use crate::format::FormatError;
-use crate::format::table::{Edition, Entry, SectorEditions, Signer};
+use crate::format::table::{Edition, Entry, Signer};
 use alloc::{boxed::Box, vec, vec::Vec};
 
 /// See the module.
@@ -76,20 +75,11 @@ impl<E: Entry> Table<E> {
         signer.encode(number, edition, entries, out);
     }
 
-    /// Takes a block as it was found; `entries` is room to decode it.
-    pub fn load(
-        &mut self,
-        block: u32,
-        number: u64,
-        bytes: &[u8],
-        signer: &Signer,
-        entries: &mut Vec<E>,
-    ) -> Result<SectorEditions, FormatError> {
-        let editions = signer.decode(number, bytes, entries)?;
+    /// Takes a block's entries as they were found.
+    pub fn load(&mut self, block: u32, entries: &[E]) {
         if entries.iter().any(|entry| *entry != E::default()) {
-            self.blocks[block as usize] = Some(entries.as_slice().into());
+            self.blocks[block as usize] = Some(entries.into());
         }
-        Ok(editions)
     }
 }
 

@@ -18,9 +18,8 @@ fn entries<E: Entry>(medium: &Medium, superblock: &Superblock) -> Result<Vec<(u6
     for block in 0..superblock.table_blocks()[E::KIND as usize] {
         let number = superblock.table_number(E::KIND, block as u32);
         medium.read_into(superblock.table_at(number, 0).0, &mut bytes);
-        signer
-            .decode(number, &bytes, &mut found)
-            .map_err(|error| format!("block {block} of the {}: {error}", E::KIND.name()))?;
+        let (_, whole) = signer.decode(number, &bytes, &mut found);
+        whole.map_err(|error| format!("block {block} of the {}: {error}", E::KIND.name()))?;
         let first = block * E::KIND.entries() as u64;
         let some = (first..)
             .zip(&found)

@@ -1,5 +1,6 @@
 //! One damaged block anywhere in a volume at rest: what is read of the rest, and what is not.
 
+use super::damaged_tables::{self, is_map};
 use super::driver::{Ask, Driver, Failure, ensure};
 use super::medium::{BLOCK, Cell, Medium};
 use super::model::{Model, Seen};
@@ -85,6 +86,10 @@ struct Case {
     chunk: Option<Seq>,
     /// And the LBAs that it said something of, or moved, or whose data it has.
     said: BTreeSet<u64>,
+    /// Whether it is tables in place that are older than they should be, and nothing tells which of them are.
+    is_untold: bool,
+    /// LBAs that may read as they were before then, and nobody notices.
+    older: BTreeSet<u64>,
 }
 
 impl World {
@@ -159,6 +164,11 @@ impl World {
                 damage,
                 chunk: header(&self.medium, at).map(|header| header.seq),
                 said: said(&self.medium, &whole, at),
+                is_untold: self.is_untold(&whole, damage),
+                older: match self.is_untold(&whole, damage) && is_map(whole.superblock(), at) {
+                    true => damaged_tables::links(&whole, &self.medium, &medium, at),
+                    false => BTreeSet::new(),
+                },
             };
             let tally = matrix.entry((structure, damage)).or_default();
             self.hit_one(&whole, medium, &case, tally)
@@ -199,33 +209,26 @@ impl World {
         if let Some(loss) = &loss {
             forget(&mut seen, loss);
         }
-        let hit = hit_by(whole, case.at);
-        let model = self.model.base().to_vec();
-        let mut lost = BTreeSet::new();
-        for (lba, (seen, expected)) in (0..).zip(seen.iter().zip(&model)) {
-            match seen {
-                Seen::Unknown => {
-                    lost.insert(lba);
-                }
-                Seen::Token(token) => {
-                    // With an older map checkpoint what was pledged since that one comes home.
-                    let journal = pledges.get(&lba).map(|journal| &model[*journal as usize]);
-                    ensure!(
-                        token == expected || journal == Some(token) || was_cut && loss.is_none(),
-                        "LBA {lba} reads {token:#x}, not {expected:#x}"
-                    );
-                }
-            }
-        }
+        let mut hit = hit_by(whole, case.at);
+        hit.extend(damaged_tables::links(whole, &self.medium, &medium, case.at));
+        let is_cut = was_cut && loss.is_none() && case.may_cut(whole);
+        // Where something tells that a block is old, none of it is read.
+        let none = BTreeSet::new();
+        let older = loss.as_ref().map_or(&case.older, |_| &none);
+        let lost = self.judge(&seen, &pledges, is_cut, older)?;
         match lost.is_subset(&hit) {
             _ if was_cut && loss.is_none() => tally.cut += 1,
             true if lost.is_empty() => tally.harmless += 1,
             true => tally.exact += 1,
             false => {
                 tally.more += 1;
-                let beyond = beyond(&lost, &hit, case, whole);
+                let mut beyond = beyond(&lost, &hit, case, whole);
+                if let Some(loss) = loss.as_ref().filter(|_| case.is_untold) {
+                    let doubtful = damaged_tables::doubtful(whole, &loss.damage, case.at);
+                    beyond.retain(|lba| !doubtful.contains(lba));
+                }
                 ensure!(
-                    beyond.is_empty() || whole.superblock().parity_leaves() == 0,
+                    beyond.is_empty() || is_without_copies(whole.superblock()),
                     "it costs {} LBAs beyond it: {:?} ({strict_error})",
                     beyond.len(),
                     beyond.iter().take(8).collect::<Vec<_>>()
@@ -236,6 +239,33 @@ impl World {
             self.rescue_the_rest(medium, &lost)?;
         }
         Ok(())
+    }
+
+    /// What is read must be what was there; what is not read is lost.
+    fn judge(
+        &self,
+        seen: &[Seen],
+        pledges: &BTreeMap<u64, u64>,
+        is_cut: bool,
+        older: &BTreeSet<u64>,
+    ) -> Result<BTreeSet<u64>, Failure> {
+        let model = self.model.base();
+        let mut lost = BTreeSet::new();
+        for (lba, (seen, expected)) in (0..).zip(seen.iter().zip(model)) {
+            let Seen::Token(token) = seen else {
+                lost.insert(lba);
+                continue;
+            };
+            // With an older map checkpoint what was pledged since that one comes home.
+            let journal = pledges.get(&lba).map(|journal| &model[*journal as usize]);
+            let had = *token == 0 || self.model.had(lba, *token);
+            let may_be_old = had && (is_cut || older.contains(&lba));
+            ensure!(
+                token == expected || journal == Some(token) || may_be_old,
+                "LBA {lba} reads {token:#x}, not {expected:#x}"
+            );
+        }
+        Ok(lost)
     }
 
     /// What is found beyond what is certain is right where it is certain, and never another LBA's.
@@ -273,10 +303,10 @@ impl World {
 /// So does no header of a chunk behind the map checkpoint, and no mirror if the power has torn the other.
 fn has_copies(case: &Case, whole: &Recovered) -> bool {
     let is_old_summary = (case.structure, case.damage) == (Structure::Summary, Damage::Stale);
+    let is_last_mirror = case.structure == Structure::Mirror && whole.replayed().mirror_lost;
     let Recovered::Log(whole) = whole else {
-        return true;
+        return !is_last_mirror;
     };
-    let is_last_mirror = case.structure == Structure::Mirror && whole.replayed.mirror_lost;
     let is_behind = case.structure == Structure::Header && case.chunk > Some(whole.root.seq);
     !is_behind && !is_old_summary && !is_last_mirror
 }
@@ -359,7 +389,29 @@ fn forget(seen: &mut [Seen], loss: &Loss) {
 fn last_seq(found: &Recovered) -> Seq {
     match found {
         Recovered::Log(found) => found.last_seq,
-        Recovered::Tables(_) => Seq(0),
+        Recovered::Tables(found) => Seq(found.generation.0),
+    }
+}
+
+/// A log that has no copies of what leads to data, as those from before.
+fn is_without_copies(superblock: &Superblock) -> bool {
+    superblock.layout() == Layout::Log && superblock.parity_leaves() == 0
+}
+
+impl Case {
+    /// Whether the volume may be taken to end before this: of tables only with the root.
+    fn may_cut(&self, whole: &Recovered) -> bool {
+        matches!(whole, Recovered::Log(_)) || self.structure == Structure::Root
+    }
+}
+
+impl World {
+    /// Whether nothing tells that a block is older than it should be: of the layout `ordered`, if the volume was not stopped
+    /// cleanly since it was written.
+    fn is_untold(&self, whole: &Recovered, damage: Damage) -> bool {
+        let superblock = whole.superblock();
+        let is_proven = self.stopped && superblock.has_editions();
+        superblock.layout() == Layout::Ordered && damage == Damage::Stale && !is_proven
     }
 }
 

@@ -9,6 +9,7 @@ pub mod chosen;
 pub mod client;
 pub mod counts;
 pub mod damage;
+pub mod damaged_tables;
 pub mod driver;
 pub mod medium;
 mod mend;

@@ -39,6 +39,8 @@ pub struct World {
     faults: bool,
     /// Reads have failed: segments may have been set aside half empty, and space with them.
     worn: bool,
+    /// Whether the last life ended with a clean shutdown.
+    pub(super) stopped: bool,
     pub summary: Summary,
 }
 
@@ -99,6 +101,7 @@ impl World {
             now: 1,
             faults,
             worn: false,
+            stopped: false,
             summary: Summary::default(),
         })
     }
@@ -200,7 +203,7 @@ impl World {
         self.summary.folded += stats.folded_blocks;
         self.summary.bases_read += stats.base_reads;
         self.summary.free_flushes += stats.flushes_free;
-        let poisoned = driver.poisoned;
+        self.stopped = end == End::Shutdown && !driver.poisoned;
         let (medium, model, counts, now) = driver.crash(end != End::Kill)?;
         (self.medium, self.model, self.now) = (medium, model, now);
         self.summary.count(&counts);
@@ -211,7 +214,7 @@ impl World {
             let _ = open::open(&mut self.medium, &mut self.rng, true)?;
         }
         self.audit()?;
-        if end == End::Shutdown && !poisoned && self.faults && self.rng.percent(50) {
+        if self.stopped && self.faults && self.rng.percent(50) {
             self.rot_at_rest()?;
         }
         Ok(())

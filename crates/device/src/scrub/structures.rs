@@ -545,11 +545,11 @@ fn checksum(what: &'static str, at: Pba, found: u32, expected: u32) -> Finding {
 
 fn decode(kind: Kind, number: u64, bytes: &[u8], sb: &Superblock) -> Result<(), FormatError> {
     let signer = Signer::new(sb, crc32c);
-    let sound = match kind {
+    let (_, sound) = match kind {
         Kind::Map => signer.decode::<Link>(number, bytes, &mut Vec::new()),
         Kind::Counts => signer.decode::<u16>(number, bytes, &mut Vec::new()),
         Kind::Prints => signer.decode::<u32>(number, bytes, &mut Vec::new()),
         Kind::Editions => signer.decode::<Edition>(number, bytes, &mut Vec::new()),
     };
-    sound.map(drop)
+    sound
 }

@@ -3,8 +3,9 @@
 use anyhow::{Context, Result};
 use std::io::Write;
 use std::path::Path;
-use vellum_core::recovery::rescue::{Loss, Trust, rescue};
-use vellum_core::recovery::{Recovered, RecoveryError, recover};
+use vellum_core::layout::{Recovered, recover, rescue};
+use vellum_core::recovery::RecoveryError;
+use vellum_core::recovery::rescue::{Loss, Trust};
 use vellum_device::{MediumSource, crc32c};
 use vellum_medium::Medium;
 
@@ -14,7 +15,7 @@ pub struct Found {
     damage: Option<(RecoveryError, Loss)>,
 }
 
-/// Reads the log of the volume.
+/// Reads what leads to the data of the volume.
 pub fn find(path: &Path, medium: &dyn Medium) -> Result<Found> {
     let mut source = MediumSource::new(medium);
     let blocks = medium.blocks();
@@ -28,10 +29,10 @@ pub fn find(path: &Path, medium: &dyn Medium) -> Result<Found> {
         Err(error) => error,
     };
     let rest = rescue(&mut source, blocks, crc32c, Trust::Certain);
-    let rest = rest.with_context(|| path.display().to_string())?;
+    let (recovered, loss) = rest.with_context(|| path.display().to_string())?;
     Ok(Found {
-        recovered: rest.recovered,
-        damage: Some((error, rest.loss)),
+        recovered,
+        damage: Some((error, loss)),
     })
 }
 

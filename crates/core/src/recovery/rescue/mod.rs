@@ -62,6 +62,27 @@ pub struct Loss {
     pub more_damage: u64,
 }
 
+impl Loss {
+    /// Nothing, of a volume with so many blocks.
+    #[must_use]
+    pub fn none(blocks: u64) -> Self {
+        Self {
+            lost: LbaSet::new(blocks),
+            guessed: LbaSet::new(blocks),
+            damage: Vec::new(),
+            more_damage: 0,
+        }
+    }
+
+    /// Something is damaged.
+    pub(crate) fn note(&mut self, error: RecoveryError) {
+        match self.damage.len() < FINDINGS {
+            true => self.damage.push(error),
+            false => self.more_damage += 1,
+        }
+    }
+}
+
 /// Reads a damaged log.
 ///
 /// # Errors
@@ -115,8 +136,7 @@ struct Doubt {
     known: Option<BTreeSet<Vba>>,
     /// And those whose place is theirs for certain: it has been told since, or when it was written already.
     placed: BTreeSet<Vba>,
-    damage: Vec<RecoveryError>,
-    more: u64,
+    loss: Loss,
 }
 
 impl Doubt {
@@ -131,20 +151,12 @@ impl Doubt {
             gone: LbaSet::new(blocks),
             known: None,
             placed: BTreeSet::new(),
-            damage: Vec::new(),
-            more: 0,
+            loss: Loss::none(blocks),
         }
     }
 
     fn is_any(&self) -> bool {
         self.deltas_lost || !self.numbers.is_empty() || !self.unknown.is_empty()
-    }
-
-    fn note(&mut self, error: RecoveryError) {
-        match self.damage.len() < FINDINGS {
-            true => self.damage.push(error),
-            false => self.more += 1,
-        }
     }
 
     /// The map checkpoint to go by; an empty one, and all in doubt, when the newest is lost.
@@ -163,7 +175,7 @@ impl Doubt {
             }
         });
         found.unwrap_or_else(|error| {
-            self.note(error);
+            self.loss.note(error);
             self.root_lost = true;
             self.unknown.insert_all();
             self.blank.insert_all();
@@ -192,7 +204,7 @@ impl Doubt {
             let Err(error) = replay.load_leaf(Leaf(index)) else {
                 continue;
             };
-            self.note(error);
+            self.loss.note(error);
             match index.checked_sub(maps) {
                 None => {
                     let first = Lba(u64::from(index) * LBAS_OF_LEAF);
@@ -242,7 +254,7 @@ impl Doubt {
         self.placed.extend(written.map(|(vba, _)| vba));
         self.forget_unknown_numbers(&found.records);
         for record in wrong {
-            self.note(RecoveryError::Outside {
+            self.loss.note(RecoveryError::Outside {
                 what: "a chunk",
                 at: found.header.at,
             });
@@ -278,7 +290,7 @@ impl Doubt {
         let (missing, durable) = (replay.last_seq.next(), replay.durable);
         let was_durable = durable >= missing && missing < seq;
         if was_durable {
-            self.note(RecoveryError::Missing {
+            self.loss.note(RecoveryError::Missing {
                 seq: missing,
                 durable,
             });
@@ -368,8 +380,7 @@ impl Doubt {
         let loss = Loss {
             lost,
             guessed,
-            damage: self.damage,
-            more_damage: self.more,
+            ..self.loss
         };
         Ok(Rescued { recovered, loss })
     }

@@ -1,0 +1,156 @@
+//! Which slot of each shadowed table block counts: the root that is whole, and the directory that it names.
+
+use crate::addr::{BLOCK_BYTES, Generation, Lba, Pba};
+use crate::format::root::{self, LeafSlot};
+use crate::format::superblock::Superblock;
+use crate::format::table::decode_directory;
+use crate::format::{Crc, FormatError};
+use crate::recovery::rescue::Loss;
+use crate::recovery::{RecoveryError, Source};
+use alloc::collections::BTreeMap;
+use alloc::{vec, vec::Vec};
+
+/// Table blocks that a block of it names.
+const ENTRIES: usize = crate::format::areas::DIRECTORY_ENTRIES as usize;
+
+/// See the module. Of tables that are not shadowed there is nothing.
+#[derive(Default)]
+pub(super) struct Directory {
+    pub generation: Generation,
+    /// Of each of its blocks, as the root has it.
+    pub blocks: Vec<LeafSlot>,
+    /// Of each table block.
+    pub slots: Vec<LeafSlot>,
+    /// Blocks of it that are damaged: what they named is taken for absent.
+    damaged: BTreeMap<u64, RecoveryError>,
+}
+
+impl Directory {
+    /// Reads it; what of it is damaged is noted. Without a root that is the newest for certain, nothing is known.
+    pub fn read(
+        source: &mut dyn Source,
+        superblock: &Superblock,
+        crc: Crc,
+        loss: &mut Loss,
+    ) -> Self {
+        let mut directory = Self::default();
+        let tables: u64 = superblock.table_blocks().iter().sum();
+        match newest_root(source, superblock, crc) {
+            Ok((generation, blocks)) => {
+                (directory.generation, directory.blocks) = (generation, blocks);
+            }
+            Err(error) => {
+                loss.note(error);
+                directory.generation = superblock.root_generation();
+                let blocks = superblock.directory_blocks();
+                directory.blocks = vec![LeafSlot::Absent; blocks as usize];
+                directory.damaged = (0..blocks).map(|block| (block, error)).collect();
+                loss.lost.insert(Lba(0), superblock.logical_blocks());
+            }
+        }
+        let mut block = [0; BLOCK_BYTES];
+        for (number, entry) in (0..).zip(&directory.blocks) {
+            let end = directory.slots.len() + ENTRIES;
+            if let Err(error) = read_block(
+                source,
+                superblock,
+                crc,
+                (number, *entry),
+                &mut block,
+                &mut directory.slots,
+            ) {
+                loss.note(error);
+                directory.damaged.insert(number, error);
+                directory.slots.truncate(end - ENTRIES);
+            }
+            directory.slots.resize(end, LeafSlot::Absent);
+        }
+        directory.slots.truncate(tables as usize);
+        directory
+    }
+
+    /// The slot of a table block that counts, if that is known.
+    pub fn slot(&self, number: u64) -> Result<LeafSlot, RecoveryError> {
+        match self.damaged.get(&(number / ENTRIES as u64)) {
+            Some(error) => Err(*error),
+            None => Ok(self.slots[number as usize]),
+        }
+    }
+}
+
+/// One block of it; nothing if it was never written.
+fn read_block(
+    source: &mut dyn Source,
+    superblock: &Superblock,
+    crc: Crc,
+    (number, entry): (u64, LeafSlot),
+    block: &mut [u8],
+    slots: &mut Vec<LeafSlot>,
+) -> Result<(), RecoveryError> {
+    let (slot, expected) = match entry {
+        LeafSlot::Absent => return Ok(()),
+        LeafSlot::Slot0(sum) => (0, sum),
+        LeafSlot::Slot1(sum) => (1, sum),
+    };
+    let at = superblock.directory_at(number, slot);
+    source.read(at, block)?;
+    check_sum("directory of tables", crc(block), expected, at)?;
+    decode_directory(block, slots).map_err(|error| RecoveryError::Table { at, error })
+}
+
+/// The newest root that is whole, and the slots of the directory's blocks that it names.
+fn newest_root(
+    source: &mut dyn Source,
+    superblock: &Superblock,
+    crc: Crc,
+) -> Result<(Generation, Vec<LeafSlot>), RecoveryError> {
+    let blocks = superblock.directory_blocks() as u32;
+    let mut bytes = vec![0; superblock.shadow_root_blocks() as usize * BLOCK_BYTES];
+    let mut newest: Option<(Generation, Vec<LeafSlot>)> = None;
+    let mut wrong = FormatError::Magic { what: "root" };
+    for parity in 0..2 {
+        for copy in 0..2 {
+            let first = superblock.shadow_root_at(Generation(parity));
+            let at = first.plus(copy * superblock.shadow_root_blocks());
+            if source.read(at, &mut bytes).is_err() {
+                continue;
+            }
+            match root::decode(&bytes, &superblock.uuid(), blocks, crc) {
+                Ok((header, slots)) if header.generation.0 & 1 == parity => {
+                    let is_newer = |(newest, _): &(Generation, _)| *newest < header.generation;
+                    if newest.as_ref().is_none_or(is_newer) {
+                        newest = Some((header.generation, slots));
+                    }
+                }
+                Ok(_) => {}
+                Err(error) => wrong = error,
+            }
+        }
+    }
+    let (first, second) = (wrong, wrong);
+    let newest = newest.ok_or(RecoveryError::NoRoot { first, second })?;
+    let lost = superblock.root_generation();
+    match newest.0 < lost {
+        // The newest was durable, so it has rotted; the one before it is of an older volume.
+        true => Err(RecoveryError::RootLost { lost }),
+        false => Ok(newest),
+    }
+}
+
+/// Holds the sum of a block against what leads to it.
+pub(super) fn check_sum(
+    what: &'static str,
+    found: u32,
+    expected: u32,
+    at: Pba,
+) -> Result<(), RecoveryError> {
+    if found == expected {
+        return Ok(());
+    }
+    let error = FormatError::Checksum {
+        what,
+        found,
+        expected,
+    };
+    Err(RecoveryError::Table { at, error })
+}
