@@ -5,7 +5,9 @@
 mod common;
 
 use common::exporter::{exporter, get};
-use common::{Running, Server, can_attach, dir, eventually, noise, ok, server_pid, text, vellum};
+use common::{
+    Running, Server, can_attach, dir, eventually, fails, noise, ok, server_pid, text, vellum,
+};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -214,4 +216,43 @@ fn prometheus_scrapes_a_volume_under_load_without_a_gap() {
     assert!(scrapes(&flushed).is_some_and(|seen| seen >= 1.0));
     let steps = queried(&address, &ours("vellum_flush_wait_seconds_bucket"));
     assert_eq!(steps.len(), 22, "{steps:?}");
+}
+
+#[test]
+fn top_draws_on_a_terminal_until_q() {
+    fails(2, &["top"], &["top draws on a terminal", "vellum stats"]);
+    let dir = dir();
+    let volume = dir.path().join("a");
+    ok(&["create", text(&volume), "--size", "16M"]);
+    let socket = dir.path().join("s");
+    let _server = Server::start(dir.path(), &["--socket", text(&socket), text(&volume)]);
+    let top = format!(
+        "stty rows 40 cols 200; exec timeout 60 {} top --every 1",
+        env!("CARGO_BIN_EXE_vellum")
+    );
+    let script = Command::new("script")
+        .args(["--quiet", "--return", "--command", &top, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut script = script.unwrap();
+    let mut drawn = String::new();
+    let mut piece = [0; 4096];
+    while !drawn.contains("q: end") {
+        let got = script.stdout.as_mut().unwrap().read(&mut piece).unwrap();
+        assert!(got > 0, "it ended");
+        drawn += &String::from_utf8_lossy(&piece[..got]);
+    }
+    assert!(
+        drawn.contains("VOLUME") && drawn.contains("FSYNCS"),
+        "{drawn}"
+    );
+    script.stdin.take().unwrap().write_all(b"q").unwrap();
+    let out = script.wait_with_output().unwrap();
+    assert!(out.status.success(), "{out:?}");
+    // The terminal is as it was.
+    assert!(
+        String::from_utf8_lossy(&out.stdout).contains("\x1b[?1049l"),
+        "{out:?}"
+    );
 }

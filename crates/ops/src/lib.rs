@@ -11,7 +11,7 @@ pub mod http;
 pub mod metrics;
 mod observed;
 pub mod page;
-mod units;
+pub mod units;
 pub mod view;
 pub mod years;
 

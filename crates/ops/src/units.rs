@@ -18,6 +18,17 @@ pub fn bytes(bytes: f64) -> String {
     format!("{scaled:.digits$} {}", UNITS[unit])
 }
 
+/// Microseconds, with two digits or more.
+pub fn micros(micros: u64) -> String {
+    let (scaled, unit) = match micros {
+        0..1000 => return format!("{micros} \u{b5}s"),
+        1000..1_000_000 => (micros as f64 / 1e3, "ms"),
+        _ => (micros as f64 / 1e6, "s"),
+    };
+    let digits = usize::from(scaled < 9.95);
+    format!("{scaled:.digits$} {unit}")
+}
+
 /// How long, from so many seconds, in the largest unit that leaves more than one of it.
 pub fn span(seconds: f64) -> String {
     const UNITS: [(f64, &str); 4] = [
@@ -56,6 +67,20 @@ mod tests {
                 "0 B", "999 B", "0.98 KiB", "1.00 MiB", "10.0 MiB", "1.00 MiB"
             ]
         );
+    }
+
+    #[test]
+    fn micros_are_in_the_unit_that_fits() {
+        let told = [999, 1000, 4096, 12_500, 999_999, 1_048_576].map(micros);
+        let expected = [
+            "999 \u{b5}s",
+            "1.0 ms",
+            "4.1 ms",
+            "12 ms",
+            "1000 ms",
+            "1.0 s",
+        ];
+        assert_eq!(told, expected);
     }
 
     #[test]

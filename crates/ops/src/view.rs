@@ -109,6 +109,19 @@ pub struct Flushes {
     pub histogram: Value,
 }
 
+impl Flushes {
+    /// Where each step of the histogram ends, and how many are in it.
+    pub fn steps(&self) -> Vec<(u64, u64)> {
+        let steps = self.histogram.as_array();
+        let number = |step: &Value, key: &str| step.get(key)?.as_u64();
+        let told = steps
+            .into_iter()
+            .flatten()
+            .filter_map(|step| Some((number(step, "below_micros")?, number(step, "count")?)));
+        told.collect()
+    }
+}
+
 const CAUSES: &[(&str, &[&str])] = &[
     ("data", &["medium.data_bytes"]),
     ("headers of the log", &["medium.header_bytes"]),

@@ -6,17 +6,14 @@
 mod http;
 
 use crate::drives::{Drives, Promise};
-use crate::observed;
+use crate::observed::Servers;
 use crate::outcome::{out, usage};
 use anyhow::{Context, Result, anyhow};
 use std::io::Write;
 use std::net::SocketAddr;
-use vellum_ops::Observed;
-use vellum_ops::drive::Drive;
 use vellum_ops::http::Hosts;
 use vellum_ops::metrics;
 use vellum_ops::page::{Site, Source};
-use vellum_ops::view::View;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -50,7 +47,7 @@ const LOCAL: &str = "127.0.0.1:9822";
 
 /// Tells them.
 pub fn run(args: Args) -> Result<()> {
-    let drives = Drives::new(args.tbw.into_iter());
+    let servers = Servers::new(Drives::new(args.tbw.into_iter()));
     let address = match (args.listen, args.page) {
         (Some(address), _) => address,
         (None, true) => LOCAL.parse()?,
@@ -58,37 +55,13 @@ pub fn run(args: Args) -> Result<()> {
             return Err(usage("--host needs --listen, or --page"));
         }
         (None, false) => {
-            let text = Servers(drives).metrics().map_err(|why| anyhow!(why))?;
+            let text = servers.metrics().map_err(|why| anyhow!(why))?;
             write!(out(), "{}", metrics::older(&text))?;
             return Ok(());
         }
     };
     let site = Site::new(Hosts::new(args.host), args.page);
     let path = if args.page { "" } else { "metrics" };
-    let servers = Servers(drives);
     http::serve(address, path, move |request| site.answer(request, &servers))
         .with_context(|| format!("cannot answer HTTP at {address}"))
-}
-
-/// The servers of this machine, and the drives below their volumes.
-struct Servers(Drives);
-
-impl Servers {
-    fn all(&self) -> Result<(Vec<Observed>, Vec<Drive>), String> {
-        let volumes = observed::all().map_err(|error| format!("{error:#}"))?;
-        let drives = self.0.below(&volumes);
-        Ok((volumes, drives))
-    }
-}
-
-impl Source for Servers {
-    fn metrics(&self) -> Result<String, String> {
-        let (volumes, drives) = self.all()?;
-        metrics::text(&volumes, &drives).map_err(|error| error.to_string())
-    }
-
-    fn view(&self) -> Result<View, String> {
-        let (volumes, drives) = self.all()?;
-        Ok(View::of(&volumes, &drives))
-    }
 }

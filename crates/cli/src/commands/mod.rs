@@ -32,6 +32,7 @@ mod serve;
 mod set;
 mod stats;
 mod sweep;
+mod top;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -65,6 +66,8 @@ pub enum Command {
     Health(health::Args),
     /// Tell Prometheus and its kin what the servers of this machine have counted; once, or over HTTP.
     Metrics(metrics::Args),
+    /// Watch all volumes that are served now, in a terminal: what is written, how long an fsync waits, how long the drive will last.
+    Top(top::Args),
     /// Show the properties of a volume: what it does with what is written, and what its user has chosen.
     Get(get::Args),
     /// Change properties of a volume, for good; also while it is served.
@@ -133,6 +136,7 @@ impl Command {
             Self::Stats(args) => stats::run(&args),
             Self::Health(args) => health::run(&args),
             Self::Metrics(args) => metrics::run(args),
+            Self::Top(args) => top::run(args),
             Self::Get(args) => get::run(&args),
             Self::Set(args) => set::run(&args),
             Self::Key(args) => key::run(&args),
