@@ -2,7 +2,7 @@
 # Runs a script in a guest of Debian's kernel (QEMU, no KVM needed), with `vellum` in its path and a
 # scratch disk at /dev/vda: run.sh SCRIPT [ARG...]. Prints what it prints and ends with its exit code; 77 when
 # there can be no guest here. PATIENCE: seconds; DISK: the scratch disk's size; CPUS; VELLUM: the
-# binary; TOOLS: programs of the host to have there as well; FILES: a folder to have in its root; MEMORY: MiB.
+# binary; NVME: the size of an NVMe drive, /dev/nvme0n1; TOOLS: programs of the host to have there as well; FILES: a folder to have in its root; MEMORY: MiB.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
@@ -42,11 +42,16 @@ done
 # The kernel unpacks archives one after the other: the tools, then what changes from run to run.
 (cat "$guest/base.cpio" && cd "$dir/files" && find . | cpio -o -H newc --quiet) >"$dir/initramfs"
 truncate -s "$DISK" "$dir/disk"
+nvme=()
+if [ -n "${NVME:-}" ]; then
+    truncate -s "$NVME" "$dir/nvme"
+    nvme=(-drive "file=$dir/nvme,if=none,id=nvme,format=raw" -device nvme,serial=vellum,drive=nvme)
+fi
 
 qemu-system-x86_64 -accel tcg,thread=multi -cpu max -m "${MEMORY:-512}" -smp "$CPUS" -nographic -no-reboot -nodefaults \
     -serial "file:$dir/console" -kernel "$guest/vmlinuz" -initrd "$dir/initramfs" \
     -append "console=ttyS0 quiet loglevel=3 panic=-1 oops=panic no_timer_check rdinit=/init" \
-    -drive "file=$dir/disk,if=virtio,format=raw,cache=writeback,discard=unmap" &
+    "${nvme[@]}" -drive "file=$dir/disk,if=virtio,format=raw,cache=writeback,discard=unmap" &
 qemu=$!
 for ((seconds = 0; seconds < PATIENCE * 10; seconds++)); do
     kill -0 "$qemu" 2>/dev/null || break
