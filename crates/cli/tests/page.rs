@@ -15,10 +15,17 @@ use std::process::{Command, Output};
 
 /// A volume that has been written to, its server, and a page of it.
 struct Watched {
-    dir: tempfile::TempDir,
     address: String,
-    _server: Server,
+    server: Option<Server>,
     _exporter: Running,
+    dir: tempfile::TempDir,
+}
+
+/// A server that is killed leaves its mount, and the mount its folder.
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.server.take().map(Server::term);
+    }
 }
 
 impl Watched {
@@ -43,7 +50,7 @@ impl Watched {
         Self {
             dir,
             address,
-            _server: server,
+            server: Some(server),
             _exporter: exporter,
         }
     }

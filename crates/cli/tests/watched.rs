@@ -177,7 +177,7 @@ fn prometheus_scrapes_a_volume_under_load_without_a_gap() {
     std::fs::create_dir(dir.path().join("f")).unwrap();
     let (volume, socket) = (dir.path().join("a"), dir.path().join("s"));
     ok(&["create", text(&volume), "--size", "64M"]);
-    let _server = Server::start(
+    let server = Server::start(
         dir.path(),
         &[
             "--socket",
@@ -190,6 +190,7 @@ fn prometheus_scrapes_a_volume_under_load_without_a_gap() {
     let (_exporter, exporter) = exporter(&["--listen", "127.0.0.1:0"]);
     let Some((_running, address)) = prometheus(dir.path(), &exporter) else {
         eprintln!("SKIPPED: prometheus is not installed (Debian's package prometheus)");
+        server.term();
         return;
     };
     let file = std::fs::OpenOptions::new()
@@ -216,6 +217,9 @@ fn prometheus_scrapes_a_volume_under_load_without_a_gap() {
     assert!(scrapes(&flushed).is_some_and(|seen| seen >= 1.0));
     let steps = queried(&address, &ours("vellum_flush_wait_seconds_bucket"));
     assert_eq!(steps.len(), 22, "{steps:?}");
+    drop(file);
+    // One that is killed leaves its mount.
+    server.term();
 }
 
 #[test]
