@@ -322,7 +322,8 @@ fn a_sweep_shares_parts_of_pages() {
     });
     assert_eq!(counted(&volume, "merged_blocks"), 2 * CONTENTS);
     assert_eq!(counted(&volume, "merged_parts"), packed / 3 * 2);
-    // What was written together goes together: two pages of three have nobody left, but for those on the border.
+    // What was written together goes together: two pages of three have nobody left, but for those on the border. These are two, of
+    // the chunk that the second copy begins in: its header, and the page behind it. The third is what the division rounds off.
     assert!(counted(&volume, "live_blocks") <= stored / 3 + 3);
     assert_read(&volume);
     volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
