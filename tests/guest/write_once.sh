@@ -11,19 +11,22 @@ fail() {
     dmesg | tail -20
     exit 1
 }
-stat() { vellum stats $disk --json | grep -o "\"$1\":[0-9][0-9]*" | sed -n '1s/.*://p'; }
+# A statistic of a group: the same name may be in several.
+stat() {
+    vellum stats $disk --json | sed -n "s/.*\"$1\":{\([^{}]*\).*/\1/p" | grep -o "\"$2\":[0-9][0-9]*" | sed 's/.*://'
+}
 
 # Sets written and remapped, in bytes and blocks.
 measure() {
     vellum create --force $disk --size 300M >/dev/null
     vellum attach $disk --via "$via" --mkfs --mount $at --research "write-once=$1,zero=off" >/dev/null || fail "attach"
-    written=$(stat written_bytes)
-    host=$(stat host_blocks_written)
-    homes=$(stat checkpoint_writes)
-    remapped=$(stat remapped_blocks)
-    syncs=$(($(stat syncs) + $(stat durable_writes)))
-    commits=$(stat commits)
-    flushes=$(stat received)
+    written=$(stat medium written_bytes)
+    host=$(stat core host_blocks_written)
+    homes=$(stat core checkpoint_writes)
+    remapped=$(stat core remapped_blocks)
+    syncs=$(($(stat medium syncs) + $(stat medium durable_writes)))
+    commits=$(stat write_once commits)
+    flushes=$(stat flushes received)
     number=0
     while [ $number -lt 80 ]; do
         dd if=/tmp/random of=$at/$((number % 20)) bs=64k count=4 skip=$((number % 60)) conv=fsync 2>/dev/null ||
@@ -32,17 +35,17 @@ measure() {
     done
     umount $at || fail "umount"
     vellum stats $disk --json >/tmp/stats
-    written=$(($(stat written_bytes) - written))
-    host=$(($(stat host_blocks_written) - host))
-    homes=$(($(stat checkpoint_writes) - homes))
-    remapped=$(($(stat remapped_blocks) - remapped))
-    syncs=$(($(stat syncs) + $(stat durable_writes) - syncs))
-    commits=$(($(stat commits) - commits))
-    flushes=$(($(stat received) - flushes))
+    written=$(($(stat medium written_bytes) - written))
+    host=$(($(stat core host_blocks_written) - host))
+    homes=$(($(stat core checkpoint_writes) - homes))
+    remapped=$(($(stat core remapped_blocks) - remapped))
+    syncs=$(($(stat medium syncs) + $(stat medium durable_writes) - syncs))
+    commits=$(($(stat write_once commits) - commits))
+    flushes=$(($(stat flushes received) - flushes))
     echo "$via, write-once=$1: $host blocks written by the host, $((written / 4096)) by us," \
         "$commits commits, $flushes flushes, $syncs syncs of the medium," \
-        "$homes to homes, $remapped remapped, $(stat collided_blocks) collided, $(stat missing_blocks) missing," \
-        "$(stat compared_unequal) unequal"
+        "$homes to homes, $remapped remapped, $(stat core collided_blocks) collided, $(stat core missing_blocks) missing," \
+        "$(stat core compared_unequal) unequal"
     # What the remaps lead to is what was written.
     vellum detach $disk >/dev/null || fail "detach"
     vellum check $disk >/tmp/check 2>&1 || { cat /tmp/check; fail "check"; }
