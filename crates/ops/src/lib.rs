@@ -5,6 +5,7 @@
 //! goes out; `vellum-cli` fetches the one and delivers the other.
 #![forbid(unsafe_code)]
 
+pub mod causes;
 pub mod drive;
 pub mod health;
 pub mod http;

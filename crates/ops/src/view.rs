@@ -1,5 +1,6 @@
 //! What the page and `vellum top` show, worked out: figures with their meaning, and the sentences.
 
+use crate::causes::{CAUSES, SPARED};
 use crate::drive::Drive;
 use crate::health;
 use crate::observed::Observed;
@@ -122,37 +123,7 @@ impl Flushes {
     }
 }
 
-const CAUSES: &[(&str, &[&str])] = &[
-    ("data", &["medium.data_bytes"]),
-    ("headers of the log", &["medium.header_bytes"]),
-    ("moved by the collector", &["medium.moved_bytes"]),
-    ("summaries of segments", &["medium.summary_bytes"]),
-    (
-        "map",
-        &[
-            "medium.map_bytes",
-            "medium.link_bytes",
-            "medium.directory_bytes",
-        ],
-    ),
-    (
-        "tables",
-        &[
-            "medium.count_bytes",
-            "medium.fingerprint_bytes",
-            "medium.edition_bytes",
-        ],
-    ),
-];
-
 const BLOCK: u64 = 4096;
-
-const SPARED: &[(&str, &str)] = &[
-    ("was in the journal already", "core.remapped_blocks"),
-    ("was stored already", "core.dedup_blocks"),
-    ("was overwritten in memory", "core.absorbed_blocks"),
-    ("was zeros", "core.zero_blocks"),
-];
 
 impl View {
     /// Of these volumes, and of the drives that are known.
@@ -317,7 +288,7 @@ impl Counted {
     fn of(volume: &Observed, told: &Value) -> Self {
         let count = |name: &str| volume.count(name);
         let sum = |names: &[&str]| names.iter().map(|name| count(name)).sum();
-        let causes = CAUSES.iter().map(|(name, counters)| (*name, sum(counters)));
+        let causes = CAUSES.iter().map(|cause| (cause.name, sum(cause.counters)));
         let spared = SPARED
             .iter()
             .map(|(name, counter)| (*name, count(counter) * BLOCK));
@@ -331,7 +302,7 @@ impl Counted {
             clients_written: count("clients.write.bytes"),
             medium_written: count("medium.written_bytes"),
             causes: largest_first(causes),
-            spared: largest_first(spared.chain([("was made smaller", smaller)])),
+            spared: largest_first(spared.chain([("made smaller", smaller)])),
             space: Space {
                 capacity: count("room.capacity_bytes"),
                 used: count("room.used_bytes"),

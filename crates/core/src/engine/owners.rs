@@ -16,7 +16,8 @@ impl Engine {
     pub(super) fn apply(&mut self, origin: Origin, record: &Record) {
         self.folding.note(record);
         let is_known = self.state.apply(origin, record);
-        debug_assert!(
+        // Else the log would say what is not so here, and a crash would find it.
+        assert!(
             is_known.is_some(),
             "{record:?} names what the volume does not hold"
         );

@@ -3,6 +3,7 @@
 use crate::size::Size;
 use serde_json::Value;
 use std::fmt::Write;
+use vellum_ops::causes::{CAUSES, SPARED};
 use vellum_ops::health;
 
 /// What was counted, and what had been when it was looked at before.
@@ -111,43 +112,16 @@ impl<'a> Counted<'a> {
     }
 
     fn causes(&self) -> String {
-        let causes = [
-            ("data", &["medium.data_bytes"][..]),
-            ("headers", &["medium.header_bytes"]),
-            ("collector", &["medium.moved_bytes"]),
-            ("summaries", &["medium.summary_bytes"]),
-            (
-                "map",
-                &[
-                    "medium.map_bytes",
-                    "medium.link_bytes",
-                    "medium.directory_bytes",
-                ],
-            ),
-            (
-                "tables",
-                &[
-                    "medium.count_bytes",
-                    "medium.fingerprint_bytes",
-                    "medium.edition_bytes",
-                ],
-            ),
-        ];
         let got = self.of("medium.written_bytes");
-        let told = causes.iter().filter_map(|(what, names)| {
-            let bytes = self.all(names);
+        let told = CAUSES.iter().filter_map(|cause| {
+            let (what, bytes) = (cause.short, self.all(cause.counters));
             (bytes > 0).then(|| format!("{what} {} ({} %)", Size(bytes), percent(bytes, got)))
         });
         or(told.collect::<Vec<_>>().join(", "), "nothing yet")
     }
 
     fn spared(&self) -> String {
-        let spared = [
-            ("in a journal already", "core.remapped_blocks"),
-            ("stored already", "core.dedup_blocks"),
-            ("overwritten in memory", "core.absorbed_blocks"),
-        ];
-        let told = spared.iter().filter_map(|(what, name)| {
+        let told = SPARED.iter().filter_map(|(what, name)| {
             let bytes = self.of(name) * 4096;
             (bytes > 0).then(|| format!("{} {what}", Size(bytes)))
         });
