@@ -272,6 +272,7 @@ impl World {
     fn rescue_the_rest(&mut self, medium: Medium, lost: &BTreeSet<u64>) -> Result<(), Failure> {
         let (found, loss) =
             open::rescue(&medium, Trust::Newest).map_err(|e| format!("newest: {e}"))?;
+        let is_log = matches!(found, Recovered::Log(_));
         let mut seen = self.read_all(found, medium)?;
         forget(&mut seen, &loss);
         for (lba, seen) in (0..).zip(&seen) {
@@ -287,7 +288,13 @@ impl World {
                 had,
                 "LBA {lba} is brought back as {token:#x}, which it never was"
             );
-            let sure = !lost.contains(&lba) && !loss.guessed.contains(Lba(lba));
+            let is_guess = loss.guessed.contains(Lba(lba));
+            // Of a log the second opening may know for certain what the first lost to a contradiction.
+            ensure!(
+                is_log || is_guess || !lost.contains(&lba),
+                "LBA {lba} is not certain, and is brought back as if it were"
+            );
+            let sure = !lost.contains(&lba) && !is_guess;
             let expected = self.model.base()[lba as usize];
             ensure!(
                 !sure || token == expected,
