@@ -235,7 +235,8 @@ impl DriveView {
 
 fn rates(years: &Years) -> String {
     format!(
-        "In the last {} it was written {} a day, by whomever; without Vellum it would have been {}.",
+        "In the last {} it was written {} a day, by whomever; the same writes without Vellum would \
+         have been {}.",
         units::span(years.seconds),
         units::bytes(years.day_bytes_with),
         units::bytes(years.day_bytes_without)
