@@ -55,6 +55,8 @@ const TABLE: &[(&str, Allowed)] = &[
     ("vellum-trace", &[]),
     // The lab has a medium and a clock of its own: of the device it sees nothing.
     ("vellum-lab", &[("vellum-core", ALL), ("vellum-trace", ALL)]),
+    // Options know what a run is made of, and neither a terminal nor who runs it.
+    ("vellum-options", &[("vellum-lab", ALL)]),
     // What is told of volumes knows what servers answer, and none of them.
     ("vellum-ops", &[]),
     (
@@ -66,6 +68,7 @@ const TABLE: &[(&str, Allowed)] = &[
             ("vellum-device", ALL),
             ("vellum-frontend", ALL),
             ("vellum-ops", ALL),
+            ("vellum-options", ALL),
             ("vellum-record", ALL),
             // What an estimate finds on a disk that is no volume of ours.
             ("vellum-ext4", ALL),

@@ -4,6 +4,7 @@ use crate::server_log;
 use std::io::{self, Stdout, Write};
 use std::process::ExitCode;
 use vellum_ops::health::Grade;
+use vellum_options::wrong::OptionError;
 
 /// Exit code: something failed.
 pub const FAILURE: u8 = 1;
@@ -81,6 +82,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(match error.downcast_ref::<Special>() {
         Some(Special::Usage(_)) => USAGE,
         Some(Special::Damage(_)) => DAMAGE,
+        None if error.is::<OptionError>() => USAGE,
         Some(Special::Health(_)) | None => FAILURE,
     })
 }

@@ -302,6 +302,20 @@ impl TraceFile {
         })
     }
 
+    /// Its requests as the file has them: addresses of its disks, parts of blocks.
+    ///
+    /// # Errors
+    /// When the file cannot be opened any more.
+    pub fn records(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<Record, ReplayError>> + use<'_>, ReplayError> {
+        let of_trace = |source| ReplayError::Trace {
+            path: self.path.display().to_string(),
+            source,
+        };
+        Ok(self.reader()?.map(move |record| record.map_err(of_trace)))
+    }
+
     /// What storing each content once would leave of it: the file is read once more, and every content kept meanwhile.
     ///
     /// # Errors

@@ -1,14 +1,15 @@
 //! `vellum lab compare`: all policies over one load.
 
-use super::flash::number;
 use super::output::{Course, Output};
 use super::progress::{interrupted, watched};
-use super::setup::Setup;
+use super::source;
 use crate::outcome::tell;
 use anyhow::{Result, bail};
 use vellum_lab::compare;
 use vellum_lab::parallel;
 use vellum_lab::policy::{NAMES, Policy};
+use vellum_options::number::number;
+use vellum_options::setup::Setup;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -31,7 +32,7 @@ pub struct Args {
 impl Args {
     /// Does it.
     pub fn run(&self) -> Result<()> {
-        let ready = self.setup.ready()?;
+        let ready = source::ready(&self.setup)?;
         let scenario = self.setup.scenario(&ready)?;
         let journal = compare::knows_journal(&scenario.load);
         let policies = match self.policy.is_empty() {

@@ -2,19 +2,14 @@
 
 mod compare;
 mod drives;
-mod flash;
-mod hashing;
 mod list;
 mod oracle;
 mod output;
 mod paper;
-mod pattern;
 mod progress;
 mod run;
-mod setup;
 mod shares;
 mod source;
-mod speeds;
 mod sweep;
 
 use anyhow::Result;

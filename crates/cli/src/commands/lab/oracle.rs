@@ -1,7 +1,7 @@
 //! `vellum lab validate`: write amplification against the closed forms, responses against another simulator's.
 
-use super::flash::number;
-use super::setup::{over_provisioning, save, spinner};
+use super::output::save;
+use super::progress::spinner;
 use crate::outcome::{out, usage};
 use crate::size::Size;
 use anyhow::{Result, bail};
@@ -14,6 +14,7 @@ use vellum_lab::oracle::skew::Skew;
 use vellum_lab::oracle::{self, Effort, Map, Row, UNIFORM};
 use vellum_lab::parallel;
 use vellum_lab::svg::{Line, Plot};
+use vellum_options::number::{number, over_provisioning};
 
 /// What is held against the closed forms.
 #[derive(Clone, Copy)]

@@ -1,15 +1,16 @@
 //! How figures are given: a table, JSON, CSV, a report.
 
-use super::setup::{print, write};
 use crate::outcome::out;
-use anyhow::Result;
+use crate::replace;
+use anyhow::{Context, Result};
 use serde::Serialize;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use vellum_lab::csv;
 use vellum_lab::html::{self, Page};
 use vellum_lab::outcome::Outcome;
 use vellum_lab::report;
+use vellum_lab::svg::Plot;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -103,4 +104,29 @@ impl Output {
         }
         Ok(())
     }
+}
+
+/// Prints a table below what has to be known of it.
+pub fn print(about: &[String], warnings: &[String], table: &str) -> Result<()> {
+    let mut out = out();
+    for line in about {
+        writeln!(out, "{line}")?;
+    }
+    for line in warnings {
+        writeln!(out, "WARNING: {line}")?;
+    }
+    Ok(write!(out, "{table}")?)
+}
+
+pub fn save(path: &Path, plot: &Plot) -> Result<()> {
+    write(path, &plot.render())
+}
+
+/// Replaces a report. What is no file (a terminal, a pipe) is written to as it is: nothing may take its place.
+pub fn write(path: &Path, text: &str) -> Result<()> {
+    let name = || path.display().to_string();
+    if path.metadata().is_ok_and(|there| !there.is_file()) {
+        return std::fs::write(path, text).with_context(name);
+    }
+    replace::file(path, 0o644, text.as_bytes()).with_context(name)
 }

@@ -1,13 +1,13 @@
 //! `vellum lab paper`: the papers' evaluations, run again.
 
-use super::flash::number;
-use super::setup::spinner;
+use super::progress::spinner;
 use crate::outcome::{out, usage};
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
 use vellum_lab::paper::{self, Evaluation, Size};
 use vellum_lab::parallel;
+use vellum_options::number::number;
 
 /// Arguments.
 #[derive(clap::Args)]

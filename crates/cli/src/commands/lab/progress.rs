@@ -124,3 +124,15 @@ fn draw(policies: &[Policy], watches: &[Watch], stop: &Stop, over: &AtomicBool) 
     }
     let _ = bars.clear();
 }
+
+/// What is done by itself, and nobody knows how long it takes.
+pub fn spinner(text: String) -> ProgressBar {
+    let bar = ProgressBar::new_spinner();
+    bar.set_style(
+        ProgressStyle::with_template("{spinner} {msg} ({elapsed})")
+            .unwrap_or_else(|_| ProgressStyle::default_spinner()),
+    );
+    bar.set_message(text);
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}

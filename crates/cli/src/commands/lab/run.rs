@@ -1,8 +1,8 @@
 //! `vellum lab run`: a load under a few policies.
 
-use super::output::{Course, Output};
+use super::output::{Course, Output, save};
 use super::progress::{interrupted, watched};
-use super::setup::{Setup, save};
+use super::source;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 use vellum_lab::flash::{self, Kind};
@@ -10,6 +10,7 @@ use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::{NAMES, Policy};
 use vellum_lab::scenario::Scenario;
 use vellum_lab::svg::{Line, Plot};
+use vellum_options::setup::Setup;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -31,7 +32,7 @@ pub struct Args {
 impl Args {
     /// Does it.
     pub fn run(&self) -> Result<()> {
-        let ready = self.setup.ready()?;
+        let ready = source::ready(&self.setup)?;
         let scenario = self.setup.scenario(&ready)?;
         let policies = self.policies(&ready.device.preset)?;
         let outcomes = watched(&policies, |watches| {

@@ -5,10 +5,22 @@ use anyhow::{Context, Result, bail};
 use std::io::{IsTerminal, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use vellum_lab::replay::{Reading, TraceFile};
+use vellum_options::setup::{Ready, Setup};
 
-/// Reads it.
-pub fn read(path: &Path, reading: &Reading) -> Result<TraceFile> {
+/// Reads all that a run needs.
+pub fn ready(setup: &Setup) -> Result<Ready> {
+    Ok(setup.ready_with(trace(setup)?.map(Arc::new)))
+}
+
+/// Reads the trace, if it is one.
+pub fn trace(setup: &Setup) -> Result<Option<TraceFile>> {
+    let read = |(path, reading): (&Path, Reading)| self::read(path, &reading);
+    setup.trace().map(read).transpose()
+}
+
+fn read(path: &Path, reading: &Reading) -> Result<TraceFile> {
     match path == Path::new("-") {
         true => read_input(reading).context("standard input"),
         false => read_file(path, reading),

@@ -1,12 +1,11 @@
 //! `vellum lab sweep`: a grid over any options of a run.
 
-use super::flash::number;
 use super::output::{Figures, Output};
 use super::progress::counted;
-use super::setup::{Ready, Setup};
+use super::source;
+
 use crate::outcome::usage;
 use anyhow::{Context, Result, bail};
-use clap::{Args as _, FromArgMatches};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -19,6 +18,9 @@ use vellum_lab::policy::Policy;
 use vellum_lab::progress::Watch;
 use vellum_lab::scenario::Scenario;
 use vellum_lab::sweep::{self, Axis, Journal, Point, Row};
+use vellum_options::number::number;
+use vellum_options::setup::{Ready, Setup};
+use vellum_options::words;
 
 /// Options that say which trace it is and how it is read: with one of them as an axis it is read for each run.
 const OF_THE_TRACE: [&str; 4] = ["format", "columns", "journal-at", "in-place"];
@@ -86,24 +88,10 @@ impl Figures for Grid<'_> {
 /// Parses the options of one run: what it has of its own wins.
 fn one(common: &[String], point: &Point) -> Result<One> {
     let own = point.iter().map(|(key, value)| format!("--{key}={value}"));
-    let name = "vellum lab sweep".to_owned();
-    let words = [name].into_iter().chain(common.iter().cloned()).chain(own);
-    let command = One::augment_args(clap::Command::new("vellum lab sweep"))
-        .args_override_self(true)
-        .disable_help_flag(true);
-    let parsed = command
-        .try_get_matches_from(words)
-        .and_then(|matches| One::from_arg_matches(&matches));
-    parsed.map_err(|error| {
-        let text = error.render().to_string();
-        let line = text.lines().take_while(|line| !line.starts_with("Usage"));
-        let text: Vec<&str> = line.map(str::trim).filter(|l| !l.is_empty()).collect();
+    let words = common.iter().cloned().chain(own);
+    words::parse("vellum lab sweep", words).map_err(|error| {
         let point: Vec<String> = point.iter().map(|(k, v)| format!("{k}={v}")).collect();
-        let (point, text) = (point.join(" "), text.join(" "));
-        usage(format!(
-            "the run with {point}: {}",
-            text.trim_start_matches("error: ")
-        ))
+        usage(format!("the run with {}: {error}", point.join(" ")))
     })
 }
 
@@ -121,12 +109,12 @@ impl Args {
             .iter()
             .any(|a| OF_THE_TRACE.contains(&a.key.as_str()));
         let trace = match (shared, runs.first()) {
-            (true, Some(first)) => first.setup.read_trace()?.map(Arc::new),
+            (true, Some(first)) => source::trace(&first.setup)?.map(Arc::new),
             _ => None,
         };
         let ready = |one: &One| match shared {
             true => Ok(one.setup.ready_with(trace.clone())),
-            false => one.setup.ready(),
+            false => source::ready(&one.setup),
         };
         let looked_at = if shared { points.len() } else { 1 };
         for (run, point) in runs.iter().zip(&points).take(looked_at) {

@@ -1,8 +1,7 @@
 //! What simulated flash does beyond plain commands, as arguments: wearing out, bit errors, suspension, cache commands.
 
-use crate::outcome::usage;
-use anyhow::Result;
-use std::ops::RangeInclusive;
+use crate::number::{number, permille};
+use crate::wrong::OptionError;
 use vellum_lab::drives::DriveFile;
 use vellum_lab::flash::{BitErrors, Endurance, Kind, Options, Suspend};
 
@@ -14,13 +13,31 @@ pub struct FlashArgs {
     #[arg(long)]
     wear_out: bool,
     /// The standard deviation of the blocks' limits, in percent of --erase-limit: 0 to 30.
-    #[arg(long, value_name = "PERCENT", default_value = "10", requires = "wear_out", value_parser = |text: &str| permille(text, 0..=300))]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value = "10",
+        requires = "wear_out"
+    )]
+    #[arg(value_parser = |text: &str| permille(text, 0..=300))]
     limit_spread: u32,
     /// Spare blocks of each die beyond its capacity, in percent of its blocks: 0.1 to 20.
-    #[arg(long, value_name = "PERCENT", default_value = "2", requires = "wear_out", value_parser = |text: &str| permille(text, 1..=200))]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value = "2",
+        requires = "wear_out"
+    )]
+    #[arg(value_parser = |text: &str| permille(text, 1..=200))]
     spare: u32,
     /// Blocks that are bad when the drive is new, in percent: 0 to 10. Each takes a spare one.
-    #[arg(long, value_name = "PERCENT", default_value = "0", requires = "wear_out", value_parser = |text: &str| permille(text, 0..=100))]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value = "0",
+        requires = "wear_out"
+    )]
+    #[arg(value_parser = |text: &str| permille(text, 0..=100))]
     factory_bad: u32,
     /// Go on with the load until the drive is worn out.
     #[arg(
@@ -34,19 +51,38 @@ pub struct FlashArgs {
     #[arg(long, value_name = "NEW:WORN", value_parser = rates)]
     bit_errors: Option<(f64, f64)>,
     /// Bits that are corrected in 1 KiB.
-    #[arg(long, value_name = "COUNT", default_value_t = 72, requires = "bit_errors", value_parser = number::<u32>(1..=1000))]
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 72,
+        requires = "bit_errors"
+    )]
+    #[arg(value_parser = number::<u32>(1..=1000))]
     ecc_bits: u32,
     /// How often a read is tried again, each time with half as many bits wrong, before it is a read error.
-    #[arg(long, value_name = "COUNT", default_value_t = 5, requires = "bit_errors", value_parser = number::<u32>(0..=30))]
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 5,
+        requires = "bit_errors"
+    )]
+    #[arg(value_parser = number::<u32>(0..=30))]
     read_retries: u32,
     /// What stops for a read that the host waits for: program, erase or both.
     #[arg(long, value_name = "WHAT", conflicts_with = "fcfs", value_parser = ["program", "erase", "both"])]
     suspend: Option<String>,
     /// What stopping takes, and again what going on takes, in microseconds.
-    #[arg(long, value_name = "MICROSECONDS", default_value_t = 20, requires = "suspend", value_parser = number::<u64>(0..=10_000))]
+    #[arg(
+        long,
+        value_name = "MICROSECONDS",
+        default_value_t = 20,
+        requires = "suspend"
+    )]
+    #[arg(value_parser = number::<u64>(0..=10_000))]
     suspend_time: u64,
     /// How often one program or erasure is stopped, at most.
-    #[arg(long, value_name = "COUNT", default_value_t = 16, requires = "suspend", value_parser = number::<u32>(1..=10_000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 16, requires = "suspend")]
+    #[arg(value_parser = number::<u32>(1..=10_000))]
     suspend_most: u32,
     /// Let data cross the channel while the cells are busy (cache program, cache read).
     #[arg(long)]
@@ -54,35 +90,6 @@ pub struct FlashArgs {
     /// Let each program be of one plane's page, even where planes could work together.
     #[arg(long)]
     single_plane: bool,
-}
-
-/// A whole number in a range, which is said when it is not.
-pub fn number<T>(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<T, String> + Clone
-where
-    T: TryFrom<u64>,
-{
-    move |text| {
-        let number = text.parse().ok().filter(|number| range.contains(number));
-        let wrong = || format!("it is a whole number in {range:?}");
-        number
-            .and_then(|number| T::try_from(number).ok())
-            .ok_or_else(wrong)
-    }
-}
-
-/// A percentage of tenths, as thousandths: exactly what was asked for, or an error.
-pub fn permille(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
-    let wrong = || {
-        let (least, most) = (f64::from(*range.start()), f64::from(*range.end()));
-        let (least, most) = (least / 10.0, most / 10.0);
-        format!("it is from {least} to {most} percent, in steps of 0.1")
-    };
-    let percent: f64 = text.parse().map_err(|_| wrong())?;
-    let permille = (percent * 10.0).round();
-    // What is not a number is not in it either.
-    let fits = (f64::from(*range.start())..=f64::from(*range.end())).contains(&permille)
-        && (percent * 10.0 - permille).abs() < 1e-6;
-    fits.then_some(permille as u32).ok_or_else(wrong)
 }
 
 fn rates(text: &str) -> Result<(f64, f64), String> {
@@ -134,10 +141,11 @@ impl FlashArgs {
     }
 
     /// A device whose inside is not simulated has none of it.
-    pub fn check(&self, drive: &DriveFile) -> Result<()> {
+    pub fn check(&self, drive: &DriveFile) -> Result<(), OptionError> {
         if matches!(drive.preset.kind, Kind::Block(_)) && self.options() != Options::default() {
-            return Err(usage(format!(
-                "the inside of {} is not known: --wear-out, --bit-errors, --suspend, --cache-commands and --single-plane need a device of flash",
+            return Err(OptionError::new(format!(
+                "the inside of {} is not known: --wear-out, --bit-errors, --suspend, \
+                 --cache-commands and --single-plane need a device of flash",
                 drive.name
             )));
         }
@@ -158,7 +166,8 @@ impl FlashArgs {
         }
         if let Some((fresh, worn)) = self.bit_errors {
             about.push(format!(
-                "bit errors: {fresh:e} of the bits in a new block, {worn:e} in one at its limit; {} of 1 KiB are corrected, {} retries (a model: no part's figures)",
+                "bit errors: {fresh:e} of the bits in a new block, {worn:e} in one at its limit; {} of \
+                 1 KiB are corrected, {} retries (a model: no part's figures)",
                 self.ecc_bits, self.read_retries
             ));
         }
@@ -183,19 +192,6 @@ mod tests {
 
     #[test]
     fn shares_are_read_and_what_is_wrong_is_said_with_what_is_allowed() {
-        assert_eq!(permille("2.5", 0..=300), Ok(25));
-        assert_eq!(permille("0", 0..=300), Ok(0));
-        assert_eq!(permille("7", 20..=10_000), Ok(70));
-        assert_eq!(permille("7.3", 20..=10_000), Ok(73));
-        assert_eq!(permille("1000", 20..=10_000), Ok(10_000));
-        // Not rounded without a word.
-        for text in ["", "x", "-1", "30.1", "NaN", "inf", "1e99", "7.05", "7.04"] {
-            let error = permille(text, 0..=300).unwrap_err();
-            assert_eq!(
-                error, "it is from 0 to 30 percent, in steps of 0.1",
-                "{text}"
-            );
-        }
         assert_eq!(rates("1e-5:5e-3"), Ok((1e-5, 5e-3)));
         for text in [
             "",

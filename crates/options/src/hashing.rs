@@ -1,6 +1,6 @@
 //! How long hashing takes in the simulated controller, as arguments.
 
-use super::flash::number;
+use crate::number::number;
 use vellum_lab::vellum::Hashing;
 
 /// Arguments.
@@ -12,11 +12,18 @@ pub struct HashArgs {
     #[arg(long, value_name = "CYCLES", value_parser = number::<u64>(1..=100_000_000))]
     hash_cycles: Option<u64>,
     /// The hash engine's clock.
-    #[arg(long, value_name = "MHZ", default_value_t = 934, requires = "hash_cycles", value_parser = number::<u64>(1..=100_000))]
+    #[arg(
+        long,
+        value_name = "MHZ",
+        default_value_t = 934,
+        requires = "hash_cycles"
+    )]
+    #[arg(value_parser = number::<u64>(1..=100_000))]
     hash_clock: u64,
     /// Cycles of a weak hash that is looked up first (CRC32: 4120): --hash-cycles are then spent where it is known alone. For
     /// policies with `fingerprint`; the others compare bytes then.
-    #[arg(long, value_name = "CYCLES", requires = "hash_cycles", value_parser = number::<u64>(1..=100_000_000))]
+    #[arg(long, value_name = "CYCLES", requires = "hash_cycles")]
+    #[arg(value_parser = number::<u64>(1..=100_000_000))]
     prehash_cycles: Option<u64>,
     /// Hash nothing from the moment the write buffer is 95% full until it is half empty.
     #[arg(long, requires = "hash_cycles")]

@@ -1,8 +1,7 @@
 //! What a synthetic load's pattern is like, as arguments.
 
-use super::flash::{number, permille};
-use crate::outcome::usage;
-use anyhow::Result;
+use crate::number::{number, permille};
+use crate::wrong::OptionError;
 use vellum_lab::scenario::Synthetic;
 use vellum_lab::workload::{Bursts, Pattern};
 use vellum_lab::zipf::SKEW_MAX;
@@ -66,21 +65,27 @@ impl PatternArgs {
     }
 
     /// The load with this pattern.
-    pub fn of(&self, mut load: Synthetic) -> Result<Synthetic> {
+    pub fn of(&self, mut load: Synthetic) -> Result<Synthetic, OptionError> {
         let name = load.workload.name;
         let pattern = &mut load.workload.pattern;
         let is_ours = self.reads.is_some() || self.drift > 0;
         match (&pattern, self.theta, self.zones) {
             (Pattern::Application(_), ..) if is_ours => {
-                return Err(usage(format!(
+                return Err(OptionError::new(format!(
                     "--reads and --drift are of a pattern, and {name} is an application"
                 )));
             }
             (Pattern::Zipf { .. }, Some(skew), None) => *pattern = Pattern::Zipf { skew },
             (Pattern::HotCold { .. }, None, Some(zones)) => *pattern = Pattern::Zones(zones),
-            (_, Some(_), _) => return Err(usage(format!("--theta is of zipf, not of {name}"))),
+            (_, Some(_), _) => {
+                return Err(OptionError::new(format!(
+                    "--theta is of zipf, not of {name}"
+                )));
+            }
             (_, None, Some(_)) => {
-                return Err(usage(format!("--zones is of hot-cold, not of {name}")));
+                return Err(OptionError::new(format!(
+                    "--zones is of hot-cold, not of {name}"
+                )));
             }
             (_, None, None) => {}
         }

@@ -1,8 +1,7 @@
 //! How fast a block device is, as arguments: what was measured, in place of a preset's figures.
 
-use crate::outcome::usage;
 use crate::size::Size;
-use anyhow::Result;
+use crate::wrong::OptionError;
 use vellum_lab::drives::DriveFile;
 use vellum_lab::flash::{Kind, Point, Preset, Speed, Table};
 
@@ -53,7 +52,11 @@ fn table(text: &str) -> Result<Table, String> {
 
 impl SpeedArgs {
     /// The device with these figures. One of flash takes its time from its parts.
-    pub fn measured(&self, drive: &DriveFile, flush_ns: Option<u64>) -> Result<Preset> {
+    pub fn measured(
+        &self,
+        drive: &DriveFile,
+        flush_ns: Option<u64>,
+    ) -> Result<Preset, OptionError> {
         let mut preset = drive.preset;
         match &mut preset.kind {
             Kind::Block(figures) => {
@@ -62,8 +65,9 @@ impl SpeedArgs {
                 figures.flush_ns = flush_ns.unwrap_or(figures.flush_ns);
             }
             Kind::Nand(_) if self.read_speed.or(self.write_speed).is_some() => {
-                return Err(usage(format!(
-                    "{} is simulated down to its flash: --read-speed and --write-speed are of a block device, like fast-ssd",
+                return Err(OptionError::new(format!(
+                    "{} is simulated down to its flash: --read-speed and --write-speed \
+                     are of a block device, like fast-ssd",
                     drive.name
                 )));
             }

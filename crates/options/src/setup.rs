@@ -1,33 +1,29 @@
-//! What `run` and `compare` have in common: the device, the load, and how it is prepared.
+//! What every run has: the device, the load, and how it is prepared.
 
-use super::drives;
-use super::flash::{FlashArgs, number, permille};
-use super::hashing::HashArgs;
-use super::pattern::PatternArgs;
-use super::source;
-use super::speeds::SpeedArgs;
-use crate::outcome::{out, usage};
-use crate::replace;
+use crate::drives;
+use crate::flash::FlashArgs;
+use crate::hashing::HashArgs;
+use crate::number::{number, over_provisioning};
+use crate::pattern::PatternArgs;
 use crate::size::Size;
-use anyhow::{Context, Result};
-use indicatif::{ProgressBar, ProgressStyle};
-use std::io::Write;
+use crate::speeds::SpeedArgs;
+use crate::wrong::OptionError;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 use vellum_lab::drives::DriveFile;
 use vellum_lab::journal::{Commit, File, Journal, Mode};
-use vellum_lab::made_up::MadeUp;
 use vellum_lab::replay::{Reading, RepeatedContents, TraceFile};
-use vellum_lab::report;
 use vellum_lab::scenario::{
     CAPACITY_MAX, Device, Load, Precondition, Scenario, Synthetic, TooLarge, UNTIL_WORN_OUT,
 };
 use vellum_lab::sim::Pace;
 use vellum_lab::sizes;
-use vellum_lab::svg::Plot;
-use vellum_lab::trace::{COLUMNS, Class, Columns, Format, Known, Sizes};
+use vellum_lab::trace::{COLUMNS, Columns, Format};
 use vellum_lab::workload::{self, Again, Workload};
+
+/// Help for `--columns`.
+const ABOUT_COLUMNS: &str =
+    "What the columns of a CSV are, like time=0:us,op=2,offset=3:sector,length=4.";
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -37,7 +33,7 @@ pub struct Setup {
     trace: Option<PathBuf>,
     /// A synthetic load instead of a trace (see `vellum lab list`).
     #[arg(long, value_name = "NAME", value_parser = load)]
-    workload: Option<Workload>,
+    pub(crate) workload: Option<Workload>,
     /// The simulated drive: one that is known by name, or a file of your own (see `vellum lab drives`).
     #[arg(
         long,
@@ -46,7 +42,7 @@ pub struct Setup {
         default_value = "tlc-nvme"
     )]
     #[arg(value_parser = drives::named)]
-    device: Arc<DriveFile>,
+    pub(crate) device: Arc<DriveFile>,
     /// Flash to simulate; by default some GiB, and what the trace needs.
     #[arg(long, value_name = "SIZE", value_parser = capacity)]
     capacity: Option<Size>,
@@ -64,17 +60,17 @@ pub struct Setup {
     #[arg(long)]
     fcfs: bool,
     #[command(flatten)]
-    flash: FlashArgs,
+    pub(crate) flash: FlashArgs,
     #[command(flatten)]
     hashing: HashArgs,
     #[command(flatten)]
-    speeds: SpeedArgs,
+    pub(crate) speeds: SpeedArgs,
     #[command(flatten)]
-    pattern: PatternArgs,
+    pub(crate) pattern: PatternArgs,
     /// So many requests at a time, each as soon as one is answered. Default for a load: 32; for a trace: its own times, or 32 where these
     /// are made up.
     #[arg(long, value_name = "COUNT", value_parser = number::<u32>(1..=65_536))]
-    depth: Option<u32>,
+    pub(crate) depth: Option<u32>,
     /// With --depth: let the host think from one request to the next, a load's so many microseconds, a trace's so many or as long as
     /// its own times say (`own`). Nothing is asked before a flush is answered.
     #[arg(long, value_name = "MICROSECONDS", requires = "depth", value_parser = think)]
@@ -86,31 +82,53 @@ pub struct Setup {
     #[arg(value_parser = ["none", "fill", "load", "steady"])]
     precondition: String,
     /// Requests of a load; by default as many as write the volume twice.
-    #[arg(long, value_name = "COUNT", default_value_t = 0, requires = "workload", value_parser = number::<u64>(0..=u64::MAX))]
+    #[arg(long, value_name = "COUNT", default_value_t = 0, requires = "workload")]
+    #[arg(value_parser = number::<u64>(0..=u64::MAX))]
     requests: u64,
     /// Bytes of a load's requests, a multiple of 4096.
-    #[arg(long, value_name = "SIZE", default_value = "4K", requires = "workload", value_parser = request_size)]
+    #[arg(long, value_name = "SIZE", default_value = "4K", requires = "workload")]
+    #[arg(value_parser = request_size)]
     request_size: Size,
     /// Blocks of zeros in a load's writes, in percent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 0, requires = "workload", value_parser = number::<u32>(0..=100))]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 0,
+        requires = "workload"
+    )]
+    #[arg(value_parser = number::<u32>(0..=100))]
     zeros: u32,
     /// Blocks in a load's writes whose content comes again, in percent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 0, requires = "workload", value_parser = number::<u32>(0..=100))]
-    duplicates: u32,
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 0,
+        requires = "workload"
+    )]
+    #[arg(value_parser = number::<u32>(0..=100))]
+    pub(crate) duplicates: u32,
     /// Which contents those are: one of a hundredth as many as the volume has blocks, by popularity (popular), or an earlier
     /// write's, mostly not long before (soon).
-    #[arg(long, value_name = "WHICH", default_value = "popular", requires = "duplicates", value_parser = ["popular", "soon"])]
-    again: String,
+    #[arg(
+        long,
+        value_name = "WHICH",
+        default_value = "popular",
+        requires = "duplicates"
+    )]
+    #[arg(value_parser = ["popular", "soon"])]
+    pub(crate) again: String,
     /// In how many bytes blocks can be stored, by a model (see `vellum lab list`): what the policy `compress` goes by.
-    #[arg(long, value_name = "MODEL", value_parser = sizes::models().iter().map(|model| model.name).collect::<Vec<_>>())]
-    sizes: Option<String>,
+    #[arg(long, value_name = "MODEL")]
+    #[arg(value_parser = sizes::models().iter().map(|model| model.name).collect::<Vec<_>>())]
+    pub(crate) sizes: Option<String>,
     /// A flush after so many of a load's writes.
-    #[arg(long, value_name = "COUNT", default_value_t = 0, requires = "workload", value_parser = number::<u64>(0..=u64::MAX))]
+    #[arg(long, value_name = "COUNT", default_value_t = 0, requires = "workload")]
+    #[arg(value_parser = number::<u64>(0..=u64::MAX))]
     flush_every: u64,
     /// Put a journaling file system between the load and the disk: what jbd2 makes of it (data, ordered or writeback); a flush of the
     /// load is an fsync.
     #[arg(long, value_name = "MODE", requires = "workload", value_parser = ["data", "ordered", "writeback"])]
-    journal: Option<String>,
+    pub(crate) journal: Option<String>,
     /// The journal's size.
     #[arg(long, value_name = "SIZE", default_value = "64M", requires = "journal")]
     journal_size: Size,
@@ -129,23 +147,31 @@ pub struct Setup {
     #[arg(long, value_name = "OFFSET:LENGTH", conflicts_with = "workload", value_parser = extent)]
     journal_at: Option<(u64, u64)>,
     /// Replay the trace so often.
-    #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "workload", value_parser = number::<u32>(1..=u64::from(u32::MAX)))]
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 1,
+        conflicts_with = "workload"
+    )]
+    #[arg(value_parser = number::<u32>(1..=u64::from(u32::MAX)))]
     repeat: u32,
     /// With --repeat: each replay writes the same bytes again, so that all of it is a duplicate. Otherwise each writes new ones.
     #[arg(long, requires = "repeat", conflicts_with = "workload")]
     same_contents: bool,
     /// The trace's format, instead of looking.
-    #[arg(long, value_name = "NAME", conflicts_with = "workload", value_parser = Format::ALL.map(Format::name))]
+    #[arg(long, value_name = "NAME", conflicts_with = "workload")]
+    #[arg(value_parser = Format::ALL.map(Format::name))]
     format: Option<String>,
     /// What the columns of a CSV are, like time=0:us,op=2,offset=3:sector,length=4.
-    #[arg(long, value_name = "MAP", conflicts_with_all = ["workload", "format"], long_help = format!("What the columns of a CSV are, like time=0:us,op=2,offset=3:sector,length=4. There are {COLUMNS}."))]
+    #[arg(long, value_name = "MAP", conflicts_with_all = ["workload", "format"])]
+    #[arg(long_help = format!("{ABOUT_COLUMNS} There are {COLUMNS}."))]
     columns: Option<Columns>,
     /// Leave the trace's addresses what they are, on a volume as large as its disk, instead of moving together what is touched.
     #[arg(long, conflicts_with = "workload")]
     in_place: bool,
     /// What the host writes a day, to count years by; by default the trace's own rate, and one volume of a load.
     #[arg(long, value_name = "SIZE")]
-    daily: Option<Size>,
+    pub(crate) daily: Option<Size>,
     /// Everything that chance decides follows from this number.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = number::<u64>(0..=u64::MAX))]
     seed: u64,
@@ -158,11 +184,13 @@ pub struct Setup {
 }
 
 /// Requests at a time, where neither the user nor the load says when they come.
-const DEPTH: u32 = 32;
+pub(crate) const DEPTH: u32 = 32;
 
 /// What is read before anything is run.
 pub struct Ready {
+    /// The drive.
     pub device: Arc<DriveFile>,
+    /// The trace, if it is one.
     pub trace: Option<Arc<TraceFile>>,
 }
 
@@ -193,11 +221,6 @@ fn extent(text: &str) -> Result<(u64, u64), String> {
     Ok((offset, length))
 }
 
-/// Thousandths, of percents.
-pub fn over_provisioning(text: &str) -> Result<u32, String> {
-    permille(text, 20..=10_000)
-}
-
 fn load(text: &str) -> Result<Workload, String> {
     workload::find(text).copied().ok_or_else(|| {
         let names: Vec<_> = workload::workloads().iter().map(|w| w.name).collect();
@@ -221,50 +244,8 @@ fn request_size(text: &str) -> Result<Size, String> {
     }
 }
 
-pub fn spinner(text: String) -> ProgressBar {
-    let bar = ProgressBar::new_spinner();
-    bar.set_style(
-        ProgressStyle::with_template("{spinner} {msg} ({elapsed})")
-            .unwrap_or_else(|_| ProgressStyle::default_spinner()),
-    );
-    bar.set_message(text);
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
-}
-
-/// Prints a table below what has to be known of it.
-pub fn print(about: &[String], warnings: &[String], table: &str) -> Result<()> {
-    let mut out = out();
-    for line in about {
-        writeln!(out, "{line}")?;
-    }
-    for line in warnings {
-        writeln!(out, "WARNING: {line}")?;
-    }
-    Ok(write!(out, "{table}")?)
-}
-
-pub fn save(path: &Path, plot: &Plot) -> Result<()> {
-    write(path, &plot.render())
-}
-
-/// Replaces a report. What is no file (a terminal, a pipe) is written to as it is: nothing may take its place.
-pub fn write(path: &Path, text: &str) -> Result<()> {
-    let name = || path.display().to_string();
-    if path.metadata().is_ok_and(|there| !there.is_file()) {
-        return std::fs::write(path, text).with_context(name);
-    }
-    replace::file(path, 0o644, text.as_bytes()).with_context(name)
-}
-
 impl Setup {
-    /// Reads the trace, if it is one.
-    pub fn ready(&self) -> Result<Ready> {
-        let trace = self.read_trace()?.map(Arc::new);
-        Ok(self.ready_with(trace))
-    }
-
-    /// The same, with a trace that was read.
+    /// What is run, with the trace that was read, if it is one.
     pub fn ready_with(&self, trace: Option<Arc<TraceFile>>) -> Ready {
         Ready {
             device: Arc::clone(&self.device),
@@ -272,16 +253,21 @@ impl Setup {
         }
     }
 
+    /// The same on a drive that has no name here.
+    #[must_use]
+    pub fn on(self, device: Arc<DriveFile>) -> Self {
+        Self { device, ..self }
+    }
+
     /// The drive.
+    #[must_use]
     pub fn drive(&self) -> &DriveFile {
         &self.device
     }
 
-    /// Reads the trace, if it is one.
-    pub fn read_trace(&self) -> Result<Option<TraceFile>> {
-        let Some(path) = &self.trace else {
-            return Ok(None);
-        };
+    /// The trace's file and how it is to be read, if it is one.
+    #[must_use]
+    pub fn trace(&self) -> Option<(&Path, Reading)> {
         let named = |name: &str| Format::ALL.into_iter().find(|f| f.name() == name);
         let reading = Reading {
             format: self.format.as_deref().and_then(named),
@@ -289,11 +275,14 @@ impl Setup {
             columns: self.columns.clone(),
             in_place: self.in_place,
         };
-        source::read(path, &reading).map(Some)
+        Some((self.trace.as_deref()?, reading))
     }
 
     /// What is run.
-    pub fn scenario<'a>(&self, ready: &'a Ready) -> Result<Scenario<'a>> {
+    ///
+    /// # Errors
+    /// When options do not go together.
+    pub fn scenario<'a>(&self, ready: &'a Ready) -> Result<Scenario<'a>, OptionError> {
         self.flash.check(&ready.device)?;
         let flush_ns = self.flush_time.map(|micros| micros * 1000);
         let device = Device {
@@ -315,11 +304,13 @@ impl Setup {
                 },
             },
             (None, Some(workload)) => self.synthetic(workload)?,
-            (None, None) => return Err(usage("a trace or a --workload is needed")),
+            (None, None) => return Err(OptionError::new("a trace or a --workload is needed")),
         };
         let think = match self.think {
             Some(Think(None)) if ready.trace.is_none() => {
-                return Err(usage("--think own: a load has no times of its own"));
+                return Err(OptionError::new(
+                    "--think own: a load has no times of its own",
+                ));
             }
             think => think,
         };
@@ -351,9 +342,11 @@ impl Setup {
         })
     }
 
-    fn synthetic(&self, workload: Workload) -> Result<Load<'static>> {
+    pub(crate) fn synthetic(&self, workload: Workload) -> Result<Load<'static>, OptionError> {
         if self.zeros + self.duplicates > 100 {
-            return Err(usage("--zeros and --duplicates are more than all blocks"));
+            return Err(OptionError::new(
+                "--zeros and --duplicates are more than all blocks",
+            ));
         }
         let mode = match self.journal.as_deref() {
             None => None,
@@ -393,153 +386,5 @@ impl Setup {
             ..Synthetic::new(workload)
         });
         Ok(Load::Synthetic(load?))
-    }
-
-    /// What a reader has to know of the device and the load, and what speaks against the figures.
-    pub fn about(&self, ready: &Ready) -> (Vec<String>, Vec<String>) {
-        let drive = &ready.device;
-        let mut about = vec![
-            format!("{}: {}", drive.name, drive.about),
-            format!("figures: {}", drive.source),
-        ];
-        about.extend(self.speeds.about());
-        about.extend(self.flash.about());
-        let mut warnings = Vec::new();
-        if let Some(trace) = &ready.trace {
-            describe(trace, &mut about, &mut warnings);
-            warnings.extend(self.made_up(trace));
-        }
-        let load = self.workload.map(|workload| self.synthetic(workload));
-        if let Some(Ok(Load::Synthetic(load))) = load {
-            let mut line = format!("load: {}", load.told());
-            if self.duplicates > 0 {
-                line += &format!(
-                    ", {}% of the blocks with a content that comes again ({})",
-                    self.duplicates, self.again
-                );
-            }
-            if let Some(mode) = &self.journal {
-                let mode = mode.replace("data", "journal");
-                line += &format!(", through a modelled journal (data={mode})");
-            }
-            about.push(line);
-        }
-        if let Some(model) = self.sizes.as_deref().and_then(sizes::find) {
-            about.push(format!(
-                "sizes: {} (synthetic): {}",
-                model.name, model.about
-            ));
-        }
-        (about, warnings)
-    }
-
-    /// What a reader has to know of times that nobody measured, and what to do.
-    fn made_up(&self, trace: &TraceFile) -> Option<String> {
-        let times = match trace.summary().made_up_times()? {
-            MadeUp::Same => "all its requests have one time",
-            MadeUp::Falling => "most of its requests are dated before the one before them",
-        };
-        let asked = match self.depth {
-            Some(_) => "--depth says how many are asked at a time".into(),
-            None => format!("{DEPTH} requests are asked at a time (another: --depth)"),
-        };
-        let years = match self.daily {
-            Some(_) => "",
-            None => "; years need what the host writes a day (--daily)",
-        };
-        Some(format!(
-            "the trace's times are made up: {times}. {asked}{years}"
-        ))
-    }
-}
-
-fn describe(trace: &TraceFile, about: &mut Vec<String>, warnings: &mut Vec<String>) {
-    let summary = trace.summary();
-    about.push(format!(
-        "trace: {}, {} requests in {} lines: {} reads, {} writes, {} discards, {} flushes; over {:.1} s; {} touched",
-        trace.format().name(),
-        summary.seen.records,
-        summary.seen.lines,
-        summary.reads,
-        summary.writes,
-        summary.discards,
-        summary.flushes,
-        (summary.last_at - summary.first_at) as f64 / 1e9,
-        report::bytes(trace.blocks() * 4096),
-    ));
-    let content = match (summary.blocks_told, summary.blocks_written) {
-        (_, 0) => "it writes nothing",
-        (0, _) => "it does not say what is written: every block is taken to be new",
-        (told, all) if told == all => "it says what is written",
-        _ => "of some blocks it says what is written; the others are taken to be new",
-    };
-    about.push(format!("       {content}"));
-    if summary.unaligned > 0 {
-        about.push(format!(
-            "       {} requests were not of whole blocks of 4 KiB and are made so",
-            summary.unaligned
-        ));
-    }
-    if let Some(known) = &summary.known {
-        about.push(format!("       {}", described(known)));
-    }
-    if summary.journals > 0 {
-        let (first, blocks) = trace.journal().unwrap_or_default();
-        about.push(format!(
-            "       a journal of {blocks} blocks at block {first}"
-        ));
-    }
-    if summary.journals > 1 {
-        warnings.push(format!(
-            "the trace has {} journals; the first one is watched (another: --journal-at)",
-            summary.journals
-        ));
-    }
-    if summary.seen.lost > 0 {
-        warnings.push(format!(
-            "{} requests are missing in the trace: they came faster than they could be recorded",
-            summary.seen.lost
-        ));
-    }
-    if summary.seen.cut {
-        warnings.push("the trace breaks off: the recording did not end in order".into());
-    }
-    if summary.seen.backwards > 0 {
-        warnings.push(format!(
-            "{} requests are dated before the one before them and are taken to come with it",
-            summary.seen.backwards
-        ));
-    }
-}
-
-/// What a trace of ours says of the blocks, beside their digests.
-fn described(known: &Known) -> String {
-    let mean = |(blocks, bytes): (u64, u64)| {
-        (blocks > 0).then(|| 100.0 * bytes as f64 / (blocks * 4096) as f64)
-    };
-    let mut parts = Vec::new();
-    if let Some(percent) = mean(known.packed) {
-        let by = match known.sizes {
-            Sizes::None => "",
-            Sizes::Lz4 => " by LZ4",
-            Sizes::Zstd => " by zstd",
-        };
-        parts.push(format!("compressed{by} to {percent:.0}%"));
-    }
-    if let Some(percent) = mean(known.delta) {
-        let blocks = known.delta.0;
-        parts.push(format!(
-            "{blocks} whose version before is known, as a difference to it {percent:.0}%"
-        ));
-    }
-    let classes = Class::ALL.iter().zip(known.classes);
-    parts.extend(
-        classes
-            .filter(|(class, blocks)| *blocks > 0 && **class != Class::Unknown)
-            .map(|(class, blocks)| format!("{blocks} {}", class.name())),
-    );
-    match parts.is_empty() {
-        true => "nothing is known of the blocks but their contents".into(),
-        false => format!("blocks written: {}", parts.join(", ")),
     }
 }

@@ -1,0 +1,160 @@
+//! What goes with every figure: of which drive and which load it is, and what speaks against it.
+
+use crate::setup::{DEPTH, Ready, Setup};
+use vellum_lab::made_up::MadeUp;
+use vellum_lab::replay::TraceFile;
+use vellum_lab::report;
+use vellum_lab::scenario::Load;
+use vellum_lab::sizes;
+use vellum_lab::trace::{Class, Known, Sizes};
+
+impl Setup {
+    /// What a reader has to know of the device and the load, and what speaks against the figures.
+    pub fn about(&self, ready: &Ready) -> (Vec<String>, Vec<String>) {
+        let drive = &ready.device;
+        let mut about = vec![
+            format!("{}: {}", drive.name, drive.about),
+            format!("figures: {}", drive.source),
+        ];
+        about.extend(self.speeds.about());
+        about.extend(self.flash.about());
+        let mut warnings = Vec::new();
+        if let Some(trace) = &ready.trace {
+            describe(trace, &mut about, &mut warnings);
+            warnings.extend(self.made_up(trace));
+        }
+        let load = self.workload.map(|workload| self.synthetic(workload));
+        if let Some(Ok(Load::Synthetic(load))) = load {
+            let mut line = format!("load: {}", load.told());
+            if self.duplicates > 0 {
+                line += &format!(
+                    ", {}% of the blocks with a content that comes again ({})",
+                    self.duplicates, self.again
+                );
+            }
+            if let Some(mode) = &self.journal {
+                let mode = mode.replace("data", "journal");
+                line += &format!(", through a modelled journal (data={mode})");
+            }
+            about.push(line);
+        }
+        if let Some(model) = self.sizes.as_deref().and_then(sizes::find) {
+            about.push(format!(
+                "sizes: {} (synthetic): {}",
+                model.name, model.about
+            ));
+        }
+        (about, warnings)
+    }
+
+    /// What a reader has to know of times that nobody measured, and what to do.
+    fn made_up(&self, trace: &TraceFile) -> Option<String> {
+        let times = match trace.summary().made_up_times()? {
+            MadeUp::Same => "all its requests have one time",
+            MadeUp::Falling => "most of its requests are dated before the one before them",
+        };
+        let asked = match self.depth {
+            Some(_) => "--depth says how many are asked at a time".into(),
+            None => format!("{DEPTH} requests are asked at a time (another: --depth)"),
+        };
+        let years = match self.daily {
+            Some(_) => "",
+            None => "; years need what the host writes a day (--daily)",
+        };
+        Some(format!(
+            "the trace's times are made up: {times}. {asked}{years}"
+        ))
+    }
+}
+
+fn describe(trace: &TraceFile, about: &mut Vec<String>, warnings: &mut Vec<String>) {
+    let summary = trace.summary();
+    about.push(format!(
+        "trace: {}, {} requests in {} lines: {} reads, {} writes, {} discards, \
+         {} flushes; over {:.1} s; {} touched",
+        trace.format().name(),
+        summary.seen.records,
+        summary.seen.lines,
+        summary.reads,
+        summary.writes,
+        summary.discards,
+        summary.flushes,
+        (summary.last_at - summary.first_at) as f64 / 1e9,
+        report::bytes(trace.blocks() * 4096),
+    ));
+    let content = match (summary.blocks_told, summary.blocks_written) {
+        (_, 0) => "it writes nothing",
+        (0, _) => "it does not say what is written: every block is taken to be new",
+        (told, all) if told == all => "it says what is written",
+        _ => "of some blocks it says what is written; the others are taken to be new",
+    };
+    about.push(format!("       {content}"));
+    if summary.unaligned > 0 {
+        about.push(format!(
+            "       {} requests were not of whole blocks of 4 KiB and are made so",
+            summary.unaligned
+        ));
+    }
+    if let Some(known) = &summary.known {
+        about.push(format!("       {}", described(known)));
+    }
+    if summary.journals > 0 {
+        let (first, blocks) = trace.journal().unwrap_or_default();
+        about.push(format!(
+            "       a journal of {blocks} blocks at block {first}"
+        ));
+    }
+    if summary.journals > 1 {
+        warnings.push(format!(
+            "the trace has {} journals; the first one is watched (another: --journal-at)",
+            summary.journals
+        ));
+    }
+    if summary.seen.lost > 0 {
+        warnings.push(format!(
+            "{} requests are missing in the trace: they came faster than they could be recorded",
+            summary.seen.lost
+        ));
+    }
+    if summary.seen.cut {
+        warnings.push("the trace breaks off: the recording did not end in order".into());
+    }
+    if summary.seen.backwards > 0 {
+        warnings.push(format!(
+            "{} requests are dated before the one before them and are taken to come with it",
+            summary.seen.backwards
+        ));
+    }
+}
+
+/// What a trace of ours says of the blocks, beside their digests.
+fn described(known: &Known) -> String {
+    let mean = |(blocks, bytes): (u64, u64)| {
+        (blocks > 0).then(|| 100.0 * bytes as f64 / (blocks * 4096) as f64)
+    };
+    let mut parts = Vec::new();
+    if let Some(percent) = mean(known.packed) {
+        let by = match known.sizes {
+            Sizes::None => "",
+            Sizes::Lz4 => " by LZ4",
+            Sizes::Zstd => " by zstd",
+        };
+        parts.push(format!("compressed{by} to {percent:.0}%"));
+    }
+    if let Some(percent) = mean(known.delta) {
+        let blocks = known.delta.0;
+        parts.push(format!(
+            "{blocks} whose version before is known, as a difference to it {percent:.0}%"
+        ));
+    }
+    let classes = Class::ALL.iter().zip(known.classes);
+    parts.extend(
+        classes
+            .filter(|(class, blocks)| *blocks > 0 && **class != Class::Unknown)
+            .map(|(class, blocks)| format!("{blocks} {}", class.name())),
+    );
+    match parts.is_empty() {
+        true => "nothing is known of the blocks but their contents".into(),
+        false => format!("blocks written: {}", parts.join(", ")),
+    }
+}

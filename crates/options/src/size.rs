@@ -1,0 +1,105 @@
+//! Sizes as people write them: `10G`, `512M`, `4096`.
+
+use std::str::FromStr;
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(pub u64);
+
+const UNITS: [(char, u32); 5] = [('K', 10), ('M', 20), ('G', 30), ('T', 40), ('P', 50)];
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!("{text:?} is not a size: write a whole number and K, M, G, T or P, like 10G")
+        };
+        let upper = text.trim().to_ascii_uppercase();
+        let digits = upper.trim_end_matches(|c: char| !c.is_ascii_digit());
+        let shift = match &upper[digits.len()..] {
+            "" | "B" => 0,
+            unit => {
+                let rest = unit
+                    .strip_suffix("IB")
+                    .or_else(|| unit.strip_suffix('B'))
+                    .unwrap_or(unit);
+                UNITS
+                    .iter()
+                    .find(|(c, _)| rest.len() == 1 && rest.starts_with(*c))
+                    .ok_or_else(wrong)?
+                    .1
+            }
+        };
+        let number: u64 = digits.parse().map_err(|_| wrong())?;
+        match number.checked_shl(shift) {
+            Some(bytes) if bytes >> shift == number => Ok(Self(bytes)),
+            _ => Err(format!("{text:?} is more than 16 EiB")),
+        }
+    }
+}
+
+/// Bytes as [`Size`] reads them, and none is rounded away.
+#[must_use]
+pub fn exact(bytes: u64) -> String {
+    let unit = UNITS
+        .iter()
+        .rev()
+        .find(|(_, shift)| bytes > 0 && bytes.trailing_zeros() >= *shift);
+    match unit {
+        Some((unit, shift)) => format!("{}{unit}", bytes >> shift),
+        None => bytes.to_string(),
+    }
+}
+
+impl std::fmt::Display for Size {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match UNITS.iter().rev().find(|(_, shift)| self.0 >> shift > 0) {
+            None => write!(f, "{} B", self.0),
+            Some((unit, shift)) if self.0.trailing_zeros() >= *shift => {
+                write!(f, "{} {unit}iB", self.0 >> shift)
+            }
+            Some((unit, shift)) => write!(
+                f,
+                "{:.1} {unit}iB",
+                self.0 as f64 / f64::from(*shift).exp2()
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_and_shown() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("10G", 10 << 30),
+            ("2kib", 2048),
+            ("3MB", 3 << 20),
+            ("1T", 1 << 40),
+        ] {
+            assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
+        }
+        for text in [
+            "",
+            "G",
+            "-1",
+            "1.5G",
+            "1X",
+            "1GG",
+            "10 0",
+            "99999999999P",
+            "18446744073709551616",
+            "1é",
+        ] {
+            assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+        assert_eq!(Size(10 << 30).to_string(), "10 GiB");
+        assert_eq!(Size((10 << 30) + (1 << 29)).to_string(), "10.5 GiB");
+        assert_eq!(Size(12).to_string(), "12 B");
+    }
+}
