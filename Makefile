@@ -1,6 +1,6 @@
 # The two that matter: `make demo` and `make test`. Both install what they need.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long fuzz bench bench-answers bench-applications bench-dedup bench-dedup-peers bench-journal bench-journal-guest bench-lab bench-layouts bench-packing soak docs fmt lint build clean deb rpm
+.PHONY: help demo test test-long cuts fuzz bench bench-answers bench-applications bench-dedup bench-dedup-peers bench-journal bench-journal-guest bench-lab bench-layouts bench-packing soak docs fmt lint build clean deb rpm
 
 # Where rustup puts cargo, also for who has not logged in again since.
 export PATH := $(PATH):/usr/sbin:/sbin:$(HOME)/.cargo/bin
@@ -48,6 +48,14 @@ test-long: ## the tests in full, crashes from fresh seeds, kill -9 under a real 
 soak: VELLUM_SECONDS = 3600
 soak: ## simulated crashes and faults from fresh seeds, an hour or VELLUM_SECONDS=N a test, with a digest for each seed
 	VELLUM_SECONDS=$(VELLUM_SECONDS) VELLUM_DIGESTS=1 cargo test --locked --release -p vellum-core --test crash --test crash_tables -- --nocapture --test-threads=2 crashes faults
+
+cuts: SHELL = /bin/bash
+cuts: CUTS = 1000
+cuts: CUTS_EACH = 40
+cuts: ## power cuts under ext4, XFS, btrfs and SQLite, CUTS=N of them; SEED=N FS=xfs,btrfs PROPERTIES=usual,all KEEP=DIR; needs root
+	@scripts/setup.sh test
+	@mkdir -p $(TARGET)
+	set -o pipefail; CUTS=$(CUTS) CUTS_EACH=$(CUTS_EACH) SEED=$(SEED) FS=$(FS) PROPERTIES=$(PROPERTIES) KEEP=$(KEEP) cargo test --locked -p vellum-cli --test cuts nothing -- --nocapture 2>&1 | tee -a $(TARGET)/cuts.log
 
 fuzz: ## all fuzz targets, guided by coverage, a minute each or VELLUM_SECONDS=N; TARGETS='a b' for some
 	@scripts/setup.sh build

@@ -9,6 +9,7 @@
 //! | [`FileMedium`] | a regular file or a block device, by io_uring or by a pool of threads |
 //! | [`EncryptedMedium`] | wraps any other: what is written through it is encrypted there |
 //! | [`FaultMedium`] | wraps any other: loses power, tears, flips, misdirects, fails |
+//! | [`Recorder`](fault::Recorder) | wraps any other: writes down what is asked, for power cuts at any instant |
 
 pub mod below;
 mod bounce;

@@ -6,6 +6,7 @@ use crate::io::{Done, Io, Kind, Piece, check_bytes};
 use crate::medium::Medium;
 use parking_lot::RwLock;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 
@@ -13,7 +14,11 @@ use vellum_core::addr::{BLOCK_BYTES, Pba};
 const STRIPE_BLOCKS: u64 = 256;
 const STRIPE_BYTES: usize = STRIPE_BLOCKS as usize * BLOCK_BYTES;
 
-type Stripe = RwLock<Option<Box<[u8]>>>;
+fn blank() -> Arc<[u8]> {
+    std::iter::repeat_n(0, STRIPE_BYTES).collect()
+}
+
+type Stripe = RwLock<Option<Arc<[u8]>>>;
 
 /// Blocks in this process's memory. What was never written, or was discarded, reads as zeros.
 #[derive(Debug)]
@@ -33,6 +38,17 @@ impl MemoryMedium {
         Self {
             blocks,
             stripes,
+            completions: Completions::default(),
+        }
+    }
+
+    /// Another medium with the same content: what is written to one is not in the other. They share memory until then.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let stripes = self.stripes.iter();
+        Self {
+            blocks: self.blocks,
+            stripes: stripes.map(|s| RwLock::new(s.read().clone())).collect(),
             completions: Completions::default(),
         }
     }
@@ -78,9 +94,14 @@ impl MemoryMedium {
     fn store(&self, at: Pba, bytes: &[u8]) {
         self.each(at, bytes.len(), |stripe, range, done| {
             let mut stripe = stripe.write();
-            let to = stripe.get_or_insert_with(|| vec![0; STRIPE_BYTES].into_boxed_slice());
-            to[range.clone()].copy_from_slice(&bytes[done..done + range.len()]);
+            let to = stripe.get_or_insert_with(blank);
+            Arc::make_mut(to)[range.clone()].copy_from_slice(&bytes[done..done + range.len()]);
         });
+    }
+
+    /// Blocks of zeros, as of a discard; past the end there are none.
+    pub(crate) fn zero(&self, at: Pba, blocks: u64) {
+        self.discard(at, blocks.min(self.blocks.saturating_sub(at.0)));
     }
 
     fn discard(&self, at: Pba, blocks: u64) {
@@ -97,7 +118,7 @@ impl MemoryMedium {
                 *stripe = None;
             } else if let Some(bytes) = &mut *stripe {
                 let start = (block % STRIPE_BLOCKS) as usize * BLOCK_BYTES;
-                bytes[start..start + (next - block) as usize * BLOCK_BYTES].fill(0);
+                Arc::make_mut(bytes)[start..start + (next - block) as usize * BLOCK_BYTES].fill(0);
             }
             block = next;
         }
@@ -175,6 +196,11 @@ impl Medium for MemoryMedium {
         }));
     }
 
+    fn do_now(&self, io: Box<Io>) -> Result<Done, Box<Io>> {
+        let result = self.perform(&io);
+        Ok(io.done("memory", result))
+    }
+
     fn wait(&self, done: &mut Vec<Done>, timeout: Option<Duration>) {
         self.completions.wait(done, timeout);
     }
@@ -219,6 +245,23 @@ mod tests {
         let mut b = [1; BLOCK_BYTES];
         m.read(Pba(255), &mut b).unwrap();
         assert_eq!(b, [0; BLOCK_BYTES]);
+    }
+
+    #[test]
+    fn a_fork_goes_its_own_way() {
+        let one = MemoryMedium::new(300);
+        one.write(Pba(7), &[1; BLOCK_BYTES]).unwrap();
+        let other = one.fork();
+        one.write(Pba(7), &[2; BLOCK_BYTES]).unwrap();
+        other.write(Pba(8), &[3; BLOCK_BYTES]).unwrap();
+        other.zero(Pba(290), u64::MAX);
+        let read = |m: &MemoryMedium, at| {
+            let mut block = [9; BLOCK_BYTES];
+            m.read(Pba(at), &mut block).unwrap();
+            block[0]
+        };
+        assert_eq!((read(&one, 7), read(&one, 8)), (2, 0));
+        assert_eq!((read(&other, 7), read(&other, 8)), (1, 3));
     }
 
     #[test]

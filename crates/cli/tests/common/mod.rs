@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
+pub mod chain;
 pub mod exporter;
 
 use std::fs::File;

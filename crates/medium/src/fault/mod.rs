@@ -25,14 +25,23 @@
 //! not written do not change (`misdirected_write` aside).
 //!
 //! Operations are carried out inside `submit`, in order, so that a seed means the same each time.
+//!
+//! Where a cut needs a real kernel above, whose writes no seed decides, a [`Recorder`] writes them down once, and [`Cuts`] builds
+//! what as many cuts as wanted would have left.
 
 mod cache;
+mod cuts;
 mod plan;
+mod recorder;
 mod rng;
+mod tape;
 
 pub use cache::{CutReport, SECTOR_BYTES};
+pub use cuts::Cuts;
 pub use plan::{Fault, Plan, PlanError, Rule};
+pub use recorder::Recorder;
 pub use rng::Rng;
+pub use tape::{Asked, Event, Tape};
 
 use crate::completions::Completions;
 use crate::error::MediumError;

@@ -1,0 +1,241 @@
+//! Power cuts under file systems of the kernel. A file system lives once on a volume whose medium is recorded; then the medium of any
+//! cut is built from the tape, as often as wanted: all that a sync had covered, any part of the rest, in any order, torn at sectors.
+//!
+//! After each cut the volume's check finds nothing, it opens, the kernel mounts what is there, every byte that was synced before the cut
+//! is there, a database has every transaction that it acknowledged, and the file system's own check finds nothing. One in four of these
+//! lives is recorded as well, and cut again: in recovery, in the file system's replay, in the clean stop.
+//!
+//! `CUTS=n` for so many (a few by default), `SEED=n` for the first recording, `FS=xfs,btrfs` and `PROPERTIES=usual,all` for some,
+//! `CUTS_EACH=n` for so many of a recording, `KEEP=DIR` for the medium of a failure. A seed tells what is done and where it is cut, not
+//! when the kernel writes: a failure comes again from its kept medium, or after a few runs.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod database;
+mod load;
+mod model;
+mod recording;
+mod world;
+
+use common::can_attach;
+use recording::{Places, Recording, Sure};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::time::Instant;
+use vellum_core::addr::Pba;
+use vellum_medium::fault::{Cuts, Rng};
+use vellum_medium::{Medium, MemoryMedium};
+use world::{FILE_SYSTEMS, FileSystem, Properties};
+
+fn env(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn number(name: &str) -> Option<u64> {
+    env(name).map(|value| value.parse().expect(name))
+}
+
+/// Of those with a name, the ones that are asked for.
+fn chosen<T: Copy>(variable: &str, all: &[T], name: impl Fn(&T) -> &'static str) -> Vec<T> {
+    let Some(asked) = env(variable) else {
+        return all.to_vec();
+    };
+    let named = |word: &str| {
+        let found = all.iter().find(|one| name(one) == word);
+        *found.unwrap_or_else(|| {
+            let all: Vec<_> = all.iter().map(&name).collect();
+            panic!("{variable}={word}: it is none of {all:?}")
+        })
+    };
+    asked.split(',').map(named).collect()
+}
+
+/// What was done so far.
+#[derive(Default)]
+struct Tally {
+    cuts: usize,
+    /// Of these, in a life after a cut.
+    again: usize,
+    recordings: usize,
+    sure: Sure,
+    failures: Vec<String>,
+}
+
+impl Tally {
+    fn line(&self) -> String {
+        format!(
+            "{} cuts ({} of them in a life after a cut) of {} recordings, {} synced files and {} \
+             transactions held, {} complaints",
+            self.cuts,
+            self.again,
+            self.recordings,
+            self.sure.files,
+            self.sure.transactions,
+            self.failures.len()
+        )
+    }
+}
+
+/// One trial: a medium as a cut leaves it.
+struct Trial<'a> {
+    recording: &'a Recording,
+    places: &'a Places,
+    /// The cut of the recording, for what must be there.
+    cut: usize,
+    told: String,
+}
+
+impl Trial<'_> {
+    fn run(&self, medium: &MemoryMedium, tally: &mut Tally) -> Option<vellum_medium::fault::Tape> {
+        tally.cuts += 1;
+        match self.recording.live_on(medium, self.cut, self.places) {
+            Ok((tape, sure)) => {
+                tally.sure += sure;
+                Some(tape)
+            }
+            Err(error) => {
+                let failure = format!("{}: {error}", self.told);
+                println!("COMPLAINT {failure}");
+                if let Some(folder) = env("KEEP") {
+                    keep(medium, &folder, &self.told);
+                }
+                tally.failures.push(failure);
+                None
+            }
+        }
+    }
+}
+
+/// A medium as a file that `vellum check` reads.
+fn keep(medium: &MemoryMedium, folder: &str, told: &str) {
+    fs::create_dir_all(folder).unwrap();
+    let name = told.replace([' ', ','], "_");
+    let file = fs::File::create(format!("{folder}/{name}")).unwrap();
+    file.set_len(medium.blocks() * 4096).unwrap();
+    let mut block = [0; 4096];
+    for at in 0..medium.blocks() {
+        medium.read(Pba(at), &mut block).unwrap();
+        if block.iter().any(|byte| *byte != 0) {
+            file.write_all_at(&block, at * 4096).unwrap();
+        }
+    }
+}
+
+/// Cuts a recording so often.
+fn cut(recording: &Recording, seed: u64, count: usize, places: &Places, tally: &mut Tally) {
+    let (file_system, properties) = recording.world;
+    let of = format!("{} {}", file_system.name, properties.name());
+    let mut rng = Rng::new(seed);
+    let blank = MemoryMedium::new(file_system.blocks);
+    let mut cuts = Cuts::new(&blank, &recording.tape, seed);
+    let end = tally.cuts + count;
+    for instant in recording.instants(count, &mut rng) {
+        if tally.cuts >= end || tally.failures.len() > 4 {
+            return;
+        }
+        cuts.advance_to(instant);
+        let by = rng.bits() >> 32;
+        let (medium, _) = cuts.cut(by);
+        let mut trial = Trial {
+            recording,
+            places,
+            cut: instant,
+            told: format!("{of} seed {seed} instant {instant} by {by}"),
+        };
+        let Some(tape) = trial.run(&medium, tally) else {
+            continue;
+        };
+        if !rng.chance(1, 4) {
+            continue;
+        }
+        let told = trial.told.clone();
+        let mut again = Cuts::new(&medium, &tape, by);
+        let mut instants: Vec<_> = (0..2)
+            .map(|_| rng.below(tape.len() as u64 + 1) as usize)
+            .collect();
+        instants.sort_unstable();
+        for instant in instants {
+            again.advance_to(instant);
+            let by = rng.bits() >> 32;
+            trial.told = format!("{told} and then instant {instant} by {by}");
+            tally.again += 1;
+            trial.run(&again.cut(by).0, tally);
+        }
+    }
+}
+
+/// On what cuts are tried: first each file system with the first properties, then with the next.
+fn worlds() -> Vec<(FileSystem, Properties)> {
+    let mut file_systems = chosen("FS", &FILE_SYSTEMS, |one| one.name);
+    file_systems.retain(|one| {
+        let is_here = one.is_here();
+        if !is_here {
+            println!("SKIPPED {}: this machine has not its programs", one.name);
+        }
+        is_here
+    });
+    let with = |properties: Properties| {
+        let suit = file_systems.iter().filter(move |one| properties.suits(one));
+        suit.map(move |one| (*one, properties))
+    };
+    let properties = chosen("PROPERTIES", &Properties::ALL, |one| one.name());
+    properties.into_iter().flat_map(with).collect()
+}
+
+/// Records one life, and cuts it.
+fn round(world: (FileSystem, Properties), seed: u64, places: &Places, tally: &mut Tally) {
+    let operations = number("OPERATIONS").unwrap_or(250) as usize;
+    let each = number("CUTS_EACH").unwrap_or(8) as usize;
+    let (start, before) = (Instant::now(), tally.cuts);
+    let recording = Recording::make(world, seed, operations, places);
+    let recorded = start.elapsed();
+    tally.recordings += 1;
+    cut(&recording, seed, each, places, tally);
+    println!(
+        "seed {seed}: {} {} {}, {} instants recorded in {:.1} s, {} cuts in {:.1} s",
+        world.0.name,
+        world.1.name(),
+        recording.mode(),
+        recording.tape.len(),
+        recorded.as_secs_f32(),
+        tally.cuts - before,
+        (start.elapsed() - recorded).as_secs_f32(),
+    );
+}
+
+#[test]
+fn nothing_synced_is_lost_by_a_power_cut_under_any_file_system() {
+    if !can_attach("nothing_synced_is_lost_by_a_power_cut_under_any_file_system") {
+        return;
+    }
+    let (worlds, places) = (worlds(), Places::new());
+    let all = number("CUTS").unwrap_or(40) as usize;
+    let first = number("SEED").unwrap_or(0);
+    let mut tallies: BTreeMap<_, Tally> = BTreeMap::new();
+    let began = Instant::now();
+    for seed in first.. {
+        let world = worlds[seed as usize % worlds.len()];
+        let tally = tallies.entry((world.0.name, world.1.name())).or_default();
+        round(world, seed, &places, tally);
+        let done: usize = tallies.values().map(|tally| tally.cuts).sum();
+        if done >= all || tallies.values().any(|tally| tally.failures.len() > 4) {
+            break;
+        }
+    }
+    for ((file_system, properties), tally) in &tallies {
+        println!("{file_system} {properties}: {}", tally.line());
+    }
+    let minutes = began.elapsed().as_secs_f64() / 60.0;
+    let done: usize = tallies.values().map(|tally| tally.cuts).sum();
+    let rate = done as f64 / minutes;
+    println!("{done} cuts in {minutes:.1} minutes: {rate:.0} a minute");
+    let failures = tallies.into_values().flat_map(|tally| tally.failures);
+    let failures: Vec<_> = failures.collect();
+    assert!(
+        failures.is_empty(),
+        "{} complaints: {failures:#?}",
+        failures.len()
+    );
+}

@@ -1,0 +1,324 @@
+//! What must be in a folder after a power cut, told by what was done in it and when it was synced.
+//!
+//! An instant is one of the medium's tape. What was done by then may be there; what was synced by then must be.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a file system writes back at once: a page is as it was between two writes, never in the midst of one.
+pub const PAGE: usize = 4096;
+
+/// A page of a file; zeros behind the file's end.
+pub type Page = Arc<[u8; PAGE]>;
+
+/// What something was, one state after another.
+#[derive(Debug)]
+pub struct History<T> {
+    /// Each with the instant at which the change to it began.
+    states: Vec<(usize, T)>,
+    /// When it was known that what had been done so far is durable, and the state that it had.
+    sure: Vec<(usize, usize)>,
+}
+
+impl<T> History<T> {
+    /// It begins like this.
+    pub fn new(begun: usize, first: T) -> Self {
+        Self {
+            states: vec![(begun, first)],
+            sure: Vec::new(),
+        }
+    }
+
+    /// A change begins.
+    pub fn change(&mut self, begun: usize, to: T) {
+        self.states.push((begun, to));
+    }
+
+    /// All that was done is durable.
+    pub fn synced(&mut self, instant: usize) {
+        let last = self.states.len() - 1;
+        if self.sure.last().is_none_or(|(_, state)| *state != last) {
+            self.sure.push((instant, last));
+        }
+    }
+
+    /// As it is.
+    pub fn now(&self) -> &T {
+        &self.states[self.states.len() - 1].1
+    }
+
+    /// What it may be after a cut at this instant: what it was when it was last synced, and all that it became since.
+    fn after(&self, cut: usize) -> &[(usize, T)] {
+        let synced = self.sure.iter().rev().find(|(instant, _)| *instant <= cut);
+        let from = synced.map_or(0, |(_, state)| *state);
+        let end = self.states.partition_point(|(begun, _)| *begun <= cut);
+        &self.states[from..end.max(from)]
+    }
+}
+
+/// A file's bytes.
+#[derive(Clone, Debug, Default)]
+pub struct Content {
+    pub pages: Vec<Page>,
+    pub bytes: usize,
+}
+
+impl Content {
+    /// Writes, past the end too: what lies between is zeros.
+    pub fn write(&mut self, at: usize, bytes: &[u8]) {
+        self.resize(self.bytes.max(at + bytes.len()));
+        for (index, byte) in bytes.iter().enumerate() {
+            let place = at + index;
+            Arc::make_mut(&mut self.pages[place / PAGE])[place % PAGE] = *byte;
+        }
+    }
+
+    /// Cuts off, or adds zeros.
+    pub fn resize(&mut self, bytes: usize) {
+        self.pages
+            .resize_with(bytes.div_ceil(PAGE), || Arc::new([0; PAGE]));
+        if bytes < self.bytes && !bytes.is_multiple_of(PAGE) {
+            Arc::make_mut(&mut self.pages[bytes / PAGE])[bytes % PAGE..].fill(0);
+        }
+        self.bytes = bytes;
+    }
+}
+
+/// Whether a file may read like this.
+fn accepts(states: &[(usize, Content)], found: &[u8]) -> Result<(), String> {
+    let sizes = || states.iter().map(|(_, content)| content.bytes);
+    let (least, most) = (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0));
+    if found.len() < least || found.len() > most {
+        return Err(format!("{} bytes, and not {least} to {most}", found.len()));
+    }
+    for (index, page) in found.chunks(PAGE).enumerate() {
+        let is_like = |content: &Content| match content.pages.get(index) {
+            Some(one) => one[..page.len()] == *page,
+            None => page.iter().all(|byte| *byte == 0),
+        };
+        if !states.iter().any(|(_, content)| is_like(content)) {
+            let head = &page[..page.len().min(24)];
+            let of = states.len();
+            return Err(format!(
+                "page {index} is none of {of} that it may be: {head:02x?}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A file's number, for as long as it is there.
+pub type Number = usize;
+
+/// A folder and its files.
+#[derive(Debug, Default)]
+pub struct Folder {
+    contents: Vec<History<Content>>,
+    /// Under which name each file is.
+    places: Vec<History<Option<String>>>,
+    /// Which file each name is of.
+    names: BTreeMap<String, History<Option<Number>>>,
+}
+
+impl Folder {
+    /// A file that is new.
+    pub fn create(&mut self, begun: usize, name: &str) -> Number {
+        let number = self.contents.len();
+        self.contents.push(History::new(begun, Content::default()));
+        self.places.push(History::new(0, None));
+        self.put(begun, name, Some(number));
+        number
+    }
+
+    /// A file's bytes change.
+    pub fn write(&mut self, begun: usize, number: Number, change: impl FnOnce(&mut Content)) {
+        let mut content = self.content(number).clone();
+        change(&mut content);
+        self.contents[number].change(begun, content);
+    }
+
+    /// A file gets another name, and takes the place of what had it.
+    pub fn rename(&mut self, begun: usize, number: Number, to: &str) {
+        // Not as an unlink: at no instant is the file without a name.
+        let from = self.places[number].now().as_ref();
+        if let Some(history) = from.and_then(|from| self.names.get_mut(from)) {
+            history.change(begun, None);
+        }
+        self.put(begun, to, Some(number));
+    }
+
+    /// A file is gone.
+    pub fn unlink(&mut self, begun: usize, name: &str) {
+        self.put(begun, name, None);
+    }
+
+    fn put(&mut self, begun: usize, name: &str, number: Option<Number>) {
+        let history = self
+            .names
+            .entry(name.to_owned())
+            .or_insert_with(|| History::new(0, None));
+        if let Some(before) = *history.now() {
+            self.places[before].change(begun, None);
+        }
+        history.change(begun, number);
+        if let Some(number) = number {
+            self.places[number].change(begun, Some(name.to_owned()));
+        }
+    }
+
+    /// A file's bytes are durable.
+    pub fn synced(&mut self, instant: usize, number: Number) {
+        self.contents[number].synced(instant);
+    }
+
+    /// The names are.
+    pub fn names_synced(&mut self, instant: usize) {
+        self.names
+            .values_mut()
+            .for_each(|name| name.synced(instant));
+        self.places
+            .iter_mut()
+            .for_each(|place| place.synced(instant));
+    }
+
+    /// All is.
+    pub fn all_synced(&mut self, instant: usize) {
+        self.names_synced(instant);
+        self.contents
+            .iter_mut()
+            .for_each(|content| content.synced(instant));
+    }
+
+    /// The files that are there.
+    pub fn files(&self) -> Vec<(String, Number)> {
+        let there = |(name, history): (&String, &History<Option<Number>>)| {
+            Some((name.clone(), (*history.now())?))
+        };
+        self.names.iter().filter_map(there).collect()
+    }
+
+    /// A file's bytes.
+    pub fn content(&self, number: Number) -> &Content {
+        self.contents[number].now()
+    }
+
+    /// Holds what is in a folder against what may be there after a cut; says how many files must be.
+    pub fn check(&self, path: &Path, cut: usize) -> Result<usize, String> {
+        let mut found = BTreeMap::new();
+        let list = || {
+            fs::read_dir(path)?
+                .map(|entry| Ok(entry?.file_name()))
+                .collect::<std::io::Result<Vec<_>>>()
+        };
+        let must_exist = self
+            .places
+            .iter()
+            .any(|place| place.after(cut).iter().all(|(_, name)| name.is_some()));
+        match list() {
+            Ok(names) => {
+                for name in names {
+                    let bytes = fs::read(path.join(&name))
+                        .map_err(|e| format!("{}: {e}", path.join(&name).display()))?;
+                    found.insert(name.to_string_lossy().into_owned(), bytes);
+                }
+            }
+            Err(error) if must_exist => return Err(format!("{}: {error}", path.display())),
+            Err(_) => return Ok(0),
+        }
+        for (name, bytes) in &found {
+            let told = self
+                .names
+                .get(name)
+                .map_or(&[][..], |history| history.after(cut));
+            let files = told.iter().filter_map(|(_, number)| *number);
+            let answers: Vec<_> = files
+                .map(|number| accepts(self.contents[number].after(cut), bytes))
+                .collect();
+            if !answers.iter().any(Result::is_ok) {
+                return Err(format!("{name}: {answers:?}"));
+            }
+        }
+        let absent = self
+            .names
+            .iter()
+            .filter(|(name, _)| !found.contains_key(*name));
+        for (name, history) in absent {
+            if history
+                .after(cut)
+                .iter()
+                .all(|(_, number)| number.is_some())
+            {
+                return Err(format!("{name} was synced, and is not there"));
+            }
+        }
+        self.none_is_lost(&found, cut)
+    }
+
+    /// A file that was renamed since it was synced is under one of its names.
+    fn none_is_lost(&self, found: &BTreeMap<String, Vec<u8>>, cut: usize) -> Result<usize, String> {
+        let mut sure = 0;
+        for (number, place) in self.places.iter().enumerate() {
+            let names: Option<Vec<_>> = place
+                .after(cut)
+                .iter()
+                .map(|(_, name)| name.as_ref())
+                .collect();
+            let Some(names) = names else { continue };
+            sure += 1;
+            let is_it = |name: &&String| {
+                let bytes = found.get(*name);
+                bytes.is_some_and(|bytes| accepts(self.contents[number].after(cut), bytes).is_ok())
+            };
+            if !names.iter().any(is_it) {
+                return Err(format!(
+                    "a file of these names was synced, and is under none of them: {names:?}"
+                ));
+            }
+        }
+        Ok(sure)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Versions of a file at instants 10, 20, 30; synced at 25, and its name at 26.
+    fn folder() -> Folder {
+        let mut folder = Folder::default();
+        let file = folder.create(10, "a");
+        folder.write(20, file, |content| content.write(0, &[1; 5000]));
+        folder.synced(25, file);
+        folder.names_synced(26);
+        folder.write(30, file, |content| content.write(4096, &[2; 4096]));
+        folder
+    }
+
+    fn check(cut: usize, files: &[(&str, &[u8])]) -> Result<usize, String> {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, bytes) in files {
+            fs::write(dir.path().join(name), bytes).unwrap();
+        }
+        folder().check(dir.path(), cut)
+    }
+
+    #[test]
+    fn what_was_synced_must_be_there_and_what_was_not_may() {
+        let (one, two) = ([1; 5000], [[1; 4096], [2; 4096]].concat());
+        // Before anything, after the first write began, when it is synced, when more has begun.
+        assert_eq!(check(5, &[]), Ok(0));
+        assert!(check(5, &[("a", &[])]).is_err());
+        assert_eq!(check(20, &[]), Ok(0));
+        assert_eq!(check(20, &[("a", &one[..4096])]), Ok(0));
+        assert_eq!(check(26, &[("a", &one)]), Ok(1));
+        assert!(check(26, &[]).is_err());
+        assert!(check(26, &[("a", &one[..4096])]).is_err());
+        assert!(check(26, &[("a", &two)]).is_err());
+        assert_eq!(check(30, &[("a", &two)]), Ok(1));
+        assert_eq!(check(30, &[("a", &one)]), Ok(1));
+        assert!(check(30, &[("a", &[3; 5000])]).is_err());
+        assert!(check(30, &[("a", &one), ("b", &[])]).is_err());
+    }
+}

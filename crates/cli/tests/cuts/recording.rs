@@ -1,0 +1,280 @@
+//! A file system lives on a volume whose medium is recorded: what was asked of the medium, and what must be there when.
+
+use crate::common::chain::{Chain, mount, unmount};
+use crate::common::{dir, eventually};
+use crate::database::{self, Database, MODES};
+use crate::load::Load;
+use crate::model::Folder;
+use crate::world::{FileSystem, Properties};
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::Arc;
+use vellum_device::Volume;
+use vellum_device::inspect::check_medium;
+use vellum_medium::fault::{Asked, Event, Recorder, Rng, Tape};
+use vellum_medium::{FileMedium, Medium, MemoryMedium, Prealloc};
+
+/// Folders in which somebody works at the same time.
+const FOLDERS: usize = 3;
+
+/// What was recorded.
+pub struct Recording {
+    pub world: (FileSystem, Properties),
+    pub tape: Tape,
+    /// From here on there is a file system with empty folders.
+    pub made: usize,
+    /// Blocks before this one are of the volume itself, and not of a client.
+    own: u64,
+    folders: Vec<Folder>,
+    database: Database,
+}
+
+/// How much must be there after a cut.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sure {
+    pub files: usize,
+    pub transactions: usize,
+}
+
+impl std::ops::AddAssign for Sure {
+    fn add_assign(&mut self, other: Self) {
+        self.files += other.files;
+        self.transactions += other.transactions;
+    }
+}
+
+/// A volume that a file system is on, until it is dropped.
+struct Attached {
+    chain: Option<Chain>,
+    volume: Arc<Volume>,
+}
+
+impl Attached {
+    fn up(
+        medium: Arc<dyn Medium>,
+        options: &vellum_device::OpenOptions,
+        fuse: &Path,
+    ) -> Result<Self, String> {
+        let volume = Volume::open(medium, options).map_err(|e| format!("it does not open: {e}"))?;
+        let volume = Arc::new(volume);
+        let chain = Chain::up(fuse, Arc::clone(&volume).into());
+        Ok(Self {
+            chain: Some(chain),
+            volume,
+        })
+    }
+
+    fn device(&self) -> &str {
+        self.chain.as_ref().map_or("", Chain::device)
+    }
+
+    /// Stops in order, when nobody uses it any more.
+    fn stop(&mut self) -> Result<(), String> {
+        self.volume
+            .stop()
+            .map_err(|e| format!("it does not stop: {e}"))
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        drop(self.chain.take());
+        // A loop device is gone when its last user is: until then the volume goes on.
+        eventually("nobody has the volume", || {
+            Arc::strong_count(&self.volume) == 1
+        });
+    }
+}
+
+/// Where a file system is served and mounted.
+pub struct Places {
+    dir: tempfile::TempDir,
+}
+
+impl Places {
+    pub fn new() -> Self {
+        let places = Self { dir: dir() };
+        fs::create_dir(places.fuse()).unwrap();
+        fs::create_dir(places.mount()).unwrap();
+        places
+    }
+
+    pub fn fuse(&self) -> std::path::PathBuf {
+        self.dir.path().join("fuse")
+    }
+
+    pub fn mount(&self) -> std::path::PathBuf {
+        self.dir.path().join("mnt")
+    }
+
+    fn medium(&self) -> std::path::PathBuf {
+        self.dir.path().join("medium")
+    }
+}
+
+impl Recording {
+    /// Lives once, from a blank medium to a clean stop.
+    pub fn make(
+        world: (FileSystem, Properties),
+        seed: u64,
+        operations: usize,
+        places: &Places,
+    ) -> Self {
+        let (file_system, properties) = world;
+        let bytes = file_system.blocks * 4096;
+        let file = FileMedium::create(places.medium(), bytes, Prealloc::Sparse).unwrap();
+        let recorder = Arc::new(Recorder::new(file));
+        let info = Volume::create(&*recorder, &properties.create()).unwrap();
+        let of_segments = u64::from(info.segments) * info.segment_bytes / 4096;
+        let options = properties.open(&*recorder).unwrap();
+        let mut attached = Attached::up(recorder.clone(), &options, &places.fuse()).unwrap();
+        file_system.make(attached.device());
+        mount(file_system.options, attached.device(), &places.mount()).unwrap();
+        let now = || recorder.now();
+        let folders: Vec<_> = (0..FOLDERS)
+            .map(|n| places.mount().join(format!("d{n}")))
+            .collect();
+        folders
+            .iter()
+            .for_each(|folder| fs::create_dir(folder).unwrap());
+        let mode = MODES[seed as usize % MODES.len()];
+        let base = database::folder(&places.mount());
+        File::open(places.mount()).unwrap().sync_all().unwrap();
+        let made = now();
+        let (folders, database) = std::thread::scope(|scope| {
+            let database = scope.spawn(|| Database::write(&base, mode, seed, &now));
+            let works: Vec<_> = folders
+                .iter()
+                .enumerate()
+                .map(|(n, folder)| {
+                    let now = &now;
+                    scope.spawn(move || Load::new(folder, seed * 8 + n as u64, now).run(operations))
+                })
+                .collect();
+            let ended: Vec<_> = works.into_iter().map(|work| work.join()).collect();
+            fs::write(places.mount().join("stop"), "").unwrap();
+            let folders = ended.into_iter().map(Result::unwrap).collect();
+            (folders, database.join().unwrap())
+        });
+        unmount(&places.mount());
+        file_system.check(attached.device()).unwrap();
+        attached.stop().unwrap();
+        drop(attached);
+        fs::remove_file(places.medium()).unwrap();
+        Self {
+            world,
+            tape: recorder.take(),
+            made,
+            own: file_system.blocks - of_segments,
+            folders,
+            database,
+        }
+    }
+
+    pub fn mode(&self) -> &'static str {
+        self.database.mode()
+    }
+
+    /// Instants at which a cut is made: some at random, some where a sync or a durable write begins or ends, some where something
+    /// dangerous is in flight.
+    pub fn instants(&self, count: usize, rng: &mut Rng) -> Vec<usize> {
+        let (syncs, dangers) = (syncs(&self.tape), dangers(&self.tape, self.own));
+        let mut chosen: Vec<_> = (0..count)
+            .map(|n| {
+                let places = [&[][..], &syncs, &dangers][n % 3];
+                match places.get(rng.below(places.len() as u64) as usize) {
+                    Some(place) => place + rng.below(4) as usize,
+                    None => {
+                        self.made + rng.below((self.tape.len() - self.made) as u64 + 1) as usize
+                    }
+                }
+            })
+            .filter(|instant| *instant >= self.made)
+            .collect();
+        chosen.sort_unstable();
+        chosen
+    }
+
+    /// Lives on after a cut at an instant: a volume on `medium` must be whole and have all that was durable then. What this life asks
+    /// of the medium is told, for cuts in it.
+    pub fn live_on(
+        &self,
+        medium: &MemoryMedium,
+        cut: usize,
+        places: &Places,
+    ) -> Result<(Tape, Sure), String> {
+        let (file_system, properties) = self.world;
+        sound(medium, "after the cut")?;
+        let options = properties.open(medium)?;
+        let recorder = Arc::new(Recorder::new(medium.fork()));
+        let mut attached = Attached::up(recorder.clone(), &options, &places.fuse())?;
+        mount(file_system.options, attached.device(), &places.mount())
+            .map_err(|e| format!("it cannot be mounted: {e}"))?;
+        let found = self.check(&places.mount(), cut);
+        unmount(&places.mount());
+        let sure = found?;
+        file_system.check(attached.device())?;
+        attached.stop()?;
+        drop(attached);
+        sound(recorder.base(), "at the end")?;
+        Ok((recorder.take(), sure))
+    }
+
+    fn check(&self, mount: &Path, cut: usize) -> Result<Sure, String> {
+        let mut sure = Sure::default();
+        for (n, folder) in self.folders.iter().enumerate() {
+            let path = mount.join(format!("d{n}"));
+            sure.files += folder
+                .check(&path, cut)
+                .map_err(|e| format!("{}: {e}", path.display()))?;
+        }
+        sure.transactions += self.database.check(&mount.join("sqlite"), cut)?;
+        Ok(sure)
+    }
+}
+
+/// The volume's own check finds nothing.
+fn sound(medium: &MemoryMedium, when: &str) -> Result<(), String> {
+    let all = vellum_core::check::Options {
+        data: true,
+        ..Default::default()
+    };
+    let report = check_medium(medium, all);
+    match report.is_sound() {
+        true => Ok(()),
+        false => Err(format!("check {when}: {:?}", report.findings)),
+    }
+}
+
+/// Where syncs and durable writes begin and end.
+fn syncs(tape: &Tape) -> Vec<usize> {
+    let is_one = |asked: &Asked| matches!(asked, Asked::Sync | Asked::Write { durable: true, .. });
+    instants(tape, is_one)
+}
+
+/// Where something is in flight that others lean on: what the volume knows of itself (superblock, roots, map), and chunks with a
+/// journal's commit block.
+fn dangers(tape: &Tape, segments: u64) -> Vec<usize> {
+    const COMMIT: [u8; 8] = [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 2];
+    let is_one = |asked: &Asked| match asked {
+        Asked::Write { bytes, .. } => {
+            asked.blocks().start < segments
+                || bytes.chunks(4096).any(|block| block.starts_with(&COMMIT))
+        }
+        Asked::Discard { .. } => true,
+        Asked::Sync => false,
+    };
+    instants(tape, is_one)
+}
+
+fn instants(tape: &Tape, is_one: impl Fn(&Asked) -> bool) -> Vec<usize> {
+    let is_one = |at: usize| tape.asked(at).is_some_and(&is_one);
+    let events = tape.events().enumerate();
+    events
+        .filter(|(at, event)| match event {
+            Event::Issued(_) => is_one(*at),
+            Event::Ended { issued, .. } => is_one(*issued),
+        })
+        .map(|(at, _)| at)
+        .collect()
+}

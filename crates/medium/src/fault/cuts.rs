@@ -1,0 +1,168 @@
+//! Plays a tape forward, and builds at any instant what a power cut there leaves.
+//!
+//! What is kept, whatever the seed: a write that had ended before a sync was asked for, once that sync has ended well; a durable write
+//! that has ended well. Of everything else any subset stays, in any order, torn at sectors, as by [`FaultMedium`](super::FaultMedium). A
+//! discard that nothing has covered has happened or not, and its blocks read as zeros or as what was there.
+
+use super::cache::{Cache, CutReport, SECTOR_BYTES};
+use super::rng::Rng;
+use super::tape::{Asked, Event, Tape};
+use crate::medium::Medium;
+use crate::memory::MemoryMedium;
+use vellum_core::addr::{BLOCK_BYTES, Pba};
+
+/// A tape that is played.
+#[derive(Debug)]
+pub struct Cuts<'a> {
+    tape: &'a Tape,
+    now: usize,
+    /// What no cut can take any more.
+    kept: MemoryMedium,
+    /// What a cut may take, as it was issued; and durable writes that came behind some of it, which it does not change.
+    open: Vec<Open>,
+    rng: Rng,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    issued: usize,
+    ended: Option<usize>,
+    is_durable: bool,
+}
+
+impl<'a> Cuts<'a> {
+    /// From what was on the medium when the tape began. The seed tells what becomes of discards that a sync covers.
+    #[must_use]
+    pub fn new(start: &MemoryMedium, tape: &'a Tape, seed: u64) -> Self {
+        Self {
+            tape,
+            now: 0,
+            kept: start.fork(),
+            open: Vec::new(),
+            rng: Rng::new(seed),
+        }
+    }
+
+    /// Plays on until this instant.
+    pub fn advance_to(&mut self, instant: usize) {
+        while self.now < instant {
+            let Some(event) = self.tape.event(self.now) else {
+                return;
+            };
+            match event {
+                Event::Issued(Asked::Sync) => {}
+                Event::Issued(_) => self.open.push(Open {
+                    issued: self.now,
+                    ended: None,
+                    is_durable: false,
+                }),
+                Event::Ended { issued, is_ok } => self.end(*issued, *is_ok),
+            }
+            self.now += 1;
+        }
+    }
+
+    /// So many writes and discards could be lost now.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.open.iter().filter(|open| !open.is_durable).count()
+    }
+
+    fn end(&mut self, issued: usize, is_ok: bool) {
+        if self
+            .tape
+            .asked(issued)
+            .is_some_and(|asked| matches!(asked, Asked::Sync))
+        {
+            if is_ok {
+                self.cover(issued);
+            }
+            return;
+        }
+        let Some(place) = self.open.iter().position(|open| open.issued == issued) else {
+            return;
+        };
+        // Of what failed, any part may be there, and no sync covers it.
+        self.open[place].ended = is_ok.then_some(self.now);
+        if let (
+            true,
+            Some(Asked::Write {
+                at,
+                bytes,
+                durable: true,
+            }),
+        ) = (is_ok, self.tape.asked(issued))
+        {
+            self.open[place].is_durable = true;
+            write(&self.kept, *at, bytes);
+        }
+        self.forget_durable();
+    }
+
+    /// A sync that was asked for then has ended well.
+    fn cover(&mut self, asked: usize) {
+        let is_covered = |open: &Open| open.ended.is_some_and(|ended| ended < asked);
+        for open in &self.open {
+            match self.tape.asked(open.issued) {
+                Some(Asked::Write { at, bytes, .. }) if is_covered(open) || open.is_durable => {
+                    write(&self.kept, *at, bytes);
+                }
+                Some(Asked::Discard { at, blocks })
+                    if is_covered(open) && self.rng.chance(3, 4) =>
+                {
+                    self.kept.zero(*at, *blocks);
+                }
+                _ => {}
+            }
+        }
+        self.open
+            .retain(|open| open.is_durable || !is_covered(open));
+        self.forget_durable();
+    }
+
+    /// Durable writes matter to what is before them.
+    fn forget_durable(&mut self) {
+        let first = self.open.iter().position(|open| !open.is_durable);
+        self.open.drain(..first.unwrap_or(self.open.len()));
+    }
+
+    /// What is there when the power goes now.
+    #[must_use]
+    pub fn cut(&self, seed: u64) -> (MemoryMedium, CutReport) {
+        let (medium, mut cache, mut rng) = (self.kept.fork(), Cache::default(), Rng::new(seed));
+        for open in &self.open {
+            match self.tape.asked(open.issued) {
+                Some(asked @ Asked::Write { at, bytes, .. }) if open.is_durable => {
+                    cache.forget(asked.blocks());
+                    write(&medium, *at, bytes);
+                }
+                Some(Asked::Write { at, bytes, .. }) => cache.insert(at.0, bytes),
+                Some(asked @ Asked::Discard { at, blocks }) if rng.chance(1, 2) => {
+                    cache.forget(asked.blocks());
+                    if rng.chance(3, 4) {
+                        medium.zero(*at, *blocks);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let report = cache.cut(&mut rng, |at, sectors| {
+            let mut block = [0; BLOCK_BYTES];
+            if medium.read(Pba(at), &mut block).is_err() {
+                return;
+            }
+            for (old, new) in block.chunks_exact_mut(SECTOR_BYTES).zip(sectors) {
+                if let Some(new) = new {
+                    old.copy_from_slice(new);
+                }
+            }
+            write(&medium, Pba(at), &block);
+        });
+        (medium, report)
+    }
+}
+
+/// What the medium that was recorded refused is past its end here too, and so on no medium.
+fn write(medium: &MemoryMedium, at: Pba, bytes: &[u8]) {
+    let _ = medium.write(at, bytes);
+}
