@@ -12,6 +12,7 @@ pub mod entry;
 mod flat;
 pub mod format;
 mod front;
+pub mod grow;
 pub mod index;
 pub mod layout;
 pub mod limits;

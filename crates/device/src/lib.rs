@@ -17,6 +17,7 @@ pub mod events;
 pub mod frames;
 mod freed;
 mod gate;
+mod grow;
 pub mod info;
 pub mod inspect;
 mod journals;
@@ -49,6 +50,7 @@ mod volume;
 mod waits;
 
 pub use digest::crc32c;
+pub use grow::{GrowError, NewSize, grow_at_rest};
 pub use journals::{Extent, FileSystemStats, JournalError};
 pub use layouts::check_choice;
 pub use options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError};

@@ -1,10 +1,10 @@
 //! What can be read of a damaged volume, into a new one.
 
-use crate::Volume;
 use crate::block::{BlockDevice, Op};
 use crate::frames::Frames;
 use crate::migrate::{MigrateError, REQUEST_BLOCKS, Side, same_size};
 use crate::scout::VolumeSource;
+use crate::volume::Volume;
 use std::collections::BTreeMap;
 use vellum_core::addr::Lba;
 use vellum_core::recovery::rescue::LbaSet;

@@ -152,6 +152,7 @@ pub(crate) fn begin_life(
     source: &mut MediumSource<'_>,
     recovered: &mut Recovered,
 ) -> Result<(), OpenError> {
+    forget_growth(medium, recovered.superblock())?;
     let mirrors = in_turn(
         medium,
         recovered.superblock(),
@@ -161,6 +162,26 @@ pub(crate) fn begin_life(
         .begin_life()
         .map_err(|error| recovery_error(medium, source, error))?;
     Ok(write(medium, superblock, mirrors)?)
+}
+
+/// Before a volume is written to: what a growth that was cut short has left in the medium's last block goes. Should the first
+/// block be lost later, it would pass for the volume's superblock.
+fn forget_growth(medium: &dyn Medium, volume: &Superblock) -> Result<(), MediumError> {
+    if medium.blocks() == volume.medium_blocks() {
+        return Ok(());
+    }
+    let last = Pba(medium.blocks() - 1);
+    let mut block = [0; BLOCK_BYTES];
+    if medium.read(last, &mut block).is_err() {
+        return Ok(());
+    }
+    match Superblock::decode(&block, medium.blocks(), crc32c) {
+        Ok(found) if found.uuid() == volume.uuid() => {
+            medium.write(last, &[0; BLOCK_BYTES])?;
+            medium.sync()
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The mirrors of a superblock that was found, in the order in which they may be written: at any instant one is whole.

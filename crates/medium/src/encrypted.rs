@@ -154,6 +154,10 @@ impl<M: Medium> Medium for EncryptedMedium<M> {
         self.inner.blocks().saturating_sub(START)
     }
 
+    fn lengthen(&self, blocks: u64) -> Result<(), MediumError> {
+        self.inner.lengthen(blocks.saturating_add(START))
+    }
+
     fn wants_discard(&self) -> bool {
         self.inner.wants_discard()
     }

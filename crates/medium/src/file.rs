@@ -144,7 +144,11 @@ impl Medium for FileMedium {
     }
 
     fn blocks(&self) -> u64 {
-        self.target.blocks
+        self.target.blocks()
+    }
+
+    fn lengthen(&self, blocks: u64) -> Result<(), MediumError> {
+        self.target.lengthen(blocks)
     }
 
     fn wants_discard(&self) -> bool {

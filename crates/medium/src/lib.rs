@@ -20,6 +20,7 @@ mod error;
 pub mod fault;
 pub mod file;
 pub mod io;
+mod lengthen;
 pub mod lock;
 pub mod medium;
 pub mod memory;

@@ -15,6 +15,22 @@ pub trait Medium: Send + Sync {
     fn name(&self) -> &str;
     /// How many whole blocks it has.
     fn blocks(&self) -> u64;
+    /// Becomes so many blocks long, if it is not: a file is lengthened, durably, and a block device looked at again. It may be
+    /// longer then.
+    ///
+    /// # Errors
+    /// When it cannot be that long.
+    fn lengthen(&self, blocks: u64) -> Result<(), MediumError> {
+        if self.blocks() >= blocks {
+            return Ok(());
+        }
+        Err(MediumError {
+            operation: "lengthening",
+            what: self.name().to_owned(),
+            offset: Pba(self.blocks()).byte_offset(),
+            source: std::io::ErrorKind::Unsupported.into(),
+        })
+    }
     /// Whether discards are worth sending.
     fn wants_discard(&self) -> bool;
     /// How many blocks are worth a discard of their own.
@@ -79,6 +95,9 @@ macro_rules! forward {
             }
             fn blocks(&self) -> u64 {
                 (**self).blocks()
+            }
+            fn lengthen(&self, blocks: u64) -> Result<(), MediumError> {
+                (**self).lengthen(blocks)
             }
             fn wants_discard(&self) -> bool {
                 (**self).wants_discard()

@@ -185,7 +185,7 @@ pub(crate) fn new(
             let mut target = existing(path, OpenOptions::default(), tuning)?;
             if bytes > 0 {
                 check_size(path, bytes, false)?;
-                let bytes_max = target.blocks * BLOCK_BYTES as u64;
+                let bytes_max = target.blocks() * BLOCK_BYTES as u64;
                 if bytes > bytes_max {
                     return Err(OpenError::TooLarge {
                         path: path.to_owned(),
@@ -193,7 +193,7 @@ pub(crate) fn new(
                         bytes_max,
                     });
                 }
-                target.blocks = bytes / BLOCK_BYTES as u64;
+                target.blocks = (bytes / BLOCK_BYTES as u64).into();
             }
             return Ok(target);
         }
@@ -251,7 +251,7 @@ fn finish(
         (true, true) => DiscardBy::Ioctl,
     };
     let direct = flags_of(&file).is_ok_and(|flags| flags & libc::O_DIRECT != 0);
-    let blocks = bytes / BLOCK_BYTES as u64;
+    let blocks = (bytes / BLOCK_BYTES as u64).into();
     let name = path.display().to_string();
     let mut target = Target {
         file,
@@ -309,7 +309,7 @@ fn direct_works(target: &Target) -> bool {
 }
 
 fn last(target: &Target) -> Pba {
-    Pba(target.blocks - 1)
+    Pba(target.blocks() - 1)
 }
 
 fn flags_of(file: &File) -> io::Result<i32> {

@@ -9,6 +9,7 @@ use crate::transfer::{Next, Progress, window};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 
 /// How blocks are given back.
@@ -35,7 +36,8 @@ pub(crate) struct Target {
     /// The files under a loop device, locked as long as it is.
     pub(crate) below: Vec<Under>,
     pub(crate) name: String,
-    pub(crate) blocks: u64,
+    /// It may become longer.
+    pub(crate) blocks: AtomicU64,
     /// Reads and writes go past the page cache: not what was asked for, but what is so.
     pub(crate) direct: bool,
     pub(crate) writable: bool,
@@ -47,6 +49,10 @@ impl Target {
         self.file.as_raw_fd()
     }
 
+    pub(crate) fn blocks(&self) -> u64 {
+        self.blocks.load(Ordering::Acquire)
+    }
+
     /// Whether an operation can be tried at all.
     pub(crate) fn check(&self, io: &Io) -> io::Result<()> {
         if !self.writable && matches!(io.kind, Kind::Write { .. } | Kind::Discard { .. }) {
@@ -55,7 +61,7 @@ impl Target {
                 "it was opened read-only",
             ));
         }
-        io.check(self.blocks)
+        io.check(self.blocks())
     }
 
     /// Carries an operation out, now.
@@ -175,7 +181,7 @@ impl Target {
     }
 
     fn read_inner(&self, at: Pba, bytes: &mut [u8]) -> io::Result<()> {
-        check_bytes(at, bytes.len(), self.blocks)?;
+        check_bytes(at, bytes.len(), self.blocks())?;
         if !self.direct || is_aligned(bytes.as_ptr()) {
             let piece = Piece {
                 ptr: bytes.as_mut_ptr(),
@@ -201,7 +207,7 @@ impl Target {
 
     fn write_inner(&self, at: Pba, bytes: &[u8]) -> io::Result<()> {
         self.check(&Io::new(0, Kind::Write { durable: false }, at))?;
-        check_bytes(at, bytes.len(), self.blocks)?;
+        check_bytes(at, bytes.len(), self.blocks())?;
         let kind = Kind::Write { durable: false };
         if !self.direct || is_aligned(bytes.as_ptr()) {
             // Only read from, whatever the type says.
@@ -287,7 +293,7 @@ mod tests {
             file: File::open("/dev/null").unwrap(),
             below: Vec::new(),
             name: "test".to_owned(),
-            blocks: 1,
+            blocks: 1.into(),
             direct,
             writable: true,
             discard: DiscardBy::Nothing,

@@ -34,7 +34,7 @@ impl Target {
 
     /// The block of the first byte from `at` on that is in no hole, or the end.
     pub(crate) fn next_data(&self, at: Pba) -> Pba {
-        if at.0 >= self.blocks {
+        if at.0 >= self.blocks() {
             return at;
         }
         let offset = at.byte_offset().cast_signed();
@@ -44,7 +44,7 @@ impl Target {
             Ok(found) => Pba(found / BLOCK).max(at),
             // Nothing but a hole is left.
             Err(_) if std::io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO) => {
-                Pba(self.blocks)
+                Pba(self.blocks())
             }
             // It does not know.
             Err(_) => at,

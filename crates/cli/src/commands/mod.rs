@@ -14,6 +14,7 @@ mod enable;
 mod estimate;
 mod fold;
 mod get;
+mod grow;
 mod health;
 mod info;
 mod journal;
@@ -86,6 +87,8 @@ pub enum Command {
     Scrub(scrub::Args),
     /// Check every invariant of a volume, changing nothing.
     Check(check::Args),
+    /// Make a volume larger.
+    Grow(grow::Args),
     /// Copy a volume into a new one, of another layout or geometry; compared, and resumable.
     Migrate(migrate::Args),
     /// Read all that is whole of a damaged volume, say what is lost, and copy the rest into a new one.
@@ -146,6 +149,7 @@ impl Command {
             Self::Fold(args) => fold::run(&args),
             Self::Scrub(args) => scrub::run(&args),
             Self::Check(args) => check::run(&args),
+            Self::Grow(args) => grow::run(&args),
             Self::Migrate(args) => migrate::run(&args),
             Self::Rescue(args) => rescue::run(&args),
             Self::Dump(args) => dump::run(&args),

@@ -14,6 +14,25 @@ pub(super) fn bare(
     crc: Crc,
     put: Put<'_>,
 ) {
+    // In the order of their places: of a volume that has grown, segments come first.
+    let roots = superblock.root_place(Generation(0));
+    if superblock.segments().first() < roots {
+        give_segments(source, superblock, signature, crc, put);
+        give_map(source, superblock, &signature, crc, put);
+    } else {
+        give_map(source, superblock, &signature, crc, put);
+        give_segments(source, superblock, signature, crc, put);
+    }
+}
+
+/// Roots, leaves, and what is behind a root's second copy.
+fn give_map(
+    source: &mut dyn Source,
+    superblock: &Superblock,
+    signature: &[u8; 16],
+    crc: Crc,
+    put: Put<'_>,
+) {
     let copies = (0..2).flat_map(|place| superblock.root_copies(Generation(place)));
     let mut copies: Vec<Pba> = copies.collect();
     copies.sort_unstable();
@@ -38,9 +57,18 @@ pub(super) fn bare(
         if give(source, at, &mut bytes, put, &is_whole)
             && let Some((root, _)) = decode(&bytes)
         {
-            give_open_summaries(source, superblock, &root, &signature, crc, put);
+            give_open_summaries(source, superblock, &root, signature, crc, put);
         }
     }
+}
+
+fn give_segments(
+    source: &mut dyn Source,
+    superblock: &Superblock,
+    signature: [u8; 16],
+    crc: Crc,
+    put: Put<'_>,
+) {
     let mut segments = Segments {
         source,
         superblock,

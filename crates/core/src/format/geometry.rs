@@ -87,6 +87,35 @@ pub enum GeometryError {
     /// Nothing.
     #[error("a logical size of 0 blocks")]
     Nothing,
+    /// Tables are not laid out anew.
+    #[error(
+        "a volume of layout `{0}` keeps its size: `vellum migrate` copies it into a larger one"
+    )]
+    Fixed(&'static str),
+    /// Growth that is none.
+    #[error(
+        "a size of {} KiB: the volume has {} KiB, and it only grows",
+        kib(*.logical),
+        kib(*.before)
+    )]
+    Shrinks {
+        /// What clients would see.
+        logical: u64,
+        /// What they see now.
+        before: u64,
+    },
+    /// Growth without room for what leads to data.
+    #[error(
+        "a medium of {} KiB: to grow, the volume needs one of at least {} KiB",
+        kib(*.blocks),
+        kib(*.least)
+    )]
+    TooLittle {
+        /// Blocks of the medium.
+        blocks: u64,
+        /// Blocks needed.
+        least: u64,
+    },
 }
 
 fn kib(blocks: u64) -> u64 {
@@ -132,28 +161,37 @@ pub fn plan(params: &Params) -> Result<Superblock, GeometryError> {
     Ok(superblock)
 }
 
+/// The leaves of a volume of this size on a medium of so many blocks.
+pub(super) fn leaf_counts(medium_blocks: u64, logical: u64, has_parities: bool) -> LeafCounts {
+    let of = |blocks: u64| blocks.div_ceil(LEAF_ENTRIES as u64) as u32;
+    let most = limits::DELTAS.div_ceil(LEAF_DELTAS) as u32;
+    let mut counts = LeafCounts {
+        map: of(logical),
+        shared: of(medium_blocks),
+        deltas: (of(medium_blocks) / 4).clamp(1, most),
+        parities: 0,
+    };
+    if has_parities {
+        counts.parities = (counts.of_tables() as u32).div_ceil(limits::STRIPE);
+    }
+    counts
+}
+
 fn lay_out(
     params: &Params,
     segment_blocks: u32,
     logical: u64,
 ) -> Result<Superblock, GeometryError> {
     let blocks = params.medium_blocks;
-    let map_leaves = logical.div_ceil(LEAF_ENTRIES as u64) as u32;
-    let shared_leaves = blocks.div_ceil(LEAF_ENTRIES as u64) as u32;
-    let most = limits::DELTAS.div_ceil(LEAF_DELTAS) as u32;
-    let delta_leaves = (shared_leaves / 4).clamp(1, most);
-    let leaves = map_leaves + shared_leaves + delta_leaves;
     // A volume as of before new sums is one of before copies as well.
-    let parity_leaves = match params.sums {
-        SumKind::Crc32c => 0,
-        SumKind::Xxh3 => leaves.div_ceil(limits::STRIPE),
-    };
-    let leaves = leaves + parity_leaves;
+    let has_parities = params.sums == SumKind::Xxh3;
+    let counts = leaf_counts(blocks, logical, has_parities);
+    let leaves = counts.of_tables() as u32 + counts.parities;
     let roots = 1;
     let root_places = 2 * u64::from(root::blocks(leaves));
     let map_area = roots + root_places;
     let align = u64::from(segment_blocks.min(256));
-    let open_summaries = parity_leaves > 0;
+    let open_summaries = has_parities;
     let twins = match open_summaries {
         true => root_places + 4 * u64::from(summary::blocks(segment_blocks)),
         false => 0,
@@ -180,20 +218,15 @@ fn lay_out(
         map_area,
         roots,
         segments: segment_area(first_segment, segment_blocks, segments),
-        leaves: LeafCounts {
-            map: map_leaves,
-            shared: shared_leaves,
-            deltas: delta_leaves,
-            parities: parity_leaves,
-        },
+        leaves: counts,
         over_provisioning: params.over_provisioning,
         root_generation: Generation(0),
         log_end: None,
         layout: Layout::Log,
         features: Features {
-            editions: false,
             open_summaries,
             names: open_summaries,
+            ..Features::default()
         },
         areas: Areas::default(),
         sums: params.sums,

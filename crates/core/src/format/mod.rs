@@ -8,6 +8,7 @@ pub mod archive;
 pub mod areas;
 pub mod chunk;
 pub mod geometry;
+pub mod grown;
 pub mod leaf;
 pub mod names;
 pub mod open_summary;

@@ -42,7 +42,7 @@ on_disk! {
         uuid: [u8; 16],
         /// key of the volume's hashes; of a pack the newest chunk whose data was whole (8 bytes), zeros (8), and the signature
         secret: [u8; 32],
-        /// features that a program must know to read the volume: 1 blocks' sums are XXH3; 2 tables have editions; 4 a log has copies of what leads to data; 8 second roots have open summaries; 16 it is a pack, without data; 64 a chunk's header names the LBAs of the one before
+        /// features that a program must know to read the volume: 1 blocks' sums are XXH3; 2 tables have editions; 4 a log has copies of what leads to data; 8 second roots have open summaries; 16 it is a pack, without data; 64 a chunk's header names the LBAs of the one before; 128 a log's roots and leaves lie behind its segments, for it has grown
         incompatible: U64,
         /// features that a program must know to write it: 1 there are properties
         read_only_compatible: U64,
@@ -116,7 +116,7 @@ pub(super) struct LeafCounts {
 
 impl LeafCounts {
     /// Those of tables.
-    fn of_tables(&self) -> u64 {
+    pub(super) fn of_tables(&self) -> u64 {
         let tables = [self.map, self.shared, self.deltas];
         tables.into_iter().map(u64::from).sum()
     }
@@ -501,7 +501,7 @@ impl Superblock {
     }
 
     /// That every area follows the one before and ends before the last block.
-    fn validate(&self) -> Result<(), FormatError> {
+    pub(super) fn validate(&self) -> Result<(), FormatError> {
         let check = |ok: bool, field, value: u64| {
             if ok {
                 Ok(())
@@ -543,28 +543,25 @@ impl Superblock {
             "segments",
             self.segments.count().into(),
         )?;
-        let areas = [
-            (1, self.roots, "root place"),
-            (
-                self.roots.saturating_add(2 * u64::from(self.root_blocks())),
-                self.map_area,
-                "map area",
-            ),
-            (
-                self.map_area
-                    .saturating_add(2 * u64::from(self.leaves()))
-                    .saturating_add(2 * self.twin_blocks()),
-                self.segments.first().0,
-                "first segment",
-            ),
-        ];
-        for (least, start, field) in areas {
-            check(start >= least && start < self.medium_blocks, field, start)?;
+        let length = u64::from(self.segments.count()) * u64::from(self.segments.blocks());
+        let first = self.segments.first().0;
+        let segments = (first, first.saturating_add(length), "first segment");
+        let roots = self.roots.saturating_add(2 * u64::from(self.root_blocks()));
+        let roots = (self.roots, roots, "root place");
+        let leaves = self
+            .map_area
+            .saturating_add(2 * u64::from(self.leaves()))
+            .saturating_add(2 * self.twin_blocks());
+        let leaves = (self.map_area, leaves, "map area");
+        let areas = match self.features.moved {
+            false => [roots, leaves, segments],
+            true => [segments, roots, leaves],
+        };
+        let mut least = 1;
+        for (start, end, field) in areas {
+            check(start >= least && end < self.medium_blocks, field, start)?;
+            least = end;
         }
-        check(
-            self.segments.end() < self.medium_blocks,
-            "segments",
-            self.segments.count().into(),
-        )
+        Ok(())
     }
 }

@@ -23,17 +23,27 @@ pub struct Deltas {
     dirty: Dirty,
 }
 
+fn limit_of(leaves: u32) -> usize {
+    leaves as usize * LEAF_DELTAS
+}
+
 impl Deltas {
     /// An empty table of so many leaves.
     #[must_use]
     pub(super) fn new(leaves: u32) -> Self {
         Self {
-            limit: leaves as usize * LEAF_DELTAS,
+            limit: limit_of(leaves),
             cells: Vec::new(),
             free: Vec::new(),
             by_part: HashMap::new(),
             dirty: Dirty::new(leaves as usize),
         }
+    }
+
+    /// There are so many leaves now: as many, or more.
+    pub(super) fn lengthen(&mut self, leaves: u32) {
+        self.limit = limit_of(leaves);
+        self.dirty.lengthen(leaves as usize);
     }
 
     /// How many there are.

@@ -19,6 +19,11 @@ impl Dirty {
         }
     }
 
+    /// There are so many leaves now: as many, or more.
+    pub fn lengthen(&mut self, leaves: usize) {
+        self.words.resize(leaves.div_ceil(64), 0);
+    }
+
     /// How many are.
     pub fn count(&self) -> u64 {
         self.count

@@ -18,6 +18,11 @@ impl Live {
         }
     }
 
+    /// There are so many segments now: as many, or more.
+    pub(super) fn lengthen(&mut self, segments: u32) {
+        self.valid.resize(segments as usize, 0);
+    }
+
     /// Live blocks of all segments.
     #[must_use]
     pub fn total(&self) -> u64 {

@@ -7,7 +7,7 @@
 use super::dirty::Dirty;
 use crate::addr::{BLOCK_BYTES, Lba, Leaf};
 use crate::entry::{Entry, LEAF_ENTRIES, UNMAPPED, ZERO};
-use alloc::{boxed::Box, vec, vec::Vec};
+use alloc::{boxed::Box, vec::Vec};
 
 /// A leaf that holds something.
 type Page = [u32; LEAF_ENTRIES];
@@ -25,15 +25,23 @@ impl Map {
     /// An empty map of `blocks` LBAs.
     #[must_use]
     pub fn new(blocks: u64) -> Self {
+        let mut map = Self {
+            blocks: 0,
+            leaves: Vec::new(),
+            used: Vec::new(),
+            dirty: Dirty::default(),
+        };
+        map.lengthen(blocks);
+        map
+    }
+
+    /// There are so many LBAs now: as many, or more.
+    pub(super) fn lengthen(&mut self, blocks: u64) {
         let leaves = usize::try_from(blocks.div_ceil(LEAF_ENTRIES as u64)).unwrap_or(usize::MAX);
-        let mut pages = Vec::new();
-        pages.resize_with(leaves, || None);
-        Self {
-            blocks,
-            leaves: pages,
-            used: vec![0; leaves],
-            dirty: Dirty::new(leaves),
-        }
+        self.blocks = blocks;
+        self.leaves.resize_with(leaves, || None);
+        self.used.resize(leaves, 0);
+        self.dirty.lengthen(leaves);
     }
 
     /// How many LBAs there are.

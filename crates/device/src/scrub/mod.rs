@@ -303,7 +303,7 @@ impl One<'_> {
     }
 }
 
-impl crate::Volume {
+impl crate::volume::Volume {
     /// Reads and checks all that is stored, at most so many blocks a second (0: as many as it can), from where one that was stopped
     /// has left off; one that is under way goes on so.
     pub fn scrub(&self, rate: u32) {

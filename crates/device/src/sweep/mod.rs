@@ -391,7 +391,7 @@ impl Place<'_> {
     }
 }
 
-impl crate::Volume {
+impl crate::volume::Volume {
     /// Looks through all that is stored; for duplicates where a sweep that did not end has left.
     ///
     /// # Errors

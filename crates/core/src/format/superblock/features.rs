@@ -18,7 +18,11 @@ pub(super) const WITHOUT_DATA: u64 = 16;
 /// A chunk's header names the LBAs of the chunk before.
 const NAMES: u64 = 64;
 
-pub(super) const KNOWN: u64 = XXH3_SUMS | EDITIONS | COPIES | OPEN_SUMMARIES | WITHOUT_DATA | NAMES;
+/// A log's roots and leaves lie behind its segments.
+const MOVED: u64 = 128;
+
+pub(super) const KNOWN: u64 =
+    XXH3_SUMS | EDITIONS | COPIES | OPEN_SUMMARIES | WITHOUT_DATA | NAMES | MOVED;
 
 /// What a volume has that one from before has not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +30,7 @@ pub struct Features {
     pub editions: bool,
     pub open_summaries: bool,
     pub names: bool,
+    pub moved: bool,
 }
 
 impl Features {
@@ -34,6 +39,7 @@ impl Features {
             editions: incompatible & EDITIONS != 0,
             open_summaries: incompatible & OPEN_SUMMARIES != 0,
             names: incompatible & NAMES != 0,
+            moved: incompatible & MOVED != 0,
         }
     }
 
@@ -42,5 +48,6 @@ impl Features {
         of(self.editions, EDITIONS)
             | of(self.open_summaries, OPEN_SUMMARIES)
             | of(self.names, NAMES)
+            | of(self.moved, MOVED)
     }
 }

@@ -54,12 +54,16 @@ pub struct Shared {
     prints: Vec<[u8; 16]>,
 }
 
+fn limit_of(leaves: u32) -> u32 {
+    leaves.saturating_mul(LEAF_ENTRIES as u32).min(1 << 30)
+}
+
 impl Shared {
     /// An empty table for at most `leaves` leaves of entries, and `delta_leaves` of deltas.
     #[must_use]
     pub(in crate::state) fn new(leaves: u32, delta_leaves: u32) -> Self {
         Self {
-            limit: leaves.saturating_mul(LEAF_ENTRIES as u32).min(1 << 30),
+            limit: limit_of(leaves),
             reserve: 0,
             pages: Pages::default(),
             free: Free::default(),
@@ -74,6 +78,13 @@ impl Shared {
             hashes: Vec::new(),
             prints: Vec::new(),
         }
+    }
+
+    /// There are so many leaves now: as many, or more.
+    pub(in crate::state) fn lengthen(&mut self, leaves: u32, delta_leaves: u32) {
+        self.limit = limit_of(leaves);
+        self.dirty.lengthen(leaves as usize);
+        self.deltas.lengthen(delta_leaves);
     }
 
     /// How many pages are shared by whole blocks.

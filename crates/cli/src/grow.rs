@@ -1,0 +1,77 @@
+//! How large a volume shall be that grows: what its user asks for, in blocks.
+
+use crate::outcome::usage;
+use crate::size::Size;
+use anyhow::Result;
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::entry::MAX_PBA;
+use vellum_core::format::grown::grown;
+use vellum_core::format::superblock::Superblock;
+use vellum_device::NewSize;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// What is asked for, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked {
+    /// What clients shall see.
+    pub size: Option<Size>,
+    /// What it shall take of its medium.
+    pub medium_size: Option<Size>,
+}
+
+impl Asked {
+    /// The same in blocks. A file is made as long as the size needs it; a block device has what it has.
+    pub fn of(self, volume: &Superblock, is_device: bool) -> Result<NewSize> {
+        let blocks = |size: Option<Size>, flag: &str| match size {
+            Some(Size(bytes)) if bytes == 0 || bytes % BLOCK != 0 => Err(usage(format!(
+                "--{flag} {bytes}: it must be a multiple of {BLOCK} bytes, and not 0"
+            ))),
+            size => Ok(size.map(|size| size.0 / BLOCK)),
+        };
+        let logical_blocks = blocks(self.size, "size")?;
+        let medium_blocks = blocks(self.medium_size, "medium-size")?;
+        let medium_blocks = match (medium_blocks, logical_blocks) {
+            (Some(blocks), _) => Some(blocks),
+            (None, _) if is_device => None,
+            (None, Some(logical)) => Some(medium_for(volume, logical)?),
+            (None, None) => {
+                return Err(usage("say how large the volume shall be: --size 20G"));
+            }
+        };
+        Ok(NewSize {
+            medium_blocks,
+            logical_blocks,
+        })
+    }
+}
+
+/// How long the medium has to be for clients to see so much, with the volume's over-provisioning.
+fn medium_for(volume: &Superblock, logical: u64) -> Result<u64> {
+    let before = volume.logical_blocks();
+    if logical <= before {
+        return Err(usage(format!(
+            "--size {}: the volume has {} already, and it only grows",
+            Size(logical.saturating_mul(BLOCK)),
+            Size(before * BLOCK)
+        )));
+    }
+    let fits = |blocks| grown(volume, blocks, None).is_ok_and(|v| v.logical_blocks() >= logical);
+    let (mut low, mut high) = (volume.medium_blocks(), MAX_PBA);
+    // Says what is wrong where nothing would do.
+    grown(volume, high, None)?;
+    if !fits(high) {
+        return Err(usage(format!(
+            "--size {}: with what it keeps from clients it takes more than 8 TiB, the most a medium may have",
+            Size(logical.saturating_mul(BLOCK))
+        )));
+    }
+    while low + 1 < high {
+        let middle = low + (high - low) / 2;
+        match fits(middle) {
+            true => high = middle,
+            false => low = middle,
+        }
+    }
+    Ok(high)
+}

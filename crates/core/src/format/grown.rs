@@ -1,0 +1,192 @@
+//! How a volume lies on its medium when that has grown.
+//!
+//! Segments stay where they are, and go on into the new space. Roots, leaves and their copies need more room than they had: they
+//! move behind the segments, to the new end. Where they were before is not used again, so a volume pays for its first growth with
+//! that space.
+
+use super::areas::Layout;
+use super::geometry::{GeometryError, MAX_LOGICAL_BLOCKS, THIN_LIMIT, leaf_counts};
+use super::superblock::{Superblock, segment_area};
+use crate::entry::MAX_PBA;
+
+/// The volume on a medium of `medium_blocks`; clients see `logical_blocks` of it, or what its over-provisioning leaves, and no
+/// less than now.
+///
+/// Nothing that it has on the medium now lies where the grown one has roots and leaves: these can be written beside it.
+///
+/// # Errors
+/// When clients would see less, when the medium cannot hold it, and when it is one of tables.
+pub fn grown(
+    volume: &Superblock,
+    medium_blocks: u64,
+    logical_blocks: Option<u64>,
+) -> Result<Superblock, GeometryError> {
+    if volume.layout != Layout::Log {
+        return Err(GeometryError::Fixed(volume.layout.name()));
+    }
+    if medium_blocks > MAX_PBA {
+        return Err(GeometryError::TooLarge {
+            blocks: medium_blocks,
+        });
+    }
+    let before = volume.logical_blocks;
+    let limit = medium_blocks
+        .saturating_mul(THIN_LIMIT)
+        .min(MAX_LOGICAL_BLOCKS);
+    let asked = logical_blocks.unwrap_or_else(|| medium_blocks.max(before));
+    if asked < before {
+        return Err(GeometryError::Shrinks {
+            logical: asked,
+            before,
+        });
+    }
+    if asked > limit {
+        return Err(GeometryError::TooThin {
+            logical: asked,
+            limit,
+        });
+    }
+    let mut grown = lay_out(volume, medium_blocks, asked)?;
+    if logical_blocks.is_none() {
+        let over_provisioning = u64::from(volume.over_provisioning);
+        let room = grown.capacity_blocks() * 1000 / (1000 + over_provisioning);
+        grown = lay_out(volume, medium_blocks, room.max(before))?;
+    }
+    Ok(grown)
+}
+
+fn lay_out(
+    volume: &Superblock,
+    medium_blocks: u64,
+    logical: u64,
+) -> Result<Superblock, GeometryError> {
+    let mut grown = volume.clone();
+    grown.medium_blocks = medium_blocks;
+    grown.logical_blocks = logical;
+    grown.leaves = leaf_counts(medium_blocks, logical, volume.leaves.parities > 0);
+    let roots = 2 * u64::from(grown.root_blocks());
+    let behind = roots + 2 * u64::from(grown.leaves()) + 2 * grown.twin_blocks();
+    // The last block of the volume as it is has a superblock.
+    let least = volume.medium_blocks + behind + 1;
+    if medium_blocks < least {
+        return Err(GeometryError::TooLittle {
+            blocks: medium_blocks,
+            least,
+        });
+    }
+    grown.roots = medium_blocks - 1 - behind;
+    grown.map_area = grown.roots + roots;
+    let segments = volume.segments;
+    let room = grown.roots - segments.first().0;
+    let count = (room / u64::from(segments.blocks())) as u32;
+    grown.segments = segment_area(segments.first().0, segments.blocks(), count);
+    grown.features.moved = true;
+    debug_assert!(grown.validate().is_ok());
+    debug_assert!(count >= segments.count());
+    Ok(grown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::{BLOCK_BYTES, Generation, Leaf};
+    use crate::format::SumKind;
+    use crate::format::geometry::{Params, plan, plan_tables};
+
+    fn volume(medium_blocks: u64, sums: SumKind) -> Superblock {
+        plan(&Params {
+            medium_blocks,
+            logical_blocks: None,
+            over_provisioning: 70,
+            segment_blocks: None,
+            uuid: [1; 16],
+            secret: [2; 32],
+            sums,
+        })
+        .unwrap()
+    }
+
+    fn crc(bytes: &[u8]) -> u32 {
+        bytes
+            .iter()
+            .fold(7, |sum: u32, &byte| sum.rotate_left(5) ^ u32::from(byte))
+    }
+
+    /// Everything of the grown volume that is written before its superblocks.
+    fn places(volume: &Superblock) -> impl Iterator<Item = u64> {
+        let root = volume.root_place(Generation(0)).0;
+        root..volume.mirrors()[1].0
+    }
+
+    #[test]
+    fn what_is_new_lies_beside_what_there_is() {
+        for sums in [SumKind::Crc32c, SumKind::Xxh3] {
+            let mut now = volume(20_000, sums);
+            for medium_blocks in [20_600, 40_000, 41_000, 1_000_000] {
+                let next = grown(&now, medium_blocks, None).unwrap();
+                assert!(next.logical_blocks() > now.logical_blocks());
+                assert_eq!(next.segments().first(), now.segments().first());
+                assert!(next.segments().count() >= now.segments().count());
+                assert!(places(&next).all(|at| at >= now.medium_blocks()));
+                let last = next.leaf_slot(Leaf(next.leaves() - 1), 1);
+                assert!(last < next.mirrors()[1]);
+                assert!(next.segments().end() <= next.root_place(Generation(0)).0);
+                now = next;
+            }
+        }
+    }
+
+    #[test]
+    fn it_is_decoded_to_what_it_was() {
+        let next = grown(&volume(20_000, SumKind::Xxh3), 50_000, Some(40_000)).unwrap();
+        let mut block = [0; BLOCK_BYTES];
+        next.encode(crc, &mut block);
+        assert_eq!(Superblock::decode(&block, 50_000, crc), Ok(next));
+    }
+
+    #[test]
+    fn what_does_not_grow_is_refused() {
+        let volume = volume(20_000, SumKind::Xxh3);
+        let logical = volume.logical_blocks();
+        let refused = |blocks, logical| grown(&volume, blocks, logical).unwrap_err();
+        let is_little = |error| matches!(error, GeometryError::TooLittle { .. });
+        assert!(is_little(refused(20_000, None)));
+        assert!(is_little(refused(20_010, None)));
+        assert!(is_little(refused(20_010, Some(logical + 1))));
+        assert_eq!(
+            refused(40_000, Some(logical - 1)),
+            GeometryError::Shrinks {
+                logical: logical - 1,
+                before: logical
+            }
+        );
+        // A thin volume wants more of its medium, and promises no more.
+        assert!(grown(&volume, 40_000, Some(logical)).is_ok());
+        assert!(matches!(
+            refused(40_000, Some(u64::MAX)),
+            GeometryError::TooThin { .. }
+        ));
+        assert!(matches!(
+            refused(MAX_PBA + 1, None),
+            GeometryError::TooLarge { .. }
+        ));
+    }
+
+    #[test]
+    fn tables_stay_as_they_are() {
+        let params = Params {
+            medium_blocks: 20_000,
+            logical_blocks: None,
+            over_provisioning: 70,
+            segment_blocks: None,
+            uuid: [1; 16],
+            secret: [2; 32],
+            sums: SumKind::Xxh3,
+        };
+        for layout in [Layout::Ordered, Layout::Shadow] {
+            let volume = plan_tables(&params, layout).unwrap();
+            let error = grown(&volume, 40_000, None).unwrap_err();
+            assert_eq!(error, GeometryError::Fixed(layout.name()));
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Growth of a log: what it has besides its segments is written anew, at the new end of its medium.
+//!
+//! All of it is written beside what there is, and then the superblock, so a crash leaves the volume as it was or grown. The
+//! mirror in the first block decides: it says where everything is, the other mirror too. Until it is written, the volume is
+//! the one from before, and what lies behind that one's end is nobody's.
+
+use crate::addr::{BLOCK_BYTES, Generation, Leaf, Pba};
+use crate::format::geometry::GeometryError;
+use crate::format::grown::grown;
+use crate::format::root::{self, LeafSlot};
+use crate::format::superblock::Superblock;
+use crate::format::{Crc, leaf};
+use crate::recovery::{Recovered, Source, Unreadable};
+use alloc::{vec, vec::Vec};
+
+/// Why a volume did not grow. It is what it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GrowError {
+    /// By its geometry.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// Something is behind its map checkpoint.
+    #[error("the volume was not stopped cleanly: open it for writing and stop it first")]
+    NotStopped,
+}
+
+/// A volume that is about to grow.
+pub struct Growth {
+    recovered: Recovered,
+    grown: Superblock,
+}
+
+impl Growth {
+    /// Of a volume that was recovered, onto a medium of so many blocks; clients see `logical_blocks` of it, or what
+    /// over-provisioning leaves.
+    ///
+    /// # Errors
+    /// When it does not become larger, the medium cannot hold it, or it was not stopped cleanly.
+    pub fn new(
+        mut recovered: Recovered,
+        medium_blocks: u64,
+        logical_blocks: Option<u64>,
+    ) -> Result<Self, GrowError> {
+        let grown = grown(&recovered.superblock, medium_blocks, logical_blocks)?;
+        if recovered.replayed.wants_checkpoint() || recovered.is_rest {
+            return Err(GrowError::NotStopped);
+        }
+        recovered.state.grow(&grown);
+        Ok(Self { recovered, grown })
+    }
+
+    /// Writes everything but the superblock; what is there is not touched. The caller syncs, and writes the superblock then.
+    ///
+    /// # Errors
+    /// When something of the volume cannot be read.
+    pub fn write(
+        &self,
+        source: &mut dyn Source,
+        crc: Crc,
+        write: &mut dyn FnMut(Pba, &[u8]),
+    ) -> Result<(), Unreadable> {
+        let mut slots = vec![LeafSlot::Absent; self.grown.leaves() as usize];
+        for stripe in 0..self.grown.stripes() {
+            self.write_stripe(stripe, crc, &mut slots, write);
+        }
+        let mut root = vec![0; self.grown.root_blocks() as usize * BLOCK_BYTES];
+        let generation = self.recovered.root.generation;
+        // What lay here is of no volume, or of another one.
+        for at in self.grown.root_copies(Generation(generation.0 ^ 1)) {
+            write(at, &root);
+        }
+        root::encode(&self.recovered.root, &slots, crc, &mut root);
+        write(self.grown.root_place(generation), &root);
+        if let Some(at) = self.grown.root_twin(generation) {
+            root.extend(self.open_summaries(source)?);
+            write(at, &root);
+        }
+        Ok(())
+    }
+
+    fn write_stripe(
+        &self,
+        stripe: u32,
+        crc: Crc,
+        slots: &mut [LeafSlot],
+        write: &mut dyn FnMut(Pba, &[u8]),
+    ) {
+        let mut block = [0; BLOCK_BYTES];
+        let mut parity = [0; BLOCK_BYTES];
+        let mut holds_any = false;
+        let mut put = |leaf: Leaf, block: &[u8]| {
+            slots[leaf.0 as usize] = LeafSlot::Slot0(leaf::checksum(leaf, block, crc));
+            write(self.grown.leaf_slot(leaf, 0), block);
+        };
+        for leaf in self.grown.stripe(stripe) {
+            if self.recovered.state.encode_leaf(leaf, &mut block) && block != [0; BLOCK_BYTES] {
+                holds_any = true;
+                leaf::add(&mut parity, &block);
+                put(leaf, &block);
+            }
+        }
+        if let Some(leaf) = self.grown.parity(stripe)
+            && holds_any
+        {
+            put(leaf, &parity);
+        }
+    }
+
+    /// What lies behind the second copy of the root: segments are where they were, so it is as it was.
+    fn open_summaries(&self, source: &mut dyn Source) -> Result<Vec<u8>, Unreadable> {
+        let volume = &self.recovered.superblock;
+        let mut bytes = vec![0; 2 * volume.open_summary_blocks() as usize * BLOCK_BYTES];
+        if let Some(at) = volume.open_summary(self.recovered.root.generation, 0) {
+            source.read(at, &mut bytes)?;
+        }
+        Ok(bytes)
+    }
+
+    /// The superblock of the grown volume, in a life of its own. The caller writes the last mirror, syncs, and then the first.
+    #[must_use]
+    pub fn finish(mut self) -> Superblock {
+        self.grown.begin_life(self.recovered.last_seq);
+        self.grown.mark_root(self.recovered.root.generation);
+        self.grown
+    }
+}

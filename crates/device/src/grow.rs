@@ -1,0 +1,108 @@
+//! A volume grows: what leads to its data is written anew at the new end of its medium, and then its superblock.
+//!
+//! It is at rest meanwhile. A crash leaves it as it was or grown ([`vellum_core::grow`] says why).
+
+use crate::digest::crc32c;
+use crate::options::{OpenError, OpenOptions, StopError};
+use crate::source::MediumSource;
+use crate::start;
+use crate::volume::Volume;
+use std::sync::Arc;
+use vellum_core::format::geometry::GeometryError;
+use vellum_core::format::grown::grown;
+use vellum_core::format::superblock::Superblock;
+use vellum_core::grow::Growth;
+use vellum_core::layout::Recovered;
+use vellum_core::recovery::{RecoveryError, Unreadable, find_superblock};
+use vellum_medium::{Medium, MediumError};
+
+/// Why a volume did not grow. Unless its medium failed while the superblock was written, it is what it was.
+#[derive(Debug, thiserror::Error)]
+pub enum GrowError {
+    /// What is on the medium.
+    #[error(transparent)]
+    Recovery(#[from] RecoveryError),
+    /// It could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// It could not be stopped cleanly.
+    #[error(transparent)]
+    Stop(#[from] StopError),
+    /// By its geometry, or by what it holds.
+    #[error(transparent)]
+    Grow(#[from] vellum_core::grow::GrowError),
+    /// The medium failed.
+    #[error(transparent)]
+    Medium(#[from] MediumError),
+}
+
+impl From<GeometryError> for GrowError {
+    fn from(error: GeometryError) -> Self {
+        Self::Grow(error.into())
+    }
+}
+
+/// How large a volume shall be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NewSize {
+    /// Blocks of its medium, which is lengthened; all that it has, if not said.
+    pub medium_blocks: Option<u64>,
+    /// Blocks that clients see; what over-provisioning leaves, if not said.
+    pub logical_blocks: Option<u64>,
+}
+
+/// Grows a volume that nobody has open.
+///
+/// # Errors
+/// When clients would see less, the medium cannot hold it or fails, or the volume is not whole.
+pub fn grow_at_rest(medium: &Arc<dyn Medium>, size: NewSize) -> Result<Superblock, GrowError> {
+    let found = find_superblock(&mut MediumSource::new(medium), medium.blocks(), crc32c);
+    lengthen(&**medium, &found?.0, size)?;
+    // All that the log says goes into a map checkpoint, and what is damaged is mended.
+    Volume::open(Arc::clone(medium), &OpenOptions::default())?.stop()?;
+    grow_stopped(&**medium, size.logical_blocks)
+}
+
+/// Makes a medium as long as a volume that grows wants it. What is refused is refused before.
+pub(crate) fn lengthen(
+    medium: &dyn Medium,
+    volume: &Superblock,
+    size: NewSize,
+) -> Result<(), GrowError> {
+    // Of a block device that has been enlarged, what it is now.
+    medium.lengthen(medium.blocks())?;
+    let blocks = medium.blocks().max(size.medium_blocks.unwrap_or(0));
+    grown(volume, blocks, size.logical_blocks)?;
+    Ok(medium.lengthen(blocks)?)
+}
+
+/// Grows a volume that was stopped cleanly to all of its medium.
+pub(crate) fn grow_stopped(
+    medium: &dyn Medium,
+    logical_blocks: Option<u64>,
+) -> Result<Superblock, GrowError> {
+    let mut source = MediumSource::new(medium);
+    let recovered = match vellum_core::layout::recover(&mut source, medium.blocks(), crc32c)? {
+        Recovered::Log(recovered) => *recovered,
+        Recovered::Tables(tables) => {
+            return Err(GeometryError::Fixed(tables.superblock.layout().name()).into());
+        }
+    };
+    let growth = Growth::new(recovered, medium.blocks(), logical_blocks)?;
+    let mut written = Ok(());
+    let read = growth.write(&mut source, crc32c, &mut |at, bytes| {
+        if written.is_ok() {
+            written = medium.write(at, bytes);
+        }
+    });
+    written?;
+    read.map_err(|error: Unreadable| match source.take_error() {
+        Some(error) => GrowError::Medium(error),
+        None => RecoveryError::Unreadable(error).into(),
+    })?;
+    medium.sync()?;
+    let superblock = growth.finish();
+    let [first, last] = superblock.mirrors();
+    start::write(medium, &superblock, [last, first])?;
+    Ok(superblock)
+}

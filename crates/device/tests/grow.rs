@@ -1,0 +1,186 @@
+//! A volume that grows keeps what it holds, whatever cuts it short, and has room for more.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{Client, assert_sound, create, create_as, open_packing, superblock_of};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use vellum_core::addr::{BLOCK_BYTES, Pba};
+use vellum_core::format::areas::Layout;
+use vellum_core::format::superblock::Superblock;
+use vellum_device::block::BlockDevice;
+use vellum_device::pack::Compression;
+use vellum_device::{GrowError, NewSize, Volume, crc32c, grow_at_rest};
+use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
+
+const BLOCKS: u64 = 3000;
+const GROWN: u64 = 5200;
+
+/// What clients have written.
+type Model = BTreeMap<u64, u64>;
+
+fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
+    open_packing(medium, Compression::Lz4)
+}
+
+/// Writes what is stored whole, what shares pages, and what is a delta; then some of it anew.
+fn fill(volume: &Arc<Volume>, model: &mut Model, seed: u64) {
+    let mut client = Client::new(volume);
+    let blocks = volume.blocks();
+    for step in 0..400 {
+        let lba = (step * 7919 + seed * 31) % (blocks - 4);
+        let fills: Vec<u64> = (0..3).map(|n| 1 + seed + step * 3 + n).collect();
+        client.write(lba, &fills).unwrap();
+        model.extend((lba..).zip(fills));
+        if step % 50 == 49 {
+            client.flush().unwrap();
+        }
+    }
+    client.write(blocks - 1, &[seed + 5]).unwrap();
+    model.insert(blocks - 1, seed + 5);
+    client.flush().unwrap();
+}
+
+fn holds(volume: &Arc<Volume>, model: &Model) {
+    let mut client = Client::new(volume);
+    for lba in 0..volume.blocks() {
+        let expected = model.get(&lba).copied().unwrap_or(0);
+        assert_eq!(client.read(lba, 1).unwrap(), [expected], "LBA {lba}");
+    }
+}
+
+/// A volume with data, and what it holds: not stopped, its log has to be replayed.
+fn filled() -> (MemoryMedium, Model) {
+    let medium: Arc<MemoryMedium> = Arc::new(MemoryMedium::new(BLOCKS));
+    create(&*medium);
+    let mut model = Model::new();
+    let served: Arc<dyn Medium> = medium.clone();
+    let volume = open(&served);
+    fill(&volume, &mut model, 1);
+    drop(volume);
+    drop(served);
+    (Arc::into_inner(medium).unwrap(), model)
+}
+
+/// The same bytes on a medium that is longer.
+fn copy(from: &dyn Medium, to: &dyn Medium) {
+    let mut block = [0; BLOCK_BYTES];
+    for at in 0..from.blocks() {
+        from.read(Pba(at), &mut block).unwrap();
+        to.write(Pba(at), &block).unwrap();
+    }
+    to.sync().unwrap();
+}
+
+#[test]
+fn what_was_there_is_there_and_what_is_new_can_be_written() {
+    let (small, mut model) = filled();
+    let mut before: Arc<dyn Medium> = Arc::new(small);
+    for blocks in [GROWN, GROWN + 700, 40_000] {
+        let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(blocks));
+        copy(&*before, &*medium);
+        let had = superblock_of(&*medium).logical_blocks();
+        let grown = grow_at_rest(&medium, NewSize::default()).unwrap();
+        assert!(grown.logical_blocks() > had);
+        assert_eq!(superblock_of(&*medium), grown);
+        assert_sound(&*medium);
+        let volume = open(&medium);
+        assert_eq!(volume.blocks(), grown.logical_blocks());
+        holds(&volume, &model);
+        fill(&volume, &mut model, blocks);
+        holds(&volume, &model);
+        // As in a crash.
+        drop(volume);
+        let volume = open(&medium);
+        holds(&volume, &model);
+        volume.stop().unwrap();
+        assert_sound(&*medium);
+        before = medium;
+    }
+}
+
+/// A medium that has grown, with a volume on it that has not, stopped cleanly.
+fn on_longer(small: &dyn Medium, seed: u64) -> Arc<FaultMedium> {
+    let fault = Arc::new(FaultMedium::over_memory(GROWN, Plan::seeded(seed)));
+    copy(small, &*fault);
+    let medium: Arc<dyn Medium> = fault.clone();
+    // Its own opening and its stop are others' test.
+    open(&medium).stop().unwrap();
+    fault
+}
+
+#[test]
+fn cut_short_anywhere_it_is_what_it_was_or_grown() {
+    let (small, model) = filled();
+    let before = superblock_of(&small).logical_blocks();
+    let whole = on_longer(&small, 0);
+    let idle = whole.stats().ios;
+    grow_at_rest(&(whole.clone() as _), NewSize::default()).unwrap();
+    // Where the superblocks are written, after each step.
+    let steps = whole.stats().ios - idle;
+    let cuts = (0..steps - 20).step_by(7).chain(steps - 20..steps + 100);
+    let mut outcomes = [0, 0];
+    for cut_after in cuts {
+        let fault = on_longer(&small, cut_after);
+        let medium: Arc<dyn Medium> = fault.clone();
+        fault.set_plan(Plan {
+            cut_after: Some(cut_after),
+            ..Plan::seeded(cut_after)
+        });
+        let result = grow_at_rest(&medium, NewSize::default());
+        let was_cut = fault.is_off();
+        assert_eq!(result.is_err(), was_cut, "{result:?}");
+        fault.restart();
+        fault.set_plan(Plan::seeded(cut_after));
+        let volume = open(&medium);
+        let mut model = model.clone();
+        holds(&volume, &model);
+        fill(&volume, &mut model, cut_after);
+        outcomes[usize::from(volume.blocks() > before)] += u64::from(was_cut);
+        // Should the first block be lost one day, the last one may not say what is not so.
+        let mut last = [0; BLOCK_BYTES];
+        medium.read(Pba(GROWN - 1), &mut last).unwrap();
+        let says = Superblock::decode(&last, GROWN, crc32c);
+        assert_eq!(says.is_ok(), volume.blocks() > before, "{cut_after}");
+        if !was_cut {
+            break;
+        }
+    }
+    let [before, grown] = outcomes;
+    assert!(before > 10 && grown > 0, "{outcomes:?}");
+}
+
+#[test]
+fn what_cannot_grow_is_refused_and_is_as_it_was() {
+    let (small, model) = filled();
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(GROWN));
+    copy(&small, &*medium);
+    let found = superblock_of(&*medium);
+    for logical in [1, found.logical_blocks() - 1, u64::MAX] {
+        let size = NewSize {
+            logical_blocks: Some(logical),
+            ..NewSize::default()
+        };
+        let error = grow_at_rest(&medium, size).unwrap_err();
+        assert!(matches!(error, GrowError::Grow(_)), "{error}");
+    }
+    assert_eq!(superblock_of(&*medium), found);
+    holds(&open(&medium), &model);
+    let same: Arc<dyn Medium> = Arc::new(small);
+    let error = grow_at_rest(&same, NewSize::default())
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("at least"), "{error}");
+    let tables: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
+    create_as(&*tables, Layout::Shadow);
+    let error = grow_at_rest(&tables, NewSize::default())
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("vellum migrate"), "{error}");
+    let nothing: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
+    assert!(matches!(
+        grow_at_rest(&nothing, NewSize::default()),
+        Err(GrowError::Recovery(_))
+    ));
+}

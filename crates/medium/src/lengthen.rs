@@ -1,0 +1,107 @@
+//! A medium becomes longer while it is open.
+
+use crate::error::MediumError;
+use crate::target::{DiscardBy, Target};
+use std::io::{self, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileTypeExt;
+use std::sync::atomic::Ordering;
+use vellum_core::addr::{BLOCK_BYTES, Pba};
+
+impl Target {
+    /// See [`Medium::lengthen`](crate::Medium::lengthen).
+    pub(crate) fn lengthen(&self, blocks: u64) -> Result<(), MediumError> {
+        let longer = self.longer(blocks);
+        let longer = longer.map_err(|e| self.error("lengthening", Pba(self.blocks()), e))?;
+        self.blocks.fetch_max(longer, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// How many blocks it has, once it has been made as long as asked for.
+    fn longer(&self, blocks: u64) -> io::Result<u64> {
+        let meta = self.file.metadata()?;
+        if meta.file_type().is_block_device() {
+            // Nothing goes by the place in it that this moves.
+            let bytes = (&self.file).seek(SeekFrom::End(0))?;
+            return at_least(blocks, bytes);
+        }
+        if blocks <= self.blocks() {
+            return Ok(self.blocks());
+        }
+        let bytes = blocks
+            .checked_mul(BLOCK_BYTES as u64)
+            .filter(|&bytes| i64::try_from(bytes).is_ok())
+            .ok_or(io::ErrorKind::FileTooLarge)?;
+        if meta.len() < bytes {
+            self.give_length(meta.len(), bytes)?;
+        }
+        self.file.sync_all()?;
+        Ok(blocks)
+    }
+
+    fn give_length(&self, before: u64, bytes: u64) -> io::Result<()> {
+        if self.discard != DiscardBy::Nothing {
+            return self.file.set_len(bytes);
+        }
+        // A file that has all of its space: the rest is taken now as well.
+        let (from, length) = (before.cast_signed(), (bytes - before).cast_signed());
+        // SAFETY: a system call on a descriptor that is open.
+        let result = unsafe { libc::fallocate(self.file.as_raw_fd(), 0, from, length) };
+        if result == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        // As much of it as was given goes back.
+        self.file.set_len(before)?;
+        Err(error)
+    }
+}
+
+fn at_least(blocks: u64, bytes: u64) -> io::Result<u64> {
+    let found = bytes / BLOCK_BYTES as u64;
+    match found >= blocks {
+        true => Ok(found),
+        false => Err(io::Error::new(
+            io::ErrorKind::StorageFull,
+            format!("the device has {found} blocks, and {blocks} are needed: enlarge it first"),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{FileMedium, Medium, MemoryMedium, OpenOptions, Prealloc};
+    use vellum_core::addr::{BLOCK_BYTES, Pba};
+
+    #[test]
+    fn a_file_becomes_longer_and_not_shorter() {
+        for prealloc in [Prealloc::Sparse, Prealloc::Full] {
+            let name = format!("vellum-lengthen-{}-{prealloc:?}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            let _ = std::fs::remove_file(&path);
+            let medium = FileMedium::create(&path, 64 * BLOCK_BYTES as u64, prealloc).unwrap();
+            let block = [7; BLOCK_BYTES];
+            assert!(medium.write(Pba(64), &block).is_err());
+            medium.lengthen(100).unwrap();
+            medium.lengthen(80).unwrap();
+            assert_eq!(medium.blocks(), 100);
+            medium.write(Pba(99), &block).unwrap();
+            assert!(medium.lengthen(u64::MAX).is_err());
+            assert_eq!(medium.blocks(), 100);
+            drop(medium);
+            let medium = FileMedium::open(&path, OpenOptions::default()).unwrap();
+            assert_eq!(medium.blocks(), 100);
+            let mut read = [0; BLOCK_BYTES];
+            medium.read(Pba(99), &mut read).unwrap();
+            assert_eq!(read, block);
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_lengthened_says_so() {
+        let medium = MemoryMedium::new(8);
+        medium.lengthen(8).unwrap();
+        assert!(medium.lengthen(9).is_err());
+    }
+}
