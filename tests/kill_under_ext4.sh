@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # kill -9 of the server under a mounted ext4, life after life, two of three with blocks stored in parts of pages, and two
 # of three with a volume that replays by itself what the journal had committed:
-# what was fsynced is there, the volume's invariants hold, and e2fsck finds nothing. LIVES=n for more of them, LAYOUT=ordered or
-# shadow for tables in place; needs root.
+# what was fsynced is there, the volume's invariants hold, and e2fsck finds nothing. A log is told to grow by the end of each life, so the
+# kill comes before, in the middle of it, or behind. LIVES=n for more of them, LAYOUT=ordered or shadow for tables in place; needs root.
 name=kill_under_ext4
 # shellcheck source=tests/chain/served.sh
 . "$(dirname "$0")/chain/served.sh"
@@ -19,6 +19,16 @@ options=data=journal,journal_async_commit
 replay=(on on off)
 [ "$LAYOUT" = log ] || replay=(off off off)
 redeemed=0
+grown=0
+
+# The server grows the volume, for as long as there is one.
+grow() {
+    [ "$LAYOUT" = log ] || return 0
+    "$VELLUM" grow "$dir/volume" --size "$((512 + 16 * life))M" >"$dir/grow" 2>&1 &
+    [ "$((RANDOM % 3))" -eq 0 ] || sleep "0.0$((RANDOM % 4))"
+}
+
+size() { "$VELLUM" info "$dir/volume" --json | jq .size; }
 
 serve() {
     start serve "v=$dir/volume" --research "compress=${compress[life % 3]},delta=${delta[life % 3]},replay=${replay[life % 3]}"
@@ -79,10 +89,13 @@ for ((life = 1; life <= LIVES; life++)); do
     python3 "$dir/reader.py" "$dir/mnt" "$dir/acknowledged"
     python3 "$dir/writer.py" "$dir/mnt" "$dir/acknowledged" "$life" 2>/dev/null &
     load=$!
-    sleep "$((1 + RANDOM % 2)).$((RANDOM % 10))"
+    sleep "${SECONDS_A_LIFE:-$((1 + RANDOM % 2))}.$((RANDOM % 10))"
+    before=$(size)
+    grow
     crash
     let_go
     sound
+    [ "$(size)" -eq "$before" ] || grown=$((grown + 1))
 done
 serve
 mount -o "$options" "$loop" "$dir/mnt"
@@ -91,4 +104,4 @@ umount "$dir/mnt"
 clean "$loop"
 finish
 sound
-echo "kill_under_ext4: layout $LAYOUT, $LIVES lives, passed; $redeemed blocks were put home by recovery"
+echo "kill_under_ext4: layout $LAYOUT, $LIVES lives, passed; $redeemed blocks were put home by recovery, $grown lives had grown when they ended"

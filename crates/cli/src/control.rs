@@ -1,11 +1,12 @@
 //! The control socket: owner-only, JSON lines, one answer a line.
 //!
 //! `{"command":"stats"}`, `{"command":"properties"}`, `{"command":"journal"}`, `{"command":"dedup"}`, `{"command":"fold"}`,
-//! `{"command":"scrub"}`, `{"command":"shutdown"}`; every answer has `"ok"`, and `"error"` when that is false. All but the first and the last
+//! `{"command":"scrub"}`, `{"command":"grow"}`, `{"command":"shutdown"}`; every answer has `"ok"`, and `"error"` when that is false. All but the first and the last
 //! are of the volume at `"volume"`. Properties are changed with `"set"`, a list of changes as on the command line (`["write-once=off"]`), or
 //! for this run alone with `"research"`; and journals with a `"change"`, which is `"clear"` or `{"start":BYTES,"bytes":BYTES}`. A sweep for duplicates, or for sparse pages, is begun
 //! with `"sweep":"beside"` (its volume's clients) or `"now"`, and ended with `"stop"`; a scrub is begun with `"scrub":"start"`, at most
-//! `"rate"` blocks a second (0: as many as it can), and ended with `"stop"`.
+//! `"rate"` blocks a second (0: as many as it can), and ended with `"stop"`. A volume grows to `"medium_blocks"` and `"logical_blocks"`, of
+//! which either may be missing.
 
 use crate::peek;
 use crate::signals::Stop;
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use vellum_device::Sought;
+use vellum_device::{NewSize, Sought};
 use vellum_frontend::owned_socket;
 
 /// A request longer than this is answered with an error and the connection closed.
@@ -43,6 +44,8 @@ pub trait Answers: Send + Sync {
     fn sweep(&self, sought: Sought, volume: &Value, order: &Value) -> Result<Value, String>;
     /// How far a scrub is and what it has found, after an order if there is one.
     fn scrub(&self, volume: &Value, order: &Value, rate: &Value) -> Result<Value, String>;
+    /// Makes a volume larger; what it is then.
+    fn grow(&self, volume: &Value, size: NewSize) -> Result<Value, String>;
     /// The journals of a volume, after a change if there is one.
     fn journal(&self, volume: &Value, change: &Value) -> Result<Value, String>;
 }
@@ -269,12 +272,20 @@ fn answer(line: &[u8], answers: &dyn Answers, shutdown: &mut dyn FnMut()) -> Val
             "scrub",
             answers.scrub(&request["volume"], &request["scrub"], &request["rate"]),
         ),
+        Some("grow") => {
+            let size = NewSize {
+                medium_blocks: request["medium_blocks"].as_u64(),
+                logical_blocks: request["logical_blocks"].as_u64(),
+            };
+            told("grown", answers.grow(&request["volume"], size))
+        }
         Some("shutdown") => {
             shutdown();
             json!({"ok": true})
         }
         Some(other) => refuse(&format!(
-            "unknown command {other:?}: there are stats, properties, journal, dedup, fold, scrub and shutdown"
+            "unknown command {other:?}: there are stats, properties, journal, dedup, fold, scrub, grow and \
+            shutdown"
         )),
         None => refuse("no \"command\""),
     }
@@ -320,10 +331,15 @@ pub fn stats_of_one(socket: &Path) -> Result<Value> {
 
 /// Sends a server a whole request.
 pub fn request(path: &Path, request: &Value) -> Result<Value> {
+    request_within(path, request, PATIENCE)
+}
+
+/// The same of what may take longer.
+pub fn request_within(path: &Path, request: &Value, patience: Duration) -> Result<Value> {
     let shown = path.display();
     let stream = UnixStream::connect(path)
         .with_context(|| format!("no server answers on control socket {shown}"))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     (&stream).write_all(format!("{request}\n").as_bytes())?;
     let mut line = String::new();

@@ -31,6 +31,7 @@ mod properties;
 mod protected;
 mod raw;
 mod replace;
+mod resize;
 mod served;
 mod server_log;
 mod signals;

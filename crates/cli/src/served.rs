@@ -4,7 +4,7 @@ use crate::drives;
 use crate::outcome::{tell, usage};
 use crate::properties::{Chosen, Run};
 use crate::raw::RawFile;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,9 @@ use std::sync::Arc;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::recovery::find_superblock;
 use vellum_device::block::BlockDevice;
-use vellum_device::{MediumSource, OpenError, Volume, crc32c};
+use vellum_device::info::VolumeInfo;
+use vellum_device::{Growable, MediumSource, NewSize, OpenError, Volume, crc32c};
+use vellum_frontend::fuse::Resized;
 use vellum_frontend::unaligned::ByteDevice;
 use vellum_medium::Medium;
 use vellum_record::{Recorder, Sizes, State};
@@ -51,10 +53,12 @@ pub struct Served {
     drive: Value,
     /// Where clients reach it.
     places: Mutex<Vec<String>>,
+    /// Whose kernel goes by its size.
+    resized: Mutex<Vec<Resized>>,
 }
 
 enum Kind {
-    Volume(Arc<Volume>, Box<Chosen>),
+    Volume(Arc<Growable>, Box<Chosen>),
     Raw(Arc<RawFile>),
 }
 
@@ -103,12 +107,18 @@ impl Served {
             device,
             drive,
             places: Mutex::default(),
+            resized: Mutex::default(),
         })
     }
 
     /// Notes where clients reach it.
     pub fn is_at(&self, place: String) {
         self.places.lock().push(place);
+    }
+
+    /// Notes that a kernel goes by its size.
+    pub fn is_file(&self, resized: Resized) {
+        self.resized.lock().push(resized);
     }
 
     /// Where they do.
@@ -124,7 +134,7 @@ impl Served {
     /// A volume's UUID.
     pub fn uuid(&self) -> Option<String> {
         match &self.kind {
-            Kind::Volume(volume, _) => Some(volume.info().uuid),
+            Kind::Volume(volume, _) => Some(volume.volume().info().uuid),
             Kind::Raw(_) => None,
         }
     }
@@ -132,7 +142,7 @@ impl Served {
     /// All counters.
     pub fn stats(&self) -> Value {
         let stats = match &self.kind {
-            Kind::Volume(volume, _) => volume.stats(),
+            Kind::Volume(volume, _) => volume.volume().stats(),
             Kind::Raw(raw) => raw.stats(),
         };
         serde_json::to_value(stats).unwrap_or(Value::Null)
@@ -151,17 +161,42 @@ impl Served {
     /// What went wrong lately.
     pub fn events(&self) -> Value {
         match &self.kind {
-            Kind::Volume(volume, _) => serde_json::to_value(volume.events()).unwrap_or(Value::Null),
+            Kind::Volume(volume, _) => {
+                serde_json::to_value(volume.volume().events()).unwrap_or(Value::Null)
+            }
             Kind::Raw(_) => json!([]),
         }
     }
 
     /// The volume with what is chosen of it, if it is one.
-    pub fn volume(&self) -> Option<(&Volume, &Chosen)> {
+    pub fn volume(&self) -> Option<(Arc<Volume>, &Chosen)> {
         match &self.kind {
-            Kind::Volume(volume, chosen) => Some((volume, chosen)),
+            Kind::Volume(volume, chosen) => Some((volume.volume(), chosen)),
             Kind::Raw(_) => None,
         }
+    }
+
+    /// Makes a volume larger, and tells the kernels that go by its size.
+    pub fn grow(&self, size: NewSize) -> Result<VolumeInfo> {
+        let Kind::Volume(volume, chosen) = &self.kind else {
+            bail!("a plain file does not grow while it is served");
+        };
+        if self.recorder.is_some() {
+            bail!("it is being recorded, and a trace is of a disk of one size: end that first");
+        }
+        let grown = volume.grow(size, &how_to_open(&self.path, chosen, false));
+        let now = volume.volume();
+        chosen.opened(&now);
+        grown?;
+        for resized in &*self.resized.lock() {
+            if let Err(error) = resized.tell() {
+                tell(format_args!(
+                    "{}: the kernel does not take its new size: {error}",
+                    self.path.display()
+                ));
+            }
+        }
+        Ok(now.info())
     }
 
     /// Makes everything durable and ends it. How a recording ends changes nothing in that: it is told.
@@ -197,13 +232,23 @@ fn open_volume(path: &Path, medium: Box<dyn Medium>, options: &OpenOptions) -> R
     let (superblock, _) = find_superblock(&mut MediumSource::new(&medium), medium.blocks(), crc32c)
         .with_context(|| path.display().to_string())?;
     let chosen = Chosen::new(&superblock, &options.run);
+    chosen.in_force().check(&superblock)?;
+    let how = how_to_open(path, &chosen, options.read_only);
+    let volume = Growable::open(Arc::new(medium), &how).map_err(|error| match error {
+        OpenError::Journal(error) => usage(format!("journals: {error}")),
+        error => error.into(),
+    })?;
+    chosen.opened(&volume.volume());
+    Ok(Kind::Volume(Arc::new(volume), Box::new(chosen)))
+}
+
+fn how_to_open(path: &Path, chosen: &Chosen, read_only: bool) -> vellum_device::OpenOptions {
     let settings = chosen.in_force();
-    settings.check(&superblock)?;
     let frames =
         |share: u64| u32::try_from(settings.buffer_bytes / BLOCK / share).unwrap_or(u32::MAX);
     let trouble = path.display().to_string();
-    let how = vellum_device::OpenOptions {
-        read_only: options.read_only,
+    vellum_device::OpenOptions {
+        read_only,
         write_frames: frames(2),
         read_frames: frames(4),
         collector_frames: frames(4),
@@ -215,13 +260,7 @@ fn open_volume(path: &Path, medium: Box<dyn Medium>, options: &OpenOptions) -> R
             tell(format_args!("{trouble}: {}", event.message))
         })),
         ..vellum_device::OpenOptions::default()
-    };
-    let volume = Volume::open(Arc::new(medium), &how).map_err(|error| match error {
-        OpenError::Journal(error) => usage(format!("journals: {error}")),
-        error => error.into(),
-    })?;
-    chosen.opened(&volume);
-    Ok(Kind::Volume(Arc::new(volume), Box::new(chosen)))
+    }
 }
 
 fn end(kind: &Kind, path: &Path) -> Result<()> {
@@ -234,7 +273,7 @@ fn end(kind: &Kind, path: &Path) -> Result<()> {
         ));
     };
     match kind {
-        Kind::Volume(volume, _) => Ok(volume.stop_telling(no_room)?),
+        Kind::Volume(volume, _) => Ok(volume.volume().stop_telling(no_room)?),
         Kind::Raw(raw) => raw.stop(),
     }
 }

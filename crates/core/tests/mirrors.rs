@@ -103,12 +103,12 @@ fn a_feature_that_only_who_writes_must_know_lets_a_volume_be_read() {
         let field = fields.iter().find(|known| known.name == field).unwrap();
         for at in disk.sb.mirrors() {
             let block = disk.blocks.get_mut(&at.0).unwrap();
-            block[field.offset] = 128;
+            block[field.offset + 1] = 128;
             seal(block);
         }
         let unknown = FormatError::Features {
             what: "superblock",
-            bits: 128,
+            bits: 128 << 8,
         };
         let (at, error) = (disk.sb.mirrors()[0], unknown);
         let refused = RecoveryError::Superblock { at, error };

@@ -31,6 +31,9 @@ pub enum GrowError {
     /// By its geometry, or by what it holds.
     #[error(transparent)]
     Grow(#[from] vellum_core::grow::GrowError),
+    /// It is served to be read alone.
+    #[error("the volume is served read-only")]
+    ReadOnly,
     /// The medium failed.
     #[error(transparent)]
     Medium(#[from] MediumError),

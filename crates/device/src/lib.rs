@@ -18,6 +18,7 @@ pub mod frames;
 mod freed;
 mod gate;
 mod grow;
+mod growable;
 pub mod info;
 pub mod inspect;
 mod journals;
@@ -51,6 +52,7 @@ mod waits;
 
 pub use digest::crc32c;
 pub use grow::{GrowError, NewSize, grow_at_rest};
+pub use growable::Growable;
 pub use journals::{Extent, FileSystemStats, JournalError};
 pub use layouts::check_choice;
 pub use options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError};

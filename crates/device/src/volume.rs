@@ -95,6 +95,17 @@ impl Volume {
     /// When what is on the medium is not a whole volume, or the medium or the system fails.
     pub fn open(medium: Arc<dyn Medium>, options: &OpenOptions) -> Result<Self, OpenError> {
         options.check()?;
+        let (write, read) = (options.write_frames, options.read_frames);
+        let frames = FramePool::new(write, read, options.collector_frames).map_err(no_memory)?;
+        Self::open_with(medium, options, frames)
+    }
+
+    /// Opens it with memory that there is, which is of the size that `options` say.
+    pub(crate) fn open_with(
+        medium: Arc<dyn Medium>,
+        options: &OpenOptions,
+        frames: Arc<FramePool>,
+    ) -> Result<Self, OpenError> {
         let began = Instant::now();
         let mut source = MediumSource::new(&*medium);
         let (mut recovered, damage) = start::recover(&*medium, &mut source, options)?;
@@ -109,8 +120,6 @@ impl Volume {
             start::begin_life(&*medium, &mut source, &mut recovered)?;
         }
         let recovery = RecoveryStats::of(began, replayed, source.read_blocks());
-        let (write, read) = (options.write_frames, options.read_frames);
-        let frames = FramePool::new(write, read, options.collector_frames).map_err(no_memory)?;
         let superblock = recovered.superblock().clone();
         let buffers = Buffers {
             first: frames.first_extra(),

@@ -6,12 +6,13 @@ mod common;
 use common::{Client, assert_sound, create, create_as, open_packing, superblock_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
 use vellum_device::block::BlockDevice;
 use vellum_device::pack::Compression;
-use vellum_device::{GrowError, NewSize, Volume, crc32c, grow_at_rest};
+use vellum_device::{GrowError, Growable, NewSize, Volume, crc32c, grow_at_rest};
 use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
 
 const BLOCKS: u64 = 3000;
@@ -149,6 +150,66 @@ fn cut_short_anywhere_it_is_what_it_was_or_grown() {
     }
     let [before, grown] = outcomes;
     assert!(before > 10 && grown > 0, "{outcomes:?}");
+}
+
+#[test]
+fn clients_notice_nothing_of_it() {
+    const WRITERS: u64 = 3;
+    let (small, _) = filled();
+    let medium = Arc::new(FaultMedium::over_memory(40_000, Plan::seeded(7)));
+    copy(&small, &*medium);
+    let served: Arc<dyn Medium> = medium.clone();
+    // It begins on a part of its medium.
+    let device = Arc::new(Growable::open(Arc::clone(&served), &common::small()).unwrap());
+    let first = device.blocks();
+    let run = first / WRITERS;
+    let stop = AtomicBool::new(false);
+    let synced = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let (device, stop) = (&device, &stop);
+                scope.spawn(move || {
+                    let mut client = Client::new(device);
+                    let mut synced = Model::new();
+                    let mut round = 0;
+                    while !stop.load(Ordering::Relaxed) || round < 20 {
+                        let lba = writer * run + round * 13 % (run - 8);
+                        let fills: Vec<u64> = (1..8).map(|n| writer + round * 10 + n).collect();
+                        client.write(lba, &fills).unwrap();
+                        synced.extend((lba..).zip(fills));
+                        let (lba, fill) = synced.iter().nth(round as usize % synced.len()).unwrap();
+                        assert_eq!(client.read(*lba, 1).unwrap(), [*fill]);
+                        client.flush().unwrap();
+                        round += 1;
+                    }
+                    synced
+                })
+            })
+            .collect();
+        for blocks in [first + 500, first + 1500, first + 9000] {
+            let size = NewSize {
+                medium_blocks: None,
+                logical_blocks: Some(blocks),
+            };
+            // Of a medium that it has taken all of there is nothing more to grow into.
+            let grown = device.grow(size, &common::small());
+            assert_eq!(grown.is_ok(), blocks == first + 500, "{grown:?}");
+        }
+        stop.store(true, Ordering::Relaxed);
+        let synced = writers.into_iter().map(|writer| writer.join().unwrap());
+        synced.flatten().collect::<Model>()
+    });
+    assert_eq!(device.blocks(), first + 500);
+    drop(device);
+    medium.power_cut(7);
+    medium.restart();
+    let volume = open(&served);
+    let mut client = Client::new(&volume);
+    for (lba, fill) in synced {
+        assert_eq!(client.read(lba, 1).unwrap(), [fill], "LBA {lba}");
+    }
+    drop(volume);
+    assert_sound(&*medium);
 }
 
 #[test]

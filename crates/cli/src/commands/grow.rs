@@ -1,27 +1,37 @@
-//! `vellum grow`: a volume has room for more.
+//! `vellum grow`: a volume has room for more; also while it is served.
 
 use crate::claim::claim;
 use crate::grow::Asked;
 use crate::keys::Key;
-use crate::outcome::out;
-use crate::peek;
+use crate::outcome::{out, tell};
 use crate::size::Size;
-use anyhow::{Context, Result};
+use crate::{control, host, peek, resize, state};
+use anyhow::{Context, Result, bail};
+use serde_json::json;
 use std::io::Write;
 use std::os::unix::fs::FileTypeExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use vellum_core::addr::BLOCK_BYTES;
-use vellum_device::grow_at_rest;
+use vellum_device::info::hex_uuid;
+use vellum_device::{NewSize, grow_at_rest};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// How long a server may take.
+const SERVER_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Arguments.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
-    vellum grow disk.vellum --size 20G     a file: it is made as long as that needs\n  \
-    vellum grow /dev/vg/disk               a block device that has been enlarged: all of it\n\n\
-The file system on it is made larger by its own tool, when it is attached again: `resize2fs` for an ext4.")]
+    vellum grow disk.vellum --size 20G         a file: it is made as long as that needs\n  \
+    vellum grow disk.vellum --size 20G --fs    and the file system on it\n  \
+    vellum grow /dev/vg/disk --fs              a block device that has been enlarged: all of it\n\n\
+While it is served, requests wait until it is done. Attached over a loop device, it is larger at once; \
+over ublk or nbd, from the next attach on.")]
 pub struct Args {
-    /// The volume; no server may have it open.
+    /// The volume; if it is being served, its server does it.
     volume: PathBuf,
     /// What clients shall see of it; on a block device, all that it has room for, if not given.
     #[arg(long)]
@@ -29,6 +39,9 @@ pub struct Args {
     /// What it shall take of its medium; as much as the size needs, if not given. More room for a thin volume without a new size.
     #[arg(long)]
     medium_size: Option<Size>,
+    /// Then make the file system on it as large, by its own tool: ext4 always; XFS and btrfs while they are mounted.
+    #[arg(long)]
+    fs: bool,
     #[command(flatten)]
     key: Key,
 }
@@ -46,16 +59,92 @@ pub fn run(args: &Args) -> Result<()> {
         medium_size: args.medium_size,
     };
     let size = asked.of(&superblock, is_device)?;
-    let claimed = claim(&args.volume, false, &args.key)?;
-    let medium = Arc::from(claimed.medium);
-    let grown = grow_at_rest(&medium, size).with_context(|| shown.to_string())?;
-    let bytes = |blocks: u64| Size(blocks * BLOCK_BYTES as u64);
+    let served = control::find_server(&args.volume)?;
+    let bytes = match &served {
+        Some((socket, volume)) => on_line(socket, volume, size)?,
+        None => at_rest(args, size)?,
+    };
     writeln!(
         out(),
-        "{shown}: {} before, {} now, on {} of its medium",
-        bytes(superblock.logical_blocks()),
-        bytes(grown.logical_blocks()),
-        bytes(grown.medium_blocks())
+        "{shown}: {} before, {} now",
+        Size(superblock.logical_blocks() * BLOCK),
+        Size(bytes)
     )?;
+    match served {
+        Some(_) => device_of(&hex_uuid(&superblock.uuid()), args.fs),
+        None if args.fs => file_system_at_rest(args),
+        None => Ok(()),
+    }
+}
+
+/// What clients see of it then, in bytes.
+fn at_rest(args: &Args, size: NewSize) -> Result<u64> {
+    let claimed = claim(&args.volume, false, &args.key)?;
+    let grown = grow_at_rest(&Arc::from(claimed.medium), size);
+    let grown = grown.with_context(|| args.volume.display().to_string())?;
+    Ok(grown.logical_blocks() * BLOCK)
+}
+
+fn on_line(socket: &Path, volume: &Path, size: NewSize) -> Result<u64> {
+    let request = json!({
+        "command": "grow",
+        "volume": volume,
+        "medium_blocks": size.medium_blocks,
+        "logical_blocks": size.logical_blocks,
+    });
+    let answer = control::request_within(socket, &request, SERVER_PATIENCE)?;
+    let bytes = answer["grown"]["logical_bytes"].as_u64();
+    bytes.context("the server does not say how large it is")
+}
+
+/// Its block device, if it is attached, and the file system on that.
+fn device_of(uuid: &str, fs: bool) -> Result<()> {
+    let records = state::records()?;
+    let attached = records.iter().find(|(id, _)| id == uuid);
+    let Some((state, device)) = attached.and_then(|(_, s)| Some((s, s.device.as_ref()?))) else {
+        return match fs {
+            true => bail!(
+                "it is served, and not attached here: its file system grows where it is mounted"
+            ),
+            false => Ok(()),
+        };
+    };
+    if !resize::device(state)? {
+        tell(format_args!(
+            "{}: the kernel learns of the new size at the next attach",
+            device.display()
+        ));
+        return match fs {
+            true => {
+                bail!("so its file system cannot grow yet: detach, and give the same command again")
+            }
+            false => Ok(()),
+        };
+    }
+    if fs {
+        file_system(device)?;
+    }
     Ok(())
+}
+
+fn file_system(device: &Path) -> Result<()> {
+    let kind = resize::file_system(device)?;
+    writeln!(out(), "{}: its {kind} is as large", device.display())?;
+    Ok(())
+}
+
+/// Attaches it for as long as that takes.
+fn file_system_at_rest(args: &Args) -> Result<()> {
+    let program = std::env::current_exe().context("cannot find the vellum program itself")?;
+    let program = program.to_string_lossy();
+    let volume = args.volume.to_string_lossy();
+    let mut attach = host::command(&program);
+    attach.arg("attach").arg(&args.volume);
+    if let Some(file) = args.key.lasting_file()? {
+        attach.arg("--key-file").arg(file);
+    }
+    let device = host::finished(&mut attach, None)?;
+    let done = file_system(Path::new(device.trim()));
+    host::run(&program, &["detach", &volume])?;
+    done
 }

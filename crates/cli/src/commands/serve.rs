@@ -19,7 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
-use vellum_device::{Haste, Sought};
+use vellum_device::{Haste, NewSize, Sought};
 use vellum_frontend::fuse::{FuseExport, FuseServer};
 use vellum_frontend::nbd::{self, Export, Listen, Protection, Server, TlsFiles};
 use vellum_frontend::ublk::{self, UblkServer};
@@ -311,6 +311,9 @@ fn serve(
             };
             let server = FuseServer::mount(dir, volumes.0.iter().map(export).collect())?;
             volumes.are_at(|v| server.dir().join(&v.name).display().to_string());
+            for (index, volume) in volumes.0.iter().enumerate() {
+                volume.is_file(server.resized(index));
+            }
             Some(server)
         }
     };
@@ -419,16 +422,16 @@ impl Answers for Volumes {
             .ok_or("a plain file has no properties")?;
         if !set.is_null() {
             let changes: Vec<Change> = parsed(set)?;
-            let done = chosen.set(volume, &changes);
+            let done = chosen.set(&volume, &changes);
             done.map_err(|error| format!("{error:#}"))?;
         }
         if !study.is_null() {
             let changes: Vec<Research> = parsed(study)?;
             let changes: Vec<Change> = changes.into_iter().flat_map(|r| r.0).collect();
-            let done = chosen.study(volume, &changes);
+            let done = chosen.study(&volume, &changes);
             done.map_err(|error| format!("{error:#}"))?;
         }
-        Ok(chosen.told(volume))
+        Ok(chosen.told(&volume))
     }
 
     fn sweep(&self, sought: Sought, volume: &Value, order: &Value) -> Result<Value, String> {
@@ -474,6 +477,12 @@ impl Answers for Volumes {
         serde_json::to_value(volume.scrub_report()).map_err(|error| error.to_string())
     }
 
+    fn grow(&self, volume: &Value, size: NewSize) -> Result<Value, String> {
+        let grown = self.one(volume)?.grow(size);
+        let grown = grown.map_err(|error| format!("{error:#}"))?;
+        serde_json::to_value(grown).map_err(|error| error.to_string())
+    }
+
     fn journal(&self, volume: &Value, change: &Value) -> Result<Value, String> {
         let served = self.one(volume)?;
         let (volume, chosen) = served
@@ -490,7 +499,7 @@ impl Answers for Volumes {
             }
             let change: Change = format!("journals={journals}").parse()?;
             chosen
-                .set(volume, &[change])
+                .set(&volume, &[change])
                 .map_err(|error| format!("{error:#}"))
         };
         let number = |key: &str| change.get(key).and_then(Value::as_u64);

@@ -62,15 +62,15 @@ impl Sink {
 }
 
 /// One connection.
-pub struct Client {
-    pub volume: Arc<Volume>,
+pub struct Client<D = Volume> {
+    pub volume: Arc<D>,
     pub sink: Arc<Sink>,
     replies: Arc<dyn Replies>,
     next: u64,
 }
 
-impl Client {
-    pub fn new(volume: &Arc<Volume>) -> Self {
+impl<D: BlockDevice> Client<D> {
+    pub fn new(volume: &Arc<D>) -> Self {
         let sink = Arc::new(Sink::default());
         let replies: Arc<dyn Replies> = sink.clone();
         Self {

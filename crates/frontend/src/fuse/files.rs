@@ -20,7 +20,7 @@ use vellum_device::frames::{Frames, Share};
 
 const ROOT: u64 = 1;
 /// Inode of the first file; the others follow.
-const FIRST: u64 = 2;
+pub(super) const FIRST: u64 = 2;
 /// Names and sizes never change while mounted.
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 /// The largest read or write of one request; the kernel splits longer ones.

@@ -68,6 +68,29 @@ pub enum FuseError {
 pub struct FuseServer {
     dir: PathBuf,
     session: Option<JoinHandle<io::Result<()>>>,
+    kernel: fuser::Notifier,
+}
+
+/// Tells the kernel of a file whose size has changed: it asks for that once, and goes by it for good.
+#[derive(Clone, Debug)]
+pub struct Resized {
+    kernel: fuser::Notifier,
+    file: fuser::INodeNo,
+}
+
+impl Resized {
+    /// The kernel asks again when it is next looked at.
+    ///
+    /// # Errors
+    /// When the kernel does not take it.
+    pub fn tell(&self) -> io::Result<()> {
+        // No place: what is cached of its bytes is right.
+        match self.kernel.inval_inode(self.file, -1, 0) {
+            // The kernel knows nothing of it yet.
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            told => told,
+        }
+    }
 }
 
 impl FuseServer {
@@ -119,6 +142,7 @@ impl FuseServer {
             &config,
         )
         .map_err(failed)?;
+        let kernel = session.notifier();
         let session = std::thread::Builder::new()
             .name("fuse".into())
             .spawn(|| session.run())
@@ -126,7 +150,17 @@ impl FuseServer {
         Ok(Self {
             dir: dir_now,
             session: Some(session),
+            kernel,
         })
+    }
+
+    /// For when export number `index` becomes larger.
+    #[must_use]
+    pub fn resized(&self, index: usize) -> Resized {
+        Resized {
+            kernel: self.kernel.clone(),
+            file: fuser::INodeNo(files::FIRST + index as u64),
+        }
     }
 
     /// Where it is mounted.

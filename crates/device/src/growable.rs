@@ -1,0 +1,88 @@
+//! A volume that may become larger while it is served.
+//!
+//! It stops, grows at rest, and is opened again, with the memory that it had. Requests that come meanwhile wait; to clients it is one
+//! volume all the time. What it has counted begins anew.
+
+use crate::block::{BlockDevice, Extent, Replies, Request};
+use crate::frames::FramePool;
+use crate::grow::{self, GrowError, NewSize};
+use crate::options::{OpenError, OpenOptions};
+use crate::volume::Volume;
+use parking_lot::RwLock;
+use std::sync::Arc;
+use vellum_core::addr::Lba;
+use vellum_core::format::superblock::Superblock;
+use vellum_medium::Medium;
+
+/// See the module.
+pub struct Growable {
+    medium: Arc<dyn Medium>,
+    frames: Arc<FramePool>,
+    /// Read by whoever submits, for as long as that takes.
+    now: RwLock<Arc<Volume>>,
+}
+
+impl Growable {
+    /// Opens a volume, as [`Volume::open`].
+    ///
+    /// # Errors
+    /// As for that.
+    pub fn open(medium: Arc<dyn Medium>, options: &OpenOptions) -> Result<Self, OpenError> {
+        let volume = Volume::open(Arc::clone(&medium), options)?;
+        Ok(Self {
+            medium,
+            frames: Arc::clone(volume.frames()),
+            now: RwLock::new(Arc::new(volume)),
+        })
+    }
+
+    /// The volume as it is until it grows.
+    #[must_use]
+    pub fn volume(&self) -> Arc<Volume> {
+        Arc::clone(&self.now.read())
+    }
+
+    /// Makes it larger. It is opened again with `options`, of which its memory is what it was; also when it did not grow.
+    ///
+    /// # Errors
+    /// When clients would see less, or the medium cannot hold it: then it was not stopped. When the medium fails: if it cannot be
+    /// opened again, all requests are refused from then on.
+    pub fn grow(&self, size: NewSize, options: &OpenOptions) -> Result<Superblock, GrowError> {
+        let mut now = self.now.write();
+        if now.read_only {
+            return Err(GrowError::ReadOnly);
+        }
+        grow::lengthen(&*self.medium, now.superblock(), size)?;
+        now.stop()?;
+        let grown = grow::grow_stopped(&*self.medium, size.logical_blocks);
+        let frames = Arc::clone(&self.frames);
+        *now = Arc::new(Volume::open_with(
+            Arc::clone(&self.medium),
+            options,
+            frames,
+        )?);
+        grown
+    }
+}
+
+impl BlockDevice for Growable {
+    fn blocks(&self) -> u64 {
+        self.now.read().blocks()
+    }
+
+    fn read_only(&self) -> bool {
+        self.now.read().read_only()
+    }
+
+    fn frames(&self) -> &Arc<FramePool> {
+        &self.frames
+    }
+
+    fn submit(&self, requests: &mut Vec<Request>, replies: &Arc<dyn Replies>) {
+        self.now.read().submit(requests, replies);
+    }
+
+    fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<Extent> {
+        self.now.read().extents(lba, blocks, max)
+    }
+}
