@@ -1,6 +1,6 @@
 # The two that matter: `make demo` and `make test`. Both install what they need.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long cuts fuzz bench bench-answers bench-applications bench-dedup bench-dedup-peers bench-journal bench-journal-guest bench-lab bench-layouts bench-packing soak docs fmt lint build clean deb rpm
+.PHONY: help demo test test-long cuts fuzz bench bench-answers bench-applications bench-dedup bench-dedup-peers bench-journal bench-journal-guest bench-lab bench-layouts bench-packing soak docs fmt lint build clean deb rpm python
 
 # Where rustup puts cargo, also for who has not logged in again since.
 export PATH := $(PATH):/usr/sbin:/sbin:$(HOME)/.cargo/bin
@@ -26,6 +26,11 @@ rpm: ## an RPM package, in target/package
 	@scripts/setup.sh build rpm
 	cargo build --release --locked -p vellum-cli
 	packaging/rpm.sh $(TARGET)/release/vellum $(TARGET)/package
+
+python: ## the lab as a Python package: builds the wheel, in target/wheels, and tries it in a fresh environment
+	@scripts/setup.sh python
+	@cargo build --release --locked -p vellum-cli
+	@VELLUM=$(abspath $(TARGET))/release/vellum scripts/python.sh
 
 demo: ## a real ext4 on a volume of ours, beside the same on a plain file (under 3 minutes)
 	@scripts/setup.sh demo

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the demo, the tests and the benchmarks run: scripts/setup.sh [build|demo|test|bench|journal|layouts|file-systems|applications|guest|system|package|rpm]...
+# Installs what the demo, the tests and the benchmarks run: scripts/setup.sh [build|demo|test|bench|journal|layouts|file-systems|applications|guest|system|package|rpm|python]...
 # Debian and its kin, through apt, as root or by sudo. Elsewhere, and without either, it says what is
 # missing. Of Rust, which may be another's business, it asks first where the distribution has none.
 set -euo pipefail
@@ -8,7 +8,7 @@ declare -A package=(
     [cc]=build-essential [git]=git [mkfs.ext4]=e2fsprogs [e2fsck]=e2fsprogs [losetup]=mount [sfdisk]=fdisk
     [fusermount3]=fuse3 [sqlite3]=sqlite3 [jq]=jq
     [nbdinfo]=libnbd-bin [nbdcopy]=libnbd-bin [qemu-io]=qemu-utils [qemu-img]=qemu-utils
-    [nbdkit]=nbdkit [nbdfuse]=libnbd-bin [fio]=fio [python3]=python3
+    [nbdkit]=nbdkit [nbdfuse]=libnbd-bin [fio]=fio [python3]=python3 [ensurepip]=python3-venv
     [db_bench]=rocksdb-tools [pg_createcluster]=postgresql
     [chromium]=chromium
     [etcd]=etcd-server [redis-server]=redis-server [influxd]=influxdb [skopeo]=skopeo [umoci]=umoci
@@ -31,6 +31,7 @@ declare -A needs=(
     [system]="mmdebstrap dpkg-shlibdeps"
     [package]="lintian dpkg-shlibdeps"
     [rpm]="rpmbuild"
+    [python]="cc git python3 ensurepip"
 )
 
 as_root=()
@@ -67,11 +68,18 @@ command -v cargo >/dev/null || rust
 
 # Tools of the system live in sbin, which not every user has in PATH.
 export PATH="$PATH:/usr/sbin:/sbin"
+# What is no command is a module of Python.
+has() {
+    case $1 in
+        ensurepip) python3 -c "import $1" 2>/dev/null ;;
+        *) command -v "$1" >/dev/null ;;
+    esac
+}
 missing=()
 for set in "${@:-test}"; do
     [ -n "${needs[$set]:-}" ] || { echo "setup.sh: no set '$set': one of ${!needs[*]}" >&2; exit 2; }
     for tool in ${needs[$set]}; do
-        command -v "$tool" >/dev/null || missing+=("${package[$tool]}")
+        has "$tool" || missing+=("${package[$tool]}")
     done
 done
 [ "${#missing[@]}" -gt 0 ] || exit 0

@@ -74,6 +74,8 @@ const TABLE: &[(&str, Allowed)] = &[
             ("vellum-ext4", ALL),
         ],
     ),
+    // Python knows the lab, and no volume.
+    ("vellum-py", &[("vellum-lab", ALL), ("vellum-options", ALL)]),
     ("xtask", &[]),
 ];
 
@@ -100,10 +102,10 @@ pub fn check(workspace: &Workspace, root: &Path) -> anyhow::Result<Vec<String>> 
     }
     for path in sources(root, "rs")? {
         let mut parts = path.iter().filter_map(|part| part.to_str());
-        let (Some("crates"), Some(folder), Some("src")) =
-            (parts.next(), parts.next(), parts.next())
-        else {
-            continue;
+        let folder = match (parts.next(), parts.next(), parts.next()) {
+            (Some("crates"), Some(folder), Some("src")) => folder,
+            (Some("py"), Some("src"), Some(_)) => "py",
+            _ => continue,
         };
         let text = std::fs::read_to_string(root.join(&path))?;
         complaints.extend(check_source(

@@ -1,4 +1,4 @@
-//! What `cargo metadata` knows: our crates, and all that they are built with on Linux.
+//! What `cargo metadata` knows: our crates, the Python package's among them, and all that they are built with on Linux.
 
 use anyhow::{Context, bail};
 use serde_json::Value;
@@ -31,11 +31,26 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Asks cargo.
+    /// Asks cargo, of the workspace and of the Python package's, which is one of its own.
     ///
     /// # Errors
     /// When cargo cannot be run, or its answer is not as documented.
     pub fn read(root: &Path) -> anyhow::Result<Self> {
+        let mut all = Self::of(root)?.packages;
+        // Our crates are members of one and no more than needed by the other.
+        for package in Self::of(&root.join("py"))?.packages {
+            let is_it = |other: &Package| {
+                (&other.name, &other.version) == (&package.name, &package.version)
+            };
+            if !all.iter().any(is_it) {
+                all.push(package);
+            }
+        }
+        all.sort_by(|a, b| (&a.name, &a.version).cmp(&(&b.name, &b.version)));
+        Ok(Self { packages: all })
+    }
+
+    fn of(root: &Path) -> anyhow::Result<Self> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let output = Command::new(cargo)
             .args(["metadata", "--format-version", "1"])

@@ -1,0 +1,130 @@
+"""What runs showed."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+import numpy as np
+
+from . import _lab
+from .table import Table, of_csv, value
+
+Figure = int | float | bool | str | None
+
+
+class Outcome(dict[str, Figure]):
+    """A run's figures, by the names that `vellum lab run --csv` gives them; `None` is what this run has not.
+
+    Several of them are a data frame: `pandas.DataFrame([outcome, ...])`.
+    """
+
+    steps: Table
+    """How it went: a row for each of some hundred steps, with every counter from the start to the step's end."""
+
+    details: dict[str, Any]
+    """All that is known of it, by the names of `vellum lab run --json`."""
+
+    about: list[str]
+    """What has to be known of the drive and the load."""
+
+    warnings: list[str]
+    """What speaks against the figures."""
+
+    table: str
+    """The table that the command prints."""
+
+    @property
+    def policy(self) -> str:
+        """The policy."""
+        return str(self["policy"])
+
+    @property
+    def write_amplification(self) -> float | None:
+        """Blocks written to the medium for each that the host wrote; `None` where it wrote nothing."""
+        figure: float | None = self.details["write_amplification"]
+        return figure
+
+    @property
+    def years(self) -> float | None:
+        """Years until the flash is worn out; `None` where too few erasures tell."""
+        life = self.details["life"]
+        return None if life is None else life["years"]
+
+    @functools.cached_property
+    def write_latencies(self) -> Table:
+        """The distribution of the writes' latencies: `ns`, and the `share` of the writes that took no longer."""
+        return _distribution(self.details["write_cdf"])
+
+    @functools.cached_property
+    def read_latencies(self) -> Table:
+        """The distribution of the reads' latencies, likewise."""
+        return _distribution(self.details["read_cdf"])
+
+    def __repr__(self) -> str:
+        amplification = self.write_amplification
+        told = "-" if amplification is None else f"{amplification:.3f}"
+        return f"<vellum.Outcome: {self.policy}, write amplification {told}>"
+
+    def __str__(self) -> str:
+        return self.table
+
+
+class Comparison(list[Outcome]):
+    """Runs of one load on one drive, by policy. `pandas.DataFrame(comparison)` is a row for each."""
+
+    figures: Table
+    """The figures of all: a row for each run."""
+
+    steps: Table
+    """How they went: the steps of all, one after the other."""
+
+    table: str
+    """The table that the command prints."""
+
+    about: list[str]
+    """What has to be known of the drive and the load."""
+
+    warnings: list[str]
+    """What speaks against the figures."""
+
+    failed: dict[str, str]
+    """Policies that could not be run, and why."""
+
+    def __repr__(self) -> str:
+        return f"<vellum.Comparison: {', '.join(outcome.policy for outcome in self)}>"
+
+    def __str__(self) -> str:
+        return self.table
+
+
+def comparison(
+    forms: _lab.Forms, about: list[str], warnings: list[str], failed: dict[str, str]
+) -> Comparison:
+    """Of what the native part gives."""
+    as_json, figures, steps, table, each = forms
+    out = Comparison()
+    out.figures, out.steps = of_csv(figures), of_csv(steps)
+    out.table, out.about, out.warnings, out.failed = table, about, warnings, failed
+    for details, (own, own_steps, own_table) in zip(json.loads(as_json), each):
+        outcome = Outcome((name, _plain(column[0])) for name, column in of_csv(own).items())
+        outcome.details, outcome.steps = details, of_csv(own_steps)
+        outcome.table, outcome.about, outcome.warnings = own_table, about, warnings
+        out.append(outcome)
+    return out
+
+
+def _plain(figure: Any) -> Figure:
+    """A figure of Python's own kinds; what is missing is `None`."""
+    if isinstance(figure, str):
+        return value(figure)
+    plain: Figure = figure.item() if isinstance(figure, np.generic) else figure
+    return None if plain != plain else plain
+
+
+def _distribution(points: list[dict[str, float]]) -> Table:
+    return Table(
+        ns=np.array([point["ns"] for point in points], dtype=np.int64),
+        share=np.array([point["share"] for point in points], dtype=np.float64),
+    )

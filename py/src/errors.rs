@@ -1,0 +1,72 @@
+//! Errors as exceptions, in words that fit Python.
+
+use pyo3::create_exception;
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+use std::error::Error as StdError;
+
+create_exception!(
+    vellum,
+    Error,
+    PyException,
+    "What the lab cannot do, and why."
+);
+create_exception!(
+    vellum,
+    OptionError,
+    Error,
+    "A load, drive, policy or option that does not exist, or does not go with the others."
+);
+create_exception!(vellum, TraceError, Error, "A trace that cannot be read.");
+create_exception!(
+    vellum,
+    RunError,
+    Error,
+    "A run that cannot begin, or does not come to its end."
+);
+
+/// Adds them to the module.
+pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add("Error", py.get_type::<Error>())?;
+    module.add("OptionError", py.get_type::<OptionError>())?;
+    module.add("TraceError", py.get_type::<TraceError>())?;
+    module.add("RunError", py.get_type::<RunError>())
+}
+
+/// An error and its causes.
+pub fn told(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let own = error.to_string();
+        // Some say their cause themselves.
+        if !text.ends_with(&own) {
+            text += &format!(": {own}");
+        }
+        cause = error.source();
+    }
+    in_python(&text)
+}
+
+/// A wrong option.
+pub fn option(error: &dyn StdError) -> PyErr {
+    OptionError::new_err(told(error))
+}
+
+/// A text that names options, as they are named in Python: `flush_every` for `--flush-every`.
+pub fn in_python(text: &str) -> String {
+    let mut parts = text.split("--");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part
+            .find(|c: char| !(c.is_ascii_lowercase() || c == '-'))
+            .unwrap_or(part.len());
+        match end {
+            0 => out += "--",
+            _ => out += &part[..end].replace('-', "_"),
+        }
+        out += &part[end..];
+    }
+    out
+}

@@ -1,0 +1,54 @@
+//! The lab from Python: what `vellum`, the package beside this crate, is made of.
+//!
+//! A run here is a run of `vellum lab run`: the same options, read by the same code, and the same figures. They cross as
+//! the text that the command prints (JSON, CSV), so each has one name everywhere; requests of a trace, which may be many,
+//! cross as columns of bytes. The package makes arrays of both.
+#![forbid(unsafe_code)]
+
+mod drives;
+mod errors;
+mod run;
+mod trace;
+mod watched;
+
+use pyo3::prelude::*;
+use vellum_lab::policy::NAMES;
+use vellum_lab::workload;
+use vellum_options::setup::Setup;
+use vellum_options::words;
+
+/// The options of a run: name, whether it takes a value, help.
+#[pyfunction]
+fn options() -> Vec<(String, bool, String)> {
+    let told = words::list::<Setup>().into_iter();
+    told.map(|told| (told.name, told.takes_value, errors::in_python(&told.help)))
+        .collect()
+}
+
+/// The loads that are known by name: name, what it is.
+#[pyfunction]
+fn workloads() -> Vec<(String, String)> {
+    let loads = workload::workloads().iter();
+    loads
+        .map(|load| (load.name.into(), load.about.into()))
+        .collect()
+}
+
+/// What a policy's name may be.
+#[pyfunction]
+fn policies() -> &'static str {
+    NAMES
+}
+
+/// See the crate.
+#[pymodule]
+fn _lab(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    errors::add(module)?;
+    module.add_class::<trace::Trace>()?;
+    module.add_function(wrap_pyfunction!(options, module)?)?;
+    module.add_function(wrap_pyfunction!(workloads, module)?)?;
+    module.add_function(wrap_pyfunction!(policies, module)?)?;
+    module.add_function(wrap_pyfunction!(drives::drives, module)?)?;
+    module.add_function(wrap_pyfunction!(drives::drive, module)?)?;
+    module.add_function(wrap_pyfunction!(run::run, module)?)
+}

@@ -1,0 +1,82 @@
+//! A load on a drive, under policies.
+
+use crate::drives;
+use crate::errors::{self, OptionError, RunError};
+use crate::trace::Trace;
+use crate::watched::watched;
+use pyo3::prelude::*;
+use std::sync::Arc;
+use vellum_lab::outcome::Outcome;
+use vellum_lab::policy::Policy;
+use vellum_lab::progress::Watch;
+use vellum_lab::scenario::Scenario;
+use vellum_lab::{compare, csv, parallel, report};
+use vellum_options::setup::Setup;
+use vellum_options::words;
+
+/// What runs showed: as JSON, as CSV (a line a policy), their steps as CSV, as the command's table; and of each its own
+/// CSV, steps and table.
+type Forms = (String, String, String, String, Vec<[String; 3]>);
+
+/// That; what has to be known of it, and what speaks against it; the policies that could not be run, and why.
+type Ran = (Forms, (Vec<String>, Vec<String>), Vec<(String, String)>);
+
+/// Runs policies, as `vellum lab compare` does; without any, those that it takes.
+#[pyfunction]
+#[pyo3(signature = (options, policies, trace=None, drive=None, threads=None, progress=None))]
+pub fn run(
+    py: Python<'_>,
+    options: Vec<String>,
+    policies: Vec<String>,
+    trace: Option<&Bound<'_, Trace>>,
+    drive: Option<(String, String)>,
+    threads: Option<usize>,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Ran> {
+    let of_trace = trace.map(|trace| ["--".into(), trace.get().path().to_owned()]);
+    let words = options.into_iter().chain(of_trace.into_iter().flatten());
+    let mut setup: Setup = words::parse("vellum", words).map_err(|error| errors::option(&error))?;
+    if let Some((name, text)) = drive {
+        setup = setup.on(Arc::new(drives::read(&name, &text)?));
+    }
+    let ready = setup.ready_with(trace.map(|trace| Arc::clone(trace.get().file())));
+    let scenario = setup
+        .scenario(&ready)
+        .map_err(|error| errors::option(&error))?;
+    let policies = chosen(&policies, &scenario)?;
+    let watches: Vec<Watch> = policies.iter().map(|_| Watch::default()).collect();
+    let threads = threads.unwrap_or_else(parallel::cores);
+    let work = || compare::run(&scenario, &policies, &watches, threads);
+    let (outcomes, failed) = watched(py, &watches, progress, work)?;
+    let failed = failed.into_iter();
+    let failed = failed.map(|failed| (failed.policy.to_string(), errors::told(&*failed.source)));
+    Ok((forms(&outcomes)?, setup.about(&ready), failed.collect()))
+}
+
+fn forms(outcomes: &[Outcome]) -> PyResult<Forms> {
+    let json = serde_json::to_string(outcomes);
+    let json = json.map_err(|error| RunError::new_err(error.to_string()))?;
+    let each = outcomes.chunks(1);
+    Ok((
+        json,
+        csv::lines(outcomes),
+        csv::steps(outcomes),
+        report::table(outcomes),
+        each.map(|one| [csv::lines(one), csv::steps(one), report::table(one)])
+            .collect(),
+    ))
+}
+
+/// The policies of these names; without any, those that fit the drive and the load.
+fn chosen(names: &[String], scenario: &Scenario<'_>) -> PyResult<Vec<Policy>> {
+    if names.is_empty() {
+        let journal = compare::knows_journal(&scenario.load);
+        let preset = &scenario.device.preset;
+        return Ok(compare::policies(preset, journal, scenario.knows_sizes()));
+    }
+    let read = |name: &String| {
+        let policy = name.parse::<Policy>();
+        policy.map_err(|error| OptionError::new_err(format!("policy {error}")))
+    };
+    names.iter().map(read).collect()
+}

@@ -1,0 +1,140 @@
+"""Runs: the figures of the command, as arrays."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import vellum
+from conftest import SMALL
+
+
+def test_a_run_gives_figures_steps_and_latencies() -> None:
+    outcome = vellum.run("zipf", policy="base", theta=0.8, **SMALL)
+    assert outcome.policy == "base"
+    assert outcome.write_amplification == outcome["write_amplification"] > 1
+    assert outcome["host_written"] == outcome.details["host_written"]
+    steps = outcome.steps
+    assert 64 <= steps.rows < 128 and (np.diff(steps["seconds"]) >= 0).all()
+    assert steps["host_written_blocks"].dtype == np.int64
+    assert outcome.write_latencies["share"][-1] == 1
+    assert "base" in str(outcome) and "zipf" in outcome.about[-1]
+
+
+def test_options_have_the_names_that_python_has() -> None:
+    plain = vellum.run("zipf", policy="base", requests=3000, **SMALL)
+    flushed = vellum.run("zipf", policy="base", requests=3000, flush_every=10, **SMALL)
+    assert plain["flush_mean_ns"] is None and flushed["flush_mean_ns"] is not None
+    journaled = vellum.run("zipf", requests=3000, journal="data", async_commit=True, verify=False, daily=None, **SMALL)
+    assert "journal" in journaled.about[-1]
+
+
+def test_the_figures_are_those_of_the_command() -> None:
+    command = os.environ.get("VELLUM")
+    if command is None:
+        pytest.skip("SKIP: VELLUM does not say where the command is")
+    words = "lab run --workload zipf --drive oftl --capacity 256M --op 28 --precondition fill --seed 3 --policy base --json"
+    told = subprocess.run([command, *words.split()], check=True, capture_output=True).stdout
+    assert vellum.run("zipf", policy="base", **SMALL).details == json.loads(told)[0]
+
+
+def test_a_comparison_is_a_table_and_the_same_on_any_number_of_threads() -> None:
+    one, two = (
+        vellum.compare("zipf", policies=["base", "vellum"], threads=threads, requests=5000, **SMALL)
+        for threads in (1, 2)
+    )
+    assert [dict(outcome) for outcome in one] == [dict(outcome) for outcome in two]
+    assert list(one.figures["policy"]) == ["base", "vellum"]
+    frame = pd.DataFrame(one)
+    assert list(frame["policy"]) == ["base", "vellum"] and frame["write_p99_ns"].dtype.kind in "if"
+    # What one has not is missing, and no number.
+    assert np.isnan(one.steps["engine_segments"][0]) and not np.isnan(one.steps["engine_segments"][-1])
+    assert "engine_segments" not in one[0].steps and "engine_segments" in one[1].steps
+
+
+def test_without_policies_those_that_fit_are_compared() -> None:
+    done = vellum.compare("uniform", requests=2000, **SMALL)
+    assert {"base", "vellum"} <= {outcome.policy for outcome in done}
+    assert all(isinstance(why, str) for why in done.failed.values())
+
+
+def test_a_sweep_is_a_list_of_runs() -> None:
+    runs = [vellum.run("uniform", policy="base", **{**SMALL, "op": op}) for op in (15, 28)]
+    frame = pd.DataFrame(runs)
+    assert frame["write_amplification"][0] > frame["write_amplification"][1]
+
+
+def test_steps_go_to_pandas_and_arrow() -> None:
+    steps = vellum.run("zipf", requests=5000, **SMALL).steps
+    assert list(steps.to_pandas().columns) == list(steps)
+    pa = pytest.importorskip("pyarrow", reason="SKIP: no pyarrow")
+    table = pa.table(steps)
+    assert table.num_rows == steps.rows and pa.RecordBatchReader.from_stream(steps).read_all() == steps.to_arrow()
+
+
+def test_a_drive_of_ones_own_is_run() -> None:
+    known = vellum.drives()["oftl"]
+    mine = vellum.drive(known.toml.replace(known.about, "mine alone"), name="mine")
+    options = {**SMALL, "drive": mine}
+    outcome = vellum.run("zipf", requests=3000, **options)
+    assert outcome.about[0] == "mine: mine alone"
+    assert dict(outcome) == dict(vellum.run("zipf", requests=3000, **SMALL))
+
+
+def test_a_trace_is_read_once_and_run_often(requests: Path) -> None:
+    trace = vellum.trace(requests)
+    assert trace.summary["writes"] == 300 and trace.summary["reads"] == 100
+    assert dict(vellum.run(trace, **SMALL)) == dict(vellum.run(requests, **SMALL))
+    table = trace.requests
+    assert table.rows == 400 and table["time_ns"][-1] - table["time_ns"][0] == 299_000_000
+    assert pd.DataFrame(table)["op"].value_counts().to_dict() == {"write": 300, "read": 100}
+    again = vellum.trace_of(table)
+    for name, column in again.requests.items():
+        # Which disk it was is not kept.
+        assert name == "disk" or (column == table[name]).all(), name
+    # Of the figures only what the load is called differs.
+    assert {**vellum.run(again, **SMALL), "load": None} == {**vellum.run(trace, **SMALL), "load": None}
+    table["durable"] = table["op"] == "write"
+    assert (vellum.trace_of(table).requests["durable"] == table["durable"]).all()
+
+
+def test_others_go_on_while_it_runs() -> None:
+    count, over = 0, False
+
+    def counts() -> None:
+        nonlocal count
+        while not over:
+            count += 1
+            time.sleep(0.001)
+
+    other = threading.Thread(target=counts)
+    other.start()
+    seen: list[tuple[int, int]] = []
+    vellum.run("zipf", progress=lambda done, all: seen.append((done, all)), requests=400_000, **SMALL)
+    over = True
+    other.join()
+    assert count > 20
+    assert seen and all(done <= all for done, all in seen)
+
+
+def test_ctrl_c_ends_it() -> None:
+    interrupt = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
+    interrupt.start()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        vellum.run("zipf", requests=1_000_000_000, **SMALL)
+    assert time.monotonic() - start < 20
+
+
+def test_an_exception_of_the_progress_ends_it() -> None:
+    def enough(_done: int, _all: int) -> None:
+        raise StopIteration("enough")
+
+    with pytest.raises(StopIteration, match="enough"):
+        vellum.run("zipf", progress=enough, requests=1_000_000_000, **SMALL)
