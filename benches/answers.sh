@@ -5,6 +5,7 @@
 # other, ROUNDS times, and what counts is the median of the pairs' quotients: so a slow moment of the machine hits both. Depth 1: the
 # time of a write, on over off (less is better). Depth 32: writes in a second, on over off (more is better). In brackets: the server's
 # processor time for each write, on over off; at depth 1 a server looks for the next request all the time.
+# PIN=yes keeps fio to one core and the servers to another. A scheduler that puts both on one leaves nothing to do meanwhile.
 # BEFORE=PROGRAM: a further server by another version, with ON, to compare with.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,6 +18,13 @@ ON=${ON:-write-once=on,compress=zstd,delta=on,dedup=on}
 OFF=${OFF:-write-once=off,compress=off,delta=off,dedup=off}
 KINDS=${KINDS:-fresh incompressible compressible overwritten duplicate}
 DEPTHS=${DEPTHS:-1 32}
+
+pin_client=()
+pin_server=()
+if [ -n "${PIN:-}" ]; then
+    pin_client=(taskset -c 1)
+    pin_server=(taskset -c 0)
+fi
 
 dir=$(mktemp -d "${BENCH_DIR:-/var/tmp}/vellum-answers.XXXXXX")
 pids=()
@@ -39,7 +47,7 @@ serve() {
     local flag=--with
     "$2" serve --help | grep -q -e --with || flag=--policy
     "$2" create "$dir/$1.vol" --size 4G >/dev/null
-    "$2" serve "v=$dir/$1.vol" "$flag" "$3" --socket "$dir/$1.socket" >"$dir/$1.log" 2>&1 &
+    "${pin_server[@]}" "$2" serve "v=$dir/$1.vol" "$flag" "$3" --socket "$dir/$1.socket" >"$dir/$1.log" 2>&1 &
     pids+=("$!")
     server[$1]=$!
     local tries
@@ -72,7 +80,7 @@ run() {
     local began
     began=$(ticks "$1")
     # shellcheck disable=SC2046
-    fio --name=answers --ioengine=nbd --uri="$(uri "$1")" --output-format=json --rw=randwrite --bs=4k --iodepth="$3" \
+    "${pin_client[@]}" fio --name=answers --ioengine=nbd --uri="$(uri "$1")" --output-format=json --rw=randwrite --bs=4k --iodepth="$3" \
         --randrepeat=0 --allrandrepeat=0 --time_based --runtime="$seconds" $(contents "$2") 2>"$dir/fio.err" >"$dir/fio.json" ||
         { cat "$dir/fio.err" "$dir/$1.log" >&2; exit 1; }
     local spent=$(($(ticks "$1") - began))
