@@ -23,6 +23,8 @@ impl Database {
     pub fn write(folder: &Path, mode: &'static str, seed: u64, now: &dyn Fn() -> usize) -> Self {
         let mut child = Command::new("python3")
             .args([
+                "-I",
+                "-S",
                 "-c",
                 PROGRAM,
                 "write",
@@ -50,10 +52,6 @@ impl Database {
         }
     }
 
-    pub fn mode(&self) -> &'static str {
-        self.mode
-    }
-
     /// The last transaction that was acknowledged before a cut; none when the table was not yet made.
     fn last(&self, cut: usize) -> i64 {
         self.acknowledged.partition_point(|instant| *instant <= cut) as i64 - 1
@@ -64,6 +62,8 @@ impl Database {
         let last = self.last(cut);
         let out = Command::new("python3")
             .args([
+                "-I",
+                "-S",
                 "-c",
                 PROGRAM,
                 "check",

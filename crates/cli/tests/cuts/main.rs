@@ -19,13 +19,14 @@ mod recording;
 mod world;
 
 use common::can_attach;
+use database::MODES;
 use recording::{Places, Recording, Sure};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::time::Instant;
 use vellum_core::addr::Pba;
-use vellum_medium::fault::{Cuts, Rng};
+use vellum_medium::fault::{CutReport, Cuts, Rng};
 use vellum_medium::{Medium, MemoryMedium};
 use world::{FILE_SYSTEMS, FileSystem, Properties};
 
@@ -59,15 +60,25 @@ struct Tally {
     /// Of these, in a life after a cut.
     again: usize,
     recordings: usize,
+    /// Of the writes that a cut could lose, those that it lost and those that it tore.
+    writes: [u64; 3],
     sure: Sure,
     failures: Vec<String>,
 }
 
 impl Tally {
+    fn lost(&mut self, report: CutReport) {
+        let more = [report.writes, report.dropped, report.torn];
+        for (all, more) in self.writes.iter_mut().zip(more) {
+            *all += more;
+        }
+    }
+
     fn line(&self) -> String {
+        let [writes, lost, torn] = self.writes;
         format!(
-            "{} cuts ({} of them in a life after a cut) of {} recordings, {} synced files and {} \
-             transactions held, {} complaints",
+            "{} cuts ({} of them in a life after a cut) of {} recordings; {writes} writes in flight, {lost} of them \
+             lost, {torn} torn; {} synced files and {} transactions held; {} complaints",
             self.cuts,
             self.again,
             self.recordings,
@@ -137,7 +148,8 @@ fn cut(recording: &Recording, seed: u64, count: usize, places: &Places, tally: &
         }
         cuts.advance_to(instant);
         let by = rng.bits() >> 32;
-        let (medium, _) = cuts.cut(by);
+        let (medium, report) = cuts.cut(by);
+        tally.lost(report);
         let mut trial = Trial {
             recording,
             places,
@@ -161,7 +173,9 @@ fn cut(recording: &Recording, seed: u64, count: usize, places: &Places, tally: &
             let by = rng.bits() >> 32;
             trial.told = format!("{told} and then instant {instant} by {by}");
             tally.again += 1;
-            trial.run(&again.cut(by).0, tally);
+            let (medium, report) = again.cut(by);
+            tally.lost(report);
+            trial.run(&medium, tally);
         }
     }
 }
@@ -186,10 +200,14 @@ fn worlds() -> Vec<(FileSystem, Properties)> {
 
 /// Records one life, and cuts it.
 fn round(world: (FileSystem, Properties), seed: u64, places: &Places, tally: &mut Tally) {
-    let operations = number("OPERATIONS").unwrap_or(250) as usize;
+    let mut rng = Rng::new(seed);
+    // Short lives are cut before the volume has been written once, long ones while it collects.
+    let usual = 200 << rng.below(4);
+    let operations = number("OPERATIONS").unwrap_or(usual) as usize;
+    let mode = MODES[rng.below(MODES.len() as u64) as usize];
     let each = number("CUTS_EACH").unwrap_or(8) as usize;
     let (start, before) = (Instant::now(), tally.cuts);
-    let recording = Recording::make(world, seed, operations, places);
+    let recording = Recording::make(world, (seed, operations, mode), places);
     let recorded = start.elapsed();
     tally.recordings += 1;
     cut(&recording, seed, each, places, tally);
@@ -197,7 +215,7 @@ fn round(world: (FileSystem, Properties), seed: u64, places: &Places, tally: &mu
         "seed {seed}: {} {} {}, {} instants recorded in {:.1} s, {} cuts in {:.1} s",
         world.0.name,
         world.1.name(),
-        recording.mode(),
+        mode,
         recording.tape.len(),
         recorded.as_secs_f32(),
         tally.cuts - before,

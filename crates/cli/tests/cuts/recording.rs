@@ -2,7 +2,7 @@
 
 use crate::common::chain::{Chain, mount, unmount};
 use crate::common::{dir, eventually};
-use crate::database::{self, Database, MODES};
+use crate::database::{self, Database};
 use crate::load::Load;
 use crate::model::Folder;
 use crate::world::{FileSystem, Properties};
@@ -113,11 +113,10 @@ impl Places {
 }
 
 impl Recording {
-    /// Lives once, from a blank medium to a clean stop.
+    /// Lives once, from a blank medium to a clean stop: so many operations in each folder, a database with its journal in this mode.
     pub fn make(
         world: (FileSystem, Properties),
-        seed: u64,
-        operations: usize,
+        (seed, operations, mode): (u64, usize, &'static str),
         places: &Places,
     ) -> Self {
         let (file_system, properties) = world;
@@ -137,7 +136,6 @@ impl Recording {
         folders
             .iter()
             .for_each(|folder| fs::create_dir(folder).unwrap());
-        let mode = MODES[seed as usize % MODES.len()];
         let base = database::folder(&places.mount());
         File::open(places.mount()).unwrap().sync_all().unwrap();
         let made = now();
@@ -169,10 +167,6 @@ impl Recording {
             folders,
             database,
         }
-    }
-
-    pub fn mode(&self) -> &'static str {
-        self.database.mode()
     }
 
     /// Instants at which a cut is made: some at random, some where a sync or a durable write begins or ends, some where something
