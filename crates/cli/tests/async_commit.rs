@@ -9,6 +9,7 @@
 
 mod common;
 
+use common::chain::{Chain, unmount};
 use common::{can_attach, dir, eventually, fails, ok, run, text};
 use parking_lot::Mutex;
 use std::fs::{self, File};
@@ -25,7 +26,6 @@ use vellum_device::frames::FramePool;
 use vellum_device::pack::Compression;
 use vellum_device::policy::Policy;
 use vellum_device::{CreateOptions, OpenOptions, Volume};
-use vellum_frontend::fuse::{FuseExport, FuseServer};
 use vellum_medium::{FaultMedium, Medium, Plan};
 
 const BLOCKS: u64 = 160 << 10;
@@ -137,16 +137,15 @@ impl Between {
     }
 }
 
-struct Chain {
+struct Attached {
     volume: Arc<Volume>,
-    server: FuseServer,
+    chain: Chain,
     device: String,
-    /// What that is on, if not on the file.
-    below: Option<String>,
+    between: Between,
     seen: Arc<Mutex<Seen>>,
 }
 
-impl Chain {
+impl Attached {
     fn up(
         medium: &Arc<FaultMedium>,
         layout: Layout,
@@ -177,35 +176,26 @@ impl Chain {
             seen: Arc::clone(&seen),
             seed,
         };
-        let export = FuseExport {
-            name: "v".to_owned(),
-            device: Arc::new(spy).into(),
-        };
-        let server = FuseServer::mount(fuse, vec![export]).unwrap();
-        let file = fuse.join("v");
-        let find = ["--find", "--show", "--direct-io=on", text(&file)];
-        let mut device = run("losetup", &find).trim().to_owned();
-        let mut below = None;
+        let chain = Chain::up(fuse, Arc::new(spy).into());
+        let mut device = chain.device().to_owned();
         if between == Between::PageCache {
             let find = ["--find", "--show", "--direct-io=off", &device];
-            let above = run("losetup", &find).trim().to_owned();
-            below = Some(std::mem::replace(&mut device, above));
+            device = run("losetup", &find).trim().to_owned();
         }
         Self {
             volume,
-            server,
+            chain,
             device,
-            below,
+            between,
             seen,
         }
     }
 
     fn down(self) {
-        run("losetup", &["-d", &self.device]);
-        if let Some(below) = self.below {
-            run("losetup", &["-d", &below]);
+        if self.between == Between::PageCache {
+            run("losetup", &["-d", &self.device]);
         }
-        self.server.unmount().unwrap();
+        drop(self.chain);
         // A loop device is gone when its last user is, and so the file below it: until then the volume goes on, and would take from the
         // medium what the next one has asked for.
         eventually("nobody has the volume", || {
@@ -288,17 +278,14 @@ fn write_until_cut(mount: &Path, faulty: &FaultMedium, synced: &AtomicU64, bytes
     });
 }
 
-/// Unmounts. A child that another test has just forked has our open files until it runs its program: so once may be too soon.
-fn unmount(mount: &Path) {
-    eventually("it is unmounted", || {
-        let _ = Command::new("umount").arg(mount).output().unwrap();
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-        !mounts.contains(text(mount))
-    });
-}
-
 /// What is on the medium after a life can be mounted, and has what was synced; or what is wrong with it.
-fn look(chain: &Chain, mount: &Path, options: &str, synced: u64, bytes: u64) -> Result<(), String> {
+fn look(
+    chain: &Attached,
+    mount: &Path,
+    options: &str,
+    synced: u64,
+    bytes: u64,
+) -> Result<(), String> {
     let mounted = Command::new("mount")
         .args(["-o", options, &chain.device, text(mount)])
         .output()
@@ -370,7 +357,7 @@ fn lives(layout: Layout, between: Between, lives: u64) -> u64 {
         // Of long transactions nothing is pledged.
         let bytes = [200 << 10, mib << 20][usize::from(between == Between::Nothing)];
         faulty.set_plan(plan(life));
-        let chain = Chain::up(&faulty, layout, between, &fuse, life);
+        let chain = Attached::up(&faulty, layout, between, &fuse, life);
         if life == first {
             make_file_system(&chain.device);
         }
@@ -392,7 +379,7 @@ fn lives(layout: Layout, between: Between, lives: u64) -> u64 {
         }
         chain.down();
         faulty.restart();
-        let chain = Chain::up(&faulty, layout, between, &fuse, life);
+        let chain = Attached::up(&faulty, layout, between, &fuse, life);
         let number = synced.load(Ordering::SeqCst);
         let is_new = number > before;
         redeemed += chain.volume.stats().core["redeemed_blocks"];

@@ -5,6 +5,7 @@
 
 mod common;
 
+use common::chain::Chain;
 use common::{can_attach, dir, run, text};
 use std::fs::{self, File};
 use std::io::Write;
@@ -18,7 +19,6 @@ use vellum_device::inspect::check_medium;
 use vellum_device::pack::Compression;
 use vellum_device::policy::Policy;
 use vellum_device::{CreateOptions, OpenOptions, Volume};
-use vellum_frontend::fuse::{FuseExport, FuseServer};
 use vellum_medium::{FaultMedium, Medium, Plan};
 
 /// How often, on each.
@@ -27,13 +27,12 @@ const LIVES: [(Layout, u64); 3] = [(Layout::Log, 6), (Layout::Ordered, 3), (Layo
 const BLOCKS: u64 = 64 << 10;
 
 /// A volume on the medium, as a block device.
-struct Chain {
+struct Attached {
     volume: Arc<Volume>,
-    server: FuseServer,
-    device: String,
+    chain: Chain,
 }
 
-impl Chain {
+impl Attached {
     fn up(medium: &Arc<dyn Medium>, layout: Layout, fuse: &Path, life: u64) -> Self {
         let policy = match layout {
             Layout::Log => Policy {
@@ -51,25 +50,12 @@ impl Chain {
             ..OpenOptions::default()
         };
         let volume = Arc::new(Volume::open(Arc::clone(medium), &options).unwrap());
-        let export = FuseExport {
-            name: "v".to_owned(),
-            device: Arc::clone(&volume).into(),
-        };
-        let server = FuseServer::mount(fuse, vec![export]).unwrap();
-        let file = fuse.join("v");
-        let find = ["--find", "--show", "--direct-io=on", text(&file)];
-        let device = run("losetup", &find).trim().to_owned();
-        Self {
-            volume,
-            server,
-            device,
-        }
+        let chain = Chain::up(fuse, Arc::clone(&volume).into());
+        Self { volume, chain }
     }
 
-    fn down(self) {
-        run("losetup", &["-d", &self.device]);
-        self.server.unmount().unwrap();
-        drop(self.volume);
+    fn device(&self) -> &str {
+        self.chain.device()
     }
 }
 
@@ -121,15 +107,15 @@ fn lives_under_ext4(layout: Layout, lives: u64) {
             seed: life,
             ..Plan::default()
         });
-        let chain = Chain::up(&medium, layout, &fuse, life);
+        let attached = Attached::up(&medium, layout, &fuse, life);
         if life == 0 {
-            run("mkfs.ext4", &["-q", "-F", "-b", "4096", &chain.device]);
+            run("mkfs.ext4", &["-q", "-F", "-b", "4096", attached.device()]);
         }
         let options = match layout.keeps_order() {
             true => "data=journal,journal_async_commit",
             false => "data=journal",
         };
-        run("mount", &["-o", options, &chain.device, text(&mount)]);
+        run("mount", &["-o", options, attached.device(), text(&mount)]);
         let before = synced.load(Ordering::SeqCst);
         std::thread::scope(|scope| {
             scope.spawn(|| write_on(&mount, &synced, &faulty));
@@ -139,21 +125,21 @@ fn lives_under_ext4(layout: Layout, lives: u64) {
             faulty.power_cut(life);
         });
         let _ = Command::new("umount").arg(&mount).output().unwrap();
-        chain.down();
+        drop(attached);
         faulty.restart();
 
         // The journal first, as a mount would; then nothing may be wrong.
-        let chain = Chain::up(&medium, layout, &fuse, life);
+        let attached = Attached::up(&medium, layout, &fuse, life);
         let replay = Command::new("e2fsck")
-            .args(["-fp", &chain.device])
+            .args(["-fp", attached.device()])
             .output()
             .unwrap();
         assert!(
             matches!(replay.status.code(), Some(0 | 1)),
             "{layout:?}, life {life}: {replay:?}"
         );
-        run("e2fsck", &["-fn", &chain.device]);
-        run("mount", &["-o", "ro", &chain.device, text(&mount)]);
+        run("e2fsck", &["-fn", attached.device()]);
+        run("mount", &["-o", "ro", attached.device(), text(&mount)]);
         let total = synced.load(Ordering::SeqCst);
         for n in 1..=total {
             let got = fs::read(mount.join(format!("f{n}"))).unwrap_or_default();
@@ -163,8 +149,8 @@ fn lives_under_ext4(layout: Layout, lives: u64) {
             );
         }
         run("umount", &[text(&mount)]);
-        chain.volume.stop().unwrap();
-        chain.down();
+        attached.volume.stop().unwrap();
+        drop(attached);
         let all = vellum_core::check::Options {
             data: true,
             ..Default::default()
