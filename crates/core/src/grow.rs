@@ -1,8 +1,8 @@
 //! Growth of a log: what it has besides its segments is written anew, at the new end of its medium.
 //!
-//! All of it is written beside what there is, and then the superblock, so a crash leaves the volume as it was or grown. The
-//! mirror in the first block decides: it says where everything is, the other mirror too. Until it is written, the volume is
-//! the one from before, and what lies behind that one's end is nobody's.
+//! All of it is written beside what there is, and then the superblock, so a crash leaves the volume as it was or grown. The mirror
+//! at the new end decides: from when it is durable, it is of a newer life than the first one. Until then the volume is the one from
+//! before, and what lies behind that one's end means nothing.
 
 use crate::addr::{BLOCK_BYTES, Generation, Leaf, Pba};
 use crate::format::geometry::GeometryError;

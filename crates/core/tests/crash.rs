@@ -82,6 +82,7 @@ fn canaries() {
         (Broken::FingerprintsCollide, 8),
         (Broken::SumsAreLinear, 5),
         (Broken::CopiesAreStale, 1),
+        (Broken::GrowsTooSoon, 1),
         (Broken::CacheStays, 1_000_015),
     ] {
         // Only a sync that fails leaves something in a cache.

@@ -91,7 +91,10 @@ pub(crate) fn grow_stopped(
             return Err(GeometryError::Fixed(tables.superblock.layout().name()).into());
         }
     };
+    let volume = recovered.superblock.clone();
     let growth = Growth::new(recovered, medium.blocks(), logical_blocks)?;
+    // If it is cut short, the medium is longer than the volume.
+    start::sign(medium, &volume)?;
     let mut written = Ok(());
     let read = growth.write(&mut source, crc32c, &mut |at, bytes| {
         if written.is_ok() {

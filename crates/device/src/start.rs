@@ -164,24 +164,29 @@ pub(crate) fn begin_life(
     Ok(write(medium, superblock, mirrors)?)
 }
 
-/// Before a volume is written to: what a growth that was cut short has left in the medium's last block goes. Should the first
-/// block be lost later, it would pass for the volume's superblock.
+/// Before a volume is written to: what a growth that was cut short has left in the medium's last block becomes a copy of what is so.
+/// Should the first block be lost later, it would pass for the volume's superblock.
 fn forget_growth(medium: &dyn Medium, volume: &Superblock) -> Result<(), MediumError> {
-    if medium.blocks() == volume.medium_blocks() {
-        return Ok(());
-    }
     let last = Pba(medium.blocks() - 1);
     let mut block = [0; BLOCK_BYTES];
-    if medium.read(last, &mut block).is_err() {
+    if medium.blocks() == volume.medium_blocks() || medium.read(last, &mut block).is_err() {
         return Ok(());
     }
     match Superblock::decode(&block, medium.blocks(), crc32c) {
-        Ok(found) if found.uuid() == volume.uuid() => {
-            medium.write(last, &[0; BLOCK_BYTES])?;
-            medium.sync()
+        Ok(found) if found.uuid() == volume.uuid() && found.mirrors() != volume.mirrors() => {
+            sign(medium, volume)
         }
         _ => Ok(()),
     }
+}
+
+/// On a medium that is longer than the volume, and of which the rest is to be the volume's: its last block says where the last mirror
+/// is, so that this is found without the first.
+pub(crate) fn sign(medium: &dyn Medium, volume: &Superblock) -> Result<(), MediumError> {
+    let mut block = [0; BLOCK_BYTES];
+    volume.encode(crc32c, &mut block);
+    medium.write(Pba(medium.blocks() - 1), &block)?;
+    medium.sync()
 }
 
 /// The mirrors of a superblock that was found, in the order in which they may be written: at any instant one is whole.

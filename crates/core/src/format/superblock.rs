@@ -14,7 +14,7 @@ use super::{
     BlockSum, Crc, Field, FormatError, SumKind, VERSION, checksum_around, on_disk, root, summary,
     within_numbers,
 };
-use crate::addr::{BLOCK_BYTES, Generation, Life, Seq};
+use crate::addr::{BLOCK_BYTES, Generation, Life, Pba, Seq};
 use crate::entry::{LEAF_ENTRIES, MAX_PBA};
 use crate::limits::{COLLECTOR_SEGMENTS, STRIPE};
 use core::mem::offset_of;
@@ -375,6 +375,14 @@ impl Superblock {
         sums | self.features.bits()
             | of(self.leaves.parities > 0, COPIES)
             | of(is_pack, WITHOUT_DATA)
+    }
+
+    /// Where a superblock that may be damaged has the volume's last mirror.
+    #[must_use]
+    pub fn last_mirror_in(bytes: &[u8]) -> Option<Pba> {
+        let (raw, _) = RawSuperblock::read_from_prefix(bytes).ok()?;
+        let blocks = raw.medium_blocks.get();
+        (raw.magic == MAGIC && blocks > 1).then(|| Pba(blocks - 1))
     }
 
     /// From a block that may be anything, on a medium of `medium_blocks`.

@@ -17,18 +17,16 @@ pub fn find_superblock(
     crc: Crc,
 ) -> Result<(Superblock, bool), RecoveryError> {
     source.drop_cache()?;
-    let mut block = [0; BLOCK_BYTES];
-    let mut read = |at: Pba| -> Result<Superblock, RecoveryError> {
-        source.read(at, &mut block)?;
-        Superblock::decode(&block, medium_blocks, crc)
-            .map_err(|error| RecoveryError::Superblock { at, error })
+    let mut places = Places {
+        source,
+        medium_blocks,
+        crc,
     };
-    let first = read(Pba(0));
-    // The medium may have grown since: then the first says where the last is.
-    let last_at = first
-        .as_ref()
-        .map_or(medium_blocks.saturating_sub(1), |sb| sb.medium_blocks() - 1);
-    let last = read(Pba(last_at));
+    let first = places.read(Pba(0));
+    let last = match &first {
+        Ok(first) => places.last_beside(first),
+        Err(_) => places.last_alone(),
+    };
     // Not damage: whoever wrote it knows more of the volume than the other mirror tells.
     for mirror in [&first, &last] {
         if let Err(error @ RecoveryError::Superblock { error: of, .. }) = mirror
@@ -49,6 +47,58 @@ pub fn find_superblock(
         (Ok(first), _) => Ok((first, true)),
         (Err(_), Ok(last)) => Ok((last, true)),
         (Err(first), Err(last)) => Err(neither(first, last)),
+    }
+}
+
+/// Where superblocks may be.
+struct Places<'a> {
+    source: &'a mut dyn Source,
+    medium_blocks: u64,
+    crc: Crc,
+}
+
+impl Places<'_> {
+    fn read(&mut self, at: Pba) -> Result<Superblock, RecoveryError> {
+        let mut block = [0; BLOCK_BYTES];
+        self.source.read(at, &mut block)?;
+        Superblock::decode(&block, self.medium_blocks, self.crc)
+            .map_err(|error| RecoveryError::Superblock { at, error })
+    }
+
+    /// The last mirror. The medium may be longer than the volume; or the volume has grown, and the first mirror is of before, for its
+    /// write was lost.
+    fn last_beside(&mut self, first: &Superblock) -> Result<Superblock, RecoveryError> {
+        let (there, end) = (first.mirrors()[1], Pba(self.medium_blocks - 1));
+        if there != end
+            && let Ok(grown) = self.read(end)
+            && grown.uuid() == first.uuid()
+            && grown.life() > first.life()
+        {
+            return Ok(grown);
+        }
+        self.read(there)
+    }
+
+    /// The last mirror, of which the first does not tell where it is: mostly in the medium's last block. If the medium is longer
+    /// than the volume, there may be a copy that says where; or what is left of the first says it, which may have been torn.
+    /// Neither is believed any more than that.
+    fn last_alone(&mut self) -> Result<Superblock, RecoveryError> {
+        let end = Pba(self.medium_blocks.saturating_sub(1));
+        let at_end = self.read(end);
+        let place = match &at_end {
+            Ok(copy) => Some(copy.mirrors()[1]),
+            Err(_) => self.told_by_the_first(),
+        };
+        match place {
+            Some(at) if at != end => self.read(at),
+            _ => at_end,
+        }
+    }
+
+    fn told_by_the_first(&mut self) -> Option<Pba> {
+        let mut block = [0; BLOCK_BYTES];
+        self.source.read(Pba(0), &mut block).ok()?;
+        Superblock::last_mirror_in(&block).filter(|at| at.0 < self.medium_blocks)
     }
 }
 

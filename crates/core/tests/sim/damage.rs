@@ -28,6 +28,8 @@ pub enum Structure {
     Data,
     Directory,
     Table,
+    /// What a volume that has grown had there before, or grew into when that was cut short.
+    Nothing,
 }
 
 /// What copies of what leads to data are.
@@ -486,8 +488,8 @@ fn structure(medium: &Medium, superblock: &Superblock, at: u64) -> Structure {
             _ => Structure::Root,
         };
     }
-    if at < superblock.leaf_slot(Leaf(0), 0).0 {
-        debug_assert!(at >= superblock.root_place(Generation(0)).0);
+    let leaves = superblock.leaf_slot(Leaf(0), 0).0;
+    if (superblock.root_place(Generation(0)).0..leaves).contains(&at) {
         return Structure::Root;
     }
     if medium.copies.contains(&at) {
@@ -497,9 +499,12 @@ fn structure(medium: &Medium, superblock: &Superblock, at: u64) -> Structure {
             false => Structure::Parity,
         };
     }
+    let end_of_leaves = leaves + 2 * u64::from(superblock.leaves());
+    let segments = superblock.segments();
     match superblock.segment_of(Pba(at)) {
-        None if at < superblock.segment_start(vellum_core::addr::Segment(0)).0 => Structure::Leaf,
-        None => Structure::Summary,
+        None if (leaves..end_of_leaves).contains(&at) => Structure::Leaf,
+        None if (segments.first().0..segments.end()).contains(&at) => Structure::Summary,
+        None => Structure::Nothing,
         Some(_) => match header(medium, at) {
             Some(_) => Structure::Header,
             None => Structure::Data,
@@ -532,6 +537,7 @@ fn damage_block(medium: &mut Medium, older: &Medium, at: u64, damage: Damage, rn
             let sector = 512 * rng.below(8) as usize;
             bytes[sector..sector + 512].fill(0);
         }
+        Damage::Stale if at >= older.blocks() => bytes.fill(0),
         Damage::Stale => return medium.replace(at, older.read(at)),
         // One of the two: the other one is a case of its own.
         Damage::Swapped => return medium.replace(at, medium.read(neighbour)),

@@ -155,6 +155,8 @@ pub enum Broken {
     SumsAreLinear,
     /// Parities and second roots stay as they were written first.
     CopiesAreStale,
+    /// A volume that grows has its first superblock before what that leads to.
+    GrowsTooSoon,
 }
 
 /// Bytes that are not what was written.
@@ -219,6 +221,11 @@ impl Medium {
 
     pub fn blocks(&self) -> u64 {
         self.durable.len() as u64
+    }
+
+    /// It is longer from now on, or as short again.
+    pub fn set_length(&mut self, blocks: u64) {
+        self.durable.resize(blocks as usize, Cell::Blank);
     }
 
     /// Writes for good, outside of any life.

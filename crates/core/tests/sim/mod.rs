@@ -11,6 +11,7 @@ pub mod counts;
 pub mod damage;
 pub mod damaged_tables;
 pub mod driver;
+mod grow;
 pub mod medium;
 mod mend;
 pub mod model;

@@ -100,6 +100,13 @@ impl Model {
         }
     }
 
+    /// There are more blocks, of which nothing was ever asked.
+    pub fn grow(&mut self, blocks: u64) {
+        self.base.resize(blocks as usize, 0);
+        self.versions.resize(blocks as usize, Vec::new());
+        self.ever.resize(blocks as usize, BTreeSet::new());
+    }
+
     /// Takes every read for right: for an audit, which compares afterwards.
     pub fn believe_all(&mut self) {
         self.believes = true;

@@ -166,6 +166,16 @@ fn recover_from(
     layout::recover(&mut reader, blocks, crc32c::crc32c)
 }
 
+/// Lends a medium to whoever reads it.
+pub fn read<T>(medium: &mut Medium, by: impl FnOnce(&mut dyn Source) -> T) -> T {
+    by(&mut Reader {
+        medium,
+        rng: &mut Rng::new(1),
+        sync_fails: false,
+        bad: None,
+    })
+}
+
 /// What is left of a damaged volume.
 pub fn rescue(medium: &Medium, trust: Trust) -> Result<(Recovered, Loss), RecoveryError> {
     let blocks = medium.blocks();
@@ -220,6 +230,12 @@ pub fn open(medium: &mut Medium, rng: &mut Rng, cuts: bool) -> Result<Recovered,
                 Ok(without) if spare => recovered = without,
                 _ => {}
             }
+        }
+        // A growth that was cut short may have left a superblock there, which may not outlive this.
+        if medium.blocks() > recovered.superblock().medium_blocks() {
+            let mut block = [0; BLOCK];
+            recovered.superblock().encode(crc32c::crc32c, &mut block);
+            medium.format(medium.blocks() - 1, &block);
         }
         let superblock = recovered
             .begin_life()

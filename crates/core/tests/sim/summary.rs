@@ -52,6 +52,7 @@ summary! {
     discards,
     lost_fingerprints,
     rebuilt_counts,
+    grown,
 }
 
 impl Summary {

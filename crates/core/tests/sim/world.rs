@@ -27,7 +27,7 @@ enum End {
 
 /// Lives on one volume.
 pub struct World {
-    volume: Volume,
+    pub(super) volume: Volume,
     pub(super) logical_blocks: u64,
     pub(super) medium: Medium,
     pub(super) model: Model,
@@ -141,7 +141,7 @@ impl World {
     /// One life: recovery, work, an end, and the audit of what is left.
     pub fn life(&mut self) -> Result<(), Failure> {
         self.summary.lives += 1;
-        self.rot_spare_blocks();
+        self.at_rest()?;
         let recovered = open::open(&mut self.medium, &mut self.rng, true)?;
         let stored = match &recovered {
             Recovered::Tables(found) if self.medium.broken == Broken::DiscardsEarly => found
@@ -217,6 +217,13 @@ impl World {
         if self.stopped && self.faults && self.rng.percent(50) {
             self.rot_at_rest()?;
         }
+        Ok(())
+    }
+
+    /// What happens to a volume before its next life.
+    fn at_rest(&mut self) -> Result<(), Failure> {
+        self.grow()?;
+        self.rot_spare_blocks();
         Ok(())
     }
 
@@ -418,7 +425,7 @@ impl World {
     }
 
     /// What is left must be what was promised; it is the truth from now on.
-    fn audit(&mut self) -> Result<(), Failure> {
+    pub(super) fn audit(&mut self) -> Result<(), Failure> {
         if self.rng.percent(20) {
             open::check(&self.medium)?;
         }
