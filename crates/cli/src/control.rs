@@ -89,6 +89,11 @@ impl ControlSocket {
         *self.server.lock() = Server::Stopping;
     }
 
+    /// Where it listens.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Listens at `path`, which a dead server may have left behind.
     pub fn listen(path: &Path) -> Result<Self> {
         let shown = path.display();

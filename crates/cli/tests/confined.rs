@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
+mod forced;
 
 use common::{Server, can_attach, dir, ok, server_pid, text};
 use std::fs;
@@ -37,6 +38,7 @@ fn is_confined(pid: i32) {
         }
         threads += 1;
         assert_eq!(field(&status, "NoNewPrivs"), "1", "{status}");
+        assert_eq!(field(&status, "Seccomp"), "2", "no filter: {status}");
     }
     assert!(threads > 3, "{threads} threads");
 }
@@ -142,5 +144,48 @@ fn the_memory_of_a_server_is_not_its_users() {
             .join("maps");
         assert_eq!(memory.metadata().unwrap().uid(), owner, "{allowed}");
         assert_eq!(server.term(), Some(0));
+    }
+}
+
+/// Each of these is a way out of a server that somebody has taken over: it is made to try them while it serves.
+#[test]
+fn what_a_server_is_made_to_try_is_refused() {
+    const NAME: &str = "what_a_server_is_made_to_try_is_refused";
+    if !forced::can(NAME) {
+        return;
+    }
+    let dir = dir();
+    let (volume, socket) = (dir.path().join("a"), dir.path().join("nbd"));
+    let folder = dir.path().join("fuse");
+    fs::create_dir(&folder).unwrap();
+    ok(&["create", text(&volume), "--size", "16M"]);
+    let mut ways = vec![vec!["--socket", text(&socket)]];
+    if can_attach(NAME) {
+        ways.push(vec!["--fuse", text(&folder)]);
+    }
+    for way in ways {
+        let server = Server::start(dir.path(), &[&[text(&volume)], &way[..]].concat());
+        let mut told = Vec::new();
+        for (what, call, path, arguments) in forced::ways_out() {
+            let answer = forced::system_call(server.pid(), call, path, arguments);
+            told.push(format!("{what}: {answer}"));
+            assert!(
+                [-libc::EPERM, -libc::EACCES, -libc::ENOSYS]
+                    .map(i64::from)
+                    .contains(&answer),
+                "{way:?} {told:?}"
+            );
+        }
+        // What it needs it may still do, and it goes on.
+        assert!(forced::system_call(server.pid(), libc::SYS_getpid, "", [0; 6]) > 0);
+        if !way.contains(&"--socket") {
+            let mut how = fs::OpenOptions::new();
+            let file = how.read(true).write(true).open(folder.join("a")).unwrap();
+            file.write_all_at(&common::noise(2, 1 << 20), 0).unwrap();
+            file.sync_all().unwrap();
+        }
+        ok(&["stats", text(&volume)]);
+        assert_eq!(server.term(), Some(0), "{way:?}");
+        ok(&["check", text(&volume)]);
     }
 }

@@ -2,7 +2,10 @@
 
 use crate::limits::{SPARE_BUFFER_BLOCKS, SPARE_BUFFERS};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 use vellum_core::addr::BLOCK_BYTES;
 
 /// Whole blocks of memory, aligned for direct I/O.
@@ -77,8 +80,14 @@ pub(crate) fn advise_large_pages(at: *const u8, bytes: usize) {
 }
 
 /// Bytes of memory that there are for a new purpose without swapping, as the system says; none if it does not.
+///
+/// The file stays open from the first time on: a server may later open none.
 pub(crate) fn available() -> Option<u64> {
-    available_in(&std::fs::read_to_string("/proc/meminfo").ok()?)
+    static SYSTEM: OnceLock<Option<File>> = OnceLock::new();
+    let file = SYSTEM.get_or_init(|| File::open("/proc/meminfo").ok());
+    let mut text = [0; 4096];
+    let bytes = file.as_ref()?.read_at(&mut text, 0).ok()?;
+    available_in(&String::from_utf8_lossy(&text[..bytes]))
 }
 
 fn available_in(meminfo: &str) -> Option<u64> {

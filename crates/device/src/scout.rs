@@ -121,6 +121,8 @@ impl Watched {
 
 impl Scout {
     pub fn new(policy: Policy, set: Vec<Extent>) -> Self {
+        // Asked later, when the process may have given up to open files.
+        memory::available();
         Self {
             wishes: Mutex::new(Wishes { policy, set }),
             ..Self::default()

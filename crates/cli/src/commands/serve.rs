@@ -2,7 +2,7 @@
 
 use crate::bound::mark;
 use crate::claim::{Claimed, claim};
-use crate::confine::{self, Confinement};
+use crate::confine::{self, Calls, Confinement, Files, Needs};
 use crate::control::{Answers, ControlSocket};
 use crate::keys::Key;
 use crate::outcome::{tell, usage};
@@ -337,7 +337,7 @@ fn serve(
     if let Some(control) = &control {
         control.serve(volumes.clone(), stop.clone());
     }
-    confinement.close();
+    confinement.close(&needs(args, sockets.iter().chain(&control)));
     let ready: Vec<_> = volumes.0.iter().flat_map(Served::places).collect();
     say(&format!("ready: {}", ready.join(" ")));
     stop.wait(None);
@@ -349,6 +349,28 @@ fn serve(
         server.stop()?;
     }
     fuse.map_or(Ok(()), |fuse| Ok(fuse.unmount()?))
+}
+
+/// What it takes to serve, and to end in order.
+fn needs<'a>(args: &'a Args, control: impl Iterator<Item = &'a ControlSocket>) -> Needs {
+    let sockets = control
+        .map(ControlSocket::path)
+        .chain(args.socket.as_deref());
+    let files = Files {
+        removed: sockets.map(Path::to_owned).collect(),
+        devices: args
+            .ublk
+            .then(|| ublk::CONTROL.into())
+            .into_iter()
+            .collect(),
+    };
+    Needs {
+        files: args.fuse.is_none().then_some(files),
+        calls: Calls {
+            opens: args.ublk,
+            unmounts: args.fuse.is_some(),
+        },
+    }
 }
 
 /// An NBD server of all volumes.

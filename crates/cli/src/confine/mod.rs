@@ -1,11 +1,16 @@
-//! What a server gives up ([decision 0030](../../../../docs/decisions/0030-confined.md)): first what a dump of its memory would tell,
+//! What a server gives up ([decision 0036](../../../../docs/decisions/0036-a-server-gives-up.md)): first what a dump of its memory would tell,
 //! and, when its volumes are open and its front ends have begun, all rights that serving does not need. Whoever takes it over by what a
 //! client or a medium sends has little more than what is on that volume.
 
+mod calls;
+mod files;
 mod threads;
 
-use crate::outcome::usage;
-use anyhow::Result;
+pub use calls::Calls;
+pub use files::Files;
+
+use crate::outcome::{tell, usage};
+use anyhow::{Result, anyhow};
 use serde_json::{Value, json};
 use std::sync::OnceLock;
 
@@ -19,6 +24,8 @@ static GIVEN_UP: OnceLock<Vec<String>> = OnceLock::new();
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Allowed {
     core_dumps: bool,
+    files: bool,
+    calls: bool,
 }
 
 impl Allowed {
@@ -31,9 +38,11 @@ impl Allowed {
         {
             match word {
                 "core-dumps" => allowed.core_dumps = true,
+                "files" => allowed.files = true,
+                "calls" => allowed.calls = true,
                 _ => {
                     return Err(usage(format!(
-                        "{VARIABLE}={words}: {word:?} is none of core-dumps"
+                        "{VARIABLE}={words}: {word:?} is none of core-dumps, files, calls"
                     )));
                 }
             }
@@ -66,20 +75,55 @@ impl Confinement {
         Ok(Self { allowed })
     }
 
-    /// All is open, and what listens listens. Gives what was given up, in words.
-    pub fn close(self) -> String {
+    /// All is open, and what listens listens. What cannot be given up is told; the server serves all the same.
+    pub fn close(self, needs: &Needs) {
         let mut given_up = Vec::new();
+        let mut note = |done: Result<()>, what: &str| match done {
+            Ok(()) => given_up.push(what.to_owned()),
+            Err(error) => {
+                let not = format!("NOT {what}: {error:#}");
+                tell(format_args!(
+                    "this server gives up less than it could: {not}"
+                ));
+                given_up.push(not);
+            }
+        };
         if !self.allowed.core_dumps {
-            given_up.push("no core dumps".to_owned());
+            note(Ok(()), "no core dumps");
         }
-        match threads::give_up() {
-            Ok(()) => given_up.push("no new privileges".to_owned()),
-            Err(error) => given_up.push(format!("new privileges NOT given up: {error}")),
+        let rules = match (&needs.files, self.allowed.files) {
+            (Some(files), false) => Some(files.rules()),
+            _ => None,
+        };
+        let (rules, limited) = match rules {
+            None => (None, None),
+            Some(Ok(Some(rules))) => (Some(rules), Some(Ok(()))),
+            Some(Ok(None)) => (None, Some(Err(anyhow!("this kernel has no landlock")))),
+            Some(Err(error)) => (None, Some(Err(error))),
+        };
+        note(
+            threads::give_up(rules).map_err(Into::into),
+            "no new privileges",
+        );
+        if let Some(limited) = limited {
+            note(limited, "no files but its own");
         }
-        let words = given_up.join(", ");
+        if !self.allowed.calls {
+            note(
+                needs.calls.give_up(),
+                "no system calls but those of a server",
+            );
+        }
         let _ = GIVEN_UP.set(given_up);
-        words
     }
+}
+
+/// What serving still takes, once all is open.
+pub struct Needs {
+    /// Nothing where the kernel would not let it unmount any more: landlock allows that to nobody.
+    pub files: Option<Files>,
+    /// Calls that only some servers make.
+    pub calls: Calls,
 }
 
 /// What this process has given up, for who asks it.
@@ -94,7 +138,8 @@ mod tests {
     #[test]
     fn what_is_allowed_is_a_list_of_words() {
         assert_eq!(Allowed::parse("").unwrap(), Allowed::default());
-        assert!(Allowed::parse(" core-dumps,").unwrap().core_dumps);
+        let allowed = Allowed::parse(" core-dumps,calls,").unwrap();
+        assert!(allowed.core_dumps && allowed.calls && !allowed.files);
         assert!(Allowed::parse("core-dump").is_err());
     }
 }

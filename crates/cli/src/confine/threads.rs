@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,9 @@ const PENDING: i32 = -1;
 
 /// The thread that is to do it.
 static WHO: AtomicI32 = AtomicI32::new(0);
+/// The rules on files, an open descriptor, or none.
+static RULES: AtomicI32 = AtomicI32::new(NO_RULES);
+const NO_RULES: i32 = -1;
 /// Its answer: 0, or why not.
 static ANSWER: AtomicI32 = AtomicI32::new(PENDING);
 
@@ -28,9 +32,13 @@ extern "C" fn heard(_signal: i32) {
     // SAFETY: system calls without pointers; errno is this thread's, and put back.
     unsafe {
         let errno = *libc::__errno_location();
-        let answer = match libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) {
-            0 => 0,
-            _ => *libc::__errno_location(),
+        let rules = RULES.load(Ordering::SeqCst);
+        let done = libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && (rules == NO_RULES
+                || libc::syscall(libc::SYS_landlock_restrict_self, rules, 0) == 0);
+        let answer = match done {
+            true => 0,
+            false => *libc::__errno_location(),
         };
         if WHO.load(Ordering::SeqCst) == own_number() {
             ANSWER.store(answer, Ordering::SeqCst);
@@ -39,8 +47,20 @@ extern "C" fn heard(_signal: i32) {
     }
 }
 
-/// Of all threads of this process, and of all that these will make: programs that they start get no more rights than they have.
-pub fn give_up() -> io::Result<()> {
+/// Of all threads of this process, and of all that these will make: programs that they start get no more rights than they have, and
+/// what the rules refuse is refused.
+pub fn give_up(rules: Option<OwnedFd>) -> io::Result<()> {
+    RULES.store(
+        rules.as_ref().map_or(NO_RULES, AsRawFd::as_raw_fd),
+        Ordering::SeqCst,
+    );
+    let done = give_up_each();
+    // For a signal that comes late: by then the descriptor is something else's.
+    RULES.store(NO_RULES, Ordering::SeqCst);
+    done
+}
+
+fn give_up_each() -> io::Result<()> {
     let signal = libc::SIGRTMIN();
     // SAFETY: a zeroed action is then filled; the handler does what handlers may. It stays, for a signal that comes late.
     unsafe {

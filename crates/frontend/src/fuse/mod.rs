@@ -147,11 +147,14 @@ impl FuseServer {
             .name("fuse".into())
             .spawn(|| session.run())
             .map_err(failed)?;
-        Ok(Self {
+        let server = Self {
             dir: dir_now,
             session: Some(session),
             kernel,
-        })
+        };
+        // Answered when every thread of the session has what it opens: from then on the process may give up to open files.
+        server.dir.metadata().map_err(failed)?;
+        Ok(server)
     }
 
     /// For when export number `index` becomes larger.

@@ -7,7 +7,8 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 
-const CONTROL: &str = "/dev/ublk-control";
+/// The device that makes and removes devices; a server opens it again when it ends.
+pub const CONTROL: &str = "/dev/ublk-control";
 /// One command at a time.
 const ENTRIES: u32 = 1;
 

@@ -26,6 +26,7 @@ mod uapi;
 mod work;
 
 use crate::unaligned::ByteDevice;
+pub use control::CONTROL;
 use control::Control;
 use lanes::Lane;
 use node::Node;

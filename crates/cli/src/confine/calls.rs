@@ -1,0 +1,182 @@
+//! Which system calls a server gives up, kept by a filter in the kernel (seccomp).
+//!
+//! The filter names what serving never does and lets everything else pass. A list of what is allowed would be tighter, and a library that
+//! is updated and makes a call that nobody has thought of would lose a disk. For the same reason a refused call is an error, and not the
+//! end of the process.
+
+use anyhow::{Context, Result};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule,
+};
+use std::collections::BTreeMap;
+
+/// No other program is run, and no process is made or looked into.
+const PROCESSES: &[i64] = &[
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_kill,
+    libc::SYS_tkill,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_kcmp,
+];
+/// All sockets are there: clients come by `accept`.
+const SOCKETS: &[i64] = &[
+    libc::SYS_socket,
+    libc::SYS_socketpair,
+    libc::SYS_bind,
+    libc::SYS_connect,
+    libc::SYS_listen,
+];
+/// Files of any name get no other owner, rights or names, and none is found without its name.
+const NAMES: &[i64] = &[
+    libc::SYS_mknodat,
+    libc::SYS_linkat,
+    libc::SYS_symlinkat,
+    libc::SYS_fchmodat,
+    libc::SYS_fchownat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_open_by_handle_at,
+];
+/// The machine stays as it is, and the process where and who it is.
+const MACHINE: &[i64] = &[
+    libc::SYS_mount,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_setuid,
+    libc::SYS_setgid,
+    libc::SYS_setreuid,
+    libc::SYS_setregid,
+    libc::SYS_setresuid,
+    libc::SYS_setresgid,
+    libc::SYS_setgroups,
+    libc::SYS_setfsuid,
+    libc::SYS_setfsgid,
+    libc::SYS_capset,
+    libc::SYS_personality,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_syslog,
+    libc::SYS_quotactl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+];
+/// The same by older names.
+#[cfg(target_arch = "x86_64")]
+const OLDER: &[i64] = &[
+    libc::SYS_fork,
+    libc::SYS_vfork,
+    libc::SYS_mknod,
+    libc::SYS_link,
+    libc::SYS_symlink,
+    libc::SYS_chmod,
+    libc::SYS_chown,
+    libc::SYS_lchown,
+    libc::SYS_iopl,
+    libc::SYS_ioperm,
+    libc::SYS_modify_ldt,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const OLDER: &[i64] = &[];
+const OPENS: &[i64] = &[libc::SYS_openat, libc::SYS_openat2];
+#[cfg(target_arch = "x86_64")]
+const OLDER_OPENS: &[i64] = &[libc::SYS_open, libc::SYS_creat];
+#[cfg(not(target_arch = "x86_64"))]
+const OLDER_OPENS: &[i64] = &[];
+
+/// Which of the calls that most servers never make this one makes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// It opens files and makes rings: ublk's control device at the end.
+    pub opens: bool,
+    /// It unmounts what it has mounted.
+    pub unmounts: bool,
+}
+
+impl Calls {
+    /// In all threads that there are and will be. They get no new privileges either.
+    pub fn give_up(self) -> Result<()> {
+        // What is in memory tells whether this one makes a thread or a process, and a filter sees no memory. To be told that the
+        // kernel does not know it leads the system's library to `clone`, whose flags are seen.
+        let newer = filter([(libc::SYS_clone3, Vec::new())], libc::ENOSYS)?;
+        let all = filter(self.refused()?, libc::EPERM)?;
+        for program in [newer, all] {
+            seccompiler::apply_filter_all_threads(&program)?;
+        }
+        Ok(())
+    }
+
+    fn refused(self) -> Result<Vec<(i64, Vec<SeccompRule>)>> {
+        let mut numbers = [PROCESSES, SOCKETS, NAMES, MACHINE, OLDER].concat();
+        if !self.opens {
+            numbers.extend([OPENS, OLDER_OPENS, &[libc::SYS_io_uring_setup]].concat());
+        }
+        if !self.unmounts {
+            numbers.push(libc::SYS_umount2);
+        }
+        let mut refused: Vec<_> = numbers.into_iter().map(|call| (call, Vec::new())).collect();
+        let thread = libc::CLONE_THREAD as u64;
+        let process = SeccompCondition::new(
+            0,
+            SeccompCmpArgLen::Dword,
+            SeccompCmpOp::MaskedEq(thread),
+            0,
+        )?;
+        refused.push((libc::SYS_clone, vec![SeccompRule::new(vec![process])?]));
+        Ok(refused)
+    }
+}
+
+/// A filter that answers these calls with an error. A call without rules is refused whatever its arguments.
+fn filter(
+    refused: impl IntoIterator<Item = (i64, Vec<SeccompRule>)>,
+    errno: i32,
+) -> Result<BpfProgram> {
+    let rules: BTreeMap<_, _> = refused.into_iter().flat_map(by_all_numbers).collect();
+    let machine = std::env::consts::ARCH;
+    let machine = machine.try_into().with_context(|| machine.to_owned())?;
+    let error = SeccompAction::Errno(errno.unsigned_abs());
+    Ok(SeccompFilter::new(rules, SeccompAction::Allow, error, machine)?.try_into()?)
+}
+
+/// Some kernels know each call by a second number, of programs with short pointers.
+fn by_all_numbers((call, rules): (i64, Vec<SeccompRule>)) -> Vec<(i64, Vec<SeccompRule>)> {
+    const SHORT: i64 = 0x4000_0000;
+    let mut all = vec![(call, rules.clone())];
+    if cfg!(target_arch = "x86_64") {
+        all.push((call | SHORT, rules));
+    }
+    all
+}
