@@ -198,14 +198,6 @@ fn worlds() -> Vec<(FileSystem, Properties)> {
     properties.into_iter().flat_map(with).collect()
 }
 
-/// Mounts of this thread, and of what it starts, are not copied into what other programs keep apart: there they would live on,
-/// and the device below with them.
-fn mount_apart() {
-    // SAFETY: a system call on this thread alone, that has started none yet.
-    assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNS) }, 0);
-    common::run("mount", &["--make-rprivate", "/"]);
-}
-
 /// Records one life, and cuts it.
 fn round(world: (FileSystem, Properties), seed: u64, places: &Places, tally: &mut Tally) {
     let mut rng = Rng::new(seed);
@@ -236,7 +228,6 @@ fn nothing_synced_is_lost_by_a_power_cut_under_any_file_system() {
     if !can_attach("nothing_synced_is_lost_by_a_power_cut_under_any_file_system") {
         return;
     }
-    mount_apart();
     let (worlds, places) = (worlds(), Places::new());
     let all = number("CUTS").unwrap_or(40) as usize;
     let first = number("SEED").unwrap_or(0);
