@@ -9,6 +9,7 @@ mod drives;
 mod errors;
 mod run;
 mod trace;
+mod victim;
 mod watched;
 
 use pyo3::prelude::*;

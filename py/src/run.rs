@@ -3,9 +3,11 @@
 use crate::drives;
 use crate::errors::{self, OptionError, RunError};
 use crate::trace::Trace;
-use crate::watched::watched;
+use crate::victim::Victim;
+use crate::watched::{tell, watched};
 use pyo3::prelude::*;
 use std::sync::Arc;
+use vellum_lab::base::Choose;
 use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::Policy;
 use vellum_lab::progress::Watch;
@@ -23,7 +25,8 @@ type Ran = (Forms, (Vec<String>, Vec<String>), Vec<(String, String)>);
 
 /// Runs policies, as `vellum lab compare` does; without any, those that it takes.
 #[pyfunction]
-#[pyo3(signature = (options, policies, trace=None, drive=None, threads=None, progress=None))]
+#[pyo3(signature = (options, policies, trace=None, drive=None, threads=None, progress=None, victim=None))]
+#[expect(clippy::too_many_arguments, reason = "each is a keyword in Python")]
 pub fn run(
     py: Python<'_>,
     options: Vec<String>,
@@ -32,6 +35,7 @@ pub fn run(
     drive: Option<(String, String)>,
     threads: Option<usize>,
     progress: Option<&Bound<'_, PyAny>>,
+    victim: Option<Py<PyAny>>,
 ) -> PyResult<Ran> {
     let of_trace = trace.map(|trace| ["--".into(), trace.get().path().to_owned()]);
     let words = options.into_iter().chain(of_trace.into_iter().flatten());
@@ -40,14 +44,22 @@ pub fn run(
         setup = setup.on(Arc::new(drives::read(&name, &text)?));
     }
     let ready = setup.ready_with(trace.map(|trace| Arc::clone(trace.get().file())));
-    let scenario = setup
+    let mut scenario = setup
         .scenario(&ready)
         .map_err(|error| errors::option(&error))?;
+    let victim = victim.map(Victim::new);
+    let chooser = victim
+        .clone()
+        .map(|victim| move || Box::new(victim.clone()) as Box<dyn Choose>);
+    scenario.chooser = chooser.as_ref().map(|chooser| chooser as _);
+    let raised = || victim.as_ref().map_or(Ok(()), Victim::raised);
     let policies = chosen(&policies, &scenario)?;
     let watches: Vec<Watch> = policies.iter().map(|_| Watch::default()).collect();
     let threads = threads.unwrap_or_else(parallel::cores);
     let work = || compare::run(&scenario, &policies, &watches, threads);
-    let (outcomes, failed) = watched(py, &watches, progress, work)?;
+    let heed = || raised().and_then(|()| tell(&watches, progress));
+    let (outcomes, failed) = watched(py, &watches, heed, work)?;
+    raised()?;
     let failed = failed.into_iter();
     let failed = failed.map(|failed| (failed.policy.to_string(), errors::told(&*failed.source)));
     Ok((forms(&outcomes)?, setup.about(&ready), failed.collect()))

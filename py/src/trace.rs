@@ -1,7 +1,7 @@
 //! Traces: read once, run often, or looked at as columns.
 
 use crate::errors::{self, OptionError, TraceError};
-use crate::watched::watched;
+use crate::watched::{tell, watched};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::path::PathBuf;
@@ -38,7 +38,8 @@ impl Trace {
         };
         let watches = [Watch::default()];
         let read = || TraceFile::read_watched(file, &reading, &watches[0]);
-        let file = watched(py, &watches, progress, read)?.map_err(|error| unread(&error))?;
+        let file = watched(py, &watches, || tell(&watches, progress), read)?
+            .map_err(|error| unread(&error))?;
         let file = Arc::new(file);
         Ok(Self { path, file })
     }
@@ -82,13 +83,18 @@ impl Trace {
     /// Its requests as columns, little-endian: when in nanoseconds, the disk, what, the first byte, how many.
     fn columns<'py>(&self, py: Python<'py>) -> PyResult<[Bound<'py, PyBytes>; 5]> {
         // A file that is read without end has no watch: it was read before.
-        let columns = watched(py, &[], None, || {
-            let mut columns = Columns::default();
-            for record in self.file.records()? {
-                columns.add(&record?);
-            }
-            Ok::<_, ReplayError>(columns)
-        })?;
+        let columns = watched(
+            py,
+            &[],
+            || Ok(()),
+            || {
+                let mut columns = Columns::default();
+                for record in self.file.records()? {
+                    columns.add(&record?);
+                }
+                Ok::<_, ReplayError>(columns)
+            },
+        )?;
         let columns = columns.map_err(|error| unread(&error))?;
         let Columns(columns) = columns;
         Ok(columns.map(|column| PyBytes::new(py, &column)))

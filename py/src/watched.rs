@@ -9,12 +9,12 @@ use vellum_lab::progress::Watch;
 /// How often Python is asked whether somebody pressed Ctrl-C, and told how far it is.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Does `work` on a thread of its own. Meanwhile other Python threads run. A signal, or an exception of `progress`, ends
-/// what is watched, and is raised.
+/// Does `work` on a thread of its own. Meanwhile other Python threads run. A signal, or an exception of `heed`, which is called
+/// now and then, ends what is watched, and is raised.
 pub fn watched<R: Send>(
     py: Python<'_>,
     watches: &[Watch],
-    progress: Option<&Bound<'_, PyAny>>,
+    heed: impl Fn() -> PyResult<()>,
     work: impl FnOnce() -> R + Send,
 ) -> PyResult<R> {
     let over = &AtomicBool::new(false);
@@ -28,7 +28,7 @@ pub fn watched<R: Send>(
         while !over.load(Ordering::Acquire) {
             py.detach(|| thread::park_timeout(EVERY));
             if heard.is_ok() {
-                heard = py.check_signals().and_then(|()| tell(watches, progress));
+                heard = py.check_signals().and_then(|()| heed());
                 if heard.is_err() {
                     watches.iter().for_each(Watch::stop);
                 }
@@ -55,7 +55,7 @@ impl Drop for Ended<'_> {
 }
 
 /// Calls `progress` with the requests that were served, and how many there are.
-fn tell(watches: &[Watch], progress: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+pub fn tell(watches: &[Watch], progress: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
     let Some(progress) = progress else {
         return Ok(());
     };

@@ -58,6 +58,7 @@ fn scenario() -> Scenario<'static> {
         timed: true,
         sizes: None,
         hashing: None,
+        chooser: None,
         watch: None,
     }
 }

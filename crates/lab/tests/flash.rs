@@ -49,6 +49,7 @@ fn scenario(load: &str, requests: u64, options: Options) -> Scenario<'static> {
         timed: true,
         sizes: None,
         hashing: None,
+        chooser: None,
         watch: None,
     }
 }

@@ -38,6 +38,7 @@ fn scenario(load: Load<'_>) -> Scenario<'_> {
         timed: true,
         sizes: None,
         hashing: None,
+        chooser: None,
         watch: None,
     }
 }

@@ -52,6 +52,7 @@ fn scenario(device: Device, load: &str, requests: u64) -> Scenario<'static> {
         timed: true,
         sizes: None,
         hashing: None,
+        chooser: None,
         watch: None,
     }
 }

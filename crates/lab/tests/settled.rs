@@ -40,6 +40,7 @@ fn scenario(load: Load<'_>, precondition: Precondition) -> Scenario<'_> {
         timed: false,
         sizes: None,
         hashing: None,
+        chooser: None,
         watch: None,
     }
 }

@@ -77,6 +77,7 @@ fn run(policy: &str) -> Sim {
         timed: true,
         sizes: None,
         hashing: None,
+        chooser: None,
         watch: None,
     };
     let (mut sim, logical) = scenario.prepared(&policy).unwrap();

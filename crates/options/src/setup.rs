@@ -338,6 +338,7 @@ impl Setup {
             timed: !self.untimed,
             sizes: self.sizes.as_deref().and_then(sizes::find).copied(),
             hashing: self.hashing.hashing(),
+            chooser: None,
             watch: None,
         })
     }

@@ -25,9 +25,11 @@ from .options import Options
 from .outcome import Comparison, Outcome, comparison
 from .table import Table
 from .trace import Trace, trace, trace_of
+from .victim import Closed, Victim, asked
 from .words import words
 
 __all__ = [
+    "Closed",
     "Comparison",
     "Drive",
     "Error",
@@ -38,6 +40,7 @@ __all__ = [
     "Table",
     "Trace",
     "TraceError",
+    "Victim",
     "compare",
     "drive",
     "drives",
@@ -70,6 +73,7 @@ def run(
     drive: str | os.PathLike[str] | Drive = "tlc-nvme",
     policy: str = "vellum",
     *,
+    victim: Victim | None = None,
     progress: _lab.Progress | None = None,
     **options: Unpack[Options],
 ) -> Outcome:
@@ -80,11 +84,14 @@ def run(
     `capacity="1G"`, `op=28`, `theta=0.9`, `fcfs=True`; `help(vellum.Options)` tells all. `progress` is called every 100 ms
     with the requests that were served, and how many there are.
 
+    `victim` chooses which block the collector of a page map (`policy="base"`) takes, in place of what the policy says: a
+    function of `Closed` to the place of a block. It is slow, and made for ideas: what it raises ends the run.
+
     Raises `OptionError`, `TraceError` or `RunError`, and says what to do.
     """
     if not isinstance(policy, str):
         raise OptionError(f"a policy is a name, like 'base:cost-benefit', not {policy!r}")
-    done = _run(load, drive, [policy], options, 1, progress)
+    done = _run(load, drive, [policy], options, 1, progress, victim)
     for name, why in done.failed.items():
         raise RunError(f"{name}: {why}")
     return done[0]
@@ -121,6 +128,7 @@ def _run(
     options: Options,
     threads: int | None,
     progress: _lab.Progress | None,
+    victim: Victim | None = None,
 ) -> Comparison:
     own = None
     said = words(options)
@@ -145,5 +153,7 @@ def _run(
     else:
         raise OptionError(f"a load is a name, a path or a vellum.Trace, not {load!r}")
     native = None if read is None else read.native
-    forms, (about, warnings), failed = _lab.run(said, policies, native, own, threads, progress)
+    forms, (about, warnings), failed = _lab.run(
+        said, policies, native, own, threads, progress, None if victim is None else asked(victim)
+    )
     return comparison(forms, about, warnings, dict(failed))

@@ -10,6 +10,7 @@ class TraceError(Error): ...
 class RunError(Error): ...
 
 Forms = tuple[str, str, str, str, list[list[str]]]
+Asked = Callable[[bytes, bytes, bytes, int], int]
 Progress = Callable[[int, int], object]
 
 @final
@@ -37,4 +38,5 @@ def run(
     drive: tuple[str, str] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
+    victim: Asked | None = None,
 ) -> tuple[Forms, tuple[list[str], list[str]], list[tuple[str, str]]]: ...

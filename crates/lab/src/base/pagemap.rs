@@ -11,6 +11,7 @@
 use super::divisor::Divisor;
 use super::levelling::Leveller;
 use super::mapcache::Paging;
+use super::own::{Chooser, Own};
 use super::separation::Separation;
 use super::victims::{Victim, Victims};
 use crate::flash::{Die, EraseBlock, PLAIN, PageMapping, Shape};
@@ -203,6 +204,15 @@ impl PageMap {
         let mut seeds = Rng::new(mix(seed));
         for frontier in &mut self.frontiers {
             frontier.victims.draw_by(Rng::new(seeds.draw()));
+        }
+        self
+    }
+
+    /// The same with victims of somebody's own choice, before anything is written.
+    #[must_use]
+    pub fn choosing(mut self, chooser: Chooser<'_>) -> Self {
+        for frontier in &mut self.frontiers {
+            frontier.victims = Victims::Own(Own::new(chooser(), self.per_die, self.pages));
         }
         self
     }

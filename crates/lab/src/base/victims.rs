@@ -4,6 +4,7 @@
 //! its valid pages are kept, 2 bytes, and of each group of blocks the fewest of any, so that a search reads little and a death
 //! writes two numbers.
 
+use super::own::Own;
 use crate::rng::Rng;
 use std::collections::VecDeque;
 
@@ -120,6 +121,7 @@ pub(super) enum Victims {
         changed: Vec<u64>,
         clock: u64,
     },
+    Own(Own),
 }
 
 impl Victims {
@@ -154,6 +156,7 @@ impl Victims {
             Self::Greedy(fewest) => fewest.set(block, valid),
             Self::Fifo(queue) => queue.push_back(block),
             Self::Choices { closed, .. } => closed.push(block),
+            Self::Own(own) => own.close(block),
             Self::CostBenefit {
                 closed,
                 changed,
@@ -175,6 +178,7 @@ impl Victims {
                 *clock += 1;
                 changed[block as usize] = *clock;
             }
+            Self::Own(own) => own.died(block),
             Self::Fifo(_) | Self::Choices { .. } => {}
         }
     }
@@ -184,6 +188,7 @@ impl Victims {
         match self {
             Self::Greedy(fewest) => fewest.remove(block),
             Self::Fifo(queue) => queue.retain(|&other| other != block),
+            Self::Own(own) => own.remove(block),
             Self::Choices { closed, .. } | Self::CostBenefit { closed, .. } => {
                 closed.retain(|&other| other != block);
             }
@@ -204,6 +209,7 @@ impl Victims {
                 Some(block)
             }
             Self::Fifo(queue) => queue.pop_front(),
+            Self::Own(own) => own.take(valid),
             Self::Choices { draws, closed, rng } => {
                 let best = (0..*draws)
                     .map(|_| rng.below(closed.len() as u64) as usize)
@@ -239,6 +245,7 @@ impl Victims {
         match self {
             Self::Greedy(fewest) => fewest.take(),
             Self::Fifo(queue) => queue.pop_front(),
+            Self::Own(own) => own.take(valid),
             Self::Choices { draws, closed, rng } => {
                 let best = (0..*draws)
                     .map(|_| rng.below(closed.len() as u64) as usize)

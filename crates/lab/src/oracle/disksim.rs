@@ -280,6 +280,7 @@ fn scenario(load: Load<'_>, parts: u64, seed: u64) -> Scenario<'_> {
         timed: true,
         sizes: None,
         hashing: None,
+        chooser: None,
         watch: None,
     }
 }

@@ -292,6 +292,25 @@ pub fn page_map(
     })
 }
 
+/// The engine with nothing, zeros apart.
+fn plain_engine() -> Policy {
+    Policy {
+        layer: Layer::Vellum {
+            victim: vellum_core::engine::Victim::Greedy,
+            zero: true,
+            dedup: vellum_core::seam::Dedup::default(),
+            compress: false,
+            deltas: Deltas::Off,
+            replay: false,
+            write_once: vellum_core::seam::WriteOnce::Off,
+            placing: Placing::default(),
+            on_drive: false,
+            levelling: crate::base::Levelling::default(),
+        },
+        over_provisioning: None,
+    }
+}
+
 /// The engine, collecting greedily, on flash of 256 pages a block.
 ///
 /// # Errors
@@ -323,24 +342,10 @@ pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> 
         timed: true,
         sizes: None,
         hashing: None,
+        chooser: None,
         watch: None,
     };
-    let policy = Policy {
-        layer: Layer::Vellum {
-            victim: vellum_core::engine::Victim::Greedy,
-            zero: true,
-            dedup: vellum_core::seam::Dedup::default(),
-            compress: false,
-            deltas: Deltas::Off,
-            replay: false,
-            write_once: vellum_core::seam::WriteOnce::Off,
-            placing: Placing::default(),
-            on_drive: false,
-            levelling: crate::base::Levelling::default(),
-        },
-        over_provisioning: None,
-    };
-    let (mut sim, logical) = scenario.prepared(&policy)?;
+    let (mut sim, logical) = scenario.prepared(&plain_engine())?;
     sim.time.set_instant(true);
     let mut rng = Rng::new(effort.seed);
     let pace = Pace::Closed { depth: 1 };

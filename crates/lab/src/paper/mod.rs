@@ -176,6 +176,7 @@ fn scenario(device: &str, capacity: u64, load: Synthetic) -> Scenario<'static> {
         timed: true,
         sizes: None,
         hashing: None,
+        chooser: None,
         watch: None,
     }
 }

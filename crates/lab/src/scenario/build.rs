@@ -150,6 +150,14 @@ impl Scenario<'_> {
         }
     }
 
+    /// The map with the victims that somebody chooses, if anybody does.
+    fn chosen(&self, map: PageMap) -> PageMap {
+        match self.chooser {
+            Some(chooser) => map.choosing(chooser),
+            None => map,
+        }
+    }
+
     fn settings(&self, layer: Layer, bufs: u32) -> Settings {
         let Layer::Vellum {
             victim,
@@ -216,7 +224,7 @@ impl Scenario<'_> {
                 if separated {
                     map = map.separated(victim)?;
                 }
-                let map = map.mapped(nand.page_map)?.drawing(self.seed);
+                let map = self.chosen(map.mapped(nand.page_map)?.drawing(self.seed));
                 let mut map = map.levelled(levelling);
                 if let Some(entries) = map_cache {
                     map = map.paged(entries as usize)?;

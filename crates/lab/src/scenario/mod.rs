@@ -7,12 +7,12 @@ mod warm;
 
 pub use build::{CAPACITY_MAX, DEFAULT_BYTES, TooLarge};
 
-use crate::base::TooSmall;
+use crate::base::{Chooser, TooSmall};
 use crate::flash::{self, Kind, NoSpare, Preset};
 use crate::journal::Journal;
 use crate::life::{Life, WornOut};
 use crate::outcome::{Outcome, Snapshot};
-use crate::policy::Policy;
+use crate::policy::{Layer, Policy};
 use crate::progress::Watch;
 use crate::replay::{RepeatedContents, ReplayError, TraceFile};
 use crate::series;
@@ -164,6 +164,8 @@ pub struct Scenario<'a> {
     pub sizes: Option<Sizes>,
     /// The engine's hash unit, where hashing takes time.
     pub hashing: Option<Hashing>,
+    /// Who chooses the victims of a page map's collector in place of what its policy says.
+    pub chooser: Option<Chooser<'a>>,
     /// Who sees how far it is, and may end it.
     pub watch: Option<&'a Watch>,
 }
@@ -222,6 +224,15 @@ pub enum ScenarioError {
         "{policy}: in how many bytes a block can be stored is not known: name a model of it (--sizes), or replay a trace that tells it"
     )]
     Sizes {
+        /// Which.
+        policy: String,
+    },
+    /// Victims of one's own where nothing asks for them.
+    #[error(
+        "{policy}: victims of your own are of a page map on flash: take a policy that begins with base, and \
+         a drive of flash"
+    )]
+    Chooser {
         /// Which.
         policy: String,
     },
@@ -294,6 +305,7 @@ impl Scenario<'_> {
     /// When it cannot be run, or is not served to its end.
     pub fn run(&self, policy: &Policy) -> Result<Outcome, ScenarioError> {
         let mut built = self.build(policy)?;
+        built.notes.extend(self.choice_told(policy)?);
         let (sim, logical) = (&mut built.sim, built.logical);
         self.holds(policy, logical)?;
         sim.time.set_instant(true);
@@ -331,6 +343,21 @@ impl Scenario<'_> {
         }
         outcome.partial = self.stopped();
         Ok(outcome)
+    }
+
+    /// Whether victims are chosen by whoever runs it, for the reader; and not where nothing would ask.
+    fn choice_told(&self, policy: &Policy) -> Result<Option<String>, ScenarioError> {
+        let on_flash = matches!(self.device.preset.kind, Kind::Nand(_));
+        let is_base = matches!(policy.layer, Layer::Base { .. });
+        match self.chooser {
+            None => Ok(None),
+            Some(_) if on_flash && is_base => {
+                Ok(Some("victims: chosen by a policy of somebody's own".into()))
+            }
+            Some(_) => Err(ScenarioError::Chooser {
+                policy: policy.to_string(),
+            }),
+        }
     }
 
     /// Brings to the medium what is still in RAM, and says what the run came to.
