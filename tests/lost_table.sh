@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A write of the map table that the medium confirmed and lost: block after block of the table, and all of it, is put back as it
-# was before the last life, on each layout of tables. What was written is read, or an error is told; never anything else.
+# was before the last life, on each layout of tables. What was written is read while the twins of these blocks are there, and
+# without them what was written is read, or an error is told; never anything else.
 # Needs root.
 name=lost_table
 # shellcheck source=tests/chain/served.sh
@@ -9,6 +10,10 @@ needs cmp
 
 put_back() { # FIRST COUNT
     cp "$dir/new" "$dir/volume"
+    put_back_too "$1" "$2"
+}
+
+put_back_too() { # FIRST COUNT
     dd if="$dir/old" of="$dir/volume" bs=4096 skip="$1" seek="$1" count="$2" conv=notrunc status=none
 }
 
@@ -51,12 +56,19 @@ for layout in ordered shadow; do
     cp "$dir/volume" "$dir/new"
     at=$("$VELLUM" dump "$dir/volume" superblock | sed -n 's/^map table.* \([0-9]*\) blocks.*from block \([0-9]*\)$/\1 \2/p')
     blocks=${at% *} first=${at#* }
+    twins=$("$VELLUM" dump "$dir/volume" superblock | sed -n 's/^twins of the map.* from block \([0-9]*\)$/\1/p')
     [ $layout != shadow ] || blocks=$((2 * blocks))
     for at in 0 1 2 "0 2" "0 $blocks"; do
         # shellcheck disable=SC2086
         set -- $at 1
         put_back $((first + $1)) "$2"
+        before=$refused
         right_or_refused "$layout, $2 block(s) of the map table from $1 on"
+        current="$layout: its twins do not tell what $2 block(s) of the map table from $1 on said"
+        [ "$refused" = "$before" ]
+        put_back $((first + $1)) "$2"
+        put_back_too $((twins + $1)) "$2"
+        right_or_refused "$layout, both copies of $2 block(s) of the map table from $1 on"
     done
     echo "lost_table: $layout: right $right times, refused $refused times"
     current="$layout: nothing was noticed"

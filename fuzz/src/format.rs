@@ -74,6 +74,7 @@ pub fn superblock(bytes: &[u8]) {
         .iter()
         .flat_map(|block| sizes.map(|size| (block, size)))
     {
+        let _ = Superblock::decode_head(block, medium_blocks, nothing);
         let Ok(found) = Superblock::decode(block, medium_blocks, nothing) else {
             continue;
         };
@@ -83,6 +84,8 @@ pub fn superblock(bytes: &[u8]) {
             let last = found.areas().data((found.areas().data_blocks() - 1) as u32);
             let tables: u64 = found.table_blocks().iter().sum();
             assert!(last.0 < end && found.table_at(tables - 1, 1).0 < end);
+            let twins = [found.map_twin(0, 1), found.directory_twin(0, 1)];
+            assert!(twins.into_iter().flatten().all(|twin| twin.0 < end));
             continue;
         }
         let last_root = found

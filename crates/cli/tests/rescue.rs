@@ -133,7 +133,7 @@ fn a_damaged_volume_is_dumped_and_its_files_are_named() {
 /// LBAs of a block of the map table.
 const TABLE: u64 = 504;
 
-/// Zeros the first block of the map table, both slots of it where there are two.
+/// Zeros the first block of the map table and its twin, both slots where there are two.
 fn lose_first_table(volume: &Path) {
     let (file, superblock) = opened(volume);
     for slot in 0..if superblock.layout() == Layout::Shadow {
@@ -141,8 +141,10 @@ fn lose_first_table(volume: &Path) {
     } else {
         1
     } {
-        let at = superblock.table_at(0, slot).0;
-        file.write_all_at(&[0; 4096], at * 4096).unwrap();
+        let twin = superblock.map_twin(0, slot).unwrap();
+        for at in [superblock.table_at(0, slot), twin] {
+            file.write_all_at(&[0; 4096], at.0 * 4096).unwrap();
+        }
     }
 }
 

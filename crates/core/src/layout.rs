@@ -40,8 +40,8 @@ pub fn recover(
         _ => {
             let recovered = tables::recover(source, medium_blocks, crc)?;
             // No crash leaves this behind: a write that the medium acknowledged is not there.
-            if let Some(&(at, count, links)) = recovered.too_low.first() {
-                return Err(RecoveryError::CountTooLow { at, count, links });
+            if let Some(error) = recovered.doubt() {
+                return Err(error);
             }
             Recovered::Tables(Box::new(recovered))
         }

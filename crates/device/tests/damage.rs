@@ -204,8 +204,8 @@ fn a_rescue_leaves_out_blocks_that_are_damaged_themselves() {
 const TABLE: u64 = 504;
 
 /// A volume of tables with blocks under two blocks of its map, each written twice, so that both slots of `shadow` are in use; and where
-/// those of the first are.
-fn tables(layout: Layout) -> (Arc<dyn Medium>, Vec<Pba>) {
+/// both copies of those of the first are.
+fn tables(layout: Layout) -> (Arc<dyn Medium>, Vec<[Pba; 2]>) {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
     create_as(&*medium, layout);
     let volume = common::open(&medium);
@@ -218,7 +218,12 @@ fn tables(layout: Layout) -> (Arc<dyn Medium>, Vec<Pba>) {
     volume.stop().unwrap();
     let superblock = superblock_of(&*medium);
     let slots = if layout == Layout::Shadow { 2 } else { 1 };
-    let slots = (0..slots).map(|slot| superblock.table_at(0, slot));
+    let slots = (0..slots).map(|slot| {
+        let twin = superblock
+            .map_twin(0, slot)
+            .expect("new volumes have twins");
+        [superblock.table_at(0, slot), twin]
+    });
     (medium, slots.collect())
 }
 
@@ -226,7 +231,15 @@ fn tables(layout: Layout) -> (Arc<dyn Medium>, Vec<Pba>) {
 fn a_lost_block_of_the_map_table_costs_its_own_links() {
     for layout in [Layout::Ordered, Layout::Shadow] {
         let (medium, slots) = tables(layout);
-        slots.into_iter().for_each(|at| zero(&*medium, at));
+        slots.iter().for_each(|slot| zero(&*medium, slot[0]));
+        let volume = common::open(&medium);
+        assert!(volume.stats().recovery.from_copies > 0, "its twin tells");
+        volume.stop().unwrap();
+        drop(volume);
+        slots
+            .into_iter()
+            .flatten()
+            .for_each(|at| zero(&*medium, at));
         let refused = Volume::open(Arc::clone(&medium), &small());
         assert!(matches!(refused, Err(OpenError::Recovery { .. })));
         for trust in [Trust::Certain, Trust::Newest] {
@@ -259,7 +272,7 @@ fn links_of_the_commit_before_are_found_in_the_other_slot() {
     let mut brought_back = 0;
     for slot in 0..2 {
         let (medium, slots) = tables(Layout::Shadow);
-        zero(&*medium, slots[slot]);
+        slots[slot].into_iter().for_each(|at| zero(&*medium, at));
         let source = read_only(&medium, Trust::Newest);
         let Some(damage) = source.damage() else {
             source.stop().unwrap();

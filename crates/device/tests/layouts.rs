@@ -380,18 +380,28 @@ fn a_bad_directory_of_shadow_is_refused_and_named() {
     drop(volume);
 
     let copies = superblock.directory_at(0, 0)..superblock.directory_at(0, 1).plus(1);
-    medium.set_plan(Plan::default().with_rule(Rule {
+    let twins = [0, 1].map(|slot| superblock.directory_twin(0, slot).unwrap());
+    let unreadable = |blocks| Rule {
         fault: Fault::ReadError,
-        blocks: copies.start.0..copies.end.0,
+        blocks,
         skip: 0,
         times: u64::MAX,
-    }));
+    };
+    let without = Plan::default().with_rule(unreadable(copies.start.0..copies.end.0));
+    medium.set_plan(without.clone());
+    let told = open(&medium, Persistence::Weak, false);
+    assert_eq!(Client::new(&told).read(0, 3).unwrap(), [1, 2, 3]);
+    told.stop().unwrap();
+    drop(told);
+    medium.set_plan(without.with_rule(unreadable(twins[0].0..twins[1].0 + 1)));
     let Err(error) = Volume::open(medium.clone(), &OpenOptions::default()) else {
         panic!("opened without its directory");
     };
     let told = error.to_string();
     let names = |at: u64| told.contains(&format!("at byte {}", at * 4096));
-    assert!((copies.start.0..copies.end.0).any(names), "{told}");
+    let twins = twins.map(|twin| twin.0);
+    let mut bad = (copies.start.0..copies.end.0).chain(twins);
+    assert!(bad.any(names), "{told}");
     let read_only = OpenOptions {
         read_only: true,
         ..OpenOptions::default()
@@ -407,14 +417,16 @@ fn a_bad_directory_of_shadow_is_refused_and_named() {
     volume.stop().unwrap();
 }
 
-/// A map write that the medium acknowledged and lost is of an edition that is too old: an error at the next opening.
+/// A map write that the medium acknowledged and lost, in both copies, is of an edition that is too old: an error at the next opening.
 #[test]
 fn a_lost_write_to_the_map_is_found_out() {
     let medium = medium(Layout::Ordered);
     let volume = open(&medium, Persistence::Weak, false);
-    let at = {
+    let (at, twin) = {
         let superblock = volume.superblock();
-        superblock.table_at(superblock.table_number(Kind::Map, 0), 0)
+        let number = superblock.table_number(Kind::Map, 0);
+        let twin = superblock.map_twin(number, 0).unwrap();
+        (superblock.table_at(number, 0), twin)
     };
     let write = |volume: &Arc<Volume>, fill: u64| {
         let mut client = Client::new(volume);
@@ -430,6 +442,7 @@ fn a_lost_write_to_the_map_is_found_out() {
     write(&volume, 2);
     volume.stop().unwrap();
     medium.write(at, &before).unwrap();
+    medium.write(twin, &before).unwrap();
     let error = Volume::open(medium, &OpenOptions::default()).unwrap_err();
     assert!(
         error.to_string().contains("edition 1 of a block"),

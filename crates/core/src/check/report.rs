@@ -112,6 +112,18 @@ pub enum Problem {
         "{blocks} blocks are counted too high, as a crash may leave them: space that the next opening frees"
     )]
     CountsTooHigh { blocks: u64 },
+    /// Tables: of what leads to data one copy is bad, and the other one is not.
+    #[error(
+        "one of two copies of what leads to data, at physical blocks {first} and {twin}, is damaged or old; \
+         the other one tells it"
+    )]
+    Twins { first: Pba, twin: Pba },
+    /// Tables: what a crash may leave behind.
+    #[error(
+        "one of two copies of a block of the map, at physical blocks {first} and {twin}, is older, \
+         as a crash may leave it"
+    )]
+    TwinBehind { first: Pba, twin: Pba },
     /// Tables: a block of hints.
     #[error("fingerprints, which the next opening does without: {0}")]
     Fingerprints(RecoveryError),
@@ -141,6 +153,7 @@ impl Problem {
             Self::WithoutData
             | Self::MirrorDiffers { .. }
             | Self::OtherRoot { .. }
+            | Self::TwinBehind { .. }
             | Self::CountsTooHigh { .. } => Severity::Note,
             Self::Mirror { .. }
             | Self::MirrorUnreadable(_)
@@ -155,6 +168,7 @@ impl Problem {
             | Self::SummaryUnreadable { .. }
             | Self::HeaderUnreadable(_)
             | Self::HeadersDiffer { .. }
+            | Self::Twins { .. }
             | Self::Fingerprints(_)
             | Self::Counts(_)
             | Self::Editions(_) => Severity::Redundancy,

@@ -3,10 +3,14 @@
 //! `ordered` has each table block once. `shadow` has each twice, and a directory that says which of the two
 //! counts; the directory's blocks are there twice as well, and the root says which of those counts. A root is written
 //! twice in one go: when one copy is damaged the other tells that its commit was.
+//!
+//! Behind the tables are *twins*: whatever is written of the map, or of the directory, is written there once more in the same
+//! stage. So a block of either that is damaged, or whose write was lost, costs nothing. Twins lie in the order of what they
+//! are of, the map's first; volumes from before 2026-11-25 have none.
 
 use super::FormatError;
 use super::geometry::MAX_LOGICAL_BLOCKS;
-use super::superblock::Superblock;
+use super::superblock::{Features, Superblock};
 use super::table::Kind;
 use crate::addr::{Generation, Pba};
 
@@ -74,6 +78,14 @@ pub struct Areas {
     pub(super) data_blocks: u64,
 }
 
+/// How often a table block is there, besides its twin.
+fn slots(layout: Layout) -> u64 {
+    match layout {
+        Layout::Shadow => 2,
+        _ => 1,
+    }
+}
+
 /// Table blocks of each kind, in the order of the kinds.
 fn table_blocks(logical: u64, data_blocks: u64, editions: bool) -> [u64; 4] {
     let map = logical.div_ceil(Kind::Map.entries() as u64);
@@ -89,32 +101,38 @@ impl Areas {
     /// Lays tables and data out, with as much data as fits.
     pub(super) fn plan(
         layout: Layout,
-        editions: bool,
+        features: Features,
         medium_blocks: u64,
         logical: u64,
     ) -> Option<Self> {
         // The tables' length depends on the data's. What is left beside tables for the whole medium always fits; the
         // few blocks that this gives away are not worth a search.
-        let most = Self::lay_out(layout, editions, logical, medium_blocks);
+        let most = Self::lay_out(layout, features, logical, medium_blocks);
         let data_blocks = medium_blocks.checked_sub(most.data + 1)?;
-        let areas = Self::lay_out(layout, editions, logical, data_blocks);
+        let areas = Self::lay_out(layout, features, logical, data_blocks);
         (data_blocks >= LEAST_DATA_BLOCKS && areas.data + data_blocks < medium_blocks)
             .then_some(areas)
     }
 
-    fn lay_out(layout: Layout, editions: bool, logical: u64, data_blocks: u64) -> Self {
-        let blocks: u64 = table_blocks(logical, data_blocks, editions).iter().sum();
-        let (directory, tables, copies) = match layout {
+    fn lay_out(layout: Layout, features: Features, logical: u64, data_blocks: u64) -> Self {
+        let of_kinds = table_blocks(logical, data_blocks, features.editions);
+        let blocks: u64 = of_kinds.iter().sum();
+        let (directory, tables, of_directory) = match layout {
             Layout::Shadow => {
                 let directory = ROOTS + 4 * root_blocks(blocks);
-                (directory, directory + 2 * directory_blocks(blocks), 2)
+                let of_directory = slots(layout) * directory_blocks(blocks);
+                (directory, directory + of_directory, of_directory)
             }
-            _ => (0, ROOTS, 1),
+            _ => (0, ROOTS, 0),
+        };
+        let twins = match features.twins {
+            true => slots(layout) * of_kinds[Kind::Map as usize] + of_directory,
+            false => 0,
         };
         Self {
             tables,
             directory,
-            data: (tables + copies * blocks).next_multiple_of(8),
+            data: (tables + slots(layout) * blocks + twins).next_multiple_of(8),
             data_blocks,
         }
     }
@@ -160,7 +178,7 @@ impl Areas {
         }
         let right = Self::lay_out(
             superblock.layout,
-            superblock.features.editions,
+            superblock.features,
             logical,
             self.data_blocks,
         );
@@ -221,13 +239,51 @@ impl Superblock {
         before + u64::from(block)
     }
 
+    /// Which table block has that number.
+    #[must_use]
+    pub fn table_of(&self, number: u64) -> Option<(Kind, u32)> {
+        let mut first = 0;
+        for (kind, blocks) in Kind::ALL.into_iter().zip(self.table_blocks()) {
+            if (first..first + blocks).contains(&number) {
+                return Some((kind, (number - first) as u32));
+            }
+            first += blocks;
+        }
+        None
+    }
+
     /// Where a table block of that number is; of shadowed ones in slot 0 or 1.
     #[must_use]
     pub fn table_at(&self, number: u64, slot: u64) -> Pba {
-        Pba(match self.layout {
-            Layout::Shadow => self.areas.tables + 2 * number + slot,
-            _ => self.areas.tables + number,
-        })
+        let slots = slots(self.layout);
+        Pba(self.areas.tables + slots * number + slot % slots)
+    }
+
+    /// Where the twin of a block of the map is, by its number and slot, if there are twins.
+    #[must_use]
+    pub fn map_twin(&self, number: u64, slot: u64) -> Option<Pba> {
+        let is_there = self.features.twins && number < self.table_blocks()[Kind::Map as usize];
+        let slots = slots(self.layout);
+        is_there.then(|| self.first_twin().plus(slots * number + slot % slots))
+    }
+
+    /// Where the twin of a block of the directory is, if there are twins.
+    #[must_use]
+    pub fn directory_twin(&self, block: u64, slot: u64) -> Option<Pba> {
+        let of_map = slots(self.layout) * self.table_blocks()[Kind::Map as usize];
+        let is_there = self.features.twins && self.layout == Layout::Shadow;
+        is_there.then(|| self.first_twin().plus(of_map + 2 * block + slot))
+    }
+
+    fn first_twin(&self) -> Pba {
+        let tables: u64 = self.table_blocks().iter().sum();
+        Pba(self.areas.tables + slots(self.layout) * tables)
+    }
+
+    /// Whether what leads to data is there twice, of tables in place.
+    #[must_use]
+    pub fn has_twins(&self) -> bool {
+        self.features.twins
     }
 
     /// Blocks of the directory of shadowed tables.

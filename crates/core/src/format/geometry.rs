@@ -209,6 +209,7 @@ fn lay_out(
     }
     Ok(Superblock {
         read_only_compatible: 0,
+        torn: None,
         properties: Properties::default(),
         uuid: params.uuid,
         secret: Secret::Known(params.secret),
@@ -238,6 +239,23 @@ fn lay_out(
 /// # Errors
 /// When the medium cannot hold it; the error names the limit.
 pub fn plan_tables(params: &Params, layout: Layout) -> Result<Superblock, GeometryError> {
+    // A volume as of before new sums is one of before twins as well.
+    lay_out_tables(params, layout, params.sums == SumKind::Xxh3)
+}
+
+/// The same without twins, as volumes were before there were any and as papers have tables: a damaged block costs what it said.
+///
+/// # Errors
+/// When the medium cannot hold it; the error names the limit.
+pub fn plan_single_tables(params: &Params, layout: Layout) -> Result<Superblock, GeometryError> {
+    lay_out_tables(params, layout, false)
+}
+
+fn lay_out_tables(
+    params: &Params,
+    layout: Layout,
+    twins: bool,
+) -> Result<Superblock, GeometryError> {
     let blocks = params.medium_blocks;
     if blocks > MAX_PBA {
         return Err(GeometryError::TooLarge { blocks });
@@ -254,21 +272,26 @@ pub fn plan_tables(params: &Params, layout: Layout) -> Result<Superblock, Geomet
         return Err(GeometryError::TooThin { logical, limit });
     }
     // A volume as of before new sums is one of before editions as well. Shadowed tables have their directory.
-    let editions = layout == Layout::Ordered && params.sums == SumKind::Xxh3;
+    let features = Features {
+        editions: layout == Layout::Ordered && params.sums == SumKind::Xxh3,
+        twins,
+        ..Features::default()
+    };
     let too_small = GeometryError::TooFew {
         blocks,
         least: areas::LEAST_DATA_BLOCKS,
     };
-    let mut areas = Areas::plan(layout, editions, blocks, logical).ok_or(too_small)?;
+    let mut areas = Areas::plan(layout, features, blocks, logical).ok_or(too_small)?;
     if params.logical_blocks.is_none() {
         let room = areas.capacity_blocks() * 1000;
         logical = (room / u64::from(1000 + params.over_provisioning)).max(1);
-        areas = Areas::plan(layout, editions, blocks, logical).ok_or(too_small)?;
+        areas = Areas::plan(layout, features, blocks, logical).ok_or(too_small)?;
     }
     // What only a log has is empty, and its segments of the shortest length that there is.
     let segment_blocks = 64;
     Ok(Superblock {
         read_only_compatible: 0,
+        torn: None,
         properties: Properties::default(),
         uuid: params.uuid,
         secret: Secret::Known(params.secret),
@@ -283,10 +306,7 @@ pub fn plan_tables(params: &Params, layout: Layout) -> Result<Superblock, Geomet
         root_generation: Generation(0),
         log_end: None,
         layout,
-        features: Features {
-            editions,
-            ..Features::default()
-        },
+        features,
         areas,
         sums: params.sums,
     })

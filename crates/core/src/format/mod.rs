@@ -143,6 +143,12 @@ pub enum FormatError {
         /// Blocks that there are.
         have: u64,
     },
+    /// What is left of a superblock says where everything is, and not what the user chose.
+    #[error(
+        "both superblocks are damaged, and properties are lost: the volume can be read \
+         (`vellum serve --read-only`), and `vellum rescue` copies it into a new one"
+    )]
+    PropertiesTorn,
     /// Features that this version must know and does not.
     #[error("{what}: uses features {bits:#x} that this program does not know; use a newer vellum")]
     Features {

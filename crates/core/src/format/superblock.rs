@@ -2,6 +2,8 @@
 
 mod bare;
 mod features;
+mod fields;
+mod head;
 mod leaves;
 mod places;
 mod secret;
@@ -12,10 +14,9 @@ use super::geometry::MAX_LOGICAL_BLOCKS;
 use super::properties::{self, Properties};
 use super::{
     BlockSum, Crc, Field, FormatError, SumKind, VERSION, checksum_around, on_disk, root, summary,
-    within_numbers,
 };
 use crate::addr::{BLOCK_BYTES, Generation, Life, Pba, Seq};
-use crate::entry::{LEAF_ENTRIES, MAX_PBA};
+use crate::entry::LEAF_ENTRIES;
 use crate::limits::{COLLECTOR_SEGMENTS, STRIPE};
 use core::mem::offset_of;
 pub(super) use features::Features;
@@ -42,7 +43,7 @@ on_disk! {
         uuid: [u8; 16],
         /// key of the volume's hashes; of a pack the newest chunk whose data was whole (8 bytes), zeros (8), and the signature
         secret: [u8; 32],
-        /// features that a program must know to read the volume: 1 blocks' sums are XXH3; 2 tables have editions; 4 a log has copies of what leads to data; 8 second roots have open summaries; 16 it is a pack, without data; 64 a chunk's header names the LBAs of the one before; 128 a log's roots and leaves lie behind its segments, for it has grown
+        /// features that a program must know to read the volume: 1 blocks' sums are XXH3; 2 tables have editions; 4 a log has copies of what leads to data; 8 second roots have open summaries; 16 it is a pack, without data; 32 tables in place have what leads to data twice; 64 a chunk's header names the LBAs of the one before; 128 a log's roots and leaves lie behind its segments, for it has grown
         incompatible: U64,
         /// features that a program must know to write it: 1 there are properties
         read_only_compatible: U64,
@@ -96,6 +97,8 @@ on_disk! {
         property_generation: U64,
         /// parities of leaves, behind those of deltas; with feature 4 one for 16 leaves, else none
         parity_leaves: U32,
+        /// checksum of the first 512 bytes, this field and `crc` taken for zero, and at least 1: it holds where a write of properties was torn; 0 in volumes from before 2026-11-25
+        head_crc: U32,
     }
 }
 
@@ -163,6 +166,8 @@ pub struct Superblock {
     /// Features that only who writes must know, and that this program does not.
     pub(super) read_only_compatible: u64,
     pub(super) properties: Properties,
+    /// Why its properties are not known, if so.
+    pub(super) torn: Option<FormatError>,
 }
 
 impl Superblock {
@@ -170,7 +175,8 @@ impl Superblock {
     #[must_use]
     pub fn unknown_to_write(&self) -> Option<FormatError> {
         let bits = self.read_only_compatible;
-        (bits != 0).then_some(FormatError::Features { what: WHAT, bits })
+        let unknown = (bits != 0).then_some(FormatError::Features { what: WHAT, bits });
+        self.torn.or(unknown)
     }
 
     /// How blocks and what is known of them lie on the medium.
@@ -358,8 +364,10 @@ impl Superblock {
             property_bytes: U32::new(property_bytes as u32),
             property_generation: U64::new(self.properties.generation()),
             parity_leaves: U32::new(self.leaves.parities),
+            head_crc: U32::new(0),
         };
         out[..size_of::<RawSuperblock>()].copy_from_slice(raw.as_bytes());
+        RawSuperblock::sign(out, crc);
         let hole = offset_of!(RawSuperblock, crc);
         let sum = checksum_around(out, hole, crc);
         out[hole..hole + 4].copy_from_slice(&sum.to_le_bytes());
@@ -390,18 +398,7 @@ impl Superblock {
     /// # Errors
     /// When it is not a superblock, damaged, from the future, or its geometry does not fit the medium.
     pub fn decode(bytes: &[u8], medium_blocks: u64, crc: Crc) -> Result<Self, FormatError> {
-        let truncated = FormatError::Truncated {
-            what: WHAT,
-            have: bytes.len(),
-            need: BLOCK_BYTES,
-        };
-        let (raw, _) = RawSuperblock::read_from_prefix(bytes).map_err(|_| truncated)?;
-        if raw.magic != MAGIC {
-            return Err(FormatError::Magic { what: WHAT });
-        }
-        if bytes.len() != BLOCK_BYTES {
-            return Err(truncated);
-        }
+        let raw = RawSuperblock::of(bytes)?;
         let found = checksum_around(bytes, offset_of!(RawSuperblock, crc), crc);
         if found != raw.crc.get() {
             return Err(FormatError::Checksum {
@@ -410,68 +407,19 @@ impl Superblock {
                 expected: raw.crc.get(),
             });
         }
-        if raw.version.get() > VERSION {
-            return Err(FormatError::Version {
-                what: WHAT,
-                version: raw.version.get(),
-                known: VERSION,
-            });
-        }
-        let bits = raw.incompatible.get() & !KNOWN;
-        if bits != 0 {
-            return Err(FormatError::Features { what: WHAT, bits });
-        }
-        let check = |ok: bool, field, value: u64| {
-            if ok {
-                Ok(())
-            } else {
-                Err(FormatError::Value {
-                    what: WHAT,
-                    field,
-                    value,
-                })
-            }
+        let properties = || {
+            let (generation, used) = (raw.property_generation.get(), raw.property_bytes.get());
+            Properties::of_block(generation, used, bytes)
         };
-        check(
-            raw.block_bytes.get() == BLOCK_BYTES as u32,
-            "block bytes",
-            raw.block_bytes.get().into(),
-        )?;
-        check(
-            raw.entry_width.get() == ENTRY_WIDTH,
-            "entry width",
-            raw.entry_width.get().into(),
-        )?;
-        let layout = Layout::of(raw.layout.get()).ok_or(FormatError::Value {
-            what: WHAT,
-            field: "layout",
-            value: raw.layout.get().into(),
-        })?;
-        if raw.medium_blocks.get() > medium_blocks {
-            return Err(FormatError::CutShort {
-                what: WHAT,
-                recorded: raw.medium_blocks.get(),
-                have: medium_blocks,
-            });
-        }
-        check(
-            raw.medium_blocks.get() <= MAX_PBA,
-            "medium blocks",
-            raw.medium_blocks.get(),
-        )?;
-        let numbers = [
-            ("life", raw.life.get()),
-            ("root generation", raw.root_generation.get()),
-            ("end of the log", raw.log_end.get()),
-            ("generation of properties", raw.property_generation.get()),
-        ];
-        within_numbers(WHAT, &numbers)?;
-        let segment_blocks = raw.segment_blocks.get();
-        check(
-            segment_blocks.is_power_of_two() && (64..=65536).contains(&segment_blocks),
-            "segment blocks",
-            segment_blocks.into(),
-        )?;
+        Self::of_raw(&raw, medium_blocks, properties)
+    }
+
+    fn of_raw(
+        raw: &RawSuperblock,
+        medium_blocks: u64,
+        properties: impl FnOnce() -> Result<Properties, FormatError>,
+    ) -> Result<Self, FormatError> {
+        let (layout, segment_blocks) = raw.checked(medium_blocks)?;
         let superblock = Self {
             uuid: raw.uuid,
             secret: Secret::of(raw.secret, raw.incompatible.get() & WITHOUT_DATA != 0),
@@ -481,7 +429,7 @@ impl Superblock {
             map_area: raw.map_area.get(),
             roots: raw.roots.get(),
             segments: segment_area(raw.first_segment.get(), segment_blocks, raw.segments.get()),
-            leaves: LeafCounts::of(&raw),
+            leaves: LeafCounts::of(raw),
             over_provisioning: raw.over_provisioning.get(),
             root_generation: Generation(raw.root_generation.get()),
             log_end: raw.log_end.get().checked_sub(1).map(Seq),
@@ -498,11 +446,8 @@ impl Superblock {
                 _ => SumKind::Xxh3,
             },
             read_only_compatible: raw.read_only_compatible.get() & !properties::FEATURE,
-            properties: Properties::of_block(
-                raw.property_generation.get(),
-                raw.property_bytes.get(),
-                bytes,
-            )?,
+            properties: properties()?,
+            torn: None,
         };
         superblock.validate()?;
         Ok(superblock)
@@ -525,6 +470,7 @@ impl Superblock {
             return self.areas.validate(self);
         }
         check(!self.features.editions, "editions of a log", 1)?;
+        check(!self.features.twins, "second tables of a log", 1)?;
         let has_twins = self.leaves.parities > 0 || !self.features.open_summaries;
         check(has_twins, "open summaries without second roots", 1)?;
         let logical_limit = u64::from(self.leaves.map) * LEAF_ENTRIES as u64;

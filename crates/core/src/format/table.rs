@@ -166,6 +166,22 @@ impl SectorEditions {
         self.sectors(|edition| edition.is_none())
     }
 
+    /// The sectors of which another copy of the block has what this one has not, or has an older version of.
+    pub fn better_in(self, other: Self) -> impl Iterator<Item = u32> {
+        let is_better = |pair: &(Option<Edition>, Option<Edition>)| match *pair {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(own), Some(other)) => own.is_before(other),
+        };
+        let pairs = (0..).zip(self.0.into_iter().zip(other.0));
+        pairs.filter_map(move |(sector, pair)| is_better(&pair).then_some(sector))
+    }
+
+    /// A sector is taken from another copy.
+    pub fn take(&mut self, sector: u32, other: Self) {
+        self.0[sector as usize] = other.0[sector as usize];
+    }
+
     /// The sectors that are of before an edition.
     pub fn older(self, known: Edition) -> impl Iterator<Item = u32> {
         self.sectors(move |edition| edition.is_some_and(|edition| edition.is_before(known)))
@@ -452,6 +468,11 @@ fn blank_tables(superblock: &Superblock, crc: Crc, write: &mut dyn FnMut(Pba, &[
             superblock.table_at(number, 0),
             &bytes[..blocks as usize * BLOCK_BYTES],
         );
+        for (number, block) in (number..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
+            if let Some(twin) = superblock.map_twin(number, 0).filter(|_| number < all) {
+                write(twin, block);
+            }
+        }
         number += blocks;
     }
 }

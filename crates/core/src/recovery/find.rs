@@ -46,7 +46,12 @@ pub fn find_superblock(
         }
         (Ok(first), _) => Ok((first, true)),
         (Err(_), Ok(last)) => Ok((last, true)),
-        (Err(first), Err(last)) => Err(neither(first, last)),
+        (Err(first), Err(last)) => {
+            let newest = places.newest_head();
+            newest
+                .map(|head| (head, true))
+                .ok_or_else(|| neither(first, last))
+        }
     }
 }
 
@@ -58,6 +63,18 @@ struct Places<'a> {
 }
 
 impl Places<'_> {
+    /// What is left of the newer of two that were torn.
+    fn newest_head(&mut self) -> Option<Superblock> {
+        let end = Pba(self.medium_blocks.saturating_sub(1));
+        let places = [Some(Pba(0)), Some(end), self.told_by_the_first()];
+        let heads = places.into_iter().flatten().filter_map(|at| {
+            let mut block = [0; BLOCK_BYTES];
+            self.source.read(at, &mut block).ok()?;
+            Superblock::decode_head(&block, self.medium_blocks, self.crc).ok()
+        });
+        heads.max_by_key(Superblock::life)
+    }
+
     fn read(&mut self, at: Pba) -> Result<Superblock, RecoveryError> {
         let mut block = [0; BLOCK_BYTES];
         self.source.read(at, &mut block)?;

@@ -2,6 +2,7 @@
 //!
 //! 1. Both superblocks are whole and equal; every sector of every table is whole, and in its place. One of fingerprints or
 //!    counts that is not is known from the map.
+//!    Both copies of what leads to data are so, and say the same; after a crash one may be the older one.
 //! 2. Every link leads to a data block.
 //! 3. No count is lower than what leads to its block. A higher one is what a crash may leave.
 //! 4. Every live block has the checksum that its links have (with `data`).
@@ -9,7 +10,9 @@
 use super::recover::{Recovered, recover};
 use crate::addr::{BLOCK_BYTES, Lba, Pba};
 use crate::check::{Options, Problem, Report};
-use crate::format::table::Kind;
+use crate::format::areas::Layout;
+use crate::format::root::LeafSlot;
+use crate::format::table::{Kind, sum_of_sectors};
 use crate::format::{BlockSum, Crc, FormatError};
 use crate::recovery::{Source, Unreadable};
 use alloc::{vec, vec::Vec};
@@ -42,6 +45,7 @@ pub fn check(
             _ => Problem::Fingerprints(lost.error),
         });
     }
+    check_twins(source, &recovered, crc, report);
     for &(at, count, links) in &recovered.too_low {
         report.add(Problem::CountTooLow { at, count, links });
     }
@@ -55,6 +59,59 @@ pub fn check(
     if options.data {
         let damaged = Data::of(&recovered).verify(source, recovered.superblock.sum(crc), report);
         report_links(&recovered, &damaged, report);
+    }
+}
+
+/// Both copies of what leads to data. Of shadowed tables recovery reads one of them.
+fn check_twins(source: &mut dyn Source, recovered: &Recovered, crc: Crc, report: &mut Report) {
+    let superblock = &recovered.superblock;
+    if superblock.layout() == Layout::Ordered {
+        let blocks = recovered
+            .anew
+            .tables
+            .iter()
+            .filter(|(kind, _)| *kind == Kind::Map);
+        for &(_, block) in blocks {
+            let number = u64::from(block);
+            let first = superblock.table_at(number, 0);
+            if let Some(twin) = superblock.map_twin(number, 0) {
+                report.add(match recovered.anew.damaged.contains(&block) {
+                    true => Problem::Twins { first, twin },
+                    false => Problem::TwinBehind { first, twin },
+                });
+            }
+        }
+        return;
+    }
+    let mut hold = |first: Pba, twin: Option<Pba>, is_whole: &dyn Fn(&[u8]) -> bool| {
+        let mut block = [0; BLOCK_BYTES];
+        let Some(twin) = twin else { return };
+        let mut is_bad = |at| source.read(at, &mut block).is_err() || !is_whole(&block);
+        if is_bad(first) || is_bad(twin) {
+            report.add(Problem::Twins { first, twin });
+        }
+    };
+    let place = |entry: LeafSlot| (0..2).find_map(|slot| Some((slot, entry.sum_in(slot)?)));
+    let maps = superblock.table_blocks()[Kind::Map as usize] as usize;
+    for (number, entry) in (0..).zip(recovered.slots.iter().take(maps)) {
+        if let Some((slot, sum)) = place(*entry) {
+            let (first, twin) = (
+                superblock.table_at(number, slot.into()),
+                superblock.map_twin(number, slot.into()),
+            );
+            hold(first, twin, &|block| {
+                sum_of_sectors(block, crc) == sum || crc(block) == sum
+            });
+        }
+    }
+    for (number, entry) in (0..).zip(&recovered.directory) {
+        if let Some((slot, sum)) = place(*entry) {
+            let (first, twin) = (
+                superblock.directory_at(number, slot.into()),
+                superblock.directory_twin(number, slot.into()),
+            );
+            hold(first, twin, &|block| crc(block) == sum);
+        }
     }
 }
 

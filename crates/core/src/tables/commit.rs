@@ -253,13 +253,15 @@ impl Tables {
 
     fn write_tables(&mut self, blocks: BTreeSet<(Kind, u32)>) {
         debug_assert!(self.are_in_order(&blocks), "links with what they lead to");
+        let copies = 1 + u64::from(self.superblock.has_twins());
         for (kind, _) in &blocks {
-            *match kind {
-                Kind::Map => &mut self.stats.medium_links,
-                Kind::Counts => &mut self.stats.medium_counts,
-                Kind::Prints => &mut self.stats.medium_fingerprints,
-                Kind::Editions => &mut self.stats.medium_editions,
-            } += 1;
+            let (written, blocks) = match kind {
+                Kind::Map => (&mut self.stats.medium_links, copies),
+                Kind::Counts => (&mut self.stats.medium_counts, 1),
+                Kind::Prints => (&mut self.stats.medium_fingerprints, 1),
+                Kind::Editions => (&mut self.stats.medium_editions, 1),
+            };
+            *written += blocks;
         }
         for (_, block) in blocks.iter().filter(|(kind, _)| *kind == Kind::Map) {
             self.editions.next(*block);
@@ -269,15 +271,19 @@ impl Tables {
                 shadow.touch(self.superblock.table_number(kind, block));
             }
         }
-        let writes = blocks.into_iter();
-        self.queue_writes(writes.map(|(kind, block)| Pending::Table(kind, block)));
+        let has_twins = self.superblock.has_twins();
+        self.queue_writes(blocks.into_iter().flat_map(|(kind, block)| {
+            let twin = (has_twins && kind == Kind::Map).then_some(Pending::MapTwin(block));
+            core::iter::once(Pending::Table(kind, block)).chain(twin)
+        }));
     }
 
     /// Blocks of tables are to be written in this step of the commit, a few at a time.
-    pub(super) fn queue_writes(&mut self, writes: impl ExactSizeIterator<Item = Pending>) {
+    pub(super) fn queue_writes(&mut self, writes: impl Iterator<Item = Pending>) {
         if let Some(commit) = &mut self.committing {
-            commit.under_way += writes.len();
+            let queued = commit.queue.len();
             commit.queue.extend(writes);
+            commit.under_way += commit.queue.len() - queued;
         }
         for _ in 0..limits::TABLES_IN_FLIGHT {
             self.write_next();

@@ -23,6 +23,8 @@ pub(super) struct Directory {
     pub slots: Vec<LeafSlot>,
     /// Blocks of it that are damaged: what they named is taken for absent.
     damaged: BTreeMap<u64, RecoveryError>,
+    /// Blocks of it that are damaged, and that their twins told.
+    pub from_twins: Vec<u64>,
 }
 
 impl Directory {
@@ -51,19 +53,29 @@ impl Directory {
         let mut block = [0; BLOCK_BYTES];
         for (number, entry) in (0..).zip(&directory.blocks) {
             let end = directory.slots.len() + ENTRIES;
-            if let Err(error) = read_block(
-                source,
-                superblock,
-                crc,
-                (number, *entry),
-                &mut block,
-                &mut directory.slots,
-            ) {
-                loss.note(error);
-                directory.damaged.insert(number, error);
-                directory.slots.truncate(end - ENTRIES);
+            let (slot, expected) = match *entry {
+                LeafSlot::Absent => {
+                    directory.slots.resize(end, LeafSlot::Absent);
+                    continue;
+                }
+                LeafSlot::Slot0(sum) => (0, sum),
+                LeafSlot::Slot1(sum) => (1, sum),
+            };
+            let mut read = |at: Pba| read_block(source, crc, at, expected, &mut block);
+            let first = read(superblock.directory_at(number, slot));
+            let twin = superblock.directory_twin(number, slot);
+            let first_failed = first.is_err();
+            match first.or_else(|error| twin.and_then(|at| read(at).ok()).ok_or(error)) {
+                Ok(slots) => directory.slots.extend(slots),
+                Err(error) => {
+                    loss.note(error);
+                    directory.damaged.insert(number, error);
+                    directory.slots.resize(end, LeafSlot::Absent);
+                }
             }
-            directory.slots.resize(end, LeafSlot::Absent);
+            if first_failed && !directory.damaged.contains_key(&number) {
+                directory.from_twins.push(number);
+            }
         }
         directory.slots.truncate(tables as usize);
         directory
@@ -78,24 +90,20 @@ impl Directory {
     }
 }
 
-/// One block of it; nothing if it was never written.
+/// What one block of it names.
 fn read_block(
     source: &mut dyn Source,
-    superblock: &Superblock,
     crc: Crc,
-    (number, entry): (u64, LeafSlot),
+    at: Pba,
+    expected: u32,
     block: &mut [u8],
-    slots: &mut Vec<LeafSlot>,
-) -> Result<(), RecoveryError> {
-    let (slot, expected) = match entry {
-        LeafSlot::Absent => return Ok(()),
-        LeafSlot::Slot0(sum) => (0, sum),
-        LeafSlot::Slot1(sum) => (1, sum),
-    };
-    let at = superblock.directory_at(number, slot);
+) -> Result<Vec<LeafSlot>, RecoveryError> {
     source.read(at, block)?;
     check_sum("directory of tables", crc(block), expected, at)?;
-    decode_directory(block, slots).map_err(|error| RecoveryError::Table { at, error })
+    let mut slots = Vec::with_capacity(ENTRIES);
+    let decoded = decode_directory(block, &mut slots);
+    decoded.map_err(|error| RecoveryError::Table { at, error })?;
+    Ok(slots)
 }
 
 /// The newest root that is whole, and the slots of the directory's blocks that it names.

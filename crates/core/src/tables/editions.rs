@@ -50,11 +50,13 @@ impl Editions {
     }
 
     /// What the map's blocks were found to be, and what the table says of them. The sync with which a life begins
-    /// makes durable what was found, so the table says that from now on.
+    /// makes durable what was found, so the table says that from now on; but not of a block that is so in one copy alone, until
+    /// both have been written anew.
     pub fn found(
         found: &[SectorEditions],
         table: Table<Edition>,
         is_lost: impl Fn(u32) -> bool,
+        is_alone: impl Fn(u32) -> bool,
     ) -> Held {
         let mut held = Held {
             editions: Self {
@@ -81,7 +83,7 @@ impl Editions {
                     },
                 });
             }
-            if oldest != known {
+            if oldest != known && !is_alone(block) {
                 held.editions.durable.set(block, oldest);
                 held.behind.insert(of_table);
             }

@@ -32,7 +32,8 @@ impl Tables {
                 self.encode_table(kind, block, out);
                 self.note_table(kind, block, out);
             }
-            Some(Pending::Directory(block)) => {
+            Some(Pending::MapTwin(block)) => self.encode_table(Kind::Map, *block, out),
+            Some(Pending::Directory(block) | Pending::DirectoryTwin(block)) => {
                 let block = *block;
                 self.encode_directory(block, out);
             }
@@ -74,7 +75,9 @@ impl Tables {
                 };
             }
             Some(Pending::Table(kind, block)) => (self.table_place(*kind, *block), 1),
+            Some(Pending::MapTwin(block)) => (self.map_twin_place(*block), 1),
             Some(Pending::Directory(block)) => (self.directory_place(*block), 1),
+            Some(Pending::DirectoryTwin(block)) => (self.directory_twin_place(*block), 1),
             Some(Pending::Mirror(at)) => {
                 return Effect::WriteMeta {
                     id,

@@ -50,13 +50,7 @@ impl Tables {
             Mend::Leaf(leaf) => u64::from(leaf.0) * crate::format::areas::DIRECTORY_ENTRIES,
             Mend::Summary { .. } | Mend::Scrubbed { .. } => return,
         };
-        let mut first = 0;
-        for (kind, blocks) in Kind::ALL.into_iter().zip(self.superblock.table_blocks()) {
-            if (first..first + blocks).contains(&number) {
-                self.anew.insert((kind, (number - first) as u32));
-            }
-            first += blocks;
-        }
+        self.anew.extend(self.superblock.table_of(number));
     }
 
     /// What is to be written anew: that which leads to data only with the links, where these have their turn.

@@ -31,6 +31,7 @@ mod space;
 mod stale;
 mod table;
 mod twin;
+mod twins;
 mod waiting;
 mod write;
 
@@ -73,8 +74,11 @@ enum Pending {
     },
     /// A table block.
     Table(Kind, u32),
+    /// The twin of a block of the map.
+    MapTwin(u32),
     /// A directory block of shadowed tables.
     Directory(u32),
+    DirectoryTwin(u32),
     Root,
     /// The superblock, with the newest root that is durable, in one of its places.
     Mirror(Pba),
@@ -196,7 +200,7 @@ impl Tables {
             durable: 0,
             later: BTreeMap::new(),
             later_order: VecDeque::new(),
-            anew: BTreeSet::new(),
+            anew: recovered.anew.tables,
             unsynced: false,
             shadow,
             mirrors: Mirrors::default(),
@@ -223,7 +227,7 @@ impl Tables {
         for block in recovered.mended {
             tables.mark_later(Kind::Counts, block);
         }
-        for block in recovered.behind {
+        for block in recovered.anew.editions {
             tables.mark_later(Kind::Editions, block);
         }
         // Fingerprints that were lost are given up: nothing on the medium says them any more before a count goes down.
@@ -385,7 +389,9 @@ impl Tables {
             pending,
             Pending::Data { .. }
                 | Pending::Table(..)
+                | Pending::MapTwin(_)
                 | Pending::Directory(_)
+                | Pending::DirectoryTwin(_)
                 | Pending::Root
                 | Pending::Mirror(_)
         );
@@ -404,7 +410,11 @@ impl Tables {
         }
         match pending {
             Pending::Data { first, bufs, group } => self.data_written(first, &bufs, group),
-            Pending::Table(..) | Pending::Directory(_) | Pending::Root => self.step_ended(),
+            Pending::Table(..)
+            | Pending::MapTwin(_)
+            | Pending::Directory(_)
+            | Pending::DirectoryTwin(_)
+            | Pending::Root => self.step_ended(),
             Pending::Mirror(_) => self.mirror_written(),
             Pending::Sync => self.synced(),
             Pending::Discard { first, blocks } => self.discarded(first, blocks),
@@ -492,6 +502,7 @@ impl Tables {
         self.committing.is_none()
             && self.running.is_empty()
             && self.later.is_empty()
+            && self.anew.is_empty()
             && self.mark_due().is_none()
             && !self.unsynced
     }

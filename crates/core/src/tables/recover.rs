@@ -12,9 +12,10 @@ use super::directory::{Directory, check_sum};
 use super::editions::Editions;
 use super::space::Space;
 use super::table::Table;
+use super::twins::{Seen, Twins};
 use crate::addr::{BLOCK_BYTES, Generation, Lba, Pba};
 use crate::format::Crc;
-use crate::format::areas::Layout;
+use crate::format::areas::{DIRECTORY_ENTRIES, Layout};
 use crate::format::root::LeafSlot;
 use crate::format::superblock::Superblock;
 use crate::format::table::{Edition, Entry, Kind, Link, SectorEditions, Signer, sum_of_sectors};
@@ -36,8 +37,7 @@ pub struct Recovered {
     pub(super) counts: Table<u16>,
     pub(super) prints: Table<u32>,
     pub(super) editions: Editions,
-    /// Blocks of the table of editions that say less than what was found.
-    pub(super) behind: BTreeSet<u32>,
+    pub(super) anew: Anew,
     pub(super) refs: Table<u16>,
     pub(super) space: Space,
     /// Blocks of the table of counts that differ from what is on the medium.
@@ -64,6 +64,17 @@ pub struct Recovered {
     pub replayed: Replayed,
 }
 
+/// What is to be written anew, besides counts.
+#[derive(Default)]
+pub(super) struct Anew {
+    /// Table blocks of which one of two copies is not as it should be.
+    pub tables: BTreeSet<(Kind, u32)>,
+    /// Those of the map of which one copy is damaged.
+    pub damaged: BTreeSet<u32>,
+    /// Blocks of the table of editions that say less than what was found.
+    pub editions: BTreeSet<u32>,
+}
+
 /// A block of fingerprints, counts or editions that is damaged or cannot be read. Fingerprints are hints; counts are what the
 /// map and the fingerprints add up to; editions are what the map says.
 #[derive(Clone, Copy, Debug)]
@@ -85,23 +96,36 @@ struct Blocks<'a> {
     directory: &'a Directory,
     read: u64,
     lost: Vec<Lost>,
+    twins: Twins,
     loss: &'a mut Loss,
     /// Of the map's blocks.
     editions: Vec<SectorEditions>,
 }
 
-/// Where a table block is; of shadowed ones with its sum.
+/// Where a table block is, and its twin; of shadowed ones with its sum.
 struct Place {
     at: Pba,
+    twin: Option<Pba>,
     sum: Option<u32>,
+}
+
+impl Place {
+    /// Of one that is so many blocks further.
+    fn plus(&self, blocks: u64) -> Self {
+        Self {
+            at: self.at.plus(blocks),
+            twin: self.twin.map(|twin| twin.plus(blocks)),
+            sum: self.sum,
+        }
+    }
 }
 
 impl Blocks<'_> {
     /// Reads a table. Of the map each sector stands for itself; of the others a block that is damaged is taken for empty.
     fn load<E: Entry>(&mut self, table: &mut Table<E>) {
         let blocks = self.superblock.table_blocks()[E::KIND as usize];
-        let mut entries = Vec::new();
         let mut bytes = vec![0; READ_BLOCKS as usize * BLOCK_BYTES];
+        let mut twins = bytes.clone();
         let mut block = 0;
         while block < blocks {
             let count = match self.superblock.layout() {
@@ -119,61 +143,93 @@ impl Blocks<'_> {
                 }
             };
             let bytes = &mut bytes[..count as usize * BLOCK_BYTES];
-            let whole = self.source.read(place.at, bytes).is_ok();
-            self.read += count;
-            for (index, bytes) in (0..).zip(bytes.chunks_exact_mut(BLOCK_BYTES)) {
-                let (at, block) = (place.at.plus(index), first + index as u32);
-                let read = match whole {
-                    true => Ok(()),
-                    false => self.source.read(at, bytes).map_err(RecoveryError::from),
-                };
-                let is_told = read.and_then(|()| match place.sum {
-                    Some(expected) => self.hold_against(E::KIND, bytes, expected, at),
-                    None => Ok(()),
-                });
-                let (sectors, result) = match is_told {
-                    Ok(()) => {
-                        let number = self.superblock.table_number(E::KIND, block);
-                        let (sectors, result) = self.signer.decode(number, bytes, &mut entries);
-                        let of_table = |error| RecoveryError::Table { at, error };
-                        (sectors, result.map_err(of_table))
-                    }
-                    Err(error) => {
-                        entries.clear();
-                        (SectorEditions::default(), Err(error))
-                    }
-                };
-                if result.is_ok() || E::KIND == Kind::Map {
-                    table.load(block, &entries);
+            let is_whole = self.read_all(place.at, bytes);
+            let is_read = place.sum.is_none()
+                && place
+                    .twin
+                    .is_some_and(|twin| self.read_all(twin, &mut twins[..bytes.len()]));
+            let copies = bytes
+                .chunks_exact_mut(BLOCK_BYTES)
+                .zip(twins.chunks_exact_mut(BLOCK_BYTES));
+            for (index, (bytes, twin_bytes)) in (0..).zip(copies) {
+                let block = first + index as u32;
+                let place = place.plus(index);
+                let mut seen = self.look(block, place.at, place.sum, bytes, is_whole);
+                if let Some(twin) = place
+                    .twin
+                    .filter(|_| place.sum.is_none() || seen.result.is_err())
+                {
+                    let second = self.look(block, twin, place.sum, twin_bytes, is_read);
+                    self.twins.take(self.superblock, block, &mut seen, second);
                 }
-                if let Err(error) = result {
-                    self.miss(E::KIND, block, sectors, error);
-                }
-                if E::KIND == Kind::Map {
-                    result
-                        .err()
-                        .into_iter()
-                        .for_each(|error| self.loss.note(error));
-                    self.editions.push(sectors);
-                }
+                self.keep(table, block, seen);
             }
+        }
+    }
+
+    fn read_all(&mut self, at: Pba, bytes: &mut [u8]) -> bool {
+        self.read += (bytes.len() / BLOCK_BYTES) as u64;
+        self.source.read(at, bytes).is_ok()
+    }
+
+    /// What is in one copy of a block, which may have been read.
+    fn look<E: Entry>(
+        &mut self,
+        block: u32,
+        at: Pba,
+        sum: Option<u32>,
+        bytes: &mut [u8],
+        is_read: bool,
+    ) -> Seen<E> {
+        let read = match is_read {
+            true => Ok(()),
+            false => self.source.read(at, bytes).map_err(RecoveryError::from),
+        };
+        let is_told = read.and_then(|()| match sum {
+            Some(expected) => self.hold_against(E::KIND, bytes, expected, at),
+            None => Ok(()),
+        });
+        let mut seen = Seen::nothing();
+        match is_told {
+            Ok(()) => {
+                let number = self.superblock.table_number(E::KIND, block);
+                let (sectors, result) = self.signer.decode(number, bytes, &mut seen.entries);
+                seen.sectors = sectors;
+                seen.result = result.map_err(|error| RecoveryError::Table { at, error });
+            }
+            Err(error) => seen.result = Err(error),
+        }
+        seen
+    }
+
+    fn keep<E: Entry>(&mut self, table: &mut Table<E>, block: u32, seen: Seen<E>) {
+        if seen.result.is_ok() || E::KIND == Kind::Map {
+            table.load(block, &seen.entries);
+        }
+        if let Err(error) = seen.result {
+            self.miss(E::KIND, block, seen.sectors, error);
+        }
+        if E::KIND == Kind::Map {
+            let error = seen.result.err().into_iter();
+            error.for_each(|error| self.loss.note(error));
+            self.editions.push(seen.sectors);
         }
     }
 
     /// Where a block is, if it is anywhere; why that is not known.
     fn place(&self, number: u64) -> Result<Option<Place>, RecoveryError> {
-        if self.superblock.layout() != Layout::Shadow {
-            let at = self.superblock.table_at(number, 0);
-            return Ok(Some(Place { at, sum: None }));
-        }
-        let (slot, sum) = match self.directory.slot(number)? {
-            LeafSlot::Absent => return Ok(None),
-            LeafSlot::Slot0(sum) => (0, sum),
-            LeafSlot::Slot1(sum) => (1, sum),
+        let (slot, sum) = match self.superblock.layout() {
+            Layout::Shadow => match self.directory.slot(number)? {
+                LeafSlot::Absent => return Ok(None),
+                LeafSlot::Slot0(sum) => (0, Some(sum)),
+                LeafSlot::Slot1(sum) => (1, Some(sum)),
+            },
+            _ => (0, None),
         };
         Ok(Some(Place {
             at: self.superblock.table_at(number, slot),
-            sum: Some(sum),
+            twin: self.superblock.map_twin(number, slot),
+            sum,
         }))
     }
 
@@ -254,6 +310,7 @@ pub(super) fn look(
         directory: &directory,
         read: 0,
         lost: Vec::new(),
+        twins: Twins::default(),
         loss: &mut found.loss,
         editions: Vec::new(),
     };
@@ -262,7 +319,20 @@ pub(super) fn look(
     blocks.load(&mut found.prints);
     blocks.load(&mut editions);
     (found.replayed.leaves, found.lost) = (blocks.read, blocks.lost);
-    let of_map = blocks.editions;
+    let (of_map, twins) = (blocks.editions, blocks.twins);
+    found.replayed.from_copies = (twins.damaged.len() + directory.from_twins.len()) as u64;
+    found.anew.damaged = twins.damaged;
+    found.anew.tables = twins
+        .anew
+        .into_iter()
+        .map(|block| (Kind::Map, block))
+        .collect();
+    let named = directory
+        .from_twins
+        .iter()
+        .map(|block| block * DIRECTORY_ENTRIES);
+    let named = named.filter_map(|number| found.superblock.table_of(number));
+    found.anew.tables.extend(named);
     (found.generation, found.slots) = (directory.generation, directory.slots);
     found.directory = directory.blocks;
     if found.superblock.has_editions() {
@@ -284,7 +354,7 @@ impl Recovered {
             counts: Table::new(counts),
             prints: Table::new(prints),
             editions: Editions::none(),
-            behind: BTreeSet::new(),
+            anew: Anew::default(),
             refs: Table::new(counts),
             space: Space::new(superblock.areas().data_blocks() as u32),
             mended: BTreeSet::new(),
@@ -310,7 +380,9 @@ impl Recovered {
     fn hold_editions(&mut self, found: &[SectorEditions], table: Table<Edition>) {
         let lost = self.lost_blocks(Kind::Editions);
         self.found.lost_edition_blocks = lost.len() as u64;
-        let held = Editions::found(found, table, |block| lost.contains(&block));
+        let is_lost = |block: u32| lost.contains(&block);
+        let is_alone = |block: u32| self.anew.tables.contains(&(Kind::Map, block));
+        let held = Editions::found(found, table, is_lost, is_alone);
         for stale in held.stale {
             let number = self.superblock.table_number(Kind::Map, stale.block);
             let (at, error) = (self.superblock.table_at(number, 0), stale.error);
@@ -320,8 +392,8 @@ impl Recovered {
                 self.forget(lba, blocks);
             }
         }
-        (self.editions, self.behind) = (held.editions, held.behind);
-        self.behind.extend(lost);
+        (self.editions, self.anew.editions) = (held.editions, held.behind);
+        self.anew.editions.extend(lost);
     }
 
     fn count_links(&mut self) {

@@ -5,7 +5,7 @@
 //! slot of a shadowed block, which has the links of a commit before, or by a block in place that is older than it should be. A
 //! guess is never another LBA's: the sum of the block lies beside the link.
 
-use super::recover::{Recovered, lbas_of, look};
+use super::recover::{Anew, Recovered, lbas_of, look};
 use super::table::Table;
 use crate::addr::{BLOCK_BYTES, Lba, Pba};
 use crate::format::Crc;
@@ -31,7 +31,7 @@ pub fn rescue(
     found.doubt_the_uncounted(trust);
     found.is_rest = true;
     // Nothing of it is put right: it is not written.
-    (found.mended, found.behind) = (BTreeSet::new(), BTreeSet::new());
+    (found.mended, found.anew) = (BTreeSet::new(), Anew::default());
     (found.unprinted, found.lost) = (Vec::new(), Vec::new());
     let nothing = Loss::none(found.superblock.logical_blocks());
     let loss = core::mem::replace(&mut found.loss, nothing);
@@ -48,9 +48,26 @@ impl Recovered {
         }
     }
 
+    /// The first count that is too low, if it is not known that the counts are old and not the links. It is known where links are
+    /// there twice, and one block has all such counts: one write that was lost explains that, and of links two would be needed.
+    #[must_use]
+    pub fn doubt(&self) -> Option<RecoveryError> {
+        let &(at, count, links) = self.too_low.first()?;
+        let indices = self
+            .too_low
+            .iter()
+            .filter_map(|(at, ..)| self.superblock.areas().data_index(*at));
+        let blocks: BTreeSet<u32> = indices.map(Table::<u16>::block_of).collect();
+        let are_counts_old = self.superblock.has_twins() && blocks.len() == 1;
+        (!are_counts_old).then_some(RecoveryError::CountTooLow { at, count, links })
+    }
+
     /// A count that is too low tells that it is old, or a link to its block. Which of them is known after a clean stop alone; and
     /// a block of the map that is old is old as a whole.
     fn doubt_the_uncounted(&mut self, trust: Trust) {
+        if self.doubt().is_none() {
+            return;
+        }
         for &(at, count, links) in &self.too_low {
             self.loss
                 .note(RecoveryError::CountTooLow { at, count, links });
@@ -79,7 +96,7 @@ impl Recovered {
     /// Whether a block of the map is the newest for certain: since a clean stop the table of editions says of which edition it is.
     fn is_proven(&self, block: u32) -> bool {
         let of_table = Table::<Edition>::block_of(block);
-        let is_told = self.superblock.has_editions() && !self.behind.contains(&of_table);
+        let is_told = self.superblock.has_editions() && !self.anew.editions.contains(&of_table);
         is_told && self.superblock.was_stopped()
     }
 

@@ -71,19 +71,39 @@ impl Tables {
     /// Where a table block is to be written.
     pub(super) fn table_place(&self, kind: Kind, block: u32) -> Pba {
         let number = self.superblock.table_number(kind, block);
-        let slot = match &self.shadow {
+        self.superblock.table_at(number, self.table_slot(number))
+    }
+
+    fn table_slot(&self, number: u64) -> u64 {
+        match &self.shadow {
             Some(shadow) => slot_of(shadow.slots[number as usize]),
             None => 0,
-        };
-        self.superblock.table_at(number, slot)
+        }
+    }
+
+    pub(super) fn map_twin_place(&self, block: u32) -> Pba {
+        let number = self.superblock.table_number(Kind::Map, block);
+        let twin = self.superblock.map_twin(number, self.table_slot(number));
+        twin.unwrap_or_else(|| unreachable!("block {block} of the map has no twin to be written"))
     }
 
     pub(super) fn directory_place(&self, block: u32) -> Pba {
-        let slot = match &self.shadow {
+        self.superblock
+            .directory_at(block.into(), self.directory_slot(block))
+    }
+
+    fn directory_slot(&self, block: u32) -> u64 {
+        match &self.shadow {
             Some(shadow) => slot_of(shadow.directory[block as usize]),
             None => 0,
-        };
-        self.superblock.directory_at(block.into(), slot)
+        }
+    }
+
+    pub(super) fn directory_twin_place(&self, block: u32) -> Pba {
+        let twin = self
+            .superblock
+            .directory_twin(block.into(), self.directory_slot(block));
+        twin.unwrap_or_else(|| unreachable!("directory block {block} has no twin to be written"))
     }
 
     pub(super) fn root_place(&self) -> Pba {
@@ -132,8 +152,12 @@ impl Tables {
             *slot = in_slot(other(*slot), 0);
         }
         let any = !changed.is_empty();
-        self.stats.medium_directory += changed.len() as u64;
-        self.queue_writes(changed.into_iter().map(Pending::Directory));
+        let has_twins = self.superblock.has_twins();
+        self.stats.medium_directory += changed.len() as u64 * (1 + u64::from(has_twins));
+        self.queue_writes(changed.into_iter().flat_map(|block| {
+            let twin = has_twins.then_some(Pending::DirectoryTwin(block));
+            core::iter::once(Pending::Directory(block)).chain(twin)
+        }));
         any
     }
 

@@ -333,7 +333,10 @@ impl Tables {
 
     /// Answers `request` once everything placed so far is durable.
     fn wait_for_durability(&mut self, request: RequestId, flush: bool) {
-        let group = if !self.running.links.is_empty() {
+        // What was found in one copy alone is not given for durable.
+        let group = if !self.running.links.is_empty()
+            || self.committing.is_none() && !self.anew.is_empty()
+        {
             self.want_group(flush);
             self.running.number
         } else if let Some(commit) = &self.committing {

@@ -18,8 +18,19 @@ fn entries<E: Entry>(medium: &Medium, superblock: &Superblock) -> Result<Vec<(u6
     for block in 0..superblock.table_blocks()[E::KIND as usize] {
         let number = superblock.table_number(E::KIND, block as u32);
         medium.read_into(superblock.table_at(number, 0).0, &mut bytes);
-        let (_, whole) = signer.decode(number, &bytes, &mut found);
+        let (sectors, whole) = signer.decode(number, &bytes, &mut found);
         whole.map_err(|error| format!("block {block} of the {}: {error}", E::KIND.name()))?;
+        if let Some(twin) = superblock.map_twin(number, 0) {
+            medium.read_into(twin.0, &mut bytes);
+            let mut other: Vec<E> = Vec::new();
+            let (others, whole) = signer.decode(number, &bytes, &mut other);
+            whole.map_err(|error| format!("twin of block {block} of the map: {error}"))?;
+            let of_sector = E::KIND.sector_entries();
+            for sector in sectors.better_in(others) {
+                let newer = sector as usize * of_sector..(sector as usize + 1) * of_sector;
+                found[newer.clone()].copy_from_slice(&other[newer]);
+            }
+        }
         let first = block * E::KIND.entries() as u64;
         let some = (first..)
             .zip(&found)

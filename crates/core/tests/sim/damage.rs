@@ -195,9 +195,6 @@ impl World {
         tally.refused += u64::from(strict.is_err());
         let (found, loss) = match strict {
             Ok(found) => (found, None),
-            Err(_) if !has_copies(case, whole) && case.structure == Structure::Mirror => {
-                return Ok(());
-            }
             Err(error) => {
                 let rescued = open::rescue(&medium, Trust::Certain)
                     .map_err(|e| format!("not opened: {error}; nor rescued: {e}"))?;
@@ -261,7 +258,7 @@ impl World {
             // With an older map checkpoint what was pledged since that one comes home.
             let journal = pledges.get(&lba).map(|journal| &model[*journal as usize]);
             let had = *token == 0 || self.model.had(lba, *token);
-            let may_be_old = had && (is_cut || older.contains(&lba));
+            let may_be_old = had && (is_cut || older.contains(&lba)) || self.might_be(lba, *token);
             ensure!(
                 token == expected || journal == Some(token) || may_be_old,
                 "LBA {lba} reads {token:#x}, not {expected:#x}"
@@ -309,15 +306,14 @@ impl World {
 
 /// Whether a single block of it may be lost without anything else. A summary that is of before may end with the number of a chunk
 /// that was torn, and was given again: then it is believed, for of two that say the same number neither is known to be the newer.
-/// So does no header of a chunk behind the map checkpoint, and no mirror if the power has torn the other.
+/// So does no header of a chunk behind the map checkpoint.
 fn has_copies(case: &Case, whole: &Recovered) -> bool {
     let is_old_summary = (case.structure, case.damage) == (Structure::Summary, Damage::Stale);
-    let is_last_mirror = case.structure == Structure::Mirror && whole.replayed().mirror_lost;
     let Recovered::Log(whole) = whole else {
-        return !is_last_mirror;
+        return true;
     };
     let is_behind = case.structure == Structure::Header && case.chunk > Some(whole.root.seq);
-    !is_behind && !is_old_summary && !is_last_mirror
+    !is_behind && !is_old_summary
 }
 
 /// What is lost and should not be.
@@ -408,18 +404,27 @@ fn is_without_copies(superblock: &Superblock) -> bool {
 }
 
 impl Case {
-    /// Whether the volume may be taken to end before this: of tables only with the root.
+    /// Whether the volume may be taken to end before this: of a log with the newest chunk, header or data, and of tables with the root.
     fn may_cut(&self, whole: &Recovered) -> bool {
-        matches!(whole, Recovered::Log(_)) || self.structure == Structure::Root
+        match whole {
+            Recovered::Log(_) => matches!(self.structure, Structure::Header | Structure::Data),
+            Recovered::Tables(_) => self.structure == Structure::Root,
+        }
     }
 }
 
 impl World {
-    /// Whether nothing tells that a block is older than it should be: of the layout `ordered`, if the volume was not stopped
-    /// cleanly since it was written.
+    /// Whether a block of the layout `ordered` might have been this when the power went: of two copies of what leads to it one is
+    /// the older one then.
+    fn might_be(&self, lba: u64, token: u32) -> bool {
+        !self.stopped && !self.keeps_order() && self.model.might(lba, token)
+    }
+
+    /// Whether nothing tells that a block is older than it should be: of the layout `ordered` without twins, if the volume was not
+    /// stopped cleanly since it was written.
     fn is_untold(&self, whole: &Recovered, damage: Damage) -> bool {
         let superblock = whole.superblock();
-        let is_proven = self.stopped && superblock.has_editions();
+        let is_proven = superblock.has_twins() || self.stopped && superblock.has_editions();
         superblock.layout() == Layout::Ordered && damage == Damage::Stale && !is_proven
     }
 }

@@ -26,11 +26,11 @@ pub fn is_map(superblock: &Superblock, at: u64) -> bool {
     number(superblock, at).is_some_and(|number| number < blocks)
 }
 
-/// The LBAs whose links are in what is damaged of a block, or, of a directory, in the blocks that it names.
+/// The LBAs whose links are in what is damaged of a block, or, of a directory, in the blocks that it names; none if there are twins.
 pub fn links(whole: &Recovered, before: &Medium, after: &Medium, at: u64) -> BTreeSet<u64> {
     let superblock = whole.superblock();
     let (layout, of_block) = (superblock.layout(), Kind::Map.entries() as u64);
-    if layout == Layout::Log {
+    if layout == Layout::Log || superblock.has_twins() {
         return BTreeSet::new();
     }
     let lbas = |first: u64, blocks: u64| {

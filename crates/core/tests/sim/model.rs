@@ -71,6 +71,8 @@ pub struct Model {
     versions: Vec<Vec<Version>>,
     /// All that each block was ever asked to be.
     ever: Vec<BTreeSet<u32>>,
+    /// What each block might have been instead when it was last read back, each for itself.
+    instead: Vec<BTreeSet<u32>>,
     touched: Vec<u64>,
     ops: Vec<Op>,
     steps: Vec<Step>,
@@ -89,6 +91,7 @@ impl Model {
             base: vec![0; blocks as usize],
             versions: vec![Vec::new(); blocks as usize],
             ever: vec![BTreeSet::new(); blocks as usize],
+            instead: vec![BTreeSet::new(); blocks as usize],
             touched: Vec::new(),
             ops: Vec::new(),
             steps: Vec::new(),
@@ -105,6 +108,7 @@ impl Model {
         self.base.resize(blocks as usize, 0);
         self.versions.resize(blocks as usize, Vec::new());
         self.ever.resize(blocks as usize, BTreeSet::new());
+        self.instead.resize(blocks as usize, BTreeSet::new());
     }
 
     /// Takes every read for right: for an audit, which compares afterwards.
@@ -126,6 +130,24 @@ impl Model {
     /// Whether a block was ever to hold this.
     pub fn had(&self, lba: u64, token: u32) -> bool {
         self.ever[lba as usize].contains(&token)
+    }
+
+    /// Whether a block might have held this when it was last read back, as far as anybody had been told.
+    pub fn might(&self, lba: u64, token: u32) -> bool {
+        self.instead[lba as usize].contains(&token)
+    }
+
+    /// The tokens that a block alone may hold after a crash now.
+    fn candidates(&self, lba: usize) -> BTreeSet<u32> {
+        let versions = &self.versions[lba];
+        let may = |(low, high): (u64, u64)| low.max(self.durable_from) <= high.min(self.clock);
+        let base = may(self.instants(versions, usize::MAX, 0, 0)).then_some(self.base[lba]);
+        let written = versions.iter().enumerate();
+        let written =
+            written.filter(|(i, w)| may(self.instants(versions, *i, w.at + 1, self.end_of(w))));
+        base.into_iter()
+            .chain(written.map(|(_, w)| w.token))
+            .collect()
     }
 
     pub fn blocks(&self) -> u64 {
@@ -396,6 +418,14 @@ impl Model {
 
     /// What was read back is what the volume holds from now on, durably.
     pub fn rebase(&mut self, seen: &[Seen]) {
+        if self.durable_from > 0 {
+            self.instead.iter_mut().for_each(BTreeSet::clear);
+        }
+        for index in 0..self.touched.len() {
+            let lba = self.touched[index] as usize;
+            let candidates = self.candidates(lba);
+            self.instead[lba].extend(candidates);
+        }
         for lba in self.touched.drain(..) {
             self.versions[lba as usize].clear();
         }

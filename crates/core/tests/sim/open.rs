@@ -69,6 +69,11 @@ impl Volume {
         }
     }
 
+    /// Whether what leads to data is there once, if it is tables: one volume in eight with new sums, and those with old ones.
+    pub fn is_single(&self) -> bool {
+        self.sums == SumKind::Crc32c || self.medium_blocks % 8 == 1
+    }
+
     /// Makes the volume, and a medium for it; returns its logical size too.
     pub fn create(&self, broken: Broken) -> Result<(Medium, u64), Failure> {
         let params = Params {
@@ -85,6 +90,7 @@ impl Volume {
         };
         let superblock = match self.layout {
             Layout::Log => geometry::plan(&params),
+            layout if self.is_single() => geometry::plan_single_tables(&params, layout),
             layout => geometry::plan_tables(&params, layout),
         };
         let superblock = superblock.map_err(|e| format!("{self:?}: {e}"))?;

@@ -9,6 +9,7 @@ use super::summary::Summary;
 use super::{client::Client, counts};
 use vellum_core::addr::Buf;
 use vellum_core::engine::{Buffers, Options, Victim};
+use vellum_core::format::SumKind;
 use vellum_core::format::areas::Layout;
 use vellum_core::layout::{Core, Recovered};
 use vellum_core::tables::{self, Persistence, Tables};
@@ -118,9 +119,21 @@ impl World {
         self.model = Model::new(self.logical_blocks);
     }
 
+    /// Whether it is a volume as of before what leads to data was there twice.
+    pub fn is_of_before(&self) -> bool {
+        match self.volume.layout {
+            Layout::Log => self.volume.sums == SumKind::Crc32c,
+            _ => self.volume.is_single(),
+        }
+    }
+
+    pub(super) fn keeps_order(&self) -> bool {
+        self.volume.layout.keeps_order()
+    }
+
     fn new_model(&self) -> Model {
         let model = Model::new(self.logical_blocks);
-        match self.volume.layout.keeps_order() {
+        match self.keeps_order() {
             true => model,
             false => model.without_order(),
         }

@@ -267,8 +267,8 @@ impl<'a> Structures<'a> {
         leaf.0 >= sb.first_parity() || leaves.rebuild(leaf, &mut read).is_some()
     }
 
-    /// A block of the directory of shadowed tables, and what it says.
-    fn directory_block(&mut self, block: u32) -> Option<Result<Vec<LeafSlot>, Finding>> {
+    /// What a block of the directory of shadowed tables says, and what is wrong with it.
+    fn directory_block(&mut self, block: u32) -> Option<(Option<Vec<LeafSlot>>, Option<Finding>)> {
         let newest = self
             .shared
             .with_core(|_, inner, _| inner.engine.root_generation())?;
@@ -276,13 +276,15 @@ impl<'a> Structures<'a> {
             .root(newest)
             .and_then(|slots| slots.get(block as usize).copied());
         let (slot, expected) = match slot {
-            None | Some(LeafSlot::Absent) => return Some(Ok(Vec::new())),
+            None | Some(LeafSlot::Absent) => return Some((Some(Vec::new()), None)),
             Some(LeafSlot::Slot0(sum)) => (0, sum),
             Some(LeafSlot::Slot1(sum)) => (1, sum),
         };
-        let what = "directory of tables";
         let at = self.superblock.directory_at(block.into(), slot);
-        Some(self.read(what, at, 1).and_then(|bytes| {
+        let twin = self.superblock.directory_twin(block.into(), slot);
+        let what = "directory of tables";
+        let look = |at: Pba| -> Result<Vec<LeafSlot>, Finding> {
+            let bytes = self.read(what, at, 1)?;
             let found = crc32c(&bytes);
             if found != expected {
                 return Err(checksum(what, at, found, expected));
@@ -291,11 +293,12 @@ impl<'a> Structures<'a> {
             let decoded = decode_directory(&bytes, &mut slots);
             decoded.map_err(|error| Finding::new(what, at, error))?;
             Ok(slots)
-        }))
+        };
+        Some(both(what, at, look(at), twin.map(look)))
     }
 
     fn directory(&mut self, block: u32) -> Look {
-        let wrong = self.directory_block(block)?.err();
+        let (_, wrong) = self.directory_block(block)?;
         Some((1, wrong.into_iter().collect()))
     }
 
@@ -306,8 +309,9 @@ impl<'a> Structures<'a> {
         let mut read = 1;
         if sb.layout() == Layout::Shadow {
             read = 2;
-            let Ok(slots) = self.directory_block((number / DIRECTORY_ENTRIES) as u32)? else {
-                // It is told by itself.
+            let block = (number / DIRECTORY_ENTRIES) as u32;
+            // What is wrong with it is told by itself.
+            let (Some(slots), _) = self.directory_block(block)? else {
                 return Some((1, Vec::new()));
             };
             slot = match slots.get((number % DIRECTORY_ENTRIES) as usize) {
@@ -316,25 +320,24 @@ impl<'a> Structures<'a> {
                 Some(LeafSlot::Slot1(sum)) => Some((1, *sum)),
             };
         }
-        let at = sb.table_at(number, slot.map_or(0, |(slot, _)| slot));
-        let [maps, counts, prints, _] = sb.table_blocks();
-        let kind = match number {
-            number if number < maps => Kind::Map,
-            number if number < maps + counts => Kind::Counts,
-            number if number < maps + counts + prints => Kind::Prints,
-            _ => Kind::Editions,
-        };
+        let (kind, _) = sb.table_of(number)?;
         let what = kind.name();
-        let wrong = self.read(what, at, 1).and_then(|bytes| {
+        let in_slot = slot.map_or(0, |(slot, _)| slot);
+        let (at, twin) = (sb.table_at(number, in_slot), sb.map_twin(number, in_slot));
+        let look = |at: Pba| -> Result<Vec<u8>, Finding> {
+            let bytes = self.read(what, at, 1)?;
             if let Some((_, expected)) = slot {
                 let found = sum_of_sectors(&bytes, crc32c);
                 if found != expected && crc32c(&bytes) != expected {
                     return Err(checksum(what, at, found, expected));
                 }
             }
-            decode(kind, number, &bytes, sb).map_err(|error| Finding::new(what, at, error))
-        });
-        let wrong = wrong.err().map(|finding| match kind {
+            decode(kind, number, &bytes, sb).map_err(|error| Finding::new(what, at, error))?;
+            Ok(bytes)
+        };
+        read += u64::from(twin.is_some());
+        let (_, wrong) = both(what, at, look(at), twin.map(look));
+        let wrong = wrong.map(|finding| match kind {
             Kind::Map => finding,
             _ => finding.second_copy(),
         });
@@ -531,6 +534,27 @@ impl<'a> Structures<'a> {
 
     pub fn superblock(&self) -> &Superblock {
         self.superblock
+    }
+}
+
+/// What something says, by either of its copies, and what is wrong with one of them.
+fn both<T: PartialEq>(
+    what: &'static str,
+    at: Pba,
+    first: Result<T, Finding>,
+    twin: Option<Result<T, Finding>>,
+) -> (Option<T>, Option<Finding>) {
+    match (first, twin) {
+        (Ok(said), None) => (Some(said), None),
+        (Err(bad), None | Some(Err(_))) => (None, Some(bad)),
+        (Ok(said), Some(Err(bad))) | (Err(bad), Some(Ok(said))) => {
+            (Some(said), Some(bad.second_copy()))
+        }
+        (Ok(said), Some(Ok(twin))) if said == twin => (Some(said), None),
+        (Ok(said), Some(Ok(_))) => {
+            let bad = Finding::new(what, at, "one of its two copies is older than the other");
+            (Some(said), Some(bad.second_copy()))
+        }
     }
 }
 

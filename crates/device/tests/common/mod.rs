@@ -248,7 +248,8 @@ pub fn with_crc_sums(medium: &dyn Medium) {
     let editions = u64::from(superblock.has_editions());
     let copies = u64::from(superblock.parity_leaves() > 0);
     let open_summaries = u64::from(superblock.open_summary_blocks() > 0);
-    let features = 2 * editions + 4 * copies + 8 * open_summaries;
+    let twins = u64::from(superblock.has_twins());
+    let features = 2 * editions + 4 * copies + 8 * open_summaries + 32 * twins;
     set_superblock(medium, &[("incompatible", features)]);
     assert_eq!(superblock_of(medium).sums(), SumKind::Crc32c);
 }

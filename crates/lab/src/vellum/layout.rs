@@ -139,7 +139,8 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Lays a volume out on something that is not flash, as `vellum create` does: a log's segments, or tables.
+    /// Lays a volume out on something that is not flash, as `vellum create` does: a log's segments, or tables. These are there
+    /// once, as in the papers that they are held against.
     ///
     /// # Errors
     /// When it does not fit.
@@ -152,7 +153,7 @@ impl Layout {
         let params = params(blocks, logical, over_permille, None);
         let superblock = match areas {
             areas::Layout::Log => geometry::plan(&params),
-            tables => geometry::plan_tables(&params, tables),
+            tables => geometry::plan_single_tables(&params, tables),
         }?;
         let most = superblock.capacity_blocks();
         if logical > most && areas != areas::Layout::Log {

@@ -47,6 +47,15 @@ pub fn superblock(sb: &Superblock, mirror_lost: bool, out: &mut dyn Write) -> Re
             kind.name()
         )?;
     }
+    if let Some(at) = sb.map_twin(0, 0) {
+        let blocks = sb.table_blocks()[Kind::Map as usize];
+        let what = "twins of the map";
+        writeln!(out, "{what:<22} {blocks} blocks{copies}, from block {at}")?;
+    }
+    if let Some(at) = sb.directory_twin(0, 0) {
+        let (what, blocks) = ("twins of the directory", sb.directory_blocks());
+        writeln!(out, "{what:<22} {blocks} blocks{copies}, from block {at}")?;
+    }
     let areas = sb.areas();
     let (blocks, first) = (areas.data_blocks(), areas.data(0));
     writeln!(out, "data blocks       {blocks}, from block {first}")?;

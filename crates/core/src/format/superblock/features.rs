@@ -15,6 +15,9 @@ const OPEN_SUMMARIES: u64 = 8;
 /// It is a pack. Data is not there, and nothing is to be served.
 pub(super) const WITHOUT_DATA: u64 = 16;
 
+/// Of tables in place what leads to data is there twice.
+const TWINS: u64 = 32;
+
 /// A chunk's header names the LBAs of the chunk before.
 const NAMES: u64 = 64;
 
@@ -22,13 +25,14 @@ const NAMES: u64 = 64;
 const MOVED: u64 = 128;
 
 pub(super) const KNOWN: u64 =
-    XXH3_SUMS | EDITIONS | COPIES | OPEN_SUMMARIES | WITHOUT_DATA | NAMES | MOVED;
+    XXH3_SUMS | EDITIONS | COPIES | OPEN_SUMMARIES | WITHOUT_DATA | TWINS | NAMES | MOVED;
 
 /// What a volume has that one from before has not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     pub editions: bool,
     pub open_summaries: bool,
+    pub twins: bool,
     pub names: bool,
     pub moved: bool,
 }
@@ -38,6 +42,7 @@ impl Features {
         Self {
             editions: incompatible & EDITIONS != 0,
             open_summaries: incompatible & OPEN_SUMMARIES != 0,
+            twins: incompatible & TWINS != 0,
             names: incompatible & NAMES != 0,
             moved: incompatible & MOVED != 0,
         }
@@ -47,6 +52,7 @@ impl Features {
         let of = |has: bool, feature: u64| if has { feature } else { 0 };
         of(self.editions, EDITIONS)
             | of(self.open_summaries, OPEN_SUMMARIES)
+            | of(self.twins, TWINS)
             | of(self.names, NAMES)
             | of(self.moved, MOVED)
     }
