@@ -9,7 +9,7 @@ use vellum_core::engine::{Buffers, Earlier, Options};
 use vellum_core::index::Holder;
 use vellum_core::layout::{Core, Recovered};
 use vellum_core::seam::{
-    Against, Block, Bucket, Dedup, Digest, Effect, Fingerprint, Input, Outcome, Packed, Page,
+    Ack, Against, Block, Bucket, Dedup, Digest, Effect, Fingerprint, Input, Outcome, Packed, Page,
     Payload, Region, Reply, WriteOnce,
 };
 use vellum_core::tables::Persistence;
@@ -198,7 +198,7 @@ impl Life<'_> {
                         id,
                         lba,
                         blocks: &payloads,
-                        fua,
+                        ack: Ack::of(fua),
                     }),
                 }
             }

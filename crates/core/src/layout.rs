@@ -230,6 +230,16 @@ impl Core {
         either!(self, core => core.refuses_writes())
     }
 
+    /// Whether a write that comes now, and any before it that waits, will surely be taken: `buffers` is how many blocks all
+    /// of them have at most. Then their clients may be answered at once ([`Ack::Given`](crate::seam::Ack::Given)).
+    #[must_use]
+    pub fn may_answer(&self, buffers: u64) -> bool {
+        match self {
+            Self::Log(engine) => engine.may_answer(buffers),
+            Self::Tables(_) => false,
+        }
+    }
+
     /// How full the volume is.
     #[must_use]
     pub fn room(&self) -> Room {

@@ -239,6 +239,30 @@ pub enum Block {
     Page,
 }
 
+/// When a write is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ack {
+    /// When it has taken effect.
+    Placed,
+    /// When it is durable.
+    Durable,
+    /// Its client has its answer already. So it is taken even while no others are, unless nothing is any more (poisoned), and
+    /// a FLUSH that comes later waits for it. The reply says when it has taken effect. Of a log alone, and only for writes that fit
+    /// into the buffer and into the room that there is: see [`Core::may_answer`](crate::layout::Core::may_answer).
+    Given,
+}
+
+impl Ack {
+    /// Of a request that wants an answer.
+    #[must_use]
+    pub fn of(fua: bool) -> Self {
+        match fua {
+            true => Self::Durable,
+            false => Self::Placed,
+        }
+    }
+}
+
 /// What the runtime tells the core.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they are")]
@@ -248,7 +272,7 @@ pub enum Input<'a> {
         id: RequestId,
         lba: Lba,
         blocks: &'a [Payload],
-        fua: bool,
+        ack: Ack,
     },
     /// Read blocks into the request's own buffers.
     Read {

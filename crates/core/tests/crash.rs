@@ -53,6 +53,10 @@ fn run_seeds(test: &str, faults: bool, fixed: Range<u64>) {
     let total = seeds::run(test, fixed, |seed| run_or_panic(seed, test, faults));
     let is_one = seeds::number("VELLUM_SEED").is_some();
     assert!(is_one || total.folded > 0, "{test}: nothing was folded");
+    assert!(
+        is_one || total.answered_before > 0,
+        "{test}: no write was answered before"
+    );
 }
 
 #[test]

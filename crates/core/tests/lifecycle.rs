@@ -8,7 +8,7 @@ use vellum_core::addr::{BLOCK_BYTES, Buf, Lba, Nanos, Pba, RequestId};
 use vellum_core::engine::{Buffers, Engine, Options};
 use vellum_core::format::{self, geometry};
 use vellum_core::recovery::{self, Source, Unreadable};
-use vellum_core::seam::{Digest, Effect, Input, Outcome, Payload, Refusal};
+use vellum_core::seam::{Ack, Digest, Effect, Input, Outcome, Payload, Refusal};
 
 const BUFS: u32 = 1 << 20;
 const ERASE_BLOCKS_MAX: u32 = 6400;
@@ -258,7 +258,7 @@ impl World {
             id: RequestId(0),
             lba: Lba(lba),
             blocks: &blocks,
-            fua: false,
+            ack: Ack::Placed,
         })
     }
 

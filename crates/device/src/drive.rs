@@ -19,7 +19,7 @@ use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Nanos, Pba, RequestId};
 use vellum_core::format::BlockSum;
 use vellum_core::layout::Core;
 use vellum_core::room::{Gauge, Level, Room};
-use vellum_core::seam::{Effect, Input, Outcome, Page, Payload, Refusal, Reply};
+use vellum_core::seam::{Ack, Effect, Input, Outcome, Page, Payload, Refusal, Reply};
 use vellum_medium::{Io, Kind};
 
 /// What an operation on the medium is for; travels in its token beside the effect's number.
@@ -249,7 +249,7 @@ impl Inner {
                 id,
                 lba,
                 blocks: payloads,
-                fua,
+                ack: Ack::of(fua),
             },
             Op::Flush => Input::Flush { id },
             Op::Discard { fua } => Input::Discard {

@@ -11,7 +11,7 @@ use vellum_core::format;
 use vellum_core::format::geometry::{self, Params};
 use vellum_core::format::summary;
 use vellum_core::recovery::{Source, Unreadable, recover};
-use vellum_core::seam::{Against, Dedup, Digest, Effect, Input, Outcome, Payload, Region};
+use vellum_core::seam::{Ack, Against, Dedup, Digest, Effect, Input, Outcome, Payload, Region};
 
 /// Counts calls.
 pub struct Counting;
@@ -231,7 +231,7 @@ impl Idle {
                 id: RequestId(0),
                 lba: Lba(lba),
                 blocks: &blocks,
-                fua: false,
+                ack: Ack::Placed,
             },
         );
         self.run();

@@ -5,7 +5,7 @@ use crate::addr::{Buf, Lba, Life, Pba, Segment, Seq, Vba};
 use crate::format::chunk::{RECORD_ROOM, Record};
 use crate::format::names::{NAMES_LEAST, NAMES_ROOM, Names};
 use crate::log::Head;
-use crate::seam::{Block, Bucket};
+use crate::seam::{Ack, Block, Bucket};
 use alloc::vec::Vec;
 
 /// Names a chunk in memory.
@@ -318,8 +318,10 @@ pub(super) enum Waiting {
         placed: usize,
         /// Of each block, what is known of its journal copy; empty when none has been asked about.
         verdicts: Vec<Verdict>,
-        fua: bool,
+        ack: Ack,
     },
+    /// Behind a write whose client has its answer.
+    Flush { id: crate::addr::RequestId },
     Read {
         id: crate::addr::RequestId,
         lba: Lba,
@@ -345,6 +347,16 @@ impl Waiting {
         }
     }
 
+    /// Whether its client has its answer.
+    pub fn is_answered(&self) -> bool {
+        matches!(self, Self::Write { ack, .. } if *ack == Ack::Given)
+    }
+
+    /// Whether it waits on when the medium has no room: a write whose client has its answer, and reads, which see that.
+    pub fn outlasts_no_room(&self) -> bool {
+        self.is_answered() || matches!(self, Self::Read { .. })
+    }
+
     /// Whether somebody waits for its answer.
     pub fn is_request(&self) -> bool {
         !matches!(self, Self::Committed { .. })
@@ -363,7 +375,7 @@ impl Waiting {
     pub fn range(&self) -> (Lba, u64) {
         match self {
             Self::Write { lba, blocks, .. } => (*lba, blocks.len() as u64),
-            Self::Read { .. } | Self::Committed { .. } => (Lba(0), 0),
+            Self::Flush { .. } | Self::Read { .. } | Self::Committed { .. } => (Lba(0), 0),
             Self::Unmap { lba, blocks, .. } => (*lba, *blocks),
         }
     }

@@ -11,8 +11,11 @@ impl Engine {
         if self.outbox.holds_writes() {
             return self.outbox.reply(id, Err(Refusal::NoRoom));
         }
-        // What waits for room is not acknowledged, so a flush need not wait for it.
-        self.wait_for_durability(id, true);
+        // What waits for room is not acknowledged, so a flush need not wait for it, as a rule.
+        match self.waiting.iter().any(Waiting::is_answered) {
+            true => self.waiting.push_back(Waiting::Flush { id }),
+            false => self.wait_for_durability(id, true),
+        }
     }
 
     /// Answers `request` once everything placed so far is durable.

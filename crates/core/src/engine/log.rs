@@ -288,8 +288,11 @@ impl Engine {
         self.outbox.hold(id, self.now);
         // Nothing is lost, but nothing new can be promised either.
         self.refuse_waiters(Refusal::NoRoom);
-        while let Some(waiting) = self.waiting.pop_front() {
-            self.refuse(waiting, Refusal::NoRoom);
+        for waiting in core::mem::take(&mut self.waiting) {
+            match waiting.outlasts_no_room() {
+                true => self.waiting.push_back(waiting),
+                false => self.refuse(waiting, Refusal::NoRoom),
+            }
         }
         for id in self.mirrors.refuse() {
             self.outbox.reply(id, Err(Refusal::NoRoom));

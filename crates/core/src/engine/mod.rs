@@ -287,8 +287,8 @@ impl Engine {
                 id,
                 lba,
                 blocks,
-                fua,
-            } => self.write(id, lba, blocks, fua),
+                ack,
+            } => self.write(id, lba, blocks, ack),
             Input::Read { id, lba, blocks } => self.read(id, lba, blocks),
             Input::Flush { id } => self.flush(id),
             Input::Discard {
@@ -499,7 +499,9 @@ impl Engine {
                 self.outbox.reply(id, Err(refusal));
             }
             Waiting::Read { id, lba, blocks } => self.start_read(id, lba, blocks),
-            Waiting::Unmap { id, .. } => self.outbox.reply(id, Err(refusal)),
+            Waiting::Flush { id } | Waiting::Unmap { id, .. } => {
+                self.outbox.reply(id, Err(refusal));
+            }
             Waiting::Committed { .. } => {}
         }
     }

@@ -78,7 +78,19 @@ impl Engine {
         }
     }
 
+    /// Whether one of these blocks was written, and that answered, and is about to be refused all the same.
+    fn is_lost(&self, lba: Lba, blocks: u32) -> bool {
+        let end = lba.plus(u64::from(blocks));
+        self.doomed.iter().any(|(waiting, _)| {
+            let (first, length) = waiting.range();
+            waiting.is_answered() && first < end && lba < first.plus(length)
+        })
+    }
+
     pub(super) fn start_read(&mut self, id: RequestId, lba: Lba, blocks: u32) {
+        if self.is_lost(lba, blocks) {
+            return self.outbox.reply(id, Err(Refusal::Poisoned));
+        }
         if self.reads.len() <= id.0 as usize {
             self.reads.resize(id.0 as usize + 1, Reading::default());
         }

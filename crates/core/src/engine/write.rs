@@ -5,7 +5,7 @@ use super::*;
 use crate::format::chunk::Record;
 use crate::format::summary::{Owner, Tag};
 use crate::reserve::Need;
-use crate::seam::{Block, Class, Payload};
+use crate::seam::{Ack, Block, Class, Payload};
 use crate::state::Origin;
 
 /// What became of one block.
@@ -16,9 +16,10 @@ enum Placed {
 }
 
 impl Engine {
-    pub(super) fn write(&mut self, id: RequestId, lba: Lba, blocks: &[Payload], fua: bool) {
+    pub(super) fn write(&mut self, id: RequestId, lba: Lba, blocks: &[Payload], ack: Ack) {
         self.held += blocks.len() as u32;
         let refusal = match self.in_range(lba, blocks.len() as u64) {
+            true if ack == Ack::Given => self.poisoned.then_some(Refusal::Poisoned),
             true => self.refuses_writes(),
             false => Some(Refusal::OutOfRange),
         };
@@ -37,7 +38,7 @@ impl Engine {
         };
         let mut placed = 0;
         if self.waiting.is_empty() && !self.redeeming {
-            match self.place_all(id, lba, blocks, &verdicts, &mut placed, fua) {
+            match self.place_all(id, lba, blocks, &verdicts, &mut placed, ack) {
                 true => return,
                 false => debug_assert!(placed < blocks.len()),
             }
@@ -50,7 +51,7 @@ impl Engine {
             blocks,
             placed,
             verdicts,
-            fua,
+            ack,
         });
     }
 
@@ -68,7 +69,7 @@ impl Engine {
         blocks: &[Payload],
         verdicts: &[Verdict],
         placed: &mut usize,
-        fua: bool,
+        ack: Ack,
     ) -> bool {
         while let Some(payload) = blocks.get(*placed) {
             let verdict = verdicts.get(*placed).copied().unwrap_or_default();
@@ -82,14 +83,14 @@ impl Engine {
                         blocks: blocks.to_vec(),
                         placed: *placed,
                         verdicts: verdicts.to_vec(),
-                        fua,
+                        ack,
                     };
                     self.refuse(rest, Refusal::Full);
                     return true;
                 }
             }
         }
-        self.acknowledge(id, fua);
+        self.acknowledge(id, ack == Ack::Durable);
         true
     }
 
@@ -253,8 +254,12 @@ impl Engine {
                     blocks,
                     placed,
                     verdicts,
-                    fua,
-                } => self.place_all(*id, *lba, blocks, verdicts, placed, *fua),
+                    ack,
+                } => self.place_all(*id, *lba, blocks, verdicts, placed, *ack),
+                Waiting::Flush { id } => {
+                    self.wait_for_durability(*id, true);
+                    true
+                }
                 Waiting::Read { id, lba, blocks } => {
                     self.start_read(*id, *lba, *blocks);
                     true
@@ -318,6 +323,17 @@ impl Engine {
             true => Some(Refusal::Poisoned),
             false => self.outbox.holds_writes().then_some(Refusal::NoRoom),
         }
+    }
+
+    /// See [`Core::may_answer`](crate::layout::Core::may_answer). The free segments have to be there already: where some were set
+    /// aside, the collector may win none (`pump`). A block may have a chunk to itself, and so a header.
+    #[must_use]
+    pub fn may_answer(&self, buffers: u64) -> bool {
+        let (room, usable) = (self.room(), u64::from(self.superblock.usable_blocks()));
+        let segments = limits::COLLECTOR_SEGMENTS as u64 + 2 + 2 * buffers / usable;
+        self.refuses_writes().is_none()
+            && self.segments.free.len() as u64 >= segments
+            && room.live + buffers < room.for_anybody()
     }
 
     /// How full the volume is.

@@ -46,7 +46,7 @@ use crate::mirrors::Mirrors;
 use crate::policy::{dedup::Dedup, once::Once};
 use crate::reserve::Reserve;
 use crate::room::Room;
-use crate::seam::{Effect, Input, Outcome, Payload, Refusal, Reply};
+use crate::seam::{Ack, Effect, Input, Outcome, Payload, Refusal, Reply};
 use crate::stats::Stats;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -249,8 +249,8 @@ impl Tables {
                 id,
                 lba,
                 blocks,
-                fua,
-            } => self.write(id, lba, blocks, fua),
+                ack,
+            } => self.write(id, lba, blocks, ack == Ack::Durable),
             Input::Read { id, lba, blocks } | Input::ReadToFold { id, lba, blocks } => {
                 self.read(id, lba, blocks)
             }

@@ -138,6 +138,10 @@ enum Request {
     Change {
         op: OpId,
     },
+    /// A write whose client has its answer.
+    Answered {
+        op: OpId,
+    },
     Flush {
         asked: u64,
     },
@@ -191,6 +195,7 @@ pub struct Counts {
     pub corrupt: u64,
     pub unreadable: u64,
     pub poisoned: u64,
+    pub early: u64,
     pub effects: u64,
 }
 
@@ -206,6 +211,9 @@ pub struct Driver {
     pub poisoned: bool,
     /// Weak hashes there are: few, and they collide.
     pub hashes: u32,
+    /// Of the writes, in percent: whose client is answered before.
+    pub early: u64,
+    may_answer: bool,
     /// Of the blocks written, in percent: can be stored in fewer bytes.
     pub packing: u64,
     /// Of these, in percent: as deltas, if there is a base.
@@ -248,7 +256,7 @@ impl Driver {
         engine: impl Into<Core>,
         medium: Medium,
         model: Model,
-        rng: Rng,
+        mut rng: Rng,
         collector_bufs: u32,
     ) -> Self {
         let all = CLIENT_BUFS + collector_bufs;
@@ -256,13 +264,15 @@ impl Driver {
             engine: engine.into(),
             medium,
             model,
-            rng,
             faults: Faults::default(),
             counts: Counts::default(),
             now: 1,
             stopped: false,
             poisoned: false,
             hashes: u32::MAX,
+            early: rng.pick(&[0, 50, 100]),
+            rng,
+            may_answer: false,
             packing: 0,
             deltas: 0,
             buckets: 0,
@@ -409,14 +419,7 @@ impl Driver {
                     blocks.push(self.payload(buf, token, packed));
                 }
                 self.discard_early(*lba, tokens.len() as u64);
-                let op = self.model.begin(*lba, tokens.iter().copied(), *fua);
-                self.requests.insert(id, Request::Change { op });
-                self.feed(Input::Write {
-                    id: name,
-                    lba: Lba(*lba),
-                    blocks: &blocks,
-                    fua: *fua,
-                })?;
+                self.write(name, (*lba, tokens), &blocks, *fua)?;
             }
             Ask::Read { lba, blocks } => {
                 let got = vec![None; *blocks as usize];
@@ -484,11 +487,6 @@ impl Driver {
             );
         }
         Ok(true)
-    }
-
-    /// How the last request ended, if it did within its own `handle`.
-    pub fn answered_at_once(&self) -> Option<Result<(), Refusal>> {
-        self.last_result
     }
 
     pub fn shut_down(&mut self) -> Result<(), Failure> {

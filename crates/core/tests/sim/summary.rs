@@ -29,6 +29,7 @@ summary! {
     corrupt,
     unreadable,
     poisoned,
+    answered_before,
     effects,
     collections,
     map_checkpoints,
@@ -62,6 +63,7 @@ impl Summary {
         self.corrupt += counts.corrupt;
         self.unreadable += counts.unreadable;
         self.poisoned += counts.poisoned;
+        self.answered_before += counts.early;
         self.effects += counts.effects;
     }
 

@@ -31,7 +31,9 @@ use vellum_core::engine::{Buffers, Engine, Options, Victim};
 use vellum_core::format::{self, superblock::Superblock};
 use vellum_core::layout::{Core, Recovered, recover};
 use vellum_core::recovery::RecoveryError;
-use vellum_core::seam::{Dedup, Fingerprint, Input, Outcome, Payload, Refusal, Region, WriteOnce};
+use vellum_core::seam::{
+    Ack, Dedup, Fingerprint, Input, Outcome, Payload, Refusal, Region, WriteOnce,
+};
 use vellum_core::stats::Stats;
 use vellum_core::tables::{Persistence, Tables};
 
@@ -449,7 +451,7 @@ impl Vellum {
                         id,
                         lba,
                         blocks,
-                        fua,
+                        ack: Ack::of(fua),
                     },
                 );
                 self.payloads = payloads;

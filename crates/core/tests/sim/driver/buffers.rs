@@ -1,10 +1,14 @@
 //! Buffers: what is in each, and whose it is.
 
 use super::super::medium::Cell;
+use super::super::model::OpId;
 use super::CLIENT_BUFS;
-use super::{Driver, Failure, RELEASED, Stage, ensure};
-use vellum_core::addr::Buf;
-use vellum_core::seam::{Digest, Packed, Payload};
+use super::{Driver, Failure, RELEASED, Request, Stage, ensure};
+use vellum_core::addr::{Buf, Lba, RequestId};
+use vellum_core::seam::{Ack, Digest, Input, Packed, Payload, Refusal};
+
+/// No write here has more blocks.
+const WRITE_MAX: u64 = 64;
 
 impl Driver {
     /// A buffer with a block in it.
@@ -29,6 +33,48 @@ impl Driver {
             buf: Buf(buf),
             digest,
         }
+    }
+
+    /// A write is handed over; its client may have been answered before.
+    pub(super) fn write(
+        &mut self,
+        id: RequestId,
+        (lba, tokens): (u64, &[u32]),
+        blocks: &[Payload],
+        fua: bool,
+    ) -> Result<(), Failure> {
+        // Answered as things were before, with room for what was to come: they may have changed since.
+        let most = u64::from(CLIENT_BUFS) - self.free.len() as u64 + WRITE_MAX;
+        let may_answer = std::mem::replace(&mut self.may_answer, self.engine.may_answer(most));
+        let op = self.model.begin(lba, tokens.iter().copied(), fua);
+        let is_early = !fua && self.rng.percent(self.early) && may_answer;
+        let (request, ack) = match is_early {
+            true => (Request::Answered { op }, Ack::Given),
+            false => (Request::Change { op }, Ack::of(fua)),
+        };
+        if is_early {
+            self.counts.early += 1;
+            self.model.end(op, true, true);
+        }
+        self.requests.insert(id.0, request);
+        let lba = Lba(lba);
+        self.feed(Input::Write {
+            id,
+            lba,
+            blocks,
+            ack,
+        })
+    }
+
+    /// A write that was answered before has taken effect; or it has not, and only a medium that fails is a reason.
+    pub(super) fn kept(&mut self, op: OpId, result: Result<(), Refusal>) -> Result<(), Failure> {
+        if result.is_err() {
+            // What is set aside can take room that there was.
+            let has_failed = self.poisoned || !self.suspects.is_empty();
+            ensure!(has_failed, "a write was answered, and then {result:?}");
+            self.model.end(op, false, false);
+        }
+        Ok(())
     }
 
     pub(super) fn release(&mut self, buf: Buf) -> Result<(), Failure> {

@@ -236,6 +236,11 @@ impl Driver {
         Ok(())
     }
 
+    /// How the last request ended, if it did within its own `handle`.
+    pub fn answered_at_once(&self) -> Option<Result<(), Refusal>> {
+        self.last_result
+    }
+
     pub(super) fn take_reply(&mut self, reply: Reply) -> Result<(), Failure> {
         if self.trace {
             eprintln!("{} < {reply:?}", self.now);
@@ -257,8 +262,8 @@ impl Driver {
                 self.counts.full += 1;
                 ensure!(!request.reads(), "a read refused: {refusal}");
                 let is_space = refusal == Refusal::Full;
-                let flush = matches!(request, Request::Flush { .. });
-                ensure!(!(flush && is_space), "a flush refused: {refusal}");
+                let full_flush = is_space && matches!(request, Request::Flush { .. });
+                ensure!(!full_flush, "a flush refused: {refusal}");
                 ensure!(
                     is_space || self.faults.full.is_some(),
                     "the medium is not full: {refusal}"
@@ -290,6 +295,7 @@ impl Driver {
             Err(Refusal::OutOfRange) => return Err("refused as out of range".into()),
         }
         match request {
+            Request::Answered { op } => self.kept(op, reply.result)?,
             Request::Change { op } => self.model.end(op, reply.result.is_ok(), at_once),
             Request::Flush { asked } if reply.result.is_ok() => self.model.flushed(asked),
             Request::Properties(number) if reply.result.is_ok() => {
@@ -298,12 +304,11 @@ impl Driver {
             Request::Flush { .. } | Request::Merge | Request::Properties(_) => {}
             Request::Read { lba, asked, got } => {
                 self.last_read.clear();
-                for (i, got) in got.into_iter().enumerate() {
+                for (lba, got) in (lba..).zip(got) {
                     if reply.result.is_err() {
                         self.last_read.push(Seen::Unknown);
                         continue;
                     }
-                    let lba = lba + i as u64;
                     let Some(token) = got else {
                         return Err(format!("LBA {lba} read without data"));
                     };
