@@ -15,7 +15,7 @@ use crate::frames::Frames;
 use crate::limits::{BASES, GROUP_BLOCKS};
 use crate::pack::{pack, pack_against};
 use crate::policy::Deltas;
-use crate::scratch::Verdict;
+use crate::scratch::{Scratch, Verdict};
 use crate::shared::Shared;
 use crate::sight::Sight;
 use lru::LruCache;
@@ -177,8 +177,58 @@ impl Inner {
     }
 }
 
+/// Computes what the core is told of each block that is written, and reads along what they say of journals.
+pub(crate) fn digest_all(
+    shared: &Shared,
+    sight: &Arc<Sight>,
+    requests: &mut [Request],
+    scratch: &mut Scratch,
+) {
+    let how = shared.digester.how();
+    let Scratch {
+        payloads,
+        verdicts,
+        pairs,
+        steps,
+        found,
+        ..
+    } = scratch;
+    for (number, (request, (refusal, _))) in requests.iter_mut().zip(&*verdicts).enumerate() {
+        if refusal.is_some() || !matches!(request.op, Op::Write { .. }) {
+            continue;
+        }
+        let first = payloads.len();
+        digest_one(how, request, payloads);
+        let blocks = &mut payloads[first..];
+        sight.classify(request.lba.0, blocks);
+        let commits = sight.read_along(request, blocks, pairs);
+        shared.scout.add_commits(commits);
+        sight.read_log(number, request, blocks, steps);
+    }
+    if how.deltas.are_made() && !payloads.is_empty() {
+        let requests = (requests, verdicts.as_slice());
+        pack_all(shared, sight, requests, how, payloads, found);
+    }
+}
+
+fn digest_one(how: How, request: &mut Request, payloads: &mut Vec<Payload>) {
+    for index in 0..request.frames.len() {
+        let mut digest = how.digest(request.frames.block(index));
+        if !digest.zero && !how.deltas.are_made() {
+            digest.packed = pack(&mut request.frames, index, how.alone());
+        }
+        payloads.extend(
+            request
+                .frames
+                .bufs()
+                .nth(index)
+                .map(|buf| Payload { buf, digest }),
+        );
+    }
+}
+
 /// Encodes the blocks of a batch of requests, of which some are refused: as deltas, where what they replace is known.
-pub(crate) fn pack_all(
+fn pack_all(
     shared: &Shared,
     sight: &Sight,
     (requests, verdicts): (&mut [Request], &[Verdict]),

@@ -19,7 +19,7 @@ use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Nanos, Pba, RequestId};
 use vellum_core::format::BlockSum;
 use vellum_core::layout::Core;
 use vellum_core::room::{Gauge, Level, Room};
-use vellum_core::seam::{Ack, Effect, Input, Outcome, Page, Payload, Refusal, Reply};
+use vellum_core::seam::{Effect, Input, Outcome, Page, Payload, Refusal, Reply};
 use vellum_medium::{Io, Kind};
 
 /// What an operation on the medium is for; travels in its token beside the effect's number.
@@ -224,8 +224,7 @@ impl Inner {
             blocks * BLOCK_BYTES as u64
         };
         clients.fua += u64::from(fua && !pending.is_rest);
-        let nothing = blocks == 0 && op != Op::Flush;
-        if nothing || (op == Op::Flush && self.read_only) {
+        if (blocks == 0 && op != Op::Flush) || (op == Op::Flush && self.read_only) {
             return batch.answers.push(pending, Ok(()));
         }
         if matches!(op, Op::Write { .. }) {
@@ -237,6 +236,7 @@ impl Inner {
                 self.keeps[id as usize] = keep;
             }
         }
+        let ack = pending.ack(fua);
         let id = self.requests.insert(pending);
         let input = match op {
             // A request has a frame a block, and there are fewer of those than a u32 holds.
@@ -245,11 +245,11 @@ impl Inner {
                 lba,
                 blocks: blocks as u32,
             },
-            Op::Write { fua } => Input::Write {
+            Op::Write { .. } => Input::Write {
                 id,
                 lba,
                 blocks: payloads,
-                ack: Ack::of(fua),
+                ack,
             },
             Op::Flush => Input::Flush { id },
             Op::Discard { fua } => Input::Discard {
@@ -312,8 +312,6 @@ impl Inner {
         }
         while let Some(Reply { id, result }) = self.engine.poll_reply() {
             let pending = self.requests.remove(id);
-            self.gate
-                .answered(self.now, &pending.request, result.is_ok());
             let result = result.map_err(|refusal| {
                 self.counters.refused += 1;
                 if refusal != Refusal::OutOfRange {
@@ -321,6 +319,7 @@ impl Inner {
                 }
                 block_error(refusal)
             });
+            let result = self.gate.ended(self.now, &pending, result);
             batch.answers.push(pending, result);
         }
     }

@@ -9,11 +9,11 @@
 //!
 //! Locks: the volume's before ours; ours alone where a request is seen.
 
-use crate::block::{BlockError, Op, Replies, Request};
+use crate::block::{Op, Replies, Request};
 use crate::drive::{Batch, Inner, Life};
 use crate::frames::Frames;
 use crate::limits::{FREED_RUN_BLOCKS, FREED_RUNS};
-use crate::requests::Pending;
+use crate::requests::{Pending, Unheard};
 use crate::scout::Watched;
 use crate::shared::Shared;
 use crate::sight::span_of;
@@ -61,6 +61,13 @@ pub(crate) struct Seen {
     bitmap: bool,
     /// A flush's number; 0 of others.
     flush: u64,
+}
+
+impl Seen {
+    /// Whether it writes a bitmap whose answer counts.
+    pub fn is_bitmap(self) -> bool {
+        self.bitmap
+    }
 }
 
 impl Reclaim {
@@ -232,6 +239,7 @@ fn add(sum: &mut FreedCounts, more: FreedCounts) {
 
 /// The thread's whole life.
 pub(crate) fn run(shared: &Arc<Shared>) {
+    // A discard that is refused leaves its blocks where they are.
     let replies: Arc<dyn Replies> = Arc::new(Unheard);
     while shared.scout.freed.wait() {
         while shared.with_core(|now, inner, batch| drop_some(shared, &replies, now, inner, batch))
@@ -289,13 +297,4 @@ fn drop_some(
         inner.admit(now, pending, &[], batch);
     }
     true
-}
-
-/// Nobody waits for our discards. One that is refused leaves its blocks where they are.
-struct Unheard;
-
-impl Replies for Unheard {
-    fn complete(&self, _: Request, _: Result<(), BlockError>) {}
-
-    fn flush(&self) {}
 }

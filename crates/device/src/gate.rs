@@ -19,6 +19,7 @@
 //! 6. What waits is bounded, a quarter of the frames for writes: beyond that nothing waits, and is not followed.
 
 mod answered;
+mod early;
 mod messages;
 
 use crate::bases::Found;
@@ -38,11 +39,16 @@ use vellum_core::seam::{Input, Payload};
 use vellum_ext4::Span;
 use vellum_ext4::journal::{Commits, Mark, Verdict, begins_a_log};
 
+use early::Early;
+pub(crate) use early::{Turn, has_marks};
+
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Gate {
+    /// Writes that are answered before they come here.
+    pub early: Early,
     logs: Vec<Log>,
     /// Where all of these are: first block and the one after the last, by place.
     places: Vec<(u64, u64)>,
@@ -88,19 +94,6 @@ impl Waiting {
     fn may_be_answered(&self) -> bool {
         !self.is_answered && answered::may_be_given(&self.pending.request)
     }
-
-    /// The answer to it, which goes on without one.
-    fn take_answer(&mut self) -> Pending {
-        self.is_answered = true;
-        let pending = &mut self.pending;
-        let sink = std::mem::replace(&mut pending.sink, Arc::new(answered::HasOne));
-        let given = answered::given_back(&pending.request);
-        Pending {
-            own: pending.own,
-            is_rest: true,
-            ..Pending::new(given, &sink, pending.watched.answer_alone())
-        }
-    }
 }
 
 /// What is waited for.
@@ -117,11 +110,6 @@ enum Reason {
 enum Stop {
     Wait(Reason),
     Refuse,
-}
-
-/// Whether one of these may be a journal's own.
-pub(crate) fn has_marks(blocks: &[Payload]) -> bool {
-    blocks.iter().any(|block| block.digest.first == JBD2_MAGIC)
 }
 
 impl Gate {
@@ -151,6 +139,19 @@ impl Gate {
         self.places = places.collect();
         self.places.sort_unstable();
         self.is_due = true;
+    }
+
+    /// The core has answered a request: what its client is told.
+    pub fn ended(
+        &mut self,
+        now: Nanos,
+        Pending {
+            request, watched, ..
+        }: &Pending,
+        result: Result<(), BlockError>,
+    ) -> Result<(), BlockError> {
+        self.answered(now, request, result.is_ok());
+        self.early.ended(request, watched.is_answered, result)
     }
 
     /// A request is answered: what it wrote has taken effect, or never will.
@@ -205,9 +206,10 @@ impl Gate {
         }
     }
 
-    /// Whether a write has its answer, and waits.
+    /// Whether a write has its answer, and waits, here or in the core.
     pub fn holds_answered(&self) -> bool {
-        self.waiting.iter().any(|waiting| waiting.is_answered)
+        let mut waiting = self.waiting.iter();
+        self.early.holds_answered() || waiting.any(|waiting| waiting.is_answered)
     }
 
     /// All that waits, for whoever answers it otherwise.
@@ -417,7 +419,9 @@ pub(crate) fn refuse(
         shared.scout.changes.admit();
     }
     inner.counters.refused += 1;
-    batch.answers.push(pending, Err(error));
+    let (request, is_answered) = (&pending.request, pending.watched.is_answered);
+    let result = inner.gate.early.ended(request, is_answered, Err(error));
+    batch.answers.push(pending, result);
 }
 
 /// Lets go on what may. To be called before the volume's lock is released, whatever was done under it.
@@ -450,7 +454,8 @@ fn try_again(
     let is_over = deadline.is_some_and(|deadline| deadline <= now);
     match waiting.reason {
         Reason::Blocks { .. } if is_over && waiting.may_be_answered() => {
-            batch.answers.push(waiting.take_answer(), Ok(()));
+            waiting.is_answered = true;
+            batch.answers.push(waiting.pending.take_answer(), Ok(()));
         }
         Reason::Scout if is_over => waiting.pending.watched.marks = false,
         Reason::Blocks { missing, .. } if is_over => {

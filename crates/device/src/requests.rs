@@ -1,6 +1,7 @@
 //! The requests in flight: where the core's numbers lead back to clients.
 
 use crate::block::{BlockError, Op, Replies, Request};
+use crate::frames::Frames;
 use crate::scout::Watched;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -8,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 use vellum_core::addr::RequestId;
+use vellum_core::seam::Ack;
 
 /// A request with the sink of its answer.
 pub(crate) struct Pending {
@@ -35,6 +37,45 @@ impl Pending {
             is_rest: false,
         }
     }
+
+    /// The answer to it, which goes on without one.
+    pub fn take_answer(&mut self) -> Self {
+        let sink = std::mem::replace(&mut self.sink, Arc::new(Unheard));
+        let given = given_back(&self.request);
+        Self {
+            own: self.own,
+            is_rest: true,
+            ..Self::new(given, &sink, self.watched.answer_alone())
+        }
+    }
+
+    /// When the core is to answer it, if it writes.
+    pub fn ack(&self, fua: bool) -> Ack {
+        match self.watched.is_answered {
+            true => Ack::Given,
+            false => Ack::of(fua),
+        }
+    }
+}
+
+/// The request as its client gets it back, without the frames that a write goes on with.
+pub(crate) fn given_back(write: &Request) -> Request {
+    Request {
+        tag: write.tag,
+        op: write.op,
+        lba: write.lba,
+        blocks: write.blocks,
+        frames: Frames::default(),
+    }
+}
+
+/// Where an answer goes that nobody waits for: he has one, or it is the volume's own request.
+pub(crate) struct Unheard;
+
+impl Replies for Unheard {
+    fn complete(&self, _: Request, _: Result<(), BlockError>) {}
+
+    fn flush(&self) {}
 }
 
 /// A slab: numbers are small and serve again, as the core wants them.

@@ -107,6 +107,8 @@ pub(crate) struct Watched {
     pub expected: Expected,
     /// What freed blocks' followers saw in it.
     pub seen: Seen,
+    /// Its client has its answer, and the core is about to be handed it.
+    pub is_answered: bool,
 }
 
 impl Watched {

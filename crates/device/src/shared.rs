@@ -1,20 +1,22 @@
 //! What all threads of a volume share, and the one way to its core.
 
-use crate::block::{BlockError, Replies, Request};
+use crate::block::{BlockError, Op, Replies, Request};
 use crate::compare::nanos_since;
 use crate::digest::Digester;
 use crate::drive::{Batch, Inner, Life};
 use crate::events::Events;
-use crate::frames::FramePool;
-use crate::gate;
+use crate::frames::{FramePool, Share};
+use crate::gate::{self, Turn};
 use crate::recall;
-use crate::requests::Pending;
+use crate::requests::{Pending, given_back};
 use crate::scout::{Scout, Watched};
+use crate::scratch::Scratch;
 use crate::scrub::Scrubber;
 use crate::sweep::Sweeper;
 use crate::turns::Turns;
 use crate::waits::Waits;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Instant;
 use vellum_core::addr::{BLOCK_BYTES, Nanos};
@@ -26,8 +28,12 @@ use vellum_medium::Medium;
 pub(crate) struct Shared {
     pub medium: Arc<dyn Medium>,
     pub inner: Mutex<Inner>,
+    /// The core has been handed a batch of which some writes were answered.
+    pub handed_over: Condvar,
     pub events: Events,
     pub frames: Arc<FramePool>,
+    /// Where answers go of who has one.
+    pub unheard: Arc<dyn Replies>,
     pub turns: Turns,
     pub digester: Digester,
     pub scout: Scout,
@@ -118,6 +124,56 @@ impl Shared {
         });
     }
 
+    /// Answers what of a batch may be answered first (`gate/early.rs`); when the batch may be handed over.
+    pub fn answer_first(
+        &self,
+        requests: &[Request],
+        replies: &Arc<dyn Replies>,
+        scratch: &mut Scratch,
+    ) -> Turn {
+        let mut runs = SmallVec::new();
+        let mut inner = self.inner.lock();
+        let mut turn = inner.gate.early.turn(requests);
+        let taken = self.frames.capacity(Share::Write) - self.frames.available(Share::Write);
+        let is_running = !inner.busy && inner.life == Life::Running && inner.gate.early.is_open();
+        if is_running && inner.engine.may_answer(taken as u64) {
+            for (request, (refusal, watched)) in requests.iter().zip(&mut scratch.verdicts) {
+                let is_plain = request.op == (Op::Write { fua: false }) && request.blocks > 0;
+                let is_followed = watched.marks || watched.touched || watched.seen.is_bitmap();
+                if refusal.is_none() && is_plain && !is_followed {
+                    watched.is_answered = true;
+                    runs.push((request.lba.0, request.blocks));
+                }
+            }
+        }
+        inner.gate.early.begin(&mut turn, runs);
+        drop(inner);
+        let answers = &mut scratch.batch.answers;
+        for (request, (_, watched)) in requests.iter().zip(&scratch.verdicts) {
+            if watched.is_answered {
+                let pending = Pending::new(given_back(request), replies, Watched::default());
+                answers.push(pending, Ok(()));
+            }
+        }
+        answers.give(|_, _| {});
+        turn
+    }
+
+    /// The lock, when it is that batch's turn; or when the volume has broken down, and nobody's turn comes.
+    pub fn in_turn(&self, turn: &Turn) -> MutexGuard<'_, Inner> {
+        let mut inner = self.inner.lock();
+        while !inner.busy && !inner.gate.early.is_due(turn) {
+            self.handed_over.wait(&mut inner);
+        }
+        inner
+    }
+
+    /// The lock, when the core has been handed all that is answered by now.
+    pub fn knowing_all(&self) -> MutexGuard<'_, Inner> {
+        let turn = self.inner.lock().gate.early.turn_of_all();
+        self.in_turn(&turn)
+    }
+
     /// Runs `f` under the lock, then does what it left; `None` when the volume has broken down.
     pub fn with_core<T>(&self, f: impl FnOnce(Nanos, &mut Inner, &mut Batch) -> T) -> Option<T> {
         let _guard = BreaksOnPanic::new(self);
@@ -188,6 +244,7 @@ impl Shared {
                 answers.push(pending, Err(error.clone()));
             }
         }
+        self.handed_over.notify_all();
         answers.give(|_, _| {});
         *self.ended.lock() = true;
         self.on_end.notify_all();
@@ -215,6 +272,7 @@ impl Drop for BreaksOnPanic<'_> {
         // A caller that unwinds already, and stops the volume on its way, has not been interrupted here.
         if std::thread::panicking() && !self.unwound {
             self.shared.inner.lock().busy = true;
+            self.shared.handed_over.notify_all();
             self.shared.medium.wake();
         }
     }

@@ -12,7 +12,7 @@
 
 mod stats;
 
-use crate::bases::pack_all;
+use crate::bases::digest_all;
 use crate::block::{BlockDevice, BlockError, Extent, Op, Replies, Request};
 use crate::damage::Damage;
 use crate::digest::{Digester, crc32c};
@@ -20,21 +20,20 @@ use crate::drive::{Batch, Inner, Life};
 use crate::events::{Event, Events};
 use crate::frames::FramePool;
 use crate::freed;
-use crate::gate;
+use crate::gate::{self, Turn};
 use crate::info::VolumeInfo;
 use crate::journals::{self, JournalError};
 use crate::layouts;
 use crate::limits::{ERASE_BLOCKS_MAX, STOP_LOOKS, STOP_TELLS};
 use crate::options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError};
-use crate::pack::pack;
 use crate::policy::{NoIndex, Policy};
 use crate::reaper::{finish_here, reap};
-use crate::requests::Pending;
+use crate::requests::{Pending, Unheard};
 use crate::scout::{self, Scout, Watched};
-use crate::scratch::{SCRATCH, Scratch};
+use crate::scratch::{SCRATCH, Scratch, Verdict};
 use crate::scrub::{self, Scrubber};
 use crate::shared::{BreaksOnPanic, Shared, ask_for_the_clock, internal_error};
-use crate::sight::Step;
+use crate::sight::{Sight, Step};
 use crate::source::MediumSource;
 use crate::start;
 use crate::stats::RecoveryStats;
@@ -51,7 +50,7 @@ use vellum_core::engine::{Buffers, Options};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::layout::Core;
 use vellum_core::limits::CACHED_SUMS;
-use vellum_core::seam::{Digest, Input, Payload};
+use vellum_core::seam::Input;
 use vellum_medium::Medium;
 
 /// A volume that is being served.
@@ -146,6 +145,8 @@ impl Volume {
             )),
             events: Events::new(options.on_event.clone()),
             frames,
+            handed_over: Condvar::new(),
+            unheard: Arc::new(Unheard),
             turns: Turns::default(),
             digester: Digester::new(&superblock),
             scout: Scout::new(options.policy, journals),
@@ -237,6 +238,8 @@ impl Volume {
     /// # Errors
     /// As for [`stop`](Self::stop).
     pub fn stop_telling(&self, no_room: impl FnMut()) -> Result<(), StopError> {
+        self.shared.inner.lock().gate.early.close();
+        drop(self.shared.knowing_all());
         let asked = self.shared.with_core(|now, inner, batch| {
             if inner.life != Life::Running {
                 return;
@@ -357,6 +360,129 @@ impl Volume {
         }
     }
 
+    /// Whether each request of a batch is refused, and what it is held against.
+    fn judge(&self, requests: &[Request], sight: &(u64, Arc<Sight>), verdicts: &mut Vec<Verdict>) {
+        let scout = &self.shared.scout;
+        for request in requests {
+            let refusal = self.verdict(request);
+            let mut watched = Watched::default();
+            if refusal.is_none() {
+                if !matches!(request.op, Op::Read | Op::Flush) {
+                    watched = scout.hold(sight, request);
+                }
+                watched.seen = scout.freed.see(request);
+                watched.marks = gate::has_marks(request);
+            }
+            verdicts.push((refusal, watched));
+        }
+    }
+
+    /// Hands a batch to the core, when it is its turn.
+    fn hand_over(
+        &self,
+        requests: &mut Vec<Request>,
+        replies: &Arc<dyn Replies>,
+        sight: &Arc<Sight>,
+        turn: &Turn,
+        scratch: &mut Scratch,
+    ) {
+        let mut inner = self.shared.in_turn(turn);
+        let broken = inner.busy;
+        inner.busy = true;
+        let Scratch {
+            payloads, pairs, ..
+        } = scratch;
+        if !broken && payloads.len() > 1 {
+            let sums = payloads.iter().map(|payload| payload.digest.sum);
+            inner.engine.look_ahead_contents(sums);
+        }
+        if !broken && !pairs.is_empty() {
+            inner.feed(
+                self.shared.now(),
+                Input::Journaled { pairs },
+                &mut scratch.batch,
+            );
+        }
+        let refusal = match inner.life {
+            _ if broken => Some(internal_error()),
+            Life::Running => None,
+            _ => Some(BlockError::Stopping),
+        };
+        self.pass_all(&mut inner, requests, replies, sight, (scratch, refusal));
+        if !broken {
+            gate::let_go(
+                &self.shared,
+                &mut inner,
+                self.shared.now(),
+                &mut scratch.batch,
+            );
+        }
+        let wake = !broken && ask_for_the_clock(&mut inner);
+        let awaited = inner.gate.early.handed_over(turn);
+        inner.busy = broken;
+        drop(inner);
+        if awaited {
+            self.shared.handed_over.notify_all();
+        }
+        if wake {
+            self.shared.medium.wake();
+        }
+    }
+
+    /// Passes each request of a batch to the gate, with its share of what was found out before.
+    fn pass_all(
+        &self,
+        inner: &mut Inner,
+        requests: &mut Vec<Request>,
+        replies: &Arc<dyn Replies>,
+        sight: &Arc<Sight>,
+        (scratch, refusal): (&mut Scratch, Option<BlockError>),
+    ) {
+        let now = self.shared.now();
+        let mut rest = scratch.payloads.as_mut_slice();
+        let mut rest_found = scratch.found.as_slice();
+        let batch = &mut scratch.batch;
+        let mut steps = scratch.steps.drain(..).peekable();
+        for (number, (request, (verdict, watched))) in requests
+            .drain(..)
+            .zip(scratch.verdicts.drain(..))
+            .enumerate()
+        {
+            let digested = if verdict.is_none() && matches!(request.op, Op::Write { .. }) {
+                request.frames.len()
+            } else {
+                0
+            };
+            let (blocks, others) = rest.split_at_mut(digested);
+            rest = others;
+            let (found, others) = rest_found.split_at(digested.min(rest_found.len()));
+            rest_found = others;
+            let sink = if watched.is_answered {
+                &self.shared.unheard
+            } else {
+                replies
+            };
+            let pending = Pending::new(request, sink, watched);
+            let own = iter::from_fn(|| steps.next_if(|step| step.request == number));
+            let mut own: Vec<Step> = own.collect();
+            let write = gate::Write {
+                pending,
+                blocks,
+                found,
+                steps: &mut own,
+                sight,
+            };
+            match verdict.or_else(|| refusal.clone()) {
+                Some(error) => gate::refuse(&self.shared, inner, write.pending, error, batch),
+                None => gate::pass(&self.shared, inner, now, write, batch),
+            }
+        }
+        drop(steps);
+        scratch.payloads.clear();
+        scratch.found.clear();
+        scratch.pairs.clear();
+    }
+
     /// Why a request is refused before the core sees it.
     fn verdict(&self, request: &Request) -> Option<BlockError> {
         let writes = !matches!(request.op, Op::Read | Op::Flush);
@@ -412,116 +538,27 @@ impl BlockDevice for Volume {
     }
 
     fn submit(&self, requests: &mut Vec<Request>, replies: &Arc<dyn Replies>) {
+        let shared = &*self.shared;
         let mut scratch = SCRATCH.take().unwrap_or_default();
-        let Scratch {
-            payloads,
-            verdicts,
-            pairs,
-            steps,
-            found,
-            batch,
-        } = &mut *scratch;
-        let (how, scout) = (self.shared.digester.how(), &self.shared.scout);
-        let sight = scout.sight();
-        for (number, request) in requests.iter_mut().enumerate() {
-            let verdict = self.verdict(request);
-            let mut watched = Watched::default();
-            if verdict.is_none() && !matches!(request.op, Op::Read | Op::Flush) {
-                watched = scout.hold(&sight, request);
-            }
-            if verdict.is_none() {
-                watched.seen = scout.freed.see(request);
-            }
-            if verdict.is_none() && matches!(request.op, Op::Write { .. }) {
-                let first = payloads.len();
-                payloads.extend(request.frames.bufs().map(|buf| Payload {
-                    buf,
-                    digest: Digest::default(),
-                }));
-                for (index, payload) in payloads[first..].iter_mut().enumerate() {
-                    payload.digest = how.digest(request.frames.block(index));
-                    if !payload.digest.zero && !how.deltas.are_made() {
-                        payload.digest.packed = pack(&mut request.frames, index, how.alone());
-                    }
-                }
-                watched.marks = gate::has_marks(&payloads[first..]);
-                sight.1.classify(request.lba.0, &mut payloads[first..]);
-                scout.add_commits(sight.1.read_along(request, &payloads[first..], pairs));
-                sight.1.read_log(number, request, &payloads[first..], steps);
-            }
-            verdicts.push((verdict, watched));
-        }
-        if how.deltas.are_made() && !payloads.is_empty() {
-            let requests = (requests.as_mut_slice(), verdicts.as_slice());
-            pack_all(&self.shared, &sight.1, requests, how, payloads, found);
-        }
-        let _guard = BreaksOnPanic::new(&self.shared);
-        let mut inner = self.shared.inner.lock();
-        let broken = inner.busy;
-        inner.busy = true;
-        let now = self.shared.now();
-        if !broken && payloads.len() > 1 {
-            let sums = payloads.iter().map(|payload| payload.digest.sum);
-            inner.engine.look_ahead_contents(sums);
-        }
-        let mut rest = payloads.as_mut_slice();
-        let mut rest_found = found.as_slice();
-        if !broken && !pairs.is_empty() {
-            inner.feed(now, Input::Journaled { pairs }, batch);
-        }
-        let mut steps = steps.drain(..).peekable();
-        for (number, (request, (verdict, watched))) in
-            requests.drain(..).zip(verdicts.drain(..)).enumerate()
-        {
-            let digested = if verdict.is_none() && matches!(request.op, Op::Write { .. }) {
-                request.frames.len()
-            } else {
-                0
-            };
-            let (blocks, others) = rest.split_at_mut(digested);
-            rest = others;
-            let (blocks_found, others) = rest_found.split_at(digested.min(rest_found.len()));
-            rest_found = others;
-            let pending = Pending::new(request, replies, watched);
-            let own = iter::from_fn(|| steps.next_if(|step| step.request == number));
-            let mut own: Vec<Step> = own.collect();
-            let verdict = match verdict {
-                None if broken => Some(internal_error()),
-                None if inner.life != Life::Running => Some(BlockError::Stopping),
-                verdict => verdict,
-            };
-            if let Some(error) = verdict {
-                gate::refuse(&self.shared, &mut inner, pending, error, batch);
-                continue;
-            }
-            let write = gate::Write {
-                pending,
-                blocks,
-                found: blocks_found,
-                steps: &mut own,
-                sight: &sight.1,
-            };
-            gate::pass(&self.shared, &mut inner, now, write, batch);
-        }
-        drop(steps);
-        if !broken {
-            gate::let_go(&self.shared, &mut inner, now, batch);
-        }
-        let wake = !broken && ask_for_the_clock(&mut inner);
-        inner.busy = broken;
-        drop(inner);
-        payloads.clear();
-        found.clear();
-        pairs.clear();
-        if wake {
-            self.shared.medium.wake();
-        }
-        self.finish(replies, batch);
+        let sight = shared.scout.sight();
+        self.judge(requests, &sight, &mut scratch.verdicts);
+        let _guard = BreaksOnPanic::new(shared);
+        let turn = shared.answer_first(requests, replies, &mut scratch);
+        digest_all(shared, &sight.1, requests, &mut scratch);
+        self.hand_over(requests, replies, &sight.1, &turn, &mut scratch);
+        self.finish(replies, &mut scratch.batch);
         SCRATCH.set(Some(scratch));
     }
 
     fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<Extent> {
-        let inner = self.shared.inner.lock();
+        let turn = self
+            .shared
+            .inner
+            .lock()
+            .gate
+            .early
+            .turn_of_read(lba.0, blocks);
+        let inner = self.shared.in_turn(&turn);
         if inner.busy || inner.gate.holds_answered() {
             // Broken down, or a write has been answered that the core does not know of: claim nothing to be zero.
             return vec![Extent {

@@ -9,7 +9,7 @@ mod common;
 #[path = "common/thrice.rs"]
 mod thrice;
 
-use common::{Client, assert_sound, small};
+use common::{Client, assert_sound, settled, small};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use thrice::*;
@@ -86,7 +86,7 @@ fn the_index_is_filled_from_the_medium_after_a_restart() {
             .write(3 * CONTENTS + content, &[content + 1])
             .unwrap();
     }
-    assert_eq!(counted(&volume, "dedup_blocks"), CONTENTS);
+    assert_eq!(settled(&volume).core["dedup_blocks"], CONTENTS);
     assert_read(&volume);
     volume.stop().unwrap();
     assert_sound(&*medium);
@@ -120,7 +120,7 @@ fn parts_of_pages_are_known_again_after_a_restart() {
             .write(3 * CONTENTS + content, &[content + 1])
             .unwrap();
     }
-    assert_eq!(counted(&volume, "dedup_blocks"), CONTENTS);
+    assert_eq!(settled(&volume).core["dedup_blocks"], CONTENTS);
     assert_read(&volume);
     volume.stop().unwrap();
     assert_sound(&*medium);

@@ -8,7 +8,7 @@
 
 mod common;
 
-use common::{Client, assert_sound, block_of, create, open};
+use common::{Client, assert_sound, block_of, create, open, settled};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -175,7 +175,7 @@ fn file() -> Vec<u64> {
 }
 
 fn shared(volume: &Volume) -> u64 {
-    volume.stats().core["dedup_blocks"]
+    settled(volume).core["dedup_blocks"]
 }
 
 /// What differs, and headers and summaries of segments, lie between the blocks that are compared: they are read through. Each

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Client, Random, assert_sound, block_of, create, open, small};
+use common::{Client, Random, assert_sound, block_of, create, open, settled, small};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vellum_core::addr::{BLOCK_BYTES, Pba};
@@ -36,7 +36,7 @@ fn policy(write_once: WriteOnce, hash: WeakHash) -> Policy {
 }
 
 fn core(volume: &Volume, name: &str) -> u64 {
-    volume.stats().core[name]
+    settled(volume).core[name]
 }
 
 fn eventually(volume: &Volume, what: &str, holds: impl Fn(&VolumeStats) -> bool) {

@@ -12,32 +12,11 @@
 //!
 //! If a block that it commits is refused, it has no effect: the client was told of that one.
 
-use crate::block::{BlockError, Op, Replies, Request};
-use crate::frames::Frames;
-
-/// Who has an answer wants no other.
-pub(super) struct HasOne;
-
-impl Replies for HasOne {
-    fn complete(&self, _: Request, _: Result<(), BlockError>) {}
-
-    fn flush(&self) {}
-}
+use crate::block::{Op, Request};
 
 /// Whether an answer to it would promise no more than it keeps.
 pub(super) fn may_be_given(request: &Request) -> bool {
     request.op == (Op::Write { fua: false })
-}
-
-/// The request as its client gets it back, without the frames that the write goes on with.
-pub(super) fn given_back(write: &Request) -> Request {
-    Request {
-        tag: write.tag,
-        op: write.op,
-        lba: write.lba,
-        blocks: write.blocks,
-        frames: Frames::default(),
-    }
 }
 
 /// Whether a request could tell that a write has not taken effect.

@@ -14,7 +14,7 @@ impl Volume {
     #[must_use]
     pub fn stats(&self) -> VolumeStats {
         let (core, counters, in_flight, requests, commits, room) = {
-            let inner = self.shared.inner.lock();
+            let inner = self.shared.knowing_all();
             (
                 inner.engine.stats(),
                 inner.counters,

@@ -14,6 +14,7 @@ use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
 use vellum_device::frames::Share;
 use vellum_device::pack::Compression;
 use vellum_device::policy::Policy;
+use vellum_device::stats::VolumeStats;
 use vellum_device::{CreateOptions, OpenOptions, Volume, crc32c};
 use vellum_medium::Medium;
 
@@ -291,6 +292,13 @@ pub fn assert_sound(medium: &dyn Medium) {
     };
     let report = vellum_device::inspect::check_medium(medium, options);
     assert!(report.is_sound(), "{:?}", report.findings);
+}
+
+/// What a volume has counted when all that was answered has taken effect.
+pub fn settled(volume: &Volume) -> VolumeStats {
+    let is_settled = |volume: &Volume| volume.stats().clients.in_flight == 0;
+    wait_for(volume, "all has taken effect", is_settled);
+    volume.stats()
 }
 
 /// Polls until something holds.

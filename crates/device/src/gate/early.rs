@@ -1,0 +1,254 @@
+//! Writes that are answered before the core knows of them.
+//!
+//! To digest a block, to encode it and to compare it takes longer than all else that is done for a write. Its client need not
+//! wait for that: the answer to a write says nothing of when it is durable. So the answer is given first (`Shared::answer_first`), and the thread
+//! that brought the write goes on with it while its client makes the next. What must hold:
+//!
+//! 1. An answer promises no more than is kept. It is given first only while the core surely has room for the write, and for
+//!    whatever else is on its way ([`Core::may_answer`](vellum_core::layout::Core::may_answer)). If the medium fails then, the write is
+//!    lost, and that is told: from then on no FLUSH succeeds, nothing that is to be durable, and no read of those blocks.
+//! 2. What was answered takes effect in that order, and before whatever came after the answer. So batches have [`Turn`]s, of
+//!    which the core is handed one after the other. A read waits for writes of its own blocks alone.
+//! 3. Who follows journals and bitmaps goes by answers. So what may be of that kind is not answered first.
+//! 4. A thread works at what it brought, and at nothing else: so no more waits than threads have brought.
+
+use crate::block::{BlockError, Op, Request};
+use crate::classes::JBD2_MAGIC;
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+
+/// A run of blocks: where it begins, and how many.
+type Run = (u64, u64);
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Early {
+    /// Batches that the core has not been handed, and of which some writes are answered: in their order.
+    ahead: VecDeque<Ahead>,
+    /// How many there have been.
+    count: u64,
+    /// Writes that were answered, and have not taken effect.
+    promised: usize,
+    /// Those that never will.
+    lost: Vec<Run>,
+    is_closed: bool,
+}
+
+struct Ahead {
+    number: u64,
+    runs: SmallVec<[Run; 4]>,
+}
+
+/// Whether a request writes what may be a journal's own.
+pub(crate) fn has_marks(request: &Request) -> bool {
+    let magic = JBD2_MAGIC.to_le_bytes();
+    let is_mark = |index| request.frames.block(index).starts_with(&magic);
+    matches!(request.op, Op::Write { .. }) && (0..request.frames.len()).any(is_mark)
+}
+
+/// When a batch may be handed to the core.
+pub(crate) struct Turn {
+    /// All before this number have been.
+    after: u64,
+    /// What others wait for.
+    own: Option<u64>,
+}
+
+impl Early {
+    /// Whether an answer may be given first at all.
+    pub fn is_open(&self) -> bool {
+        !self.is_closed && self.lost.is_empty()
+    }
+
+    /// From now on none is.
+    pub fn close(&mut self) {
+        self.is_closed = true;
+    }
+
+    /// Whether a write is answered, and cannot be seen in the core.
+    pub fn holds_answered(&self) -> bool {
+        self.promised > 0 || !self.lost.is_empty()
+    }
+
+    /// Of whatever relies on all that was answered so far.
+    pub fn turn_of_all(&self) -> Turn {
+        Turn {
+            after: self.count,
+            own: None,
+        }
+    }
+
+    /// Of who reads these blocks.
+    pub fn turn_of_read(&self, lba: u64, blocks: u64) -> Turn {
+        let writes_them =
+            |ahead: &&Ahead| ahead.runs.iter().any(|run| is_near(*run, (lba, blocks)));
+        let last = self.ahead.iter().rfind(writes_them);
+        Turn {
+            after: last.map_or(0, |last| last.number + 1),
+            own: None,
+        }
+    }
+
+    /// Of a batch.
+    pub fn turn(&self, batch: &[Request]) -> Turn {
+        let turn_of = |request: &Request| match request.op {
+            Op::Read => self.turn_of_read(request.lba.0, request.blocks).after,
+            _ => self.count,
+        };
+        Turn {
+            after: batch.iter().map(turn_of).max().unwrap_or(0),
+            own: None,
+        }
+    }
+
+    /// These writes of the batch are answered.
+    pub fn begin(&mut self, turn: &mut Turn, runs: SmallVec<[Run; 4]>) {
+        if runs.is_empty() {
+            return;
+        }
+        let number = self.count;
+        self.count += 1;
+        self.promised += runs.len();
+        self.ahead.push_back(Ahead { number, runs });
+        turn.own = Some(number);
+    }
+
+    /// Whether it is a batch's turn.
+    pub fn is_due(&self, turn: &Turn) -> bool {
+        self.ahead
+            .front()
+            .is_none_or(|first| first.number >= turn.after)
+    }
+
+    /// The core has been handed the batch. Whether somebody may wait for that.
+    pub fn handed_over(&mut self, turn: &Turn) -> bool {
+        self.ahead.retain(|ahead| Some(ahead.number) != turn.own);
+        turn.own.is_some()
+    }
+
+    /// A request has ended: what its client is told, or would be, if it had not been answered.
+    pub fn ended(
+        &mut self,
+        request: &Request,
+        is_answered: bool,
+        result: Result<(), BlockError>,
+    ) -> Result<(), BlockError> {
+        let run = (request.lba.0, request.blocks);
+        if is_answered {
+            self.promised -= 1;
+            if result.is_err() {
+                self.lost.push(run);
+            }
+            return result;
+        }
+        let relies = match request.op {
+            Op::Flush => !self.lost.is_empty(),
+            Op::Write { fua } | Op::Discard { fua } | Op::WriteZeroes { fua } => {
+                fua && !self.lost.is_empty()
+            }
+            Op::Read => self.lost.iter().any(|lost| is_near(*lost, run)),
+        };
+        match (relies, self.lost.first()) {
+            (true, Some(lost)) => result.and(Err(broken(*lost))),
+            _ => result,
+        }
+    }
+}
+
+fn is_near(one: Run, other: Run) -> bool {
+    let ends = |run: Run| run.0.saturating_add(run.1);
+    one.0 < ends(other) && other.0 < ends(one)
+}
+
+fn broken((lba, blocks): Run) -> BlockError {
+    BlockError::Io(format!(
+        "what was written last to blocks {lba}+{blocks} is lost: the medium failed when that had been \
+         answered, and was in memory alone. Stop the volume; what the last FLUSH covered is there \
+         when it is opened again"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frames::Frames;
+    use smallvec::smallvec;
+    use vellum_core::addr::Lba;
+
+    fn request(op: Op, lba: u64, blocks: u64) -> Request {
+        Request {
+            tag: 0,
+            op,
+            lba: Lba(lba),
+            blocks,
+            frames: Frames::default(),
+        }
+    }
+
+    const WRITE: Op = Op::Write { fua: false };
+
+    fn answered(early: &mut Early, lba: u64) -> Turn {
+        let mut turn = early.turn(&[request(WRITE, lba, 2)]);
+        early.begin(&mut turn, smallvec![(lba, 2)]);
+        turn
+    }
+
+    #[test]
+    fn what_was_answered_is_handed_over_in_that_order() {
+        let mut early = Early::default();
+        let (first, second) = (answered(&mut early, 10), answered(&mut early, 20));
+        let flush = early.turn(&[request(Op::Flush, 0, 0)]);
+        let third = answered(&mut early, 30);
+        let due = |early: &Early, turns: [&Turn; 4]| turns.map(|turn| early.is_due(turn));
+        let turns = [&first, &second, &flush, &third];
+        assert_eq!(due(&early, turns), [true, false, false, false]);
+        assert!(early.handed_over(&first));
+        assert_eq!(due(&early, turns), [true, true, false, false]);
+        assert!(early.handed_over(&second));
+        assert_eq!(
+            due(&early, turns),
+            [true; 4],
+            "a flush is for what came before it"
+        );
+        assert!(!early.handed_over(&flush) && early.handed_over(&third));
+    }
+
+    #[test]
+    fn a_read_waits_for_its_own_blocks_alone() {
+        let mut early = Early::default();
+        let (first, second) = (answered(&mut early, 10), answered(&mut early, 11));
+        let read = |early: &Early, lba| early.turn(&[request(Op::Read, lba, 1)]);
+        let (before, one, both, behind) = (
+            read(&early, 9),
+            read(&early, 10),
+            read(&early, 11),
+            read(&early, 13),
+        );
+        assert!(early.is_due(&before) && early.is_due(&behind));
+        assert!(!early.is_due(&one) && !early.is_due(&both));
+        early.handed_over(&first);
+        assert!(early.is_due(&one) && !early.is_due(&both));
+        early.handed_over(&second);
+        assert!(early.is_due(&both));
+    }
+
+    #[test]
+    fn a_promise_that_is_broken_is_told_to_whoever_relies_on_it() {
+        let mut early = Early::default();
+        answered(&mut early, 10);
+        let write = request(WRITE, 10, 2);
+        let full = || Err(BlockError::Full);
+        assert!(early.is_open() && early.holds_answered());
+        assert!(
+            early
+                .ended(&request(Op::Flush, 0, 0), false, Ok(()))
+                .is_ok()
+        );
+        assert!(early.ended(&write, true, full()).is_err());
+        let mut ended = |op, lba| early.ended(&request(op, lba, 1), false, Ok(())).is_ok();
+        assert!(!ended(Op::Flush, 0) && !ended(Op::Write { fua: true }, 0));
+        assert!(!ended(Op::Read, 11) && ended(Op::Read, 12));
+        assert!(ended(WRITE, 0) && ended(Op::Discard { fua: false }, 0));
+        assert!(!early.is_open() && early.holds_answered());
+    }
+}
