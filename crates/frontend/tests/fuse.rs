@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::fs::{self, OpenOptions};
+use std::io::Read;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 use vellum_frontend::fuse::{FuseError, FuseExport, FuseServer};
 use vellum_frontend::testing::RamDisk;
 
@@ -79,6 +81,33 @@ fn a_directory_that_holds_something_is_not_mounted_on() {
         "{refused:?}"
     );
     assert_eq!(fs::read(&file).unwrap(), b"content");
+}
+
+/// Whoever starts a container has copied the mounts of the machine, and ours with them.
+#[test]
+fn a_copy_of_the_mount_elsewhere_does_not_hold_an_unmount_up() {
+    if !can_mount("a_copy_of_the_mount_elsewhere_does_not_hold_an_unmount_up") {
+        return;
+    }
+    let (ram, dir) = (disk(64), tempfile::tempdir().unwrap());
+    let server = mount(&ram, dir.path());
+    let copy = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c"])
+        .args(["echo; exec sleep 60"])
+        .stdout(Stdio::piped())
+        .spawn();
+    let Ok(mut copy) = copy else {
+        println!("SKIP: a_copy_of_the_mount_elsewhere: it needs unshare(1)");
+        return;
+    };
+    let mut said = [0];
+    let copied = copy.stdout.take().unwrap().read(&mut said).unwrap();
+    let began = Instant::now();
+    server.unmount().unwrap();
+    let took = began.elapsed();
+    copy.kill().unwrap();
+    copy.wait().unwrap();
+    assert!(copied == 0 || took < Duration::from_secs(20), "{took:?}");
 }
 
 #[test]

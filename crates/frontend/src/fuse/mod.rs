@@ -15,9 +15,13 @@ use crate::unaligned::ByteDevice;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// Threads that take requests from the kernel.
 const DISPATCH_THREADS: usize = 4;
+
+/// How long the kernel may take to end a session that nobody uses any more.
+const SESSION_PATIENCE: Duration = Duration::from_secs(3);
 
 /// A volume to be shown as a file.
 pub struct FuseExport {
@@ -205,10 +209,22 @@ impl FuseServer {
                 source: e,
             }),
             _ => {
-                let _ = session.join();
+                end_of(session);
                 Ok(())
             }
         }
+    }
+}
+
+/// Waits until the kernel has ended a session. As long as a process elsewhere has a mount namespace that was copied while the directory
+/// was mounted, it does not: then the session ends with that, or with this process.
+fn end_of(session: JoinHandle<io::Result<()>>) {
+    let began = Instant::now();
+    while !session.is_finished() && began.elapsed() < SESSION_PATIENCE {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    if session.is_finished() {
+        let _ = session.join();
     }
 }
 
