@@ -114,7 +114,7 @@ impl Attachment {
     pub fn begin(id: &str, volume: &Path, via: Via, stop: &Stop) -> Result<Self> {
         let file = StateFile::lock(id)?;
         if let Some(old) = file.load()? {
-            if old.server.is_some_and(Process::alive) {
+            if old.server.is_some_and(control::lives) {
                 let what = match old.is_of(volume) {
                     true => format!("{} is attached already", volume.display()),
                     false => format!(

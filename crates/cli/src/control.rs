@@ -10,6 +10,7 @@
 
 use crate::peek;
 use crate::signals::Stop;
+use crate::state::Process;
 use crate::{host, state};
 use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
@@ -50,7 +51,7 @@ pub trait Answers: Send + Sync {
     fn journal(&self, volume: &Value, change: &Value) -> Result<Value, String>;
 }
 
-/// How long a killed server's socket may still take connections.
+/// How long a server that was killed may still be there, and its socket take connections.
 const DYING: Duration = Duration::from_millis(500);
 
 /// A listening control socket; its file goes with it.
@@ -172,6 +173,11 @@ pub fn server_pid(path: &Path) -> Option<i32> {
 /// Whether a server listens there, and not one that was killed and is about to let go.
 pub fn is_served(path: &Path) -> bool {
     !host::eventually(DYING, || !is_answered(path))
+}
+
+/// Whether a server lives, and is not one that was killed and is about to be gone.
+pub fn lives(server: Process) -> bool {
+    !host::eventually(DYING, || !server.alive())
 }
 
 /// Removes what a dead server of this volume left; where one answers, it is somebody's.
