@@ -92,6 +92,12 @@ pub enum GeometryError {
         "a volume of layout `{0}` keeps its size: `vellum migrate` copies it into a larger one"
     )]
     Fixed(&'static str),
+    /// A log of before there were copies.
+    #[error(
+        "a volume of before 2026-11-24 has one copy of what leads to its data, and keeps its size: \
+         `vellum migrate` copies it into a larger one"
+    )]
+    WithoutCopies,
     /// Growth that is none.
     #[error(
         "a size of {} KiB: the volume has {} KiB, and it only grows",

@@ -59,7 +59,6 @@ impl Bench {
         let (mut medium, blocks) = volume.create(Broken::No).unwrap();
         let engine = engine_with(&mut medium, &mut rng, options);
         let mut driver = Driver::new(engine, medium, Model::new(blocks), rng, COLLECTOR_BUFS);
-        driver.early = 0;
         driver.start().unwrap();
         driver.deduplicate(&policy, &[]).unwrap();
         Self(driver)

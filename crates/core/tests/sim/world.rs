@@ -38,6 +38,8 @@ pub struct World {
     fresh: u32,
     pub(super) now: u64,
     faults: bool,
+    /// Whether some writes are answered before the core has them.
+    pub answers_early: bool,
     /// Reads have failed: segments may have been set aside half empty, and space with them.
     worn: bool,
     /// Whether the last life ended with a clean shutdown.
@@ -101,6 +103,7 @@ impl World {
             fresh: 100,
             now: 1,
             faults,
+            answers_early: true,
             worn: false,
             stopped: false,
             summary: Summary::default(),
@@ -171,7 +174,7 @@ impl World {
             Rng::new(self.rng.next()),
             COLLECTOR_BUFS,
         );
-        driver.now = self.now;
+        (driver.now, driver.early) = (self.now, self.early_answers());
         driver.stored = stored;
         let end = match self.rng.below(100) {
             0..70 => End::PowerCut,
@@ -231,6 +234,14 @@ impl World {
             self.rot_at_rest()?;
         }
         Ok(())
+    }
+
+    /// Of the writes of a life, in percent: whose client is answered before the core has them. Of a die of its own.
+    fn early_answers(&self) -> u64 {
+        match self.answers_early {
+            true => Rng::new(self.medium.writes ^ self.now).pick(&[0, 50, 100]),
+            false => 0,
+        }
     }
 
     /// What happens to a volume before its next life.

@@ -47,7 +47,7 @@ impl Driver {
         let most = u64::from(CLIENT_BUFS) - self.free.len() as u64 + WRITE_MAX;
         let may_answer = std::mem::replace(&mut self.may_answer, self.engine.may_answer(most));
         let op = self.model.begin(lba, tokens.iter().copied(), fua);
-        let is_early = !fua && self.rng.percent(self.early) && may_answer;
+        let is_early = self.early > 0 && !fua && self.rng.percent(self.early) && may_answer;
         let (request, ack) = match is_early {
             true => (Request::Answered { op }, Ack::Given),
             false => (Request::Change { op }, Ack::of(fua)),
