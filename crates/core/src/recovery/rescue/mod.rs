@@ -97,7 +97,7 @@ pub fn rescue(
     if superblock.layout() != Layout::Log {
         return Err(RecoveryError::NotALog(superblock.layout().name()));
     }
-    let mut scan = Scan::of(source, &superblock, crc);
+    let mut scan = Scan::of(source, &superblock, crc, false);
     // A header of before may hide what is behind it from the scan. Recovery looks closer where the log ends.
     scan.durable = scan.durable.max(match recover(source, medium_blocks, crc) {
         Err(RecoveryError::Hole { seq, .. }) => seq,
@@ -106,6 +106,9 @@ pub fn rescue(
     });
     let mut doubt = Doubt::new(&superblock);
     let (root, slots) = doubt.find_root(source, &superblock, crc, &scan);
+    if !doubt.root_lost && scan.lacks_any(root.seq) {
+        scan = scan.closely(source, &superblock, crc);
+    }
     let mut replay = Replay::new(source, superblock, crc, root, slots)?;
     replay.replayed.mirror_lost = mirror_lost;
     doubt.load_leaves(&mut replay);
@@ -227,8 +230,10 @@ impl Doubt {
         replay.durable = replay.durable.max(scan.durable);
         for spot in spots {
             let follows = spot.follows(replay.last_seq, replay.last_life);
-            if !follows && !self.passes_over(replay, spot.seq, Some(spot)) {
-                return;
+            // A chunk that is missing and was not durable is where the log ended: what lies behind it was never part of it.
+            let is_cut = !follows && spot.seq > replay.durable.next();
+            if is_cut || !follows && !self.passes_over(replay, spot.seq, Some(spot)) {
+                break;
             }
             let Some(found) = replay.chunk_at(spot.place) else {
                 return;

@@ -36,14 +36,30 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    pub fn of(source: &mut dyn Source, superblock: &Superblock, crc: Crc) -> Self {
+    /// The same, of every block of each segment.
+    pub fn closely(self, source: &mut dyn Source, superblock: &Superblock, crc: Crc) -> Self {
+        let mut scan = Self::of(source, superblock, crc, true);
+        scan.durable = scan.durable.max(self.durable);
+        scan
+    }
+
+    /// Whether chunks are missing of those behind this one that were durable.
+    pub fn lacks_any(&self, after: Seq) -> bool {
+        let behind = |spot: &&Spot| spot.seq > after && spot.seq <= self.durable;
+        let found = self.spots.iter().filter(behind).count() as u64;
+        after.0 + found < self.durable.0
+    }
+
+    /// A whole chunk is passed over, `closely` not even that: a header of before, of which a lost write has left more than itself,
+    /// may hide one that is of the log.
+    pub fn of(source: &mut dyn Source, superblock: &Superblock, crc: Crc, closely: bool) -> Self {
         let mut scan = Self {
             spots: Vec::new(),
             durable: Seq(0),
             root_generation: Generation(0),
         };
         for segment in 0..superblock.segment_count() {
-            scan.walk(source, superblock, crc, Segment(segment));
+            scan.walk(source, superblock, crc, Segment(segment), closely);
         }
         scan.spots = in_force(scan.spots);
         scan
@@ -57,6 +73,7 @@ impl Scan {
         superblock: &Superblock,
         crc: Crc,
         segment: Segment,
+        closely: bool,
     ) {
         let mut newest = Seq(0);
         let mut offset = 0;
@@ -85,8 +102,10 @@ impl Scan {
                 continue;
             };
             newest = header.seq;
-            inside = offset..offset + header.data_blocks;
-            offset = inside.end;
+            if !closely {
+                inside = offset..offset + header.data_blocks;
+                offset = inside.end;
+            }
             self.spots.push(Spot {
                 seq: header.seq,
                 life: header.life,
