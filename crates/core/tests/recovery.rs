@@ -124,6 +124,26 @@ fn a_hole_before_what_was_durable_is_damage() {
     }
 }
 
+/// It was read past any cache, and what only an older state needs may have been written over since.
+#[test]
+fn a_hole_before_the_place_where_the_last_life_began_is_damage() {
+    let mut disk = disk_with(&three());
+    let found = disk.recovered();
+    let mut next = found.superblock.clone();
+    next.begin_life(found.last_seq);
+    disk.write_mirror(0, &next);
+    disk.write_mirror(1, &next);
+    assert_eq!(disk.recovered().last_seq, Seq(3));
+    disk.damage(disk.at(1, 0));
+    assert_eq!(
+        disk.error(),
+        RecoveryError::Missing {
+            seq: Seq(2),
+            durable: Seq(3)
+        }
+    );
+}
+
 #[test]
 fn evidence_further_on_in_the_segment_counts() {
     let mut chunks = vec![

@@ -174,6 +174,19 @@ pub const VERSION: u32 = 2;
 /// the next one always exists.
 pub const NUMBER_MAX: u64 = u64::MAX >> 1;
 
+/// That a field says what can be.
+fn can_be(
+    what: &'static str,
+    ok: bool,
+    field: &'static str,
+    value: u64,
+) -> Result<(), FormatError> {
+    match ok {
+        true => Ok(()),
+        false => Err(FormatError::Value { what, field, value }),
+    }
+}
+
 /// That these fields are within [`NUMBER_MAX`].
 fn within_numbers(what: &'static str, fields: &[(&'static str, u64)]) -> Result<(), FormatError> {
     match fields.iter().find(|(_, value)| *value > NUMBER_MAX) {

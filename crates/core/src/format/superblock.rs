@@ -13,7 +13,8 @@ use super::areas::{Areas, Layout};
 use super::geometry::MAX_LOGICAL_BLOCKS;
 use super::properties::{self, Properties};
 use super::{
-    BlockSum, Crc, Field, FormatError, SumKind, VERSION, checksum_around, on_disk, root, summary,
+    BlockSum, Crc, Field, FormatError, SumKind, VERSION, can_be, checksum_around, on_disk, root,
+    summary,
 };
 use crate::addr::{BLOCK_BYTES, Generation, Life, Pba, Seq};
 use crate::entry::LEAF_ENTRIES;
@@ -455,17 +456,7 @@ impl Superblock {
 
     /// That every area follows the one before and ends before the last block.
     pub(super) fn validate(&self) -> Result<(), FormatError> {
-        let check = |ok: bool, field, value: u64| {
-            if ok {
-                Ok(())
-            } else {
-                Err(FormatError::Value {
-                    what: WHAT,
-                    field,
-                    value,
-                })
-            }
-        };
+        let check = |ok, field, value| can_be(WHAT, ok, field, value);
         if self.layout != Layout::Log {
             return self.areas.validate(self);
         }

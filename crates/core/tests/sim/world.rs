@@ -38,8 +38,6 @@ pub struct World {
     fresh: u32,
     pub(super) now: u64,
     faults: bool,
-    /// Whether some writes are answered before the core has them.
-    pub answers_early: bool,
     /// Reads have failed: segments may have been set aside half empty, and space with them.
     worn: bool,
     /// Whether the last life ended with a clean shutdown.
@@ -103,7 +101,6 @@ impl World {
             fresh: 100,
             now: 1,
             faults,
-            answers_early: true,
             worn: false,
             stopped: false,
             summary: Summary::default(),
@@ -238,10 +235,7 @@ impl World {
 
     /// Of the writes of a life, in percent: whose client is answered before the core has them. Of a die of its own.
     fn early_answers(&self) -> u64 {
-        match self.answers_early {
-            true => Rng::new(self.medium.writes ^ self.now).pick(&[0, 50, 100]),
-            false => 0,
-        }
+        Rng::new(self.medium.writes ^ self.now).pick(&[0, 50, 100])
     }
 
     /// What happens to a volume before its next life.

@@ -4,23 +4,13 @@ use super::{ENTRY_WIDTH, KNOWN, RawSuperblock, WHAT};
 use crate::addr::BLOCK_BYTES;
 use crate::entry::MAX_PBA;
 use crate::format::areas::Layout;
-use crate::format::{FormatError, VERSION, within_numbers};
+use crate::format::{FormatError, VERSION, can_be, within_numbers};
 
 impl RawSuperblock {
     /// The layout, and the blocks of a segment, if this program knows the volume and the medium can hold it.
     pub(super) fn checked(&self, medium_blocks: u64) -> Result<(Layout, u32), FormatError> {
         self.is_known()?;
-        let check = |ok: bool, field, value: u64| {
-            if ok {
-                Ok(())
-            } else {
-                Err(FormatError::Value {
-                    what: WHAT,
-                    field,
-                    value,
-                })
-            }
-        };
+        let check = |ok, field, value| can_be(WHAT, ok, field, value);
         check(
             self.block_bytes.get() == BLOCK_BYTES as u32,
             "block bytes",
