@@ -248,6 +248,20 @@ fn refuse(error: &str) -> Value {
     json!({"ok": false, "error": error})
 }
 
+fn new_size(request: &Value) -> Result<NewSize, String> {
+    let blocks = |key: &str| match &request[key] {
+        Value::Null => Ok(None),
+        value => value
+            .as_u64()
+            .map(Some)
+            .ok_or(format!("{key:?} is a number of blocks")),
+    };
+    Ok(NewSize {
+        medium_blocks: blocks("medium_blocks")?,
+        logical_blocks: blocks("logical_blocks")?,
+    })
+}
+
 fn told(key: &str, result: Result<Value, String>) -> Value {
     match result {
         Ok(value) => json!({"ok": true, key: value}),
@@ -284,11 +298,11 @@ fn answer(line: &[u8], answers: &dyn Answers, shutdown: &mut dyn FnMut()) -> Val
             answers.scrub(&request["volume"], &request["scrub"], &request["rate"]),
         ),
         Some("grow") => {
-            let size = NewSize {
-                medium_blocks: request["medium_blocks"].as_u64(),
-                logical_blocks: request["logical_blocks"].as_u64(),
-            };
-            told("grown", answers.grow(&request["volume"], size))
+            let size = new_size(&request);
+            told(
+                "grown",
+                size.and_then(|size| answers.grow(&request["volume"], size)),
+            )
         }
         Some("shutdown") => {
             shutdown();

@@ -108,6 +108,13 @@ pub fn superblock_of(path: &Path, key: &Key) -> Result<(Superblock, bool)> {
     peek.superblock(path)
 }
 
+/// Blocks that a volume's file or device has for it now.
+pub fn blocks_of(path: &Path) -> Result<u64> {
+    let peek = Peek::open(path)?;
+    let head = peek.envelope(path)?.map_or(0, |_| START);
+    Ok(peek.blocks.saturating_sub(head))
+}
+
 /// A volume's UUID; of an encrypted one without its key.
 pub fn uuid_of(path: &Path) -> Result<String> {
     let peek = Peek::open(path)?;

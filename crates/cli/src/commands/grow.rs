@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::format::superblock::Superblock;
 use vellum_device::info::hex_uuid;
 use vellum_device::{NewSize, grow_at_rest};
 
@@ -39,7 +40,8 @@ pub struct Args {
     /// What it shall take of its medium; as much as the size needs, if not given. More room for a thin volume without a new size.
     #[arg(long)]
     medium_size: Option<Size>,
-    /// Then make the file system on it as large, by its own tool: ext4 always; XFS and btrfs while they are mounted.
+    /// Then make the file system on it as large, by its own tool: ext4 always; XFS and btrfs while they are mounted. Also without a
+    /// size, when the volume is as large as it shall be.
     #[arg(long)]
     fs: bool,
     #[command(flatten)]
@@ -54,27 +56,35 @@ pub fn run(args: &Args) -> Result<()> {
         .with_context(|| format!("cannot find {shown}"))?
         .file_type()
         .is_block_device();
-    let asked = Asked {
-        size: args.size,
-        medium_size: args.medium_size,
-    };
-    let size = asked.of(&superblock, is_device)?;
     let served = control::find_server(&args.volume)?;
-    let bytes = match &served {
-        Some((socket, volume)) => on_line(socket, volume, size)?,
-        None => at_rest(args, size)?,
-    };
-    writeln!(
-        out(),
-        "{shown}: {} before, {} now",
-        Size(superblock.logical_blocks() * BLOCK),
-        Size(bytes)
-    )?;
+    if !is_large_enough(args, &superblock, is_device)? {
+        let asked = Asked {
+            size: args.size,
+            medium_size: args.medium_size,
+        };
+        let size = asked.of(&superblock, is_device)?;
+        let bytes = match &served {
+            Some((socket, volume)) => on_line(socket, volume, size)?,
+            None => at_rest(args, size)?,
+        };
+        let before = Size(superblock.logical_blocks() * BLOCK);
+        writeln!(out(), "{shown}: {before} before, {} now", Size(bytes))?;
+    }
     match served {
         Some(_) => device_of(&hex_uuid(&superblock.uuid()), args.fs),
         None if args.fs => file_system_at_rest(args),
         None => Ok(()),
     }
+}
+
+/// Whether its file system alone is to grow: what was asked for is there, of an earlier try mostly.
+fn is_large_enough(args: &Args, volume: &Superblock, is_device: bool) -> Result<bool> {
+    Ok(match (args.fs && args.medium_size.is_none(), args.size) {
+        (false, _) => false,
+        (true, Some(size)) => size.0 == volume.logical_blocks() * BLOCK,
+        (true, None) if is_device => peek::blocks_of(&args.volume)? == volume.medium_blocks(),
+        (true, None) => true,
+    })
 }
 
 /// What clients see of it then, in bytes.

@@ -163,6 +163,13 @@ fn shutdown_does_not_wait_for_a_deaf_client() {
     assert!(ram.all_frames_free());
 }
 
+/// A client whose connection has its place for certain: the end of a handshake is answered before the server gives the place.
+fn settled(served: &Served, name: &str) -> Client {
+    let mut client = Client::connected(&served.path(), name, true);
+    assert_eq!(client.read(0, 4096).len(), 4096);
+    client
+}
+
 #[test]
 fn connections_are_counted_and_limited() {
     let served = Served::with(Options {
@@ -173,8 +180,8 @@ fn connections_are_counted_and_limited() {
         .server
         .add(Export::new("", Arc::new(RamDisk::new(8, 4, 4))))
         .unwrap();
-    let first = Client::connected(&served.path(), "", true);
-    let _second = Client::connected(&served.path(), "", true);
+    let first = settled(&served, "");
+    let _second = settled(&served, "");
     let stream = std::os::unix::net::UnixStream::connect(served.path()).unwrap();
     let mut third = Client {
         stream,
@@ -217,7 +224,7 @@ fn one_export_does_not_take_all_places() {
             .add(Export::new(name, Arc::new(RamDisk::new(8, 4, 4))))
             .unwrap();
     }
-    let _three = [(); 3].map(|()| Client::connected(&served.path(), "a", true));
+    let _three = [(); 3].map(|()| settled(&served, "a"));
     assert!(Client::connected(&served.path(), "a", true).is_closed());
     let mut other = Client::connected(&served.path(), "b", true);
     assert_eq!(other.read(0, 4096).len(), 4096);
