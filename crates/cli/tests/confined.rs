@@ -189,3 +189,62 @@ fn what_a_server_is_made_to_try_is_refused() {
         ok(&["check", text(&volume)]);
     }
 }
+
+/// What a server is made to try with one of its two fences lifted: the other one stands alone, and this one is seen to be missing.
+/// With both, each refuses in its own words: landlock says EACCES, the filter of system calls EPERM.
+#[test]
+fn each_fence_is_seen_to_stand_alone() {
+    const NAME: &str = "each_fence_is_seen_to_stand_alone";
+    if !forced::can(NAME) {
+        return;
+    }
+    let dir = dir();
+    let (volume, socket) = (dir.path().join("a"), dir.path().join("nbd"));
+    ok(&["create", text(&volume), "--size", "16M"]);
+    for (lifted, by_rules, by_filter) in [
+        ("", true, true),
+        ("files", false, true),
+        ("calls", true, false),
+    ] {
+        // Another folder than that of its sockets, where it may remove files.
+        let apart = common::dir();
+        let (made, doomed) = (apart.path().join("made"), apart.path().join("doomed"));
+        fs::write(&doomed, "").unwrap();
+        let server = Server::start_with(
+            dir.path(),
+            ("VELLUM_ALLOW", lifted),
+            &[text(&volume), "--socket", text(&socket)],
+        );
+        if server.said().contains("NOT ") {
+            eprintln!("SKIPPED {NAME}: {}", server.said());
+            return;
+        }
+        let told = ok(&["stats", text(&volume)]);
+        assert_eq!(told.contains("no files but its own"), by_rules, "{told}");
+        assert_eq!(told.contains("no system calls but"), by_filter, "{told}");
+        for tid in forced::threads(server.pid()) {
+            let _ = fs::remove_dir(&made);
+            let answer = forced::system_call(tid, libc::SYS_mkdirat, text(&made), forced::MKDIR);
+            let refused = -i64::from(libc::EACCES);
+            let expected = if by_rules { refused } else { 0 };
+            assert_eq!(answer, expected, "{lifted:?}: mkdir by thread {tid}");
+            assert_eq!(made.exists(), !by_rules, "{lifted:?}: thread {tid}");
+            let answer = forced::system_call(tid, libc::SYS_socket, "", forced::SOCKET);
+            let refused = answer == -i64::from(libc::EPERM);
+            assert!(
+                refused == by_filter && (refused || answer > 0),
+                "{lifted:?}: {answer} by {tid}"
+            );
+        }
+        let answer = forced::system_call(
+            server.pid(),
+            libc::SYS_unlinkat,
+            text(&doomed),
+            forced::UNLINK,
+        );
+        assert_eq!(answer == 0, !by_rules, "{lifted:?}: unlink {answer}");
+        assert_eq!(doomed.exists(), by_rules, "{lifted:?}: unlink");
+        ok(&["stats", text(&volume)]);
+        assert_eq!(server.term(), Some(0), "{lifted:?}");
+    }
+}

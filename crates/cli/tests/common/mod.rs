@@ -136,6 +136,15 @@ impl Server {
         server
     }
 
+    /// Starts one with a variable of its environment, and waits until it is ready.
+    pub fn start_with(dir: &Path, variable: (&str, &str), args: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
+        command.env(variable.0, variable.1);
+        let mut server = Self::spawn_by(command, dir, args);
+        server.wait_until_ready();
+        server
+    }
+
     /// Starts one as another user, with a variable of its environment, and waits until it is ready.
     pub fn start_as(dir: &Path, user: u32, variable: (&str, &str), args: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));

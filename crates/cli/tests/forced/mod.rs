@@ -9,6 +9,26 @@ pub type WayOut = (&'static str, i64, &'static str, [u64; 6]);
 /// In arguments, the place of the path.
 const PATH: u64 = u64::MAX - 1;
 
+const HERE: u64 = libc::AT_FDCWD as u64;
+
+/// A folder that all may use, by its path.
+pub const MKDIR: [u64; 6] = [HERE, PATH, 0o777, 0, 0, 0];
+/// A file less, by its path.
+pub const UNLINK: [u64; 6] = [HERE, PATH, 0, 0, 0, 0];
+/// A socket to the local machine's programs.
+pub const SOCKET: [u64; 6] = [libc::AF_UNIX as u64, libc::SOCK_STREAM as u64, 0, 0, 0, 0];
+
+/// The threads of a process that run code of its own and sleep; the kernel's workers run none.
+pub fn threads(pid: i32) -> Vec<i32> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let numbers = threads.flatten().filter_map(|thread| {
+        let name = std::fs::read_to_string(thread.path().join("comm")).ok()?;
+        let number = thread.file_name().to_str()?.parse().ok()?;
+        (!name.starts_with("iou-")).then_some(number)
+    });
+    numbers.collect()
+}
+
 /// Ways to other files, programs and machines.
 pub fn ways_out() -> Vec<WayOut> {
     let here = libc::AT_FDCWD as u64;
