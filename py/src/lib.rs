@@ -51,5 +51,6 @@ fn _lab(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(policies, module)?)?;
     module.add_function(wrap_pyfunction!(drives::drives, module)?)?;
     module.add_function(wrap_pyfunction!(drives::drive, module)?)?;
+    module.add_function(wrap_pyfunction!(run::check, module)?)?;
     module.add_function(wrap_pyfunction!(run::run, module)?)
 }

@@ -37,12 +37,7 @@ pub fn run(
     progress: Option<&Bound<'_, PyAny>>,
     victim: Option<Py<PyAny>>,
 ) -> PyResult<Ran> {
-    let of_trace = trace.map(|trace| ["--".into(), trace.get().path().to_owned()]);
-    let words = options.into_iter().chain(of_trace.into_iter().flatten());
-    let mut setup: Setup = words::parse("vellum", words).map_err(|error| errors::option(&error))?;
-    if let Some((name, text)) = drive {
-        setup = setup.on(Arc::new(drives::read(&name, &text)?));
-    }
+    let setup = said(options, trace, drive)?;
     let ready = setup.ready_with(trace.map(|trace| Arc::clone(trace.get().file())));
     let mut scenario = setup
         .scenario(&ready)
@@ -77,6 +72,38 @@ fn forms(outcomes: &[Outcome]) -> PyResult<Forms> {
         each.map(|one| [csv::lines(one), csv::steps(one), report::table(one)])
             .collect(),
     ))
+}
+
+/// Whether these options and policies are right and go together, as far as that is known without a run.
+#[pyfunction]
+#[pyo3(signature = (options, policies, trace=None, drive=None))]
+pub fn check(
+    options: Vec<String>,
+    policies: Vec<String>,
+    trace: Option<&Bound<'_, Trace>>,
+    drive: Option<(String, String)>,
+) -> PyResult<()> {
+    let setup = said(options, trace, drive)?;
+    let ready = setup.ready_with(trace.map(|trace| Arc::clone(trace.get().file())));
+    let scenario = setup
+        .scenario(&ready)
+        .map_err(|error| errors::option(&error))?;
+    chosen(&policies, &scenario).map(|_| ())
+}
+
+/// What these options say.
+fn said(
+    options: Vec<String>,
+    trace: Option<&Bound<'_, Trace>>,
+    drive: Option<(String, String)>,
+) -> PyResult<Setup> {
+    let of_trace = trace.map(|trace| ["--".into(), trace.get().path().to_owned()]);
+    let words = options.into_iter().chain(of_trace.into_iter().flatten());
+    let setup: Setup = words::parse("vellum", words).map_err(|error| errors::option(&error))?;
+    Ok(match drive {
+        Some((name, text)) => setup.on(Arc::new(drives::read(&name, &text)?)),
+        None => setup,
+    })
 }
 
 /// The policies of these names; without any, those that fit the drive and the load.

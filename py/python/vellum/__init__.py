@@ -21,12 +21,13 @@ from typing import Unpack
 from . import _lab
 from ._lab import Error, OptionError, RunError, TraceError
 from .drives import Drive, drive, drives
+from .load import Load, loads, said
 from .options import Options
 from .outcome import Comparison, Outcome, comparison
+from .sweep import Ran, Sweep, sweep
 from .table import Table
 from .trace import Trace, trace, trace_of
 from .victim import Closed, Victim, asked
-from .words import words
 
 __all__ = [
     "Closed",
@@ -36,7 +37,9 @@ __all__ = [
     "OptionError",
     "Options",
     "Outcome",
+    "Ran",
     "RunError",
+    "Sweep",
     "Table",
     "Trace",
     "TraceError",
@@ -47,21 +50,10 @@ __all__ = [
     "loads",
     "policies",
     "run",
+    "sweep",
     "trace",
     "trace_of",
 ]
-
-Load = str | os.PathLike[str] | Trace
-"""The name of a load, the path of a trace, or a trace that was read."""
-
-OF_THE_TRACE = ("format", "columns", "journal_at", "in_place")
-"""Options that say how a trace is read."""
-
-
-def loads() -> dict[str, str]:
-    """The loads that are known by name, and what each is."""
-    return dict(_lab.workloads())
-
 
 def policies() -> str:
     """What the name of a policy may be."""
@@ -130,30 +122,15 @@ def _run(
     progress: _lab.Progress | None,
     victim: Victim | None = None,
 ) -> Comparison:
-    own = None
-    said = words(options)
-    if isinstance(drive, Drive):
-        own = (drive.name, drive.toml)
-    elif isinstance(drive, (str, os.PathLike)):
-        said.append(f"--device={os.fspath(drive)}")
-    else:
-        raise OptionError(f"a drive is a name, a path or a vellum.Drive, not {drive!r}")
-    if isinstance(load, str) and load in loads():
-        read = None
-        said.append(f"--workload={load}")
-    elif isinstance(load, (str, os.PathLike)):
-        if not os.path.exists(load):
-            names = ", ".join(loads())
-            raise TraceError(f"{os.fspath(load)!r} is neither a trace's file nor a load; loads are {names}")
-        read = trace(load, progress=progress, **options)
-    elif isinstance(load, Trace):
-        read = load
-        if late := [name for name in OF_THE_TRACE if name in options]:
-            raise OptionError(f"{', '.join(late)}: the trace is read already; say it to vellum.trace")
-    else:
-        raise OptionError(f"a load is a name, a path or a vellum.Trace, not {load!r}")
-    native = None if read is None else read.native
+    asked_for = said(load, drive, options, progress)
+    native = None if asked_for.trace is None else asked_for.trace.native
     forms, (about, warnings), failed = _lab.run(
-        said, policies, native, own, threads, progress, None if victim is None else asked(victim)
+        asked_for.words,
+        policies,
+        native,
+        asked_for.drive,
+        threads,
+        progress,
+        None if victim is None else asked(victim),
     )
     return comparison(forms, about, warnings, dict(failed))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -72,9 +73,8 @@ def value(cell: str) -> int | float | bool | str | None:
     return cell
 
 
-def _column(cells: tuple[str, ...]) -> Array:
-    """Numbers as numbers: whole ones unless some are missing, which are NaN."""
-    values = [value(cell) for cell in cells]
+def column(values: Sequence[Any]) -> Array:
+    """A column of plain values: numbers as numbers, whole ones unless some are missing, which are NaN."""
     kinds = {type(known) for known in values}
     if kinds == {bool}:
         return np.array(values, dtype=np.bool_)
@@ -82,4 +82,11 @@ def _column(cells: tuple[str, ...]) -> Array:
         return np.array(values, dtype=np.int64)
     if kinds <= {int, float, type(None)}:
         return np.array([np.nan if known is None else known for known in values], dtype=np.float64)
-    return np.array(values if kinds == {bool, type(None)} else cells, dtype=object)
+    return np.array(values, dtype=object)
+
+
+def _column(cells: tuple[str, ...]) -> Array:
+    """What is no number stays as it was written."""
+    values = [value(cell) for cell in cells]
+    kinds = {type(known) for known in values}
+    return column(values if kinds <= {int, float, type(None)} or kinds <= {bool, type(None)} else cells)

@@ -31,8 +31,10 @@ class Trace:
     >>> trace.requests.to_pandas().groupby("op")["bytes"].sum()
     """
 
-    def __init__(self, native: _lab.Trace, kept: object = None) -> None:
+    def __init__(self, native: _lab.Trace, said: list[str], kept: object = None) -> None:
         self.native = native
+        # The options that it was read with.
+        self.said = said
         # A folder that goes when this does.
         self._kept = kept
 
@@ -73,7 +75,8 @@ def trace(
 
     Of the options those that say how it is read: `format`, `columns`, `journal_at`, `in_place`.
     """
-    return Trace(_lab.Trace(os.fspath(path), words(options), progress))
+    said = words(options)
+    return Trace(_lab.Trace(os.fspath(path), said, progress), said)
 
 
 def trace_of(requests: Mapping[str, Any]) -> Trace:
@@ -102,4 +105,5 @@ def trace_of(requests: Mapping[str, Any]) -> Trace:
     path = Path(kept.name) / "requests.csv"
     with path.open("w", newline="") as file:
         csv.writer(file).writerows(zip(*(column.tolist() for column in columns)))
-    return Trace(_lab.Trace(path, words({"columns": told})), kept)
+    said = words({"columns": told})
+    return Trace(_lab.Trace(path, said), said, kept)

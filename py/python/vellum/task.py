@@ -1,0 +1,167 @@
+"""A run as a task: told by its whole content, so that anybody can do it, and its result is known again."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import threading
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from . import _lab
+from .load import DriveLike, Load, said, whole
+from .options import Options
+from .outcome import Outcome, comparison
+
+KEPT_TRACES = 4
+"""Traces that a process has read and keeps."""
+
+
+class WrongEngine(Exception):
+    """Who does a task has another build of the package than who asked."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A run of one load on one drive under one policy."""
+
+    options: tuple[str, ...]
+    policy: str
+    drive: tuple[str, str]
+    """Its name and the text of its file."""
+    trace: tuple[str, ...] = ()
+    """The digest of the trace's file, what it is called, and the options that it is read with."""
+    trace_path: str = ""
+    """Where the file is. That is no part of the content."""
+    engine: str = ""
+    """The digest of the native part that is to do it."""
+
+    @functools.cached_property
+    def content(self) -> str:
+        """All that its result depends on."""
+        parts = {
+            "drive": self.drive,
+            "engine": self.engine,
+            "options": self.options,
+            "policy": self.policy,
+            "trace": self.trace,
+        }
+        return json.dumps(parts, sort_keys=True)
+
+    @functools.cached_property
+    def key(self) -> str:
+        """The content's digest."""
+        return hashlib.sha256(self.content.encode()).hexdigest()
+
+
+class Answer(NamedTuple):
+    """What came of a task: a result, or why it cannot be done."""
+
+    result: bytes | None
+    why: str = ""
+
+    @property
+    def outcome(self) -> Outcome:
+        """The result, read."""
+        assert self.result is not None
+        told = json.loads(zlib.decompress(self.result))
+        figures, steps, table = told["each"]
+        forms = (told["json"], figures, steps, table, [told["each"]])
+        return comparison(forms, told["about"], told["warnings"], {})[0]
+
+
+def task(load: Load, drive: DriveLike, policy: str, options: Options) -> Task:
+    """The task of such a run. It is checked as far as that is possible without a run."""
+    own = whole(drive)
+    asked = said(load, own, options)
+    native = None if asked.trace is None else asked.trace.native
+    _lab.check(asked.words, [policy], native, asked.drive)
+    words = tuple(sorted(asked.words))
+    about = (own.name, own.toml)
+    if asked.trace is None:
+        return Task(words, policy, about, engine=engine())
+    trace = asked.trace
+    sha = digest(trace.path)
+    _READ.put((sha, *trace.said), trace.native)
+    named = (sha, trace.path.name, *trace.said)
+    return Task(words, policy, about, named, str(trace.path.resolve()), engine())
+
+
+def do(task: Task, progress: _lab.Progress | None = None) -> Answer:
+    """Does it, here. What the lab refuses is an answer, for it would be refused again."""
+    if task.engine != engine():
+        raise WrongEngine("a worker has another build of vellum than this process: install the same wheel for both")
+    try:
+        trace = _trace(task) if task.trace else None
+        forms, (about, warnings), failed = _lab.run(
+            list(task.options), [task.policy], trace, task.drive, 1, progress
+        )
+    except _lab.Error as error:
+        return Answer(None, str(error))
+    for _, why in failed:
+        return Answer(None, why)
+    as_json, _, _, _, (each,) = forms
+    told = {"json": as_json, "each": each, "about": about, "warnings": warnings}
+    return Answer(zlib.compress(json.dumps(told, sort_keys=True).encode()))
+
+
+@functools.cache
+def engine() -> str:
+    """The digest of the native part: another build is another engine, whose results may differ."""
+    return digest(Path(_lab.__file__))
+
+
+def digest(path: Path) -> str:
+    """A file's digest; it is read again when it has changed."""
+    try:
+        seen = path.stat()
+        return _digest(path, seen.st_size, seen.st_mtime_ns)
+    except OSError as error:
+        raise _lab.TraceError(f"{path}: it cannot be read: {error.strerror}") from error
+
+
+@functools.lru_cache(maxsize=64)
+def _digest(path: Path, _size: int, _changed: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class _Read:
+    """The traces that were read last."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._known: dict[tuple[str, ...], _lab.Trace] = {}
+
+    def put(self, key: tuple[str, ...], trace: _lab.Trace) -> None:
+        self._known.pop(key, None)
+        self._known[key] = trace
+        while len(self._known) > KEPT_TRACES:
+            del self._known[next(iter(self._known))]
+
+    def get(self, key: tuple[str, ...]) -> _lab.Trace | None:
+        return self._known.get(key)
+
+
+_READ = _Read()
+
+
+def _trace(task: Task) -> _lab.Trace:
+    """Its trace, read once by a process."""
+    sha, _, *words = task.trace
+    # One at a time: who comes second finds it read.
+    with _READ.lock:
+        known = _READ.get((sha, *words))
+        if known is None:
+            path = Path(task.trace_path)
+            if not path.exists():
+                raise _lab.TraceError(f"{path} is not there for this worker: put it in a folder that all machines see")
+            if digest(path) != sha:
+                raise _lab.TraceError(f"{path} has changed since the sweep began, or is another file for this worker")
+            known = _lab.Trace(task.trace_path, words)
+            _READ.put((sha, *words), known)
+        return known
+

@@ -1,0 +1,244 @@
+"""Sweeps on a cluster of Dask: a scheduler and workers that are processes, some of which die."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import vellum
+import vellum.workers
+from test_sweep import SHORT, text
+from vellum.task import Answer, Task, WrongEngine, do
+
+pytest.importorskip("distributed", reason="SKIP: no distributed")
+import distributed  # noqa: E402
+
+LONG: dict[str, Any] = {**SHORT, "requests": 60_000}
+"""Runs of some tenths of a second: time enough to die in."""
+
+
+class Cluster:
+    """A scheduler and its workers, each a process."""
+
+    def __init__(self) -> None:
+        self.processes: list[subprocess.Popen[bytes]] = []
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.address = f"tcp://127.0.0.1:{self.port}"
+
+    def start(self, *words: str) -> "subprocess.Popen[bytes]":
+        quiet = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "5s", "DASK_DISTRIBUTED__WORKER__DAEMON": "False"}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dask", *words],
+            env={**os.environ, **quiet},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self.processes.append(process)
+        return process
+
+    def scheduler(self) -> "subprocess.Popen[bytes]":
+        words = ("scheduler", "--host", "127.0.0.1", "--port", str(self.port), "--no-dashboard", "--no-show")
+        return self.start(*words)
+
+    def worker(self) -> "subprocess.Popen[bytes]":
+        words = ("worker", self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--death-timeout", "30")
+        return self.start(*words)
+
+    def client(self) -> distributed.Client:
+        return distributed.Client(self.address, timeout=20)
+
+    def end(self) -> None:
+        for process in self.processes:
+            process.kill()
+        for process in self.processes:
+            process.wait()
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    cluster = Cluster()
+    try:
+        yield cluster
+    finally:
+        cluster.end()
+
+
+def large(**more: Any) -> vellum.Sweep:
+    loads = {"even": "uniform", "hot": "zipf"}
+    return vellum.sweep(loads, "oftl", ["base", "vellum"], vary={"depth": [1, 4, 8]}, **{**LONG, **more})
+
+
+def test_a_worker_that_dies_midway_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.scheduler()
+    doomed, _ = cluster.worker(), cluster.worker()
+    alone = text(large())
+    with cluster.client() as client:
+        client.wait_for_workers(2, timeout=60)
+        sweep = large(client=client, cache=tmp_path)
+        for number, _ran in enumerate(sweep):
+            if number == 1:
+                doomed.send_signal(signal.SIGKILL)
+        assert len(client.scheduler_info()["workers"]) == 1
+        assert text(sweep) == alone and not sweep.failed
+        # What each has written is the same, byte by byte.
+        again = large(client=client, cache=tmp_path)
+        assert all(ran.kept for ran in again)
+        assert text(large(cache=tmp_path)) == alone
+
+
+def test_a_scheduler_that_is_lost_is_told_and_what_was_done_is_kept(cluster: Cluster, tmp_path: Path) -> None:
+    scheduler = cluster.scheduler()
+    cluster.worker()
+    with distributed.Client(cluster.address, timeout=4) as client:
+        client.wait_for_workers(1, timeout=60)
+        sweep = large(client=client, cache=tmp_path)
+        start = None
+        with pytest.raises(vellum.RunError, match="the scheduler is lost .* runs to go: do the same with another client"):
+            for number, _ran in enumerate(sweep):
+                if number == 2:
+                    scheduler.send_signal(signal.SIGKILL)
+                    start = time.monotonic()
+        assert start is not None and time.monotonic() - start < 60
+    with pytest.raises(vellum.RunError, match="closed, or has failed"):
+        list(sweep)
+    here = large(cache=tmp_path)
+    assert 3 <= [ran.kept for ran in here].count(True) < len(here)
+    assert text(here) == text(large())
+    with pytest.raises(vellum.RunError, match="the scheduler is lost .the client is closed., with 12 runs to go"):
+        list(large(client=client))
+
+
+def test_a_scheduler_that_comes_back_goes_on(cluster: Cluster) -> None:
+    scheduler = cluster.scheduler()
+    cluster.worker()
+    with cluster.client() as client:
+        client.wait_for_workers(1, timeout=60)
+        sweep = large(client=client)
+        for number, _ran in enumerate(sweep):
+            if number == 1:
+                scheduler.send_signal(signal.SIGKILL)
+                scheduler.wait()
+                cluster.scheduler()
+                cluster.worker()
+        assert text(sweep) == text(large())
+
+
+def test_leaving_a_sweep_leaves_nothing_on_the_cluster(local: distributed.Client) -> None:
+    sweep = large(client=local)
+    next(iter(sweep))
+    sweep.close()
+    end = time.monotonic() + 30
+    while local.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[distributed.Client]:
+    # Who dies is not tried a second time, which keeps it short.
+    import dask
+
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+def raising(error: BaseException, mark: Path, times: int) -> Any:
+    """Does a task, but raises so many times before, if it is one of `vellum`. Made here, so that it goes to a worker whole."""
+
+    def does(task: Task) -> Answer:
+        import os
+
+        if task.policy == "vellum" and len(list(mark.iterdir())) < times:
+            (mark / os.urandom(8).hex()).touch()
+            raise error
+        return do(task)
+
+    return does
+
+
+@pytest.mark.parametrize("error", [MemoryError("no room"), OSError(28, "No space left on device")])
+def test_what_raises_is_tried_again(
+    local: distributed.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(vellum.workers, "do", raising(error, tmp_path, 2))
+    sweep = vellum.sweep("zipf", "oftl", ["base", "vellum"], client=local, **SHORT)
+    assert not sweep.failed and len(list(tmp_path.iterdir())) == 2
+    monkeypatch.setattr(vellum.workers, "do", raising(error, tmp_path, 9))
+    (failed,) = vellum.sweep("zipf", "oftl", ["base", "vellum"], client=local, retries=1, **SHORT).failed
+    assert failed.point["policy"] == "vellum"
+    assert failed.why == f"{type(error).__name__}: {error} (tried 2 times)"
+
+
+def test_what_kills_its_workers_is_told_and_the_others_go_on(
+    local: distributed.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kills(task: Task) -> Answer:
+        import os
+
+        if task.policy == "vellum":
+            os.kill(os.getpid(), 9)
+        return do(task)
+
+    monkeypatch.setattr(vellum.workers, "do", kills)
+    sweep = vellum.sweep("zipf", "oftl", ["base"], client=local, **SHORT)
+    assert not sweep.failed
+    (failed,) = vellum.sweep("zipf", "oftl", ["vellum"], client=local, **SHORT).failed
+    assert "its workers died, one after the other" in failed.why
+
+
+def test_a_worker_of_another_build_is_told(local: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def other(task: Task) -> Answer:
+        raise WrongEngine("another build")
+
+    monkeypatch.setattr(vellum.workers, "do", other)
+    with pytest.raises(vellum.RunError, match="another build"):
+        list(vellum.sweep("zipf", "oftl", "base", client=local, retries=0, **SHORT))
+    monkeypatch.undo()
+    monkeypatch.setattr("vellum.task.engine", lambda: "0" * 64)
+    with pytest.raises(vellum.RunError, match="a worker has another build of vellum than this process"):
+        list(vellum.sweep("zipf", "oftl", "base", client=local, **SHORT))
+
+
+def test_a_worker_without_the_package_is_told(local: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(task: Task) -> Answer:
+        raise ModuleNotFoundError("No module named 'vellum'", name="vellum")
+
+    monkeypatch.setattr(vellum.workers, "do", none)
+    with pytest.raises(vellum.RunError, match="a worker has no package vellum: install the wheel"):
+        list(vellum.sweep("zipf", "oftl", "base", client=local, retries=0, **SHORT))
+
+
+def test_a_trace_that_a_worker_cannot_see_is_told(local: distributed.Client, requests: Path) -> None:
+    seen = vellum.sweep(requests, "oftl", "base", client=local, capacity="256M", op=28)
+    assert text(seen) == text(vellum.sweep(requests, "oftl", "base", capacity="256M", op=28))
+    moved = requests.with_name("other.csv")
+    moved.write_text(requests.read_text() + requests.read_text())
+    unseen = vellum.sweep(moved, "oftl", "base", client=local, capacity="256M", op=28)
+    moved.unlink()
+    (failed,) = unseen.failed
+    assert "other.csv is not there for this worker: put it in a folder that all machines see" in failed.why
+
+
+def test_a_cluster_that_was_cancelled_is_asked_again(local: distributed.Client) -> None:
+    sweep = large(client=local)
+    for number, _ran in enumerate(sweep):
+        if number == 1:
+            local.restart()
+    assert text(sweep) == text(large())
+
+
+def test_a_client_that_is_none_is_refused() -> None:
+    with pytest.raises(vellum.OptionError, match="client is a dask.distributed.Client"):
+        vellum.sweep("zipf", "oftl", "base", client=7, **SHORT)

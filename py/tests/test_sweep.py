@@ -1,0 +1,241 @@
+"""Sweeps in this process: what they go over, what they keep, what they refuse."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import vellum
+import vellum.workers
+from conftest import SMALL
+from vellum.task import Answer, Task, do
+
+SHORT: dict[str, Any] = {key: value for key, value in SMALL.items() if key != "drive"} | {"requests": 3000}
+
+
+def text(sweep: vellum.Sweep) -> str:
+    return str(sweep.to_pandas().to_csv())
+
+
+def small(**more: Any) -> vellum.Sweep:
+    return vellum.sweep(["zipf", "uniform"], ["oftl"], ["base", "vellum"], **{**SHORT, **more})
+
+
+def test_it_is_every_drive_with_every_load_and_policy() -> None:
+    other = vellum.drive(vellum.drives()["oftl"].toml, name="other")
+    loads = {"hot": ("zipf", {"theta": 1.1}), "even": "uniform"}
+    sweep = vellum.sweep(loads, ["oftl", other], ["base", "vellum"], vary={"depth": np.array([1, 8])}, **SHORT)
+    assert len(sweep) == 16
+    seen = [ran.point for ran in sweep]
+    assert len(seen) == 16 and {"drive": "other", "load": "hot", "policy": "base", "depth": 8} in seen
+    frame = pd.DataFrame(sweep.figures)
+    assert list(frame.columns[:4]) == ["drive", "load", "policy", "depth"]
+    assert list(frame["depth"][:4]) == [1, 8, 1, 8] and frame["depth"].dtype == np.int64
+    # A run of it is a run.
+    alone = vellum.run("zipf", "oftl", "vellum", theta=1.1, depth=8, **SHORT)
+    row = frame[(frame["drive"] == "oftl") & (frame["load"] == "hot") & (frame["policy"] == "vellum")]
+    assert row["write_amplification"].iloc[1] == alone.write_amplification
+    ran = next(ran for ran in sweep if ran.point == {"drive": "oftl", "load": "hot", "policy": "vellum", "depth": 8})
+    assert ran.outcome is not None and dict(ran.outcome) == dict(alone)
+    assert ran.outcome.details == alone.details and str(ran.outcome) == str(alone)
+    assert ran.outcome.about[0] == alone.about[0]
+
+
+def test_threads_and_order_do_not_matter() -> None:
+    assert text(small(threads=1)) == text(small(threads=3))
+
+
+def test_runs_come_as_they_are_done_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    last, told = threading.Event(), []
+
+    def first_comes_last(task: Task, heed: Any) -> Answer:
+        if task.policy == "base" and "--workload=zipf" in task.options:
+            assert last.wait(20)
+        return do(task, heed)
+
+    monkeypatch.setattr(vellum.workers, "do", first_comes_last)
+    sweep = small(threads=2, progress=lambda done, all: told.append((done, all)))
+    for number, ran in enumerate(sweep):
+        if number == 2:
+            last.set()
+        assert (ran.point == {"drive": "oftl", "load": "zipf", "policy": "base"}) == (number == 3)
+    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert sweep.figures["load"].tolist() == ["zipf", "zipf", "uniform", "uniform"]
+    assert len(list(sweep)) == 4
+
+
+def test_what_is_kept_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "kept"
+    first = small(cache=folder)
+    before = text(first)
+    assert not any(ran.kept for ran in first) and len(list(folder.iterdir())) == 4
+    again = small(cache=folder)
+    assert all(ran.kept for ran in again) and text(again) == before
+    # A changed parameter is a new task, and so are another drive under its name and another build.
+    assert not any(ran.kept for ran in small(cache=folder, seed=4))
+    slow = vellum.drive(vellum.drives()["oftl"].toml.replace("read-us = 50", "read-us = 60"), name="oftl")
+    assert slow != vellum.drives()["oftl"]
+    mine = vellum.sweep("zipf", slow, "base", cache=folder, **SHORT)
+    assert not any(ran.kept for ran in mine)
+    partly = vellum.sweep("zipf", "oftl", ["base", "base:fifo"], cache=folder, **SHORT)
+    assert {ran.point["policy"]: ran.kept for ran in partly} == {"base": True, "base:fifo": False}
+    monkeypatch.setattr("vellum.task.engine", lambda: "another")
+    assert not any(ran.kept for ran in vellum.sweep("zipf", "oftl", "base", cache=folder, **SHORT))
+
+
+@pytest.mark.parametrize("damage", ["cut", "bit", "empty", "other", "folder"])
+def test_what_is_damaged_is_noticed_and_run_again(tmp_path: Path, damage: str) -> None:
+    before = text(small(cache=tmp_path))
+    one, other, *_ = sorted(tmp_path.iterdir())
+    content = one.read_bytes()
+    if damage == "cut":
+        one.write_bytes(content[:-7])
+    elif damage == "bit":
+        one.write_bytes(content[:200] + bytes([content[200] ^ 4]) + content[201:])
+    elif damage == "empty":
+        one.write_bytes(b"")
+    elif damage == "other":
+        one.write_bytes(other.read_bytes())
+    else:
+        one.unlink()
+        one.mkdir()
+    again = small(cache=tmp_path)
+    with pytest.warns(UserWarning) as told:
+        runs = list(again)
+    assert one.name in str(told[0].message) and "run again" in str(told[0].message)
+    assert [str(warning.message) for warning in told[1:]] == (
+        [f"cache: {one}: Is a directory: results are not kept"] if damage == "folder" else []
+    )
+    assert [ran.kept for ran in runs].count(False) == 1 and text(again) == before
+    if damage != "folder":
+        assert one.read_bytes() == content and all(ran.kept for ran in small(cache=tmp_path))
+
+
+def test_who_leaves_may_come_back_or_end_it() -> None:
+    sweep = small()
+    first = next(iter(sweep))
+    assert [ran.point for ran in sweep][0] == first.point and len(list(sweep)) == 4
+    ended = small(threads=1)
+    next(iter(ended))
+    ended.close()
+    with pytest.raises(vellum.RunError, match="closed, or has failed"):
+        ended.figures  # noqa: B018
+
+
+def test_a_trace_is_told_by_what_is_in_it(
+    requests: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {**SMALL, "cache": tmp_path / "kept"}
+    drive = options.pop("drive")
+    read: list[Any] = []
+    monkeypatch.setattr("vellum.axes.trace", lambda *path, **how: read.append(path) or vellum.trace(*path, **how))
+    first = vellum.sweep(requests, drive, ["base", "vellum"], format="msr", **options)
+    assert read == [(requests,)]
+    assert first.figures["load"].tolist() == ["requests.csv"] * 2
+    alone = vellum.run(requests, drive, "vellum", **SHORT | {"requests": None})
+    assert next(ran for ran in first if ran.point["policy"] == "vellum").outcome == alone
+    elsewhere = tmp_path / "elsewhere" / "requests.csv"
+    elsewhere.parent.mkdir()
+    elsewhere.write_bytes(requests.read_bytes())
+    trace = vellum.trace(elsewhere, format="msr")
+    assert all(ran.kept for ran in vellum.sweep({"moved": trace}, drive, ["base", "vellum"], **options))
+    elsewhere.write_text("".join(elsewhere.read_text().splitlines(True)[:-40]))
+    assert not any(ran.kept for ran in vellum.sweep(elsewhere, drive, "base", format="msr", **options))
+    columns = {"op": ["write"] * 9, "offset": np.arange(9) * 4096, "bytes": [4096] * 9}
+    of_arrays = [vellum.sweep(vellum.trace_of(columns), drive, "base", **options) for _ in range(2)]
+    assert [ran.kept for sweep in of_arrays for ran in sweep] == [False, True]
+
+
+def test_a_trace_that_changes_meanwhile_is_noticed(requests: Path) -> None:
+    drive = SMALL["drive"]
+    sweep = vellum.sweep(requests, drive, "base", capacity="256M", op=28)
+    requests.write_text(requests.read_text() + requests.read_text())
+    vellum.task._READ._known.clear()
+    (ran,) = sweep.failed
+    assert "requests.csv has changed since the sweep began" in ran.why
+
+
+def test_what_the_lab_refuses_is_told_and_the_others_go_on() -> None:
+    sweep = vellum.sweep("zipf", "oftl", ["base", "woj"], **SHORT)
+    assert sweep.figures["policy"].tolist() == ["base"]
+    (failed,) = sweep.failed
+    assert failed.point["policy"] == "woj" and failed.outcome is None and "block devices" in failed.why
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_what_raises_is_tried_again(retries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def raises(task: Task, heed: Any) -> Answer:
+        tried.append(task.policy)
+        if task.policy == "vellum":
+            raise MemoryError("no room")
+        return do(task, heed)
+
+    monkeypatch.setattr(vellum.workers, "do", raises)
+    sweep = vellum.sweep("zipf", "oftl", ["base", "vellum"], retries=retries, **SHORT)
+    (failed,) = sweep.failed
+    assert failed.why == f"MemoryError: no room (tried {retries + 1} times)"
+    assert sweep.figures.rows == 1 and tried.count("vellum") == retries + 1 and tried.count("base") == 1
+
+
+def test_closing_ends_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Enough(Exception):
+        pass
+
+    def enough(_done: int, _all: int) -> None:
+        raise Enough
+
+    # The others would take hours.
+    many = {"requests": [1000, 10**10, 10**10 + 1]}
+    options = {key: value for key, value in SHORT.items() if key != "requests"}
+    sweep = vellum.sweep("zipf", "oftl", "base", vary=many, threads=3, progress=enough, **options)
+    with pytest.raises(Enough):
+        list(sweep)
+    sweep.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"drives": ["oftl", "floppy"]}, "drive 'floppy': there are caftl"),
+        ({"drives": []}, "drives: the list is empty"),
+        ({"drives": 7}, "drives: they are a list, not 7"),
+        ({"drives": ["oftl", "oftl"]}, "drive: 'oftl' is there twice"),
+        ({"policies": ["base", "magic"]}, "a policy begins with .*in the run drive=oftl, load=zipf, policy=magic"),
+        ({"policies": ["base", 3]}, "a policy is a name"),
+        ({"policies": []}, "policies: the list is empty"),
+        ({"loads": []}, "loads: the list is empty"),
+        ({"loads": {}}, "loads: the list is empty"),
+        ({"loads": [("zipf", {})]}, "one with options has a name, in a dictionary"),
+        ({"loads": {"a": ("zipf", {}, 3)}}, "load a: it is a load, or one and its options"),
+        ({"loads": {"a": ("zipf", {"seed": 4})}}, "load a: seed: its own option, and one of all runs"),
+        ({"loads": {"a": ("zipf", {"thta": 4})}}, "there is no option thta: did you mean theta.*load=a"),
+        ({"loads": {1: "zipf"}}, "a name is a text, not 1"),
+        ({"loads": [5]}, "a load is a name, a path or a vellum.Trace, not 5"),
+        ({"vary": {"depth": []}}, "vary: depth: the list is empty"),
+        ({"vary": {"depth": 7}}, "vary: depth: they are a list, not 7"),
+        ({"vary": {"seed": [1]}}, "vary: seed has a value for all runs as well"),
+        ({"vary": {"policy": ["base"]}}, "vary: policy has a parameter of its own"),
+        ({"vary": {"depth": [1, "many"]}}, "depth.*in the run .*depth=many"),
+        ({"loads": ["zipf", "uniform"], "vary": {"theta": [1.0]}}, "theta is of zipf, not of uniform.*load=uniform"),
+        ({"retries": -1}, "retries is a number from 0 on, not -1"),
+        ({"threads": 0}, "threads is a number from 1 on, not 0"),
+        ({"client": "tcp://10.0.0.1:8786"}, "client is a dask.distributed.Client, not 'tcp"),
+        ({"cache": "/proc/nowhere"}, "cache /proc/nowhere: it is no folder to write to"),
+    ],
+)
+def test_what_is_wrong_is_named_before_anything_is_run(
+    given: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vellum.workers, "do", None)
+    with pytest.raises(vellum.OptionError, match=said):
+        vellum.sweep(**{"loads": "zipf", "drives": "oftl", "policies": "base", **SHORT, **given})
+
+
+def test_a_load_that_is_none_is_named() -> None:
+    with pytest.raises(vellum.TraceError, match="'nowhere.csv' is neither a trace's file nor a load"):
+        vellum.sweep(["zipf", "nowhere.csv"], "oftl", "base", **SHORT)
+
