@@ -190,6 +190,40 @@ fn evidence_in_the_next_segment_counts_when_the_chunk_that_named_it_is_lost() {
     );
 }
 
+/// The cold head goes on to segment 2 behind a lost chunk of the hot one; only what is there, behind its first chunk, knows that the lost
+/// one was durable.
+fn with_evidence_where_the_other_head_went_on(lost: Chunk) -> Disk {
+    let room = Disk::new().sb.usable_blocks() - 1;
+    let tags: Vec<u32> = (100..100 + room).collect();
+    let mut cold = chunk(2, 1, 0, 50, &tags);
+    cold.next = Some(2);
+    let mut after = [chunk(3, 2, 0, 0, &[5]), chunk(4, 2, 2, 0, &[6])];
+    (after[0].head, after[1].head) = (1, 1);
+    after[1].durable = 1;
+    let [first, second] = after;
+    disk_with(&[lost, cold, first, second])
+}
+
+#[test]
+fn evidence_counts_in_the_segments_that_the_other_head_went_on_to() {
+    let mut disk = with_evidence_where_the_other_head_went_on(chunk(1, 0, 0, 0, &[1]));
+    assert_eq!(disk.recovered().last_seq, Seq(4));
+    disk.damage(disk.at(0, 0));
+    let at = disk.at(2, 2);
+    let (seq, later) = (Seq(1), Seq(4));
+    assert_eq!(disk.error(), RecoveryError::Hole { seq, later, at });
+}
+
+/// The same of a chunk whose data is bad: the log goes on.
+#[test]
+fn bad_data_is_known_to_have_been_durable_by_what_the_other_head_wrote_later() {
+    let mut disk = with_evidence_where_the_other_head_went_on(chunk(1, 0, 0, 0, &[1]));
+    disk.damage(disk.at(0, 1));
+    assert_eq!(disk.recovered().last_seq, Seq(4));
+    disk.damage(disk.at(2, 0));
+    assert_eq!(disk.recovered().last_seq, Seq(2));
+}
+
 #[test]
 fn a_summary_alone_proves_nothing() {
     // It was written together with the segment's last chunk, and the power failed between the two.

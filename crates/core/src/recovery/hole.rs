@@ -2,11 +2,13 @@
 
 use super::RecoveryError;
 use super::replay::Replay;
-use crate::addr::{BLOCK_BYTES, Pba, Segment};
+use crate::addr::{BLOCK_BYTES, Generation, Life, Pba, Segment, Seq};
 use crate::format::chunk::{self, ChunkHeader};
+use crate::format::root::Cursor;
 use crate::format::summary;
 use crate::limits::CHUNK_DATA_BLOCKS;
-use alloc::vec;
+use alloc::collections::BTreeSet;
+use alloc::{vec, vec::Vec};
 
 impl Replay<'_> {
     /// Nothing durable may lie behind the hole at which replay has stopped.
@@ -19,36 +21,62 @@ impl Replay<'_> {
                 durable: self.durable,
             });
         }
-        for cursor in self.heads {
-            let start = self.superblock.segment_start(cursor.segment);
-            for offset in cursor.offset..self.superblock.usable_blocks() {
-                self.find_evidence(start.plus(u64::from(offset)))?;
+        let mut evidence = Ok(());
+        let (root, last_life) = (self.root.generation, self.last_life);
+        let mut find = |header: &ChunkHeader| {
+            if evidence.is_ok() {
+                evidence = is_no_evidence(header, expected, root, last_life);
             }
-        }
+        };
+        self.each_later(self.heads.to_vec(), expected, &mut find);
         if newer_lost || self.a_head_went_on()? {
-            for segment in 0..self.superblock.segment_count() {
-                self.find_evidence(self.superblock.segment_start(Segment(segment)))?;
-            }
+            let segments = (0..self.superblock.segment_count()).map(Segment);
+            let begins = segments.filter(|&segment| {
+                let first = self.header_at(self.superblock.segment_start(segment));
+                first.is_some_and(|first| first.seq >= expected)
+            });
+            let starts = begins.map(start_of).collect();
+            self.each_later(starts, expected, &mut find);
         }
-        Ok(())
+        evidence
     }
 
-    /// Learns from what lies further on in the segments how much was durable, when `header`'s data is bad.
+    /// Learns from what lies further on how much was durable, when `header`'s data is bad.
     pub(super) fn look_ahead_for_durable(&mut self, header: &ChunkHeader) {
-        let starts = self.heads.map(|head| (head.segment, head.offset));
-        let next = header.next.map(|segment| (segment, 0));
-        for (segment, from) in starts.into_iter().chain(next) {
-            if segment.0 >= self.superblock.segment_count() {
+        let heads = self.heads.into_iter();
+        let starts = heads.chain(header.next.map(start_of)).collect();
+        let mut durable = self.durable;
+        self.each_later(starts, header.seq.next(), &mut |later| {
+            if later.life >= header.life {
+                durable = durable.max(later.durable.min(header.seq));
+            }
+        });
+        self.durable = durable;
+    }
+
+    /// Shows each header from these places on, and in the segments that a head went on to from there, whose number is `from` or above.
+    /// What proves that a chunk was durable may be far behind it, and in the segments of the other head.
+    fn each_later(
+        &mut self,
+        mut starts: Vec<Cursor>,
+        from: Seq,
+        show: &mut dyn FnMut(&ChunkHeader),
+    ) {
+        let mut seen: BTreeSet<Segment> = starts.iter().map(|cursor| cursor.segment).collect();
+        while let Some(cursor) = starts.pop() {
+            if cursor.segment.0 >= self.superblock.segment_count() {
                 continue;
             }
-            let start = self.superblock.segment_start(segment);
-            for offset in from..self.superblock.usable_blocks() {
-                if let Some(later) = self.header_at(start.plus(offset.into()))
-                    && later.seq > header.seq
-                    && later.life >= header.life
-                {
-                    self.durable = self.durable.max(later.durable.min(header.seq));
-                }
+            let start = self.superblock.segment_start(cursor.segment);
+            for offset in cursor.offset..self.superblock.usable_blocks() {
+                let header = self.header_at(start.plus(offset.into()));
+                let Some(header) = header.filter(|header| header.seq >= from) else {
+                    continue;
+                };
+                show(&header);
+                let is_of_log = header.life >= self.last_life;
+                let next = header.next.filter(|&next| is_of_log && seen.insert(next));
+                starts.extend(next.map(start_of));
             }
         }
     }
@@ -59,27 +87,6 @@ impl Replay<'_> {
         self.source.read(at, &mut block).ok()?;
         let (header, _) = chunk::decode(&block, self.crc).ok()?;
         (header.signature == self.superblock.signature() && header.at == at).then_some(header)
-    }
-
-    /// An error when a header at `at` proves that what replay did not find was durable.
-    fn find_evidence(&mut self, at: Pba) -> Result<(), RecoveryError> {
-        let expected = self.last_seq.next();
-        let Some(header) = self.header_at(at).filter(|header| header.seq >= expected) else {
-            return Ok(());
-        };
-        if header.root_generation > self.root.generation {
-            return Err(RecoveryError::RootLost {
-                lost: header.root_generation,
-            });
-        }
-        if header.durable >= expected && header.life >= self.last_life {
-            return Err(RecoveryError::Hole {
-                seq: expected,
-                later: header.seq,
-                at,
-            });
-        }
-        Ok(())
     }
 
     /// Whether a head may have left the segment in which replay has stopped: the chunk that is missing
@@ -117,4 +124,30 @@ impl Replay<'_> {
         }
         Ok(false)
     }
+}
+
+fn start_of(segment: Segment) -> Cursor {
+    Cursor { segment, offset: 0 }
+}
+
+/// An error when a header proves that what replay did not find was durable.
+fn is_no_evidence(
+    header: &ChunkHeader,
+    expected: Seq,
+    root: Generation,
+    last_life: Life,
+) -> Result<(), RecoveryError> {
+    if header.root_generation > root {
+        return Err(RecoveryError::RootLost {
+            lost: header.root_generation,
+        });
+    }
+    if header.durable >= expected && header.life >= last_life {
+        return Err(RecoveryError::Hole {
+            seq: expected,
+            later: header.seq,
+            at: header.at,
+        });
+    }
+    Ok(())
 }

@@ -117,7 +117,7 @@ impl Deltas {
     }
 
     /// Those of a page, and what they need.
-    pub(super) fn of_page(&self, page: Vba) -> impl Iterator<Item = (PartId, PartId)> + '_ {
+    pub(crate) fn of_page(&self, page: Vba) -> impl Iterator<Item = (PartId, PartId)> + '_ {
         self.slots(page)
             .filter_map(|part| Some((part, self.base_of(part)?)))
     }

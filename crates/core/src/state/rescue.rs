@@ -4,7 +4,7 @@ use super::State;
 use crate::addr::{Lba, Pba, Vba};
 use crate::entry::{Entry, PartId};
 use crate::format::chunk::Record;
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::vec::Vec;
 
 impl State {
     /// Maps an LBA to what it may have been mapped to.
@@ -32,9 +32,9 @@ impl State {
         self.shared.restore_delta(part, base);
     }
 
-    /// See [`Shared::drop_dead_deltas`](super::Shared::drop_dead_deltas).
-    pub(crate) fn drop_dead_deltas(&mut self, numbers: &BTreeMap<Pba, Vba>) {
-        self.shared.drop_dead_deltas(numbers);
+    /// A part is no delta that can be decoded.
+    pub(crate) fn forget_delta(&mut self, part: PartId) {
+        self.shared.forget_delta(part);
     }
 
     /// Forgets pledges of what is in doubt; the homes that they were for.

@@ -78,7 +78,7 @@ impl Since {
         self.gone.remove(&vba.0);
     }
 
-    /// Whether the number still stands for the page that the LBA was mapped to.
+    /// Whether the number still stands for the page that it stood for when the LBA came to be mapped to a number.
     fn holds(&self, lba: Lba, vba: Vba) -> bool {
         match (self.lba.get(&lba.0), self.page.get(&vba.0)) {
             (Some(mapped), Some(placed)) => mapped >= placed && !self.gone.contains(&vba.0),
@@ -192,7 +192,9 @@ fn place_numbers(main: &mut Replay<'_>, found: &Found, doubt: &mut Doubt) {
         });
     for (lba, entry, vba) in unplaced {
         doubt.unknown.insert(lba, 1);
-        if matches!(entry, Entry::Shared(_)) && !found.since.holds(lba, vba) {
+        // That it had another number once says nothing of this one.
+        let is_its_own = found.state.map().get(lba) == entry && found.since.holds(lba, vba);
+        if matches!(entry, Entry::Shared(_)) && !is_its_own {
             doubt.gone.insert(lba, 1);
         }
     }

@@ -8,6 +8,7 @@
 //!
 //! What comes of this is for reading alone: a volume so found must not go on.
 
+mod ends;
 mod guess;
 mod lbas;
 mod replay;
@@ -363,7 +364,7 @@ impl Doubt {
                 lost.insert(lba, 1);
             }
         }
-        for lba in replay.drop_dead_ends() {
+        for lba in replay.drop_dead_ends(&guessed) {
             lost.insert(lba, 1);
         }
         // What a journal's block that is not known was pledged to is not known either.

@@ -176,41 +176,4 @@ impl Replay<'_> {
                 _ => None,
             })
     }
-
-    /// Unmaps what leads to no block of a segment, or to more than a segment has; says which LBAs.
-    pub(super) fn drop_dead_ends(&mut self) -> Vec<Lba> {
-        let numbers: BTreeMap<Pba, Vba> = self.numbered().map(|(_, pba, vba)| (pba, vba)).collect();
-        self.state.drop_dead_deltas(&numbers);
-        let mut live = vec![0u32; self.superblock.segment_count() as usize];
-        let mut seen = BTreeSet::new();
-        let mut dead = Vec::new();
-        for (lba, entry) in self.state.map().iter() {
-            let shared = self.state.shared();
-            let pba = match entry {
-                Entry::Unmapped | Entry::Zero => continue,
-                Entry::Plain(pba) => Some(pba),
-                Entry::Shared(vba) => {
-                    (shared.is_placed(vba) && !shared.has_parts(vba)).then(|| shared.pba(vba))
-                }
-                Entry::Packed(vba, _) => shared.has_parts(vba).then(|| shared.pba(vba)),
-            };
-            let is_first = match entry {
-                Entry::Shared(vba) | Entry::Packed(vba, _) => seen.insert(vba),
-                _ => true,
-            };
-            let segment = pba.and_then(|pba| self.superblock.segment_of(pba));
-            let fits = segment.is_some_and(|(segment, _)| {
-                let live = &mut live[segment.0 as usize];
-                *live += u32::from(is_first);
-                *live <= self.superblock.usable_blocks()
-            });
-            if !fits {
-                dead.push(lba);
-            }
-        }
-        for &lba in &dead {
-            self.state.doubt(lba, 1);
-        }
-        dead
-    }
 }

@@ -7,7 +7,6 @@ use super::Shared;
 use crate::addr::{Pba, Vba};
 use crate::entry::PartId;
 use crate::state::deltas::Deltas;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 impl Shared {
@@ -132,21 +131,9 @@ impl Shared {
         }
     }
 
-    /// Forgets deltas whose base is nowhere, is a delta itself, or has a page that is another number's by now: they cannot be
-    /// decoded.
-    pub(in crate::state) fn drop_dead_deltas(&mut self, numbers: &BTreeMap<Pba, Vba>) {
-        let is_dead = |(part, base): &(PartId, PartId)| {
-            base.page == part.page
-                || !self.has_parts(base.page)
-                || self.deltas.base_of(*base).is_some()
-                || numbers
-                    .get(&self.pba(base.page))
-                    .is_some_and(|number| *number != base.page)
-        };
-        let dead: Vec<_> = self.deltas.iter().filter(is_dead).collect();
-        for (part, _) in dead {
-            self.deltas.remove(part);
-        }
+    /// A part is no delta: what it needs is not there.
+    pub(in crate::state) fn forget_delta(&mut self, part: PartId) {
+        self.deltas.remove(part);
     }
 
     /// After recovery has counted the owners: counts who is needed by a delta that somebody owns, or that is in a page
