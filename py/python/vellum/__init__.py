@@ -21,6 +21,7 @@ from typing import Unpack
 from . import _lab
 from ._lab import Error, OptionError, RunError, TraceError
 from .drives import Drive, drive, drives
+from .fleet import Fleet, Group, fleet
 from .load import Load, loads, said
 from .options import Options
 from .outcome import Comparison, Outcome, comparison
@@ -34,6 +35,8 @@ __all__ = [
     "Comparison",
     "Drive",
     "Error",
+    "Fleet",
+    "Group",
     "OptionError",
     "Options",
     "Outcome",
@@ -47,6 +50,7 @@ __all__ = [
     "compare",
     "drive",
     "drives",
+    "fleet",
     "loads",
     "policies",
     "run",
