@@ -112,7 +112,7 @@ while :; do
     kill "$qemu" 2>/dev/null || true
     wait "$qemu" 2>/dev/null || true
     qemu=''
-    tr -d '\r' <"$dir/console" | grep -aoE 'boot: (stage|Startup|FAIL|all) .*' || true
+    tr -d '\r' <"$dir/console" | grep -aoE 'boot: (stage|Startup|FAIL|all|a is) .*' || true
     if [ -n "$late" ] || ! grep -aqE 'boot: (stage [0-9]|all) done' "$dir/console"; then
         tr -d '\r' <"$dir/console" | tail -60
         echo "boot: FAILED in boot $boots${late:+: out of patience}"

@@ -79,6 +79,12 @@ case $stage in
     [ "$(head -c1 /proc/"$(server a)"/cmdline)" = @ ] || fail 'a shutdown kills the server'
     [ "$(cat /proc/"$(server a)"/oom_score_adj)" = -900 ] || fail 'the server is among the first to be killed'
     grep -q '^VmLck:.*[1-9][0-9]* kB' /proc/"$(server a)"/status || fail 'the server may be swapped out'
+    # What the service may do, as the kernel has it: the server inherits it.
+    grep -q '^NoNewPrivs:.*1' /proc/"$(server b)"/status || fail 'the service may get new privileges'
+    grep -q '^CapBnd:.*0000000001200002$' /proc/"$(server b)"/status || fail "the service may $(grep CapBnd /proc/"$(server b)"/status)"
+    [ "$(readlink /proc/"$(server b)"/ns/net)" != "$(readlink /proc/1/ns/net)" ] || fail 'the service has a network'
+    [ "$(readlink /proc/"$(server b)"/ns/mnt)" = "$(readlink /proc/1/ns/mnt)" ] || fail 'the service mounts for itself'
+    say "a is attached by $(grep -o '"via": *"[a-z]*"' /run/vellum/"$(uuid a)".json)"
     exec 9>/srv/a/held
     systemctl stop vellum@a
     systemctl -q is-failed vellum@a || fail 'stopped while it is in use'

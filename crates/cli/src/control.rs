@@ -1,4 +1,4 @@
-//! The control socket: owner-only, JSON lines, one answer a line.
+//! The control socket: its owner's, or a group's as well, JSON lines, one answer a line.
 //!
 //! `{"command":"stats"}`, `{"command":"properties"}`, `{"command":"journal"}`, `{"command":"dedup"}`, `{"command":"fold"}`,
 //! `{"command":"scrub"}`, `{"command":"grow"}`, `{"command":"shutdown"}`; every answer has `"ok"`, and `"error"` when that is false. All but the first and the last
@@ -76,7 +76,7 @@ impl ControlSocket {
         let path = state::control_socket(uuid)?;
         match is_served(&path) {
             true => Ok(None),
-            false => Self::listen(&path).map(Some),
+            false => Self::listen(&path, None).map(Some),
         }
     }
 
@@ -95,8 +95,8 @@ impl ControlSocket {
         &self.path
     }
 
-    /// Listens at `path`, which a dead server may have left behind.
-    pub fn listen(path: &Path) -> Result<Self> {
+    /// Listens at `path`, which a dead server may have left behind, to its owner and to this group.
+    pub fn listen(path: &Path, group: Option<u32>) -> Result<Self> {
         let shown = path.display();
         if path
             .symlink_metadata()
@@ -110,7 +110,7 @@ impl ControlSocket {
             std::fs::remove_file(path)
                 .with_context(|| format!("cannot remove stale control socket {shown}"))?;
         }
-        let listener = owned_socket::listen(path)
+        let listener = owned_socket::listen_for(path, group)
             .with_context(|| format!("cannot listen on control socket {shown}"))?;
         let listener = UnixListener::from(listener);
         let clients = Arc::new(AtomicUsize::new(0));

@@ -18,6 +18,7 @@ mod control;
 mod demo;
 mod drives;
 mod ext4;
+mod group;
 mod grow;
 mod host;
 mod keys;

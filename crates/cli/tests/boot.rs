@@ -231,6 +231,33 @@ fn the_units_that_follow_are_right() {
     }
 }
 
+/// What systemd says of how far a service is fenced in: 0 is all, 10 nothing.
+#[test]
+fn the_service_is_fenced_in() {
+    const NAME: &str = "the_service_is_fenced_in";
+    const TENTHS_MAX: &str = "--threshold=30";
+    let folder = common::dir();
+    ok(&["boot", "install", text(folder.path())]);
+    let unit = folder.path().join("system/vellum@.service");
+    let judged = |unit: &Path| {
+        let mut command = Command::new("systemd-analyze");
+        let command = command.args(["security", "--offline=true", "--no-pager", TENTHS_MAX]);
+        let told = command.arg(unit).output().ok()?;
+        let said = String::from_utf8_lossy(&[told.stdout, told.stderr].concat()).into_owned();
+        // Older ones judge only what is running.
+        said.contains("Overall exposure level")
+            .then_some((told.status.success(), said))
+    };
+    let Some((fenced, said)) = judged(&unit) else {
+        eprintln!("SKIPPED {NAME}: needs the systemd-analyze of systemd 250");
+        return;
+    };
+    assert!(fenced, "{said}");
+    let open = fs::read_to_string(&unit).unwrap();
+    fs::write(&unit, open.replace("PrivateNetwork=yes\n", "")).unwrap();
+    assert!(!judged(&unit).unwrap().0, "it takes anything");
+}
+
 /// systemd finds nothing wrong with the service of an entry.
 fn is_verified(units: &Path, name: &str) {
     let folders = format!("{}:/usr/lib/systemd/system", text(units));

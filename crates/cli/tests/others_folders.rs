@@ -79,3 +79,87 @@ fn an_attached_server_has_no_environment_and_no_folder_and_gives_no_power() {
     ok(&["detach", text(&mount)]);
     assert!(line.contains("nosuid") && line.contains("nodev"), "{line}");
 }
+
+/// What a user of this number and group gets from a socket: the first bytes of an answer, or why not.
+fn as_another(user: u32, group: u32, socket: &Path, says: &str) -> Result<String, i32> {
+    use std::io::{Read, Write};
+    let socket = socket.to_owned();
+    let says = says.to_owned();
+    // Users are a thread's own to Linux; the library's calls would change all of them.
+    let asked = std::thread::spawn(move || {
+        // SAFETY: system calls without pointers that last.
+        unsafe {
+            assert_eq!(libc::syscall(libc::SYS_setgroups, 0, 0), 0);
+            assert_eq!(libc::syscall(libc::SYS_setresgid, group, group, group), 0);
+            assert_eq!(libc::syscall(libc::SYS_setresuid, user, user, user), 0);
+        }
+        let stream = std::os::unix::net::UnixStream::connect(socket);
+        let mut stream = stream.map_err(|e| e.raw_os_error().unwrap())?;
+        stream.write_all(says.as_bytes()).unwrap();
+        let mut bytes = [0; 8];
+        stream.read_exact(&mut bytes).unwrap();
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    });
+    asked.join().unwrap()
+}
+
+#[test]
+fn the_sockets_are_for_a_group_if_one_is_named() {
+    const NAME: &str = "the_sockets_are_for_a_group_if_one_is_named";
+    // SAFETY: no preconditions.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("SKIPPED {NAME}: needs root");
+        return;
+    }
+    const GROUP: u32 = 64_123;
+    const USER: u32 = 64_124;
+    let dir = dir();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(dir.path(), mode).unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let (volume, nbd, control) = (at("a"), at("nbd"), at("control"));
+    ok(&["create", text(&volume), "--size", "16M"]);
+    let usual = [
+        text(&volume),
+        "--socket",
+        text(&nbd),
+        "--control",
+        text(&control),
+    ];
+    let group = GROUP.to_string();
+    for (named, group_gets) in [(vec![], false), (vec!["--socket-group", &group], true)] {
+        let server = common::Server::start(dir.path(), &[&usual[..], &named].concat());
+        let stats = "{\"command\":\"stats\"}\n";
+        for (socket, says, answer) in [(&nbd, "", "NBDMAGIC"), (&control, stats, "{\"ok\":tr")] {
+            let told = as_another(USER, GROUP, socket, says);
+            let expected = match group_gets {
+                true => Ok(answer.to_owned()),
+                false => Err(libc::EACCES),
+            };
+            assert_eq!(told, expected, "{socket:?} {named:?}");
+            // Who is not in the group, whatever else he is.
+            let stranger = as_another(USER, USER, socket, says);
+            assert_eq!(stranger, Err(libc::EACCES), "{socket:?} {named:?}");
+        }
+        assert_eq!(server.term(), Some(0));
+        assert!(!nbd.exists() && !control.exists());
+    }
+    let stranger = [
+        "serve",
+        text(&volume),
+        "--socket",
+        text(&nbd),
+        "--socket-group",
+        "nobody's",
+    ];
+    fails(2, &stranger, &["there is no group", "getent group"]);
+    let alone = [
+        "serve",
+        text(&volume),
+        "--fuse",
+        text(dir.path()),
+        "--socket-group",
+        "root",
+    ];
+    fails(2, &alone, &["--socket", "--control"]);
+}

@@ -3,6 +3,7 @@
 
 use super::entry::{Entry, Name, Target};
 use super::tab::Tab;
+use crate::attachment::Via;
 use crate::outcome::tell;
 use crate::{host, replace};
 use anyhow::{Context, Result, bail};
@@ -49,33 +50,9 @@ pub fn order(verb: &str, name: &Name) -> Result<()> {
         .with_context(|| format!("see `systemctl status {service}`"))
 }
 
-/// The service's template, for a program that is installed there. It has no sandbox: in a mount namespace of its own nobody else
-/// would see what it mounts.
+/// The service's template, for a program that is installed there.
 fn template(program: &str) -> String {
-    format!(
-        "\
-[Unit]
-Description=Vellum volume %i
-Documentation=man:vellum-enable(1)
-# It may be one of the local file systems that all else waits for.
-DefaultDependencies=no
-After=systemd-remount-fs.service systemd-modules-load.service
-After=systemd-udevd.service systemd-tmpfiles-setup-dev.service
-Conflicts=shutdown.target
-Before=shutdown.target
-
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart={program} boot start %i
-ExecStop={program} boot stop %i
-TimeoutStartSec=15min
-TimeoutStopSec=6min
-# The server is told to stop when its file system is unmounted, and not before: a stop that finds it in use
-# leaves both.
-KillMode=process
-"
-    )
+    include_str!("vellum@.service").replace("@PROGRAM@", program)
 }
 
 fn generator(program: &str) -> String {
@@ -209,6 +186,13 @@ pub fn ordering(target: &str, entry: Option<&Entry>) -> String {
         line("After", "local-fs.target remote-fs.target");
     }
     let Some(entry) = entry else { return text };
+    let via = likely(entry.via);
+    for module in modules(via) {
+        // The service itself may load none.
+        let loads = format!("modprobe@{module}.service");
+        line("Wants", &loads);
+        line("After", &loads);
+    }
     line("RequiresMountsFor", &quoted(&entry.volume));
     let device = unit(&entry.volume, "device").filter(|_| entry.volume.starts_with("/dev"));
     if let Some(device) = device {
@@ -225,7 +209,44 @@ pub fn ordering(target: &str, entry: Option<&Entry>) -> String {
             line("Before", &mount);
         }
     }
+    if via == Via::Nbd {
+        // The kernel takes what it is told of nbd devices from nobody who has a network of his own.
+        text.push_str("[Service]\nPrivateNetwork=no\n");
+    }
     text
+}
+
+/// The way that a volume will be attached, as far as it can be known before: what the entry says, or ublk where this kernel
+/// should have it, or else nbd. What is wrong with a guess is that the service may do less than it could, or more.
+fn likely(via: Option<Via>) -> Via {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    via.unwrap_or_else(|| match is_enough(&release) && has_module("ublk_drv") {
+        true => Via::Ublk,
+        false => Via::Nbd,
+    })
+}
+
+/// Whether a Linux of this release has all of ublk that we need.
+fn is_enough(release: &str) -> bool {
+    const ENOUGH: [u32; 2] = [6, 5];
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map_while(|n| n.parse().ok());
+    [0; 2].map(|_| numbers.next().unwrap_or(0)) >= ENOUGH
+}
+
+/// Loads nothing.
+fn has_module(module: &str) -> bool {
+    Path::new("/sys/module").join(module).exists()
+        || host::run("modprobe", &["--dry-run", "--quiet", module]).is_ok()
+}
+
+fn modules(via: Via) -> &'static [&'static str] {
+    match via {
+        Via::Ublk => &["ublk_drv"],
+        Via::Nbd => &["nbd"],
+        Via::Fuse => &["fuse", "loop"],
+    }
 }
 
 /// A path as a word of a unit's line.
@@ -299,5 +320,36 @@ mod tests {
         }
         assert!(!text.contains("After=local-fs.target"), "{text}");
         assert!(ordering("multi-user.target", None).contains("After=local-fs.target"));
+    }
+
+    /// A service has a network where it cannot do without, and its modules are loaded by others.
+    #[test]
+    fn what_a_service_may_do_follows_from_the_way_of_its_volume() {
+        for (via, module, has_network) in [
+            ("ublk", "ublk_drv", false),
+            ("nbd", "nbd", true),
+            ("fuse", "loop", false),
+        ] {
+            let entry = format!("volume = '/a'\nvia = '{via}'\n");
+            let entry = Entry::parse(&entry, Path::new("e")).unwrap();
+            let text = ordering("local-fs.target", Some(&entry));
+            assert!(
+                text.contains(&format!("Wants=modprobe@{module}.service\n")),
+                "{text}"
+            );
+            assert_eq!(
+                text.contains("[Service]\nPrivateNetwork=no\n"),
+                has_network,
+                "{text}"
+            );
+        }
+        for (release, enough) in [
+            ("6.1.0-28-amd64", false),
+            ("6.5.0\n", true),
+            ("10.0", true),
+            ("", false),
+        ] {
+            assert_eq!(is_enough(release), enough, "{release}");
+        }
     }
 }

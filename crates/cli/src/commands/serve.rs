@@ -4,6 +4,7 @@ use crate::bound::mark;
 use crate::claim::{Claimed, claim};
 use crate::confine::{self, Calls, Confinement, Files, Needs};
 use crate::control::{Answers, ControlSocket};
+use crate::group::Group;
 use crate::keys::Key;
 use crate::outcome::{tell, usage};
 use crate::properties::{Change, Research, Run};
@@ -59,6 +60,10 @@ pub struct Args {
     /// Listen for `stats` and the like on this unix socket, besides the volume's own in the run-time directory.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+    /// Let this group use the sockets of --socket and --control as well: its members then read and write the volumes, or
+    /// stop the server.
+    #[arg(long, value_name = "GROUP")]
+    socket_group: Option<Group>,
     /// Refuse writes, and change nothing on the volumes.
     #[arg(long)]
     read_only: bool,
@@ -115,6 +120,7 @@ impl Args {
             fuse: to.fuse,
             ublk: to.ublk,
             control: None,
+            socket_group: None,
             read_only: false,
             key: Key::none(),
             key_on_stdin: false,
@@ -128,6 +134,11 @@ impl Args {
 
     /// The volumes by their names, when what is asked for makes sense.
     fn named(&self) -> Result<Vec<(String, PathBuf)>> {
+        if self.socket_group.is_some() && self.socket.is_none() && self.control.is_none() {
+            return Err(usage(
+                "--socket-group is for the sockets of --socket and --control: name one of them",
+            ));
+        }
         if self.tcp.is_some() && self.tls_cert.is_none() && !self.insecure_tcp {
             return Err(usage(
                 "--tcp needs --tls-cert and --tls-key; on a network you trust, --insecure-tcp",
@@ -161,6 +172,11 @@ impl Args {
             }
         }
         Ok(named)
+    }
+
+    /// Whose members may use the sockets.
+    fn group(&self) -> Option<u32> {
+        self.socket_group.as_ref().map(|group| group.0)
     }
 
     /// Of TCP, and the scheme of its addresses.
@@ -292,12 +308,12 @@ fn serve(
 ) -> Result<()> {
     let mut servers = Vec::new();
     if let Some(path) = &args.socket {
-        servers.push(nbd(&Listen::Unix(path.clone()), volumes)?);
+        servers.push(nbd(&Listen::Unix(path.clone()), volumes, args.group())?);
         volumes.are_at(|v| format!("nbd+unix:///{}?socket={}", v.name, path.display()));
     }
     if let Some(addr) = args.tcp {
         let (tls, scheme) = args.protection();
-        let server = nbd(&Listen::Tcp { addr, tls }, volumes)?;
+        let server = nbd(&Listen::Tcp { addr, tls }, volumes, None)?;
         let addr = server.address().unwrap_or(addr);
         volumes.are_at(|v| format!("{scheme}://{addr}/{}", v.name));
         servers.push(server);
@@ -332,7 +348,8 @@ fn serve(
     for socket in sockets {
         socket.serve(volumes.clone(), stop.clone());
     }
-    let control = args.control.as_deref().map(ControlSocket::listen);
+    let listen = |path| ControlSocket::listen(path, args.group());
+    let control = args.control.as_deref().map(listen);
     let control = control.transpose()?;
     if let Some(control) = &control {
         control.serve(volumes.clone(), stop.clone());
@@ -374,12 +391,13 @@ fn needs<'a>(args: &'a Args, control: impl Iterator<Item = &'a ControlSocket>) -
 }
 
 /// An NBD server of all volumes.
-fn nbd(listen: &Listen, volumes: &Volumes) -> Result<Server> {
+fn nbd(listen: &Listen, volumes: &Volumes, group: Option<u32>) -> Result<Server> {
     let report: nbd::Report = Arc::new(|line: &str| tell(format_args!("nbd: {line}")));
     let server = Server::bind_with(
         listen,
         nbd::Options {
             report,
+            socket_group: group,
             ..nbd::Options::default()
         },
     )?;

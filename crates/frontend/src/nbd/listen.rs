@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// A unix socket that only its owner may use.
+    /// A unix socket that only its owner may use, or a group as well ([`super::Options::socket_group`]).
     Unix(PathBuf),
     /// TCP.
     Tcp {
@@ -75,9 +75,9 @@ pub struct Listener {
 }
 
 impl Listener {
-    pub(super) fn bind(listen: &Listen) -> Result<Self, BindError> {
+    pub(super) fn bind(listen: &Listen, group: Option<u32>) -> Result<Self, BindError> {
         match listen {
-            Listen::Unix(path) => unix(path),
+            Listen::Unix(path) => unix(path, group),
             Listen::Tcp { addr, .. } => {
                 let refused = |e| BindError::io(addr, e);
                 let listener = TcpListener::bind(addr).map_err(refused)?;
@@ -146,7 +146,7 @@ impl Drop for Listener {
     }
 }
 
-fn unix(path: &Path) -> Result<Listener, BindError> {
+fn unix(path: &Path, group: Option<u32>) -> Result<Listener, BindError> {
     let refused = |e: io::Error| match e.kind() {
         io::ErrorKind::InvalidInput => BindError::PathTooLong(path.to_owned()),
         io::ErrorKind::AddrInUse => BindError::InUse(path.to_owned()),
@@ -166,7 +166,7 @@ fn unix(path: &Path) -> Result<Listener, BindError> {
             }
         }
     }
-    let fd = owned_socket::listen(path).map_err(refused)?;
+    let fd = owned_socket::listen_for(path, group).map_err(refused)?;
     let found = std::fs::symlink_metadata(path).map_err(refused)?;
     Ok(Listener {
         fd,
@@ -188,8 +188,8 @@ mod tests {
         locked.lock().unwrap();
         let path = folder.path().join("socket");
         drop(UnixListener::bind(&path).unwrap());
-        let listener = unix(&path).unwrap();
-        assert!(matches!(unix(&path), Err(BindError::InUse(_))));
+        let listener = unix(&path, None).unwrap();
+        assert!(matches!(unix(&path, None), Err(BindError::InUse(_))));
         drop(listener);
         assert!(!path.exists());
     }
@@ -202,7 +202,7 @@ mod tests {
         // SAFETY: a system call on a descriptor that we own: one may wait to be accepted, and no more.
         assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
         for _ in 0..4 {
-            let bound = unix(&path);
+            let bound = unix(&path, None);
             assert!(matches!(bound, Err(BindError::InUse(_))), "{bound:?}");
         }
     }

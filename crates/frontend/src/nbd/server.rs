@@ -32,6 +32,8 @@ pub struct Options {
     /// Connections at a time, those in their handshake not counted; more are closed at once. One address has half of them at most,
     /// and one of several exports three quarters.
     pub connections_max: usize,
+    /// Of a unix socket: whose members may connect besides its owner.
+    pub socket_group: Option<u32>,
     /// Told, in a sentence, of each connection that ended badly; of some, when they are many.
     pub report: Report,
 }
@@ -40,6 +42,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             connections_max: CONNECTIONS_MAX,
+            socket_group: None,
             report: Arc::new(|_| {}),
         }
     }
@@ -96,7 +99,7 @@ impl Server {
             } => Some(files.load()?),
             _ => None,
         };
-        let listener = Listener::bind(listen)?;
+        let listener = Listener::bind(listen, options.socket_group)?;
         let address = listener.address;
         let refused = |error| BindError::Io {
             place: format!("{listen:?}"),
