@@ -7,6 +7,9 @@ use vellum_cli::ordered_at_boot;
 /// What such lines may set.
 const KEYS: [&str; 4] = ["Before", "After", "Wants", "RequiresMountsFor"];
 
+/// All that one by nbd may have besides.
+const OF_NBD: &str = "[Service]\nPrivateNetwork=no\n";
+
 /// Reads the bytes as an entry.
 pub fn read(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
@@ -14,7 +17,7 @@ pub fn read(bytes: &[u8]) {
     };
     match ordered_at_boot(text, Path::new("v.toml")) {
         Ok(unit) => {
-            let mut lines = unit.lines();
+            let mut lines = unit.strip_suffix(OF_NBD).unwrap_or(&unit).lines();
             assert_eq!(lines.next(), Some("[Unit]"));
             for line in lines {
                 let key = line.split_once('=').map(|(key, _)| key);

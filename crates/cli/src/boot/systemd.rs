@@ -11,6 +11,7 @@ use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 /// Where units may be that were installed, the administrator's own first.
 const UNITS: [&str; 4] = [
@@ -219,8 +220,11 @@ pub fn ordering(target: &str, entry: Option<&Entry>) -> String {
 /// The way that a volume will be attached, as far as it can be known before: what the entry says, or ublk where this kernel
 /// should have it, or else nbd. What is wrong with a guess is that the service may do less than it could, or more.
 fn likely(via: Option<Via>) -> Via {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    via.unwrap_or_else(|| match is_enough(&release) && has_module("ublk_drv") {
+    static HAS_UBLK: LazyLock<bool> = LazyLock::new(|| {
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        is_enough(&release) && has_module("ublk_drv")
+    });
+    via.unwrap_or_else(|| match *HAS_UBLK {
         true => Via::Ublk,
         false => Via::Nbd,
     })
