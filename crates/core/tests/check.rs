@@ -56,6 +56,25 @@ fn only(report: &Report) -> Problem {
     report.findings[0]
 }
 
+/// Of one superblock the first sector is left: all is read, and nothing repairs it but a copy.
+#[test]
+fn both_superblocks_are_damage_and_the_way_back_is_said() {
+    let (mut disk, _) = volume();
+    for (mirror, from) in [(0, 512), (1, 0)] {
+        let at = disk.sb.mirrors()[mirror];
+        disk.blocks.get_mut(&at.0).unwrap()[from..].fill(0xa5);
+    }
+    let report = run(&mut disk, DATA);
+    assert_eq!(report.worst(), Some(Severity::Damage));
+    let worst = report.findings[0];
+    assert!(matches!(worst, Problem::BothMirrors(_)), "{worst:?}");
+    assert!(
+        worst.to_string().contains("`vellum rescue` copies it"),
+        "{worst}"
+    );
+    assert_eq!(report.findings.len(), 3, "{:?}", report.findings);
+}
+
 #[test]
 fn a_sound_volume_has_no_findings() {
     let (mut disk, _) = volume();

@@ -31,7 +31,7 @@ enum Age {
 }
 
 /// What each was is said beside it.
-const FOUND: [(Layout, Age, u64); 4] = [
+const FOUND: [(Layout, Age, u64); 10] = [
     // A number's leaf was lost, and an LBA was believed that had had another number.
     (Layout::Log, Age::Before, 304),
     // Guesses took the places that were counted for what is certain.
@@ -40,6 +40,17 @@ const FOUND: [(Layout, Age, u64); 4] = [
     (Layout::Log, Age::Before, 100_082),
     // Two bases of deltas, of which one had been written over, were at one place.
     (Layout::Log, Age::Before, 300_217),
+    // A part's number had been given to another page, by a chunk that is erased by now.
+    (Layout::Log, Age::Before, 1_000_168),
+    // Not all that was durable was looked at for guesses.
+    (Layout::Log, Age::Before, 1_000_200),
+    // Guesses led to what had been written over: by a later use of the segment, and by a chunk that was no part of the log.
+    (Layout::Log, Age::Before, 1_000_513),
+    (Layout::Log, Age::Before, 1_001_650),
+    // A header of before, of a life whose log had ended before it, was taken for what its block should be.
+    (Layout::Log, Age::Before, 1_002_735),
+    // An LBA that the chunk said something of twice was lost for what it said first.
+    (Layout::Log, Age::New, 2_000_028),
 ];
 
 fn cases(

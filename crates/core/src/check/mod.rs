@@ -109,6 +109,9 @@ pub(crate) fn check_mirrors(
     report: &mut Report,
 ) {
     let mut block = [0; BLOCK_BYTES];
+    if let Some(error) = superblock.torn() {
+        report.add(Problem::BothMirrors(error));
+    }
     for at in superblock.mirrors() {
         if let Err(error) = source.read(at, &mut block) {
             report.add(Problem::MirrorUnreadable(error));

@@ -27,6 +27,9 @@ pub enum Problem {
     /// A pack.
     #[error("it is a pack of a volume, and holds no data: only what leads to data is checked")]
     WithoutData,
+    /// Both superblocks: where everything is is known from what is left of one.
+    #[error("{0}")]
+    BothMirrors(FormatError),
     /// One of the two superblocks.
     #[error("the superblock at physical block {at} is damaged: {error}")]
     Mirror { at: Pba, error: FormatError },

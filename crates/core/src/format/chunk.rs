@@ -284,7 +284,9 @@ pub fn try_tags(
     tags: &mut [Tag],
 ) -> Result<Option<u32>, FormatError> {
     let (header, records) = decode(bytes, crc)?;
-    if header.signature != superblock.signature() || header.at != at {
+    // One that a life wrote behind the place where a newer one went on is of before.
+    let is_of_log = superblock.is_of_log(header.seq, header.life);
+    if header.signature != superblock.signature() || header.at != at || !is_of_log {
         return Err(FormatError::Foreign { what: WHAT });
     }
     let own = own_tag(&records, bytes, superblock.sum(crc));

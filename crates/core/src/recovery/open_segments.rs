@@ -2,7 +2,7 @@
 //! certain to be there.
 
 use super::replay::Replay;
-use crate::addr::BLOCK_BYTES;
+use crate::addr::{BLOCK_BYTES, Seq};
 use crate::format::root::Cursor;
 use crate::format::summary::Tag;
 use crate::format::{chunk, open_summary};
@@ -47,7 +47,7 @@ impl Replay<'_> {
     pub(super) fn walk_segment(&mut self, end: Cursor) {
         let mut block = [0; BLOCK_BYTES];
         let mut tags = self.fresh_tags();
-        let mut offset = 0;
+        let (mut offset, mut newest) = (0, Seq(0));
         while offset < end.offset {
             let at = self
                 .superblock
@@ -60,10 +60,19 @@ impl Replay<'_> {
                 self.unread.get_or_insert(unread);
                 block.fill(0);
             }
-            match chunk::try_tags(&block, &self.superblock, at, self.crc, offset, &mut tags) {
-                Ok(Some(next)) => offset = next,
-                Ok(None) => break,
-                Err(_) => offset += 1,
+            // Numbers rise in a segment: a lower one is of before, and a lost write has left it.
+            let header = chunk::decode(&block, self.crc).ok();
+            let header = header.filter(|(header, _)| header.seq > newest);
+            let next = header.and_then(|(header, _)| {
+                let next =
+                    chunk::try_tags(&block, &self.superblock, at, self.crc, offset, &mut tags);
+                newest = next.map_or(newest, |_| header.seq);
+                next.ok()
+            });
+            match next {
+                Some(Some(next)) => offset = next,
+                Some(None) => break,
+                None => offset += 1,
             }
         }
         self.tags.push((end.segment, tags));

@@ -40,6 +40,12 @@ impl RawSuperblock {
 }
 
 impl Superblock {
+    /// Why there is no whole superblock, if this is what is left of a torn one.
+    #[must_use]
+    pub fn torn(&self) -> Option<FormatError> {
+        self.torn
+    }
+
     /// From the first sector of a block that may be anything. It has no properties, and its volume is not to be written.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! a chunk whose segment has been erased since. So a block may come back that was discarded; but never another LBA's:
 //! a number that has stood for another page since is not followed.
 
+use super::evidence::Summaries;
 use super::scan::{Scan, Spot};
 use super::{Doubt, nowhere};
 use crate::addr::{Generation, Lba, Life, Pba, Segment, Seq, Vba};
@@ -51,10 +52,16 @@ impl Since {
                 }
                 self.lba.insert(lba.0, index);
             }
-            Record::Part { lba, .. }
-            | Record::Delta { lba, .. }
-            | Record::SharePart { lba, .. } => {
+            Record::Part { lba, .. } | Record::Delta { lba, .. } => {
                 self.lba.insert(lba.0, index);
+            }
+            Record::SharePart { lba, vba, .. } => {
+                // It does not say where the page is: a chunk that is missing may have given the number to another one.
+                let placed = self.page.get(&vba.0);
+                match placed.is_some_and(|&placed| spots.lack_none(placed, index)) {
+                    true => self.lba.insert(lba.0, index),
+                    false => self.lba.remove(&lba.0),
+                };
             }
             Record::MoveShared { vba, from, .. } => {
                 // If it was somewhere else, or something else was there by then, it stood for another page before.
@@ -90,6 +97,8 @@ impl Since {
 /// Chunks by their places.
 struct Spots<'a> {
     all: &'a [Spot],
+    /// Of each the first before it from which none is missing.
+    since: Vec<usize>,
     by_place: Vec<(Segment, u32, usize)>,
 }
 
@@ -100,7 +109,22 @@ impl<'a> Spots<'a> {
             .map(|(index, spot)| (spot.place.segment, spot.place.offset, index))
             .collect();
         by_place.sort_unstable();
-        Self { all, by_place }
+        let mut since: Vec<usize> = Vec::with_capacity(all.len());
+        for (index, spot) in all.iter().enumerate() {
+            let before = since.last().copied();
+            let follows = index > 0 && all[index - 1].seq.next() == spot.seq;
+            since.push(before.filter(|_| follows).unwrap_or(index));
+        }
+        Self {
+            all,
+            since,
+            by_place,
+        }
+    }
+
+    /// Whether no chunk is missing between two.
+    fn lack_none(&self, from: usize, to: usize) -> bool {
+        self.since[to] <= from
     }
 
     /// The chunk that has written what is in a block.
@@ -138,11 +162,40 @@ pub(super) fn guess(
             }
         }
     }
+    doubt_what_was_written_over(main, scan, &found.since, doubt);
     Ok(())
 }
 
+/// A guess leads to a block that something else may have been written to since.
+fn doubt_what_was_written_over(
+    main: &mut Replay<'_>,
+    scan: &Scan,
+    since: &Since,
+    doubt: &mut Doubt,
+) {
+    let mut summaries = Summaries::default();
+    let runs: Vec<_> = doubt.unknown.runs().collect();
+    for (from, blocks) in runs {
+        let (mut at, end) = (from, from.plus(blocks));
+        while let Some((lba, entry)) = main.state.map().next_mapped(at, end) {
+            at = lba.plus(1);
+            // When it came to be mapped so, at the latest.
+            let named = since.lba.get(&lba.0).map(|&index| scan.spots[index].seq);
+            let before = doubt.missing.map(|missing| Seq(missing.0 - 1));
+            let through = match doubt.blank.contains(lba) {
+                true => named.or(before),
+                false => before.or(named),
+            };
+            let through = through.unwrap_or(Seq(0));
+            if !main.is_still_there(scan, &mut summaries, (lba, entry), through) {
+                doubt.gone.insert(lba, 1);
+            }
+        }
+    }
+}
+
 fn apply_all(main: &mut Replay<'_>, scan: &Scan) -> Result<Found, RecoveryError> {
-    let superblock = main.superblock.clone();
+    let (superblock, main_durable) = (main.superblock.clone(), main.durable);
     let root = RootHeader {
         uuid: superblock.uuid(),
         generation: Generation(0),
@@ -157,7 +210,7 @@ fn apply_all(main: &mut Replay<'_>, scan: &Scan) -> Result<Found, RecoveryError>
     let mut all = Replay::new(&mut *main.source, superblock, main.crc, root, slots)?;
     let mut since = Since::default();
     let places = Spots::new(&scan.spots);
-    all.durable = scan.durable;
+    all.durable = main_durable.max(scan.durable);
     for (index, spot) in scan.spots.iter().enumerate() {
         // What was torn is the log's end, or behind it.
         let Some(chunk) = all.chunk_at(spot.place) else {

@@ -9,6 +9,7 @@
 //! What comes of this is for reading alone: a volume so found must not go on.
 
 mod ends;
+mod evidence;
 mod guess;
 mod lbas;
 mod replay;
@@ -118,6 +119,8 @@ pub fn rescue(
     }
     doubt.replay(&mut replay, &scan);
     if trust == Trust::Newest && doubt.is_any() {
+        // A header that is not seen may be what says that a guess is wrong.
+        let scan = scan.closely(replay.source, &replay.superblock, crc);
         guess::guess(&mut replay, &scan, &mut doubt)?;
     }
     doubt.finish(replay, trust)
@@ -135,7 +138,9 @@ struct Doubt {
     root_lost: bool,
     /// LBAs whose newest version that is found is gone.
     gone: LbaSet,
-    /// Once a chunk is missing: the numbers that it cannot have given to other pages, for they were in use, or that were given
+    /// The first chunk that is missing.
+    missing: Option<Seq>,
+    /// Once one is: the numbers that it cannot have given to other pages, for they were in use, or that were given
     /// since.
     known: Option<BTreeSet<Vba>>,
     /// And those whose place is theirs for certain: it has been told since, or when it was written already.
@@ -153,6 +158,7 @@ impl Doubt {
             deltas_lost: false,
             root_lost: false,
             gone: LbaSet::new(blocks),
+            missing: None,
             known: None,
             placed: BTreeSet::new(),
             loss: Loss::none(blocks),
@@ -250,7 +256,11 @@ impl Doubt {
     fn apply(&mut self, replay: &mut Replay<'_>, spot: &Spot, found: &Found) {
         let mut wrong = Vec::new();
         replay.apply_found(spot.place, found, true, &mut |record| wrong.push(*record));
-        found.records.iter().for_each(|record| self.learn(record));
+        // In their order: of two of one LBA the later one counts.
+        for record in &found.records {
+            self.learn(record);
+            self.forget_unknown_number(record);
+        }
         let shares = found.records.iter().filter_map(|record| match *record {
             Record::Share { vba, pba, .. } => Some((vba, pba)),
             _ => None,
@@ -258,7 +268,6 @@ impl Doubt {
         // A segment is erased once between two map checkpoints, so what has been written there since stays.
         let written = shares.filter(|(_, pba)| replay.is_written_since(*pba));
         self.placed.extend(written.map(|(vba, _)| vba));
-        self.forget_unknown_numbers(&found.records);
         for record in wrong {
             self.loss.note(RecoveryError::Outside {
                 what: "a chunk",
@@ -271,22 +280,20 @@ impl Doubt {
     }
 
     /// What is mapped to a number that a missing chunk may have given to another page leads nowhere.
-    fn forget_unknown_numbers(&mut self, records: &[Record]) {
+    fn forget_unknown_number(&mut self, record: &Record) {
         let Some(known) = &mut self.known else {
             return;
         };
-        for record in records {
-            match *record {
-                Record::Pack { vba, .. } | Record::PackHere { vba } | Record::Share { vba, .. } => {
-                    known.insert(vba);
-                    self.placed.insert(vba);
-                }
-                Record::SharePart { lba, vba, .. } if !known.contains(&vba) => {
-                    self.unknown.insert(lba, 1);
-                    self.gone.insert(lba, 1);
-                }
-                _ => {}
+        match *record {
+            Record::Pack { vba, .. } | Record::PackHere { vba } | Record::Share { vba, .. } => {
+                known.insert(vba);
+                self.placed.insert(vba);
             }
+            Record::SharePart { lba, vba, .. } if !known.contains(&vba) => {
+                self.unknown.insert(lba, 1);
+                self.gone.insert(lba, 1);
+            }
+            _ => {}
         }
     }
 
@@ -300,6 +307,7 @@ impl Doubt {
                 seq: missing,
                 durable,
             });
+            self.missing.get_or_insert(missing);
             let is_one = missing.next() == seq;
             let names = next
                 .filter(|_| is_one)

@@ -5,6 +5,7 @@ use crate::addr::{BLOCK_BYTES, Generation, Life, Segment, Seq};
 use crate::format::chunk::{self, ChunkHeader};
 use crate::format::root::Cursor;
 use crate::format::{Crc, superblock::Superblock};
+use crate::limits::CHUNK_DATA_BLOCKS;
 use alloc::vec::Vec;
 
 /// A whole header, and where it is.
@@ -19,6 +20,16 @@ pub(super) struct Spot {
 }
 
 impl Spot {
+    fn of(header: &ChunkHeader, place: Cursor) -> Self {
+        Self {
+            seq: header.seq,
+            life: header.life,
+            prev_life: header.prev_life,
+            place,
+            blocks: 1 + header.data_blocks,
+        }
+    }
+
     /// Whether this is what follows a chunk of that number and life.
     pub fn follows(&self, seq: Seq, life: Life) -> bool {
         self.seq == seq.next() && self.prev_life == life
@@ -29,6 +40,8 @@ impl Spot {
 pub(super) struct Scan {
     /// Those that are of the log, in its order: a number may be missing, and none is there twice.
     pub spots: Vec<Spot>,
+    /// All, by their places: also those that are of the log no more, or never were.
+    headers: Vec<Spot>,
     /// The newest chunk that any header knew to be durable: one that is no part of the log any more tells of those before it.
     pub durable: Seq,
     /// The newest map checkpoint that any knew to be durable.
@@ -36,6 +49,19 @@ pub(super) struct Scan {
 }
 
 impl Scan {
+    /// The headers whose chunks have a block.
+    pub fn over(&self, segment: Segment, offset: u32) -> impl Iterator<Item = &Spot> {
+        let place = |spot: &Spot| (spot.place.segment, spot.place.offset);
+        let end = self
+            .headers
+            .partition_point(|spot| place(spot) <= (segment, offset));
+        let before = self.headers[..end].iter().rev();
+        let near = before.take_while(move |spot| {
+            spot.place.segment == segment && offset - spot.place.offset <= CHUNK_DATA_BLOCKS as u32
+        });
+        near.filter(move |spot| offset < spot.place.offset + spot.blocks)
+    }
+
     /// The same, of every block of each segment.
     pub fn closely(self, source: &mut dyn Source, superblock: &Superblock, crc: Crc) -> Self {
         let mut scan = Self::of(source, superblock, crc, true);
@@ -55,6 +81,7 @@ impl Scan {
     pub fn of(source: &mut dyn Source, superblock: &Superblock, crc: Crc, closely: bool) -> Self {
         let mut scan = Self {
             spots: Vec::new(),
+            headers: Vec::new(),
             durable: Seq(0),
             root_generation: Generation(0),
         };
@@ -87,6 +114,7 @@ impl Scan {
             if let Some(header) = &header {
                 self.durable = self.durable.max(header.durable.min(Seq(header.seq.0 - 1)));
                 self.root_generation = self.root_generation.max(header.root_generation);
+                self.headers.push(Spot::of(header, place));
             }
             let is_next = |header: &ChunkHeader| {
                 header.seq > newest && superblock.is_of_log(header.seq, header.life)
@@ -106,13 +134,7 @@ impl Scan {
                 inside = offset..offset + header.data_blocks;
                 offset = inside.end;
             }
-            self.spots.push(Spot {
-                seq: header.seq,
-                life: header.life,
-                prev_life: header.prev_life,
-                place,
-                blocks: 1 + header.data_blocks,
-            });
+            self.spots.push(Spot::of(&header, place));
         }
     }
 }
