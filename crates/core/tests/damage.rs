@@ -2,6 +2,7 @@
 //! cut off at any moment of their lives: what is lost is what was in that block, and nothing is ever read that was not there.
 //!
 //! `VELLUM_CASES=n` is how many cases to try (10,000 with `VELLUM_LONG=1`), from seed `VELLUM_FROM` on; `VELLUM_SEED=n` replays one seed.
+//! In CI each state of the sources has seeds of its own.
 
 #![allow(
     clippy::unwrap_used,
@@ -31,7 +32,7 @@ enum Age {
 }
 
 /// What each was is said beside it.
-const FOUND: [(Layout, Age, u64); 10] = [
+const FOUND: [(Layout, Age, u64); 11] = [
     // A number's leaf was lost, and an LBA was believed that had had another number.
     (Layout::Log, Age::Before, 304),
     // Guesses took the places that were counted for what is certain.
@@ -51,6 +52,8 @@ const FOUND: [(Layout, Age, u64); 10] = [
     (Layout::Log, Age::Before, 1_002_735),
     // An LBA that the chunk said something of twice was lost for what it said first.
     (Layout::Log, Age::New, 2_000_028),
+    // Not wrong: whether a lost chunk that names a block of the journal ended its pledge is not known, so its home is lost, too.
+    (Layout::Log, Age::New, 6_000_073),
 ];
 
 fn cases(
@@ -79,8 +82,6 @@ fn cases(
 fn run(test: &str, layout: Layout, age: Age) -> Matrix {
     let wanted = seeds::number("VELLUM_CASES").unwrap_or(match seeds::number("VELLUM_LONG") {
         None => 400,
-        // Open: with more of them a guess (`Trust::Newest`) brings back what an LBA never was: seed 304, a log.
-        Some(_) if age == Age::Before => 5_000,
         Some(_) => 10_000,
     });
     let mut matrix = Matrix::new();
@@ -88,6 +89,7 @@ fn run(test: &str, layout: Layout, age: Age) -> Matrix {
         Some(seed) => (seed, true),
         None => (seeds::number("VELLUM_FROM").unwrap_or(1), false),
     };
+    println!("seeds from {first} on: {test}, {layout:?}");
     for seed in first.. {
         if let Err(why) = cases(seed, (layout, age), Copies::Good, &mut matrix) {
             panic!(

@@ -341,7 +341,8 @@ fn is_named(case: &Case, whole: &Recovered) -> bool {
     is_behind && case.chunk < Some(whole.last_seq) && whole.superblock.has_names()
 }
 
-/// The LBAs that a header says something of, or moves, or that lead to what is in its chunk, or to a number that it tells of.
+/// The LBAs that a header says something of, or moves, or that lead to what is in its chunk, or to a number that it tells of; and those
+/// that a block of the journal was pledged to of which it says something, for that may have ended the pledge.
 fn said(medium: &Medium, whole: &Recovered, at: u64) -> BTreeSet<u64> {
     let mut block = [0; BLOCK];
     medium.read_into(at, &mut block);
@@ -356,7 +357,36 @@ fn said(medium: &Medium, whole: &Recovered, at: u64) -> BTreeSet<u64> {
     let said = runs.flat_map(|(lba, blocks)| lba.0..lba.0 + blocks);
     let blocks = at..=at + u64::from(header.data_blocks);
     let here = blocks.flat_map(|at| hit_by(whole, at));
-    said.chain(here).chain(numbered(whole, &records)).collect()
+    let said: BTreeSet<u64> = said.collect();
+    let pledged = pledged_before(medium, whole, header.seq);
+    let pledged = pledged.filter(|(_, journal)| said.contains(journal));
+    let homes: Vec<u64> = pledged.map(|(home, _)| home).collect();
+    let led = here.chain(numbered(whole, &records));
+    said.iter().copied().chain(led).chain(homes).collect()
+}
+
+/// What chunks between the map checkpoint and this one pledged: home addresses with their journal's blocks.
+fn pledged_before<'a>(
+    medium: &'a Medium,
+    whole: &Recovered,
+    end: Seq,
+) -> impl Iterator<Item = (u64, u64)> + 'a {
+    let from = match whole {
+        Recovered::Log(whole) => whole.root.seq,
+        Recovered::Tables(_) => end,
+    };
+    (0..medium.blocks())
+        .filter_map(|at| {
+            let mut block = [0; BLOCK];
+            medium.read_into(at, &mut block);
+            chunk::decode(&block, crc32c::crc32c).ok()
+        })
+        .filter(move |(header, _)| header.seq > from && header.seq < end)
+        .flat_map(|(_, records)| records)
+        .filter_map(|record| match record {
+            Record::Pledge { home, journal } => Some((home.0, journal.0)),
+            _ => None,
+        })
 }
 
 /// The LBAs that lead to a page whose number these records tell of.
