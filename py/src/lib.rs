@@ -5,8 +5,10 @@
 //! cross as columns of bytes. The package makes arrays of both.
 #![forbid(unsafe_code)]
 
+mod asked;
 mod drives;
 mod errors;
+mod hot;
 mod run;
 mod trace;
 mod victim;

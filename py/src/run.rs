@@ -1,13 +1,15 @@
 //! A load on a drive, under policies.
 
+use crate::asked::Asked;
 use crate::drives;
 use crate::errors::{self, OptionError, RunError};
+use crate::hot::Hot;
 use crate::trace::Trace;
 use crate::victim::Victim;
 use crate::watched::{tell, watched};
 use pyo3::prelude::*;
 use std::sync::Arc;
-use vellum_lab::base::Choose;
+use vellum_lab::base::{Choose, Separate};
 use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::Policy;
 use vellum_lab::progress::Watch;
@@ -25,7 +27,9 @@ type Ran = (Forms, (Vec<String>, Vec<String>), Vec<(String, String)>);
 
 /// Runs policies, as `vellum lab compare` does; without any, those that it takes.
 #[pyfunction]
-#[pyo3(signature = (options, policies, trace=None, drive=None, threads=None, progress=None, victim=None))]
+#[pyo3(signature = (
+    options, policies, trace=None, drive=None, threads=None, progress=None, victim=None, hot=None
+))]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword in Python")]
 pub fn run(
     py: Python<'_>,
@@ -36,18 +40,23 @@ pub fn run(
     threads: Option<usize>,
     progress: Option<&Bound<'_, PyAny>>,
     victim: Option<Py<PyAny>>,
+    hot: Option<Py<PyAny>>,
 ) -> PyResult<Ran> {
     let setup = said(options, trace, drive)?;
     let ready = setup.ready_with(trace.map(|trace| Arc::clone(trace.get().file())));
     let mut scenario = setup
         .scenario(&ready)
         .map_err(|error| errors::option(&error))?;
-    let victim = victim.map(Victim::new);
+    let (victim, hot) = (victim.map(Asked::new), hot.map(Asked::new));
     let chooser = victim
         .clone()
-        .map(|victim| move || Box::new(victim.clone()) as Box<dyn Choose>);
-    scenario.chooser = chooser.as_ref().map(|chooser| chooser as _);
-    let raised = || victim.as_ref().map_or(Ok(()), Victim::raised);
+        .map(|asked| move || Box::new(Victim(asked.clone())) as Box<dyn Choose>);
+    let separator = hot
+        .clone()
+        .map(|asked| move || Box::new(Hot(asked.clone())) as Box<dyn Separate>);
+    scenario.own.victims = chooser.as_ref().map(|chooser| chooser as _);
+    scenario.own.separation = separator.as_ref().map(|separator| separator as _);
+    let raised = || victim.iter().chain(&hot).try_for_each(Asked::raised);
     let policies = chosen(&policies, &scenario)?;
     let watches: Vec<Watch> = policies.iter().map(|_| Watch::default()).collect();
     let threads = threads.unwrap_or_else(parallel::cores);

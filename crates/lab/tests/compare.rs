@@ -21,7 +21,7 @@ use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::Policy;
 use vellum_lab::progress::Watch;
 use vellum_lab::report;
-use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic};
+use vellum_lab::scenario::{Device, Load, Own, Precondition, Scenario, Synthetic};
 use vellum_lab::sim::Pace;
 use vellum_lab::sweep::{self, Axis, Row};
 use vellum_lab::workload;
@@ -58,7 +58,7 @@ fn scenario() -> Scenario<'static> {
         timed: true,
         sizes: None,
         hashing: None,
-        chooser: None,
+        own: Own::default(),
         watch: None,
     }
 }

@@ -13,7 +13,7 @@ use vellum_lab::flash::{self, BitErrors, Endurance, Options, Suspend};
 use vellum_lab::outcome::Outcome;
 use vellum_lab::report;
 use vellum_lab::scenario::{
-    CAPACITY_MAX, Device, Load, Precondition, Scenario, ScenarioError, Synthetic, TooLarge,
+    CAPACITY_MAX, Device, Load, Own, Precondition, Scenario, ScenarioError, Synthetic, TooLarge,
     UNTIL_WORN_OUT,
 };
 use vellum_lab::sim::Pace;
@@ -49,7 +49,7 @@ fn scenario(load: &str, requests: u64, options: Options) -> Scenario<'static> {
         timed: true,
         sizes: None,
         hashing: None,
-        chooser: None,
+        own: Own::default(),
         watch: None,
     }
 }

@@ -7,7 +7,7 @@ use vellum_lab::journal::{Commit, File, Journal, Mode};
 use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::Policy;
 use vellum_lab::replay::{Reading, RepeatedContents, TraceFile};
-use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic};
+use vellum_lab::scenario::{Device, Load, Own, Precondition, Scenario, Synthetic};
 use vellum_lab::sim::Pace;
 use vellum_lab::workload;
 use vellum_trace::{Block, Committed, Content, Entry, Header, Op, Request, Sizes, Writer};
@@ -38,7 +38,7 @@ fn scenario(load: Load<'_>) -> Scenario<'_> {
         timed: true,
         sizes: None,
         hashing: None,
-        chooser: None,
+        own: Own::default(),
         watch: None,
     }
 }

@@ -15,7 +15,7 @@ use vellum_lab::flash::{self, Kind};
 use vellum_lab::journal::{Commit, File, Journal, Mode};
 use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::Policy;
-use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic};
+use vellum_lab::scenario::{Device, Load, Own, Precondition, Scenario, Synthetic};
 use vellum_lab::sim::Pace;
 use vellum_lab::sizes::{self, Size};
 use vellum_lab::trace::Op;
@@ -52,7 +52,7 @@ fn scenario(device: Device, load: &str, requests: u64) -> Scenario<'static> {
         timed: true,
         sizes: None,
         hashing: None,
-        chooser: None,
+        own: Own::default(),
         watch: None,
     }
 }

@@ -16,7 +16,7 @@ use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::Policy;
 use vellum_lab::replay::{Reading, RepeatedContents, TraceFile};
 use vellum_lab::report;
-use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic};
+use vellum_lab::scenario::{Device, Load, Own, Precondition, Scenario, Synthetic};
 use vellum_lab::sim::Pace;
 use vellum_lab::workload;
 
@@ -40,7 +40,7 @@ fn scenario(load: Load<'_>, precondition: Precondition) -> Scenario<'_> {
         timed: false,
         sizes: None,
         hashing: None,
-        chooser: None,
+        own: Own::default(),
         watch: None,
     }
 }

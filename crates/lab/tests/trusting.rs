@@ -7,7 +7,7 @@ use vellum_lab::drives;
 use vellum_lab::flash;
 use vellum_lab::journal::{Commit, File, Host, Journal, Mode};
 use vellum_lab::policy::{Layer, Policy};
-use vellum_lab::scenario::{Device, Load, Precondition, Scenario};
+use vellum_lab::scenario::{Device, Load, Own, Precondition, Scenario};
 use vellum_lab::sim::{Ftl, Pace, Sim};
 use vellum_lab::trace::Op;
 use vellum_lab::workload::Request;
@@ -77,7 +77,7 @@ fn run(policy: &str) -> Sim {
         timed: true,
         sizes: None,
         hashing: None,
-        chooser: None,
+        own: Own::default(),
         watch: None,
     };
     let (mut sim, logical) = scenario.prepared(&policy).unwrap();

@@ -14,7 +14,7 @@ use vellum_lab::drives::DriveFile;
 use vellum_lab::journal::{Commit, File, Journal, Mode};
 use vellum_lab::replay::{Reading, RepeatedContents, TraceFile};
 use vellum_lab::scenario::{
-    CAPACITY_MAX, Device, Load, Precondition, Scenario, Synthetic, TooLarge, UNTIL_WORN_OUT,
+    CAPACITY_MAX, Device, Load, Own, Precondition, Scenario, Synthetic, TooLarge, UNTIL_WORN_OUT,
 };
 use vellum_lab::sim::Pace;
 use vellum_lab::sizes;
@@ -338,7 +338,7 @@ impl Setup {
             timed: !self.untimed,
             sizes: self.sizes.as_deref().and_then(sizes::find).copied(),
             hashing: self.hashing.hashing(),
-            chooser: None,
+            own: Own::default(),
             watch: None,
         })
     }

@@ -22,6 +22,7 @@ from . import _lab
 from ._lab import Error, OptionError, RunError, TraceError
 from .drives import Drive, drive, drives
 from .fleet import Fleet, Group, fleet
+from .hot import Hot, asked_hot
 from .load import Load, loads, said
 from .options import Options
 from .outcome import Comparison, Outcome, comparison
@@ -37,6 +38,7 @@ __all__ = [
     "Error",
     "Fleet",
     "Group",
+    "Hot",
     "OptionError",
     "Options",
     "Outcome",
@@ -70,6 +72,7 @@ def run(
     policy: str = "vellum",
     *,
     victim: Victim | None = None,
+    hot: Hot | None = None,
     progress: _lab.Progress | None = None,
     **options: Unpack[Options],
 ) -> Outcome:
@@ -81,13 +84,15 @@ def run(
     with the requests that were served, and how many there are.
 
     `victim` chooses which block the collector of a page map (`policy="base"`) takes, in place of what the policy says: a
-    function of `Closed` to the place of a block. It is slow, and made for ideas: what it raises ends the run.
+    function of `Closed` to the place of a block. `hot` says which pages are hot, where a page map keeps them apart
+    (`policy="base:hot-cold"`): a function of a page's number, and of where it was when it is moved: True if among the hot ones, False if not, and
+    None when the host writes it. Both are slow, and made for ideas: what they raise ends the run.
 
     Raises `OptionError`, `TraceError` or `RunError`, and says what to do.
     """
     if not isinstance(policy, str):
         raise OptionError(f"a policy is a name, like 'base:cost-benefit', not {policy!r}")
-    done = _run(load, drive, [policy], options, 1, progress, victim)
+    done = _run(load, drive, [policy], options, 1, progress, victim, hot)
     for name, why in done.failed.items():
         raise RunError(f"{name}: {why}")
     return done[0]
@@ -125,6 +130,7 @@ def _run(
     threads: int | None,
     progress: _lab.Progress | None,
     victim: Victim | None = None,
+    hot: Hot | None = None,
 ) -> Comparison:
     asked_for = said(load, drive, options, progress)
     native = None if asked_for.trace is None else asked_for.trace.native
@@ -136,5 +142,6 @@ def _run(
         threads,
         progress,
         None if victim is None else asked(victim),
+        None if hot is None else asked_hot(hot),
     )
     return comparison(forms, about, warnings, dict(failed))

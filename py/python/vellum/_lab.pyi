@@ -11,6 +11,7 @@ class RunError(Error): ...
 
 Forms = tuple[str, str, str, str, list[list[str]]]
 Asked = Callable[[bytes, bytes, bytes, int], int]
+AskedHot = Callable[[int, bool | None], bool]
 Progress = Callable[[int, int], object]
 
 @final
@@ -45,4 +46,5 @@ def run(
     threads: int | None = None,
     progress: Progress | None = None,
     victim: Asked | None = None,
+    hot: AskedHot | None = None,
 ) -> tuple[Forms, tuple[list[str], list[str]], list[tuple[str, str]]]: ...

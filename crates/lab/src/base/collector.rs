@@ -85,8 +85,8 @@ impl PageMap {
             for unit in units {
                 self.ops.extend(read(unit.len()));
                 for &(_, lba) in unit {
-                    let separation = self.separation.as_ref();
-                    let stream = separation.map_or(stream, |separation| separation.stream(lba));
+                    let separation = self.separation.as_mut();
+                    let stream = separation.map_or(stream, |of| of.moved(lba, stream));
                     if self.frontier(die, stream).offset == self.pages {
                         self.open(die, stream);
                     }

@@ -17,7 +17,7 @@ pub use drive::{Drive, Io, Wanted};
 pub use levelling::{Levelling, THRESHOLD};
 pub use mapcache::{ENTRY_BYTES, Lookups};
 pub use order::{Order, Stage};
-pub use own::{Choose, Chooser, Closed};
+pub use own::{Choose, Chooser, Closed, Separate, Separator};
 pub use pagemap::{FlashOp, Moved, PageMap, TooSmall};
 pub use separation::COUNT_BYTES;
 pub use victims::Victim;

@@ -1,7 +1,7 @@
-//! A victim policy of one's own: the seam for what is not built in.
+//! Policies of one's own: the seam for what is not built in.
 //!
-//! Whoever chooses sees the closed blocks of one die (and stream), each time that one has to be collected. It is asked far
-//! less often than pages are written, so it may take its time.
+//! Who chooses victims sees the closed blocks of one die (and stream), each time that one has to be collected. It is asked far
+//! less often than pages are written, so it may take its time. Who separates is asked for each page that is written or moved.
 
 /// A closed block, as its chooser sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,18 @@ pub trait Choose {
     /// nothing, are not among them as long as there are others. A place behind the last is taken as the last.
     fn choose(&mut self, closed: &[Closed]) -> usize;
 }
+
+/// Says which pages are hot, of those that the host writes. There is one for a map.
+pub trait Separate {
+    /// The host writes a page. Whether it is hot: those are kept apart from the others.
+    fn written(&mut self, page: u64) -> bool;
+
+    /// The collector moves a page, from the hot ones or from the others. Whether it is hot now.
+    fn moved(&mut self, page: u64, hot: bool) -> bool;
+}
+
+/// Makes one.
+pub type Separator<'a> = &'a (dyn Fn() -> Box<dyn Separate> + Sync);
 
 /// Makes them, one after the other.
 pub type Chooser<'a> = &'a (dyn Fn() -> Box<dyn Choose> + Sync);

@@ -13,6 +13,7 @@
 //!
 //! Where a load is uniform it does not matter which pages are called hot: a stream's writes are then as its pages, and so is its share.
 
+use super::own::{Separate, Separator};
 use super::pagemap::{Frontier, PageMap, STREAMS_MOST, TooSmall};
 use super::victims::Victim;
 
@@ -33,6 +34,8 @@ pub(super) struct Separation {
     /// Pages of each stream that were overwritten or given up, halved with them: where a page is now says more than where its next version
     /// goes, if the two differ.
     died: [u64; STREAMS_MOST],
+    /// Who says it in place of the counts, and of how many pages: those of a map on flash are not the host's.
+    own: Option<(Box<dyn Separate>, u64)>,
 }
 
 impl Separation {
@@ -42,6 +45,7 @@ impl Separation {
             sum: 0,
             left: logical * WINDOW,
             died: [0; STREAMS_MOST],
+            own: None,
         }
     }
 
@@ -70,7 +74,20 @@ impl Separation {
             *count += 1;
             self.sum += 1;
         }
-        self.stream(lba)
+        match &mut self.own {
+            Some((own, pages)) if u64::from(lba) < *pages => of_heat(own.written(lba.into())),
+            _ => self.stream(lba),
+        }
+    }
+
+    /// A page of a stream is moved; where it goes.
+    pub fn moved(&mut self, lba: u32, from: usize) -> usize {
+        match &mut self.own {
+            Some((own, pages)) if u64::from(lba) < *pages => {
+                of_heat(own.moved(lba.into(), from == HOT))
+            }
+            _ => self.stream(lba),
+        }
     }
 
     /// A page of a stream has died.
@@ -109,7 +126,24 @@ impl Separation {
     }
 }
 
+fn of_heat(hot: bool) -> usize {
+    match hot {
+        true => HOT,
+        false => COLD,
+    }
+}
+
 impl PageMap {
+    /// The same with somebody's own word on what is hot, before anything is written; of a map that keeps it apart.
+    #[must_use]
+    pub fn separating(mut self, separator: Separator<'_>) -> Self {
+        let pages = self.logical();
+        if let Some(separation) = &mut self.separation {
+            separation.own = Some((separator(), pages));
+        }
+        self
+    }
+
     /// The same with hot and cold data apart, before anything else is asked of it.
     ///
     /// # Errors
@@ -217,6 +251,91 @@ mod tests {
             (ops, map.counts())
         };
         assert_eq!(run(), run());
+    }
+
+    /// The built-in's counts, as somebody's own.
+    struct Counted(Separation);
+
+    impl Separate for Counted {
+        fn written(&mut self, page: u64) -> bool {
+            self.0.written(page as u32) == HOT
+        }
+
+        fn moved(&mut self, page: u64, _hot: bool) -> bool {
+            self.0.stream(page as u32) == HOT
+        }
+    }
+
+    struct By<F>(F);
+
+    impl<F: FnMut(u64, Option<bool>) -> bool> Separate for By<F> {
+        fn written(&mut self, page: u64) -> bool {
+            (self.0)(page, None)
+        }
+
+        fn moved(&mut self, page: u64, hot: bool) -> bool {
+            (self.0)(page, Some(hot))
+        }
+    }
+
+    #[test]
+    fn the_same_counts_of_ones_own_are_the_built_in() {
+        let run = |mut map: PageMap| {
+            drift(&mut map, 3000);
+            let mut ops = Vec::new();
+            map.take_ops(&mut ops);
+            (ops, map.counts())
+        };
+        let counted = || Box::new(Counted(Separation::new(3000))) as Box<dyn Separate>;
+        let own = map(3000, Victim::Greedy).separating(&counted);
+        assert!(run(own) == run(map(3000, Victim::Greedy)));
+    }
+
+    #[test]
+    fn whatever_is_said_the_map_stays_sound_and_only_the_hosts_pages_are_asked_for() {
+        let says: [fn(u64, Option<bool>) -> bool; 5] = [
+            |_, _| true,
+            |_, _| false,
+            |page, _| page % 2 == 0,
+            |_, was| was != Some(true),
+            |_, was| was == Some(false),
+        ];
+        let most = map(1, Victim::Greedy).most();
+        for say in says {
+            for logical in [most, most * 9 / 10] {
+                let asked = || {
+                    Box::new(By(move |page, was| {
+                        assert!(page < logical);
+                        say(page, was)
+                    })) as Box<dyn Separate>
+                };
+                drift(
+                    &mut map(logical, Victim::Greedy).separating(&asked),
+                    logical,
+                );
+                let logical = logical - 10;
+                let paged = map(logical, Victim::Greedy).separating(&asked).paged(512);
+                drift(&mut paged.unwrap(), logical);
+            }
+        }
+    }
+
+    #[test]
+    fn who_knows_what_is_hot_moves_less() {
+        let moved = |mut map: PageMap| {
+            let mut rng = Rng::new(6);
+            for _ in 0..90_000 {
+                let anywhere = rng.below(2) == 0;
+                map.write(rng.below(if anywhere { 3000 } else { 300 }));
+                map.settle();
+            }
+            map.counts().moved
+        };
+        let knows = || Box::new(By(|page: u64, _| page < 300)) as Box<dyn Separate>;
+        let wrong = || Box::new(By(|page: u64, _| page.is_multiple_of(10))) as Box<dyn Separate>;
+        let knowing = moved(map(3000, Victim::Greedy).separating(&knows));
+        assert!(knowing < moved(map(3000, Victim::Greedy).separating(&wrong)));
+        assert!(knowing <= moved(map(3000, Victim::Greedy)) * 21 / 20);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::outcome::{Outcome, Snapshot};
 use crate::policy::{Layer, Policy};
 use crate::replay::{Reading, RepeatedContents, TraceFile};
 use crate::rng::Rng;
-use crate::scenario::{Device, Load, Precondition, Scenario, ScenarioError};
+use crate::scenario::{Device, Load, Own, Precondition, Scenario, ScenarioError};
 use crate::sim::Pace;
 use crate::trace::{Format, Op};
 use crate::workload::Request;
@@ -280,7 +280,7 @@ fn scenario(load: Load<'_>, parts: u64, seed: u64) -> Scenario<'_> {
         timed: true,
         sizes: None,
         hashing: None,
-        chooser: None,
+        own: Own::default(),
         watch: None,
     }
 }

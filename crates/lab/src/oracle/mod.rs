@@ -15,7 +15,7 @@ use crate::flash::{self, Shape};
 use crate::outcome::Snapshot;
 use crate::policy::{Deltas, Layer, Policy};
 use crate::rng::Rng;
-use crate::scenario::{Device, Load, Precondition, Scenario, ScenarioError, Synthetic};
+use crate::scenario::{Device, Load, Own, Precondition, Scenario, ScenarioError, Synthetic};
 use crate::sim::{Ftl, Pace};
 use crate::vellum::Placing;
 use crate::workload;
@@ -342,7 +342,7 @@ pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> 
         timed: true,
         sizes: None,
         hashing: None,
-        chooser: None,
+        own: Own::default(),
         watch: None,
     };
     let (mut sim, logical) = scenario.prepared(&plain_engine())?;

@@ -26,7 +26,7 @@ use crate::outcome::Outcome;
 use crate::parallel;
 use crate::policy::{Policy, PolicyError};
 use crate::replay::ReplayError;
-use crate::scenario::{Device, Load, Precondition, Scenario, ScenarioError, Synthetic};
+use crate::scenario::{Device, Load, Own, Precondition, Scenario, ScenarioError, Synthetic};
 use crate::sim::Pace;
 use crate::workload::{self, Workload};
 use std::path::Path;
@@ -176,7 +176,7 @@ fn scenario(device: &str, capacity: u64, load: Synthetic) -> Scenario<'static> {
         timed: true,
         sizes: None,
         hashing: None,
-        chooser: None,
+        own: Own::default(),
         watch: None,
     }
 }

@@ -150,10 +150,13 @@ impl Scenario<'_> {
         }
     }
 
-    /// The map with the victims that somebody chooses, if anybody does.
-    fn chosen(&self, map: PageMap) -> PageMap {
-        match self.chooser {
-            Some(chooser) => map.choosing(chooser),
+    /// The map with the policies that are somebody's own, if any are.
+    fn owned(&self, mut map: PageMap) -> PageMap {
+        if let Some(chooser) = self.own.victims {
+            map = map.choosing(chooser);
+        }
+        match self.own.separation {
+            Some(separator) => map.separating(separator),
             None => map,
         }
     }
@@ -224,7 +227,7 @@ impl Scenario<'_> {
                 if separated {
                     map = map.separated(victim)?;
                 }
-                let map = self.chosen(map.mapped(nand.page_map)?.drawing(self.seed));
+                let map = self.owned(map.mapped(nand.page_map)?.drawing(self.seed));
                 let mut map = map.levelled(levelling);
                 if let Some(entries) = map_cache {
                     map = map.paged(entries as usize)?;

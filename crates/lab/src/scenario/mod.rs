@@ -7,7 +7,7 @@ mod warm;
 
 pub use build::{CAPACITY_MAX, DEFAULT_BYTES, TooLarge};
 
-use crate::base::{Chooser, TooSmall};
+use crate::base::{Chooser, Separator, TooSmall};
 use crate::flash::{self, Kind, NoSpare, Preset};
 use crate::journal::Journal;
 use crate::life::{Life, WornOut};
@@ -142,6 +142,15 @@ pub enum Load<'a> {
     Requests(&'a [Request]),
 }
 
+/// Who decides for a page map, in place of what its policy says.
+#[derive(Clone, Copy, Default)]
+pub struct Own<'a> {
+    /// Who chooses what its collector takes.
+    pub victims: Option<Chooser<'a>>,
+    /// Who says what is hot, where that is kept apart.
+    pub separation: Option<Separator<'a>>,
+}
+
 /// A run.
 pub struct Scenario<'a> {
     /// On what.
@@ -164,8 +173,8 @@ pub struct Scenario<'a> {
     pub sizes: Option<Sizes>,
     /// The engine's hash unit, where hashing takes time.
     pub hashing: Option<Hashing>,
-    /// Who chooses the victims of a page map's collector in place of what its policy says.
-    pub chooser: Option<Chooser<'a>>,
+    /// Policies of somebody's own.
+    pub own: Own<'a>,
     /// Who sees how far it is, and may end it.
     pub watch: Option<&'a Watch>,
 }
@@ -233,6 +242,15 @@ pub enum ScenarioError {
          a drive of flash"
     )]
     Chooser {
+        /// Which.
+        policy: String,
+    },
+    /// Hot and cold of one's own where nothing is kept apart.
+    #[error(
+        "{policy}: hot and cold of your own are of a page map on flash that keeps them apart: \
+         take base:hot-cold, and a drive of flash"
+    )]
+    Separator {
         /// Which.
         policy: String,
     },
@@ -305,7 +323,7 @@ impl Scenario<'_> {
     /// When it cannot be run, or is not served to its end.
     pub fn run(&self, policy: &Policy) -> Result<Outcome, ScenarioError> {
         let mut built = self.build(policy)?;
-        built.notes.extend(self.choice_told(policy)?);
+        built.notes.extend(self.own_told(policy)?);
         let (sim, logical) = (&mut built.sim, built.logical);
         self.holds(policy, logical)?;
         sim.time.set_instant(true);
@@ -345,19 +363,32 @@ impl Scenario<'_> {
         Ok(outcome)
     }
 
-    /// Whether victims are chosen by whoever runs it, for the reader; and not where nothing would ask.
-    fn choice_told(&self, policy: &Policy) -> Result<Option<String>, ScenarioError> {
+    /// What is decided by whoever runs it, for the reader; and not where nothing would ask.
+    fn own_told(&self, policy: &Policy) -> Result<Vec<String>, ScenarioError> {
         let on_flash = matches!(self.device.preset.kind, Kind::Nand(_));
-        let is_base = matches!(policy.layer, Layer::Base { .. });
-        match self.chooser {
-            None => Ok(None),
-            Some(_) if on_flash && is_base => {
-                Ok(Some("victims: chosen by a policy of somebody's own".into()))
+        let of_policy = || policy.to_string();
+        let (is_base, separates) = match policy.layer {
+            Layer::Base { separated, .. } => (on_flash, on_flash && separated),
+            _ => (false, false),
+        };
+        let mut told = Vec::new();
+        if self.own.victims.is_some() {
+            if !is_base {
+                return Err(ScenarioError::Chooser {
+                    policy: of_policy(),
+                });
             }
-            Some(_) => Err(ScenarioError::Chooser {
-                policy: policy.to_string(),
-            }),
+            told.push("victims: chosen by a policy of somebody's own".into());
         }
+        if self.own.separation.is_some() {
+            if !separates {
+                return Err(ScenarioError::Separator {
+                    policy: of_policy(),
+                });
+            }
+            told.push("hot and cold: told apart by a policy of somebody's own".into());
+        }
+        Ok(told)
     }
 
     /// Brings to the medium what is still in RAM, and says what the run came to.

@@ -1,0 +1,108 @@
+//! Policies of one's own, beside those that are built in: `cargo run --release -p vellum-lab --example own_policies`.
+//!
+//! One chooses victims: it lets a block rest after its last page died, since more may die soon, and then takes the one with the fewest valid
+//! pages. One tells hot from cold: hot is what is written again soon after it was written.
+
+use vellum_lab::base::{Choose, Closed, Separate};
+use vellum_lab::drives;
+use vellum_lab::flash::Options;
+use vellum_lab::policy::Policy;
+use vellum_lab::scenario::{Device, Load, Own, Precondition, Scenario, Synthetic};
+use vellum_lab::sim::Pace;
+use vellum_lab::workload;
+
+/// Pages that die elsewhere while a block rests.
+const REST: u64 = 2000;
+
+struct Rested;
+
+impl Choose for Rested {
+    fn choose(&mut self, closed: &[Closed]) -> usize {
+        let cost = |block: &Closed| (block.age < REST, block.valid);
+        let blocks = closed.iter().enumerate();
+        let best = blocks.min_by_key(|(_, block)| cost(block));
+        best.map_or(0, |(place, _)| place)
+    }
+}
+
+/// Writes of the host within which a page comes back that is hot.
+const SOON: u64 = 10_000;
+
+#[derive(Default)]
+struct Recent {
+    /// When each page was written last, in writes of the host.
+    last: Vec<u64>,
+    hot: Vec<bool>,
+    now: u64,
+}
+
+impl Separate for Recent {
+    fn written(&mut self, page: u64) -> bool {
+        let page = page as usize;
+        if page >= self.last.len() {
+            self.last.resize(page + 1, 0);
+            self.hot.resize(page + 1, false);
+        }
+        self.now += 1;
+        let before = std::mem::replace(&mut self.last[page], self.now);
+        self.hot[page] = before > 0 && self.now - before < SOON;
+        self.hot[page]
+    }
+
+    fn moved(&mut self, page: u64, _hot: bool) -> bool {
+        self.hot[page as usize]
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let rested = || Box::new(Rested) as Box<dyn Choose>;
+    let recent = || Box::<Recent>::default() as Box<dyn Separate>;
+    let none = Own::default();
+    let victims = Own {
+        victims: Some(&rested),
+        ..none
+    };
+    let separation = Own {
+        separation: Some(&recent),
+        ..none
+    };
+    for (policy, whose, own) in [
+        ("base", "", none),
+        ("base:cost-benefit", "", none),
+        ("base", ", own victims", victims),
+        ("base:hot-cold", "", none),
+        ("base:hot-cold", ", own word on what is hot", separation),
+    ] {
+        let outcome = scenario(own).run(&policy.parse::<Policy>()?)?;
+        let amplification = outcome.write_amplification.unwrap_or(0.0);
+        println!("{:<42}{amplification:.3}", format!("{policy}{whose}"));
+    }
+    Ok(())
+}
+
+/// A skewed load on a small drive, warmed up by itself.
+fn scenario(own: Own<'_>) -> Scenario<'_> {
+    let load = workload::find("zipf").map(|zipf| Synthetic::new(*zipf));
+    Scenario {
+        device: Device {
+            preset: drives::own("oftl"),
+            capacity: Some(256 << 20),
+            over_provisioning: Some(200),
+            erase_limit: None,
+            flush_ns: 0,
+            read_priority: true,
+            options: Options::default(),
+        },
+        load: load.map_or(Load::Requests(&[]), Load::Synthetic),
+        pace: Pace::Closed { depth: 32 },
+        precondition: Precondition::Load,
+        seed: 1,
+        daily_bytes: None,
+        verify: false,
+        timed: false,
+        sizes: None,
+        hashing: None,
+        own,
+        watch: None,
+    }
+}
