@@ -158,6 +158,29 @@ fn a_root_that_was_torn_is_not_there() {
     assert_eq!(after.root_generation(), before);
 }
 
+/// A power cut tore the second copy of a root. A flush that is answered after that covers what the first one says, so there has to be
+/// a root that no single block decides over.
+#[test]
+fn a_flush_waits_until_a_root_that_was_found_alone_is_there_twice() {
+    let (driver, superblock) = with_roots();
+    let (mut medium, ..) = driver.crash(true).unwrap();
+    let alone = newest(&medium, &superblock);
+    let blank = vec![0; superblock.shadow_root_blocks() as usize * 4096];
+    let first = superblock.shadow_root_at(alone);
+    medium.format(first.0 + superblock.shadow_root_blocks(), &blank);
+    let (mut driver, superblock) = opened(medium);
+    driver.ask(&Ask::Flush).unwrap();
+    driver.settle().unwrap();
+    let (mut medium, ..) = driver.crash(true).unwrap();
+    medium.format(first.0, &blank);
+    let Ok(Recovered::Tables(found)) = open::recover(&medium, None) else {
+        panic!("it is not opened");
+    };
+    let is_there = found.links().any(|(lba, ..)| lba == 3);
+    assert!(is_there, "a block that was flushed is lost with one block");
+    assert!(newest(&medium, &superblock) > alone);
+}
+
 /// A write that the medium confirmed and lost: the block that was in its place, whole and two commits old, is not taken for it. Of
 /// the map its twin tells what it was; here that is old as well.
 #[test]

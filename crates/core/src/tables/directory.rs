@@ -25,6 +25,8 @@ pub(super) struct Directory {
     damaged: BTreeMap<u64, RecoveryError>,
     /// Blocks of it that are damaged, and that their twins told.
     pub from_twins: Vec<u64>,
+    /// Whether one copy of its root is missing.
+    pub is_alone: bool,
 }
 
 impl Directory {
@@ -38,8 +40,9 @@ impl Directory {
         let mut directory = Self::default();
         let tables: u64 = superblock.table_blocks().iter().sum();
         match newest_root(source, superblock, crc) {
-            Ok((generation, blocks)) => {
-                (directory.generation, directory.blocks) = (generation, blocks);
+            Ok(root) => {
+                (directory.generation, directory.blocks) = (root.generation, root.slots);
+                directory.is_alone = root.copies == 1;
             }
             Err(error) => {
                 loss.note(error);
@@ -106,15 +109,23 @@ fn read_block(
     Ok(slots)
 }
 
-/// The newest root that is whole, and the slots of the directory's blocks that it names.
+/// A root that is whole.
+struct Root {
+    generation: Generation,
+    /// Those of the directory's blocks.
+    slots: Vec<LeafSlot>,
+    copies: u32,
+}
+
+/// The newest of them.
 fn newest_root(
     source: &mut dyn Source,
     superblock: &Superblock,
     crc: Crc,
-) -> Result<(Generation, Vec<LeafSlot>), RecoveryError> {
+) -> Result<Root, RecoveryError> {
     let blocks = superblock.directory_blocks() as u32;
     let mut bytes = vec![0; superblock.shadow_root_blocks() as usize * BLOCK_BYTES];
-    let mut newest: Option<(Generation, Vec<LeafSlot>)> = None;
+    let mut newest: Option<Root> = None;
     let mut wrong = FormatError::Magic { what: "root" };
     for parity in 0..2 {
         for copy in 0..2 {
@@ -125,9 +136,17 @@ fn newest_root(
             }
             match root::decode(&bytes, &superblock.uuid(), blocks, crc) {
                 Ok((header, slots)) if header.generation.0 & 1 == parity => {
-                    let is_newer = |(newest, _): &(Generation, _)| *newest < header.generation;
-                    if newest.as_ref().is_none_or(is_newer) {
-                        newest = Some((header.generation, slots));
+                    let generation = header.generation;
+                    match &mut newest {
+                        Some(root) if root.generation > generation => {}
+                        Some(root) if root.generation == generation => root.copies += 1,
+                        _ => {
+                            newest = Some(Root {
+                                generation,
+                                slots,
+                                copies: 1,
+                            });
+                        }
                     }
                 }
                 Ok(_) => {}
@@ -138,7 +157,7 @@ fn newest_root(
     let (first, second) = (wrong, wrong);
     let newest = newest.ok_or(RecoveryError::NoRoot { first, second })?;
     let lost = superblock.root_generation();
-    match newest.0 < lost {
+    match newest.generation < lost {
         // The newest was durable, so it has rotted; the one before it is of an older volume.
         true => Err(RecoveryError::RootLost { lost }),
         false => Ok(newest),

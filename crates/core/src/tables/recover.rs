@@ -333,6 +333,10 @@ pub(super) fn look(
         .map(|block| block * DIRECTORY_ENTRIES);
     let named = named.filter_map(|number| found.superblock.table_of(number));
     found.anew.tables.extend(named);
+    if directory.is_alone {
+        // Any commit has a root, in two copies.
+        found.anew.tables.insert((Kind::Map, 0));
+    }
     (found.generation, found.slots) = (directory.generation, directory.slots);
     found.directory = directory.blocks;
     if found.superblock.has_editions() {
