@@ -2,7 +2,7 @@
 //! cut off at any moment of their lives: what is lost is what was in that block, and nothing is ever read that was not there.
 //!
 //! `VELLUM_CASES=n` is how many cases to try (10,000 with `VELLUM_LONG=1`), from seed `VELLUM_FROM` on; `VELLUM_SEED=n` replays one seed.
-//! In CI each state of the sources has seeds of its own.
+//! In CI each state of the sources has seeds of its own, for logs and for volumes of before.
 
 #![allow(
     clippy::unwrap_used,
