@@ -5,6 +5,7 @@ pub mod archive;
 pub mod boot;
 pub mod codec;
 pub mod config;
+pub mod control;
 pub mod envelope;
 pub mod ext4;
 pub mod format;

@@ -269,7 +269,8 @@ fn told(key: &str, result: Result<Value, String>) -> Value {
     }
 }
 
-fn answer(line: &[u8], answers: &dyn Answers, shutdown: &mut dyn FnMut()) -> Value {
+/// Answers one line.
+pub fn answer(line: &[u8], answers: &dyn Answers, shutdown: &mut dyn FnMut()) -> Value {
     let Ok(request) = serde_json::from_slice::<Value>(line) else {
         return refuse("the line is not JSON");
     };

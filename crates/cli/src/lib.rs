@@ -38,7 +38,9 @@ mod server_log;
 mod signals;
 mod size;
 mod state;
+mod tls;
 mod volume;
+mod willing;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
 use std::ffi::OsString;
@@ -113,6 +115,20 @@ pub fn configured(text: &str, file: &Path, command: &[&str]) -> anyhow::Result<V
 pub fn ordered_at_boot(text: &str, file: &Path) -> anyhow::Result<String> {
     let entry = boot::Entry::parse(text, file)?;
     Ok(boot::systemd::ordering("local-fs.target", Some(&entry)))
+}
+
+/// What a server whose volumes take everything answers to a line on its control socket.
+#[must_use]
+pub fn asked(line: &[u8]) -> serde_json::Value {
+    control::answer(line, &willing::Volumes, &mut || {})
+}
+
+/// What a state file says, written again.
+///
+/// # Errors
+/// When it is none.
+pub fn recorded(bytes: &[u8]) -> serde_json::Result<Vec<u8>> {
+    serde_json::to_vec_pretty(&state::State::parse(bytes)?)
 }
 
 /// Whether the command line takes these arguments.

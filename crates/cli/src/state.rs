@@ -129,6 +129,11 @@ pub struct State {
 }
 
 impl State {
+    /// What a state file says.
+    pub fn parse(bytes: &[u8]) -> serde_json::Result<Self> {
+        serde_json::from_slice(bytes)
+    }
+
     /// Whether this file is the volume: by its path, by another one, or where it was moved to. One with the same
     /// UUID that is not is a copy.
     pub fn is_of(&self, file: &Path) -> bool {
@@ -209,7 +214,7 @@ fn read(path: &Path) -> Result<Option<State>> {
         _ => {}
     }
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
-    serde_json::from_slice(&bytes)
+    State::parse(&bytes)
         .map(Some)
         .with_context(|| format!("{shown} is not a state file: remove it by hand"))
 }

@@ -80,6 +80,26 @@ fn usage_errors_have_code_2_and_name_the_option() {
 }
 
 #[test]
+fn who_may_have_an_export_is_said_without_a_slip() {
+    let v = "v";
+    let tls = ["--tcp=127.0.0.1:0", "--tls-cert=c", "--tls-key=k"];
+    let fingerprint = "AB".repeat(32);
+    for (allow, says) in [
+        (format!("v={}", "AB".repeat(31)), "is no fingerprint"),
+        (fingerprint.clone(), "NAME=FINGERPRINT"),
+        (format!("w={fingerprint}"), "one is called \"v\""),
+    ] {
+        let how = ["--tls-client-ca=a", "--tls-allow", &allow];
+        let volume = format!("v={v}");
+        let command = [&["serve", &volume], &tls[..], &how].concat();
+        fails(2, &command, &["--tls-allow", says]);
+    }
+    for option in ["--tls-allow=v=00", "--tls-crl=l"] {
+        fails(2, &[&["serve", v, option], &tls[..]].concat(), &[]);
+    }
+}
+
+#[test]
 fn files_that_are_no_volumes_are_refused_everywhere() {
     let dir = dir();
     let missing = dir.path().join("missing");

@@ -1,10 +1,13 @@
-//! The fuzz targets of the configuration file and of an entry of what is attached at boot, over some thousands of seeded mutations.
+//! The fuzz targets of the configuration file, of an entry of what is attached at boot, of the control socket and of state files, over
+//! some thousands of seeded mutations.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     reason = "a failure is a test's"
 )]
 
+#[path = "../../../fuzz/src/control.rs"]
+mod control;
 #[path = "../../../fuzz/src/boot.rs"]
 mod entry;
 #[path = "../../../fuzz/src/config.rs"]
@@ -25,6 +28,17 @@ const ENTRIES: [&str; 2] = [
         via = 'ublk'\nbefore = 'multi-user'\n",
     "volume = '/dev/disk/by-id/\"a\"'\nmount = '/'\n",
 ];
+
+const REQUESTS: [&str; 5] = [
+    r#"{"command":"properties","volume":"/a","set":["dedup=on","label=x"],"research":["victim=greedy"]}"#,
+    r#"{"command":"grow","medium_blocks":18446744073709551615,"logical_blocks":7}"#,
+    r#"{"command":"journal","change":{"start":0,"bytes":-1}}"#,
+    r#"{"command":"scrub","scrub":"start","rate":1e99}"#,
+    r#"{"command":"shutdown"}"#,
+];
+
+const STATE: &str = r#"{"volume":"/a","via":"ublk","server":{"pid":7,"started":9},"control":null,"fuse":null,
+    "socket":"/run/s","device":"/dev/ublkb0","binding":3,"mount":"/srv"}"#;
 
 /// Some of these are put into a file here and there.
 const WORDS: [&str; 16] = [
@@ -94,6 +108,28 @@ fn whatever_an_entry_says_runs_nothing() {
     }
     entry::read(format!("volume = {}", "[".repeat(50_000)).as_bytes());
     entry::read(b"volume = '/d'\nmount = \"/m\\nExecStart=/bin/sh\"\n");
+}
+
+#[test]
+fn whatever_is_said_on_a_control_socket_has_an_answer() {
+    for (n, seed) in REQUESTS.iter().enumerate() {
+        let mut rng = Rng::new(n as u64);
+        for _ in 0..2000 {
+            control::requests(&changed(seed, &mut rng));
+        }
+    }
+    let good = vellum_cli::asked(br#"{"command":"properties","set":["dedup=on"]}"#);
+    assert_eq!(good["ok"], true, "{good}");
+    control::requests("[".repeat(4096).as_bytes());
+}
+
+#[test]
+fn whatever_a_state_file_says_is_read_or_refused() {
+    assert!(vellum_cli::recorded(STATE.as_bytes()).is_ok());
+    let mut rng = Rng::new(1);
+    for _ in 0..2000 {
+        control::state(&changed(STATE, &mut rng));
+    }
 }
 
 /// The seeds are files that are right, so that their mutations get past the first line.

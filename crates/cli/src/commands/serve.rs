@@ -7,22 +7,22 @@ use crate::control::{Answers, ControlSocket};
 use crate::group::Group;
 use crate::keys::Key;
 use crate::outcome::{tell, usage};
-use crate::properties::{Change, Research, Run};
+use crate::properties::{Change, Research, Run, parsed};
 use crate::protected;
 use crate::served::{OpenOptions, Recording, Served};
 use crate::server_log;
 use crate::signals::Stop;
+use crate::tls::TlsArgs;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 use vellum_device::{Haste, NewSize, Sought};
 use vellum_frontend::fuse::{FuseExport, FuseServer};
-use vellum_frontend::nbd::{self, Export, Listen, Protection, Server, TlsFiles};
+use vellum_frontend::nbd::{self, Export, Listen, Server};
 use vellum_frontend::ublk::{self, UblkServer};
 use vellum_medium::Medium;
 use vellum_record::Sizes;
@@ -39,18 +39,8 @@ pub struct Args {
     /// Listen for NBD clients on this TCP address; needs --tls-cert and --tls-key, or --insecure-tcp.
     #[arg(long, value_name = "ADDR:PORT")]
     tcp: Option<SocketAddr>,
-    /// The server's certificate chain (PEM).
-    #[arg(long, value_name = "FILE", requires_all = ["tcp", "tls_key"])]
-    tls_cert: Option<PathBuf>,
-    /// The certificate's key (PEM).
-    #[arg(long, value_name = "FILE", requires_all = ["tcp", "tls_cert"])]
-    tls_key: Option<PathBuf>,
-    /// Clients must show a certificate signed by one of these (PEM).
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_client_ca: Option<PathBuf>,
-    /// Serve TCP without TLS: anyone who can reach the port reads and writes everything.
-    #[arg(long, requires = "tcp", conflicts_with = "tls_cert")]
-    insecure_tcp: bool,
+    #[command(flatten)]
+    tls: TlsArgs,
     /// Mount a FUSE directory here with one file a volume.
     #[arg(long, value_name = "DIR")]
     fuse: Option<PathBuf>,
@@ -113,10 +103,7 @@ impl Args {
             volumes: vec![file],
             socket: to.socket,
             tcp: None,
-            tls_cert: None,
-            tls_key: None,
-            tls_client_ca: None,
-            insecure_tcp: false,
+            tls: TlsArgs::default(),
             fuse: to.fuse,
             ublk: to.ublk,
             control: None,
@@ -137,11 +124,6 @@ impl Args {
         if self.socket_group.is_some() && self.socket.is_none() && self.control.is_none() {
             return Err(usage(
                 "--socket-group is for the sockets of --socket and --control: name one of them",
-            ));
-        }
-        if self.tcp.is_some() && self.tls_cert.is_none() && !self.insecure_tcp {
-            return Err(usage(
-                "--tcp needs --tls-cert and --tls-key; on a network you trust, --insecure-tcp",
             ));
         }
         if self.socket.is_none() && self.tcp.is_none() && self.fuse.is_none() && !self.ublk {
@@ -171,29 +153,14 @@ impl Args {
                 )));
             }
         }
+        let names = named.iter().map(|(name, _)| name.as_str());
+        self.tls.check(self.tcp.is_some(), names)?;
         Ok(named)
     }
 
     /// Whose members may use the sockets.
     fn group(&self) -> Option<u32> {
         self.socket_group.as_ref().map(|group| group.0)
-    }
-
-    /// Of TCP, and the scheme of its addresses.
-    fn protection(&self) -> (Protection, &'static str) {
-        match (&self.tls_cert, &self.tls_key) {
-            (Some(certificate), Some(key)) => {
-                let (certificate, key) = (certificate.clone(), key.clone());
-                let client_ca = self.tls_client_ca.clone();
-                let files = TlsFiles {
-                    certificate,
-                    key,
-                    client_ca,
-                };
-                (Protection::Tls(files), "nbds")
-            }
-            _ => (Protection::InsecureTcp, "nbd"),
-        }
     }
 }
 
@@ -308,12 +275,12 @@ fn serve(
 ) -> Result<()> {
     let mut servers = Vec::new();
     if let Some(path) = &args.socket {
-        servers.push(nbd(&Listen::Unix(path.clone()), volumes, args.group())?);
+        servers.push(nbd(&Listen::Unix(path.clone()), volumes, args)?);
         volumes.are_at(|v| format!("nbd+unix:///{}?socket={}", v.name, path.display()));
     }
     if let Some(addr) = args.tcp {
-        let (tls, scheme) = args.protection();
-        let server = nbd(&Listen::Tcp { addr, tls }, volumes, None)?;
+        let (tls, scheme) = args.tls.protection();
+        let server = nbd(&Listen::Tcp { addr, tls }, volumes, args)?;
         let addr = server.address().unwrap_or(addr);
         volumes.are_at(|v| format!("{scheme}://{addr}/{}", v.name));
         servers.push(server);
@@ -391,18 +358,26 @@ fn needs<'a>(args: &'a Args, control: impl Iterator<Item = &'a ControlSocket>) -
 }
 
 /// An NBD server of all volumes.
-fn nbd(listen: &Listen, volumes: &Volumes, group: Option<u32>) -> Result<Server> {
+fn nbd(listen: &Listen, volumes: &Volumes, args: &Args) -> Result<Server> {
     let report: nbd::Report = Arc::new(|line: &str| tell(format_args!("nbd: {line}")));
     let server = Server::bind_with(
         listen,
         nbd::Options {
             report,
-            socket_group: group,
+            socket_group: args.group(),
             ..nbd::Options::default()
         },
     )?;
     for volume in &volumes.0 {
-        server.add(Export::new(volume.name.clone(), volume.device()))?;
+        let export = Export::new(volume.name.clone(), volume.device());
+        let clients = match listen {
+            Listen::Tcp { .. } => args.tls.clients(&volume.name),
+            Listen::Unix(_) => None,
+        };
+        server.add(match clients {
+            Some(clients) => export.only_for(clients),
+            None => export,
+        })?;
     }
     Ok(server)
 }
@@ -557,13 +532,6 @@ impl Answers for Volumes {
         }
         Ok(told)
     }
-}
-
-/// Changes in a list, each as on the command line.
-fn parsed<T: FromStr<Err = String>>(list: &Value) -> Result<Vec<T>, String> {
-    let texts = list.as_array().ok_or("it takes a list of NAME=VALUE")?;
-    let parse = |text: &Value| text.as_str().unwrap_or_default().parse();
-    texts.iter().map(parse).collect()
 }
 
 impl Volumes {

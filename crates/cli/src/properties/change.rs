@@ -243,6 +243,13 @@ impl Run {
     }
 }
 
+/// Changes in a list, each as on the command line.
+pub fn parsed<T: FromStr<Err = String>>(list: &serde_json::Value) -> Result<Vec<T>, String> {
+    let texts = list.as_array().ok_or("it takes a list of NAME=VALUE")?;
+    let parse = |text: &serde_json::Value| text.as_str().unwrap_or_default().parse();
+    texts.iter().map(parse).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ mod settings;
 mod show;
 mod table;
 
-pub use change::{Change, Changes, Research, Run};
+pub use change::{Change, Changes, Research, Run, parsed};
 pub use effect::{changed, policy_of, taken_from};
 pub use private::without_names;
 pub use served::Chosen;

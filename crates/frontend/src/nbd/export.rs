@@ -1,8 +1,10 @@
 //! What a server serves, by name.
 
+use super::tls::Fingerprint;
 use super::wire::export_flag as flag;
 use crate::unaligned::ByteDevice;
 use parking_lot::RwLock;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vellum_device::block::BlockDevice;
@@ -16,6 +18,8 @@ pub struct Export {
     pub(super) description: String,
     bytes: ByteDevice,
     read_only: bool,
+    /// Clients that may have it; all of them, if it says nothing.
+    clients: Option<BTreeSet<Fingerprint>>,
     pub(super) removed: AtomicBool,
 }
 
@@ -38,6 +42,7 @@ impl Export {
             description: String::new(),
             bytes: device.into(),
             read_only: false,
+            clients: None,
             removed: AtomicBool::new(false),
         }
     }
@@ -54,6 +59,21 @@ impl Export {
     pub fn read_only_if(mut self, read_only: bool) -> Self {
         self.read_only |= read_only;
         self
+    }
+
+    /// Only clients with these certificates may have it. To others it is as if it were not there.
+    #[must_use]
+    pub fn only_for(mut self, clients: BTreeSet<Fingerprint>) -> Self {
+        self.clients = Some(clients);
+        self
+    }
+
+    /// Whether a client with this certificate, or without one, may have it.
+    fn is_for(&self, client: Option<&Fingerprint>) -> bool {
+        let Some(clients) = &self.clients else {
+            return true;
+        };
+        client.is_some_and(|client| clients.contains(client))
     }
 
     /// Whether writes are refused.
@@ -142,14 +162,22 @@ impl Catalogue {
         Some(export)
     }
 
-    /// The one of that name; the first for no name, unless one has just that name.
+    /// The one of that name; the first for no name, unless one has just that name. Of those that this client may have.
     #[must_use]
-    pub fn find(&self, name: &str) -> Option<Arc<Export>> {
-        let exports = self.exports.read();
+    pub fn find(&self, name: &str, client: Option<&Fingerprint>) -> Option<Arc<Export>> {
+        let exports = self.of(client);
         let named = exports.iter().find(|export| export.name == name);
         named
             .or_else(|| exports.first().filter(|_| name.is_empty()))
             .cloned()
+    }
+
+    /// Those that this client may have.
+    #[must_use]
+    pub fn of(&self, client: Option<&Fingerprint>) -> Vec<Arc<Export>> {
+        let exports = self.exports.read();
+        let of_client = exports.iter().filter(|export| export.is_for(client));
+        of_client.cloned().collect()
     }
 
     /// All of them.

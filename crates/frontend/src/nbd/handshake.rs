@@ -59,7 +59,7 @@ pub fn handshake(
                     return Err(End::Closed);
                 };
                 link.start_tls(Arc::clone(config), deadline)?;
-                negotiator.tls_started();
+                negotiator.tls_started(link.client());
             }
             Step::Transmit(export) => {
                 sent?;

@@ -3,6 +3,7 @@
 //! One thread receives and any thread sends. Sending never blocks: what the socket does not take is
 //! reported, and whoever has time waits with [`Link::wait_writable`].
 
+use super::tls::Fingerprint;
 use parking_lot::Mutex;
 use rustls::{ServerConfig, ServerConnection};
 use std::io::{self, ErrorKind, Read, Write};
@@ -65,6 +66,12 @@ impl Link {
         }
         self.tls = Some(Box::new(Mutex::new(tls)));
         Ok(())
+    }
+
+    /// What the certificate is known by that the other side has shown, and has proved to be its own.
+    pub fn client(&self) -> Option<Fingerprint> {
+        let tls = self.tls.as_ref()?.lock();
+        tls.peer_certificates()?.first().map(Fingerprint::of)
     }
 
     /// Waits for bytes, and takes what there is; zero is the end of the stream.

@@ -34,5 +34,5 @@ mod words;
 pub use export::{Export, ExportError};
 pub use listen::{BindError, Listen, Protection};
 pub use server::{CONNECTIONS_MAX, Options, Server};
-pub use tls::{TlsError, TlsFiles};
+pub use tls::{Fingerprint, TlsError, TlsFiles};
 pub use words::Report;

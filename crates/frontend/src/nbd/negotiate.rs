@@ -5,6 +5,7 @@
 //! answered with TOO_BIG; beyond, or after [`OPTIONS_MAX`] options, the connection ends.
 
 use super::export::{Catalogue, Export, STRING_BYTES_MAX};
+use super::tls::Fingerprint;
 use super::wire::{self, ProtocolError, be16, be32, be64, handshake, info, option, reply};
 use std::sync::Arc;
 
@@ -14,6 +15,9 @@ pub const OPTION_DATA_MAX: u32 = 3 * STRING_BYTES_MAX as u32;
 pub const OPTION_SKIP_MAX: u32 = 1 << 20;
 /// How many options a client may send.
 pub const OPTIONS_MAX: u32 = 256;
+
+/// Who may not have an export is not told that it is there.
+const NO_SUCH: &str = "there is no such export for this client";
 
 /// Whether a connection may, must or need not change to TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +57,8 @@ pub struct Agreed {
 pub struct Negotiator<'a> {
     catalogue: &'a Catalogue,
     tls: TlsState,
+    /// What the client's certificate is known by, if it has shown one.
+    client: Option<Fingerprint>,
     no_zeroes: bool,
     structured: bool,
     /// The export whose contexts were chosen.
@@ -76,6 +82,7 @@ impl<'a> Negotiator<'a> {
         Self {
             catalogue,
             tls,
+            client: None,
             no_zeroes: false,
             structured: false,
             context_of: None,
@@ -107,9 +114,10 @@ impl<'a> Negotiator<'a> {
         Ok(())
     }
 
-    /// TLS is up; what was agreed in the clear is forgotten, for someone else may have said it.
-    pub fn tls_started(&mut self) {
+    /// TLS is up with this client; what was agreed in the clear is forgotten, for someone else may have said it.
+    pub fn tls_started(&mut self, client: Option<Fingerprint>) {
         self.tls = TlsState::Active;
+        self.client = client;
         self.structured = false;
         self.context_of = None;
     }
@@ -210,8 +218,7 @@ impl<'a> Negotiator<'a> {
     #[must_use]
     pub fn agreed(&self, export: &Export) -> Agreed {
         let same = |name: &String| {
-            self.catalogue
-                .find(name)
+            self.find(name)
                 .is_some_and(|found| found.name == export.name)
         };
         Agreed {
@@ -220,11 +227,14 @@ impl<'a> Negotiator<'a> {
         }
     }
 
+    fn find(&self, name: &str) -> Option<Arc<Export>> {
+        self.catalogue.find(name, self.client.as_ref())
+    }
+
     fn export_name(&self, data: &[u8], out: &mut Vec<u8>) -> Result<Step, ProtocolError> {
         let name = text(data)
             .ok_or_else(|| ProtocolError::ExportName("a name that is not text".into()))?;
         let export = self
-            .catalogue
             .find(name)
             .ok_or_else(|| ProtocolError::ExportName(format!("{name:?}")))?;
         out.extend_from_slice(&export.bytes().to_be_bytes());
@@ -239,7 +249,7 @@ impl<'a> Negotiator<'a> {
         if !data.is_empty() {
             return error(out, option::LIST, reply::ERR_INVALID, "no data expected");
         }
-        for export in self.catalogue.all() {
+        for export in self.catalogue.of(self.client.as_ref()) {
             let mut body = (export.name.len() as u32).to_be_bytes().to_vec();
             body.extend_from_slice(export.name.as_bytes());
             body.extend_from_slice(export.description.as_bytes());
@@ -282,8 +292,8 @@ impl<'a> Negotiator<'a> {
         let Some((name, wanted)) = info_request(data) else {
             return error(out, option, reply::ERR_INVALID, "malformed request");
         };
-        let Some(export) = self.catalogue.find(name) else {
-            return error(out, option, reply::ERR_UNKNOWN, "no such export");
+        let Some(export) = self.find(name) else {
+            return error(out, option, reply::ERR_UNKNOWN, NO_SUCH);
         };
         let mut size = info::EXPORT.to_be_bytes().to_vec();
         size.extend_from_slice(&export.bytes().to_be_bytes());
@@ -336,8 +346,8 @@ impl<'a> Negotiator<'a> {
         let Some((name, queries)) = context_request(data) else {
             return error(out, option, reply::ERR_INVALID, "malformed request");
         };
-        if self.catalogue.find(name).is_none() {
-            return error(out, option, reply::ERR_UNKNOWN, "no such export");
+        if self.find(name).is_none() {
+            return error(out, option, reply::ERR_UNKNOWN, NO_SUCH);
         }
         // No query lists everything but chooses nothing.
         let listed = !set && (queries.is_empty() || queries.contains(&"base:"));

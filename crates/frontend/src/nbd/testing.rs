@@ -48,7 +48,7 @@ pub fn fuzz_options(data: &[u8]) {
             assert!(out.len() < 64 << 10);
             match step {
                 Ok(Step::More) => assert!(out.len() >= 20),
-                Ok(Step::StartTls) => negotiator.tls_started(),
+                Ok(Step::StartTls) => negotiator.tls_started(None),
                 Ok(Step::Transmit(export)) => {
                     let _ = negotiator.agreed(&export);
                     break;

@@ -1,12 +1,58 @@
 //! TLS from PEM files.
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
-use std::os::unix::fs::PermissionsExt;
+use sha2::{Digest, Sha256};
+use std::fmt;
+use std::fs::File;
+use std::io::BufReader;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
+
+/// A certificate, by the SHA-256 of its bytes: what `openssl x509 -noout -fingerprint -sha256` says.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fingerprint([u8; 32]);
+
+impl Fingerprint {
+    pub(super) fn of(certificate: &CertificateDer<'_>) -> Self {
+        Self(Sha256::digest(certificate).into())
+    }
+}
+
+impl FromStr for Fingerprint {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "{text:?} is no fingerprint, 64 digits: \
+                 `openssl x509 -noout -fingerprint -sha256 -in FILE` tells it"
+            )
+        };
+        let digits: Option<Vec<u8>> = text
+            .chars()
+            .filter(|c| *c != ':')
+            .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
+            .collect();
+        let digits = digits.ok_or_else(wrong)?;
+        let (pairs, []) = digits.as_chunks::<2>() else {
+            return Err(wrong());
+        };
+        let bytes: Vec<u8> = pairs.iter().map(|[high, low]| high << 4 | low).collect();
+        bytes.try_into().map(Self).map_err(|_| wrong())
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits: Vec<_> = self.0.iter().map(|byte| format!("{byte:02X}")).collect();
+        f.write_str(&digits.join(":"))
+    }
+}
 
 /// Where the server's certificate and key are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +63,9 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// Certificates, in PEM, of which one must vouch for each client's own.
     pub client_ca: Option<PathBuf>,
+    /// Lists, in PEM, of certificates that those of `client_ca` have revoked. With one, each that vouches for a client must have
+    /// a list here.
+    pub revoked: Option<PathBuf>,
 }
 
 /// Why TLS cannot be set up.
@@ -53,6 +102,44 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     }
 }
 
+fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let found: Result<Vec<_>, _> = CertificateRevocationListDer::pem_file_iter(path)
+        .map_err(|e| file(path, words(&e)))?
+        .collect();
+    match found {
+        Err(e) => Err(file(path, words(&e))),
+        Ok(found) if found.is_empty() => {
+            Err(file(path, "holds no revocation list (X509 CRL) in PEM"))
+        }
+        Ok(found) => Ok(found),
+    }
+}
+
+/// The key, if nobody else may have it or have put it there.
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    let opened = File::open(path).map_err(|e| file(path, e))?;
+    // Of what was opened, and not of what has its name by now.
+    let found = opened.metadata().map_err(|e| file(path, e))?;
+    if found.mode() & 0o007 != 0 {
+        let told = "any user of this machine may use this private key: chmod o= it";
+        return Err(file(path, told));
+    }
+    if found.mode() & 0o020 != 0 {
+        let told = "others than its owner may change this private key: chmod g-w it";
+        return Err(file(path, told));
+    }
+    // SAFETY: no preconditions.
+    let own = unsafe { libc::geteuid() };
+    if found.uid() != 0 && found.uid() != own {
+        let told = format!(
+            "this private key belongs to user {}: chown it to root, or to who runs the server",
+            found.uid()
+        );
+        return Err(file(path, told));
+    }
+    PrivateKeyDer::from_pem_reader(BufReader::new(opened)).map_err(|e| file(path, words(&e)))
+}
+
 fn words(error: &rustls::pki_types::pem::Error) -> String {
     match error {
         rustls::pki_types::pem::Error::Io(e) => e.to_string(),
@@ -67,15 +154,7 @@ impl TlsFiles {
     /// Which file is wrong, and why.
     pub fn load(&self) -> Result<Arc<ServerConfig>, TlsError> {
         let chain = certificates(&self.certificate)?;
-        let mode = std::fs::metadata(&self.key).map_err(|e| file(&self.key, e))?;
-        if mode.permissions().mode() & 0o007 != 0 {
-            return Err(file(
-                &self.key,
-                "any user of this machine may use this private key: chmod o= it",
-            ));
-        }
-        let key =
-            PrivateKeyDer::from_pem_file(&self.key).map_err(|e| file(&self.key, words(&e)))?;
+        let key = private_key(&self.key)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = |e: &dyn std::fmt::Display| TlsError::Config(e.to_string());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -88,10 +167,12 @@ impl TlsFiles {
                 for certificate in certificates(path)? {
                     roots.add(certificate).map_err(|e| file(path, e))?;
                 }
+                let revoked = self.revoked.as_deref().map(revocations).transpose()?;
                 let verifier =
                     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                        .with_crls(revoked.unwrap_or_default())
                         .build()
-                        .map_err(|e| file(path, e))?;
+                        .map_err(|e| file(self.revoked.as_ref().unwrap_or(path), e))?;
                 builder.with_client_cert_verifier(verifier)
             }
         };
@@ -100,5 +181,27 @@ impl TlsFiles {
                 .with_single_cert(chain, key)
                 .map_err(|e| config(&e))?,
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fingerprint_is_read_as_it_is_written() {
+        let text = ["AB:01"; 16].join(":");
+        let read: Fingerprint = text.parse().unwrap();
+        assert_eq!(format!("{read:?}"), text);
+        assert_eq!(text.replace(':', "").to_lowercase().parse(), Ok(read));
+        for wrong in [
+            "",
+            "AB",
+            &text[1..],
+            &format!("{text}:00"),
+            &text.replace('A', "G"),
+        ] {
+            assert!(wrong.parse::<Fingerprint>().is_err(), "{wrong}");
+        }
     }
 }

@@ -1,0 +1,42 @@
+//! Volumes that do nothing and refuse nothing that makes sense: what is said on a control socket is read as for real ones.
+
+use crate::control::Answers;
+use crate::properties::{Change, Research, parsed};
+use serde_json::{Value, json};
+use vellum_device::{NewSize, Sought};
+
+/// All of them.
+pub struct Volumes;
+
+impl Answers for Volumes {
+    fn stats(&self) -> Value {
+        json!([])
+    }
+
+    fn properties(&self, _volume: &Value, set: &Value, study: &Value) -> Result<Value, String> {
+        let mut changes = 0;
+        if !set.is_null() {
+            changes += parsed::<Change>(set)?.len();
+        }
+        if !study.is_null() {
+            changes += parsed::<Research>(study)?.len();
+        }
+        Ok(json!(changes))
+    }
+
+    fn sweep(&self, _sought: Sought, _volume: &Value, order: &Value) -> Result<Value, String> {
+        Ok(order.clone())
+    }
+
+    fn scrub(&self, _volume: &Value, order: &Value, _rate: &Value) -> Result<Value, String> {
+        Ok(order.clone())
+    }
+
+    fn grow(&self, _volume: &Value, size: NewSize) -> Result<Value, String> {
+        serde_json::to_value(size.logical_blocks).map_err(|error| error.to_string())
+    }
+
+    fn journal(&self, _volume: &Value, change: &Value) -> Result<Value, String> {
+        Ok(change.clone())
+    }
+}
