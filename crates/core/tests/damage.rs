@@ -144,8 +144,13 @@ fn sound(matrix: Matrix) {
 }
 
 #[test]
+fn log_of_before() {
+    run("log_of_before", Layout::Log, Age::Before);
+}
+
+#[test]
 fn of_before() {
-    for layout in [Layout::Log, Layout::Ordered, Layout::Shadow] {
+    for layout in [Layout::Ordered, Layout::Shadow] {
         run("of_before", layout, Age::Before);
     }
 }
