@@ -18,7 +18,7 @@ pub struct Cuts<'a> {
     now: usize,
     /// What no cut can take any more.
     kept: MemoryMedium,
-    /// What a cut may take, as it was issued; and durable writes that came behind some of it, which it does not change.
+    /// What a cut may take, as it was issued; and behind some of it what none can take any more, which it does not change.
     open: Vec<Open>,
     rng: Rng,
 }
@@ -27,6 +27,7 @@ pub struct Cuts<'a> {
 struct Open {
     issued: usize,
     ended: Option<usize>,
+    /// Whether no cut can take it any more: by itself, or by a sync.
     is_durable: bool,
 }
 
@@ -102,25 +103,26 @@ impl<'a> Cuts<'a> {
     /// A sync that was asked for then has ended well.
     fn cover(&mut self, asked: usize) {
         let is_covered = |open: &Open| open.ended.is_some_and(|ended| ended < asked);
-        for open in &self.open {
+        let (tape, rng) = (self.tape, &mut self.rng);
+        self.open.retain_mut(|open| {
+            let is_discard = matches!(tape.asked(open.issued), Some(Asked::Discard { .. }));
+            // One that is covered has happened or not, and that is settled here.
+            let never_was = is_covered(open) && !open.is_durable && is_discard && !rng.chance(3, 4);
+            open.is_durable |= is_covered(open);
+            !never_was
+        });
+        // In the order in which all of them came: a newer one is not written over by an older one.
+        for open in self.open.iter().filter(|open| open.is_durable) {
             match self.tape.asked(open.issued) {
-                Some(Asked::Write { at, bytes, .. }) if is_covered(open) || open.is_durable => {
-                    write(&self.kept, *at, bytes);
-                }
-                Some(Asked::Discard { at, blocks })
-                    if is_covered(open) && self.rng.chance(3, 4) =>
-                {
-                    self.kept.zero(*at, *blocks);
-                }
+                Some(Asked::Write { at, bytes, .. }) => write(&self.kept, *at, bytes),
+                Some(Asked::Discard { at, blocks }) => self.kept.zero(*at, *blocks),
                 _ => {}
             }
         }
-        self.open
-            .retain(|open| open.is_durable || !is_covered(open));
         self.forget_durable();
     }
 
-    /// Durable writes matter to what is before them.
+    /// What is durable matters to what is before it.
     fn forget_durable(&mut self) {
         let first = self.open.iter().position(|open| !open.is_durable);
         self.open.drain(..first.unwrap_or(self.open.len()));
@@ -135,6 +137,10 @@ impl<'a> Cuts<'a> {
                 Some(asked @ Asked::Write { at, bytes, .. }) if open.is_durable => {
                     cache.forget(asked.blocks());
                     write(&medium, *at, bytes);
+                }
+                Some(asked @ Asked::Discard { at, blocks }) if open.is_durable => {
+                    cache.forget(asked.blocks());
+                    medium.zero(*at, *blocks);
                 }
                 Some(Asked::Write { at, bytes, .. }) => cache.insert(at.0, bytes),
                 Some(asked @ Asked::Discard { at, blocks }) if rng.chance(1, 2) => {
@@ -165,4 +171,48 @@ impl<'a> Cuts<'a> {
 /// What the medium that was recorded refused is past its end here too, and so on no medium.
 fn write(medium: &MemoryMedium, at: Pba, bytes: &[u8]) {
     let _ = medium.write(at, bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn asked(at: u64, fill: u8, durable: bool) -> Asked {
+        Asked::Write {
+            at: Pba(at),
+            bytes: Box::new([fill; BLOCK_BYTES]),
+            durable,
+        }
+    }
+
+    fn carry_out(tape: &mut Tape, asked: Asked) {
+        let issued = tape.issue(asked);
+        tape.end(issued, true);
+    }
+
+    /// A write in flight keeps what came behind it on the list of what a cut may meet; what a sync has covered since stays all the same.
+    #[test]
+    fn what_a_sync_covered_is_newer_than_a_durable_write_before_it() {
+        let mut tape = Tape::default();
+        tape.issue(asked(0, 1, false));
+        carry_out(&mut tape, asked(1, 2, true));
+        carry_out(&mut tape, asked(2, 2, true));
+        carry_out(&mut tape, asked(1, 3, false));
+        carry_out(&mut tape, Asked::Sync);
+        carry_out(&mut tape, asked(2, 4, true));
+        carry_out(&mut tape, Asked::Sync);
+        let start = MemoryMedium::new(4);
+        let mut cuts = Cuts::new(&start, &tape, 0);
+        cuts.advance_to(tape.len());
+        for seed in 0..20 {
+            let (medium, _) = cuts.cut(seed);
+            let mut block = [0; BLOCK_BYTES];
+            for (at, fill) in [(1, 3), (2, 4)] {
+                medium.read(Pba(at), &mut block).unwrap();
+                assert_eq!(block[0], fill, "block {at}, seed {seed}");
+            }
+        }
+    }
 }
