@@ -37,6 +37,7 @@ mod served;
 mod server_log;
 mod signals;
 mod size;
+mod smaller;
 mod state;
 mod tls;
 mod volume;

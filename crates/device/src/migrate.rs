@@ -41,6 +41,14 @@ pub enum MigrateError {
         /// Why.
         source: BlockError,
     },
+    /// The copy is smaller, and something is behind its end.
+    #[error("LBA {lba} holds data, and the copy ends before LBA {end}")]
+    Behind {
+        /// The first block that would be lost.
+        lba: Lba,
+        /// Where the copy ends.
+        end: Lba,
+    },
     /// A block of the copy is not what it was.
     #[error("LBA {0} of the copy is not what it is in the source")]
     Differs(Lba),
@@ -167,8 +175,37 @@ pub(crate) fn same_size(from: &dyn BlockDevice, to: &dyn BlockDevice) -> Result<
     }
 }
 
+/// Whether nothing but zeros is behind block `end`: a copy may be so small.
+///
+/// # Errors
+/// When something is; the first block of it is named. When reading fails.
+pub fn ends_before(from: &dyn BlockDevice, end: u64) -> Result<(), MigrateError> {
+    only_zeros(&Side::new(from, "the source"), end, end)
+}
+
+fn only_zeros(side: &Side<'_>, start: u64, end: u64) -> Result<(), MigrateError> {
+    let mut at = start;
+    while at < side.device.blocks() {
+        let (run, mapped) = side.extent(at);
+        if !mapped {
+            at += run;
+            continue;
+        }
+        let blocks = run.min(REQUEST_BLOCKS);
+        let content = side.read(at, blocks)?;
+        let zeros = |index: &usize| content.block(*index).iter().all(|&byte| byte == 0);
+        if let Some(index) = (0..blocks as usize).find(|index| !zeros(index)) {
+            let (lba, end) = (Lba(at + index as u64), Lba(end));
+            return Err(MigrateError::Behind { lba, end });
+        }
+        at += blocks;
+    }
+    Ok(())
+}
+
 /// Copies what is mapped from block `start` on; all before it is there already, and what is unmapped reads as zeros on
-/// a new volume. `report` is told up to where the copy is durable.
+/// a new volume. `report` is told up to where the copy is durable. The copy may be larger, and smaller where
+/// [`ends_before`] says so.
 ///
 /// # Errors
 /// When one of them fails. What was reported is durable.
@@ -178,12 +215,13 @@ pub fn copy(
     start: u64,
     report: &mut dyn FnMut(u64) -> std::io::Result<()>,
 ) -> Result<Migrated, MigrateError> {
-    same_size(from, to)?;
     let (source, target) = (Side::new(from, "the source"), Side::new(to, "the copy"));
     let mut done = Migrated::default();
     let (mut at, mut reported) = (start, start);
-    while at < from.blocks() {
+    let end = from.blocks().min(to.blocks());
+    while at < end {
         let (run, mapped) = source.extent(at);
+        let run = run.min(end - at);
         if !mapped {
             at += run;
         } else {
@@ -192,7 +230,7 @@ pub fn copy(
             at += blocks;
             done.blocks += blocks;
         }
-        if at - reported >= REPORT_BLOCKS || at >= from.blocks() {
+        if at - reported >= REPORT_BLOCKS || at >= end {
             target.ask(Op::Flush, 0, 0, Frames::default())?;
             report(at).map_err(MigrateError::Report)?;
             reported = at;
@@ -201,22 +239,23 @@ pub fn copy(
     Ok(done)
 }
 
-/// Reads both, and compares; what has no data in either is passed over. `report` is told how far it is.
+/// Reads both, and compares; what has no data in either is passed over. What one of them has behind the other's end must be zeros.
+/// `report` is told how far it is.
 ///
 /// # Errors
-/// When one of them fails, or a block differs: the first is named.
+/// When one of them fails, or a block differs or would be lost: the first is named.
 pub fn verify(
     from: &dyn BlockDevice,
     to: &dyn BlockDevice,
     report: &mut dyn FnMut(u64),
 ) -> Result<Migrated, MigrateError> {
-    same_size(from, to)?;
     let (source, target) = (Side::new(from, "the source"), Side::new(to, "the copy"));
     let mut done = Migrated::default();
     let mut at = 0;
-    while at < from.blocks() {
+    let end = from.blocks().min(to.blocks());
+    while at < end {
         let ((here, mapped), (there, copied)) = (source.extent(at), target.extent(at));
-        let run = here.min(there);
+        let run = here.min(there).min(end - at);
         if !mapped && !copied {
             at += run;
             continue;
@@ -232,5 +271,10 @@ pub fn verify(
         done.blocks += blocks;
         report(at);
     }
+    only_zeros(&source, end, end)?;
+    only_zeros(&target, end, end).map_err(|error| match error {
+        MigrateError::Behind { lba, .. } => MigrateError::Differs(lba),
+        error => error,
+    })?;
     Ok(done)
 }

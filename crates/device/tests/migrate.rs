@@ -12,7 +12,7 @@ use common::Client;
 use std::sync::Arc;
 use vellum_core::format::areas::Layout;
 use vellum_core::tables::Persistence;
-use vellum_device::migrate::{MigrateError, copy, verify};
+use vellum_device::migrate::{MigrateError, copy, ends_before, verify};
 use vellum_device::{CreateOptions, OpenOptions, Volume};
 use vellum_medium::MemoryMedium;
 
@@ -108,5 +108,67 @@ fn a_block_that_differs_is_found() {
         "{found:?}"
     );
     target.stop().unwrap();
+    source.stop().unwrap();
+}
+
+fn volume_of(logical_blocks: u64) -> Arc<Volume> {
+    let medium = Arc::new(MemoryMedium::new(2 * logical_blocks));
+    let options = CreateOptions {
+        logical_blocks: Some(logical_blocks),
+        ..CreateOptions::default()
+    };
+    Volume::create(&*medium, &options).unwrap();
+    open(&medium)
+}
+
+#[test]
+fn a_copy_may_be_larger_and_what_is_new_is_zeros() {
+    let (_, source) = volume(Layout::Log);
+    fill(&source);
+    let larger = volume_of(BLOCKS + 5000);
+    let mut reached = 0;
+    let copied = copy(&*source, &*larger, 0, &mut |at| {
+        reached = at;
+        Ok(())
+    });
+    assert_eq!(reached, BLOCKS);
+    assert_eq!(
+        verify(&*source, &*larger, &mut |_| {}).unwrap(),
+        copied.unwrap()
+    );
+    Client::new(&larger).write(BLOCKS + 7, &[78]).unwrap();
+    let found = verify(&*source, &*larger, &mut |_| {});
+    assert!(
+        matches!(found, Err(MigrateError::Differs(lba)) if lba.0 == BLOCKS + 7),
+        "{found:?}"
+    );
+    larger.stop().unwrap();
+    source.stop().unwrap();
+}
+
+#[test]
+fn a_copy_may_be_smaller_where_nothing_is_cut_off() {
+    let (_, source) = volume(Layout::Log);
+    fill(&source);
+    let end = BLOCKS - 1000;
+    let smaller = volume_of(end);
+    ends_before(&*source, BLOCKS).unwrap();
+    copy(&*source, &*smaller, 0, &mut |_| Ok(())).unwrap();
+    for found in [
+        ends_before(&*source, end),
+        verify(&*source, &*smaller, &mut |_| {}).map(drop),
+    ] {
+        assert!(
+            matches!(found, Err(MigrateError::Behind { lba, end: at }) if lba.0 >= end && at.0 == end),
+            "{found:?}"
+        );
+    }
+    let mut client = Client::new(&source);
+    for lba in end..BLOCKS {
+        client.write(lba, &[0]).unwrap();
+    }
+    ends_before(&*source, end).unwrap();
+    verify(&*source, &*smaller, &mut |_| {}).unwrap();
+    smaller.stop().unwrap();
     source.stop().unwrap();
 }

@@ -10,6 +10,7 @@ use crate::progress;
 use crate::properties::{self, Run};
 use crate::replace;
 use crate::size::Size;
+use crate::smaller;
 use crate::volume::{self, NewVolume};
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
@@ -37,6 +38,10 @@ pub struct Args {
     /// Its layout.
     #[arg(long, value_enum)]
     layout: LayoutChoice,
+    /// What clients shall see of it; as much as of the source, if not given. Less, if nothing is behind its end: shrink the file
+    /// system first.
+    #[arg(long)]
+    size: Option<Size>,
     /// Its over-provisioning, in per cent; as the source's, if not given.
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(2..=90))]
     over_provisioning: Option<u32>,
@@ -72,6 +77,7 @@ struct State {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Asked {
     layout: String,
+    size: Option<u64>,
     over_provisioning: Option<u32>,
     medium_size: Option<u64>,
 }
@@ -80,6 +86,7 @@ impl Asked {
     fn of(args: &Args) -> Self {
         Self {
             layout: Layout::from(args.layout).name().to_owned(),
+            size: args.size.map(|size| size.0),
             over_provisioning: args.over_provisioning,
             medium_size: args.medium_size.map(|size| size.0),
         }
@@ -89,6 +96,7 @@ impl Asked {
     fn differs(&self, now: &Self) -> Option<&'static str> {
         [
             ("--layout", self.layout != now.layout),
+            ("--size", self.size != now.size),
             (
                 "--over-provisioning",
                 self.over_provisioning != now.over_provisioning,
@@ -103,6 +111,9 @@ impl Asked {
 impl std::fmt::Display for Asked {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "--layout {}", self.layout)?;
+        if let Some(bytes) = self.size {
+            write!(f, " --size {bytes}")?;
+        }
         if let Some(percent) = self.over_provisioning {
             write!(f, " --over-provisioning {percent}")?;
         }
@@ -185,56 +196,12 @@ pub fn run(args: &Args) -> Result<()> {
     let plain = Key::none();
     let source_key = if args.encrypt { &plain } else { &args.key };
     let (superblock, _) = peek::superblock_of(&args.source, source_key)?;
-    let size = superblock.logical_blocks() * BLOCK_BYTES as u64;
     let path = State::path(&args.target);
     let source = opened::open(&args.source, true, source_key)?;
     let source = volume_on(source, true, Policy::default())?;
     let mut state = match State::load(&path)? {
-        Some(state) => {
-            if std::fs::symlink_metadata(&args.target).is_err() && unfinished(&args.target).exists()
-            {
-                name(&args.target)?;
-            }
-            let target = peek::uuid_of(&args.target)?;
-            let is_ours = (state.source.as_str(), state.life, state.target.as_str())
-                == (&hex_uuid(&superblock.uuid()), superblock.life().0, &target);
-            if !is_ours {
-                bail!(
-                    "{} is of another migration, or its source has been served since: remove it and {}, and begin anew",
-                    path.display(),
-                    args.target.display()
-                );
-            }
-            if let Some(option) = state.asked.differs(&Asked::of(args)) {
-                bail!(
-                    "{} was begun with another {option}: go on with the same options ({}), or remove it and {}, and begin anew",
-                    args.target.display(),
-                    state.asked,
-                    path.display()
-                );
-            }
-            state
-        }
-        None => {
-            let new = new_volume(args, &superblock)?;
-            if args.target == args.source {
-                return Err(usage("a migration goes into a new place"));
-            }
-            let mut state = State {
-                source: hex_uuid(&superblock.uuid()),
-                life: superblock.life().0,
-                target: String::new(),
-                asked: Asked::of(args),
-                blocks_done: 0,
-            };
-            make(&args.target, &new, |uuid| {
-                state.target = uuid;
-                state
-                    .save(&path)
-                    .with_context(|| path.display().to_string())
-            })?;
-            state
-        }
+        Some(state) => going_on(args, &superblock, &path, state)?,
+        None => begun(args, &superblock, &path, &source)?,
     };
     let Claimed { medium, socket } = claim(&args.target, false, &args.key)?;
     let policy = properties::policy_of(&medium, &args.run)?;
@@ -274,18 +241,70 @@ pub fn run(args: &Args) -> Result<()> {
         "{}: {} of {} copied and compared, layout {}, UUID {}",
         info.medium,
         Size(compared.blocks * BLOCK_BYTES as u64),
-        Size(size),
+        Size(info.logical_bytes),
         info.layout,
         info.uuid
     )?;
     Ok(())
 }
 
+/// A migration that was cut short, if it is this one.
+fn going_on(args: &Args, source: &Superblock, path: &Path, state: State) -> Result<State> {
+    if std::fs::symlink_metadata(&args.target).is_err() && unfinished(&args.target).exists() {
+        name(&args.target)?;
+    }
+    let target = peek::uuid_of(&args.target)?;
+    let is_ours = (state.source.as_str(), state.life, state.target.as_str())
+        == (&hex_uuid(&source.uuid()), source.life().0, &target);
+    if !is_ours {
+        bail!(
+            "{} is of another migration, or its source has been served since: remove it and {}, and begin anew",
+            path.display(),
+            args.target.display()
+        );
+    }
+    if let Some(option) = state.asked.differs(&Asked::of(args)) {
+        bail!(
+            "{} was begun with another {option}: go on with the same options ({}), or remove it and {}, and begin anew",
+            args.target.display(),
+            state.asked,
+            path.display()
+        );
+    }
+    Ok(state)
+}
+
+/// One that begins: its target is made.
+fn begun(args: &Args, source: &Superblock, path: &Path, volume: &Arc<Volume>) -> Result<State> {
+    let new = new_volume(args, source)?;
+    if args.target == args.source {
+        return Err(usage("a migration goes into a new place"));
+    }
+    if let Some(size) = args.size {
+        smaller::fits(volume, size).with_context(|| args.source.display().to_string())?;
+    }
+    let mut state = State {
+        source: hex_uuid(&source.uuid()),
+        life: source.life().0,
+        target: String::new(),
+        asked: Asked::of(args),
+        blocks_done: 0,
+    };
+    make(&args.target, &new, |uuid| {
+        state.target = uuid;
+        state.save(path).with_context(|| path.display().to_string())
+    })?;
+    Ok(state)
+}
+
 /// What the target shall be.
 fn new_volume(args: &Args, source: &Superblock) -> Result<NewVolume> {
     let own = source.over_provisioning();
     Ok(NewVolume {
-        size: Some(source.logical_blocks() * BLOCK_BYTES as u64),
+        size: Some(match args.size {
+            Some(size) => size.0,
+            None => source.logical_blocks() * BLOCK_BYTES as u64,
+        }),
         medium_size: args.medium_size.map(|size| size.0),
         over_provisioning: args.over_provisioning.map_or(own, |percent| percent * 10),
         segment_size: None,
@@ -347,6 +366,7 @@ mod tests {
             source: source.to_owned(),
             target: target.to_owned(),
             layout,
+            size: None,
             over_provisioning: None,
             medium_size: None,
             force: false,

@@ -1,0 +1,123 @@
+//! Whether a volume may become smaller: what lies on it ends before, and knows that.
+
+use crate::size::Size;
+use anyhow::{Result, bail};
+use std::sync::Arc;
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_device::Volume;
+use vellum_device::block::BlockDevice;
+use vellum_device::migrate::{MigrateError, ends_before};
+use vellum_frontend::unaligned::ByteDevice;
+
+/// All that is looked at to know a file system: the last of them, btrfs, is 64 KiB behind the start.
+const HEAD_BYTES: usize = 68 << 10;
+
+/// Refuses a size that would cut off something.
+pub fn fits(volume: &Arc<Volume>, size: Size) -> Result<()> {
+    let end = size.0 / BLOCK_BYTES as u64;
+    if end >= volume.blocks() {
+        return Ok(());
+    }
+    let device = ByteDevice::from(Arc::clone(volume) as Arc<dyn BlockDevice>);
+    let mut head = vec![0; HEAD_BYTES];
+    let there = head.len().min(device.bytes() as usize);
+    device.read(0, &mut head[..there])?;
+    if let Some((kind, bytes)) = found(&head)
+        && bytes > size.0
+    {
+        bail!(
+            "--size {size}: the {kind} on it ends at {}, and would be cut off: shrink it first. \
+             An ext4 is shrunk by `resize2fs DEVICE {}K`, and XFS not at all",
+            Size(bytes),
+            size.0 >> 10
+        );
+    }
+    match ends_before(&**volume, end) {
+        Err(MigrateError::Behind { lba, .. }) => bail!(
+            "--size {size}: there is data behind it, first at byte {}. If it is left of a file system \
+             that was shrunk, attach the volume and give it up: `blkdiscard --offset {} DEVICE`",
+            lba.0 * BLOCK_BYTES as u64,
+            size.0
+        ),
+        done => Ok(done?),
+    }
+}
+
+/// What a volume begins with, and where that says that it ends, in bytes.
+fn found(head: &[u8]) -> Option<(&'static str, u64)> {
+    ext4(head)
+        .map(|bytes| ("ext4", bytes))
+        .or_else(|| xfs(head).map(|bytes| ("XFS", bytes)))
+        .or_else(|| btrfs(head).map(|bytes| ("btrfs", bytes)))
+        .or_else(|| partitions(head).map(|bytes| ("last partition", bytes)))
+}
+
+fn bytes_at<const N: usize>(head: &[u8], at: usize) -> Option<[u8; N]> {
+    head.get(at..at + N)?.try_into().ok()
+}
+
+fn low(head: &[u8], at: usize) -> Option<u64> {
+    Some(u32::from_le_bytes(bytes_at(head, at)?).into())
+}
+
+/// Also ext2 and ext3.
+fn ext4(head: &[u8]) -> Option<u64> {
+    let head = head.get(1024..)?;
+    if bytes_at(head, 0x38)? != 0xEF53_u16.to_le_bytes() {
+        return None;
+    }
+    let is_long = low(head, 0x60)? & 0x80 != 0;
+    let high = if is_long { low(head, 0x150)? } else { 0 };
+    let blocks = high << 32 | low(head, 4)?;
+    blocks.checked_mul(1024_u64.checked_shl(low(head, 0x18)? as u32)?)
+}
+
+fn xfs(head: &[u8]) -> Option<u64> {
+    if &bytes_at::<4>(head, 0)? != b"XFSB" {
+        return None;
+    }
+    let block = u32::from_be_bytes(bytes_at(head, 4)?);
+    u64::from_be_bytes(bytes_at(head, 8)?).checked_mul(block.into())
+}
+
+/// What it takes of this device.
+fn btrfs(head: &[u8]) -> Option<u64> {
+    let head = head.get(64 << 10..)?;
+    if &bytes_at::<8>(head, 0x40)? != b"_BHRfS_M" {
+        return None;
+    }
+    Some(u64::from_le_bytes(bytes_at(head, 0xC9 + 8)?))
+}
+
+/// Where the last partition of a DOS table ends; that of a GPT is the whole device.
+fn partitions(head: &[u8]) -> Option<u64> {
+    if bytes_at(head, 510)? != [0x55, 0xAA] {
+        return None;
+    }
+    let end = |entry: usize| Some((low(head, entry + 8)? + low(head, entry + 12)?) * 512);
+    (0..4).filter_map(|i| end(446 + 16 * i)).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_file_system_says_nothing() {
+        assert_eq!(found(&[]), None);
+        assert_eq!(found(&[0; HEAD_BYTES]), None);
+        let nonsense = vec![0xFF; HEAD_BYTES];
+        assert_eq!(found(&nonsense), None);
+    }
+
+    #[test]
+    fn a_partition_table_ends_with_its_last_partition() {
+        let mut head = vec![0; HEAD_BYTES];
+        head[510..512].copy_from_slice(&[0x55, 0xAA]);
+        for (entry, start, blocks) in [(446, 2048_u32, 2048_u32), (462, 8192, 4096)] {
+            head[entry + 8..entry + 12].copy_from_slice(&start.to_le_bytes());
+            head[entry + 12..entry + 16].copy_from_slice(&blocks.to_le_bytes());
+        }
+        assert_eq!(found(&head), Some(("last partition", 12_288 * 512)));
+    }
+}
