@@ -32,7 +32,7 @@ enum Age {
 }
 
 /// What each was is said beside it.
-const FOUND: [(Layout, Age, u64); 11] = [
+const FOUND: [(Layout, Age, u64); 13] = [
     // A number's leaf was lost, and an LBA was believed that had had another number.
     (Layout::Log, Age::Before, 304),
     // Guesses took the places that were counted for what is certain.
@@ -54,6 +54,10 @@ const FOUND: [(Layout, Age, u64); 11] = [
     (Layout::Log, Age::New, 2_000_028),
     // Not wrong: whether a lost chunk that names a block of the journal ended its pledge is not known, so its home is lost, too.
     (Layout::Log, Age::New, 6_000_073),
+    // A root was alone when the next commit wrote over what the one before it needs, and that one was gone back to.
+    (Layout::Shadow, Age::Before, 4_088_890_504),
+    // A root that was alone was marked as durable, and lost.
+    (Layout::Shadow, Age::New, 3_735_928_959),
 ];
 
 fn cases(

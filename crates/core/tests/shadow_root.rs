@@ -27,8 +27,8 @@ use vellum_core::seam::Effect;
 use vellum_core::tables::{Options, Persistence, Tables};
 
 const VOLUME: Volume = Volume {
-    medium_blocks: 800,
-    logical_blocks: Some(200),
+    medium_blocks: 1600,
+    logical_blocks: Some(600),
     segment_blocks: 64,
     over_provisioning: 70,
     layout: Layout::Shadow,
@@ -41,9 +41,12 @@ fn opened(mut medium: Medium) -> (Driver, Superblock) {
         panic!("tables");
     };
     let superblock = found.superblock.clone();
-    let options = Options::new(&engine::Options::default(), Persistence::Weak);
+    let options = Options {
+        discard_blocks_min: 1,
+        ..Options::new(&engine::Options::default(), Persistence::Weak)
+    };
     let tables = Tables::new(*found, options, crc32c::crc32c);
-    let model = Model::new(200);
+    let model = Model::new(600);
     let mut driver = Driver::new(tables, medium, model, rng, 0);
     driver.start().unwrap();
     (driver, superblock)
@@ -158,17 +161,23 @@ fn a_root_that_was_torn_is_not_there() {
     assert_eq!(after.root_generation(), before);
 }
 
-/// A power cut tore the second copy of a root. A flush that is answered after that covers what the first one says, so there has to be
-/// a root that no single block decides over.
-#[test]
-fn a_flush_waits_until_a_root_that_was_found_alone_is_there_twice() {
+/// A root whose second copy a power cut has torn; what is there instead.
+fn with_a_lone_root() -> (Medium, Superblock, Generation, Vec<u8>) {
     let (driver, superblock) = with_roots();
     let (mut medium, ..) = driver.crash(true).unwrap();
     let alone = newest(&medium, &superblock);
     let blank = vec![0; superblock.shadow_root_blocks() as usize * 4096];
     let first = superblock.shadow_root_at(alone);
     medium.format(first.0 + superblock.shadow_root_blocks(), &blank);
-    let (mut driver, superblock) = opened(medium);
+    (medium, superblock, alone, blank)
+}
+
+/// A flush that is answered after that covers what the first copy says, so there has to be a root that no single block decides over.
+#[test]
+fn a_flush_waits_until_a_root_that_was_found_alone_is_there_twice() {
+    let (medium, superblock, alone, blank) = with_a_lone_root();
+    let first = superblock.shadow_root_at(alone);
+    let (mut driver, _) = opened(medium);
     driver.ask(&Ask::Flush).unwrap();
     driver.settle().unwrap();
     let (mut medium, ..) = driver.crash(true).unwrap();
@@ -178,7 +187,52 @@ fn a_flush_waits_until_a_root_that_was_found_alone_is_there_twice() {
     };
     let is_there = found.links().any(|(lba, ..)| lba == 3);
     assert!(is_there, "a block that was flushed is lost with one block");
-    assert!(newest(&medium, &superblock) > alone);
+    assert_eq!(found.generation, alone, "its second copy");
+}
+
+/// Whoever loses the one copy goes back to the root before it: nothing that this one needs is written over before there are two, and
+/// the superblock does not say that the newer one was durable.
+#[test]
+fn nothing_is_written_before_a_root_that_was_found_alone_is_there_twice() {
+    let (medium, superblock, alone, blank) = with_a_lone_root();
+    let first = superblock.shadow_root_at(alone);
+    let bytes = |medium: &Medium, at: u64| {
+        let mut block = vec![0; 4096];
+        medium.read_into(at, &mut block);
+        block
+    };
+    let (mut driver, _) = opened(medium.clone());
+    driver.holds = |effect| matches!(effect, Effect::WriteMeta { durable: true, .. });
+    for first in (10..510).step_by(10) {
+        let write = Ask::Write {
+            lba: u64::from(first),
+            tokens: (first..first + 10).collect(),
+            fua: false,
+        };
+        driver.ask(&write).unwrap();
+    }
+    driver.ask(&Ask::Flush).unwrap();
+    for _ in 0..2 {
+        while driver.advance().unwrap() {}
+        // What is free would be discarded, and what the superblock does not say of roots would be written.
+        driver.now += 60_000_000_000;
+        driver.tick().unwrap();
+    }
+    assert_eq!(driver.flights(), 1, "the second copy is on its way");
+    let changed: Vec<u64> = (1..medium.blocks() - 1)
+        .filter(|&at| bytes(&driver.medium, at) != bytes(&medium, at))
+        .collect();
+    assert_eq!(changed, [], "all but the superblocks is as it was");
+    let mut medium = driver.medium.clone();
+    medium.format(first.0, &blank);
+    let found = open::recover(&medium, None).unwrap();
+    let Recovered::Tables(found) = found else {
+        panic!("tables");
+    };
+    assert_eq!(found.generation, Generation(alone.0 - 1));
+    driver.holds = |_| false;
+    driver.settle().unwrap();
+    assert!(newest(&driver.medium, &superblock) > alone);
 }
 
 /// A write that the medium confirmed and lost: the block that was in its place, whole and two commits old, is not taken for it. Of

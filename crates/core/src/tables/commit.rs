@@ -218,6 +218,17 @@ impl Tables {
         self.write_tables(blocks);
     }
 
+    /// What commits wait for: the second copy of the root that was found.
+    pub(super) fn begin_lone_root(&mut self) {
+        self.committing = Some(Commit {
+            group: Group::new(self.durable),
+            at: At::Root,
+            under_way: 1,
+            queue: VecDeque::new(),
+            unlinked: Vec::new(),
+        });
+    }
+
     /// What was held back and is due, or is to be written anyway.
     fn take_later(&mut self, blocks: &mut BTreeSet<(Kind, u32)>) {
         for block in blocks.iter() {

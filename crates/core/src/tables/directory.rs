@@ -25,8 +25,8 @@ pub(super) struct Directory {
     damaged: BTreeMap<u64, RecoveryError>,
     /// Blocks of it that are damaged, and that their twins told.
     pub from_twins: Vec<u64>,
-    /// Whether one copy of its root is missing.
-    pub is_alone: bool,
+    /// Where the second copy of its root should be, if there is one alone.
+    pub lone: Option<Pba>,
 }
 
 impl Directory {
@@ -41,8 +41,8 @@ impl Directory {
         let tables: u64 = superblock.table_blocks().iter().sum();
         match newest_root(source, superblock, crc) {
             Ok(root) => {
+                directory.lone = root.missing(superblock);
                 (directory.generation, directory.blocks) = (root.generation, root.slots);
-                directory.is_alone = root.copies == 1;
             }
             Err(error) => {
                 loss.note(error);
@@ -114,7 +114,17 @@ struct Root {
     generation: Generation,
     /// Those of the directory's blocks.
     slots: Vec<LeafSlot>,
-    copies: u32,
+    /// Which of its copies are there.
+    copies: [bool; 2],
+}
+
+impl Root {
+    /// Where its other copy should be.
+    fn missing(&self, superblock: &Superblock) -> Option<Pba> {
+        let copy = self.copies.iter().position(|is_there| !is_there)? as u64;
+        let first = superblock.shadow_root_at(self.generation);
+        Some(first.plus(copy * superblock.shadow_root_blocks()))
+    }
 }
 
 /// The newest of them.
@@ -139,12 +149,14 @@ fn newest_root(
                     let generation = header.generation;
                     match &mut newest {
                         Some(root) if root.generation > generation => {}
-                        Some(root) if root.generation == generation => root.copies += 1,
+                        Some(root) if root.generation == generation => {
+                            root.copies[copy as usize] = true;
+                        }
                         _ => {
                             newest = Some(Root {
                                 generation,
                                 slots,
-                                copies: 1,
+                                copies: [copy == 0, copy == 1],
                             });
                         }
                     }

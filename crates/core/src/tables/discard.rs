@@ -30,7 +30,8 @@ impl Tables {
 
     fn may_discard(&self) -> bool {
         let room = u64::from(self.space.free_blocks()) >= limits::FREE_BLOCKS_TO_DISCARD;
-        room && !self.poisoned && self.mode == Mode::Running && !self.outbox.holds_writes()
+        let waits = self.outbox.holds_writes() || self.root_is_alone();
+        room && !self.poisoned && self.mode == Mode::Running && !waits
     }
 
     /// When to look next for what can be discarded, if nothing happens before.

@@ -37,7 +37,7 @@ impl Tables {
                 let block = *block;
                 self.encode_directory(block, out);
             }
-            Some(Pending::Root) => self.encode_root(out),
+            Some(Pending::Root | Pending::RootCopy(_)) => self.encode_root(out),
             Some(Pending::Mirror(_)) => self.encode_mirror(out),
             _ => unreachable!("effect {id} writes no metadata"),
         }
@@ -78,6 +78,15 @@ impl Tables {
             Some(Pending::MapTwin(block)) => (self.map_twin_place(*block), 1),
             Some(Pending::Directory(block)) => (self.directory_place(*block), 1),
             Some(Pending::DirectoryTwin(block)) => (self.directory_twin_place(*block), 1),
+            Some(Pending::RootCopy(at)) => {
+                let blocks = self.superblock.shadow_root_blocks() as u32;
+                return Effect::WriteMeta {
+                    id,
+                    at: *at,
+                    blocks,
+                    durable: true,
+                };
+            }
             Some(Pending::Mirror(at)) => {
                 return Effect::WriteMeta {
                     id,

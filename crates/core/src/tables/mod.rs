@@ -80,6 +80,8 @@ enum Pending {
     Directory(u32),
     DirectoryTwin(u32),
     Root,
+    /// The second copy of a root that was found alone.
+    RootCopy(Pba),
     /// The superblock, with the newest root that is durable, in one of its places.
     Mirror(Pba),
     Sync,
@@ -237,6 +239,7 @@ impl Tables {
         }
         tables.running.unprinted = recovered.unprinted;
         tables.reserve = Reserve::new(tables.room());
+        tables.double_root();
         tables
     }
 
@@ -393,6 +396,7 @@ impl Tables {
                 | Pending::Directory(_)
                 | Pending::DirectoryTwin(_)
                 | Pending::Root
+                | Pending::RootCopy(_)
                 | Pending::Mirror(_)
         );
         if writes && matches!(outcome, Outcome::Full) && !self.poisoned {
@@ -414,7 +418,8 @@ impl Tables {
             | Pending::MapTwin(_)
             | Pending::Directory(_)
             | Pending::DirectoryTwin(_)
-            | Pending::Root => self.step_ended(),
+            | Pending::Root
+            | Pending::RootCopy(_) => self.step_ended(),
             Pending::Mirror(_) => self.mirror_written(),
             Pending::Sync => self.synced(),
             Pending::Discard { first, blocks } => self.discarded(first, blocks),

@@ -73,6 +73,8 @@ pub(super) struct Anew {
     pub damaged: BTreeSet<u32>,
     /// Blocks of the table of editions that say less than what was found.
     pub editions: BTreeSet<u32>,
+    /// The second copy of a root that was found alone.
+    pub root: Option<Pba>,
 }
 
 /// A block of fingerprints, counts or editions that is damaged or cannot be read. Fingerprints are hints; counts are what the
@@ -333,10 +335,7 @@ pub(super) fn look(
         .map(|block| block * DIRECTORY_ENTRIES);
     let named = named.filter_map(|number| found.superblock.table_of(number));
     found.anew.tables.extend(named);
-    if directory.is_alone {
-        // Any commit has a root, in two copies.
-        found.anew.tables.insert((Kind::Map, 0));
-    }
+    found.anew.root = directory.lone;
     (found.generation, found.slots) = (directory.generation, directory.slots);
     found.directory = directory.blocks;
     if found.superblock.has_editions() {

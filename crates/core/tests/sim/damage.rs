@@ -215,6 +215,12 @@ impl World {
         let none = BTreeSet::new();
         let older = loss.as_ref().map_or(&case.older, |_| &none);
         let lost = self.judge(&seen, &pledges, is_cut, older)?;
+        let is_of_tables = matches!(whole, Recovered::Tables(_));
+        ensure!(
+            !(was_cut && is_of_tables) || lost.is_empty(),
+            "the root before it was gone back to, and {} LBAs of that are lost",
+            lost.len()
+        );
         match lost.is_subset(&hit) {
             _ if was_cut && loss.is_none() => tally.cut += 1,
             true if lost.is_empty() => tally.harmless += 1,
