@@ -32,7 +32,7 @@ enum Age {
 }
 
 /// What each was is said beside it.
-const FOUND: [(Layout, Age, u64); 13] = [
+const FOUND: [(Layout, Age, u64); 17] = [
     // A number's leaf was lost, and an LBA was believed that had had another number.
     (Layout::Log, Age::Before, 304),
     // Guesses took the places that were counted for what is certain.
@@ -54,10 +54,17 @@ const FOUND: [(Layout, Age, u64); 13] = [
     (Layout::Log, Age::New, 2_000_028),
     // Not wrong: whether a lost chunk that names a block of the journal ended its pledge is not known, so its home is lost, too.
     (Layout::Log, Age::New, 6_000_073),
+    // A power cut had torn a summary that was written anew, and a header of that segment was lost.
+    (Layout::Log, Age::New, 780_989_875),
     // A root was alone when the next commit wrote over what the one before it needs, and that one was gone back to.
     (Layout::Shadow, Age::Before, 4_088_890_504),
     // A root that was alone was marked as durable, and lost.
     (Layout::Shadow, Age::New, 3_735_928_959),
+    // One of two copies of a block of the map was newer, and what the other one led to was written over before they were alike.
+    (Layout::Ordered, Age::New, 1_305_566_837),
+    // Not wrong: more counts were too low than a list of damage holds, and the matrix went by that list.
+    (Layout::Ordered, Age::Before, 3_337_556_034),
+    (Layout::Ordered, Age::Before, 1_720_238_879),
 ];
 
 fn cases(

@@ -13,6 +13,9 @@
 use super::order::{Stage, Step};
 use super::*;
 
+/// The number of a commit of what was found. What clients change has a higher one.
+const FOUND: u64 = 0;
+
 /// What clients have changed since the last commit began.
 pub(super) struct Group {
     pub number: u64,
@@ -218,15 +221,35 @@ impl Tables {
         self.write_tables(blocks);
     }
 
-    /// What commits wait for: the second copy of the root that was found.
-    pub(super) fn begin_lone_root(&mut self) {
+    /// What was found in one copy alone gets its second one, as a commit of its own before all others: a root, or blocks of the map
+    /// in place. Whoever loses the one copy has what was there before, and until there are two again nothing that this needs is
+    /// written over: no data goes out meanwhile, no discard, and the superblock says nothing new.
+    pub(super) fn double(&mut self, root: Option<Pba>) {
+        let is_in_place = self.shadow.is_none() && !self.anew.is_empty();
+        if root.is_none() && !is_in_place {
+            return;
+        }
         self.committing = Some(Commit {
-            group: Group::new(self.durable),
-            at: At::Root,
-            under_way: 1,
+            group: Group::new(FOUND),
+            at: if is_in_place { At::Links } else { At::Root },
+            under_way: usize::from(root.is_some()),
             queue: VecDeque::new(),
             unlinked: Vec::new(),
         });
+        if let Some(at) = root {
+            self.stats.medium_map += self.superblock.shadow_root_blocks();
+            self.start_write(Pending::RootCopy(at));
+            self.unsynced = false;
+        } else {
+            let blocks = core::mem::take(&mut self.anew);
+            self.write_tables(blocks);
+        }
+    }
+
+    /// Whether that is under way.
+    pub(super) fn is_doubling(&self) -> bool {
+        let commit = self.committing.as_ref();
+        commit.is_some_and(|commit| commit.group.number == FOUND)
     }
 
     /// What was held back and is due, or is to be written anyway.

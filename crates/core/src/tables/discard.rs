@@ -30,7 +30,7 @@ impl Tables {
 
     fn may_discard(&self) -> bool {
         let room = u64::from(self.space.free_blocks()) >= limits::FREE_BLOCKS_TO_DISCARD;
-        let waits = self.outbox.holds_writes() || self.root_is_alone();
+        let waits = self.outbox.holds_writes() || self.is_doubling();
         room && !self.poisoned && self.mode == Mode::Running && !waits
     }
 

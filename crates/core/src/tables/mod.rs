@@ -239,7 +239,7 @@ impl Tables {
         }
         tables.running.unprinted = recovered.unprinted;
         tables.reserve = Reserve::new(tables.room());
-        tables.double_root();
+        tables.double(recovered.anew.root);
         tables
     }
 

@@ -17,9 +17,6 @@ pub(super) struct Shadow {
     durable: Generation,
     unmarked_since: Option<Nanos>,
     marking: bool,
-    /// Where the second copy of this root goes, which was found alone. Until it is there nothing else is written: who loses the one copy
-    /// goes back to the root before, so that has to be whole.
-    lone: Option<Pba>,
     slots: Vec<LeafSlot>,
     directory: Vec<LeafSlot>,
     /// Of the commit that is under way: directory blocks that have changed.
@@ -47,7 +44,6 @@ impl Shadow {
             durable: found.generation,
             unmarked_since: (!found.is_rest).then_some(Nanos(0)),
             marking: false,
-            lone: found.anew.root,
             slots: core::mem::take(&mut found.slots),
             directory: core::mem::take(&mut found.directory),
             changed: BTreeSet::new(),
@@ -182,27 +178,8 @@ impl Tables {
         let now = self.now;
         if let Some(shadow) = &mut self.shadow {
             shadow.durable = shadow.generation;
-            shadow.lone = None;
             shadow.unmarked_since.get_or_insert(now);
         }
-    }
-
-    /// Whether the root was found alone, and its second copy is not there yet.
-    pub(super) fn root_is_alone(&self) -> bool {
-        self.shadow
-            .as_ref()
-            .is_some_and(|shadow| shadow.lone.is_some())
-    }
-
-    /// A root that was found alone gets its second copy, as a commit of its own.
-    pub(super) fn double_root(&mut self) {
-        let Some(at) = self.shadow.as_ref().and_then(|shadow| shadow.lone) else {
-            return;
-        };
-        self.stats.medium_map += self.superblock.shadow_root_blocks();
-        self.begin_lone_root();
-        self.start_write(Pending::RootCopy(at));
-        self.unsynced = false;
     }
 
     /// When the superblock is to say which root was durable once. Until then recovery takes one that has rotted for one that
@@ -230,7 +207,7 @@ impl Tables {
 
     /// Begins what is to be written of the superblock next.
     pub(super) fn write_mirrors(&mut self) {
-        if self.poisoned || self.root_is_alone() {
+        if self.poisoned || self.is_doubling() {
             return;
         }
         if let Some(at) = self.mirrors.begin(&mut self.superblock) {

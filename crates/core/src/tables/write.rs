@@ -171,7 +171,7 @@ impl Tables {
         self.relink(lba, Link::to(index, payload.digest.sum));
         self.stats.stored_whole(payload.digest.class);
         self.note(lba, payload);
-        if self.queued.len() >= limits::QUEUED_BLOCKS && !self.root_is_alone() {
+        if self.queued.len() >= limits::QUEUED_BLOCKS && !self.is_doubling() {
             self.write_queued();
         }
         Placed::Done
@@ -334,7 +334,7 @@ impl Tables {
     /// Answers `request` once everything placed so far is durable.
     fn wait_for_durability(&mut self, request: RequestId, flush: bool) {
         // What was found in one copy alone is not given for durable.
-        let takes_anew = self.committing.is_none() || self.root_is_alone();
+        let takes_anew = self.committing.is_none() || self.is_doubling();
         let group = if !self.running.links.is_empty() || takes_anew && !self.anew.is_empty() {
             self.want_group(flush);
             self.running.number

@@ -204,6 +204,7 @@ impl World {
         tally.copied += u64::from(found.replayed().from_copies > 0);
         let was_cut = last_seq(&found) < last_seq(whole);
         let pledges = pledges(&found);
+        let too_low = damaged_tables::too_low(&found);
         let mut seen = self.read_all(found, medium.clone())?;
         if let Some(loss) = &loss {
             forget(&mut seen, loss);
@@ -228,8 +229,8 @@ impl World {
             false => {
                 tally.more += 1;
                 let mut beyond = beyond(&lost, &hit, case, whole);
-                if let Some(loss) = loss.as_ref().filter(|_| case.is_untold) {
-                    let doubtful = damaged_tables::doubtful(whole, &loss.damage, case.at);
+                if loss.is_some() && case.is_untold {
+                    let doubtful = damaged_tables::doubtful(whole, &too_low, case.at);
                     beyond.retain(|lba| !doubtful.contains(lba));
                 }
                 ensure!(

@@ -2,11 +2,11 @@
 
 use super::medium::{BLOCK, Medium};
 use std::collections::BTreeSet;
+use vellum_core::addr::Pba;
 use vellum_core::format::areas::{DIRECTORY_ENTRIES, Layout};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::format::table::{Kind, SECTOR_BYTES};
 use vellum_core::layout::Recovered;
-use vellum_core::recovery::RecoveryError;
 
 /// The number of the table block that is there, if one is.
 fn number(superblock: &Superblock, at: u64) -> Option<u64> {
@@ -61,17 +61,20 @@ pub fn links(whole: &Recovered, before: &Medium, after: &Medium, at: u64) -> BTr
         .collect()
 }
 
+/// The data blocks that were found counted too low: all of them, where what is told of a volume's damage ends somewhere.
+pub fn too_low(found: &Recovered) -> BTreeSet<Pba> {
+    match found {
+        Recovered::Log(_) => BTreeSet::new(),
+        Recovered::Tables(tables) => tables.too_low.iter().map(|(at, ..)| *at).collect(),
+    }
+}
+
 /// The LBAs of the map's blocks from which a link leads to what is counted too low; the damaged one, if it is of the map, may have
 /// such a link of before.
-pub fn doubtful(whole: &Recovered, damage: &[RecoveryError], at: u64) -> BTreeSet<u64> {
+pub fn doubtful(whole: &Recovered, too_low: &BTreeSet<Pba>, at: u64) -> BTreeSet<u64> {
     let Recovered::Tables(tables) = whole else {
         return BTreeSet::new();
     };
-    let too_low = damage.iter().filter_map(|error| match error {
-        RecoveryError::CountTooLow { at, .. } => Some(*at),
-        _ => None,
-    });
-    let too_low: BTreeSet<_> = too_low.collect();
     let of_block = Kind::Map.entries() as u64;
     let leads = tables.links().filter(|(_, at, _)| too_low.contains(at));
     let blocks = leads.map(|(lba, ..)| u64::from(lba) / of_block);
