@@ -67,12 +67,24 @@ impl Places<'_> {
     fn newest_head(&mut self) -> Option<Superblock> {
         let end = Pba(self.medium_blocks.saturating_sub(1));
         let places = [Some(Pba(0)), Some(end), self.told_by_the_first()];
-        let heads = places.into_iter().flatten().filter_map(|at| {
-            let mut block = [0; BLOCK_BYTES];
-            self.source.read(at, &mut block).ok()?;
-            Superblock::decode_head(&block, self.medium_blocks, self.crc).ok()
-        });
+        let heads = places.into_iter().flatten();
+        let heads = heads.filter_map(|at| self.head(at));
         heads.max_by_key(Superblock::life)
+    }
+
+    /// What is left of one that was torn.
+    fn head(&mut self, at: Pba) -> Option<Superblock> {
+        let mut block = [0; BLOCK_BYTES];
+        self.source.read(at, &mut block).ok()?;
+        Superblock::decode_head(&block, self.medium_blocks, self.crc).ok()
+    }
+
+    /// What is left of one that was torn, if it is so many lives newer than the first mirror at least. Each life writes the first
+    /// mirror before the last, so then that one is of before, and the volume may not be taken for what it was.
+    fn newer_head(&mut self, at: Pba, first: &Superblock, lives: u64) -> Option<Superblock> {
+        let least = first.life().0 + lives;
+        let head = self.head(at)?;
+        (head.uuid() == first.uuid() && head.life().0 >= least).then_some(head)
     }
 
     fn read(&mut self, at: Pba) -> Result<Superblock, RecoveryError> {
@@ -93,7 +105,14 @@ impl Places<'_> {
         {
             return Ok(grown);
         }
+        // A growth that was cut short leaves one of the next life there, and the first mirror is right.
+        if there != end
+            && let Some(head) = self.newer_head(end, first, 2)
+        {
+            return Ok(head);
+        }
         self.read(there)
+            .or_else(|error| self.newer_head(there, first, 1).ok_or(error))
     }
 
     /// The last mirror, of which the first does not tell where it is: mostly in the medium's last block. If the medium is longer
