@@ -18,6 +18,7 @@
 #     MEDIUM=device       volumes lie on the loop device too, whose counters must agree with what the server has written
 #     SCALE=100           the applications' work, in per cent
 #     QUICK=1             small, and no document
+#     CAUSES=FILE         adds what each run wrote to the file, prints it by cause (applications_causes.py), and writes no document
 #
 # What ONLY, CONFIGURATIONS and PROPERTIES choose replaces its rows of the document's; the others stay as they were measured.
 set -euo pipefail
@@ -113,6 +114,7 @@ one() { # whether the application could be run
     local IFS=$'\t'
     local row=("$state" "${limit:-none}" "$name" "$configuration" "$round" "$medium_bytes" "$host_bytes" "$syncs" "$operations" "$seconds" "$server_seconds")
     printf '%s\n' "${row[*]}"$'\t'"$commit"$'\t'"$today" >>"$rows"
+    [ -z "${CAUSES:-}" ] || printf '%s\t%s\t%s\t%s\n' "$name" "$configuration" "$medium_bytes" "$(! is_volume || jq -c . "$dir/stats")" >>"$CAUSES"
     printf '%s, round %s  %-12s %-28s %9.2f MiB %8s s\n' "$state" "$round" "$name" "$configuration" "$(awk -v b="$medium_bytes" 'BEGIN { print b / 1048576 }')" "$seconds"
 }
 
@@ -133,6 +135,7 @@ done
 for what in "${skipped[@]}"; do echo "not measured: $what"; done | sort -u
 echo "took $(($(date +%s) - begun)) s"
 [ -s "$rows" ] || exit 1
+[ -z "${CAUSES:-}" ] || { benches/applications_causes.py "$CAUSES"; exit 0; }
 
 # Rows of what was measured now take the place of those that were there.
 kept=docs/benchmarks

@@ -133,8 +133,9 @@ window_begins() {
 
 # The server's own counters, before it ends: what it was sent, and what it asked the medium.
 asked_server() {
-    ! is_volume || read -r host_bytes syncs < <("$VELLUM" stats "$volume_path" --json |
-        jq -r '.[0].stats | "\(.clients.write.bytes) \(.medium.syncs + .medium.durable_writes)"')
+    is_volume || return 0
+    "$VELLUM" stats "$volume_path" --json >"$dir/stats"
+    read -r host_bytes syncs < <(jq -r '.[0].stats | "\(.clients.write.bytes) \(.medium.syncs + .medium.durable_writes)"' "$dir/stats")
 }
 
 # What it has cost: $medium_bytes, $host_bytes, $syncs, $server_seconds.
