@@ -8,6 +8,9 @@
 //! `CUTS=n` for so many (a few by default), `SEED=n` for the first recording, `FS=xfs,btrfs` and `PROPERTIES=usual,all` for some,
 //! `CUTS_EACH=n` for so many of a recording, `KEEP=DIR` for the medium of a failure. A seed tells what is done and where it is cut, not
 //! when the kernel writes: a failure comes again from its kept medium, or after a few runs.
+//!
+//! Two things that the kernel does without a volume, too, are told and counted and do not fail: a journal that was wrong as it was sent
+//! (`sent.rs` shows it each time), and names that a btrfs has again (`Recording::check`).
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 #[path = "../common/mod.rs"]
@@ -16,11 +19,12 @@ mod database;
 mod load;
 mod model;
 mod recording;
+mod sent;
 mod world;
 
 use common::can_attach;
 use database::MODES;
-use recording::{Places, Recording, Sure};
+use recording::{Complaint, Places, Recording, Sure};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -63,6 +67,8 @@ struct Tally {
     /// Of the writes that a cut could lose, those that it lost and those that it tore.
     writes: [u64; 3],
     sure: Sure,
+    /// Cuts after which the kernel stumbled over what it had written itself.
+    kernels: usize,
     failures: Vec<String>,
 }
 
@@ -78,12 +84,15 @@ impl Tally {
         let [writes, lost, torn] = self.writes;
         format!(
             "{} cuts ({} of them in a life after a cut) of {} recordings; {writes} writes in flight, \
-             {lost} of them lost, {torn} torn; {} synced files and {} transactions held; {} complaints",
+             {lost} of them lost, {torn} torn; {} synced files and {} transactions held; \
+             the kernel's own: {} journals, {} names of btrfs; {} complaints",
             self.cuts,
             self.again,
             self.recordings,
             self.sure.files,
             self.sure.transactions,
+            self.kernels,
+            self.sure.back,
             self.failures.len()
         )
     }
@@ -106,7 +115,12 @@ impl Trial<'_> {
                 tally.sure += sure;
                 Some(tape)
             }
-            Err(error) => {
+            Err(Complaint::Kernels(why)) => {
+                println!("KERNEL {}: {why}", self.told);
+                tally.kernels += 1;
+                None
+            }
+            Err(Complaint::Ours(error)) => {
                 let failure = format!("{}: {error}", self.told);
                 println!("COMPLAINT {failure}");
                 if let Some(folder) = env("KEEP") {
@@ -212,11 +226,12 @@ fn round(world: (FileSystem, Properties), seed: u64, places: &Places, tally: &mu
     tally.recordings += 1;
     cut(&recording, seed, each, places, tally);
     println!(
-        "seed {seed}: {} {} {mode}, {} instants recorded in {:.1} s, {} cuts in {:.1} s; so far {}",
+        "seed {seed}: {} {} {mode}, {} instants recorded in {:.1} s, {}; {} cuts in {:.1} s; so far {}",
         world.0.name,
         world.1.name(),
         recording.tape.len(),
         recorded.as_secs_f32(),
+        recording.journal(),
         tally.cuts - before,
         (start.elapsed() - recorded).as_secs_f32(),
         tally.line()

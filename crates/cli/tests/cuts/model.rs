@@ -204,8 +204,23 @@ impl Folder {
         self.contents[number].now()
     }
 
-    /// Holds what is in a folder against what may be there after a cut; says how many files must be.
-    pub fn check(&self, path: &Path, cut: usize) -> Result<usize, String> {
+    /// All that pages of files ever were.
+    pub fn pages(&self) -> impl Iterator<Item = Page> + '_ {
+        let states = self
+            .contents
+            .iter()
+            .flat_map(|history| history.states.iter());
+        let pages: BTreeMap<_, _> = states
+            .flat_map(|(_, content)| &content.pages)
+            .map(|page| (Arc::as_ptr(page), page))
+            .collect();
+        pages.into_values().cloned()
+    }
+
+    /// Holds what is in a folder against what may be there after a cut; says how many files must be, and which names are there again
+    /// that were synced away, with the very file that they were of.
+    pub fn check(&self, path: &Path, cut: usize) -> Result<(usize, Vec<String>), String> {
+        let mut back = Vec::new();
         let mut found = BTreeMap::new();
         let list = || {
             fs::read_dir(path)?
@@ -225,7 +240,7 @@ impl Folder {
                 }
             }
             Err(error) if must_exist => return Err(format!("{}: {error}", path.display())),
-            Err(_) => return Ok(0),
+            Err(_) => return Ok((0, back)),
         }
         for (name, bytes) in &found {
             let told = self
@@ -236,7 +251,9 @@ impl Folder {
             let answers: Vec<_> = files
                 .map(|number| accepts(self.contents[number].after(cut), bytes))
                 .collect();
-            if !answers.iter().any(Result::is_ok) {
+            if answers.is_empty() && self.is_back(name, bytes, cut) {
+                back.push(name.clone());
+            } else if !answers.iter().any(Result::is_ok) {
                 return Err(format!("{name}: {answers:?}"));
             }
         }
@@ -253,7 +270,15 @@ impl Folder {
                 return Err(format!("{name} was synced, and is not there"));
             }
         }
-        self.none_is_lost(&found, cut)
+        Ok((self.none_is_lost(&found, cut)?, back))
+    }
+
+    /// Whether a name was of a file with these bytes, before a sync that knew that it was gone.
+    fn is_back(&self, name: &str, bytes: &[u8], cut: usize) -> bool {
+        let states = self.names.get(name).map_or(&[][..], |name| &name.states);
+        let before = states.iter().take_while(|(begun, _)| *begun <= cut);
+        let mut files = before.filter_map(|(_, number)| *number);
+        files.any(|number| accepts(&self.contents[number].states, bytes).is_ok())
     }
 
     /// A file that was renamed since it was synced is under one of its names.
@@ -296,12 +321,39 @@ mod tests {
         folder
     }
 
-    fn check(cut: usize, files: &[(&str, &[u8])]) -> Result<usize, String> {
+    fn checked(
+        folder: &Folder,
+        cut: usize,
+        files: &[(&str, &[u8])],
+    ) -> Result<(usize, Vec<String>), String> {
         let dir = tempfile::tempdir().unwrap();
         for (name, bytes) in files {
             fs::write(dir.path().join(name), bytes).unwrap();
         }
-        folder().check(dir.path(), cut)
+        folder.check(dir.path(), cut)
+    }
+
+    fn check(cut: usize, files: &[(&str, &[u8])]) -> Result<usize, String> {
+        let (sure, back) = checked(&folder(), cut, files)?;
+        assert!(back.is_empty(), "{back:?}");
+        Ok(sure)
+    }
+
+    #[test]
+    fn a_name_is_back_with_its_own_file_alone() {
+        let mut folder = folder();
+        folder.unlink(40, "a");
+        let (one, two) = ([1; 5000], [[1; 4096], [2; 4096]].concat());
+        // Not synced: it may be there.
+        assert_eq!(checked(&folder, 41, &[("a", &two)]), Ok((0, vec![])));
+        folder.names_synced(45);
+        assert_eq!(checked(&folder, 45, &[]), Ok((0, vec![])));
+        for bytes in [&one[..], &two] {
+            let back = Ok((0, vec!["a".to_owned()]));
+            assert_eq!(checked(&folder, 45, &[("a", bytes)]), back);
+        }
+        assert!(checked(&folder, 45, &[("a", &[3; 5000])]).is_err());
+        assert!(checked(&folder, 45, &[("b", &one)]).is_err());
     }
 
     #[test]

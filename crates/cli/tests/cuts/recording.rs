@@ -4,8 +4,10 @@ use crate::common::chain::{Chain, mount, unmount};
 use crate::common::{dir, eventually};
 use crate::database::{self, Database};
 use crate::load::Load;
-use crate::model::Folder;
+use crate::model::{Folder, Page};
+use crate::sent::{Sent, Tap, layout};
 use crate::world::{FileSystem, Properties};
+use parking_lot::Mutex;
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
@@ -27,6 +29,21 @@ pub struct Recording {
     own: u64,
     folders: Vec<Folder>,
     database: Database,
+    /// What the file system sent to its journal.
+    sent: Sent,
+}
+
+/// Why a trial is a failure, or none of ours.
+pub enum Complaint {
+    Ours(String),
+    /// Of the kernel, and it is shown.
+    Kernels(String),
+}
+
+impl From<String> for Complaint {
+    fn from(told: String) -> Self {
+        Self::Ours(told)
+    }
 }
 
 /// How much must be there after a cut.
@@ -34,12 +51,15 @@ pub struct Recording {
 pub struct Sure {
     pub files: usize,
     pub transactions: usize,
+    /// Names that a btrfs has again.
+    pub back: usize,
 }
 
 impl std::ops::AddAssign for Sure {
     fn add_assign(&mut self, other: Self) {
         self.files += other.files;
         self.transactions += other.transactions;
+        self.back += other.back;
     }
 }
 
@@ -54,10 +74,15 @@ impl Attached {
         medium: Arc<dyn Medium>,
         options: &vellum_device::OpenOptions,
         fuse: &Path,
+        sent: &Arc<Mutex<Sent>>,
     ) -> Result<Self, String> {
         let volume = Volume::open(medium, options).map_err(|e| format!("it does not open: {e}"))?;
         let volume = Arc::new(volume);
-        let chain = Chain::up(fuse, Arc::clone(&volume).into());
+        let tap = Tap {
+            device: volume.clone(),
+            sent: Arc::clone(sent),
+        };
+        let chain = Chain::up(fuse, Arc::new(tap).into());
         Ok(Self {
             chain: Some(chain),
             volume,
@@ -129,8 +154,12 @@ impl Recording {
         let info = Volume::create(&*recorder, &properties.create()).unwrap();
         let of_segments = u64::from(info.segments) * info.segment_bytes / 4096;
         let options = properties.open(&*recorder).unwrap();
-        let mut attached = Attached::up(recorder.clone(), &options, &places.fuse()).unwrap();
+        let sent: Arc<Mutex<Sent>> = Arc::default();
+        let mut attached = Attached::up(recorder.clone(), &options, &places.fuse(), &sent).unwrap();
         file_system.make(attached.device());
+        // Read before the lock is taken: whoever answers the read takes it.
+        let journal = layout(attached.device());
+        sent.lock().follow(journal);
         mount(file_system.options, attached.device(), &places.mount()).unwrap();
         let now = || recorder.now();
         let folders: Vec<_> = (0..FOLDERS)
@@ -162,6 +191,8 @@ impl Recording {
         attached.stop().unwrap();
         drop(attached);
         fs::remove_file(places.medium()).unwrap();
+        let mut sent = std::mem::take(&mut *sent.lock());
+        sent.end();
         Self {
             world,
             tape: recorder.take(),
@@ -169,7 +200,26 @@ impl Recording {
             own: file_system.blocks - of_segments,
             folders,
             database,
+            sent,
         }
+    }
+
+    /// Whether the file system's journal was right as it was sent.
+    pub fn journal(&self) -> String {
+        let (tags, wrong) = (self.sent.tags, self.sent.wrong.len());
+        match wrong {
+            0 => format!("{tags} tags of its journal are right"),
+            _ => format!(
+                "of {tags} tags of its journal {wrong} did not match when they were sent, \
+                 {} of them for a page that was truncated meanwhile",
+                self.sent.explained(&self.pages())
+            ),
+        }
+    }
+
+    /// All that pages of files ever were.
+    fn pages(&self) -> Vec<Page> {
+        self.folders.iter().flat_map(Folder::pages).collect()
     }
 
     /// Instants at which a cut is made: some at random, some where a sync or a durable write begins or ends, some where something
@@ -199,14 +249,15 @@ impl Recording {
         medium: &MemoryMedium,
         cut: usize,
         places: &Places,
-    ) -> Result<(Tape, Sure), String> {
+    ) -> Result<(Tape, Sure), Complaint> {
         let (file_system, properties) = self.world;
         sound(medium, "after the cut")?;
         let options = properties.open(medium)?;
         let recorder = Arc::new(Recorder::new(medium.fork()));
-        let mut attached = Attached::up(recorder.clone(), &options, &places.fuse())?;
+        let nothing = Arc::default();
+        let mut attached = Attached::up(recorder.clone(), &options, &places.fuse(), &nothing)?;
         mount(file_system.options, attached.device(), &places.mount())
-            .map_err(|e| format!("it cannot be mounted: {e}"))?;
+            .map_err(|e| self.not_mounted(attached.device(), &e))?;
         let found = self.check(&places.mount(), cut);
         unmount(&places.mount());
         let sure = found?;
@@ -217,13 +268,34 @@ impl Recording {
         Ok((recorder.take(), sure))
     }
 
+    fn not_mounted(&self, device: &str, error: &str) -> Complaint {
+        match self.sent.explains(device, &self.pages()) {
+            Some(told) => Complaint::Kernels(told),
+            None => Complaint::Ours(format!(
+                "it cannot be mounted ({}): {error}",
+                self.journal()
+            )),
+        }
+    }
+
     fn check(&self, mount: &Path, cut: usize) -> Result<Sure, String> {
         let mut sure = Sure::default();
         for (n, folder) in self.folders.iter().enumerate() {
             let path = mount.join(format!("d{n}"));
-            sure.files += folder
+            let (files, back) = folder
                 .check(&path, cut)
                 .map_err(|e| format!("{}: {e}", path.display()))?;
+            sure.files += files;
+            // Replay of btrfs's own log brings names back that were taken away before their folder was synced; it did on a plain
+            // loop device in 6 of 60 lives (`benches/plain_cuts.py btrfs 60`, Linux 6.18.44). That alone is let pass, there alone.
+            match (back.len(), self.world.0.name) {
+                (0, _) => {}
+                (count, "btrfs") => {
+                    println!("KERNEL btrfs, {}: {back:?} are back", path.display());
+                    sure.back += count;
+                }
+                _ => return Err(format!("{}: {back:?} are back", path.display())),
+            }
         }
         sure.transactions += self.database.check(&mount.join("sqlite"), cut)?;
         Ok(sure)
