@@ -365,7 +365,8 @@ fn said(medium: &Medium, whole: &Recovered, at: u64) -> BTreeSet<u64> {
     let blocks = at..=at + u64::from(header.data_blocks);
     let here = blocks.flat_map(|at| hit_by(whole, at));
     let said: BTreeSet<u64> = said.collect();
-    let pledged = pledged_before(medium, whole, header.seq);
+    // What was pledged since reads what the chunk said of the journal's block, wherever that lies.
+    let pledged = pledged_before(medium, whole, header.seq).chain(pledges(whole));
     let pledged = pledged.filter(|(_, journal)| said.contains(journal));
     let homes: Vec<u64> = pledged.map(|(home, _)| home).collect();
     let led = here.chain(numbered(whole, &records));
