@@ -48,6 +48,8 @@ struct Free {
     ticket: u64,
     /// Why no more may come back for long.
     refusal: Option<BlockError>,
+    /// Whether who waits goes on waiting, whatever is refused.
+    patient: bool,
 }
 
 impl Free {
@@ -58,6 +60,7 @@ impl Free {
             waiting: VecDeque::new(),
             ticket: 0,
             refusal: None,
+            patient: false,
         }
     }
 
@@ -148,6 +151,16 @@ impl FramePool {
         self.freed[Share::Write as usize].notify_all();
     }
 
+    /// While another volume takes the place of the one that has these frames: who waits for some goes on waiting, whatever the one
+    /// that stops refuses. What it refused is not the next one's.
+    pub(crate) fn await_next(&self, awaited: bool) {
+        let mut free = self.free[Share::Write as usize].lock();
+        free.patient = awaited;
+        if !awaited {
+            free.refusal = None;
+        }
+    }
+
     /// How many frames of a share are free now.
     #[must_use]
     pub fn available(&self, share: Share) -> usize {
@@ -179,7 +192,7 @@ impl FramePool {
             if free.waiting.front() == Some(&mine) && free.len() >= count {
                 break Ok(self.frames(free.take(count)));
             }
-            if let Some(refusal) = &free.refusal {
+            if let Some(refusal) = free.refusal.as_ref().filter(|_| !free.patient) {
                 break Err(refusal.clone());
             }
             freed.wait(&mut free);

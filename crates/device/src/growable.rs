@@ -3,7 +3,7 @@
 //! It stops, grows at rest, and is opened again, with the memory that it had. Requests that come meanwhile wait; to clients it is one
 //! volume all the time. What it has counted begins anew.
 
-use crate::block::{BlockDevice, Extent, Replies, Request};
+use crate::block::{BlockDevice, BlockError, Extent, Replies, Request};
 use crate::frames::FramePool;
 use crate::grow::{self, GrowError, NewSize};
 use crate::options::{OpenError, OpenOptions};
@@ -53,14 +53,22 @@ impl Growable {
             return Err(GrowError::ReadOnly);
         }
         grow::lengthen(&*self.medium, now.superblock(), size)?;
-        now.stop()?;
-        let grown = grow::grow_stopped(&*self.medium, size.logical_blocks);
         let frames = Arc::clone(&self.frames);
-        *now = Arc::new(Volume::open_with(
-            Arc::clone(&self.medium),
-            options,
-            frames,
-        )?);
+        frames.await_next(true);
+        let opened = now.stop().map_err(GrowError::from).and_then(|()| {
+            let grown = grow::grow_stopped(&*self.medium, size.logical_blocks);
+            // What the one that stopped has refused is not refused by the next one.
+            frames.await_next(false);
+            let medium = Arc::clone(&self.medium);
+            let next = Volume::open_with(medium, options, Arc::clone(&frames))?;
+            Ok((next, grown))
+        });
+        if opened.is_err() {
+            frames.await_next(false);
+            frames.refuse_writes(Some(BlockError::Stopping));
+        }
+        let (next, grown) = opened?;
+        *now = Arc::new(next);
         grown
     }
 }

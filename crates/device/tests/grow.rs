@@ -11,6 +11,7 @@ use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
 use vellum_device::block::BlockDevice;
+use vellum_device::frames::Share;
 use vellum_device::pack::Compression;
 use vellum_device::{GrowError, Growable, NewSize, Volume, crc32c, grow_at_rest};
 use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
@@ -217,6 +218,26 @@ fn clients_notice_nothing_of_it() {
     }
     drop(volume);
     assert_sound(&*medium);
+}
+
+/// Who has to wait for memory after it has grown waits, and is not told that the volume is stopping: the one that stopped was another.
+#[test]
+fn writes_wait_for_memory_after_it_has_grown() {
+    let (small, _) = filled();
+    let medium: Arc<dyn Medium> = on_longer(&small, 1);
+    let options = vellum_device::OpenOptions::default();
+    let growable = Growable::open(medium, &options).unwrap();
+    growable.grow(NewSize::default(), &options).unwrap();
+    let frames = growable.frames();
+    let all = frames
+        .take(Share::Write, frames.capacity(Share::Write))
+        .unwrap();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| frames.take(Share::Write, 1));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        drop(all);
+        assert!(waits.join().unwrap().is_ok());
+    });
 }
 
 #[test]
