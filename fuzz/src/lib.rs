@@ -12,5 +12,6 @@ pub mod format;
 pub mod life;
 pub mod ops;
 pub mod options;
+pub mod snapshots;
 pub mod tables;
 pub mod trace;

@@ -262,24 +262,14 @@ impl Attachment {
         Ok(device)
     }
 
-    /// Mounts the block device. What is on it gets no power over the machine (a program that is run as root, a device), but by
-    /// options that say so (`suid`, `dev`): the last of two that contradict each other counts.
+    /// Mounts the block device.
     pub fn mount(&mut self, dir: &Path, options: &str) -> Result<()> {
         let Some(device) = self.state.device.clone() else {
             bail!("no block device to mount")
         };
         self.state.mount = Some(dir.to_owned());
         self.save()?;
-        host::run(
-            "mount",
-            &[
-                "-o",
-                &format!("nosuid,nodev,{options}"),
-                &device.to_string_lossy(),
-                &dir.to_string_lossy(),
-            ],
-        )?;
-        Ok(())
+        host::mount(&device, dir, options)
     }
 
     /// Leaves everything in place.

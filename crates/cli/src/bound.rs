@@ -40,6 +40,15 @@ pub fn devices(id: &str, state: &State) -> Vec<PathBuf> {
     }
 }
 
+/// The loop devices on this file.
+pub fn to_file(file: &Path) -> impl Iterator<Item = PathBuf> {
+    let is_on_it = move |device: &PathBuf| {
+        let backing = read(device, "loop/backing_file");
+        backing.is_some_and(|backing| Path::new(&backing) == file)
+    };
+    host::block_devices().filter(is_on_it)
+}
+
 /// Where these are mounted, innermost last.
 pub fn mounts(id: &str, state: &State) -> Vec<PathBuf> {
     let mut devices = devices(id, state);

@@ -1,12 +1,13 @@
 //! The control socket: its owner's, or a group's as well, JSON lines, one answer a line.
 //!
 //! `{"command":"stats"}`, `{"command":"properties"}`, `{"command":"journal"}`, `{"command":"dedup"}`, `{"command":"fold"}`,
-//! `{"command":"scrub"}`, `{"command":"grow"}`, `{"command":"shutdown"}`; every answer has `"ok"`, and `"error"` when that is false. All but the first and the last
-//! are of the volume at `"volume"`. Properties are changed with `"set"`, a list of changes as on the command line (`["write-once=off"]`), or
+//! `{"command":"scrub"}`, `{"command":"grow"}`, `{"command":"snapshots"}`, `{"command":"shutdown"}`; every answer has `"ok"`, and
+//! `"error"` when that is false. All but the first and the last are of the volume at `"volume"`. Properties are changed with `"set"`, a list of changes as on the command line (`["write-once=off"]`), or
 //! for this run alone with `"research"`; and journals with a `"change"`, which is `"clear"` or `{"start":BYTES,"bytes":BYTES}`. A sweep for duplicates, or for sparse pages, is begun
 //! with `"sweep":"beside"` (its volume's clients) or `"now"`, and ended with `"stop"`; a scrub is begun with `"scrub":"start"`, at most
 //! `"rate"` blocks a second (0: as many as it can), and ended with `"stop"`. A volume grows to `"medium_blocks"` and `"logical_blocks"`, of
-//! which either may be missing.
+//! which either may be missing. A snapshot is taken with `"order":{"take":NAME}`, and deleted with `{"delete":NAME}`; `{"diff":NAME}` and
+//! `{"diff":NAME,"to":NAME}` tell which bytes differ.
 
 use crate::peek;
 use crate::signals::Stop;
@@ -47,6 +48,8 @@ pub trait Answers: Send + Sync {
     fn scrub(&self, volume: &Value, order: &Value, rate: &Value) -> Result<Value, String>;
     /// Makes a volume larger; what it is then.
     fn grow(&self, volume: &Value, size: NewSize) -> Result<Value, String>;
+    /// The snapshots of a volume, after an order if there is one; or what differs between two of them.
+    fn snapshots(&self, volume: &Value, order: &Value) -> Result<Value, String>;
     /// The journals of a volume, after a change if there is one.
     fn journal(&self, volume: &Value, change: &Value) -> Result<Value, String>;
 }
@@ -298,6 +301,10 @@ pub fn answer(line: &[u8], answers: &dyn Answers, shutdown: &mut dyn FnMut()) ->
             "scrub",
             answers.scrub(&request["volume"], &request["scrub"], &request["rate"]),
         ),
+        Some("snapshots") => told(
+            "snapshots",
+            answers.snapshots(&request["volume"], &request["order"]),
+        ),
         Some("grow") => {
             let size = new_size(&request);
             told(
@@ -310,8 +317,8 @@ pub fn answer(line: &[u8], answers: &dyn Answers, shutdown: &mut dyn FnMut()) ->
             json!({"ok": true})
         }
         Some(other) => refuse(&format!(
-            "unknown command {other:?}: there are stats, properties, journal, dedup, fold, scrub, grow and \
-            shutdown"
+            "unknown command {other:?}: there are stats, properties, journal, dedup, fold, scrub, grow, \
+            snapshots and shutdown"
         )),
         None => refuse("no \"command\""),
     }

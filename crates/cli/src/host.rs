@@ -137,6 +137,14 @@ pub fn loop_attach(file: &Path) -> Result<PathBuf> {
     Ok(PathBuf::from(device.trim()))
 }
 
+/// Mounts a block device. What is on it gets no power over the machine (a program that is run as root, a device), but by options
+/// that say so (`suid`, `dev`): the last of two that contradict each other counts.
+pub fn mount(device: &Path, dir: &Path, options: &str) -> Result<()> {
+    let options = format!("nosuid,nodev,{options}");
+    let (device, dir) = (device.to_string_lossy(), dir.to_string_lossy());
+    run("mount", &["-o", &options, &device, &dir]).map(drop)
+}
+
 /// All block devices, as `/dev/NAME`.
 pub fn block_devices() -> impl Iterator<Item = PathBuf> {
     let found = std::fs::read_dir("/sys/block").into_iter().flatten();
@@ -193,6 +201,29 @@ pub fn unmount(dir: &Path, lazy: bool) -> std::io::Result<()> {
     let path = std::ffi::CString::new(dir.as_os_str().as_bytes())?;
     // SAFETY: a valid C string that outlives the call.
     match unsafe { libc::umount2(path.as_ptr(), if lazy { libc::MNT_DETACH } else { 0 }) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// `FIFREEZE` and `FITHAW` of linux/fs.h.
+const FREEZE: libc::Ioctl = 0xc004_5877_u32 as libc::Ioctl;
+const THAW: libc::Ioctl = 0xc004_5878_u32 as libc::Ioctl;
+
+/// Makes what a file system holds whole on its device, and keeps whoever writes to it waiting; `dir`: of it.
+pub fn freeze(dir: &std::fs::File) -> std::io::Result<()> {
+    told_to(dir, FREEZE)
+}
+
+/// Ends that.
+pub fn thaw(dir: &std::fs::File) -> std::io::Result<()> {
+    told_to(dir, THAW)
+}
+
+fn told_to(dir: &std::fs::File, what: libc::Ioctl) -> std::io::Result<()> {
+    use std::os::fd::AsRawFd;
+    // SAFETY: an open descriptor; the call takes an argument that it does not look at.
+    match unsafe { libc::ioctl(dir.as_raw_fd(), what, 0) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
     }

@@ -38,8 +38,10 @@ mod server_log;
 mod signals;
 mod size;
 mod smaller;
+mod snapshots;
 mod state;
 mod tls;
+mod views;
 mod volume;
 mod willing;
 

@@ -25,6 +25,8 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 pub struct OpenOptions {
     /// Refuse writes.
     pub read_only: bool,
+    /// Serve this snapshot of the volume, and not the volume.
+    pub snapshot: Option<String>,
     /// What is otherwise than the volume has it, in this run.
     pub run: Run,
     /// Record what is asked.
@@ -76,9 +78,17 @@ impl Served {
             Some(medium) => open_volume(path, medium, options)?,
             None => Kind::Raw(RawFile::open(path)?),
         };
-        let device: Arc<dyn BlockDevice> = match &kind {
-            Kind::Volume(volume, _) => volume.clone(),
-            Kind::Raw(raw) => raw.clone(),
+        let device: Arc<dyn BlockDevice> = match (&kind, &options.snapshot) {
+            (Kind::Volume(volume, _), None) => volume.clone(),
+            (Kind::Volume(volume, _), Some(name)) => match volume.volume().seen_at(name) {
+                Ok(seen) if options.read_only => Arc::new(seen),
+                Ok(seen) => Arc::new(seen.with_memory()),
+                Err(error) => {
+                    end(&kind, path)?;
+                    return Err(error).with_context(|| format!("{}@{name}", path.display()));
+                }
+            },
+            (Kind::Raw(raw), _) => raw.clone(),
         };
         let recorder = match &options.record {
             None => None,
@@ -176,6 +186,14 @@ impl Served {
         }
     }
 
+    /// The volume, for who finds its snapshots.
+    pub fn growable(&self) -> Option<Arc<Growable>> {
+        match &self.kind {
+            Kind::Volume(volume, _) => Some(Arc::clone(volume)),
+            Kind::Raw(_) => None,
+        }
+    }
+
     /// Makes a volume larger, and tells the kernels that go by its size.
     pub fn grow(&self, size: NewSize) -> Result<VolumeInfo> {
         let Kind::Volume(volume, chosen) = &self.kind else {
@@ -233,7 +251,8 @@ fn open_volume(path: &Path, medium: Box<dyn Medium>, options: &OpenOptions) -> R
         .with_context(|| path.display().to_string())?;
     let chosen = Chosen::new(&superblock, &options.run);
     chosen.in_force().check(&superblock)?;
-    let how = how_to_open(path, &chosen, options.read_only);
+    let read_only = options.read_only || options.snapshot.is_some();
+    let how = how_to_open(path, &chosen, read_only);
     let volume = Growable::open(Arc::new(medium), &how).map_err(|error| match error {
         OpenError::Journal(error) => usage(format!("journals: {error}")),
         error => error.into(),

@@ -11,7 +11,7 @@ use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::entry::MAX_PBA;
 use vellum_core::format::SumKind;
 use vellum_core::format::areas::Layout;
-use vellum_core::format::geometry::{GeometryError, Params, plan, plan_tables};
+use vellum_core::format::geometry::{GeometryError, Params, plan_tables, plan_with_history};
 use vellum_core::format::properties::Properties;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::recovery::find_superblock;
@@ -23,6 +23,9 @@ use vellum_medium::{EncryptedMedium, FileMedium, Medium, Prealloc};
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Blocks that are written at once when a file is filled.
 const FILL_BLOCKS: usize = 1024;
+
+/// How much snapshots can keep if nobody says so, in thousandths of what clients see.
+pub const HISTORY: u32 = 1000;
 
 /// What a new volume shall be.
 pub struct NewVolume {
@@ -40,6 +43,8 @@ pub struct NewVolume {
     pub force: bool,
     /// How blocks, and what is known of them, lie on the medium.
     pub layout: Layout,
+    /// How much snapshots can keep, in thousandths of what clients see.
+    pub history: u32,
     /// What its user chooses, of the volume as it will be.
     pub choose: Choose,
     /// Encrypt it, and let this open it.
@@ -82,7 +87,7 @@ pub fn create(path: &Path, new: &NewVolume, interrupted: &dyn Fn() -> bool) -> R
         (None, _) if device => 0,
         (None, Some(logical)) => {
             let head = new.secret.as_ref().map_or(0, |_| START);
-            let blocks = medium_for(new.layout, logical, new.over_provisioning, segment_blocks)?;
+            let blocks = medium_for(new, logical, segment_blocks)?;
             (blocks + head) * BLOCK
         }
         (None, None) => {
@@ -193,18 +198,19 @@ fn made(
         force,
         layout: new.layout,
         properties: Properties::default(),
+        history: new.history,
     };
     // What is wrong with the geometry is said by the creation.
-    if let Ok(planned) = planned(new.layout, &params) {
+    if let Ok(planned) = planned(new.layout, &params, new.history) {
         options.properties = (new.choose)(&planned)?;
     }
     fill(medium)?;
     Ok(Volume::create(medium, &options)?)
 }
 
-fn planned(layout: Layout, params: &Params) -> Result<Superblock, GeometryError> {
+fn planned(layout: Layout, params: &Params, history: u32) -> Result<Superblock, GeometryError> {
     match layout {
-        Layout::Log => plan(params),
+        Layout::Log => plan_with_history(params, history),
         tables => plan_tables(params, tables),
     }
 }
@@ -238,15 +244,10 @@ fn write_all(medium: &dyn Medium, interrupted: &dyn Fn() -> bool) -> Result<()> 
 }
 
 /// The least medium that holds a volume of this size with its over-provisioning.
-fn medium_for(
-    layout: Layout,
-    logical: u64,
-    over_provisioning: u32,
-    segment_blocks: Option<u32>,
-) -> Result<u64> {
+fn medium_for(new: &NewVolume, logical: u64, segment_blocks: Option<u32>) -> Result<u64> {
     let fits = |medium_blocks| {
-        let params = params(medium_blocks, over_provisioning, segment_blocks);
-        planned(layout, &params).map(|sb| sb.logical_blocks() >= logical)
+        let params = params(medium_blocks, new.over_provisioning, segment_blocks);
+        planned(new.layout, &params, new.history).map(|sb| sb.logical_blocks() >= logical)
     };
     let (mut low, mut high) = (logical, MAX_PBA);
     // What is wrong with the other options is said now, and that it is too large.
@@ -276,6 +277,7 @@ pub fn create_for_demo(path: &Path, size: u64) -> Result<()> {
         preallocate: true,
         force: false,
         layout: Layout::Log,
+        history: HISTORY,
         choose: choose_nothing(),
         secret: None,
     };
@@ -299,6 +301,7 @@ mod tests {
             preallocate: true,
             force: false,
             layout: Layout::Log,
+            history: HISTORY,
             choose: choose_nothing(),
             secret: None,
         };

@@ -2,6 +2,7 @@
 
 use crate::control::Answers;
 use crate::properties::{Change, Research, parsed};
+use crate::snapshots::Order;
 use serde_json::{Value, json};
 use vellum_device::{NewSize, Sought};
 
@@ -34,6 +35,10 @@ impl Answers for Volumes {
 
     fn grow(&self, _volume: &Value, size: NewSize) -> Result<Value, String> {
         serde_json::to_value(size.logical_blocks).map_err(|error| error.to_string())
+    }
+
+    fn snapshots(&self, _volume: &Value, order: &Value) -> Result<Value, String> {
+        serde_json::to_value(Order::read(order)?).map_err(|error| error.to_string())
     }
 
     fn journal(&self, _volume: &Value, change: &Value) -> Result<Value, String> {

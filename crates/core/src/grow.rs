@@ -22,6 +22,9 @@ pub enum GrowError {
     /// Something is behind its map checkpoint.
     #[error("the volume was not stopped cleanly: open it for writing and stop it first")]
     NotStopped,
+    /// What snapshots have lies where clients would see more.
+    #[error("the volume has snapshots: delete them first (`vellum snapshots VOLUME` lists them)")]
+    HasSnapshots,
 }
 
 /// A volume that is about to grow.
@@ -44,6 +47,11 @@ impl Growth {
         let grown = grown(&recovered.superblock, medium_blocks, logical_blocks)?;
         if recovered.replayed.wants_checkpoint() || recovered.is_rest {
             return Err(GrowError::NotStopped);
+        }
+        let history = recovered.superblock.history();
+        let map = recovered.state.map();
+        if map.next_mapped(history.first(), history.end()).is_some() {
+            return Err(GrowError::HasSnapshots);
         }
         recovered.state.grow(&grown);
         Ok(Self { recovered, grown })

@@ -367,6 +367,12 @@ impl Core {
         self.as_log()?.sparse_page(at, made_with)
     }
 
+    /// See [`Engine::pledged_homes`]. Tables pledge nothing.
+    #[must_use]
+    pub fn pledged_homes(&self) -> Vec<Lba> {
+        self.as_log().map_or(Vec::new(), Engine::pledged_homes)
+    }
+
     /// See [`Engine::base_at`].
     #[must_use]
     pub fn base_at(&self, lba: Lba) -> Option<PartId> {

@@ -27,6 +27,7 @@ pub mod reserve;
 pub mod room;
 pub mod seam;
 pub mod service;
+pub mod snapshots;
 pub mod state;
 pub mod stats;
 pub mod tables;

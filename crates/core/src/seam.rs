@@ -239,6 +239,17 @@ pub enum Block {
     Page,
 }
 
+/// Blocks that are copied into others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copy {
+    /// The first that is copied.
+    pub from: Lba,
+    /// The first that it is copied into.
+    pub to: Lba,
+    /// How many.
+    pub blocks: u64,
+}
+
 /// When a write is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ack {
@@ -296,6 +307,9 @@ pub enum Input<'a> {
         blocks: u64,
         fua: bool,
     },
+    /// Let blocks hold what others hold, by links and without data: answered like a write, in the order of writes. One block after
+    /// the other, upwards. Only a log links blocks.
+    Copy { id: RequestId, copy: Copy },
     /// Where journals are, from now on: in place of all that was told before. No reply.
     Journals { regions: &'a [Region] },
     /// Home blocks and the place in the journal where each has, or is about to have, its copy: read from a
@@ -531,6 +545,9 @@ pub enum Refusal {
         "what the volume is on has no room (a file system that is full, as a rule): free some there, and it goes on by itself"
     )]
     NoRoom,
+    /// A block that cannot have one more owner: its bytes have to be written.
+    #[error("a block that was to be copied cannot be linked: read it and write it")]
+    Unlinkable,
     /// A block failed its checksum (promise 6).
     #[error("the block at physical address {0} fails its checksum")]
     Corrupt(Pba),

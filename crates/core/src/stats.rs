@@ -210,6 +210,8 @@ counters! {
     merged_blocks,
     /// Of those: parts of pages, of which one is given up with the last part that somebody has.
     merged_parts,
+    /// Blocks that were linked to what others hold, by a copy.
+    copied_blocks,
     /// Blocks in parts of sparse pages that were stored anew: no client wrote them.
     folded_blocks,
     /// Bytes of their new parts.

@@ -70,6 +70,9 @@ pub enum BlockError {
     /// EIO: checksum, medium, or a poisoned volume; the text says which and where.
     #[error("{0}")]
     Io(String),
+    /// EIO; the volume's own copies are told so, and no client.
+    #[error("a block cannot be copied by a link")]
+    Unlinkable,
     /// ESHUTDOWN.
     #[error("the volume is shutting down")]
     Stopping,

@@ -314,7 +314,7 @@ impl Inner {
             let pending = self.requests.remove(id);
             let result = result.map_err(|refusal| {
                 self.counters.refused += 1;
-                if refusal != Refusal::OutOfRange {
+                if !matches!(refusal, Refusal::OutOfRange | Refusal::Unlinkable) {
                     batch.troubles.push(refusal);
                 }
                 block_error(refusal)

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Buf, Pba};
+use vellum_core::limits::CHUNK_DATA_BLOCKS;
 
 /// Which share of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +24,12 @@ pub enum Share {
     Write,
     /// For reads in flight.
     Read,
+    /// For what the volume itself writes to keep snapshots: clients that wait for it hold all others, maybe.
+    Own,
 }
+
+/// Frames of [`Share::Own`]: what an open chunk can hold, which waits for more, and as much on its way to the medium.
+const OWN_FRAMES: u32 = 2 * CHUNK_DATA_BLOCKS as u32;
 
 /// The pool.
 pub struct FramePool {
@@ -33,8 +39,8 @@ pub struct FramePool {
     sides: *mut u8,
     writes: u32,
     reads: u32,
-    free: [Mutex<Free>; 2],
-    freed: [Condvar; 2],
+    free: [Mutex<Free>; 3],
+    freed: [Condvar; 3],
 }
 
 /// The frames of a share that nobody holds.
@@ -102,9 +108,10 @@ impl FramePool {
     /// # Errors
     /// When the system has no address space for it.
     pub fn new(writes: u32, reads: u32, extra: u32) -> std::io::Result<Arc<Self>> {
-        let total = (writes + reads + extra) as usize;
+        let writable = writes + OWN_FRAMES;
+        let total = (writable + reads + extra) as usize;
         let base = map_memory(total * BLOCK_BYTES)?;
-        let sides = match map_memory(writes as usize * BLOCK_BYTES) {
+        let sides = match map_memory(writable as usize * BLOCK_BYTES) {
             Ok(sides) => sides,
             Err(error) => {
                 // SAFETY: the mapping just made, which nobody has seen.
@@ -120,9 +127,10 @@ impl FramePool {
             reads,
             free: [
                 Mutex::new(Free::new(0, writes, Kept::new(writes))),
-                Mutex::new(Free::new(writes, reads, Kept::new(0))),
+                Mutex::new(Free::new(writable, reads, Kept::new(0))),
+                Mutex::new(Free::new(writes, OWN_FRAMES, Kept::new(0))),
             ],
-            freed: [Condvar::new(), Condvar::new()],
+            freed: [Condvar::new(), Condvar::new(), Condvar::new()],
         }))
     }
 
@@ -132,23 +140,29 @@ impl FramePool {
         match share {
             Share::Write => self.writes as usize,
             Share::Read => self.reads as usize,
+            Share::Own => OWN_FRAMES as usize,
         }
     }
 
     /// Numbers below this one are frames for writes.
     pub(crate) fn writable(&self) -> u32 {
-        self.writes
+        self.writes + OWN_FRAMES
     }
 
     /// The first of the frames that are never handed out.
     pub(crate) fn first_extra(&self) -> Buf {
-        Buf(self.writes + self.reads)
+        Buf(self.writable() + self.reads)
     }
 
     /// Why frames for writes that are not there may not come back for long, if so.
     pub fn refuse_writes(&self, refusal: Option<BlockError>) {
-        self.free[Share::Write as usize].lock().refusal = refusal;
-        self.freed[Share::Write as usize].notify_all();
+        for share in [Share::Write, Share::Own] {
+            self.free[share as usize]
+                .lock()
+                .refusal
+                .clone_from(&refusal);
+            self.freed[share as usize].notify_all();
+        }
     }
 
     /// While another volume takes the place of the one that has these frames: who waits for some goes on waiting, whatever the one
@@ -222,25 +236,31 @@ impl FramePool {
 
     /// Gives frames back.
     pub fn give_back(&self, ids: impl IntoIterator<Item = u32>) {
-        let (mut writes, mut reads) = (None, None);
+        let (mut writes, mut reads, mut own) = (None, None, None);
         for id in ids {
-            if id < self.writable() {
+            if id < self.writes {
                 let free = writes.get_or_insert_with(|| self.free[0].lock());
                 if !free.kept.put(id) {
                     free.empty.push(id);
                 }
+            } else if id < self.writable() {
+                let free = own.get_or_insert_with(|| self.free[2].lock());
+                free.empty.push(id);
             } else {
                 let free = reads.get_or_insert_with(|| self.free[1].lock());
                 free.empty.push(id);
             }
         }
         // Unlocked before anyone is woken, or they would wake to wait again.
-        let (wrote, read) = (writes.take().is_some(), reads.take().is_some());
-        if wrote {
-            self.freed[0].notify_all();
-        }
-        if read {
-            self.freed[1].notify_all();
+        let gave = [
+            writes.take().is_some(),
+            reads.take().is_some(),
+            own.take().is_some(),
+        ];
+        for (freed, gave) in self.freed.iter().zip(gave) {
+            if gave {
+                freed.notify_all();
+            }
         }
     }
 
@@ -249,7 +269,7 @@ impl FramePool {
     pub(crate) fn remember(&self, from: impl Iterator<Item = (Buf, Pba, Option<u8>)>) {
         let mut free = self.free[Share::Write as usize].lock();
         for (Buf(id), at, slot) in from {
-            if id < self.writable() {
+            if id < self.writes {
                 free.kept.add(id, at.0, slot);
             }
         }
@@ -300,7 +320,7 @@ impl Drop for FramePool {
         // SAFETY: the mappings made in `new`; nobody holds a frame, for that holds the pool.
         unsafe {
             libc::munmap(self.base.cast(), self.total * BLOCK_BYTES);
-            libc::munmap(self.sides.cast(), self.writes as usize * BLOCK_BYTES);
+            libc::munmap(self.sides.cast(), self.writable() as usize * BLOCK_BYTES);
         }
     }
 }
@@ -360,6 +380,12 @@ impl Frames {
             ids: self.ids.drain(at..).collect(),
             pool: self.pool.clone(),
         }
+    }
+
+    /// Takes others in behind these.
+    pub(crate) fn append(&mut self, others: Self) {
+        self.pool = self.pool.take().or_else(|| others.pool.clone());
+        self.ids.extend(others.into_bufs());
     }
 
     /// The bytes of frame `index`.

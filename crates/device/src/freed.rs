@@ -17,6 +17,7 @@ use crate::requests::{Pending, Unheard};
 use crate::scout::Watched;
 use crate::shared::Shared;
 use crate::sight::span_of;
+use crate::snapshots::keeper::Keeper;
 use crate::stats::{FreedFileSystem, FreedStats};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -242,9 +243,34 @@ pub(crate) fn run(shared: &Arc<Shared>) {
     // A discard that is refused leaves its blocks where they are.
     let replies: Arc<dyn Replies> = Arc::new(Unheard);
     while shared.scout.freed.wait() {
-        while shared.with_core(|now, inner, batch| drop_some(shared, &replies, now, inner, batch))
-            == Some(true)
-        {}
+        loop {
+            // No snapshot is taken meanwhile.
+            let _inside = shared.keeper.as_ref().map(Keeper::enter);
+            let drops = |now, inner: &mut Inner, batch: &mut Batch| {
+                drop_some(shared, &replies, now, inner, batch)
+            };
+            if shared.with_core(drops) != Some(true) {
+                break;
+            }
+        }
+    }
+}
+
+/// A discard of the volume's own.
+fn discard(lba: Lba, blocks: u64, replies: &Arc<dyn Replies>) -> Pending {
+    Pending {
+        request: Request {
+            tag: 0,
+            op: Op::Discard { fua: false },
+            lba,
+            blocks,
+            frames: Frames::default(),
+        },
+        sink: Arc::clone(replies),
+        watched: Watched::default(),
+        own: true,
+        is_rest: false,
+        since: None,
     }
 }
 
@@ -271,30 +297,28 @@ fn drop_some(
             state.is_due = false;
             return false;
         };
-        let (lba, blocks) = (Lba(span.start / BLOCK), span.bytes / BLOCK);
-        let extents = inner.engine.extents(lba, blocks, blocks as usize);
-        let mapped = extents.iter().filter(|(_, mapped)| *mapped);
-        let mapped: u64 = mapped.map(|(blocks, _)| blocks).sum();
-        if mapped == 0 {
-            continue;
-        }
-        state.dropped_blocks += mapped;
-        state.discards += 1;
-        let pending = Pending {
-            request: Request {
-                tag: 0,
-                op: Op::Discard { fua: false },
-                lba,
-                blocks,
-                frames: Frames::default(),
-            },
-            sink: Arc::clone(replies),
-            watched: Watched::default(),
-            own: true,
-            is_rest: false,
-            since: None,
+        // What a snapshot reads there stays: `fstrim` drops it, which has it kept before.
+        let may_change = |at: u64| {
+            let keeper = shared.keeper.as_ref();
+            (at, keeper.is_none_or(|keeper| keeper.may_change(Lba(at))))
         };
-        inner.admit(now, pending, &[], batch);
+        let all = (span.start / BLOCK..span.end() / BLOCK).map(may_change);
+        let all: Vec<(u64, bool)> = all.collect();
+        for run in all.chunk_by(|one, next| one.1 == next.1) {
+            let (first, may_change) = run[0];
+            if !may_change {
+                continue;
+            }
+            let (lba, blocks) = (Lba(first), run.len() as u64);
+            let extents = inner.engine.extents(lba, blocks, run.len());
+            let mapped = extents.iter().filter(|(_, mapped)| *mapped);
+            let mapped: u64 = mapped.map(|(blocks, _)| blocks).sum();
+            if mapped > 0 {
+                state.dropped_blocks += mapped;
+                state.discards += 1;
+                inner.admit(now, discard(lba, blocks, replies), &[], batch);
+            }
+        }
     }
     true
 }

@@ -193,3 +193,15 @@ pub(crate) const BASES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
 
 /// Copies in journals whose homes are known, at most: a transaction has fewer.
 pub(crate) const COPIES_KNOWN: usize = 32 << 10;
+
+/// How long a snapshot waits for writes that wait before the volume.
+pub const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often it looks, a millisecond each, while it keeps others waiting.
+pub const SNAPSHOT_WAITS: u32 = 30;
+
+/// Blocks that a snapshot which is deleted gives up at a time.
+pub const SNAPSHOT_ROWS: usize = 512;
+
+/// Blocks that are written to a snapshot and kept in memory, at most: a journal that is replayed is rarely longer.
+pub const SNAPSHOT_MEMORY: usize = (256 << 20) / vellum_core::addr::BLOCK_BYTES;

@@ -29,6 +29,8 @@ pub struct CreateOptions {
     pub layout: Layout,
     /// What its user has chosen already.
     pub properties: Properties,
+    /// How much snapshots can keep, in thousandths of what clients see; 0: there are none.
+    pub history: u32,
 }
 
 impl Default for CreateOptions {
@@ -40,6 +42,7 @@ impl Default for CreateOptions {
             force: false,
             layout: Layout::Log,
             properties: Properties::default(),
+            history: 0,
         }
     }
 }
@@ -176,6 +179,9 @@ pub enum CreateError {
 /// Why a volume could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
+    /// What belongs to snapshots.
+    #[error("the volume's snapshots: {0}")]
+    Snapshots(String),
     /// What is on the medium.
     #[error("{name}: {source}")]
     Recovery {

@@ -7,6 +7,7 @@ pub(crate) fn block_error(refusal: Refusal) -> BlockError {
     match refusal {
         Refusal::Full => BlockError::Full,
         Refusal::NoRoom => BlockError::NoRoom,
+        Refusal::Unlinkable => BlockError::Unlinkable,
         // Nothing out of range comes here: the volume has refused it before.
         _ => BlockError::Io(refusal.to_string()),
     }
@@ -21,5 +22,6 @@ pub(crate) fn kind(refusal: Refusal) -> &'static str {
         Refusal::Corrupt(_) => "checksum",
         Refusal::Unreadable(_) => "unreadable",
         Refusal::Poisoned => "poisoned",
+        Refusal::Unlinkable => "unlinkable",
     }
 }

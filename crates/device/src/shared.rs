@@ -8,10 +8,11 @@ use crate::events::Events;
 use crate::frames::{FramePool, Share};
 use crate::gate::{self, Turn};
 use crate::recall;
-use crate::requests::{Pending, given_back};
+use crate::requests::{OneAnswer, Pending, given_back};
 use crate::scout::{Scout, Watched};
 use crate::scratch::Scratch;
 use crate::scrub::Scrubber;
+use crate::snapshots::keeper::Keeper;
 use crate::sweep::Sweeper;
 use crate::turns::Turns;
 use crate::waits::Waits;
@@ -40,6 +41,8 @@ pub(crate) struct Shared {
     pub sweeper: Sweeper,
     pub scrubber: Scrubber,
     pub waits: Waits,
+    /// What keeps snapshots, if there is room for any.
+    pub keeper: Option<Keeper>,
     /// The volume's size.
     pub blocks: u64,
     pub origin: Instant,
@@ -220,6 +223,22 @@ impl Shared {
         if let Some(Pending { request, sink, .. }) = pending {
             sink.complete(request, Err(BlockError::Stopping));
         }
+    }
+
+    /// Does a request of our own, as `admit` has it, and waits for it.
+    ///
+    /// # Errors
+    /// What it is answered.
+    pub fn call(
+        &self,
+        request: Request,
+        admit: impl FnOnce(Nanos, &mut Inner, Pending, &mut Batch),
+    ) -> Result<Request, BlockError> {
+        let answer = Arc::new(OneAnswer::default());
+        let replies: Arc<dyn Replies> = Arc::<OneAnswer>::clone(&answer);
+        self.ask(request, &replies, admit);
+        let (request, result) = answer.wait();
+        result.map(|()| request)
     }
 
     /// Answers whoever has not been: nothing will come back any more.

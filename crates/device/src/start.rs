@@ -4,15 +4,17 @@ use crate::damage::Damage;
 use crate::digest::crc32c;
 use crate::entropy;
 use crate::info::hex_uuid;
-use crate::limits::BLANK_BLOCKS;
+use crate::limits::{BLANK_BLOCKS, ERASE_BLOCKS_MAX};
 use crate::options::{CreateError, CreateOptions, OpenError, OpenOptions};
 use crate::source::MediumSource;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
+use vellum_core::engine::Options;
 use vellum_core::format::areas::Layout;
-use vellum_core::format::geometry::{Params, plan, plan_tables};
+use vellum_core::format::geometry::{Params, plan_tables, plan_with_history};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::format::{SumKind, blank};
 use vellum_core::layout::{self, Recovered};
+use vellum_core::limits::CACHED_SUMS;
 use vellum_core::recovery::{RecoveryError, find_superblock};
 use vellum_medium::{Medium, MediumError};
 
@@ -37,7 +39,7 @@ pub(crate) fn create(
         sums: SumKind::default(),
     };
     let planned = match options.layout {
-        Layout::Log => plan(&params),
+        Layout::Log => plan_with_history(&params, options.history),
         layout => plan_tables(&params, layout),
     };
     let mut superblock = planned.map_err(|source| CreateError::Geometry {
@@ -234,5 +236,18 @@ pub(crate) fn recovery_error(
             name: medium.name().to_owned(),
             source: Box::new(error),
         },
+    }
+}
+
+/// What the core is told of a medium, and of what its user wants.
+pub(crate) fn core_options(medium: &dyn Medium, options: &OpenOptions) -> Options {
+    Options {
+        victim: options.victim,
+        discard: options.discard.unwrap_or_else(|| medium.wants_discard()),
+        erase_blocks_max: ERASE_BLOCKS_MAX,
+        discard_blocks_min: medium.discard_blocks_min(),
+        cached_sums: options.cached_sums.unwrap_or(CACHED_SUMS),
+        write_buffers: options.write_frames,
+        ..Options::default()
     }
 }

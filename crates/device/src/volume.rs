@@ -10,6 +10,8 @@
 //! 3. Memory that the medium may touch is neither freed nor used again until the operation is back: frames are
 //!    the request's or the core's, metadata is kept by its effect's number, what is read to be compared by its read.
 
+mod services;
+mod snapshots;
 mod stats;
 
 use crate::bases::digest_all;
@@ -24,7 +26,7 @@ use crate::gate::{self, Turn};
 use crate::info::VolumeInfo;
 use crate::journals::{self, JournalError};
 use crate::layouts;
-use crate::limits::{ERASE_BLOCKS_MAX, STOP_LOOKS, STOP_TELLS};
+use crate::limits::{STOP_LOOKS, STOP_TELLS};
 use crate::options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError};
 use crate::policy::{NoIndex, Policy};
 use crate::reaper::{finish_here, reap};
@@ -34,6 +36,7 @@ use crate::scratch::{SCRATCH, Scratch, Verdict};
 use crate::scrub::{self, Scrubber};
 use crate::shared::{BreaksOnPanic, Shared, ask_for_the_clock, internal_error};
 use crate::sight::{Sight, Step};
+use crate::snapshots::{keep_for, keeper::Keeper};
 use crate::source::MediumSource;
 use crate::start;
 use crate::stats::RecoveryStats;
@@ -46,10 +49,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 use vellum_core::addr::Lba;
-use vellum_core::engine::{Buffers, Options};
+use vellum_core::engine::Buffers;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::layout::Core;
-use vellum_core::limits::CACHED_SUMS;
 use vellum_core::seam::Input;
 use vellum_medium::Medium;
 
@@ -124,15 +126,7 @@ impl Volume {
             first: frames.first_extra(),
             count: options.collector_frames,
         };
-        let core = Options {
-            victim: options.victim,
-            discard: options.discard.unwrap_or_else(|| medium.wants_discard()),
-            erase_blocks_max: ERASE_BLOCKS_MAX,
-            discard_blocks_min: medium.discard_blocks_min(),
-            cached_sums: options.cached_sums.unwrap_or(CACHED_SUMS),
-            write_buffers: options.write_frames,
-            ..Options::default()
-        };
+        let core = start::core_options(&*medium, options);
         let journals = journals::all(&options.journals, superblock.logical_blocks())?;
         let engine = Core::new(recovered, buffers, core, options.persistence, crc32c);
         let shared = Arc::new(Shared {
@@ -153,6 +147,7 @@ impl Volume {
             sweeper: Sweeper::default(),
             scrubber: Scrubber::default(),
             waits: Waits::default(),
+            keeper: Keeper::of(&superblock),
             blocks: superblock.logical_blocks(),
             origin: Instant::now(),
             ended: Mutex::new(false),
@@ -167,6 +162,7 @@ impl Volume {
             damage,
         };
         volume.start()?;
+        volume.load_snapshots()?;
         Ok(volume)
     }
 
@@ -338,6 +334,20 @@ impl Volume {
     #[must_use]
     pub fn damage(&self) -> Option<&Damage> {
         self.damage.as_ref()
+    }
+
+    /// Hands requests to the core.
+    fn pass_on(&self, requests: &mut Vec<Request>, replies: &Arc<dyn Replies>) {
+        let shared = &*self.shared;
+        let mut scratch = SCRATCH.take().unwrap_or_default();
+        let sight = shared.scout.sight();
+        self.judge(requests, &sight, &mut scratch.verdicts);
+        let _guard = BreaksOnPanic::new(shared);
+        let turn = shared.answer_first(requests, replies, &mut scratch);
+        digest_all(shared, &sight.1, requests, &mut scratch);
+        self.hand_over(requests, replies, &sight.1, &turn, &mut scratch);
+        self.finish(replies, &mut scratch.batch);
+        SCRATCH.set(Some(scratch));
     }
 
     /// What the volume is.
@@ -538,16 +548,12 @@ impl BlockDevice for Volume {
     }
 
     fn submit(&self, requests: &mut Vec<Request>, replies: &Arc<dyn Replies>) {
-        let shared = &*self.shared;
-        let mut scratch = SCRATCH.take().unwrap_or_default();
-        let sight = shared.scout.sight();
-        self.judge(requests, &sight, &mut scratch.verdicts);
-        let _guard = BreaksOnPanic::new(shared);
-        let turn = shared.answer_first(requests, replies, &mut scratch);
-        digest_all(shared, &sight.1, requests, &mut scratch);
-        self.hand_over(requests, replies, &sight.1, &turn, &mut scratch);
-        self.finish(replies, &mut scratch.batch);
-        SCRATCH.set(Some(scratch));
+        let Some(keeper) = self.shared.keeper.as_ref().filter(|_| !self.read_only) else {
+            return self.pass_on(requests, replies);
+        };
+        let _is_open = keeper.enter();
+        keep_for(&self.shared, keeper, requests, replies);
+        self.pass_on(requests, replies);
     }
 
     fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<Extent> {

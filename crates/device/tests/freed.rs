@@ -11,7 +11,7 @@ mod common;
 #[allow(dead_code, reason = "only the sound volume is used here")]
 mod ext4;
 
-use common::{Client, Random, assert_sound, create, small, wait_for};
+use common::{Client, Random, assert_sound, small, wait_for};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use vellum_device::block::{BlockDevice, BlockError, Op};
 use vellum_device::frames::Share;
 use vellum_device::policy::{Deltas, Policy};
 use vellum_device::stats::VolumeStats;
-use vellum_device::{OpenOptions, Volume};
+use vellum_device::{CreateOptions, OpenOptions, Volume};
 use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
 
 const MAGIC: u32 = 0xC03B_3998;
@@ -247,7 +247,12 @@ impl Host {
 
 /// A medium with a volume with a file system that is mounted.
 fn planted(medium: &Arc<dyn Medium>) {
-    create(&**medium);
+    let options = CreateOptions {
+        segment_blocks: Some(64),
+        history: 100,
+        ..CreateOptions::default()
+    };
+    Volume::create(&**medium, &options).unwrap();
     let volume = open(medium, false);
     let mut host = Host {
         client: Client::new(&volume),
@@ -300,6 +305,46 @@ fn what_is_freed_comes_back() {
         volume.stop().unwrap();
         drop(volume);
         assert_sound(&*medium);
+    }
+}
+
+/// Each file is dropped that was made since the snapshot, and none that the snapshot has.
+#[test]
+fn what_a_snapshot_has_is_not_dropped() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(16_000));
+    planted(&medium);
+    let volume = open(&medium, true);
+    wait_for(&volume, "the file system", is_followed);
+    let mut host = Host::replay(Client::new(&volume), 0, 0);
+    let put = |host: &mut Host, blocks: std::ops::Range<u64>| {
+        for block in blocks {
+            host.files.insert(block, block as u32);
+            host.put(block, &Host::content(block as u32), false)
+                .unwrap();
+        }
+        host.commit().unwrap();
+        host.commit().unwrap();
+    };
+    let middle = u64::midpoint(DATA.start, DATA.end);
+    put(&mut host, DATA.start..middle);
+    host.go_home().unwrap();
+    volume.take_snapshot("before", 0).unwrap();
+    put(&mut host, middle..DATA.end);
+    host.files.clear();
+    host.commit().unwrap();
+    host.go_home().unwrap();
+    wait_for(&volume, "what was freed", |volume| {
+        volume.stats().freed.dropped_blocks >= DATA.end - middle
+    });
+    assert_eq!(volume.stats().freed.dropped_blocks, DATA.end - middle);
+    let mut seen = Client::new(&Arc::new(volume.seen_at("before").unwrap()));
+    for block in DATA.start..middle {
+        let request = seen.request(Op::Read, block, 1);
+        let read = seen.call(request).unwrap();
+        assert!(
+            read.frames.block(0) == Host::content(block as u32),
+            "block {block}"
+        );
     }
 }
 

@@ -1,6 +1,7 @@
 //! How a host attaches a volume: the front ends know the block interface and nothing else.
 
 mod extents;
+pub mod finder;
 pub mod fuse;
 pub mod nbd;
 pub mod owned_socket;

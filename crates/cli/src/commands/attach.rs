@@ -7,7 +7,7 @@ use crate::outcome::{out, tell, usage};
 use crate::peek;
 use crate::properties::{Run, Settings};
 use crate::signals::Stop;
-use crate::{ext4, host};
+use crate::{control, ext4, host, snapshots, views};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::ffi::OsString;
@@ -22,9 +22,10 @@ const LOOK_PATIENCE: Duration = Duration::from_secs(15);
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The volume.
+    /// The volume; or VOLUME@SNAPSHOT, a snapshot of it, also while it is attached over FUSE: what is written to that is kept in
+    /// memory, and forgotten when it is detached.
     volume: PathBuf,
-    /// Mount the file system on it here.
+    /// Mount the file system on it here; of a snapshot, to be read.
     #[arg(long, value_name = "DIR")]
     mount: Option<PathBuf>,
     /// Make an ext4 on it first.
@@ -80,6 +81,48 @@ impl Args {
 /// Attaches it.
 pub fn run(args: Args) -> Result<()> {
     let stop = Stop::on_signals(true)?;
+    match snapshots::split(&args.volume) {
+        (volume, Some(snapshot)) => of_snapshot(&args, &volume, &snapshot, &stop),
+        (_, None) => of_volume(args, &stop),
+    }
+}
+
+/// A snapshot: of a volume that has a server, its server shows it.
+fn of_snapshot(args: &Args, volume: &Path, snapshot: &str, stop: &Stop) -> Result<()> {
+    if args.mkfs {
+        return Err(usage("--mkfs: a snapshot is what it is"));
+    }
+    let (superblock, _) = peek::superblock_of(volume, &args.key)?;
+    let uuid = hex_uuid(&superblock.uuid());
+    let mount = mount_of(args)?;
+    let options = args.options.as_deref();
+    let options = options.map_or("ro".to_owned(), |own| format!("ro,{own}"));
+    may_attach()?;
+    let device = match control::find_server(volume)? {
+        Some(_) => views::attach(&uuid, volume, snapshot)?,
+        None => {
+            let shown = canonical(volume)?;
+            let shown = views::named(&shown, snapshot);
+            let mut attachment = Attachment::begin(&uuid, &shown, via_of(args)?, stop)?;
+            attachment.serve(&[], args.key.handed())?;
+            let device = attachment.bind()?;
+            if let Some(dir) = &mount {
+                attachment.mount(dir, &options)?;
+            }
+            attachment.keep();
+            return tell_of(&device, mount.as_deref());
+        }
+    };
+    if let Some(dir) = &mount
+        && let Err(error) = host::mount(&device, dir, &options)
+    {
+        views::detach(&uuid, snapshot)?;
+        return Err(error);
+    }
+    tell_of(&device, mount.as_deref())
+}
+
+fn of_volume(args: Args, stop: &Stop) -> Result<()> {
     let (superblock, _) = peek::superblock_of(&args.volume, &args.key)?;
     let uuid = hex_uuid(&superblock.uuid());
     let mut with = args.run.clone();
@@ -93,28 +136,10 @@ pub fn run(args: Args) -> Result<()> {
     settings.check(&superblock)?;
     let asked = Some(settings.mount_options.as_str()).filter(|own| !own.is_empty());
     let mut options = ext4::mount_options(superblock.layout(), asked)?;
-    let path = args
-        .volume
-        .canonicalize()
-        .with_context(|| format!("cannot find {}", args.volume.display()))?;
-    let mount = args
-        .mount
-        .as_deref()
-        .map(attachment::mount_point)
-        .transpose()?;
-    if !host::is_root() {
-        bail!(
-            "attaching a block device needs root: use sudo, or `vellum serve --socket` with an NBD client in user space"
-        );
-    }
-    let via = match args.via {
-        None => Via::best()?,
-        Some(via) => match via.missing() {
-            None => via,
-            Some(missing) => bail!("cannot attach: {missing}"),
-        },
-    };
-    let mut attachment = Attachment::begin(&uuid, &path, via, &stop)?;
+    let path = canonical(&args.volume)?;
+    let mount = mount_of(&args)?;
+    may_attach()?;
+    let mut attachment = Attachment::begin(&uuid, &path, via_of(&args)?, stop)?;
     attachment.at_boot(args.boot, args.survive_shutdown);
     let flags: Vec<OsString> = with.flags().into_iter().map(OsString::from).collect();
     attachment.serve(&flags, args.key.handed())?;
@@ -140,6 +165,39 @@ pub fn run(args: Args) -> Result<()> {
         attachment.mount(dir, options)?;
     }
     attachment.keep();
+    tell_of(&device, mount.as_deref())
+}
+
+fn canonical(volume: &Path) -> Result<PathBuf> {
+    let found = volume.canonicalize();
+    found.with_context(|| format!("cannot find {}", volume.display()))
+}
+
+fn mount_of(args: &Args) -> Result<Option<PathBuf>> {
+    let dir = args.mount.as_deref();
+    dir.map(attachment::mount_point).transpose()
+}
+
+fn may_attach() -> Result<()> {
+    if !host::is_root() {
+        bail!(
+            "attaching a block device needs root: use sudo, or `vellum serve --socket` with an NBD client in user space"
+        );
+    }
+    Ok(())
+}
+
+fn via_of(args: &Args) -> Result<Via> {
+    match args.via {
+        None => Via::best(),
+        Some(via) => match via.missing() {
+            None => Ok(via),
+            Some(missing) => bail!("cannot attach: {missing}"),
+        },
+    }
+}
+
+fn tell_of(device: &Path, mount: Option<&Path>) -> Result<()> {
     match mount {
         Some(dir) => writeln!(out(), "{} on {}", device.display(), dir.display())?,
         None => writeln!(out(), "{}", device.display())?,

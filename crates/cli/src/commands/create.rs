@@ -42,6 +42,10 @@ pub struct Args {
     /// How blocks, and what is known of them, lie on the medium.
     #[arg(long, value_enum, default_value = "log")]
     layout: LayoutChoice,
+    /// How much snapshots can keep, in per cent of what clients see: what was written over, or deleted, since they were taken. It
+    /// takes room when it is used, and a little of the map before; 0: no snapshots.
+    #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = history())]
+    history: u32,
     /// What shall be otherwise than is usual: `vellum set --help` lists the properties; give it several times.
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<Changes>,
@@ -56,6 +60,10 @@ pub struct Args {
     encrypt: bool,
     #[command(flatten)]
     key: Key,
+}
+
+fn history() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(0..=1000)
 }
 
 /// A layout.
@@ -95,6 +103,10 @@ pub fn run(args: Args) -> Result<()> {
     let changes: Vec<Change> = args.set.into_iter().flat_map(|changes| changes.0).collect();
     let new = NewVolume {
         layout: args.layout.into(),
+        history: match args.layout {
+            LayoutChoice::Log => args.history * 10,
+            _ => 0,
+        },
         size: args.size.map(|s| s.0),
         medium_size: args.medium_size.map(|s| s.0),
         over_provisioning: args.over_provisioning * 10,

@@ -5,6 +5,7 @@ use crate::outcome::out;
 use crate::peek;
 use crate::signals::Stop;
 use crate::state::{self, StateFile};
+use crate::{snapshots, views};
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The volume, its block device, or where it is mounted.
+    /// The volume, its block device, or where it is mounted; or VOLUME@SNAPSHOT.
     volume: PathBuf,
 }
 
@@ -20,10 +21,16 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     // Half a detach is worse than a whole one: signals end the wait for the server alone. (It can be repeated all the same.)
     let stop = Stop::on_signals(true)?;
-    let path = args
-        .volume
-        .canonicalize()
-        .unwrap_or_else(|_| args.volume.clone());
+    let (volume, snapshot) = snapshots::split(&args.volume);
+    let mut path = volume.canonicalize().unwrap_or(volume);
+    if let Some(snapshot) = snapshot {
+        if views::detach(&peek::uuid_of(&path)?, &snapshot)? {
+            writeln!(out(), "detached")?;
+            return Ok(());
+        }
+        // It has a server of its own, or none.
+        path = views::named(&path, &snapshot);
+    }
     let recorded = state::find(&path, peek::uuid_of(&path).ok().as_deref())?;
     let by_uuid = recorded.is_none();
     let id = match recorded {

@@ -199,6 +199,7 @@ pub fn run(args: &Args) -> Result<()> {
     let path = State::path(&args.target);
     let source = opened::open(&args.source, true, source_key)?;
     let source = volume_on(source, true, Policy::default())?;
+    tell_of_snapshots(&source, args);
     let mut state = match State::load(&path)? {
         Some(state) => going_on(args, &superblock, &path, state)?,
         None => begun(args, &superblock, &path, &source)?,
@@ -246,6 +247,16 @@ pub fn run(args: &Args) -> Result<()> {
         info.uuid
     )?;
     Ok(())
+}
+
+/// They stay where they are.
+fn tell_of_snapshots(source: &Volume, args: &Args) {
+    if source.snapshots().is_ok_and(|all| !all.is_empty()) {
+        let source = args.source.display();
+        tell(format_args!(
+            "{source}: its snapshots are not copied: keep {source} for as long as you want them"
+        ));
+    }
 }
 
 /// A migration that was cut short, if it is this one.
@@ -311,6 +322,7 @@ fn new_volume(args: &Args, source: &Superblock) -> Result<NewVolume> {
         preallocate: false,
         force: args.force,
         layout: args.layout.into(),
+        history: volume::HISTORY,
         choose: Box::new(properties::taken_from(source)),
         secret: match args.encrypt {
             true => Some(args.key.new_secret()?),
@@ -409,6 +421,7 @@ mod tests {
             preallocate: false,
             force: false,
             layout,
+            history: 0,
             choose: volume::choose_nothing(),
             secret: None,
         }

@@ -6,8 +6,10 @@ mod check;
 mod completions;
 mod create;
 mod dedup;
+mod delete;
 mod demo;
 mod detach;
+mod diff;
 mod disable;
 mod dump;
 mod enable;
@@ -28,9 +30,12 @@ mod pack;
 mod record;
 mod rescue;
 mod restore;
+mod rollback;
 mod scrub;
 mod serve;
 mod set;
+mod snapshot;
+mod snapshots;
 mod stats;
 mod sweep;
 mod top;
@@ -89,6 +94,16 @@ pub enum Command {
     Check(check::Args),
     /// Make a volume larger.
     Grow(grow::Args),
+    /// Keep what a volume holds at this instant, to read it or go back to it later.
+    Snapshot(snapshot::Args),
+    /// Show the snapshots of a volume.
+    Snapshots(snapshots::Args),
+    /// Make a volume what it was when a snapshot was taken.
+    Rollback(rollback::Args),
+    /// Delete a snapshot.
+    Delete(delete::Args),
+    /// Show what has changed on a volume since a snapshot.
+    Diff(diff::Args),
     /// Copy a volume into a new one, of another layout or geometry; compared, and resumable.
     Migrate(migrate::Args),
     /// Read all that is whole of a damaged volume, say what is lost, and copy the rest into a new one.
@@ -150,6 +165,11 @@ impl Command {
             Self::Scrub(args) => scrub::run(&args),
             Self::Check(args) => check::run(&args),
             Self::Grow(args) => grow::run(&args),
+            Self::Snapshot(args) => snapshot::run(&args),
+            Self::Snapshots(args) => snapshots::run(&args),
+            Self::Rollback(args) => rollback::run(&args),
+            Self::Delete(args) => delete::run(&args),
+            Self::Diff(args) => diff::run(&args),
             Self::Migrate(args) => migrate::run(&args),
             Self::Rescue(args) => rescue::run(&args),
             Self::Dump(args) => dump::run(&args),

@@ -102,6 +102,7 @@ fn copy(source: &Volume, superblock: &Superblock, target: &Path, key: &Key) -> R
         preallocate: false,
         force: false,
         layout: superblock.layout(),
+        history: volume::HISTORY,
         choose: Box::new(properties::taken_from(superblock)),
         secret: key.used(),
     };

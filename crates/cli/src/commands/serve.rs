@@ -12,6 +12,7 @@ use crate::protected;
 use crate::served::{OpenOptions, Recording, Served};
 use crate::server_log;
 use crate::signals::Stop;
+use crate::snapshots::{self, Order, RUNS_MAX};
 use crate::tls::TlsArgs;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -21,6 +22,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vellum_device::{Haste, NewSize, Sought};
+use vellum_frontend::finder::Finder;
 use vellum_frontend::fuse::{FuseExport, FuseServer};
 use vellum_frontend::nbd::{self, Export, Listen, Server};
 use vellum_frontend::ublk::{self, UblkServer};
@@ -30,7 +32,8 @@ use vellum_record::Sizes;
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The volumes, each FILE or NAME=FILE; without a name, the export is called like the file.
+    /// The volumes, each FILE or NAME=FILE; without a name, the export is called like the file. FILE@SNAPSHOT: a snapshot of one, to be
+    /// read; what is written to it stays in memory, and is forgotten at the end.
     #[arg(required = true, value_name = "VOLUME")]
     volumes: Vec<String>,
     /// Listen for NBD clients on this unix socket.
@@ -120,7 +123,7 @@ impl Args {
     }
 
     /// The volumes by their names, when what is asked for makes sense.
-    fn named(&self) -> Result<Vec<(String, PathBuf)>> {
+    fn named(&self) -> Result<Vec<Named>> {
         if self.socket_group.is_some() && self.socket.is_none() && self.control.is_none() {
             return Err(usage(
                 "--socket-group is for the sockets of --socket and --control: name one of them",
@@ -136,24 +139,25 @@ impl Args {
             .iter()
             .map(|v| name_of(v))
             .collect::<Result<_>>()?;
-        for (i, (name, path)) in named.iter().enumerate() {
-            if let Some((_, other)) = named[..i].iter().find(|(n, _)| n == name) {
-                let (path, other) = (path.display(), other.display());
+        for (i, Named { name, path, .. }) in named.iter().enumerate() {
+            if let Some(other) = named[..i].iter().find(|other| other.name == *name) {
+                let (path, other) = (path.display(), other.path.display());
                 return Err(usage(format!(
                     "{other} and {path} are both called {name:?}: give NAME=FILE"
                 )));
             }
         }
-        for (i, (name, path)) in named.iter().enumerate() {
-            let same = |other: &&(String, PathBuf)| is_one_file(&other.1, path);
-            if let Some((other, _)) = named[..i].iter().find(same) {
-                let path = path.display();
+        for (i, Named { name, path, .. }) in named.iter().enumerate() {
+            let same = |other: &&Named| is_one_file(&other.path, path);
+            if let Some(other) = named[..i].iter().find(same) {
+                let (path, other) = (path.display(), &other.name);
                 return Err(usage(format!(
-                    "{other} and {name} are both {path}: a volume is served once"
+                    "{other} and {name} are both {path}: a volume is served once; its snapshots are found by \
+                     {name}@SNAPSHOT"
                 )));
             }
         }
-        let names = named.iter().map(|(name, _)| name.as_str());
+        let names = named.iter().map(|one| one.name.as_str());
         self.tls.check(self.tcp.is_some(), names)?;
         Ok(named)
     }
@@ -203,8 +207,9 @@ pub fn run(args: Args) -> Result<()> {
             "--record is of one volume: serve the others by a server of their own",
         ));
     }
-    let options = OpenOptions {
+    let mut options = OpenOptions {
         read_only: args.read_only,
+        snapshot: None,
         run: args.run.clone(),
         record: args.record.clone().map(|trace| Recording {
             trace,
@@ -213,11 +218,13 @@ pub fn run(args: Args) -> Result<()> {
     };
     let (media, sockets) = claimed(&args, &named)?;
     let mut volumes = Volumes(Vec::new());
-    for ((name, path), medium) in named.into_iter().zip(media) {
+    for (one, medium) in named.into_iter().zip(media) {
         if stop.asked() {
             break;
         }
-        volumes.0.push(Served::open(name, &path, medium, &options)?);
+        options.snapshot = one.snapshot;
+        let served = Served::open(one.name, &one.path, medium, &options)?;
+        volumes.0.push(served);
     }
     protected::stays(args.syslog);
     let volumes = Arc::new(volumes);
@@ -248,16 +255,17 @@ pub fn run(args: Args) -> Result<()> {
 type Media = Vec<Option<Box<dyn Medium>>>;
 
 /// All of them, before anything is written to one.
-fn claimed(args: &Args, named: &[(String, PathBuf)]) -> Result<(Media, Vec<ControlSocket>)> {
+fn claimed(args: &Args, named: &[Named]) -> Result<(Media, Vec<ControlSocket>)> {
     if args.key_on_stdin {
         args.key.take(std::io::stdin())?;
     }
     let (mut media, mut sockets) = (Vec::new(), Vec::new());
-    for (_, path) in named {
+    for one in named {
         media.push(match args.raw {
             true => None,
             false => {
-                let Claimed { medium, socket } = claim(path, args.read_only, &args.key)?;
+                let read_only = args.read_only || one.snapshot.is_some();
+                let Claimed { medium, socket } = claim(&one.path, read_only, &args.key)?;
                 sockets.extend(socket);
                 Some(medium)
             }
@@ -292,7 +300,9 @@ fn serve(
                 name: v.name.clone(),
                 device: v.device(),
             };
-            let server = FuseServer::mount(dir, volumes.0.iter().map(export).collect())?;
+            let exports = volumes.0.iter().map(export).collect();
+            let finder = volumes.finder(true);
+            let server = FuseServer::mount_finding(dir, exports, Some(finder))?;
             volumes.are_at(|v| server.dir().join(&v.name).display().to_string());
             for (index, volume) in volumes.0.iter().enumerate() {
                 volume.is_file(server.resized(index));
@@ -368,6 +378,7 @@ fn nbd(listen: &Listen, volumes: &Volumes, args: &Args) -> Result<Server> {
             ..nbd::Options::default()
         },
     )?;
+    server.find_by(volumes.finder(false));
     for volume in &volumes.0 {
         let export = Export::new(volume.name.clone(), volume.device());
         let clients = match listen {
@@ -387,19 +398,29 @@ fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-/// `NAME=FILE`, or a file that gives its own name.
-fn name_of(volume: &str) -> Result<(String, PathBuf)> {
-    if let Some((name, file)) = volume.split_once('=')
-        && !name.contains('/')
-        && !Path::new(volume).exists()
-    {
-        return Ok((name.to_owned(), file.into()));
-    }
-    let path = PathBuf::from(volume);
-    match path.file_name() {
-        Some(name) => Ok((name.to_string_lossy().into_owned(), path)),
-        None => Err(usage(format!("{volume:?} is not a file's name"))),
-    }
+/// A volume that is to be served, or a snapshot of one.
+struct Named {
+    name: String,
+    path: PathBuf,
+    snapshot: Option<String>,
+}
+
+/// `NAME=FILE`, or a file that gives its own name; either with `@SNAPSHOT`.
+fn name_of(volume: &str) -> Result<Named> {
+    let named = volume.split_once('=');
+    let named = named.filter(|(name, _)| !name.contains('/') && !Path::new(volume).exists());
+    let given = Path::new(named.map_or(volume, |(_, file)| file));
+    let (path, snapshot) = snapshots::split(given);
+    let name = match (named, given.file_name()) {
+        (Some((name, _)), _) => name.to_owned(),
+        (None, Some(name)) => name.to_string_lossy().into_owned(),
+        (None, None) => return Err(usage(format!("{volume:?} is not a file's name"))),
+    };
+    Ok(Named {
+        name,
+        path,
+        snapshot,
+    })
 }
 
 fn is_one_file(a: &Path, b: &Path) -> bool {
@@ -498,6 +519,15 @@ impl Answers for Volumes {
         serde_json::to_value(grown).map_err(|error| error.to_string())
     }
 
+    fn snapshots(&self, volume: &Value, order: &Value) -> Result<Value, String> {
+        let (volume, _) = self
+            .one(volume)?
+            .volume()
+            .ok_or("a plain file has no snapshots")?;
+        let done = Order::read(order)?.carry_out(&volume, RUNS_MAX);
+        done.map_err(|error| error.to_string())
+    }
+
     fn journal(&self, volume: &Value, change: &Value) -> Result<Value, String> {
         let served = self.one(volume)?;
         let (volume, chosen) = served
@@ -535,6 +565,13 @@ impl Answers for Volumes {
 }
 
 impl Volumes {
+    /// Finds their snapshots.
+    fn finder(&self, in_memory: bool) -> Finder {
+        let volumes = self.0.iter();
+        let volumes = volumes.filter_map(|v| Some((v.name.clone(), v.growable()?)));
+        snapshots::finder(volumes.collect(), in_memory)
+    }
+
     /// Notes where clients reach each of them.
     fn are_at(&self, place: impl Fn(&Served) -> String) {
         self.0.iter().for_each(|v| v.is_at(place(v)));

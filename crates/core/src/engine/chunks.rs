@@ -334,6 +334,12 @@ pub(super) enum Waiting {
         zero: bool,
         fua: bool,
     },
+    /// A copy, from block `placed` on.
+    Copy {
+        id: crate::addr::RequestId,
+        copy: crate::seam::Copy,
+        placed: u64,
+    },
     /// A transaction that is complete, behind those of its blocks that wait.
     Committed { pairs: Vec<(Lba, Lba)> },
 }
@@ -377,6 +383,7 @@ impl Waiting {
             Self::Write { lba, blocks, .. } => (*lba, blocks.len() as u64),
             Self::Flush { .. } | Self::Read { .. } | Self::Committed { .. } => (Lba(0), 0),
             Self::Unmap { lba, blocks, .. } => (*lba, *blocks),
+            Self::Copy { copy, .. } => (copy.to, copy.blocks),
         }
     }
 }

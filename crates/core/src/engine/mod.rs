@@ -14,6 +14,7 @@
 mod checkpoint;
 mod chunks;
 mod collect;
+mod copy;
 mod dedup;
 mod delta;
 mod expected;
@@ -303,6 +304,7 @@ impl Engine {
                 blocks,
                 fua,
             } => self.unmap(id, lba, blocks, true, fua),
+            Input::Copy { id, copy } => self.copy(id, copy),
             Input::Journals { regions } => {
                 self.once.watch(regions, self.state.map().blocks());
                 self.end_pledges();
@@ -499,7 +501,7 @@ impl Engine {
                 self.outbox.reply(id, Err(refusal));
             }
             Waiting::Read { id, lba, blocks } => self.start_read(id, lba, blocks),
-            Waiting::Flush { id } | Waiting::Unmap { id, .. } => {
+            Waiting::Flush { id } | Waiting::Unmap { id, .. } | Waiting::Copy { id, .. } => {
                 self.outbox.reply(id, Err(refusal));
             }
             Waiting::Committed { .. } => {}

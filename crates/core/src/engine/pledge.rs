@@ -105,6 +105,14 @@ impl Engine {
         self.state.pledges().len() + self.state.ending_pledges().len()
     }
 
+    /// The home addresses that a crash may find changed, though nobody has written there.
+    #[must_use]
+    pub fn pledged_homes(&self) -> Vec<Lba> {
+        let pledges = [self.state.pledges(), self.state.ending_pledges()];
+        let homes = pledges.into_iter().flat_map(Pledges::iter);
+        homes.map(|(home, _)| home).collect()
+    }
+
     /// Adds a record that owns no block to a chunk with room, and does what it says.
     pub(super) fn log(&mut self, chunk: ChunkId, record: Record) {
         self.chunks.get_mut(chunk).push(record);

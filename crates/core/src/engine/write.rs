@@ -271,6 +271,7 @@ impl Engine {
                     zero,
                     fua,
                 } => self.place_unmap(*id, *lba, *blocks, *zero, *fua),
+                Waiting::Copy { id, copy, placed } => self.place_copy(*id, *copy, placed),
                 Waiting::Committed { pairs } => {
                     self.pledge(pairs);
                     true
@@ -342,7 +343,7 @@ impl Engine {
         Room {
             live: self.state.live().total(),
             capacity: self.capacity(),
-            promised: self.state.map().blocks(),
+            promised: self.superblock.logical_blocks(),
         }
     }
 }

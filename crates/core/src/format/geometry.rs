@@ -1,10 +1,11 @@
 //! Geometry: how a new volume is laid out on a medium.
 
 use super::areas::{self, Areas, Layout};
+use super::history::{self, History};
 use super::properties::Properties;
 use super::superblock::{Features, LeafCounts, Secret, Superblock, segment_area};
 use super::{SumKind, root, summary};
-use crate::addr::{BLOCK_BYTES, Generation, Life};
+use crate::addr::{BLOCK_BYTES, Generation, Lba, Life};
 use crate::entry::{LEAF_DELTAS, LEAF_ENTRIES, MAX_PBA};
 use crate::limits::{self, COLLECTOR_SEGMENTS};
 
@@ -133,6 +134,15 @@ fn kib(blocks: u64) -> u64 {
 /// # Errors
 /// When the medium cannot hold it; the error names the limit.
 pub fn plan(params: &Params) -> Result<Superblock, GeometryError> {
+    plan_with_history(params, 0)
+}
+
+/// The same with room for snapshots, which can keep so many thousandths of the blocks that clients see. Only what they keep takes
+/// room for data; the map has room for all of it.
+///
+/// # Errors
+/// When the medium cannot hold it; the error names the limit.
+pub fn plan_with_history(params: &Params, kept: u32) -> Result<Superblock, GeometryError> {
     let blocks = params.medium_blocks;
     if blocks > MAX_PBA {
         return Err(GeometryError::TooLarge { blocks });
@@ -157,22 +167,22 @@ pub fn plan(params: &Params) -> Result<Superblock, GeometryError> {
     if logical > limit {
         return Err(GeometryError::TooThin { logical, limit });
     }
-    let mut superblock = lay_out(params, segment_blocks, logical)?;
+    let mut superblock = lay_out(params, segment_blocks, logical, kept)?;
     if params.logical_blocks.is_none() {
         // Over-provisioning is a share of what clients see (T / U - 1), the reserve apart.
         let capacity = superblock.capacity_blocks();
         logical = (capacity * 1000 / u64::from(1000 + params.over_provisioning)).max(1);
-        superblock = lay_out(params, segment_blocks, logical)?;
+        superblock = lay_out(params, segment_blocks, logical, kept)?;
     }
     Ok(superblock)
 }
 
-/// The leaves of a volume of this size on a medium of so many blocks.
-pub(super) fn leaf_counts(medium_blocks: u64, logical: u64, has_parities: bool) -> LeafCounts {
+/// The leaves of a volume that maps so many blocks, on a medium of so many.
+pub(super) fn leaf_counts(medium_blocks: u64, mapped: u64, has_parities: bool) -> LeafCounts {
     let of = |blocks: u64| blocks.div_ceil(LEAF_ENTRIES as u64) as u32;
     let most = limits::DELTAS.div_ceil(LEAF_DELTAS) as u32;
     let mut counts = LeafCounts {
-        map: of(logical),
+        map: of(mapped),
         shared: of(medium_blocks),
         deltas: (of(medium_blocks) / 4).clamp(1, most),
         parities: 0,
@@ -187,11 +197,14 @@ fn lay_out(
     params: &Params,
     segment_blocks: u32,
     logical: u64,
+    kept: u32,
 ) -> Result<Superblock, GeometryError> {
     let blocks = params.medium_blocks;
     // A volume as of before new sums is one of before copies as well.
     let has_parities = params.sums == SumKind::Xxh3;
-    let counts = leaf_counts(blocks, logical, has_parities);
+    let kept_blocks = history::kept_blocks(logical, kept);
+    let mapped = History::new(Lba(logical), kept_blocks).end().0;
+    let counts = leaf_counts(blocks, mapped, has_parities);
     let leaves = counts.of_tables() as u32 + counts.parities;
     let roots = 1;
     let root_places = 2 * u64::from(root::blocks(leaves));
@@ -222,6 +235,7 @@ fn lay_out(
         life: Life(0),
         medium_blocks: blocks,
         logical_blocks: logical,
+        kept_blocks,
         map_area,
         roots,
         segments: segment_area(first_segment, segment_blocks, segments),
@@ -304,6 +318,7 @@ fn lay_out_tables(
         life: Life(0),
         medium_blocks: blocks,
         logical_blocks: logical,
+        kept_blocks: 0,
         map_area: 0,
         roots: areas::ROOTS,
         segments: segment_area(0, segment_blocks, 0),

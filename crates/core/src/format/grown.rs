@@ -6,6 +6,7 @@
 
 use super::areas::Layout;
 use super::geometry::{GeometryError, MAX_LOGICAL_BLOCKS, THIN_LIMIT, leaf_counts};
+use super::history;
 use super::superblock::{Superblock, segment_area};
 use crate::entry::MAX_PBA;
 
@@ -67,7 +68,9 @@ fn lay_out(
     let mut grown = volume.clone();
     grown.medium_blocks = medium_blocks;
     grown.logical_blocks = logical;
-    grown.leaves = leaf_counts(medium_blocks, logical, volume.leaves.parities > 0);
+    grown.kept_blocks = history::grown(volume.kept_blocks, volume.logical_blocks, logical);
+    let mapped = grown.mapped_blocks();
+    grown.leaves = leaf_counts(medium_blocks, mapped, volume.leaves.parities > 0);
     let roots = 2 * u64::from(grown.root_blocks());
     let behind = roots + 2 * u64::from(grown.leaves()) + 2 * grown.twin_blocks();
     // The last block of the volume as it is has a superblock.
@@ -95,7 +98,7 @@ mod tests {
     use super::*;
     use crate::addr::{BLOCK_BYTES, Generation, Leaf};
     use crate::format::SumKind;
-    use crate::format::geometry::{Params, plan, plan_tables};
+    use crate::format::geometry::{Params, plan, plan_tables, plan_with_history};
 
     fn volume(medium_blocks: u64, sums: SumKind) -> Superblock {
         plan(&Params {
@@ -120,6 +123,38 @@ mod tests {
     fn places(volume: &Superblock) -> impl Iterator<Item = u64> {
         let root = volume.root_place(Generation(0)).0;
         root..volume.mirrors()[1].0
+    }
+
+    #[test]
+    fn room_for_snapshots_grows_as_the_volume_does() {
+        for kept in [1, 20, 1000, 10_000] {
+            let params = Params {
+                medium_blocks: 75_000,
+                logical_blocks: Some(65_536),
+                over_provisioning: 100,
+                segment_blocks: None,
+                uuid: [1; 16],
+                secret: [2; 32],
+                sums: SumKind::Xxh3,
+            };
+            let now = plan_with_history(&params, kept).unwrap();
+            let next = grown(&now, 90_000, Some(76_800)).unwrap();
+            assert_eq!(next.validate(), Ok(()), "{kept}");
+            let before = now.history().kept() as f64 / 65_536.0;
+            let share = next.history().kept() as f64 / 76_800.0;
+            assert!(
+                (share - before).abs() < 0.001,
+                "{kept}: {share} after {before}"
+            );
+            // However large it is, it is a volume, or an error.
+            for blocks in [1 << 24, 1 << 28, MAX_PBA] {
+                let next = grown(&now, blocks, None);
+                assert!(
+                    next.is_ok_and(|next| next.validate().is_ok()),
+                    "{kept} {blocks}"
+                );
+            }
+        }
     }
 
     #[test]

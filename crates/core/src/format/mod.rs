@@ -7,8 +7,11 @@
 pub mod archive;
 pub mod areas;
 pub mod chunk;
+mod error;
+mod field;
 pub mod geometry;
 pub mod grown;
+pub mod history;
 pub mod leaf;
 pub mod names;
 pub mod open_summary;
@@ -24,185 +27,11 @@ pub mod table;
 use crate::addr::{BLOCK_BYTES, Generation, Pba};
 use alloc::{vec, vec::Vec};
 
+pub use error::{FormatError, NUMBER_MAX};
+use error::{can_be, within_numbers};
+pub use field::{Crc, Field, VERSION};
+pub(crate) use field::{checksum_around, on_disk};
 pub use sum::{BlockSum, SumKind};
-
-/// CRC32C (Castagnoli) of some bytes: a pure function that the runtime lends, for it has the instruction.
-pub type Crc = fn(&[u8]) -> u32;
-
-/// A field of an on-disk structure, for the docs and the tools.
-#[derive(Clone, Copy, Debug)]
-pub struct Field {
-    /// Its name.
-    pub name: &'static str,
-    /// Where it starts in the structure.
-    pub offset: usize,
-    /// Its size in bytes.
-    pub size: usize,
-    /// What it says.
-    pub doc: &'static str,
-}
-
-/// Declares an on-disk structure: unaligned, little endian, with a table of its fields.
-macro_rules! on_disk {
-    ($(#[doc = $struct_doc:literal])* $name:ident { $($(#[doc = $doc:literal])* $field:ident: $type:ty,)* }) => {
-        $(#[doc = $struct_doc])*
-        #[derive(Clone, Copy, Debug, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::KnownLayout,
-                 zerocopy::Immutable, zerocopy::Unaligned)]
-        #[repr(C)]
-        pub(crate) struct $name { $($(#[doc = $doc])* pub $field: $type,)* }
-
-        impl $name {
-            /// Where each field is.
-            pub const FIELDS: &'static [$crate::format::Field] = &[$($crate::format::Field {
-                name: stringify!($field),
-                offset: core::mem::offset_of!($name, $field),
-                size: core::mem::size_of::<$type>(),
-                doc: concat!($($doc),*),
-            },)*];
-        }
-    };
-}
-pub(crate) use on_disk;
-
-/// Why bytes are not what they should be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FormatError {
-    /// Shorter than the structure.
-    #[error("{what}: {have} bytes where {need} are needed")]
-    Truncated {
-        /// The structure.
-        what: &'static str,
-        /// Bytes given.
-        have: usize,
-        /// Bytes needed.
-        need: usize,
-    },
-    /// Not this structure at all.
-    #[error("{what}: no magic number")]
-    Magic {
-        /// The structure.
-        what: &'static str,
-    },
-    /// Written by a version that this one does not know.
-    #[error("{what}: version {version} is newer than this program's {known}; use a newer vellum")]
-    Version {
-        /// The structure.
-        what: &'static str,
-        /// Found.
-        version: u32,
-        /// Known.
-        known: u32,
-    },
-    /// Damaged.
-    #[error("{what}: checksum {found:#010x} where {expected:#010x} was expected")]
-    Checksum {
-        /// The structure.
-        what: &'static str,
-        /// Computed.
-        found: u32,
-        /// Stored.
-        expected: u32,
-    },
-    /// Of another volume.
-    #[error("{what}: belongs to another volume")]
-    Foreign {
-        /// The structure.
-        what: &'static str,
-    },
-    /// Whole, of its place, and of before a write of it that was durable.
-    #[error(
-        "{what}: edition {edition} of a block of which edition {known} was durable: the medium has lost a write that it confirmed"
-    )]
-    Stale {
-        /// The structure.
-        what: &'static str,
-        /// Found.
-        edition: u32,
-        /// Known to have been durable.
-        known: u32,
-    },
-    /// A field whose value cannot be.
-    #[error("{what}: {field} is {value}, which cannot be")]
-    Value {
-        /// The structure.
-        what: &'static str,
-        /// The field.
-        field: &'static str,
-        /// Its value.
-        value: u64,
-    },
-    /// On a medium that had more blocks.
-    #[error(
-        "{what}: of a medium of {recorded} blocks, and this one has {have}: it was cut short, or is not all there"
-    )]
-    CutShort {
-        /// The structure.
-        what: &'static str,
-        /// Blocks that the structure tells of.
-        recorded: u64,
-        /// Blocks that there are.
-        have: u64,
-    },
-    /// What is left of a superblock says where everything is, and not what the user chose.
-    #[error(
-        "both superblocks are damaged, and properties are lost: the volume can be read \
-         (`vellum serve --read-only`), and `vellum rescue` copies it into a new one"
-    )]
-    PropertiesTorn,
-    /// Features that this version must know and does not.
-    #[error("{what}: uses features {bits:#x} that this program does not know; use a newer vellum")]
-    Features {
-        /// The structure.
-        what: &'static str,
-        /// The unknown bits.
-        bits: u64,
-    },
-}
-
-impl FormatError {
-    /// Whether nothing is wrong with it, and a newer program can go by it.
-    #[must_use]
-    pub fn is_newer(&self) -> bool {
-        matches!(self, Self::Version { .. } | Self::Features { .. })
-    }
-}
-
-/// The version that this program writes, and the newest that it reads.
-pub const VERSION: u32 = 2;
-
-/// Sequence numbers, lives and generations reach this far, at most: half of what 64 bits hold, so that
-/// the next one always exists.
-pub const NUMBER_MAX: u64 = u64::MAX >> 1;
-
-/// That a field says what can be.
-fn can_be(
-    what: &'static str,
-    ok: bool,
-    field: &'static str,
-    value: u64,
-) -> Result<(), FormatError> {
-    match ok {
-        true => Ok(()),
-        false => Err(FormatError::Value { what, field, value }),
-    }
-}
-
-/// That these fields are within [`NUMBER_MAX`].
-fn within_numbers(what: &'static str, fields: &[(&'static str, u64)]) -> Result<(), FormatError> {
-    match fields.iter().find(|(_, value)| *value > NUMBER_MAX) {
-        None => Ok(()),
-        Some(&(field, value)) => Err(FormatError::Value { what, field, value }),
-    }
-}
-
-/// Checksum of `bytes` around the four bytes at `hole`, where the checksum itself is kept.
-pub(crate) fn checksum_around(bytes: &[u8], hole: usize, crc: Crc) -> u32 {
-    // A checksum of the two parts' checksums: the function lent to us does not continue.
-    let mut parts = [0; 8];
-    parts[..4].copy_from_slice(&crc(&bytes[..hole]).to_le_bytes());
-    parts[4..].copy_from_slice(&crc(&bytes[hole + 4..]).to_le_bytes());
-    crc(&parts)
-}
 
 /// A structure's fields, for the docs.
 #[must_use]
@@ -217,6 +46,7 @@ pub fn tables() -> Vec<(&'static str, &'static [Field])> {
         ("Sector of a table", table::FIELDS),
         ("Head of an archive", archive::HEAD_FIELDS),
         ("Frame of an archive", archive::FRAME_FIELDS),
+        ("Snapshot in the list", history::FIELDS),
     ]
 }
 

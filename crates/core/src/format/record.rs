@@ -1,6 +1,6 @@
 //! What a chunk's header says of its blocks, and of what else happened at that point of the log.
 
-use super::FormatError;
+use super::error::FormatError;
 use super::summary::{Owner, Tag};
 use crate::addr::{BLOCK_BYTES, Lba, Pba, Vba};
 use crate::entry::{MAX_PARTS, PACKED_PAGES, PartId};

@@ -1,6 +1,7 @@
 //! The root of a map checkpoint: which slot each leaf is in, and where replay of the log begins.
 
-use super::{Crc, Field, FormatError, VERSION, checksum_around, on_disk, within_numbers};
+use super::error::{FormatError, within_numbers};
+use super::field::{Crc, Field, VERSION, checksum_around, on_disk};
 use crate::addr::{BLOCK_BYTES, Generation, Life, Segment, Seq};
 use alloc::vec::Vec;
 use core::mem::offset_of;

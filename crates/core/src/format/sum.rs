@@ -4,7 +4,7 @@
 //! sums are those, an older version of the same block passes for it. XXH3 is not linear, and nobody who writes to a volume
 //! knows the key ([decision 0016](../../../../docs/decisions/0016-block-sums.md)).
 
-use super::Crc;
+use super::field::Crc;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// What the sums of a volume's blocks are.

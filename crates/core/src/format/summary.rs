@@ -3,7 +3,8 @@
 //! It repeats what the segment's chunk headers say, in one place whose address is known, so that a read
 //! finds the checksum of any block with one read and the collector all owners.
 
-use super::{Crc, Field, FormatError, VERSION, checksum_around, on_disk};
+use super::error::FormatError;
+use super::field::{Crc, Field, VERSION, checksum_around, on_disk};
 use crate::addr::{BLOCK_BYTES, Lba, Segment, Seq, Vba};
 use alloc::vec::Vec;
 use core::mem::offset_of;

@@ -11,17 +11,18 @@ mod segments;
 
 use super::areas::{Areas, Layout};
 use super::geometry::MAX_LOGICAL_BLOCKS;
+use super::history::{self, History};
 use super::properties::{self, Properties};
 use super::{
     BlockSum, Crc, Field, FormatError, SumKind, VERSION, can_be, checksum_around, on_disk, root,
     summary,
 };
-use crate::addr::{BLOCK_BYTES, Generation, Life, Pba, Seq};
+use crate::addr::{BLOCK_BYTES, Generation, Lba, Life, Pba, Seq};
 use crate::entry::LEAF_ENTRIES;
 use crate::limits::{COLLECTOR_SEGMENTS, STRIPE};
 use core::mem::offset_of;
 pub(super) use features::Features;
-use features::{COPIES, KNOWN, WITHOUT_DATA, XXH3_SUMS};
+use features::{COPIES, KNOWN, SNAPSHOTS, WITHOUT_DATA, XXH3_SUMS};
 pub(super) use secret::Secret;
 pub use segments::SegmentArea;
 use zerocopy::little_endian::{U32, U64};
@@ -44,7 +45,7 @@ on_disk! {
         uuid: [u8; 16],
         /// key of the volume's hashes; of a pack the newest chunk whose data was whole (8 bytes), zeros (8), and the signature
         secret: [u8; 32],
-        /// features that a program must know to read the volume: 1 blocks' sums are XXH3; 2 tables have editions; 4 a log has copies of what leads to data; 8 second roots have open summaries; 16 it is a pack, without data; 32 tables in place have what leads to data twice; 64 a chunk's header names the LBAs of the one before; 128 a log's roots and leaves lie behind its segments, for it has grown
+        /// features that a program must know to read the volume: 1 blocks' sums are XXH3; 2 tables have editions; 4 a log has copies of what leads to data; 8 second roots have open summaries; 16 it is a pack, without data; 32 tables in place have what leads to data twice; 64 a chunk's header names the LBAs of the one before; 128 a log's roots and leaves lie behind its segments, for it has grown; 256 behind the blocks that clients see are those of snapshots
         incompatible: U64,
         /// features that a program must know to write it: 1 there are properties
         read_only_compatible: U64,
@@ -100,6 +101,8 @@ on_disk! {
         parity_leaves: U32,
         /// checksum of the first 512 bytes, this field and `crc` taken for zero, and at least 1: it holds where a write of properties was torn; 0 in volumes from before 2026-11-25
         head_crc: U32,
+        /// blocks that snapshots can keep; with feature 256, else none
+        kept_blocks: U64,
     }
 }
 
@@ -153,6 +156,8 @@ pub struct Superblock {
     pub(super) life: Life,
     pub(super) medium_blocks: u64,
     pub(super) logical_blocks: u64,
+    /// Blocks that snapshots can keep.
+    pub(super) kept_blocks: u64,
     pub(super) map_area: u64,
     pub(super) roots: u64,
     pub(super) segments: SegmentArea,
@@ -315,6 +320,18 @@ impl Superblock {
         self.logical_blocks
     }
 
+    /// Where what belongs to snapshots is: behind the blocks that clients see.
+    #[must_use]
+    pub fn history(&self) -> History {
+        History::new(Lba(self.logical_blocks), self.kept_blocks)
+    }
+
+    /// Blocks that the map has: those that clients see, and those of snapshots.
+    #[must_use]
+    pub fn mapped_blocks(&self) -> u64 {
+        self.history().end().0
+    }
+
     /// Over-provisioning asked for at creation, in thousandths.
     #[must_use]
     pub fn over_provisioning(&self) -> u32 {
@@ -366,6 +383,7 @@ impl Superblock {
             property_generation: U64::new(self.properties.generation()),
             parity_leaves: U32::new(self.leaves.parities),
             head_crc: U32::new(0),
+            kept_blocks: U64::new(self.kept_blocks),
         };
         out[..size_of::<RawSuperblock>()].copy_from_slice(raw.as_bytes());
         RawSuperblock::sign(out, crc);
@@ -384,6 +402,7 @@ impl Superblock {
         sums | self.features.bits()
             | of(self.leaves.parities > 0, COPIES)
             | of(is_pack, WITHOUT_DATA)
+            | of(self.kept_blocks > 0, SNAPSHOTS)
     }
 
     /// Where a superblock that may be damaged has the volume's last mirror.
@@ -427,6 +446,11 @@ impl Superblock {
             life: Life(raw.life.get()),
             medium_blocks: raw.medium_blocks.get(),
             logical_blocks: raw.logical_blocks.get(),
+            // Without the feature the field was not there, and says nothing.
+            kept_blocks: match raw.incompatible.get() & SNAPSHOTS {
+                0 => 0,
+                _ => raw.kept_blocks.get().max(1),
+            },
             map_area: raw.map_area.get(),
             roots: raw.roots.get(),
             segments: segment_area(raw.first_segment.get(), segment_blocks, raw.segments.get()),
@@ -457,7 +481,11 @@ impl Superblock {
     /// That every area follows the one before and ends before the last block.
     pub(super) fn validate(&self) -> Result<(), FormatError> {
         let check = |ok, field, value| can_be(WHAT, ok, field, value);
+        let kept = self.kept_blocks;
+        let has_room = kept <= history::most(self.logical_blocks);
+        check(has_room, "kept blocks", kept)?;
         if self.layout != Layout::Log {
+            check(kept == 0, "kept blocks of tables", kept)?;
             return self.areas.validate(self);
         }
         check(!self.features.editions, "editions of a log", 1)?;
@@ -479,7 +507,7 @@ impl Superblock {
             parities.into(),
         )?;
         check(
-            self.leaves.map as u64 == self.logical_blocks.div_ceil(LEAF_ENTRIES as u64),
+            self.leaves.map as u64 == self.mapped_blocks().div_ceil(LEAF_ENTRIES as u64),
             "map leaves",
             self.leaves.map.into(),
         )?;

@@ -27,7 +27,7 @@ impl State {
         self.segments = volume.segments();
         self.map_leaves = volume.map_leaves();
         self.shared_leaves = volume.shared_leaves();
-        self.map.lengthen(volume.logical_blocks());
+        self.map.lengthen(volume.mapped_blocks());
         self.shared
             .lengthen(volume.shared_leaves(), volume.delta_leaves());
         self.live.lengthen(volume.segment_count());

@@ -125,7 +125,7 @@ impl State {
             segments: superblock.segments(),
             map_leaves: superblock.map_leaves(),
             shared_leaves: superblock.shared_leaves(),
-            map: Map::new(superblock.logical_blocks()),
+            map: Map::new(superblock.mapped_blocks()),
             shared: Shared::new(superblock.shared_leaves(), superblock.delta_leaves()),
             live: Live::new(superblock.segment_count()),
             strays: Strays::default(),

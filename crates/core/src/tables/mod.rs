@@ -274,6 +274,8 @@ impl Tables {
                 let zero = matches!(input, Input::WriteZeroes { .. });
                 self.unmap(id, lba, blocks, zero, fua);
             }
+            // A page of tables has its owners' links beside it, and none without its bytes.
+            Input::Copy { id, .. } => self.outbox.reply(id, Err(Refusal::Unlinkable)),
             Input::Journals { regions } => {
                 self.once.watch(regions, self.superblock.logical_blocks());
             }
@@ -283,8 +285,7 @@ impl Tables {
             Input::Properties { id, properties } => self.mirrors.change(id, properties.clone()),
             Input::Critical { ranges } => self.dedup.set_critical(ranges),
             Input::Mend(what) => self.mend(what),
-            // The table of fingerprints knows.
-            // Nothing is pledged here: a map entry is written in place, and by itself.
+            // The table of fingerprints knows, and nothing is pledged: a map entry is written in place, by itself.
             Input::Contents { .. }
             | Input::Parts { .. }
             | Input::Committed { .. }

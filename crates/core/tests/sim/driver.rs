@@ -1,6 +1,7 @@
 //! Runs one engine over the simulated medium: asks, carries out effects in any order, checks every answer.
 
 mod buffers;
+pub mod copies;
 mod effects;
 mod folds;
 mod hints;

@@ -57,7 +57,8 @@ impl World {
     /// Grows a log that was stopped cleanly, now and then. Of a die of its own, so that seeds mean what they did until then.
     pub(super) fn grow(&mut self) -> Result<(), Failure> {
         let mut rng = Rng::new(self.medium.writes);
-        if self.volume.layout != Layout::Log || !self.stopped || rng.percent(20) {
+        let has_history = self.volume.history() > 0;
+        if self.volume.layout != Layout::Log || !self.stopped || has_history || rng.percent(20) {
             return Ok(());
         }
         let more = rng.pick(&[100, 300, 1000, 3000]) + rng.below(64);
@@ -73,7 +74,7 @@ impl World {
         let growth = match Growth::new(*found, self.medium.blocks(), logical) {
             Ok(growth) => growth,
             Err(GrowError::NotStopped) => return Err("it was stopped, and is not".to_owned()),
-            Err(GrowError::Geometry(_)) => {
+            Err(GrowError::Geometry(_) | GrowError::HasSnapshots) => {
                 self.medium.set_length(before);
                 return Ok(());
             }

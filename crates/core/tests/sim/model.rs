@@ -279,6 +279,19 @@ impl Model {
         written || self.base[lba as usize] == token && !self.hidden(versions, usize::MAX, 0, asked)
     }
 
+    /// What a block holds, if nothing that was asked for leaves that open.
+    pub fn content(&self, lba: u64) -> Option<u32> {
+        let written = self.versions[lba as usize].iter().filter(|w| !w.pledged);
+        let tokens = written.map(|w| w.token).chain([self.base[lba as usize]]);
+        let possible: BTreeSet<u32> = tokens
+            .filter(|token| self.may_read(lba, *token, self.clock))
+            .collect();
+        match possible.len() {
+            1 => possible.first().copied(),
+            _ => None,
+        }
+    }
+
     /// The same, with the reason.
     pub fn check_read(&self, lba: u64, token: u32, asked: u64) -> Result<(), String> {
         if self.believes || self.may_read(lba, token, asked) {

@@ -2,6 +2,7 @@
 
 use super::driver::Counts;
 use super::medium::Medium;
+use vellum_core::stats::Stats;
 
 macro_rules! summary {
     ($($count:ident),* $(,)?) => {
@@ -54,6 +55,7 @@ summary! {
     lost_fingerprints,
     rebuilt_counts,
     grown,
+    copied,
 }
 
 impl Summary {
@@ -65,6 +67,29 @@ impl Summary {
         self.poisoned += counts.poisoned;
         self.answered_before += counts.early;
         self.effects += counts.effects;
+    }
+
+    /// Takes in what an engine has counted in a life.
+    pub fn add_stats(&mut self, stats: &Stats) {
+        self.collections += stats.collections;
+        self.map_checkpoints += stats.map_checkpoints;
+        self.remapped += stats.remapped_blocks;
+        self.pledged += stats.pledged_blocks;
+        self.unequal += stats.compared_unequal;
+        self.deduplicated += stats.dedup_blocks;
+        self.decided += stats.dedup_decided;
+        self.merged += stats.merged_blocks;
+        self.false_hints += stats.dedup_false_hints;
+        self.copied += stats.copied_blocks;
+        self.restamped += stats.medium_restamped;
+        self.packed += stats.packed_blocks;
+        self.discards += stats.stale_discards;
+        self.lost_fingerprints += stats.lost_fingerprint_blocks;
+        self.rebuilt_counts += stats.rebuilt_count_blocks;
+        self.deltas += stats.delta_blocks;
+        self.folded += stats.folded_blocks;
+        self.bases_read += stats.base_reads;
+        self.free_flushes += stats.flushes_free;
     }
 
     /// Takes in what is on the medium now.

@@ -1,5 +1,6 @@
 //! One seed: a volume, and its lives one after the other.
 
+use super::driver::copies::Copies;
 use super::driver::{Ask, CLIENT_BUFS, Driver, Failure, Faults, ensure};
 use super::medium::{Broken, Medium, Rot};
 use super::model::{Model, Seen};
@@ -197,25 +198,7 @@ impl World {
         if end == End::Shutdown {
             driver.settle_shutdown()?;
         }
-        let stats = driver.engine.stats();
-        self.summary.collections += stats.collections;
-        self.summary.map_checkpoints += stats.map_checkpoints;
-        self.summary.remapped += stats.remapped_blocks;
-        self.summary.pledged += stats.pledged_blocks;
-        self.summary.unequal += stats.compared_unequal;
-        self.summary.deduplicated += stats.dedup_blocks;
-        self.summary.decided += stats.dedup_decided;
-        self.summary.merged += stats.merged_blocks;
-        self.summary.false_hints += stats.dedup_false_hints;
-        self.summary.restamped += stats.medium_restamped;
-        self.summary.packed += stats.packed_blocks;
-        self.summary.discards += stats.stale_discards;
-        self.summary.lost_fingerprints += stats.lost_fingerprint_blocks;
-        self.summary.rebuilt_counts += stats.rebuilt_count_blocks;
-        self.summary.deltas += stats.delta_blocks;
-        self.summary.folded += stats.folded_blocks;
-        self.summary.bases_read += stats.base_reads;
-        self.summary.free_flushes += stats.flushes_free;
+        self.summary.add_stats(&driver.engine.stats());
         self.stopped = end == End::Shutdown && !driver.poisoned;
         let (medium, model, counts, now) = driver.crash(end != End::Kill)?;
         (self.medium, self.model, self.now) = (medium, model, now);
@@ -303,16 +286,13 @@ impl World {
         }
         driver.deduplicate(&dedup, &client.critical(&mut self.rng))?;
         let folding = self.rng.pick(&[0, 0, 3, 20]);
+        let mut copies = Copies::new(self.medium.writes ^ self.now, &self.volume);
         let mut idle = 0;
         for _ in 0..steps {
             driver.fold(folding)?;
+            copies.ask(driver)?;
             if self.rng.below(40) == 0 {
-                driver.contents()?;
-                driver.parts()?;
-                driver.watch(&client.regions(&mut self.rng))?;
-                if self.rng.percent(20) {
-                    driver.choose()?;
-                }
+                self.tell_anew(driver, &mut client)?;
             }
             let room = driver.open_requests() < client.depth && driver.free_bufs() >= 64;
             if room && self.rng.percent(eager) {
@@ -351,14 +331,30 @@ impl World {
                 }
             }
             if rots && self.rng.percent(2) {
-                let at = self.rng.below(driver.medium.blocks());
-                if driver.medium.is_data(at) {
-                    let rot = Rot::any(&mut self.rng, driver.medium.blocks());
-                    driver.medium.rot.insert(at, rot);
-                }
+                self.rot(driver);
             }
         }
         Ok(())
+    }
+
+    /// What the runtime learns with time, and what a user sets.
+    fn tell_anew(&mut self, driver: &mut Driver, client: &mut Client) -> Result<(), Failure> {
+        driver.contents()?;
+        driver.parts()?;
+        driver.watch(&client.regions(&mut self.rng))?;
+        if self.rng.percent(20) {
+            driver.choose()?;
+        }
+        Ok(())
+    }
+
+    /// A block of the medium goes bad.
+    fn rot(&mut self, driver: &mut Driver) {
+        let at = self.rng.below(driver.medium.blocks());
+        if driver.medium.is_data(at) {
+            let rot = Rot::any(&mut self.rng, driver.medium.blocks());
+            driver.medium.rot.insert(at, rot);
+        }
     }
 
     /// Promise 7: write until it is full, see that all else works, make room, write again.

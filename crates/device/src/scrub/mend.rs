@@ -9,7 +9,7 @@
 //! The block is written as a client would write it, if the address still leads to the damaged one and no client's write waits.
 
 use super::structures::Structures;
-use super::{Finding, ask, read};
+use super::{Finding, read};
 use crate::block::{BlockError, Op, Request};
 use crate::frames::{Frames, Share};
 use crate::shared::Shared;
@@ -178,8 +178,7 @@ fn write(shared: &Shared, wanted: &Wanted, content: &[u8]) -> bool {
         blocks,
         frames,
     };
-    let written = ask(
-        shared,
+    let written = shared.call(
         request(Op::Write { fua: false }, 1, frames),
         |now, inner, pending, batch| {
             if inner.engine.leads_to(wanted.lba, wanted.at) {
@@ -192,10 +191,11 @@ fn write(shared: &Shared, wanted: &Wanted, content: &[u8]) -> bool {
     );
     let flush = request(Op::Flush, 0, Frames::default());
     written.is_ok()
-        && ask(shared, flush, |now, inner, pending, batch| {
-            inner.admit(now, pending, &[], batch);
-        })
-        .is_ok()
+        && shared
+            .call(flush, |now, inner, pending, batch| {
+                inner.admit(now, pending, &[], batch);
+            })
+            .is_ok()
 }
 
 #[cfg(test)]

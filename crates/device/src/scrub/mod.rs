@@ -12,17 +12,16 @@ mod mend;
 mod report;
 mod structures;
 
-use crate::block::{BlockError, Op, Replies, Request};
+use crate::block::{BlockError, Op, Request};
 use crate::frames::{Frames, Share};
 use crate::limits::{SCRUB_FILES, SCRUB_FINDINGS, SCRUB_FINDINGS_KEPT, SCRUB_KEEP};
-use crate::requests::OneAnswer;
 use crate::shared::Shared;
 use parking_lot::{Condvar, Mutex};
 pub use report::{Finding, ScrubReport, Severity};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use structures::Structures;
-use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Nanos, Pba};
+use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Pba};
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::seam::{Input, Mend};
@@ -303,25 +302,6 @@ impl One<'_> {
     }
 }
 
-impl crate::volume::Volume {
-    /// Reads and checks all that is stored, at most so many blocks a second (0: as many as it can), from where one that was stopped
-    /// has left off; one that is under way goes on so.
-    pub fn scrub(&self, rate: u32) {
-        self.shared.scrubber.ask(rate);
-    }
-
-    /// Ends a scrub under way where it is.
-    pub fn halt_scrub(&self) {
-        self.shared.scrubber.halt();
-    }
-
-    /// How far a scrub is, and what it, or the last one, has found.
-    #[must_use]
-    pub fn scrub_report(&self) -> ScrubReport {
-        report(&self.shared, &self.superblock)
-    }
-}
-
 /// How many are damage, were mended, and are second copies.
 fn counts(findings: &[Finding]) -> (u64, u64, u64) {
     let count =
@@ -380,28 +360,10 @@ pub(super) fn read(shared: &Shared, lba: Lba, blocks: u32) -> Result<Frames, Blo
         blocks: blocks.into(),
         frames: shared.frames.take(Share::Read, blocks as usize)?,
     };
-    ask(shared, request, |now, inner, pending, batch| {
+    let read = shared.call(request, |now, inner, pending, batch| {
         inner.admit(now, pending, &[], batch);
-    })
-    .map(|request| request.frames)
-}
-
-/// A request of ours, and its end.
-pub(super) fn ask(
-    shared: &Shared,
-    request: Request,
-    admit: impl FnOnce(
-        Nanos,
-        &mut crate::drive::Inner,
-        crate::requests::Pending,
-        &mut crate::drive::Batch,
-    ),
-) -> Result<Request, BlockError> {
-    let answer = Arc::new(OneAnswer::default());
-    let replies: Arc<dyn Replies> = answer.clone();
-    shared.ask(request, &replies, admit);
-    let (request, result) = answer.wait();
-    result.map(|()| request)
+    });
+    read.map(|request| request.frames)
 }
 
 fn block_finding(shared: &Shared, lba: Lba, error: &BlockError) -> Finding {

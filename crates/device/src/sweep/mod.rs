@@ -15,7 +15,6 @@ mod pass;
 mod stored;
 mod turn;
 
-use crate::block::BlockDevice;
 use crate::limits::{SWEEP_CHECK, SWEEP_KEEP, SWEEP_QUIET, SWEEP_WRITES};
 use crate::shared::Shared;
 use parking_lot::{Condvar, Mutex};
@@ -388,36 +387,6 @@ impl Place<'_> {
                 inner.feed(now, Input::Swept { to, keep }, batch);
             });
         }
-    }
-}
-
-impl crate::volume::Volume {
-    /// Looks through all that is stored; for duplicates where a sweep that did not end has left.
-    ///
-    /// # Errors
-    /// When this volume never does.
-    pub fn sweep(&self, sought: Sought, haste: Haste) -> Result<(), SweepError> {
-        let packs = self.policy().packs();
-        SweepError::check(sought, self.read_only(), self.superblock.layout(), packs)?;
-        self.shared.sweeper.ask(sought, haste);
-        Ok(())
-    }
-
-    /// Ends a sweep under way where it is.
-    ///
-    /// # Errors
-    /// When this volume never has one.
-    pub fn halt_sweep(&self, sought: Sought) -> Result<(), SweepError> {
-        SweepError::check(sought, self.read_only(), self.superblock.layout(), true)?;
-        self.shared.sweeper.halt(sought);
-        Ok(())
-    }
-
-    /// How far that is.
-    #[must_use]
-    pub fn sweep_progress(&self, sought: Sought) -> SweepProgress {
-        let swept = self.shared.inner.lock().engine.swept();
-        self.shared.sweeper.progress(sought, swept)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::FuseExport;
 use super::reply::{Answer, Pending, errno};
 use crate::extents::extents;
+use crate::finder::{Finder, Found};
 use crate::unaligned::{ByteDevice, ZERO_BYTES_MAX, is_aligned};
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
@@ -10,9 +11,10 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, Request as From,
     TimeOrNow, WriteFlags,
 };
+use parking_lot::RwLock;
 use std::ffi::OsStr;
 use std::io;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, SystemTime};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_device::block::{BlockDevice, Op, Request};
@@ -23,6 +25,8 @@ const ROOT: u64 = 1;
 pub(super) const FIRST: u64 = 2;
 /// Names and sizes never change while mounted.
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
+/// But what is found by a name may be another one of that name soon.
+const FOUND: Duration = Duration::from_secs(1);
 /// The largest read or write of one request; the kernel splits longer ones.
 const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 /// Requests that the kernel may have outstanding for asynchronous I/O.
@@ -36,17 +40,22 @@ type Job = Box<dyn FnOnce() + Send>;
 struct File {
     name: String,
     bytes: ByteDevice,
+    /// Which of its name it is, if it was found.
+    number: u64,
 }
 
 /// The file system.
 pub struct Files {
-    files: Vec<File>,
+    files: Vec<Arc<File>>,
+    /// Those that were found by a name: their inodes follow.
+    found: RwLock<Vec<Arc<File>>>,
+    finder: Option<Finder>,
     made: SystemTime,
     slow: mpsc::SyncSender<Job>,
 }
 
 impl Files {
-    pub fn new(exports: Vec<FuseExport>) -> io::Result<Self> {
+    pub fn new(exports: Vec<FuseExport>, finder: Option<Finder>) -> io::Result<Self> {
         let (slow, jobs) = mpsc::sync_channel::<Job>(SLOW_QUEUE_MAX);
         // It ends when the session drops `slow`.
         std::thread::Builder::new()
@@ -54,26 +63,53 @@ impl Files {
             .spawn(move || jobs.iter().for_each(|job| job()))?;
         let files = exports
             .into_iter()
-            .map(|e| File {
-                name: e.name,
-                bytes: e.device,
+            .map(|e| {
+                Arc::new(File {
+                    name: e.name,
+                    bytes: e.device,
+                    number: 0,
+                })
             })
             .collect();
         Ok(Self {
             files,
+            found: RwLock::default(),
+            finder,
             made: SystemTime::now(),
             slow,
         })
     }
 
-    fn file(&self, ino: INodeNo) -> Result<&File, Errno> {
-        match ino.0 {
-            ROOT => Err(Errno::EISDIR),
-            n => n
-                .checked_sub(FIRST)
-                .and_then(|i| self.files.get(i as usize))
-                .ok_or(Errno::ENOENT),
+    fn file(&self, ino: INodeNo) -> Result<Arc<File>, Errno> {
+        if ino.0 == ROOT {
+            return Err(Errno::EISDIR);
         }
+        let index = ino.0.checked_sub(FIRST).ok_or(Errno::ENOENT)? as usize;
+        let file = match index.checked_sub(self.files.len()) {
+            None => self.files.get(index).cloned(),
+            Some(index) => self.found.read().get(index).cloned(),
+        };
+        file.ok_or(Errno::ENOENT)
+    }
+
+    /// The inode of a name, and for how long that is so.
+    fn named(&self, name: &str) -> Option<(INodeNo, Duration)> {
+        if let Some(index) = self.files.iter().position(|file| file.name == name) {
+            return Some((INodeNo(FIRST + index as u64), FOR_EVER));
+        }
+        let Found { number, device, .. } = self.finder.as_ref()?(name)?;
+        let mut found = self.found.write();
+        let known = |file: &Arc<File>| file.name == name && file.number == number;
+        let index = found.iter().position(known).unwrap_or(found.len());
+        if index == found.len() {
+            found.push(Arc::new(File {
+                name: name.to_owned(),
+                bytes: device,
+                number,
+            }));
+        }
+        let ino = FIRST + (self.files.len() + index) as u64;
+        Some((INodeNo(ino), FOUND))
     }
 
     fn attr(&self, ino: INodeNo) -> Result<FileAttr, Errno> {
@@ -206,12 +242,10 @@ impl Filesystem for Files {
     }
 
     fn lookup(&self, _from: &From, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let found = self
-            .files
-            .iter()
-            .position(|f| parent.0 == ROOT && OsStr::new(&f.name) == name);
-        match found.map(|i| self.attr(INodeNo(FIRST + i as u64))) {
-            Some(Ok(attr)) => reply.entry(&FOR_EVER, &attr, Generation(0)),
+        let name = name.to_str().filter(|_| parent.0 == ROOT);
+        let found = name.and_then(|name| self.named(name));
+        match found.map(|(ino, valid)| (self.attr(ino), valid)) {
+            Some((Ok(attr), valid)) => reply.entry(&valid, &attr, Generation(0)),
             _ => reply.error(Errno::ENOENT),
         }
     }

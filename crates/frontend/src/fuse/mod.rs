@@ -11,6 +11,7 @@
 mod files;
 mod reply;
 
+use crate::finder::Finder;
 use crate::unaligned::ByteDevice;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -98,11 +99,24 @@ impl Resized {
 }
 
 impl FuseServer {
-    /// Mounts `dir` with one file an export, and serves it on threads of its own.
+    /// As [`mount_finding`](Self::mount_finding), and nothing else is found.
+    ///
+    /// # Errors
+    /// As for that.
+    pub fn mount(dir: &Path, exports: Vec<FuseExport>) -> Result<Self, FuseError> {
+        Self::mount_finding(dir, exports, None)
+    }
+
+    /// Mounts `dir` with one file an export, and serves it on threads of its own. What `finder` finds by a name can be opened, and
+    /// is not listed.
     ///
     /// # Errors
     /// When a name is unusable, or the mount is refused.
-    pub fn mount(dir: &Path, exports: Vec<FuseExport>) -> Result<Self, FuseError> {
+    pub fn mount_finding(
+        dir: &Path,
+        exports: Vec<FuseExport>,
+        finder: Option<Finder>,
+    ) -> Result<Self, FuseError> {
         let failed = |source| FuseError::Mount {
             dir: dir.to_owned(),
             source,
@@ -141,7 +155,7 @@ impl FuseServer {
             return Err(FuseError::NotEmpty { dir: dir_now });
         }
         let session = fuser::Session::new(
-            files::Files::new(exports).map_err(failed)?,
+            files::Files::new(exports, finder).map_err(failed)?,
             &dir_now,
             &config,
         )

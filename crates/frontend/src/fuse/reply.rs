@@ -80,7 +80,7 @@ pub fn errno(error: &BlockError) -> Errno {
         BlockError::OutOfRange { .. } => Errno::EINVAL,
         BlockError::ReadOnly => Errno::EROFS,
         BlockError::Full | BlockError::NoRoom => Errno::ENOSPC,
-        BlockError::Io(_) => Errno::EIO,
+        BlockError::Io(_) | BlockError::Unlinkable => Errno::EIO,
         BlockError::Stopping => Errno::ESHUTDOWN,
     }
 }

@@ -2,6 +2,7 @@
 
 use super::tls::Fingerprint;
 use super::wire::export_flag as flag;
+use crate::finder::Finder;
 use crate::unaligned::ByteDevice;
 use parking_lot::RwLock;
 use std::collections::BTreeSet;
@@ -130,9 +131,17 @@ pub enum ExportError {
 }
 
 /// The exports, in the order they were added; the first is the default.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Catalogue {
     exports: RwLock<Vec<Arc<Export>>>,
+    /// Who makes exports of names that are asked for, and whose clients are those of another export.
+    finder: RwLock<Option<Finder>>,
+}
+
+impl std::fmt::Debug for Catalogue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.exports.fmt(f)
+    }
 }
 
 impl Catalogue {
@@ -170,6 +179,20 @@ impl Catalogue {
         named
             .or_else(|| exports.first().filter(|_| name.is_empty()))
             .cloned()
+            .or_else(|| self.made(name, &exports))
+    }
+
+    /// An export that is made because it is asked for, of a client to whom these are open. It is read alone.
+    fn made(&self, name: &str, open: &[Arc<Export>]) -> Option<Arc<Export>> {
+        let finder = self.finder.read().clone()?;
+        let found = finder(name)?;
+        let is_open = open.iter().any(|export| export.name == found.of);
+        is_open.then(|| Arc::new(Export::new(name, found.device).read_only_if(true)))
+    }
+
+    /// Whoever asks for an export that is not there may have what this finds.
+    pub fn find_by(&self, finder: Finder) {
+        *self.finder.write() = Some(finder);
     }
 
     /// Those that this client may have.

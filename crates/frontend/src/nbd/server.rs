@@ -9,6 +9,7 @@ use super::listen::{BindError, Listen, Listener, Protection};
 use super::receive::Receiver;
 use super::session::{Memory, Session};
 use super::words::{Report, Words};
+use crate::finder::Finder;
 use parking_lot::{Condvar, Mutex};
 use rustls::ServerConfig;
 use std::io;
@@ -146,6 +147,11 @@ impl Server {
     /// When its name is taken or cannot travel.
     pub fn add(&self, export: Export) -> Result<(), ExportError> {
         self.shared.catalogue.add(export)
+    }
+
+    /// Whoever asks for an export that is not there may have what this finds, to be read.
+    pub fn find_by(&self, finder: Finder) {
+        self.shared.catalogue.find_by(finder);
     }
 
     /// Serves an export no more: its connections finish what is in flight and close. Whether there was one.

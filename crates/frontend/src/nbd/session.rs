@@ -82,7 +82,7 @@ impl From<BlockError> for Failure {
             BlockError::OutOfRange { .. } => Errno::Inval,
             BlockError::ReadOnly => Errno::Perm,
             BlockError::Full | BlockError::NoRoom => Errno::NoSpc,
-            BlockError::Io(_) => Errno::Io,
+            BlockError::Io(_) | BlockError::Unlinkable => Errno::Io,
             BlockError::Stopping => Errno::Shutdown,
         };
         Self {

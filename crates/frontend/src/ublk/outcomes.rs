@@ -116,7 +116,7 @@ pub fn errno(error: &BlockError) -> i32 {
         BlockError::OutOfRange { .. } => libc::EINVAL,
         BlockError::ReadOnly => libc::EPERM,
         BlockError::Full | BlockError::NoRoom => libc::ENOSPC,
-        BlockError::Io(_) | BlockError::Stopping => libc::EIO,
+        BlockError::Io(_) | BlockError::Unlinkable | BlockError::Stopping => libc::EIO,
     }
 }
 

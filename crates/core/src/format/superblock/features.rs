@@ -24,8 +24,18 @@ const NAMES: u64 = 64;
 /// A log's roots and leaves lie behind its segments.
 const MOVED: u64 = 128;
 
-pub(super) const KNOWN: u64 =
-    XXH3_SUMS | EDITIONS | COPIES | OPEN_SUMMARIES | WITHOUT_DATA | TWINS | NAMES | MOVED;
+/// There is room for what snapshots keep.
+pub(super) const SNAPSHOTS: u64 = 256;
+
+pub(super) const KNOWN: u64 = XXH3_SUMS
+    | EDITIONS
+    | COPIES
+    | OPEN_SUMMARIES
+    | WITHOUT_DATA
+    | TWINS
+    | NAMES
+    | MOVED
+    | SNAPSHOTS;
 
 /// What a volume has that one from before has not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

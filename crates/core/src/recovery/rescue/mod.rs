@@ -150,7 +150,7 @@ struct Doubt {
 
 impl Doubt {
     fn new(superblock: &Superblock) -> Self {
-        let blocks = superblock.logical_blocks();
+        let blocks = superblock.mapped_blocks();
         Self {
             unknown: LbaSet::new(blocks),
             blank: LbaSet::new(blocks),
@@ -353,7 +353,7 @@ impl Doubt {
                 self.gone.insert(lba, 1);
             }
         }
-        let mut guessed = LbaSet::new(replay.superblock.logical_blocks());
+        let mut guessed = LbaSet::new(replay.superblock.mapped_blocks());
         let mut lost = core::mem::replace(&mut self.unknown, guessed.clone());
         if trust == Trust::Newest {
             core::mem::swap(&mut guessed, &mut lost);

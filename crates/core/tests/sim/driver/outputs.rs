@@ -241,22 +241,9 @@ impl Driver {
         self.last_result
     }
 
-    pub(super) fn take_reply(&mut self, reply: Reply) -> Result<(), Failure> {
-        if self.trace {
-            eprintln!("{} < {reply:?}", self.now);
-        }
-        let RequestId(id) = reply.id;
-        let at_once = self.asking == Some(id);
-        let Some(request) = self.requests.remove(&id) else {
-            return Err(format!(
-                "request {id} answered twice, or never asked: {:?}",
-                reply.result
-            ));
-        };
-        if at_once {
-            self.last_result = Some(reply.result);
-        }
-        match reply.result {
+    /// Whether a request may end so.
+    fn judge(&mut self, request: &Request, result: Result<(), Refusal>) -> Result<(), Failure> {
+        match result {
             Ok(()) => self.counts.done += 1,
             Err(refusal @ (Refusal::Full | Refusal::NoRoom)) => {
                 self.counts.full += 1;
@@ -293,7 +280,30 @@ impl Driver {
                 ensure!(self.poisoned, "refused as poisoned, and nothing has failed");
             }
             Err(Refusal::OutOfRange) => return Err("refused as out of range".into()),
+            Err(Refusal::Unlinkable) => {
+                let is_change = matches!(request, Request::Change { .. });
+                ensure!(is_change, "no copy, and refused as one");
+            }
         }
+        Ok(())
+    }
+
+    pub(super) fn take_reply(&mut self, reply: Reply) -> Result<(), Failure> {
+        if self.trace {
+            eprintln!("{} < {reply:?}", self.now);
+        }
+        let RequestId(id) = reply.id;
+        let at_once = self.asking == Some(id);
+        let Some(request) = self.requests.remove(&id) else {
+            return Err(format!(
+                "request {id} answered twice, or never asked: {:?}",
+                reply.result
+            ));
+        };
+        if at_once {
+            self.last_result = Some(reply.result);
+        }
+        self.judge(&request, reply.result)?;
         match request {
             Request::Answered { op } => self.kept(op, reply.result)?,
             Request::Change { op } => self.model.end(op, reply.result.is_ok(), at_once),

@@ -1,0 +1,47 @@
+//! `vellum diff`.
+
+use crate::keys::Key;
+use crate::outcome::out;
+use crate::size::Size;
+use crate::snapshots::{self, Run};
+use anyhow::Result;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Arguments.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  vellum diff disk.vellum monday            since then
+  vellum diff disk.vellum monday tuesday    between the two
+  vellum diff disk.vellum monday --json     for a backup: [{\"start\":BYTES,\"bytes\":BYTES}, ...]
+
+What is not listed is the same. What is listed was written, and may hold the same again.")]
+pub struct Args {
+    /// The volume.
+    volume: PathBuf,
+    /// A snapshot.
+    from: String,
+    /// A later one; the volume as it is, if not given.
+    to: Option<String>,
+    /// As JSON, one line.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    key: Key,
+}
+
+/// Shows it.
+pub fn run(args: &Args) -> Result<()> {
+    let to = args.to.as_deref();
+    let runs = snapshots::diff(&args.volume, &args.key, &args.from, to)?;
+    if args.json {
+        writeln!(out(), "{}", serde_json::to_string(&runs)?)?;
+        return Ok(());
+    }
+    for Run { start, bytes } in &runs {
+        writeln!(out(), "{start}+{bytes}")?;
+    }
+    let all: u64 = runs.iter().map(|run| run.bytes).sum();
+    writeln!(out(), "{} in {} places", Size(all), runs.len())?;
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! `vellum rollback`.
+
+use crate::control;
+use crate::keys::Key;
+use crate::outcome::out;
+use crate::snapshots::{self, All, Order};
+use anyhow::{Result, bail};
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Arguments.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  vellum snapshot disk.vellum now              first, to be able to come back
+  vellum rollback disk.vellum before-upgrade
+
+Nothing is copied but the map. All snapshots stay, newer ones too. Killed on its way, it comes to its end at
+the next opening.")]
+pub struct Args {
+    /// The volume, which nobody may serve.
+    volume: PathBuf,
+    /// The snapshot.
+    name: String,
+    #[command(flatten)]
+    key: Key,
+}
+
+/// Goes back.
+pub fn run(args: &Args) -> Result<()> {
+    let shown = args.volume.display();
+    // A file system that is mounted would find another one below it.
+    if control::find_server(&args.volume)?.is_some() {
+        bail!(
+            "{shown} is being served: `vellum detach {shown}`, or stop its server, and then go back"
+        );
+    }
+    let order = Order {
+        return_to: Some(args.name.clone()),
+        ..Order::default()
+    };
+    snapshots::ask::<All>(&args.volume, &args.key, &order)?;
+    writeln!(out(), "{shown} is what it was at {}", args.name)?;
+    Ok(())
+}

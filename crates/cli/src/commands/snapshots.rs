@@ -1,0 +1,84 @@
+//! `vellum snapshots`.
+
+use crate::keys::Key;
+use crate::outcome::out;
+use crate::size::Size;
+use crate::snapshots::{self, All, Order};
+use anyhow::Result;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+use vellum_device::SnapshotInfo;
+
+/// Arguments.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  vellum snapshots disk.vellum
+  vellum snapshots disk.vellum --json | jq -r '.snapshots[].name'
+
+FREED is what deleting that one alone gives back.")]
+pub struct Args {
+    /// The volume.
+    volume: PathBuf,
+    /// As JSON, one line.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    key: Key,
+}
+
+/// Shows them.
+pub fn run(args: &Args) -> Result<()> {
+    let all: All = snapshots::ask(&args.volume, &args.key, &Order::default())?;
+    if args.json {
+        writeln!(out(), "{}", serde_json::to_string(&all)?)?;
+        return Ok(());
+    }
+    let mut rows = vec![["NAME", "AGE", "FREED"].map(str::to_owned)];
+    rows.extend(all.snapshots.iter().map(row));
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let (name, age) = (width(0).unwrap_or(0), width(1).unwrap_or(0));
+    if all.snapshots.is_empty() {
+        writeln!(out(), "no snapshots")?;
+    } else {
+        for [one, two, three] in &rows {
+            writeln!(out(), "{one:name$}  {two:age$}  {three}")?;
+        }
+    }
+    let (kept, room) = (Size(all.kept_bytes), Size(all.room_bytes));
+    writeln!(out(), "they keep {kept}, and have room for {room}")?;
+    Ok(())
+}
+
+fn row(one: &SnapshotInfo) -> [String; 3] {
+    let taken = SystemTime::UNIX_EPOCH + Duration::from_secs(one.taken);
+    let age = match SystemTime::now().duration_since(taken) {
+        Ok(age) => words(age.as_secs()),
+        Err(_) => "of a later date".to_owned(),
+    };
+    let freed = match one.leaves {
+        true => "being deleted".to_owned(),
+        false => Size(one.kept_bytes).to_string(),
+    };
+    [one.name.clone(), age, freed]
+}
+
+/// In the largest unit of which there are two.
+fn words(seconds: u64) -> String {
+    let units = [(86400, "d"), (3600, "h"), (60, "min")];
+    let unit = units.iter().find(|(unit, _)| seconds >= 2 * unit);
+    let (unit, name) = unit.unwrap_or(&(1, "s"));
+    format!("{} {name}", seconds / unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::words;
+
+    #[test]
+    fn ages_are_told_in_one_unit() {
+        let told = [0, 119, 120, 7199, 7200, 172_799, 172_800].map(words);
+        let expected = ["0 s", "119 s", "2 min", "119 min", "2 h", "47 h", "2 d"];
+        assert_eq!(told, expected);
+    }
+}

@@ -1,0 +1,217 @@
+//! What is asked of a volume's snapshots: of its server if it has one, else of the volume itself.
+
+use crate::claim::claim;
+use crate::keys::Key;
+use crate::{control, host};
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use vellum_core::addr::{BLOCK_BYTES, Lba};
+use vellum_device::block::BlockDevice;
+use vellum_device::{Growable, OpenOptions, SnapshotError, SnapshotInfo, Volume};
+use vellum_frontend::finder::{Finder, Found};
+
+/// How long a server may take: to delete a snapshot, it gives up each block that the snapshot alone keeps.
+const SERVER_PATIENCE: Duration = Duration::from_secs(3600);
+
+/// Runs that a server tells at once: a line has room for them.
+pub const RUNS_MAX: usize = 16 << 10;
+
+/// What is asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Order {
+    /// Take one of this name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub take: Option<String>,
+    /// Delete the one of this name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delete: Option<String>,
+    /// Go back to the one of this name: of a volume that nobody serves.
+    #[serde(skip)]
+    pub return_to: Option<String>,
+    /// Tell what has changed since the one of this name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
+    /// Until which, with `diff`; if not given, until now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// With `diff`, from which byte of the volume on.
+    #[serde(default)]
+    pub from: u64,
+}
+
+/// All snapshots of a volume.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct All {
+    /// Each of them, the oldest first.
+    pub snapshots: Vec<SnapshotInfo>,
+    /// Bytes that they keep in all.
+    pub kept_bytes: u64,
+    /// Bytes that they can keep.
+    pub room_bytes: u64,
+}
+
+/// A run of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Where it begins.
+    pub start: u64,
+    /// How long it is.
+    pub bytes: u64,
+}
+
+impl Order {
+    /// What a client of a control socket asks; nothing, to be told which there are.
+    pub fn read(order: &Value) -> Result<Self, String> {
+        if order.is_null() {
+            return Ok(Self::default());
+        }
+        let read: Result<Self, _> = serde_json::from_value(order.clone());
+        read.map_err(|error| format!("\"order\" of snapshots: {error}"))
+    }
+
+    /// Whether it changes nothing.
+    fn reads(&self) -> bool {
+        self.take.is_none() && self.delete.is_none() && self.return_to.is_none()
+    }
+
+    /// Does it; what is asked for, of runs so many at most, or all snapshots as they are then.
+    pub fn carry_out(&self, volume: &Volume, most: usize) -> Result<Value, SnapshotError> {
+        if let Some(name) = &self.take {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            volume.take_snapshot(name, now.map_or(0, |since| since.as_secs()))?;
+        }
+        if let Some(name) = &self.delete {
+            volume.delete_snapshot(name)?;
+        }
+        if let Some(name) = &self.return_to {
+            volume.roll_back(name)?;
+        }
+        if let Some(since) = &self.diff {
+            let runs = volume.changed_since(since, self.to.as_deref())?;
+            let runs = runs.into_iter().map(run);
+            let asked = runs.skip_while(|run| run.start < self.from).take(most);
+            return Ok(json!(asked.collect::<Vec<_>>()));
+        }
+        let (kept, room) = volume.snapshot_room()?;
+        let all = All {
+            snapshots: volume.snapshots()?,
+            kept_bytes: kept * BLOCK_BYTES as u64,
+            room_bytes: room * BLOCK_BYTES as u64,
+        };
+        Ok(json!(all))
+    }
+}
+
+fn run((lba, blocks): (Lba, u64)) -> Run {
+    Run {
+        start: lba.0 * BLOCK_BYTES as u64,
+        bytes: blocks * BLOCK_BYTES as u64,
+    }
+}
+
+/// What differs between a snapshot and a later one, or the volume as it is.
+pub fn diff(volume: &Path, key: &Key, since: &str, to: Option<&str>) -> Result<Vec<Run>> {
+    let mut order = Order {
+        diff: Some(since.to_owned()),
+        to: to.map(str::to_owned),
+        ..Order::default()
+    };
+    let mut all: Vec<Run> = Vec::new();
+    loop {
+        let runs: Vec<Run> = ask(volume, key, &order)?;
+        all.extend(&runs);
+        match runs.last() {
+            Some(last) if runs.len() == RUNS_MAX => order.from = last.start + last.bytes,
+            _ => return Ok(all),
+        }
+    }
+}
+
+/// Asks whoever has the volume.
+pub fn ask<T: for<'a> Deserialize<'a>>(volume: &Path, key: &Key, order: &Order) -> Result<T> {
+    let told = match control::find_server(volume)? {
+        Some((socket, path)) => {
+            let request = json!({"command": "snapshots", "volume": path, "order": order});
+            let mut answer = control::request_within(&socket, &request, SERVER_PATIENCE)?;
+            answer["snapshots"].take()
+        }
+        None => at_rest(volume, key, order)?,
+    };
+    serde_json::from_value(told).context("the server's answer makes no sense")
+}
+
+fn at_rest(path: &Path, key: &Key, order: &Order) -> Result<Value> {
+    let claimed = claim(path, order.reads(), key)?;
+    let options = OpenOptions {
+        read_only: order.reads(),
+        ..OpenOptions::default()
+    };
+    let volume = Volume::open(Arc::from(claimed.medium), &options)?;
+    let done = order.carry_out(&volume, usize::MAX);
+    let stopped = volume.stop();
+    let told = done.with_context(|| path.display().to_string())?;
+    stopped?;
+    Ok(told)
+}
+
+/// A volume's path, and which of its snapshots is meant: `VOLUME@NAME`, unless there is a file of that name.
+pub fn split(given: &Path) -> (PathBuf, Option<String>) {
+    let text = given.to_string_lossy();
+    match text.rsplit_once('@') {
+        Some((volume, name)) if !name.is_empty() && !name.contains('/') && !given.exists() => {
+            (volume.into(), Some(name.to_owned()))
+        }
+        _ => (given.to_owned(), None),
+    }
+}
+
+/// Finds snapshots by what they are called among these volumes: `NAME@SNAPSHOT`. What is written to one `in_memory` is forgotten
+/// with its server; others are read alone.
+pub fn finder(volumes: Vec<(String, Arc<Growable>)>, in_memory: bool) -> Finder {
+    Arc::new(move |asked| {
+        let (name, snapshot) = asked.rsplit_once('@')?;
+        let (_, volume) = volumes.iter().find(|(other, _)| other == name)?;
+        let seen = volume.volume().seen_at(snapshot).ok()?;
+        let number = seen.number().into();
+        let device: Arc<dyn BlockDevice> = match in_memory {
+            true => Arc::new(seen.with_memory()),
+            false => Arc::new(seen),
+        };
+        Some(Found {
+            of: name.to_owned(),
+            number,
+            device: device.into(),
+        })
+    })
+}
+
+/// What these are mounted on is made whole on the volume, and changes no more, until this is dropped.
+pub struct Frozen(Vec<std::fs::File>);
+
+impl Frozen {
+    /// Freezes the file systems mounted here.
+    pub fn new(mounts: &[PathBuf]) -> Result<Self> {
+        let mut frozen = Self(Vec::new());
+        for mount in mounts {
+            let shown = mount.display();
+            let dir = std::fs::File::open(mount).with_context(|| format!("cannot open {shown}"))?;
+            host::freeze(&dir).with_context(|| format!("cannot freeze {shown}"))?;
+            frozen.0.push(dir);
+        }
+        Ok(frozen)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        for dir in self.0.drain(..).rev() {
+            // Who has thawed it meanwhile has done no harm.
+            let _ = host::thaw(&dir);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Snapshots of a real ext4, taken while it is written to: each holds what had been synced before it, whatever comes later.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::{can_attach, dir, eventually, fails, ok, server_pid, text, vellum};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// A volume with an ext4 that is mounted; detached when the test ends.
+struct Disk {
+    volume: PathBuf,
+    mount: PathBuf,
+}
+
+impl Disk {
+    fn new(dir: &Path) -> Self {
+        let disk = Self {
+            volume: dir.join("disk.vellum"),
+            mount: dir.join("mnt"),
+        };
+        fs::create_dir(&disk.mount).unwrap();
+        ok(&["create", text(&disk.volume), "--size", "256M"]);
+        disk.attach(&["--mkfs"]);
+        disk
+    }
+
+    fn attach(&self, more: &[&str]) {
+        let (volume, mount) = (text(&self.volume), text(&self.mount));
+        ok(&[&["attach", volume, "--via=fuse", "--mount", mount], more].concat());
+    }
+
+    fn snapshot(&self, name: &str) -> String {
+        format!("{}@{name}", text(&self.volume))
+    }
+
+    /// What a snapshot has in a file, and whether its file system is whole.
+    fn seen(&self, name: &str, at: &Path) -> Vec<Vec<u8>> {
+        let snapshot = self.snapshot(name);
+        let device = ok(&["attach", &snapshot, "--via=fuse"]);
+        // What it writes is forgotten. 1: it has replayed the journal.
+        let checked = Command::new("/usr/sbin/e2fsck")
+            .args(["-fy", device.trim()])
+            .output()
+            .unwrap();
+        assert!(
+            checked.status.code().is_some_and(|code| code < 2),
+            "{name}: {checked:?}"
+        );
+        ok(&["detach", &snapshot]);
+        ok(&["attach", &snapshot, "--via=fuse", "--mount", text(at)]);
+        let count = fs::read_dir(at.join("files")).map_or(0, Iterator::count);
+        let files = (0..count).map(|number| fs::read(file(at, number as u64)).unwrap());
+        let files = files.collect();
+        ok(&["detach", &snapshot]);
+        files
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        vellum(&["detach", text(&self.volume)]);
+    }
+}
+
+fn file(mount: &Path, number: u64) -> PathBuf {
+    mount.join("files").join(number.to_string())
+}
+
+/// What the file of this number holds: some blocks of words.
+fn content(number: u64) -> Vec<u8> {
+    format!("file {number} of many ")
+        .repeat(100 + number as usize % 900)
+        .into_bytes()
+}
+
+/// Writes file after file, each synced, and writes over a log meanwhile, until it is told to end.
+fn write(mount: &Path, first: u64, synced: &AtomicU64, ends: &AtomicBool) {
+    for number in first..600 {
+        if ends.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut made = File::create(file(mount, number)).unwrap();
+        made.write_all(&content(number)).unwrap();
+        made.sync_all().unwrap();
+        fs::write(mount.join("log"), content(number)).unwrap();
+        synced.store(number + 1, Ordering::Release);
+    }
+}
+
+fn are_right(files: &[Vec<u8>], at_least: u64, name: &str) {
+    assert!(
+        files.len() as u64 >= at_least,
+        "{name}: {} files of {at_least}",
+        files.len()
+    );
+    // The last one may have been on its way.
+    for (number, found) in files.iter().take(at_least as usize).enumerate() {
+        assert_eq!(found, &content(number as u64), "{name}: file {number}");
+    }
+}
+
+#[test]
+fn each_holds_what_was_synced_before_it() {
+    if !can_attach("each_holds_what_was_synced_before_it") {
+        return;
+    }
+    let dir = dir();
+    let old = dir.path().join("old");
+    fs::create_dir(&old).unwrap();
+    let disk = Disk::new(dir.path());
+    fs::create_dir(disk.mount.join("files")).unwrap();
+    let (synced, ends) = (AtomicU64::new(0), AtomicBool::new(false));
+    let mut taken: Vec<(String, u64)> = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| write(&disk.mount, 0, &synced, &ends));
+        for number in 1..=6u64 {
+            eventually("files", || synced.load(Ordering::Acquire) >= number * 15);
+            let name = format!("s{number}");
+            let before = synced.load(Ordering::Acquire);
+            let frozen: &[&str] = if number % 3 == 0 { &["--freeze"] } else { &[] };
+            ok(&[&["snapshot", text(&disk.volume), &name], frozen].concat());
+            taken.push((name, before));
+        }
+        // While it is written to.
+        let (name, before) = &taken[1];
+        are_right(&disk.seen(name, &old), *before, name);
+        ok(&["delete", text(&disk.volume), &taken[2].0]);
+        ends.store(true, Ordering::Relaxed);
+    });
+    taken.remove(2);
+    // Its server is killed, and the next one finds them.
+    let pid = server_pid(&disk.volume);
+    // SAFETY: a process that we started, by its recorded number.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    ok(&["detach", text(&disk.volume)]);
+    disk.attach(&[]);
+    ok(&["detach", text(&disk.volume)]);
+    for (name, before) in &taken {
+        are_right(&disk.seen(name, &old), *before, name);
+    }
+    let (name, before) = &taken[0];
+    ok(&["rollback", text(&disk.volume), name]);
+    ok(&["check", text(&disk.volume)]);
+    disk.attach(&[]);
+    let count = fs::read_dir(disk.mount.join("files")).unwrap().count() as u64;
+    assert!(
+        count >= *before && count < taken[1].1,
+        "{count} files of {before}"
+    );
+    for (name, before) in &taken[1..] {
+        are_right(&disk.seen(name, &old), *before, name);
+    }
+}
+
+#[test]
+fn what_cannot_be_is_told() {
+    if !can_attach("what_cannot_be_is_told") {
+        return;
+    }
+    let dir = dir();
+    let disk = Disk::new(dir.path());
+    let volume = text(&disk.volume);
+    ok(&["snapshot", volume, "a"]);
+    fails(1, &["snapshot", volume, "a"], &["already"]);
+    fails(1, &["snapshot", volume, "a/b"], &["a snapshot's name is"]);
+    fails(1, &["delete", volume, "b"], &["no snapshot of that name"]);
+    fails(1, &["diff", volume, "b"], &["no snapshot of that name"]);
+    fails(
+        1,
+        &["rollback", volume, "a"],
+        &["is being served", "detach"],
+    );
+    fails(
+        1,
+        &["attach", &disk.snapshot("b")],
+        &["there is no snapshot b"],
+    );
+    fails(2, &["attach", &disk.snapshot("a"), "--mkfs"], &["--mkfs"]);
+    ok(&["attach", &disk.snapshot("a")]);
+    fails(1, &["attach", &disk.snapshot("a")], &["is attached"]);
+    fails(1, &["delete", volume, "a"], &["is attached", "detach"]);
+    ok(&["detach", &disk.snapshot("a")]);
+    ok(&["detach", volume]);
+    fails(
+        2,
+        &["snapshot", volume, "b", "--freeze"],
+        &["not attached here"],
+    );
+    fails(1, &["rollback", volume, "b"], &["no snapshot of that name"]);
+    fails(
+        1,
+        &["attach", &disk.snapshot("b")],
+        &["no snapshot of that name"],
+    );
+    fails(1, &["grow", volume, "--size", "300M"], &["has snapshots"]);
+    ok(&["delete", volume, "a"]);
+    ok(&["grow", volume, "--size", "300M"]);
+    for more in [["--history", "0"], ["--layout", "ordered"]] {
+        let other = dir.path().join(more[1]);
+        ok(&[&["create", text(&other), "--size", "64M"], &more[..]].concat());
+        fails(
+            1,
+            &["snapshots", text(&other)],
+            &["without room for snapshots"],
+        );
+        fails(
+            1,
+            &["snapshot", text(&other), "a"],
+            &["without room for snapshots"],
+        );
+    }
+}

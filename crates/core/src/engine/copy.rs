@@ -1,0 +1,93 @@
+//! Copies without data: a block becomes one more owner of the page that another has.
+//!
+//! It is what a remap of write-once is (WOJ §3), asked for and not found out: nothing is compared, for nothing is proposed. A
+//! copy stands in the one order of writes, so what comes behind it cannot change what it copies.
+
+use super::twin::{Proposer, Shared as Sharing, Twin};
+use super::{Engine, Waiting};
+use crate::addr::{Lba, RequestId};
+use crate::format::chunk::Record;
+use crate::index::Holder;
+use crate::seam::{Copy, Refusal};
+use crate::state::Origin;
+
+impl Engine {
+    pub(super) fn copy(&mut self, id: RequestId, copy: Copy) {
+        let Copy { from, to, blocks } = copy;
+        let refusal = match self.in_range(from, blocks) && self.in_range(to, blocks) {
+            true => self.refuses_writes(),
+            false => Some(Refusal::OutOfRange),
+        };
+        if let Some(refusal) = refusal {
+            return self.outbox.reply(id, Err(refusal));
+        }
+        let mut placed = 0;
+        let may_go = self.waiting.is_empty() && !self.redeeming;
+        if !may_go || !self.place_copy(id, copy, &mut placed) {
+            self.waiting.push_back(Waiting::Copy { id, copy, placed });
+        }
+    }
+
+    /// Links blocks from `placed` on; `true` when the request has been answered.
+    pub(super) fn place_copy(
+        &mut self,
+        id: RequestId,
+        Copy { from, to, blocks }: Copy,
+        placed: &mut u64,
+    ) -> bool {
+        while *placed < blocks {
+            match self.link(from.plus(*placed), to.plus(*placed)) {
+                Sharing::Done => *placed += 1,
+                Sharing::Wait => return false,
+                Sharing::No => {
+                    self.outbox.reply(id, Err(Refusal::Unlinkable));
+                    return true;
+                }
+            }
+        }
+        self.stats.copied_blocks += blocks;
+        self.outbox.reply(id, Ok(()));
+        true
+    }
+
+    fn link(&mut self, from: Lba, to: Lba) -> Sharing {
+        if self.dedup.forgets() {
+            self.outlive_content(to);
+        }
+        let entry = self.state.map().get(from);
+        let Some(place) = self.state.place_of(entry) else {
+            return self.copy_nothing(to);
+        };
+        let done = self.share(
+            to,
+            Twin {
+                by: Proposer::Pair,
+                of: Holder::Lba(from),
+                place,
+                uses: self.uses_at(place.pba),
+                absorptions: None,
+                print: None,
+            },
+        );
+        if matches!(done, Sharing::Done) {
+            self.forget_homes(to, 1);
+        }
+        done
+    }
+
+    /// A block that reads as zeros takes no page.
+    fn copy_nothing(&mut self, to: Lba) -> Sharing {
+        let is_nothing = self.state.place_of(self.state.map().get(to)).is_none();
+        // What is pledged ends with a record alone.
+        if is_nothing && self.next_pledged(to, to.plus(1)).is_none() {
+            return Sharing::Done;
+        }
+        let record = Record::Discard { lba: to, blocks: 1 };
+        if !self.add_extent(record, false) {
+            return Sharing::Wait;
+        }
+        self.forget_homes(to, 1);
+        self.apply(Origin::NONE, &record);
+        Sharing::Done
+    }
+}

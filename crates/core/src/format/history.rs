@@ -1,0 +1,360 @@
+//! What belongs to snapshots: blocks of the volume behind those that clients see.
+//!
+//! They are blocks like all others, in the same map and the same log, and three kinds of them follow each other:
+//! the list of snapshots, the rows that say which block of which snapshot each kept block is, and the kept blocks.
+
+use super::error::FormatError;
+use super::field::Field;
+use crate::addr::{BLOCK_BYTES, Lba};
+
+/// Blocks of the list.
+pub const LIST_BLOCKS: u64 = 16;
+
+/// Bytes of a snapshot in the list.
+pub const ENTRY_BYTES: usize = 64;
+
+/// Snapshots in a block of the list.
+pub const BLOCK_ENTRIES: usize = BLOCK_BYTES / ENTRY_BYTES;
+
+/// Snapshots that a volume can have.
+pub const SNAPSHOTS_MAX: usize = LIST_BLOCKS as usize * BLOCK_ENTRIES;
+
+/// Bytes of a snapshot's name, at most.
+pub const NAME_BYTES: usize = 44;
+
+/// Rows in a block.
+pub const BLOCK_ROWS: usize = BLOCK_BYTES / 8;
+
+/// The parts of that space, in blocks of the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct History {
+    first: Lba,
+    kept: u64,
+}
+
+/// The most blocks that snapshots can keep of a volume of this size: LBAs have 32 bits, and what says which they are takes some too.
+#[must_use]
+pub(super) fn most(logical: u64) -> u64 {
+    u64::from(u32::MAX).saturating_sub(logical) / 2
+}
+
+/// How many blocks snapshots can keep of a volume of this size, if it is to be so many thousandths.
+#[must_use]
+pub(super) fn kept_blocks(logical: u64, thousandths: u32) -> u64 {
+    let kept = logical.saturating_mul(thousandths.into()).div_ceil(1000);
+    kept.min(most(logical))
+}
+
+/// The same of a volume that has grown, in the proportion that it had.
+#[must_use]
+pub(super) fn grown(kept: u64, before: u64, now: u64) -> u64 {
+    let grown = u128::from(kept) * u128::from(now) / u128::from(before.max(1));
+    let grown = u64::try_from(grown).unwrap_or(u64::MAX).max(kept);
+    grown.min(most(now))
+}
+
+impl History {
+    /// That begins at `first`, with room for so many kept blocks; none, if that is 0.
+    #[must_use]
+    pub fn new(first: Lba, kept: u64) -> Self {
+        Self { first, kept }
+    }
+
+    /// Blocks that snapshots can keep.
+    #[must_use]
+    pub fn kept(&self) -> u64 {
+        self.kept
+    }
+
+    /// Blocks of rows.
+    #[must_use]
+    pub fn row_blocks(&self) -> u64 {
+        self.kept.div_ceil(BLOCK_ROWS as u64)
+    }
+
+    /// A block of the list.
+    #[must_use]
+    pub fn list(&self, block: u64) -> Lba {
+        debug_assert!(block < LIST_BLOCKS);
+        self.first.plus(block)
+    }
+
+    /// A block of rows.
+    #[must_use]
+    pub fn rows(&self, block: u64) -> Lba {
+        debug_assert!(block < self.row_blocks());
+        self.first.plus(LIST_BLOCKS + block)
+    }
+
+    /// A kept block.
+    #[must_use]
+    pub fn block(&self, slot: u32) -> Lba {
+        debug_assert!(u64::from(slot) < self.kept);
+        let before = LIST_BLOCKS + self.row_blocks();
+        self.first.plus(before + u64::from(slot))
+    }
+
+    /// The first block.
+    #[must_use]
+    pub fn first(&self) -> Lba {
+        self.first
+    }
+
+    /// The block after the last.
+    #[must_use]
+    pub fn end(&self) -> Lba {
+        match self.kept {
+            0 => self.first,
+            kept => Lba(self
+                .first
+                .0
+                .saturating_add(LIST_BLOCKS + self.row_blocks())
+                .saturating_add(kept)),
+        }
+    }
+}
+
+/// A snapshot's number: those that are taken later have higher ones, and none is given twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Number(pub u32);
+
+/// What is becoming of a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Stage {
+    /// It is there.
+    Kept = 1,
+    /// It is being deleted: nobody reads it any more.
+    Leaving = 2,
+    /// The volume is being taken back to it.
+    Returning = 3,
+}
+
+/// A snapshot's name: what a path may have, and no `@` or `/`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Name {
+    bytes: [u8; NAME_BYTES],
+    len: u8,
+}
+
+/// Why something is no snapshot's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a snapshot's name is 1 to {NAME_BYTES} bytes long: letters, digits, `.`, `_`, `:`, `+` and `-`; \
+     the first is a letter or a digit"
+)]
+pub struct BadName;
+
+impl Name {
+    /// From text.
+    ///
+    /// # Errors
+    /// When it is too long, or has what a name must not have.
+    pub fn new(text: &str) -> Result<Self, BadName> {
+        let may_be = |c: char| c.is_ascii_alphanumeric() || "._:+-".contains(c);
+        let first = text.chars().next().ok_or(BadName)?;
+        if text.len() > NAME_BYTES || !first.is_ascii_alphanumeric() || !text.chars().all(may_be) {
+            return Err(BadName);
+        }
+        let mut bytes = [0; NAME_BYTES];
+        bytes[..text.len()].copy_from_slice(text.as_bytes());
+        let len = text.len() as u8;
+        Ok(Self { bytes, len })
+    }
+
+    /// As text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        // Made of ASCII alone.
+        core::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
+    }
+}
+
+impl core::fmt::Debug for Name {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+impl core::fmt::Display for Name {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+/// A snapshot, as the list has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Its number.
+    pub number: Number,
+    /// Its name.
+    pub name: Name,
+    /// When it was taken, in seconds since 1970; whoever took it says so.
+    pub taken: u64,
+    /// What is becoming of it.
+    pub stage: Stage,
+}
+
+const fn field(name: &'static str, offset: usize, size: usize, doc: &'static str) -> Field {
+    Field {
+        name,
+        offset,
+        size,
+        doc,
+    }
+}
+
+/// The fields of an entry of the list.
+pub const FIELDS: &[Field] = &[
+    field("number", 0, 4, "u32; 0: nothing is here"),
+    field(
+        "stage",
+        4,
+        1,
+        "1 kept; 2 being deleted; 3 the volume is being taken back to it",
+    ),
+    field("name_bytes", 5, 1, "bytes of the name"),
+    field("zeros", 6, 6, "zeros"),
+    field(
+        "taken",
+        12,
+        8,
+        "u64; when it was taken, in seconds since 1970",
+    ),
+    field("name", 20, NAME_BYTES, "ASCII, then zeros"),
+];
+
+impl Snapshot {
+    /// Its entry.
+    #[must_use]
+    pub fn encode(&self) -> [u8; ENTRY_BYTES] {
+        let mut out = [0; ENTRY_BYTES];
+        out[..4].copy_from_slice(&self.number.0.to_le_bytes());
+        out[4] = self.stage as u8;
+        out[5] = self.name.len;
+        out[12..20].copy_from_slice(&self.taken.to_le_bytes());
+        out[20..].copy_from_slice(&self.name.bytes);
+        out
+    }
+
+    /// From an entry, which may be anything; `None`: there is nothing.
+    ///
+    /// # Errors
+    /// When it is no snapshot's.
+    pub fn decode(entry: &[u8; ENTRY_BYTES]) -> Result<Option<Self>, FormatError> {
+        const WHAT: &str = "list of snapshots";
+        let number = u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
+        if number == 0 {
+            return Ok(None);
+        }
+        let stage = match entry[4] {
+            1 => Stage::Kept,
+            2 => Stage::Leaving,
+            3 => Stage::Returning,
+            other => {
+                let (what, field, value) = (WHAT, "stage", other.into());
+                return Err(FormatError::Value { what, field, value });
+            }
+        };
+        let text = entry[20..].get(..usize::from(entry[5]));
+        let name = text.and_then(|bytes| core::str::from_utf8(bytes).ok());
+        let name = name.and_then(|text| Name::new(text).ok());
+        let mut taken = [0; 8];
+        taken.copy_from_slice(&entry[12..20]);
+        Ok(Some(Self {
+            number: Number(number),
+            name: name.ok_or(FormatError::Value {
+                what: WHAT,
+                field: "name",
+                value: entry[5].into(),
+            })?,
+            taken: u64::from_le_bytes(taken),
+            stage,
+        }))
+    }
+}
+
+/// Which block of which snapshot a kept block is. Rows are sorted by the block first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Row {
+    /// The block, as clients see it.
+    pub lba: Lba,
+    /// The newest snapshot that has it so.
+    pub number: Number,
+}
+
+impl Row {
+    /// As 8 bytes: the LBA in the upper half; 0 is none.
+    #[must_use]
+    pub fn raw(self) -> u64 {
+        debug_assert!(self.lba.0 <= u64::from(u32::MAX));
+        self.lba.0 << 32 | u64::from(self.number.0)
+    }
+
+    /// From these; `None`: there is nothing.
+    #[must_use]
+    pub fn of_raw(raw: u64) -> Option<Self> {
+        let number = raw as u32;
+        (number > 0).then_some(Self {
+            lba: Lba(raw >> 32),
+            number: Number(number),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_parts_follow_each_other() {
+        let none = History::new(Lba(1000), 0);
+        assert_eq!((none.first(), none.end()), (Lba(1000), Lba(1000)));
+        let history = History::new(Lba(1000), 513);
+        assert_eq!(history.list(LIST_BLOCKS - 1).plus(1), history.rows(0));
+        assert_eq!(history.rows(1).plus(1), history.block(0));
+        assert_eq!(history.block(512).plus(1), history.end());
+    }
+
+    #[test]
+    fn names_are_plain() {
+        let long = "x".repeat(NAME_BYTES + 1);
+        for bad in ["", "a/b", "a@b", "-a", ".a", "a b", "ä", "a\0", &long] {
+            assert_eq!(Name::new(bad), Err(BadName), "{bad:?}");
+        }
+        for good in ["a", "2026-11-25T10:00:00", "before+1_x.y", &long[1..]] {
+            assert_eq!(Name::new(good).unwrap().as_str(), good);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_entry_is_what_it_was(
+            number in 1..=u32::MAX,
+            name in "[a-z0-9][a-z0-9._:+-]{0,43}",
+            taken: u64,
+            stage in prop::sample::select(&[Stage::Kept, Stage::Leaving, Stage::Returning][..]),
+        ) {
+            let name = Name::new(&name).unwrap();
+            let snapshot = Snapshot { number: Number(number), name, taken, stage };
+            prop_assert_eq!(Snapshot::decode(&snapshot.encode()), Ok(Some(snapshot)));
+        }
+
+        #[test]
+        fn whatever_is_in_an_entry_is_judged(bytes: [u8; 32], more: [u8; 32]) {
+            let mut entry = [0; ENTRY_BYTES];
+            entry[..32].copy_from_slice(&bytes);
+            entry[32..].copy_from_slice(&more);
+            if let Ok(Some(snapshot)) = Snapshot::decode(&entry) {
+                prop_assert_eq!(Snapshot::decode(&snapshot.encode()), Ok(Some(snapshot)));
+            }
+        }
+
+        #[test]
+        fn a_row_is_what_it_was(lba in 0..u64::from(u32::MAX), number in 1..=u32::MAX) {
+            let row = Row { lba: Lba(lba), number: Number(number) };
+            prop_assert_eq!(Row::of_raw(row.raw()), Some(row));
+        }
+    }
+}

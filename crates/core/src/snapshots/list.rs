@@ -1,0 +1,127 @@
+//! The list of snapshots.
+
+use crate::addr::BLOCK_BYTES;
+use crate::format::FormatError;
+use crate::format::history::{
+    BLOCK_ENTRIES, ENTRY_BYTES, LIST_BLOCKS, Name, Number, SNAPSHOTS_MAX, Snapshot, Stage,
+};
+use alloc::vec::Vec;
+
+/// Why the list cannot be changed so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ListError {
+    /// One name, one snapshot.
+    #[error("there is a snapshot `{0}` already")]
+    Exists(Name),
+    /// No such name.
+    #[error("there is no snapshot of that name")]
+    Unknown,
+    /// No place is free.
+    #[error(
+        "there are {SNAPSHOTS_MAX} snapshots, which is as many as a volume can have: delete one"
+    )]
+    Full,
+}
+
+/// Snapshots, each with its place, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct List {
+    all: Vec<(Snapshot, usize)>,
+    /// One more than the highest number that was ever seen.
+    next: u32,
+}
+
+impl List {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Snapshot> {
+        self.all.iter().map(|(snapshot, _)| snapshot)
+    }
+
+    pub fn by_number(&self, number: Number) -> Option<&Snapshot> {
+        let at = self
+            .all
+            .binary_search_by_key(&number, |(one, _)| one.number);
+        at.ok().map(|at| &self.all[at].0)
+    }
+
+    pub fn load(&mut self, block: u64, bytes: &[u8; BLOCK_BYTES]) -> Result<(), FormatError> {
+        let first = block as usize * BLOCK_ENTRIES;
+        let (entries, _) = bytes.as_chunks::<ENTRY_BYTES>();
+        for (index, entry) in entries.iter().enumerate() {
+            let Some(snapshot) = Snapshot::decode(entry)? else {
+                continue;
+            };
+            let is_new = |(one, _): &(Snapshot, usize)| {
+                one.number != snapshot.number && one.name != snapshot.name
+            };
+            if !self.all.iter().all(is_new) {
+                return Err(FormatError::Value {
+                    what: "list of snapshots",
+                    field: "number",
+                    value: snapshot.number.0.into(),
+                });
+            }
+            self.insert(snapshot, first + index);
+        }
+        Ok(())
+    }
+
+    pub fn encode(&self, block: u64, out: &mut [u8]) {
+        out.fill(0);
+        let first = block as usize * BLOCK_ENTRIES;
+        for (snapshot, place) in &self.all {
+            if let Some(index) = place
+                .checked_sub(first)
+                .filter(|index| *index < BLOCK_ENTRIES)
+            {
+                out[index * ENTRY_BYTES..][..ENTRY_BYTES].copy_from_slice(&snapshot.encode());
+            }
+        }
+    }
+
+    pub fn propose(&self, name: Name, taken: u64) -> Result<(Snapshot, u64), ListError> {
+        if self.iter().any(|other| other.name == name) {
+            return Err(ListError::Exists(name));
+        }
+        let is_free = |place: &usize| self.all.iter().all(|(_, other)| other != place);
+        let place = (0..SNAPSHOTS_MAX).find(is_free).ok_or(ListError::Full)?;
+        let number = self.next.max(1);
+        if number == u32::MAX {
+            return Err(ListError::Full);
+        }
+        let snapshot = Snapshot {
+            number: Number(number),
+            name,
+            taken,
+            stage: Stage::Kept,
+        };
+        Ok((snapshot, place as u64))
+    }
+
+    /// `place` is what `propose` gave.
+    pub fn add(&mut self, snapshot: Snapshot, place: u64) -> u64 {
+        debug_assert!(place < LIST_BLOCKS * BLOCK_ENTRIES as u64);
+        self.insert(snapshot, place as usize);
+        place / BLOCK_ENTRIES as u64
+    }
+
+    fn insert(&mut self, snapshot: Snapshot, place: usize) {
+        let at = self
+            .all
+            .partition_point(|(one, _)| one.number < snapshot.number);
+        self.all.insert(at, (snapshot, place));
+        self.next = self.next.max(snapshot.number.0.saturating_add(1));
+    }
+
+    pub fn set_stage(&mut self, name: &str, stage: Stage) -> Result<u64, ListError> {
+        let is_it = |(one, _): &&mut (Snapshot, usize)| one.name.as_str() == name;
+        let (snapshot, place) = self.all.iter_mut().find(is_it).ok_or(ListError::Unknown)?;
+        snapshot.stage = stage;
+        Ok((*place / BLOCK_ENTRIES) as u64)
+    }
+
+    pub fn remove(&mut self, number: Number) -> Option<u64> {
+        let at = self.all.iter().position(|(one, _)| one.number == number)?;
+        let (_, place) = self.all.remove(at);
+        Some((place / BLOCK_ENTRIES) as u64)
+    }
+}

@@ -1,0 +1,197 @@
+//! The rows of kept blocks: of each, which block of which snapshot it is.
+
+use crate::addr::{BLOCK_BYTES, Lba};
+use crate::format::history::{BLOCK_ROWS, History, Number, Row};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+/// A block of rows, and how many of them say something.
+#[derive(Debug)]
+struct Block {
+    raw: Box<[u64; BLOCK_ROWS]>,
+    used: u16,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Rows {
+    /// Blocks that clients see.
+    logical: u64,
+    kept: u64,
+    /// By slot. A row is here from when its slot is taken.
+    blocks: Vec<Option<Block>>,
+    /// Rows that count: the slot of each.
+    slots: BTreeMap<Row, u32>,
+    /// Blocks with a free slot that have been written to: slots are taken there first, the lowest first, so that few blocks of rows
+    /// change.
+    open: BTreeSet<u32>,
+    /// Blocks from this one on have never been written to.
+    fresh: u32,
+    taken: u64,
+    /// Blocks that say more than what counts.
+    stale: BTreeSet<u64>,
+}
+
+impl Rows {
+    pub fn new(history: History) -> Self {
+        let mut blocks = Vec::new();
+        blocks.resize_with(history.row_blocks() as usize, || None);
+        Self {
+            logical: history.first().0,
+            kept: history.kept(),
+            blocks,
+            slots: BTreeMap::new(),
+            open: BTreeSet::new(),
+            fresh: 0,
+            taken: 0,
+            stale: BTreeSet::new(),
+        }
+    }
+
+    /// Slots that are taken.
+    pub fn len(&self) -> u64 {
+        self.taken
+    }
+
+    pub fn has(&self, row: Row) -> bool {
+        self.slots.contains_key(&row)
+    }
+
+    /// The slot of the oldest row of that block that is not older.
+    pub fn at(&self, row: Row) -> Option<u32> {
+        let (found, slot) = self.slots.range(row..).next()?;
+        (found.lba == row.lba).then_some(*slot)
+    }
+
+    pub fn stale(&self) -> impl Iterator<Item = u64> {
+        self.stale.iter().copied()
+    }
+
+    pub fn cleaned(&mut self) {
+        self.stale.clear();
+    }
+
+    /// All rows of a snapshot from block `from` on. They are sorted by block, so this looks at each row there is.
+    pub fn of(&self, number: Number, from: Lba) -> impl Iterator<Item = (Row, u32)> {
+        let first = Row {
+            lba: from,
+            number: Number(0),
+        };
+        let rows = self.slots.range(first..);
+        rows.filter(move |(row, _)| row.number == number)
+            .map(|(row, slot)| (*row, *slot))
+    }
+
+    pub fn next_changed(&self, from: Lba, since: Number, until: Option<Number>) -> Option<Lba> {
+        let first = Row {
+            lba: from,
+            number: since,
+        };
+        let is_between =
+            |row: &&Row| row.number >= since && until.is_none_or(|until| row.number < until);
+        let mut rows = self.slots.range(first..).map(|(row, _)| row);
+        rows.find(is_between).map(|row| row.lba)
+    }
+
+    fn slots_of(&self, block: u32) -> usize {
+        let before = u64::from(block) * BLOCK_ROWS as u64;
+        (self.kept - before).min(BLOCK_ROWS as u64) as usize
+    }
+
+    /// A free slot, which has this row from now on; it does not count before it is inserted.
+    pub fn take(&mut self, row: Row) -> Option<u32> {
+        let number = match self.open.first() {
+            Some(&number) => number,
+            None if (self.fresh as usize) < self.blocks.len() => {
+                self.fresh += 1;
+                self.fresh - 1
+            }
+            None => return None,
+        };
+        let room = self.slots_of(number);
+        let block = self.blocks[number as usize].get_or_insert_with(|| Block {
+            raw: Box::new([0; BLOCK_ROWS]),
+            used: 0,
+        });
+        let Some(index) = block.raw[..room].iter().position(|&raw| raw == 0) else {
+            unreachable!("block {number} of rows has a free slot")
+        };
+        block.raw[index] = row.raw();
+        block.used += 1;
+        match usize::from(block.used) < room {
+            true => self.open.insert(number),
+            false => self.open.remove(&number),
+        };
+        self.taken += 1;
+        Some(number * BLOCK_ROWS as u32 + index as u32)
+    }
+
+    pub fn give_back(&mut self, slot: u32) {
+        let (number, index) = (slot / BLOCK_ROWS as u32, slot as usize % BLOCK_ROWS);
+        let Some(Some(block)) = self.blocks.get_mut(number as usize) else {
+            unreachable!("slot {slot} was taken")
+        };
+        debug_assert_ne!(block.raw[index], 0);
+        block.raw[index] = 0;
+        block.used -= 1;
+        self.taken -= 1;
+        self.open.insert(number);
+    }
+
+    pub fn insert(&mut self, row: Row, slot: u32) {
+        let before = self.slots.insert(row, slot);
+        debug_assert_eq!(before, None, "a block is kept once for a snapshot");
+    }
+
+    pub fn rename(&mut self, row: Row, to: Row, slot: u32) {
+        self.slots.remove(&row);
+        self.insert(to, slot);
+        if let Some(Some(block)) = self.blocks.get_mut(slot as usize / BLOCK_ROWS) {
+            block.raw[slot as usize % BLOCK_ROWS] = to.raw();
+        }
+    }
+
+    pub fn remove(&mut self, row: Row, slot: u32) {
+        self.slots.remove(&row);
+        self.give_back(slot);
+    }
+
+    /// Rows that `counts` does not know, that name no block which clients see, or that are there already, say nothing.
+    pub fn load(&mut self, number: u64, bytes: &[u8; BLOCK_BYTES], counts: impl Fn(Row) -> bool) {
+        let room = self.slots_of(number as u32);
+        let mut raw = Box::new([0; BLOCK_ROWS]);
+        let mut used = 0;
+        let (rows, _) = bytes.as_chunks::<8>();
+        for (index, bytes) in rows.iter().enumerate().take(room) {
+            let Some(row) = Row::of_raw(u64::from_le_bytes(*bytes)) else {
+                continue;
+            };
+            if row.lba.0 < self.logical && counts(row) && !self.has(row) {
+                self.insert(row, (number as usize * BLOCK_ROWS + index) as u32);
+                raw[index] = row.raw();
+                used += 1;
+            } else {
+                self.stale.insert(number);
+            }
+        }
+        self.taken += u64::from(used);
+        self.blocks[number as usize] = Some(Block { raw, used });
+        self.fresh = self.fresh.max(number as u32 + 1);
+        if usize::from(used) < room {
+            self.open.insert(number as u32);
+        }
+    }
+
+    pub fn encode(&self, number: u64, out: &mut [u8]) {
+        let (rows, _) = out.as_chunks_mut::<8>();
+        match &self.blocks[number as usize] {
+            Some(block) => {
+                for (bytes, raw) in rows.iter_mut().zip(block.raw.iter()) {
+                    *bytes = raw.to_le_bytes();
+                }
+            }
+            None => out.fill(0),
+        }
+    }
+}

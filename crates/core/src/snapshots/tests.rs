@@ -1,0 +1,347 @@
+//! The bookkeeping against a model that keeps a copy of everything for each snapshot, over a volume whose power may fail.
+
+use super::*;
+use alloc::{boxed::Box, collections::BTreeMap, format, string::String, vec};
+use proptest::prelude::*;
+
+const LOGICAL: u64 = 24;
+const KEPT: u64 = 700;
+
+/// What a volume takes effect of, in order.
+#[derive(Clone, Debug)]
+enum Step {
+    Copy(Copy),
+    Write(Lba, Vec<u8>),
+    Discard(Lba, u64),
+}
+
+/// Blocks by their address: numbers where clients see them, and bytes.
+type Disk = BTreeMap<u64, Vec<u8>>;
+
+fn carry_out(disk: &mut Disk, step: &Step) {
+    match step {
+        Step::Copy(copy) => {
+            for index in 0..copy.blocks {
+                let from = disk.get(&(copy.from.0 + index)).cloned();
+                match from {
+                    Some(block) => drop(disk.insert(copy.to.0 + index, block)),
+                    None => drop(disk.remove(&(copy.to.0 + index))),
+                }
+            }
+        }
+        Step::Write(lba, block) => drop(disk.insert(lba.0, block.clone())),
+        Step::Discard(lba, blocks) => {
+            (lba.0..lba.0 + blocks).for_each(|lba| drop(disk.remove(&lba)))
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Write(u64, u64, u8),
+    Discard(u64, u64),
+    Take,
+    Delete(usize),
+    /// All that was asked for takes effect but so many steps, and it is opened again.
+    Cut(usize),
+    /// A plan that is made and not carried out.
+    Fail(u64),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        8 => (0..LOGICAL, 1..6u64, any::<u8>()).prop_map(|(lba, blocks, byte)| Act::Write(lba, blocks, byte)),
+        2 => (0..LOGICAL, 1..9u64).prop_map(|(lba, blocks)| Act::Discard(lba, blocks)),
+        3 => Just(Act::Take),
+        2 => (0..5usize).prop_map(Act::Delete),
+        2 => (0..7usize).prop_map(Act::Cut),
+        1 => (0..LOGICAL).prop_map(Act::Fail),
+    ]
+}
+
+/// A volume with its snapshots, and what each has to read as.
+struct World {
+    disk: Disk,
+    /// The last steps, before each of which the disk was so, with what was true then.
+    before: Vec<(Disk, Vec<Truth>)>,
+    snapshots: Snapshots,
+    truths: Vec<Truth>,
+    names: u32,
+}
+
+/// A snapshot, and what clients saw when it was taken.
+#[derive(Clone)]
+struct Truth {
+    name: String,
+    blocks: Vec<Option<Vec<u8>>>,
+    /// Whether it was to be deleted: it may read as anything then.
+    leaves: bool,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            disk: Disk::new(),
+            before: Vec::new(),
+            snapshots: Snapshots::new(History::new(Lba(LOGICAL), KEPT)),
+            truths: Vec::new(),
+            names: 0,
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        self.before.push((self.disk.clone(), self.truths.clone()));
+        let surplus = self.before.len().saturating_sub(8);
+        self.before.drain(..surplus);
+        carry_out(&mut self.disk, step);
+    }
+
+    fn write_rows(&mut self, blocks: &[u64]) {
+        for &block in blocks {
+            let mut bytes = vec![0; BLOCK_BYTES];
+            self.snapshots.encode_rows(block, &mut bytes);
+            self.step(&Step::Write(self.snapshots.history().rows(block), bytes));
+        }
+    }
+
+    fn write_list(&mut self, block: u64) {
+        let mut bytes = vec![0; BLOCK_BYTES];
+        self.snapshots.encode_list(block, &mut bytes);
+        self.step(&Step::Write(self.snapshots.history().list(block), bytes));
+    }
+
+    fn keep(&mut self, lbas: core::ops::Range<u64>) {
+        let Some(newest) = self.snapshots.newest() else {
+            return;
+        };
+        let plan = self.snapshots.plan(newest, lbas.map(Lba)).unwrap();
+        for copy in &plan.copies {
+            self.step(&Step::Copy(*copy));
+        }
+        self.write_rows(&plan.row_blocks.clone());
+        self.snapshots.keep(plan);
+    }
+
+    fn seen(&self) -> Vec<Option<Vec<u8>>> {
+        (0..LOGICAL)
+            .map(|lba| self.disk.get(&lba).cloned())
+            .collect()
+    }
+
+    fn take(&mut self) {
+        let name = format!("s{}", self.names);
+        self.names += 1;
+        self.write_rows(&self.snapshots.stale_row_blocks());
+        self.snapshots.cleaned();
+        let (snapshot, place) = self
+            .snapshots
+            .propose(Name::new(&name).unwrap(), 7)
+            .unwrap();
+        // Some blocks are kept before there is a snapshot, as those are that a journal will change.
+        let plan = self
+            .snapshots
+            .plan(snapshot.number, [Lba(1), Lba(3)].into_iter())
+            .unwrap();
+        for copy in &plan.copies {
+            self.step(&Step::Copy(*copy));
+        }
+        self.write_rows(&plan.row_blocks.clone());
+        let block = self.snapshots.add(snapshot, place);
+        self.snapshots.keep(plan);
+        self.write_list(block);
+        self.truths.push(Truth {
+            name,
+            blocks: self.seen(),
+            leaves: false,
+        });
+    }
+
+    fn delete(&mut self, index: usize) {
+        let count = self.truths.len();
+        if count == 0 {
+            return;
+        }
+        let name = self.truths[index % count].name.clone();
+        self.truths[index % count].leaves = true;
+        let number = self.snapshots.by_name(&name).unwrap().number;
+        let block = self.snapshots.set_stage(&name, Stage::Leaving).unwrap();
+        self.write_list(block);
+        self.go_on_deleting(number);
+        self.truths.retain(|truth| truth.name != name);
+    }
+
+    fn go_on_deleting(&mut self, number: Number) {
+        let mut from = Some(Lba(0));
+        while let Some(lba) = from {
+            let forget = self.snapshots.forget(number, lba, 3);
+            for &(first, blocks) in &forget.discards {
+                self.step(&Step::Discard(first, blocks));
+            }
+            self.write_rows(&forget.row_blocks);
+            from = forget.next;
+        }
+        let block = self.snapshots.remove(number).unwrap();
+        self.write_list(block);
+    }
+
+    fn cut(&mut self, steps: usize) {
+        if let Some(at) = self.before.len().checked_sub(steps).filter(|_| steps > 0) {
+            let (disk, truths) = self.before.swap_remove(at);
+            (self.disk, self.truths) = (disk, truths);
+        }
+        self.before.clear();
+        self.open();
+    }
+
+    fn block(&self, lba: Lba) -> Box<[u8; BLOCK_BYTES]> {
+        let block = self.disk.get(&lba.0).cloned();
+        block.unwrap_or(vec![0; BLOCK_BYTES]).try_into().unwrap()
+    }
+
+    fn open(&mut self) {
+        let history = self.snapshots.history();
+        self.snapshots = Snapshots::new(history);
+        for block in list_blocks() {
+            let bytes = self.block(history.list(block));
+            self.snapshots.load_list(block, &bytes).unwrap();
+        }
+        for block in 0..history.row_blocks() {
+            if self.disk.contains_key(&history.rows(block).0) {
+                let bytes = self.block(history.rows(block));
+                self.snapshots.load_rows(block, &bytes);
+            }
+        }
+        let leaving: Vec<Number> = self
+            .snapshots
+            .iter()
+            .filter(|snapshot| snapshot.stage == Stage::Leaving)
+            .map(|snapshot| snapshot.number)
+            .collect();
+        for number in leaving {
+            self.go_on_deleting(number);
+        }
+        let there: Vec<String> = self
+            .snapshots
+            .iter()
+            .map(|s| s.name.as_str().into())
+            .collect();
+        self.truths
+            .retain(|truth| !truth.leaves || there.contains(&truth.name));
+    }
+
+    fn check(&self) {
+        let names: Vec<&str> = self.snapshots.iter().map(|s| s.name.as_str()).collect();
+        let wanted: Vec<&str> = self
+            .truths
+            .iter()
+            .map(|truth| truth.name.as_str())
+            .collect();
+        assert_eq!(names, wanted);
+        for truth in &self.truths {
+            let number = self.snapshots.by_name(&truth.name).unwrap().number;
+            for (lba, block) in (0..).zip(&truth.blocks) {
+                let at = self.snapshots.place(number, Lba(lba));
+                assert_eq!(
+                    self.disk.get(&at.0),
+                    block.as_ref(),
+                    "{} at {lba}",
+                    truth.name
+                );
+            }
+        }
+        // What two of them say has changed is what differs, or was kept in vain.
+        for pair in self.truths.windows(2) {
+            let [since, until] =
+                [0, 1].map(|at| self.snapshots.by_name(&pair[at].name).unwrap().number);
+            for lba in 0..LOGICAL {
+                let is_told =
+                    self.snapshots.next_changed(Lba(lba), since, Some(until)) == Some(Lba(lba));
+                let differs = pair[0].blocks[lba as usize] != pair[1].blocks[lba as usize];
+                assert!(is_told || !differs, "{lba}");
+            }
+        }
+        let kept = self
+            .disk
+            .keys()
+            .filter(|at| **at >= self.snapshots.history().block(0).0);
+        assert!(kept.count() as u64 <= self.snapshots.room().0 + 8);
+    }
+
+    fn act(&mut self, act: &Act) {
+        match *act {
+            Act::Write(lba, blocks, byte) => {
+                let blocks = lba..(lba + blocks).min(LOGICAL);
+                self.keep(blocks.clone());
+                for lba in blocks {
+                    self.step(&Step::Write(Lba(lba), vec![byte; 2]));
+                }
+            }
+            Act::Discard(lba, blocks) => {
+                let blocks = lba..(lba + blocks).min(LOGICAL);
+                self.keep(blocks.clone());
+                self.step(&Step::Discard(Lba(lba), blocks.end - blocks.start));
+            }
+            Act::Take => self.take(),
+            Act::Delete(index) => self.delete(index),
+            Act::Cut(steps) => self.cut(steps),
+            Act::Fail(lba) => {
+                if let Some(newest) = self.snapshots.newest() {
+                    let plan = self.snapshots.plan(newest, [Lba(lba)].into_iter()).unwrap();
+                    self.snapshots.drop_plan(plan);
+                }
+            }
+        }
+        self.check();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn each_snapshot_reads_as_it_was(acts in prop::collection::vec(act(), 1..60)) {
+        let mut world = World::new();
+        for act in &acts {
+            world.act(act);
+        }
+    }
+}
+
+#[test]
+fn no_room_is_told_and_costs_nothing() {
+    let mut snapshots = Snapshots::new(History::new(Lba(100), 3));
+    let (snapshot, place) = snapshots.propose(Name::new("a").unwrap(), 0).unwrap();
+    snapshots.add(snapshot, place);
+    let lbas = |range: core::ops::Range<u64>| range.map(Lba);
+    assert_eq!(
+        snapshots.plan(snapshot.number, lbas(0..4)).unwrap_err(),
+        NoRoom(3)
+    );
+    let plan = snapshots.plan(snapshot.number, lbas(0..3)).unwrap();
+    assert_eq!(plan.copies.len(), 1);
+    snapshots.keep(plan);
+    assert!(!snapshots.wants(Lba(0)) && snapshots.wants(Lba(3)));
+    assert!(snapshots.plan(snapshot.number, lbas(3..4)).is_err());
+    assert_eq!(snapshots.room(), (3, 3));
+}
+
+#[test]
+fn a_row_of_a_snapshot_that_never_was_is_written_over_before_its_number_is_given() {
+    let history = History::new(Lba(100), KEPT);
+    let mut bytes = Box::new([0; BLOCK_BYTES]);
+    let row = Row {
+        lba: Lba(7),
+        number: Number(1),
+    };
+    bytes[8..16].copy_from_slice(&row.raw().to_le_bytes());
+    let mut snapshots = Snapshots::new(history);
+    snapshots.load_rows(0, &bytes);
+    assert_eq!(snapshots.stale_row_blocks(), [0]);
+    snapshots.encode_rows(0, &mut bytes[..]);
+    assert_eq!(*bytes, [0; BLOCK_BYTES]);
+    snapshots.cleaned();
+    assert!(snapshots.stale_row_blocks().is_empty());
+    let (snapshot, place) = snapshots.propose(Name::new("a").unwrap(), 0).unwrap();
+    assert_eq!(snapshot.number, row.number);
+    snapshots.add(snapshot, place);
+    assert_eq!(snapshots.place(row.number, row.lba), row.lba);
+}

@@ -1,0 +1,177 @@
+//! What snapshots cost whoever writes, and how long they take.
+//!
+//! `cargo run --release -p vellum-device --example snapshots -- [MiB of the volume] [snapshots]`
+//!
+//! Random writes of 4 KiB, one after the other, on a medium in memory: without snapshots, then each for the first time since a
+//! snapshot, then among so many. The blocks are new, and no smaller encoded.
+
+use parking_lot::{Condvar, Mutex};
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use vellum_core::addr::Lba;
+use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
+use vellum_device::frames::Share;
+use vellum_device::pack::{Compression, Level};
+use vellum_device::policy::{Deltas, Policy};
+use vellum_device::{CreateOptions, OpenOptions, Volume};
+use vellum_medium::{Medium, MemoryMedium};
+
+/// The answer to one request.
+#[derive(Default)]
+struct One {
+    is_there: Mutex<bool>,
+    came: Condvar,
+}
+
+impl Replies for One {
+    fn complete(&self, request: Request, result: Result<(), BlockError>) {
+        if let Err(error) = result {
+            eprintln!("{:?} of {}: {error}", request.op, request.lba);
+        }
+        *self.is_there.lock() = true;
+    }
+
+    fn flush(&self) {
+        self.came.notify_one();
+    }
+}
+
+fn write(volume: &Volume, lba: u64, random: u64) -> Result<(), BlockError> {
+    let mut frames = volume.frames().take(Share::Write, 1)?;
+    let mut state = random;
+    for word in frames.block_mut(0).as_chunks_mut::<8>().0 {
+        state = next(state);
+        *word = state.to_le_bytes();
+    }
+    let one = Arc::new(One::default());
+    let replies: Arc<dyn Replies> = Arc::<One>::clone(&one);
+    let op = Op::Write { fua: false };
+    let (tag, blocks, lba) = (0, 1, Lba(lba));
+    let mut batch = vec![Request {
+        tag,
+        op,
+        lba,
+        blocks,
+        frames,
+    }];
+    volume.submit(&mut batch, &replies);
+    let mut is_there = one.is_there.lock();
+    while !*is_there {
+        one.came.wait(&mut is_there);
+    }
+    Ok(())
+}
+
+fn next(mut random: u64) -> u64 {
+    random ^= random << 13;
+    random ^= random >> 7;
+    random ^ random << 17
+}
+
+/// Writes so many blocks, in an order that has each one once.
+fn write_all(volume: &Volume, count: u64, seed: u64) -> Result<(), BlockError> {
+    let blocks = volume.blocks();
+    // Odd, and the volume's blocks are a power of two: each comes once.
+    let step = (seed | 1).wrapping_mul(0x9e37_79b9) | 1;
+    let mut random = seed | 1;
+    (0..count).try_for_each(|number| {
+        random = next(random);
+        write(volume, number.wrapping_mul(step) % blocks, random)
+    })
+}
+
+fn measure(name: &str, volume: &Volume, count: u64, seed: u64) -> Result<(), BlockError> {
+    let before = volume.stats().medium.written_bytes;
+    let began = Instant::now();
+    write_all(volume, count, seed)?;
+    let micros = began.elapsed().as_secs_f64() * 1e6 / count as f64;
+    let written = volume.stats().medium.written_bytes - before;
+    let bytes = written as f64 / count as f64;
+    println!("{name:<44} {micros:>7.2} us a write {bytes:>8.0} bytes to the medium");
+    Ok(())
+}
+
+/// How long each took, while two threads write.
+fn take_under_load(volume: &Volume, snapshots: u64) -> Result<Vec<Duration>, Box<dyn Error>> {
+    let ends = AtomicBool::new(false);
+    let mut took: Vec<Duration> = Vec::new();
+    std::thread::scope(|scope| -> Result<(), Box<dyn Error>> {
+        for thread in 0..2 {
+            let ends = &ends;
+            scope.spawn(move || {
+                let mut seed = 7 + 2 * thread;
+                while !ends.load(Ordering::Relaxed) {
+                    seed += 10;
+                    if let Err(error) = write_all(volume, 64, seed) {
+                        eprintln!("{error}");
+                    }
+                }
+            });
+        }
+        for number in 1..snapshots {
+            let began = Instant::now();
+            volume.take_snapshot(&format!("s{number}"), number)?;
+            took.push(began.elapsed());
+        }
+        ends.store(true, Ordering::Relaxed);
+        Ok(())
+    })?;
+    Ok(took)
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let mib: u64 = arguments.next().map_or(Ok(256), |text| text.parse())?;
+    let snapshots: u64 = arguments.next().map_or(Ok(1000), |text| text.parse())?;
+    let logical = (mib << 8).next_power_of_two();
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4 * logical));
+    let (logical_blocks, history) = (Some(logical), 1900);
+    let options = CreateOptions {
+        logical_blocks,
+        history,
+        ..CreateOptions::default()
+    };
+    Volume::create(&*medium, &options)?;
+    let policy = Policy {
+        compression: Compression::Zstd(Level::new(1).ok_or("a level")?),
+        deltas: Deltas::Packed,
+        ..Policy::default()
+    };
+    let volume = Volume::open(
+        medium,
+        &OpenOptions {
+            policy,
+            ..OpenOptions::default()
+        },
+    )?;
+    write_all(&volume, logical, 1)?;
+    let count = logical / 8;
+    measure("no snapshot", &volume, count, 3)?;
+    volume.take_snapshot("first", 0)?;
+    measure(
+        "each for the first time since a snapshot",
+        &volume,
+        count,
+        5,
+    )?;
+    measure("again", &volume, count, 5)?;
+    let mut took = take_under_load(&volume, snapshots)?;
+    took.sort_unstable();
+    let (half, most) = (took[took.len() / 2], took[took.len() - 1]);
+    println!("a snapshot, under load: half took at most {half:.1?}, all at most {most:.1?}");
+    let name = format!("among {snapshots} snapshots, each for the first time");
+    measure(&name, &volume, count, 9)?;
+    measure("again", &volume, count, 9)?;
+    let (kept, _) = volume.snapshot_room()?;
+    let began = Instant::now();
+    for info in volume.snapshots()? {
+        volume.delete_snapshot(&info.name)?;
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let rate = kept as f64 * 4096.0 / seconds / f64::from(1 << 30);
+    println!("all are deleted: {rate:.2} GiB of kept blocks a second");
+    volume.stop()?;
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! Keeping blocks before they change, and reading at an opening what is kept.
+
+use super::carry;
+use super::keeper::Keeper;
+use super::take::{forget_all, return_all};
+use crate::block::{BlockError, Op, Replies, Request};
+use crate::options::OpenError;
+use crate::shared::Shared;
+use std::sync::Arc;
+use vellum_core::addr::Lba;
+use vellum_core::format::history::Stage;
+use vellum_core::snapshots::list_blocks;
+
+/// Reads what is known of a volume's snapshots and, if it `may_write`, ends what a crash has cut short.
+///
+/// # Errors
+/// When it cannot be read, or is no list of snapshots.
+pub(crate) fn load(shared: &Shared, keeper: &Keeper, may_write: bool) -> Result<(), OpenError> {
+    let broken = |what: &dyn std::fmt::Display| OpenError::Snapshots(what.to_string());
+    let mut book = keeper.book();
+    let history = book.history();
+    for block in list_blocks() {
+        let read = carry::read(shared, history.list(block)).map_err(|e| broken(&e))?;
+        if let Some(bytes) = read {
+            book.load_list(block, &bytes).map_err(|e| broken(&e))?;
+        }
+    }
+    for block in 0..history.row_blocks() {
+        let read = carry::read(shared, history.rows(block)).map_err(|e| broken(&e))?;
+        if let Some(bytes) = read {
+            book.load_rows(block, &bytes);
+        }
+    }
+    keeper.note(&book);
+    let began = book.iter().filter(|one| one.stage != Stage::Kept);
+    let began: Vec<_> = began.copied().collect();
+    drop(book);
+    if !may_write {
+        return Ok(());
+    }
+    for snapshot in began {
+        let ended = match snapshot.stage {
+            Stage::Kept => Ok(()),
+            Stage::Leaving => forget_all(shared, keeper, snapshot.number),
+            Stage::Returning => return_all(shared, keeper, &snapshot),
+        };
+        match ended {
+            // It takes room until the next opening, and nothing else.
+            Err(error) if snapshot.stage == Stage::Leaving => {
+                shared.events.add("snapshots", error.to_string());
+            }
+            ended => ended.map_err(|e| broken(&e))?,
+        }
+    }
+    Ok(())
+}
+
+/// Keeps what requests change, before they are handed to the core. Those that change something are answered when that
+/// cannot be: the others are left.
+pub(crate) fn keep_for(
+    shared: &Shared,
+    keeper: &Keeper,
+    requests: &mut Vec<Request>,
+    replies: &Arc<dyn Replies>,
+) {
+    if let Err(error) = keep(shared, keeper, requests) {
+        refuse(requests, replies, &error);
+    }
+}
+
+fn changes(request: &Request) -> bool {
+    !matches!(request.op, Op::Read | Op::Flush)
+}
+
+fn keep(shared: &Shared, keeper: &Keeper, requests: &[Request]) -> Result<(), BlockError> {
+    if !keeper.has_any() || !requests.iter().any(changes) {
+        return Ok(());
+    }
+    let mut book = keeper.book();
+    let Some(newest) = book.newest() else {
+        return Ok(());
+    };
+    let mut runs = Vec::new();
+    for request in requests {
+        changed_by(shared, request, &mut runs);
+    }
+    let lbas = runs.iter().flat_map(|&(first, end)| first..end).map(Lba);
+    let plan = book.plan(newest, lbas).map_err(|_| BlockError::Full)?;
+    match carry::out(shared, &book, &plan) {
+        Ok(()) => book.keep(plan),
+        Err(error) => {
+            book.drop_plan(plan);
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// Adds the runs of blocks that a request changes. What is not mapped is not changed by a discard.
+fn changed_by(shared: &Shared, request: &Request, runs: &mut Vec<(u64, u64)>) {
+    let (first, end) = (request.lba.0, request.lba.0.saturating_add(request.blocks));
+    // The volume refuses what is out of range.
+    if end > shared.blocks {
+        return;
+    }
+    match request.op {
+        Op::Read | Op::Flush => {}
+        Op::Write { .. } => runs.push((first, end)),
+        Op::Discard { .. } | Op::WriteZeroes { .. } => {
+            let mut at = first;
+            while at < end {
+                for (blocks, is_mapped) in carry::extents(shared, Lba(at), end - at) {
+                    if is_mapped {
+                        runs.push((at, at + blocks));
+                    }
+                    at += blocks;
+                }
+            }
+        }
+    }
+}
+
+fn refuse(requests: &mut Vec<Request>, replies: &Arc<dyn Replies>, error: &BlockError) {
+    for request in requests.extract_if(.., |request| changes(request)) {
+        replies.complete(request, Err(error.clone()));
+    }
+    replies.flush();
+}

@@ -1,0 +1,59 @@
+//! What all who keep snapshots share, under its locks.
+
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use vellum_core::addr::Lba;
+use vellum_core::format::superblock::Superblock;
+use vellum_core::snapshots::Snapshots;
+
+/// The snapshots of a volume. Locks, in this order: the door, the book, the volume's.
+pub(crate) struct Keeper {
+    /// Whoever submits holds it for reading; whoever takes a snapshot, for writing.
+    door: RwLock<()>,
+    /// Whether there is a snapshot that changes are kept for.
+    has_any: AtomicBool,
+    book: Mutex<Snapshots>,
+}
+
+impl Keeper {
+    /// That of a volume with room for snapshots.
+    pub fn of(superblock: &Superblock) -> Option<Self> {
+        let history = superblock.history();
+        (history.kept() > 0).then(|| Self {
+            door: RwLock::default(),
+            has_any: AtomicBool::new(false),
+            book: Mutex::new(Snapshots::new(history)),
+        })
+    }
+
+    /// Held by whoever hands requests on: no snapshot is taken meanwhile.
+    pub fn enter(&self) -> RwLockReadGuard<'_, ()> {
+        self.door.read()
+    }
+
+    /// Held by whoever takes a snapshot: nobody hands requests on meanwhile.
+    pub fn close(&self) -> RwLockWriteGuard<'_, ()> {
+        self.door.write()
+    }
+
+    /// The bookkeeping. Whoever changes the list [notes](Self::note) it.
+    pub fn book(&self) -> MutexGuard<'_, Snapshots> {
+        self.book.lock()
+    }
+
+    /// Whether there is a snapshot that changes are kept for.
+    pub fn has_any(&self) -> bool {
+        self.has_any.load(Ordering::Acquire)
+    }
+
+    /// The list has changed.
+    pub fn note(&self, book: &Snapshots) {
+        self.has_any
+            .store(book.newest().is_some(), Ordering::Release);
+    }
+
+    /// Whether a block may change now without being kept before: not when that cannot be told at once.
+    pub fn may_change(&self, lba: Lba) -> bool {
+        !self.has_any() || self.book.try_lock().is_some_and(|book| !book.wants(lba))
+    }
+}

@@ -1,0 +1,20 @@
+//! Snapshots of a volume: what is done so that each reads as the volume did when it was taken.
+//!
+//! The bookkeeping is [`vellum_core::snapshots`]; this carries it out. What must hold:
+//! 1. Before a change is handed to the core, the blocks that it changes are kept: they are copied, and the rows that say so
+//!    are written. All of that has taken effect in the core by then.
+//! 2. While a snapshot is taken nobody hands anything over, and nothing waits before the core or in it.
+//! 3. What changes without a client's write (a pledge, by a crash) is kept before as well, or not pledged.
+//! 4. Whoever waits here may hold all frames for writes. So what is written here has frames of its own.
+
+mod carry;
+mod keep;
+pub(crate) mod keeper;
+mod take;
+mod view;
+
+pub(crate) use keep::{keep_for, load};
+pub(crate) use keeper::Keeper;
+pub use take::{SnapshotError, SnapshotInfo};
+pub(crate) use take::{changed, delete, infos, roll_back, take};
+pub use view::Seen;

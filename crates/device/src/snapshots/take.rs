@@ -1,0 +1,236 @@
+//! Taking a snapshot, deleting it, and taking the volume back to it.
+
+use super::carry;
+use super::keeper::Keeper;
+use crate::block::BlockError;
+use crate::limits::{SNAPSHOT_PATIENCE, SNAPSHOT_ROWS, SNAPSHOT_WAITS};
+use crate::shared::Shared;
+use parking_lot::RwLockWriteGuard;
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+use vellum_core::addr::{BLOCK_BYTES, Lba};
+use vellum_core::format::history::{BadName, Name, Number, Snapshot, Stage};
+use vellum_core::seam::Copy;
+use vellum_core::snapshots::{ListError, NoRoom};
+
+/// Why something cannot be done with a snapshot.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// It was made without room for any.
+    #[error(
+        "the volume was made without room for snapshots: `vellum migrate` copies it into one that has room"
+    )]
+    NoHistory,
+    /// It is read alone.
+    #[error("the volume is open read-only")]
+    ReadOnly,
+    /// Of the name.
+    #[error(transparent)]
+    Name(#[from] BadName),
+    /// Of the list.
+    #[error(transparent)]
+    List(#[from] ListError),
+    /// Too much is kept.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
+    /// Writes waited all the time.
+    #[error(
+        "writes have waited for {} s before the volume: for room, or for what they commit; nothing was done",
+        SNAPSHOT_PATIENCE.as_secs()
+    )]
+    Busy,
+    /// It is being deleted.
+    #[error("the snapshot is being deleted")]
+    Leaves,
+    /// The volume refuses.
+    #[error(transparent)]
+    Block(#[from] BlockError),
+}
+
+/// A snapshot, as its user sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotInfo {
+    /// Its name.
+    pub name: String,
+    /// Its number: those that were taken later have higher ones.
+    pub number: u32,
+    /// When it was taken, in seconds since 1970.
+    pub taken: u64,
+    /// Bytes that it alone keeps: deleting it gives them up.
+    pub kept_bytes: u64,
+    /// Whether it is being deleted.
+    pub leaves: bool,
+}
+
+/// Closes the door when nothing that was handed over waits any more.
+fn closed<'a>(
+    shared: &Shared,
+    keeper: &'a Keeper,
+) -> Result<RwLockWriteGuard<'a, ()>, SnapshotError> {
+    let began = Instant::now();
+    while began.elapsed() < SNAPSHOT_PATIENCE {
+        let closed = keeper.close();
+        for _ in 0..SNAPSHOT_WAITS {
+            let inner = shared.knowing_all();
+            if !inner.gate.is_waited_at() && inner.engine.nothing_waits() {
+                drop(inner);
+                return Ok(closed);
+            }
+            drop(inner);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // It may wait for what comes after it.
+        drop(closed);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Err(SnapshotError::Busy)
+}
+
+/// See [`Volume::take_snapshot`](crate::Volume::take_snapshot).
+pub(crate) fn take(
+    shared: &Shared,
+    keeper: &Keeper,
+    name: &str,
+    taken: u64,
+) -> Result<(), SnapshotError> {
+    let name = Name::new(name)?;
+    let closed = closed(shared, keeper)?;
+    let mut book = keeper.book();
+    let (snapshot, place) = book.propose(name, taken)?;
+    carry::rows(shared, &book, &book.stale_row_blocks())?;
+    book.cleaned();
+    let homes = shared.knowing_all().engine.pledged_homes();
+    let plan = book.plan(snapshot.number, homes.into_iter())?;
+    if let Err(error) = carry::out(shared, &book, &plan) {
+        book.drop_plan(plan);
+        return Err(error.into());
+    }
+    let block = book.add(snapshot, place);
+    if let Err(error) = carry::list(shared, &book, block) {
+        book.remove(snapshot.number);
+        book.drop_plan(plan);
+        return Err(error.into());
+    }
+    book.keep(plan);
+    keeper.note(&book);
+    drop(book);
+    drop(closed);
+    Ok(carry::flush(shared)?)
+}
+
+/// See [`Volume::delete_snapshot`](crate::Volume::delete_snapshot).
+pub(crate) fn delete(shared: &Shared, keeper: &Keeper, name: &str) -> Result<(), SnapshotError> {
+    let mut book = keeper.book();
+    let number = book.by_name(name).ok_or(ListError::Unknown)?.number;
+    let block = book.set_stage(name, Stage::Leaving)?;
+    carry::list(shared, &book, block)?;
+    keeper.note(&book);
+    drop(book);
+    forget_all(shared, keeper, number)?;
+    Ok(carry::flush(shared)?)
+}
+
+/// Gives up what a snapshot that leaves has, and takes it out of the list. Clients go on meanwhile.
+pub(super) fn forget_all(
+    shared: &Shared,
+    keeper: &Keeper,
+    number: Number,
+) -> Result<(), BlockError> {
+    let mut from = Some(Lba(0));
+    while let Some(lba) = from {
+        let mut book = keeper.book();
+        let forget = book.forget(number, lba, SNAPSHOT_ROWS);
+        carry::out_of(shared, &book, &forget)?;
+        from = forget.next;
+    }
+    let mut book = keeper.book();
+    if let Some(block) = book.remove(number) {
+        carry::list(shared, &book, block)?;
+    }
+    keeper.note(&book);
+    Ok(())
+}
+
+/// See [`Volume::roll_back`](crate::Volume::roll_back).
+pub(crate) fn roll_back(shared: &Shared, keeper: &Keeper, name: &str) -> Result<(), SnapshotError> {
+    let closed = closed(shared, keeper)?;
+    let mut book = keeper.book();
+    let snapshot = *book.by_name(name).ok_or(ListError::Unknown)?;
+    if snapshot.stage == Stage::Leaving {
+        return Err(SnapshotError::Leaves);
+    }
+    // Once begun, it has to come to its end.
+    let needs = book.changed(snapshot.number, None);
+    let (kept, most) = book.room();
+    if needs.filter(|lba| book.wants(*lba)).count() as u64 > most - kept {
+        return Err(NoRoom(most).into());
+    }
+    let block = book.set_stage(name, Stage::Returning)?;
+    carry::list(shared, &book, block)?;
+    drop(book);
+    return_all(shared, keeper, &snapshot)?;
+    drop(closed);
+    Ok(carry::flush(shared)?)
+}
+
+/// Makes the volume what a snapshot reads as. What it was is kept for newer ones as with any change.
+pub(super) fn return_all(
+    shared: &Shared,
+    keeper: &Keeper,
+    snapshot: &Snapshot,
+) -> Result<(), BlockError> {
+    let mut book = keeper.book();
+    let newest = book.newest().unwrap_or(snapshot.number);
+    let mut at = Lba(0);
+    while let Some(lba) = book.next_changed(at, snapshot.number, None) {
+        let from = book.place(snapshot.number, lba);
+        let plan = book.plan(newest, std::iter::once(lba));
+        let plan = plan.map_err(|_| BlockError::Full)?;
+        if let Err(error) = carry::out(shared, &book, &plan) {
+            book.drop_plan(plan);
+            return Err(error);
+        }
+        book.keep(plan);
+        let (to, blocks) = (lba, 1);
+        carry::copy(shared, &Copy { from, to, blocks })?;
+        at = lba.plus(1);
+    }
+    let block = book.set_stage(snapshot.name.as_str(), Stage::Kept);
+    block.map_or(Ok(()), |block| carry::list(shared, &book, block))
+}
+
+/// All snapshots, the oldest first.
+pub(crate) fn infos(keeper: &Keeper) -> Vec<SnapshotInfo> {
+    let book = keeper.book();
+    let info = |snapshot: &Snapshot| SnapshotInfo {
+        name: snapshot.name.as_str().to_owned(),
+        number: snapshot.number.0,
+        taken: snapshot.taken,
+        kept_bytes: book.kept_by(snapshot.number) * BLOCK_BYTES as u64,
+        leaves: snapshot.stage == Stage::Leaving,
+    };
+    book.iter().map(info).collect()
+}
+
+/// See [`Volume::changed_since`](crate::Volume::changed_since).
+pub(crate) fn changed(
+    keeper: &Keeper,
+    since: &str,
+    until: Option<&str>,
+) -> Result<Vec<(Lba, u64)>, SnapshotError> {
+    let book = keeper.book();
+    let number = |name: &str| match book.by_name(name) {
+        Some(snapshot) => Ok(snapshot.number),
+        None => Err(ListError::Unknown),
+    };
+    let since = number(since)?;
+    let until = until.map(number).transpose()?;
+    let mut runs: Vec<(Lba, u64)> = Vec::new();
+    for lba in book.changed(since, until) {
+        match runs.last_mut() {
+            Some((first, blocks)) if first.plus(*blocks) == lba => *blocks += 1,
+            _ => runs.push((lba, 1)),
+        }
+    }
+    Ok(runs)
+}

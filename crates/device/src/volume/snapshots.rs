@@ -1,0 +1,97 @@
+//! A volume's snapshots, as its user asks for them.
+
+use super::Volume;
+use crate::options::OpenError;
+use crate::snapshots::{self, Keeper, Seen, SnapshotError, SnapshotInfo};
+use vellum_core::addr::Lba;
+
+impl Volume {
+    /// Reads what is known of them.
+    pub(super) fn load_snapshots(&self) -> Result<(), OpenError> {
+        let Some(keeper) = &self.shared.keeper else {
+            return Ok(());
+        };
+        match snapshots::load(&self.shared, keeper, !self.read_only) {
+            // What is left of a damaged volume is read all the same.
+            Err(error) if self.read_only => {
+                self.shared.events.add("snapshots", error.to_string());
+                Ok(())
+            }
+            loaded => loaded,
+        }
+    }
+
+    fn keeper(&self) -> Result<&Keeper, SnapshotError> {
+        self.shared.keeper.as_ref().ok_or(SnapshotError::NoHistory)
+    }
+
+    fn writing_keeper(&self) -> Result<&Keeper, SnapshotError> {
+        match self.read_only {
+            true => Err(SnapshotError::ReadOnly),
+            false => self.keeper(),
+        }
+    }
+
+    /// Its snapshots, the oldest first.
+    ///
+    /// # Errors
+    /// When it has no room for any.
+    pub fn snapshots(&self) -> Result<Vec<SnapshotInfo>, SnapshotError> {
+        self.keeper().map(snapshots::infos)
+    }
+
+    /// Blocks that snapshots keep, and how many they can keep.
+    ///
+    /// # Errors
+    /// When it has no room for any.
+    pub fn snapshot_room(&self) -> Result<(u64, u64), SnapshotError> {
+        Ok(self.keeper()?.book().room())
+    }
+
+    /// Takes a snapshot: of all that has been acknowledged, and of nothing that is asked for later. It is durable then.
+    /// `taken`: when that is, in seconds since 1970.
+    ///
+    /// # Errors
+    /// When there is no room for it, there is one of that name, or the medium fails.
+    pub fn take_snapshot(&self, name: &str, taken: u64) -> Result<(), SnapshotError> {
+        snapshots::take(&self.shared, self.writing_keeper()?, name, taken)
+    }
+
+    /// Deletes one: what it alone keeps is given up.
+    ///
+    /// # Errors
+    /// When there is none of that name, or the medium fails: then the next opening goes on.
+    pub fn delete_snapshot(&self, name: &str) -> Result<(), SnapshotError> {
+        snapshots::delete(&self.shared, self.writing_keeper()?, name)
+    }
+
+    /// Makes the volume what it was when a snapshot was taken. All snapshots stay as they are. Nobody may have a file system
+    /// of it mounted.
+    ///
+    /// # Errors
+    /// When there is none of that name, there is no room to keep what newer ones read, or the medium fails: then the next
+    /// opening goes on.
+    pub fn roll_back(&self, name: &str) -> Result<(), SnapshotError> {
+        snapshots::roll_back(&self.shared, self.writing_keeper()?, name)
+    }
+
+    /// Runs of blocks that differ between a snapshot and a later one, or the volume as it is. Some may be the same all the same.
+    ///
+    /// # Errors
+    /// When there is none of a name.
+    pub fn changed_since(
+        &self,
+        since: &str,
+        until: Option<&str>,
+    ) -> Result<Vec<(Lba, u64)>, SnapshotError> {
+        snapshots::changed(self.keeper()?, since, until)
+    }
+
+    /// A snapshot, to be read.
+    ///
+    /// # Errors
+    /// When there is none of that name.
+    pub fn seen_at(&self, name: &str) -> Result<Seen, SnapshotError> {
+        Seen::of(&self.shared, self.keeper()?, name)
+    }
+}

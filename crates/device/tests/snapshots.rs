@@ -1,0 +1,420 @@
+//! Snapshots read as the volume did when they were taken: whatever is written, deleted and taken back meanwhile, by as many clients as
+//! there are, and whenever the power fails.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use common::{Client, Random, assert_sound, open_packing, small, superblock_of};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use vellum_device::block::{BlockDevice, BlockError, Op};
+use vellum_device::pack::Compression;
+use vellum_device::{CreateOptions, GrowError, NewSize, SnapshotError, Volume, grow_at_rest};
+use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
+
+const BLOCKS: u64 = 4000;
+
+fn create(medium: &dyn Medium, history: u32) {
+    let options = CreateOptions {
+        segment_blocks: Some(64),
+        logical_blocks: Some(400),
+        history,
+        ..CreateOptions::default()
+    };
+    Volume::create(medium, &options).unwrap();
+}
+
+fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
+    open_packing(medium, Compression::Lz4)
+}
+
+fn read_all<D: BlockDevice>(device: &Arc<D>) -> Vec<u64> {
+    let mut client = Client::new(device);
+    let blocks = device.blocks();
+    let steps = (0..blocks).step_by(40);
+    let reads = steps.map(|lba| client.read(lba, 40.min(blocks - lba)).unwrap());
+    reads.collect::<Vec<_>>().concat()
+}
+
+/// What the volume and its snapshots have to read as.
+#[derive(Clone, Default)]
+struct Model {
+    now: Vec<u64>,
+    snapshots: BTreeMap<String, Vec<u64>>,
+}
+
+impl Model {
+    fn holds(&self, volume: &Arc<Volume>) {
+        assert_eq!(read_all(volume), self.now);
+        let infos = volume.snapshots().unwrap();
+        let names: Vec<_> = infos.iter().map(|info| &info.name).collect();
+        assert_eq!(names.len(), self.snapshots.len(), "{names:?}");
+        for (name, blocks) in &self.snapshots {
+            let seen = Arc::new(volume.seen_at(name).unwrap());
+            assert_eq!(&read_all(&seen), blocks, "snapshot {name}");
+        }
+    }
+}
+
+/// One step of a life.
+fn step(volume: &Arc<Volume>, model: &mut Model, random: &mut Random, fresh: &mut u64) {
+    let mut client = Client::new(volume);
+    let blocks = volume.blocks();
+    let length = 1 + random.below(12);
+    let lba = random.below(blocks - length);
+    let range = lba as usize..(lba + length) as usize;
+    match random.below(20) {
+        0 => {
+            let name = format!("s{fresh}");
+            *fresh += 1;
+            volume.take_snapshot(&name, *fresh).unwrap();
+            model.snapshots.insert(name, model.now.clone());
+        }
+        1 if !model.snapshots.is_empty() => {
+            let at = random.below(model.snapshots.len() as u64) as usize;
+            let name = model.snapshots.keys().nth(at).unwrap().clone();
+            volume.delete_snapshot(&name).unwrap();
+            model.snapshots.remove(&name);
+        }
+        2 if !model.snapshots.is_empty() && random.below(3) == 0 => {
+            let at = random.below(model.snapshots.len() as u64) as usize;
+            let name = model.snapshots.keys().nth(at).unwrap().clone();
+            volume.roll_back(&name).unwrap();
+            model.now = model.snapshots[&name].clone();
+        }
+        3 | 4 => {
+            client.discard(lba, length).unwrap();
+            model.now[range].fill(0);
+        }
+        5 => {
+            let request = client.request(Op::WriteZeroes { fua: false }, lba, length);
+            client.call(request).unwrap();
+            model.now[range].fill(0);
+        }
+        6 => {
+            // A client that mixes things in one batch.
+            *fresh += 1;
+            let write = client.write_request(lba, &vec![*fresh; length as usize], false);
+            let read = client.request(Op::Read, 0, 1);
+            for tag in client.submit(vec![read, write]) {
+                client.sink.wait(tag).unwrap();
+            }
+            model.now[range].fill(*fresh);
+        }
+        _ => {
+            let fills: Vec<u64> = (0..length).map(|n| *fresh + n).collect();
+            *fresh += length;
+            client.write(lba, &fills).unwrap();
+            model.now[range].copy_from_slice(&fills);
+        }
+    }
+}
+
+#[test]
+fn each_reads_as_it_was_taken_whatever_happens() {
+    for seed in 0..6 {
+        let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4 * BLOCKS));
+        create(&*medium, 20_000);
+        let mut random = Random(seed);
+        let mut fresh = 1;
+        let mut model = Model {
+            now: vec![0; 400],
+            ..Model::default()
+        };
+        for life in 0..4 {
+            let volume = open(&medium);
+            model.holds(&volume);
+            for number in 0..120 {
+                step(&volume, &mut model, &mut random, &mut fresh);
+                if number % 40 == 0 {
+                    model.holds(&volume);
+                }
+            }
+            model.holds(&volume);
+            match life % 2 {
+                0 => volume.stop().unwrap(),
+                // As a crash of the server; a write that was answered is in memory alone, unless it is flushed.
+                _ => Client::new(&volume).flush().unwrap(),
+            }
+            drop(volume);
+            assert_sound(&*medium);
+        }
+    }
+}
+
+/// What a life that the power ends has to show afterwards.
+#[derive(Default)]
+struct Shown {
+    /// Snapshots that were taken, and acknowledged.
+    taken: BTreeMap<String, Vec<u64>>,
+    /// The one that was asked for last.
+    tried: Option<(String, Vec<u64>)>,
+}
+
+impl Shown {
+    /// Writes, and takes and deletes snapshots, until the medium fails.
+    fn live(&mut self, volume: &Arc<Volume>, random: &mut Random, mut now: Vec<u64>) {
+        let mut client = Client::new(volume);
+        for number in 0..400u64 {
+            let lba = random.below(399) as usize;
+            let is_done = match number % 25 {
+                0 => {
+                    let name = format!("s{number}");
+                    self.tried = Some((name.clone(), now.clone()));
+                    let is_taken = volume.take_snapshot(&name, number).is_ok();
+                    if is_taken {
+                        self.taken.insert(name, now.clone());
+                    }
+                    is_taken
+                }
+                24 if self.taken.len() > 2 => {
+                    let (name, _) = self.taken.pop_first().unwrap();
+                    volume.delete_snapshot(&name).is_ok()
+                }
+                _ => {
+                    let fills = [1000 + 2 * number, 1001 + 2 * number];
+                    now[lba..lba + 2].copy_from_slice(&fills);
+                    client.write(lba as u64, &fills).is_ok()
+                }
+            };
+            if !is_done {
+                return;
+            }
+        }
+    }
+
+    fn holds(&self, volume: &Arc<Volume>, seed: u64) {
+        let infos = volume.snapshots().unwrap();
+        let is_there = |name: &str| infos.iter().any(|info| info.name == name);
+        for (name, blocks) in &self.taken {
+            assert!(is_there(name), "seed {seed}: {name} is lost");
+            let seen = Arc::new(volume.seen_at(name).unwrap());
+            assert_eq!(&read_all(&seen), blocks, "seed {seed}: snapshot {name}");
+        }
+        // One that was not acknowledged may be there; then it is whole.
+        let tried = self.tried.as_ref().filter(|(name, _)| is_there(name));
+        if let Some((name, blocks)) = tried {
+            let seen = Arc::new(volume.seen_at(name).unwrap());
+            assert_eq!(&read_all(&seen), blocks, "seed {seed}: {name}, tried");
+        }
+    }
+}
+
+#[test]
+fn the_power_may_fail_whenever_it_likes() {
+    for seed in 0..40 {
+        let fault = Arc::new(FaultMedium::over_memory(BLOCKS, Plan::default()));
+        create(&*fault, 2000);
+        let medium: Arc<dyn Medium> = fault.clone();
+        let mut random = Random(seed);
+        let volume = open(&medium);
+        let now: Vec<u64> = (1..=400).collect();
+        let mut client = Client::new(&volume);
+        for (lba, fills) in (0..).step_by(20).zip(now.chunks(20)) {
+            client.write(lba, fills).unwrap();
+        }
+        client.flush().unwrap();
+        let ios = random.below(300);
+        fault.set_plan(Plan::seeded(seed).with_cut_after(ios));
+        let mut shown = Shown::default();
+        shown.live(&volume, &mut random, now);
+        if !fault.is_off() {
+            fault.power_cut(seed);
+        }
+        drop((client, volume));
+        fault.set_plan(Plan::default());
+        fault.restart();
+        let volume = open(&medium);
+        shown.holds(&volume, seed);
+        // The next one may have the number of one that never was.
+        let before = read_all(&volume);
+        volume.take_snapshot("after", 0).unwrap();
+        let mut client = Client::new(&volume);
+        for lba in 0..400 {
+            client.write(lba, &[7000 + lba]).unwrap();
+        }
+        let seen = Arc::new(volume.seen_at("after").unwrap());
+        assert_eq!(read_all(&seen), before, "seed {seed}");
+        volume.stop().unwrap();
+        drop((client, seen, volume));
+        assert_sound(&*medium);
+    }
+}
+
+/// Clients write one block after the other, each with a number that goes up. A snapshot is an instant: what it has of a block
+/// is no older than what it has of the block that was written behind it.
+#[test]
+fn it_is_an_instant_while_many_write() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
+    create(&*medium, 20_000);
+    let volume = open(&medium);
+    let goes_on = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let (volume, goes_on) = (&volume, &goes_on);
+            scope.spawn(move || {
+                let mut client = Client::new(volume);
+                for round in 1.. {
+                    for lba in 0..20 {
+                        client.write(writer * 20 + lba, &[round]).unwrap();
+                    }
+                    if !goes_on.load(Ordering::Relaxed) {
+                        return;
+                    }
+                }
+            });
+        }
+        let mut seen = Vec::new();
+        for number in 0..25 {
+            let name = format!("s{number}");
+            volume.take_snapshot(&name, number).unwrap();
+            let view = Arc::new(volume.seen_at(&name).unwrap());
+            seen.push((read_all(&view), view));
+            std::thread::sleep(std::time::Duration::from_millis(3));
+        }
+        goes_on.store(false, Ordering::Relaxed);
+        for (before, view) in seen {
+            assert_eq!(read_all(&view), before);
+            for writer in before[..80].chunks(20) {
+                let (first, last) = (writer[0], writer[19]);
+                assert!(first == last || first == last + 1, "{writer:?}");
+                assert!(writer.is_sorted_by(|a, b| a >= b), "{writer:?}");
+            }
+        }
+    });
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
+
+#[test]
+fn what_cannot_be_is_told() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
+    create(&*medium, 20);
+    let volume = open(&medium);
+    let mut client = Client::new(&volume);
+    client.write(0, &[5; 30]).unwrap();
+    volume.take_snapshot("a", 1).unwrap();
+    assert!(matches!(
+        volume.take_snapshot("a", 1),
+        Err(SnapshotError::List(_))
+    ));
+    assert!(matches!(
+        volume.take_snapshot("a/b", 1),
+        Err(SnapshotError::Name(_))
+    ));
+    assert!(matches!(
+        volume.delete_snapshot("b"),
+        Err(SnapshotError::List(_))
+    ));
+    assert!(volume.seen_at("b").is_err() && volume.roll_back("b").is_err());
+    // There is room for eight blocks.
+    client.write(0, &[6; 8]).unwrap();
+    assert!(matches!(client.write(8, &[6]), Err(BlockError::Full)));
+    assert_eq!(client.read(7, 2).unwrap(), [6, 5]);
+    client.write(0, &[7; 8]).unwrap();
+    assert_eq!(volume.snapshot_room().unwrap(), (8, 8));
+    assert_eq!(
+        volume.changed_since("a", None).unwrap(),
+        [(vellum_core::addr::Lba(0), 8)]
+    );
+    // A snapshot is read, and nothing else.
+    let seen = Arc::new(volume.seen_at("a").unwrap());
+    let mut viewer = Client::new(&seen);
+    assert_eq!(viewer.read(0, 10).unwrap(), [5; 10]);
+    assert!(matches!(viewer.write(0, &[1]), Err(BlockError::ReadOnly)));
+    assert!(matches!(
+        viewer.read(399, 2),
+        Err(BlockError::OutOfRange { .. })
+    ));
+    volume.stop().unwrap();
+    drop((client, volume, viewer, seen));
+    let longer: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS + 2000));
+    let mut block = [0; vellum_core::addr::BLOCK_BYTES];
+    for at in 0..BLOCKS {
+        medium.read(vellum_core::addr::Pba(at), &mut block).unwrap();
+        longer.write(vellum_core::addr::Pba(at), &block).unwrap();
+    }
+    let error = grow_at_rest(&longer, NewSize::default()).unwrap_err();
+    assert!(matches!(error, GrowError::Grow(_)), "{error}");
+    let volume = open(&longer);
+    volume.delete_snapshot("a").unwrap();
+    assert_eq!(volume.snapshot_room().unwrap(), (0, 8));
+    Client::new(&volume).write(8, &[6]).unwrap();
+    volume.stop().unwrap();
+    drop(volume);
+    grow_at_rest(&longer, NewSize::default()).unwrap();
+    assert!(superblock_of(&*longer).history().kept() > 8);
+    let volume = open(&longer);
+    volume.take_snapshot("grown", 2).unwrap();
+    assert_eq!(
+        Client::new(&volume).read(0, 9).unwrap(),
+        [7, 7, 7, 7, 7, 7, 7, 7, 6]
+    );
+}
+
+/// What is kept can fill a volume. Then all that was written is read, and deleting a snapshot makes room.
+#[test]
+fn a_volume_that_they_have_filled_is_not_dead() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
+    let options = CreateOptions {
+        segment_blocks: Some(64),
+        logical_blocks: Some(2400),
+        history: 1000,
+        ..CreateOptions::default()
+    };
+    Volume::create(&*medium, &options).unwrap();
+    // As it comes here, nothing is stored in less.
+    let volume = Volume::open(Arc::clone(&medium), &small()).unwrap();
+    let volume = Arc::new(volume);
+    let mut client = Client::new(&volume);
+    let mut random = Random(1);
+    let mut block = || random.below(u64::MAX);
+    let first: Vec<u64> = (0..2400).map(|_| block()).collect();
+    for (lba, fill) in first.iter().enumerate() {
+        client.write(lba as u64, &[*fill]).unwrap();
+    }
+    volume.take_snapshot("a", 1).unwrap();
+    let mut now = first.clone();
+    let full = (0..2400u64).find_map(|lba| {
+        let fill = block();
+        let written = client.write(lba, &[fill]);
+        if written.is_ok() {
+            now[lba as usize] = fill;
+        }
+        written.err().map(|error| (lba, error))
+    });
+    let (full, error) = full.expect("it fills up");
+    assert!(matches!(error, BlockError::Full), "{error} at {full}");
+    assert_eq!(read_all(&volume), now);
+    let seen = Arc::new(volume.seen_at("a").unwrap());
+    assert_eq!(read_all(&seen), first);
+    drop(seen);
+    client.flush().unwrap();
+    volume.delete_snapshot("a").unwrap();
+    for lba in 0..2400u64 {
+        let fill = block();
+        client.write(lba, &[fill]).unwrap();
+        now[lba as usize] = fill;
+    }
+    assert_eq!(read_all(&volume), now);
+    volume.stop().unwrap();
+    drop((client, volume));
+    assert_sound(&*medium);
+}
+
+#[test]
+fn a_volume_without_room_for_any_says_so() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
+    create(&*medium, 0);
+    let volume = open(&medium);
+    assert!(matches!(
+        volume.take_snapshot("a", 0),
+        Err(SnapshotError::NoHistory)
+    ));
+    assert!(matches!(volume.snapshots(), Err(SnapshotError::NoHistory)));
+}
