@@ -52,6 +52,10 @@ impl Growable {
         if now.read_only {
             return Err(GrowError::ReadOnly);
         }
+        // Before it is stopped: who reads one of them would be told that it is gone.
+        if now.snapshots().is_ok_and(|all| !all.is_empty()) {
+            return Err(vellum_core::grow::GrowError::HasSnapshots.into());
+        }
         grow::lengthen(&*self.medium, now.superblock(), size)?;
         let frames = Arc::clone(&self.frames);
         frames.await_next(true);

@@ -240,6 +240,12 @@ fn the_power_may_fail_whenever_it_likes() {
         }
         let seen = Arc::new(volume.seen_at("after").unwrap());
         assert_eq!(read_all(&seen), before, "seed {seed}");
+        // Nothing is left of any when all are deleted.
+        for info in volume.snapshots().unwrap() {
+            volume.delete_snapshot(&info.name).unwrap();
+        }
+        let behind = volume.extents(vellum_core::addr::Lba(400), 1000, 10);
+        assert!(behind.iter().all(|run| !run.mapped), "seed {seed}");
         volume.stop().unwrap();
         drop((client, seen, volume));
         assert_sound(&*medium);

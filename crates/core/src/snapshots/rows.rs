@@ -19,15 +19,14 @@ pub(super) struct Rows {
     /// Blocks that clients see.
     logical: u64,
     kept: u64,
-    /// By slot. A row is here from when its slot is taken.
+    /// How many blocks there can be.
+    most: u32,
+    /// By slot, up to the last that was written to. A row is here from when its slot is taken.
     blocks: Vec<Option<Block>>,
     /// Rows that count: the slot of each.
     slots: BTreeMap<Row, u32>,
-    /// Blocks with a free slot that have been written to: slots are taken there first, the lowest first, so that few blocks of rows
-    /// change.
+    /// Blocks with a free slot: slots are taken there first, the lowest first, so that few blocks of rows change.
     open: BTreeSet<u32>,
-    /// Blocks from this one on have never been written to.
-    fresh: u32,
     taken: u64,
     /// Blocks that say more than what counts.
     stale: BTreeSet<u64>,
@@ -35,15 +34,13 @@ pub(super) struct Rows {
 
 impl Rows {
     pub fn new(history: History) -> Self {
-        let mut blocks = Vec::new();
-        blocks.resize_with(history.row_blocks() as usize, || None);
         Self {
             logical: history.first().0,
             kept: history.kept(),
-            blocks,
+            most: history.row_blocks() as u32,
+            blocks: Vec::new(),
             slots: BTreeMap::new(),
             open: BTreeSet::new(),
-            fresh: 0,
             taken: 0,
             stale: BTreeSet::new(),
         }
@@ -99,13 +96,22 @@ impl Rows {
         (self.kept - before).min(BLOCK_ROWS as u64) as usize
     }
 
+    /// Makes blocks up to this one: what says nothing, or was never loaded, is free.
+    fn make(&mut self, number: u32) {
+        for number in self.blocks.len() as u32..=number {
+            self.blocks.push(None);
+            self.open.insert(number);
+        }
+    }
+
     /// A free slot, which has this row from now on; it does not count before it is inserted.
     pub fn take(&mut self, row: Row) -> Option<u32> {
         let number = match self.open.first() {
             Some(&number) => number,
-            None if (self.fresh as usize) < self.blocks.len() => {
-                self.fresh += 1;
-                self.fresh - 1
+            None if (self.blocks.len() as u32) < self.most => {
+                let number = self.blocks.len() as u32;
+                self.make(number);
+                number
             }
             None => return None,
         };
@@ -176,22 +182,22 @@ impl Rows {
             }
         }
         self.taken += u64::from(used);
+        self.make(number as u32);
         self.blocks[number as usize] = Some(Block { raw, used });
-        self.fresh = self.fresh.max(number as u32 + 1);
-        if usize::from(used) < room {
-            self.open.insert(number as u32);
+        if usize::from(used) == room {
+            self.open.remove(&(number as u32));
         }
     }
 
     pub fn encode(&self, number: u64, out: &mut [u8]) {
         let (rows, _) = out.as_chunks_mut::<8>();
-        match &self.blocks[number as usize] {
-            Some(block) => {
+        match self.blocks.get(number as usize) {
+            Some(Some(block)) => {
                 for (bytes, raw) in rows.iter_mut().zip(block.raw.iter()) {
                     *bytes = raw.to_le_bytes();
                 }
             }
-            None => out.fill(0),
+            _ => out.fill(0),
         }
     }
 }

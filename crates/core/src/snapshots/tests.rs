@@ -345,3 +345,33 @@ fn a_row_of_a_snapshot_that_never_was_is_written_over_before_its_number_is_given
     snapshots.add(snapshot, place);
     assert_eq!(snapshots.place(row.number, row.lba), row.lba);
 }
+
+/// A block of rows of which none is left is as if it had never been written.
+#[test]
+fn room_that_was_given_back_is_there_after_an_opening() {
+    let history = History::new(Lba(2000), 1500);
+    let mut snapshots = Snapshots::new(history);
+    let name = Name::new("a").unwrap();
+    let (snapshot, place) = snapshots.propose(name, 0).unwrap();
+    snapshots.add(snapshot, place);
+    let plan = snapshots.plan(snapshot.number, (0..1400).map(Lba)).unwrap();
+    snapshots.keep(plan);
+    let (mut list, mut rows) = ([0; BLOCK_BYTES], [0; BLOCK_BYTES]);
+    snapshots.encode_list(0, &mut list);
+    snapshots.encode_rows(2, &mut rows);
+    let mut opened = Snapshots::new(history);
+    opened.load_list(0, &list).unwrap();
+    opened.load_rows(2, &rows);
+    let (kept, most) = opened.room();
+    assert_eq!((kept, most), (1400 - 1024, 1500));
+    let others = (0..1024).chain(1400..2000).map(Lba);
+    let others: Vec<Lba> = others.take((most - kept) as usize).collect();
+    let plan = opened.plan(snapshot.number, others.into_iter()).unwrap();
+    opened.keep(plan);
+    assert_eq!(opened.room(), (most, most));
+    assert!(
+        opened
+            .plan(snapshot.number, [Lba(1999)].into_iter())
+            .is_err()
+    );
+}

@@ -131,6 +131,25 @@ fn copy_bytes(shared: &Shared, from: Lba, to: Lba) -> Result<(), BlockError> {
     }
 }
 
+/// Gives up what a crash has left of snapshots, when there are none: it says nothing any more, and takes room.
+pub(super) fn clear(shared: &Shared, book: &mut Snapshots) -> Result<(), BlockError> {
+    if book.iter().next().is_some() {
+        return Ok(());
+    }
+    let history = book.history();
+    let (mut at, end) = (history.rows(0), history.end());
+    while at < end {
+        for (blocks, is_mapped) in extents(shared, at, end.0 - at.0) {
+            if is_mapped {
+                discard(shared, at, blocks)?;
+            }
+            at = at.plus(blocks);
+        }
+    }
+    book.cleaned();
+    Ok(())
+}
+
 /// Carries a plan out: it has taken effect then.
 pub(super) fn out(shared: &Shared, book: &Snapshots, plan: &Plan) -> Result<(), BlockError> {
     // What was answered before has to be what is copied.

@@ -25,10 +25,17 @@ pub(crate) fn load(shared: &Shared, keeper: &Keeper, may_write: bool) -> Result<
             book.load_list(block, &bytes).map_err(|e| broken(&e))?;
         }
     }
-    for block in 0..history.row_blocks() {
-        let read = carry::read(shared, history.rows(block)).map_err(|e| broken(&e))?;
-        if let Some(bytes) = read {
-            book.load_rows(block, &bytes);
+    let mut block = 0;
+    while block < history.row_blocks() {
+        let rest = history.row_blocks() - block;
+        for (blocks, is_mapped) in carry::extents(shared, history.rows(block), rest) {
+            for block in (block..block + blocks).filter(|_| is_mapped) {
+                let read = carry::read(shared, history.rows(block)).map_err(|e| broken(&e))?;
+                if let Some(bytes) = read {
+                    book.load_rows(block, &bytes);
+                }
+            }
+            block += blocks;
         }
     }
     keeper.note(&book);
@@ -38,6 +45,7 @@ pub(crate) fn load(shared: &Shared, keeper: &Keeper, may_write: bool) -> Result<
     if !may_write {
         return Ok(());
     }
+    carry::clear(shared, &mut keeper.book()).map_err(|e| broken(&e))?;
     for snapshot in began {
         let ended = match snapshot.stage {
             Stage::Kept => Ok(()),

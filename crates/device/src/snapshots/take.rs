@@ -148,7 +148,7 @@ pub(super) fn forget_all(
         carry::list(shared, &book, block)?;
     }
     keeper.note(&book);
-    Ok(())
+    carry::clear(shared, &mut book)
 }
 
 /// See [`Volume::roll_back`](crate::Volume::roll_back).
