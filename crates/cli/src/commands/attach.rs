@@ -92,8 +92,7 @@ fn of_snapshot(args: &Args, volume: &Path, snapshot: &str, stop: &Stop) -> Resul
     if args.mkfs {
         return Err(usage("--mkfs: a snapshot is what it is"));
     }
-    let (superblock, _) = peek::superblock_of(volume, &args.key)?;
-    let uuid = hex_uuid(&superblock.uuid());
+    let uuid = peek::uuid_of(volume)?;
     let mount = mount_of(args)?;
     let options = args.options.as_deref();
     let options = options.map_or("ro".to_owned(), |own| format!("ro,{own}"));
@@ -101,8 +100,9 @@ fn of_snapshot(args: &Args, volume: &Path, snapshot: &str, stop: &Stop) -> Resul
     let device = match control::find_server(volume)? {
         Some(_) => views::attach(&uuid, volume, snapshot)?,
         None => {
-            let shown = canonical(volume)?;
-            let shown = views::named(&shown, snapshot);
+            // Whoever has no key is told before anything is done.
+            peek::superblock_of(volume, &args.key)?;
+            let shown = views::named(&canonical(volume)?, snapshot);
             let mut attachment = Attachment::begin(&uuid, &shown, via_of(args)?, stop)?;
             attachment.serve(&[], args.key.handed())?;
             let device = attachment.bind()?;

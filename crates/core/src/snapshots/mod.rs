@@ -11,8 +11,8 @@
 //! 2. A snapshot is in the list when all that came before it has taken effect, and before anything that comes after.
 //! 3. A row of a snapshot that is not in the list says nothing: it was about to be, when the power failed.
 //!
-//! This is the bookkeeping. Who carries it out hands blocks of the list and of rows to [`Snapshots::load`] once, and writes
-//! those that a [`Plan`] names.
+//! This is the bookkeeping. Who carries it out hands blocks of the list and of rows to [`Snapshots::load_list`] and
+//! [`Snapshots::load_rows`] once, and writes those that a [`Plan`] names.
 
 mod list;
 mod rows;
@@ -41,7 +41,7 @@ pub struct Plan {
 }
 
 /// What is to be done for some of the blocks that only a snapshot which is being deleted has: first the discards, then the blocks
-/// of rows are written. It is [done](Snapshots::forgot) then.
+/// of rows are written. It is done then.
 #[derive(Debug, Default)]
 pub struct Forget {
     /// Blocks that nobody reads any more.
