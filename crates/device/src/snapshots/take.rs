@@ -18,7 +18,7 @@ use vellum_core::snapshots::{ListError, NoRoom};
 pub enum SnapshotError {
     /// It was made without room for any.
     #[error(
-        "the volume was made without room for snapshots: `vellum migrate --layout log` copies it into one with"
+        "the volume was made without room for snapshots: `vellum migrate --layout log` makes one with it"
     )]
     NoHistory,
     /// It is read alone.
