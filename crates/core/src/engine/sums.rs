@@ -22,8 +22,6 @@ enum Sum {
     Loading {
         sums: Vec<Option<u32>>,
         partial: bool,
-        /// Of a summary that is not whole: what it says where no header says anything.
-        torn: Vec<u32>,
         /// Headers count only of chunks behind this one: of those before the summary tells, and a header may be of before as well.
         newer_than: Option<Seq>,
     },
@@ -203,7 +201,6 @@ impl Sums {
         self.of.entry(segment.0).or_insert_with(|| Sum::Loading {
             sums: Vec::new(),
             partial: false,
-            torn: Vec::new(),
             newer_than: None,
         });
     }
@@ -222,7 +219,6 @@ impl Sums {
         let Some(Sum::Loading {
             sums,
             partial,
-            torn,
             newer_than,
         }) = self.of.get_mut(&segment.0)
         else {
@@ -232,8 +228,6 @@ impl Sums {
         if offset == u32::MAX {
             let Ok(tags) = summary::decode(signature, segment, self.blocks, bytes, crc) else {
                 sums.resize(self.blocks, None);
-                let said = summary::unchecked_sums(signature, segment, self.blocks, bytes);
-                *torn = said.unwrap_or_default();
                 return Some(0);
             };
             *sums = tags.iter().map(|tag| Some(tag.sum)).collect();
@@ -281,7 +275,6 @@ impl Sums {
         let loading = Sum::Loading {
             sums,
             partial: false,
-            torn: Vec::new(),
             newer_than,
         };
         self.of.insert(segment.0, loading);
@@ -310,14 +303,6 @@ impl Sums {
         if self.is_loading(segment) {
             self.of.remove(&segment.0);
         }
-    }
-
-    /// Whether a summary that is not whole says this of a block of which no header that can be read says anything.
-    pub fn is_told_by_torn(&self, segment: Segment, offset: u32, found: u32) -> bool {
-        let Some(Sum::Loading { torn, .. }) = self.of.get(&segment.0) else {
-            return false;
-        };
-        found != 0 && torn.get(offset as usize) == Some(&found)
     }
 
     pub fn sum(&mut self, segment: Segment, offset: u32) -> Option<u32> {

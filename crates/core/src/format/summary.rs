@@ -178,29 +178,6 @@ pub fn decode_into(
     Ok(())
 }
 
-/// The sums in what looks like the summary of `segment`, whether it is whole or not. A summary is written anew in place, with other owners
-/// and the same sums; if a power cut tears that, its checksum fails, and any mixture of old and new sectors still has them. What is not
-/// of this segment at all gives none.
-///
-/// Each may be anything: it says nothing but that a block that has it is what was written, and only where nothing else does.
-#[must_use]
-pub fn unchecked_sums(
-    signature: &[u8; 16],
-    segment: Segment,
-    count: usize,
-    bytes: &[u8],
-) -> Option<Vec<u32>> {
-    let (raw, body) = RawSummary::ref_from_prefix(bytes).ok()?;
-    let is_its =
-        raw.magic == MAGIC && raw.signature == *signature && raw.segment.get() == segment.0;
-    let entries = body.chunks_exact(ENTRY).take(count);
-    (is_its && entries.len() == count).then(|| {
-        entries
-            .map(|entry| u32::from_le_bytes([entry[8], entry[9], entry[10], entry[11]]))
-            .collect()
-    })
-}
-
 /// The newest chunk that the summary of `segment` knows of.
 ///
 /// # Errors
