@@ -180,7 +180,10 @@ pub enum CreateError {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// What belongs to snapshots.
-    #[error("the volume's snapshots: {0}")]
+    #[error(
+        "what says which snapshots there are is damaged: {0}; `vellum serve --read-only` shows the volume, and \
+         `vellum rescue` copies it into a new one, both without snapshots"
+    )]
     Snapshots(String),
     /// What is on the medium.
     #[error("{name}: {source}")]

@@ -12,9 +12,12 @@ use common::{Client, Random, assert_sound, open_packing, small, superblock_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_device::block::{BlockDevice, BlockError, Op};
 use vellum_device::pack::Compression;
-use vellum_device::{CreateOptions, GrowError, NewSize, SnapshotError, Volume, grow_at_rest};
+use vellum_device::{
+    CreateOptions, GrowError, NewSize, OpenError, OpenOptions, SnapshotError, Volume, grow_at_rest,
+};
 use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
 
 const BLOCKS: u64 = 4000;
@@ -411,6 +414,67 @@ fn a_volume_that_they_have_filled_is_not_dead() {
     volume.stop().unwrap();
     drop((client, volume));
     assert_sound(&*medium);
+}
+
+/// The place of the one block of a medium that begins like this.
+fn beginning_with(medium: &dyn Medium, bytes: &[u8]) -> Pba {
+    let mut block = [0; BLOCK_BYTES];
+    let mut places = (0..medium.blocks()).map(Pba).filter(|at| {
+        medium.read(*at, &mut block).unwrap();
+        block.starts_with(bytes)
+    });
+    places.next().expect("it is there")
+}
+
+/// A snapshot of which a row is missed would read what was written later. So there is none when what says so is damaged, and nobody
+/// writes such a volume.
+#[test]
+fn damage_to_what_says_what_they_are_is_told_and_costs_the_volume_nothing() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
+    create(&*medium, 1000);
+    let open = |read_only| {
+        let options = OpenOptions {
+            read_only,
+            ..small()
+        };
+        Volume::open(Arc::clone(&medium), &options).map(Arc::new)
+    };
+    let volume = open(false).unwrap();
+    let mut client = Client::new(&volume);
+    client.write(0, &[5; 100]).unwrap();
+    volume.take_snapshot("a", 1).unwrap();
+    client.write(0, &[6; 50]).unwrap();
+    let now = read_all(&volume);
+    volume.stop().unwrap();
+    drop((client, volume));
+    let row = |lba: u64| (lba << 32 | 1).to_le_bytes();
+    let rows = [row(0), row(1), row(2)].concat();
+    let list = [1, 0, 0, 0, 1, 1];
+    for bytes in [&rows[..], &list] {
+        let at = beginning_with(&*medium, bytes);
+        let mut block = [0; BLOCK_BYTES];
+        medium.read(at, &mut block).unwrap();
+        block[bytes.len() - 1] ^= 1;
+        medium.write(at, &block).unwrap();
+        let error = open(false).unwrap_err();
+        assert!(matches!(error, OpenError::Snapshots(_)), "{error}");
+        let volume = open(true).unwrap();
+        assert_eq!(read_all(&volume), now);
+        assert_eq!(volume.snapshots().unwrap(), []);
+        assert!(volume.seen_at("a").is_err());
+        assert!(
+            volume
+                .events()
+                .iter()
+                .any(|event| event.kind == "snapshots")
+        );
+        drop(volume);
+        block[bytes.len() - 1] ^= 1;
+        medium.write(at, &block).unwrap();
+    }
+    let volume = open(true).unwrap();
+    let seen = Arc::new(volume.seen_at("a").unwrap());
+    assert_eq!(read_all(&seen)[..100], [5; 100]);
 }
 
 #[test]

@@ -9,34 +9,22 @@ use crate::shared::Shared;
 use std::sync::Arc;
 use vellum_core::addr::Lba;
 use vellum_core::format::history::Stage;
-use vellum_core::snapshots::list_blocks;
+use vellum_core::snapshots::{Snapshots, list_blocks};
+
+fn broken(what: impl std::fmt::Display) -> OpenError {
+    OpenError::Snapshots(what.to_string())
+}
 
 /// Reads what is known of a volume's snapshots and, if it `may_write`, ends what a crash has cut short.
 ///
 /// # Errors
-/// When it cannot be read, or is no list of snapshots.
+/// When it cannot be read, or is no list of snapshots. Then there is none to be read: a row that is missed would let a snapshot
+/// read what was written later.
 pub(crate) fn load(shared: &Shared, keeper: &Keeper, may_write: bool) -> Result<(), OpenError> {
-    let broken = |what: &dyn std::fmt::Display| OpenError::Snapshots(what.to_string());
     let mut book = keeper.book();
-    let history = book.history();
-    for block in list_blocks() {
-        let read = carry::read(shared, history.list(block)).map_err(|e| broken(&e))?;
-        if let Some(bytes) = read {
-            book.load_list(block, &bytes).map_err(|e| broken(&e))?;
-        }
-    }
-    let mut block = 0;
-    while block < history.row_blocks() {
-        let rest = history.row_blocks() - block;
-        for (blocks, is_mapped) in carry::extents(shared, history.rows(block), rest) {
-            for block in (block..block + blocks).filter(|_| is_mapped) {
-                let read = carry::read(shared, history.rows(block)).map_err(|e| broken(&e))?;
-                if let Some(bytes) = read {
-                    book.load_rows(block, &bytes);
-                }
-            }
-            block += blocks;
-        }
+    if let Err(error) = read_all(shared, &mut book) {
+        *book = Snapshots::new(book.history());
+        return Err(error);
     }
     keeper.note(&book);
     let began = book.iter().filter(|one| one.stage != Stage::Kept);
@@ -45,7 +33,7 @@ pub(crate) fn load(shared: &Shared, keeper: &Keeper, may_write: bool) -> Result<
     if !may_write {
         return Ok(());
     }
-    carry::clear(shared, &mut keeper.book()).map_err(|e| broken(&e))?;
+    carry::clear(shared, &mut keeper.book()).map_err(broken)?;
     for snapshot in began {
         let ended = match snapshot.stage {
             Stage::Kept => Ok(()),
@@ -57,7 +45,31 @@ pub(crate) fn load(shared: &Shared, keeper: &Keeper, may_write: bool) -> Result<
             Err(error) if snapshot.stage == Stage::Leaving => {
                 shared.events.add("snapshots", error.to_string());
             }
-            ended => ended.map_err(|e| broken(&e))?,
+            ended => ended.map_err(broken)?,
+        }
+    }
+    Ok(())
+}
+
+fn read_all(shared: &Shared, book: &mut Snapshots) -> Result<(), OpenError> {
+    let history = book.history();
+    for block in list_blocks() {
+        let read = carry::read(shared, history.list(block)).map_err(broken)?;
+        if let Some(bytes) = read {
+            book.load_list(block, &bytes).map_err(broken)?;
+        }
+    }
+    let mut block = 0;
+    while block < history.row_blocks() {
+        let rest = history.row_blocks() - block;
+        for (blocks, is_mapped) in carry::extents(shared, history.rows(block), rest) {
+            for block in (block..block + blocks).filter(|_| is_mapped) {
+                let read = carry::read(shared, history.rows(block)).map_err(broken)?;
+                if let Some(bytes) = read {
+                    book.load_rows(block, &bytes);
+                }
+            }
+            block += blocks;
         }
     }
     Ok(())

@@ -11,6 +11,12 @@ impl Volume {
         let Some(keeper) = &self.shared.keeper else {
             return Ok(());
         };
+        if self.damage.is_some() {
+            // What is lost of the map would read as if nothing had been kept.
+            let told = "the volume is damaged, so its snapshots are not read";
+            self.shared.events.add("snapshots", told.to_owned());
+            return Ok(());
+        }
         match snapshots::load(&self.shared, keeper, !self.read_only) {
             // What is left of a damaged volume is read all the same.
             Err(error) if self.read_only => {
