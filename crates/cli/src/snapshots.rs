@@ -22,26 +22,28 @@ pub const RUNS_MAX: usize = 16 << 10;
 
 /// What is asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Order {
-    /// Take one of this name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub take: Option<String>,
-    /// Delete the one of this name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delete: Option<String>,
-    /// Go back to the one of this name: of a volume that nobody serves.
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Order {
+    /// Which there are.
+    #[default]
+    List,
+    /// To take one of this name.
+    Take(String),
+    /// To delete the one of this name.
+    Delete(String),
+    /// To go back to the one of this name: of a volume that nobody serves.
     #[serde(skip)]
-    pub return_to: Option<String>,
-    /// Tell what has changed since the one of this name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub diff: Option<String>,
-    /// Until which, with `diff`; if not given, until now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub to: Option<String>,
-    /// With `diff`, from which byte of the volume on.
-    #[serde(default)]
-    pub from: u64,
+    ReturnTo(String),
+    /// What has changed.
+    Diff {
+        /// Since this one.
+        since: String,
+        /// Until this one; if not given, until now.
+        to: Option<String>,
+        /// From which byte of the volume on.
+        #[serde(default)]
+        from: u64,
+    },
 }
 
 /// All snapshots of a volume.
@@ -76,26 +78,25 @@ impl Order {
 
     /// Whether it changes nothing.
     fn reads(&self) -> bool {
-        self.take.is_none() && self.delete.is_none() && self.return_to.is_none()
+        matches!(self, Self::List | Self::Diff { .. })
     }
 
     /// Does it; what is asked for, of runs so many at most, or all snapshots as they are then.
     pub fn carry_out(&self, volume: &Volume, most: usize) -> Result<Value, SnapshotError> {
-        if let Some(name) = &self.take {
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-            volume.take_snapshot(name, now.map_or(0, |since| since.as_secs()))?;
-        }
-        if let Some(name) = &self.delete {
-            volume.delete_snapshot(name)?;
-        }
-        if let Some(name) = &self.return_to {
-            volume.roll_back(name)?;
-        }
-        if let Some(since) = &self.diff {
-            let runs = volume.changed_since(since, self.to.as_deref())?;
-            let runs = runs.into_iter().map(run);
-            let asked = runs.skip_while(|run| run.start < self.from).take(most);
-            return Ok(json!(asked.collect::<Vec<_>>()));
+        match self {
+            Self::List => {}
+            Self::Take(name) => {
+                let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+                volume.take_snapshot(name, now.map_or(0, |since| since.as_secs()))?;
+            }
+            Self::Delete(name) => volume.delete_snapshot(name)?,
+            Self::ReturnTo(name) => volume.roll_back(name)?,
+            Self::Diff { since, to, from } => {
+                let runs = volume.changed_since(since, to.as_deref())?;
+                let runs = runs.into_iter().map(run);
+                let asked = runs.skip_while(|run| run.start < *from).take(most);
+                return Ok(json!(asked.collect::<Vec<_>>()));
+            }
         }
         let (kept, room) = volume.snapshot_room()?;
         let all = All {
@@ -116,18 +117,17 @@ fn run((lba, blocks): (Lba, u64)) -> Run {
 
 /// What differs between a snapshot and a later one, or the volume as it is.
 pub fn diff(volume: &Path, key: &Key, since: &str, to: Option<&str>) -> Result<Vec<Run>> {
-    let mut order = Order {
-        diff: Some(since.to_owned()),
-        to: to.map(str::to_owned),
-        ..Order::default()
-    };
     let mut all: Vec<Run> = Vec::new();
     loop {
+        let order = Order::Diff {
+            since: since.to_owned(),
+            to: to.map(str::to_owned),
+            from: all.last().map_or(0, |last| last.start + last.bytes),
+        };
         let runs: Vec<Run> = ask(volume, key, &order)?;
         all.extend(&runs);
-        match runs.last() {
-            Some(last) if runs.len() == RUNS_MAX => order.from = last.start + last.bytes,
-            _ => return Ok(all),
+        if runs.len() != RUNS_MAX {
+            return Ok(all);
         }
     }
 }

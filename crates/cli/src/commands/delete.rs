@@ -27,10 +27,7 @@ pub struct Args {
 /// Deletes it.
 pub fn run(args: &Args) -> Result<()> {
     views::is_free(&peek::uuid_of(&args.volume)?, &args.volume, &args.name)?;
-    let order = Order {
-        delete: Some(args.name.clone()),
-        ..Order::default()
-    };
+    let order = Order::Delete(args.name.clone());
     let left: All = snapshots::ask(&args.volume, &args.key, &order)?;
     let kept = Size(left.kept_bytes);
     writeln!(

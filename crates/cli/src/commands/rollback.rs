@@ -34,10 +34,7 @@ pub fn run(args: &Args) -> Result<()> {
             "{shown} is being served: `vellum detach {shown}`, or stop its server, and then go back"
         );
     }
-    let order = Order {
-        return_to: Some(args.name.clone()),
-        ..Order::default()
-    };
+    let order = Order::ReturnTo(args.name.clone());
     snapshots::ask::<All>(&args.volume, &args.key, &order)?;
     writeln!(out(), "{shown} is what it was at {}", args.name)?;
     Ok(())

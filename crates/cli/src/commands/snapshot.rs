@@ -31,10 +31,7 @@ pub struct Args {
 
 /// Takes it.
 pub fn run(args: &Args) -> Result<()> {
-    let order = Order {
-        take: Some(args.name.clone()),
-        ..Order::default()
-    };
+    let order = Order::Take(args.name.clone());
     let mounts = match args.freeze {
         true => mounts(args)?,
         false => Vec::new(),
