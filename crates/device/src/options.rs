@@ -181,8 +181,8 @@ pub enum CreateError {
 pub enum OpenError {
     /// What belongs to snapshots.
     #[error(
-        "what says which snapshots there are is damaged: {0}; `vellum serve --read-only` shows the volume, and \
-         `vellum rescue` copies it into a new one, both without snapshots"
+        "what says which snapshots there are is damaged: {0}; `vellum serve --read-only` shows the \
+         volume, and `vellum rescue` copies it into a new one, both without snapshots"
     )]
     Snapshots(String),
     /// What is on the medium.
