@@ -101,7 +101,8 @@ impl Growth {
             write(self.grown.leaf_slot(leaf, 0), block);
         };
         for leaf in self.grown.stripe(stripe) {
-            if self.recovered.state.encode_leaf(leaf, &mut block) && block != [0; BLOCK_BYTES] {
+            let holds = self.recovered.state.encode_leaf(leaf, &mut block);
+            if holds && (block != [0; BLOCK_BYTES] || self.tells_of_sharing(leaf)) {
                 holds_any = true;
                 leaf::add(&mut parity, &block);
                 put(leaf, &block);
@@ -112,6 +113,11 @@ impl Growth {
         {
             put(leaf, &parity);
         }
+    }
+
+    /// Whether it is kept though it is empty: it says that pages were shared once.
+    fn tells_of_sharing(&self, leaf: Leaf) -> bool {
+        leaf.0 == self.grown.map_leaves() && self.recovered.has_shared()
     }
 
     /// What lies behind the second copy of the root: segments are where they were, so it is as it was.

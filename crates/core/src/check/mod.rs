@@ -20,7 +20,6 @@ pub use report::{Problem, Report, Severity};
 use crate::addr::{BLOCK_BYTES, Lba, Pba, Segment, Vba};
 use crate::entry::Entry;
 use crate::format::areas::Layout;
-use crate::format::root::LeafSlot;
 use crate::format::summary::{self, Owner, Tag};
 use crate::format::{Crc, FormatError, superblock::Superblock};
 use crate::recovery::{Recovered, Source, Unreadable, find_superblock, recover};
@@ -90,7 +89,7 @@ fn check_recovered(
         source,
         superblock,
         recovered,
-        shared_before: has_shared(recovered),
+        shared_before: recovered.has_shared(),
         owners,
         options,
         crc,
@@ -123,20 +122,6 @@ pub(crate) fn check_mirrors(
             Err(error) => report.add(Problem::Mirror { at, error }),
         }
     }
-}
-
-/// Whether pages have ever been shared: the leaves of a table that was used stay.
-fn has_shared(recovered: &Recovered) -> bool {
-    let [first, end] = [
-        recovered.superblock.map_leaves() as usize,
-        recovered.superblock.first_parity() as usize,
-    ];
-    !recovered.state.shared().is_empty()
-        || recovered.state.shared().packed() > 0
-        || !recovered.state.strays().is_empty()
-        || recovered.slots[first..end]
-            .iter()
-            .any(|slot| *slot != LeafSlot::Absent)
 }
 
 /// Every shared page's count against the map.

@@ -216,6 +216,20 @@ pub struct Recovered {
     pub replayed: Replayed,
 }
 
+impl Recovered {
+    /// Whether pages have ever been shared: the leaves of a table that was used stay. Then a page may be another LBA's than the one that
+    /// its segment's summary names.
+    #[must_use]
+    pub fn has_shared(&self) -> bool {
+        let [first, end] = [self.superblock.map_leaves(), self.superblock.first_parity()];
+        let tables = &self.slots[first as usize..end as usize];
+        !self.state.shared().is_empty()
+            || self.state.shared().packed() > 0
+            || !self.state.strays().is_empty()
+            || tables.iter().any(|slot| *slot != LeafSlot::Absent)
+    }
+}
+
 /// Brings a volume to where its log ends.
 ///
 /// # Errors
