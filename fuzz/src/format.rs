@@ -225,7 +225,7 @@ pub fn summary(bytes: &[u8]) {
     let block = fit(
         bytes,
         format_summary::blocks(SEGMENT_BLOCKS) as usize * BLOCK_BYTES,
-        b"VELLUMSS",
+        b"VELLUMSU",
     );
     let Ok(tags) = format_summary::decode(&UUID, segment, count, &block, nothing) else {
         return;

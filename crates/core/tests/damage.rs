@@ -32,7 +32,7 @@ enum Age {
 }
 
 /// What each was is said beside it.
-const FOUND: [(Layout, Age, u64); 18] = [
+const FOUND: [(Layout, Age, u64); 20] = [
     // A number's leaf was lost, and an LBA was believed that had had another number.
     (Layout::Log, Age::Before, 304),
     // Guesses took the places that were counted for what is certain.
@@ -56,6 +56,9 @@ const FOUND: [(Layout, Age, u64); 18] = [
     (Layout::Log, Age::New, 6_000_073),
     // Not wrong either: a block of the journal was pledged to after the lost chunk had said that it is shared with another one.
     (Layout::Log, Age::New, 1_766_740_837),
+    // A power cut had torn a summary that was written anew, and a header of that segment was lost.
+    (Layout::Log, Age::New, 780_989_875),
+    (Layout::Log, Age::New, 41),
     // A superblock of before was believed, of a volume that had grown since and whose other superblock a power cut had torn.
     (Layout::Log, Age::New, 830_001_995),
     // A root was alone when the next commit wrote over what the one before it needs, and that one was gone back to.

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::check::Severity as Worst;
 use vellum_core::format::areas::Layout;
+use vellum_core::format::summary;
 use vellum_device::pack::Compression;
 use vellum_device::{OpenOptions, ScrubReport, Volume};
 use vellum_medium::{Medium, MemoryMedium};
@@ -264,7 +265,7 @@ fn a_summary_is_written_anew_from_headers() {
     let mut block = [0; BLOCK_BYTES];
     for at in summaries {
         medium.read(at, &mut block).unwrap();
-        if block.starts_with(b"VELLUMSS") {
+        if summary::looks_like_one(&block) {
             flip(&*medium, at, 999);
         }
     }

@@ -339,6 +339,12 @@ impl Engine {
                     self.distrust(pba);
                     refusal = Some(Refusal::Corrupt(pba));
                 }
+                None if self
+                    .sums
+                    .is_told_by_torn(segment, offset + index as u32, *found) =>
+                {
+                    continue;
+                }
                 // Its checksum cannot be read, so nothing can be said of it.
                 None => {
                     self.stats.unreadable_blocks += 1;

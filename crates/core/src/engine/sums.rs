@@ -22,6 +22,8 @@ enum Sum {
     Loading {
         sums: Vec<Option<u32>>,
         partial: bool,
+        /// Of a summary that is not whole: what it says where no header says anything, and its newest chunk.
+        torn: Option<(Seq, Vec<u32>)>,
         /// Headers count only of chunks behind this one: of those before the summary tells, and a header may be of before as well.
         newer_than: Option<Seq>,
     },
@@ -201,6 +203,7 @@ impl Sums {
         self.of.entry(segment.0).or_insert_with(|| Sum::Loading {
             sums: Vec::new(),
             partial: false,
+            torn: None,
             newer_than: None,
         });
     }
@@ -219,6 +222,7 @@ impl Sums {
         let Some(Sum::Loading {
             sums,
             partial,
+            torn,
             newer_than,
         }) = self.of.get_mut(&segment.0)
         else {
@@ -228,6 +232,7 @@ impl Sums {
         if offset == u32::MAX {
             let Ok(tags) = summary::decode(signature, segment, self.blocks, bytes, crc) else {
                 sums.resize(self.blocks, None);
+                *torn = summary::unchecked_sums(signature, segment, self.blocks, bytes);
                 return Some(0);
             };
             *sums = tags.iter().map(|tag| Some(tag.sum)).collect();
@@ -236,9 +241,10 @@ impl Sums {
             let at = superblock.segment_start(segment).plus(u64::from(offset));
             let mut tags = vec![NOTHING; self.blocks];
             let next = chunk::try_tags(bytes, superblock, at, crc, offset, &mut tags);
-            let counts = newer_than.is_none_or(|known| {
-                chunk::decode(bytes, crc).is_ok_and(|(header, _)| header.seq > known)
-            });
+            let seq = chunk::decode(bytes, crc).ok().map(|(header, _)| header.seq);
+            let counts = newer_than.is_none_or(|known| seq > Some(known));
+            // Such a summary is of the segment's use before.
+            torn.take_if(|(newest, _)| next.is_ok() && seq > Some(*newest));
             for (found, tag) in sums.iter_mut().zip(&tags) {
                 if counts && tag.owner != Owner::None {
                     *found = Some(tag.sum);
@@ -275,6 +281,7 @@ impl Sums {
         let loading = Sum::Loading {
             sums,
             partial: false,
+            torn: None,
             newer_than,
         };
         self.of.insert(segment.0, loading);
@@ -302,6 +309,17 @@ impl Sums {
     pub fn settle(&mut self, segment: Segment) {
         if self.is_loading(segment) {
             self.of.remove(&segment.0);
+        }
+    }
+
+    /// Whether a summary that is not whole says this of a block of which no header that can be read says anything.
+    pub fn is_told_by_torn(&self, segment: Segment, offset: u32, found: u32) -> bool {
+        match self.of.get(&segment.0) {
+            Some(Sum::Loading {
+                torn: Some((_, said)),
+                ..
+            }) => found != 0 && said.get(offset as usize) == Some(&found),
+            _ => false,
         }
     }
 

@@ -12,7 +12,9 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
 const WHAT: &str = "segment summary";
-const MAGIC: [u8; 8] = *b"VELLUMSS";
+const MAGIC: [u8; 8] = *b"VELLUMSU";
+/// Of before: its sums are as they are.
+const MAGIC_BEFORE: [u8; 8] = *b"VELLUMSS";
 const ENTRY: usize = 12;
 const KIND_SHIFT: u32 = 56;
 const NUMBER: u64 = (1 << KIND_SHIFT) - 1;
@@ -20,7 +22,7 @@ const NUMBER: u64 = (1 << KIND_SHIFT) - 1;
 on_disk! {
     /// The first bytes of a summary; an entry a block of the segment follows.
     RawSummary {
-        /// "VELLUMSS"
+        /// "VELLUMSU"; "VELLUMSS" of before, whose sums are as they are
         magic: [u8; 8],
         /// format version
         version: U32,
@@ -72,6 +74,16 @@ pub const fn blocks(segment_blocks: u32) -> u32 {
     blocks
 }
 
+/// What the sums of a summary are combined with. It is another one for each use of a segment, so that a sector which a power cut left of
+/// the use before proves nothing (see [`unchecked_sums`]).
+fn salt(raw: &RawSummary) -> u32 {
+    match raw.magic {
+        // Odd, so that no two chunks of four billion have the same.
+        MAGIC => (raw.last_seq.get() as u32).wrapping_mul(0x9E37_79B1),
+        _ => 0,
+    }
+}
+
 /// Writes a summary; `out` is whole blocks, enough for the tags.
 pub fn encode(
     signature: &[u8; 16],
@@ -91,6 +103,7 @@ pub fn encode(
         count: U32::new(tags.len() as u32),
         last_seq: U64::new(last_seq.0),
     };
+    let salt = salt(&raw);
     let (head, body) = out.split_at_mut(size_of::<RawSummary>());
     head.copy_from_slice(raw.as_bytes());
     for (bytes, tag) in body.chunks_exact_mut(ENTRY).zip(tags) {
@@ -100,7 +113,7 @@ pub fn encode(
             Owner::Vba(vba) => 2 << KIND_SHIFT | u64::from(vba.0),
         };
         bytes[..8].copy_from_slice(&word.to_le_bytes());
-        bytes[8..].copy_from_slice(&tag.sum.to_le_bytes());
+        bytes[8..].copy_from_slice(&(tag.sum ^ salt).to_le_bytes());
     }
     let hole = offset_of!(RawSummary, crc);
     let sum = checksum_around(out, hole, crc);
@@ -110,7 +123,7 @@ pub fn encode(
 /// Whether it begins as a summary does.
 #[must_use]
 pub fn looks_like_one(bytes: &[u8]) -> bool {
-    bytes.starts_with(&MAGIC)
+    bytes.starts_with(&MAGIC) || bytes.starts_with(&MAGIC_BEFORE)
 }
 
 /// Signs a summary of so many entries anew, and zeros what is behind them.
@@ -153,7 +166,8 @@ pub fn decode_into(
     tags: &mut Vec<Tag>,
 ) -> Result<(), FormatError> {
     tags.clear();
-    let (_, body) = open(signature, segment, count, bytes, crc)?;
+    let (raw, body) = open(signature, segment, count, bytes, crc)?;
+    let salt = salt(&raw);
     for entry in body.chunks_exact(ENTRY).take(count) {
         let word = u64::from_le_bytes([
             entry[0], entry[1], entry[2], entry[3], entry[4], entry[5], entry[6], entry[7],
@@ -172,10 +186,39 @@ pub fn decode_into(
         };
         tags.push(Tag {
             owner,
-            sum: u32::from_le_bytes([entry[8], entry[9], entry[10], entry[11]]),
+            sum: stored_sum(entry) ^ salt,
         });
     }
     Ok(())
+}
+
+fn stored_sum(entry: &[u8]) -> u32 {
+    u32::from_le_bytes([entry[8], entry[9], entry[10], entry[11]])
+}
+
+/// The sums in what looks like the summary of `segment`, whether it is whole or not, and the newest chunk that it says it knows of. A
+/// summary is written anew in place, with other owners and the same sums; if a power cut tears that, its checksum fails, and any mixture of
+/// old and new sectors still has them. What is not of this segment at all gives none.
+///
+/// Each may be anything: it says nothing but that a block that has it is what was written, and only where nothing else does. Of a sector
+/// that is of the segment's use before, no sum is one of its blocks: another salt was in them. What holds only if the first sector is of
+/// now, so if no chunk in the segment is newer than the one it names.
+#[must_use]
+pub fn unchecked_sums(
+    signature: &[u8; 16],
+    segment: Segment,
+    count: usize,
+    bytes: &[u8],
+) -> Option<(Seq, Vec<u32>)> {
+    let (raw, body) = RawSummary::ref_from_prefix(bytes).ok()?;
+    let is_its =
+        raw.magic == MAGIC && raw.signature == *signature && raw.segment.get() == segment.0;
+    let entries = body.chunks_exact(ENTRY).take(count);
+    let salt = salt(raw);
+    (is_its && entries.len() == count).then(|| {
+        let sums = entries.map(|entry| stored_sum(entry) ^ salt).collect();
+        (Seq(raw.last_seq.get()), sums)
+    })
 }
 
 /// The newest chunk that the summary of `segment` knows of.
@@ -210,7 +253,7 @@ fn open<'a>(
     if bytes.len() < need {
         return Err(truncated);
     }
-    if raw.magic != MAGIC {
+    if !looks_like_one(bytes) {
         return Err(FormatError::Magic { what: WHAT });
     }
     let found = checksum_around(bytes, offset_of!(RawSummary, crc), crc);
@@ -244,4 +287,70 @@ fn open<'a>(
         }
     }
     Ok((raw, body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use crc32c::crc32c;
+
+    const SIGNATURE: [u8; 16] = [7; 16];
+    const SEGMENT: Segment = Segment(3);
+    const COUNT: usize = 255;
+    const SECTOR: usize = 512;
+
+    fn encoded(last_seq: u64, owner: u64, sums: u32) -> Vec<u8> {
+        let tag = |index: usize| Tag {
+            owner: Owner::Lba(Lba(owner + index as u64)),
+            sum: sums + index as u32,
+        };
+        let tags: Vec<Tag> = (0..COUNT).map(tag).collect();
+        let mut out = vec![0; BLOCK_BYTES];
+        let seq = Seq(last_seq);
+        encode(&SIGNATURE, SEGMENT, seq, &tags, crc32c, &mut out);
+        out
+    }
+
+    /// The sectors of one write up to here, and of another one behind it.
+    fn torn(new: &[u8], old: &[u8], sectors: usize) -> Vec<u8> {
+        [&new[..sectors * SECTOR], &old[sectors * SECTOR..]].concat()
+    }
+
+    #[test]
+    fn one_that_is_torn_with_other_owners_has_its_sums() {
+        let (first, again) = (encoded(9, 0, 100), encoded(9, 5000, 100));
+        for sectors in 1..7 {
+            let torn = torn(&again, &first, sectors);
+            assert!(decode(&SIGNATURE, SEGMENT, COUNT, &torn, crc32c).is_err());
+            let (seq, sums) = unchecked_sums(&SIGNATURE, SEGMENT, COUNT, &torn).unwrap();
+            assert_eq!(seq, Seq(9));
+            assert!(sums.into_iter().eq(100..100 + COUNT as u32));
+        }
+    }
+
+    #[test]
+    fn a_sector_of_the_use_before_proves_no_block_of_then() {
+        let (old, new) = (encoded(8, 0, 100), encoded(9, 0, 70_000));
+        for sectors in 1..7 {
+            let torn = torn(&new, &old, sectors);
+            let (_, sums) = unchecked_sums(&SIGNATURE, SEGMENT, COUNT, &torn).unwrap();
+            let before = (0..).zip(&sums).filter(|(index, sum)| **sum == 100 + index);
+            assert_eq!(before.count(), 0, "{sectors} sectors are new");
+        }
+    }
+
+    #[test]
+    fn one_of_before_is_read_and_proves_nothing_unless_it_is_whole() {
+        let mut bytes = encoded(9, 0, 100);
+        let tags = decode(&SIGNATURE, SEGMENT, COUNT, &bytes, crc32c).unwrap();
+        bytes[..8].copy_from_slice(&MAGIC_BEFORE);
+        let body = size_of::<RawSummary>();
+        for (entry, tag) in bytes[body..].chunks_exact_mut(ENTRY).zip(&tags) {
+            entry[8..].copy_from_slice(&tag.sum.to_le_bytes());
+        }
+        sign(&mut bytes, &SIGNATURE, COUNT, crc32c);
+        assert_eq!(decode(&SIGNATURE, SEGMENT, COUNT, &bytes, crc32c), Ok(tags));
+        assert_eq!(unchecked_sums(&SIGNATURE, SEGMENT, COUNT, &bytes), None);
+    }
 }
