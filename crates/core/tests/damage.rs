@@ -32,7 +32,7 @@ enum Age {
 }
 
 /// What each was is said beside it.
-const FOUND: [(Layout, Age, u64); 20] = [
+const FOUND: [(Layout, Age, u64); 21] = [
     // A number's leaf was lost, and an LBA was believed that had had another number.
     (Layout::Log, Age::Before, 304),
     // Guesses took the places that were counted for what is certain.
@@ -59,6 +59,8 @@ const FOUND: [(Layout, Age, u64); 20] = [
     // A power cut had torn a summary that was written anew, and a header of that segment was lost.
     (Layout::Log, Age::New, 780_989_875),
     (Layout::Log, Age::New, 41),
+    // A lost chunk had moved a block, and one behind the end of the log was written over where that had been: its header proved it.
+    (Layout::Log, Age::New, 440_234_276),
     // A superblock of before was believed, of a volume that had grown since and whose other superblock a power cut had torn.
     (Layout::Log, Age::New, 830_001_995),
     // A root was alone when the next commit wrote over what the one before it needs, and that one was gone back to.
