@@ -1,7 +1,8 @@
 //! Archives: whatever the bytes, runs of blocks within bounds, or an error that names its byte.
 
-use vellum_core::addr::{BLOCK_BYTES, Pba};
-use vellum_core::format::archive::{Frame, FrameKind, Head, Kind, RUN_BLOCKS};
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::format::archive::{Head, Kind};
+use vellum_core::format::frames::{Frame, FrameKind, RUN_BLOCKS};
 use vellum_device::archive::{Reader, Run};
 
 const MEDIUM_BLOCKS: u64 = 5000;
@@ -27,13 +28,14 @@ fn made(bytes: &[u8]) -> Vec<u8> {
         let [kind, at, at_high, blocks, held, encoding] = [0, 1, 2, 3, 4, 5].map(|n| said[n]);
         let held = usize::from(held).min(behind.len());
         let frame = Frame {
-            kind: match kind % 4 {
+            kind: match kind % 5 {
                 0 => FrameKind::Blocks,
                 1 => FrameKind::Unread,
                 2 => FrameKind::LeftOut,
+                3 => FrameKind::Zeros,
                 _ => FrameKind::End,
             },
-            at: Pba(u64::from(at) | u64::from(at_high) << 8),
+            at: u64::from(at) | u64::from(at_high) << 8,
             blocks: match blocks {
                 255 => u64::MAX,
                 blocks => blocks.into(),

@@ -13,5 +13,6 @@ pub mod life;
 pub mod ops;
 pub mod options;
 pub mod snapshots;
+pub mod stream;
 pub mod tables;
 pub mod trace;

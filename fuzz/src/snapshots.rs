@@ -1,7 +1,7 @@
 //! Whatever is in the blocks that belong to snapshots, they are refused, or what they say can be used.
 
 use vellum_core::addr::{BLOCK_BYTES, Lba};
-use vellum_core::format::history::{History, Name, Number};
+use vellum_core::format::history::{History, Identity, Mark, Name, Number};
 use vellum_core::snapshots::Snapshots;
 
 const BLOCKS: u64 = 400;
@@ -39,9 +39,9 @@ fn carry_out(snapshots: &mut Snapshots, [what, which]: [u8; 2]) {
     match (what % 4, newest) {
         (0, _) => {
             let name = Name::new(&format!("s{which}"));
-            if let Ok((snapshot, place)) =
-                name.map_or(Err(()), |name| snapshots.propose(name, 0).map_err(drop))
-            {
+            if let Ok((snapshot, place)) = name.map_or(Err(()), |name| {
+                snapshots.propose(called(name)).map_err(drop)
+            }) {
                 snapshots.add(snapshot, place);
             }
         }
@@ -67,4 +67,12 @@ fn delete(snapshots: &mut Snapshots, number: Number) {
         from = snapshots.forget(number, lba, 7).next;
     }
     snapshots.remove(number);
+}
+
+fn called(name: Name) -> Identity {
+    Identity {
+        name,
+        taken: 0,
+        mark: Mark::default(),
+    }
 }

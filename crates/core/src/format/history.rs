@@ -22,6 +22,9 @@ pub const SNAPSHOTS_MAX: usize = LIST_BLOCKS as usize * BLOCK_ENTRIES;
 /// Bytes of a snapshot's name, at most.
 pub const NAME_BYTES: usize = 44;
 
+/// Bytes of a mark.
+pub const MARK_BYTES: usize = 6;
+
 /// Rows in a block.
 pub const BLOCK_ROWS: usize = BLOCK_BYTES / 8;
 
@@ -162,6 +165,17 @@ impl Name {
         Ok(Self { bytes, len })
     }
 
+    /// From so many of these bytes, which may be anything.
+    pub(super) fn of_bytes(bytes: &[u8], len: u8) -> Option<Self> {
+        let text = core::str::from_utf8(bytes.get(..usize::from(len))?).ok()?;
+        Self::new(text).ok()
+    }
+
+    /// Its bytes, then zeros; and how many they are.
+    pub(super) fn padded(&self) -> ([u8; NAME_BYTES], u8) {
+        (self.bytes, self.len)
+    }
+
     /// As text.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -182,15 +196,29 @@ impl core::fmt::Display for Name {
     }
 }
 
+/// Drawn at random when a snapshot is taken: with its name and the time, it tells the snapshot from all others, whatever volumes
+/// they are of. One that was received has that of the one that was sent. Zeros: taken by a version that drew none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark(pub [u8; MARK_BYTES]);
+
+/// What tells a snapshot from all others, on whatever volumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its name.
+    pub name: Name,
+    /// When it was taken, in seconds since 1970; whoever took it says so.
+    pub taken: u64,
+    /// Its mark.
+    pub mark: Mark,
+}
+
 /// A snapshot, as the list has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// Its number.
     pub number: Number,
-    /// Its name.
-    pub name: Name,
-    /// When it was taken, in seconds since 1970; whoever took it says so.
-    pub taken: u64,
+    /// What tells it from all others.
+    pub identity: Identity,
     /// What is becoming of it.
     pub stage: Stage,
 }
@@ -214,7 +242,12 @@ pub const FIELDS: &[Field] = &[
         "1 kept; 2 being deleted; 3 the volume is being taken back to it",
     ),
     field("name_bytes", 5, 1, "bytes of the name"),
-    field("zeros", 6, 6, "zeros"),
+    field(
+        "mark",
+        6,
+        MARK_BYTES,
+        "drawn at random; of a received one, that of the one that was sent",
+    ),
     field(
         "taken",
         12,
@@ -231,9 +264,10 @@ impl Snapshot {
         let mut out = [0; ENTRY_BYTES];
         out[..4].copy_from_slice(&self.number.0.to_le_bytes());
         out[4] = self.stage as u8;
-        out[5] = self.name.len;
-        out[12..20].copy_from_slice(&self.taken.to_le_bytes());
-        out[20..].copy_from_slice(&self.name.bytes);
+        out[5] = self.identity.name.len;
+        out[6..12].copy_from_slice(&self.identity.mark.0);
+        out[12..20].copy_from_slice(&self.identity.taken.to_le_bytes());
+        out[20..].copy_from_slice(&self.identity.name.bytes);
         out
     }
 
@@ -256,19 +290,21 @@ impl Snapshot {
                 return Err(FormatError::Value { what, field, value });
             }
         };
-        let text = entry[20..].get(..usize::from(entry[5]));
-        let name = text.and_then(|bytes| core::str::from_utf8(bytes).ok());
-        let name = name.and_then(|text| Name::new(text).ok());
-        let mut taken = [0; 8];
+        let name = Name::of_bytes(&entry[20..], entry[5]);
+        let (mut mark, mut taken) = (Mark::default(), [0; 8]);
+        mark.0.copy_from_slice(&entry[6..12]);
         taken.copy_from_slice(&entry[12..20]);
         Ok(Some(Self {
             number: Number(number),
-            name: name.ok_or(FormatError::Value {
-                what: WHAT,
-                field: "name",
-                value: entry[5].into(),
-            })?,
-            taken: u64::from_le_bytes(taken),
+            identity: Identity {
+                name: name.ok_or(FormatError::Value {
+                    what: WHAT,
+                    field: "name",
+                    value: entry[5].into(),
+                })?,
+                taken: u64::from_le_bytes(taken),
+                mark,
+            },
             stage,
         }))
     }
@@ -334,10 +370,12 @@ mod tests {
             number in 1..=u32::MAX,
             name in "[a-z0-9][a-z0-9._:+-]{0,43}",
             taken: u64,
+            mark: [u8; MARK_BYTES],
             stage in prop::sample::select(&[Stage::Kept, Stage::Leaving, Stage::Returning][..]),
         ) {
             let name = Name::new(&name).unwrap();
-            let snapshot = Snapshot { number: Number(number), name, taken, stage };
+            let identity = Identity { name, taken, mark: Mark(mark) };
+            let snapshot = Snapshot { number: Number(number), identity, stage };
             prop_assert_eq!(Snapshot::decode(&snapshot.encode()), Ok(Some(snapshot)));
         }
 

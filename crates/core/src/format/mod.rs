@@ -9,6 +9,7 @@ pub mod areas;
 pub mod chunk;
 mod error;
 mod field;
+pub mod frames;
 pub mod geometry;
 pub mod grown;
 pub mod history;
@@ -19,6 +20,7 @@ pub mod pack;
 pub mod properties;
 pub mod record;
 pub mod root;
+pub mod stream;
 pub mod sum;
 pub mod summary;
 pub mod superblock;
@@ -45,7 +47,8 @@ pub fn tables() -> Vec<(&'static str, &'static [Field])> {
         ("Summary header", summary::FIELDS),
         ("Sector of a table", table::FIELDS),
         ("Head of an archive", archive::HEAD_FIELDS),
-        ("Frame of an archive", archive::FRAME_FIELDS),
+        ("Head of a stream", stream::FIELDS),
+        ("Frame of an archive, and of a stream", frames::FIELDS),
         ("Snapshot in the list", history::FIELDS),
     ]
 }

@@ -3,7 +3,7 @@
 use crate::addr::BLOCK_BYTES;
 use crate::format::FormatError;
 use crate::format::history::{
-    BLOCK_ENTRIES, ENTRY_BYTES, LIST_BLOCKS, Name, Number, SNAPSHOTS_MAX, Snapshot, Stage,
+    BLOCK_ENTRIES, ENTRY_BYTES, Identity, LIST_BLOCKS, Name, Number, SNAPSHOTS_MAX, Snapshot, Stage,
 };
 use alloc::vec::Vec;
 
@@ -51,7 +51,7 @@ impl List {
                 continue;
             };
             let is_new = |(one, _): &(Snapshot, usize)| {
-                one.number != snapshot.number && one.name != snapshot.name
+                one.number != snapshot.number && one.identity.name != snapshot.identity.name
             };
             if !self.all.iter().all(is_new) {
                 return Err(FormatError::Value {
@@ -78,8 +78,9 @@ impl List {
         }
     }
 
-    pub fn propose(&self, name: Name, taken: u64) -> Result<(Snapshot, u64), ListError> {
-        if self.iter().any(|other| other.name == name) {
+    pub fn propose(&self, identity: Identity) -> Result<(Snapshot, u64), ListError> {
+        let name = identity.name;
+        if self.iter().any(|other| other.identity.name == name) {
             return Err(ListError::Exists(name));
         }
         let is_free = |place: &usize| self.all.iter().all(|(_, other)| other != place);
@@ -90,8 +91,7 @@ impl List {
         }
         let snapshot = Snapshot {
             number: Number(number),
-            name,
-            taken,
+            identity,
             stage: Stage::Kept,
         };
         Ok((snapshot, place as u64))
@@ -113,7 +113,7 @@ impl List {
     }
 
     pub fn set_stage(&mut self, name: &str, stage: Stage) -> Result<u64, ListError> {
-        let is_it = |(one, _): &&mut (Snapshot, usize)| one.name.as_str() == name;
+        let is_it = |(one, _): &&mut (Snapshot, usize)| one.identity.name.as_str() == name;
         let (snapshot, place) = self.all.iter_mut().find(is_it).ok_or(ListError::Unknown)?;
         snapshot.stage = stage;
         Ok((*place / BLOCK_ENTRIES) as u64)

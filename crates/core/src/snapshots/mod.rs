@@ -22,7 +22,7 @@ pub use list::ListError;
 use crate::addr::{BLOCK_BYTES, Lba};
 use crate::format::FormatError;
 use crate::format::history::{
-    BLOCK_ROWS, History, LIST_BLOCKS, Name, Number, Row, Snapshot, Stage,
+    BLOCK_ROWS, History, Identity, LIST_BLOCKS, Number, Row, Snapshot, Stage,
 };
 use crate::seam::Copy;
 use alloc::{collections::BTreeSet, vec::Vec};
@@ -107,7 +107,7 @@ impl Snapshots {
     pub fn by_name(&self, name: &str) -> Option<&Snapshot> {
         self.list
             .iter()
-            .find(|snapshot| snapshot.name.as_str() == name)
+            .find(|snapshot| snapshot.identity.name.as_str() == name)
     }
 
     /// The newest that changes are kept for: not one that is being deleted.
@@ -217,8 +217,8 @@ impl Snapshots {
     ///
     /// # Errors
     /// When one of that name is there, or there is no room for one more.
-    pub fn propose(&self, name: Name, taken: u64) -> Result<(Snapshot, u64), ListError> {
-        self.list.propose(name, taken)
+    pub fn propose(&self, identity: Identity) -> Result<(Snapshot, u64), ListError> {
+        self.list.propose(identity)
     }
 
     /// Takes it in at that place; the block of the list that is to be written.

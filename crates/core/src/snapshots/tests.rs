@@ -1,8 +1,17 @@
 //! The bookkeeping against a model that keeps a copy of everything for each snapshot, over a volume whose power may fail.
 
 use super::*;
+use crate::format::history::{Mark, Name};
 use alloc::{boxed::Box, collections::BTreeMap, format, string::String, vec};
 use proptest::prelude::*;
+
+fn called(name: &str) -> Identity {
+    Identity {
+        name: Name::new(name).unwrap(),
+        taken: 7,
+        mark: Mark([3; 6]),
+    }
+}
 
 const LOGICAL: u64 = 24;
 const KEPT: u64 = 700;
@@ -133,10 +142,7 @@ impl World {
         self.names += 1;
         self.write_rows(&self.snapshots.stale_row_blocks());
         self.snapshots.cleaned();
-        let (snapshot, place) = self
-            .snapshots
-            .propose(Name::new(&name).unwrap(), 7)
-            .unwrap();
+        let (snapshot, place) = self.snapshots.propose(called(&name)).unwrap();
         // Some blocks are kept before there is a snapshot, as those are that a journal will change.
         let plan = self
             .snapshots
@@ -223,14 +229,18 @@ impl World {
         let there: Vec<String> = self
             .snapshots
             .iter()
-            .map(|s| s.name.as_str().into())
+            .map(|s| s.identity.name.as_str().into())
             .collect();
         self.truths
             .retain(|truth| !truth.leaves || there.contains(&truth.name));
     }
 
     fn check(&self) {
-        let names: Vec<&str> = self.snapshots.iter().map(|s| s.name.as_str()).collect();
+        let names: Vec<&str> = self
+            .snapshots
+            .iter()
+            .map(|s| s.identity.name.as_str())
+            .collect();
         let wanted: Vec<&str> = self
             .truths
             .iter()
@@ -309,7 +319,7 @@ proptest! {
 #[test]
 fn no_room_is_told_and_costs_nothing() {
     let mut snapshots = Snapshots::new(History::new(Lba(100), 3));
-    let (snapshot, place) = snapshots.propose(Name::new("a").unwrap(), 0).unwrap();
+    let (snapshot, place) = snapshots.propose(called("a")).unwrap();
     snapshots.add(snapshot, place);
     let lbas = |range: core::ops::Range<u64>| range.map(Lba);
     assert_eq!(
@@ -340,7 +350,7 @@ fn a_row_of_a_snapshot_that_never_was_is_written_over_before_its_number_is_given
     assert_eq!(*bytes, [0; BLOCK_BYTES]);
     snapshots.cleaned();
     assert!(snapshots.stale_row_blocks().is_empty());
-    let (snapshot, place) = snapshots.propose(Name::new("a").unwrap(), 0).unwrap();
+    let (snapshot, place) = snapshots.propose(called("a")).unwrap();
     assert_eq!(snapshot.number, row.number);
     snapshots.add(snapshot, place);
     assert_eq!(snapshots.place(row.number, row.lba), row.lba);
@@ -351,8 +361,8 @@ fn a_row_of_a_snapshot_that_never_was_is_written_over_before_its_number_is_given
 fn room_that_was_given_back_is_there_after_an_opening() {
     let history = History::new(Lba(2000), 1500);
     let mut snapshots = Snapshots::new(history);
-    let name = Name::new("a").unwrap();
-    let (snapshot, place) = snapshots.propose(name, 0).unwrap();
+    let name = called("a");
+    let (snapshot, place) = snapshots.propose(name).unwrap();
     snapshots.add(snapshot, place);
     let plan = snapshots.plan(snapshot.number, (0..1400).map(Lba)).unwrap();
     snapshots.keep(plan);

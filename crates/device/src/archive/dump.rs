@@ -4,7 +4,8 @@ use super::totals::Totals;
 use super::writer::Writer;
 use std::io::{self, Write};
 use vellum_core::addr::{BLOCK_BYTES, Pba};
-use vellum_core::format::archive::{FrameKind, Head, RUN_BLOCKS};
+use vellum_core::format::archive::Head;
+use vellum_core::format::frames::{FrameKind, RUN_BLOCKS};
 use vellum_medium::{Medium, MediumError};
 
 /// Why there is no archive. What cannot be read is none: the archive says so.

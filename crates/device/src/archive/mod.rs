@@ -7,9 +7,10 @@ mod restore;
 mod totals;
 mod writer;
 
+pub use crate::runs::{Damaged, Problem};
 pub use dump::{DumpError, dump};
 pub use pack::pack;
-pub use reader::{ArchiveError, Problem, Reader, Run};
+pub use reader::{Reader, Run};
 pub use restore::{RestoreError, restore};
 pub use totals::Totals;
 pub use vellum_core::format::archive::{Head, Kind};

@@ -1,64 +1,16 @@
 //! An archive that may be anything, into runs of blocks.
 
 use super::totals::Totals;
-use std::io::{self, Read};
-use vellum_core::addr::{BLOCK_BYTES, Pba};
-use vellum_core::format::FormatError;
-use vellum_core::format::archive::{FRAME_BYTES, Frame, FrameKind, HEAD_BYTES, Head, RUN_BLOCKS};
-use zstd_safe::DCtx;
+use crate::runs::{Damaged, FrameReader, Nature};
+use std::io::Read;
+use vellum_core::addr::Pba;
+use vellum_core::format::archive::{HEAD_BYTES, Head};
+use vellum_core::format::frames::FrameKind;
 
-/// What is wrong with an archive, and where.
-#[derive(Debug, thiserror::Error)]
-#[error("the archive is of no use from its byte {at} on: {problem}")]
-pub struct ArchiveError {
-    /// The byte at which what is wrong begins.
-    pub at: u64,
-    /// What it is.
-    pub problem: Problem,
-}
-
-/// What can be wrong with it.
-#[derive(Debug, thiserror::Error)]
-pub enum Problem {
-    /// It is not what it should be.
-    #[error(transparent)]
-    Format(#[from] FormatError),
-    /// It cannot be read.
-    #[error("it cannot be read: {0}")]
-    Read(io::Error),
-    /// It has no end.
-    #[error("it ends there: it was cut short")]
-    CutShort,
-    /// It has more than its end.
-    #[error("it has ended, and more follows")]
-    More,
-    /// A run of blocks that cannot be there.
-    #[error("blocks {at}+{blocks} are not behind block {after}, or not on a medium of {medium}")]
-    Order {
-        /// The first.
-        at: Pba,
-        /// How many.
-        blocks: u64,
-        /// The first that may come.
-        after: u64,
-        /// Blocks of the medium.
-        medium: u64,
-    },
-    /// What was encoded is not what it should be.
-    #[error("what it holds cannot be decoded")]
-    Encoded,
-    /// The end counts others than there were.
-    #[error("it counts {said} blocks where {found} were")]
-    Count {
-        /// What the end says.
-        said: u64,
-        /// What there was.
-        found: u64,
-    },
-    /// No memory.
-    #[error("there is no memory to decode it")]
-    NoMemory,
-}
+const ARCHIVE: Nature = Nature {
+    what: "archive",
+    others: &[FrameKind::Unread, FrameKind::LeftOut],
+};
 
 /// A run of blocks, whole as it was written.
 #[derive(Debug, PartialEq, Eq)]
@@ -81,18 +33,8 @@ pub enum Run<'a> {
 
 /// Reads an archive.
 pub struct Reader<R> {
-    source: R,
     head: Head,
-    /// Where the next frame begins.
-    at: u64,
-    sum: u64,
-    /// The first block that may come.
-    next: u64,
-    totals: Totals,
-    has_ended: bool,
-    context: DCtx<'static>,
-    held: Vec<u8>,
-    decoded: Vec<u8>,
+    frames: FrameReader<R>,
 }
 
 impl<R: Read> Reader<R> {
@@ -100,25 +42,10 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     /// When it is no archive, damaged, or from the future.
-    pub fn new(mut source: R) -> Result<Self, ArchiveError> {
-        let wrong = |problem| ArchiveError { at: 0, problem };
-        let mut bytes = [0; HEAD_BYTES];
-        fill(&mut source, &mut bytes).map_err(wrong)?;
-        let (head, sum) = Head::decode(&bytes).map_err(|error| wrong(error.into()))?;
-        let context = DCtx::try_create().ok_or_else(|| wrong(Problem::NoMemory))?;
-        let run = || vec![0; RUN_BLOCKS as usize * BLOCK_BYTES];
-        Ok(Self {
-            source,
-            head,
-            at: HEAD_BYTES as u64,
-            sum,
-            next: 0,
-            totals: Totals::default(),
-            has_ended: false,
-            context,
-            held: run(),
-            decoded: run(),
-        })
+    pub fn new(mut source: R) -> Result<Self, Damaged> {
+        let (head, sum) = ARCHIVE.head(&mut source, Head::decode)?;
+        let frames = FrameReader::new(source, ARCHIVE, HEAD_BYTES, sum, head.medium_blocks)?;
+        Ok(Self { head, frames })
     }
 
     /// What it is an archive of.
@@ -130,114 +57,39 @@ impl<R: Read> Reader<R> {
     /// What there was, once it has ended.
     #[must_use]
     pub fn totals(&self) -> Option<Totals> {
-        self.has_ended.then_some(self.totals)
+        let (blocks, missing, sum) = self.frames.totals()?;
+        Some(Totals {
+            blocks,
+            missing,
+            sum,
+        })
     }
 
     /// The next run, by rising addresses; `None` when it has ended, and is whole.
     ///
     /// # Errors
     /// When what comes is not what was written. Nothing can be read behind that.
-    pub fn next_run(&mut self) -> Result<Option<Run<'_>>, ArchiveError> {
-        if self.has_ended {
-            return Ok(None);
-        }
-        let at = self.at;
-        let frame = self
-            .frame()
-            .map_err(|problem| ArchiveError { at, problem })?;
-        let run = match frame.kind {
-            FrameKind::End => return Ok(None),
-            FrameKind::Blocks => {
-                let all = frame.blocks as usize * BLOCK_BYTES;
-                let bytes = match frame.is_encoded {
-                    true => &self.decoded[..all],
-                    false => &self.held[..all],
-                };
-                Run::Blocks {
-                    at: frame.at,
-                    bytes,
-                }
+    pub fn next_run(&mut self) -> Result<Option<Run<'_>>, Damaged> {
+        let next = self.frames.next_frame()?;
+        Ok(next.map(|(frame, bytes)| {
+            let (at, blocks) = (Pba(frame.at), frame.blocks);
+            match frame.kind {
+                FrameKind::Blocks => Run::Blocks { at, bytes },
+                _ => Run::Missing { at, blocks },
             }
-            FrameKind::Unread | FrameKind::LeftOut => Run::Missing {
-                at: frame.at,
-                blocks: frame.blocks,
-            },
-        };
-        Ok(Some(run))
+        }))
     }
-
-    /// Reads a frame and all that it holds, and holds them against what may come.
-    fn frame(&mut self) -> Result<Frame, Problem> {
-        let mut bytes = [0; FRAME_BYTES];
-        fill(&mut self.source, &mut bytes)?;
-        let frame = Frame::decode(&bytes)?;
-        let held = &mut self.held[..frame.bytes as usize];
-        fill(&mut self.source, held)?;
-        self.sum = Frame::check(&bytes, self.sum, held)?;
-        self.at += (FRAME_BYTES + held.len()) as u64;
-        if frame.kind == FrameKind::End {
-            self.end(&frame)?;
-            return Ok(frame);
-        }
-        let end = frame.at.0.checked_add(frame.blocks);
-        let fits = end.filter(|end| *end <= self.head.medium_blocks && frame.at.0 >= self.next);
-        let Some(end) = fits else {
-            return Err(Problem::Order {
-                at: frame.at,
-                blocks: frame.blocks,
-                after: self.next,
-                medium: self.head.medium_blocks,
-            });
-        };
-        self.next = end;
-        match frame.kind {
-            FrameKind::Blocks => self.totals.blocks += frame.blocks,
-            _ => self.totals.missing += frame.blocks,
-        }
-        if frame.is_encoded {
-            let all = frame.blocks as usize * BLOCK_BYTES;
-            let length = self.context.decompress(&mut self.decoded[..all], &*held);
-            if length != Ok(all) {
-                return Err(Problem::Encoded);
-            }
-        }
-        Ok(frame)
-    }
-
-    fn end(&mut self, frame: &Frame) -> Result<(), Problem> {
-        let counts = [
-            (frame.at.0, self.totals.blocks),
-            (frame.blocks, self.totals.missing),
-        ];
-        if let Some((said, found)) = counts.into_iter().find(|(said, found)| said != found) {
-            return Err(Problem::Count { said, found });
-        }
-        match fill(&mut self.source, &mut [0]) {
-            Err(Problem::CutShort) => {}
-            Err(other) => return Err(other),
-            Ok(()) => return Err(Problem::More),
-        }
-        self.totals.sum = self.sum;
-        self.has_ended = true;
-        Ok(())
-    }
-}
-
-fn fill(source: &mut impl Read, bytes: &mut [u8]) -> Result<(), Problem> {
-    source
-        .read_exact(bytes)
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => Problem::CutShort,
-            _ => Problem::Read(error),
-        })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Kind, Writer};
+    use super::super::{Kind, Problem, Writer};
     use super::*;
     use proptest::collection::vec;
     use proptest::prelude::*;
+    use vellum_core::addr::BLOCK_BYTES;
+    use vellum_core::format::FormatError;
+    use vellum_core::format::frames::FRAME_BYTES;
 
     const MEDIUM: u64 = 3000;
 
@@ -283,7 +135,7 @@ mod tests {
         (bytes, model, totals)
     }
 
-    fn read(bytes: &[u8]) -> Result<(Vec<Option<u8>>, Totals), ArchiveError> {
+    fn read(bytes: &[u8]) -> Result<(Vec<Option<u8>>, Totals), Damaged> {
         let mut reader = Reader::new(bytes)?;
         let mut model = vec![Some(0); reader.head().medium_blocks as usize];
         while let Some(run) = reader.next_run()? {

@@ -1,7 +1,8 @@
 //! An archive onto a medium. Superblocks come last, so that what was cut short is no volume.
 
-use super::reader::{ArchiveError, Reader, Run};
+use super::reader::{Reader, Run};
 use super::totals::Totals;
+use crate::runs::Damaged;
 use std::io::Read;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_medium::{Medium, MediumError};
@@ -14,7 +15,7 @@ const ZERO_BLOCKS: u64 = (1 << 30) / BLOCK_BYTES as u64;
 pub enum RestoreError {
     /// The archive is not whole.
     #[error(transparent)]
-    Archive(#[from] ArchiveError),
+    Archive(#[from] Damaged),
     /// The medium fails.
     #[error(transparent)]
     Medium(#[from] MediumError),

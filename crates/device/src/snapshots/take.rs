@@ -3,13 +3,14 @@
 use super::carry;
 use super::keeper::Keeper;
 use crate::block::BlockError;
+use crate::entropy;
 use crate::limits::{SNAPSHOT_PATIENCE, SNAPSHOT_ROWS, SNAPSHOT_WAITS};
 use crate::shared::Shared;
 use parking_lot::RwLockWriteGuard;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
-use vellum_core::format::history::{BadName, Name, Number, Snapshot, Stage};
+use vellum_core::format::history::{BadName, Identity, Mark, Name, Number, Snapshot, Stage};
 use vellum_core::seam::Copy;
 use vellum_core::snapshots::{ListError, NoRoom};
 
@@ -42,6 +43,9 @@ pub enum SnapshotError {
     /// It is being deleted.
     #[error("the snapshot is being deleted")]
     Leaves,
+    /// No randomness for its mark.
+    #[error("no randomness from the system for the snapshot's mark: {0}")]
+    Random(std::io::Error),
     /// The volume refuses.
     #[error(transparent)]
     Block(#[from] BlockError),
@@ -94,9 +98,15 @@ pub(crate) fn take(
     taken: u64,
 ) -> Result<(), SnapshotError> {
     let name = Name::new(name)?;
+    let mark = entropy::bytes().map_err(SnapshotError::Random)?;
+    let identity = Identity {
+        name,
+        taken,
+        mark: Mark(mark),
+    };
     let closed = closed(shared, keeper)?;
     let mut book = keeper.book();
-    let (snapshot, place) = book.propose(name, taken)?;
+    let (snapshot, place) = book.propose(identity)?;
     carry::rows(shared, &book, &book.stale_row_blocks())?;
     book.cleaned();
     let homes = shared.knowing_all().engine.pledged_homes();
@@ -195,7 +205,7 @@ pub(super) fn return_all(
         carry::copy(shared, &Copy { from, to, blocks })?;
         at = lba.plus(1);
     }
-    let block = book.set_stage(snapshot.name.as_str(), Stage::Kept);
+    let block = book.set_stage(snapshot.identity.name.as_str(), Stage::Kept);
     block.map_or(Ok(()), |block| carry::list(shared, &book, block))
 }
 
@@ -203,9 +213,9 @@ pub(super) fn return_all(
 pub(crate) fn infos(keeper: &Keeper) -> Vec<SnapshotInfo> {
     let book = keeper.book();
     let info = |snapshot: &Snapshot| SnapshotInfo {
-        name: snapshot.name.as_str().to_owned(),
+        name: snapshot.identity.name.as_str().to_owned(),
         number: snapshot.number.0,
-        taken: snapshot.taken,
+        taken: snapshot.identity.taken,
         kept_bytes: book.kept_by(snapshot.number) * BLOCK_BYTES as u64,
         leaves: snapshot.stage == Stage::Leaving,
     };

@@ -1,0 +1,239 @@
+//! A stream that may be anything, into runs of blocks.
+
+use super::totals::Totals;
+use crate::runs::{Damaged, FrameReader, Nature};
+use std::io::Read;
+use vellum_core::addr::Lba;
+use vellum_core::format::frames::FrameKind;
+use vellum_core::format::stream::{HEAD_BYTES, Head};
+
+const STREAM: Nature = Nature {
+    what: "stream",
+    others: &[FrameKind::Zeros],
+};
+
+/// A run of blocks, whole as it was written.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Run<'a> {
+    /// Blocks with data.
+    Blocks {
+        /// The first.
+        at: Lba,
+        /// All of them.
+        bytes: &'a [u8],
+    },
+    /// Blocks that are zeros.
+    Zeros {
+        /// The first.
+        at: Lba,
+        /// How many.
+        blocks: u64,
+    },
+}
+
+/// Reads a stream.
+pub struct Reader<R> {
+    head: Head,
+    frames: FrameReader<R>,
+}
+
+impl<R: Read> Reader<R> {
+    /// Reads and checks its head.
+    ///
+    /// # Errors
+    /// When it is no stream, damaged, or from the future.
+    pub fn new(mut source: R) -> Result<Self, Damaged> {
+        let (head, sum) = STREAM.head(&mut source, Head::decode)?;
+        let frames = FrameReader::new(source, STREAM, HEAD_BYTES, sum, head.blocks)?;
+        Ok(Self { head, frames })
+    }
+
+    /// What it is a stream of.
+    #[must_use]
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// What there was, once it has ended.
+    #[must_use]
+    pub fn totals(&self) -> Option<Totals> {
+        self.frames.totals().map(Totals::of)
+    }
+
+    /// Bytes that were read, and found to be right.
+    #[must_use]
+    pub fn read_bytes(&self) -> u64 {
+        self.frames.read_bytes()
+    }
+
+    /// The next run, by rising addresses; `None` when it has ended, and is whole.
+    ///
+    /// # Errors
+    /// When what comes is not what was written. Nothing can be read behind that.
+    pub fn next_run(&mut self) -> Result<Option<Run<'_>>, Damaged> {
+        let next = self.frames.next_frame()?;
+        Ok(next.map(|(frame, bytes)| {
+            let (at, blocks) = (Lba(frame.at), frame.blocks);
+            match frame.kind {
+                FrameKind::Blocks => Run::Blocks { at, bytes },
+                _ => Run::Zeros { at, blocks },
+            }
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Problem, Writer};
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use vellum_core::addr::BLOCK_BYTES;
+    use vellum_core::format::frames::FRAME_BYTES;
+    use vellum_core::format::history::{Identity, Mark, Name};
+
+    const BLOCKS: u64 = 3000;
+
+    fn identity(name: &str) -> Identity {
+        Identity {
+            name: Name::new(name).unwrap(),
+            taken: 5,
+            mark: Mark([9; 6]),
+        }
+    }
+
+    fn head(is_whole: bool) -> Head {
+        Head {
+            uuid: [3; 16],
+            blocks: BLOCKS,
+            snapshot: identity("b"),
+            from: (!is_whole).then(|| identity("a")),
+        }
+    }
+
+    /// Runs of blocks, each so far behind the one before: the first byte of each block says which they are, and 0 is zeros.
+    fn stream(head: &Head, runs: &[(u64, u64, u8)]) -> (Vec<u8>, Vec<Option<u8>>, Totals) {
+        let mut writer = Writer::new(Vec::new(), head).unwrap();
+        let mut model = vec![head.from.map_or(Some(0), |_| None); BLOCKS as usize];
+        let mut next = 0;
+        for &(gap, blocks, byte) in runs {
+            let at = next + gap;
+            next = at + blocks;
+            if next > BLOCKS {
+                break;
+            }
+            model[at as usize..next as usize].fill(Some(byte));
+            if byte == 1 {
+                model[at as usize..next as usize].fill(Some(0));
+                writer.zeros(Lba(at), blocks).unwrap();
+                continue;
+            }
+            let mut bytes = vec![byte; blocks as usize * BLOCK_BYTES];
+            if byte & 1 == 1 {
+                // Nothing makes it shorter.
+                let mut word = u64::from(byte);
+                for part in bytes.chunks_exact_mut(8) {
+                    word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    part.copy_from_slice(&(word ^ word >> 29).to_le_bytes());
+                }
+                let blocks = bytes.chunks_exact_mut(BLOCK_BYTES);
+                blocks.for_each(|block| block[0] = byte);
+            }
+            writer.blocks(Lba(at), &bytes).unwrap();
+        }
+        let (bytes, totals) = writer.end().unwrap();
+        (bytes, model, totals)
+    }
+
+    fn read(bytes: &[u8]) -> Result<(Vec<Option<u8>>, Totals), Damaged> {
+        let mut reader = Reader::new(bytes)?;
+        let nothing = reader.head().from.map_or(Some(0), |_| None);
+        let mut model = vec![nothing; reader.head().blocks as usize];
+        while let Some(run) = reader.next_run()? {
+            match run {
+                Run::Blocks { at, bytes } => {
+                    for (block, bytes) in (at.0..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
+                        model[block as usize] = Some(bytes[0]);
+                    }
+                }
+                Run::Zeros { at, blocks } => {
+                    model[at.0 as usize..(at.0 + blocks) as usize].fill(Some(0));
+                }
+            }
+        }
+        assert_eq!(reader.read_bytes(), bytes.len() as u64);
+        Ok((model, reader.totals().unwrap()))
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_read_as_it_was_written(
+            is_whole: bool,
+            runs in vec((0u64..200, 1u64..600, 0u8..8), 0..12),
+        ) {
+            let (bytes, model, totals) = stream(&head(is_whole), &runs);
+            let found = read(&bytes).unwrap();
+            prop_assert_eq!(found, (model, totals));
+        }
+
+        /// Wherever it is cut or changed, whatever is added or left out: never read to its end.
+        #[test]
+        fn what_is_not_as_it_was_written_has_no_end(
+            is_whole: bool,
+            runs in vec((0u64..50, 1u64..40, 0u8..8), 1..12),
+            place: proptest::sample::Index,
+            bit in 0u8..8,
+        ) {
+            let (bytes, ..) = stream(&head(is_whole), &runs);
+            let at = place.index(bytes.len());
+            let cut = read(&bytes[..at]).unwrap_err();
+            prop_assert!(matches!(cut.problem, Problem::CutShort), "{}", cut);
+            prop_assert!(cut.at <= at as u64);
+            let mut changed = bytes.clone();
+            changed[at] ^= 1 << bit;
+            prop_assert!(read(&changed).is_err());
+            changed[at] ^= 1 << bit;
+            changed.remove(at);
+            prop_assert!(read(&changed).is_err());
+            changed = bytes.clone();
+            changed.push(0);
+            prop_assert!(matches!(read(&changed).unwrap_err().problem, Problem::More));
+        }
+
+        #[test]
+        fn anything_ends_in_an_answer(bytes in vec(any::<u8>(), 0..500)) {
+            let _ = read(&bytes);
+            let (mut whole, ..) = stream(&head(false), &[(1, 3, 5)]);
+            whole.truncate(HEAD_BYTES);
+            whole.extend(&bytes);
+            prop_assert!(read(&whole).is_err());
+        }
+    }
+
+    #[test]
+    fn frames_of_another_stream_are_not_taken() {
+        let runs = [(0, 1, 2), (0, 1, 4)];
+        let (first, ..) = stream(&head(false), &runs);
+        let other = Head {
+            snapshot: identity("c"),
+            ..head(false)
+        };
+        let (second, ..) = stream(&other, &runs);
+        assert_eq!(first.len(), second.len());
+        for end in [HEAD_BYTES, first.len() - FRAME_BYTES] {
+            let mixed = [&first[..end], &second[end..]].concat();
+            let error = read(&mixed).unwrap_err();
+            assert_eq!(error.at, end as u64, "{error}");
+        }
+    }
+
+    #[test]
+    fn zeros_of_a_whole_snapshot_are_not_written_and_others_are_one_run() {
+        let runs = [(5, 10, 1), (0, 300, 0), (0, 1, 1)];
+        let (_, _, totals) = stream(&head(true), &runs);
+        assert_eq!((totals.blocks, totals.zeros), (0, 0));
+        let (bytes, _, totals) = stream(&head(false), &runs);
+        assert_eq!((totals.blocks, totals.zeros), (0, 311));
+        assert_eq!(bytes.len(), HEAD_BYTES + 2 * FRAME_BYTES);
+    }
+}

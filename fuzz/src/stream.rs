@@ -1,0 +1,92 @@
+//! Streams of snapshots: whatever the bytes, runs of blocks within bounds, or an error that names its byte.
+
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::format::frames::{Frame, FrameKind, RUN_BLOCKS};
+use vellum_core::format::history::{Identity, Mark, Name};
+use vellum_device::stream::{Head, Reader, Run};
+
+const BLOCKS: u64 = 5000;
+
+/// Reads the bytes as a stream, and two that they make: their sums are right, so that what is behind them is reached.
+pub fn read(bytes: &[u8]) {
+    all(bytes);
+    all(&made(bytes, true));
+    all(&made(bytes, false));
+}
+
+/// A stream whose frames are what the bytes say: a few for each frame, and some that it holds.
+fn made(bytes: &[u8], is_whole: bool) -> Vec<u8> {
+    let identity = |name: &str| Identity {
+        name: Name::new(name).expect("a name"),
+        taken: 1,
+        mark: Mark([2; 6]),
+    };
+    let head = Head {
+        uuid: [1; 16],
+        blocks: BLOCKS,
+        snapshot: identity("b"),
+        from: (!is_whole).then(|| identity("a")),
+    };
+    let (head, mut sum) = head.encode();
+    let mut made = head.to_vec();
+    let mut rest = bytes;
+    while let Some((said, behind)) = rest.split_at_checked(6) {
+        let [kind, at, at_high, blocks, held, encoding] = [0, 1, 2, 3, 4, 5].map(|n| said[n]);
+        let held = usize::from(held).min(behind.len());
+        let frame = Frame {
+            kind: match kind % 4 {
+                0 => FrameKind::Blocks,
+                1 => FrameKind::Zeros,
+                2 => FrameKind::Unread,
+                _ => FrameKind::End,
+            },
+            at: u64::from(at) | u64::from(at_high) << 8,
+            blocks: match blocks {
+                255 => u64::MAX,
+                blocks => blocks.into(),
+            },
+            bytes: held as u32,
+            is_encoded: encoding & 1 == 1,
+        };
+        let (held, behind) = behind.split_at(held);
+        let (bytes, next) = frame.encode(sum, held);
+        sum = next;
+        made.extend_from_slice(&bytes);
+        made.extend_from_slice(held);
+        rest = behind;
+    }
+    made
+}
+
+fn all(bytes: &[u8]) {
+    let Ok(mut reader) = Reader::new(bytes) else {
+        return;
+    };
+    let end = reader.head().blocks;
+    let (mut next, mut found, mut zeros) = (0, 0, 0);
+    loop {
+        let (at, blocks) = match reader.next_run() {
+            Err(error) => {
+                assert!(error.at <= bytes.len() as u64);
+                assert!(reader.totals().is_none());
+                return;
+            }
+            Ok(None) => break,
+            Ok(Some(Run::Zeros { at, blocks })) => {
+                zeros += blocks;
+                (at, blocks)
+            }
+            Ok(Some(Run::Blocks { at, bytes })) => {
+                let blocks = (bytes.len() / BLOCK_BYTES) as u64;
+                assert!(bytes.len().is_multiple_of(BLOCK_BYTES) && blocks <= RUN_BLOCKS);
+                found += blocks;
+                (at, blocks)
+            }
+        };
+        assert!(at.0 >= next && blocks > 0 && at.0 + blocks <= end);
+        next = at.0 + blocks;
+    }
+    let totals = reader.totals().expect("it has ended");
+    assert_eq!((totals.blocks, totals.zeros), (found, zeros));
+    assert_eq!(reader.read_bytes(), bytes.len() as u64);
+}
