@@ -251,6 +251,25 @@ fn a_second_server_is_refused_and_the_first_goes_on() {
     fails(1, &["stats", v], &["not being served"]);
 }
 
+/// Even the one that has the volume: a mount on it would hide the volume from its own server.
+#[test]
+fn a_folder_that_holds_something_is_not_mounted_over() {
+    let dir = dir();
+    let volume = dir.path().join("v");
+    ok(&["create", text(&volume), "--size=64M"]);
+    fails(
+        1,
+        &["serve", text(&volume), "--fuse", text(dir.path())],
+        &[text(dir.path()), "is not empty", "give an empty directory"],
+    );
+    fails(
+        1,
+        &["serve", text(&volume), "--fuse", text(&volume)],
+        &["cannot mount a FUSE file system on", "not a directory"],
+    );
+    ok(&["check", text(&volume)]);
+}
+
 #[test]
 fn the_control_socket_is_private_and_bounded() {
     let dir = dir();
