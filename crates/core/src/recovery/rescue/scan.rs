@@ -102,7 +102,7 @@ impl Scan {
         segment: Segment,
         closely: bool,
     ) {
-        let mut newest = Seq(0);
+        let (mut newest, mut life) = (Seq(0), Life(0));
         let mut offset = 0;
         // The data of the last chunk.
         let mut inside = 0..0;
@@ -116,8 +116,10 @@ impl Scan {
                 self.root_generation = self.root_generation.max(header.root_generation);
                 self.headers.push(Spot::of(header, place));
             }
+            // What lies behind one of a higher number and an older life tells that this one is of before.
             let is_next = |header: &ChunkHeader| {
-                header.seq > newest && superblock.is_of_log(header.seq, header.life)
+                let is_newer = header.seq > newest || header.life > life;
+                is_newer && superblock.is_of_log(header.seq, header.life)
             };
             let Some(header) = header.filter(is_next) else {
                 if is_end {
@@ -129,7 +131,7 @@ impl Scan {
                 }
                 continue;
             };
-            newest = header.seq;
+            (newest, life) = (header.seq, header.life);
             if !closely {
                 inside = offset..offset + header.data_blocks;
                 offset = inside.end;
