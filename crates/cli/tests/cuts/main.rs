@@ -2,7 +2,8 @@
 //! cut is built from the tape, as often as wanted: all that a sync had covered, any part of the rest, in any order, torn at sectors.
 //!
 //! After each cut the volume's check finds nothing, it opens, the kernel mounts what is there, every byte that was synced before the cut
-//! is there, a database has every transaction that it acknowledged, and the file system's own check finds nothing. One in four of these
+//! is there, a database has every transaction that it acknowledged, and the file system's own check finds nothing. Snapshots were taken
+//! meanwhile: each is there from when it was acknowledged, and what it shows is held to the same. One in four of these
 //! lives is recorded as well, and cut again: in recovery, in the file system's replay, in the clean stop.
 //!
 //! `CUTS=n` for so many (a few by default), `SEED=n` for the first recording, `FS=xfs,btrfs` and `PROPERTIES=usual,all` for some,
@@ -16,6 +17,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod database;
+mod history;
 mod load;
 mod model;
 mod recording;
@@ -84,13 +86,14 @@ impl Tally {
         let [writes, lost, torn] = self.writes;
         format!(
             "{} cuts ({} of them in a life after a cut) of {} recordings; {writes} writes in flight, \
-             {lost} of them lost, {torn} torn; {} synced files and {} transactions held; \
+             {lost} of them lost, {torn} torn; {} synced files, {} transactions and {} snapshots held; \
              the kernel's own: {} journals, {} names of btrfs; {} complaints",
             self.cuts,
             self.again,
             self.recordings,
             self.sure.files,
             self.sure.transactions,
+            self.sure.snapshots,
             self.kernels,
             self.sure.back,
             self.failures.len()

@@ -13,6 +13,23 @@ pub const PAGE: usize = 4096;
 /// A page of a file; zeros behind the file's end.
 pub type Page = Arc<[u8; PAGE]>;
 
+/// What must be there: what was synced by one instant, and nothing that was begun after another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct When {
+    pub sure: usize,
+    pub until: usize,
+}
+
+/// After a cut at an instant.
+impl From<usize> for When {
+    fn from(cut: usize) -> Self {
+        Self {
+            sure: cut,
+            until: cut,
+        }
+    }
+}
+
 /// What something was, one state after another.
 #[derive(Debug)]
 pub struct History<T> {
@@ -49,11 +66,14 @@ impl<T> History<T> {
         &self.states[self.states.len() - 1].1
     }
 
-    /// What it may be after a cut at this instant: what it was when it was last synced, and all that it became since.
-    fn after(&self, cut: usize) -> &[(usize, T)] {
-        let synced = self.sure.iter().rev().find(|(instant, _)| *instant <= cut);
+    /// What it may be then: what it was when it was last synced, and all that it became since.
+    fn after(&self, when: When) -> &[(usize, T)] {
+        let mut synced = self.sure.iter().rev();
+        let synced = synced.find(|(instant, _)| *instant <= when.sure);
         let from = synced.map_or(0, |(_, state)| *state);
-        let end = self.states.partition_point(|(begun, _)| *begun <= cut);
+        let end = self
+            .states
+            .partition_point(|(begun, _)| *begun <= when.until);
         &self.states[from..end.max(from)]
     }
 }
@@ -217,9 +237,9 @@ impl Folder {
         pages.into_values().cloned()
     }
 
-    /// Holds what is in a folder against what may be there after a cut; says how many files must be, and which names are there again
+    /// Holds what is in a folder against what may be there; says how many files must be, and which names are there again
     /// that were synced away, with the very file that they were of.
-    pub fn check(&self, path: &Path, cut: usize) -> Result<(usize, Vec<String>), String> {
+    pub fn check(&self, path: &Path, when: When) -> Result<(usize, Vec<String>), String> {
         let mut back = Vec::new();
         let mut found = BTreeMap::new();
         let list = || {
@@ -230,7 +250,7 @@ impl Folder {
         let must_exist = self
             .places
             .iter()
-            .any(|place| place.after(cut).iter().all(|(_, name)| name.is_some()));
+            .any(|place| place.after(when).iter().all(|(_, name)| name.is_some()));
         match list() {
             Ok(names) => {
                 for name in names {
@@ -246,12 +266,12 @@ impl Folder {
             let told = self
                 .names
                 .get(name)
-                .map_or(&[][..], |history| history.after(cut));
+                .map_or(&[][..], |history| history.after(when));
             let files = told.iter().filter_map(|(_, number)| *number);
             let answers: Vec<_> = files
-                .map(|number| accepts(self.contents[number].after(cut), bytes))
+                .map(|number| accepts(self.contents[number].after(when), bytes))
                 .collect();
-            if answers.is_empty() && self.is_back(name, bytes, cut) {
+            if answers.is_empty() && self.is_back(name, bytes, when) {
                 back.push(name.clone());
             } else if !answers.iter().any(Result::is_ok) {
                 return Err(format!("{name}: {answers:?}"));
@@ -263,30 +283,30 @@ impl Folder {
             .filter(|(name, _)| !found.contains_key(*name));
         for (name, history) in absent {
             if history
-                .after(cut)
+                .after(when)
                 .iter()
                 .all(|(_, number)| number.is_some())
             {
                 return Err(format!("{name} was synced, and is not there"));
             }
         }
-        Ok((self.none_is_lost(&found, cut)?, back))
+        Ok((self.none_is_lost(&found, when)?, back))
     }
 
     /// Whether a name was of a file with these bytes, before a sync that knew that it was gone.
-    fn is_back(&self, name: &str, bytes: &[u8], cut: usize) -> bool {
+    fn is_back(&self, name: &str, bytes: &[u8], when: When) -> bool {
         let states = self.names.get(name).map_or(&[][..], |name| &name.states);
-        let before = states.iter().take_while(|(begun, _)| *begun <= cut);
+        let before = states.iter().take_while(|(begun, _)| *begun <= when.until);
         let mut files = before.filter_map(|(_, number)| *number);
         files.any(|number| accepts(&self.contents[number].states, bytes).is_ok())
     }
 
     /// A file that was renamed since it was synced is under one of its names.
-    fn none_is_lost(&self, found: &BTreeMap<String, Vec<u8>>, cut: usize) -> Result<usize, String> {
+    fn none_is_lost(&self, found: &BTreeMap<String, Vec<u8>>, when: When) -> Result<usize, String> {
         let mut sure = 0;
         for (number, place) in self.places.iter().enumerate() {
             let names: Option<Vec<_>> = place
-                .after(cut)
+                .after(when)
                 .iter()
                 .map(|(_, name)| name.as_ref())
                 .collect();
@@ -294,7 +314,7 @@ impl Folder {
             sure += 1;
             let is_it = |name: &&String| {
                 let bytes = found.get(*name);
-                bytes.is_some_and(|bytes| accepts(self.contents[number].after(cut), bytes).is_ok())
+                bytes.is_some_and(|bytes| accepts(self.contents[number].after(when), bytes).is_ok())
             };
             if !names.iter().any(is_it) {
                 return Err(format!(
@@ -330,7 +350,7 @@ mod tests {
         for (name, bytes) in files {
             fs::write(dir.path().join(name), bytes).unwrap();
         }
-        folder.check(dir.path(), cut)
+        folder.check(dir.path(), cut.into())
     }
 
     fn check(cut: usize, files: &[(&str, &[u8])]) -> Result<usize, String> {

@@ -3,8 +3,9 @@
 use crate::common::chain::{Chain, mount, unmount};
 use crate::common::{dir, eventually};
 use crate::database::{self, Database};
+use crate::history::{self, Taken};
 use crate::load::Load;
-use crate::model::{Folder, Page};
+use crate::model::{Folder, Page, When};
 use crate::sent::{Sent, Tap, layout};
 use crate::world::{FileSystem, Properties};
 use parking_lot::Mutex;
@@ -12,6 +13,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
 use vellum_device::Volume;
+use vellum_device::block::BlockDevice;
 use vellum_device::inspect::check_medium;
 use vellum_medium::fault::{Asked, Event, Recorder, Rng, Tape};
 use vellum_medium::{FileMedium, Medium, MemoryMedium, Prealloc};
@@ -31,6 +33,8 @@ pub struct Recording {
     database: Database,
     /// What the file system sent to its journal.
     sent: Sent,
+    /// Snapshots, in order.
+    taken: Vec<Taken>,
 }
 
 /// Why a trial is a failure, or none of ours.
@@ -53,6 +57,8 @@ pub struct Sure {
     pub transactions: usize,
     /// Names that a btrfs has again.
     pub back: usize,
+    /// Snapshots that were looked at.
+    pub snapshots: usize,
 }
 
 impl std::ops::AddAssign for Sure {
@@ -60,6 +66,7 @@ impl std::ops::AddAssign for Sure {
         self.files += other.files;
         self.transactions += other.transactions;
         self.back += other.back;
+        self.snapshots += other.snapshots;
     }
 }
 
@@ -124,6 +131,7 @@ impl Places {
         let places = Self { dir: dir() };
         fs::create_dir(places.fuse()).unwrap();
         fs::create_dir(places.mount()).unwrap();
+        fs::create_dir(places.seen()).unwrap();
         places
     }
 
@@ -133,6 +141,10 @@ impl Places {
 
     pub fn mount(&self) -> std::path::PathBuf {
         self.dir.path().join("mnt")
+    }
+
+    fn seen(&self) -> std::path::PathBuf {
+        self.dir.path().join("seen")
     }
 
     fn medium(&self) -> std::path::PathBuf {
@@ -171,7 +183,13 @@ impl Recording {
         let base = database::folder(&places.mount());
         File::open(places.mount()).unwrap().sync_all().unwrap();
         let made = now();
-        let (folders, database) = std::thread::scope(|scope| {
+        let stop = places.mount().join("stop");
+        let (folders, database, taken) = std::thread::scope(|scope| {
+            let volume = &attached.volume;
+            let taken = properties.has_snapshots().then(|| {
+                let (stop, now) = (&stop, &now);
+                scope.spawn(move || history::keep(volume, stop, seed, now))
+            });
             let database = scope.spawn(|| Database::write(&base, mode, seed, &now));
             let works: Vec<_> = folders
                 .iter()
@@ -182,9 +200,10 @@ impl Recording {
                 })
                 .collect();
             let ended: Vec<_> = works.into_iter().map(|work| work.join()).collect();
-            fs::write(places.mount().join("stop"), "").unwrap();
+            fs::write(&stop, "").unwrap();
             let folders = ended.into_iter().map(Result::unwrap).collect();
-            (folders, database.join().unwrap())
+            let taken = taken.map_or_else(Vec::new, |taken| taken.join().unwrap());
+            (folders, database.join().unwrap(), taken)
         });
         unmount(&places.mount());
         file_system.check(attached.device()).unwrap();
@@ -201,6 +220,7 @@ impl Recording {
             folders,
             database,
             sent,
+            taken,
         }
     }
 
@@ -223,12 +243,17 @@ impl Recording {
     }
 
     /// Instants at which a cut is made: some at random, some where a sync or a durable write begins or ends, some where something
-    /// dangerous is in flight.
+    /// dangerous is in flight, some where a snapshot is taken or deleted.
     pub fn instants(&self, count: usize, rng: &mut Rng) -> Vec<usize> {
         let (syncs, dangers) = (syncs(&self.tape), dangers(&self.tape, self.own));
+        let taken = self.taken.iter();
+        let taken: Vec<_> = taken
+            .flat_map(|one| [Some(one.when.sure), Some(one.when.until), one.leaves])
+            .flatten()
+            .collect();
         let mut chosen: Vec<_> = (0..count)
             .map(|n| {
-                let places = [&[][..], &syncs, &dangers][n % 3];
+                let places = [&[][..], &syncs, &dangers, &taken][n % 4];
                 match places.get(rng.below(places.len() as u64) as usize) {
                     Some(place) => place + rng.below(4) as usize,
                     None => {
@@ -258,14 +283,49 @@ impl Recording {
         let mut attached = Attached::up(recorder.clone(), &options, &places.fuse(), &nothing)?;
         mount(file_system.options, attached.device(), &places.mount())
             .map_err(|e| self.not_mounted(attached.device(), &e))?;
-        let found = self.check(&places.mount(), cut);
+        let found = self.check(&places.mount(), cut.into());
         unmount(&places.mount());
-        let sure = found?;
+        let mut sure = found?;
         file_system.check(attached.device())?;
+        sure.snapshots += self.snapshots_hold(&attached.volume, cut, places)?;
         attached.stop()?;
         drop(attached);
         sound(recorder.base(), "at the end")?;
         Ok((recorder.take(), sure))
+    }
+
+    /// After a cut each snapshot is there that must be, and one of them shows what was there when it was taken; says how many were
+    /// looked at.
+    fn snapshots_hold(
+        &self,
+        volume: &Arc<Volume>,
+        cut: usize,
+        places: &Places,
+    ) -> Result<usize, Complaint> {
+        let must_be: Vec<_> = self.taken.iter().filter(|one| one.is_there(cut)).collect();
+        let Some(one) = must_be.get(cut % must_be.len().max(1)) else {
+            return Ok(0);
+        };
+        let there = volume.snapshots().map_err(|e| e.to_string())?;
+        for one in &must_be {
+            if !there.iter().any(|info| info.name == one.name) {
+                return Err(format!("of the snapshots {must_be:?} {} is gone", one.name).into());
+            }
+        }
+        let of = |error: &str| format!("snapshot {} of {:?}: {error}", one.name, one.when);
+        let seen = volume.seen_at(&one.name).map_err(|e| of(&e.to_string()))?;
+        let seen: Arc<dyn BlockDevice> = Arc::new(seen.with_memory());
+        let (file_system, _) = self.world;
+        file_system.forget();
+        let chain = Chain::up(&places.seen(), seen.into());
+        mount(file_system.options, chain.device(), &places.mount())
+            .map_err(|e| self.not_mounted(chain.device(), &of(&e)))?;
+        let found = self.check(&places.mount(), one.when);
+        unmount(&places.mount());
+        found.map_err(|e| of(&e))?;
+        file_system.check(chain.device()).map_err(|e| of(&e))?;
+        file_system.forget();
+        Ok(1)
     }
 
     fn not_mounted(&self, device: &str, error: &str) -> Complaint {
@@ -278,12 +338,12 @@ impl Recording {
         }
     }
 
-    fn check(&self, mount: &Path, cut: usize) -> Result<Sure, String> {
+    fn check(&self, mount: &Path, when: When) -> Result<Sure, String> {
         let mut sure = Sure::default();
         for (n, folder) in self.folders.iter().enumerate() {
             let path = mount.join(format!("d{n}"));
             let (files, back) = folder
-                .check(&path, cut)
+                .check(&path, when)
                 .map_err(|e| format!("{}: {e}", path.display()))?;
             sure.files += files;
             // Replay of btrfs's own log brings names back that were taken away before their folder was synced; it did on a plain
@@ -297,7 +357,7 @@ impl Recording {
                 _ => return Err(format!("{}: {back:?} are back", path.display())),
             }
         }
-        sure.transactions += self.database.check(&mount.join("sqlite"), cut)?;
+        sure.transactions += self.database.check(&mount.join("sqlite"), when.sure)?;
         Ok(sure)
     }
 }

@@ -89,6 +89,13 @@ impl FileSystem {
         program(self.make, device).unwrap();
     }
 
+    /// Has the kernel forget what it has seen of it: of two devices with one file system a btrfs takes the newer one.
+    pub fn forget(&self) {
+        if self.name == "btrfs" {
+            program(&["btrfs", "device", "scan"], "--forget").unwrap();
+        }
+    }
+
     /// Whether its own check finds nothing.
     pub fn check(&self, device: &str) -> Result<(), String> {
         program(self.check, device)
@@ -146,6 +153,11 @@ impl Properties {
         }
     }
 
+    /// Whether it has snapshots.
+    pub fn has_snapshots(self) -> bool {
+        self.layout() == Layout::Log
+    }
+
     /// Whether it promises what this file system wants: without order, no asynchronous commits.
     pub fn suits(self, file_system: &FileSystem) -> bool {
         self.layout().keeps_order() || file_system.name != "ext4-async"
@@ -154,6 +166,10 @@ impl Properties {
     pub fn create(self) -> CreateOptions {
         CreateOptions {
             layout: self.layout(),
+            history: match self.has_snapshots() {
+                true => 1000,
+                false => 0,
+            },
             ..CreateOptions::default()
         }
     }
