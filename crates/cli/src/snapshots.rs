@@ -31,6 +31,8 @@ pub enum Order {
     Take(String),
     /// To delete the one of this name.
     Delete(String),
+    /// To delete all of them: of a volume that nobody serves without a look at what says which there are.
+    DeleteAll,
     /// To go back to the one of this name: of a volume that nobody serves.
     #[serde(skip)]
     ReturnTo(String),
@@ -90,6 +92,11 @@ impl Order {
                 volume.take_snapshot(name, now.map_or(0, |since| since.as_secs()))?;
             }
             Self::Delete(name) => volume.delete_snapshot(name)?,
+            Self::DeleteAll => {
+                for one in volume.snapshots()? {
+                    volume.delete_snapshot(&one.name)?;
+                }
+            }
             Self::ReturnTo(name) => volume.roll_back(name)?,
             Self::Diff { since, to, from } => {
                 let runs = volume.changed_since(since, to.as_deref())?;
@@ -149,6 +156,7 @@ fn at_rest(path: &Path, key: &Key, order: &Order) -> Result<Value> {
     let claimed = claim(path, order.reads(), key)?;
     let options = OpenOptions {
         read_only: order.reads(),
+        without_snapshots: matches!(order, Order::DeleteAll),
         ..OpenOptions::default()
     };
     let volume = Volume::open(Arc::from(claimed.medium), &options)?;

@@ -198,7 +198,10 @@ fn what_cannot_be_is_told() {
         &["no snapshot of that name"],
     );
     fails(1, &["grow", volume, "--size", "300M"], &["has snapshots"]);
-    ok(&["delete", volume, "a"]);
+    ok(&["snapshot", volume, "b"]);
+    fails(2, &["delete", volume], &["<NAME>"]);
+    fails(2, &["delete", volume, "a", "--all"], &["--all"]);
+    ok(&["delete", volume, "--all"]);
     ok(&["grow", volume, "--size", "300M"]);
     for more in [["--history", "0"], ["--layout", "ordered"]] {
         let other = dir.path().join(more[1]);

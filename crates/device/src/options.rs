@@ -74,6 +74,8 @@ pub struct OpenOptions {
     pub persistence: Persistence,
     /// Told of each kind of trouble when it first happens.
     pub on_event: Option<OnEvent>,
+    /// All snapshots are given up, unread.
+    pub without_snapshots: bool,
 }
 
 impl Default for OpenOptions {
@@ -91,6 +93,7 @@ impl Default for OpenOptions {
             cached_sums: None,
             persistence: Persistence::default(),
             on_event: None,
+            without_snapshots: false,
         }
     }
 }
@@ -181,8 +184,8 @@ pub enum CreateError {
 pub enum OpenError {
     /// What belongs to snapshots.
     #[error(
-        "what says which snapshots there are is damaged: {0}; `vellum serve --read-only` shows the \
-         volume, and `vellum rescue` copies it into a new one, both without snapshots"
+        "what says which snapshots there are is damaged: {0}; `vellum delete VOLUME --all` gives all \
+         snapshots up, and the volume is as before; until then `vellum serve --read-only` shows it"
     )]
     Snapshots(String),
     /// What is on the medium.

@@ -162,7 +162,7 @@ impl Volume {
             damage,
         };
         volume.start()?;
-        volume.load_snapshots()?;
+        volume.load_snapshots(options.without_snapshots)?;
         Ok(volume)
     }
 

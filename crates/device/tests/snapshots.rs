@@ -475,6 +475,29 @@ fn damage_to_what_says_what_they_are_is_told_and_costs_the_volume_nothing() {
     let volume = open(true).unwrap();
     let seen = Arc::new(volume.seen_at("a").unwrap());
     assert_eq!(read_all(&seen)[..100], [5; 100]);
+    drop((seen, volume));
+    // The way back: all of them are given up, and the volume is written again.
+    let at = beginning_with(&*medium, &rows);
+    let mut block = [0; BLOCK_BYTES];
+    medium.read(at, &mut block).unwrap();
+    block[0] ^= 1;
+    medium.write(at, &block).unwrap();
+    let options = OpenOptions {
+        without_snapshots: true,
+        ..small()
+    };
+    let volume = Volume::open(Arc::clone(&medium), &options).unwrap();
+    assert_eq!(volume.snapshots().unwrap(), []);
+    assert_eq!(volume.snapshot_room().unwrap().0, 0);
+    volume.stop().unwrap();
+    drop(volume);
+    let volume = open(false).unwrap();
+    assert_eq!(read_all(&volume), now);
+    volume.take_snapshot("a", 2).unwrap();
+    let mut client = Client::new(&volume);
+    client.write(0, &[7; 10]).unwrap();
+    let seen = Arc::new(volume.seen_at("a").unwrap());
+    assert_eq!(read_all(&seen), now);
 }
 
 #[test]

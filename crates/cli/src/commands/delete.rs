@@ -14,26 +14,40 @@ use std::path::PathBuf;
 #[command(after_help = "Example:
   vellum delete disk.vellum before-upgrade
 
-The volume, and its other snapshots, stay as they are.")]
+The volume, and its other snapshots, stay as they are.
+
+If what says which snapshots there are is damaged, the volume is not written.
+`vellum delete disk.vellum --all` gives all of them up, and the volume is written again.")]
 pub struct Args {
     /// The volume; if it is being served, its server does it.
     volume: PathBuf,
     /// The snapshot.
-    name: String,
+    #[arg(required_unless_present = "all")]
+    name: Option<String>,
+    /// All of them.
+    #[arg(long, conflicts_with = "name")]
+    all: bool,
     #[command(flatten)]
     key: Key,
 }
 
 /// Deletes it.
 pub fn run(args: &Args) -> Result<()> {
-    views::is_free(&peek::uuid_of(&args.volume)?, &args.volume, &args.name)?;
-    let order = Order::Delete(args.name.clone());
+    let uuid = peek::uuid_of(&args.volume)?;
+    let Some(name) = &args.name else {
+        // When it is damaged, nothing of it is attached.
+        let there = snapshots::ask::<All>(&args.volume, &args.key, &Order::List);
+        for one in there.map(|all| all.snapshots).unwrap_or_default() {
+            views::is_free(&uuid, &args.volume, &one.name)?;
+        }
+        let _: All = snapshots::ask(&args.volume, &args.key, &Order::DeleteAll)?;
+        writeln!(out(), "all snapshots are deleted")?;
+        return Ok(());
+    };
+    views::is_free(&uuid, &args.volume, name)?;
+    let order = Order::Delete(name.clone());
     let left: All = snapshots::ask(&args.volume, &args.key, &order)?;
     let kept = Size(left.kept_bytes);
-    writeln!(
-        out(),
-        "{} is deleted; those that are left keep {kept}",
-        args.name
-    )?;
+    writeln!(out(), "{name} is deleted; those that are left keep {kept}")?;
     Ok(())
 }

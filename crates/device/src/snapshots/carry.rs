@@ -39,7 +39,7 @@ pub(super) fn flush(shared: &Shared) -> Result<(), BlockError> {
     shared.call(flush, admit_plain).map(drop)
 }
 
-fn discard(shared: &Shared, lba: Lba, blocks: u64) -> Result<(), BlockError> {
+pub(super) fn discard(shared: &Shared, lba: Lba, blocks: u64) -> Result<(), BlockError> {
     let op = Op::Discard { fua: false };
     let discard = request(op, lba, blocks, Frames::default());
     shared.call(discard, admit_plain).map(drop)

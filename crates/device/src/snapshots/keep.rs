@@ -8,11 +8,21 @@ use crate::options::OpenError;
 use crate::shared::Shared;
 use std::sync::Arc;
 use vellum_core::addr::Lba;
-use vellum_core::format::history::Stage;
+use vellum_core::format::history::{LIST_BLOCKS, Stage};
 use vellum_core::snapshots::{Snapshots, list_blocks};
 
 fn broken(what: impl std::fmt::Display) -> OpenError {
     OpenError::Snapshots(what.to_string())
+}
+
+/// Gives up all snapshots of a volume, unread: [`load`] finds none then, and gives up what they kept.
+pub(crate) fn forget_list(shared: &Shared, keeper: &Keeper) -> Result<(), OpenError> {
+    let history = keeper.book().history();
+    // In that order: with a list and no rows, snapshots would read as the volume does now.
+    carry::discard(shared, history.list(0), LIST_BLOCKS)
+        .and_then(|()| carry::flush(shared))
+        .and_then(|()| carry::discard(shared, history.rows(0), history.row_blocks()))
+        .map_err(broken)
 }
 
 /// Reads what is known of a volume's snapshots and, if it `may_write`, ends what a crash has cut short.

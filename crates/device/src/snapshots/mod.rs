@@ -13,7 +13,7 @@ pub(crate) mod keeper;
 mod take;
 mod view;
 
-pub(crate) use keep::{keep_for, load};
+pub(crate) use keep::{forget_list, keep_for, load};
 pub(crate) use keeper::Keeper;
 pub use take::{SnapshotError, SnapshotInfo};
 pub(crate) use take::{changed, delete, infos, roll_back, take};

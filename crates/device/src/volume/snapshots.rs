@@ -6,8 +6,8 @@ use crate::snapshots::{self, Keeper, Seen, SnapshotError, SnapshotInfo};
 use vellum_core::addr::Lba;
 
 impl Volume {
-    /// Reads what is known of them.
-    pub(super) fn load_snapshots(&self) -> Result<(), OpenError> {
+    /// Reads what is known of them; or gives them up.
+    pub(super) fn load_snapshots(&self, are_given_up: bool) -> Result<(), OpenError> {
         let Some(keeper) = &self.shared.keeper else {
             return Ok(());
         };
@@ -16,6 +16,9 @@ impl Volume {
             let told = "the volume is damaged, so its snapshots are not read";
             self.shared.events.add("snapshots", told.to_owned());
             return Ok(());
+        }
+        if are_given_up && !self.read_only {
+            snapshots::forget_list(&self.shared, keeper)?;
         }
         match snapshots::load(&self.shared, keeper, !self.read_only) {
             // What is left of a damaged volume is read all the same.
