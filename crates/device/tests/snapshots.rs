@@ -500,6 +500,40 @@ fn damage_to_what_says_what_they_are_is_told_and_costs_the_volume_nothing() {
     assert_eq!(read_all(&seen), now);
 }
 
+/// Who copies a snapshot passes over what it has nothing of, whatever became of the volume since.
+#[test]
+fn what_is_mapped_in_one_is_told() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
+    create(&*medium, 1000);
+    let volume = open(&medium);
+    let mut client = Client::new(&volume);
+    client.write(10, &[5; 20]).unwrap();
+    volume.take_snapshot("a", 1).unwrap();
+    client.discard(12, 4).unwrap();
+    client.write(25, &[6; 30]).unwrap();
+    let mapped = |device: &dyn BlockDevice| {
+        let mut lba = 0;
+        let mut found = Vec::new();
+        while lba < 400 {
+            for extent in device.extents(vellum_core::addr::Lba(lba), 400 - lba, 3) {
+                let run = lba..lba + extent.blocks;
+                found.extend(run.filter(|_| extent.mapped));
+                lba += extent.blocks;
+            }
+        }
+        found
+    };
+    let told: Vec<u64> = (10..30).collect();
+    let seen = Arc::new(volume.seen_at("a").unwrap());
+    assert_eq!(mapped(&*seen), told);
+    let written = Arc::new(volume.seen_at("a").unwrap().with_memory());
+    assert_eq!(mapped(&*written), told);
+    Client::new(&written).write(100, &[1]).unwrap();
+    assert!(mapped(&*written).contains(&100));
+    volume.delete_snapshot("a").unwrap();
+    assert_eq!(mapped(&*seen).len(), 400, "nothing is claimed to be zero");
+}
+
 #[test]
 fn a_volume_without_room_for_any_says_so() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));

@@ -24,6 +24,9 @@ pub struct Seen {
     written: Option<RwLock<Written>>,
 }
 
+/// Runs of a snapshot's blocks that are looked at before what is mapped is told.
+const RUNS: usize = 64;
+
 /// Blocks that were written to a snapshot.
 type Written = BTreeMap<u64, Box<[u8; BLOCK_BYTES]>>;
 
@@ -74,17 +77,29 @@ impl Seen {
         self.number.0
     }
 
-    /// Where its blocks are now.
-    fn places(&self, lba: Lba, blocks: u64) -> Result<Vec<Lba>, BlockError> {
+    /// Where its blocks are now: runs of them, so many at most.
+    fn places(&self, lba: Lba, blocks: u64, most: usize) -> Result<Vec<(Lba, u64)>, BlockError> {
         let gone = || BlockError::Io("the snapshot has been deleted".to_owned());
         let book = self.shared.keeper.as_ref().ok_or_else(gone)?.book();
-        match is_there(&book, self.number) {
-            true => {
-                let lbas = (lba.0..lba.0 + blocks).map(Lba);
-                Ok(lbas.map(|lba| book.place(self.number, lba)).collect())
-            }
-            false => Err(gone()),
+        if !is_there(&book, self.number) {
+            return Err(gone());
         }
+        let (mut at, end) = (lba, lba.plus(blocks));
+        let mut runs: Vec<(Lba, u64)> = Vec::new();
+        while at < end && runs.len() < most {
+            let changed = book.next_changed(at, self.number, None);
+            let changed = changed.map_or(end, |changed| changed.min(end));
+            let (place, blocks) = match changed == at {
+                true => (book.place(self.number, at), 1),
+                false => (at, changed.0 - at.0),
+            };
+            match runs.last_mut() {
+                Some((first, before)) if first.plus(*before) == place => *before += blocks,
+                _ => runs.push((place, blocks)),
+            }
+            at = at.plus(blocks);
+        }
+        Ok(runs)
     }
 
     fn verdict(&self, request: &Request) -> Result<(), BlockError> {
@@ -105,21 +120,52 @@ impl Seen {
     fn read(&self, request: &mut Request) -> Result<(), BlockError> {
         self.verdict(request)?;
         loop {
-            let places = self.places(request.lba, request.blocks)?;
+            let places = self.places(request.lba, request.blocks, usize::MAX)?;
             // What was answered before is there.
             drop(self.shared.knowing_all());
             let mut rest = std::mem::take(&mut request.frames);
-            for run in places.chunk_by(|one, next| one.plus(1) == *next) {
-                let others = rest.split_off(run.len());
-                let read = carry::read_into(&self.shared, run[0], rest)?;
+            for &(place, blocks) in &places {
+                let others = rest.split_off(blocks as usize);
+                let read = carry::read_into(&self.shared, place, rest)?;
                 request.frames.append(read);
                 rest = others;
             }
-            if self.places(request.lba, request.blocks)? == places {
+            if self.places(request.lba, request.blocks, usize::MAX)? == places {
                 self.lay_over(request);
                 return Ok(());
             }
         }
+    }
+
+    /// What is mapped, in runs that follow each other.
+    fn mapped(&self, lba: Lba, blocks: u64) -> Result<Vec<Extent>, BlockError> {
+        loop {
+            let places = self.places(lba, blocks, RUNS)?;
+            let mut found: Vec<Extent> = Vec::new();
+            for &(place, blocks) in &places {
+                let extents = carry::extents(&self.shared, place, blocks);
+                let told: u64 = extents.iter().map(|(blocks, _)| blocks).sum();
+                for (blocks, mapped) in extents {
+                    match found.last_mut() {
+                        Some(last) if last.mapped == mapped => last.blocks += blocks,
+                        _ => found.push(Extent { blocks, mapped }),
+                    }
+                }
+                if told < blocks {
+                    break;
+                }
+            }
+            // As of what is read.
+            if self.places(lba, blocks, RUNS)? == places {
+                return Ok(found);
+            }
+        }
+    }
+
+    fn is_written(&self, lba: Lba, blocks: u64) -> bool {
+        let range = lba.0..lba.0.saturating_add(blocks);
+        let written = self.written.as_ref();
+        written.is_some_and(|written| written.read().range(range).next().is_some())
     }
 
     /// What was written is read in place of what the snapshot has.
@@ -190,9 +236,18 @@ impl BlockDevice for Seen {
         replies.flush();
     }
 
-    /// A snapshot has as much as the volume has where nothing was kept: what is not asked for is taken for data.
-    fn extents(&self, _: Lba, blocks: u64, _: usize) -> Vec<Extent> {
-        let mapped = true;
-        vec![Extent { blocks, mapped }]
+    fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<Extent> {
+        let found = match self.is_written(lba, blocks) {
+            false => self.mapped(lba, blocks).unwrap_or_default(),
+            true => Vec::new(),
+        };
+        match found.is_empty() {
+            // It is not known: nothing is claimed to be zero.
+            true => vec![Extent {
+                blocks,
+                mapped: true,
+            }],
+            false => found.into_iter().take(max.max(1)).collect(),
+        }
     }
 }
