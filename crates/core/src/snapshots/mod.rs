@@ -14,9 +14,11 @@
 //! This is the bookkeeping. Who carries it out hands blocks of the list and of rows to [`Snapshots::load_list`] and
 //! [`Snapshots::load_rows`] once, and writes those that a [`Plan`] names.
 
+mod keep;
 mod list;
 mod rows;
 
+pub use keep::{BadKeep, Keep, Span, scheduled_name};
 pub use list::ListError;
 
 use crate::addr::{BLOCK_BYTES, Lba};
