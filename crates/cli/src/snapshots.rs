@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_device::block::BlockDevice;
 use vellum_device::{Growable, OpenOptions, SnapshotError, SnapshotInfo, Volume};
+use vellum_frontend::changes::{Changes, Since};
 use vellum_frontend::finder::{Finder, Found};
 
 /// How long a server may take: to delete a snapshot, it gives up each block that the snapshot alone keeps.
@@ -175,6 +176,59 @@ pub fn split(given: &Path) -> (PathBuf, Option<String>) {
             (volume.into(), Some(name.to_owned()))
         }
         _ => (given.to_owned(), None),
+    }
+}
+
+/// Volumes by the names of their exports: each, and each of its snapshots, can be compared with its snapshots.
+pub struct Compared(pub Vec<(String, Arc<Growable>)>);
+
+impl Compared {
+    /// The volume of an export, and its snapshot if it is of one.
+    fn find<'a>(&self, export: &'a str) -> Option<(&Arc<Growable>, Option<&'a str>)> {
+        let volume = |name: &str| {
+            let mut volumes = self.0.iter();
+            volumes.find(|(other, _)| other == name).map(|(_, one)| one)
+        };
+        match volume(export) {
+            Some(whole) => Some((whole, None)),
+            None => {
+                let (name, snapshot) = export.rsplit_once('@')?;
+                Some((volume(name)?, Some(snapshot)))
+            }
+        }
+    }
+}
+
+impl Changes for Compared {
+    fn points(&self, export: &str) -> Vec<String> {
+        let Some((volume, until)) = self.find(export) else {
+            return Vec::new();
+        };
+        let all = volume.volume().snapshots().unwrap_or_default();
+        let names = all.into_iter().map(|one| one.name);
+        names.take_while(|name| Some(&**name) != until).collect()
+    }
+
+    fn since(&self, export: &str, point: &str) -> Option<Since> {
+        let (volume, until) = self.find(export)?;
+        // Only with what was taken before it.
+        let number = |name| volume.volume().seen_at(name).map(|seen| seen.number());
+        let since = number(point).ok()?;
+        let is_older = until.is_none_or(|until| number(until).is_ok_and(|until| since < until));
+        let (volume, point) = (Arc::clone(volume), point.to_owned());
+        let until = until.map(str::to_owned);
+        is_older.then(|| {
+            let told: Since = Arc::new(move |lba, blocks, max| {
+                let volume = volume.volume();
+                // Another one of that name is another point.
+                let is_it = volume
+                    .seen_at(&point)
+                    .is_ok_and(|seen| seen.number() == since);
+                let told = || volume.changed_within(&point, until.as_deref(), (lba, blocks), max);
+                is_it.then(told)?.ok()
+            });
+            told
+        })
     }
 }
 

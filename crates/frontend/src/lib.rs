@@ -1,5 +1,6 @@
 //! How a host attaches a volume: the front ends know the block interface and nothing else.
 
+pub mod changes;
 mod extents;
 pub mod finder;
 pub mod fuse;

@@ -12,7 +12,7 @@ use crate::protected;
 use crate::served::{OpenOptions, Recording, Served};
 use crate::server_log;
 use crate::signals::Stop;
-use crate::snapshots::{self, Order, RUNS_MAX};
+use crate::snapshots::{self, Compared, Order, RUNS_MAX};
 use crate::tls::TlsArgs;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -21,8 +21,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use vellum_device::{Haste, NewSize, Sought};
-use vellum_frontend::finder::Finder;
+use vellum_device::{Growable, Haste, NewSize, Sought};
 use vellum_frontend::fuse::{FuseExport, FuseServer};
 use vellum_frontend::nbd::{self, Export, Listen, Server};
 use vellum_frontend::ublk::{self, UblkServer};
@@ -301,7 +300,7 @@ fn serve(
                 device: v.device(),
             };
             let exports = volumes.0.iter().map(export).collect();
-            let finder = volumes.finder(true);
+            let finder = snapshots::finder(volumes.growable(), true);
             let server = FuseServer::mount_finding(dir, exports, Some(finder))?;
             volumes.are_at(|v| server.dir().join(&v.name).display().to_string());
             for (index, volume) in volumes.0.iter().enumerate() {
@@ -378,7 +377,8 @@ fn nbd(listen: &Listen, volumes: &Volumes, args: &Args) -> Result<Server> {
             ..nbd::Options::default()
         },
     )?;
-    server.find_by(volumes.finder(false));
+    server.find_by(snapshots::finder(volumes.growable(), false));
+    server.compare_by(Arc::new(Compared(volumes.growable())));
     for volume in &volumes.0 {
         let export = Export::new(volume.name.clone(), volume.device());
         let clients = match listen {
@@ -565,11 +565,12 @@ impl Answers for Volumes {
 }
 
 impl Volumes {
-    /// Finds their snapshots.
-    fn finder(&self, in_memory: bool) -> Finder {
+    /// Those that have snapshots, by the names of their exports.
+    fn growable(&self) -> Vec<(String, Arc<Growable>)> {
         let volumes = self.0.iter();
-        let volumes = volumes.filter_map(|v| Some((v.name.clone(), v.growable()?)));
-        snapshots::finder(volumes.collect(), in_memory)
+        volumes
+            .filter_map(|v| Some((v.name.clone(), v.growable()?)))
+            .collect()
     }
 
     /// Notes where clients reach each of them.

@@ -2,7 +2,7 @@
 
 use super::carry;
 use super::keeper::Keeper;
-use crate::block::BlockError;
+use crate::block::{BlockError, Extent};
 use crate::entropy;
 use crate::limits::{SNAPSHOT_PATIENCE, SNAPSHOT_ROWS, SNAPSHOT_WAITS};
 use crate::shared::Shared;
@@ -12,7 +12,10 @@ use std::time::{Duration, Instant};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::format::history::{BadName, Identity, Mark, Name, Number, Snapshot, Stage};
 use vellum_core::seam::Copy;
-use vellum_core::snapshots::{ListError, NoRoom};
+use vellum_core::snapshots::{ListError, NoRoom, Snapshots};
+
+/// Changed blocks that are looked at in one go: meanwhile no write is kept.
+const COMPARED_MAX: usize = 8192;
 
 /// Why something cannot be done with a snapshot.
 #[derive(Debug, thiserror::Error)]
@@ -229,12 +232,7 @@ pub(crate) fn changed(
     until: Option<&str>,
 ) -> Result<Vec<(Lba, u64)>, SnapshotError> {
     let book = keeper.book();
-    let number = |name: &str| match book.by_name(name) {
-        Some(snapshot) => Ok(snapshot.number),
-        None => Err(ListError::Unknown),
-    };
-    let since = number(since)?;
-    let until = until.map(number).transpose()?;
+    let (since, until) = two(&book, since, until)?;
     let mut runs: Vec<(Lba, u64)> = Vec::new();
     for lba in book.changed(since, until) {
         match runs.last_mut() {
@@ -243,4 +241,50 @@ pub(crate) fn changed(
         }
     }
     Ok(runs)
+}
+
+/// The numbers of two that are compared.
+fn two(
+    book: &Snapshots,
+    since: &str,
+    until: Option<&str>,
+) -> Result<(Number, Option<Number>), SnapshotError> {
+    let number = |name: &str| match book.by_name(name) {
+        Some(snapshot) => Ok(snapshot.number),
+        None => Err(ListError::Unknown),
+    };
+    Ok((number(since)?, until.map(number).transpose()?))
+}
+
+/// See [`Volume::changed_within`](crate::Volume::changed_within).
+pub(crate) fn changed_within(
+    keeper: &Keeper,
+    since: &str,
+    until: Option<&str>,
+    (lba, blocks): (Lba, u64),
+    max: usize,
+) -> Result<Vec<Extent>, SnapshotError> {
+    let book = keeper.book();
+    let (since, until) = two(&book, since, until)?;
+    let (mut at, end) = (lba, lba.plus(blocks));
+    let mut found: Vec<Extent> = Vec::new();
+    for _ in 0..COMPARED_MAX {
+        if at >= end {
+            break;
+        }
+        let next = book.next_changed(at, since, until);
+        let next = next.map_or(end, |next| next.min(end));
+        let (mapped, blocks) = match next == at {
+            true => (true, 1),
+            false => (false, next.0 - at.0),
+        };
+        let is_full = found.len() >= max.max(1);
+        match found.last_mut() {
+            Some(last) if last.mapped == mapped => last.blocks += blocks,
+            _ if is_full => break,
+            _ => found.push(Extent { blocks, mapped }),
+        }
+        at = at.plus(blocks);
+    }
+    Ok(found)
 }

@@ -1,6 +1,7 @@
 //! A volume's snapshots, as its user asks for them.
 
 use super::Volume;
+use crate::block::Extent;
 use crate::options::OpenError;
 use crate::snapshots::{self, Keeper, Seen, SnapshotError, SnapshotInfo};
 use vellum_core::addr::Lba;
@@ -94,6 +95,22 @@ impl Volume {
         until: Option<&str>,
     ) -> Result<Vec<(Lba, u64)>, SnapshotError> {
         snapshots::changed(self.keeper()?, since, until)
+    }
+
+    /// Whether blocks from `lba` on differ between a snapshot and a later one, or the volume as it is (`mapped`: they may), for so many
+    /// blocks and extents at most.
+    ///
+    /// # Errors
+    /// When there is none of a name.
+    pub fn changed_within(
+        &self,
+        since: &str,
+        until: Option<&str>,
+        (lba, blocks): (Lba, u64),
+        max: usize,
+    ) -> Result<Vec<Extent>, SnapshotError> {
+        let keeper = self.keeper()?;
+        snapshots::changed_within(keeper, since, until, (lba, blocks), max)
     }
 
     /// A snapshot, to be read.

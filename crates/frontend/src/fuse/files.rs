@@ -221,7 +221,8 @@ impl Files {
 /// The first byte from `offset` on that is data, or that is a hole.
 fn seek(device: &dyn BlockDevice, offset: u64, data: bool) -> Option<u64> {
     let mut lba = offset / BLOCK_BYTES as u64;
-    for extent in extents(device, Lba(lba), Lba(device.blocks())) {
+    let told = |lba, blocks, max| device.extents(lba, blocks, max);
+    for extent in extents(Lba(lba), Lba(device.blocks()), told) {
         if extent.mapped == data {
             return Some((lba * BLOCK_BYTES as u64).max(offset));
         }

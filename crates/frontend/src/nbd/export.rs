@@ -2,6 +2,7 @@
 
 use super::tls::Fingerprint;
 use super::wire::export_flag as flag;
+use crate::changes::Changes;
 use crate::finder::Finder;
 use crate::unaligned::ByteDevice;
 use parking_lot::RwLock;
@@ -136,6 +137,8 @@ pub struct Catalogue {
     exports: RwLock<Vec<Arc<Export>>>,
     /// Who makes exports of names that are asked for, and whose clients are those of another export.
     finder: RwLock<Option<Finder>>,
+    /// Who knows how exports differ from what they were.
+    changes: RwLock<Option<Arc<dyn Changes>>>,
 }
 
 impl std::fmt::Debug for Catalogue {
@@ -193,6 +196,17 @@ impl Catalogue {
     /// Whoever asks for an export that is not there may have what this finds.
     pub fn find_by(&self, finder: Finder) {
         *self.finder.write() = Some(finder);
+    }
+
+    /// Exports can be compared with what they were.
+    pub fn compare_by(&self, changes: Arc<dyn Changes>) {
+        *self.changes.write() = Some(changes);
+    }
+
+    /// Who knows how they differ.
+    #[must_use]
+    pub fn changes(&self) -> Option<Arc<dyn Changes>> {
+        self.changes.read().clone()
     }
 
     /// Those that this client may have.

@@ -8,6 +8,7 @@
 //! Architecture invariant: nothing here knows more of a volume than `vellum_device::block`.
 
 mod connections;
+mod contexts;
 mod end;
 mod export;
 mod handshake;

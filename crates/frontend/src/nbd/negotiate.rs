@@ -4,15 +4,19 @@
 //! Bounds: an option's data is read up to [`OPTION_DATA_MAX`]; up to [`OPTION_SKIP_MAX`] it is skipped and
 //! answered with TOO_BIG; beyond, or after [`OPTIONS_MAX`] options, the connection ends.
 
+use super::contexts::{CONTEXTS_MAX, Context, SINCE};
 use super::export::{Catalogue, Export, STRING_BYTES_MAX};
 use super::tls::Fingerprint;
 use super::wire::{self, ProtocolError, be16, be32, be64, handshake, info, option, reply};
+use crate::changes::Since;
 use std::sync::Arc;
 
 /// The longest data of an option that is looked at: two strings of the longest and some numbers.
 pub const OPTION_DATA_MAX: u32 = 3 * STRING_BYTES_MAX as u32;
 /// The longest that is skipped.
 pub const OPTION_SKIP_MAX: u32 = 1 << 20;
+/// Contexts that are listed besides `base:allocation`, the newest of them: an answer is bounded.
+const LISTED_MAX: usize = 256;
 /// How many options a client may send.
 pub const OPTIONS_MAX: u32 = 256;
 
@@ -44,12 +48,12 @@ pub enum Step {
 }
 
 /// What both sides know once the transmission starts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Agreed {
     /// Structured replies.
     pub structured: bool,
-    /// Block status of base:allocation.
-    pub base_allocation: bool,
+    /// What block status tells.
+    pub contexts: Vec<Context>,
 }
 
 /// The haggling's state.
@@ -61,8 +65,8 @@ pub struct Negotiator<'a> {
     client: Option<Fingerprint>,
     no_zeroes: bool,
     structured: bool,
-    /// The export whose contexts were chosen.
-    context_of: Option<String>,
+    /// The export of which contexts were chosen, and these.
+    chosen: Option<(String, Vec<Context>)>,
     options: u32,
 }
 
@@ -85,7 +89,7 @@ impl<'a> Negotiator<'a> {
             client: None,
             no_zeroes: false,
             structured: false,
-            context_of: None,
+            chosen: None,
             options: 0,
         }
     }
@@ -119,7 +123,7 @@ impl<'a> Negotiator<'a> {
         self.tls = TlsState::Active;
         self.client = client;
         self.structured = false;
-        self.context_of = None;
+        self.chosen = None;
     }
 
     /// Reads an option's head and checks the limits.
@@ -217,13 +221,13 @@ impl<'a> Negotiator<'a> {
     /// What was agreed for the transmission with `export`.
     #[must_use]
     pub fn agreed(&self, export: &Export) -> Agreed {
-        let same = |name: &String| {
-            self.find(name)
-                .is_some_and(|found| found.name == export.name)
-        };
+        let chosen = self.chosen.as_ref().filter(|(name, _)| {
+            let found = self.find(name);
+            self.structured && found.is_some_and(|found| found.name == export.name)
+        });
         Agreed {
             structured: self.structured,
-            base_allocation: self.structured && self.context_of.as_ref().is_some_and(same),
+            contexts: chosen.map_or_else(Vec::new, |(_, contexts)| contexts.clone()),
         }
     }
 
@@ -333,7 +337,7 @@ impl<'a> Negotiator<'a> {
         let set = option == option::SET_META_CONTEXT;
         if set {
             // Whatever comes of it, the earlier choice is void.
-            self.context_of = None;
+            self.chosen = None;
         }
         if !self.structured {
             return error(
@@ -346,22 +350,65 @@ impl<'a> Negotiator<'a> {
         let Some((name, queries)) = context_request(data) else {
             return error(out, option, reply::ERR_INVALID, "malformed request");
         };
-        if self.find(name).is_none() {
+        let Some(export) = self.find(name) else {
             return error(out, option, reply::ERR_UNKNOWN, NO_SUCH);
-        }
-        // No query lists everything but chooses nothing.
-        let listed = !set && (queries.is_empty() || queries.contains(&"base:"));
-        if listed || queries.contains(&wire::BASE_ALLOCATION) {
-            let id = if set { wire::BASE_ALLOCATION_ID } else { 0 };
+        };
+        let named = match set {
+            true => self.chosen(&export.name, &queries),
+            false => self.listed(&export.name, &queries),
+        };
+        for (id, (context, _)) in (1u32..).zip(&named) {
+            let id = if set { id } else { 0 };
             let mut body = id.to_be_bytes().to_vec();
-            body.extend_from_slice(wire::BASE_ALLOCATION.as_bytes());
+            body.extend_from_slice(context.as_bytes());
             answer(out, option, reply::META_CONTEXT, &body);
-            if set {
-                self.context_of = Some(name.to_owned());
-            }
+        }
+        if set {
+            let contexts = named.into_iter().filter_map(|(_, context)| context);
+            self.chosen = Some((name.to_owned(), contexts.collect()));
         }
         answer(out, option, reply::ACK, &[]);
         Step::More
+    }
+
+    /// The contexts that are asked for, of those that there are.
+    fn chosen(&self, export: &str, queries: &[&str]) -> Vec<(String, Option<Context>)> {
+        let mut chosen: Vec<(String, Option<Context>)> = Vec::new();
+        for query in queries {
+            let is_new = chosen.iter().all(|(name, _)| name != query);
+            if !is_new || chosen.len() >= CONTEXTS_MAX {
+                continue;
+            }
+            let context = match query.strip_prefix(SINCE) {
+                Some(point) => self.since(export, point).map(Context::Changed),
+                None => (*query == wire::BASE_ALLOCATION).then_some(Context::Allocation),
+            };
+            if context.is_some() {
+                chosen.push(((*query).to_owned(), context));
+            }
+        }
+        chosen
+    }
+
+    /// The contexts whose names a query names, or begins; all of them, if there is none.
+    fn listed(&self, export: &str, queries: &[&str]) -> Vec<(String, Option<Context>)> {
+        let changes = self.catalogue.changes();
+        let points = changes.map_or_else(Vec::new, |changes| changes.points(export));
+        let points = points.iter().rev().take(LISTED_MAX);
+        let since = points.map(|point| format!("{SINCE}{point}"));
+        let all = std::iter::once(wire::BASE_ALLOCATION.to_owned()).chain(since);
+        let is_asked = |name: &String| {
+            let asks = |query: &&str| {
+                query == name
+                    || matches!(*query, "base:" | "qemu:" | SINCE) && name.starts_with(*query)
+            };
+            queries.is_empty() || queries.iter().any(asks)
+        };
+        all.filter(is_asked).map(|name| (name, None)).collect()
+    }
+
+    fn since(&self, export: &str, point: &str) -> Option<Since> {
+        self.catalogue.changes()?.since(export, point)
     }
 }
 

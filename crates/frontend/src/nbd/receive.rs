@@ -13,15 +13,15 @@
 //! Then all that this thread holds is on its way, except the frames of the part that is being received,
 //! and those leave for the heap when the client does not send all of it soon.
 
+use super::contexts::Context;
 use super::end::End;
 use super::outbox::{fill, trimmed};
 use super::session::{Failure, Kind, Opening, STALL, Session};
 use super::split::Split;
 use super::wire::{
-    self, Errno, PAYLOAD_BYTES_MAX, ProtocolError, REQUEST_BYTES, RequestHeader, chunk, command,
+    Errno, PAYLOAD_BYTES_MAX, ProtocolError, REQUEST_BYTES, RequestHeader, chunk, command,
     command_flag as flag,
 };
-use crate::extents::extents;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -257,12 +257,11 @@ impl Receiver {
             command::WRITE | command::TRIM => (flag::FUA, true),
             command::FLUSH | command::CACHE => (0, false),
             command::WRITE_ZEROES => (flag::FUA | flag::NO_HOLE | flag::FAST_ZERO, true),
-            command::BLOCK_STATUS if self.session.agreed.base_allocation => (flag::REQ_ONE, false),
+            command::BLOCK_STATUS if !self.session.agreed.contexts.is_empty() => {
+                (flag::REQ_ONE, false)
+            }
             command::BLOCK_STATUS => {
-                return Some(Failure::new(
-                    Errno::Inval,
-                    "base:allocation was not negotiated",
-                ));
+                return Some(Failure::new(Errno::Inval, "no meta context was negotiated"));
             }
             _ => return Some(Failure::new(Errno::Inval, "unknown command")),
         };
@@ -448,21 +447,31 @@ impl Receiver {
     }
 
     fn block_status(&mut self, slot: u32, offset: u64, length: u32, one: bool) {
-        let (mut at, stop) = (offset, offset + u64::from(length));
-        let mut edge = offset / BLOCK;
+        let stop = offset + u64::from(length);
+        let contexts = &self.session.agreed.contexts;
+        let bodies = (1u32..).zip(contexts).map(|(id, context)| {
+            let mut body = id.to_be_bytes().to_vec();
+            for (bytes, state) in self.states(context, offset, stop, one) {
+                body.extend_from_slice(&bytes.to_be_bytes());
+                body.extend_from_slice(&state.to_be_bytes());
+            }
+            body
+        });
+        let bodies: Vec<_> = bodies.collect();
+        self.session.end_with(slot, chunk::BLOCK_STATUS, &bodies);
+    }
+
+    /// Runs of bytes from `at` to `stop` and their states, as many as an answer has.
+    fn states(&self, context: &Context, at: u64, stop: u64, one: bool) -> Vec<(u32, u32)> {
+        let (mut at, mut edge) = (at, at / BLOCK);
         let mut runs: Vec<(u32, u32)> = Vec::new();
         let most = if one { 1 } else { EXTENTS_MAX };
-        let device = self.session.export.device();
-        for extent in extents(device, Lba(edge), Lba(stop.div_ceil(BLOCK))) {
-            edge += extent.blocks;
+        let end = Lba(stop.div_ceil(BLOCK));
+        for (blocks, state) in context.runs(&self.session.export, Lba(edge), end) {
+            edge += blocks;
             let until = (edge * BLOCK).min(stop);
             let bytes = (until - at) as u32;
             at = until;
-            let state = if extent.mapped {
-                0
-            } else {
-                wire::STATE_HOLE_ZERO
-            };
             let full = runs.len() == most;
             match runs.last_mut() {
                 Some((length, last)) if *last == state => *length += bytes,
@@ -470,12 +479,7 @@ impl Receiver {
                 _ => runs.push((bytes, state)),
             }
         }
-        let mut body = wire::BASE_ALLOCATION_ID.to_be_bytes().to_vec();
-        for (bytes, state) in runs {
-            body.extend_from_slice(&bytes.to_be_bytes());
-            body.extend_from_slice(&state.to_be_bytes());
-        }
-        self.session.end_with(slot, chunk::BLOCK_STATUS, &body);
+        runs
     }
 
     /// Frames filled from the stream; what is meant for them is passed over if there are none to be had.

@@ -9,6 +9,7 @@ use super::listen::{BindError, Listen, Listener, Protection};
 use super::receive::Receiver;
 use super::session::{Memory, Session};
 use super::words::{Report, Words};
+use crate::changes::Changes;
 use crate::finder::Finder;
 use parking_lot::{Condvar, Mutex};
 use rustls::ServerConfig;
@@ -152,6 +153,11 @@ impl Server {
     /// Whoever asks for an export that is not there may have what this finds, to be read.
     pub fn find_by(&self, finder: Finder) {
         self.shared.catalogue.find_by(finder);
+    }
+
+    /// Exports can be compared with what they were.
+    pub fn compare_by(&self, changes: Arc<dyn Changes>) {
+        self.shared.catalogue.compare_by(changes);
     }
 
     /// Serves an export no more: its connections finish what is in flight and close. Whether there was one.

@@ -286,16 +286,20 @@ impl Session {
         self.reply(&mut state, slot, None);
     }
 
-    /// Ends a request with bytes made by the receiving thread.
-    pub fn end_with(&self, slot: u32, kind: u16, body: &[u8]) {
+    /// Ends a request with bytes made by the receiving thread, a chunk each.
+    pub fn end_with(&self, slot: u32, kind: u16, bodies: &[Vec<u8>]) {
         let mut state = self.state.lock();
         if let Some(slot) = state.slots.remove(slot) {
-            state.queue.head(&wire::chunk_head(
-                slot.opening.cookie,
-                kind,
-                body.len() as u32,
-            ));
-            state.queue.head(body);
+            let cookie = slot.opening.cookie;
+            for (index, body) in bodies.iter().enumerate() {
+                let flags = match index + 1 == bodies.len() {
+                    true => chunk::FLAG_DONE,
+                    false => 0,
+                };
+                let head = wire::head_of_chunk(cookie, kind, body.len() as u32, flags);
+                state.queue.head(&head);
+                state.queue.head(body);
+            }
             self.account(&mut state, slot.opening.cost);
         }
     }

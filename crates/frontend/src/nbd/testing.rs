@@ -1,19 +1,36 @@
 //! For fuzzing and its tests only: the bodies of the fuzz targets.
 
+use super::contexts::Context;
 use super::export::{Catalogue, Export};
 use super::link::Link;
 use super::negotiate::{Agreed, Negotiator, OPTION_DATA_MAX, OPTIONS_MAX, Step, TlsState};
 use super::receive::Receiver;
 use super::session::{Memory, Session};
 use super::wire::OPTION_BYTES;
+use crate::changes::{Changes, Since};
 use crate::testing::RamDisk;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use vellum_core::addr::Lba;
+
+/// Every export can be compared with two points.
+struct Points;
+
+impl Changes for Points {
+    fn points(&self, _: &str) -> Vec<String> {
+        vec!["monday".to_owned(), "tuesday".to_owned()]
+    }
+
+    fn since(&self, _: &str, point: &str) -> Option<Since> {
+        (point == "monday").then(|| Arc::new(|_: Lba, _, _| None) as Since)
+    }
+}
 
 /// Fuzz target `nbd_options`: the bytes are what a client says after the greeting.
 pub fn fuzz_options(data: &[u8]) {
     let catalogue = Catalogue::default();
+    catalogue.compare_by(Arc::new(Points));
     for name in ["first", "second"] {
         // Two different names are never refused.
         let _ = catalogue
@@ -71,9 +88,14 @@ pub fn fuzz_transmission(data: &[u8]) {
     let export = Export::new("", Arc::clone(&disk))
         .read_only_if(data.first().is_some_and(|byte| byte & 6 == 6));
     let (mut client, server) = UnixStream::pair().expect("a socket pair");
+    let contexts = [
+        Context::Allocation,
+        Context::Changed(Arc::new(|_, _, _| None)),
+    ];
+    let contexts = contexts.into_iter().filter(|_| structured).collect();
     let agreed = Agreed {
         structured,
-        base_allocation: structured,
+        contexts,
     };
     let session = Arc::new(Session::new(
         Link::new(server.into()),

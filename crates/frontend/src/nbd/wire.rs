@@ -164,12 +164,12 @@ pub mod chunk {
     pub const ERROR: u16 = (1 << 15) + 1;
 }
 
-/// The one meta context.
+/// The meta context that each export has.
 pub const BASE_ALLOCATION: &str = "base:allocation";
-/// Its number on the wire.
-pub const BASE_ALLOCATION_ID: u32 = 1;
 /// No space is behind the extent, and it reads as zeros.
 pub const STATE_HOLE_ZERO: u32 = 3;
+/// The extent has changed.
+pub const DIRTY: u32 = 1;
 
 /// An error number as the protocol has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -320,9 +320,15 @@ pub fn simple_reply(cookie: u64, error: u32) -> [u8; 16] {
 /// The head of the only, and so last, chunk of a structured reply.
 #[must_use]
 pub fn chunk_head(cookie: u64, kind: u16, length: u32) -> [u8; 20] {
+    head_of_chunk(cookie, kind, length, chunk::FLAG_DONE)
+}
+
+/// The head of a chunk of a structured reply, which is the last one or not.
+#[must_use]
+pub fn head_of_chunk(cookie: u64, kind: u16, length: u32, flags: u16) -> [u8; 20] {
     let mut out = [0; 20];
     out[..4].copy_from_slice(&MAGIC_STRUCTURED.to_be_bytes());
-    out[4..6].copy_from_slice(&chunk::FLAG_DONE.to_be_bytes());
+    out[4..6].copy_from_slice(&flags.to_be_bytes());
     out[6..8].copy_from_slice(&kind.to_be_bytes());
     out[8..16].copy_from_slice(&cookie.to_be_bytes());
     out[16..].copy_from_slice(&length.to_be_bytes());
