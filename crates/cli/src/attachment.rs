@@ -346,7 +346,7 @@ fn nbd_attach(socket: &Path, device: &Path) -> Result<()> {
 }
 
 /// Starts a server, and hands it the secret of its volume, which nobody else sees.
-fn started(
+pub fn started(
     command: &mut Command,
     log: &mut ServerLog,
     secret: Option<Zeroizing<Vec<u8>>>,

@@ -1,14 +1,16 @@
 //! The control socket: its owner's, or a group's as well, JSON lines, one answer a line.
 //!
 //! `{"command":"stats"}`, `{"command":"properties"}`, `{"command":"journal"}`, `{"command":"dedup"}`, `{"command":"fold"}`,
-//! `{"command":"scrub"}`, `{"command":"grow"}`, `{"command":"snapshots"}`, `{"command":"shutdown"}`; every answer has `"ok"`, and
-//! `"error"` when that is false. All but the first and the last are of the volume at `"volume"`. Properties are changed with `"set"`, a list of changes as on the command line (`["write-once=off"]`), or
+//! `{"command":"scrub"}`, `{"command":"grow"}`, `{"command":"snapshots"}`, `{"command":"hand-over"}`, `{"command":"shutdown"}`; every
+//! answer has `"ok"`, and `"error"` when that is false. All but the first and the last two are of the volume at `"volume"`. Properties are changed with `"set"`, a list of changes as on the command line (`["write-once=off"]`), or
 //! for this run alone with `"research"`; and journals with a `"change"`, which is `"clear"` or `{"start":BYTES,"bytes":BYTES}`. A sweep for duplicates, or for sparse pages, is begun
 //! with `"sweep":"beside"` (its volume's clients) or `"now"`, and ended with `"stop"`; a scrub is begun with `"scrub":"start"`, at most
 //! `"rate"` blocks a second (0: as many as it can), and ended with `"stop"`. A volume grows to `"medium_blocks"` and `"logical_blocks"`, of
 //! which either may be missing. A snapshot is taken with `"order":{"take":NAME}`, and deleted with `{"delete":NAME}`; `{"diff":{"since":NAME}}`,
-//! with or without `"to":NAME`, tells which bytes differ.
+//! with or without `"to":NAME`, tells which bytes differ. A server hands over to another one: with `"order":"ask"` it tells what that has to
+//! know, and with `"now"` it gives its connection to the kernel along with the answer, and stops.
 
+use crate::handover;
 use crate::peek;
 use crate::signals::Stop;
 use crate::state::Process;
@@ -17,7 +19,7 @@ use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -50,8 +52,29 @@ pub trait Answers: Send + Sync {
     fn grow(&self, volume: &Value, size: NewSize) -> Result<Value, String>;
     /// The snapshots of a volume, after an order if there is one; or what differs between two of them.
     fn snapshots(&self, volume: &Value, order: &Value) -> Result<Value, String>;
+    /// What another server has to know that would go on where this one stops, or all that it needs for it.
+    fn hand_over(&self, order: &Value) -> Result<HandedOver, String>;
     /// The journals of a volume, after a change if there is one.
     fn journal(&self, volume: &Value, change: &Value) -> Result<Value, String>;
+}
+
+/// What goes to another server.
+pub struct HandedOver {
+    /// In words.
+    pub told: Value,
+    /// An open file.
+    pub file: Option<OwnedFd>,
+    /// This server stops.
+    pub ends: bool,
+}
+
+/// What comes with an answer.
+#[derive(Default)]
+pub struct Besides {
+    /// Goes along with it.
+    file: Option<OwnedFd>,
+    /// The server stops when it is given.
+    ends: bool,
 }
 
 /// How long a server that was killed may still be there, and its socket take connections.
@@ -220,6 +243,7 @@ fn serve(client: &UnixStream, server: &Mutex<Server>) -> std::io::Result<()> {
         }
         let too_long = line.len() as u64 > LINE_BYTES_MAX;
         let mut ends = None;
+        let mut besides = Besides::default();
         let answer = if too_long {
             refuse("the line is too long")
         } else {
@@ -228,10 +252,14 @@ fn serve(client: &UnixStream, server: &Mutex<Server>) -> std::io::Result<()> {
                 Server::Opening => return tell(client, &refuse("it is still opening its volumes")),
                 Server::Stopping => return tell(client, &refuse("it is stopping")),
             };
-            let mut shutdown = || ends = Some(stop.clone());
-            answer(&line, &*answers, &mut shutdown)
+            let answer = answer(&line, &*answers, &mut besides);
+            ends = besides.ends.then_some(stop);
+            answer
         };
-        let is_told = tell(client, &answer);
+        let is_told = match &besides.file {
+            Some(file) => handover::send(client, format!("{answer}\n").as_bytes(), file.as_fd()),
+            None => tell(client, &answer),
+        };
         // Not before: the process may be gone faster than it answers.
         if let Some(stop) = ends {
             stop.ask();
@@ -273,7 +301,7 @@ fn told(key: &str, result: Result<Value, String>) -> Value {
 }
 
 /// Answers one line.
-pub fn answer(line: &[u8], answers: &dyn Answers, shutdown: &mut dyn FnMut()) -> Value {
+pub fn answer(line: &[u8], answers: &dyn Answers, besides: &mut Besides) -> Value {
     let Ok(request) = serde_json::from_slice::<Value>(line) else {
         return refuse("the line is not JSON");
     };
@@ -313,12 +341,20 @@ pub fn answer(line: &[u8], answers: &dyn Answers, shutdown: &mut dyn FnMut()) ->
             )
         }
         Some("shutdown") => {
-            shutdown();
+            besides.ends = true;
             json!({"ok": true})
+        }
+        Some("hand-over") => {
+            let handed = answers.hand_over(&request["order"]);
+            let handed = handed.map(|HandedOver { told, file, ends }| {
+                *besides = Besides { file, ends };
+                told
+            });
+            told("handed_over", handed)
         }
         Some(other) => refuse(&format!(
             "unknown command {other:?}: there are stats, properties, journal, dedup, fold, scrub, grow, \
-            snapshots and shutdown"
+            snapshots, hand-over and shutdown"
         )),
         None => refuse("no \"command\""),
     }
@@ -369,18 +405,45 @@ pub fn request(path: &Path, request: &Value) -> Result<Value> {
 
 /// The same of what may take longer.
 pub fn request_within(path: &Path, request: &Value, patience: Duration) -> Result<Value> {
+    let stream = sent(path, request, patience)?;
+    let mut line = String::new();
+    BufReader::new(&stream)
+        .take(ANSWER_BYTES_MAX)
+        .read_line(&mut line)
+        .with_context(|| format!("no answer on control socket {}", path.display()))?;
+    accepted(path, &line)
+}
+
+/// The same of what is answered with an open file.
+pub fn request_with_file(
+    path: &Path,
+    request: &Value,
+    patience: Duration,
+) -> Result<(Value, Option<OwnedFd>)> {
+    let stream = sent(path, request, patience)?;
+    let mut first = vec![0; 64 << 10];
+    let (got, file) = handover::receive(&stream, &mut first)
+        .with_context(|| format!("no answer on control socket {}", path.display()))?;
+    first.truncate(got);
+    let rest = (&stream).take(ANSWER_BYTES_MAX);
+    let mut line = String::new();
+    BufReader::new((&first[..]).chain(rest)).read_line(&mut line)?;
+    Ok((accepted(path, &line)?, file))
+}
+
+fn sent(path: &Path, request: &Value, patience: Duration) -> Result<UnixStream> {
     let shown = path.display();
     let stream = UnixStream::connect(path)
         .with_context(|| format!("no server answers on control socket {shown}"))?;
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     (&stream).write_all(format!("{request}\n").as_bytes())?;
-    let mut line = String::new();
-    BufReader::new(&stream)
-        .take(ANSWER_BYTES_MAX)
-        .read_line(&mut line)
-        .with_context(|| format!("no answer on control socket {shown}"))?;
-    let answer: Value = serde_json::from_str(&line)
+    Ok(stream)
+}
+
+fn accepted(path: &Path, line: &str) -> Result<Value> {
+    let shown = path.display();
+    let answer: Value = serde_json::from_str(line)
         .with_context(|| format!("no sense on control socket {shown}"))?;
     if answer.get("ok").and_then(Value::as_bool) != Some(true) {
         bail!(

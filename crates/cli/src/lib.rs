@@ -20,6 +20,7 @@ mod drives;
 mod ext4;
 mod group;
 mod grow;
+mod handover;
 mod host;
 mod keys;
 mod nbd_client;
@@ -33,8 +34,10 @@ mod protected;
 mod raw;
 mod replace;
 mod resize;
+mod restart;
 mod served;
 mod server_log;
+mod serving;
 mod signals;
 mod size;
 mod smaller;
@@ -123,7 +126,7 @@ pub fn ordered_at_boot(text: &str, file: &Path) -> anyhow::Result<String> {
 /// What a server whose volumes take everything answers to a line on its control socket.
 #[must_use]
 pub fn asked(line: &[u8]) -> serde_json::Value {
-    control::answer(line, &willing::Volumes, &mut || {})
+    control::answer(line, &willing::Volumes, &mut control::Besides::default())
 }
 
 /// What a state file says, written again.

@@ -4,6 +4,7 @@
 //! While the server runs none of its lines may wait for a disk: `/var/log` may lie on the very volume that it serves. The
 //! run-time directory is in memory, and the system's log is sent to without waiting.
 
+use crate::handover::WILLING;
 use crate::state::run_dir;
 use anyhow::{Context, Result};
 use std::fs::{File, OpenOptions};
@@ -37,6 +38,25 @@ impl ServerLog {
         let path = run_dir()?.join(format!("{id}.log"));
         let at = path.metadata().map_or(0, |meta| meta.len());
         Ok(Self { path, at })
+    }
+
+    /// Of one that is to go on where its server stops.
+    pub fn beside(id: &str, name: &str) -> Result<Self> {
+        let path = run_dir()?.join(format!("{id}.log.{name}"));
+        Ok(Self { path, at: 0 })
+    }
+
+    /// That one goes on: this is the log from now on.
+    pub fn takes_the_place_of(&mut self, before: &Self) -> Result<()> {
+        std::fs::rename(&self.path, &before.path)
+            .with_context(|| format!("cannot rename the server's log {}", self.path.display()))?;
+        self.path.clone_from(&before.path);
+        Ok(())
+    }
+
+    /// It does not: nobody needs it.
+    pub fn forget(&self) {
+        let _ = std::fs::remove_file(&self.path);
     }
 
     /// Its file.
@@ -118,7 +138,7 @@ impl ServerLog {
 
 /// Whether a line only says that the server began or ended.
 pub fn is_routine(line: &str) -> bool {
-    line == "stopping" || line == "stopped" || line.starts_with("ready: ")
+    line == "stopping" || line == "stopped" || line == WILLING || line.starts_with("ready: ")
 }
 
 /// The log that is kept of a volume, to be added to.

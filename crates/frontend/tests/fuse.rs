@@ -4,14 +4,17 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use vellum_frontend::finder::{Finder, Found};
 use vellum_frontend::fuse::{FuseError, FuseExport, FuseServer};
 use vellum_frontend::testing::RamDisk;
+use vellum_frontend::unaligned::ByteDevice;
 
 /// Whether this machine lets us mount; says so when it does not.
 fn can_mount(test: &str) -> bool {
@@ -329,4 +332,63 @@ fn bad_names_and_places_are_refused() {
         FuseServer::mount(&missing, vec![export("a")]),
         Err(FuseError::Mount { .. })
     ));
+}
+
+/// A file that is found by its name: filled with the first byte of that.
+fn found(name: &str) -> Option<Found> {
+    let ram = disk(4);
+    ByteDevice::from(ram.clone())
+        .write(0, &[name.as_bytes()[0]; 4096], false)
+        .ok()?;
+    Some(Found {
+        of: "disk".into(),
+        number: 1,
+        device: ram.into(),
+    })
+}
+
+#[test]
+fn what_is_found_by_its_name_is_not_handed_over_while_it_is_open() {
+    if !can_mount("what_is_found_by_its_name_is_not_handed_over_while_it_is_open") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let exports = || {
+        vec![FuseExport {
+            name: "disk".into(),
+            device: disk(4).into(),
+        }]
+    };
+    let first = FuseServer::mount_finding(dir.path(), exports(), Some(Arc::new(found))).unwrap();
+    let take_over = |connection: &OwnedFd| {
+        let finder: Option<Finder> = Some(Arc::new(found));
+        FuseServer::take_over(dir.path(), exports(), finder, connection).unwrap()
+    };
+    let begins = |name: &str| {
+        let mut byte = [0];
+        let mut file = fs::File::open(dir.path().join(name)).unwrap();
+        file.read_exact(&mut byte).unwrap();
+        byte[0]
+    };
+    let open = fs::File::open(dir.path().join("a")).unwrap();
+    assert_eq!(first.in_use().as_deref(), Some("a"));
+    let refused = first.hand_over();
+    // If it was not, somebody has to answer: the end of the test would wait for that for ever.
+    let _second = refused.as_ref().ok().map(take_over);
+    assert!(
+        matches!(&refused, Err(FuseError::InUse(name)) if name == "a"),
+        "{refused:?}"
+    );
+    assert_eq!(begins("a"), b'a');
+    drop(open);
+    let began = Instant::now();
+    while first.in_use().is_some() && began.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // The kernel keeps for a while where it was.
+    let connection = first.hand_over().unwrap();
+    let second = take_over(&connection);
+    assert_eq!(begins("b"), b'b');
+    assert_eq!(begins("a"), b'a');
+    second.unmount().unwrap();
 }

@@ -29,6 +29,7 @@ mod migrate;
 mod pack;
 mod record;
 mod rescue;
+mod restart;
 mod restore;
 mod rollback;
 mod scrub;
@@ -56,6 +57,8 @@ pub enum Command {
     Attach(attach::Args),
     /// Undo an attach, also after a crash.
     Detach(detach::Args),
+    /// Let the program that is installed now serve what is attached, under what is mounted.
+    Restart(restart::Args),
     /// Attach a volume at each boot from now on, and mount it.
     Enable(enable::Args),
     /// Attach a volume at boot no more.
@@ -134,6 +137,7 @@ impl Command {
                 | Self::Demo(_)
                 | Self::Attach(_)
                 | Self::Detach(_)
+                | Self::Restart(_)
                 | Self::Boot(_)
                 | Self::Enable(_)
                 | Self::Disable(_)
@@ -146,6 +150,7 @@ impl Command {
             Self::Record(args) => record::run(args),
             Self::Attach(args) => attach::run(args),
             Self::Detach(args) => detach::run(&args),
+            Self::Restart(args) => restart::run(&args),
             Self::Enable(args) => enable::run(&args),
             Self::Disable(args) => disable::run(&args),
             Self::Boot(args) => boot::run(args),

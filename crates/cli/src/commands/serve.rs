@@ -2,26 +2,28 @@
 
 use crate::bound::mark;
 use crate::claim::{Claimed, claim};
-use crate::confine::{self, Calls, Confinement, Files, Needs};
-use crate::control::{Answers, ControlSocket};
+use crate::confine::{Calls, Confinement, Files, Needs};
+use crate::control::ControlSocket;
 use crate::group::Group;
+use crate::handover;
 use crate::keys::Key;
 use crate::outcome::{tell, usage};
-use crate::properties::{Change, Research, Run, parsed};
+use crate::peek;
+use crate::properties::{Run, Settings};
 use crate::protected;
 use crate::served::{OpenOptions, Recording, Served};
 use crate::server_log;
+use crate::serving::Volumes;
 use crate::signals::Stop;
-use crate::snapshots::{self, Compared, Order, RUNS_MAX};
+use crate::snapshots::{self, Compared};
 use crate::tls::TlsArgs;
 use anyhow::{Context, Result};
-use serde_json::{Value, json};
 use std::io::Write;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use vellum_device::{Growable, Haste, NewSize, Sought};
 use vellum_frontend::fuse::{FuseExport, FuseServer};
 use vellum_frontend::nbd::{self, Export, Listen, Server};
 use vellum_frontend::ublk::{self, UblkServer};
@@ -82,6 +84,9 @@ pub struct Args {
     /// Of the server of an attached volume: tell the system's log too, with the time, and stay when memory is short.
     #[arg(long, hide = true)]
     syslog: bool,
+    /// Go on where another server stops: the socket on which that is handed over.
+    #[arg(long, hide = true, value_name = "NUMBER", requires = "fuse")]
+    take_over: Option<i32>,
     /// Serve plain files as they are, counted: the peer in demo and benchmarks.
     #[arg(long, hide = true)]
     raw: bool,
@@ -117,6 +122,7 @@ impl Args {
             record: Some(trace),
             record_sizes: sizes,
             syslog: false,
+            take_over: None,
             raw: true,
         }
     }
@@ -159,6 +165,20 @@ impl Args {
         let names = named.iter().map(|one| one.name.as_str());
         self.tls.check(self.tcp.is_some(), names)?;
         Ok(named)
+    }
+
+    /// Why no other server can go on where this one stops, if so.
+    fn stays(&self, named: &[Named]) -> Option<&'static str> {
+        let others = self.socket.is_some() || self.tcp.is_some() || self.ublk;
+        match self.fuse.is_some() && !others {
+            _ if self.raw => Some("a plain file is served by one server until its end"),
+            _ if self.record.is_some() => Some("a recording is of one server: end that first"),
+            _ if named.iter().any(|one| one.snapshot.is_some()) => Some(
+                "what was written to a snapshot is in its server's memory alone: detach it first",
+            ),
+            true => None,
+            false => Some("it serves by other ways than a FUSE directory, and these end with it"),
+        }
     }
 
     /// Whose members may use the sockets.
@@ -215,26 +235,30 @@ pub fn run(args: Args) -> Result<()> {
             sizes: args.record_sizes.into(),
         }),
     };
+    if args.key_on_stdin {
+        args.key.take(std::io::stdin())?;
+    }
+    let connection = taken_over(&args, &named)?;
     let (media, sockets) = claimed(&args, &named)?;
-    let mut volumes = Volumes(Vec::new());
+    let mut volumes = Volumes::new(args.stays(&named));
     for (one, medium) in named.into_iter().zip(media) {
         if stop.asked() {
             break;
         }
         options.snapshot = one.snapshot;
         let served = Served::open(one.name, &one.path, medium, &options)?;
-        volumes.0.push(served);
+        volumes.all.push(served);
     }
     protected::stays(args.syslog);
     let volumes = Arc::new(volumes);
     let served = match stop.asked() {
         true => Ok(()),
-        false => serve(&args, &volumes, &sockets, &stop, confinement),
+        false => serve(&args, &volumes, &sockets, &stop, confinement, connection),
     };
     // Front ends are gone; whatever happened to them, the volumes end in order, and are ours until then.
     sockets.iter().for_each(ControlSocket::stopping);
     let mut result = served;
-    for volume in &volumes.0 {
+    for volume in &volumes.all {
         let stopped = volume
             .stop()
             .with_context(|| format!("stopping {}", volume.path.display()));
@@ -250,14 +274,29 @@ pub fn run(args: Args) -> Result<()> {
     result
 }
 
+/// If this server is to go on where another one stops: finds out all that can be in its way as long as that one serves, and then waits
+/// for it.
+fn taken_over(args: &Args, named: &[Named]) -> Result<Option<OwnedFd>> {
+    let Some(number) = args.take_over else {
+        return Ok(None);
+    };
+    let socket = handover::inherited(number)?;
+    handover::is_named();
+    for one in named {
+        let (superblock, _) = peek::superblock_of(&one.path, &args.key)?;
+        let settings = Settings::of(&superblock, superblock.properties(), &args.run);
+        settings.check(&superblock)?;
+    }
+    handover::is_all_here();
+    say(handover::WILLING);
+    handover::connection(&socket).map(Some)
+}
+
 /// The media of volumes, none of a plain file.
 type Media = Vec<Option<Box<dyn Medium>>>;
 
 /// All of them, before anything is written to one.
 fn claimed(args: &Args, named: &[Named]) -> Result<(Media, Vec<ControlSocket>)> {
-    if args.key_on_stdin {
-        args.key.take(std::io::stdin())?;
-    }
     let (mut media, mut sockets) = (Vec::new(), Vec::new());
     for one in named {
         media.push(match args.raw {
@@ -279,7 +318,11 @@ fn serve(
     sockets: &[ControlSocket],
     stop: &Stop,
     confinement: Confinement,
+    connection: Option<OwnedFd>,
 ) -> Result<()> {
+    let listen = |path| ControlSocket::listen(path, args.group());
+    let control = args.control.as_deref().map(listen);
+    let control = control.transpose()?;
     let mut servers = Vec::new();
     if let Some(path) = &args.socket {
         servers.push(nbd(&Listen::Unix(path.clone()), volumes, args)?);
@@ -292,27 +335,18 @@ fn serve(
         volumes.are_at(|v| format!("{scheme}://{addr}/{}", v.name));
         servers.push(server);
     }
-    let fuse = match &args.fuse {
-        None => None,
-        Some(dir) => {
-            let export = |v: &Served| FuseExport {
-                name: v.name.clone(),
-                device: v.device(),
-            };
-            let exports = volumes.0.iter().map(export).collect();
-            let finder = snapshots::finder(volumes.growable(), true);
-            let server = FuseServer::mount_finding(dir, exports, Some(finder))?;
-            volumes.are_at(|v| server.dir().join(&v.name).display().to_string());
-            for (index, volume) in volumes.0.iter().enumerate() {
-                volume.is_file(server.resized(index));
-            }
-            Some(server)
+    if let Some(dir) = &args.fuse {
+        let server = files(dir, volumes, connection)?;
+        volumes.are_at(|v| server.dir().join(&v.name).display().to_string());
+        for (index, volume) in volumes.all.iter().enumerate() {
+            volume.is_file(server.resized(index));
         }
-    };
+        let _ = volumes.fuse.set(server);
+    }
     let mut ublks = Vec::new();
     if args.ublk {
         let report: ublk::Report = Arc::new(|line: &str| tell(format_args!("ublk: {line}")));
-        for volume in &volumes.0 {
+        for volume in &volumes.all {
             // A volume is locked by its one server, so a device with its mark is a dead one's.
             let mark = volume.uuid().as_deref().map(mark);
             let server = UblkServer::start(volume.device(), mark, &report)
@@ -324,14 +358,11 @@ fn serve(
     for socket in sockets {
         socket.serve(volumes.clone(), stop.clone());
     }
-    let listen = |path| ControlSocket::listen(path, args.group());
-    let control = args.control.as_deref().map(listen);
-    let control = control.transpose()?;
     if let Some(control) = &control {
         control.serve(volumes.clone(), stop.clone());
     }
     confinement.close(&needs(args, sockets.iter().chain(&control)));
-    let ready: Vec<_> = volumes.0.iter().flat_map(Served::places).collect();
+    let ready: Vec<_> = volumes.all.iter().flat_map(Served::places).collect();
     say(&format!("ready: {}", ready.join(" ")));
     stop.wait(None);
     say("stopping");
@@ -341,7 +372,24 @@ fn serve(
     for server in ublks {
         server.stop()?;
     }
-    fuse.map_or(Ok(()), |fuse| Ok(fuse.unmount()?))
+    volumes
+        .fuse
+        .get()
+        .map_or(Ok(()), |fuse| Ok(fuse.unmount()?))
+}
+
+/// A directory with a file a volume; one that another server has mounted, if that hands it over.
+fn files(dir: &Path, volumes: &Volumes, connection: Option<OwnedFd>) -> Result<FuseServer> {
+    let export = |v: &Served| FuseExport {
+        name: v.name.clone(),
+        device: v.device(),
+    };
+    let exports = volumes.all.iter().map(export).collect();
+    let finder = Some(snapshots::finder(volumes.growable(), true));
+    Ok(match connection {
+        Some(connection) => FuseServer::take_over(dir, exports, finder, &connection)?,
+        None => FuseServer::mount_finding(dir, exports, finder)?,
+    })
 }
 
 /// What it takes to serve, and to end in order.
@@ -379,7 +427,7 @@ fn nbd(listen: &Listen, volumes: &Volumes, args: &Args) -> Result<Server> {
     )?;
     server.find_by(snapshots::finder(volumes.growable(), false));
     server.compare_by(Arc::new(Compared(volumes.growable())));
-    for volume in &volumes.0 {
+    for volume in &volumes.all {
         let export = Export::new(volume.name.clone(), volume.device());
         let clients = match listen {
             Listen::Tcp { .. } => args.tls.clients(&volume.name),
@@ -426,172 +474,4 @@ fn name_of(volume: &str) -> Result<Named> {
 fn is_one_file(a: &Path, b: &Path) -> bool {
     let node = |path: &Path| path.metadata().map(|meta| (meta.dev(), meta.ino()));
     matches!((node(a), node(b)), (Ok(a), Ok(b)) if a == b)
-}
-
-struct Volumes(Vec<Served>);
-
-impl Answers for Volumes {
-    fn stats(&self) -> Value {
-        self.0
-            .iter()
-            .map(|v| {
-                json!({
-                    "name": v.name,
-                    "path": v.path,
-                    "uuid": v.uuid(),
-                    "bytes": v.device().bytes(),
-                    "places": v.places(),
-                    "drive": v.drive(),
-                    "stats": v.stats(),
-                    "recording": v.recording(),
-                    "events": v.events(),
-                    "confined": confine::told(),
-                })
-            })
-            .collect()
-    }
-
-    fn properties(&self, volume: &Value, set: &Value, study: &Value) -> Result<Value, String> {
-        let (volume, chosen) = self
-            .one(volume)?
-            .volume()
-            .ok_or("a plain file has no properties")?;
-        if !set.is_null() {
-            let changes: Vec<Change> = parsed(set)?;
-            let done = chosen.set(&volume, &changes);
-            done.map_err(|error| format!("{error:#}"))?;
-        }
-        if !study.is_null() {
-            let changes: Vec<Research> = parsed(study)?;
-            let changes: Vec<Change> = changes.into_iter().flat_map(|r| r.0).collect();
-            let done = chosen.study(&volume, &changes);
-            done.map_err(|error| format!("{error:#}"))?;
-        }
-        Ok(chosen.told(&volume))
-    }
-
-    fn sweep(&self, sought: Sought, volume: &Value, order: &Value) -> Result<Value, String> {
-        let served = self.one(volume)?;
-        let (volume, _) = served
-            .volume()
-            .ok_or("a plain file stores every block as it comes")?;
-        let done = match order.as_str() {
-            Some("beside") => volume.sweep(sought, Haste::Beside),
-            Some("now") => volume.sweep(sought, Haste::Now),
-            Some("stop") => volume.halt_sweep(sought),
-            _ if order.is_null() => Ok(()),
-            _ => return Err("\"sweep\" is \"beside\", \"now\" or \"stop\"".to_owned()),
-        };
-        done.map_err(|error| error.to_string())?;
-        let progress = volume.sweep_progress(sought);
-        let stats = served.stats();
-        Ok(json!({
-            "sweeps": progress.ended,
-            "halted": progress.halted,
-            "permille": progress.permille,
-            "left_at": progress.left_at,
-            "core": stats.get("core").cloned().unwrap_or_default(),
-            "medium": stats.get("medium").cloned().unwrap_or_default(),
-            "space": stats.get("space").cloned().unwrap_or_default(),
-        }))
-    }
-
-    fn scrub(&self, volume: &Value, order: &Value, rate: &Value) -> Result<Value, String> {
-        let (volume, _) = self
-            .one(volume)?
-            .volume()
-            .ok_or("a plain file has nothing to check its blocks by")?;
-        match order.as_str() {
-            Some("start") => {
-                let rate = rate.as_u64().and_then(|rate| u32::try_from(rate).ok());
-                volume.scrub(rate.ok_or("\"rate\" is blocks a second, or 0")?);
-            }
-            Some("stop") => volume.halt_scrub(),
-            _ if order.is_null() => {}
-            _ => return Err("\"scrub\" is \"start\" or \"stop\"".to_owned()),
-        }
-        serde_json::to_value(volume.scrub_report()).map_err(|error| error.to_string())
-    }
-
-    fn grow(&self, volume: &Value, size: NewSize) -> Result<Value, String> {
-        let grown = self.one(volume)?.grow(size);
-        let grown = grown.map_err(|error| format!("{error:#}"))?;
-        serde_json::to_value(grown).map_err(|error| error.to_string())
-    }
-
-    fn snapshots(&self, volume: &Value, order: &Value) -> Result<Value, String> {
-        let (volume, _) = self
-            .one(volume)?
-            .volume()
-            .ok_or("a plain file has no snapshots")?;
-        let done = Order::read(order)?.carry_out(&volume, RUNS_MAX);
-        done.map_err(|error| error.to_string())
-    }
-
-    fn journal(&self, volume: &Value, change: &Value) -> Result<Value, String> {
-        let served = self.one(volume)?;
-        let (volume, chosen) = served
-            .volume()
-            .ok_or("a plain file has no journals that are watched")?;
-        let set = |journals: &str| {
-            if chosen.has_journals_by_flag() {
-                return Err(
-                    "in this run its journals are those that --journal names: start it without, or \
-                    `vellum set VOLUME journals=...` \
-                     for the next one"
-                        .to_owned(),
-                );
-            }
-            let change: Change = format!("journals={journals}").parse()?;
-            chosen
-                .set(&volume, &[change])
-                .map_err(|error| format!("{error:#}"))
-        };
-        let number = |key: &str| change.get(key).and_then(Value::as_u64);
-        match (change.as_str(), number("start"), number("bytes")) {
-            (_, Some(start), Some(bytes)) => set(&chosen.with_journal(start, bytes))?,
-            (Some("clear"), ..) => set("default")?,
-            _ if change.is_null() => {}
-            _ => return Err("a change is \"clear\", or start and bytes".to_owned()),
-        }
-        let stats = served.stats();
-        let mut told = stats.get("write_once").cloned().unwrap_or_default();
-        if let Some(told) = told.as_object_mut() {
-            let looking = stats.pointer("/commits/looking");
-            told.insert("looking".to_owned(), looking.cloned().unwrap_or_default());
-        }
-        Ok(told)
-    }
-}
-
-impl Volumes {
-    /// Those that have snapshots, by the names of their exports.
-    fn growable(&self) -> Vec<(String, Arc<Growable>)> {
-        let volumes = self.0.iter();
-        volumes
-            .filter_map(|v| Some((v.name.clone(), v.growable()?)))
-            .collect()
-    }
-
-    /// Notes where clients reach each of them.
-    fn are_at(&self, place: impl Fn(&Served) -> String) {
-        self.0.iter().for_each(|v| v.is_at(place(v)));
-    }
-
-    /// The volume of this path; the only one, if none is given.
-    fn one(&self, path: &Value) -> Result<&Served, String> {
-        let path = path.as_str().map(Path::new);
-        let mut ours = self
-            .0
-            .iter()
-            .filter(|v| path.is_none_or(|path| v.path == path));
-        match (ours.next(), ours.next()) {
-            (Some(served), None) => Ok(served),
-            (Some(_), Some(_)) => Err("say which volume".to_owned()),
-            (None, _) => Err(
-                "it serves a volume with this UUID by another path, or one of them is a copy"
-                    .to_owned(),
-            ),
-        }
-    }
 }

@@ -1,9 +1,11 @@
 //! The directory and its files.
 
 use super::FuseExport;
+use super::found::{File, Found};
+use super::gate::Gate;
 use super::reply::{Answer, Pending, errno};
 use crate::extents::extents;
-use crate::finder::{Finder, Found};
+use crate::finder::Finder;
 use crate::unaligned::{ByteDevice, ZERO_BYTES_MAX, is_aligned};
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
@@ -11,7 +13,6 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, Request as From,
     TimeOrNow, WriteFlags,
 };
-use parking_lot::RwLock;
 use std::ffi::OsStr;
 use std::io;
 use std::sync::{Arc, mpsc};
@@ -37,25 +38,22 @@ const SLOW_QUEUE_MAX: usize = 64;
 /// A request for the thread that may wait.
 type Job = Box<dyn FnOnce() + Send>;
 
-struct File {
-    name: String,
-    bytes: ByteDevice,
-    /// Which of its name it is, if it was found.
-    number: u64,
-}
-
 /// The file system.
 pub struct Files {
     files: Vec<Arc<File>>,
-    /// Those that were found by a name: their inodes follow.
-    found: RwLock<Vec<Arc<File>>>,
-    finder: Option<Finder>,
+    /// Those that are not listed.
+    pub found: Arc<Found>,
     made: SystemTime,
     slow: mpsc::SyncSender<Job>,
+    gate: Arc<Gate>,
 }
 
 impl Files {
-    pub fn new(exports: Vec<FuseExport>, finder: Option<Finder>) -> io::Result<Self> {
+    pub fn new(
+        exports: Vec<FuseExport>,
+        finder: Option<Finder>,
+        gate: Arc<Gate>,
+    ) -> io::Result<Self> {
         let (slow, jobs) = mpsc::sync_channel::<Job>(SLOW_QUEUE_MAX);
         // It ends when the session drops `slow`.
         std::thread::Builder::new()
@@ -67,16 +65,16 @@ impl Files {
                 Arc::new(File {
                     name: e.name,
                     bytes: e.device,
-                    number: 0,
                 })
             })
             .collect();
+        let made = SystemTime::now();
         Ok(Self {
             files,
-            found: RwLock::default(),
-            finder,
-            made: SystemTime::now(),
+            found: Arc::new(Found::new(finder, made)),
+            made,
             slow,
+            gate,
         })
     }
 
@@ -85,11 +83,11 @@ impl Files {
             return Err(Errno::EISDIR);
         }
         let index = ino.0.checked_sub(FIRST).ok_or(Errno::ENOENT)? as usize;
-        let file = match index.checked_sub(self.files.len()) {
-            None => self.files.get(index).cloned(),
-            Some(index) => self.found.read().get(index).cloned(),
-        };
-        file.ok_or(Errno::ENOENT)
+        match self.files.get(index) {
+            Some(file) => Ok(Arc::clone(file)),
+            // Of a server before us: the kernel then looks its name up anew.
+            None => self.found.file(ino).ok_or(Errno::ESTALE),
+        }
     }
 
     /// The inode of a name, and for how long that is so.
@@ -97,19 +95,7 @@ impl Files {
         if let Some(index) = self.files.iter().position(|file| file.name == name) {
             return Some((INodeNo(FIRST + index as u64), FOR_EVER));
         }
-        let Found { number, device, .. } = self.finder.as_ref()?(name)?;
-        let mut found = self.found.write();
-        let known = |file: &Arc<File>| file.name == name && file.number == number;
-        let index = found.iter().position(known).unwrap_or(found.len());
-        if index == found.len() {
-            found.push(Arc::new(File {
-                name: name.to_owned(),
-                bytes: device,
-                number,
-            }));
-        }
-        let ino = FIRST + (self.files.len() + index) as u64;
-        Some((INodeNo(ino), FOUND))
+        Some((self.found.named(name)?, FOUND))
     }
 
     fn attr(&self, ino: INodeNo) -> Result<FileAttr, Errno> {
@@ -149,11 +135,23 @@ impl Files {
     }
 
     fn later(&self, job: Job) {
+        let unanswered = self.gate.unanswered();
         // The receiver lives as long as we do; were it gone, dropping the job answers EIO.
-        let _ = self.slow.send(job);
+        let _ = self.slow.send(Box::new(move || {
+            job();
+            drop(unanswered);
+        }));
     }
 
-    fn submit(bytes: &ByteDevice, op: Op, lba: u64, blocks: u64, frames: Frames, answer: Answer) {
+    fn submit(
+        &self,
+        bytes: &ByteDevice,
+        op: Op,
+        lba: u64,
+        blocks: u64,
+        frames: Frames,
+        answer: Answer,
+    ) {
         let request = Request {
             tag: 0,
             op,
@@ -161,7 +159,10 @@ impl Files {
             blocks,
             frames,
         };
-        bytes.submit(&mut vec![request], &Pending::replies(answer));
+        bytes.submit(
+            &mut vec![request],
+            &Pending::replies(answer, self.gate.unanswered()),
+        );
     }
 
     fn zero(&self, ino: INodeNo, offset: u64, len: u64, discard: bool, reply: ReplyEmpty) {
@@ -185,7 +186,7 @@ impl Files {
                 Op::WriteZeroes { fua: false }
             };
             let (lba, blocks) = (offset / BLOCK_BYTES as u64, len / BLOCK_BYTES as u64);
-            return Self::submit(
+            return self.submit(
                 &file.bytes,
                 op,
                 lba,
@@ -205,7 +206,7 @@ impl Files {
 
     fn sync(&self, ino: INodeNo, reply: ReplyEmpty) {
         match self.file(ino) {
-            Ok(file) => Self::submit(
+            Ok(file) => self.submit(
                 &file.bytes,
                 Op::Flush,
                 0,
@@ -243,6 +244,7 @@ impl Filesystem for Files {
     }
 
     fn lookup(&self, _from: &From, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let _turn = self.gate.turn();
         let name = name.to_str().filter(|_| parent.0 == ROOT);
         let found = name.and_then(|name| self.named(name));
         match found.map(|(ino, valid)| (self.attr(ino), valid)) {
@@ -252,6 +254,7 @@ impl Filesystem for Files {
     }
 
     fn getattr(&self, _from: &From, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        let _turn = self.gate.turn();
         match self.attr(ino) {
             Ok(attr) => reply.attr(&FOR_EVER, &attr),
             Err(e) => reply.error(e),
@@ -276,6 +279,7 @@ impl Filesystem for Files {
         _flags: Option<fuser::BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        let _turn = self.gate.turn();
         match self.attr(ino) {
             // A volume's size is not a file's: nobody truncates a disk by opening it with O_TRUNC.
             Ok(attr) if size.is_some_and(|s| s != attr.size) => reply.error(Errno::EPERM),
@@ -285,18 +289,37 @@ impl Filesystem for Files {
     }
 
     fn open(&self, _from: &From, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let _turn = self.gate.turn();
         match self.file(ino) {
             Ok(file)
                 if file.bytes.device().read_only() && flags.acc_mode() != OpenAccMode::O_RDONLY =>
             {
                 reply.error(Errno::EROFS);
             }
-            Ok(_) => reply.opened(
-                FileHandle(0),
-                FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
-            ),
+            Ok(_) => {
+                self.found.opened(ino);
+                reply.opened(
+                    FileHandle(0),
+                    FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
+                );
+            }
             Err(e) => reply.error(e),
         }
+    }
+
+    fn release(
+        &self,
+        _from: &From,
+        ino: INodeNo,
+        _fh: FileHandle,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        let _turn = self.gate.turn();
+        self.found.closed(ino);
+        reply.ok();
     }
 
     fn read(
@@ -310,6 +333,7 @@ impl Filesystem for Files {
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        let _turn = self.gate.turn();
         let file = match self.file(ino) {
             Ok(file) => file,
             Err(e) => return reply.error(e),
@@ -326,7 +350,7 @@ impl Filesystem for Files {
                 Err(e) => return reply.error(errno(&e)),
             };
             let answer = Answer::Data(reply, len as usize);
-            Self::submit(
+            self.submit(
                 &file.bytes,
                 Op::Read,
                 offset / BLOCK_BYTES as u64,
@@ -358,6 +382,7 @@ impl Filesystem for Files {
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        let _turn = self.gate.turn();
         let file = match self.file(ino) {
             Ok(file) => file,
             Err(e) => return reply.error(e),
@@ -387,7 +412,7 @@ impl Filesystem for Files {
                 frames.block_mut(i).copy_from_slice(block);
             }
             let (op, answer) = (Op::Write { fua }, Answer::Written(reply, len as u32));
-            Self::submit(
+            self.submit(
                 &file.bytes,
                 op,
                 offset / BLOCK_BYTES as u64,
@@ -412,6 +437,7 @@ impl Filesystem for Files {
         _owner: LockOwner,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.gate.turn();
         self.sync(ino, reply);
     }
 
@@ -423,6 +449,7 @@ impl Filesystem for Files {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.gate.turn();
         self.sync(ino, reply);
     }
 
@@ -436,6 +463,7 @@ impl Filesystem for Files {
         mode: i32,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.gate.turn();
         let end = offset.saturating_add(length);
         match mode & !libc::FALLOC_FL_KEEP_SIZE {
             libc::FALLOC_FL_PUNCH_HOLE => self.zero(ino, offset, length, true, reply),
@@ -459,6 +487,7 @@ impl Filesystem for Files {
         whence: i32,
         reply: ReplyLseek,
     ) {
+        let _turn = self.gate.turn();
         let file = match self.file(ino) {
             Ok(file) => file,
             Err(e) => return reply.error(e),
@@ -492,6 +521,7 @@ impl Filesystem for Files {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
+        let _turn = self.gate.turn();
         if ino.0 != ROOT {
             return reply.error(Errno::ENOTDIR);
         }
@@ -514,6 +544,7 @@ impl Filesystem for Files {
     }
 
     fn statfs(&self, _from: &From, _ino: INodeNo, reply: ReplyStatfs) {
+        let _turn = self.gate.turn();
         let blocks = self.files.iter().map(|f| f.bytes.device().blocks()).sum();
         reply.statfs(
             blocks,

@@ -8,18 +8,28 @@
 //! Files are opened for direct I/O: a loop device on top has its own page cache, and a second one below it
 //! would only delay writes that the client believes are acknowledged by the volume.
 
+mod adopt;
 mod files;
+mod found;
+mod gate;
 mod reply;
 
 use crate::finder::Finder;
 use crate::unaligned::ByteDevice;
+use gate::Gate;
+use parking_lot::Mutex;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Threads that take requests from the kernel.
 const DISPATCH_THREADS: usize = 4;
+
+/// How long requests that were read may take to be answered, when somebody else shall go on.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long the kernel may take to end a session that nobody uses any more.
 const SESSION_PATIENCE: Duration = Duration::from_secs(3);
@@ -66,14 +76,29 @@ pub enum FuseError {
         /// What the system said.
         source: io::Error,
     },
+    /// Another process cannot go on with it.
+    #[error("cannot hand {} over: {source}", dir.display())]
+    HandOver {
+        /// Where.
+        dir: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another process would know nothing of it.
+    #[error("{0} is open: close it first")]
+    InUse(String),
 }
 
 /// A mounted directory; unmounted when dropped.
 #[derive(Debug)]
 pub struct FuseServer {
     dir: PathBuf,
-    session: Option<JoinHandle<io::Result<()>>>,
+    /// None when it has ended, or somebody else goes on with it.
+    session: Mutex<Option<JoinHandle<io::Result<()>>>>,
     kernel: fuser::Notifier,
+    connection: OwnedFd,
+    found: Arc<found::Found>,
+    gate: Arc<Gate>,
 }
 
 /// Tells the kernel of a file whose size has changed: it asks for that once, and goes by it for good.
@@ -121,31 +146,7 @@ impl FuseServer {
             dir: dir.to_owned(),
             source,
         };
-        for (i, export) in exports.iter().enumerate() {
-            let name = &export.name;
-            if name.is_empty()
-                || name.len() > 255
-                || name.contains(['/', '\0'])
-                || name == "."
-                || name == ".."
-            {
-                return Err(FuseError::Name(name.clone()));
-            }
-            if exports[..i].iter().any(|other| other.name == *name) {
-                return Err(FuseError::Twice(name.clone()));
-            }
-        }
-        let mut config = fuser::Config::default();
-        config.mount_options = vec![
-            fuser::MountOption::FSName("vellum".into()),
-            fuser::MountOption::Subtype("vellum".into()),
-            fuser::MountOption::NoDev,
-            fuser::MountOption::NoSuid,
-            fuser::MountOption::NoExec,
-            fuser::MountOption::NoAtime,
-        ];
-        config.n_threads = Some(DISPATCH_THREADS);
-        config.clone_fd = true;
+        check_names(&exports)?;
         let dir_now = dir.canonicalize().map_err(failed)?;
         if !dir_now.is_dir() {
             // The kernel mounts it there all the same, and nobody can open what is in it.
@@ -154,25 +155,100 @@ impl FuseServer {
         if dir_now.read_dir().map_err(failed)?.next().is_some() {
             return Err(FuseError::NotEmpty { dir: dir_now });
         }
-        let session = fuser::Session::new(
-            files::Files::new(exports, finder).map_err(failed)?,
-            &dir_now,
-            &config,
-        )
-        .map_err(failed)?;
+        let gate = Arc::new(Gate::default());
+        let files = files::Files::new(exports, finder, Arc::clone(&gate)).map_err(failed)?;
+        let found = Arc::clone(&files.found);
+        let session = fuser::Session::new(files, &dir_now, &config()).map_err(failed)?;
+        Self::run(dir_now, session, found, gate).map_err(failed)
+    }
+
+    /// Goes on where another process has stopped: its [`hand_over`](Self::hand_over) gave the connection, and `dir` is mounted. The
+    /// exports are the same in the same order.
+    ///
+    /// # Errors
+    /// When a name is unusable, or that is no connection of FUSE.
+    pub fn take_over(
+        dir: &Path,
+        exports: Vec<FuseExport>,
+        finder: Option<Finder>,
+        connection: &OwnedFd,
+    ) -> Result<Self, FuseError> {
+        let failed = |source| FuseError::HandOver {
+            dir: dir.to_owned(),
+            source,
+        };
+        check_names(&exports)?;
+        let gate = Arc::new(Gate::default());
+        let files = files::Files::new(exports, finder, Arc::clone(&gate)).map_err(failed)?;
+        let found = Arc::clone(&files.found);
+        let session = adopt::session(files, connection, config()).map_err(failed)?;
+        Self::run(dir.to_owned(), session, found, gate).map_err(failed)
+    }
+
+    fn run(
+        dir: PathBuf,
+        session: fuser::Session<files::Files>,
+        found: Arc<found::Found>,
+        gate: Arc<Gate>,
+    ) -> io::Result<Self> {
         let kernel = session.notifier();
+        let connection = session.as_fd().try_clone_to_owned()?;
         let session = std::thread::Builder::new()
             .name("fuse".into())
-            .spawn(|| session.run())
-            .map_err(failed)?;
+            .spawn(|| session.run())?;
         let server = Self {
-            dir: dir_now,
-            session: Some(session),
+            dir,
+            session: Mutex::new(Some(session)),
             kernel,
+            connection,
+            found,
+            gate,
         };
         // Answered when every thread of the session has what it opens: from then on the process may give up to open files.
-        server.dir.metadata().map_err(failed)?;
+        ask_for_statistics(&server.dir)?;
         Ok(server)
+    }
+
+    /// Answers all that was read from the kernel, and reads nothing more: the kernel keeps what comes. With the connection that this
+    /// gives, another process [goes on](Self::take_over); this one must not touch the directory any more, and leaves it as it is.
+    ///
+    /// # Errors
+    /// When something is not answered in time, or a file that was [found](Self::in_use) is open: then all goes on as before.
+    pub fn hand_over(&self) -> Result<OwnedFd, FuseError> {
+        let failed = |source| FuseError::HandOver {
+            dir: self.dir.clone(),
+            source,
+        };
+        let connection = self.connection.try_clone().map_err(failed)?;
+        let dir = self.dir.clone();
+        let ask = move || {
+            // A dead mount asks nobody, and is not asked again at once.
+            if ask_for_statistics(&dir).is_err() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let is_quiet = self.gate.close(DISPATCH_THREADS, ANSWER_PATIENCE, ask);
+        if !is_quiet.map_err(failed)? {
+            return Err(failed(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!(
+                    "there are requests that are not answered within {} s",
+                    ANSWER_PATIENCE.as_secs()
+                ),
+            )));
+        }
+        if let Some(name) = self.in_use() {
+            self.gate.open();
+            return Err(FuseError::InUse(name));
+        }
+        *self.session.lock() = None;
+        Ok(connection)
+    }
+
+    /// A file that is open, and was found by its name: what was written to it is in this process alone.
+    #[must_use]
+    pub fn in_use(&self) -> Option<String> {
+        self.found.in_use()
     }
 
     /// For when export number `index` becomes larger.
@@ -195,12 +271,8 @@ impl FuseServer {
     ///
     /// # Errors
     /// When the kernel refuses; an unmounted directory is no error.
-    pub fn unmount(mut self) -> Result<(), FuseError> {
-        self.end()
-    }
-
-    fn end(&mut self) -> Result<(), FuseError> {
-        let Some(session) = self.session.take() else {
+    pub fn unmount(&self) -> Result<(), FuseError> {
+        let Some(session) = self.session.lock().take() else {
             return Ok(());
         };
         if session.is_finished() {
@@ -244,7 +316,55 @@ fn end_of(session: JoinHandle<io::Result<()>>) {
 
 impl Drop for FuseServer {
     fn drop(&mut self) {
-        let _ = self.end();
+        let _ = self.unmount();
+    }
+}
+
+fn check_names(exports: &[FuseExport]) -> Result<(), FuseError> {
+    for (i, export) in exports.iter().enumerate() {
+        let name = &export.name;
+        if name.is_empty()
+            || name.len() > 255
+            || name.contains(['/', '\0'])
+            || name == "."
+            || name == ".."
+        {
+            return Err(FuseError::Name(name.clone()));
+        }
+        if exports[..i].iter().any(|other| other.name == *name) {
+            return Err(FuseError::Twice(name.clone()));
+        }
+    }
+    Ok(())
+}
+
+fn config() -> fuser::Config {
+    let mut config = fuser::Config::default();
+    config.mount_options = vec![
+        fuser::MountOption::FSName("vellum".into()),
+        fuser::MountOption::Subtype("vellum".into()),
+        fuser::MountOption::NoDev,
+        fuser::MountOption::NoSuid,
+        fuser::MountOption::NoExec,
+        fuser::MountOption::NoAtime,
+    ];
+    config.n_threads = Some(DISPATCH_THREADS);
+    config.clone_fd = true;
+    config
+}
+
+/// A question that the kernel never answers by itself.
+fn ask_for_statistics(dir: &Path) -> io::Result<()> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(dir.as_os_str().as_bytes())?;
+    // SAFETY: a valid C string that outlives the call, and a place for the answer, which is plain numbers.
+    let asked = unsafe {
+        let mut answer = std::mem::zeroed();
+        libc::statvfs(path.as_ptr(), &raw mut answer)
+    };
+    match asked {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! One request's way back to the kernel.
 
+use super::gate::Unanswered;
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -28,18 +29,19 @@ impl Answer {
 }
 
 /// An answer that the device will give.
-pub struct Pending(Mutex<Option<Answer>>);
+pub struct Pending(Mutex<Option<(Answer, Unanswered)>>);
 
 impl Pending {
     /// Makes the device's handle for it.
-    pub fn replies(answer: Answer) -> Arc<dyn Replies> {
-        Arc::new(Self(Mutex::new(Some(answer))))
+    pub fn replies(answer: Answer, unanswered: Unanswered) -> Arc<dyn Replies> {
+        Arc::new(Self(Mutex::new(Some((answer, unanswered)))))
     }
 }
 
 impl Replies for Pending {
     fn complete(&self, request: Request, result: Result<(), BlockError>) {
-        let Some(answer) = self.0.lock().take() else {
+        // Counted as unanswered until the kernel has it.
+        let Some((answer, _unanswered)) = self.0.lock().take() else {
             return;
         };
         if let Err(error) = result {

@@ -1,0 +1,93 @@
+//! `vellum restart`: a new program serves what is attached, and what is mounted stays mounted.
+
+use crate::keys::Key;
+use crate::outcome::{out, tell, usage};
+use crate::peek;
+use crate::restart::restart;
+use crate::signals::Stop;
+use crate::state::{self, Process};
+use anyhow::{Context, Result, bail};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Arguments.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  sudo vellum restart disk.vellum        # with the program that is installed now
+  sudo vellum restart --all              # after an update")]
+pub struct Args {
+    /// The volume, its block device, or where it is mounted.
+    #[arg(required_unless_present = "all")]
+    volume: Option<PathBuf>,
+    /// All that are attached and can be restarted.
+    #[arg(long, conflicts_with_all = ["volume", "key_file"])]
+    all: bool,
+    /// The program that goes on; this one, if not given.
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    #[command(flatten)]
+    key: Key,
+}
+
+/// Does it.
+pub fn run(args: &Args) -> Result<()> {
+    // Half a restart is worse than a whole one.
+    let _stop = Stop::on_signals(true)?;
+    let program = match &args.program {
+        Some(program) => program
+            .canonicalize()
+            .map_err(|error| usage(format!("--program {}: {error}", program.display())))?,
+        None => std::env::current_exe().context("cannot find the vellum program itself")?,
+    };
+    let Some(volume) = &args.volume else {
+        return all(&program);
+    };
+    let path = volume.canonicalize().unwrap_or_else(|_| volume.clone());
+    let uuid = peek::uuid_of(&path).ok();
+    let Some(id) = state::find(&path, uuid.as_deref())? else {
+        bail!(
+            "nothing is attached as {}: `vellum list` shows what is",
+            path.display()
+        );
+    };
+    one(&id, volume, &program, &args.key)
+}
+
+fn one(id: &str, shown: &Path, program: &Path, key: &Key) -> Result<()> {
+    let done = restart(id, program, key)?;
+    writeln!(
+        out(),
+        "{}: process {} goes on where {} stopped; nobody answered for {} ms",
+        shown.display(),
+        done.new,
+        done.old,
+        done.pause.as_millis()
+    )?;
+    Ok(())
+}
+
+/// Each by itself, so that one's trouble is not another's.
+fn all(program: &Path) -> Result<()> {
+    let mut failed = 0;
+    for (id, state) in state::records()? {
+        let shown = state.volume.display();
+        if !state.server.is_some_and(Process::alive) {
+            continue;
+        }
+        if state.via != "fuse" {
+            tell(format_args!(
+                "{shown} is attached by {}: its server goes on with the version that it has",
+                state.via
+            ));
+            continue;
+        }
+        if let Err(error) = one(&id, &state.volume, program, &Key::none()) {
+            tell(format_args!("vellum: {shown}: {error:#}"));
+            failed += 1;
+        }
+    }
+    match failed {
+        0 => Ok(()),
+        _ => bail!("{failed} servers go on with the version that they have"),
+    }
+}

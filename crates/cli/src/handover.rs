@@ -1,0 +1,157 @@
+//! How one server goes on where another stops, under what is attached: the words, and the open files that go with them.
+//!
+//! The one who leads is [`restart`](crate::restart). It starts the new server, which opens and changes nothing until it is given the
+//! connection to the kernel over a socket of its own; it is in memory whole by then, so that it needs no file that may be on the very volume.
+
+use anyhow::{Context, Result, bail};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+/// What both sides agree on: which files go over, and when.
+pub const VERSION: u64 = 1;
+/// The option by which a server is told that it takes over; the number of its socket follows.
+pub const OPTION: &str = "--take-over=";
+/// What a server says when nothing that it knows is in its way.
+pub const WILLING: &str = "willing to take over, version 1";
+
+/// A place for what goes with a message, aligned as its header is.
+type Ancillary = [u64; 8];
+
+fn header(part: &mut libc::iovec, ancillary: &mut Ancillary) -> libc::msghdr {
+    // SAFETY: all zeros is a header without anything.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_iov = part;
+    header.msg_iovlen = 1;
+    header.msg_control = ancillary.as_mut_ptr().cast();
+    header.msg_controllen = size_of::<Ancillary>();
+    header
+}
+
+/// Sends bytes, and an open file with the first of them.
+pub fn send(socket: &UnixStream, bytes: &[u8], file: BorrowedFd<'_>) -> io::Result<()> {
+    let mut part = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    let mut ancillary = Ancillary::default();
+    let mut message = header(&mut part, &mut ancillary);
+    let number = file.as_raw_fd();
+    let length = size_of_val(&number) as u32;
+    // SAFETY: there is room for one number behind a header, and both that and the bytes live during the call.
+    let sent = unsafe {
+        message.msg_controllen = libc::CMSG_SPACE(length) as usize;
+        let control = libc::CMSG_FIRSTHDR(&raw const message);
+        (*control).cmsg_level = libc::SOL_SOCKET;
+        (*control).cmsg_type = libc::SCM_RIGHTS;
+        (*control).cmsg_len = libc::CMSG_LEN(length) as usize;
+        libc::CMSG_DATA(control)
+            .cast::<i32>()
+            .write_unaligned(number);
+        libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL)
+    };
+    match sent {
+        -1 => Err(io::Error::last_os_error()),
+        sent if sent as usize == bytes.len() => Ok(()),
+        _ => Err(io::ErrorKind::WriteZero.into()),
+    }
+}
+
+/// Receives what fits, and the open file that came with it.
+pub fn receive(socket: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+    let mut part = libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    };
+    let mut ancillary = Ancillary::default();
+    let mut message = header(&mut part, &mut ancillary);
+    // SAFETY: both places live during the call, and are as long as the header says. The kernel fills in whole numbers of files that are
+    // ours from then on; there is room for few, and all but the first are closed at once.
+    unsafe {
+        let got = libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC);
+        if got < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mut files = Vec::new();
+        let mut control = libc::CMSG_FIRSTHDR(&raw const message);
+        while !control.is_null() {
+            if ((*control).cmsg_level, (*control).cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS)
+            {
+                let length = (*control).cmsg_len - libc::CMSG_LEN(0) as usize;
+                let numbers = libc::CMSG_DATA(control).cast::<i32>();
+                for index in 0..length / size_of::<i32>() {
+                    files.push(OwnedFd::from_raw_fd(numbers.add(index).read_unaligned()));
+                }
+            }
+            control = libc::CMSG_NXTHDR(&raw const message, control);
+        }
+        Ok((got as usize, files.into_iter().next()))
+    }
+}
+
+/// The socket with this number, which whoever started this process left open for it.
+pub fn inherited(number: i32) -> Result<UnixStream> {
+    // SAFETY: no pointers.
+    let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+    if number <= 2 || flags < 0 {
+        bail!("{OPTION}{number}: `vellum restart` alone starts such a server");
+    }
+    // SAFETY: it is open, and nobody else in this process knows its number.
+    let socket = unsafe { UnixStream::from_raw_fd(number) };
+    // SAFETY: no pointers.
+    unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+    Ok(socket)
+}
+
+/// Waits for the connection to the kernel.
+pub fn connection(socket: &UnixStream) -> Result<OwnedFd> {
+    let (_, file) = receive(socket, &mut [0]).context("cannot take over")?;
+    file.context("nothing was handed over: the server of before goes on")
+}
+
+/// This process is called by its usual name, whatever file its program comes from.
+pub fn is_named() {
+    // SAFETY: a C string that outlives the call.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"vellum".as_ptr()) };
+}
+
+/// All that this process has mapped is in memory from now on, if that is allowed: its program may be on the very volume that is not
+/// answered meanwhile.
+pub fn is_all_here() {
+    // SAFETY: no pointers.
+    unsafe { libc::mlockall(libc::MCL_CURRENT) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_file_goes_over_with_its_message() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let file = tempfile::tempfile().unwrap();
+        send(&here, b"word\n", file.as_fd()).unwrap();
+        (&here).write_all(b"more").unwrap();
+        let mut bytes = [0; 64];
+        let (got, received) = receive(&there, &mut bytes).unwrap();
+        assert_eq!(&bytes[..got], b"word\n");
+        std::fs::File::from(received.unwrap())
+            .write_all(b"x")
+            .unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 1);
+        let (got, none) = receive(&there, &mut bytes).unwrap();
+        assert_eq!((&bytes[..got], none.is_none()), (&b"more"[..], true));
+        drop(here);
+        assert_eq!((&there).read(&mut bytes).unwrap(), 0);
+        assert!(connection(&there).is_err());
+    }
+
+    #[test]
+    fn a_number_that_is_no_socket_of_ours_is_refused() {
+        assert!(inherited(1).is_err());
+        assert!(inherited(-5).is_err());
+        assert!(inherited(987).is_err());
+    }
+}

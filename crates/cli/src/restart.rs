@@ -1,0 +1,300 @@
+//! Another server goes on where that of an attached volume stops; what is mounted waits meanwhile, and loses nothing.
+//!
+//! The new server is there, and willing, before the old one is asked. So is the old program once more: if the new one fails after all, it
+//! goes on as before. What is attached, and its record, stay.
+
+use crate::attachment;
+use crate::boot::systemd;
+use crate::control;
+use crate::handover;
+use crate::keys::Key;
+use crate::outcome::tell;
+use crate::peek;
+use crate::server_log::{self, ServerLog};
+use crate::state::{Process, State, StateFile};
+use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+use zeroize::Zeroizing;
+
+/// How long a server may take to see whether it can take over.
+const WILLING_PATIENCE: Duration = Duration::from_secs(30);
+/// How long one may take to stop, and another one to be ready.
+const SERVER_PATIENCE: Duration = Duration::from_secs(300);
+/// How often that is looked at: somebody waits for it.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// What a restart did.
+pub struct Restarted {
+    /// The process that has stopped.
+    pub old: i32,
+    /// That which goes on.
+    pub new: i32,
+    /// How long nobody answered.
+    pub pause: Duration,
+}
+
+/// Restarts the server of what is attached as `id`, from this program.
+pub fn restart(id: &str, program: &Path, key: &Key) -> Result<Restarted> {
+    let file = StateFile::lock(id)?;
+    let mut state = file.load()?.context("nothing is attached")?;
+    let shown = state.volume.display().to_string();
+    let old = state.server.filter(|server| server.alive());
+    let old = old.with_context(|| {
+        format!("the server of {shown} is dead: `vellum detach`, and attach it again")
+    })?;
+    if state.via != "fuse" {
+        bail!(
+            "{shown} is attached by {}, whose device ends with its server: detach it, and attach it again",
+            state.via
+        );
+    }
+    if let (Some(name), true) = (&state.boot, systemd::runs()) {
+        bail!(
+            "{shown} is attached by the service vellum@{name}, in whose confines its server has to be: \
+             `systemctl restart vellum@{name}` when nobody uses it"
+        );
+    }
+    let control = state.control.clone().context("its server has no socket")?;
+    let offer = Offer::of(&control)?;
+    let secret = secret_of(&state.volume, key)?;
+    let log = |name: &str| ServerLog::beside(id, name);
+    let mut new = Successor::start(program, &offer, secret.clone(), log("next")?)?;
+    let before = offer.program.as_ref().map(|program| {
+        let path = PathBuf::from(format!("/proc/self/fd/{}", program.as_raw_fd()));
+        Successor::start(&path, &offer, secret, log("before")?)
+    });
+    let mut before = match before {
+        Some(Ok(before)) => Some(before),
+        Some(Err(error)) => {
+            tell(format_args!(
+                "the old program could not be run again: {error:#}"
+            ));
+            None
+        }
+        None => None,
+    };
+    handover::is_all_here();
+    let began = Instant::now();
+    let (_, connection) = order(&control, "now")?;
+    let connection = connection.context("the server gave no connection to the kernel")?;
+    ended(old)?;
+    let taken = new.takes(&connection, &file, &mut state);
+    let (successor, failed) = match (taken, &mut before) {
+        (Ok(()), _) => (&mut new, None),
+        (Err(why), Some(before)) => {
+            new.ends();
+            before
+                .takes(&connection, &file, &mut state)
+                .with_context(|| format!("{why:#}; and the old program failed as well"))?;
+            (before, Some(why))
+        }
+        (Err(why), None) => return Err(why.context("nobody serves what is attached any more")),
+    };
+    let pause = began.elapsed();
+    successor.stays(id, &state)?;
+    if let Some(why) = failed {
+        bail!("{shown}: the new program failed, and the old one serves it again: {why:#}");
+    }
+    Ok(Restarted {
+        old: old.pid,
+        new: successor.pid(),
+        pause,
+    })
+}
+
+/// The secret of an encrypted volume, for its new server.
+fn secret_of(volume: &Path, key: &Key) -> Result<Option<Zeroizing<Vec<u8>>>> {
+    peek::superblock_of(volume, key)?;
+    Ok(key.handed())
+}
+
+/// What a server has told of itself to those who would go on.
+struct Offer {
+    words: Vec<String>,
+    program: Option<OwnedFd>,
+}
+
+impl Offer {
+    fn of(control: &Path) -> Result<Self> {
+        let (told, program) = order(control, "ask")?;
+        let version = told["version"].as_u64();
+        if version != Some(handover::VERSION) {
+            bail!(
+                "its server hands over in another way than this program knows: detach it, and attach it again"
+            );
+        }
+        let words = serde_json::from_value(told["words"].clone());
+        let words = words.context("its server does not tell how it was started")?;
+        Ok(Self { words, program })
+    }
+}
+
+/// Asks a server to hand over, or whether it would.
+fn order(control: &Path, order: &str) -> Result<(serde_json::Value, Option<OwnedFd>)> {
+    let request = serde_json::json!({"command": "hand-over", "order": order});
+    let answer = control::request_with_file(control, &request, SERVER_PATIENCE);
+    let (answer, file) = answer.map_err(|error| {
+        let is_older = error.to_string().contains("unknown command");
+        match is_older {
+            true => error.context(
+                "its server is of a version that cannot hand over: detach it, and attach it again",
+            ),
+            false => error,
+        }
+    })?;
+    Ok((answer["handed_over"].clone(), file))
+}
+
+/// Waits until a process is gone, with all that it had open.
+fn ended(server: Process) -> Result<()> {
+    // SAFETY: no pointers; the number that comes back is ours.
+    let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, server.pid, 0) };
+    let began = Instant::now();
+    if let Ok(number @ 0..) = i32::try_from(opened) {
+        // SAFETY: as above.
+        let process = unsafe { OwnedFd::from_raw_fd(number) };
+        let mut ready = libc::pollfd {
+            fd: process.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        while server.alive() && began.elapsed() < SERVER_PATIENCE {
+            // SAFETY: one place, which lives during the call.
+            unsafe { libc::poll(&raw mut ready, 1, 1000) };
+        }
+    }
+    while server.alive() {
+        if began.elapsed() > SERVER_PATIENCE {
+            bail!(
+                "server {0} has handed over and does not stop: `kill -9 {0}`, then detach and attach again",
+                server.pid
+            );
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// A server that waits to go on; killed when dropped, unless it does.
+struct Successor {
+    child: Child,
+    socket: UnixStream,
+    log: ServerLog,
+    goes_on: bool,
+}
+
+impl Successor {
+    /// Starts it, and waits until it is willing.
+    fn start(
+        program: &Path,
+        offer: &Offer,
+        secret: Option<Zeroizing<Vec<u8>>>,
+        mut log: ServerLog,
+    ) -> Result<Self> {
+        let (socket, theirs) = UnixStream::pair()?;
+        let number = theirs.as_raw_fd();
+        let mut words = offer.words.iter().map(OsString::from);
+        let mut command = Command::new(program);
+        command
+            .arg0(words.next().unwrap_or_default())
+            .args(words)
+            .arg(format!("{}{number}", handover::OPTION));
+        // SAFETY: fcntl is async-signal-safe.
+        unsafe {
+            command.pre_exec(move || match libc::fcntl(number, libc::F_SETFD, 0) {
+                -1 => Err(std::io::Error::last_os_error()),
+                _ => Ok(()),
+            })
+        };
+        let child = attachment::started(&mut command, &mut log, secret)?;
+        let mut successor = Self {
+            child,
+            socket,
+            log,
+            goes_on: false,
+        };
+        let shown = program.display();
+        successor
+            .says(handover::WILLING, WILLING_PATIENCE)
+            .with_context(|| {
+                format!("{shown} cannot take over, and the server of before goes on")
+            })?;
+        Ok(successor)
+    }
+
+    /// It is gone, with all that it had open.
+    fn ends(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// Waits until it says so.
+    fn says(&mut self, beginning: &str, patience: Duration) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            let exited = !matches!(self.child.try_wait(), Ok(None));
+            if self.log.said().lines().any(|l| l.starts_with(beginning)) {
+                return Ok(());
+            }
+            if exited {
+                let why = self.log.why();
+                let why = why.lines().filter(|line| !server_log::is_routine(line));
+                let why = why.collect::<Vec<_>>().join("\n");
+                bail!(
+                    "it ended: {}",
+                    if why.is_empty() {
+                        "it said nothing"
+                    } else {
+                        &why
+                    }
+                );
+            }
+            if began.elapsed() > patience {
+                bail!("it was not ready within {} s", patience.as_secs());
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Lets it go on.
+    fn takes(&mut self, connection: &OwnedFd, file: &StateFile, state: &mut State) -> Result<()> {
+        // Before it has anything: whoever detaches must find it.
+        state.server = Process::of(self.pid());
+        file.save(state)?;
+        handover::send(&self.socket, b"!", connection.as_fd())
+            .context("it is gone before anything was handed over")?;
+        self.says("ready: ", SERVER_PATIENCE)?;
+        self.goes_on = true;
+        Ok(())
+    }
+
+    /// Its log is the log from now on; what the one before has said is kept.
+    fn stays(&mut self, id: &str, state: &State) -> Result<()> {
+        let mut before = ServerLog::of(id)?;
+        if let Err(error) = before.keep(id, &state.volume) {
+            tell(format_args!(
+                "what the server of before said is lost: {error}"
+            ));
+        }
+        self.log.takes_the_place_of(&before)
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        if !self.goes_on {
+            self.ends();
+            self.log.forget();
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! The volumes of a server, as it answers for them on its control socket.
+
+use crate::confine;
+use crate::control::{Answers, HandedOver};
+use crate::handover;
+use crate::host;
+use crate::properties::{Change, Research, parsed};
+use crate::served::Served;
+use crate::snapshots::{Order, RUNS_MAX};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use vellum_device::{Growable, Haste, NewSize, Sought};
+use vellum_frontend::fuse::FuseServer;
+
+/// How long the kernel may take to tell that a file was closed.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// All volumes of one server.
+pub struct Volumes {
+    /// Each of them.
+    pub all: Vec<Served>,
+    /// Where they are files.
+    pub fuse: OnceLock<FuseServer>,
+    successor: Mutex<Successor>,
+}
+
+/// Whether another process may go on with them.
+struct Successor {
+    /// Why none may.
+    refused: Option<&'static str>,
+    /// Our program, to be run again if a new one fails.
+    program: Option<File>,
+}
+
+impl Volumes {
+    /// Those of a server that begins; `refused` says why no other process can go on with them.
+    pub fn new(refused: Option<&'static str>) -> Self {
+        // While files may still be opened.
+        let program = File::open("/proc/self/exe").ok();
+        Self {
+            all: Vec::new(),
+            fuse: OnceLock::new(),
+            successor: Mutex::new(Successor { refused, program }),
+        }
+    }
+
+    /// Those that have snapshots, by the names of their exports.
+    pub fn growable(&self) -> Vec<(String, Arc<Growable>)> {
+        let volumes = self.all.iter();
+        volumes
+            .filter_map(|v| Some((v.name.clone(), v.growable()?)))
+            .collect()
+    }
+
+    /// Notes where clients reach each of them.
+    pub fn are_at(&self, place: impl Fn(&Served) -> String) {
+        self.all.iter().for_each(|v| v.is_at(place(v)));
+    }
+
+    /// The volume of this path; the only one, if none is given.
+    fn one(&self, path: &Value) -> Result<&Served, String> {
+        let path = path.as_str().map(Path::new);
+        let mut ours = self
+            .all
+            .iter()
+            .filter(|v| path.is_none_or(|path| v.path == path));
+        match (ours.next(), ours.next()) {
+            (Some(served), None) => Ok(served),
+            (Some(_), Some(_)) => Err("say which volume".to_owned()),
+            (None, _) => Err(
+                "it serves a volume with this UUID by another path, or one of them is a copy"
+                    .to_owned(),
+            ),
+        }
+    }
+}
+
+impl Volumes {
+    /// Refuses while a snapshot is attached: another server would show it without what was written to it.
+    fn shows_no_snapshot(&self, fuse: &FuseServer) -> Result<(), String> {
+        host::eventually(CLOSING, || fuse.in_use().is_none());
+        let Some(file) = fuse.in_use() else {
+            return Ok(());
+        };
+        let (name, snapshot) = file.rsplit_once('@').unwrap_or((&file, ""));
+        let of = self.all.iter().find(|volume| volume.name == name);
+        let shown = of.map_or(file.clone(), |volume| {
+            format!("{}@{snapshot}", volume.path.display())
+        });
+        Err(format!(
+            "{shown} is attached: `vellum detach {shown}` first"
+        ))
+    }
+}
+
+/// With what words this server was started, without those of a server that took over.
+fn words() -> Result<Vec<String>, String> {
+    let words = std::env::args_os().map(std::ffi::OsString::into_string);
+    let words: Result<Vec<_>, _> = words.collect();
+    let mut words = words.map_err(|word| {
+        format!(
+            "{} is no UTF-8, and cannot be handed over",
+            word.to_string_lossy()
+        )
+    })?;
+    words.retain(|word| !word.starts_with(handover::OPTION));
+    Ok(words)
+}
+
+impl Answers for Volumes {
+    fn stats(&self) -> Value {
+        self.all
+            .iter()
+            .map(|v| {
+                json!({
+                    "name": v.name,
+                    "path": v.path,
+                    "uuid": v.uuid(),
+                    "bytes": v.device().bytes(),
+                    "places": v.places(),
+                    "drive": v.drive(),
+                    "stats": v.stats(),
+                    "recording": v.recording(),
+                    "events": v.events(),
+                    "confined": confine::told(),
+                })
+            })
+            .collect()
+    }
+
+    fn properties(&self, volume: &Value, set: &Value, study: &Value) -> Result<Value, String> {
+        let (volume, chosen) = self
+            .one(volume)?
+            .volume()
+            .ok_or("a plain file has no properties")?;
+        if !set.is_null() {
+            let changes: Vec<Change> = parsed(set)?;
+            let done = chosen.set(&volume, &changes);
+            done.map_err(|error| format!("{error:#}"))?;
+        }
+        if !study.is_null() {
+            let changes: Vec<Research> = parsed(study)?;
+            let changes: Vec<Change> = changes.into_iter().flat_map(|r| r.0).collect();
+            let done = chosen.study(&volume, &changes);
+            done.map_err(|error| format!("{error:#}"))?;
+        }
+        Ok(chosen.told(&volume))
+    }
+
+    fn sweep(&self, sought: Sought, volume: &Value, order: &Value) -> Result<Value, String> {
+        let served = self.one(volume)?;
+        let (volume, _) = served
+            .volume()
+            .ok_or("a plain file stores every block as it comes")?;
+        let done = match order.as_str() {
+            Some("beside") => volume.sweep(sought, Haste::Beside),
+            Some("now") => volume.sweep(sought, Haste::Now),
+            Some("stop") => volume.halt_sweep(sought),
+            _ if order.is_null() => Ok(()),
+            _ => return Err("\"sweep\" is \"beside\", \"now\" or \"stop\"".to_owned()),
+        };
+        done.map_err(|error| error.to_string())?;
+        let progress = volume.sweep_progress(sought);
+        let stats = served.stats();
+        Ok(json!({
+            "sweeps": progress.ended,
+            "halted": progress.halted,
+            "permille": progress.permille,
+            "left_at": progress.left_at,
+            "core": stats.get("core").cloned().unwrap_or_default(),
+            "medium": stats.get("medium").cloned().unwrap_or_default(),
+            "space": stats.get("space").cloned().unwrap_or_default(),
+        }))
+    }
+
+    fn scrub(&self, volume: &Value, order: &Value, rate: &Value) -> Result<Value, String> {
+        let (volume, _) = self
+            .one(volume)?
+            .volume()
+            .ok_or("a plain file has nothing to check its blocks by")?;
+        match order.as_str() {
+            Some("start") => {
+                let rate = rate.as_u64().and_then(|rate| u32::try_from(rate).ok());
+                volume.scrub(rate.ok_or("\"rate\" is blocks a second, or 0")?);
+            }
+            Some("stop") => volume.halt_scrub(),
+            _ if order.is_null() => {}
+            _ => return Err("\"scrub\" is \"start\" or \"stop\"".to_owned()),
+        }
+        serde_json::to_value(volume.scrub_report()).map_err(|error| error.to_string())
+    }
+
+    fn grow(&self, volume: &Value, size: NewSize) -> Result<Value, String> {
+        let grown = self.one(volume)?.grow(size);
+        let grown = grown.map_err(|error| format!("{error:#}"))?;
+        serde_json::to_value(grown).map_err(|error| error.to_string())
+    }
+
+    fn snapshots(&self, volume: &Value, order: &Value) -> Result<Value, String> {
+        let (volume, _) = self
+            .one(volume)?
+            .volume()
+            .ok_or("a plain file has no snapshots")?;
+        let done = Order::read(order)?.carry_out(&volume, RUNS_MAX);
+        done.map_err(|error| error.to_string())
+    }
+
+    fn hand_over(&self, order: &Value) -> Result<HandedOver, String> {
+        let mut successor = self.successor.lock();
+        let fuse = match (successor.refused, self.fuse.get()) {
+            (Some(why), _) => return Err(why.to_owned()),
+            (None, None) => return Err("it is not serving yet".to_owned()),
+            (None, Some(fuse)) => fuse,
+        };
+        let as_file = |file: Option<&File>| file.and_then(|file| file.try_clone().ok());
+        match order.as_str() {
+            Some("ask") => {
+                self.shows_no_snapshot(fuse)?;
+                Ok(HandedOver {
+                    told: json!({"version": handover::VERSION, "words": words()?}),
+                    file: as_file(successor.program.as_ref()).map(OwnedFd::from),
+                    ends: false,
+                })
+            }
+            Some("now") => {
+                let connection = fuse.hand_over().map_err(|error| error.to_string())?;
+                successor.refused = Some("another server goes on with it already");
+                Ok(HandedOver {
+                    told: json!({"version": handover::VERSION}),
+                    file: Some(connection),
+                    ends: true,
+                })
+            }
+            _ => Err("\"order\" is \"ask\" or \"now\"".to_owned()),
+        }
+    }
+
+    fn journal(&self, volume: &Value, change: &Value) -> Result<Value, String> {
+        let served = self.one(volume)?;
+        let (volume, chosen) = served
+            .volume()
+            .ok_or("a plain file has no journals that are watched")?;
+        let set = |journals: &str| {
+            if chosen.has_journals_by_flag() {
+                return Err(
+                    "in this run its journals are those that --journal names: start it without, or \
+                    `vellum set VOLUME journals=...` \
+                     for the next one"
+                        .to_owned(),
+                );
+            }
+            let change: Change = format!("journals={journals}").parse()?;
+            chosen
+                .set(&volume, &[change])
+                .map_err(|error| format!("{error:#}"))
+        };
+        let number = |key: &str| change.get(key).and_then(Value::as_u64);
+        match (change.as_str(), number("start"), number("bytes")) {
+            (_, Some(start), Some(bytes)) => set(&chosen.with_journal(start, bytes))?,
+            (Some("clear"), ..) => set("default")?,
+            _ if change.is_null() => {}
+            _ => return Err("a change is \"clear\", or start and bytes".to_owned()),
+        }
+        let stats = served.stats();
+        let mut told = stats.get("write_once").cloned().unwrap_or_default();
+        if let Some(told) = told.as_object_mut() {
+            let looking = stats.pointer("/commits/looking");
+            told.insert("looking".to_owned(), looking.cloned().unwrap_or_default());
+        }
+        Ok(told)
+    }
+}

@@ -1,0 +1,252 @@
+//! Another server goes on under a mounted file system that is written to all the time.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::{can_attach, dir, fails, noise, ok, run, server_pid, text, vellum};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const RESTARTS: usize = 5;
+const WRITERS: u64 = 3;
+
+/// One file after another, each durable before the next, until told to stop: how many, and how long the slowest took.
+fn write(dir: &Path, writer: u64, ends: &AtomicBool) -> (u64, Duration) {
+    let (mut count, mut slowest) = (0, Duration::ZERO);
+    while !ends.load(Ordering::SeqCst) {
+        let began = Instant::now();
+        let mut file = File::create(dir.join(format!("{writer}-{count}"))).unwrap();
+        file.write_all(&content(writer, count)).unwrap();
+        file.sync_all().unwrap();
+        slowest = slowest.max(began.elapsed());
+        count += 1;
+        thread::sleep(Duration::from_millis(2));
+    }
+    (count, slowest)
+}
+
+fn content(writer: u64, count: u64) -> Vec<u8> {
+    noise(writer << 32 | count, 4096 * (1 + count as usize % 4) + 7)
+}
+
+/// Or only waits to be counted among the dead.
+fn is_gone(pid: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"));
+    status.map_or(true, |status| status.contains("State:\tZ"))
+}
+
+/// Ends the writers whatever becomes of the test.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+fn mounted(volume: &Path, more: &[&str]) -> PathBuf {
+    let mnt = volume.with_extension("mnt");
+    fs::create_dir(&mnt).unwrap();
+    let attach = ["attach", text(volume), "--mkfs", "--mount", text(&mnt)];
+    ok(&[&attach[..], &["--via=fuse"], more].concat());
+    mnt
+}
+
+#[test]
+fn five_servers_go_on_under_a_file_system_that_is_written_to() {
+    if !can_attach("five_servers_go_on_under_a_file_system_that_is_written_to") {
+        return;
+    }
+    let dir = dir();
+    let volume = dir.path().join("disk.vellum");
+    ok(&["create", text(&volume), "--size=2G"]);
+    let mnt = mounted(&volume, &[]);
+    let ends = AtomicBool::new(false);
+    let written: Vec<(u64, Duration)> = thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let (mnt, ends) = (&mnt, &ends);
+                scope.spawn(move || write(mnt, writer, ends))
+            })
+            .collect();
+        let ending = Ends(&ends);
+        for _ in 0..RESTARTS {
+            thread::sleep(Duration::from_millis(700));
+            let before = server_pid(&volume);
+            println!("{}", ok(&["restart", text(&volume)]).trim());
+            assert_ne!(server_pid(&volume), before);
+            assert!(is_gone(before));
+        }
+        thread::sleep(Duration::from_millis(300));
+        drop(ending);
+        writers.into_iter().map(|w| w.join().unwrap()).collect()
+    });
+    println!("files, and the slowest write with its fsync: {written:?}");
+    run("umount", &[text(&mnt)]);
+    let device = ok(&["detach", text(&volume)]);
+    assert!(device.contains("detached"));
+
+    let attached = ok(&["attach", text(&volume), "--via=fuse"]);
+    run("e2fsck", &["-fn", attached.trim()]);
+    ok(&["detach", text(&volume)]);
+    ok(&["attach", text(&volume), "--mount", text(&mnt), "--via=fuse"]);
+    for (writer, (count, _)) in (0..).zip(&written) {
+        assert!(*count > 10, "{written:?}");
+        for number in 0..*count {
+            let read = fs::read(mnt.join(format!("{writer}-{number}"))).unwrap();
+            assert!(read == content(writer, number), "{writer}-{number}");
+        }
+    }
+    ok(&["detach", text(&mnt)]);
+    ok(&["check", text(&volume)]);
+}
+
+/// A program of a few lines.
+fn script(path: &Path, lines: &str) -> String {
+    fs::write(path, format!("#!/bin/sh\n{lines}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    format!("--program={}", path.display())
+}
+
+#[test]
+fn what_cannot_take_over_leaves_the_server_where_it_is() {
+    if !can_attach("what_cannot_take_over_leaves_the_server_where_it_is") {
+        return;
+    }
+    let dir = dir();
+    let volume = dir.path().join("disk.vellum");
+    ok(&["create", text(&volume), "--size=256M"]);
+    fails(1, &["restart", text(&volume)], &["nothing is attached"]);
+    let nowhere = dir.path().join("nowhere");
+    fails(1, &["restart", text(&nowhere)], &["nothing is attached"]);
+    let mnt = mounted(&volume, &[]);
+    let serves = |number: u64, pid: Option<i32>| {
+        let file = mnt.join(format!("{number}"));
+        let mut written = File::create(&file).unwrap();
+        written.write_all(&content(9, number)).unwrap();
+        written.sync_all().unwrap();
+        let now = server_pid(&volume);
+        assert!(pid.is_none_or(|pid| pid == now));
+        now
+    };
+    let first = serves(0, None);
+
+    // It does not even begin, or does not understand.
+    let broken = script(&dir.path().join("broken"), "echo broken here >&2; exit 3");
+    let restart = ["restart", text(&volume), &broken];
+    fails(1, &restart, &["cannot take over", "broken here", "goes on"]);
+    serves(1, Some(first));
+    let none = format!("--program={}", nowhere.display());
+    fails(2, &["restart", text(&volume), &none], &["nowhere"]);
+    serves(2, Some(first));
+
+    // It seems to, and then fails: the old program serves again.
+    let late = "echo 'willing to take over, version 1'; sleep 1; echo late trouble >&2; exit 4";
+    let late = script(&dir.path().join("late"), late);
+    let restart = ["restart", text(&volume), &late];
+    fails(
+        1,
+        &restart,
+        &["late trouble", "the old one serves it again"],
+    );
+    let second = serves(3, None);
+    assert_ne!(second, first);
+    assert_eq!(fs::read(mnt.join("1")).unwrap(), content(9, 1));
+    let comm = fs::read_to_string(format!("/proc/{second}/comm")).unwrap();
+    assert_eq!(comm.trim(), "vellum");
+
+    // And that can be restarted as well.
+    ok(&["restart", text(&mnt)]);
+    serves(4, None);
+    ok(&["restart", "--all"]);
+    assert_ne!(serves(5, None), second);
+    let third = serves(6, None);
+    // SAFETY: the server of this test.
+    unsafe { libc::kill(third, libc::SIGKILL) };
+    thread::sleep(Duration::from_millis(100));
+    fails(1, &["restart", text(&volume)], &["is dead", "detach"]);
+    vellum(&["detach", text(&volume)]);
+
+    // Nobody else than a restart starts such a server.
+    let fuse = dir.path().join("fuse");
+    fs::create_dir(&fuse).unwrap();
+    let serve = ["serve", text(&volume), "--fuse", text(&fuse)];
+    let alone = [&serve[..], &["--take-over=77"]].concat();
+    fails(1, &alone, &["vellum restart"]);
+}
+
+#[test]
+fn an_encrypted_volume_is_opened_with_its_key_before_its_server_stops() {
+    if !can_attach("an_encrypted_volume_is_opened_with_its_key_before_its_server_stops") {
+        return;
+    }
+    let dir = dir();
+    let volume = dir.path().join("disk.vellum");
+    let key = dir.path().join("key");
+    fs::write(&key, noise(5, 64)).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    let key_file = format!("--key-file={}", key.display());
+    let create = ["create", text(&volume), "--size=256M", "--encrypt"];
+    ok(&[&create[..], &[&key_file]].concat());
+    let mnt = mounted(&volume, &[&key_file]);
+    fs::write(mnt.join("file"), b"content").unwrap();
+    let before = server_pid(&volume);
+    fails(2, &["restart", text(&volume)], &["encrypted"]);
+    assert_eq!(server_pid(&volume), before);
+    ok(&["restart", text(&volume), &key_file]);
+    assert_ne!(server_pid(&volume), before);
+    assert_eq!(fs::read(mnt.join("file")).unwrap(), b"content");
+    fs::write(mnt.join("more"), b"more").unwrap();
+    ok(&["detach", text(&mnt)]);
+}
+
+#[test]
+fn snapshots_are_there_afterwards_and_none_is_attached_meanwhile() {
+    if !can_attach("snapshots_are_there_afterwards_and_none_is_attached_meanwhile") {
+        return;
+    }
+    let dir = dir();
+    let volume = dir.path().join("disk.vellum");
+    let snapshot = format!("{}@old", volume.display());
+    let old = dir.path().join("old");
+    fs::create_dir(&old).unwrap();
+    ok(&["create", text(&volume), "--size=256M"]);
+    let mnt = mounted(&volume, &[]);
+    let holds = |mount: &Path, content: &[u8]| {
+        assert_eq!(fs::read(mount.join("file")).unwrap(), content);
+    };
+    fs::write(mnt.join("file"), b"before").unwrap();
+    ok(&["snapshot", text(&volume), "old", "--freeze"]);
+    fs::write(mnt.join("file"), b"after").unwrap();
+    run("sync", &["-f", text(&mnt)]);
+    let first = server_pid(&volume);
+
+    let attach = ["attach", &snapshot, "--mount", text(&old)];
+    ok(&attach);
+    let why = [&*snapshot, "is attached", "vellum detach"];
+    fails(1, &["restart", text(&volume)], &why);
+    assert_eq!(server_pid(&volume), first);
+    holds(&old, b"before");
+    ok(&["detach", &snapshot]);
+
+    ok(&["restart", text(&volume)]);
+    assert_ne!(server_pid(&volume), first);
+    assert!(ok(&["snapshots", text(&volume)]).contains("old"));
+    ok(&attach);
+    holds(&old, b"before");
+    holds(&mnt, b"after");
+    ok(&["detach", &snapshot]);
+    ok(&["detach", text(&volume)]);
+
+    // With a server of its own.
+    ok(&[&attach[..], &["--via=fuse"]].concat());
+    fails(1, &["restart", &snapshot], &["memory alone", "detach"]);
+    holds(&old, b"before");
+    ok(&["detach", &snapshot]);
+}

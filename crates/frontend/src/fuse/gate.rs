@@ -1,0 +1,145 @@
+//! A gate behind what the kernel asks. Closed, it keeps each thread that has dealt with a request from reading another one: then all that
+//! was read is answered, the kernel keeps the rest, and somebody else may go on with the connection.
+
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often it is looked whether all is answered.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// Open at first.
+#[derive(Debug, Default)]
+pub struct Gate {
+    state: Mutex<State>,
+    opened: Condvar,
+    /// Requests that the device, or a thread of our own, is to answer.
+    unanswered: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    closed: bool,
+    /// Threads that read nothing until it is open.
+    waiting: usize,
+}
+
+/// A thread deals with a request; at the end it waits if the gate is closed.
+pub struct Turn<'a>(&'a Gate);
+
+/// Somebody else is to answer a request; let go when that is done.
+pub struct Unanswered(Arc<Gate>);
+
+impl Gate {
+    /// To be taken before anything else is done for a request, so that it ends last.
+    pub fn turn(&self) -> Turn<'_> {
+        Turn(self)
+    }
+
+    /// For a request that is answered later than its turn ends.
+    pub fn unanswered(self: &Arc<Self>) -> Unanswered {
+        self.unanswered.fetch_add(1, Ordering::SeqCst);
+        Unanswered(Arc::clone(self))
+    }
+
+    /// Closes it, and waits until this many threads wait and all is answered. If it takes too long, it is opened again. A thread that
+    /// waits for the kernel sees the gate at its next request: `ask` has the kernel make one, and may be called often.
+    pub fn close(
+        self: &Arc<Self>,
+        threads: usize,
+        patience: Duration,
+        ask: impl Fn() + Send + 'static,
+    ) -> std::io::Result<bool> {
+        self.state.lock().closed = true;
+        let began = Instant::now();
+        let gate = Arc::clone(self);
+        let asking = std::thread::Builder::new()
+            .name("fuse-ask".into())
+            .spawn(move || {
+                while gate.is_closed() && gate.waiting() < threads {
+                    ask();
+                }
+            });
+        if let Err(error) = asking {
+            self.open();
+            return Err(error);
+        }
+        // The threads first: what they have handed on is counted by then.
+        while self.waiting() < threads || self.unanswered.load(Ordering::SeqCst) > 0 {
+            if began.elapsed() > patience {
+                self.open();
+                return Ok(false);
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(true)
+    }
+
+    /// Lets all threads go on.
+    pub fn open(&self) {
+        self.state.lock().closed = false;
+        self.opened.notify_all();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
+    fn waiting(&self) -> usize {
+        self.state.lock().waiting
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.waiting += 1;
+        while state.closed {
+            self.0.opened.wait(&mut state);
+        }
+        state.waiting -= 1;
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        self.0.unanswered.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_closes_when_its_threads_wait_and_all_is_answered() {
+        let gate = Arc::new(Gate::default());
+        let later = gate.unanswered();
+        let reader = std::thread::spawn({
+            let gate = Arc::clone(&gate);
+            move || {
+                for _ in 0..10_000 {
+                    drop(gate.turn());
+                }
+                // No more comes by itself.
+                std::thread::sleep(Duration::from_millis(20));
+                drop(gate.turn());
+            }
+        });
+        let patience = Duration::from_millis(300);
+        assert!(!gate.close(1, patience, std::thread::yield_now).unwrap());
+        drop(later);
+        reader.join().unwrap();
+        assert!(!gate.close(1, patience, std::thread::yield_now).unwrap());
+        let asked = Arc::clone(&gate);
+        let ask = move || {
+            let gate = Arc::clone(&asked);
+            let one = std::thread::spawn(move || drop(gate.turn()));
+            std::thread::sleep(Duration::from_millis(20));
+            drop(one);
+        };
+        assert!(gate.close(2, patience * 10, ask).unwrap());
+        gate.open();
+    }
+}
