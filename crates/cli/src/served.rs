@@ -268,6 +268,7 @@ fn how_to_open(path: &Path, chosen: &Chosen, read_only: bool) -> vellum_device::
     let trouble = path.display().to_string();
     vellum_device::OpenOptions {
         read_only,
+        schedule: settings.schedule(),
         write_frames: frames(2),
         read_frames: frames(4),
         collector_frames: frames(4),

@@ -218,3 +218,80 @@ fn what_cannot_be_is_told() {
         );
     }
 }
+
+/// The names of those that the volume has taken by itself, the oldest first.
+fn own(volume: &str) -> Vec<String> {
+    let told = ok(&["snapshots", volume, "--json"]);
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let all = told["snapshots"].as_array().unwrap().iter();
+    let own = all.filter(|one| one["scheduled"] == true);
+    let own = own.map(|one| one["name"].as_str().unwrap().to_owned());
+    own.collect()
+}
+
+#[test]
+fn a_volume_keeps_its_own_history() {
+    if !can_attach("a_volume_keeps_its_own_history") {
+        return;
+    }
+    let dir = dir();
+    let old = dir.path().join("old");
+    fs::create_dir(&old).unwrap();
+    let disk = Disk::new(dir.path());
+    let volume = text(&disk.volume);
+    let (number, ends) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ends.load(Ordering::Relaxed) {
+                let next = number.load(Ordering::Acquire) + 1;
+                let mut made = File::create(disk.mount.join("number")).unwrap();
+                made.write_all(next.to_string().as_bytes()).unwrap();
+                made.sync_all().unwrap();
+                number.store(next, Ordering::Release);
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+        });
+        ok(&["snapshot", volume, "mine"]);
+        ok(&["set", volume, "snapshot-every=1s", "snapshot-keep=3s:1s"]);
+        let mut seen = std::collections::BTreeSet::new();
+        eventually("snapshots that come", || {
+            seen.extend(own(volume));
+            seen.len() >= 6
+        });
+        let before = number.load(Ordering::Acquire);
+        eventually("one more", || {
+            own(volume).iter().any(|name| !seen.contains(name))
+        });
+        let left = own(volume);
+        assert!(left.len() <= 6, "{left:?} of {seen:?}");
+        // One that is looked at stays, whatever its age is.
+        let name = left.last().unwrap();
+        let snapshot = disk.snapshot(name);
+        ok(&["attach", &snapshot, "--via=fuse", "--mount", text(&old)]);
+        let now = own(volume);
+        eventually("others that go", || {
+            own(volume)
+                .iter()
+                .all(|one| one == name || !now.contains(one))
+        });
+        let found: u64 = fs::read_to_string(old.join("number"))
+            .unwrap()
+            .parse()
+            .unwrap();
+        assert!(found >= before, "{found} of {before}");
+        assert_eq!(&own(volume)[0], name);
+        ok(&["detach", &snapshot]);
+        eventually("it goes", || !own(volume).contains(name));
+        ends.store(true, Ordering::Relaxed);
+    });
+    let told = ok(&["snapshots", volume]);
+    assert!(told.contains("mine") && told.contains("schedule"), "{told}");
+    // It outlives its server.
+    ok(&["detach", volume]);
+    assert_eq!(ok(&["get", volume, "snapshot-every"]), "1s\n");
+    let other = dir.path().join("other");
+    ok(&["create", text(&other), "--size", "64M", "--history", "0"]);
+    let refused = ["set", text(&other), "snapshot-every=1h"];
+    fails(2, &refused, &["without room for snapshots"]);
+    fails(2, &["set", volume, "snapshot-keep=1h"], &["SPAN:STEP"]);
+}

@@ -107,6 +107,10 @@ pub trait BlockDevice: Send + Sync {
     fn blocks(&self) -> u64;
     /// Whether writes are refused.
     fn read_only(&self) -> bool;
+    /// Held by a front end for as long as a client has it open.
+    fn hold(&self) -> Option<Box<dyn std::any::Any + Send + Sync>> {
+        None
+    }
     /// Memory for requests.
     fn frames(&self) -> &Arc<FramePool>;
     /// Starts requests in order and empties the vector; each is answered through `replies`.

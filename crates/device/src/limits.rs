@@ -200,6 +200,12 @@ pub const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);
 /// How often it looks, a millisecond each, while it keeps others waiting.
 pub const SNAPSHOT_WAITS: u32 = 30;
 
+/// How long it takes at most until a volume that takes snapshots by itself looks at the clock again, or tries again what has failed.
+pub const SCHEDULE_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Snapshots that go for each one that a volume takes by itself, at most: two rules may let one go at once.
+pub const SCHEDULE_DELETES: usize = 2;
+
 /// Blocks that a snapshot which is deleted gives up at a time.
 pub const SNAPSHOT_ROWS: usize = 512;
 

@@ -11,6 +11,7 @@ use vellum_core::format::geometry::GeometryError;
 use vellum_core::format::properties::Properties;
 use vellum_core::recovery::RecoveryError;
 use vellum_core::recovery::rescue::Trust;
+use vellum_core::snapshots::Schedule;
 use vellum_core::tables::Persistence;
 use vellum_medium::MediumError;
 
@@ -76,6 +77,8 @@ pub struct OpenOptions {
     pub on_event: Option<OnEvent>,
     /// All snapshots are given up, unread.
     pub without_snapshots: bool,
+    /// The snapshots that it takes by itself.
+    pub schedule: Schedule,
 }
 
 impl Default for OpenOptions {
@@ -94,6 +97,7 @@ impl Default for OpenOptions {
             persistence: Persistence::default(),
             on_event: None,
             without_snapshots: false,
+            schedule: Schedule::default(),
         }
     }
 }

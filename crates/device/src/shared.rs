@@ -108,6 +108,9 @@ impl Shared {
         // Before the refusals that it warns of.
         if let Some((level, room)) = batch.filled.take() {
             self.events.tell(level.name(), filled(room));
+            if let Some(keeper) = &self.keeper {
+                keeper.schedule.rouse();
+            }
         }
         for trouble in batch.troubles.drain(..) {
             self.events

@@ -387,6 +387,21 @@ pub struct FreedStats {
     pub dropped_blocks: u64,
 }
 
+/// Snapshots that a volume takes by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryStats {
+    /// How often, in seconds; 0: it takes none.
+    pub every_seconds: u64,
+    /// Those that were taken.
+    pub taken: u64,
+    /// Those that were deleted because no rule keeps them.
+    pub deleted: u64,
+    /// Those that were deleted because there was no room.
+    pub deleted_for_room: u64,
+    /// How often one could not be taken, or not be deleted.
+    pub failed: u64,
+}
+
 /// All that a volume counts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct VolumeStats {
@@ -424,6 +439,9 @@ pub struct VolumeStats {
     pub commits: CommitStats,
     /// What became of freed blocks.
     pub freed: FreedStats,
+    /// Snapshots that it takes by itself.
+    #[serde(default)]
+    pub history: HistoryStats,
     /// The core's own counters, by name; in blocks of 4 KiB where they count data.
     pub core: BTreeMap<String, u64>,
 }

@@ -162,7 +162,7 @@ impl Volume {
             damage,
         };
         volume.start()?;
-        volume.load_snapshots(options.without_snapshots)?;
+        volume.begin_history(options)?;
         Ok(volume)
     }
 
@@ -234,6 +234,7 @@ impl Volume {
     /// # Errors
     /// As for [`stop`](Self::stop).
     pub fn stop_telling(&self, no_room: impl FnMut()) -> Result<(), StopError> {
+        self.end_history();
         self.shared.inner.lock().gate.early.close();
         drop(self.shared.knowing_all());
         let asked = self.shared.with_core(|now, inner, batch| {
@@ -280,6 +281,7 @@ impl Volume {
         self.shared.scout.freed.stop();
         self.shared.sweeper.stop();
         self.shared.scrubber.stop();
+        self.end_history();
         for thread in self.threads.lock().drain(..) {
             // A panic of the reaper is told by `busy`; one of the scout leaves journals unknown.
             let _ = thread.join();

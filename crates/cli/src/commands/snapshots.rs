@@ -16,7 +16,8 @@ use vellum_device::SnapshotInfo;
   vellum snapshots disk.vellum
   vellum snapshots disk.vellum --json | jq -r '.snapshots[].name'
 
-FREED is what deleting that one alone gives back.")]
+FREED is what deleting that one alone gives back. BY tells which the volume took by itself: see
+`vellum set --help`, snapshot-every.")]
 pub struct Args {
     /// The volume.
     volume: PathBuf,
@@ -34,15 +35,15 @@ pub fn run(args: &Args) -> Result<()> {
         writeln!(out(), "{}", serde_json::to_string(&all)?)?;
         return Ok(());
     }
-    let mut rows = vec![["NAME", "AGE", "FREED"].map(str::to_owned)];
+    let mut rows = vec![["NAME", "AGE", "BY", "FREED"].map(str::to_owned)];
     rows.extend(all.snapshots.iter().map(row));
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let (name, age) = (width(0).unwrap_or(0), width(1).unwrap_or(0));
+    let [name, age, by] = [0, 1, 2].map(|column| width(column).unwrap_or(0));
     if all.snapshots.is_empty() {
         writeln!(out(), "no snapshots")?;
     } else {
-        for [one, two, three] in &rows {
-            writeln!(out(), "{one:name$}  {two:age$}  {three}")?;
+        for [one, two, three, four] in &rows {
+            writeln!(out(), "{one:name$}  {two:age$}  {three:by$}  {four}")?;
         }
     }
     let (kept, room) = (Size(all.kept_bytes), Size(all.room_bytes));
@@ -50,7 +51,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn row(one: &SnapshotInfo) -> [String; 3] {
+fn row(one: &SnapshotInfo) -> [String; 4] {
     let taken = SystemTime::UNIX_EPOCH + Duration::from_secs(one.taken);
     let age = match SystemTime::now().duration_since(taken) {
         Ok(age) => words(age.as_secs()),
@@ -60,7 +61,8 @@ fn row(one: &SnapshotInfo) -> [String; 3] {
         true => "being deleted".to_owned(),
         false => Size(one.kept_bytes).to_string(),
     };
-    [one.name.clone(), age, freed]
+    let by = if one.scheduled { "schedule" } else { "hand" };
+    [one.name.clone(), age, by.to_owned(), freed]
 }
 
 /// In the largest unit of which there are two.

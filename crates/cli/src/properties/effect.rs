@@ -11,7 +11,7 @@ use vellum_core::format::properties::{Properties, Value};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::recovery::find_superblock;
 use vellum_device::policy::Policy;
-use vellum_device::{MediumSource, OpenError, check_choice, crc32c};
+use vellum_device::{MediumSource, OpenError, SnapshotError, check_choice, crc32c};
 use vellum_medium::Medium;
 
 impl Settings {
@@ -38,6 +38,13 @@ impl Settings {
     pub fn check(&self, superblock: &Superblock) -> Result<()> {
         if !self.mount_options.is_empty() {
             ext4::mount_options(superblock.layout(), Some(&self.mount_options))?;
+        }
+        if self.schedule().every.is_some() && superblock.history().kept() == 0 {
+            return Err(usage(format!(
+                "snapshot-every={}: {}",
+                self.snapshot_every,
+                SnapshotError::NoHistory
+            )));
         }
         let checked = check_choice(superblock, &self.policy, self.persistence, &self.journals);
         checked.map_err(|error| match error {

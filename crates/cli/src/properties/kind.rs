@@ -2,7 +2,9 @@
 
 use crate::size::{self, Size};
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 use vellum_core::format::properties::{VALUE_BYTES_MAX, Value};
+use vellum_core::snapshots::{Keep, Span};
 
 /// What a property's values are.
 pub enum Kind {
@@ -27,6 +29,10 @@ pub enum Kind {
     Text(usize),
     /// Parts of the volume.
     Journals,
+    /// How often; or off.
+    Every,
+    /// Which snapshots stay.
+    Keep,
 }
 
 /// Parts of a volume that one property can name.
@@ -56,6 +62,8 @@ impl Kind {
             }
             Self::Text(most) => format!("up to {most} letters"),
             Self::Journals => "START+LENGTH, several with commas; none".to_owned(),
+            Self::Every => "off, a time like 15m, 1h or 1d".to_owned(),
+            Self::Keep => "SPAN:STEP, several with commas, like 24h:15m,7d:1d".to_owned(),
         }
     }
 
@@ -90,6 +98,9 @@ impl Kind {
                 fits.then(|| Value::text(text))
             }
             Self::Journals => journals(text),
+            Self::Every if text == "off" => Some(Value::text(text)),
+            Self::Every => return as_written::<Span>(text),
+            Self::Keep => return as_written::<Keep>(text),
         };
         parsed.ok_or_else(|| format!("it is one of: {}", self.values()))
     }
@@ -109,7 +120,9 @@ impl Kind {
                 0 => "off".to_owned(),
                 number => number.to_string(),
             },
-            Self::Choice(_) | Self::Encoding(_) | Self::Text(_) => value.as_text()?.to_owned(),
+            Self::Choice(_) | Self::Encoding(_) | Self::Text(_) | Self::Every | Self::Keep => {
+                value.as_text()?.to_owned()
+            }
             Self::Journals => match value.as_ranges()? {
                 ranges if ranges.is_empty() => "none".to_owned(),
                 ranges => {
@@ -123,6 +136,12 @@ impl Kind {
         // What was stored is held to the same bounds as what is typed.
         (self.parse(&text).as_ref() == Ok(value)).then_some(text)
     }
+}
+
+/// What can be read is kept as it was typed.
+fn as_written<T: FromStr<Err: std::fmt::Display>>(text: &str) -> Result<Value, String> {
+    let read = text.parse::<T>().map_err(|wrong| wrong.to_string());
+    read.map(|_| Value::text(text))
 }
 
 fn journals(text: &str) -> Option<Value> {
@@ -164,6 +183,9 @@ mod tests {
             (&Kind::Text(9), "photos", "photos"),
             (&Kind::Journals, "1G+128M,5G+64M", "1G+128M,5G+64M"),
             (&Kind::Journals, "none", "none"),
+            (&Kind::Every, "off", "off"),
+            (&Kind::Every, "1d", "1d"),
+            (&Kind::Keep, "24h:15m,7d:1d", "24h:15m,7d:1d"),
         ] {
             let value = kind.parse(text).unwrap();
             assert_eq!(kind.text(&value).as_deref(), Some(shown), "{text}");
@@ -185,6 +207,21 @@ mod tests {
             let error = kind.parse(text).unwrap_err();
             assert!(error.contains(&kind.values()), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_schedule_that_makes_no_sense_is_told() {
+        for (kind, text, told) in [
+            (Kind::Every, "0s", "like 15m"),
+            (Kind::Every, "often", "like 15m"),
+            (Kind::Keep, "24h", "SPAN:STEP"),
+            (Kind::Keep, "1h:2h", "no longer than the span"),
+            (Kind::Keep, "7d:1s", "more than 1000 snapshots"),
+        ] {
+            let error = kind.parse(text).unwrap_err();
+            assert!(error.contains(told), "{text}: {error}");
+        }
+        assert_eq!(Kind::Keep.text(&Value::text("off")), None);
     }
 
     #[test]

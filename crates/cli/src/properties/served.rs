@@ -134,6 +134,7 @@ impl Now {
             let _ = set_journals(volume, &self.in_force.journals);
             return Err(error.into());
         }
+        volume.set_schedule(new.schedule());
         Ok(std::mem::replace(&mut self.in_force, new))
     }
 }

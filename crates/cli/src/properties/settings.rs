@@ -2,6 +2,7 @@
 
 use vellum_core::engine::Victim;
 use vellum_core::format::superblock::Superblock;
+use vellum_core::snapshots::{Schedule, USUAL_KEEP};
 use vellum_core::tables::Persistence;
 use vellum_device::Extent;
 use vellum_device::policy::Policy;
@@ -49,6 +50,10 @@ pub struct Settings {
     pub persistence: Persistence,
     /// How the collector chooses.
     pub victim: Victim,
+    /// How often the volume takes a snapshot by itself.
+    pub snapshot_every: String,
+    /// Which of these stay.
+    pub snapshot_keep: String,
 }
 
 impl Settings {
@@ -63,6 +68,16 @@ impl Settings {
             journals: Vec::new(),
             persistence: Persistence::default(),
             victim: Victim::default(),
+            snapshot_every: "off".to_owned(),
+            snapshot_keep: USUAL_KEEP.to_owned(),
+        }
+    }
+
+    /// What the volume does by itself.
+    pub fn schedule(&self) -> Schedule {
+        Schedule {
+            every: self.snapshot_every.parse().ok(),
+            keep: self.snapshot_keep.parse().unwrap_or_default(),
         }
     }
 }

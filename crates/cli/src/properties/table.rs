@@ -182,7 +182,7 @@ const SELDOM: (Tier, Has, Counts) = (Tier::Seldom, Has::All, Counts::Now);
 const RESEARCH: (Tier, Has, Counts) = (Tier::Research, Has::All, Counts::Next);
 
 /// All of them.
-pub static TABLE: [Property; 26] = [
+pub static TABLE: [Property; 28] = [
     row(
         "compress",
         Kind::Encoding(ENCODINGS),
@@ -285,6 +285,24 @@ pub static TABLE: [Property; 26] = [
         "a name for people",
         "nothing",
         words!(label),
+    ),
+    row(
+        "snapshot-every",
+        Kind::Every,
+        (Tier::Everyday, Has::Log, Counts::Now),
+        "how often the volume takes a snapshot of itself while it is served or attached, if something was \
+        written",
+        "nothing but what the snapshots keep; when there is no room for it, these go first",
+        words!(snapshot_every),
+    ),
+    row(
+        "snapshot-keep",
+        Kind::Keep,
+        (Tier::Everyday, Has::Log, Counts::Now),
+        "which of those snapshots stay: of the last 24h one each 15m, of the last 7d one each 1d; the \
+        others are deleted, and the newest never is",
+        "room for what is written over in that time",
+        words!(snapshot_keep),
     ),
     row(
         "fold",

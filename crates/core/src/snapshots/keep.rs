@@ -123,6 +123,24 @@ impl FromStr for Keep {
     }
 }
 
+/// What a volume does by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Schedule {
+    /// How often it takes a snapshot; never, if it says nothing.
+    pub every: Option<Span>,
+    /// Which of these stay.
+    pub keep: Keep,
+}
+
+/// Each quarter of an hour of a day, and each day of a week.
+pub const USUAL_KEEP: &str = "24h:15m,7d:1d";
+
+impl Default for Keep {
+    fn default() -> Self {
+        USUAL_KEEP.parse().unwrap_or(Self(Vec::new()))
+    }
+}
+
 impl Keep {
     /// Of snapshots with these times, in the order in which they were taken, those that go: their places in `times`.
     ///

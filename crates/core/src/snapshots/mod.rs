@@ -18,7 +18,7 @@ mod keep;
 mod list;
 mod rows;
 
-pub use keep::{BadKeep, Keep, Span, scheduled_name};
+pub use keep::{BadKeep, Keep, Schedule, Span, USUAL_KEEP, scheduled_name};
 pub use list::ListError;
 
 use crate::addr::{BLOCK_BYTES, Lba};

@@ -2,6 +2,7 @@
 
 use super::carry;
 use super::keeper::Keeper;
+use super::schedule;
 use super::take::{forget_all, return_all};
 use crate::block::{BlockError, Op, Replies, Request};
 use crate::options::OpenError;
@@ -106,24 +107,36 @@ fn keep(shared: &Shared, keeper: &Keeper, requests: &[Request]) -> Result<(), Bl
     if !keeper.has_any() || !requests.iter().any(changes) {
         return Ok(());
     }
-    let mut book = keeper.book();
-    let Some(newest) = book.newest() else {
-        return Ok(());
-    };
-    let mut runs = Vec::new();
-    for request in requests {
-        changed_by(shared, request, &mut runs);
-    }
-    let lbas = runs.iter().flat_map(|&(first, end)| first..end).map(Lba);
-    let plan = book.plan(newest, lbas).map_err(|_| BlockError::Full)?;
-    match carry::out(shared, &book, &plan) {
-        Ok(()) => book.keep(plan),
-        Err(error) => {
-            book.drop_plan(plan);
-            return Err(error);
+    loop {
+        let mut book = keeper.book();
+        let Some(newest) = book.newest() else {
+            return Ok(());
+        };
+        let mut runs = Vec::new();
+        for request in requests {
+            changed_by(shared, request, &mut runs);
         }
+        let lbas = runs.iter().flat_map(|&(first, end)| first..end).map(Lba);
+        let Ok(plan) = book.plan(newest, lbas) else {
+            let (kept, _) = book.room();
+            drop(book);
+            // Those that come by themselves go by themselves, before a write is refused.
+            match schedule::make_room(shared, keeper, kept) {
+                true => continue,
+                false => return Err(BlockError::Full),
+            }
+        };
+        return match carry::out(shared, &book, &plan) {
+            Ok(()) => {
+                book.keep(plan);
+                Ok(())
+            }
+            Err(error) => {
+                book.drop_plan(plan);
+                Err(error)
+            }
+        };
     }
-    Ok(())
 }
 
 /// Adds the runs of blocks that a request changes. What is not mapped is not changed by a discard.

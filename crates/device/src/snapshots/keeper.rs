@@ -1,19 +1,31 @@
 //! What all who keep snapshots share, under its locks.
 
+use super::scheduler::Scheduler;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vellum_core::addr::Lba;
+use vellum_core::format::history::Number;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::snapshots::Snapshots;
 
-/// The snapshots of a volume. Locks, in this order: the door, the book, the volume's.
+/// The snapshots of a volume. Locks, in this order: the door, who deletes, the book, who looks, the volume's.
 pub(crate) struct Keeper {
     /// Whoever submits holds it for reading; whoever takes a snapshot, for writing.
     door: RwLock<()>,
     /// Whether there is a snapshot that changes are kept for.
     has_any: AtomicBool,
     book: Mutex<Snapshots>,
+    /// Held by whoever deletes one: what it kept goes to an older one, which must not be on its way out.
+    alone: Mutex<()>,
+    /// How often each is open.
+    views: Mutex<BTreeMap<Number, u32>>,
+    /// Those that the volume takes by itself.
+    pub schedule: Scheduler,
 }
+
+/// Whoever has it deletes snapshots, and nobody else does.
+pub(crate) type Alone<'a> = MutexGuard<'a, ()>;
 
 impl Keeper {
     /// That of a volume with room for snapshots.
@@ -23,6 +35,9 @@ impl Keeper {
             door: RwLock::default(),
             has_any: AtomicBool::new(false),
             book: Mutex::new(Snapshots::new(history)),
+            alone: Mutex::default(),
+            views: Mutex::default(),
+            schedule: Scheduler::default(),
         })
     }
 
@@ -39,6 +54,32 @@ impl Keeper {
     /// The bookkeeping. Whoever changes the list [notes](Self::note) it.
     pub fn book(&self) -> MutexGuard<'_, Snapshots> {
         self.book.lock()
+    }
+
+    /// Held while one is deleted.
+    pub fn alone(&self) -> Alone<'_> {
+        self.alone.lock()
+    }
+
+    /// Somebody opens one.
+    pub fn look(&self, number: Number) {
+        *self.views.lock().entry(number).or_default() += 1;
+    }
+
+    /// And closes it.
+    pub fn look_away(&self, number: Number) {
+        let mut views = self.views.lock();
+        if let Some(count) = views.get_mut(&number) {
+            *count -= 1;
+            if *count == 0 {
+                views.remove(&number);
+            }
+        }
+    }
+
+    /// Whether somebody has it open.
+    pub fn is_viewed(&self, number: Number) -> bool {
+        self.views.lock().contains_key(&number)
     }
 
     /// Whether there is a snapshot that changes are kept for.

@@ -10,6 +10,9 @@
 mod carry;
 mod keep;
 pub(crate) mod keeper;
+mod pace;
+pub(crate) mod schedule;
+mod scheduler;
 mod take;
 mod view;
 

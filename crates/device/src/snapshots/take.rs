@@ -1,7 +1,7 @@
 //! Taking a snapshot, deleting it, and taking the volume back to it.
 
 use super::carry;
-use super::keeper::Keeper;
+use super::keeper::{Alone, Keeper};
 use crate::block::{BlockError, Extent};
 use crate::entropy;
 use crate::limits::{SNAPSHOT_PATIENCE, SNAPSHOT_ROWS, SNAPSHOT_WAITS};
@@ -67,6 +67,9 @@ pub struct SnapshotInfo {
     pub kept_bytes: u64,
     /// Whether it is being deleted.
     pub leaves: bool,
+    /// Whether its volume has taken it by itself.
+    #[serde(default)]
+    pub scheduled: bool,
 }
 
 /// Closes the door when nothing that was handed over waits any more.
@@ -133,6 +136,7 @@ pub(crate) fn take(
 
 /// See [`Volume::delete_snapshot`](crate::Volume::delete_snapshot).
 pub(crate) fn delete(shared: &Shared, keeper: &Keeper, name: &str) -> Result<(), SnapshotError> {
+    let _alone = keeper.alone();
     let mut book = keeper.book();
     let number = book.by_name(name).ok_or(ListError::Unknown)?.number;
     let block = book.set_stage(name, Stage::Leaving)?;
@@ -141,6 +145,40 @@ pub(crate) fn delete(shared: &Shared, keeper: &Keeper, name: &str) -> Result<(),
     drop(book);
     forget_all(shared, keeper, number)?;
     Ok(carry::flush(shared)?)
+}
+
+/// Deletes one that nobody has open; whether it did.
+pub(super) fn give_up(
+    shared: &Shared,
+    keeper: &Keeper,
+    number: Number,
+) -> Result<bool, SnapshotError> {
+    let alone = keeper.alone();
+    give_up_alone(shared, keeper, number, &alone)
+}
+
+/// The same, of whoever deletes alone.
+pub(super) fn give_up_alone(
+    shared: &Shared,
+    keeper: &Keeper,
+    number: Number,
+    _alone: &Alone<'_>,
+) -> Result<bool, SnapshotError> {
+    let mut book = keeper.book();
+    // Under the lock of the book: whoever opens one does that under it as well.
+    let is_it = |one: &&Snapshot| one.number == number && one.stage == Stage::Kept;
+    let Some(name) = book.iter().find(is_it).map(|one| one.identity.name) else {
+        return Ok(false);
+    };
+    if keeper.is_viewed(number) {
+        return Ok(false);
+    }
+    let block = book.set_stage(name.as_str(), Stage::Leaving)?;
+    carry::list(shared, &book, block)?;
+    keeper.note(&book);
+    drop(book);
+    forget_all(shared, keeper, number)?;
+    Ok(true)
 }
 
 /// Gives up what a snapshot that leaves has, and takes it out of the list. Clients go on meanwhile.
@@ -221,6 +259,7 @@ pub(crate) fn infos(keeper: &Keeper) -> Vec<SnapshotInfo> {
         taken: snapshot.identity.taken,
         kept_bytes: book.kept_by(snapshot.number) * BLOCK_BYTES as u64,
         leaves: snapshot.stage == Stage::Leaving,
+        scheduled: snapshot.is_scheduled(),
     };
     book.iter().map(info).collect()
 }

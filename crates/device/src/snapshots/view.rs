@@ -11,6 +11,7 @@ use crate::frames::{FramePool, Frames};
 use crate::limits::SNAPSHOT_MEMORY;
 use crate::shared::Shared;
 use parking_lot::RwLock;
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
@@ -22,6 +23,20 @@ pub struct Seen {
     shared: Arc<Shared>,
     number: Number,
     written: Option<RwLock<Written>>,
+}
+
+/// Somebody has a snapshot open: it is not deleted by the schedule of its volume.
+struct Held {
+    shared: Arc<Shared>,
+    number: Number,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(keeper) = &self.shared.keeper {
+            keeper.look_away(self.number);
+        }
+    }
 }
 
 /// Runs of a snapshot's blocks that are looked at before what is mapped is told.
@@ -214,6 +229,16 @@ impl BlockDevice for Seen {
 
     fn read_only(&self) -> bool {
         self.written.is_none()
+    }
+
+    fn hold(&self) -> Option<Box<dyn Any + Send + Sync>> {
+        let keeper = self.shared.keeper.as_ref()?;
+        // Under the lock of the book, so that it is not about to be deleted.
+        let _book = keeper.book();
+        keeper.look(self.number);
+        let shared = Arc::clone(&self.shared);
+        let number = self.number;
+        Some(Box::new(Held { shared, number }))
     }
 
     fn frames(&self) -> &Arc<FramePool> {

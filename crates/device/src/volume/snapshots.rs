@@ -2,13 +2,57 @@
 
 use super::Volume;
 use crate::block::Extent;
-use crate::options::OpenError;
-use crate::snapshots::{self, Keeper, Seen, SnapshotError, SnapshotInfo};
+use crate::options::{OpenError, OpenOptions};
+use crate::snapshots::{self, Keeper, Seen, SnapshotError, SnapshotInfo, schedule};
+use crate::stats::HistoryStats;
 use vellum_core::addr::Lba;
+use vellum_core::snapshots::{Schedule, Span};
 
 impl Volume {
+    /// Reads what is known of them, or gives them up, and takes some by itself from now on.
+    pub(super) fn begin_history(&mut self, options: &OpenOptions) -> Result<(), OpenError> {
+        self.load_snapshots(options.without_snapshots)?;
+        if let Some(keeper) = &self.shared.keeper
+            && !self.read_only
+            && self.damage.is_none()
+        {
+            keeper.schedule.begin(options.schedule.clone());
+            self.spawn("vellum-history", schedule::run)?;
+        }
+        Ok(())
+    }
+
+    /// What it has taken by itself, and deleted of that.
+    pub(super) fn history(&self) -> HistoryStats {
+        let Some(keeper) = &self.shared.keeper else {
+            return HistoryStats::default();
+        };
+        let (every, counts) = keeper.schedule.counts();
+        HistoryStats {
+            every_seconds: every.map_or(0, Span::seconds),
+            taken: counts.taken,
+            deleted: counts.deleted,
+            deleted_for_room: counts.deleted_for_room,
+            failed: counts.failed,
+        }
+    }
+
+    /// Takes none by itself any more.
+    pub(super) fn end_history(&self) {
+        if let Some(keeper) = &self.shared.keeper {
+            keeper.schedule.stop();
+        }
+    }
+
+    /// Which snapshots it takes by itself, and which of these stay, from now on. A volume without room for any takes none.
+    pub fn set_schedule(&self, schedule: Schedule) {
+        if let Some(keeper) = &self.shared.keeper {
+            keeper.schedule.set(schedule);
+        }
+    }
+
     /// Reads what is known of them; or gives them up.
-    pub(super) fn load_snapshots(&self, are_given_up: bool) -> Result<(), OpenError> {
+    fn load_snapshots(&self, are_given_up: bool) -> Result<(), OpenError> {
         let Some(keeper) = &self.shared.keeper else {
             return Ok(());
         };

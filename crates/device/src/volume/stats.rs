@@ -56,6 +56,7 @@ impl Volume {
                 ..commits
             },
             freed: self.shared.scout.freed.stats(),
+            history: self.history(),
             uptime_ms: self.shared.now().0 / 1_000_000,
             poisoned: core.poisoned != 0,
             wakeups: counters.wakeups,

@@ -3,9 +3,9 @@
 use crate::finder::{self, Finder};
 use crate::unaligned::ByteDevice;
 use fuser::INodeNo;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
+use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 /// Behind the inodes of files that are listed.
@@ -25,11 +25,15 @@ pub struct Found {
     files: RwLock<Vec<Arc<One>>>,
 }
 
+/// What its device holds for whoever has it open.
+type Held = Option<Box<dyn Any + Send + Sync>>;
+
 struct One {
     file: Arc<File>,
     /// Which of its name it is.
     number: u64,
-    opened: AtomicUsize,
+    /// What is held for each time that it is open.
+    opened: Mutex<Vec<Held>>,
 }
 
 impl std::fmt::Debug for Found {
@@ -62,7 +66,7 @@ impl Found {
             files.push(Arc::new(One {
                 file,
                 number,
-                opened: AtomicUsize::new(0),
+                opened: Mutex::default(),
             }));
         }
         Some(INodeNo(self.first + index as u64))
@@ -80,23 +84,22 @@ impl Found {
     /// Somebody opens it.
     pub fn opened(&self, ino: INodeNo) {
         if let Some(one) = self.one(ino) {
-            one.opened.fetch_add(1, Ordering::SeqCst);
+            let held = one.file.bytes.device().hold();
+            one.opened.lock().push(held);
         }
     }
 
     /// Closed by one of them.
     pub fn closed(&self, ino: INodeNo) {
         if let Some(one) = self.one(ino) {
-            one.opened.fetch_sub(1, Ordering::SeqCst);
+            drop(one.opened.lock().pop());
         }
     }
 
     /// One that is open.
     pub fn in_use(&self) -> Option<String> {
         let files = self.files.read();
-        let mut open = files
-            .iter()
-            .filter(|one| one.opened.load(Ordering::SeqCst) > 0);
+        let mut open = files.iter().filter(|one| !one.opened.lock().is_empty());
         open.next().map(|one| one.file.name.clone())
     }
 }

@@ -6,6 +6,7 @@ use crate::changes::Changes;
 use crate::finder::Finder;
 use crate::unaligned::ByteDevice;
 use parking_lot::RwLock;
+use std::any::Any;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +24,8 @@ pub struct Export {
     /// Clients that may have it; all of them, if it says nothing.
     clients: Option<BTreeSet<Fingerprint>>,
     pub(super) removed: AtomicBool,
+    /// For as long as a client has it.
+    _held: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl std::fmt::Debug for Export {
@@ -39,13 +42,16 @@ impl Export {
     /// the same [`ByteDevice`].
     #[must_use]
     pub fn new(name: impl Into<String>, device: impl Into<ByteDevice>) -> Self {
+        let bytes = device.into();
+        let held = bytes.device().hold();
         Self {
             name: name.into(),
             description: String::new(),
-            bytes: device.into(),
+            bytes,
             read_only: false,
             clients: None,
             removed: AtomicBool::new(false),
+            _held: held,
         }
     }
 

@@ -1,0 +1,195 @@
+//! A volume that takes snapshots by itself: they come, some stay, and they are in nobody's way.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use common::{Client, open_packing};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use vellum_core::snapshots::{Schedule, Span};
+use vellum_device::block::BlockDevice;
+use vellum_device::pack::Compression;
+use vellum_device::{CreateOptions, SnapshotInfo, Volume};
+use vellum_medium::{Medium, MemoryMedium};
+
+fn medium_of(blocks: u64, logical_blocks: u64, history: u32) -> Arc<dyn Medium> {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(blocks));
+    let options = CreateOptions {
+        segment_blocks: Some(64),
+        logical_blocks: Some(logical_blocks),
+        history,
+        ..CreateOptions::default()
+    };
+    Volume::create(&*medium, &options).unwrap();
+    medium
+}
+
+fn medium(history: u32) -> Arc<dyn Medium> {
+    medium_of(4000, 400, history)
+}
+
+fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
+    open_packing(medium, Compression::Lz4)
+}
+
+fn each_second(keep: &str) -> Schedule {
+    Schedule {
+        every: Span::of(1),
+        keep: keep.parse().unwrap(),
+    }
+}
+
+fn own(volume: &Volume) -> Vec<SnapshotInfo> {
+    let all = volume.snapshots().unwrap();
+    all.into_iter().filter(|one| one.scheduled).collect()
+}
+
+/// Writes another number each time until something is so, or too long.
+fn write_until(volume: &Arc<Volume>, mut is_so: impl FnMut(u64) -> bool) {
+    let mut client = Client::new(volume);
+    let began = Instant::now();
+    for number in 1.. {
+        client.write(7, &[number]).unwrap();
+        if is_so(number) {
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "it never was");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn snapshots_come_and_go_by_themselves() {
+    let medium = medium(1000);
+    let volume = open(&medium);
+    volume
+        .take_snapshot("auto-2026-11-26T10:15:00Z", 5)
+        .unwrap();
+    volume.set_schedule(each_second("3s:1s"));
+    let (mut first, mut held) = (None, None);
+    write_until(&volume, |_| {
+        let own = own(&volume);
+        if first.is_none() && !own.is_empty() {
+            let seen = volume.seen_at(&own[0].name).unwrap();
+            held = seen.hold();
+            first = Some((own[0].name.clone(), Arc::new(seen)));
+        }
+        assert!(own.len() <= 6, "{own:?}");
+        volume.stats().history.taken >= 8
+    });
+    let (name, seen) = first.unwrap();
+    let stats = volume.stats().history;
+    assert!(stats.deleted >= 3 && stats.failed == 0, "{stats:?}");
+    // One that somebody has called so, and the one that somebody looks at.
+    let all = volume.snapshots().unwrap();
+    assert_eq!(all[0].name, "auto-2026-11-26T10:15:00Z");
+    assert!(!all[0].scheduled);
+    assert_eq!(all[1].name, name);
+    let told: Vec<u64> = own(&volume)
+        .iter()
+        .map(|one| {
+            Client::new(&Arc::new(volume.seen_at(&one.name).unwrap()))
+                .read(7, 1)
+                .unwrap()[0]
+        })
+        .collect();
+    assert!(told.is_sorted_by(|one, two| one < two), "{told:?}");
+    drop((seen, held));
+    write_until(&volume, |_| own(&volume)[0].name != name);
+    // The others outlive a restart, in which nothing is written, and so none is taken.
+    let last = own(&volume).pop().unwrap();
+    sleep(Duration::from_millis(1500));
+    let before = own(&volume);
+    assert!(before.len() >= 2 && before.iter().any(|one| one.name == last.name));
+    volume.stop().unwrap();
+    let volume = open(&medium);
+    volume.set_schedule(each_second("24h:15m"));
+    sleep(Duration::from_millis(2500));
+    let stats = volume.stats().history;
+    assert_eq!(stats.taken, 0, "{stats:?}");
+    // Its user has said what is to stay.
+    assert!(
+        stats.deleted > 0 && own(&volume).len() < before.len(),
+        "{stats:?}"
+    );
+    volume.set_schedule(Schedule::default());
+    let taken = volume.stats().history.taken;
+    let until = Instant::now() + Duration::from_millis(2500);
+    write_until(&volume, |_| Instant::now() > until);
+    assert_eq!(volume.stats().history.taken, taken);
+    volume.stop().unwrap();
+}
+
+#[test]
+fn when_there_is_no_room_they_go_before_a_write_is_refused() {
+    let medium = medium(200);
+    let volume = open(&medium);
+    let mut client = Client::new(&volume);
+    client.write(390, &[1; 10]).unwrap();
+    volume.take_snapshot("mine", 5).unwrap();
+    client.write(390, &[2; 10]).unwrap();
+    volume.set_schedule(each_second("100s:1s"));
+    let until = Instant::now() + Duration::from_secs(5);
+    // 50 of 80 are kept for `mine` at last, and 40 are written over in each second.
+    for number in 3.. {
+        for lba in (0..40).step_by(5) {
+            client.write(lba, &[number + lba; 5]).unwrap();
+        }
+        let stats = volume.stats().history;
+        if Instant::now() > until && stats.deleted_for_room > 2 {
+            break;
+        }
+        assert!(
+            Instant::now() < until + Duration::from_secs(30),
+            "{stats:?}"
+        );
+    }
+    assert!(
+        volume
+            .events()
+            .iter()
+            .any(|event| event.kind == "history-room")
+    );
+    let seen = Arc::new(volume.seen_at("mine").unwrap());
+    assert_eq!(Client::new(&seen).read(390, 10).unwrap(), [1; 10]);
+    volume.stop().unwrap();
+}
+
+#[test]
+fn two_are_deleted_at_once_and_the_one_before_them_reads_as_it_did() {
+    for _ in 0..3 {
+        let medium = medium_of(30_000, 10_000, 1000);
+        let volume = open(&medium);
+        let mut client = Client::new(&volume);
+        client.write(0, &[1; 60]).unwrap();
+        for (taken, name) in (1..).zip(["a", "b"]) {
+            volume.take_snapshot(name, taken).unwrap();
+        }
+        // What `b` keeps takes a while to be given up.
+        for lba in (1000..10_000).step_by(100) {
+            client.write(lba, &[2; 100]).unwrap();
+        }
+        volume.take_snapshot("c", 3).unwrap();
+        // And `c` what `a` reads as well.
+        client.write(0, &[3; 60]).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| volume.delete_snapshot("b").unwrap());
+            let goes = |one: &SnapshotInfo| one.name == "b" && !one.leaves;
+            while volume.snapshots().unwrap().iter().any(goes) {
+                sleep(Duration::from_micros(50));
+            }
+            volume.delete_snapshot("c").unwrap();
+        });
+        volume.stop().unwrap();
+        let volume = open(&medium);
+        let seen = Arc::new(volume.seen_at("a").unwrap());
+        let mut client = Client::new(&seen);
+        assert_eq!(client.read(0, 60).unwrap(), [1; 60]);
+        volume.stop().unwrap();
+    }
+}
