@@ -138,6 +138,7 @@ impl Between {
 }
 
 struct Attached {
+    faulty: Arc<FaultMedium>,
     volume: Arc<Volume>,
     chain: Chain,
     device: String,
@@ -183,6 +184,7 @@ impl Attached {
             device = run("losetup", &find).trim().to_owned();
         }
         Self {
+            faulty: Arc::clone(medium),
             volume,
             chain,
             device,
@@ -263,19 +265,32 @@ fn write_on(mount: &Path, medium: &FaultMedium, synced: &AtomicU64, bytes: u64) 
     }
 }
 
-/// The same, until the power goes: somebody turns it off, or it is time.
-fn write_until_cut(mount: &Path, faulty: &FaultMedium, synced: &AtomicU64, bytes: u64, life: u64) {
+/// The same, until the power goes: somebody turns it off, or it is time. Says how many commit blocks had gone on unjudged by then:
+/// without power those go on that still wait, and write nothing.
+fn write_until_cut(
+    mount: &Path,
+    chain: &Attached,
+    synced: &AtomicU64,
+    bytes: u64,
+    life: u64,
+) -> u64 {
+    let faulty = &chain.faulty;
     std::thread::scope(|scope| {
         scope.spawn(|| write_on(mount, faulty, synced, bytes));
         let began = Instant::now();
         let secs = Duration::from_millis(1500 + 997 * (life % 3));
-        while began.elapsed() < secs && !faulty.is_off() {
+        let mut unjudged = 0;
+        while began.elapsed() < secs {
+            let now = chain.volume.stats().commits.unjudged;
+            if faulty.is_off() {
+                return unjudged;
+            }
+            unjudged = now;
             std::thread::sleep(Duration::from_millis(1));
         }
-        if !faulty.is_off() {
-            faulty.power_cut(life);
-        }
-    });
+        faulty.power_cut(life);
+        unjudged
+    })
 }
 
 /// What is on the medium after a life can be mounted, and has what was synced; or what is wrong with it.
@@ -367,10 +382,10 @@ fn lives(layout: Layout, between: Between, lives: u64) -> u64 {
         // What comes behind a commit block is a danger to asynchronous commits alone.
         chain.seen.lock().is_armed = between == Between::Nothing && life % 4 != 3;
         let before = synced.load(Ordering::SeqCst);
-        write_until_cut(&mount, &faulty, &synced, bytes, life);
+        let unjudged = write_until_cut(&mount, &chain, &synced, bytes, life);
         unmount(&mount);
         let stats = chain.volume.stats().commits;
-        let is_held = between == Between::PageCache || stats.unjudged == 0;
+        let is_held = between == Between::PageCache || unjudged == 0;
         assert!(is_held, "{layout:?}, life {life}: {stats:?}");
         {
             let seen = chain.seen.lock();
