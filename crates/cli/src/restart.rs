@@ -84,6 +84,8 @@ pub fn restart(id: &str, program: &Path, key: &Key) -> Result<Restarted> {
     let (_, connection) = order(&control, "now")?;
     let connection = connection.context("the server gave no connection to the kernel")?;
     ended(old)?;
+    let mut last = ServerLog::of(id)?;
+    last.put_aside()?;
     let taken = new.takes(&connection, &file, &mut state);
     let (successor, failed) = match (taken, &mut before) {
         (Ok(()), _) => (&mut new, None),
@@ -97,7 +99,7 @@ pub fn restart(id: &str, program: &Path, key: &Key) -> Result<Restarted> {
         (Err(why), None) => return Err(why.context("nobody serves what is attached any more")),
     };
     let pause = began.elapsed();
-    successor.stays(id, &state)?;
+    successor.stays(id, &state, &mut last)?;
     if let Some(why) = failed {
         bail!("{shown}: the new program failed, and the old one serves it again: {why:#}");
     }
@@ -279,14 +281,13 @@ impl Successor {
     }
 
     /// Its log is the log from now on; what the one before has said is kept.
-    fn stays(&mut self, id: &str, state: &State) -> Result<()> {
-        let mut before = ServerLog::of(id)?;
-        if let Err(error) = before.keep(id, &state.volume) {
+    fn stays(&mut self, id: &str, state: &State, last: &mut ServerLog) -> Result<()> {
+        if let Err(error) = last.keep(id, &state.volume) {
             tell(format_args!(
                 "what the server of before said is lost: {error}"
             ));
         }
-        self.log.takes_the_place_of(&before)
+        self.log.is_of(id)
     }
 }
 

@@ -46,11 +46,22 @@ impl ServerLog {
         Ok(Self { path, at: 0 })
     }
 
-    /// That one goes on: this is the log from now on.
-    pub fn takes_the_place_of(&mut self, before: &Self) -> Result<()> {
-        std::fs::rename(&self.path, &before.path)
+    /// Its server is gone, and another one goes on: that this one has stopped is not to be read as said by that one. It stays in memory:
+    /// what is kept may lie on the very volume.
+    pub fn put_aside(&mut self) -> Result<()> {
+        let aside = self.path.with_extension("log.last");
+        std::fs::rename(&self.path, &aside)
             .with_context(|| format!("cannot rename the server's log {}", self.path.display()))?;
-        self.path.clone_from(&before.path);
+        self.path = aside;
+        Ok(())
+    }
+
+    /// That one goes on: this is the log from now on.
+    pub fn is_of(&mut self, id: &str) -> Result<()> {
+        let path = Self::of(id)?.path;
+        std::fs::rename(&self.path, &path)
+            .with_context(|| format!("cannot rename the server's log {}", self.path.display()))?;
+        self.path = path;
         Ok(())
     }
 

@@ -4,11 +4,12 @@
 
 mod common;
 
-use common::{can_attach, dir, fails, noise, ok, run, server_pid, text, vellum};
+use common::{can_attach, dir, eventually, fails, noise, ok, run, server_pid, text, vellum};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -249,4 +250,33 @@ fn snapshots_are_there_afterwards_and_none_is_attached_meanwhile() {
     fails(1, &["restart", &snapshot], &["memory alone", "detach"]);
     holds(&old, b"before");
     ok(&["detach", &snapshot]);
+}
+
+#[test]
+fn a_restart_that_is_killed_leaves_a_server_that_can_be_detached() {
+    if !can_attach("a_restart_that_is_killed_leaves_a_server_that_can_be_detached") {
+        return;
+    }
+    let dir = dir();
+    let volume = dir.path().join("disk.vellum");
+    ok(&["create", text(&volume), "--size=256M"]);
+    let mnt = mounted(&volume, &[]);
+    let first = server_pid(&volume);
+    // It takes over, and says so to nobody.
+    let server = env!("CARGO_BIN_EXE_vellum");
+    let lines = format!("echo 'willing to take over, version 1'\nexec {server} \"$@\" >/dev/null");
+    let silent = script(&dir.path().join("silent"), &lines);
+    let mut restart = Command::new(server)
+        .args(["restart", text(&volume), &silent])
+        .spawn()
+        .unwrap();
+    eventually("the first server is gone", || is_gone(first));
+    fs::write(mnt.join("file"), b"content").unwrap();
+    run("sync", &["-f", text(&mnt)]);
+    restart.kill().unwrap();
+    restart.wait().unwrap();
+    run("timeout", &["30", server, "detach", text(&volume)]);
+    ok(&["attach", text(&volume), "--mount", text(&mnt), "--via=fuse"]);
+    assert_eq!(fs::read(mnt.join("file")).unwrap(), b"content");
+    ok(&["detach", text(&volume)]);
 }
