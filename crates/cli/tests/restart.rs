@@ -4,10 +4,13 @@
 
 mod common;
 
-use common::{can_attach, dir, eventually, fails, noise, ok, run, server_pid, text, vellum};
+use common::{
+    Server, can_attach, dir, eventually, fails, noise, ok, run, server_pid, text, vellum,
+};
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -279,4 +282,41 @@ fn a_restart_that_is_killed_leaves_a_server_that_can_be_detached() {
     ok(&["attach", text(&volume), "--mount", text(&mnt), "--via=fuse"]);
     assert_eq!(fs::read(mnt.join("file")).unwrap(), b"content");
     ok(&["detach", text(&volume)]);
+}
+
+/// Whoever has a server's connection answers the kernel in its place: that is for the server's owner.
+#[test]
+fn a_group_that_may_use_the_control_socket_is_given_no_connection() {
+    if !can_attach("a_group_that_may_use_the_control_socket_is_given_no_connection") {
+        return;
+    }
+    let dir = dir();
+    let (volume, control) = (dir.path().join("v"), dir.path().join("control"));
+    let fuse = dir.path().join("fuse");
+    fs::create_dir(&fuse).unwrap();
+    ok(&["create", text(&volume), "--size=64M"]);
+    let serve = [
+        text(&volume),
+        "--fuse",
+        text(&fuse),
+        "--control",
+        text(&control),
+    ];
+    let handed = |more: &[&str]| {
+        let server = Server::start(dir.path(), &[&serve[..], more].concat());
+        let mut stream = UnixStream::connect(&control).unwrap();
+        let order = br#"{"command":"hand-over","order":"ask"}"#;
+        stream.write_all(&[&order[..], b"\n"].concat()).unwrap();
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        assert_eq!(server.term(), Some(0));
+        answer
+    };
+    let answer = handed(&["--socket-group=root"]);
+    assert!(
+        answer.contains(r#""ok":false"#) && answer.contains("group"),
+        "{answer}"
+    );
+    let answer = handed(&[]);
+    assert!(answer.contains(r#""ok":true"#), "{answer}");
 }

@@ -173,6 +173,10 @@ impl Args {
         match self.fuse.is_some() && !others {
             _ if self.raw => Some("a plain file is served by one server until its end"),
             _ if self.record.is_some() => Some("a recording is of one server: end that first"),
+            // Whoever has the connection answers the kernel as root does, and not only as the volume's user.
+            _ if self.socket_group.is_some() => {
+                Some("a group may use its control socket, and would be given its connection")
+            }
             _ if named.iter().any(|one| one.snapshot.is_some()) => Some(
                 "what was written to a snapshot is in its server's memory alone: detach it first",
             ),
