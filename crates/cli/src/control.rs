@@ -1,16 +1,18 @@
 //! The control socket: its owner's, or a group's as well, JSON lines, one answer a line.
 //!
 //! `{"command":"stats"}`, `{"command":"properties"}`, `{"command":"journal"}`, `{"command":"dedup"}`, `{"command":"fold"}`,
-//! `{"command":"scrub"}`, `{"command":"grow"}`, `{"command":"snapshots"}`, `{"command":"hand-over"}`, `{"command":"shutdown"}`; every
+//! `{"command":"scrub"}`, `{"command":"grow"}`, `{"command":"snapshots"}`, `{"command":"send"}`, `{"command":"hand-over"}`, `{"command":"shutdown"}`; every
 //! answer has `"ok"`, and `"error"` when that is false. All but the first and the last two are of the volume at `"volume"`. Properties are changed with `"set"`, a list of changes as on the command line (`["write-once=off"]`), or
 //! for this run alone with `"research"`; and journals with a `"change"`, which is `"clear"` or `{"start":BYTES,"bytes":BYTES}`. A sweep for duplicates, or for sparse pages, is begun
 //! with `"sweep":"beside"` (its volume's clients) or `"now"`, and ended with `"stop"`; a scrub is begun with `"scrub":"start"`, at most
 //! `"rate"` blocks a second (0: as many as it can), and ended with `"stop"`. A volume grows to `"medium_blocks"` and `"logical_blocks"`, of
 //! which either may be missing. A snapshot is taken with `"order":{"take":NAME}`, and deleted with `{"delete":NAME}`; `{"diff":{"since":NAME}}`,
-//! with or without `"to":NAME`, tells which bytes differ. A server hands over to another one: with `"order":"ask"` it tells what that has to
-//! know, and with `"now"` it gives its connection to the kernel along with the answer, and stops.
+//! with or without `"to":NAME`, tells which bytes differ. After the answer to `{"command":"send","order":{"snapshot":NAME}}`, with or without
+//! `"from":NAME`, come the bytes of a stream, in [parts](crate::parts), and nothing is answered any more. A server hands over to another one:
+//! with `"order":"ask"` it tells what that has to know, and with `"now"` it gives its connection to the kernel along with the answer, and stops.
 
 use crate::handover;
+use crate::parts;
 use crate::peek;
 use crate::signals::Stop;
 use crate::state::Process;
@@ -37,6 +39,8 @@ const ANSWER_BYTES_MAX: u64 = 1 << 20;
 const CLIENTS_MAX: usize = 16;
 /// How long a client may be silent.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long whoever is sent a stream may take none of it: it may be on its way to another machine.
+const SENT_PATIENCE: Duration = Duration::from_secs(3600);
 
 /// What a server tells.
 pub trait Answers: Send + Sync {
@@ -52,6 +56,8 @@ pub trait Answers: Send + Sync {
     fn grow(&self, volume: &Value, size: NewSize) -> Result<Value, String>;
     /// The snapshots of a volume, after an order if there is one; or what differs between two of them.
     fn snapshots(&self, volume: &Value, order: &Value) -> Result<Value, String>;
+    /// A snapshot, to be sent.
+    fn send(&self, volume: &Value, order: &Value) -> Result<Sending, String>;
     /// What another server has to know that would go on where this one stops, or all that it needs for it.
     fn hand_over(&self, order: &Value) -> Result<HandedOver, String>;
     /// The journals of a volume, after a change if there is one.
@@ -68,13 +74,21 @@ pub struct HandedOver {
     pub ends: bool,
 }
 
-/// What comes with an answer.
+/// Writes a stream, and says why it ended early.
+pub type Sending = Box<dyn FnOnce(&mut dyn Write) -> Result<(), String>>;
+
+/// What is to be done with the answer to a line, and behind it.
 #[derive(Default)]
-pub struct Besides {
-    /// Goes along with it.
-    file: Option<OwnedFd>,
-    /// The server stops when it is given.
-    ends: bool,
+pub enum After {
+    /// The next line is read.
+    #[default]
+    Nothing,
+    /// The server ends.
+    End,
+    /// A stream follows.
+    Send(Sending),
+    /// An open file goes along with it, and the server may end.
+    HandOver(Option<OwnedFd>, bool),
 }
 
 /// How long a server that was killed may still be there, and its socket take connections.
@@ -242,30 +256,36 @@ fn serve(client: &UnixStream, server: &Mutex<Server>) -> std::io::Result<()> {
             return Ok(());
         }
         let too_long = line.len() as u64 > LINE_BYTES_MAX;
-        let mut ends = None;
-        let mut besides = Besides::default();
-        let answer = if too_long {
-            refuse("the line is too long")
-        } else {
-            let (answers, stop) = match &*server.lock() {
-                Server::Serving(answers, stop) => (Arc::clone(answers), stop.clone()),
-                Server::Opening => return tell(client, &refuse("it is still opening its volumes")),
-                Server::Stopping => return tell(client, &refuse("it is stopping")),
-            };
-            let answer = answer(&line, &*answers, &mut besides);
-            ends = besides.ends.then_some(stop);
-            answer
-        };
-        let is_told = match &besides.file {
-            Some(file) => handover::send(client, format!("{answer}\n").as_bytes(), file.as_fd()),
-            None => tell(client, &answer),
-        };
-        // Not before: the process may be gone faster than it answers.
-        if let Some(stop) = ends {
-            stop.ask();
+        if too_long {
+            return tell(client, &refuse("the line is too long"));
         }
-        is_told?;
-        if too_long || !line.ends_with(b"\n") {
+        let (answers, stop) = match &*server.lock() {
+            Server::Serving(answers, stop) => (Arc::clone(answers), stop.clone()),
+            Server::Opening => return tell(client, &refuse("it is still opening its volumes")),
+            Server::Stopping => return tell(client, &refuse("it is stopping")),
+        };
+        let mut after = After::Nothing;
+        let answer = answer(&line, &*answers, &mut after);
+        let is_told = match &after {
+            After::HandOver(Some(file), _) => {
+                handover::send(client, format!("{answer}\n").as_bytes(), file.as_fd())
+            }
+            _ => tell(client, &answer),
+        };
+        match after {
+            After::Nothing | After::HandOver(_, false) => is_told?,
+            // Not before: the process may be gone faster than it answers.
+            After::End | After::HandOver(_, true) => {
+                stop.ask();
+                is_told?;
+            }
+            After::Send(sending) => {
+                is_told?;
+                client.set_write_timeout(Some(SENT_PATIENCE))?;
+                return parts::write(client, sending);
+            }
+        }
+        if !line.ends_with(b"\n") {
             return Ok(());
         }
     }
@@ -301,7 +321,7 @@ fn told(key: &str, result: Result<Value, String>) -> Value {
 }
 
 /// Answers one line.
-pub fn answer(line: &[u8], answers: &dyn Answers, besides: &mut Besides) -> Value {
+pub fn answer(line: &[u8], answers: &dyn Answers, after: &mut After) -> Value {
     let Ok(request) = serde_json::from_slice::<Value>(line) else {
         return refuse("the line is not JSON");
     };
@@ -333,6 +353,11 @@ pub fn answer(line: &[u8], answers: &dyn Answers, besides: &mut Besides) -> Valu
             "snapshots",
             answers.snapshots(&request["volume"], &request["order"]),
         ),
+        Some("send") => {
+            let sending = answers.send(&request["volume"], &request["order"]);
+            let begun = sending.map(|sending| *after = After::Send(sending));
+            told("send", begun.map(|()| Value::Null))
+        }
         Some("grow") => {
             let size = new_size(&request);
             told(
@@ -341,20 +366,20 @@ pub fn answer(line: &[u8], answers: &dyn Answers, besides: &mut Besides) -> Valu
             )
         }
         Some("shutdown") => {
-            besides.ends = true;
+            *after = After::End;
             json!({"ok": true})
         }
         Some("hand-over") => {
             let handed = answers.hand_over(&request["order"]);
             let handed = handed.map(|HandedOver { told, file, ends }| {
-                *besides = Besides { file, ends };
+                *after = After::HandOver(file, ends);
                 told
             });
             told("handed_over", handed)
         }
         Some(other) => refuse(&format!(
             "unknown command {other:?}: there are stats, properties, journal, dedup, fold, scrub, grow, \
-            snapshots, hand-over and shutdown"
+            snapshots, send, hand-over and shutdown"
         )),
         None => refuse("no \"command\""),
     }
@@ -438,6 +463,19 @@ fn sent(path: &Path, request: &Value, patience: Duration) -> Result<UnixStream> 
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     (&stream).write_all(format!("{request}\n").as_bytes())?;
+    Ok(stream)
+}
+
+/// Sends a server a request, after which more comes; what comes, and where from.
+pub fn request_stream(path: &Path, request: &Value) -> Result<BufReader<UnixStream>> {
+    let stream = sent(path, request, SENT_PATIENCE)?;
+    let mut stream = BufReader::with_capacity(1 << 20, stream);
+    let mut line = String::new();
+    (&mut stream)
+        .take(ANSWER_BYTES_MAX)
+        .read_line(&mut line)
+        .with_context(|| format!("no answer on control socket {}", path.display()))?;
+    accepted(path, &line)?;
     Ok(stream)
 }
 

@@ -27,6 +27,7 @@ mod nbd_client;
 mod observed;
 mod opened;
 mod outcome;
+mod parts;
 mod peek;
 mod progress;
 mod properties;
@@ -35,6 +36,7 @@ mod raw;
 mod replace;
 mod resize;
 mod restart;
+mod sent;
 mod served;
 mod server_log;
 mod serving;
@@ -126,7 +128,7 @@ pub fn ordered_at_boot(text: &str, file: &Path) -> anyhow::Result<String> {
 /// What a server whose volumes take everything answers to a line on its control socket.
 #[must_use]
 pub fn asked(line: &[u8]) -> serde_json::Value {
-    control::answer(line, &willing::Volumes, &mut control::Besides::default())
+    control::answer(line, &willing::Volumes, &mut control::After::default())
 }
 
 /// What a state file says, written again.

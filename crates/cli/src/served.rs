@@ -186,6 +186,12 @@ impl Served {
         }
     }
 
+    /// The volume, for who asks for its snapshots.
+    pub fn with_snapshots(&self) -> Result<Arc<Volume>, String> {
+        let volume = self.volume().map(|(volume, _)| volume);
+        volume.ok_or_else(|| "a plain file has no snapshots".to_owned())
+    }
+
     /// The volume, for who finds its snapshots.
     pub fn growable(&self) -> Option<Arc<Growable>> {
         match &self.kind {

@@ -1,10 +1,11 @@
 //! The volumes of a server, as it answers for them on its control socket.
 
 use crate::confine;
-use crate::control::{Answers, HandedOver};
+use crate::control::{Answers, HandedOver, Sending};
 use crate::handover;
 use crate::host;
 use crate::properties::{Change, Research, parsed};
+use crate::sent::Sent;
 use crate::served::Served;
 use crate::snapshots::{Order, RUNS_MAX};
 use parking_lot::Mutex;
@@ -202,12 +203,13 @@ impl Answers for Volumes {
     }
 
     fn snapshots(&self, volume: &Value, order: &Value) -> Result<Value, String> {
-        let (volume, _) = self
-            .one(volume)?
-            .volume()
-            .ok_or("a plain file has no snapshots")?;
+        let volume = self.one(volume)?.with_snapshots()?;
         let done = Order::read(order)?.carry_out(&volume, RUNS_MAX);
         done.map_err(|error| error.to_string())
+    }
+
+    fn send(&self, volume: &Value, order: &Value) -> Result<Sending, String> {
+        Sent::read(order)?.sending(&*self.one(volume)?.with_snapshots()?)
     }
 
     fn hand_over(&self, order: &Value) -> Result<HandedOver, String> {

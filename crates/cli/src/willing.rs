@@ -1,7 +1,8 @@
 //! Volumes that do nothing and refuse nothing that makes sense: what is said on a control socket is read as for real ones.
 
-use crate::control::{Answers, HandedOver};
+use crate::control::{Answers, HandedOver, Sending};
 use crate::properties::{Change, Research, parsed};
+use crate::sent::Sent;
 use crate::snapshots::Order;
 use serde_json::{Value, json};
 use vellum_device::{NewSize, Sought};
@@ -39,6 +40,11 @@ impl Answers for Volumes {
 
     fn snapshots(&self, _volume: &Value, order: &Value) -> Result<Value, String> {
         serde_json::to_value(Order::read(order)?).map_err(|error| error.to_string())
+    }
+
+    fn send(&self, _volume: &Value, order: &Value) -> Result<Sending, String> {
+        Sent::read(order)?;
+        Ok(Box::new(|_| Ok(())))
     }
 
     fn hand_over(&self, order: &Value) -> Result<HandedOver, String> {

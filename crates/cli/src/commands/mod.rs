@@ -33,6 +33,7 @@ mod restart;
 mod restore;
 mod rollback;
 mod scrub;
+mod send;
 mod serve;
 mod set;
 mod snapshot;
@@ -107,6 +108,8 @@ pub enum Command {
     Delete(delete::Args),
     /// Show what has changed on a volume since a snapshot.
     Diff(diff::Args),
+    /// Write a snapshot, or what changed between two, as a stream: for a backup, or for another machine.
+    Send(send::Args),
     /// Copy a volume into a new one, of another layout or geometry; compared, and resumable.
     Migrate(migrate::Args),
     /// Read all that is whole of a damaged volume, say what is lost, and copy the rest into a new one.
@@ -175,6 +178,7 @@ impl Command {
             Self::Rollback(args) => rollback::run(&args),
             Self::Delete(args) => delete::run(&args),
             Self::Diff(args) => diff::run(&args),
+            Self::Send(args) => send::run(&args),
             Self::Migrate(args) => migrate::run(&args),
             Self::Rescue(args) => rescue::run(&args),
             Self::Dump(args) => dump::run(&args),

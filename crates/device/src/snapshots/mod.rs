@@ -19,5 +19,5 @@ mod view;
 pub(crate) use keep::{forget_list, keep_for, load};
 pub(crate) use keeper::Keeper;
 pub use take::{SnapshotError, SnapshotInfo};
-pub(crate) use take::{changed, changed_within, delete, infos, roll_back, take};
+pub(crate) use take::{changed, changed_within, delete, identity, infos, roll_back, take};
 pub use view::Seen;

@@ -250,6 +250,16 @@ pub(super) fn return_all(
     block.map_or(Ok(()), |block| carry::list(shared, &book, block))
 }
 
+/// What tells a snapshot from all others. One that is there, and not about to go.
+pub(crate) fn identity(keeper: &Keeper, name: &str) -> Result<(Number, Identity), SnapshotError> {
+    let book = keeper.book();
+    let snapshot = book.by_name(name).ok_or(ListError::Unknown)?;
+    match snapshot.stage {
+        Stage::Leaving => Err(SnapshotError::Leaves),
+        _ => Ok((snapshot.number, snapshot.identity)),
+    }
+}
+
 /// All snapshots, the oldest first.
 pub(crate) fn infos(keeper: &Keeper) -> Vec<SnapshotInfo> {
     let book = keeper.book();

@@ -3,7 +3,7 @@
 use super::totals::Totals;
 use crate::runs::{Damaged, FrameReader, Nature};
 use std::io::Read;
-use vellum_core::addr::Lba;
+use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::format::frames::FrameKind;
 use vellum_core::format::stream::{HEAD_BYTES, Head};
 
@@ -29,6 +29,17 @@ pub enum Run<'a> {
         /// How many.
         blocks: u64,
     },
+}
+
+impl Run<'_> {
+    /// The block behind its last.
+    #[must_use]
+    pub fn end(&self) -> Lba {
+        match self {
+            Self::Blocks { at, bytes } => at.plus((bytes.len() / BLOCK_BYTES) as u64),
+            Self::Zeros { at, blocks } => at.plus(*blocks),
+        }
+    }
 }
 
 /// Reads a stream.
@@ -88,7 +99,6 @@ mod tests {
     use super::*;
     use proptest::collection::vec;
     use proptest::prelude::*;
-    use vellum_core::addr::BLOCK_BYTES;
     use vellum_core::format::frames::FRAME_BYTES;
     use vellum_core::format::history::{Identity, Mark, Name};
 
@@ -139,7 +149,9 @@ mod tests {
                 let blocks = bytes.chunks_exact_mut(BLOCK_BYTES);
                 blocks.for_each(|block| block[0] = byte);
             }
-            writer.blocks(Lba(at), &bytes).unwrap();
+            for (lba, block) in (at..).zip(bytes.chunks(BLOCK_BYTES)) {
+                writer.block(Lba(lba), block).unwrap();
+            }
         }
         let (bytes, totals) = writer.end().unwrap();
         (bytes, model, totals)

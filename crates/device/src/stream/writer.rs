@@ -4,16 +4,18 @@ use super::totals::Totals;
 use crate::runs::FrameWriter;
 use std::io::{self, Write};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
-use vellum_core::format::frames::FrameKind;
+use vellum_core::format::frames::{FrameKind, RUN_BLOCKS};
 use vellum_core::format::stream::Head;
 
-/// Writes a stream: runs of blocks by rising addresses.
+/// Writes a stream: blocks by rising addresses. Those that follow each other become one run.
 pub struct Writer<W> {
     frames: FrameWriter<W>,
     /// Whether blocks that it does not name are zeros.
     is_whole: bool,
-    /// Zeros that are not written yet: the run may go on.
-    zeros: Option<(u64, u64)>,
+    /// Zeros that are not written yet: the first, and how many.
+    zeros: (u64, u64),
+    /// Blocks that are not written yet: the first, and their bytes.
+    run: (u64, Vec<u8>),
 }
 
 impl<W: Write> Writer<W> {
@@ -26,31 +28,29 @@ impl<W: Write> Writer<W> {
         Ok(Self {
             frames: FrameWriter::new(out, &bytes, sum)?,
             is_whole: head.from.is_none(),
-            zeros: None,
+            zeros: (0, 0),
+            run: (0, Vec::with_capacity(RUN_BLOCKS as usize * BLOCK_BYTES)),
         })
     }
 
-    /// Adds a run of blocks, behind all that were added before; what is zeros as zeros.
+    /// Adds a block, behind all that were added before.
     ///
     /// # Errors
     /// What the stream refuses.
-    pub fn blocks(&mut self, at: Lba, bytes: &[u8]) -> io::Result<()> {
-        let is_zero = |block: &[u8]| block.iter().all(|byte| *byte == 0);
-        let blocks: Vec<&[u8]> = bytes.chunks(BLOCK_BYTES).collect();
-        let mut at = at.0;
-        let mut rest = bytes;
-        for run in blocks.chunk_by(|one, next| is_zero(one) == is_zero(next)) {
-            let (own, behind) = rest.split_at(run.len() * BLOCK_BYTES);
-            match is_zero(run[0]) {
-                true => self.zeros(Lba(at), run.len() as u64)?,
-                false => {
-                    self.put_zeros()?;
-                    self.frames.blocks(at, own)?;
-                }
-            }
-            at += run.len() as u64;
-            rest = behind;
+    pub fn block(&mut self, at: Lba, bytes: &[u8]) -> io::Result<()> {
+        debug_assert_eq!(bytes.len(), BLOCK_BYTES);
+        if bytes.iter().all(|byte| *byte == 0) {
+            return self.zeros(at, 1);
         }
+        let (first, run) = &self.run;
+        let blocks = (run.len() / BLOCK_BYTES) as u64;
+        if self.zeros.1 > 0 || first + blocks != at.0 || blocks == RUN_BLOCKS {
+            self.put()?;
+        }
+        if self.run.1.is_empty() {
+            self.run.0 = at.0;
+        }
+        self.run.1.extend_from_slice(bytes);
         Ok(())
     }
 
@@ -62,21 +62,25 @@ impl<W: Write> Writer<W> {
         if self.is_whole {
             return Ok(());
         }
-        match &mut self.zeros {
-            Some((first, have)) if *first + *have == at.0 => *have += blocks,
-            _ => {
-                self.put_zeros()?;
-                self.zeros = Some((at.0, blocks));
-            }
+        let (first, have) = self.zeros;
+        if have == 0 || first + have != at.0 {
+            self.put()?;
+            self.zeros = (at.0, 0);
         }
+        self.zeros.1 += blocks;
         Ok(())
     }
 
-    fn put_zeros(&mut self) -> io::Result<()> {
-        match self.zeros.take() {
-            Some((at, blocks)) => self.frames.others(FrameKind::Zeros, at, blocks),
-            None => Ok(()),
+    /// Writes what is collected: blocks, or zeros.
+    fn put(&mut self) -> io::Result<()> {
+        let (at, blocks) = std::mem::take(&mut self.zeros);
+        if blocks > 0 {
+            self.frames.others(FrameKind::Zeros, at, blocks)?;
         }
+        let (at, run) = &mut self.run;
+        self.frames.blocks(*at, run)?;
+        run.clear();
+        Ok(())
     }
 
     /// Ends it. Without that it is none.
@@ -84,7 +88,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// What the stream refuses.
     pub fn end(mut self) -> io::Result<(W, Totals)> {
-        self.put_zeros()?;
+        self.put()?;
         let (out, totals) = self.frames.end()?;
         Ok((out, Totals::of(totals)))
     }

@@ -6,6 +6,7 @@ use crate::options::{OpenError, OpenOptions};
 use crate::snapshots::{self, Keeper, Seen, SnapshotError, SnapshotInfo, schedule};
 use crate::stats::HistoryStats;
 use vellum_core::addr::Lba;
+use vellum_core::format::history::{Identity, Number};
 use vellum_core::snapshots::{Schedule, Span};
 
 impl Volume {
@@ -155,6 +156,11 @@ impl Volume {
     ) -> Result<Vec<Extent>, SnapshotError> {
         let keeper = self.keeper()?;
         snapshots::changed_within(keeper, since, until, (lba, blocks), max)
+    }
+
+    /// What tells a snapshot from all others.
+    pub(crate) fn identity(&self, name: &str) -> Result<(Number, Identity), SnapshotError> {
+        snapshots::identity(self.keeper()?, name)
     }
 
     /// A snapshot, to be read.
