@@ -158,6 +158,7 @@ fn at_rest(path: &Path, key: &Key, order: &Order) -> Result<Value> {
     let options = OpenOptions {
         read_only: order.reads(),
         without_snapshots: matches!(order, Order::DeleteAll),
+        receiving: true,
         ..OpenOptions::default()
     };
     let volume = Volume::open(Arc::from(claimed.medium), &options)?;

@@ -6,7 +6,7 @@ use crate::block::{BlockDevice, BlockError, Op, Replies, Request};
 use crate::frames::{Frames, Share};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
-use vellum_core::addr::Lba;
+use vellum_core::addr::{BLOCK_BYTES, Lba};
 
 /// Blocks of one request.
 pub(crate) const REQUEST_BLOCKS: u64 = 256;
@@ -142,6 +142,16 @@ impl<'a> Side<'a> {
         let frames = self.device.frames().take(Share::Read, blocks as usize);
         let frames = frames.map_err(|source| self.error(Op::Read, lba, blocks, source))?;
         self.ask(Op::Read, lba, blocks, frames)
+    }
+
+    pub(crate) fn write_bytes(&self, lba: u64, bytes: &[u8]) -> Result<(), MigrateError> {
+        let (op, blocks) = (Op::Write { fua: false }, bytes.len() / BLOCK_BYTES);
+        let frames = self.device.frames().take(Share::Write, blocks);
+        let mut frames = frames.map_err(|source| self.error(op, lba, blocks as u64, source))?;
+        for (index, block) in bytes.chunks(BLOCK_BYTES).enumerate() {
+            frames.block_mut(index).copy_from_slice(block);
+        }
+        self.ask(op, lba, blocks as u64, frames).map(drop)
     }
 
     pub(crate) fn write(&self, lba: u64, content: &Frames) -> Result<(), MigrateError> {

@@ -8,6 +8,7 @@ use vellum_core::engine::Victim;
 use vellum_core::format::FormatError;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::geometry::GeometryError;
+use vellum_core::format::history::Name;
 use vellum_core::format::properties::Properties;
 use vellum_core::recovery::RecoveryError;
 use vellum_core::recovery::rescue::Trust;
@@ -79,6 +80,8 @@ pub struct OpenOptions {
     pub without_snapshots: bool,
     /// The snapshots that it takes by itself.
     pub schedule: Schedule,
+    /// Open it to write also where a snapshot is being received: to receive the rest of it, or to give it up.
+    pub receiving: bool,
 }
 
 impl Default for OpenOptions {
@@ -98,6 +101,7 @@ impl Default for OpenOptions {
             on_event: None,
             without_snapshots: false,
             schedule: Schedule::default(),
+            receiving: false,
         }
     }
 }
@@ -192,6 +196,12 @@ pub enum OpenError {
          snapshots up, and the volume is as before; until then `vellum serve --read-only` shows it"
     )]
     Snapshots(String),
+    /// Half of a snapshot is there.
+    #[error(
+        "snapshot {0} is being received, and not all of it is there: give `vellum receive` the same stream \
+         again; or give it up by `vellum delete VOLUME {0}`, and then go back by `vellum rollback`"
+    )]
+    Arriving(Name),
     /// What is on the medium.
     #[error("{name}: {source}")]
     Recovery {

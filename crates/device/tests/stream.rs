@@ -1,12 +1,380 @@
-//! Snapshots into streams and back.
+//! Snapshots into streams, and into other volumes: whatever changed between them, wherever a stream is cut, whenever the power fails.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
+mod common;
 #[path = "../../../fuzz/src/stream.rs"]
 mod fuzz;
 
+use common::{Client, Random, assert_sound};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use std::sync::Arc;
+use vellum_device::block::{BlockDevice, Op};
+use vellum_device::pack::Compression;
+use vellum_device::policy::Policy;
+use vellum_device::stream::{
+    Damaged, Problem, Reader, ReceiveError, Received, SendError, Sender, receive,
+};
+use vellum_device::{ArrivalError, CreateOptions, OpenError, OpenOptions, SnapshotError, Volume};
+use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
+
+const BLOCKS: u64 = 1000;
+
+fn create(medium: &dyn Medium, blocks: u64) {
+    let options = CreateOptions {
+        segment_blocks: Some(64),
+        logical_blocks: Some(blocks),
+        history: 2000,
+        ..CreateOptions::default()
+    };
+    Volume::create(medium, &options).unwrap();
+}
+
+fn volume(blocks: u64) -> Arc<dyn Medium> {
+    let medium = MemoryMedium::new(8 * BLOCKS);
+    create(&medium, blocks);
+    Arc::new(medium)
+}
+
+fn try_open(medium: &Arc<dyn Medium>, receiving: bool) -> Result<Arc<Volume>, OpenError> {
+    let policy = Policy {
+        compression: Compression::Lz4,
+        ..Policy::default()
+    };
+    let options = OpenOptions {
+        policy,
+        receiving,
+        ..OpenOptions::default()
+    };
+    Volume::open(Arc::clone(medium), &options).map(Arc::new)
+}
+
+fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
+    try_open(medium, true).unwrap()
+}
+
+fn read_all<D: BlockDevice>(device: &Arc<D>) -> Vec<u64> {
+    let mut client = Client::new(device);
+    let blocks = device.blocks();
+    let steps = (0..blocks).step_by(40);
+    let reads = steps.map(|lba| client.read(lba, 40.min(blocks - lba)).unwrap());
+    reads.collect::<Vec<_>>().concat()
+}
+
+fn seen(volume: &Arc<Volume>, name: &str) -> Vec<u64> {
+    read_all(&Arc::new(volume.seen_at(name).unwrap()))
+}
+
+fn sent(volume: &Volume, name: &str, from: Option<&str>) -> Vec<u8> {
+    let sender = Sender::new(volume, name, from).unwrap();
+    sender.send(Vec::new(), &mut |_| true).unwrap().0
+}
+
+fn take(volume: &Arc<Volume>, stream: &[u8], force: bool) -> Result<Received, ReceiveError> {
+    receive(volume, &mut Reader::new(stream)?, force, &mut |_| true)
+}
+
+/// Some writes, discards and zeros.
+fn change(volume: &Arc<Volume>, random: &mut Random, times: u64) {
+    let mut client = Client::new(volume);
+    for _ in 0..times {
+        let length = 1 + random.below(30);
+        let lba = random.below(BLOCKS - length);
+        match random.below(8) {
+            0 => client.discard(lba, length).unwrap(),
+            1 => {
+                let request = client.request(Op::WriteZeroes { fua: false }, lba, length);
+                client.call(request).unwrap();
+            }
+            2 => client.write(lba, &vec![0; length as usize]).unwrap(),
+            _ => {
+                let first = 1 + random.below(1 << 40);
+                let fills: Vec<u64> = (first..first + length).collect();
+                client.write(lba, &fills).unwrap();
+            }
+        }
+    }
+}
+
+/// A volume with snapshots s0 to s2, and what was written after them; and what each reads as.
+fn origin(seed: u64) -> (Arc<Volume>, Vec<Vec<u64>>) {
+    let mut random = Random(seed);
+    let volume = open(&volume(BLOCKS));
+    let mut all = Vec::new();
+    for (name, times) in [("s0", 40), ("s1", 6), ("s2", 10)] {
+        change(&volume, &mut random, times);
+        volume.take_snapshot(name, 7).unwrap();
+        all.push(read_all(&volume));
+    }
+    change(&volume, &mut random, 10);
+    (volume, all)
+}
+
+#[test]
+fn what_is_sent_is_what_is_received() {
+    for seed in 0..8 {
+        let (origin, all) = origin(seed);
+        // As large; larger, with something behind the end of the other.
+        for blocks in [BLOCKS, BLOCKS + 77] {
+            let medium = volume(blocks);
+            let to = open(&medium);
+            change(&to, &mut Random(seed), 5);
+            Client::new(&to).write(blocks - 1, &[9]).unwrap();
+            let whole = sent(&origin, "s0", None);
+            assert!(matches!(
+                take(&to, &whole, false),
+                Err(ReceiveError::Arrival(ArrivalError::NotEmpty))
+            ));
+            take(&to, &whole, true).unwrap();
+            for (name, from) in [("s1", "s0"), ("s2", "s1")] {
+                take(&to, &sent(&origin, name, Some(from)), false).unwrap();
+            }
+            for (name, mut holds) in ["s0", "s1", "s2"].into_iter().zip(all.clone()) {
+                holds.resize(blocks as usize, 0);
+                assert_eq!(seen(&to, name), holds, "seed {seed}, {name}");
+            }
+            assert_eq!(read_all(&to), seen(&to, "s2"));
+            // What was received is sent on; and across several snapshots at once.
+            let third = open(&volume(blocks));
+            take(&third, &sent(&to, "s0", None), false).unwrap();
+            take(&third, &sent(&to, "s2", Some("s0")), false).unwrap();
+            assert_eq!(seen(&third, "s2"), seen(&to, "s2"));
+            to.stop().unwrap();
+            drop(to);
+            assert_sound(&*medium);
+        }
+    }
+}
+
+/// And back: where it comes from takes what was done elsewhere.
+#[test]
+fn what_was_received_comes_back() {
+    let (origin, _) = origin(3);
+    let to = open(&volume(BLOCKS));
+    take(&to, &sent(&origin, "s2", None), false).unwrap();
+    change(&to, &mut Random(5), 10);
+    to.take_snapshot("s3", 8).unwrap();
+    let back = sent(&to, "s3", Some("s2"));
+    assert!(matches!(
+        take(&origin, &back, false),
+        Err(ReceiveError::Arrival(ArrivalError::Changed(name))) if name.as_str() == "s2"
+    ));
+    origin.roll_back("s2").unwrap();
+    take(&origin, &back, false).unwrap();
+    assert_eq!(seen(&origin, "s3"), seen(&to, "s3"));
+}
+
+#[test]
+fn only_what_changed_is_in_the_stream() {
+    let from = open(&volume(BLOCKS));
+    let mut client = Client::new(&from);
+    let fills: Vec<u64> = (1..=BLOCKS).map(|n| n * 7).collect();
+    for (lba, fills) in (0..).step_by(100).zip(fills.chunks(100)) {
+        client.write(lba, fills).unwrap();
+    }
+    from.take_snapshot("a", 1).unwrap();
+    client.write(10, &[7, 7, 7]).unwrap();
+    client.discard(13, 5).unwrap();
+    client.write(900, &[0]).unwrap();
+    from.take_snapshot("b", 2).unwrap();
+    let sender = Sender::new(&from, "b", Some("a")).unwrap();
+    assert_eq!(sender.blocks(), 9);
+    let (_, totals) = sender.send(Vec::new(), &mut |_| true).unwrap();
+    assert_eq!((totals.blocks, totals.zeros), (3, 6));
+    let (_, totals) = Sender::new(&from, "a", None)
+        .and_then(|sender| sender.send(Vec::new(), &mut |_| true))
+        .unwrap();
+    assert_eq!((totals.blocks, totals.zeros), (BLOCKS, 0));
+    assert!(matches!(
+        Sender::new(&from, "a", Some("b")),
+        Err(SendError::Order { .. })
+    ));
+    assert!(Sender::new(&from, "a", Some("a")).is_err());
+}
+
+#[test]
+fn a_cut_stream_is_no_snapshot_and_is_taken_again() {
+    for seed in 0..6 {
+        let (origin, all) = origin(seed);
+        let streams = [sent(&origin, "s0", None), sent(&origin, "s1", Some("s0"))];
+        let medium = volume(BLOCKS);
+        let mut random = Random(seed);
+        for (number, (name, stream)) in ["s0", "s1"].into_iter().zip(&streams).enumerate() {
+            let cuts = [176 + random.below(500), random.below(stream.len() as u64)];
+            for cut in [cuts[0].min(stream.len() as u64 - 1), cuts[1].max(176)] {
+                let to = open(&medium);
+                let error = take(&to, &stream[..cut as usize], false).unwrap_err();
+                assert!(
+                    matches!(
+                        error,
+                        ReceiveError::Stream(Damaged {
+                            problem: Problem::CutShort,
+                            ..
+                        })
+                    ),
+                    "{error}"
+                );
+                let info = to.snapshots().unwrap().pop().unwrap();
+                assert!(info.arrives && info.name == name);
+                assert!(matches!(to.seen_at(name), Err(SnapshotError::Arrives(_))));
+                assert!(matches!(
+                    to.take_snapshot("x", 1),
+                    Err(SnapshotError::Arrives(_))
+                ));
+                assert!(to.changed_since(name, None).is_err());
+                let other = sent(&origin, "s2", None);
+                assert!(matches!(
+                    take(&to, &other, false),
+                    Err(ReceiveError::Arrival(ArrivalError::Snapshot(
+                        SnapshotError::Arrives(_)
+                    )))
+                ));
+                // In order, or as when it is killed.
+                if random.below(2) == 0 {
+                    to.stop().unwrap();
+                }
+                drop(to);
+                assert!(matches!(
+                    try_open(&medium, false),
+                    Err(OpenError::Arriving(_))
+                ));
+            }
+            let to = open(&medium);
+            let received = take(&to, stream, false).unwrap();
+            assert!(received.there <= received.totals.blocks);
+            assert_eq!(seen(&to, name), all[number], "seed {seed}");
+            let again = take(&to, stream, false).unwrap_err();
+            assert!(again.to_string().contains("already"), "{again}");
+            to.stop().unwrap();
+            drop(to);
+            try_open(&medium, false).unwrap().stop().unwrap();
+        }
+        assert_sound(&*medium);
+    }
+}
+
+/// All that was there before is not written again.
+#[test]
+fn what_is_there_is_not_written_again() {
+    let (origin, _) = origin(1);
+    let stream = sent(&origin, "s0", None);
+    let to = open(&volume(BLOCKS));
+    take(&to, &stream[..stream.len() - 1], false).unwrap_err();
+    let received = take(&to, &stream, false).unwrap();
+    assert_eq!(received.there, received.totals.blocks);
+}
+
+#[test]
+fn the_power_may_fail_while_it_is_received() {
+    for seed in 0..40 {
+        let (origin, all) = origin(seed % 4);
+        let fault = Arc::new(FaultMedium::over_memory(8 * BLOCKS, Plan::default()));
+        create(&*fault, BLOCKS);
+        let medium: Arc<dyn Medium> = fault.clone();
+        let mut random = Random(seed);
+        let to = open(&medium);
+        take(&to, &sent(&origin, "s0", None), false).unwrap();
+        let stream = sent(&origin, "s2", Some("s0"));
+        let ios = random.below(120);
+        fault.set_plan(Plan::seeded(seed).with_cut_after(ios));
+        let taken = take(&to, &stream, false);
+        if !fault.is_off() {
+            fault.power_cut(seed);
+        }
+        drop(to);
+        fault.set_plan(Plan::default());
+        fault.restart();
+        let to = open(&medium);
+        assert_eq!(seen(&to, "s0"), all[0], "seed {seed}");
+        let name = to.snapshots().unwrap().pop().unwrap();
+        if name.arrives || name.name == "s0" {
+            assert!(
+                taken.is_err(),
+                "seed {seed}: it had been told that it is there"
+            );
+            take(&to, &stream, false).unwrap();
+        }
+        assert_eq!(seen(&to, "s2"), all[2], "seed {seed}");
+        assert_eq!(read_all(&to), all[2], "seed {seed}");
+        to.stop().unwrap();
+        drop(to);
+        assert_sound(&*medium);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_changes_nothing() {
+    let (origin, all) = origin(2);
+    let whole = sent(&origin, "s0", None);
+    let small = open(&volume(BLOCKS - 1));
+    assert!(matches!(
+        take(&small, &whole, true),
+        Err(ReceiveError::TooSmall { .. })
+    ));
+    let to = open(&volume(BLOCKS));
+    let changes = sent(&origin, "s2", Some("s1"));
+    for have in ["none", "s0"] {
+        let error = take(&to, &changes, false).unwrap_err();
+        let told = error.to_string();
+        assert!(
+            told.contains("since snapshot s1") && told.contains(have),
+            "{told}"
+        );
+        if have == "none" {
+            take(&to, &whole, false).unwrap();
+        }
+    }
+    // One of that name, of another origin.
+    let other = open(&volume(BLOCKS));
+    other.take_snapshot("s1", 7).unwrap();
+    assert!(matches!(
+        take(&other, &changes, false),
+        Err(ReceiveError::Arrival(ArrivalError::Base {
+            have: Some(_),
+            ..
+        }))
+    ));
+    // Written to since.
+    let mut client = Client::new(&to);
+    client.write(5, &[1234]).unwrap();
+    let changes = sent(&origin, "s1", Some("s0"));
+    assert!(matches!(
+        take(&to, &changes, false),
+        Err(ReceiveError::Arrival(ArrivalError::Changed(_)))
+    ));
+    to.roll_back("s0").unwrap();
+    assert_eq!(read_all(&to), all[0]);
+    take(&to, &changes, false).unwrap();
+    assert_eq!(seen(&to, "s1"), all[1]);
+}
+
+/// Half of it is there, and it is given up.
+#[test]
+fn it_can_be_given_up() {
+    let (origin, all) = origin(4);
+    let medium = volume(BLOCKS);
+    let to = open(&medium);
+    take(&to, &sent(&origin, "s0", None), false).unwrap();
+    let changes = sent(&origin, "s1", Some("s0"));
+    take(&to, &changes[..changes.len() - 1], false).unwrap_err();
+    to.delete_snapshot("s1").unwrap();
+    assert!(matches!(
+        take(&to, &changes, false),
+        Err(ReceiveError::Arrival(ArrivalError::Changed(_)))
+    ));
+    to.roll_back("s0").unwrap();
+    assert_eq!(read_all(&to), all[0]);
+    take(&to, &changes, false).unwrap();
+    // Another whole one goes over it when it is told to, also over half of one.
+    let whole = sent(&origin, "s2", None);
+    take(&to, &whole[..whole.len() - 1], true).unwrap_err();
+    let changes = sent(&origin, "s2", Some("s1"));
+    assert!(take(&to, &changes, false).is_err());
+    take(&to, &whole, true).unwrap();
+    assert_eq!(seen(&to, "s2"), all[2]);
+    assert_eq!(seen(&to, "s1"), all[1]);
+}
 
 proptest! {
     /// What the fuzz target does, so that it does not rot.

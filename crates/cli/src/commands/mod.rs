@@ -27,6 +27,7 @@ mod man;
 mod metrics;
 mod migrate;
 mod pack;
+mod receive;
 mod record;
 mod rescue;
 mod restart;
@@ -110,6 +111,8 @@ pub enum Command {
     Diff(diff::Args),
     /// Write a snapshot, or what changed between two, as a stream: for a backup, or for another machine.
     Send(send::Args),
+    /// Make a volume what a stream says, and take the snapshot that it is of.
+    Receive(receive::Args),
     /// Copy a volume into a new one, of another layout or geometry; compared, and resumable.
     Migrate(migrate::Args),
     /// Read all that is whole of a damaged volume, say what is lost, and copy the rest into a new one.
@@ -179,6 +182,7 @@ impl Command {
             Self::Delete(args) => delete::run(&args),
             Self::Diff(args) => diff::run(&args),
             Self::Send(args) => send::run(&args),
+            Self::Receive(args) => receive::run(&args),
             Self::Migrate(args) => migrate::run(&args),
             Self::Rescue(args) => rescue::run(&args),
             Self::Dump(args) => dump::run(&args),

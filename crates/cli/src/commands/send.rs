@@ -19,7 +19,8 @@ use vellum_device::info::hex_uuid;
   vellum send disk.vellum@monday | ssh host vellum receive copy.vellum
 
 The volume may be in use: its server reads the snapshot, and its clients go on.
-A stream is compressed, and not encrypted, also of an encrypted volume. Cut short or damaged, it is refused.")]
+A stream is compressed, and not encrypted, also of an encrypted volume. One that was cut short or damaged is
+refused.")]
 pub struct Args {
     /// The snapshot: VOLUME@NAME.
     #[arg(value_name = "VOLUME@NAME")]

@@ -57,9 +57,10 @@ fn row(one: &SnapshotInfo) -> [String; 4] {
         Ok(age) => words(age.as_secs()),
         Err(_) => "of a later date".to_owned(),
     };
-    let freed = match one.leaves {
-        true => "being deleted".to_owned(),
-        false => Size(one.kept_bytes).to_string(),
+    let freed = match (one.leaves, one.arrives) {
+        (true, _) => "being deleted".to_owned(),
+        (_, true) => "being received".to_owned(),
+        _ => Size(one.kept_bytes).to_string(),
     };
     let by = if one.scheduled { "schedule" } else { "hand" };
     [one.name.clone(), age, by.to_owned(), freed]

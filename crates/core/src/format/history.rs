@@ -131,6 +131,18 @@ pub enum Stage {
     Leaving = 2,
     /// The volume is being taken back to it.
     Returning = 3,
+    /// All of it is being received: it is not there yet.
+    ArrivingWhole = 4,
+    /// What changed since the newest that is there is being received.
+    ArrivingChanges = 5,
+}
+
+impl Stage {
+    /// Whether it is not there yet.
+    #[must_use]
+    pub fn arrives(self) -> bool {
+        matches!(self, Self::ArrivingWhole | Self::ArrivingChanges)
+    }
 }
 
 /// A snapshot's name: what a path may have, and no `@` or `/`.
@@ -239,7 +251,8 @@ pub const FIELDS: &[Field] = &[
         "stage",
         4,
         1,
-        "1 kept; 2 being deleted; 3 the volume is being taken back to it",
+        "1 kept; 2 being deleted; 3 the volume is being taken back to it; 4 all of it is being received; \
+         5 what changed since the newest other one is",
     ),
     field("name_bytes", 5, 1, "bytes of the name"),
     field(
@@ -285,6 +298,8 @@ impl Snapshot {
             1 => Stage::Kept,
             2 => Stage::Leaving,
             3 => Stage::Returning,
+            4 => Stage::ArrivingWhole,
+            5 => Stage::ArrivingChanges,
             other => {
                 let (what, field, value) = (WHAT, "stage", other.into());
                 return Err(FormatError::Value { what, field, value });
@@ -343,6 +358,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const STAGES: [Stage; 5] = [
+        Stage::Kept,
+        Stage::Leaving,
+        Stage::Returning,
+        Stage::ArrivingWhole,
+        Stage::ArrivingChanges,
+    ];
+
     #[test]
     fn the_parts_follow_each_other() {
         let none = History::new(Lba(1000), 0);
@@ -371,7 +394,7 @@ mod tests {
             name in "[a-z0-9][a-z0-9._:+-]{0,43}",
             taken: u64,
             mark: [u8; MARK_BYTES],
-            stage in prop::sample::select(&[Stage::Kept, Stage::Leaving, Stage::Returning][..]),
+            stage in prop::sample::select(&STAGES[..]),
         ) {
             let name = Name::new(&name).unwrap();
             let identity = Identity { name, taken, mark: Mark(mark) };

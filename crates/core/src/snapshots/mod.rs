@@ -95,8 +95,11 @@ impl Snapshots {
     /// Takes a block of rows, when the list is there.
     pub fn load_rows(&mut self, block: u64, bytes: &[u8; BLOCK_BYTES]) {
         let list = &self.list;
-        self.rows
-            .load(block, bytes, |row| list.by_number(row.number).is_some());
+        self.rows.load(block, bytes, |row| {
+            // One that arrives has none: those that are there were about to be its first when the power failed.
+            let of = list.by_number(row.number);
+            of.is_some_and(|snapshot| !snapshot.stage.arrives())
+        });
     }
 
     /// All of them, the oldest first.
@@ -112,11 +115,17 @@ impl Snapshots {
             .find(|snapshot| snapshot.identity.name.as_str() == name)
     }
 
-    /// The newest that changes are kept for: not one that is being deleted.
+    /// The one that is being received.
+    #[must_use]
+    pub fn arriving(&self) -> Option<&Snapshot> {
+        self.list.iter().find(|snapshot| snapshot.stage.arrives())
+    }
+
+    /// The newest that changes are kept for: not one that is being deleted, and none that is not there yet.
     #[must_use]
     pub fn newest(&self) -> Option<Number> {
         let mut newer = self.list.iter().rev();
-        let newest = newer.find(|snapshot| snapshot.stage != Stage::Leaving);
+        let newest = newer.find(|one| one.stage != Stage::Leaving && !one.stage.arrives());
         newest.map(|newest| newest.number)
     }
 

@@ -334,6 +334,33 @@ fn no_room_is_told_and_costs_nothing() {
     assert_eq!(snapshots.room(), (3, 3));
 }
 
+/// One that arrives is not there yet: nothing is kept for it, and rows that were to be its first say nothing.
+#[test]
+fn what_arrives_is_not_there_yet() {
+    let history = History::new(Lba(100), KEPT);
+    let mut snapshots = Snapshots::new(history);
+    let (base, place) = snapshots.propose(called("a")).unwrap();
+    snapshots.add(base, place);
+    let (mut arriving, place) = snapshots.propose(called("b")).unwrap();
+    arriving.stage = Stage::ArrivingChanges;
+    snapshots.add(arriving, place);
+    assert_eq!(snapshots.newest(), Some(base.number));
+    assert_eq!(snapshots.arriving(), Some(&arriving));
+    let plan = snapshots.plan(arriving.number, [Lba(7)].into_iter());
+    snapshots.keep(plan.unwrap());
+    let (mut list, mut rows) = ([0; BLOCK_BYTES], [0; BLOCK_BYTES]);
+    snapshots.encode_list(0, &mut list);
+    snapshots.encode_rows(0, &mut rows);
+    let mut opened = Snapshots::new(history);
+    opened.load_list(0, &list).unwrap();
+    opened.load_rows(0, &rows);
+    assert_eq!(opened.stale_row_blocks(), [0]);
+    assert_eq!(opened.place(arriving.number, Lba(7)), Lba(7));
+    opened.set_stage("b", Stage::Kept).unwrap();
+    assert_eq!(opened.newest(), Some(arriving.number));
+    assert_eq!(opened.arriving(), None);
+}
+
 #[test]
 fn a_row_of_a_snapshot_that_never_was_is_written_over_before_its_number_is_given() {
     let history = History::new(Lba(100), KEPT);

@@ -9,7 +9,7 @@ use crate::options::OpenError;
 use crate::shared::Shared;
 use std::sync::Arc;
 use vellum_core::addr::Lba;
-use vellum_core::format::history::{LIST_BLOCKS, Stage};
+use vellum_core::format::history::{LIST_BLOCKS, Snapshot, Stage};
 use vellum_core::snapshots::{Snapshots, list_blocks};
 
 fn broken(what: impl std::fmt::Display) -> OpenError {
@@ -26,20 +26,29 @@ pub(crate) fn forget_list(shared: &Shared, keeper: &Keeper) -> Result<(), OpenEr
         .map_err(broken)
 }
 
-/// Reads what is known of a volume's snapshots and, if it `may_write`, ends what a crash has cut short.
+/// Reads what is known of a volume's snapshots and, if it `may_write`, ends what a crash has cut short. Where a snapshot is being
+/// received nobody writes who is not `receiving`: it would be part of that snapshot.
 ///
 /// # Errors
 /// When it cannot be read, or is no list of snapshots. Then there is none to be read: a row that is missed would let a snapshot
 /// read what was written later.
-pub(crate) fn load(shared: &Shared, keeper: &Keeper, may_write: bool) -> Result<(), OpenError> {
+pub(crate) fn load(
+    shared: &Shared,
+    keeper: &Keeper,
+    may_write: bool,
+    receiving: bool,
+) -> Result<(), OpenError> {
     let mut book = keeper.book();
     if let Err(error) = read_all(shared, &mut book) {
         *book = Snapshots::new(book.history());
         return Err(error);
     }
     keeper.note(&book);
-    let began = book.iter().filter(|one| one.stage != Stage::Kept);
-    let began: Vec<_> = began.copied().collect();
+    if let Some(arriving) = book.arriving().filter(|_| may_write && !receiving) {
+        return Err(OpenError::Arriving(arriving.identity.name));
+    }
+    let has_begun = |one: &&Snapshot| matches!(one.stage, Stage::Leaving | Stage::Returning);
+    let began: Vec<_> = book.iter().filter(has_begun).copied().collect();
     drop(book);
     if !may_write {
         return Ok(());
@@ -47,9 +56,8 @@ pub(crate) fn load(shared: &Shared, keeper: &Keeper, may_write: bool) -> Result<
     carry::clear(shared, &mut keeper.book()).map_err(broken)?;
     for snapshot in began {
         let ended = match snapshot.stage {
-            Stage::Kept => Ok(()),
             Stage::Leaving => forget_all(shared, keeper, snapshot.number),
-            Stage::Returning => return_all(shared, keeper, &snapshot),
+            _ => return_all(shared, keeper, &snapshot),
         };
         match ended {
             // It takes room until the next opening, and nothing else.

@@ -7,6 +7,7 @@
 //! 3. What changes without a client's write (a pledge, by a crash) is kept before as well, or not pledged.
 //! 4. Whoever waits here may hold all frames for writes. So what is written here has frames of its own.
 
+mod arrive;
 mod carry;
 mod keep;
 pub(crate) mod keeper;
@@ -16,6 +17,8 @@ mod scheduler;
 mod take;
 mod view;
 
+pub use arrive::ArrivalError;
+pub(crate) use arrive::{arrive, arrived};
 pub(crate) use keep::{forget_list, keep_for, load};
 pub(crate) use keeper::Keeper;
 pub use take::{SnapshotError, SnapshotInfo};

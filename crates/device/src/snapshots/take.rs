@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::format::history::{BadName, Identity, Mark, Name, Number, Snapshot, Stage};
 use vellum_core::seam::Copy;
-use vellum_core::snapshots::{ListError, NoRoom, Snapshots};
+use vellum_core::snapshots::{ListError, NoRoom, Plan, Snapshots};
 
 /// Changed blocks that are looked at in one go: meanwhile no write is kept.
 const COMPARED_MAX: usize = 8192;
@@ -46,6 +46,9 @@ pub enum SnapshotError {
     /// It is being deleted.
     #[error("the snapshot is being deleted")]
     Leaves,
+    /// It is being received.
+    #[error("snapshot {0} is being received, and is not there before all of it is")]
+    Arrives(Name),
     /// No randomness for its mark.
     #[error("no randomness from the system for the snapshot's mark: {0}")]
     Random(std::io::Error),
@@ -70,10 +73,13 @@ pub struct SnapshotInfo {
     /// Whether its volume has taken it by itself.
     #[serde(default)]
     pub scheduled: bool,
+    /// Whether it is being received, and not all of it is there.
+    #[serde(default)]
+    pub arrives: bool,
 }
 
 /// Closes the door when nothing that was handed over waits any more.
-fn closed<'a>(
+pub(super) fn closed<'a>(
     shared: &Shared,
     keeper: &'a Keeper,
 ) -> Result<RwLockWriteGuard<'a, ()>, SnapshotError> {
@@ -112,15 +118,11 @@ pub(crate) fn take(
     };
     let closed = closed(shared, keeper)?;
     let mut book = keeper.book();
-    let (snapshot, place) = book.propose(identity)?;
-    carry::rows(shared, &book, &book.stale_row_blocks())?;
-    book.cleaned();
-    let homes = shared.knowing_all().engine.pledged_homes();
-    let plan = book.plan(snapshot.number, homes.into_iter())?;
-    if let Err(error) = carry::out(shared, &book, &plan) {
-        book.drop_plan(plan);
-        return Err(error.into());
+    if let Some(arriving) = book.arriving() {
+        return Err(SnapshotError::Arrives(arriving.identity.name));
     }
+    let (snapshot, place) = book.propose(identity)?;
+    let plan = before(shared, &mut book, snapshot.number)?;
     let block = book.add(snapshot, place);
     if let Err(error) = carry::list(shared, &book, block) {
         book.remove(snapshot.number);
@@ -132,6 +134,36 @@ pub(crate) fn take(
     drop(book);
     drop(closed);
     Ok(carry::flush(shared)?)
+}
+
+/// What is done before there is a snapshot of this number: rows that would be taken for its own go, and what could change without a
+/// write is kept.
+pub(super) fn before(
+    shared: &Shared,
+    book: &mut Snapshots,
+    number: Number,
+) -> Result<Plan, SnapshotError> {
+    carry::rows(shared, book, &book.stale_row_blocks())?;
+    book.cleaned();
+    let homes = shared.knowing_all().engine.pledged_homes();
+    let plan = book.plan(number, homes.into_iter())?;
+    match carry::out(shared, book, &plan) {
+        Ok(()) => Ok(plan),
+        Err(error) => {
+            book.drop_plan(plan);
+            Err(error.into())
+        }
+    }
+}
+
+/// The snapshot of this name, if all of it is there.
+pub(super) fn whole(book: &Snapshots, name: &str) -> Result<Snapshot, SnapshotError> {
+    let snapshot = book.by_name(name).ok_or(ListError::Unknown)?;
+    match snapshot.stage {
+        Stage::Leaving => Err(SnapshotError::Leaves),
+        stage if stage.arrives() => Err(SnapshotError::Arrives(snapshot.identity.name)),
+        _ => Ok(*snapshot),
+    }
 }
 
 /// See [`Volume::delete_snapshot`](crate::Volume::delete_snapshot).
@@ -206,10 +238,7 @@ pub(super) fn forget_all(
 pub(crate) fn roll_back(shared: &Shared, keeper: &Keeper, name: &str) -> Result<(), SnapshotError> {
     let closed = closed(shared, keeper)?;
     let mut book = keeper.book();
-    let snapshot = *book.by_name(name).ok_or(ListError::Unknown)?;
-    if snapshot.stage == Stage::Leaving {
-        return Err(SnapshotError::Leaves);
-    }
+    let snapshot = whole(&book, name)?;
     // Once begun, it has to come to its end.
     let needs = book.changed(snapshot.number, None);
     let (kept, most) = book.room();
@@ -253,11 +282,8 @@ pub(super) fn return_all(
 /// What tells a snapshot from all others. One that is there, and not about to go.
 pub(crate) fn identity(keeper: &Keeper, name: &str) -> Result<(Number, Identity), SnapshotError> {
     let book = keeper.book();
-    let snapshot = book.by_name(name).ok_or(ListError::Unknown)?;
-    match snapshot.stage {
-        Stage::Leaving => Err(SnapshotError::Leaves),
-        _ => Ok((snapshot.number, snapshot.identity)),
-    }
+    let snapshot = whole(&book, name)?;
+    Ok((snapshot.number, snapshot.identity))
 }
 
 /// All snapshots, the oldest first.
@@ -270,6 +296,7 @@ pub(crate) fn infos(keeper: &Keeper) -> Vec<SnapshotInfo> {
         kept_bytes: book.kept_by(snapshot.number) * BLOCK_BYTES as u64,
         leaves: snapshot.stage == Stage::Leaving,
         scheduled: snapshot.is_scheduled(),
+        arrives: snapshot.stage.arrives(),
     };
     book.iter().map(info).collect()
 }
@@ -299,8 +326,11 @@ fn two(
     until: Option<&str>,
 ) -> Result<(Number, Option<Number>), SnapshotError> {
     let number = |name: &str| match book.by_name(name) {
+        Some(snapshot) if snapshot.stage.arrives() => {
+            Err(SnapshotError::Arrives(snapshot.identity.name))
+        }
         Some(snapshot) => Ok(snapshot.number),
-        None => Err(ListError::Unknown),
+        None => Err(SnapshotError::from(ListError::Unknown)),
     };
     Ok((number(since)?, until.map(number).transpose()?))
 }

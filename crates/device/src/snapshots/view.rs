@@ -5,7 +5,7 @@
 
 use super::carry;
 use super::keeper::Keeper;
-use super::take::SnapshotError;
+use super::take::{SnapshotError, whole};
 use crate::block::{BlockDevice, BlockError, Extent, Op, Replies, Request};
 use crate::frames::{FramePool, Frames};
 use crate::limits::SNAPSHOT_MEMORY;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::format::history::{Number, Stage};
-use vellum_core::snapshots::{ListError, Snapshots};
+use vellum_core::snapshots::Snapshots;
 
 /// See the module.
 pub struct Seen {
@@ -56,7 +56,7 @@ impl std::fmt::Debug for Seen {
 /// Whether a snapshot can be read.
 fn is_there(book: &Snapshots, number: Number) -> bool {
     let one = book.iter().find(|one| one.number == number);
-    one.is_some_and(|one| one.stage != Stage::Leaving)
+    one.is_some_and(|one| one.stage != Stage::Leaving && !one.stage.arrives())
 }
 
 impl Seen {
@@ -67,16 +67,12 @@ impl Seen {
         name: &str,
     ) -> Result<Self, SnapshotError> {
         let book = keeper.book();
-        let number = book.by_name(name).ok_or(ListError::Unknown)?.number;
-        let shared = Arc::clone(shared);
-        match is_there(&book, number) {
-            true => Ok(Self {
-                shared,
-                number,
-                written: None,
-            }),
-            false => Err(SnapshotError::Leaves),
-        }
+        let number = whole(&book, name)?.number;
+        Ok(Self {
+            shared: Arc::clone(shared),
+            number,
+            written: None,
+        })
     }
 
     /// Takes writes from now on, and forgets them when it is dropped.

@@ -3,16 +3,17 @@
 use super::Volume;
 use crate::block::Extent;
 use crate::options::{OpenError, OpenOptions};
-use crate::snapshots::{self, Keeper, Seen, SnapshotError, SnapshotInfo, schedule};
+use crate::snapshots::{self, ArrivalError, Keeper, Seen, SnapshotError, SnapshotInfo, schedule};
 use crate::stats::HistoryStats;
 use vellum_core::addr::Lba;
 use vellum_core::format::history::{Identity, Number};
+use vellum_core::format::stream::Head;
 use vellum_core::snapshots::{Schedule, Span};
 
 impl Volume {
     /// Reads what is known of them, or gives them up, and takes some by itself from now on.
     pub(super) fn begin_history(&mut self, options: &OpenOptions) -> Result<(), OpenError> {
-        self.load_snapshots(options.without_snapshots)?;
+        self.load_snapshots(options)?;
         if let Some(keeper) = &self.shared.keeper
             && !self.read_only
             && self.damage.is_none()
@@ -53,7 +54,7 @@ impl Volume {
     }
 
     /// Reads what is known of them; or gives them up.
-    fn load_snapshots(&self, are_given_up: bool) -> Result<(), OpenError> {
+    fn load_snapshots(&self, options: &OpenOptions) -> Result<(), OpenError> {
         let Some(keeper) = &self.shared.keeper else {
             return Ok(());
         };
@@ -63,10 +64,10 @@ impl Volume {
             self.shared.events.add("snapshots", told.to_owned());
             return Ok(());
         }
-        if are_given_up && !self.read_only {
+        if options.without_snapshots && !self.read_only {
             snapshots::forget_list(&self.shared, keeper)?;
         }
-        match snapshots::load(&self.shared, keeper, !self.read_only) {
+        match snapshots::load(&self.shared, keeper, !self.read_only, options.receiving) {
             // What is left of a damaged volume is read all the same.
             Err(error) if self.read_only => {
                 self.shared.events.add("snapshots", error.to_string());
@@ -156,6 +157,16 @@ impl Volume {
     ) -> Result<Vec<Extent>, SnapshotError> {
         let keeper = self.keeper()?;
         snapshots::changed_within(keeper, since, until, (lba, blocks), max)
+    }
+
+    /// Notes that a snapshot is being received; whether it was before.
+    pub(crate) fn arrive(&self, head: &Head, force: bool) -> Result<bool, ArrivalError> {
+        snapshots::arrive(&self.shared, self.writing_keeper()?, head, force)
+    }
+
+    /// All that the stream had is there: so is the snapshot. It is durable then.
+    pub(crate) fn arrived(&self, name: &str) -> Result<(), SnapshotError> {
+        snapshots::arrived(&self.shared, self.writing_keeper()?, name)
     }
 
     /// What tells a snapshot from all others.

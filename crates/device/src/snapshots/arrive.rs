@@ -1,0 +1,173 @@
+//! A snapshot that is received: noted before the first block of it is written, and there when the last one is.
+//!
+//! What is noted is durable before what comes after it. So a volume on which half of a snapshot lies is known for that: nobody else
+//! writes to it, and the same stream is taken again. All that it names is written once more then, and the rest is as it was.
+
+use super::carry;
+use super::keeper::Keeper;
+use super::take::{SnapshotError, before, closed, whole};
+use crate::block::BlockError;
+use crate::shared::Shared;
+use vellum_core::addr::Lba;
+use vellum_core::format::history::{Identity, Name, Number, Stage};
+use vellum_core::format::stream::Head;
+use vellum_core::snapshots::{ListError, Snapshots};
+
+/// Why a stream is not received into a volume. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ArrivalError {
+    /// Of a snapshot.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// There is something on the volume.
+    #[error(
+        "the volume is not empty, and the stream is of a whole snapshot: use a new volume, or --force, which \
+         writes over all that is on it"
+    )]
+    NotEmpty,
+    /// The changes are since another snapshot.
+    #[error(
+        "the stream has what changed since snapshot {need} of its origin, and the newest snapshot here is \
+         {}: send since that one, or all of it",
+        have.map_or("none".to_owned(), |have| format!("{have}, another one"))
+    )]
+    Base {
+        /// The one that the changes are since.
+        need: Name,
+        /// The newest that is there.
+        have: Option<Name>,
+    },
+    /// The volume is not any more what it was then.
+    #[error(
+        "the volume was written to since its snapshot {0}, on which the stream builds: \
+         `vellum rollback VOLUME {0}` takes that back"
+    )]
+    Changed(Name),
+}
+
+impl From<ListError> for ArrivalError {
+    fn from(error: ListError) -> Self {
+        Self::Snapshot(error.into())
+    }
+}
+
+impl From<BlockError> for ArrivalError {
+    fn from(error: BlockError) -> Self {
+        Self::Snapshot(error.into())
+    }
+}
+
+/// See [`Volume::arrive`](crate::Volume::arrive).
+pub(crate) fn arrive(
+    shared: &Shared,
+    keeper: &Keeper,
+    head: &Head,
+    force: bool,
+) -> Result<bool, ArrivalError> {
+    let mut book = keeper.book();
+    let stage = match head.from {
+        None => Stage::ArrivingWhole,
+        Some(_) => Stage::ArrivingChanges,
+    };
+    let name = head.snapshot.name;
+    if let Some(there) = book.by_name(name.as_str())
+        && !there.stage.arrives()
+    {
+        return Err(ListError::Exists(name).into());
+    }
+    let mut resumes = false;
+    if let Some(arriving) = book.arriving().copied() {
+        resumes = arriving.identity == head.snapshot && arriving.stage == stage;
+        let is_replaced = force && stage == Stage::ArrivingWhole;
+        if !resumes && !is_replaced {
+            return Err(SnapshotError::Arrives(arriving.identity.name).into());
+        }
+        if !resumes && let Some(block) = book.remove(arriving.number) {
+            carry::list(shared, &book, block)?;
+        }
+    }
+    if let Some(from) = &head.from {
+        let base = base(&book, from)?;
+        if !resumes && differs(shared, &book, base)? {
+            return Err(ArrivalError::Changed(from.name));
+        }
+    }
+    if resumes {
+        return Ok(true);
+    }
+    let (mut snapshot, place) = book.propose(head.snapshot)?;
+    if head.from.is_none() && !force && !is_empty(shared) {
+        return Err(ArrivalError::NotEmpty);
+    }
+    snapshot.stage = stage;
+    carry::rows(shared, &book, &book.stale_row_blocks())?;
+    book.cleaned();
+    let block = book.add(snapshot, place);
+    if let Err(error) = carry::list(shared, &book, block) {
+        book.remove(snapshot.number);
+        return Err(error.into());
+    }
+    drop(book);
+    carry::flush(shared)?;
+    Ok(false)
+}
+
+/// The newest snapshot, which is to be this one.
+fn base(book: &Snapshots, from: &Identity) -> Result<Number, ArrivalError> {
+    let newest = book.newest();
+    let newest = newest.and_then(|number| book.iter().find(|one| one.number == number));
+    match newest.filter(|newest| newest.identity == *from) {
+        Some(base) => Ok(base.number),
+        None => Err(ArrivalError::Base {
+            need: from.name,
+            have: newest.map(|newest| newest.identity.name),
+        }),
+    }
+}
+
+/// Whether the volume reads otherwise than that snapshot. What was kept may be the same again: the volume may have been taken back.
+fn differs(shared: &Shared, book: &Snapshots, base: Number) -> Result<bool, BlockError> {
+    let bytes = |lba| {
+        let block = carry::read(shared, lba)?;
+        Ok(block.filter(|block| block.iter().any(|&byte| byte != 0)))
+    };
+    for lba in book.changed(base, None) {
+        if bytes(lba)? != bytes(book.place(base, lba))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn is_empty(shared: &Shared) -> bool {
+    let mut at = 0;
+    while at < shared.blocks {
+        for (blocks, is_mapped) in carry::extents(shared, Lba(at), shared.blocks - at) {
+            if is_mapped {
+                return false;
+            }
+            at += blocks;
+        }
+    }
+    true
+}
+
+/// See [`Volume::arrived`](crate::Volume::arrived).
+pub(crate) fn arrived(shared: &Shared, keeper: &Keeper, name: &str) -> Result<(), SnapshotError> {
+    let closed = closed(shared, keeper)?;
+    let mut book = keeper.book();
+    let snapshot = *book.by_name(name).ok_or(ListError::Unknown)?;
+    let plan = before(shared, &mut book, snapshot.number)?;
+    let block = book.set_stage(name, Stage::Kept)?;
+    if let Err(error) = carry::list(shared, &book, block) {
+        book.set_stage(name, snapshot.stage)?;
+        book.drop_plan(plan);
+        return Err(error.into());
+    }
+    book.keep(plan);
+    keeper.note(&book);
+    debug_assert!(whole(&book, name).is_ok());
+    drop(book);
+    drop(closed);
+    Ok(carry::flush(shared)?)
+}

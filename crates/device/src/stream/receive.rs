@@ -1,0 +1,187 @@
+//! A stream into a volume, which has the snapshot then.
+
+use super::reader::{Reader, Run};
+use super::totals::Totals;
+use crate::block::{BlockDevice, Op};
+use crate::frames::Frames;
+use crate::migrate::{MigrateError, REQUEST_BLOCKS, Side};
+use crate::runs::Damaged;
+use crate::snapshots::{ArrivalError, SnapshotError};
+use crate::volume::Volume;
+use std::io::Read;
+use vellum_core::addr::{BLOCK_BYTES, Lba};
+
+/// Blocks after which what was received is made durable: who receives it again finds it there.
+const FLUSH_BLOCKS: u64 = 64 << 8;
+
+/// Why a snapshot is not received.
+#[derive(Debug, thiserror::Error)]
+pub enum ReceiveError {
+    /// The stream is not whole. What there is of it is on the volume; the snapshot is not.
+    #[error("{0}; give the same stream again, whole")]
+    Stream(#[from] Damaged),
+    /// The volume does not take it. Nothing was changed.
+    #[error(transparent)]
+    Arrival(#[from] ArrivalError),
+    /// The snapshot cannot be taken.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// The volume fails.
+    #[error("{0}; give the same stream again when that is mended")]
+    Volume(#[from] MigrateError),
+    /// It is too small. Nothing was changed.
+    #[error(
+        "the stream is of a volume of {need} blocks, and this one has {have}: it must be as large"
+    )]
+    TooSmall {
+        /// What it has.
+        have: u64,
+        /// What it takes.
+        need: u64,
+    },
+    /// Whoever is told of progress wants it to end.
+    #[error("interrupted; give the same stream again to go on")]
+    Interrupted,
+}
+
+/// What was received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// What the stream held.
+    pub totals: Totals,
+    /// Blocks of it that were there already, from before: they were not written again.
+    pub there: u64,
+}
+
+struct Target<'a> {
+    side: Side<'a>,
+    /// Whether some of it may be there.
+    resumes: bool,
+    /// Whether blocks that are not named are zeros.
+    is_whole: bool,
+    /// All before this block is as it shall be.
+    at: u64,
+    flushed: u64,
+    there: u64,
+}
+
+/// Makes a volume what the stream is of, and takes the snapshot. `report` is told how far in the volume it is, and ends it with `false`.
+/// By `force` a whole snapshot goes over what is on the volume. When it was begun before, what is there already is not written again.
+///
+/// # Errors
+/// When the volume does not take it, the stream is not whole, or the volume fails. The snapshot is not there then.
+pub fn receive<R: Read>(
+    volume: &Volume,
+    stream: &mut Reader<R>,
+    force: bool,
+    report: &mut dyn FnMut(u64) -> bool,
+) -> Result<Received, ReceiveError> {
+    let head = *stream.head();
+    let (have, need) = (volume.blocks(), head.blocks);
+    if have < need {
+        return Err(ReceiveError::TooSmall { have, need });
+    }
+    let resumes = volume.arrive(&head, force)?;
+    let mut target = Target {
+        side: Side::new(volume, "the volume"),
+        resumes,
+        is_whole: head.from.is_none(),
+        at: 0,
+        flushed: 0,
+        there: 0,
+    };
+    while let Some(run) = stream.next_run()? {
+        match run {
+            Run::Blocks { at, bytes } => target.write(at, bytes)?,
+            Run::Zeros { at, blocks } => target.zeros(at, blocks)?,
+        }
+        target.flush_now_and_then()?;
+        if !report(target.at) {
+            return Err(ReceiveError::Interrupted);
+        }
+    }
+    // The stream has ended as it should: not before does what it does not name go.
+    target.move_to(have)?;
+    volume.arrived(head.snapshot.name.as_str())?;
+    Ok(Received {
+        totals: stream.totals().unwrap_or_default(),
+        there: target.there,
+    })
+}
+
+impl Target<'_> {
+    /// What was passed over becomes what it shall be.
+    fn move_to(&mut self, at: u64) -> Result<(), MigrateError> {
+        if self.is_whole {
+            self.clear(self.at, at)?;
+        }
+        self.at = at;
+        Ok(())
+    }
+
+    fn write(&mut self, at: Lba, bytes: &[u8]) -> Result<(), MigrateError> {
+        self.move_to(at.0)?;
+        for part in bytes.chunks(REQUEST_BLOCKS as usize * BLOCK_BYTES) {
+            let blocks = (part.len() / BLOCK_BYTES) as u64;
+            match self.resumes {
+                true => self.write_what_differs(self.at, part)?,
+                false => self.put(self.at, part)?,
+            }
+            self.at += blocks;
+        }
+        Ok(())
+    }
+
+    fn write_what_differs(&mut self, at: u64, bytes: &[u8]) -> Result<(), MigrateError> {
+        let new: Vec<&[u8]> = bytes.chunks(BLOCK_BYTES).collect();
+        let old = self.side.read(at, new.len() as u64)?;
+        let mut lba = at;
+        let is_there = |index: usize| old.block(index) == new[index];
+        let indices: Vec<usize> = (0..new.len()).collect();
+        for run in indices.chunk_by(|one, next| is_there(*one) == is_there(*next)) {
+            match is_there(run[0]) {
+                true => self.there += run.len() as u64,
+                false => {
+                    let end = run[0] + run.len();
+                    self.put(lba, &bytes[run[0] * BLOCK_BYTES..end * BLOCK_BYTES])?;
+                }
+            }
+            lba += run.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn put(&self, at: u64, bytes: &[u8]) -> Result<(), MigrateError> {
+        self.side.write_bytes(at, bytes)
+    }
+
+    fn zeros(&mut self, at: Lba, blocks: u64) -> Result<(), MigrateError> {
+        self.move_to(at.0)?;
+        self.clear(at.0, at.0 + blocks)?;
+        self.at += blocks;
+        Ok(())
+    }
+
+    /// Discards what is mapped there.
+    fn clear(&self, from: u64, end: u64) -> Result<(), MigrateError> {
+        let mut at = from;
+        while at < end {
+            let (run, is_mapped) = self.side.extent(at);
+            let run = run.min(end - at);
+            if is_mapped {
+                let discard = Op::Discard { fua: false };
+                self.side.ask(discard, at, run, Frames::default())?;
+            }
+            at += run;
+        }
+        Ok(())
+    }
+
+    fn flush_now_and_then(&mut self) -> Result<(), MigrateError> {
+        if self.at - self.flushed >= FLUSH_BLOCKS {
+            self.side.ask(Op::Flush, 0, 0, Frames::default())?;
+            self.flushed = self.at;
+        }
+        Ok(())
+    }
+}
