@@ -184,6 +184,10 @@ fn a_file_system_is_sent_and_then_what_changed() {
 }
 
 /// Bytes that a command has read from drives.
+#[allow(
+    clippy::zombie_processes,
+    reason = "it is waited for by its number: that tells what it read"
+)]
 fn read_by(args: &[&str]) -> u64 {
     let child = Command::new(env!("CARGO_BIN_EXE_vellum"))
         .args(args)
