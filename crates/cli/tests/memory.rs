@@ -7,7 +7,7 @@ mod common;
 #[allow(dead_code, reason = "the command uses more of it")]
 mod nbd_client;
 
-use common::{Server, dir, fails, ok, run, text};
+use common::{Server, dir, eventually, fails, ok, run, text};
 use nbd_client::NbdClient;
 use std::path::Path;
 
@@ -78,7 +78,7 @@ fn a_stored_index_that_there_is_no_memory_for_does_not_keep_a_volume_shut() {
     ok(&["set", volume, "dedup=on", "dedup-memory=64G"]);
 
     let server = Server::start_limited(dir.path(), usual + (100 << 20), &args);
-    assert!(server.said().contains("dedup-memory"), "{}", server.said());
+    eventually("it says so", || server.said().contains("dedup-memory"));
     let shown: serde_json::Value =
         serde_json::from_str(&ok(&["get", volume, "dedup-memory", "--json"])).unwrap();
     assert_eq!(
