@@ -1,6 +1,6 @@
 //! The state machine of a volume, whichever its layout: what a runtime holds.
 
-use crate::addr::{Buf, EffectId, Generation, Lba, Nanos, Pba, Segment, Vba};
+use crate::addr::{Buf, EffectId, Generation, Lba, Nanos, Pba, Segment, Seq, Vba};
 use crate::engine::{Buffers, Earlier, Engine, Options, Store};
 use crate::entry::PartId;
 use crate::format::areas::Layout;
@@ -117,10 +117,20 @@ impl Recovered {
                     return Err(RecoveryError::Damaged);
                 }
                 may_write(&recovered.superblock)?;
-                recovered.superblock.begin_life(crate::addr::Seq(0));
+                recovered.superblock.begin_life(Seq(0));
                 &recovered.superblock
             }
         })
+    }
+
+    /// It is read as it is, and no life begins. What lies behind the end of its log proves no block, as in a life: a chunk that is
+    /// lost, or that a crash cut off, may have moved what was written over since.
+    pub fn read_alone(&mut self) {
+        if let Self::Log(recovered) = self
+            && recovered.last_seq > Seq(0)
+        {
+            recovered.superblock.begin_life(recovered.last_seq);
+        }
     }
 
     /// What recovery did.

@@ -32,7 +32,7 @@ enum Age {
 }
 
 /// What each was is said beside it.
-const FOUND: [(Layout, Age, u64); 22] = [
+const FOUND: [(Layout, Age, u64); 23] = [
     // A number's leaf was lost, and an LBA was believed that had had another number.
     (Layout::Log, Age::Before, 304),
     // Guesses took the places that were counted for what is certain.
@@ -61,6 +61,8 @@ const FOUND: [(Layout, Age, u64); 22] = [
     (Layout::Log, Age::New, 41),
     // A lost chunk had moved a block, and one behind the end of the log was written over where that had been: its header proved it.
     (Layout::Log, Age::New, 440_234_276),
+    // The same, of a log that was taken to end before the lost chunk: the one that crashed had said nowhere that it was durable.
+    (Layout::Log, Age::New, 3_627_244_805),
     // Not wrong: of an older life there was a chunk of a higher number in a lost one's place, and chunks behind it were taken for older.
     (Layout::Log, Age::New, 1_863_176_232),
     // A superblock of before was believed, of a volume that had grown since and whose other superblock a power cut had torn.

@@ -122,6 +122,9 @@ impl Volume {
         }
         let recovery = RecoveryStats::of(began, replayed, source.read_blocks());
         let superblock = recovered.superblock().clone();
+        if options.read_only {
+            recovered.read_alone();
+        }
         let buffers = Buffers {
             first: frames.first_extra(),
             count: options.collector_frames,

@@ -107,10 +107,11 @@ impl World {
 
     pub(super) fn read_found(
         &mut self,
-        recovered: Recovered,
+        mut recovered: Recovered,
         medium: Medium,
         suspects: &[u64],
     ) -> Result<(Vec<Seen>, Driver), Failure> {
+        recovered.read_alone();
         let mut model = Model::new(self.logical_blocks);
         model.believe_all();
         let rng = Rng::new(self.rng.next());

@@ -387,14 +387,10 @@ impl Doubt {
             replay.state.doubt(lba, blocks);
             guessed.remove(lba, blocks);
         }
-        let mut recovered = Recovered {
+        let recovered = Recovered {
             is_rest: true,
             ..replay.finish()?
         };
-        // What lies behind the end of the log proves no block: a lost chunk may have moved what it was written over.
-        if !self.root_lost {
-            recovered.superblock.begin_life(recovered.last_seq);
-        }
         let loss = Loss {
             lost,
             guessed,
