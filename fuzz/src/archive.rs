@@ -1,8 +1,9 @@
 //! Archives: whatever the bytes, runs of blocks within bounds, or an error that names its byte.
 
+use crate::frames;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::format::archive::{Head, Kind};
-use vellum_core::format::frames::{Frame, FrameKind, RUN_BLOCKS};
+use vellum_core::format::frames::RUN_BLOCKS;
 use vellum_device::archive::{Reader, Run};
 
 const MEDIUM_BLOCKS: u64 = 5000;
@@ -21,36 +22,7 @@ fn made(bytes: &[u8]) -> Vec<u8> {
         life: 1,
         medium_blocks: MEDIUM_BLOCKS,
     };
-    let (head, mut sum) = head.encode();
-    let mut made = head.to_vec();
-    let mut rest = bytes;
-    while let Some((said, behind)) = rest.split_at_checked(6) {
-        let [kind, at, at_high, blocks, held, encoding] = [0, 1, 2, 3, 4, 5].map(|n| said[n]);
-        let held = usize::from(held).min(behind.len());
-        let frame = Frame {
-            kind: match kind % 5 {
-                0 => FrameKind::Blocks,
-                1 => FrameKind::Unread,
-                2 => FrameKind::LeftOut,
-                3 => FrameKind::Zeros,
-                _ => FrameKind::End,
-            },
-            at: u64::from(at) | u64::from(at_high) << 8,
-            blocks: match blocks {
-                255 => u64::MAX,
-                blocks => blocks.into(),
-            },
-            bytes: held as u32,
-            is_encoded: encoding & 1 == 1,
-        };
-        let (held, behind) = behind.split_at(held);
-        let (bytes, next) = frame.encode(sum, held);
-        sum = next;
-        made.extend_from_slice(&bytes);
-        made.extend_from_slice(held);
-        rest = behind;
-    }
-    made
+    frames::behind(head.encode(), bytes)
 }
 
 fn all(bytes: &[u8]) {

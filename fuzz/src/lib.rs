@@ -9,6 +9,7 @@ pub mod control;
 pub mod envelope;
 pub mod ext4;
 pub mod format;
+mod frames;
 pub mod life;
 pub mod ops;
 pub mod options;

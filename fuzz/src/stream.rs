@@ -1,7 +1,8 @@
 //! Streams of snapshots: whatever the bytes, runs of blocks within bounds, or an error that names its byte.
 
+use crate::frames;
 use vellum_core::addr::BLOCK_BYTES;
-use vellum_core::format::frames::{Frame, FrameKind, RUN_BLOCKS};
+use vellum_core::format::frames::RUN_BLOCKS;
 use vellum_core::format::history::{Identity, Mark, Name};
 use vellum_device::stream::{Head, Reader, Run};
 
@@ -27,35 +28,7 @@ fn made(bytes: &[u8], is_whole: bool) -> Vec<u8> {
         snapshot: identity("b"),
         from: (!is_whole).then(|| identity("a")),
     };
-    let (head, mut sum) = head.encode();
-    let mut made = head.to_vec();
-    let mut rest = bytes;
-    while let Some((said, behind)) = rest.split_at_checked(6) {
-        let [kind, at, at_high, blocks, held, encoding] = [0, 1, 2, 3, 4, 5].map(|n| said[n]);
-        let held = usize::from(held).min(behind.len());
-        let frame = Frame {
-            kind: match kind % 4 {
-                0 => FrameKind::Blocks,
-                1 => FrameKind::Zeros,
-                2 => FrameKind::Unread,
-                _ => FrameKind::End,
-            },
-            at: u64::from(at) | u64::from(at_high) << 8,
-            blocks: match blocks {
-                255 => u64::MAX,
-                blocks => blocks.into(),
-            },
-            bytes: held as u32,
-            is_encoded: encoding & 1 == 1,
-        };
-        let (held, behind) = behind.split_at(held);
-        let (bytes, next) = frame.encode(sum, held);
-        sum = next;
-        made.extend_from_slice(&bytes);
-        made.extend_from_slice(held);
-        rest = behind;
-    }
-    made
+    frames::behind(head.encode(), bytes)
 }
 
 fn all(bytes: &[u8]) {

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
+#[path = "../../../fuzz/src/frames.rs"]
+mod frames;
 #[path = "../../../fuzz/src/archive.rs"]
 mod fuzz;
 

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 mod common;
+#[path = "../../../fuzz/src/frames.rs"]
+mod frames;
 #[path = "../../../fuzz/src/stream.rs"]
 mod fuzz;
 
