@@ -355,7 +355,7 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::addr::{BLOCK_BYTES, Lba};
+    use crate::addr::{BLOCK_BYTES, Generation, Lba};
     use crate::format::geometry::{self, Params};
 
     const LIMIT: usize = 3;
@@ -377,6 +377,54 @@ mod tests {
         assert!(sums.clock.len() <= LIMIT);
         assert!(sums.clock.len() + sums.spare_sums.len() <= LIMIT);
         assert!(sums.spare_tags.len() <= SPARE_TAGS);
+    }
+
+    /// A summary whose write was cut short may have its first sector from the segment's use before: a newer chunk tells.
+    #[test]
+    fn a_torn_summary_tells_nothing_where_a_chunk_is_newer_than_it() {
+        let superblock = some();
+        let signature = superblock.signature();
+        let (segment, blocks) = (Segment(3), superblock.usable_blocks());
+        let bytes = (superblock.segment_blocks() - blocks) as usize * BLOCK_BYTES;
+        let crc = crc32c::crc32c;
+        for (newest, is_told) in [(5, true), (6, true), (7, false)] {
+            let mut sums = Sums::new(&superblock, LIMIT);
+            let tag = |offset| Tag {
+                owner: Owner::Lba(Lba(offset)),
+                sum: 70 + offset as u32,
+            };
+            sums.restore(segment, (0..blocks.into()).map(tag).collect());
+            let mut summary = vec![0; bytes];
+            sums.encode_summary(&superblock, segment, Seq(6), crc, &mut summary);
+            summary[bytes - 1] ^= 1;
+            sums.forget(segment);
+            sums.of.remove(&segment.0);
+            sums.begin_load(segment);
+            let header = chunk::ChunkHeader {
+                signature,
+                seq: Seq(newest),
+                life: superblock.life(),
+                prev_life: superblock.life(),
+                durable: Seq(0),
+                at: superblock.segment_start(segment),
+                root_generation: Generation(0),
+                head: 0,
+                data_blocks: 0,
+                next: None,
+            };
+            let mut block = vec![0; BLOCK_BYTES];
+            chunk::encode(&header, &[], &[], crc, &mut block);
+            let mut load = |offset, bytes: &[u8]| {
+                sums.loaded(&superblock, &signature, segment, offset, bytes, crc)
+            };
+            assert_eq!(load(u32::MAX, &summary), Some(0));
+            assert_eq!(load(0, &block), Some(1));
+            // The header of the next chunk is lost, and so on.
+            assert_eq!(load(1, &[0; BLOCK_BYTES]), Some(2));
+            assert_eq!(sums.sum(segment, 9), None);
+            assert_eq!(sums.is_told_by_torn(segment, 9, 79), is_told, "{newest}");
+            assert!(!sums.is_told_by_torn(segment, 9, 78));
+        }
     }
 
     #[test]
