@@ -189,12 +189,7 @@ impl Receiver {
             Kind::Plain
         };
         let (offset, length) = (header.offset, header.length);
-        // Only reads and writes carry a payload; a discard's length is no burden.
-        let cost = if matches!(header.command, command::READ | command::WRITE) {
-            length
-        } else {
-            0
-        };
+        let cost = self.cost(header);
         if let Some(failure) = refused {
             let slot = self.open(Opening {
                 cookie: header.cookie,
@@ -233,6 +228,18 @@ impl Receiver {
         // Also when the client vanished inside the payload: the slot must end with its parts.
         self.session.end_part(slot, Ok(()));
         done.map(|()| Next::Parse)
+    }
+
+    /// Bytes that a request, or its answer, may take for as long as it is in flight. A discard's length is no burden.
+    fn cost(&self, header: &RequestHeader) -> u32 {
+        match header.command {
+            command::READ | command::WRITE => header.length,
+            command::BLOCK_STATUS => {
+                let runs = (header.length / BLOCK_BYTES as u32 + 2).min(EXTENTS_MAX as u32);
+                self.session.agreed.contexts.len() as u32 * runs * size_of::<(u32, u32)>() as u32
+            }
+            _ => 0,
+        }
     }
 
     fn without_payload(&mut self, command: u16, slot: u32, offset: u64, length: u32, fua: bool) {
