@@ -123,13 +123,10 @@ impl Recovered {
         })
     }
 
-    /// It is read as it is, and no life begins. What lies behind the end of its log proves no block, as in a life: a chunk that is
-    /// lost, or that a crash cut off, may have moved what was written over since.
+    /// It is read as it is, and no life begins.
     pub fn read_alone(&mut self) {
-        if let Self::Log(recovered) = self
-            && recovered.last_seq > Seq(0)
-        {
-            recovered.superblock.begin_life(recovered.last_seq);
+        if let Self::Log(recovered) = self {
+            recovered.is_read_alone = true;
         }
     }
 

@@ -189,6 +189,7 @@ impl Engine {
     /// life, durable on the medium.
     #[must_use]
     pub fn new(recovered: Recovered, buffers: Buffers, options: Options, crc: Crc) -> Self {
+        let mut sums = Sums::new(recovered.superblock_to_read(), options.cached_sums);
         let superblock = recovered.superblock;
         let mut segments = Segments::new(superblock.segment_count());
         for (index, newest) in recovered.newest.iter().enumerate() {
@@ -201,7 +202,6 @@ impl Engine {
                 SegmentState::Closed
             };
         }
-        let mut sums = Sums::new(&superblock, options.cached_sums);
         let mut unsummarised = Vec::new();
         for (segment, tags) in recovered.tags {
             if segments.get(segment).state == SegmentState::Closed {

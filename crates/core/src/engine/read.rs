@@ -419,19 +419,11 @@ impl Engine {
     }
 
     pub(super) fn sums_read(&mut self, segment: Segment, offset: u32, outcome: Outcome<'_>) {
-        let signature = self.superblock.signature();
         let bytes = match outcome {
             Outcome::Bytes(bytes) => bytes,
             _ => &[],
         };
-        let step = self.sums.loaded(
-            &self.superblock,
-            &signature,
-            segment,
-            offset,
-            bytes,
-            self.crc,
-        );
+        let step = self.sums.loaded(segment, offset, bytes, self.crc);
         let doubtful = step.is_none() && !self.sums.fit_what_waits(segment);
         let step = step.or((doubtful && self.sums.doubt(segment)).then_some(0));
         if let Some(next) = step {

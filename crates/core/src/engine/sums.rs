@@ -58,11 +58,11 @@ const NOTHING: Tag = Tag {
 };
 
 impl Sums {
-    pub fn new(superblock: &Superblock, limit: usize) -> Self {
+    pub fn new(superblock: Superblock, limit: usize) -> Self {
         Self {
             blocks: superblock.usable_blocks() as usize,
             limit: limit.max(1),
-            superblock: superblock.clone(),
+            superblock,
             of: HashMap::new(),
             clock: Vec::new(),
             hand: 0,
@@ -210,15 +210,7 @@ impl Sums {
 
     /// What a read of the summary (`offset` past the end) or of a chunk's header gave. The next header's
     /// offset, if another read is needed.
-    pub fn loaded(
-        &mut self,
-        superblock: &Superblock,
-        signature: &[u8; 16],
-        segment: Segment,
-        offset: u32,
-        bytes: &[u8],
-        crc: Crc,
-    ) -> Option<u32> {
+    pub fn loaded(&mut self, segment: Segment, offset: u32, bytes: &[u8], crc: Crc) -> Option<u32> {
         let Some(Sum::Loading {
             sums,
             partial,
@@ -229,6 +221,8 @@ impl Sums {
             return None;
         };
         let mut by_summary = None;
+        let superblock = &self.superblock;
+        let signature = &superblock.signature();
         if offset == u32::MAX {
             let Ok(tags) = summary::decode(signature, segment, self.blocks, bytes, crc) else {
                 sums.resize(self.blocks, None);
@@ -388,7 +382,7 @@ mod tests {
         let bytes = (superblock.segment_blocks() - blocks) as usize * BLOCK_BYTES;
         let crc = crc32c::crc32c;
         for (newest, is_told) in [(5, true), (6, true), (7, false)] {
-            let mut sums = Sums::new(&superblock, LIMIT);
+            let mut sums = Sums::new(superblock.clone(), LIMIT);
             let tag = |offset| Tag {
                 owner: Owner::Lba(Lba(offset)),
                 sum: 70 + offset as u32,
@@ -414,9 +408,7 @@ mod tests {
             };
             let mut block = vec![0; BLOCK_BYTES];
             chunk::encode(&header, &[], &[], crc, &mut block);
-            let mut load = |offset, bytes: &[u8]| {
-                sums.loaded(&superblock, &signature, segment, offset, bytes, crc)
-            };
+            let mut load = |offset, bytes: &[u8]| sums.loaded(segment, offset, bytes, crc);
             assert_eq!(load(u32::MAX, &summary), Some(0));
             assert_eq!(load(0, &block), Some(1));
             // The header of the next chunk is lost, and so on.
@@ -430,11 +422,10 @@ mod tests {
     #[test]
     fn what_is_read_back_takes_no_more_than_the_cache_may() {
         let superblock = some();
-        let signature = superblock.signature();
         let blocks = superblock.usable_blocks();
         let bytes = (superblock.segment_blocks() - blocks) as usize * BLOCK_BYTES;
         let crc = crc32c::crc32c;
-        let mut sums = Sums::new(&superblock, LIMIT);
+        let mut sums = Sums::new(superblock.clone(), LIMIT);
         for round in 0..3 {
             for segment in (0..superblock.segment_count()).map(Segment) {
                 let of = |offset: u32| segment.0 << 16 | round << 10 | offset;
@@ -451,7 +442,7 @@ mod tests {
                 sums.forget(segment);
                 // As one is that a read asks for.
                 sums.begin_load(segment);
-                let next = sums.loaded(&superblock, &signature, segment, u32::MAX, &summary, crc);
+                let next = sums.loaded(segment, u32::MAX, &summary, crc);
                 assert_eq!(next, None);
                 assert_eq!(sums.sum(segment, 7), Some(of(7)));
                 are_bounded(&sums);

@@ -212,11 +212,24 @@ pub struct Recovered {
     pub unread: Option<Unreadable>,
     /// Whether it is what is left of a damaged volume: it is read, and does not go on.
     pub is_rest: bool,
+    /// Whether no life begins: what lies behind the end of the log proves no block all the same. A chunk that is lost, or that a crash
+    /// cut off, may have moved what was written over since.
+    pub is_read_alone: bool,
     /// What replay did.
     pub replayed: Replayed,
 }
 
 impl Recovered {
+    /// Its superblock as whoever reads blocks goes by it: in a life of its own, whose log begins where this one ended.
+    pub(crate) fn superblock_to_read(&self) -> Superblock {
+        let mut superblock = self.superblock.clone();
+        // Without a root nothing says where it ended.
+        if self.is_read_alone && self.last_seq > Seq(0) {
+            superblock.begin_life(self.last_seq);
+        }
+        superblock
+    }
+
     /// Whether pages have ever been shared: the leaves of a table that was used stay. Then a page may be another LBA's than the one that
     /// its segment's summary names.
     #[must_use]

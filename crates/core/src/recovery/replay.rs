@@ -337,6 +337,7 @@ impl<'a> Replay<'a> {
             tags: self.tags,
             unread: self.unread,
             is_rest: false,
+            is_read_alone: false,
             replayed: self.replayed,
         })
     }
