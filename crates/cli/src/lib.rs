@@ -6,6 +6,7 @@
 // They panic where they cannot write: what commands tell goes to `outcome::out` and `outcome::tell`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod ago;
 mod archive;
 mod attachment;
 mod boot;

@@ -1,9 +1,9 @@
 //! A volume, or a plain file, while it is served.
 
-use crate::drives;
 use crate::outcome::{tell, usage};
 use crate::properties::{Chosen, Run};
 use crate::raw::RawFile;
+use crate::{ago, drives};
 use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::recovery::find_superblock;
 use vellum_device::block::BlockDevice;
 use vellum_device::info::VolumeInfo;
-use vellum_device::{Growable, MediumSource, NewSize, OpenError, Volume, crc32c};
+use vellum_device::{Growable, MediumSource, NewSize, OpenError, Seen, Volume, crc32c};
 use vellum_frontend::fuse::Resized;
 use vellum_frontend::unaligned::ByteDevice;
 use vellum_medium::Medium;
@@ -64,6 +64,15 @@ enum Kind {
     Raw(Arc<RawFile>),
 }
 
+/// A snapshot, by its name or its age.
+fn seen(volume: &Volume, asked: &str) -> Result<Seen> {
+    let name = match ago::is_age(asked) {
+        true => ago::meant(asked, &volume.snapshots()?)?,
+        false => asked.to_owned(),
+    };
+    Ok(volume.seen_at(&name)?)
+}
+
 impl Served {
     /// Opens it: for a volume, whose medium is given, that is its recovery. Otherwise it is a plain file.
     pub fn open(
@@ -80,12 +89,12 @@ impl Served {
         };
         let device: Arc<dyn BlockDevice> = match (&kind, &options.snapshot) {
             (Kind::Volume(volume, _), None) => volume.clone(),
-            (Kind::Volume(volume, _), Some(name)) => match volume.volume().seen_at(name) {
+            (Kind::Volume(volume, _), Some(name)) => match seen(&volume.volume(), name) {
                 Ok(seen) if options.read_only => Arc::new(seen),
                 Ok(seen) => Arc::new(seen.with_memory()),
                 Err(error) => {
                     end(&kind, path)?;
-                    return Err(error).with_context(|| format!("{}@{name}", path.display()));
+                    return Err(error.context(format!("{}@{name}", path.display())));
                 }
             },
             (Kind::Raw(raw), _) => raw.clone(),

@@ -2,7 +2,7 @@
 
 use crate::claim::claim;
 use crate::keys::Key;
-use crate::{control, host};
+use crate::{ago, control, host};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -169,6 +169,19 @@ fn at_rest(path: &Path, key: &Key, order: &Order) -> Result<Value> {
     Ok(told)
 }
 
+/// The name of the snapshot that a text means, a name or an age, of a volume that whoever has it is asked about. As an argument of its own it may be given as `@-15m`.
+pub fn found(volume: &Path, key: &Key, text: &str) -> Result<String> {
+    let text = match text.strip_prefix('@') {
+        Some(age) if ago::is_age(age) => age,
+        _ => text,
+    };
+    if !ago::is_age(text) {
+        return Ok(text.to_owned());
+    }
+    let all: All = ask(volume, key, &Order::List)?;
+    ago::meant(text, &all.snapshots).map_err(|error| anyhow::anyhow!("{}{error}", volume.display()))
+}
+
 /// A volume's path, and which of its snapshots is meant: `VOLUME@NAME`, unless there is a file of that name.
 pub fn split(given: &Path) -> (PathBuf, Option<String>) {
     let text = given.to_string_lossy();
@@ -185,7 +198,7 @@ pub struct Compared(pub Vec<(String, Arc<Growable>)>);
 
 impl Compared {
     /// The volume of an export, and its snapshot if it is of one.
-    fn find<'a>(&self, export: &'a str) -> Option<(&Arc<Growable>, Option<&'a str>)> {
+    fn find(&self, export: &str) -> Option<(&Arc<Growable>, Option<String>)> {
         let volume = |name: &str| {
             let mut volumes = self.0.iter();
             volumes.find(|(other, _)| other == name).map(|(_, one)| one)
@@ -194,7 +207,8 @@ impl Compared {
             Some(whole) => Some((whole, None)),
             None => {
                 let (name, snapshot) = export.rsplit_once('@')?;
-                Some((volume(name)?, Some(snapshot)))
+                let volume = volume(name)?;
+                Some((volume, Some(named(volume, snapshot)?)))
             }
         }
     }
@@ -207,7 +221,9 @@ impl Changes for Compared {
         };
         let all = volume.volume().snapshots().unwrap_or_default();
         let names = all.into_iter().map(|one| one.name);
-        names.take_while(|name| Some(&**name) != until).collect()
+        names
+            .take_while(|name| Some(name) != until.as_ref())
+            .collect()
     }
 
     fn since(&self, export: &str, point: &str) -> Option<Since> {
@@ -215,9 +231,10 @@ impl Changes for Compared {
         // Only with what was taken before it.
         let number = |name| volume.volume().seen_at(name).map(|seen| seen.number());
         let since = number(point).ok()?;
-        let is_older = until.is_none_or(|until| number(until).is_ok_and(|until| since < until));
+        let is_older = until
+            .as_ref()
+            .is_none_or(|until| number(until).is_ok_and(|until| since < until));
         let (volume, point) = (Arc::clone(volume), point.to_owned());
-        let until = until.map(str::to_owned);
         is_older.then(|| {
             let told: Since = Arc::new(move |lba, blocks, max| {
                 let volume = volume.volume();
@@ -233,13 +250,21 @@ impl Changes for Compared {
     }
 }
 
+/// The name of a snapshot that is asked for by it, or by its age.
+fn named(volume: &Growable, asked: &str) -> Option<String> {
+    match ago::is_age(asked) {
+        true => ago::meant(asked, &volume.volume().snapshots().ok()?).ok(),
+        false => Some(asked.to_owned()),
+    }
+}
+
 /// Finds snapshots by what they are called among these volumes: `NAME@SNAPSHOT`. What is written to one `in_memory` is forgotten
 /// with its server; others are read alone.
 pub fn finder(volumes: Vec<(String, Arc<Growable>)>, in_memory: bool) -> Finder {
     Arc::new(move |asked| {
         let (name, snapshot) = asked.rsplit_once('@')?;
         let (_, volume) = volumes.iter().find(|(other, _)| other == name)?;
-        let seen = volume.volume().seen_at(snapshot).ok()?;
+        let seen = volume.volume().seen_at(&named(volume, snapshot)?).ok()?;
         let number = seen.number().into();
         let device: Arc<dyn BlockDevice> = match in_memory {
             true => Arc::new(seen.with_memory()),

@@ -295,3 +295,42 @@ fn a_volume_keeps_its_own_history() {
     fails(2, &refused, &["without room for snapshots"]);
     fails(2, &["set", volume, "snapshot-keep=1h"], &["SPAN:STEP"]);
 }
+
+/// By its age, a snapshot is found wherever it is read.
+#[test]
+fn a_snapshot_is_found_by_its_age() {
+    let dir = dir();
+    let volume = dir.path().join("disk.vellum");
+    let volume = text(&volume);
+    ok(&["create", volume, "--size", "64M"]);
+    fails(1, &["rollback", volume, "@-1s"], &["has no snapshots"]);
+    ok(&["snapshot", volume, "old"]);
+    // How old it is, for some seconds from now on: younger than that is the new one.
+    let began = std::time::Instant::now();
+    std::thread::sleep(std::time::Duration::from_secs(8));
+    ok(&["snapshot", volume, "new"]);
+    let age = || format!("@-{}s", began.elapsed().as_secs());
+    let too_old = ["no snapshot is that old", "the oldest is old"];
+    fails(1, &["diff", volume, "@-2h"], &too_old);
+    fails(1, &["diff", volume, "@-2x"], &["a time is a number and"]);
+    ok(&["diff", volume, &age(), "new"]);
+    let told = ok(&["rollback", volume, &age()]);
+    assert!(told.contains("was at old"), "{told}");
+    let sent = dir.path().join("sent");
+    let out = std::process::Command::new(env!("CARGO_BIN_EXE_vellum"))
+        .args(["send", &format!("{volume}{}", age()), "--json"])
+        .stdout(File::create(&sent).unwrap())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&out.stderr);
+    assert!(told.contains(r#""snapshot":"old""#), "{told}");
+    if !can_attach("a_snapshot_is_found_by_its_age") {
+        return;
+    }
+    let by_age = format!("{volume}{}", age());
+    let told = vellum(&["attach", &by_age, "--via=fuse"]);
+    let told = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(told.contains("@old"), "{told}");
+    fails(1, &["detach", &by_age], &["vellum list"]);
+    ok(&["detach", &format!("{volume}@old")]);
+}

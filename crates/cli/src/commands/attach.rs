@@ -23,7 +23,8 @@ const LOOK_PATIENCE: Duration = Duration::from_secs(15);
 #[derive(clap::Args)]
 pub struct Args {
     /// The volume; or VOLUME@SNAPSHOT, a snapshot of it, also while it is attached over FUSE: what is written to that is kept in
-    /// memory, and forgotten when it is detached.
+    /// memory, and forgotten when it is detached. VOLUME@-15m is the newest snapshot that was taken at least so long ago (s, m, h, d
+    /// or w); it is detached by its name, which is told.
     volume: PathBuf,
     /// Mount the file system on it here; of a snapshot, to be read.
     #[arg(long, value_name = "DIR")]
@@ -82,7 +83,14 @@ impl Args {
 pub fn run(args: Args) -> Result<()> {
     let stop = Stop::on_signals(true)?;
     match snapshots::split(&args.volume) {
-        (volume, Some(snapshot)) => of_snapshot(&args, &volume, &snapshot, &stop),
+        (volume, Some(asked)) => {
+            let snapshot = snapshots::found(&volume, &args.key, &asked)?;
+            if snapshot != asked {
+                let named = views::named(&volume, &snapshot);
+                tell(format_args!("@{asked} is {}", named.display()));
+            }
+            of_snapshot(&args, &volume, &snapshot, &stop)
+        }
         (_, None) => of_volume(args, &stop),
     }
 }

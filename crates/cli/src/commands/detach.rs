@@ -1,10 +1,10 @@
 //! `vellum detach`: unmount, unbind, stop the server; whatever of it is still there.
 
-use crate::attachment;
 use crate::outcome::out;
 use crate::peek;
 use crate::signals::Stop;
 use crate::state::{self, StateFile};
+use crate::{ago, attachment};
 use crate::{snapshots, views};
 use anyhow::{Result, bail};
 use std::io::Write;
@@ -24,6 +24,12 @@ pub fn run(args: &Args) -> Result<()> {
     let (volume, snapshot) = snapshots::split(&args.volume);
     let mut path = volume.canonicalize().unwrap_or(volume);
     if let Some(snapshot) = snapshot {
+        if ago::is_age(&snapshot) {
+            bail!(
+                "@{snapshot} may be another snapshot by now: give the name of the one that is attached, \
+                 as `vellum list` has it"
+            );
+        }
         if views::detach(&peek::uuid_of(&path)?, &snapshot)? {
             writeln!(out(), "detached")?;
             return Ok(());

@@ -13,13 +13,14 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   vellum diff disk.vellum monday            since then
   vellum diff disk.vellum monday tuesday    between the two
+  vellum diff disk.vellum @-2h              since the newest snapshot that is two hours old, or older
   vellum diff disk.vellum monday --json     for a backup: [{\"start\":BYTES,\"bytes\":BYTES}, ...]
 
 What is not listed is the same. What is listed was written, and may hold the same again.")]
 pub struct Args {
     /// The volume.
     volume: PathBuf,
-    /// A snapshot.
+    /// A snapshot, by its name, or by its age: @-90s, @-15m, @-2h or @-1d.
     from: String,
     /// A later one; the volume as it is, if not given.
     to: Option<String>,
@@ -32,8 +33,9 @@ pub struct Args {
 
 /// Shows it.
 pub fn run(args: &Args) -> Result<()> {
-    let to = args.to.as_deref();
-    let runs = snapshots::diff(&args.volume, &args.key, &args.from, to)?;
+    let named = |text: &String| snapshots::found(&args.volume, &args.key, text);
+    let (from, to) = (named(&args.from)?, args.to.as_ref().map(named).transpose()?);
+    let runs = snapshots::diff(&args.volume, &args.key, &from, to.as_deref())?;
     if args.json {
         writeln!(out(), "{}", serde_json::to_string(&runs)?)?;
         return Ok(());

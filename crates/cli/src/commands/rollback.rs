@@ -13,13 +13,14 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   vellum snapshot disk.vellum now              first, to be able to come back
   vellum rollback disk.vellum before-upgrade
+  vellum rollback disk.vellum @-15m            to the newest that is a quarter of an hour old, or older
 
 Nothing is copied but the map. All snapshots stay, newer ones too. Killed on its way, it comes to its end at
 the next opening.")]
 pub struct Args {
     /// The volume, which nobody may serve.
     volume: PathBuf,
-    /// The snapshot.
+    /// The snapshot, by its name, or by its age: @-90s, @-15m, @-2h or @-1d.
     name: String,
     #[command(flatten)]
     key: Key,
@@ -34,8 +35,9 @@ pub fn run(args: &Args) -> Result<()> {
             "{shown} is being served: `vellum detach {shown}`, or stop its server, and then go back"
         );
     }
-    let order = Order::ReturnTo(args.name.clone());
+    let name = snapshots::found(&args.volume, &args.key, &args.name)?;
+    let order = Order::ReturnTo(name.clone());
     snapshots::ask::<All>(&args.volume, &args.key, &order)?;
-    writeln!(out(), "{shown} is what it was at {}", args.name)?;
+    writeln!(out(), "{shown} is what it was at {name}")?;
     Ok(())
 }

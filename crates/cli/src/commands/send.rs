@@ -22,10 +22,10 @@ The volume may be in use: its server reads the snapshot, and its clients go on.
 A stream is compressed, and not encrypted, also of an encrypted volume. One that was cut short or damaged is
 refused.")]
 pub struct Args {
-    /// The snapshot: VOLUME@NAME.
+    /// The snapshot: VOLUME@NAME; or by its age: VOLUME@-90s, @-15m, @-2h or @-1d.
     #[arg(value_name = "VOLUME@NAME")]
     snapshot: PathBuf,
-    /// An older snapshot, which the receiver has: only what changed since is sent.
+    /// An older snapshot, which the receiver has, by its name or as @-1d: only what changed since is sent.
     #[arg(long, value_name = "NAME")]
     from: Option<String>,
     /// What was sent, as JSON, one line on standard error.
@@ -49,7 +49,11 @@ pub fn run(args: &Args) -> Result<()> {
             "a stream is nothing for a terminal: send it to a file (`> FILE`) or into a pipe",
         ));
     }
-    let from = args.from.clone();
+    let named = |text: &String| snapshots::found(&volume, &args.key, text);
+    let (snapshot, from) = (
+        named(&snapshot)?,
+        args.from.as_ref().map(named).transpose()?,
+    );
     let order = Sent { snapshot, from };
     let (head, totals) = sent::send(&volume, &args.key, &order, &mut out())?;
     if args.json {

@@ -1,5 +1,6 @@
 //! `vellum snapshots`.
 
+use crate::ago;
 use crate::keys::Key;
 use crate::outcome::out;
 use crate::size::Size;
@@ -54,7 +55,7 @@ pub fn run(args: &Args) -> Result<()> {
 fn row(one: &SnapshotInfo) -> [String; 4] {
     let taken = SystemTime::UNIX_EPOCH + Duration::from_secs(one.taken);
     let age = match SystemTime::now().duration_since(taken) {
-        Ok(age) => words(age.as_secs()),
+        Ok(age) => ago::words(age.as_secs()),
         Err(_) => "of a later date".to_owned(),
     };
     let freed = match (one.leaves, one.arrives) {
@@ -64,24 +65,4 @@ fn row(one: &SnapshotInfo) -> [String; 4] {
     };
     let by = if one.scheduled { "schedule" } else { "hand" };
     [one.name.clone(), age, by.to_owned(), freed]
-}
-
-/// In the largest unit of which there are two.
-fn words(seconds: u64) -> String {
-    let units = [(86400, "d"), (3600, "h"), (60, "min")];
-    let unit = units.iter().find(|(unit, _)| seconds >= 2 * unit);
-    let (unit, name) = unit.unwrap_or(&(1, "s"));
-    format!("{} {name}", seconds / unit)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::words;
-
-    #[test]
-    fn ages_are_told_in_one_unit() {
-        let told = [0, 119, 120, 7199, 7200, 172_799, 172_800].map(words);
-        let expected = ["0 s", "119 s", "2 min", "119 min", "2 h", "47 h", "2 d"];
-        assert_eq!(told, expected);
-    }
 }
