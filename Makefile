@@ -1,6 +1,6 @@
 # The two that matter: `make demo` and `make test`. Both install what they need.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long cuts fuzz bench bench-answers bench-applications bench-dedup bench-dedup-peers bench-journal bench-journal-guest bench-lab bench-layouts bench-packing soak docs fmt lint build clean deb rpm python
+.PHONY: help demo test test-long cuts fuzz bench bench-answers bench-applications bench-dedup bench-dedup-peers bench-journal bench-journal-guest bench-lab bench-layouts bench-packing bench-scrape soak docs fmt lint build clean deb rpm static container python
 
 # Where rustup puts cargo, also for who has not logged in again since.
 export PATH := $(PATH):/usr/sbin:/sbin:$(HOME)/.cargo/bin
@@ -26,6 +26,17 @@ rpm: ## an RPM package, in target/package
 	@scripts/setup.sh build rpm
 	cargo build --release --locked -p vellum-cli
 	packaging/rpm.sh $(TARGET)/release/vellum $(TARGET)/package
+
+static: ## a `vellum` that runs on any Linux of this architecture, in target/static
+	@scripts/setup.sh build static
+	scripts/static.sh
+	STATIC=$(TARGET)/static/vellum tests/static.sh
+
+container: ## a container image with nothing but that in it, in the storage of buildah and in target/package
+	@scripts/setup.sh build static container
+	scripts/static.sh
+	packaging/container.sh $(TARGET)/static/vellum $(TARGET)/package
+	STATIC=$(TARGET)/static/vellum tests/container.sh
 
 python: ## the lab as a Python package: builds the wheel, in target/wheels, and tries it in a fresh environment
 	@scripts/setup.sh python
@@ -115,6 +126,11 @@ bench-lab: ## the lab's own speed and memory: requests a CPU second, bytes a sim
 	@scripts/setup.sh test
 	@cargo build --release --locked -p vellum-cli
 	@VELLUM=$(TARGET)/release/vellum benches/lab.sh
+
+bench-scrape: ## an hour of scrapes by a Prometheus of a volume under load, or FOR=N seconds: gaps, and what they cost
+	@scripts/setup.sh scrape
+	@cargo build --release --locked -p vellum-cli
+	@VELLUM=$(TARGET)/release/vellum benches/scrape.sh
 
 docs: ## the guide's reference from the code, and the API documentation, warnings denied
 	UPDATE=1 cargo test --locked -p vellum-cli --test reference

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the demo, the tests and the benchmarks run: scripts/setup.sh [build|demo|test|bench|journal|layouts|file-systems|applications|guest|system|package|rpm|python]...
+# Installs what the demo, the tests and the benchmarks run: scripts/setup.sh [build|demo|test|bench|journal|layouts|file-systems|applications|guest|system|package|rpm|static|container|scrape|python]...
 # Debian and its kin, through apt, as root or by sudo. Elsewhere, and without either, it says what is
 # missing. Of Rust, which may be another's business, it asks first where the distribution has none.
 set -euo pipefail
@@ -16,6 +16,7 @@ declare -A package=(
     [mkfs.xfs]=xfsprogs [mkfs.btrfs]=btrfs-progs
     [qemu-system-x86_64]=qemu-system-x86 [cpio]=cpio [depmod]=kmod [xz]=xz-utils
     [mmdebstrap]=mmdebstrap [lintian]=lintian [rpmbuild]=rpm [dpkg-shlibdeps]=dpkg-dev
+    [musl-gcc]=musl-tools [buildah]=buildah [podman]=podman [runc]=runc [prometheus]=prometheus [curl]=curl
 )
 declare -A needs=(
     [build]="cc git"
@@ -31,6 +32,9 @@ declare -A needs=(
     [system]="mmdebstrap dpkg-shlibdeps"
     [package]="lintian dpkg-shlibdeps"
     [rpm]="rpmbuild"
+    [static]="musl-gcc"
+    [container]="buildah podman runc"
+    [scrape]="prometheus curl jq fio fusermount3"
     [python]="cc git python3 ensurepip"
 )
 
@@ -93,7 +97,7 @@ if ! installs; then
 fi
 echo "Installing: ${missing[*]}"
 servers=()
-for name in etcd-server influxdb mariadb-server postgresql redis-server; do
+for name in etcd-server influxdb mariadb-server postgresql prometheus redis-server; do
     [[ " ${missing[*]} " != *" $name "* ]] || servers+=("$name")
 done
 [ "${#servers[@]}" -eq 0 ] ||

@@ -24,7 +24,8 @@ fn header(part: &mut libc::iovec, ancillary: &mut Ancillary) -> libc::msghdr {
     header.msg_iov = part;
     header.msg_iovlen = 1;
     header.msg_control = ancillary.as_mut_ptr().cast();
-    header.msg_controllen = size_of::<Ancillary>();
+    // How wide a length is differs between the system's libraries, here and below.
+    header.msg_controllen = size_of::<Ancillary>() as _;
     header
 }
 
@@ -40,11 +41,11 @@ pub fn send(socket: &UnixStream, bytes: &[u8], file: BorrowedFd<'_>) -> io::Resu
     let length = size_of_val(&number) as u32;
     // SAFETY: there is room for one number behind a header, and both that and the bytes live during the call.
     let sent = unsafe {
-        message.msg_controllen = libc::CMSG_SPACE(length) as usize;
+        message.msg_controllen = libc::CMSG_SPACE(length) as _;
         let control = libc::CMSG_FIRSTHDR(&raw const message);
         (*control).cmsg_level = libc::SOL_SOCKET;
         (*control).cmsg_type = libc::SCM_RIGHTS;
-        (*control).cmsg_len = libc::CMSG_LEN(length) as usize;
+        (*control).cmsg_len = libc::CMSG_LEN(length) as _;
         libc::CMSG_DATA(control)
             .cast::<i32>()
             .write_unaligned(number);
@@ -77,8 +78,10 @@ pub fn receive(socket: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Opti
         while !control.is_null() {
             if ((*control).cmsg_level, (*control).cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS)
             {
-                let length = (*control).cmsg_len - libc::CMSG_LEN(0) as usize;
-                let numbers = libc::CMSG_DATA(control).cast::<i32>();
+                let end = control.cast::<u8>().add((*control).cmsg_len as _);
+                let numbers = libc::CMSG_DATA(control);
+                let length = end.offset_from_unsigned(numbers);
+                let numbers = numbers.cast::<i32>();
                 for index in 0..length / size_of::<i32>() {
                     files.push(OwnedFd::from_raw_fd(numbers.add(index).read_unaligned()));
                 }

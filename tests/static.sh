@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# The static binary: it needs no other file to run, so it is used in a folder that has none. Its volume is written and read by another program
+# over NBD, and is whole afterwards. `make static` tries the one that it has made; else one is built without optimization.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PATH:/usr/sbin:/sbin"
+for tool in readelf qemu-io nbdinfo; do
+    command -v "$tool" >/dev/null || { echo "SKIP: static: it needs $tool (scripts/setup.sh test)"; exit 0; }
+done
+if [ -z "${STATIC:-}" ]; then
+    scripts/setup.sh static || { echo 'SKIP: static: musl-gcc cannot be had here'; exit 0; }
+    STATIC=$(scripts/static.sh dev)
+fi
+STATIC=$(realpath "$STATIC")
+
+dir=$(mktemp -d -p /var/tmp)
+server=''
+end() {
+    [ -z "$server" ] || kill -9 "$server" 2>/dev/null || true
+    ! mountpoint -q "$dir/proc" || umount "$dir/proc"
+    rm -rf --one-file-system "$dir"
+}
+trap end EXIT
+fail() {
+    echo "static: FAILED: $*"
+    exit 1
+}
+# No loader of programs, and no library.
+! readelf -lW "$STATIC" | grep INTERP || fail 'it asks for a loader'
+! readelf -dW "$STATIC" | grep NEEDED || fail 'it needs a library'
+[ "$(id -u)" -eq 0 ] || { echo 'SKIP: static: an empty folder as its system, which needs root'; exit 0; }
+
+mkdir -p "$dir/run" "$dir/tmp" "$dir/etc" "$dir/proc"
+cp "$STATIC" "$dir/vellum"
+echo 'disks:x:4711:' >"$dir/etc/group"
+inside() { timeout 60 chroot "$dir" /vellum "$@"; }
+serve() {
+    chroot "$dir" /vellum serve disk=/v --socket /run/socket "$@" >"$dir/log" 2>&1 &
+    server=$!
+    for ((tries = 0; tries < 200; tries++)); do
+        ! grep -q '^ready: ' "$dir/log" || return 0
+        sleep 0.05
+    done
+    fail "$(cat "$dir/log")"
+}
+stop() {
+    kill "$server"
+    wait "$server" || fail "it ended with an error: $(cat "$dir/log")"
+    server=''
+}
+uri="nbd+unix:///disk?socket=$dir/run/socket"
+io() {
+    local said
+    said=$(timeout 60 qemu-io -f raw "$@" "$uri") || fail "$said"
+    ! grep -q 'verification failed' <<<"$said" || fail "$said"
+}
+inside --version | grep -q '^vellum ' || fail 'it does not run where there is nothing else'
+inside create /v --size 64M >/dev/null
+serve
+[ "$(timeout 60 nbdinfo --size "$uri")" = $((64 << 20)) ] || fail 'nbdinfo'
+io -c 'write -P 7 1M 3M' -c flush -c 'read -P 7 1M 3M' -c 'read -P 0 4M 1M'
+stop
+# A group is looked up without the system's library; and a server gives up all that it can where the kernel tells of its threads.
+mount -t proc proc "$dir/proc"
+serve --socket-group disks
+[ "$(stat -c %g "$dir/run/socket")" = 4711 ] || fail "the socket's group: $(ls -ln "$dir/run/socket")"
+io -c 'read -P 7 1M 3M'
+inside stats /v >"$dir/stats"
+! grep 'confined.*NOT' "$dir/stats" || fail 'it is less confined than it can be'
+stop
+inside check /v >"$dir/log" 2>&1 || fail "$(cat "$dir/log")"
+echo "static: passed ($(stat -c %s "$STATIC") bytes)"
