@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the demo, the tests and the benchmarks run: scripts/setup.sh [build|demo|test|bench|journal|layouts|file-systems|applications|guest|system|package|rpm|static|container|scrape|python]...
+# Installs what the demo, the tests and the benchmarks run: scripts/setup.sh [build|demo|test|cuts|bench|journal|layouts|file-systems|applications|guest|system|package|rpm|static|container|scrape|python]...
 # Debian and its kin, through apt, as root or by sudo. Elsewhere, and without either, it says what is
 # missing. Of Rust, which may be another's business, it asks first where the distribution has none.
 set -euo pipefail
@@ -9,7 +9,7 @@ declare -A package=(
     [fusermount3]=fuse3 [sqlite3]=sqlite3 [jq]=jq
     [nbdinfo]=libnbd-bin [nbdcopy]=libnbd-bin [qemu-io]=qemu-utils [qemu-img]=qemu-utils
     [nbdkit]=nbdkit [nbdfuse]=libnbd-bin [fio]=fio [python3]=python3 [ensurepip]=python3-venv
-    [db_bench]=rocksdb-tools [pg_createcluster]=postgresql
+    [db_bench]=rocksdb-tools [pg_createcluster]=postgresql [plyvel]=python3-plyvel
     [chromium]=chromium
     [etcd]=etcd-server [redis-server]=redis-server [influxd]=influxdb [skopeo]=skopeo [umoci]=umoci
     [mariadbd]=mariadb-server [sysbench]=sysbench
@@ -22,6 +22,7 @@ declare -A needs=(
     [build]="cc git"
     [demo]="cc git mkfs.ext4 e2fsck losetup fusermount3 sqlite3"
     [test]="cc git mkfs.ext4 e2fsck mkfs.xfs mkfs.btrfs losetup fusermount3 sqlite3 sfdisk nbdinfo nbdcopy nbdfuse qemu-io python3 jq chromium"
+    [cuts]="pg_createcluster plyvel"
     [bench]="cc git mkfs.ext4 losetup fusermount3 nbdinfo nbdkit nbdfuse qemu-io fio jq"
     [journal]="cc git mkfs.ext4 e2fsck losetup fusermount3 nbdinfo nbdkit nbdfuse jq python3 db_bench pg_createcluster"
     [layouts]="cc git mkfs.ext4 e2fsck losetup fusermount3 nbdinfo nbdkit nbdfuse jq python3 chromium"
@@ -76,6 +77,8 @@ export PATH="$PATH:/usr/sbin:/sbin"
 has() {
     case $1 in
         ensurepip) python3 -c "import $1" 2>/dev/null ;;
+        # Debian installs it for its own Python alone.
+        plyvel) /usr/bin/python3 -c "import $1" 2>/dev/null ;;
         *) command -v "$1" >/dev/null ;;
     esac
 }

@@ -2,21 +2,21 @@
 //! cut is built from the tape, as often as wanted: all that a sync had covered, any part of the rest, in any order, torn at sectors.
 //!
 //! After each cut the volume's check finds nothing, it opens, the kernel mounts what is there, every byte that was synced before the cut
-//! is there, a database has every transaction that it acknowledged, and the file system's own check finds nothing. Snapshots were taken
-//! meanwhile: each is there from when it was acknowledged, and what it shows is held to the same. One in four of these
+//! is there, an application has every transaction that it acknowledged, and the file system's own check finds nothing. Snapshots were
+//! taken meanwhile: each is there from when it was acknowledged, and what it shows is held to the same. One in four of these
 //! lives is recorded as well, and cut again: in recovery, in the file system's replay, in the clean stop.
 //!
 //! `CUTS=n` for so many (a few by default), `SEED=n` for the first recording, `FS=xfs,btrfs` and `PROPERTIES=usual,all` for some,
-//! `CUTS_EACH=n` for so many of a recording, `KEEP=DIR` for the medium of a failure. A seed tells what is done and where it is cut, not
-//! when the kernel writes: a failure comes again from its kept medium, or after a few runs.
+//! `APPS=sqlite,postgresql` for some applications, `CUTS_EACH=n` for so many of a recording, `KEEP=DIR` for the medium of a failure. A
+//! seed tells what is done and where it is cut, not when the kernel writes: a failure comes again from its kept medium, or after a few runs.
 //!
 //! Two things that the kernel does without a volume, too, are told and counted and do not fail: a journal that was wrong as it was sent
 //! (`sent.rs` shows it each time), and names that a btrfs has again (`Recording::check`).
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
+mod application;
 #[path = "../common/mod.rs"]
 mod common;
-mod database;
 mod history;
 mod load;
 mod model;
@@ -24,8 +24,8 @@ mod recording;
 mod sent;
 mod world;
 
+use application::{APPLICATIONS, Application};
 use common::can_attach;
-use database::MODES;
 use recording::{Complaint, Places, Recording, Sure};
 use std::collections::BTreeMap;
 use std::fs;
@@ -216,22 +216,30 @@ fn worlds() -> Vec<(FileSystem, Properties)> {
 }
 
 /// Records one life, and cuts it.
-fn round(world: (FileSystem, Properties), seed: u64, places: &Places, tally: &mut Tally) {
+fn round(
+    world: (FileSystem, Properties),
+    application: Application,
+    seed: u64,
+    places: &Places,
+    tally: &mut Tally,
+) {
     let mut rng = Rng::new(seed);
     // Short lives are cut before the volume has been written once, long ones while it collects.
     let usual = 200 << rng.below(4);
     let operations = number("OPERATIONS").unwrap_or(usual) as usize;
-    let mode = MODES[rng.below(MODES.len() as u64) as usize];
+    let modes = application.modes;
+    let mode = modes[rng.below(modes.len() as u64) as usize];
     let each = number("CUTS_EACH").unwrap_or(8) as usize;
     let (start, before) = (Instant::now(), tally.cuts);
-    let recording = Recording::make(world, (seed, operations, mode), places);
+    let recording = Recording::make(world, (application, mode), (seed, operations), places);
     let recorded = start.elapsed();
     tally.recordings += 1;
     cut(&recording, seed, each, places, tally);
     println!(
-        "seed {seed}: {} {} {mode}, {} instants recorded in {:.1} s, {}; {} cuts in {:.1} s; so far {}",
+        "seed {seed}: {} {} {} {mode}, {} instants recorded in {:.1} s, {}; {} cuts in {:.1} s; so far {}",
         world.0.name,
         world.1.name(),
+        application.name,
         recording.tape.len(),
         recorded.as_secs_f32(),
         recording.journal(),
@@ -247,21 +255,28 @@ fn nothing_synced_is_lost_by_a_power_cut_under_any_file_system() {
         return;
     }
     let (worlds, places) = (worlds(), Places::new());
+    let mut applications = chosen("APPS", &APPLICATIONS, |one| one.name);
+    applications.retain(Application::is_here);
     let all = number("CUTS").unwrap_or(40) as usize;
     let first = number("SEED").unwrap_or(0);
     let mut tallies: BTreeMap<_, Tally> = BTreeMap::new();
     let began = Instant::now();
     for seed in first.. {
-        let world = worlds[seed as usize % worlds.len()];
-        let tally = tallies.entry((world.0.name, world.1.name())).or_default();
-        round(world, seed, &places, tally);
+        let of = seed as usize;
+        let world = worlds[of % worlds.len()];
+        // Each application comes under each world, also when there are as many of the one as of the other.
+        let application = applications[(of + of / worlds.len()) % applications.len()];
+        let tally = tallies
+            .entry((world.0.name, world.1.name(), application.name))
+            .or_default();
+        round(world, application, seed, &places, tally);
         let done: usize = tallies.values().map(|tally| tally.cuts).sum();
         if done >= all || tallies.values().any(|tally| tally.failures.len() > 4) {
             break;
         }
     }
-    for ((file_system, properties), tally) in &tallies {
-        println!("{file_system} {properties}: {}", tally.line());
+    for ((file_system, properties, application), tally) in &tallies {
+        println!("{file_system} {properties} {application}: {}", tally.line());
     }
     let minutes = began.elapsed().as_secs_f64() / 60.0;
     let done: usize = tallies.values().map(|tally| tally.cuts).sum();

@@ -1,16 +1,17 @@
 //! A file system lives on a volume whose medium is recorded: what was asked of the medium, and what must be there when.
 
+use crate::application::{self, Application, Written};
 use crate::common::chain::{Chain, mount, unmount};
 use crate::common::{dir, eventually};
-use crate::database::{self, Database};
 use crate::history::{self, Taken};
 use crate::load::Load;
 use crate::model::{Folder, Page, When};
 use crate::sent::{Sent, Tap, layout};
 use crate::world::{FileSystem, Properties};
 use parking_lot::Mutex;
-use std::fs::{self, File};
-use std::path::Path;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vellum_device::Volume;
 use vellum_device::block::BlockDevice;
@@ -30,7 +31,7 @@ pub struct Recording {
     /// Blocks before this one are of the volume itself, and not of a client.
     own: u64,
     folders: Vec<Folder>,
-    database: Database,
+    application: Written,
     /// What the file system sent to its journal.
     sent: Sent,
     /// Snapshots, in order.
@@ -129,6 +130,8 @@ pub struct Places {
 impl Places {
     pub fn new() -> Self {
         let places = Self { dir: dir() };
+        // An application may be another user's.
+        fs::set_permissions(places.dir.path(), Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(places.fuse()).unwrap();
         fs::create_dir(places.mount()).unwrap();
         fs::create_dir(places.seen()).unwrap();
@@ -153,10 +156,11 @@ impl Places {
 }
 
 impl Recording {
-    /// Lives once, from a blank medium to a clean stop: so many operations in each folder, a database with its journal in this mode.
+    /// Lives once, from a blank medium to a clean stop: so many operations in each folder, an application in this mode.
     pub fn make(
         world: (FileSystem, Properties),
-        (seed, operations, mode): (u64, usize, &'static str),
+        (application, mode): (Application, &'static str),
+        (seed, operations): (u64, usize),
         places: &Places,
     ) -> Self {
         let (file_system, properties) = world;
@@ -174,23 +178,19 @@ impl Recording {
         sent.lock().follow(journal);
         mount(file_system.options, attached.device(), &places.mount()).unwrap();
         let now = || recorder.now();
-        let folders: Vec<_> = (0..FOLDERS)
-            .map(|n| places.mount().join(format!("d{n}")))
-            .collect();
-        folders
-            .iter()
-            .for_each(|folder| fs::create_dir(folder).unwrap());
-        let base = database::folder(&places.mount());
-        File::open(places.mount()).unwrap().sync_all().unwrap();
+        let folders = make_folders(&places.mount());
+        let base = application::make_folder(&places.mount());
+        // An application takes longer to start than some lives.
+        let started = application.start(&base, mode, seed);
         let made = now();
         let stop = places.mount().join("stop");
-        let (folders, database, taken) = std::thread::scope(|scope| {
+        let (folders, written, taken) = std::thread::scope(|scope| {
             let volume = &attached.volume;
             let taken = properties.has_snapshots().then(|| {
                 let (stop, now) = (&stop, &now);
                 scope.spawn(move || history::keep(volume, stop, seed, now))
             });
-            let database = scope.spawn(|| Database::write(&base, mode, seed, &now));
+            let written = scope.spawn(|| started.watch(&now));
             let works: Vec<_> = folders
                 .iter()
                 .enumerate()
@@ -203,7 +203,7 @@ impl Recording {
             fs::write(&stop, "").unwrap();
             let folders = ended.into_iter().map(Result::unwrap).collect();
             let taken = taken.map_or_else(Vec::new, |taken| taken.join().unwrap());
-            (folders, database.join().unwrap(), taken)
+            (folders, written.join().unwrap(), taken)
         });
         unmount(&places.mount());
         file_system.check(attached.device()).unwrap();
@@ -218,7 +218,7 @@ impl Recording {
             made,
             own: file_system.blocks - of_segments,
             folders,
-            database,
+            application: written,
             sent,
             taken,
         }
@@ -245,7 +245,9 @@ impl Recording {
     /// Instants at which a cut is made: some at random, some where a sync or a durable write begins or ends, some where something
     /// dangerous is in flight, some where a snapshot is taken or deleted.
     pub fn instants(&self, count: usize, rng: &mut Rng) -> Vec<usize> {
-        let (syncs, dangers) = (syncs(&self.tape), dangers(&self.tape, self.own));
+        let (mut syncs, mut dangers) = (syncs(&self.tape), dangers(&self.tape, self.own));
+        syncs.retain(|instant| *instant >= self.made);
+        dangers.retain(|instant| *instant >= self.made);
         let taken = self.taken.iter();
         let taken: Vec<_> = taken
             .flat_map(|one| [Some(one.when.sure), Some(one.when.until), one.leaves])
@@ -357,9 +359,21 @@ impl Recording {
                 _ => return Err(format!("{}: {back:?} are back", path.display())),
             }
         }
-        sure.transactions += self.database.check(&mount.join("sqlite"), when.sure)?;
+        sure.transactions += self
+            .application
+            .check(&application::folder(mount), when.sure)?;
         Ok(sure)
     }
+}
+
+/// Makes those in which somebody works.
+fn make_folders(mount: &Path) -> Vec<PathBuf> {
+    let folders = (0..FOLDERS).map(|n| mount.join(format!("d{n}")));
+    let folders: Vec<_> = folders.collect();
+    folders
+        .iter()
+        .for_each(|folder| fs::create_dir(folder).unwrap());
+    folders
 }
 
 /// The volume's own check finds nothing.
