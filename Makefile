@@ -71,7 +71,8 @@ cuts: CUTS_EACH = 40
 cuts: ## power cuts under file systems and applications, CUTS=N of them; SEED=N FS=xfs,btrfs PROPERTIES=usual,all APPS=sqlite KEEP=DIR; needs root
 	@scripts/setup.sh test cuts
 	@mkdir -p $(TARGET)
-	set -o pipefail; CUTS=$(CUTS) CUTS_EACH=$(CUTS_EACH) SEED=$(SEED) FS=$(FS) PROPERTIES=$(PROPERTIES) APPS=$(APPS) KEEP=$(KEEP) cargo test --locked -p vellum-cli --test cuts nothing -- --nocapture 2>&1 | tee -a $(TARGET)/cuts.log
+	@# Among mounts of its own: who makes a namespace of mounts meanwhile would keep ours, and their devices.
+	set -o pipefail; CUTS=$(CUTS) CUTS_EACH=$(CUTS_EACH) SEED=$(SEED) FS=$(FS) PROPERTIES=$(PROPERTIES) APPS=$(APPS) KEEP=$(KEEP) $(shell unshare -m true 2>/dev/null && echo unshare -m) cargo test --locked -p vellum-cli --test cuts nothing -- --nocapture 2>&1 | tee -a $(TARGET)/cuts.log
 
 fuzz: ## all fuzz targets, guided by coverage, a minute each or VELLUM_SECONDS=N; TARGETS='a b' for some
 	@scripts/setup.sh build

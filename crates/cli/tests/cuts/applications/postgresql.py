@@ -41,24 +41,22 @@ class Server:
         words = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
         command = [os.path.join(binaries(), "postgres"), "-D", os.path.join(folder, "data"), *words]
         self.process = subprocess.Popen(command, stdout=self.said, stderr=self.said)
-        self.client = ["psql", "-qAtX", "-v", "ON_ERROR_STOP=1", "-h", folder, "-U", "owner", "postgres"]
         try:
-            self.wait()
+            self.wait(folder)
         except BaseException:
             self.process.kill()
             raise
+        client = ["psql", "-qAtX", "-v", "ON_ERROR_STOP=1", "-h", folder, "-U", "owner", "postgres"]
         pipe = subprocess.PIPE
-        self.session = subprocess.Popen(self.client, stdin=pipe, stdout=pipe, stderr=self.said, text=True)
+        self.session = subprocess.Popen(client, stdin=pipe, stdout=pipe, stderr=self.said, text=True)
 
-    def wait(self):
+    def wait(self, folder):
+        # It says whether it takes connections; what else is wrong the session will find.
+        asks = [os.path.join(binaries(), "pg_isready"), "-q", "-h", folder]
         end = time.monotonic() + 100
-        while True:
-            asked = subprocess.run([*self.client, "-c", "SELECT 1"], capture_output=True, text=True)
-            if asked.returncode == 0:
-                return
-            starts = "No such file" in asked.stderr or "Connection refused" in asked.stderr or "starting up" in asked.stderr
-            if not starts or self.process.poll() is not None or time.monotonic() > end:
-                self.fail(f"it does not start: {asked.stderr}")
+        while subprocess.run(asks).returncode != 0:
+            if self.process.poll() is not None or time.monotonic() > end:
+                self.fail("it does not start")
             time.sleep(0.05)
 
     def fail(self, told):
@@ -67,8 +65,11 @@ class Server:
 
     def ask(self, orders):
         """Runs them; gives the lines of the answer."""
-        self.session.stdin.write(f"{orders};\nSELECT '--done';\n")
-        self.session.stdin.flush()
+        try:
+            self.session.stdin.write(f"{orders};\nSELECT '--done';\n")
+            self.session.stdin.flush()
+        except BrokenPipeError:
+            self.fail("its client ends")
         answer = []
         for line in self.session.stdout:
             if line == "--done\n":
