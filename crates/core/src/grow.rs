@@ -133,7 +133,7 @@ impl Growth {
     /// The superblock of the grown volume, in a life of its own. The caller writes the last mirror, syncs, and then the first.
     #[must_use]
     pub fn finish(mut self) -> Superblock {
-        self.grown.begin_life(self.recovered.last_seq);
+        self.grown.begin_life(self.recovered.log_end());
         self.grown.mark_root(self.recovered.root.generation);
         self.grown
     }

@@ -1,12 +1,15 @@
 //! The state machine of a volume, whichever its layout: what a runtime holds.
 
-use crate::addr::{Buf, EffectId, Generation, Lba, Nanos, Pba, Segment, Seq, Vba};
+use crate::addr::{Buf, EffectId, Generation, Lba, Nanos, Pba, Segment, Vba};
 use crate::engine::{Buffers, Earlier, Engine, Options, Store};
 use crate::entry::PartId;
 use crate::format::areas::Layout;
 use crate::format::pack::PartTag;
 use crate::format::summary::Tag;
-use crate::format::{Crc, superblock::Superblock};
+use crate::format::{
+    Crc,
+    superblock::{LogEnd, Superblock},
+};
 use crate::index::{Holder, Index};
 use crate::recovery::rescue::{self, Loss, Trust};
 use crate::recovery::{self, RecoveryError, Replayed, Source, find_superblock};
@@ -105,7 +108,7 @@ impl Recovered {
                     return Err(RecoveryError::Damaged);
                 }
                 may_write(&recovered.superblock)?;
-                recovered.superblock.begin_life(recovered.last_seq);
+                recovered.superblock.begin_life(recovered.log_end());
                 // It was read past any cache. From here on what the root before it needs may be written over: that one must not be
                 // gone back to if a copy of this one is lost, whatever became of its mark.
                 let root = recovered.root.generation;
@@ -117,7 +120,7 @@ impl Recovered {
                     return Err(RecoveryError::Damaged);
                 }
                 may_write(&recovered.superblock)?;
-                recovered.superblock.begin_life(Seq(0));
+                recovered.superblock.begin_life(LogEnd::NONE);
                 &recovered.superblock
             }
         })

@@ -15,6 +15,7 @@ use vellum_core::addr::{Generation, Lba, Leaf, Pba, Segment, Seq, Vba};
 use vellum_core::check::{Chunks, Options, Problem, Report, Severity, check};
 use vellum_core::format::chunk::Record;
 use vellum_core::format::summary::Owner;
+use vellum_core::format::superblock::LogEnd;
 use vellum_core::recovery::RecoveryError;
 
 const DATA: Options = Options {
@@ -123,7 +124,7 @@ fn a_lost_copy_is_not_damage() {
 
     let (mut disk, _) = volume();
     let mut sb = disk.sb.clone();
-    sb.begin_life(Seq(0));
+    sb.begin_life(LogEnd::NONE);
     disk.write_mirror(0, &sb);
     assert_eq!(only(&run(&mut disk, DATA)), Problem::MirrorDiffers { at });
 }

@@ -32,7 +32,7 @@ enum Age {
 }
 
 /// What each was is said beside it.
-const FOUND: [(Layout, Age, u64); 23] = [
+const FOUND: [(Layout, Age, u64); 24] = [
     // A number's leaf was lost, and an LBA was believed that had had another number.
     (Layout::Log, Age::Before, 304),
     // Guesses took the places that were counted for what is certain.
@@ -65,6 +65,8 @@ const FOUND: [(Layout, Age, u64); 23] = [
     (Layout::Log, Age::New, 3_627_244_805),
     // Not wrong: of an older life there was a chunk of a higher number in a lost one's place, and chunks behind it were taken for older.
     (Layout::Log, Age::New, 1_863_176_232),
+    // In the place of the log's last chunk was one of an older life, with the same number, and was taken for it.
+    (Layout::Log, Age::New, 2_251_703_215),
     // A superblock of before was believed, of a volume that had grown since and whose other superblock a power cut had torn.
     (Layout::Log, Age::New, 830_001_995),
     // A root was alone when the next commit wrote over what the one before it needs, and that one was gone back to.

@@ -83,7 +83,7 @@ impl World {
 
     fn open(mut medium: Medium, blocks: u64) -> Self {
         let mut recovered = recovery::recover(&mut medium, blocks, crc32c::crc32c).unwrap();
-        recovered.superblock.begin_life(recovered.last_seq);
+        recovered.superblock.begin_life(recovered.log_end());
         let mut bytes = [0; BLOCK_BYTES];
         recovered.superblock.encode(crc32c::crc32c, &mut bytes);
         for mirror in recovered.superblock.mirrors() {

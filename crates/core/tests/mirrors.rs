@@ -7,6 +7,7 @@ use crc32c::crc32c;
 use disk::{Chunk, Disk, chunk};
 use vellum_core::addr::{Generation, Life, Seq};
 use vellum_core::format::FormatError;
+use vellum_core::format::superblock::LogEnd;
 use vellum_core::layout::Recovered;
 use vellum_core::recovery::RecoveryError;
 
@@ -44,7 +45,7 @@ fn the_superblock_of_the_newer_life_wins() {
     for newer in [0, 1] {
         let mut disk = Disk::new();
         let mut sb = disk.sb.clone();
-        sb.begin_life(Seq(0));
+        sb.begin_life(LogEnd::NONE);
         disk.write_mirror(newer, &sb);
         let found = disk.recovered();
         assert_eq!(

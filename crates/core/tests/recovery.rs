@@ -130,7 +130,7 @@ fn a_hole_before_the_place_where_the_last_life_began_is_damage() {
     let mut disk = disk_with(&three());
     let found = disk.recovered();
     let mut next = found.superblock.clone();
-    next.begin_life(found.last_seq);
+    next.begin_life(found.log_end());
     disk.write_mirror(0, &next);
     disk.write_mirror(1, &next);
     assert_eq!(disk.recovered().last_seq, Seq(3));
@@ -561,32 +561,4 @@ fn an_idle_heads_place_is_not_read_for_every_chunk() {
         disk.reads
     );
     assert_eq!(BLOCK_BYTES, data(1).len());
-}
-
-#[test]
-fn what_was_torn_when_a_life_began_stays_out_of_the_log() {
-    let mut disk = disk_with(&[chunk(1, 0, 0, 0, &[1]), chunk(2, 0, 2, 1, &[2])]);
-    disk.damage(disk.at(0, 3));
-    let found = disk.recovered();
-    assert_eq!(found.last_seq, Seq(1));
-    let mut next = found.superblock;
-    // The chunks are of life 1.
-    next.begin_life(Seq(0));
-    next.begin_life(found.last_seq);
-    disk.write_mirror(0, &next);
-    disk.write_mirror(1, &next);
-    // That life wrote the same data there again, and its header was lost.
-    disk.damage(disk.at(0, 3));
-    let found = disk.recovered();
-    assert_eq!(
-        (found.last_seq, found.state.map().get(Lba(1))),
-        (Seq(1), Entry::Unmapped)
-    );
-    // Its own chunk is of the log.
-    let own = Chunk {
-        life: next.life().0,
-        ..chunk(2, 0, 2, 7, &[7])
-    };
-    disk.write(&own);
-    assert_eq!(disk.recovered().last_seq, Seq(2));
 }

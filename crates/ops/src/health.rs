@@ -76,6 +76,16 @@ pub fn findings(volume: &Value) -> Vec<Finding> {
             "core.waiting_requests",
             "requests wait for room, or for the medium",
         ),
+        (
+            Grade::Warning,
+            "history.failed",
+            "times the schedule could not take a snapshot, or not delete one",
+        ),
+        (
+            Grade::Warning,
+            "history.deleted_for_room",
+            "snapshots of the schedule were deleted to make room",
+        ),
     ] {
         match told(volume, name).and_then(Value::as_u64) {
             None | Some(0) => {}
@@ -127,6 +137,9 @@ mod tests {
         assert_eq!(grade(&volume(false, 3, "ample")), Grade::Warning);
         assert_eq!(grade(&volume(false, 0, "scarce")), Grade::Warning);
         assert_eq!(grade(&volume(true, 3, "scarce")), Grade::Critical);
+        let history = json!({"stats": {"history": {"taken": 9, "deleted": 8, "deleted_for_room": 1}}});
+        let words: Vec<String> = findings(&history).into_iter().map(|it| it.words).collect();
+        assert_eq!(words, ["1 snapshots of the schedule were deleted to make room"]);
         for strange in [json!({}), json!(null), json!({"stats": 7, "events": {}})] {
             assert_eq!(grade(&strange), Grade::Well, "{strange}");
         }

@@ -166,7 +166,7 @@ fn superblock(
         "root generation   {}: no older map checkpoint is used",
         sb.root_generation()
     )?;
-    match sb.log_end() {
+    match sb.log_end().map(|end| end.seq) {
         Some(seq) => writeln!(out, "log end           chunk {seq}, when this life began")?,
         None => writeln!(out, "log end           not known")?,
     }

@@ -124,7 +124,7 @@ impl Idle {
         });
         let mut recovered = recover(&mut Fresh(written), medium_blocks, crc32c::crc32c)
             .unwrap_or_else(|e| panic!("{e}"));
-        recovered.superblock.begin_life(recovered.last_seq);
+        recovered.superblock.begin_life(recovered.log_end());
         let buffers = Buffers {
             first: Buf(BUFS),
             count: COLLECTOR_BUFS,

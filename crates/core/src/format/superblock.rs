@@ -5,6 +5,7 @@ mod features;
 mod fields;
 mod head;
 mod leaves;
+mod log_end;
 mod places;
 mod secret;
 mod segments;
@@ -23,6 +24,7 @@ use crate::limits::{COLLECTOR_SEGMENTS, STRIPE};
 use core::mem::offset_of;
 pub(super) use features::Features;
 use features::{COPIES, KNOWN, SNAPSHOTS, WITHOUT_DATA, XXH3_SUMS};
+pub use log_end::LogEnd;
 pub(super) use secret::Secret;
 pub use segments::SegmentArea;
 use zerocopy::little_endian::{U32, U64};
@@ -103,6 +105,8 @@ on_disk! {
         head_crc: U32,
         /// blocks that snapshots can keep; with feature 256, else none
         kept_blocks: U64,
+        /// life of the newest chunk that there was when this life began; 0: not known
+        log_end_life: U64,
     }
 }
 
@@ -164,7 +168,7 @@ pub struct Superblock {
     pub(super) leaves: LeafCounts,
     pub(super) over_provisioning: u32,
     pub(super) root_generation: Generation,
-    pub(super) log_end: Option<Seq>,
+    pub(super) log_end: Option<LogEnd>,
     pub(super) layout: Layout,
     pub(super) features: Features,
     pub(super) areas: Areas,
@@ -257,7 +261,7 @@ impl Superblock {
 
     /// Begins a new life, behind the chunk at which recovery found the log to end; the caller writes both
     /// mirrors, a sync after each, before anything else.
-    pub fn begin_life(&mut self, log_end: Seq) {
+    pub fn begin_life(&mut self, log_end: LogEnd) {
         self.life = Life(self.life.0 + 1);
         self.log_end = Some(log_end);
     }
@@ -266,7 +270,7 @@ impl Superblock {
     /// torn when this life began, or lay behind one that was; what was written since may have made it whole.
     #[must_use]
     pub fn is_of_log(&self, seq: Seq, life: Life) -> bool {
-        life >= self.life || self.log_end.is_none_or(|end| seq <= end)
+        life >= self.life || self.log_end.is_none_or(|end| end.can_have(seq, life))
     }
 
     /// A map checkpoint that is known to have been durable; what an older one needs may be gone.
@@ -277,7 +281,7 @@ impl Superblock {
 
     /// The newest chunk that there was when this life began, if that is known.
     #[must_use]
-    pub fn log_end(&self) -> Option<Seq> {
+    pub fn log_end(&self) -> Option<LogEnd> {
         self.log_end
     }
 
@@ -374,7 +378,7 @@ impl Superblock {
             over_provisioning: U32::new(self.over_provisioning),
             layout: U32::new(self.layout.number()),
             root_generation: U64::new(self.root_generation.0),
-            log_end: U64::new(self.log_end.map_or(0, |end| end.0 + 1)),
+            log_end: U64::new(self.log_end.map_or(0, |end| end.seq.0 + 1)),
             tables: U64::new(self.areas.tables),
             directory: U64::new(self.areas.directory),
             data: U64::new(self.areas.data),
@@ -384,6 +388,7 @@ impl Superblock {
             parity_leaves: U32::new(self.leaves.parities),
             head_crc: U32::new(0),
             kept_blocks: U64::new(self.kept_blocks),
+            log_end_life: U64::new(self.log_end.map_or(0, |end| end.life.0)),
         };
         out[..size_of::<RawSuperblock>()].copy_from_slice(raw.as_bytes());
         RawSuperblock::sign(out, crc);
@@ -457,7 +462,7 @@ impl Superblock {
             leaves: LeafCounts::of(raw),
             over_provisioning: raw.over_provisioning.get(),
             root_generation: Generation(raw.root_generation.get()),
-            log_end: raw.log_end.get().checked_sub(1).map(Seq),
+            log_end: LogEnd::of(raw.log_end.get(), raw.log_end_life.get()),
             layout,
             features: Features::of(raw.incompatible.get()),
             areas: Areas {

@@ -18,7 +18,10 @@ use crate::format::areas::Layout;
 use crate::format::names::Names;
 use crate::format::root::{Cursor, LeafSlot, RootHeader};
 use crate::format::summary::Tag;
-use crate::format::{Crc, FormatError, superblock::Superblock};
+use crate::format::{
+    Crc, FormatError,
+    superblock::{LogEnd, Superblock},
+};
 use crate::state::State;
 use alloc::vec::Vec;
 
@@ -220,12 +223,21 @@ pub struct Recovered {
 }
 
 impl Recovered {
+    /// Its newest chunk.
+    #[must_use]
+    pub fn log_end(&self) -> LogEnd {
+        LogEnd {
+            seq: self.last_seq,
+            life: self.last_life,
+        }
+    }
+
     /// Its superblock as whoever reads blocks goes by it: in a life of its own, whose log begins where this one ended.
     pub(crate) fn superblock_to_read(&self) -> Superblock {
         let mut superblock = self.superblock.clone();
         // Without a root nothing says where it ended.
         if self.is_read_alone && self.last_seq > Seq(0) {
-            superblock.begin_life(self.last_seq);
+            superblock.begin_life(self.log_end());
         }
         superblock
     }

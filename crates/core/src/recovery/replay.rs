@@ -89,7 +89,9 @@ impl<'a> Replay<'a> {
             last_names: Names::default(),
             // What the last opening for writing found was read past any cache, and blocks that only an older state needs have
             // been written over since: if the log ends before, it is damaged.
-            durable: root.durable.max(superblock.log_end().unwrap_or(Seq(0))),
+            durable: root
+                .durable
+                .max(superblock.log_end().map_or(Seq(0), |end| end.seq)),
             newest: vec![Seq(0); superblock.segment_count() as usize],
             tags: Vec::new(),
             unread: None,

@@ -188,6 +188,30 @@ pub(super) const FAMILIES: &[Family] = &[
             ("unreadable", "core.unreadable_blocks"),
         ],
     ),
+    counter(
+        "vellum_snapshots_taken",
+        "Snapshots that the schedule has taken",
+        None,
+        "",
+        &[("", "history.taken")],
+    ),
+    counter(
+        "vellum_snapshots_deleted",
+        "Snapshots that the schedule has deleted: no rule kept them, or there was no room",
+        None,
+        "why",
+        &[
+            ("rule", "history.deleted"),
+            ("room", "history.deleted_for_room"),
+        ],
+    ),
+    counter(
+        "vellum_snapshots_failed",
+        "How often the schedule could not take a snapshot, or not delete one",
+        None,
+        "",
+        &[("", "history.failed")],
+    ),
     gauge(
         "vellum_capacity",
         "Room for data",

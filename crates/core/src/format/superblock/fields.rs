@@ -42,6 +42,7 @@ impl RawSuperblock {
             ("life", self.life.get()),
             ("root generation", self.root_generation.get()),
             ("end of the log", self.log_end.get()),
+            ("life of the log's end", self.log_end_life.get()),
             ("generation of properties", self.property_generation.get()),
         ];
         within_numbers(WHAT, &numbers)?;

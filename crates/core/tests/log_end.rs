@@ -1,0 +1,62 @@
+//! Where the log of the lives before ended: what a superblock says of it, and what is taken for a chunk of it.
+
+#[allow(dead_code, reason = "each test uses its share")]
+mod disk;
+
+use disk::{Chunk, chunk, disk_with};
+use vellum_core::addr::{Lba, Life, Seq};
+use vellum_core::entry::Entry;
+use vellum_core::format::superblock::LogEnd;
+use vellum_core::recovery::RecoveryError;
+
+/// Life 1 wrote a chunk that a crash tore, and life 2 one with the same number over it. A drive that loses that one, which it had
+/// confirmed, shows the one of before.
+#[test]
+fn an_older_chunk_in_the_place_of_the_last_is_not_taken_for_it() {
+    let old = chunk(2, 0, 2, 1, &[2]);
+    let last = Chunk {
+        life: 2,
+        ..chunk(2, 0, 2, 7, &[7])
+    };
+    let mut disk = disk_with(&[chunk(1, 0, 0, 0, &[1]), last]);
+    let found = disk.recovered();
+    assert_eq!((found.last_seq, found.last_life), (Seq(2), Life(2)));
+    let mut next = found.superblock.clone();
+    next.begin_life(LogEnd::NONE);
+    next.begin_life(LogEnd::NONE);
+    next.begin_life(found.log_end());
+    disk.write_mirror(0, &next);
+    disk.write_mirror(1, &next);
+    assert_eq!(disk.recovered().last_seq, Seq(2));
+    disk.write(&old);
+    let (seq, durable) = (Seq(2), Seq(2));
+    assert_eq!(disk.error(), RecoveryError::Missing { seq, durable });
+}
+
+#[test]
+fn what_was_torn_when_a_life_began_stays_out_of_the_log() {
+    let mut disk = disk_with(&[chunk(1, 0, 0, 0, &[1]), chunk(2, 0, 2, 1, &[2])]);
+    disk.damage(disk.at(0, 3));
+    let found = disk.recovered();
+    assert_eq!(found.last_seq, Seq(1));
+    let mut next = found.superblock.clone();
+    // The chunks are of life 1.
+    next.begin_life(LogEnd::NONE);
+    next.begin_life(found.log_end());
+    disk.write_mirror(0, &next);
+    disk.write_mirror(1, &next);
+    // That life wrote the same data there again, and its header was lost.
+    disk.damage(disk.at(0, 3));
+    let found = disk.recovered();
+    assert_eq!(
+        (found.last_seq, found.state.map().get(Lba(1))),
+        (Seq(1), Entry::Unmapped)
+    );
+    // Its own chunk is of the log.
+    let own = Chunk {
+        life: next.life().0,
+        ..chunk(2, 0, 2, 7, &[7])
+    };
+    disk.write(&own);
+    assert_eq!(disk.recovered().last_seq, Seq(2));
+}
