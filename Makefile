@@ -1,6 +1,6 @@
 # The two that matter: `make demo` and `make test`. Both install what they need.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long cuts fuzz bench bench-answers bench-applications bench-dedup bench-dedup-peers bench-journal bench-journal-guest bench-lab bench-layouts bench-packing bench-scrape soak docs fmt lint build clean deb rpm static container python
+.PHONY: help demo test test-long test-aarch64 cuts fuzz bench bench-answers bench-applications bench-dedup bench-dedup-peers bench-journal bench-journal-guest bench-lab bench-layouts bench-packing bench-scrape soak docs fmt lint build clean deb rpm static container python
 
 # Where rustup puts cargo, also for who has not logged in again since.
 export PATH := $(PATH):/usr/sbin:/sbin:$(HOME)/.cargo/bin
@@ -11,7 +11,7 @@ TARGET = $(or $(CARGO_TARGET_DIR),target)
 VELLUM_SECONDS ?= 360
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{ printf "make %-18s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | awk -F'\t' '{ printf "make %-18s %s\n", $$1, $$2 }'
 
 build: ## the `vellum` command, in target/release
 	@scripts/setup.sh build
@@ -60,6 +60,9 @@ test-long: ## the tests in full, crashes from fresh seeds, kill -9 under a real 
 	VELLUM_SECONDS=$(VELLUM_SECONDS) cargo test --locked --release -p vellum-core --test crash --test crash_tables -- --nocapture --test-threads=2
 	@set -e; for test in tests/*.sh; do if [ -f "$$test" ]; then echo "== $$test"; "$$test"; fi; done
 	$(MAKE) --no-print-directory demo
+
+test-aarch64: ## the core's tests on another processor, by qemu-user, and the digests of crashes beside this one's; needs root
+	@scripts/aarch64.sh
 
 soak: VELLUM_SECONDS = 3600
 soak: ## simulated crashes and faults from fresh seeds, an hour or VELLUM_SECONDS=N a test, with a digest for each seed

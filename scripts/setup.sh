@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the demo, the tests and the benchmarks run: scripts/setup.sh [build|demo|test|cuts|bench|journal|layouts|file-systems|applications|guest|system|package|rpm|static|container|scrape|python]...
+# Installs what the demo, the tests and the benchmarks run: scripts/setup.sh [build|demo|test|cuts|bench|journal|layouts|file-systems|applications|guest|system|package|rpm|static|container|aarch64|scrape|python]...
 # Debian and its kin, through apt, as root or by sudo. Elsewhere, and without either, it says what is
 # missing. Of Rust, which may be another's business, it asks first where the distribution has none.
 set -euo pipefail
@@ -34,6 +34,7 @@ declare -A needs=(
     [package]="lintian dpkg-shlibdeps"
     [rpm]="rpmbuild"
     [static]="musl-gcc"
+    [aarch64]="mmdebstrap"
     [container]="buildah podman runc"
     [scrape]="prometheus curl jq fio fusermount3"
     [python]="cc git python3 ensurepip"

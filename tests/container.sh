@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The container image: it is built, says what it is, and runs as a user would run it. A volume is made in a folder of the host, served over
 # TCP from a network of the container's own, written and read by another program on the host, and whole after the container was stopped.
-# Nothing is left in the user's own storage of images.
+# Nothing is left in the user's own storage of images. `make container` builds the program that is in it, and runs this.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/sbin:/sbin"
@@ -9,16 +9,11 @@ skip() {
     echo "SKIP: container: $*"
     exit 0
 }
+[ -n "${STATIC:-}" ] || skip 'there is no static program (make container builds one and tries it)'
 [ "$(id -u)" -eq 0 ] || skip 'it needs root'
-# Not on a machine that is somebody's: these bring services with them.
-[ -z "${CI:-}" ] || scripts/setup.sh container || true
 for tool in buildah podman qemu-io nbdinfo jq; do
     command -v "$tool" >/dev/null || skip "it needs $tool (scripts/setup.sh container test)"
 done
-if [ -z "${STATIC:-}" ]; then
-    scripts/setup.sh static || skip 'musl-gcc cannot be had here'
-    STATIC=$(scripts/static.sh dev)
-fi
 
 dir=$(mktemp -d -p /var/tmp)
 export TMPDIR=$dir
