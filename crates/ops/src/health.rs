@@ -37,6 +37,50 @@ pub struct Finding {
     pub words: String,
 }
 
+/// Counters that are nought while all is well.
+const COUNTED: [(Grade, &str, &str); 8] = [
+    (
+        Grade::Critical,
+        "core.corrupt_blocks",
+        "blocks failed their checksum",
+    ),
+    (
+        Grade::Critical,
+        "core.unreadable_blocks",
+        "blocks cannot be read",
+    ),
+    (
+        Grade::Warning,
+        "core.quarantined_segments",
+        "segments are left out of use",
+    ),
+    (
+        Grade::Warning,
+        "medium.errors",
+        "operations of the medium failed",
+    ),
+    (
+        Grade::Warning,
+        "clients.refused",
+        "requests were answered with an error",
+    ),
+    (
+        Grade::Warning,
+        "core.waiting_requests",
+        "requests wait for room, or for the medium",
+    ),
+    (
+        Grade::Warning,
+        "history.failed",
+        "times the schedule could not take a snapshot, or not delete one",
+    ),
+    (
+        Grade::Warning,
+        "history.deleted_for_room",
+        "snapshots of the schedule were deleted to make room",
+    ),
+];
+
 /// What is wrong, by a server's answer for one volume. Nothing is said of what it does not tell.
 pub fn findings(volume: &Value) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -45,48 +89,7 @@ pub fn findings(volume: &Value) -> Vec<Finding> {
         let words = "POISONED by a failed write or sync: detach, and attach again, to recover";
         add(Grade::Critical, words.to_owned());
     }
-    for (grade, name, what) in [
-        (
-            Grade::Critical,
-            "core.corrupt_blocks",
-            "blocks failed their checksum",
-        ),
-        (
-            Grade::Critical,
-            "core.unreadable_blocks",
-            "blocks cannot be read",
-        ),
-        (
-            Grade::Warning,
-            "core.quarantined_segments",
-            "segments are left out of use",
-        ),
-        (
-            Grade::Warning,
-            "medium.errors",
-            "operations of the medium failed",
-        ),
-        (
-            Grade::Warning,
-            "clients.refused",
-            "requests were answered with an error",
-        ),
-        (
-            Grade::Warning,
-            "core.waiting_requests",
-            "requests wait for room, or for the medium",
-        ),
-        (
-            Grade::Warning,
-            "history.failed",
-            "times the schedule could not take a snapshot, or not delete one",
-        ),
-        (
-            Grade::Warning,
-            "history.deleted_for_room",
-            "snapshots of the schedule were deleted to make room",
-        ),
-    ] {
+    for (grade, name, what) in COUNTED {
         match told(volume, name).and_then(Value::as_u64) {
             None | Some(0) => {}
             Some(count) => add(grade, format!("{count} {what}")),
@@ -137,9 +140,13 @@ mod tests {
         assert_eq!(grade(&volume(false, 3, "ample")), Grade::Warning);
         assert_eq!(grade(&volume(false, 0, "scarce")), Grade::Warning);
         assert_eq!(grade(&volume(true, 3, "scarce")), Grade::Critical);
-        let history = json!({"stats": {"history": {"taken": 9, "deleted": 8, "deleted_for_room": 1}}});
+        let history =
+            json!({"stats": {"history": {"taken": 9, "deleted": 8, "deleted_for_room": 1}}});
         let words: Vec<String> = findings(&history).into_iter().map(|it| it.words).collect();
-        assert_eq!(words, ["1 snapshots of the schedule were deleted to make room"]);
+        assert_eq!(
+            words,
+            ["1 snapshots of the schedule were deleted to make room"]
+        );
         for strange in [json!({}), json!(null), json!({"stats": 7, "events": {}})] {
             assert_eq!(grade(&strange), Grade::Well, "{strange}");
         }
