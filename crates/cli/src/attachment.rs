@@ -174,6 +174,8 @@ impl Attachment {
             Command::new(std::env::current_exe().context("cannot find the vellum program itself")?);
         if self.survives {
             command.arg0(SPARED);
+            // Of an initramfs nothing but this folder goes over to the system: there it finds the system's log.
+            command.current_dir(&dir);
         }
         command
             .args(["serve", "--syslog"])
@@ -182,13 +184,7 @@ impl Attachment {
             .arg(&control);
         if self.state.via == "fuse" {
             let fuse = dir.join(format!("{}.fuse", self.id));
-            match std::fs::create_dir(&fuse) {
-                Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-                    return Err(e)
-                        .with_context(|| format!("cannot make directory {}", fuse.display()));
-                }
-                _ => {}
-            }
+            make_folder(&fuse)?;
             command.arg("--fuse").arg(&fuse);
             self.state.fuse = Some(fuse);
         } else if self.state.via == "ublk" {
@@ -372,7 +368,9 @@ pub fn started(
 fn alone(command: &mut Command) {
     unblocked(command);
     host::bare_environment(command);
-    command.current_dir("/");
+    if command.get_current_dir().is_none() {
+        command.current_dir("/");
+    }
     // SAFETY: setsid is async-signal-safe.
     unsafe {
         command.pre_exec(|| {
@@ -386,6 +384,11 @@ fn alone(command: &mut Command) {
 /// `stop`: asks for an end of the wait for a server.
 pub fn undo(file: &StateFile, id: &str, state: &State, stop: Option<&Stop>) -> Result<()> {
     let alive = state.server.is_some_and(Process::alive);
+    // The kernel takes an unmount of it for an order to make it read-only, which may succeed.
+    if bound::has_root(id, state) {
+        let volume = state.volume.display();
+        bail!("the root file system is on {volume}: it stays attached until the machine is off");
+    }
     if !alive && state.via == "nbd" {
         // The kernel keeps a dead connection's requests, and an unmount would wait for them.
         let devices = bound::devices(id, state);
@@ -427,14 +430,7 @@ pub fn undo(file: &StateFile, id: &str, state: &State, stop: Option<&Stop>) -> R
         ublk::clear_up(bound::mark(id)).context("cannot remove what a dead server left")?;
     }
     if let Some(fuse) = &state.fuse {
-        while host::mounts()
-            .iter()
-            .any(|m| m.target == *fuse && m.kind.starts_with("fuse"))
-        {
-            host::unmount(fuse, true)
-                .with_context(|| format!("cannot unmount {}", fuse.display()))?;
-        }
-        let _ = std::fs::remove_dir(fuse);
+        remove_folder(fuse)?;
     }
     for path in [&state.control, &state.socket].into_iter().flatten() {
         let _ = std::fs::remove_file(path);
@@ -452,6 +448,25 @@ pub fn undo(file: &StateFile, id: &str, state: &State, stop: Option<&Stop>) -> R
     }
     control::clear_up(id);
     file.remove();
+    Ok(())
+}
+
+/// Where a server is to show its volume as a file.
+fn make_folder(fuse: &Path) -> Result<()> {
+    match std::fs::create_dir(fuse) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(e).with_context(|| format!("cannot make directory {}", fuse.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn remove_folder(fuse: &Path) -> Result<()> {
+    let is_it = |m: &host::Mounted| m.target == *fuse && m.kind.starts_with("fuse");
+    while host::mounts().iter().any(is_it) {
+        host::unmount(fuse, true).with_context(|| format!("cannot unmount {}", fuse.display()))?;
+    }
+    let _ = std::fs::remove_dir(fuse);
     Ok(())
 }
 

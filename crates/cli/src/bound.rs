@@ -61,6 +61,11 @@ pub fn mounts(id: &str, state: &State) -> Vec<PathBuf> {
     found.map(|m| m.target).collect()
 }
 
+/// Whether the root file system of this machine is on it.
+pub fn has_root(id: &str, state: &State) -> bool {
+    mounts(id, state).iter().any(|dir| dir == Path::new("/"))
+}
+
 /// How the kernel numbers what is bound to a device now: another binding has another number.
 pub fn number(device: &Path) -> Option<u64> {
     let attribute = match device.file_name()?.to_str()?.starts_with("nbd") {

@@ -2,6 +2,7 @@
 //! end it.
 
 use crate::outcome::tell;
+use crate::server_log::NOTE;
 
 /// From linux/prctl.h.
 const PR_SET_IO_FLUSHER: i32 = 57;
@@ -12,14 +13,22 @@ const OOM_SCORE: &str = "-900";
 /// Memory that is locked is at most this part of the machine's when the server begins.
 const LOCKED_PART: u64 = 4;
 
-/// Tells the kernel that it may need us to free memory, so that it does not wait for us when we allocate.
-pub fn flushes_for_others() {
-    // SAFETY: no pointers. It needs CAP_SYS_RESOURCE; without that we serve as before.
-    unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) };
+/// Tells the kernel that it may need us to free memory, so that it does not wait for us when we allocate. It needs
+/// CAP_SYS_RESOURCE; without that we serve as before, and of an attached volume it is told.
+pub fn flushes_for_others(is_attached: bool) {
+    // SAFETY: no pointers.
+    let done = unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) };
+    if done != 0 && is_attached {
+        tell(format_args!(
+            "{NOTE}the kernel does not take this server for one that frees memory (PR_SET_IO_FLUSHER: {}): \
+             when memory is short, both may wait for each other. Give it CAP_SYS_RESOURCE",
+            std::io::Error::last_os_error()
+        ));
+    }
 }
 
 /// Of the server of an attached volume: keeps what it has and will have in memory, as far as it is ever used; and the process
-/// alive. Where that is not allowed, in a container, it serves as before.
+/// alive. Where that is not allowed, in a container, it says so and serves as before.
 pub fn stays(is_attached: bool) {
     let (true, Some(ours), Some(all)) = (is_attached, resident_bytes(), machine_bytes()) else {
         return;
@@ -33,10 +42,23 @@ pub fn stays(is_attached: bool) {
         ));
         return;
     }
-    if may_lock_all() {
-        // Pages count when they are used: all of each thread's stack would be hundreds of MiB.
-        // SAFETY: no pointers.
-        unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) };
+    if let Err(why) = locks_all() {
+        tell(format_args!(
+            "{NOTE}this server's memory is not locked ({why}), and it may be slow when memory is short: \
+             give it CAP_IPC_LOCK, or lift its limit on locked memory"
+        ));
+    }
+}
+
+fn locks_all() -> Result<(), String> {
+    if !may_lock_all() {
+        return Err("its limit on locked memory is in the way".to_owned());
+    }
+    // Pages count when they are used: all of each thread's stack would be hundreds of MiB.
+    // SAFETY: no pointers.
+    match unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error().to_string()),
     }
 }
 

@@ -16,8 +16,8 @@ use std::sync::OnceLock;
 
 /// Where logs are kept.
 const KEPT: &str = "/var/log/vellum";
-/// Where the system's log listens.
-const SYSLOG: &str = "/dev/log";
+/// Where the system's log listens; and the same, from the run-time directory, for a server of an initramfs: it has not the system's `/dev`.
+const SYSLOG: [&str; 2] = ["/dev/log", "../systemd/journal/dev-log"];
 /// Facility "daemon", severity "warning".
 const PRIORITY: u8 = 3 << 3 | 4;
 /// How much of a log is read, or kept of one server.
@@ -147,9 +147,17 @@ impl ServerLog {
     }
 }
 
-/// Whether a line only says that the server began or ended.
+/// How a line begins that is no trouble: of what a server does without.
+pub const NOTE: &str = "note: ";
+
+/// Whether a line only says that the server began or ended, or how.
 pub fn is_routine(line: &str) -> bool {
-    line == "stopping" || line == "stopped" || line == WILLING || line.starts_with("ready: ")
+    let is_note = without_time(line).starts_with(NOTE);
+    is_note
+        || line == "stopping"
+        || line == "stopped"
+        || line == WILLING
+        || line.starts_with("ready: ")
 }
 
 /// The log that is kept of a volume, to be added to.
@@ -189,7 +197,9 @@ pub fn tell(line: &str) -> String {
         return line.to_owned();
     };
     let message = format!("<{PRIORITY}>vellum[{}]: {line}", std::process::id());
-    let _ = socket.send_to(message.as_bytes(), SYSLOG);
+    SYSLOG
+        .iter()
+        .any(|place| socket.send_to(message.as_bytes(), place).is_ok());
     format!("{} {line}", time())
 }
 
@@ -263,6 +273,8 @@ mod tests {
             "two Z words"
         );
         assert_eq!(without_time("no time: Z nor this"), "no time: Z nor this");
+        assert!(is_routine(&format!("{} note: without a lock", time())));
+        assert!(!is_routine(&format!("{} no room: note: this", time())));
     }
 
     #[test]

@@ -216,10 +216,11 @@ pub fn run(args: Args) -> Result<()> {
     }
     let named = args.named()?;
     let confinement = Confinement::begin()?;
+    // Each thread has it from the one that made it.
+    protected::flushes_for_others(args.syslog);
     // Before the first thread. A signal during recovery is heard after it; a second one ends us, which
     // recovery survives.
     let stop = Stop::on_signals(false)?;
-    protected::flushes_for_others();
     if args.run.names_a_journal() && named.len() > 1 {
         return Err(usage(
             "--journal is of one volume: with several, use `vellum set VOLUME journals=START+LENGTH`",
