@@ -11,6 +11,8 @@ trap 'rm -rf "$work"' EXIT
 packaging/stage.sh "$program" "$work/stage"
 mv "$work/stage/usr/share/zsh/vendor-completions" "$work/stage/usr/share/zsh/site-functions"
 install -D -m 644 LICENSE "$work/stage/usr/share/licenses/vellum/LICENSE"
+# RPM's distributions have dracut.
+rm -r "$work/stage/usr/share/initramfs-tools"
 # Folders that are not ours alone belong to others' packages.
 sed -e "s|@VERSION@|${VERSION:-$version}|" -e "s|@STAGE@|$work/stage|" packaging/vellum.spec >"$work/vellum.spec"
 rpmbuild --quiet -bb --define "_topdir $work/rpm" --define "_rpmdir $out" --define '_build_id_links none' "$work/vellum.spec" >&2

@@ -16,6 +16,13 @@ gzip -n9 "$to"/usr/share/man/man1/*.1
 "$program" completions bash >"$to/usr/share/bash-completion/completions/vellum"
 "$program" completions zsh >"$to/usr/share/zsh/vendor-completions/_vellum"
 "$program" completions fish >"$to/usr/share/fish/vendor_completions.d/vellum.fish"
+# For a root file system on a volume: what makes an initramfs takes these up where there is an entry for it.
+install -D -m 644 packaging/udev/61-vellum.rules "$to/usr/lib/udev/rules.d/61-vellum.rules"
+install -D -m 755 packaging/initramfs-tools/hook "$to/usr/share/initramfs-tools/hooks/vellum"
+for at in local-top local-block; do
+    install -D -m 755 packaging/initramfs-tools/script "$to/usr/share/initramfs-tools/scripts/$at/vellum"
+done
+install -D -m 755 -t "$to/usr/lib/dracut/modules.d/90vellum" packaging/dracut/module-setup.sh packaging/dracut/vellum-attach.sh
 install -m 644 packaging/volumes.README "$to/etc/vellum/volumes/README"
 install -m 644 README.md docs/PROMISE.md "$to/usr/share/doc/vellum/"
 install -d "$to/usr/share/doc/vellum/guide/reference"

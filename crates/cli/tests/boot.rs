@@ -375,3 +375,50 @@ fn a_boot_attaches_nothing_else() {
         "{said}"
     );
 }
+
+/// What an initramfs has of the entries: the root file system's alone; and the units of the system that follows have nothing of that.
+#[test]
+fn an_initramfs_has_what_the_root_file_system_waits_for() {
+    let system = System::new();
+    system.enable("a", &[]);
+    let early = system.at("early");
+    let make = ["boot", "initramfs", text(&early), "--root", system.root()];
+    assert_eq!(ok(&make), "");
+    assert!(!early.exists(), "there is nothing to attach in it");
+
+    let name = system.name("system");
+    let entry = "volume = '/dev/disk/by-id/a-b'\nbefore = 'root'\n";
+    fs::write(system.entry("system"), entry).unwrap();
+    let line = format!("{name} /dev/disk/by-id/a-b\n");
+    assert_eq!(ok(&make), line);
+    let told = early.join("etc/vellum/initramfs");
+    assert_eq!(fs::read_to_string(told).unwrap(), line);
+    let files = fs::read_dir(early.join("etc/vellum/volumes")).unwrap();
+    let files: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(files, [format!("{name}.toml").as_str()]);
+    assert_eq!(
+        ok(&["boot", "list", "--root", text(&early)])
+            .lines()
+            .count(),
+        1
+    );
+
+    let units = system.at("units");
+    ok(&["boot", "generate", text(&units), "--root", system.root()]);
+    let of_it = run("find", &[text(&units), "-path", &format!("*{name}*")]);
+    assert_eq!(of_it, "");
+    let a = fs::read_to_string(system.entry("a")).unwrap();
+    fs::write(system.entry("a"), a + "nonsense = 1\n").unwrap();
+    fails(2, &make, &["is damaged", "unknown field `nonsense`"]);
+
+    let volume = system.at("b");
+    let enable = [
+        "enable",
+        text(&volume),
+        "--before",
+        "root",
+        "--root",
+        system.root(),
+    ];
+    fails(1, &enable, &["must be one, below /dev"]);
+}

@@ -68,6 +68,8 @@ impl std::fmt::Display for Name {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Target {
+    /// The root file system: it is attached by the initramfs.
+    Root,
     /// All ordinary services: it is attached with the local file systems.
     #[default]
     LocalFs,
@@ -136,6 +138,9 @@ impl Entry {
         if !self.uuid.as_ref().is_none_or(is_uuid) {
             bail!("uuid: it is not one, as `vellum info` tells it");
         }
+        if self.before == Target::Root {
+            self.check_of_root()?;
+        }
         for (key, path) in [
             ("volume", Some(&self.volume)),
             ("mount", self.mount.as_ref()),
@@ -146,6 +151,30 @@ impl Entry {
             {
                 bail!("{key}: it must be an absolute path, in UTF-8, without control characters");
             }
+        }
+        Ok(())
+    }
+}
+
+impl Entry {
+    /// What an initramfs can do.
+    fn check_of_root(&self) -> Result<()> {
+        if self.mount.is_some() {
+            bail!(
+                "mount: the initramfs mounts the root file system, by the kernel's argument root="
+            );
+        }
+        if self.key_file.is_some() {
+            bail!(
+                "key_file: an initramfs is no safe place for a key, so the root file system cannot be on an \
+                 encrypted volume"
+            );
+        }
+        if !self.volume.starts_with("/dev") {
+            bail!("volume: an initramfs has no file but block devices: it must be one, below /dev");
+        }
+        if !matches!(self.via, None | Some(Via::Ublk)) {
+            bail!("via: the root file system comes by ublk alone (Linux 6.5)");
         }
         Ok(())
     }
@@ -188,6 +217,19 @@ mod tests {
             ("volume = '/d'\nuuid = '../x'", "uuid: it is not one"),
             ("volume = 'd'", "volume: it must be an absolute path"),
             ("volume = \"/d\\nExecStart=/bin/sh\"", "control characters"),
+            ("volume = '/d'\nbefore = 'root'", "below /dev"),
+            (
+                "volume = '/dev/d'\nbefore = 'root'\nmount = '/'",
+                "kernel's argument root=",
+            ),
+            (
+                "volume = '/dev/d'\nbefore = 'root'\nkey_file = '/k'",
+                "no safe place",
+            ),
+            (
+                "volume = '/dev/d'\nbefore = 'root'\nvia = 'nbd'",
+                "by ublk alone",
+            ),
             (
                 "volume = '/d'\nmount = 'm'",
                 "mount: it must be an absolute path",

@@ -137,6 +137,8 @@ pub fn generate(tab: &Tab, folder: &Path) -> Result<()> {
             }
         };
         let target = match entry.as_ref().map(|entry| entry.before) {
+            // It was attached before systemd began.
+            Some(Target::Root) => continue,
             Some(Target::LocalFs) => "local-fs.target",
             Some(Target::MultiUser) | None => "multi-user.target",
         };

@@ -1,6 +1,7 @@
 //! `vellum boot`: what is attached at boot; and what the boot itself runs.
 
-use crate::boot::{Entry, Name, Tab, systemd};
+use crate::boot::{Entry, Name, Tab, Target, systemd};
+use crate::bound;
 use crate::commands::{attach, detach};
 use crate::host;
 use crate::outcome::{out, tell};
@@ -9,7 +10,7 @@ use crate::signals::Stop;
 use crate::state::{self, Process};
 use anyhow::{Context, Result, bail};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Arguments.
@@ -54,6 +55,15 @@ enum Order {
         #[command(flatten)]
         of: Of,
     },
+    /// Write the entries that the root file system waits for into the folder of an initramfs, and what is looked for there: a line with
+    /// the name and the device of each. Prints those lines.
+    #[command(hide = true)]
+    Initramfs {
+        /// The folder.
+        folder: PathBuf,
+        #[command(flatten)]
+        of: Of,
+    },
     /// Write what is the same for all entries, for a package: a unit's template, and the generator.
     #[command(hide = true)]
     Install {
@@ -89,6 +99,7 @@ pub fn run(args: Args) -> Result<()> {
         Order::Start { name: None, of } => start_all(&of),
         Order::Stop { name } => stop(name.as_ref()),
         Order::Generate { folder, of } => systemd::generate(&of.tab(), &folder),
+        Order::Initramfs { folder, of } => initramfs(&of.tab(), &folder),
         Order::Install { folder, program } => systemd::install(&folder, &program),
     }
 }
@@ -115,6 +126,29 @@ fn list(tab: &Tab, json: bool) -> Result<()> {
             Err(error) => writeln!(out(), "{stem}: damaged: {error:#}")?,
         }
     }
+    Ok(())
+}
+
+/// The file of an initramfs that says what is attached there: words for a shell.
+const EARLY: &str = "etc/vellum/initramfs";
+
+fn initramfs(tab: &Tab, folder: &Path) -> Result<()> {
+    let mut lines = String::new();
+    for (stem, read) in tab.entries()? {
+        // A damaged one may be the root's: better no new initramfs than one that does not boot.
+        let (name, entry) = read.with_context(|| format!("the entry {stem} is damaged"))?;
+        if entry.before != Target::Root {
+            continue;
+        }
+        Tab::of(Some(folder)).add(&name, &entry)?;
+        lines += &format!("{name} {}\n", entry.volume.display());
+    }
+    if !lines.is_empty() {
+        let path = folder.join(EARLY);
+        std::fs::write(&path, &lines)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    write!(out(), "{lines}")?;
     Ok(())
 }
 
@@ -211,6 +245,9 @@ pub fn stop(name: Option<&Name>) -> Result<()> {
         let Some(boot) = state.boot.as_deref().filter(|boot| is_meant(boot)) else {
             continue;
         };
+        if name.is_none() && bound::has_root(&id, &state) {
+            continue;
+        }
         if let Err(error) = detach::detach(&id, &stop) {
             tell(format_args!("vellum: {boot}: {error:#}"));
             failed += 1;

@@ -20,6 +20,7 @@ use vellum_device::info::hex_uuid;
 #[command(after_help = "Examples:
   sudo vellum enable disk.vellum --mount /srv/photos --now
   sudo vellum enable /dev/sdb --name photos
+  sudo vellum enable /dev/sda2 --before root     # then: update-initramfs -u, or dracut --force
   vellum boot list
   sudo vellum disable photos
 
@@ -94,13 +95,19 @@ pub fn run(args: &Args) -> Result<()> {
         "{name}: attached at each boot from now on ({})",
         file.display()
     )?;
-    if runs {
-        systemd::reload()?;
-    } else if args.root.is_none() {
+    if entry.before == Target::Root {
+        tell(format_args!(
+            "make a new initramfs, which attaches it at each boot: `update-initramfs -u`, or `dracut \
+             --force`; and boot with root= of the file system that is on the volume"
+        ));
+    } else if args.root.is_none() && !runs {
         tell(format_args!(
             "systemd does not run here: call `vellum boot start` when this machine boots, and \
              `vellum boot stop` before it is shut down"
         ));
+    }
+    if runs {
+        systemd::reload()?;
     }
     match (args.now, runs) {
         (false, _) => Ok(()),

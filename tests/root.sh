@@ -1,0 +1,164 @@
+#!/usr/bin/env bash
+# The root file system on a volume: a Debian whose own initramfs, made by the package's hook, attaches the volume over ublk. It is booted in a QEMU
+# guest, killed while it writes (CYCLES=n times, once unless told otherwise), and booted again: what it had told to be durable is there. Then
+# it is shut down, and `vellum check` and e2fsck look at what is left. PLAIN=n boots of the same system on a plain drive say what the volume adds to a boot.
+# What is done in each boot is in tests/guest/root.sh. Some 40 s a boot without KVM; needs root and a Debian mirror.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PATH:/usr/sbin:/sbin"
+CYCLES=${CYCLES:-1}
+PLAIN=${PLAIN:-0}
+PATIENCE=${PATIENCE:-600}
+[ -n "${VELLUM:-}" ] || cargo build --quiet --release --locked -p vellum-cli
+VELLUM=$(realpath "${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}")
+
+skip() {
+    echo "SKIP: root: $*"
+    exit 0
+}
+[ "$(id -u)" -eq 0 ] || skip 'it needs root'
+scripts/setup.sh guest system || skip 'its tools cannot be had here'
+code=0
+guest=$(tests/guest/build.sh) || code=$?
+[ "$code" -ne 77 ] || skip 'no guest can be made here'
+[ "$code" -eq 0 ] || exit "$code"
+
+# The system, once for all runs: what is in it is part of its name.
+packages=systemd-sysv,udev,kmod,e2fsprogs,mount,initramfs-tools,zstd
+system=$guest/root-bookworm-$packages.tar
+if [ ! -e "$system" ]; then
+    rm -f "$guest"/root-*.tar
+    mmdebstrap --quiet --variant=minbase --format=tar --include="$packages" bookworm "$system.new" >"$guest/root.log" 2>&1 ||
+        skip "no Debian can be made here: $(tail -1 "$guest/root.log")"
+    mv "$system.new" "$system"
+fi
+
+dir=$(mktemp -d "${TMPDIR:-/var/tmp}/vellum-root.XXXXXX")
+qemu=''
+cleanup() {
+    [ -z "$qemu" ] || kill -9 "$qemu" 2>/dev/null || true
+    "$VELLUM" detach "$dir/volume" >/dev/null 2>&1 || true
+    for place in proc sys; do umount "$dir/system/$place" 2>/dev/null || true; done
+    rm -rf --one-file-system "$dir"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+fail() {
+    echo "root: FAILED: $*"
+    tr -d '\r' <"$dir/console" 2>/dev/null | tail -60
+    exit 1
+}
+
+# The system as it would be installed: the package, the entry, and an initramfs of its own.
+root=$dir/system
+mkdir "$root"
+tar -x -C "$root" -f "$system"
+cpio -id --quiet -D "$root/usr" 'lib/modules/*' <"$guest/base.cpio"
+version=$(basename "$root"/usr/lib/modules/*)
+mkdir -p "$root/test" "$root/etc/systemd/system/multi-user.target.wants" "$root/etc/vellum/volumes"
+mv "$(packaging/deb.sh "$VELLUM" "$dir")" "$root/test/vellum.deb"
+cp tests/guest/root.sh "$root/test/"
+chmod +x "$root/test/root.sh"
+echo guest >"$root/etc/hostname"
+uuid=6e1f2a0c-27b5-4f0e-9d46-5a3c0e8b7711
+echo "UUID=$uuid / ext4 defaults 0 1" >"$root/etc/fstab"
+cat >"$root/etc/systemd/system/root-test.service" <<'UNIT'
+[Unit]
+Description=The test of this boot
+[Service]
+ExecStart=/test/root.sh
+UNIT
+ln -s /etc/systemd/system/root-test.service "$root/etc/systemd/system/multi-user.target.wants/"
+ln -s /dev/null "$root/etc/systemd/system/serial-getty@ttyS0.service"
+# What Debian says there of its kernel, as far as it is asked for.
+printf "CONFIG_RD_%s=y\n" GZIP ZSTD >"$root/boot/config-$version"
+for place in proc sys; do mount --bind "/$place" "$root/$place"; done
+chroot "$root" dpkg -i /test/vellum.deb >"$dir/dpkg" 2>&1 || fail "dpkg: $(cat "$dir/dpkg")"
+# Nobody has asked for it yet: then it is not in the way.
+chroot "$root" mkinitramfs -o /boot/without "$version" >"$dir/mkinitramfs" 2>&1 || fail "mkinitramfs: $(cat "$dir/mkinitramfs")"
+! chroot "$root" lsinitramfs /boot/without | grep -q bin/vellum || fail 'an initramfs that nobody asked for'
+printf 'volume = "/dev/disk/by-id/virtio-disk"\nbefore = "root"\n' >"$root/etc/vellum/volumes/system.toml"
+chroot "$root" mkinitramfs -o /boot/initrd "$version" >"$dir/mkinitramfs" 2>&1 || fail "mkinitramfs: $(cat "$dir/mkinitramfs")"
+for place in proc sys; do umount "$root/$place"; done
+mv "$root/boot/initrd" "$dir/initrd"
+mv "$root/boot/without" "$dir/without"
+
+mkfs() { mkfs.ext4 -q -F -U "$uuid" -d "$root" "$1"; }
+if [ "$PLAIN" -gt 0 ]; then
+    truncate -s 1500M "$dir/plain"
+    mkfs "$dir/plain"
+fi
+"$VELLUM" create "$dir/volume" --size 1500M >/dev/null
+device=$("$VELLUM" attach "$dir/volume") || fail 'attach'
+mkfs "$device"
+"$VELLUM" detach "$dir/volume" >/dev/null || fail 'detach'
+rm -rf "$root"
+
+# boot DRIVE INITRAMFS WORDS...: starts the guest, whose power is on until it is killed or shuts down.
+boot() {
+    local drive=$1 initramfs=$2
+    shift 2
+    : >"$dir/console"
+    # One processor: of several, QEMU now and then runs code of the kernel that is just being changed.
+    qemu-system-x86_64 -accel tcg -cpu max -m 768 -smp 1 -nographic -no-reboot -nodefaults \
+        -serial "file:$dir/console" -kernel "$guest/vmlinuz" -initrd "$dir/$initramfs" \
+        -append "console=ttyS0 quiet loglevel=3 panic=-1 oops=panic no_timer_check root=UUID=$uuid systemd.show_status=0 $*" \
+        -drive "file=$dir/$drive,if=none,id=disk,format=raw,cache=writeback,discard=unmap" -device virtio-blk-pci,drive=disk,serial=disk &
+    qemu=$!
+}
+# said PATTERN: waits until the guest has said it.
+said() {
+    for ((tenths = 0; tenths < PATIENCE * 10; tenths++)); do
+        ! grep -aqE "root: FAIL|Kernel panic" "$dir/console" || fail "in boot $boots"
+        ! grep -aqE "$1" "$dir/console" || return 0
+        kill -0 "$qemu" 2>/dev/null || fail "boot $boots ended before it said '$1'"
+        sleep 0.1
+    done
+    fail "boot $boots: out of patience"
+}
+ended() {
+    for ((tenths = 0; tenths < PATIENCE * 10; tenths++)); do
+        kill -0 "$qemu" 2>/dev/null || { qemu=''; return 0; }
+        sleep 0.1
+    done
+    fail "boot $boots does not shut down"
+}
+told() { tr -d '\r' <"$dir/console" | grep -aoE "$1" | tail -1 || true; }
+
+boots=plain
+for ((n = 1; n <= PLAIN; n++)); do
+    boot plain without test=plain
+    said 'root: up .*done'
+    echo "plain drive: $(told 'root: up .*done')"
+    ended
+done
+# The power goes while it writes; what it told before that to be durable is what the next boot has to find.
+synced=0
+boots=0
+: "${SEED:=$$}"
+RANDOM=$((SEED % 32768))
+while [ "$boots" -lt "$CYCLES" ]; do
+    boots=$((boots + 1))
+    boot volume initrd "test=cut test.synced=$synced"
+    said "root: synced $((synced + 1 + RANDOM % 20)) "
+    sleep "0.$((RANDOM % 10))"
+    kill -9 "$qemu"
+    wait "$qemu" 2>/dev/null || true
+    qemu=''
+    synced=$(told 'root: synced [0-9]+ ' | tr -dc 0-9)
+    echo "cut $boots: $(told 'root: up .*done'); $synced files synced"
+done
+boots=$((boots + 1))
+boot volume initrd "test=end test.synced=$synced"
+said 'root: up .*done'
+ended
+echo "end: $(told 'root: up .*done'); $(told 'root: server .*')"
+"$VELLUM" check "$dir/volume" >"$dir/check" 2>&1 || fail "check: $(cat "$dir/check")"
+device=$("$VELLUM" attach "$dir/volume") || fail 'attach what is left'
+code=0
+e2fsck -fn "$device" >"$dir/e2fsck" 2>&1 || code=$?
+# A shutdown leaves nothing to be replayed either.
+dumpe2fs -h "$device" 2>/dev/null | grep -q '^Filesystem features:.*needs_recovery' && code="$code, and its journal is not empty"
+"$VELLUM" detach "$dir/volume" >/dev/null || fail 'detach what is left'
+[ "$code" = 0 ] || fail "e2fsck: $code: $(cat "$dir/e2fsck")"
+echo "root: passed, $CYCLES cuts, $boots boots of the volume, $synced files that were synced"
