@@ -26,6 +26,6 @@ install -D -m 755 -t "$to/usr/lib/dracut/modules.d/90vellum" packaging/dracut/mo
 install -m 644 packaging/volumes.README "$to/etc/vellum/volumes/README"
 install -m 644 README.md docs/PROMISE.md "$to/usr/share/doc/vellum/"
 install -d "$to/usr/share/doc/vellum/guide/reference"
-install -m 644 docs/guide/src/*.md "$to/usr/share/doc/vellum/guide/"
+install -m 644 docs/guide/src/*.md docs/guide/src/*.png "$to/usr/share/doc/vellum/guide/"
 install -m 644 docs/guide/src/reference/*.md "$to/usr/share/doc/vellum/guide/reference/"
 install -m 644 packaging/grafana/vellum.json "$to/usr/share/doc/vellum/grafana.json"
