@@ -24,7 +24,7 @@ macro_rules! program {
     };
 }
 
-pub const APPLICATIONS: [Application; 3] = [
+pub const APPLICATIONS: [Application; 5] = [
     Application {
         name: "sqlite",
         program: program!("sqlite"),
@@ -39,6 +39,16 @@ pub const APPLICATIONS: [Application; 3] = [
         name: "leveldb",
         program: program!("leveldb"),
         modes: &["snappy", "none"],
+    },
+    Application {
+        name: "git",
+        program: program!("git"),
+        modes: &["loose", "packed"],
+    },
+    Application {
+        name: "dpkg",
+        program: program!("dpkg"),
+        modes: &["gzip", "xz"],
     },
 ];
 
