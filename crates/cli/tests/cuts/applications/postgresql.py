@@ -53,7 +53,7 @@ class Server:
     def wait(self, folder):
         # It says whether it takes connections; what else is wrong the session will find.
         asks = [os.path.join(binaries(), "pg_isready"), "-q", "-h", folder]
-        end = time.monotonic() + 100
+        end = time.monotonic() + 600
         while subprocess.run(asks).returncode != 0:
             if self.process.poll() is not None or time.monotonic() > end:
                 self.fail("it does not start")
@@ -85,7 +85,7 @@ class Server:
         # In order: sessions are ended, a last checkpoint is made.
         self.process.terminate() if kind else self.process.send_signal(2)
         try:
-            code = self.process.wait(100)
+            code = self.process.wait(600)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.fail("it does not stop")
