@@ -29,7 +29,9 @@ fn meant_at(text: &str, all: &[SnapshotInfo], now: u64) -> Result<String> {
         .parse()
         .map_err(|error| anyhow!("@{text}: {error}; @-15m is the snapshot of 15 minutes ago"))?;
     // Whose clock was not set has taken it in 1970: nobody knows when that was.
-    let is_known = |one: &&SnapshotInfo| one.taken > 0 && !one.leaves && !one.arrives;
+    let is_known = |one: &&SnapshotInfo| {
+        one.taken > 0 && !one.leaves && !one.arrives && one.clone_of.is_none()
+    };
     let known = || all.iter().filter(is_known);
     let is_old = |one: &&SnapshotInfo| one.taken <= now.saturating_sub(span.seconds());
     if let Some(one) = known()
@@ -75,6 +77,7 @@ mod tests {
             leaves: false,
             scheduled: false,
             arrives: false,
+            clone_of: None,
         }
     }
 

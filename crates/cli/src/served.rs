@@ -3,17 +3,18 @@
 use crate::outcome::{tell, usage};
 use crate::properties::{Chosen, Run};
 use crate::raw::RawFile;
-use crate::{ago, drives};
+use crate::{ago, drives, snapshots};
 use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::recovery::find_superblock;
 use vellum_device::block::BlockDevice;
 use vellum_device::info::VolumeInfo;
-use vellum_device::{Growable, MediumSource, NewSize, OpenError, Seen, Volume, crc32c};
+use vellum_device::{Growable, MediumSource, NewSize, OpenError, Volume, crc32c};
 use vellum_frontend::fuse::Resized;
 use vellum_frontend::unaligned::ByteDevice;
 use vellum_medium::Medium;
@@ -25,8 +26,10 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 pub struct OpenOptions {
     /// Refuse writes.
     pub read_only: bool,
-    /// Serve this snapshot of the volume, and not the volume.
+    /// Serve this snapshot or clone of the volume, and not the volume.
     pub snapshot: Option<String>,
+    /// It is a clone, which is written.
+    pub is_clone: bool,
     /// What is otherwise than the volume has it, in this run.
     pub run: Run,
     /// Record what is asked.
@@ -57,6 +60,8 @@ pub struct Served {
     places: Mutex<Vec<String>>,
     /// Whose kernel goes by its size.
     resized: Mutex<Vec<Resized>>,
+    /// A snapshot or a clone stays for as long as it is served.
+    _held: Option<Box<dyn Any + Send + Sync>>,
 }
 
 enum Kind {
@@ -64,13 +69,13 @@ enum Kind {
     Raw(Arc<RawFile>),
 }
 
-/// A snapshot, by its name or its age.
-fn seen(volume: &Volume, asked: &str) -> Result<Seen> {
+/// A snapshot, by its name or its age, or a clone.
+fn shown(volume: &Volume, asked: &str, read_only: bool) -> Result<Arc<dyn BlockDevice>> {
     let name = match ago::is_age(asked) {
         true => ago::meant(asked, &volume.snapshots()?)?,
         false => asked.to_owned(),
     };
-    Ok(volume.seen_at(&name)?)
+    Ok(snapshots::device(volume, &name, !read_only)?.0)
 }
 
 impl Served {
@@ -89,16 +94,18 @@ impl Served {
         };
         let device: Arc<dyn BlockDevice> = match (&kind, &options.snapshot) {
             (Kind::Volume(volume, _), None) => volume.clone(),
-            (Kind::Volume(volume, _), Some(name)) => match seen(&volume.volume(), name) {
-                Ok(seen) if options.read_only => Arc::new(seen),
-                Ok(seen) => Arc::new(seen.with_memory()),
-                Err(error) => {
-                    end(&kind, path)?;
-                    return Err(error.context(format!("{}@{name}", path.display())));
+            (Kind::Volume(volume, _), Some(name)) => {
+                match shown(&volume.volume(), name, options.read_only) {
+                    Ok(device) => device,
+                    Err(error) => {
+                        end(&kind, path)?;
+                        return Err(error.context(format!("{}@{name}", path.display())));
+                    }
                 }
-            },
+            }
             (Kind::Raw(raw), _) => raw.clone(),
         };
+        let held = options.snapshot.as_ref().and_then(|_| device.hold());
         let recorder = match &options.record {
             None => None,
             Some(Recording { trace, sizes }) => {
@@ -127,6 +134,7 @@ impl Served {
             drive,
             places: Mutex::default(),
             resized: Mutex::default(),
+            _held: held,
         })
     }
 
@@ -266,7 +274,7 @@ fn open_volume(path: &Path, medium: Box<dyn Medium>, options: &OpenOptions) -> R
         .with_context(|| path.display().to_string())?;
     let chosen = Chosen::new(&superblock, &options.run);
     chosen.in_force().check(&superblock)?;
-    let read_only = options.read_only || options.snapshot.is_some();
+    let read_only = options.read_only || (options.snapshot.is_some() && !options.is_clone);
     let how = how_to_open(path, &chosen, read_only);
     let volume = Growable::open(Arc::new(medium), &how).map_err(|error| match error {
         OpenError::Journal(error) => usage(format!("journals: {error}")),

@@ -30,6 +30,13 @@ pub enum Order {
     List,
     /// To take one of this name.
     Take(String),
+    /// To make a clone of a snapshot.
+    Clone {
+        /// The snapshot.
+        of: String,
+        /// What the clone is called.
+        name: String,
+    },
     /// To delete the one of this name.
     Delete(String),
     /// To delete all of them: of a volume that nobody serves without a look at what says which there are.
@@ -89,12 +96,15 @@ impl Order {
         match self {
             Self::List => {}
             Self::Take(name) => {
-                let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-                volume.take_snapshot(name, now.map_or(0, |since| since.as_secs()))?;
+                volume.take_snapshot(name, seconds())?;
             }
+            Self::Clone { of, name } => volume.clone_snapshot(of, name, seconds())?,
             Self::Delete(name) => volume.delete_snapshot(name)?,
             Self::DeleteAll => {
-                for one in volume.snapshots()? {
+                let mut all = volume.snapshots()?;
+                // A snapshot stays for as long as it has clones.
+                all.sort_by_key(|one| one.clone_of.is_none());
+                for one in all {
                     volume.delete_snapshot(&one.name)?;
                 }
             }
@@ -114,6 +124,12 @@ impl Order {
         };
         Ok(json!(all))
     }
+}
+
+/// Since 1970.
+fn seconds() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |since| since.as_secs())
 }
 
 fn run((lba, blocks): (Lba, u64)) -> Run {
@@ -193,6 +209,13 @@ pub fn split(given: &Path) -> (PathBuf, Option<String>) {
     }
 }
 
+/// Whether this is the name of a clone.
+pub fn is_clone(volume: &Path, key: &Key, name: &str) -> Result<bool> {
+    let all: All = ask(volume, key, &Order::List)?;
+    let mut all = all.snapshots.iter();
+    Ok(all.any(|one| one.name == name && one.clone_of.is_some()))
+}
+
 /// Volumes by the names of their exports: each, and each of its snapshots, can be compared with its snapshots.
 pub struct Compared(pub Vec<(String, Arc<Growable>)>);
 
@@ -220,7 +243,8 @@ impl Changes for Compared {
             return Vec::new();
         };
         let all = volume.volume().snapshots().unwrap_or_default();
-        let names = all.into_iter().map(|one| one.name);
+        let snapshots = all.into_iter().filter(|one| one.clone_of.is_none());
+        let names = snapshots.map(|one| one.name);
         names
             .take_while(|name| Some(name) != until.as_ref())
             .collect()
@@ -264,17 +288,31 @@ pub fn finder(volumes: Vec<(String, Arc<Growable>)>, in_memory: bool) -> Finder 
     Arc::new(move |asked| {
         let (name, snapshot) = asked.rsplit_once('@')?;
         let (_, volume) = volumes.iter().find(|(other, _)| other == name)?;
-        let seen = volume.volume().seen_at(&named(volume, snapshot)?).ok()?;
-        let number = seen.number().into();
-        let device: Arc<dyn BlockDevice> = match in_memory {
-            true => Arc::new(seen.with_memory()),
-            false => Arc::new(seen),
-        };
+        let (device, number) =
+            device(&volume.volume(), &named(volume, snapshot)?, in_memory).ok()?;
         Some(Found {
             of: name.to_owned(),
             number,
             device: device.into(),
         })
+    })
+}
+
+/// A clone, to be written; or a snapshot, of which what is written stays `in_memory`, or which is read alone. And its number.
+pub fn device(
+    volume: &Volume,
+    name: &str,
+    in_memory: bool,
+) -> Result<(Arc<dyn BlockDevice>, u64), SnapshotError> {
+    if let Some(clone) = volume.clone_at(name)? {
+        let number = clone.number().into();
+        return Ok((Arc::new(clone), number));
+    }
+    let seen = volume.seen_at(name)?;
+    let number = seen.number().into();
+    Ok(match in_memory {
+        true => (Arc::new(seen.with_memory()), number),
+        false => (Arc::new(seen), number),
     })
 }
 

@@ -3,7 +3,7 @@
 //! `cargo run --release -p vellum-device --example snapshots -- [MiB of the volume] [snapshots]`
 //!
 //! Random writes of 4 KiB, one after the other, on a medium in memory: without snapshots, then each for the first time since a
-//! snapshot, then among so many. The blocks are new, and no smaller encoded.
+//! snapshot, then among so many, and to a clone. The blocks are new, and no smaller encoded.
 
 use parking_lot::{Condvar, Mutex};
 use std::error::Error;
@@ -38,7 +38,7 @@ impl Replies for One {
     }
 }
 
-fn write(volume: &Volume, lba: u64, random: u64) -> Result<(), BlockError> {
+fn write(volume: &dyn BlockDevice, lba: u64, random: u64) -> Result<(), BlockError> {
     let mut frames = volume.frames().take(Share::Write, 1)?;
     let mut state = random;
     for word in frames.block_mut(0).as_chunks_mut::<8>().0 {
@@ -71,7 +71,7 @@ fn next(mut random: u64) -> u64 {
 }
 
 /// Writes so many blocks, in an order that has each one once.
-fn write_all(volume: &Volume, count: u64, seed: u64) -> Result<(), BlockError> {
+fn write_all(volume: &dyn BlockDevice, count: u64, seed: u64) -> Result<(), BlockError> {
     let blocks = volume.blocks();
     // Odd, and the volume's blocks are a power of two: each comes once.
     let step = (seed | 1).wrapping_mul(0x9e37_79b9) | 1;
@@ -83,9 +83,20 @@ fn write_all(volume: &Volume, count: u64, seed: u64) -> Result<(), BlockError> {
 }
 
 fn measure(name: &str, volume: &Volume, count: u64, seed: u64) -> Result<(), BlockError> {
+    measure_on(volume, name, volume, count, seed)
+}
+
+/// The same of writes to a clone of the volume's.
+fn measure_on(
+    device: &dyn BlockDevice,
+    name: &str,
+    volume: &Volume,
+    count: u64,
+    seed: u64,
+) -> Result<(), BlockError> {
     let before = volume.stats().medium.written_bytes;
     let began = Instant::now();
-    write_all(volume, count, seed)?;
+    write_all(device, count, seed)?;
     let micros = began.elapsed().as_secs_f64() * 1e6 / count as f64;
     let written = volume.stats().medium.written_bytes - before;
     let bytes = written as f64 / count as f64;
@@ -119,6 +130,36 @@ fn take_under_load(volume: &Volume, snapshots: u64) -> Result<Vec<Duration>, Box
         Ok(())
     })?;
     Ok(took)
+}
+
+/// How long clones take, and what writing to one costs.
+fn clones(volume: &Volume, count: u64) -> Result<(), Box<dyn Error>> {
+    let mut took = Vec::new();
+    for number in 0..16 {
+        let began = Instant::now();
+        volume.clone_snapshot("first", &format!("c{number}"), 1)?;
+        took.push(began.elapsed());
+    }
+    took.sort_unstable();
+    println!(
+        "a clone: half took at most {:.1?}, all at most {:.1?}",
+        took[7], took[15]
+    );
+    if let Some(clone) = volume.clone_at("c0")? {
+        measure_on(
+            &clone,
+            "a clone, each for the first time",
+            volume,
+            count,
+            11,
+        )?;
+        measure_on(&clone, "again", volume, count, 11)?;
+    }
+    measure("the volume beside it, again", volume, count, 9)?;
+    for number in 0..16 {
+        volume.delete_snapshot(&format!("c{number}"))?;
+    }
+    Ok(())
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -164,6 +205,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let name = format!("among {snapshots} snapshots, each for the first time");
     measure(&name, &volume, count, 9)?;
     measure("again", &volume, count, 9)?;
+    clones(&volume, count)?;
     let (kept, _) = volume.snapshot_room()?;
     let began = Instant::now();
     for info in volume.snapshots()? {

@@ -61,7 +61,7 @@ pub use layouts::check_choice;
 pub use options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError};
 pub use properties::{ChangeError, change_at_rest};
 pub use scrub::{Finding, ScrubReport, Severity};
-pub use snapshots::{ArrivalError, Seen, SnapshotError, SnapshotInfo};
+pub use snapshots::{ArrivalError, Cloned, Seen, SnapshotError, SnapshotInfo};
 pub use source::MediumSource;
 pub use start::may_take;
 pub use sweep::{Haste, Sought, SweepError, SweepProgress};

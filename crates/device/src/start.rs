@@ -47,7 +47,7 @@ pub(crate) fn create(
         source,
     })?;
     if !options.properties.is_empty() {
-        superblock.set_properties(options.properties.clone());
+        superblock.set_properties(options.properties.clone().with_clones(false));
     }
     // An older volume's superblock must not outlive its roots: if this is cut short, there is no volume.
     for mirror in superblock.mirrors() {

@@ -24,9 +24,9 @@ const LOOK_PATIENCE: Duration = Duration::from_secs(15);
 pub struct Args {
     /// The volume; or VOLUME@SNAPSHOT, a snapshot of it, also while it is attached over FUSE: what is written to that is kept in
     /// memory, and forgotten when it is detached. VOLUME@-15m is the newest snapshot that was taken at least so long ago (s, m, h, d
-    /// or w); it is detached by its name, which is told.
+    /// or w); it is detached by its name, which is told. VOLUME@CLONE is a clone, and what is written to that stays.
     volume: PathBuf,
-    /// Mount the file system on it here; of a snapshot, to be read.
+    /// Mount the file system on it here; of a snapshot, to be read; of a clone, with the kernel's own options if none are given.
     #[arg(long, value_name = "DIR")]
     mount: Option<PathBuf>,
     /// Make an ext4 on it first.
@@ -95,15 +95,21 @@ pub fn run(args: Args) -> Result<()> {
     }
 }
 
-/// A snapshot: of a volume that has a server, its server shows it.
+/// A snapshot or a clone: of a volume that has a server, its server shows it.
 fn of_snapshot(args: &Args, volume: &Path, snapshot: &str, stop: &Stop) -> Result<()> {
     if args.mkfs {
-        return Err(usage("--mkfs: a snapshot is what it is"));
+        return Err(usage(
+            "--mkfs: a snapshot is what it is, and a clone begins as one",
+        ));
     }
     let uuid = peek::uuid_of(volume)?;
     let mount = mount_of(args)?;
     let options = args.options.as_deref();
-    let options = options.map_or("ro".to_owned(), |own| format!("ro,{own}"));
+    let options = match (snapshots::is_clone(volume, &args.key, snapshot)?, options) {
+        (true, own) => own.unwrap_or("rw").to_owned(),
+        (false, None) => "ro".to_owned(),
+        (false, Some(own)) => format!("ro,{own}"),
+    };
     may_attach()?;
     let device = match control::find_server(volume)? {
         Some(_) => views::attach(&uuid, volume, snapshot)?,

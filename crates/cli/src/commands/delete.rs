@@ -15,16 +15,17 @@ use std::path::PathBuf;
   vellum delete disk.vellum before-upgrade
 
 The volume, and its other snapshots, stay as they are.
+A snapshot with clones stays until these are deleted, and a clone for as long as it is in use.
 
 If what says which snapshots there are is damaged, the volume is not written.
-`vellum delete disk.vellum --all` gives all of them up, and the volume is written again.")]
+`vellum delete disk.vellum --all` gives all of them up, clones too, and the volume is written again.")]
 pub struct Args {
     /// The volume; if it is being served, its server does it.
     volume: PathBuf,
-    /// The snapshot.
+    /// The snapshot, or the clone.
     #[arg(required_unless_present = "all")]
     name: Option<String>,
-    /// All of them.
+    /// All snapshots and clones.
     #[arg(long, conflicts_with = "name")]
     all: bool,
     #[command(flatten)]
@@ -41,7 +42,7 @@ pub fn run(args: &Args) -> Result<()> {
             views::is_free(&uuid, &args.volume, &one.name)?;
         }
         let _: All = snapshots::ask(&args.volume, &args.key, &Order::DeleteAll)?;
-        writeln!(out(), "all snapshots are deleted")?;
+        writeln!(out(), "all snapshots and clones are deleted")?;
         return Ok(());
     };
     views::is_free(&uuid, &args.volume, name)?;

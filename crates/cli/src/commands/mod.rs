@@ -3,6 +3,7 @@
 mod attach;
 mod boot;
 mod check;
+mod clone;
 mod completions;
 mod create;
 mod dedup;
@@ -105,7 +106,9 @@ pub enum Command {
     Snapshots(snapshots::Args),
     /// Make a volume what it was when a snapshot was taken.
     Rollback(rollback::Args),
-    /// Delete a snapshot.
+    /// Make a second disk of a snapshot, which is written and shares all that it does not change.
+    Clone(clone::Args),
+    /// Delete a snapshot or a clone.
     Delete(delete::Args),
     /// Show what has changed on a volume since a snapshot.
     Diff(diff::Args),
@@ -179,6 +182,7 @@ impl Command {
             Self::Snapshot(args) => snapshot::run(&args),
             Self::Snapshots(args) => snapshots::run(&args),
             Self::Rollback(args) => rollback::run(&args),
+            Self::Clone(args) => clone::run(&args),
             Self::Delete(args) => delete::run(&args),
             Self::Diff(args) => diff::run(&args),
             Self::Send(args) => send::run(&args),

@@ -34,7 +34,7 @@ use vellum_record::Sizes;
 #[derive(clap::Args)]
 pub struct Args {
     /// The volumes, each FILE or NAME=FILE; without a name, the export is called like the file. FILE@SNAPSHOT: a snapshot of one, to be
-    /// read; what is written to it stays in memory, and is forgotten at the end.
+    /// read; what is written to it stays in memory, and is forgotten at the end. FILE@CLONE: a clone, which is written.
     #[arg(required = true, value_name = "VOLUME")]
     volumes: Vec<String>,
     /// Listen for NBD clients on this unix socket.
@@ -214,7 +214,7 @@ pub fn run(args: Args) -> Result<()> {
     if args.syslog {
         server_log::to_the_system();
     }
-    let named = args.named()?;
+    let mut named = args.named()?;
     let confinement = Confinement::begin()?;
     // Each thread has it from the one that made it.
     protected::flushes_for_others(args.syslog);
@@ -234,6 +234,7 @@ pub fn run(args: Args) -> Result<()> {
     let mut options = OpenOptions {
         read_only: args.read_only,
         snapshot: None,
+        is_clone: false,
         run: args.run.clone(),
         record: args.record.clone().map(|trace| Recording {
             trace,
@@ -243,6 +244,7 @@ pub fn run(args: Args) -> Result<()> {
     if args.key_on_stdin {
         args.key.take(std::io::stdin())?;
     }
+    note_clones(&mut named, &args.key);
     let connection = taken_over(&args, &named)?;
     let (media, sockets) = claimed(&args, &named)?;
     let mut volumes = Volumes::new(args.stays(&named));
@@ -251,6 +253,7 @@ pub fn run(args: Args) -> Result<()> {
             break;
         }
         options.snapshot = one.snapshot;
+        options.is_clone = one.is_clone;
         let served = Served::open(one.name, &one.path, medium, &options)?;
         volumes.all.push(served);
     }
@@ -262,13 +265,7 @@ pub fn run(args: Args) -> Result<()> {
     };
     // Front ends are gone; whatever happened to them, the volumes end in order, and are ours until then.
     sockets.iter().for_each(ControlSocket::stopping);
-    let mut result = served;
-    for volume in &volumes.all {
-        let stopped = volume
-            .stop()
-            .with_context(|| format!("stopping {}", volume.path.display()));
-        result = result.and(stopped);
-    }
+    let result = served.and(stop_all(&volumes));
     // Before the medium is let go, so that a new server does not find the old one's.
     drop(sockets);
     // Detached FUSE sessions may still have threads; they must not keep us.
@@ -307,7 +304,7 @@ fn claimed(args: &Args, named: &[Named]) -> Result<(Media, Vec<ControlSocket>)> 
         media.push(match args.raw {
             true => None,
             false => {
-                let read_only = args.read_only || one.snapshot.is_some();
+                let read_only = args.read_only || (one.snapshot.is_some() && !one.is_clone);
                 let Claimed { medium, socket } = claim(&one.path, read_only, &args.key)?;
                 sockets.extend(socket);
                 Some(medium)
@@ -456,6 +453,28 @@ struct Named {
     name: String,
     path: PathBuf,
     snapshot: Option<String>,
+    is_clone: bool,
+}
+
+/// Each of them, whatever became of another; the first failure.
+fn stop_all(volumes: &Volumes) -> Result<()> {
+    let mut result = Ok(());
+    for volume in &volumes.all {
+        let stopped = volume
+            .stop()
+            .with_context(|| format!("stopping {}", volume.path.display()));
+        result = result.and(stopped);
+    }
+    result
+}
+
+/// Finds out which of them are clones. What is wrong with a volume is told when it is opened.
+fn note_clones(named: &mut [Named], key: &Key) {
+    for one in named {
+        let name = one.snapshot.as_ref();
+        one.is_clone =
+            name.is_some_and(|name| snapshots::is_clone(&one.path, key, name).unwrap_or(false));
+    }
 }
 
 /// `NAME=FILE`, or a file that gives its own name; either with `@SNAPSHOT`.
@@ -473,6 +492,7 @@ fn name_of(volume: &str) -> Result<Named> {
         name,
         path,
         snapshot,
+        is_clone: false,
     })
 }
 

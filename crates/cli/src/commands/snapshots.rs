@@ -17,8 +17,8 @@ use vellum_device::SnapshotInfo;
   vellum snapshots disk.vellum
   vellum snapshots disk.vellum --json | jq -r '.snapshots[].name'
 
-FREED is what deleting that one alone gives back. BY tells which the volume took by itself: see
-`vellum set --help`, snapshot-every.")]
+FREED is what deleting that one alone gives back. BY tells which the volume took by itself (see
+`vellum set --help`, snapshot-every), and which are clones.")]
 pub struct Args {
     /// The volume.
     volume: PathBuf,
@@ -63,6 +63,10 @@ fn row(one: &SnapshotInfo) -> [String; 4] {
         (_, true) => "being received".to_owned(),
         _ => Size(one.kept_bytes).to_string(),
     };
-    let by = if one.scheduled { "schedule" } else { "hand" };
-    [one.name.clone(), age, by.to_owned(), freed]
+    let by = match &one.clone_of {
+        Some(of) => format!("clone of {of}"),
+        None if one.scheduled => "schedule".to_owned(),
+        None => "hand".to_owned(),
+    };
+    [one.name.clone(), age, by, freed]
 }

@@ -135,6 +135,10 @@ pub enum Stage {
     ArrivingWhole = 4,
     /// What changed since the newest that is there is being received.
     ArrivingChanges = 5,
+    /// It is no snapshot, but a clone of one.
+    Clone = 6,
+    /// It is a clone, and is being deleted.
+    LeavingClone = 7,
 }
 
 impl Stage {
@@ -142,6 +146,18 @@ impl Stage {
     #[must_use]
     pub fn arrives(self) -> bool {
         matches!(self, Self::ArrivingWhole | Self::ArrivingChanges)
+    }
+
+    /// Whether it is no snapshot, but a clone of one.
+    #[must_use]
+    pub fn is_clone(self) -> bool {
+        matches!(self, Self::Clone | Self::LeavingClone)
+    }
+
+    /// Whether it is being deleted.
+    #[must_use]
+    pub fn leaves(self) -> bool {
+        matches!(self, Self::Leaving | Self::LeavingClone)
     }
 }
 
@@ -252,14 +268,16 @@ pub const FIELDS: &[Field] = &[
         4,
         1,
         "1 kept; 2 being deleted; 3 the volume is being taken back to it; 4 all of it is being received; \
-         5 what changed since the newest other one is",
+         5 what changed since the newest other one is; 6 it is a clone; \
+         7 it is a clone that is being deleted",
     ),
     field("name_bytes", 5, 1, "bytes of the name"),
     field(
         "mark",
         6,
         MARK_BYTES,
-        "drawn at random; of a received one, that of the one that was sent",
+        "drawn at random; of a received one, that of the one that was sent; of a clone, the number \
+         of its snapshot, u32",
     ),
     field(
         "taken",
@@ -270,7 +288,25 @@ pub const FIELDS: &[Field] = &[
     field("name", 20, NAME_BYTES, "ASCII, then zeros"),
 ];
 
+impl Mark {
+    /// What a clone has in place of one: the number of its snapshot.
+    #[must_use]
+    pub fn of_clone(of: Number) -> Self {
+        let mut mark = [0; MARK_BYTES];
+        mark[..4].copy_from_slice(&of.0.to_le_bytes());
+        Self(mark)
+    }
+}
+
 impl Snapshot {
+    /// Of which snapshot it is a clone, if it is one.
+    #[must_use]
+    pub fn clone_of(&self) -> Option<Number> {
+        let [a, b, c, d, ..] = self.identity.mark.0;
+        let of = Number(u32::from_le_bytes([a, b, c, d]));
+        self.stage.is_clone().then_some(of)
+    }
+
     /// Its entry.
     #[must_use]
     pub fn encode(&self) -> [u8; ENTRY_BYTES] {
@@ -300,6 +336,8 @@ impl Snapshot {
             3 => Stage::Returning,
             4 => Stage::ArrivingWhole,
             5 => Stage::ArrivingChanges,
+            6 => Stage::Clone,
+            7 => Stage::LeavingClone,
             other => {
                 let (what, field, value) = (WHAT, "stage", other.into());
                 return Err(FormatError::Value { what, field, value });
@@ -330,7 +368,7 @@ impl Snapshot {
 pub struct Row {
     /// The block, as clients see it.
     pub lba: Lba,
-    /// The newest snapshot that has it so.
+    /// The newest snapshot that has it so; or the clone.
     pub number: Number,
 }
 
@@ -358,12 +396,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const STAGES: [Stage; 5] = [
+    const STAGES: [Stage; 7] = [
         Stage::Kept,
         Stage::Leaving,
         Stage::Returning,
         Stage::ArrivingWhole,
         Stage::ArrivingChanges,
+        Stage::Clone,
+        Stage::LeavingClone,
     ];
 
     #[test]

@@ -164,6 +164,9 @@ pub struct Properties {
     /// How often they have been changed.
     generation: u64,
     entries: Vec<(String, Value)>,
+    /// Nobody sets it: the volume has clones, or had some. It is a feature of the superblock, and comes and goes between the mirrors
+    /// as properties do.
+    has_clones: bool,
 }
 
 impl Properties {
@@ -176,6 +179,18 @@ impl Properties {
     /// What a program must know to write a volume that has them.
     pub(super) fn feature(&self) -> u64 {
         if self.is_empty() { 0 } else { FEATURE }
+    }
+
+    /// Whether the volume has clones, or had some: a program that knows of none must not touch it.
+    #[must_use]
+    pub fn has_clones(&self) -> bool {
+        self.has_clones
+    }
+
+    /// The same of a volume that has clones, or has none.
+    #[must_use]
+    pub fn with_clones(self, has_clones: bool) -> Self {
+        Self { has_clones, ..self }
     }
 
     /// How often they have been changed.
@@ -312,6 +327,7 @@ impl Properties {
         Ok(Self {
             generation,
             entries,
+            has_clones: false,
         })
     }
 }
@@ -336,6 +352,8 @@ impl Superblock {
     pub fn set_properties(&mut self, properties: Properties) {
         self.properties = Properties {
             generation: self.properties.generation + 1,
+            // Whoever has changed some may not have heard of it.
+            has_clones: properties.has_clones || self.properties.has_clones,
             ..properties
         };
     }

@@ -23,7 +23,7 @@ use crate::entry::LEAF_ENTRIES;
 use crate::limits::{COLLECTOR_SEGMENTS, STRIPE};
 use core::mem::offset_of;
 pub(super) use features::Features;
-use features::{COPIES, KNOWN, SNAPSHOTS, WITHOUT_DATA, XXH3_SUMS};
+use features::{CLONES, COPIES, KNOWN, SNAPSHOTS, WITHOUT_DATA, XXH3_SUMS};
 pub use log_end::LogEnd;
 pub(super) use secret::Secret;
 pub use segments::SegmentArea;
@@ -47,7 +47,7 @@ on_disk! {
         uuid: [u8; 16],
         /// key of the volume's hashes; of a pack the newest chunk whose data was whole (8 bytes), zeros (8), and the signature
         secret: [u8; 32],
-        /// features that a program must know to read the volume: 1 blocks' sums are XXH3; 2 tables have editions; 4 a log has copies of what leads to data; 8 second roots have open summaries; 16 it is a pack, without data; 32 tables in place have what leads to data twice; 64 a chunk's header names the LBAs of the one before; 128 a log's roots and leaves lie behind its segments, for it has grown; 256 behind the blocks that clients see are those of snapshots
+        /// features that a program must know to read the volume: 1 blocks' sums are XXH3; 2 tables have editions; 4 a log has copies of what leads to data; 8 second roots have open summaries; 16 it is a pack, without data; 32 tables in place have what leads to data twice; 64 a chunk's header names the LBAs of the one before; 128 a log's roots and leaves lie behind its segments, for it has grown; 256 behind the blocks that clients see are those of snapshots; 512 there are clones among these, or were
         incompatible: U64,
         /// features that a program must know to write it: 1 there are properties
         read_only_compatible: U64,
@@ -408,6 +408,7 @@ impl Superblock {
             | of(self.leaves.parities > 0, COPIES)
             | of(is_pack, WITHOUT_DATA)
             | of(self.kept_blocks > 0, SNAPSHOTS)
+            | of(self.properties.has_clones(), CLONES)
     }
 
     /// Where a superblock that may be damaged has the volume's last mirror.
@@ -434,7 +435,9 @@ impl Superblock {
         }
         let properties = || {
             let (generation, used) = (raw.property_generation.get(), raw.property_bytes.get());
+            let has_clones = raw.incompatible.get() & CLONES != 0;
             Properties::of_block(generation, used, bytes)
+                .map(|properties| properties.with_clones(has_clones))
         };
         Self::of_raw(&raw, medium_blocks, properties)
     }

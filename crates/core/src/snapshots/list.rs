@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
     /// One name, one snapshot.
-    #[error("there is a snapshot `{0}` already")]
+    #[error("there is a snapshot or a clone `{0}` already")]
     Exists(Name),
     /// No such name.
     #[error("there is no snapshot of that name")]

@@ -14,10 +14,13 @@
 //! This is the bookkeeping. Who carries it out hands blocks of the list and of rows to [`Snapshots::load_list`] and
 //! [`Snapshots::load_rows`] once, and writes those that a [`Plan`] names.
 
+mod change;
+mod clones;
 mod keep;
 mod list;
 mod rows;
 
+pub use change::{Change, Part};
 pub use keep::{BadKeep, Keep, Schedule, Span, USUAL_KEEP, scheduled_name};
 pub use list::ListError;
 
@@ -29,7 +32,7 @@ use crate::format::history::{
 use crate::seam::Copy;
 use alloc::{collections::BTreeSet, vec::Vec};
 use list::List;
-use rows::Rows;
+use rows::{Owner, Rows};
 
 /// What is to be done before blocks change: first the copies, then the blocks of rows are written. When all that has taken effect
 /// it is [kept](Snapshots::keep); otherwise [dropped](Snapshots::drop_plan).
@@ -97,8 +100,11 @@ impl Snapshots {
         let list = &self.list;
         self.rows.load(block, bytes, |row| {
             // One that arrives has none: those that are there were about to be its first when the power failed.
-            let of = list.by_number(row.number);
-            of.is_some_and(|snapshot| !snapshot.stage.arrives())
+            match list.by_number(row.number)?.stage {
+                stage if stage.arrives() => None,
+                stage if stage.is_clone() => Some(Owner::Clone),
+                _ => Some(Owner::Snapshot),
+            }
         });
     }
 
@@ -125,7 +131,11 @@ impl Snapshots {
     #[must_use]
     pub fn newest(&self) -> Option<Number> {
         let mut newer = self.list.iter().rev();
-        let newest = newer.find(|one| one.stage != Stage::Leaving && !one.stage.arrives());
+        let is_kept = |one: &&Snapshot| {
+            let stage = one.stage;
+            !stage.leaves() && !stage.arrives() && !stage.is_clone()
+        };
+        let newest = newer.find(is_kept);
         newest.map(|newest| newest.number)
     }
 
@@ -248,14 +258,17 @@ impl Snapshots {
     /// Takes one out of the list, of which there is no row; the block of the list that is to be written.
     pub fn remove(&mut self, number: Number) -> Option<u64> {
         debug_assert!(self.rows.of(number, Lba(0)).next().is_none());
+        debug_assert!(self.rows.of_clone(number, Lba(0)).next().is_none());
         self.list.remove(number)
     }
 
     /// The next rows of a snapshot that is being deleted, from those of block `from` on and so many at most: an older one needs
     /// them, or nobody.
     pub fn forget(&mut self, number: Number, from: Lba, most: usize) -> Forget {
-        let older = self.list.iter().rev().find(|other| other.number < number);
-        let older = older.map(|older| older.number);
+        if self.is_clone(number) {
+            return self.forget_clone(number, from, most);
+        }
+        let older = self.older(number);
         let rows: Vec<(Row, u32)> = self.rows.of(number, from).take(most + 1).collect();
         let mut forget = Forget {
             next: rows.get(most).map(|(row, _)| row.lba),
@@ -275,12 +288,21 @@ impl Snapshots {
         forget
     }
 
+    /// The snapshot before one.
+    fn older(&self, number: Number) -> Option<Number> {
+        let is_older = |other: &&Snapshot| other.number < number && !other.stage.is_clone();
+        let older = self.list.iter().rev().find(is_older);
+        older.map(|older| older.number)
+    }
+
     /// How many blocks deleting a snapshot gives up: those that no older one needs.
     #[must_use]
     pub fn kept_by(&self, number: Number) -> u64 {
-        let older = self.list.iter().rev().find(|other| other.number < number);
+        if self.is_clone(number) {
+            return self.rows.of_clone(number, Lba(0)).count() as u64;
+        }
         let rows = self.rows.of(number, Lba(0));
-        match older.map(|older| older.number) {
+        match self.older(number) {
             None => rows.count() as u64,
             Some(number) => rows
                 .filter(|(row, _)| self.rows.has(Row { number, ..*row }))

@@ -1,4 +1,4 @@
-//! The rows of kept blocks: of each, which block of which snapshot it is.
+//! The rows of kept blocks: of each, which block of which snapshot or clone it is.
 
 use crate::addr::{BLOCK_BYTES, Lba};
 use crate::format::history::{BLOCK_ROWS, History, Number, Row};
@@ -13,6 +13,13 @@ struct Block {
     used: u16,
 }
 
+/// Whose a row is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    Snapshot,
+    Clone,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Rows {
@@ -25,6 +32,8 @@ pub(super) struct Rows {
     blocks: Vec<Option<Block>>,
     /// Rows that count: the slot of each.
     slots: BTreeMap<Row, u32>,
+    /// The same of clones, one after the other. What a clone has is nobody's else.
+    clones: BTreeMap<(Number, Lba), u32>,
     /// Blocks with a free slot: slots are taken there first, the lowest first, so that few blocks of rows change.
     open: BTreeSet<u32>,
     taken: u64,
@@ -40,6 +49,7 @@ impl Rows {
             most: history.row_blocks() as u32,
             blocks: Vec::new(),
             slots: BTreeMap::new(),
+            clones: BTreeMap::new(),
             open: BTreeSet::new(),
             taken: 0,
             stale: BTreeSet::new(),
@@ -163,8 +173,13 @@ impl Rows {
         self.give_back(slot);
     }
 
-    /// Rows that `counts` does not know, that name no block which clients see, or that are there already, say nothing.
-    pub fn load(&mut self, number: u64, bytes: &[u8; BLOCK_BYTES], counts: impl Fn(Row) -> bool) {
+    /// Rows of nobody whom `owner` knows, that name no block which clients see, or that are there already, say nothing.
+    pub fn load(
+        &mut self,
+        number: u64,
+        bytes: &[u8; BLOCK_BYTES],
+        owner: impl Fn(Row) -> Option<Owner>,
+    ) {
         let room = self.slots_of(number as u32);
         let mut raw = Box::new([0; BLOCK_ROWS]);
         let mut used = 0;
@@ -173,8 +188,20 @@ impl Rows {
             let Some(row) = Row::of_raw(u64::from_le_bytes(*bytes)) else {
                 continue;
             };
-            if row.lba.0 < self.logical && counts(row) && !self.has(row) {
-                self.insert(row, (number as usize * BLOCK_ROWS + index) as u32);
+            let slot = (number as usize * BLOCK_ROWS + index) as u32;
+            let owner = owner(row).filter(|_| row.lba.0 < self.logical);
+            let is_new = match owner {
+                Some(Owner::Snapshot) if !self.has(row) => {
+                    self.insert(row, slot);
+                    true
+                }
+                Some(Owner::Clone) if self.at_clone(row).is_none() => {
+                    self.insert_clone(row, slot);
+                    true
+                }
+                _ => false,
+            };
+            if is_new {
                 raw[index] = row.raw();
                 used += 1;
             } else {
@@ -187,6 +214,34 @@ impl Rows {
         if usize::from(used) == room {
             self.open.remove(&(number as u32));
         }
+    }
+
+    /// Where a clone has a block, if it has one of its own.
+    pub fn at_clone(&self, row: Row) -> Option<u32> {
+        self.clones.get(&(row.number, row.lba)).copied()
+    }
+
+    /// The blocks that a clone has of its own, from block `from` on.
+    pub fn of_clone(&self, number: Number, from: Lba) -> impl Iterator<Item = (Row, u32)> {
+        let all = (number, from)..=(number, Lba(u64::MAX));
+        self.clones
+            .range(all)
+            .map(|(&(number, lba), &slot)| (Row { lba, number }, slot))
+    }
+
+    /// Blocks that all clones have of their own.
+    pub fn of_clones(&self) -> u64 {
+        self.clones.len() as u64
+    }
+
+    pub fn insert_clone(&mut self, row: Row, slot: u32) {
+        let before = self.clones.insert((row.number, row.lba), slot);
+        debug_assert_eq!(before, None, "a clone has a block once");
+    }
+
+    pub fn remove_clone(&mut self, row: Row, slot: u32) {
+        self.clones.remove(&(row.number, row.lba));
+        self.give_back(slot);
     }
 
     pub fn encode(&self, number: u64, out: &mut [u8]) {

@@ -51,6 +51,11 @@ enum Act {
     Discard(u64, u64),
     Take,
     Delete(usize),
+    /// A clone of the snapshot of this index, if that is one.
+    Clone(usize),
+    /// Of the clone of this index.
+    WriteClone(usize, u64, u64, u8),
+    DiscardClone(usize, u64, u64),
     /// All that was asked for takes effect but so many steps, and it is opened again.
     Cut(usize),
     /// A plan that is made and not carried out.
@@ -63,6 +68,11 @@ fn act() -> impl Strategy<Value = Act> {
         2 => (0..LOGICAL, 1..9u64).prop_map(|(lba, blocks)| Act::Discard(lba, blocks)),
         3 => Just(Act::Take),
         2 => (0..5usize).prop_map(Act::Delete),
+        2 => (0..5usize).prop_map(Act::Clone),
+        6 => (0..5usize, 0..LOGICAL, 1..6u64, any::<u8>())
+            .prop_map(|(index, lba, blocks, byte)| Act::WriteClone(index, lba, blocks, byte)),
+        2 => (0..5usize, 0..LOGICAL, 1..9u64)
+            .prop_map(|(index, lba, blocks)| Act::DiscardClone(index, lba, blocks)),
         2 => (0..7usize).prop_map(Act::Cut),
         1 => (0..LOGICAL).prop_map(Act::Fail),
     ]
@@ -85,6 +95,8 @@ struct Truth {
     blocks: Vec<Option<Vec<u8>>>,
     /// Whether it was to be deleted: it may read as anything then.
     leaves: bool,
+    /// Whether it is a clone; its blocks are what was written to it since, too.
+    is_clone: bool,
 }
 
 impl World {
@@ -159,6 +171,7 @@ impl World {
             name,
             blocks: self.seen(),
             leaves: false,
+            is_clone: false,
         });
     }
 
@@ -168,12 +181,75 @@ impl World {
             return;
         }
         let name = self.truths[index % count].name.clone();
-        self.truths[index % count].leaves = true;
         let number = self.snapshots.by_name(&name).unwrap().number;
-        let block = self.snapshots.set_stage(&name, Stage::Leaving).unwrap();
+        if self.snapshots.clones_of(number).next().is_some() {
+            return;
+        }
+        self.truths[index % count].leaves = true;
+        let stage = match self.snapshots.is_clone(number) {
+            true => Stage::LeavingClone,
+            false => Stage::Leaving,
+        };
+        let block = self.snapshots.set_stage(&name, stage).unwrap();
         self.write_list(block);
         self.go_on_deleting(number);
         self.truths.retain(|truth| truth.name != name);
+    }
+
+    fn make_clone(&mut self, index: usize) {
+        let Some(truth) = self.truths.get(index).filter(|truth| !truth.is_clone) else {
+            return;
+        };
+        let mut truth = truth.clone();
+        let of = self.snapshots.by_name(&truth.name).unwrap().number;
+        truth.name = format!("c{}", self.names);
+        truth.is_clone = true;
+        self.names += 1;
+        self.write_rows(&self.snapshots.stale_row_blocks());
+        self.snapshots.cleaned();
+        let mut identity = called(&truth.name);
+        identity.mark = Mark::of_clone(of);
+        let (mut clone, place) = self.snapshots.propose(identity).unwrap();
+        clone.stage = Stage::Clone;
+        let block = self.snapshots.add(clone, place);
+        self.write_list(block);
+        self.truths.push(truth);
+    }
+
+    /// What is `None` is discarded.
+    fn change_clone(&mut self, index: usize, blocks: core::ops::Range<u64>, byte: Option<u8>) {
+        let Some(truth) = self.truths.get(index).filter(|truth| truth.is_clone) else {
+            return;
+        };
+        let number = self.snapshots.by_name(&truth.name).unwrap().number;
+        let content = byte.map(|byte| vec![byte; 2]);
+        let step = |place: Lba| match &content {
+            Some(content) => Step::Write(place, content.clone()),
+            None => Step::Discard(place, 1),
+        };
+        let mut at = blocks.start;
+        while at < blocks.end {
+            let part = self.snapshots.part(number, Lba(at), Lba(blocks.end));
+            let mut made = at..at + part.blocks;
+            if part.own {
+                for n in 0..part.blocks {
+                    self.step(&step(part.place.plus(n)));
+                    self.truths[index].blocks[(at + n) as usize] = content.clone();
+                }
+            } else {
+                let change = self.snapshots.change(number, Lba(at), part.blocks).unwrap();
+                made.end = at + change.blocks();
+                for &(place, blocks) in &change.places {
+                    (0..blocks).for_each(|n| self.step(&step(place.plus(n))));
+                }
+                self.write_rows(&[change.row_block]);
+                self.snapshots.made(change);
+                for lba in made.clone() {
+                    self.truths[index].blocks[lba as usize] = content.clone();
+                }
+            }
+            at = made.end;
+        }
     }
 
     fn go_on_deleting(&mut self, number: Number) {
@@ -211,6 +287,7 @@ impl World {
             let bytes = self.block(history.list(block));
             self.snapshots.load_list(block, &bytes).unwrap();
         }
+        self.snapshots.check_clones().unwrap();
         for block in 0..history.row_blocks() {
             if self.disk.contains_key(&history.rows(block).0) {
                 let bytes = self.block(history.rows(block));
@@ -220,7 +297,7 @@ impl World {
         let leaving: Vec<Number> = self
             .snapshots
             .iter()
-            .filter(|snapshot| snapshot.stage == Stage::Leaving)
+            .filter(|snapshot| snapshot.stage.leaves())
             .map(|snapshot| snapshot.number)
             .collect();
         for number in leaving {
@@ -250,9 +327,10 @@ impl World {
         for truth in &self.truths {
             let number = self.snapshots.by_name(&truth.name).unwrap().number;
             for (lba, block) in (0..).zip(&truth.blocks) {
-                let at = self.snapshots.place(number, Lba(lba));
+                let part = self.snapshots.part(number, Lba(lba), Lba(lba + 1));
+                assert_eq!(part.blocks, 1);
                 assert_eq!(
-                    self.disk.get(&at.0),
+                    self.disk.get(&part.place.0),
                     block.as_ref(),
                     "{} at {lba}",
                     truth.name
@@ -260,7 +338,8 @@ impl World {
             }
         }
         // What two of them say has changed is what differs, or was kept in vain.
-        for pair in self.truths.windows(2) {
+        let snapshots = self.truths.iter().filter(|truth| !truth.is_clone);
+        for pair in snapshots.collect::<Vec<_>>().windows(2) {
             let [since, until] =
                 [0, 1].map(|at| self.snapshots.by_name(&pair[at].name).unwrap().number);
             for lba in 0..LOGICAL {
@@ -293,6 +372,13 @@ impl World {
             }
             Act::Take => self.take(),
             Act::Delete(index) => self.delete(index),
+            Act::Clone(index) => self.make_clone(index),
+            Act::WriteClone(index, lba, blocks, byte) => {
+                self.change_clone(index, lba..(lba + blocks).min(LOGICAL), Some(byte));
+            }
+            Act::DiscardClone(index, lba, blocks) => {
+                self.change_clone(index, lba..(lba + blocks).min(LOGICAL), None);
+            }
             Act::Cut(steps) => self.cut(steps),
             Act::Fail(lba) => {
                 if let Some(newest) = self.snapshots.newest() {
@@ -332,6 +418,57 @@ fn no_room_is_told_and_costs_nothing() {
     assert!(!snapshots.wants(Lba(0)) && snapshots.wants(Lba(3)));
     assert!(snapshots.plan(snapshot.number, lbas(3..4)).is_err());
     assert_eq!(snapshots.room(), (3, 3));
+}
+
+/// What clones have takes half of the room at most, and what a deleted one had is there again.
+#[test]
+fn clones_leave_room_for_snapshots() {
+    let mut snapshots = Snapshots::new(History::new(Lba(2000), 1100));
+    let (snapshot, place) = snapshots.propose(called("a")).unwrap();
+    snapshots.add(snapshot, place);
+    let mut identity = called("b");
+    identity.mark = Mark::of_clone(snapshot.number);
+    let (mut clone, place) = snapshots.propose(identity).unwrap();
+    clone.stage = Stage::Clone;
+    snapshots.add(clone, place);
+    // A change is of one block of rows.
+    let mut at = 0;
+    for blocks in [512, 38] {
+        let change = snapshots.change(clone.number, Lba(at), 600).unwrap();
+        assert_eq!(change.blocks(), blocks);
+        at += blocks;
+        snapshots.made(change);
+    }
+    assert!(snapshots.change(clone.number, Lba(at), 1).is_err());
+    assert_eq!(snapshots.kept_by(clone.number), 550);
+    assert_eq!(snapshots.newest(), Some(snapshot.number));
+    let plan = snapshots.plan(snapshot.number, (0..550).map(Lba)).unwrap();
+    snapshots.keep(plan);
+    assert_eq!(snapshots.room(), (1100, 1100));
+    snapshots.set_stage("b", Stage::LeavingClone).unwrap();
+    let forget = snapshots.forget(clone.number, Lba(0), 1000);
+    assert_eq!((forget.next, forget.row_blocks), (None, vec![0, 1]));
+    snapshots.remove(clone.number);
+    assert_eq!(snapshots.room(), (550, 1100));
+}
+
+/// A clone without its snapshot is damage: nobody knows what it began as.
+#[test]
+fn a_clone_without_its_snapshot_is_refused() {
+    let mut snapshots = Snapshots::new(History::new(Lba(100), KEPT));
+    let (snapshot, place) = snapshots.propose(called("a")).unwrap();
+    snapshots.add(snapshot, place);
+    for (of, is_right) in [(1, true), (u32::MAX, false), (7, false)] {
+        let mut clone = snapshot;
+        clone.number = Number(u32::MAX);
+        clone.stage = Stage::Clone;
+        clone.identity = called("b");
+        clone.identity.mark = Mark::of_clone(Number(of));
+        snapshots.add(clone, 1);
+        assert_eq!(snapshots.check_clones().is_ok(), is_right, "{of}");
+        assert_eq!(snapshots.kept_by(clone.number), 0);
+        snapshots.remove(clone.number);
+    }
 }
 
 /// One that arrives is not there yet: nothing is kept for it, and rows that were to be its first say nothing.

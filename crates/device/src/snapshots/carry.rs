@@ -76,18 +76,10 @@ pub(super) fn read(
     Ok(Some(block))
 }
 
-/// Writes a block that `fill` makes, in fewer bytes where that is wanted; of zeros, nothing is left.
-pub(super) fn write(
-    shared: &Shared,
-    lba: Lba,
-    fill: impl FnOnce(&mut [u8]),
-) -> Result<(), BlockError> {
-    let mut frames = shared.frames.take(Share::Own, 1)?;
-    fill(frames.block_mut(0));
-    if frames.block(0).iter().all(|&byte| byte == 0) {
-        return discard(shared, lba, 1);
-    }
-    let mut writes = [request(Op::Write { fua: false }, lba, 1, frames)];
+/// Writes these blocks, in fewer bytes where that is wanted.
+pub(super) fn write_from(shared: &Shared, lba: Lba, frames: Frames) -> Result<(), BlockError> {
+    let blocks = frames.len() as u64;
+    let mut writes = [request(Op::Write { fua: false }, lba, blocks, frames)];
     let mut scratch = Scratch::default();
     scratch.verdicts.push((None, Watched::default()));
     let (_, sight) = shared.scout.sight();
@@ -104,6 +96,20 @@ pub(super) fn write(
     };
     let [write] = writes;
     shared.call(write, admit).map(drop)
+}
+
+/// Writes a block that `fill` makes, in fewer bytes where that is wanted; of zeros, nothing is left.
+pub(super) fn write(
+    shared: &Shared,
+    lba: Lba,
+    fill: impl FnOnce(&mut [u8]),
+) -> Result<(), BlockError> {
+    let mut frames = shared.frames.take(Share::Own, 1)?;
+    fill(frames.block_mut(0));
+    if frames.block(0).iter().all(|&byte| byte == 0) {
+        return discard(shared, lba, 1);
+    }
+    write_from(shared, lba, frames)
 }
 
 /// Lets blocks hold what others hold; by their bytes, where a link cannot be.

@@ -47,7 +47,7 @@ pub(crate) fn load(
     if let Some(arriving) = book.arriving().filter(|_| may_write && !receiving) {
         return Err(OpenError::Arriving(arriving.identity.name));
     }
-    let has_begun = |one: &&Snapshot| matches!(one.stage, Stage::Leaving | Stage::Returning);
+    let has_begun = |one: &&Snapshot| one.stage.leaves() || one.stage == Stage::Returning;
     let began: Vec<_> = book.iter().filter(has_begun).copied().collect();
     drop(book);
     if !may_write {
@@ -56,12 +56,12 @@ pub(crate) fn load(
     carry::clear(shared, &mut keeper.book()).map_err(broken)?;
     for snapshot in began {
         let ended = match snapshot.stage {
-            Stage::Leaving => forget_all(shared, keeper, snapshot.number),
+            stage if stage.leaves() => forget_all(shared, keeper, snapshot.number),
             _ => return_all(shared, keeper, &snapshot),
         };
         match ended {
             // It takes room until the next opening, and nothing else.
-            Err(error) if snapshot.stage == Stage::Leaving => {
+            Err(error) if snapshot.stage.leaves() => {
                 shared.events.add("snapshots", error.to_string());
             }
             ended => ended.map_err(broken)?,
@@ -78,6 +78,7 @@ fn read_all(shared: &Shared, book: &mut Snapshots) -> Result<(), OpenError> {
             book.load_list(block, &bytes).map_err(broken)?;
         }
     }
+    book.check_clones().map_err(broken)?;
     let mut block = 0;
     while block < history.row_blocks() {
         let rest = history.row_blocks() - block;

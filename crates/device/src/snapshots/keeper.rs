@@ -9,7 +9,7 @@ use vellum_core::format::history::Number;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::snapshots::Snapshots;
 
-/// The snapshots of a volume. Locks, in this order: the door, who deletes, the book, who looks, the volume's.
+/// The snapshots of a volume. Locks, in this order: the door, who deletes, who writes to clones, the book, who looks, the volume's.
 pub(crate) struct Keeper {
     /// Whoever submits holds it for reading; whoever takes a snapshot, for writing.
     door: RwLock<()>,
@@ -18,6 +18,8 @@ pub(crate) struct Keeper {
     book: Mutex<Snapshots>,
     /// Held by whoever deletes one: what it kept goes to an older one, which must not be on its way out.
     alone: Mutex<()>,
+    /// Whoever writes to a clone holds it for reading; whoever deletes one, for writing.
+    clones: RwLock<()>,
     /// How often each is open.
     views: Mutex<BTreeMap<Number, u32>>,
     /// Those that the volume takes by itself.
@@ -36,6 +38,7 @@ impl Keeper {
             has_any: AtomicBool::new(false),
             book: Mutex::new(Snapshots::new(history)),
             alone: Mutex::default(),
+            clones: RwLock::default(),
             views: Mutex::default(),
             schedule: Scheduler::default(),
         })
@@ -59,6 +62,16 @@ impl Keeper {
     /// Held while one is deleted.
     pub fn alone(&self) -> Alone<'_> {
         self.alone.lock()
+    }
+
+    /// Held by whoever writes to a clone: what it has stays its own meanwhile.
+    pub fn enter_clone(&self) -> RwLockReadGuard<'_, ()> {
+        self.clones.read()
+    }
+
+    /// Held by whoever says that a clone is being deleted: nobody writes to one meanwhile.
+    pub fn close_clones(&self) -> RwLockWriteGuard<'_, ()> {
+        self.clones.write()
     }
 
     /// Somebody opens one.

@@ -5,10 +5,12 @@
 //!    are written. All of that has taken effect in the core by then.
 //! 2. While a snapshot is taken nobody hands anything over, and nothing waits before the core or in it.
 //! 3. What changes without a client's write (a pledge, by a crash) is kept before as well, or not pledged.
-//! 4. Whoever waits here may hold all frames for writes. So what is written here has frames of its own.
+//! 4. What is written to a clone takes effect before the row that leads to it. After that it is written where it is, by nobody else.
+//! 5. Whoever waits here may hold all frames for writes. So what is written here has frames of its own.
 
 mod arrive;
 mod carry;
+mod clone;
 mod keep;
 pub(crate) mod keeper;
 mod pace;
@@ -19,6 +21,8 @@ mod view;
 
 pub use arrive::ArrivalError;
 pub(crate) use arrive::{arrive, arrived};
+pub use clone::Cloned;
+pub(crate) use clone::make as make_clone;
 pub(crate) use keep::{forget_list, keep_for, load};
 pub(crate) use keeper::Keeper;
 pub use take::{SnapshotError, SnapshotInfo};

@@ -200,7 +200,11 @@ fn give_up_oldest(
         if !is_still_wanted(&book) {
             return Ok(true);
         }
-        let gives = |one: &&Snapshot| !keeper.is_viewed(one.number) && book.kept_by(one.number) > 0;
+        let gives = |one: &&Snapshot| {
+            let number = one.number;
+            let is_free = !keeper.is_viewed(number) && book.clones_of(number).next().is_none();
+            is_free && book.kept_by(number) > 0
+        };
         own(&book).find(gives).map(|one| one.number)
     };
     let Some(oldest) = oldest else {

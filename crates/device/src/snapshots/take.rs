@@ -49,6 +49,15 @@ pub enum SnapshotError {
     /// It is being received.
     #[error("snapshot {0} is being received, and is not there before all of it is")]
     Arrives(Name),
+    /// It has clones.
+    #[error("snapshot {0} has clones: delete {1} first")]
+    HasClones(Name, String),
+    /// It is a clone.
+    #[error("{0} is a clone, and no snapshot")]
+    IsClone(Name),
+    /// Somebody has it open.
+    #[error("clone {0} is in use: detach it, or end its clients, and then delete it")]
+    InUse(Name),
     /// No randomness for its mark.
     #[error("no randomness from the system for the snapshot's mark: {0}")]
     Random(std::io::Error),
@@ -76,6 +85,9 @@ pub struct SnapshotInfo {
     /// Whether it is being received, and not all of it is there.
     #[serde(default)]
     pub arrives: bool,
+    /// Of which snapshot it is a clone, if it is one.
+    #[serde(default)]
+    pub clone_of: Option<String>,
 }
 
 /// Closes the door when nothing that was handed over waits any more.
@@ -160,6 +172,7 @@ pub(super) fn before(
 pub(super) fn whole(book: &Snapshots, name: &str) -> Result<Snapshot, SnapshotError> {
     let snapshot = book.by_name(name).ok_or(ListError::Unknown)?;
     match snapshot.stage {
+        stage if stage.is_clone() => Err(SnapshotError::IsClone(snapshot.identity.name)),
         Stage::Leaving => Err(SnapshotError::Leaves),
         stage if stage.arrives() => Err(SnapshotError::Arrives(snapshot.identity.name)),
         _ => Ok(*snapshot),
@@ -169,14 +182,37 @@ pub(super) fn whole(book: &Snapshots, name: &str) -> Result<Snapshot, SnapshotEr
 /// See [`Volume::delete_snapshot`](crate::Volume::delete_snapshot).
 pub(crate) fn delete(shared: &Shared, keeper: &Keeper, name: &str) -> Result<(), SnapshotError> {
     let _alone = keeper.alone();
+    let is_clone = {
+        let book = keeper.book();
+        book.by_name(name).is_some_and(|one| one.stage.is_clone())
+    };
+    let nobody_writes = is_clone.then(|| keeper.close_clones());
     let mut book = keeper.book();
     let number = book.by_name(name).ok_or(ListError::Unknown)?.number;
-    let block = book.set_stage(name, Stage::Leaving)?;
+    let leaves = may_leave(keeper, &book, name)?;
+    let block = book.set_stage(name, leaves)?;
     carry::list(shared, &book, block)?;
     keeper.note(&book);
     drop(book);
+    drop(nobody_writes);
     forget_all(shared, keeper, number)?;
     Ok(carry::flush(shared)?)
+}
+
+/// What one becomes that is to be deleted, if it may be.
+fn may_leave(keeper: &Keeper, book: &Snapshots, name: &str) -> Result<Stage, SnapshotError> {
+    let one = book.by_name(name).ok_or(ListError::Unknown)?;
+    let its = |one: &Snapshot| one.identity.name;
+    let clones: Vec<_> = book.clones_of(one.number).map(its).collect();
+    if !clones.is_empty() {
+        let names: Vec<_> = clones.iter().map(Name::as_str).collect();
+        return Err(SnapshotError::HasClones(its(one), names.join(", ")));
+    }
+    match one.stage.is_clone() {
+        true if keeper.is_viewed(one.number) => Err(SnapshotError::InUse(its(one))),
+        true => Ok(Stage::LeavingClone),
+        false => Ok(Stage::Leaving),
+    }
 }
 
 /// Deletes one that nobody has open; whether it did.
@@ -202,7 +238,7 @@ pub(super) fn give_up_alone(
     let Some(name) = book.iter().find(is_it).map(|one| one.identity.name) else {
         return Ok(false);
     };
-    if keeper.is_viewed(number) {
+    if keeper.is_viewed(number) || book.clones_of(number).next().is_some() {
         return Ok(false);
     }
     let block = book.set_stage(name.as_str(), Stage::Leaving)?;
@@ -289,14 +325,19 @@ pub(crate) fn identity(keeper: &Keeper, name: &str) -> Result<(Number, Identity)
 /// All snapshots, the oldest first.
 pub(crate) fn infos(keeper: &Keeper) -> Vec<SnapshotInfo> {
     let book = keeper.book();
+    let name = |number: Number| {
+        let one = book.iter().find(|one| one.number == number);
+        one.map(|one| one.identity.name.as_str().to_owned())
+    };
     let info = |snapshot: &Snapshot| SnapshotInfo {
         name: snapshot.identity.name.as_str().to_owned(),
         number: snapshot.number.0,
         taken: snapshot.identity.taken,
         kept_bytes: book.kept_by(snapshot.number) * BLOCK_BYTES as u64,
-        leaves: snapshot.stage == Stage::Leaving,
-        scheduled: snapshot.is_scheduled(),
+        leaves: snapshot.stage.leaves(),
+        scheduled: snapshot.is_scheduled() && !snapshot.stage.is_clone(),
         arrives: snapshot.stage.arrives(),
+        clone_of: snapshot.clone_of().and_then(name),
     };
     book.iter().map(info).collect()
 }
@@ -328,6 +369,9 @@ fn two(
     let number = |name: &str| match book.by_name(name) {
         Some(snapshot) if snapshot.stage.arrives() => {
             Err(SnapshotError::Arrives(snapshot.identity.name))
+        }
+        Some(snapshot) if snapshot.stage.is_clone() => {
+            Err(SnapshotError::IsClone(snapshot.identity.name))
         }
         Some(snapshot) => Ok(snapshot.number),
         None => Err(SnapshotError::from(ListError::Unknown)),

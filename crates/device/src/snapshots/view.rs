@@ -15,7 +15,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
-use vellum_core::format::history::{Number, Stage};
+use vellum_core::format::history::Number;
 use vellum_core::snapshots::Snapshots;
 
 /// See the module.
@@ -25,10 +25,20 @@ pub struct Seen {
     written: Option<RwLock<Written>>,
 }
 
-/// Somebody has a snapshot open: it is not deleted by the schedule of its volume.
+/// Somebody has a snapshot or a clone open: it is not deleted by the schedule of its volume, nor a clone by its user.
 struct Held {
     shared: Arc<Shared>,
     number: Number,
+}
+
+/// Holds it.
+pub(super) fn hold(shared: &Arc<Shared>, number: Number) -> Option<Box<dyn Any + Send + Sync>> {
+    let keeper = shared.keeper.as_ref()?;
+    // Under the lock of the book, so that it is not about to be deleted.
+    let _book = keeper.book();
+    keeper.look(number);
+    let shared = Arc::clone(shared);
+    Some(Box::new(Held { shared, number }))
 }
 
 impl Drop for Held {
@@ -53,10 +63,114 @@ impl std::fmt::Debug for Seen {
     }
 }
 
-/// Whether a snapshot can be read.
-fn is_there(book: &Snapshots, number: Number) -> bool {
+/// Whether a snapshot or a clone can be read.
+pub(super) fn is_there(book: &Snapshots, number: Number) -> bool {
     let one = book.iter().find(|one| one.number == number);
-    one.is_some_and(|one| one.stage != Stage::Leaving && !one.stage.arrives())
+    one.is_some_and(|one| !one.stage.leaves() && !one.stage.arrives())
+}
+
+/// What is read of one that is not there any more.
+pub(super) fn gone() -> BlockError {
+    BlockError::Io("the snapshot has been deleted".to_owned())
+}
+
+/// Where the blocks of a snapshot or a clone are now: runs of them, so many at most.
+fn places(
+    shared: &Shared,
+    number: Number,
+    (lba, blocks): (Lba, u64),
+    most: usize,
+) -> Result<Vec<(Lba, u64)>, BlockError> {
+    let book = shared.keeper.as_ref().ok_or_else(gone)?.book();
+    if !is_there(&book, number) {
+        return Err(gone());
+    }
+    let (mut at, end) = (lba, lba.plus(blocks));
+    let mut runs: Vec<(Lba, u64)> = Vec::new();
+    while at < end && runs.len() < most {
+        let part = book.part(number, at, end);
+        match runs.last_mut() {
+            Some((first, before)) if first.plus(*before) == part.place => *before += part.blocks,
+            _ => runs.push((part.place, part.blocks)),
+        }
+        at = at.plus(part.blocks);
+    }
+    Ok(runs)
+}
+
+/// Why a request that has data, or gets some, is refused.
+pub(super) fn verdict(shared: &Shared, request: &Request) -> Result<(), BlockError> {
+    in_range(shared, request)?;
+    let (blocks, frames) = (request.blocks, request.frames.len() as u64);
+    match frames == blocks {
+        true => Ok(()),
+        false => Err(BlockError::Io(format!(
+            "a request of {blocks} blocks came with {frames} frames"
+        ))),
+    }
+}
+
+/// Whether a request is of blocks that are there.
+pub(super) fn in_range(shared: &Shared, request: &Request) -> Result<(), BlockError> {
+    let (lba, blocks, size) = (request.lba.0, request.blocks, shared.blocks);
+    match lba.checked_add(blocks).is_some_and(|end| end <= size) {
+        true => Ok(()),
+        false => Err(BlockError::OutOfRange { lba, blocks, size }),
+    }
+}
+
+/// Reads, and reads again if meanwhile something was kept, or written to the clone, that was read where it was before.
+pub(super) fn read(
+    shared: &Shared,
+    number: Number,
+    request: &mut Request,
+) -> Result<(), BlockError> {
+    let asked = (request.lba, request.blocks);
+    loop {
+        let found = places(shared, number, asked, usize::MAX)?;
+        // What was answered before is there.
+        drop(shared.knowing_all());
+        let mut rest = std::mem::take(&mut request.frames);
+        for &(place, blocks) in &found {
+            let others = rest.split_off(blocks as usize);
+            let read = carry::read_into(shared, place, rest)?;
+            request.frames.append(read);
+            rest = others;
+        }
+        if places(shared, number, asked, usize::MAX)? == found {
+            return Ok(());
+        }
+    }
+}
+
+/// What is mapped, in runs that follow each other.
+pub(super) fn mapped(
+    shared: &Shared,
+    number: Number,
+    lba: Lba,
+    blocks: u64,
+) -> Result<Vec<Extent>, BlockError> {
+    loop {
+        let known = places(shared, number, (lba, blocks), RUNS)?;
+        let mut found: Vec<Extent> = Vec::new();
+        for &(place, blocks) in &known {
+            let extents = carry::extents(shared, place, blocks);
+            let told: u64 = extents.iter().map(|(blocks, _)| blocks).sum();
+            for (blocks, mapped) in extents {
+                match found.last_mut() {
+                    Some(last) if last.mapped == mapped => last.blocks += blocks,
+                    _ => found.push(Extent { blocks, mapped }),
+                }
+            }
+            if told < blocks {
+                break;
+            }
+        }
+        // As of what is read.
+        if places(shared, number, (lba, blocks), RUNS)? == known {
+            return Ok(found);
+        }
+    }
 }
 
 impl Seen {
@@ -88,89 +202,12 @@ impl Seen {
         self.number.0
     }
 
-    /// Where its blocks are now: runs of them, so many at most.
-    fn places(&self, lba: Lba, blocks: u64, most: usize) -> Result<Vec<(Lba, u64)>, BlockError> {
-        let gone = || BlockError::Io("the snapshot has been deleted".to_owned());
-        let book = self.shared.keeper.as_ref().ok_or_else(gone)?.book();
-        if !is_there(&book, self.number) {
-            return Err(gone());
-        }
-        let (mut at, end) = (lba, lba.plus(blocks));
-        let mut runs: Vec<(Lba, u64)> = Vec::new();
-        while at < end && runs.len() < most {
-            let changed = book.next_changed(at, self.number, None);
-            let changed = changed.map_or(end, |changed| changed.min(end));
-            let (place, blocks) = match changed == at {
-                true => (book.place(self.number, at), 1),
-                false => (at, changed.0 - at.0),
-            };
-            match runs.last_mut() {
-                Some((first, before)) if first.plus(*before) == place => *before += blocks,
-                _ => runs.push((place, blocks)),
-            }
-            at = at.plus(blocks);
-        }
-        Ok(runs)
-    }
-
-    fn verdict(&self, request: &Request) -> Result<(), BlockError> {
-        let (lba, blocks, size) = (request.lba.0, request.blocks, self.shared.blocks);
-        if lba.checked_add(blocks).is_none_or(|end| end > size) {
-            return Err(BlockError::OutOfRange { lba, blocks, size });
-        }
-        let frames = request.frames.len() as u64;
-        match frames == blocks {
-            true => Ok(()),
-            false => Err(BlockError::Io(format!(
-                "a request of {blocks} blocks came with {frames} frames"
-            ))),
-        }
-    }
-
-    /// Reads, and reads again if meanwhile something was kept that was read where the volume has it.
+    /// Reads it as it was, and what was written since.
     fn read(&self, request: &mut Request) -> Result<(), BlockError> {
-        self.verdict(request)?;
-        loop {
-            let places = self.places(request.lba, request.blocks, usize::MAX)?;
-            // What was answered before is there.
-            drop(self.shared.knowing_all());
-            let mut rest = std::mem::take(&mut request.frames);
-            for &(place, blocks) in &places {
-                let others = rest.split_off(blocks as usize);
-                let read = carry::read_into(&self.shared, place, rest)?;
-                request.frames.append(read);
-                rest = others;
-            }
-            if self.places(request.lba, request.blocks, usize::MAX)? == places {
-                self.lay_over(request);
-                return Ok(());
-            }
-        }
-    }
-
-    /// What is mapped, in runs that follow each other.
-    fn mapped(&self, lba: Lba, blocks: u64) -> Result<Vec<Extent>, BlockError> {
-        loop {
-            let places = self.places(lba, blocks, RUNS)?;
-            let mut found: Vec<Extent> = Vec::new();
-            for &(place, blocks) in &places {
-                let extents = carry::extents(&self.shared, place, blocks);
-                let told: u64 = extents.iter().map(|(blocks, _)| blocks).sum();
-                for (blocks, mapped) in extents {
-                    match found.last_mut() {
-                        Some(last) if last.mapped == mapped => last.blocks += blocks,
-                        _ => found.push(Extent { blocks, mapped }),
-                    }
-                }
-                if told < blocks {
-                    break;
-                }
-            }
-            // As of what is read.
-            if self.places(lba, blocks, RUNS)? == places {
-                return Ok(found);
-            }
-        }
+        verdict(&self.shared, request)?;
+        read(&self.shared, self.number, request)?;
+        self.lay_over(request);
+        Ok(())
     }
 
     fn is_written(&self, lba: Lba, blocks: u64) -> bool {
@@ -195,11 +232,11 @@ impl Seen {
         let written = self.written.as_ref().ok_or(BlockError::ReadOnly)?;
         let is_data = matches!(request.op, Op::Write { .. });
         if is_data {
-            self.verdict(request)?;
-        } else if request.lba.0.saturating_add(request.blocks) > self.shared.blocks {
-            let (lba, blocks, size) = (request.lba.0, request.blocks, self.shared.blocks);
-            return Err(BlockError::OutOfRange { lba, blocks, size });
-        } else if matches!(request.op, Op::Discard { .. }) {
+            verdict(&self.shared, request)?;
+        } else {
+            in_range(&self.shared, request)?;
+        }
+        if matches!(request.op, Op::Discard { .. }) {
             // It may read as it did.
             return Ok(());
         }
@@ -228,13 +265,7 @@ impl BlockDevice for Seen {
     }
 
     fn hold(&self) -> Option<Box<dyn Any + Send + Sync>> {
-        let keeper = self.shared.keeper.as_ref()?;
-        // Under the lock of the book, so that it is not about to be deleted.
-        let _book = keeper.book();
-        keeper.look(self.number);
-        let shared = Arc::clone(&self.shared);
-        let number = self.number;
-        Some(Box::new(Held { shared, number }))
+        hold(&self.shared, self.number)
     }
 
     fn frames(&self) -> &Arc<FramePool> {
@@ -259,7 +290,7 @@ impl BlockDevice for Seen {
 
     fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<Extent> {
         let found = match self.is_written(lba, blocks) {
-            false => self.mapped(lba, blocks).unwrap_or_default(),
+            false => mapped(&self.shared, self.number, lba, blocks).unwrap_or_default(),
             true => Vec::new(),
         };
         match found.is_empty() {

@@ -3,7 +3,9 @@
 use super::Volume;
 use crate::block::Extent;
 use crate::options::{OpenError, OpenOptions};
-use crate::snapshots::{self, ArrivalError, Keeper, Seen, SnapshotError, SnapshotInfo, schedule};
+use crate::snapshots::{
+    self, ArrivalError, Cloned, Keeper, Seen, SnapshotError, SnapshotInfo, schedule,
+};
 use crate::stats::HistoryStats;
 use vellum_core::addr::Lba;
 use vellum_core::format::history::{Identity, Number};
@@ -113,10 +115,33 @@ impl Volume {
         snapshots::take(&self.shared, self.writing_keeper()?, name, taken)
     }
 
-    /// Deletes one: what it alone keeps is given up.
+    /// Makes a clone of a snapshot: another disk, which begins as that, is written, and shares all that it does not change. It
+    /// is durable then. `taken`: when that is, in seconds since 1970.
     ///
     /// # Errors
-    /// When there is none of that name, or the medium fails: then the next opening goes on.
+    /// When there is no such snapshot, there is one of the clone's name, or the medium fails.
+    pub fn clone_snapshot(&self, of: &str, name: &str, taken: u64) -> Result<(), SnapshotError> {
+        let keeper = self.writing_keeper()?;
+        // Before there is one: who knows of no clones would take its rows for a snapshot's.
+        let properties = self.properties();
+        if !properties.has_clones() {
+            self.set_properties(&properties.with_clones(true))?;
+        }
+        snapshots::make_clone(&self.shared, keeper, of, name, taken)
+    }
+
+    /// A clone, to be written unless the volume is read alone; `None`: that name is a snapshot's.
+    ///
+    /// # Errors
+    /// When there is none of that name.
+    pub fn clone_at(&self, name: &str) -> Result<Option<Cloned>, SnapshotError> {
+        Cloned::of(&self.shared, self.keeper()?, name, self.read_only)
+    }
+
+    /// Deletes a snapshot or a clone: what it alone keeps is given up.
+    ///
+    /// # Errors
+    /// When there is none of that name, a snapshot has clones, a clone is in use, or the medium fails: then the next opening goes on.
     pub fn delete_snapshot(&self, name: &str) -> Result<(), SnapshotError> {
         snapshots::delete(&self.shared, self.writing_keeper()?, name)
     }

@@ -191,12 +191,12 @@ impl Catalogue {
             .or_else(|| self.made(name, &exports))
     }
 
-    /// An export that is made because it is asked for, of a client to whom these are open. It is read alone.
+    /// An export that is made because it is asked for, of a client to whom these are open: a snapshot, which is read alone, or a clone.
     fn made(&self, name: &str, open: &[Arc<Export>]) -> Option<Arc<Export>> {
         let finder = self.finder.read().clone()?;
         let found = finder(name)?;
         let is_open = open.iter().any(|export| export.name == found.of);
-        is_open.then(|| Arc::new(Export::new(name, found.device).read_only_if(true)))
+        is_open.then(|| Arc::new(Export::new(name, found.device)))
     }
 
     /// Whoever asks for an export that is not there may have what this finds.

@@ -27,6 +27,9 @@ const MOVED: u64 = 128;
 /// There is room for what snapshots keep.
 pub(super) const SNAPSHOTS: u64 = 256;
 
+/// There are clones in the list of snapshots, or were.
+pub(super) const CLONES: u64 = 512;
+
 pub(super) const KNOWN: u64 = XXH3_SUMS
     | EDITIONS
     | COPIES
@@ -35,7 +38,8 @@ pub(super) const KNOWN: u64 = XXH3_SUMS
     | TWINS
     | NAMES
     | MOVED
-    | SNAPSHOTS;
+    | SNAPSHOTS
+    | CLONES;
 
 /// What a volume has that one from before has not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
