@@ -242,12 +242,16 @@ impl Changes for Compared {
         let Some((volume, until)) = self.find(export) else {
             return Vec::new();
         };
-        let all = volume.volume().snapshots().unwrap_or_default();
+        let mut all = volume.volume().snapshots().unwrap_or_default();
+        let is_it = |one: &SnapshotInfo| Some(&one.name) == until.as_ref();
+        // Those before it; and none of a clone, which has no place among them.
+        match all.iter().position(is_it) {
+            Some(at) if all[at].clone_of.is_some() => all.clear(),
+            Some(at) => all.truncate(at),
+            None => {}
+        }
         let snapshots = all.into_iter().filter(|one| one.clone_of.is_none());
-        let names = snapshots.map(|one| one.name);
-        names
-            .take_while(|name| Some(name) != until.as_ref())
-            .collect()
+        snapshots.map(|one| one.name).collect()
     }
 
     fn since(&self, export: &str, point: &str) -> Option<Since> {

@@ -183,6 +183,17 @@ fn what_can_be_compared_is_listed_and_nothing_else_is_given() {
             .unwrap();
         assert!(!out.status.success(), "{out:?}");
     }
+    // A clone is compared with nothing, and nothing with a clone.
+    ok(&[
+        "clone",
+        &format!("{}@monday", text(&served.volume)),
+        "clone",
+    ]);
+    let told = run("nbdinfo", &[&served.uri("disk@clone")]);
+    assert!(!told.contains("dirty-bitmap"), "{told}");
+    let told = run("nbdinfo", &[&served.uri("disk")]);
+    assert!(!told.contains("bitmap:clone"), "{told}");
+    ok(&["delete", text(&served.volume), "clone"]);
     // What the snapshot has nothing of is told to be a hole.
     served.write(&[(1 << 20..2 << 20, 2)]);
     let map = served.map("disk@tuesday", "base:allocation");

@@ -6,7 +6,7 @@
 use super::carry;
 use super::keeper::Keeper;
 use super::take::{SnapshotError, whole};
-use super::view::{gone, hold, in_range, is_there, mapped, read, verdict};
+use super::view::{extents, gone, hold, in_range, is_there, read, verdict};
 use crate::block::{BlockDevice, BlockError, Extent, Op, Replies, Request};
 use crate::frames::{FramePool, Frames};
 use crate::shared::Shared;
@@ -254,14 +254,6 @@ impl BlockDevice for Cloned {
     }
 
     fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<Extent> {
-        let found = mapped(&self.shared, self.number, lba, blocks).unwrap_or_default();
-        match found.is_empty() {
-            // It is not known: nothing is claimed to be zero.
-            true => vec![Extent {
-                blocks,
-                mapped: true,
-            }],
-            false => found.into_iter().take(max.max(1)).collect(),
-        }
+        extents(&self.shared, self.number, (lba, blocks), max)
     }
 }

@@ -144,7 +144,7 @@ pub(super) fn read(
 }
 
 /// What is mapped, in runs that follow each other.
-pub(super) fn mapped(
+fn mapped(
     shared: &Shared,
     number: Number,
     lba: Lba,
@@ -170,6 +170,23 @@ pub(super) fn mapped(
         if places(shared, number, (lba, blocks), RUNS)? == known {
             return Ok(found);
         }
+    }
+}
+
+/// As [`BlockDevice::extents`]. Where it is not known, nothing is claimed to be zero.
+pub(super) fn extents(
+    shared: &Shared,
+    number: Number,
+    (lba, blocks): (Lba, u64),
+    max: usize,
+) -> Vec<Extent> {
+    let found = mapped(shared, number, lba, blocks).unwrap_or_default();
+    match found.is_empty() {
+        true => vec![Extent {
+            blocks,
+            mapped: true,
+        }],
+        false => found.into_iter().take(max.max(1)).collect(),
     }
 }
 
@@ -289,17 +306,12 @@ impl BlockDevice for Seen {
     }
 
     fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<Extent> {
-        let found = match self.is_written(lba, blocks) {
-            false => mapped(&self.shared, self.number, lba, blocks).unwrap_or_default(),
-            true => Vec::new(),
-        };
-        match found.is_empty() {
-            // It is not known: nothing is claimed to be zero.
+        match self.is_written(lba, blocks) {
+            false => extents(&self.shared, self.number, (lba, blocks), max),
             true => vec![Extent {
                 blocks,
                 mapped: true,
             }],
-            false => found.into_iter().take(max.max(1)).collect(),
         }
     }
 }
