@@ -120,6 +120,9 @@ pub const RESERVE_SHARE: u64 = 32;
 /// See [`RESERVE_SHARE`]: 256 MiB.
 pub const RESERVE_BLOCKS: u64 = 64 << 10;
 
+/// Of the reserve, the last blocks are for what says which snapshots there are: a block of the list and one of rows at a time.
+pub const RESERVE_BOOKS: u64 = 16;
+
 /// Nanoseconds without a request for room after which upkeep that was refused may try again.
 pub const RESERVE_QUIET_NANOS: u64 = 2_000_000_000;
 

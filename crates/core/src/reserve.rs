@@ -11,6 +11,8 @@
 //! 3. If the volume was full already when it was opened, what is new takes a quarter of what is left in that spell: of a file
 //!    system that the runtime does not follow, nothing is known to be upkeep.
 //! 4. It is whole again as soon as room is freed.
+//! 5. The last blocks are for what says which snapshots there are, and for nothing else: without them none could be deleted, which
+//!    is what frees room where snapshots have filled a volume.
 //!
 //! So no number of attempts uses it up: each leaves half for the next. Nothing of this is on the medium.
 
@@ -25,6 +27,8 @@ pub enum Need {
     New,
     /// A part of a journal, or of a file system's metadata, or what replaces a block.
     Upkeep,
+    /// What says which snapshots there are, and what they keep.
+    Books,
 }
 
 /// See the module.
@@ -63,8 +67,9 @@ impl Reserve {
             self.refused = false;
         }
         let base = self.floor.max(room.for_anybody());
-        let left = room.capacity.saturating_sub(base);
+        let left = room.capacity.saturating_sub(base + room.books());
         let share = match need {
+            Need::Books => room.capacity.saturating_sub(base),
             Need::Upkeep => left.div_ceil(2),
             Need::New if self.opened_full => left / 4,
             Need::New => 0,
@@ -87,6 +92,31 @@ mod tests {
     const CAPACITY: u64 = 3200;
     const SECOND: u64 = 1_000_000_000;
 
+    #[test]
+    fn the_last_blocks_are_for_the_books_of_snapshots() {
+        let mut room = Room {
+            live: 0,
+            capacity: CAPACITY,
+            promised: CAPACITY - 800,
+            keeps: true,
+        };
+        let mut reserve = Reserve::new(room);
+        // Spell after spell, upkeep takes what it can.
+        for spell in 1..100 {
+            let now = Nanos(spell * 10 * SECOND);
+            while reserve.admits(now, Need::Upkeep, room) {
+                room.live += 1;
+            }
+        }
+        assert_eq!(room.live, CAPACITY - room.books());
+        let now = Nanos(1000 * SECOND);
+        assert!(!reserve.admits(now, Need::New, room));
+        while reserve.admits(now, Need::Books, room) {
+            room.live += 1;
+        }
+        assert_eq!(room.live, CAPACITY);
+    }
+
     /// A volume, and the time.
     struct Volume {
         room: Room,
@@ -100,6 +130,7 @@ mod tests {
                 live,
                 capacity: CAPACITY,
                 promised: 4 * CAPACITY,
+                keeps: false,
             };
             let reserve = Reserve::new(room);
             Self {

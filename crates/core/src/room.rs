@@ -5,7 +5,8 @@
 //! a threshold is told of once.
 
 use crate::limits::{
-    RESERVE_BLOCKS, RESERVE_SHARE, ROOM_CRITICAL, ROOM_FILLING, ROOM_HIGH, ROOM_RELIEF,
+    BASES_OF_SPARE, RESERVE_BLOCKS, RESERVE_BOOKS, RESERVE_SHARE, ROOM_CRITICAL, ROOM_FILLING,
+    ROOM_HIGH, ROOM_RELIEF,
 };
 
 /// What is used of what there is, in blocks of data.
@@ -17,6 +18,8 @@ pub struct Room {
     pub capacity: u64,
     /// That clients see.
     pub promised: u64,
+    /// Whether snapshots may keep blocks beside those. Then one that is not thin can fill up as well.
+    pub keeps: bool,
 }
 
 impl Room {
@@ -26,12 +29,26 @@ impl Room {
         self.promised > self.capacity
     }
 
-    /// What is kept for upkeep when it is full (see [`Reserve`](crate::reserve::Reserve)): of one that is not thin nothing, and never
-    /// more than it promises too much.
+    /// What is kept for upkeep when it is full (see [`Reserve`](crate::reserve::Reserve)): of one that is thin never more than it
+    /// promises too much. Of another one nothing, unless snapshots may fill it: then a part of what clients cannot fill, without what
+    /// bases of deltas take of that.
     #[must_use]
     pub fn reserve(self) -> u64 {
         let kept = (self.capacity / RESERVE_SHARE).min(RESERVE_BLOCKS);
-        kept.min(self.promised.saturating_sub(self.capacity))
+        match (self.is_thin(), self.keeps) {
+            (true, _) => kept.min(self.promised - self.capacity),
+            (false, true) => kept.min((self.capacity - self.promised) / BASES_OF_SPARE),
+            (false, false) => 0,
+        }
+    }
+
+    /// The part of the reserve that is for what says which snapshots there are.
+    #[must_use]
+    pub fn books(self) -> u64 {
+        match self.keeps {
+            true => (self.reserve() / 2).min(RESERVE_BOOKS),
+            false => 0,
+        }
     }
 
     /// What anybody may fill.
@@ -130,6 +147,7 @@ mod tests {
             live,
             capacity: 1000,
             promised: 1001,
+            keeps: false,
         }
     }
 
@@ -169,12 +187,30 @@ mod tests {
     }
 
     #[test]
+    fn what_snapshots_may_fill_has_a_reserve_that_clients_never_need() {
+        let mut room = Room {
+            live: 0,
+            capacity: 3200,
+            promised: 3000,
+            keeps: true,
+        };
+        assert_eq!((room.reserve(), room.books()), (50, RESERVE_BOOKS));
+        assert!(room.for_anybody() >= room.promised + 200 / BASES_OF_SPARE);
+        room.promised = 3200;
+        assert_eq!(room.reserve(), 0);
+        room.promised = 3000;
+        room.keeps = false;
+        assert_eq!(room.reserve(), 0);
+    }
+
+    #[test]
     fn only_a_thin_volume_fills_up() {
         let mut gauge = Gauge::default();
         let mut room = Room {
             live: 1000,
             capacity: 1000,
             promised: 1000,
+            keeps: false,
         };
         assert_eq!(gauge.note(room), None);
         // Quarantined segments take from it.

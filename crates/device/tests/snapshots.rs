@@ -545,3 +545,43 @@ fn a_volume_without_room_for_any_says_so() {
     ));
     assert!(matches!(volume.snapshots(), Err(SnapshotError::NoHistory)));
 }
+
+/// What says which snapshots there are is itself stored in fewer bytes, and to write it over takes room.
+#[test]
+fn one_that_has_filled_a_volume_that_packs_can_be_deleted() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
+    let options = CreateOptions {
+        segment_blocks: Some(64),
+        logical_blocks: Some(2400),
+        history: 1000,
+        ..CreateOptions::default()
+    };
+    Volume::create(&*medium, &options).unwrap();
+    // As it comes here, data is not stored in less.
+    let reopened = || Arc::new(Volume::open(Arc::clone(&medium), &small()).unwrap());
+    let mut random = Random(1);
+    let mut write = |client: &mut Client, lba| client.write(lba, &[random.below(u64::MAX)]);
+    let volume = reopened();
+    let mut client = Client::new(&volume);
+    (0..2400)
+        .try_for_each(|lba| write(&mut client, lba))
+        .unwrap();
+    volume.stop().unwrap();
+    drop((client, volume));
+    let volume = open(&medium);
+    volume.take_snapshot("a", 1).unwrap();
+    volume.stop().unwrap();
+    drop(volume);
+    let volume = reopened();
+    let mut client = Client::new(&volume);
+    let full = (0..2400).try_for_each(|lba| write(&mut client, lba));
+    assert!(matches!(full, Err(BlockError::Full)), "{full:?}");
+    volume.delete_snapshot("a").unwrap();
+    (0..2400)
+        .try_for_each(|lba| write(&mut client, lba))
+        .unwrap();
+    drop(client);
+    volume.stop().unwrap();
+    drop(volume);
+    assert_sound(&*medium);
+}

@@ -188,6 +188,9 @@ impl Engine {
 
     /// What a block is to whoever writes it, as far as room is concerned.
     fn need(&self, lba: Lba, old: Entry, class: Class) -> Need {
+        if self.superblock.history().is_of_books(lba) {
+            return Need::Books;
+        }
         let is_new = matches!(old, Entry::Unmapped | Entry::Zero) && class == Class::Data;
         match is_new && !self.once.has(lba) {
             true => Need::New,
@@ -344,6 +347,7 @@ impl Engine {
             live: self.state.live().total(),
             capacity: self.capacity(),
             promised: self.superblock.logical_blocks(),
+            keeps: self.superblock.history().kept() > 0,
         }
     }
 }

@@ -97,6 +97,13 @@ impl History {
         self.first.plus(before + u64::from(slot))
     }
 
+    /// Whether this block is of the list or of rows.
+    #[must_use]
+    pub fn is_of_books(&self, lba: Lba) -> bool {
+        let end = self.first.0.saturating_add(LIST_BLOCKS + self.row_blocks());
+        self.kept > 0 && lba >= self.first && lba.0 < end
+    }
+
     /// The first block.
     #[must_use]
     pub fn first(&self) -> Lba {

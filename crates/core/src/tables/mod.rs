@@ -366,6 +366,7 @@ impl Tables {
             live: self.stats.live_blocks,
             capacity: self.superblock.capacity_blocks(),
             promised: self.superblock.logical_blocks(),
+            keeps: false,
         }
     }
 

@@ -166,9 +166,10 @@ impl Cloned {
 
     /// A volume that is nearly full has no room for more of a clone: what is left is for its own clients.
     fn has_room(&self) -> Result<(), BlockError> {
-        match self.shared.inner.lock().gauge.level() {
-            Level::Critical => Err(BlockError::Full),
-            _ => Ok(()),
+        let room = self.shared.inner.lock().engine.room();
+        match room.percent() < Level::Critical.percent() {
+            true => Ok(()),
+            false => Err(BlockError::Full),
         }
     }
 
