@@ -15,6 +15,8 @@ pub mod log;
 
 /// Where the sound volume has its journal.
 pub const JOURNAL: u64 = 68;
+/// So many lie one behind the other in the part of the journal that is used.
+const TRANSACTIONS: u32 = 100;
 /// Blocks that are files' own.
 pub const HOME: u32 = 1400;
 
@@ -47,7 +49,12 @@ impl Host {
 
     /// Where the next transaction begins. Only the journal's first extent is used.
     pub fn next_block(&self) -> u32 {
-        1 + (self.sequence - 1) % 100 * 4
+        1 + (self.sequence - 1) % TRANSACTIONS * 4
+    }
+
+    /// How many transactions fit before the log comes round; none if the next one is at its beginning.
+    pub fn places_left(&self) -> u32 {
+        (TRANSACTIONS - (self.sequence - 1) % TRANSACTIONS) % TRANSACTIONS
     }
 
     /// Two copies of what `stamp` says.
