@@ -10,7 +10,7 @@ mod log;
 
 use log::{
     BLOCK, BLOCKS, HOME, SEED, V2, V3, WIDE, commit, copy, descriptor, format, header, journal,
-    revoke, seal, sum_of,
+    revoke, seal, sum_of, superblock_with,
 };
 use proptest::prelude::*;
 use vellum_ext4::journal::{
@@ -199,6 +199,27 @@ fn what_is_passed_over() {
     let block = descriptor(WIDE, 1, &[(5, 8)]);
     follower.block(JournalBlock(BLOCKS - 256), &block, &mut |_| said += 1);
     assert_eq!(said, 0);
+}
+
+/// A journal gets its features when its file system is mounted: what comes after its superblock is written by them.
+#[test]
+fn a_superblock_says_how_what_follows_is_read() {
+    let mut follower = Follower::new(&journal(0), HOME);
+    let by_features = [descriptor(V3 | WIDE, 1, &[(5, 0), (6, 10)])];
+    assert_ne!(
+        feed(&mut follower, 10, &by_features),
+        [('c', 5, 11), ('c', 6, 12)]
+    );
+    feed(&mut follower, 0, &[superblock_with(V3 | WIDE, 1, 10)]);
+    let mut damaged = superblock_with(0, 1, 10);
+    damaged[0x0E] ^= 1;
+    for said_nothing in [damaged[..100].to_vec(), damaged] {
+        feed(&mut follower, 0, &[said_nothing]);
+        assert_eq!(
+            feed(&mut follower, 10, &by_features),
+            [('c', 5, 11), ('c', 6, 12)]
+        );
+    }
 }
 
 #[test]

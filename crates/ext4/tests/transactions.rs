@@ -10,7 +10,7 @@ mod log;
 
 use log::{
     BLOCK, BLOCKS, HOME, V2, V3, commit, copy, descriptor, descriptor_of, format, header, journal,
-    revoke, seal,
+    revoke, seal, superblock_with,
 };
 use std::sync::Arc;
 use vellum_ext4::journal::{JournalBlock, Layout, Reader, Told, Transactions};
@@ -48,29 +48,6 @@ fn write_one(log: &mut Transactions, at: JournalBlock, block: &[u8]) -> Vec<(u64
 /// The journal's superblock, which says where the log begins; 0: nowhere.
 fn superblock(sequence: u32, start: u32) -> Vec<u8> {
     superblock_with(V3, sequence, start)
-}
-
-fn superblock_with(features: u32, sequence: u32, start: u32) -> Vec<u8> {
-    let mut block = header(4, 0);
-    let words = [
-        (0x0C, BLOCK as u32),
-        (0x10, BLOCKS - 256),
-        (0x14, 1),
-        (0x18, sequence),
-        (0x1C, start),
-        (0x28, features),
-        (0x40, 1),
-    ];
-    for (at, word) in words {
-        block[at..at + 4].copy_from_slice(&word.to_be_bytes());
-    }
-    block[0x30..0x40].fill(7);
-    if features & (V2 | V3) != 0 {
-        block[0x50] = 4;
-        let sum = !crc32c::crc32c(&block[..1024]);
-        block[0xFC..0x100].copy_from_slice(&sum.to_be_bytes());
-    }
-    block
 }
 
 fn transactions() -> Transactions {

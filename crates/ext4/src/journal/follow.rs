@@ -3,8 +3,11 @@
 //! Nothing here is trusted by anyone: a pair proposes, and whoever remaps compares the bytes first. So a lie in
 //! the journal costs a comparison and nothing else. What is kept is bounded: the revoked blocks of the running
 //! transaction ([`REVOKED`]).
+//!
+//! A journal gets its features when its file system is mounted. The superblock says so before the first block that is
+//! written by them, and the next scan comes only after: so each superblock that is written is heeded.
 
-use super::{Block, Journal, JournalBlock, JournalFormat, Layout, Sequence};
+use super::{Block, Journal, JournalBlock, JournalFormat, Layout, Sequence, superblock};
 use crate::limits::REVOKED;
 use crate::span::{FsBlock, Span};
 use std::collections::HashSet;
@@ -34,6 +37,7 @@ pub struct Follower {
     format: JournalFormat,
     layout: Layout,
     home: Span,
+    superblock: JournalBlock,
     running: Option<Sequence>,
     revoked: HashSet<u64>,
     /// More was revoked than is remembered: the running transaction tells nothing more.
@@ -48,6 +52,7 @@ impl Follower {
             format: journal.format,
             layout: Layout::new(&journal.extents, journal.format.block_bytes),
             home,
+            superblock: journal.superblock,
             running: None,
             revoked: HashSet::new(),
             is_over: false,
@@ -78,6 +83,9 @@ impl Follower {
 
     /// Takes a block of the journal that is written.
     pub fn block(&mut self, at: JournalBlock, bytes: &[u8], out: &mut impl FnMut(Followed)) {
+        if at == self.superblock {
+            return self.superblock(bytes);
+        }
         if !(self.format.first..self.format.end).contains(&at) {
             return;
         }
@@ -118,6 +126,14 @@ impl Follower {
             }
             Block::Commit { .. } => self.leave(),
             Block::Superblock | Block::Other => {}
+        }
+    }
+
+    /// How the blocks after it are to be read; one that is damaged says nothing.
+    fn superblock(&mut self, bytes: &[u8]) {
+        let (size, room) = (self.format.block_bytes, self.layout.blocks());
+        if let Some(log) = superblock::log(bytes, size, room, self.superblock) {
+            self.format = log.format;
         }
     }
 

@@ -131,3 +131,27 @@ pub fn revoke(features: u32, sequence: u32, blocks: &[u64]) -> Vec<u8> {
 pub fn commit(features: u32, sequence: u32) -> Vec<u8> {
     seal(header(2, sequence), 16, features)
 }
+
+/// The journal's superblock: the log begins with this transaction at block `start`; 0: nowhere.
+pub fn superblock_with(features: u32, sequence: u32, start: u32) -> Vec<u8> {
+    let mut block = header(4, 0);
+    let words = [
+        (0x0C, BLOCK as u32),
+        (0x10, BLOCKS - 256),
+        (0x14, 1),
+        (0x18, sequence),
+        (0x1C, start),
+        (0x28, features),
+        (0x40, 1),
+    ];
+    for (at, word) in words {
+        block[at..at + 4].copy_from_slice(&word.to_be_bytes());
+    }
+    block[0x30..0x40].fill(7);
+    if features & (V2 | V3) != 0 {
+        block[0x50] = 4;
+        let sum = !crc32c::crc32c(&block[..1024]);
+        block[0xFC..0x100].copy_from_slice(&sum.to_be_bytes());
+    }
+    block
+}
