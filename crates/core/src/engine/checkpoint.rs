@@ -161,7 +161,7 @@ impl Engine {
                 Phase::Leaves(from) => self.write_leaves(from),
                 Phase::Settle(seq) => self.settle(seq),
                 Phase::Synced(seq)
-                    if self.checkpoint.synced && self.durability.durable() >= seq =>
+                    if self.checkpoint.synced && self.log.durability().durable() >= seq =>
                 {
                     self.write_root()
                 }
@@ -181,17 +181,14 @@ impl Engine {
         // Links that replay would see must not name shared pages whose numbers this checkpoint frees: the
         // page may have become plain since, which replay learns only at its end.
         // Nor may it see pledges that end now: what they concern may be absorbed from here on.
-        let host = self.heads[Head::Host as usize].open;
-        if host.is_some_and(|open| self.chunks.get(open).links) && !self.seal(Head::Host, false) {
+        let host = self.log.open(Head::Host);
+        if host.is_some_and(|chunk| chunk.links) && !self.seal(Head::Host, false) {
             return;
         }
         self.checkpoint.due = false;
-        self.checkpoint.seq = self.last_seq;
-        self.checkpoint.life = self.last_life;
-        self.checkpoint.cursors = HEADS.map(|h| Cursor {
-            segment: self.heads[h as usize].segment,
-            offset: self.heads[h as usize].offset,
-        });
+        self.checkpoint.seq = self.log.last_seq();
+        self.checkpoint.life = self.log.last_life();
+        self.checkpoint.cursors = self.log.cursors();
         self.checkpoint.phase = Phase::Leaves(0);
         self.state.checkpoint_begins();
         self.checkpoint.log = Written::default();
@@ -208,7 +205,7 @@ impl Engine {
         }
         self.checkpoint.phase = Phase::Leaves(self.superblock.stripes());
         if self.checkpoint.in_flight == 0 && HEADS.iter().all(|&head| self.seal(head, false)) {
-            self.checkpoint.phase = Phase::Settle(self.last_seq);
+            self.checkpoint.phase = Phase::Settle(self.log.last_seq());
         }
     }
 
@@ -236,7 +233,7 @@ impl Engine {
         if summaries.any(repeats) {
             return;
         }
-        let Some(through) = self.durability.poll_sync_of_checkpoint(seq) else {
+        let Some(through) = self.log.durability_mut().poll_sync_of_checkpoint(seq) else {
             return;
         };
         self.checkpoint
@@ -251,7 +248,7 @@ impl Engine {
         for (leaf, slot) in self.checkpoint.staged.drain(..) {
             self.checkpoint.slots[leaf.0 as usize] = slot;
         }
-        self.checkpoint.durable = self.durability.durable();
+        self.checkpoint.durable = self.log.durability().durable();
         for progress in [&mut self.checkpoint.swept, &mut self.checkpoint.scrubbed] {
             progress.kept = progress.now;
         }

@@ -168,7 +168,7 @@ impl Engine {
                 })
             }
             super::Victim::CostBenefit => {
-                let newest = self.last_seq.0;
+                let newest = self.log.last_seq().0;
                 self.segments.best(self.state.live(), limit, |valid, info| {
                     // Benefit over cost is (1 - u) * age / (1 + u); the best has the smallest inverse.
                     let age = (newest - info.last_seq.0 + 1) as f64;
@@ -412,8 +412,7 @@ impl Engine {
     }
 
     fn is_linked_unsealed(&self, at: Pba) -> bool {
-        self.heads[Head::Host as usize].open.is_some_and(|id| {
-            let chunk = self.chunks.get(id);
+        self.log.open(Head::Host).is_some_and(|chunk| {
             chunk.links
                 && chunk
                     .records
@@ -479,11 +478,9 @@ impl Engine {
         for &segment in &self.segments.emptied {
             let info = self.segments.get(segment);
             pinned += u64::from(info.last_seq > root_seq);
+            unsynced |= !self.log.are_durable(info.marks);
             for head in HEADS {
-                let position = &self.heads[head as usize];
-                let mark = info.marks[head as usize];
-                unsynced |= position.durable < mark;
-                unsealed[head as usize] |= position.open.is_some() && mark >= position.opened;
+                unsealed[head as usize] |= self.log.is_in_open(head, info.marks);
             }
         }
         let short = free <= limits::COLLECTOR_SEGMENTS + 1;
@@ -494,8 +491,8 @@ impl Engine {
                 }
             }
         }
-        if unsynced && !self.durability.is_all_durable() {
-            self.durability.want(self.last_seq);
+        if unsynced && !self.log.durability().is_all_durable() {
+            self.log.want_all_durable();
         }
         // A map checkpoint writes every dirty leaf, whatever it frees: it waits until it frees enough.
         let enough = limits::PINNED_SEGMENTS + u64::from(self.segments.count()) / 64;

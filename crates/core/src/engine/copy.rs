@@ -3,7 +3,8 @@
 //! It is what a remap of write-once is (WOJ §3), asked for and not found out: nothing is compared, for nothing is proposed. A
 //! copy stands in the one order of writes, so what comes behind it cannot change what it copies.
 
-use super::twin::{Proposer, Shared as Sharing, Twin};
+use super::twin::Shared as Sharing;
+use super::verdict::{Proposer, Twin};
 use super::{Engine, Waiting};
 use crate::addr::{Lba, RequestId};
 use crate::format::chunk::Record;

@@ -1,7 +1,7 @@
 //! In-line deduplication over the log: who has a content, and what becomes of it. The policy is
 //! [`policy::dedup`](crate::policy::dedup).
 
-use super::twin::Proposer;
+use super::verdict::Proposer;
 use super::*;
 use crate::format::pack::PartTag;
 use crate::format::summary::{Owner, Tag};
@@ -49,7 +49,7 @@ impl Engine {
         }
         // What is on the medium, as far as that is in memory: a content that has changed needs no read.
         if let Some(pba) = self.state.physical(self.entry_of(of))
-            && self.chunks.find(pba).is_none()
+            && !self.log.holds(pba)
         {
             let (segment, offset) = locate(&self.superblock, pba);
             if self

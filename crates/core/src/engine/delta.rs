@@ -81,7 +81,7 @@ impl Engine {
             return (None, None);
         };
         let pba = self.state.shared().pba(base.page);
-        let held = self.chunks.held(pba, Some(base.slot)).map(|(_, held)| held);
+        let held = self.log.held(pba, Some(base.slot));
         match held {
             Some(Held::Block(buf)) => (Some(Base::Block(buf)), None),
             Some(Held::Page(buf)) => (Some(Base::Part(Page::Buffer(buf), base.slot)), None),

@@ -21,43 +21,40 @@ impl Engine {
     /// Answers `request` once everything placed so far is durable.
     pub(super) fn wait_for_durability(&mut self, request: RequestId, flush: bool) {
         let tells = self.tells_something();
-        if !tells && !self.durability.has_to_wait() {
+        if !tells && !self.log.durability().has_to_wait() {
             self.stats.flushes_free += u64::from(flush);
             return self.outbox.reply(request, Ok(()));
         }
         self.once.awaits(flush, &mut self.stats);
         match tells && !self.seal(Head::Host, true) {
-            true => self.durability.wait_for_open(request, flush),
-            false => self.durability.wait(request, flush),
+            true => self.log.durability_mut().wait_for_open(request, flush),
+            false => self.log.durability_mut().wait(request, flush),
         }
     }
 
     /// Whether the open chunk has what a FLUSH waits for.
     pub(super) fn tells_something(&self) -> bool {
-        let open = self.heads[Head::Host as usize].open;
-        open.is_some_and(|open| self.chunks.get(open).tells)
+        self.log.open(Head::Host).is_some_and(|chunk| chunk.tells)
     }
 
     /// A FLUSH of all that was placed so far is about to come: what it waits for begins now.
     pub(super) fn begin_before_flush(&mut self) {
         if self.tells_something() && self.seal(Head::Host, true) {
-            self.durability.want(self.last_seq);
+            self.log.want_all_durable();
             self.stats.flushes_begun_before += 1;
         }
     }
 
     /// Advances what is durable, answers who waited for it, and starts the next sync if one is needed.
     pub(super) fn advance_durability(&mut self) {
-        if self.durability.waits_for_open() && self.seal(Head::Host, true) {
-            self.durability.on_open_sealed(self.last_seq);
+        if self.log.durability().waits_for_open() && self.seal(Head::Host, true) {
+            self.log.on_open_sealed();
         }
-        while let Some(sealed) = self.durability.poll_durable() {
-            let head = &mut self.heads[sealed.head as usize];
-            head.durable = head.durable.max(sealed.ordinal);
+        while self.log.poll_durable() {
             self.reclaim = true;
         }
         let mut answered = 0;
-        while let Some(waiter) = self.durability.poll_waiter() {
+        while let Some(waiter) = self.log.durability_mut().poll_waiter() {
             if waiter.flush {
                 answered += 1;
                 self.stats.flushes_merged += u64::from(answered > 1);
@@ -65,7 +62,7 @@ impl Engine {
             self.outbox.reply(waiter.request, Ok(()));
         }
         self.settle_first();
-        if let Some(through) = self.durability.poll_sync(self.last_seq) {
+        if let Some(through) = self.log.poll_sync() {
             self.sync(through);
         }
     }
@@ -79,16 +76,16 @@ impl Engine {
 
     pub(super) fn synced(&mut self, through: Seq, failed: bool) {
         if failed {
-            self.durability.on_sync_failed();
+            self.log.durability_mut().on_sync_failed();
             return self.poison();
         }
-        self.durability.on_synced(through);
+        self.log.durability_mut().on_synced(through);
         self.checkpoint.synced();
     }
 
     /// Nobody is told any more that something is durable, or not soon.
     pub(super) fn refuse_waiters(&mut self, refusal: Refusal) {
-        while let Some(waiter) = self.durability.give_up_waiter() {
+        while let Some(waiter) = self.log.durability_mut().give_up_waiter() {
             self.outbox.reply(waiter.request, Err(refusal));
         }
     }

@@ -105,7 +105,7 @@ impl Engine {
             && self.refuses_writes().is_none()
             && !self.redeeming
             && self.waiting.is_empty()
-            && self.writing < limits::CHUNKS_IN_FLIGHT
+            && self.log.may_write()
             && self.collector.is_idle()
             && self.segments.free.len() > limits::COLLECTOR_SEGMENTS
             && self.state.live().total() + u64::from(limits::FOLD_BLOCKS)

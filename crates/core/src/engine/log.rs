@@ -15,54 +15,26 @@ impl Engine {
         len: usize,
         data: bool,
     ) -> Option<ChunkId> {
-        if let Some(id) = self.heads[head as usize].open {
-            if self.chunks.get(id).has_room(len, data) {
-                return Some(id);
-            }
-            if !self.seal(head, false) {
-                return None;
-            }
+        let open = self.log.open_with_room(head, len, data);
+        if open.is_some() {
+            return open;
         }
-        let usable = self.superblock.usable_blocks();
-        let position = &self.heads[head as usize];
-        let left = (usable - position.offset) as usize;
-        debug_assert!(
-            left >= 2,
-            "a head's segment always has room for a header and a block"
-        );
-        let mut max_data = limits::CHUNK_DATA_BLOCKS.min(left - 1);
-        // A chunk that may be its segment's last must know where its head goes on, so that sealing it
-        // never waits for a segment: a map checkpoint, which frees segments, has to seal it.
-        if position.next.is_none() && left - (max_data + 1) < 2 {
-            match self.take_segment(head, data) {
-                Some(next) => self.heads[head as usize].next = Some(next),
-                // None is free: a shorter chunk that is surely not the last. With this the collector can
-                // use what its own segment still has, and so win the first segment back.
-                None if left > 3 || (left == 3 && !data) => max_data = left - 3,
-                None => return None,
-            }
+        if !self.seal(head, false) {
+            return None;
         }
-        let position = &mut self.heads[head as usize];
-        position.opened += 1;
-        let at = self
-            .superblock
-            .segment_start(position.segment)
-            .plus(u64::from(position.offset));
-        let id = self.chunks.open(
-            head,
-            position.segment,
-            at,
-            position.opened,
-            max_data,
-            self.now,
-        );
-        position.open = Some(id);
-        Some(id)
+        if self.log.wants_next(head)
+            && let Some(next) = self.take_segment(head, data)
+        {
+            self.log.go_on_in(head, next);
+        }
+        let max_data = self.log.longest_now(head, data)?;
+        let start = self.superblock.segment_start(self.log.segment(head));
+        Some(self.log.begin(head, start, max_data, self.now))
     }
 
     /// Puts a data block into a chunk with room, and does what its record says.
     pub(super) fn append(&mut self, id: ChunkId, record: Record, tag: Tag, buf: Buf) {
-        let chunk = self.chunks.get_mut(id);
+        let chunk = self.log.get_mut(id);
         let segment = chunk.segment;
         let pba = chunk.push_data(record, Block::Whole(buf));
         let offset = pba.0 - self.superblock.segment_start(segment).0;
@@ -73,51 +45,28 @@ impl Engine {
     /// Seals the head's open chunk and starts its write. `false`: not now (too many in flight, or
     /// the medium is full). With `urgent` it is written durably where that saves a sync.
     pub(super) fn seal(&mut self, head: Head, urgent: bool) -> bool {
-        let position = &self.heads[head as usize];
-        let Some(id) = position.open else { return true };
-        if self.writing >= limits::CHUNKS_IN_FLIGHT || self.outbox.holds_writes() {
+        if self.log.open(head).is_none() {
+            return true;
+        }
+        if !self.log.may_write() || self.outbox.holds_writes() {
             return false;
         }
-        if head == Head::Host {
-            let records = self.chunks.get(id).record_bytes();
-            self.expected.sealed(records, urgent);
-        }
-        let blocks = self.chunks.get(id).blocks();
-        let segment = position.segment;
-        let offset = position.offset + blocks;
-        let is_last = self.superblock.usable_blocks() - offset < 2;
-        let next = if is_last {
-            self.heads[head as usize].next.take()
-        } else {
-            None
+        let (life, collector) = (self.superblock.life(), &self.collector);
+        let is_clients = |buf| !collector.owns(buf);
+        let Some(sealed) = self.log.seal(head, urgent, life, is_clients) else {
+            return true;
         };
-        debug_assert_eq!(is_last, next.is_some());
-
-        self.last_seq = self.last_seq.next();
-        let seal = chunks::Seal {
-            seq: self.last_seq,
-            prev_life: self.last_life,
-            durable: self.durability.durable(),
-            next,
-        };
-        self.last_life = self.superblock.life();
-        let durable = urgent && self.durability.may_write_durably();
-        let info = self.segments.get_mut(segment);
-        info.last_seq = self.last_seq;
-        info.writing += 1;
-        self.chunks.seal(id, seal);
-        let chunk = self.chunks.get(id);
-        let (at, ordinal) = (chunk.at, chunk.ordinal);
-        let sealed = Sealed {
-            seq: self.last_seq,
-            head,
-            ordinal,
-            written: false,
+        let ToWrite {
+            id: chunk,
+            segment,
+            at,
+            blocks,
             durable,
-        };
-        self.durability.on_sealed(sealed, chunk.tells);
-        self.writing += 1;
-        self.on_their_way += self.clients_buffers(id);
+            ..
+        } = sealed;
+        let info = self.segments.get_mut(segment);
+        info.last_seq = sealed.seq;
+        info.writing += 1;
         self.checkpoint.on_sealed(blocks);
         self.stats.medium_headers += 1;
         match head {
@@ -132,18 +81,13 @@ impl Engine {
         }
         self.stats.durable_chunks += u64::from(durable);
         self.outbox
-            .ask(Pending::Chunk(id), |id| Effect::WriteChunk {
+            .ask(Pending::Chunk(chunk), |id| Effect::WriteChunk {
                 id,
                 at,
                 blocks,
                 durable,
             });
-
-        let position = &mut self.heads[head as usize];
-        position.open = None;
-        position.offset = offset;
-        if let Some(next) = next {
-            (position.segment, position.offset) = (next, 0);
+        if sealed.ends_segment {
             self.close_segment(segment);
         }
         true
@@ -231,43 +175,20 @@ impl Engine {
         }
     }
 
-    fn clients_buffers(&self, id: ChunkId) -> u32 {
-        let bufs = self.chunks.get(id).bufs();
-        bufs.filter(|&buf| !self.collector.owns(buf)).count() as u32
-    }
-
     pub(super) fn chunk_written(&mut self, id: ChunkId, failed: bool) {
-        self.writing -= 1;
         if failed {
-            // Its blocks stay in memory, so that they can still be read.
+            self.log.on_lost();
             return self.poison();
         }
-        self.on_their_way -= self.clients_buffers(id);
-        let chunk = self.chunks.get_mut(id);
-        let seq = chunk.sealed.map(|seal| seal.seq);
-        let segment = chunk.segment;
-        let (slots, parts) = (
-            core::mem::take(&mut chunk.slots),
-            core::mem::take(&mut chunk.parts),
-        );
-        for slot in &slots {
-            if let Block::Whole(buf) = slot.block {
-                self.release(buf);
-            }
-        }
-        for part in &parts {
-            self.release(part.buf);
-        }
-        let chunk = self.chunks.get_mut(id);
-        (chunk.slots, chunk.parts) = (slots, parts);
-        self.chunks.close(id);
+        let (collector, outbox) = (&mut self.collector, &mut self.outbox);
+        let held = &mut self.held;
+        let segment = self
+            .log
+            .on_written(id, |buf| give_back(collector, held, outbox, buf));
         let info = self.segments.get_mut(segment);
         info.writing -= 1;
         if info.writing == 0 && core::mem::take(&mut info.summary_due) {
             self.emit_summary(segment);
-        }
-        if let Some(seq) = seq {
-            self.durability.on_written(seq);
         }
     }
 
@@ -304,7 +225,8 @@ impl Engine {
         for id in self.outbox.held_by(self.now) {
             let effect = match self.outbox.get(id).copied() {
                 Some(Pending::Chunk(chunk)) => {
-                    let chunk = self.chunks.get(chunk);
+                    self.log.on_written_again(chunk);
+                    let chunk = self.log.get(chunk);
                     Effect::WriteChunk {
                         id,
                         at: chunk.at,
@@ -339,11 +261,6 @@ impl Engine {
                 Some(Pending::Mirror(at)) => checkpoint::mirror_effect(id, at),
                 _ => unreachable!("only writes are tried again"),
             };
-            if let Some(Pending::Chunk(chunk)) = self.outbox.get(id).copied()
-                && let Some(seal) = self.chunks.get(chunk).sealed
-            {
-                self.durability.on_written_again(seal.seq);
-            }
             self.outbox.tell(effect);
         }
     }
@@ -362,10 +279,7 @@ impl Engine {
                 return;
             }
             let info = *self.segments.get(segment);
-            let superseded = HEADS
-                .iter()
-                .all(|&h| self.heads[h as usize].durable >= info.marks[h as usize]);
-            let needed = !superseded
+            let needed = !self.log.are_durable(info.marks)
                 || info.last_seq > root_seq
                 || info.readers > 0
                 || self.sums.awaits_summary(segment)

@@ -45,12 +45,12 @@ impl Engine {
     pub fn written_tags(&self, segment: Segment) -> Option<Vec<Tag>> {
         let start = self.superblock.segment_start(segment);
         let tags = self.sums.tags(segment)?.iter().zip(start.0..);
-        let written = |(tag, pba): (&Tag, u64)| match self.chunks.find(Pba(pba)) {
-            Some(_) => Tag {
+        let written = |(tag, pba): (&Tag, u64)| match self.log.holds(Pba(pba)) {
+            true => Tag {
                 owner: Owner::None,
                 sum: 0,
             },
-            None => *tag,
+            false => *tag,
         };
         Some(tags.map(written).collect())
     }

@@ -8,7 +8,8 @@
 //! A block that is a part of a page is decoded into a buffer, when the page has been held against its checksum: both
 //! of a pair, if both are parts, for equal parts of a damaged page would be shared to be refused when they are read.
 
-use super::twin::{Proposer, Shared as Sharing, Twin};
+use super::twin::Shared as Sharing;
+use super::verdict::{Proposer, Twin};
 use super::*;
 use crate::entry::PartId;
 use crate::index::Holder;
@@ -210,7 +211,7 @@ impl Engine {
     fn apart(&self, lba: Lba, of: Holder) -> Option<(Place, Place)> {
         let from = self.state.place_of(self.state.map().get(lba))?;
         let to = self.state.place_of(self.entry_of(of))?;
-        let stored = |place: Place| self.chunks.held(place.pba, place.slot).is_none();
+        let stored = |place: Place| self.log.held(place.pba, place.slot).is_none();
         let allowed = !self.dedup.is_critical(lba)
             && !matches!(of, Holder::Lba(of) if self.dedup.is_critical(of));
         // A delta takes little room, and two reads: it is left alone.

@@ -12,12 +12,10 @@
 //! 5. A buffer is released exactly once, after its chunk is on the medium or its block is replaced.
 
 mod checkpoint;
-mod chunks;
 mod collect;
 mod copy;
 mod dedup;
 mod delta;
-mod expected;
 mod flush;
 mod fold;
 mod log;
@@ -36,6 +34,8 @@ mod stripes;
 mod sums;
 mod twin;
 mod unmap;
+mod verdict;
+mod waiting;
 mod write;
 
 use crate::addr::{Buf, EffectId, Generation, Lba, Life, Nanos, Pba, RequestId, Segment, Seq, Vba};
@@ -43,7 +43,7 @@ use crate::entry::Entry;
 use crate::format::{Crc, superblock::Superblock};
 use crate::front::Outbox;
 use crate::limits;
-use crate::log::{Durability, HEADS, Head, Sealed};
+use crate::log::{ChunkId, HEADS, Head, Held, Log, ToWrite};
 use crate::mirrors::Mirrors;
 use crate::policy::{dedup::Dedup, once::Once};
 use crate::recovery::Recovered;
@@ -54,10 +54,8 @@ use crate::state::{Place, State};
 use crate::stats::Stats;
 use alloc::{collections::VecDeque, vec::Vec};
 use checkpoint::Checkpoint;
-use chunks::{ChunkId, Chunks, Held, Position, Waiting};
 use collect::Collector;
 pub use delta::Earlier;
-use expected::Expected;
 use fold::Folding;
 use merge::{Merge, Pair};
 pub use options::{Buffers, Options, Victim};
@@ -66,7 +64,9 @@ use pump::Then;
 use restamp::Restamp;
 use segments::{SegmentState, Segments, locate};
 use sums::Sums;
-use twin::{Shared as Sharing, Unsure, Verdict};
+use twin::{Shared as Sharing, Unsure};
+use verdict::Verdict;
+use waiting::Waiting;
 
 /// What an effect in flight was for.
 #[derive(Clone, Copy, Debug)]
@@ -147,15 +147,7 @@ pub struct Engine {
     segments: Segments,
     sums: Sums,
 
-    heads: [Position; 2],
-    chunks: Chunks,
-    expected: Expected,
-    writing: usize,
-    /// Buffers of clients that those chunks are of.
-    on_their_way: u32,
-    last_seq: Seq,
-    last_life: Life,
-    durability: Durability,
+    log: Log,
     waiting: VecDeque<Waiting>,
     once: Once,
     /// Recovery has changed the map without a record: nothing may follow in the log before a map checkpoint is durable.
@@ -167,9 +159,6 @@ pub struct Engine {
     unsure: Vec<(Segment, Unsure)>,
     /// Requests that have been refused while a comparison still reads their buffers.
     doomed: Vec<(Waiting, Refusal)>,
-    /// Blocks that were replaced in a chunk that still took blocks: their places have not changed, but
-    /// their bytes have.
-    absorptions: u64,
     /// Buffers of clients' writes that the core holds.
     held: u32,
     reserve: Reserve,
@@ -209,14 +198,6 @@ impl Engine {
             }
             sums.restore(segment, tags);
         }
-        let position = |cursor: crate::format::root::Cursor| Position {
-            segment: cursor.segment,
-            offset: cursor.offset,
-            open: None,
-            next: None,
-            opened: 0,
-            durable: 0,
-        };
         let mut engine = Self {
             crc,
             options,
@@ -232,14 +213,13 @@ impl Engine {
             folding: Folding::default(),
             segments,
             sums,
-            heads: recovered.heads.map(position),
-            chunks: Chunks::new(superblock.has_names().then_some(recovered.last_names)),
-            expected: Expected::default(),
-            writing: 0,
-            on_their_way: 0,
-            last_seq: recovered.last_seq,
-            last_life: recovered.last_life,
-            durability: Durability::recovered(recovered.last_seq, recovered.root.seq),
+            log: Log::recovered(
+                superblock.usable_blocks(),
+                recovered.heads,
+                (recovered.last_seq, recovered.last_life),
+                superblock.has_names().then_some(recovered.last_names),
+                recovered.root.seq,
+            ),
             waiting: VecDeque::new(),
             once: Once::default(),
             redeeming: false,
@@ -247,7 +227,6 @@ impl Engine {
             pairs: Vec::new(),
             unsure: Vec::new(),
             doomed: Vec::new(),
-            absorptions: 0,
             held: 0,
             reserve: Reserve::new(Room::default()),
             reads: Vec::new(),
@@ -359,13 +338,10 @@ impl Engine {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Nanos> {
         // While a chunk cannot be sealed its time is not waited for: it would have come already.
-        if self.outbox.holds_writes() || self.writing >= limits::CHUNKS_IN_FLIGHT {
+        if self.outbox.holds_writes() || !self.log.may_write() {
             return self.outbox.held_due();
         }
-        let open = self.heads[Head::Host as usize].open?;
-        Some(Nanos(
-            self.chunks.get(open).opened_at.0 + limits::SEAL_AFTER_NANOS,
-        ))
+        self.log.seal_due()
     }
 
     /// The volume's geometry and identity.
@@ -462,10 +438,7 @@ impl Engine {
 
     /// A buffer has served: back to the collector, or to the runtime.
     fn release(&mut self, buf: Buf) {
-        if !self.collector.take_back(buf) {
-            self.held -= 1;
-            self.outbox.tell(Effect::Release { buf });
-        }
+        give_back(&mut self.collector, &mut self.held, &mut self.outbox, buf);
     }
 
     /// A write or a sync of the medium has failed: what is durable is unknown from here on, so nothing
@@ -509,11 +482,24 @@ impl Engine {
     }
 
     fn tick(&mut self) {
-        if let Some(id) = self.heads[Head::Host as usize].open
-            && self.now.0 >= self.chunks.get(id).opened_at.0 + limits::SEAL_AFTER_NANOS
-        {
+        if self.log.seal_due().is_some_and(|due| self.now >= due) {
             self.seal(Head::Host, false);
         }
         self.write_again();
     }
+}
+
+/// Gives a buffer back to whom it belongs; whether that is the runtime, for a client.
+fn give_back(
+    collector: &mut Collector,
+    held: &mut u32,
+    outbox: &mut Outbox<Pending>,
+    buf: Buf,
+) -> bool {
+    let is_clients = !collector.take_back(buf);
+    if is_clients {
+        *held -= 1;
+        outbox.tell(Effect::Release { buf });
+    }
+    is_clients
 }

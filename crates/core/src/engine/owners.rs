@@ -51,8 +51,7 @@ impl Engine {
     /// A closed segment has no live block left.
     pub(super) fn emptied(&mut self, segment: Segment) {
         debug_assert_eq!(self.state.live().valid(segment), 0);
-        let marks = HEADS.map(|head| self.heads[head as usize].opened);
-        self.segments.empty(segment, marks);
+        self.segments.empty(segment, self.log.marks());
         self.reclaim = true;
         if !self.collector.is_collecting(segment) {
             self.stats.emptied_segments += 1;

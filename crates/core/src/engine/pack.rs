@@ -9,14 +9,14 @@
 //!
 //! The core decides where a part goes, and writes the directory; the bytes are stored by the runtime.
 
-use super::chunks::{PartSlot, Parts};
-use super::twin::Twin;
+use super::verdict::Twin;
 use super::*;
 use crate::entry::{MAX_PARTS, PartId};
 use crate::format::chunk::{self, ChunkHeader, Part, RECORD_ROOM, Record};
 use crate::format::names::NAMES_ROOM;
 use crate::format::pack::{self, OVERHEAD, ROOM};
 use crate::format::summary::{Owner, Tag};
+use crate::log::{PartSlot, Parts};
 use crate::seam::{Block, Bucket, Packed, Payload};
 use crate::state::Origin;
 
@@ -54,7 +54,7 @@ impl Engine {
         let Some(page) = self.page_with_room(chunk, packed, overhead) else {
             return Packing::No;
         };
-        let open = self.chunks.get_mut(chunk);
+        let open = self.log.get_mut(chunk);
         let record = open.records.len() as u16;
         let Parts {
             vba, block, count, ..
@@ -97,7 +97,7 @@ impl Engine {
 
     /// The bucket that a part of the chunk goes into: its own, unless so many others have a page there already.
     fn bucket_of(&self, chunk: ChunkId, packed: Packed) -> Option<Bucket> {
-        let pages = &self.chunks.get(chunk).pages;
+        let pages = &self.log.get(chunk).pages;
         let has_page = pages.iter().any(|page| page.bucket == packed.bucket);
         let others = pages.iter().filter(|page| page.bucket.is_some()).count();
         packed
@@ -110,9 +110,9 @@ impl Engine {
     fn page_with_room(&mut self, id: ChunkId, packed: Packed, overhead: usize) -> Option<usize> {
         let len = usize::from(packed.len.get());
         let bucket = self.bucket_of(id, packed);
-        let chunk = self.chunks.get(id);
+        let chunk = self.log.get(id);
         let here = Record::PackHere { vba: Vba(0) }.encoded_len();
-        let reserve = self.expected.left(chunk.record_bytes());
+        let reserve = self.log.expected(id);
         let in_header = |new: usize| chunk.room >= reserve.saturating_add(new + overhead + len);
         let takes = |page: &Parts| {
             let free = match page.block {
@@ -138,7 +138,7 @@ impl Engine {
             false => chunk.slots.len() as u16 + 1,
         };
         let vba = self.state.number_for_parts()?;
-        let chunk = self.chunks.get_mut(id);
+        let chunk = self.log.get_mut(id);
         let record = match begin_header {
             true => Record::PackHere { vba },
             false => Record::Pack { vba, sum: 0 },
@@ -169,18 +169,14 @@ impl Engine {
     }
 
     pub(super) fn is_in_open_chunk(&self, vba: Vba) -> bool {
-        let open = self.heads[Head::Host as usize].open;
-        open.is_some_and(|open| {
-            let pages = &self.chunks.get(open).pages;
-            pages.iter().any(|page| page.vba == vba)
-        })
+        let open = self.log.open(Head::Host);
+        open.is_some_and(|chunk| chunk.pages.iter().any(|page| page.vba == vba))
     }
 
     /// The page of this number in the host's open chunk, if it is there.
     fn open_page(&mut self, vba: Vba) -> Option<&mut Parts> {
-        let open = self.heads[Head::Host as usize].open?;
-        let pages = &mut self.chunks.get_mut(open).pages;
-        pages.iter_mut().find(|page| page.vba == vba)
+        let mut pages = self.log.open_mut(Head::Host)?.pages.iter_mut();
+        pages.find(|page| page.vba == vba)
     }
 
     /// An overwrite of a part that is still in the unsealed chunk, nobody else's, and as small as its place
@@ -196,10 +192,9 @@ impl Engine {
         if packed.base != self.state.shared().deltas().base_of(part_id) {
             return false;
         }
-        let Some(open) = self.heads[Head::Host as usize].open else {
+        let Some(chunk) = self.log.open_mut(Head::Host) else {
             return false;
         };
-        let chunk = self.chunks.get_mut(open);
         let pba = chunk.at.plus(u64::from(block));
         let Some(index) = chunk.part_at(pba, slot) else {
             return false;
@@ -249,17 +244,17 @@ impl Engine {
     /// What data block `index` of a chunk that is being written is made from.
     #[must_use]
     pub fn chunk_block(&self, id: EffectId, index: usize) -> Block {
-        self.chunks.get(self.chunk_of(id)).slots[index].block
+        self.log.get(self.chunk_of(id)).slots[index].block
     }
 
     /// The buffers that a chunk which is being written holds: whole blocks in order, then those of its parts.
     pub fn chunk_bufs(&self, id: EffectId) -> impl Iterator<Item = Buf> + '_ {
-        self.chunks.get(self.chunk_of(id)).bufs()
+        self.log.get(self.chunk_of(id)).bufs()
     }
 
     /// Those buffers with the block's place on the medium: a physical address, and the part of the page there.
     pub fn chunk_places(&self, id: EffectId) -> impl Iterator<Item = (Buf, Pba, Option<u8>)> + '_ {
-        let chunk = self.chunks.get(self.chunk_of(id));
+        let chunk = self.log.get(self.chunk_of(id));
         let whole = chunk
             .slots
             .iter()
@@ -286,16 +281,16 @@ impl Engine {
     pub fn encode_page(&mut self, id: EffectId, index: usize, out: &mut [u8], store: Store<'_>) {
         let chunk = self.chunk_of(id);
         let block = index as u16 + 1;
-        let count = self.chunks.get(chunk).parts_of(block).count();
+        let count = self.log.get(chunk).parts_of(block).count();
         out.fill(0);
         self.store_parts(chunk, block, pack::first_offset(count), out, store);
-        let held = self.chunks.get(chunk);
+        let held = self.log.get(chunk);
         let directory = held
             .parts_of(block)
             .map(|part| &held.records[usize::from(part.record)]);
         pack::encode(directory, out);
         let sum = self.superblock.sum(self.crc).of(out);
-        let held = self.chunks.get_mut(chunk);
+        let held = self.log.get_mut(chunk);
         let record = usize::from(held.slots[index].record);
         if let Record::Pack { sum: told, .. } = &mut held.records[record] {
             *told = sum;
@@ -308,12 +303,12 @@ impl Engine {
     pub fn encode_header(&mut self, id: EffectId, out: &mut [u8], store: Store<'_>) {
         let id = self.chunk_of(id);
         out.fill(0);
-        let chunk = self.chunks.get(id);
+        let chunk = self.log.get(id);
         let records: usize = chunk.records.iter().map(Record::encoded_len).sum();
         let used = records + chunk.before.bytes();
         let first = crate::addr::BLOCK_BYTES - RECORD_ROOM + used;
         self.store_parts(id, 0, first, out, store);
-        let chunk = self.chunks.get(id);
+        let chunk = self.log.get(id);
         let Some(seal) = chunk.sealed else {
             unreachable!("an open chunk is not written")
         };
@@ -348,7 +343,7 @@ impl Engine {
         out: &mut [u8],
         store: Store<'_>,
     ) {
-        let chunk = self.chunks.get_mut(id);
+        let chunk = self.log.get_mut(id);
         for held in chunk.parts.iter().filter(|part| part.block == block) {
             let Some(part) = chunk.records[usize::from(held.record)].part_mut() else {
                 unreachable!("a part has a part's record")

@@ -115,7 +115,7 @@ impl Engine {
 
     /// Adds a record that owns no block to a chunk with room, and does what it says.
     pub(super) fn log(&mut self, chunk: ChunkId, record: Record) {
-        self.chunks.get_mut(chunk).push(record);
+        self.log.get_mut(chunk).push(record);
         self.apply(Origin::NONE, &record);
     }
 
@@ -127,7 +127,7 @@ impl Engine {
 
     /// Adds a link, or zeros, to a chunk with room.
     pub(super) fn push_link(&mut self, chunk: ChunkId, record: Record, pledged: bool) {
-        let chunk = self.chunks.get_mut(chunk);
+        let chunk = self.log.get_mut(chunk);
         let tells = chunk.tells;
         chunk.push(record);
         if pledged {

@@ -14,7 +14,7 @@ pub(super) enum Then {
 impl Engine {
     /// What a write or a read changes of all that [`Engine::advance`] goes by, if it does more than add to an open chunk.
     pub(super) fn marks(&self) -> (Seq, usize) {
-        (self.last_seq, self.segments.free.len())
+        (self.log.last_seq(), self.segments.free.len())
     }
 
     /// Whether a write has only added to an open chunk, or a read only asked: then nothing can move on that could not
@@ -23,7 +23,7 @@ impl Engine {
     pub(super) fn is_as_at(&self, before: (Seq, usize)) -> bool {
         self.marks() == before
             && self.waiting.is_empty()
-            && !self.durability.has_waiters()
+            && !self.log.durability().has_waiters()
             && !self.reclaim
             && !self.poisoned
             && self.mode == Mode::Running
@@ -79,14 +79,13 @@ impl Engine {
         }
         let served = self.waiting.is_empty()
             && self.doomed.is_empty()
-            && !self.durability.has_waiters()
+            && !self.log.durability().has_waiters()
             && self.mirrors.are_idle()
             && self.collector.is_idle();
-        let sealed =
-            self.durability.is_all_durable() && self.heads.iter().all(|head| head.open.is_none());
+        let sealed = self.log.durability().is_all_durable() && self.log.is_all_sealed();
         if self.checkpoint.is_idle() && served && !self.poisoned {
             let clean = sealed
-                && self.last_seq == self.checkpoint.durable_seq
+                && self.log.last_seq() == self.checkpoint.durable_seq
                 && self.checkpoint.swept.is_kept()
                 && self.checkpoint.scrubbed.is_kept();
             if !clean {

@@ -127,7 +127,7 @@ impl Engine {
             });
             return (end - index, false);
         };
-        let held = self.chunks.held(pba, slot).map(|(_, held)| held);
+        let held = self.log.held(pba, slot);
         match (held, entry) {
             (Some(Held::Block(from)), _) => {
                 self.outbox.tell(Effect::CopyOut {
@@ -224,7 +224,7 @@ impl Engine {
             first + run < wanted.blocks
                 && self.state.physical(self.entry_at(wanted, first + run)) == Some(at)
                 && run < left
-                && self.chunks.find(at).is_none()
+                && !self.log.holds(at)
         };
         let run = (1..left).find(|run| !follows(*run)).unwrap_or(left);
         self.begin_reader(segment);

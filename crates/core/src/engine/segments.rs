@@ -6,6 +6,7 @@
 
 use crate::addr::{Pba, Segment, Seq};
 use crate::format::superblock::Superblock;
+use crate::log::Marks;
 use crate::state::Live;
 use alloc::{collections::VecDeque, vec::Vec};
 
@@ -18,10 +19,6 @@ pub(super) enum SegmentState {
     Emptied,
     Erasing,
 }
-
-/// How far each head must be durable before an emptied segment may be erased: the chunks that hold the
-/// newer copies, by the head's own count.
-pub(super) type Marks = [u64; 2];
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Info {
@@ -36,6 +33,7 @@ pub(super) struct Info {
     pub readers: u32,
     /// The newest chunk in it: while the durable map checkpoint is older, replay needs its headers.
     pub last_seq: Seq,
+    /// What must be durable before it may be erased, when it has emptied: the chunks that hold the newer copies.
     pub marks: Marks,
 }
 

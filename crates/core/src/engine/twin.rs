@@ -4,34 +4,12 @@
 //! ([`dedup`](super::dedup)). Neither is believed: the runtime compares all bytes (promise 4). A block whose
 //! comparison is under way keeps its place in the queue of writes: nothing overtakes it.
 
+use super::verdict::{Proposer, Twin};
 use super::*;
 use crate::entry::PartId;
 use crate::format::chunk::Record;
 use crate::index::Holder;
 use crate::seam::{Against, Fingerprint, Page, Payload};
-
-/// What is known of the twin of a block in the queue.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) enum Verdict {
-    /// None was proposed, or it is not equal: the block is written.
-    #[default]
-    Write,
-    /// The comparison is under way, or a fingerprint is.
-    Asked(Twin),
-    /// They are equal.
-    Same(Twin),
-}
-
-/// Who proposed a twin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Proposer {
-    /// The pool: this block of the journals.
-    Journal(u32),
-    /// The index, by this hash.
-    Index(u64),
-    /// A pair that was told.
-    Pair,
-}
 
 /// How a block compares with its twin.
 #[derive(Clone, Copy, Debug)]
@@ -41,20 +19,6 @@ enum Answer {
     Other,
     /// The twin cannot be read, or is not what was written.
     Damaged,
-}
-
-/// A block that may be equal, and what it was when it was proposed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Twin {
-    pub by: Proposer,
-    pub of: Holder,
-    pub place: Place,
-    /// Which use of its segment the page was written in: another's pages are others, wherever they lie.
-    pub uses: u32,
-    /// It was in a chunk that still took blocks: how many had been replaced in such chunks by then.
-    pub absorptions: Option<u64>,
-    /// The fingerprint that the page had then, or that the block turned out to have when it was equal.
-    pub print: Option<Fingerprint>,
 }
 
 /// A block that is equal to a part of a page, of which it is not known whether it is whole.
@@ -88,7 +52,7 @@ impl Engine {
     /// Asks about each block of a write that may be stored already. Empty: about none.
     pub(super) fn ask(&mut self, request: RequestId, lba: Lba, blocks: &[Payload]) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
-        let held = u64::from(self.held - self.on_their_way);
+        let held = u64::from(self.held - self.log.clients_on_their_way());
         let full = self.options.write_buffers.into();
         self.dedup.begin(blocks, held, full, &mut self.stats);
         for (index, payload) in blocks.iter().enumerate() {
@@ -103,8 +67,6 @@ impl Engine {
                 self.refuted(by);
                 continue;
             };
-            let held = self.chunks.held(place.pba, place.slot);
-            let open = held.is_some_and(|(id, _)| self.chunks.get(id).sealed.is_none());
             // One allocation for a request that asks, in place of a read or a write of a block.
             if verdicts.is_empty() {
                 verdicts.resize(blocks.len(), Verdict::Write);
@@ -115,7 +77,7 @@ impl Engine {
                 of,
                 place,
                 uses: self.uses_at(place.pba),
-                absorptions: open.then_some(self.absorptions),
+                absorptions: self.log.absorptions_at(place.pba, place.slot),
                 print,
             };
             verdicts[index] = Verdict::Asked(twin);
@@ -138,7 +100,7 @@ impl Engine {
     /// Compares a block that is to be written with its twin, in memory or on the medium.
     fn compare(&mut self, request: RequestId, index: u32, buf: Buf, twin: Twin) {
         let Place { pba, slot } = twin.place;
-        let held = self.chunks.held(pba, slot).map(|(_, held)| held);
+        let held = self.log.held(pba, slot);
         let (base, base_at) = match self.entry_of(twin.of) {
             Entry::Packed(page, slot) if !matches!(held, Some(Held::Block(_))) => {
                 self.base_of(PartId { page, slot })
@@ -375,7 +337,7 @@ impl Engine {
         let entry = self.entry_of(twin.of);
         let replaced = twin
             .absorptions
-            .is_some_and(|then| then != self.absorptions);
+            .is_some_and(|then| !self.log.is_as_at(then));
         let moved = self.state.place_of(entry) != Some(twin.place)
             || self.uses_at(twin.place.pba) != twin.uses;
         if moved || replaced {
@@ -402,11 +364,8 @@ impl Engine {
         };
         // A link must come after what it leads to: a page that the collector has just moved may be in a chunk
         // that has no place in the order yet.
-        if let Some((chunk, _)) = self.chunks.find(pba)
-            && self.chunks.get(chunk).head == Head::Cold
-            && self.chunks.get(chunk).sealed.is_none()
-            && !self.seal(Head::Cold, false)
-        {
+        let cold = self.log.open(Head::Cold);
+        if cold.is_some_and(|chunk| chunk.slot_at(pba).is_some()) && !self.seal(Head::Cold, false) {
             return Shared::Wait;
         }
         let share = |lba, vba| Record::Share { lba, vba, pba };

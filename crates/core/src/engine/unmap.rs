@@ -92,12 +92,10 @@ impl Engine {
 
     /// Whether zeros have become part of the record before.
     fn joins(&mut self, record: &Record, pledged: bool) -> bool {
-        let (Some(open), Record::Zero { lba, blocks }) =
-            (self.heads[Head::Host as usize].open, *record)
+        let (Some(chunk), Record::Zero { lba, blocks }) = (self.log.open_mut(Head::Host), *record)
         else {
             return false;
         };
-        let chunk = self.chunks.get_mut(open);
         match chunk.records.last_mut() {
             Some(Record::Zero {
                 lba: first,

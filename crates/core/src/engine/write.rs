@@ -133,7 +133,7 @@ impl Engine {
             _ => false,
         };
         if absorbed {
-            self.absorptions += 1;
+            self.log.on_absorbed();
             self.note(lba, &payload);
             return Placed::Done;
         }
@@ -211,10 +211,9 @@ impl Engine {
     /// An overwrite of a block that is still in the unsealed chunk takes its place. The order is kept,
     /// because a chunk is atomic: no crash can show the new block without all that came before it.
     fn absorb(&mut self, pba: Pba, payload: Payload) -> bool {
-        let Some(open) = self.heads[Head::Host as usize].open else {
+        let Some(chunk) = self.log.open_mut(Head::Host) else {
             return false;
         };
-        let chunk = self.chunks.get_mut(open);
         let Some(index) = chunk.slot_at(pba) else {
             return false;
         };

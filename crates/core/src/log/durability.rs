@@ -74,12 +74,12 @@ impl Durability {
     }
 
     /// Whether a chunk that is written durably now needs no sync: none is under way, and all before it are durable.
-    pub fn may_write_durably(&self) -> bool {
+    pub(super) fn may_write_durably(&self) -> bool {
         self.sync.is_none() && self.order.iter().all(|sealed| sealed.durable)
     }
 
     /// A chunk has been sealed; `tells`: a FLUSH has to wait for it.
-    pub fn on_sealed(&mut self, sealed: Sealed, tells: bool) {
+    pub(super) fn on_sealed(&mut self, sealed: Sealed, tells: bool) {
         debug_assert!(self.order.back().is_none_or(|last| last.seq < sealed.seq));
         if tells {
             self.told = sealed.seq;
@@ -88,14 +88,14 @@ impl Durability {
     }
 
     /// It is on the medium.
-    pub fn on_written(&mut self, seq: Seq) {
+    pub(super) fn on_written(&mut self, seq: Seq) {
         if let Some(sealed) = self.find(seq) {
             sealed.written = true;
         }
     }
 
     /// It is written once more, and not durably.
-    pub fn on_written_again(&mut self, seq: Seq) {
+    pub(super) fn on_written_again(&mut self, seq: Seq) {
         if let Some(sealed) = self.find(seq) {
             sealed.durable = false;
         }
@@ -140,7 +140,7 @@ impl Durability {
     }
 
     /// The open chunk has been sealed, as this one.
-    pub fn on_open_sealed(&mut self, seq: Seq) {
+    pub(super) fn on_open_sealed(&mut self, seq: Seq) {
         for waiter in &mut self.waiters {
             if waiter.seq == NOT_SEALED {
                 waiter.seq = seq;
@@ -149,12 +149,12 @@ impl Durability {
     }
 
     /// All up to this chunk is to become durable, whoever waits.
-    pub fn want(&mut self, seq: Seq) {
+    pub(super) fn want(&mut self, seq: Seq) {
         self.wanted = seq;
     }
 
     /// The next chunk that has become durable, in their order.
-    pub fn poll_durable(&mut self) -> Option<Sealed> {
+    pub(super) fn poll_durable(&mut self) -> Option<Sealed> {
         let next = *self.order.front()?;
         if !(next.written && next.durable) {
             return None;
@@ -176,7 +176,7 @@ impl Durability {
 
     /// Begins the next sync, if one is needed and none is under way; `last`: the newest chunk. How far it reaches: one for all
     /// that is written without a gap.
-    pub fn poll_sync(&mut self, last: Seq) -> Option<Seq> {
+    pub(super) fn poll_sync(&mut self, last: Seq) -> Option<Seq> {
         let awaited = self.waiters.front().map_or(Seq(0), |waiter| waiter.seq);
         let target = awaited.max(self.wanted);
         if target <= self.durable || self.sync.is_some() {

@@ -1,27 +1,26 @@
 //! Chunks in memory: open (still taking blocks), or sealed and on their way to the medium.
 
-use super::twin::Verdict;
-use crate::addr::{Buf, Lba, Life, Pba, Segment, Seq, Vba};
+use super::head::Head;
+use crate::addr::{Buf, Life, Nanos, Pba, Segment, Seq, Vba};
 use crate::format::chunk::{RECORD_ROOM, Record};
 use crate::format::names::{NAMES_LEAST, NAMES_ROOM, Names};
-use crate::log::Head;
-use crate::seam::{Ack, Block, Bucket};
+use crate::seam::{Block, Bucket};
 use alloc::vec::Vec;
 
 /// Names a chunk in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ChunkId(pub usize);
+pub(crate) struct ChunkId(pub usize);
 
 /// A block of a chunk that is not on the medium yet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     pub block: Block,
     pub record: u16,
 }
 
 /// A page of parts in a chunk that is not on the medium yet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Parts {
+pub(crate) struct Parts {
     pub vba: Vba,
     /// Which block of the chunk it is; 0: the header.
     pub block: u16,
@@ -38,18 +37,18 @@ pub(super) struct Parts {
 
 /// A part that is not on the medium yet, as a whole block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PartSlot {
+pub(crate) struct PartSlot {
     pub block: u16,
     pub slot: u8,
     pub buf: Buf,
     pub record: u16,
 }
 
-pub(super) struct Chunk {
+pub(crate) struct Chunk {
     pub head: Head,
     pub segment: Segment,
     pub at: Pba,
-    /// Counts this head's chunks; see `segments::Marks`.
+    /// Counts this head's chunks; see [`Marks`](super::Marks).
     pub ordinal: u64,
     pub records: Vec<Record>,
     pub room: usize,
@@ -64,12 +63,12 @@ pub(super) struct Chunk {
     /// checkpoint begins before it is sealed.
     pub links: bool,
     pub sealed: Option<Seal>,
-    pub opened_at: crate::addr::Nanos,
+    pub opened_at: Nanos,
 }
 
 /// What a chunk names of the one before it (0021).
 #[derive(Default)]
-pub(super) struct Before {
+pub(crate) struct Before {
     /// Bytes that are kept for the names while it is open, and that they take once it is sealed; 0: the volume has none.
     bytes: usize,
     /// They, once it is sealed.
@@ -93,7 +92,7 @@ impl Before {
 
 /// What sealing decides.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seal {
+pub(crate) struct Seal {
     pub seq: Seq,
     pub prev_life: Life,
     pub durable: Seq,
@@ -160,6 +159,20 @@ impl Chunk {
         (index < self.slots.len()).then_some(index)
     }
 
+    /// In which buffer what is at `pba` is.
+    fn held(&self, pba: Pba, slot: Option<u8>) -> Option<Held> {
+        if let Some(slot) = slot
+            && let Some(part) = self.part_at(pba, slot)
+        {
+            return Some(Held::Block(self.parts[part].buf));
+        }
+        match (self.slots[self.slot_at(pba)?].block, slot) {
+            (Block::Whole(buf), None) => Some(Held::Block(buf)),
+            (Block::Whole(buf), Some(_)) => Some(Held::Page(buf)),
+            (Block::Page, _) => None,
+        }
+    }
+
     /// Blocks on the medium, header and all.
     pub fn blocks(&self) -> u32 {
         self.slots.len() as u32 + 1
@@ -168,7 +181,7 @@ impl Chunk {
 
 /// The chunks in memory, in a slab whose allocations serve again.
 #[derive(Default)]
-pub(super) struct Chunks {
+pub(crate) struct Chunks {
     slab: Vec<Chunk>,
     live: Vec<usize>,
     spare: Vec<usize>,
@@ -211,7 +224,7 @@ impl Chunks {
         at: Pba,
         ordinal: u64,
         max_data: usize,
-        now: crate::addr::Nanos,
+        now: Nanos,
     ) -> ChunkId {
         let for_names = self.room_for_names();
         let index = self.spare.pop().unwrap_or_else(|| {
@@ -261,129 +274,28 @@ impl Chunks {
         &mut self.slab[id.0]
     }
 
-    /// The chunk in memory, and the slot in it, that holds the block at `pba`. A handful of chunks are
-    /// in memory at once (limits::CHUNKS_IN_FLIGHT), so a walk beats an index.
-    pub fn find(&self, pba: Pba) -> Option<(ChunkId, usize)> {
-        self.live
-            .iter()
-            .find_map(|&index| Some((ChunkId(index), self.slab[index].slot_at(pba)?)))
+    /// Whether a chunk in memory holds the block at `pba`. A handful of chunks are in memory at once
+    /// (limits::CHUNKS_IN_FLIGHT), so a walk beats an index.
+    pub fn holds(&self, pba: Pba) -> bool {
+        let mut live = self.live.iter();
+        live.any(|&index| self.slab[index].slot_at(pba).is_some())
     }
 
-    /// The chunk in memory that holds what is at `pba`, and in which buffer; `slot`: that part of it.
-    pub fn held(&self, pba: Pba, slot: Option<u8>) -> Option<(ChunkId, Held)> {
+    /// In which buffer what is at `pba` is, if a chunk in memory holds it; `slot`: that part of it. And whether that chunk still
+    /// takes blocks.
+    pub fn held(&self, pba: Pba, slot: Option<u8>) -> Option<(Held, bool)> {
         self.live.iter().find_map(|&index| {
             let chunk = &self.slab[index];
-            if let Some(slot) = slot
-                && let Some(part) = chunk.part_at(pba, slot)
-            {
-                return Some((ChunkId(index), Held::Block(chunk.parts[part].buf)));
-            }
-            match (chunk.slots[chunk.slot_at(pba)?].block, slot) {
-                (Block::Whole(buf), None) => Some((ChunkId(index), Held::Block(buf))),
-                (Block::Whole(buf), Some(_)) => Some((ChunkId(index), Held::Page(buf))),
-                (Block::Page, _) => None,
-            }
+            Some((chunk.held(pba, slot)?, chunk.sealed.is_none()))
         })
     }
 }
 
 /// Where the content of a block that is in memory is.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Held {
+pub(crate) enum Held {
     /// In a buffer of its own.
     Block(Buf),
     /// In a page of parts that the collector moves.
     Page(Buf),
-}
-
-/// An append point.
-pub(super) struct Position {
-    pub segment: Segment,
-    /// The block of the segment at which the next chunk to be sealed starts.
-    pub offset: u32,
-    pub open: Option<ChunkId>,
-    /// The segment to go on in, taken before the last chunk of this one is opened.
-    pub next: Option<Segment>,
-    /// Chunks opened so far by this head, and the newest of them that is durable.
-    pub opened: u64,
-    pub durable: u64,
-}
-
-/// What waits for room, or for a comparison, in the order in which it came.
-pub(super) enum Waiting {
-    Write {
-        id: crate::addr::RequestId,
-        lba: Lba,
-        blocks: Vec<crate::seam::Payload>,
-        placed: usize,
-        /// Of each block, what is known of its journal copy; empty when none has been asked about.
-        verdicts: Vec<Verdict>,
-        ack: Ack,
-    },
-    /// Behind a write whose client has its answer.
-    Flush { id: crate::addr::RequestId },
-    Read {
-        id: crate::addr::RequestId,
-        lba: Lba,
-        blocks: u32,
-    },
-    Unmap {
-        id: crate::addr::RequestId,
-        lba: Lba,
-        blocks: u64,
-        zero: bool,
-        fua: bool,
-    },
-    /// A copy, from block `placed` on.
-    Copy {
-        id: crate::addr::RequestId,
-        copy: crate::seam::Copy,
-        placed: u64,
-    },
-    /// A transaction that is complete, behind those of its blocks that wait.
-    Committed { pairs: Vec<(Lba, Lba)> },
-}
-
-impl Waiting {
-    /// Whether its buffers are being compared: they cannot be given back yet.
-    pub fn is_asking(&self) -> bool {
-        match self {
-            Self::Write { verdicts, .. } => verdicts.iter().any(|v| matches!(v, Verdict::Asked(_))),
-            _ => false,
-        }
-    }
-
-    /// Whether its client has its answer.
-    pub fn is_answered(&self) -> bool {
-        matches!(self, Self::Write { ack, .. } if *ack == Ack::Given)
-    }
-
-    /// Whether it waits on when the medium has no room: a write whose client has its answer, and reads, which see that.
-    pub fn outlasts_no_room(&self) -> bool {
-        self.is_answered() || matches!(self, Self::Read { .. })
-    }
-
-    /// Whether somebody waits for its answer.
-    pub fn is_request(&self) -> bool {
-        !matches!(self, Self::Committed { .. })
-    }
-
-    /// Whether its next block is: nothing can be done for it now.
-    pub fn is_held_up(&self) -> bool {
-        match self {
-            Self::Write {
-                verdicts, placed, ..
-            } => matches!(verdicts.get(*placed), Some(Verdict::Asked(_))),
-            _ => false,
-        }
-    }
-
-    pub fn range(&self) -> (Lba, u64) {
-        match self {
-            Self::Write { lba, blocks, .. } => (*lba, blocks.len() as u64),
-            Self::Flush { .. } | Self::Read { .. } | Self::Committed { .. } => (Lba(0), 0),
-            Self::Unmap { lba, blocks, .. } => (*lba, *blocks),
-            Self::Copy { copy, .. } => (copy.to, copy.blocks),
-        }
-    }
 }

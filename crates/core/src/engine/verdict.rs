@@ -1,0 +1,42 @@
+//! What is known of a block in the queue that may be stored already.
+
+use crate::index::Holder;
+use crate::seam::Fingerprint;
+use crate::state::Place;
+
+/// What is known of the twin of a block in the queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Verdict {
+    /// None was proposed, or it is not equal: the block is written.
+    #[default]
+    Write,
+    /// The comparison is under way, or a fingerprint is.
+    Asked(Twin),
+    /// They are equal.
+    Same(Twin),
+}
+
+/// Who proposed a twin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Proposer {
+    /// The pool: this block of the journals.
+    Journal(u32),
+    /// The index, by this hash.
+    Index(u64),
+    /// A pair that was told.
+    Pair,
+}
+
+/// A block that may be equal, and what it was when it was proposed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Twin {
+    pub by: Proposer,
+    pub of: Holder,
+    pub place: Place,
+    /// Which use of its segment the page was written in: another's pages are others, wherever they lie.
+    pub uses: u32,
+    /// It was in a chunk that still took blocks: how many had been replaced in such chunks by then.
+    pub absorptions: Option<u64>,
+    /// The fingerprint that the page had then, or that the block turned out to have when it was equal.
+    pub print: Option<Fingerprint>,
+}
