@@ -343,8 +343,7 @@ impl Engine {
         self.checkpoint.durable_seq = self.checkpoint.seq;
         self.checkpoint.phase = Phase::Idle;
         self.state.checkpoint_durable();
-        self.redeeming = false;
-        self.reclaim = true;
+        self.segments.look_again();
     }
 }
 

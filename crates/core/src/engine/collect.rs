@@ -133,7 +133,7 @@ impl Collector {
 
 impl Engine {
     pub(super) fn collect(&mut self) {
-        if self.redeeming {
+        if self.state.is_redeeming() {
             return;
         }
         loop {
@@ -150,8 +150,7 @@ impl Engine {
     }
 
     fn choose_victim(&mut self) -> bool {
-        let soon = self.segments.emptied.len() + self.segments.stale_count;
-        if self.segments.free.len() + soon >= self.collector.low
+        if self.segments.free() + self.segments.free_soon() >= self.collector.low
             || (self.mode != Mode::Running && self.waiting.is_empty())
         {
             return false;
@@ -190,7 +189,7 @@ impl Engine {
             None => false,
         };
         self.stats.collections += 1;
-        self.begin_reader(segment);
+        self.segments.begin_reader(segment);
         self.collector.victim = Some(Victim {
             segment,
             tags,
@@ -448,8 +447,7 @@ impl Engine {
         if let Some(victim) = self.collector.victim.take() {
             self.collector.spare = victim.tags;
         }
-        self.segments.get_mut(segment).readers -= 1;
-        self.reclaim = true;
+        self.leave_victim(segment);
         true
     }
 
@@ -459,23 +457,27 @@ impl Engine {
             self.release(buf);
         }
         if let Some(victim) = self.collector.victim.take() {
-            self.segments.get_mut(victim.segment).readers -= 1;
-            self.reclaim = true;
+            self.leave_victim(victim.segment);
         }
+    }
+
+    fn leave_victim(&mut self, segment: Segment) {
+        self.segments.end_reader(segment);
+        self.segments.look_again();
     }
 
     /// When free segments run short, pushes on what emptied ones wait for: seals and syncs the chunks
     /// that took their blocks away, or makes a map checkpoint that needs their headers no more.
     fn press(&mut self) {
-        let free = self.segments.free.len();
-        if self.segments.emptied.is_empty() || free >= self.collector.low {
+        let free = self.segments.free();
+        if self.segments.emptied().is_empty() || free >= self.collector.low {
             return;
         }
         let root_seq = self.checkpoint.durable_seq;
         let mut unsealed = [false; 2];
         let mut unsynced = false;
         let mut pinned = 0;
-        for &segment in &self.segments.emptied {
+        for &segment in self.segments.emptied() {
             let info = self.segments.get(segment);
             pinned += u64::from(info.last_seq > root_seq);
             unsynced |= !self.log.are_durable(info.marks);

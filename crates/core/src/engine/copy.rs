@@ -23,7 +23,7 @@ impl Engine {
             return self.outbox.reply(id, Err(refusal));
         }
         let mut placed = 0;
-        let may_go = self.waiting.is_empty() && !self.redeeming;
+        let may_go = self.waiting.is_empty() && !self.state.is_redeeming();
         if !may_go || !self.place_copy(id, copy, &mut placed) {
             self.waiting.push_back(Waiting::Copy { id, copy, placed });
         }

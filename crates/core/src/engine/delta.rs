@@ -92,13 +92,13 @@ impl Engine {
     /// What a delta is against is about to be read.
     pub(super) fn begin_base(&mut self, at: Pba) {
         self.stats.base_reads += 1;
-        self.begin_reader(locate(&self.superblock, at).0);
+        self.segments.begin_reader(locate(&self.superblock, at).0);
     }
 
     /// It has been, if it had to be.
     pub(super) fn end_base(&mut self, at: Option<Pba>) {
         if let Some(at) = at {
-            self.end_reader(locate(&self.superblock, at).0);
+            self.segments.end_reader(locate(&self.superblock, at).0);
         }
     }
 

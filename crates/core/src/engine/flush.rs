@@ -51,7 +51,7 @@ impl Engine {
             self.log.on_open_sealed();
         }
         while self.log.poll_durable() {
-            self.reclaim = true;
+            self.segments.look_again();
         }
         let mut answered = 0;
         while let Some(waiter) = self.log.durability_mut().poll_waiter() {

@@ -103,11 +103,11 @@ impl Engine {
     pub fn has_room_to_fold(&self) -> bool {
         self.mode == Mode::Running
             && self.refuses_writes().is_none()
-            && !self.redeeming
+            && !self.state.is_redeeming()
             && self.waiting.is_empty()
             && self.log.may_write()
             && self.collector.is_idle()
-            && self.segments.free.len() > limits::COLLECTOR_SEGMENTS
+            && self.segments.free() > limits::COLLECTOR_SEGMENTS
             && self.state.live().total() + u64::from(limits::FOLD_BLOCKS)
                 < self.room().for_anybody()
     }

@@ -100,13 +100,10 @@ impl Engine {
             Head::Host => limits::COLLECTOR_SEGMENTS - 2,
             Head::Cold => 0,
         };
-        if self.segments.free.len() <= reserve {
+        if self.segments.free() <= reserve {
             return None;
         }
-        let segment = self.segments.free.pop_front()?;
-        debug_assert_eq!(self.segments.get(segment).state, SegmentState::Free);
-        let info = self.segments.get_mut(segment);
-        (info.state, info.uses) = (SegmentState::Open, info.uses.wrapping_add(1));
+        let segment = self.segments.open()?;
         self.sums.open(segment);
         Some(segment)
     }
@@ -157,7 +154,7 @@ impl Engine {
         }
         self.stamped(segment);
         self.sums.summarised(segment);
-        self.reclaim = true;
+        self.segments.look_again();
     }
 
     /// The bytes of a metadata write, for an effect that is being carried out.
@@ -268,14 +265,14 @@ impl Engine {
     /// Frees emptied segments that nothing needs any more.
     pub(super) fn reclaim_segments(&mut self) {
         // What was redeemed is not durable: until it is, what it takes the place of stays.
-        if self.redeeming || !core::mem::take(&mut self.reclaim) {
+        if self.state.is_redeeming() || !self.segments.take_news() {
             return;
         }
         self.erase_stale();
         let root_seq = self.checkpoint.durable_seq;
         let mut index = 0;
-        while let Some(&segment) = self.segments.emptied.get(index) {
-            if self.segments.erasing >= limits::ERASURES_IN_FLIGHT {
+        while let Some(&segment) = self.segments.emptied().get(index) {
+            if !self.segments.may_erase() {
                 return;
             }
             let info = *self.segments.get(segment);
@@ -288,10 +285,8 @@ impl Engine {
                 index += 1;
                 continue;
             }
-            self.segments.emptied.swap_remove(index);
+            self.segments.begin_erase(index);
             self.sums.forget(segment);
-            self.segments.get_mut(segment).state = SegmentState::Erasing;
-            self.segments.erasing += 1;
             if self.options.discard {
                 let at = self.superblock.segment_start(segment);
                 let blocks = self.superblock.segment_blocks();
@@ -302,7 +297,7 @@ impl Engine {
                         blocks,
                     });
             } else {
-                self.erased(segment);
+                self.segments.erased(segment);
             }
         }
     }
@@ -311,12 +306,9 @@ impl Engine {
     fn erase_stale(&mut self) {
         let blocks = self.superblock.segment_blocks();
         let most = (self.options.erase_blocks_max / blocks).max(1);
-        while !self.segments.erasing_stale
-            && let Some((first, count)) = self.segments.take_stale(most)
-        {
-            self.segments.erasing_stale = true;
+        while let Some((first, count)) = self.segments.take_stale(most) {
             if !self.options.discard {
-                self.erased_stale(first, count);
+                self.segments.erased_stale(first, count);
                 continue;
             }
             let at = self.superblock.segment_start(first);
@@ -327,24 +319,5 @@ impl Engine {
                     blocks: blocks * count,
                 });
         }
-    }
-
-    pub(super) fn erased_stale(&mut self, first: Segment, count: u32) {
-        for index in first.0..first.0 + count {
-            self.segments.get_mut(Segment(index)).state = SegmentState::Free;
-            self.segments.free.push_back(Segment(index));
-        }
-        self.segments.stale_count -= count as usize;
-        self.segments.erasing_stale = false;
-        self.reclaim = true;
-    }
-
-    /// A discard that failed costs nothing but wear: the segment is free all the same.
-    pub(super) fn erased(&mut self, segment: Segment) {
-        self.segments.get_mut(segment).state = SegmentState::Free;
-        self.segments.free.push_back(segment);
-        self.segments.erasing -= 1;
-        // The next one that waits for its turn.
-        self.reclaim = true;
     }
 }

@@ -106,7 +106,7 @@ impl Engine {
         if !self.in_range(lba, 1) || matches!(of, Holder::Lba(of) if !self.in_range(of, 1)) {
             return self.outbox.reply(request, Err(Refusal::OutOfRange));
         }
-        let Some((from, to)) = self.apart(lba, of).filter(|_| !self.redeeming) else {
+        let Some((from, to)) = self.apart(lba, of).filter(|_| !self.state.is_redeeming()) else {
             return self.outbox.reply(request, Ok(()));
         };
         let first_sum = match known {
@@ -148,7 +148,7 @@ impl Engine {
         self.stats.merge_reads += 1;
         for place in [from, to] {
             let (segment, _) = locate(&self.superblock, place.pba);
-            self.begin_reader(segment);
+            self.segments.begin_reader(segment);
         }
         let side = |place, sum, buf| Side { place, sum, buf };
         let merge = Merge {
@@ -284,7 +284,8 @@ impl Engine {
 
     fn merge_ends(&mut self, merge: Merge) {
         for side in [merge.from, merge.to] {
-            self.end_reader(locate(&self.superblock, side.place.pba).0);
+            self.segments
+                .end_reader(locate(&self.superblock, side.place.pba).0);
             if let Some(buf) = side.buf {
                 self.release(buf);
             }

@@ -150,8 +150,6 @@ pub struct Engine {
     log: Log,
     waiting: VecDeque<Waiting>,
     once: Once,
-    /// Recovery has changed the map without a record: nothing may follow in the log before a map checkpoint is durable.
-    redeeming: bool,
     dedup: Dedup,
     /// Pairs that wait for the checksums of a segment.
     pairs: Vec<(Segment, Pair)>,
@@ -167,7 +165,6 @@ pub struct Engine {
     collector: Collector,
     checkpoint: Checkpoint,
     mirrors: Mirrors,
-    reclaim: bool,
 
     outbox: Outbox<Pending>,
     stats: Stats,
@@ -222,7 +219,6 @@ impl Engine {
             ),
             waiting: VecDeque::new(),
             once: Once::default(),
-            redeeming: false,
             dedup: Dedup::default(),
             pairs: Vec::new(),
             unsure: Vec::new(),
@@ -233,7 +229,6 @@ impl Engine {
             collector: Collector::new(&superblock, buffers),
             checkpoint: Checkpoint::new(&recovered.root, recovered.slots),
             mirrors: Mirrors::default(),
-            reclaim: true,
             outbox: Outbox::default(),
             stats: Stats::default(),
             superblock,
@@ -356,7 +351,7 @@ impl Engine {
         Stats {
             live_blocks: self.state.live().total(),
             capacity_blocks: self.capacity(),
-            free_segments: self.segments.free.len() as u64,
+            free_segments: self.segments.free() as u64,
             segments: u64::from(self.segments.count()),
             quarantined_segments: self.segments.quarantined().len() as u64,
             shared_pages: self.state.shared().len() as u64,
@@ -395,8 +390,9 @@ impl Engine {
             Pending::Root(_) => self.root_written(failed),
             Pending::Mirror(_) => self.mirror_written(failed),
             Pending::Sync { through } => self.synced(through, failed),
-            Pending::Erase(segment) => self.erased(segment),
-            Pending::EraseStale(first, count) => self.erased_stale(first, count),
+            // A discard that failed costs nothing but wear: the segment is free all the same.
+            Pending::Erase(segment) => self.segments.erased(segment),
+            Pending::EraseStale(first, count) => self.segments.erased_stale(first, count),
             Pending::Read {
                 request,
                 at,

@@ -52,7 +52,6 @@ impl Engine {
     pub(super) fn emptied(&mut self, segment: Segment) {
         debug_assert_eq!(self.state.live().valid(segment), 0);
         self.segments.empty(segment, self.log.marks());
-        self.reclaim = true;
         if !self.collector.is_collecting(segment) {
             self.stats.emptied_segments += 1;
         }

@@ -22,7 +22,7 @@ impl Engine {
     /// A transaction is complete. What waits is not in the log yet, and the commit block may be of it: this keeps its place in
     /// the queue, so that a block which waits for a comparison does not cost its transaction the pledge.
     pub(super) fn committed(&mut self, pairs: &[(Lba, Lba)]) {
-        match self.waiting.is_empty() && !self.redeeming {
+        match self.waiting.is_empty() && !self.state.is_redeeming() {
             true => self.pledge(pairs),
             false => {
                 let pairs = pairs.to_vec();
@@ -171,7 +171,6 @@ impl Engine {
         let redeemed = self.state.redeem();
         self.hear_of_events();
         self.stats.redeemed_blocks += redeemed;
-        self.redeeming = redeemed > 0;
-        self.checkpoint.due |= self.redeeming;
+        self.checkpoint.due |= redeemed > 0;
     }
 }

@@ -14,7 +14,7 @@ pub(super) enum Then {
 impl Engine {
     /// What a write or a read changes of all that [`Engine::advance`] goes by, if it does more than add to an open chunk.
     pub(super) fn marks(&self) -> (Seq, usize) {
-        (self.log.last_seq(), self.segments.free.len())
+        (self.log.last_seq(), self.segments.free())
     }
 
     /// Whether a write has only added to an open chunk, or a read only asked: then nothing can move on that could not
@@ -24,7 +24,7 @@ impl Engine {
         self.marks() == before
             && self.waiting.is_empty()
             && !self.log.durability().has_waiters()
-            && !self.reclaim
+            && !self.segments.has_news()
             && !self.poisoned
             && self.mode == Mode::Running
     }

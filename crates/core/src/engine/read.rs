@@ -174,7 +174,7 @@ impl Engine {
         }
         if buf.is_none() {
             let (segment, _) = locate(&self.superblock, pba);
-            self.begin_reader(segment);
+            self.segments.begin_reader(segment);
             if self.sums.wants_load(segment) {
                 self.load_sums(segment, None);
             }
@@ -227,7 +227,7 @@ impl Engine {
                 && !self.log.holds(at)
         };
         let run = (1..left).find(|run| !follows(*run)).unwrap_or(left);
-        self.begin_reader(segment);
+        self.segments.begin_reader(segment);
         let pending = Pending::Read {
             request: wanted.id,
             at: pba,
@@ -259,7 +259,7 @@ impl Engine {
             self.stats.corrupt_blocks += 1;
             self.distrust(damaged);
             if reads {
-                self.end_reader(locate(&self.superblock, at).0);
+                self.segments.end_reader(locate(&self.superblock, at).0);
             }
             return self.answer_part(request, Some(Refusal::Corrupt(damaged)));
         }
@@ -330,7 +330,7 @@ impl Engine {
             match self.sums.sum(segment, offset + index as u32) {
                 Some(expected) if expected == *found => continue,
                 Some(_) if self.sums.doubt(segment) => {
-                    self.begin_reader(segment);
+                    self.segments.begin_reader(segment);
                     self.load_sums(segment, Some(0));
                     return self.check_sums(request, at, sums, fault);
                 }
@@ -365,7 +365,7 @@ impl Engine {
     }
 
     fn end_part(&mut self, request: RequestId, at: Pba, refusal: Option<Refusal>) {
-        self.end_reader(locate(&self.superblock, at).0);
+        self.segments.end_reader(locate(&self.superblock, at).0);
         self.answer_part(request, refusal);
     }
 
@@ -379,19 +379,6 @@ impl Engine {
         }
     }
 
-    /// Something of a segment is about to be read: it is not given up until [`Engine::end_reader`].
-    pub(super) fn begin_reader(&mut self, segment: Segment) {
-        self.segments.get_mut(segment).readers += 1;
-    }
-
-    pub(super) fn end_reader(&mut self, segment: Segment) {
-        let info = self.segments.get_mut(segment);
-        info.readers -= 1;
-        if info.readers == 0 && info.state == SegmentState::Emptied {
-            self.reclaim = true;
-        }
-    }
-
     /// Reads a segment's summary, or (`offset`) one chunk header after another where that is damaged, or not believed.
     pub(super) fn load_sums(&mut self, segment: Segment, offset: Option<u32>) {
         self.sums.begin_load(segment);
@@ -401,7 +388,7 @@ impl Engine {
         let (at, blocks) = match offset {
             None => {
                 // A reader of its own: the read that asked for it may fail and be gone before.
-                self.begin_reader(segment);
+                self.segments.begin_reader(segment);
                 (
                     start.plus(u64::from(usable)),
                     self.superblock.segment_blocks() - usable,
@@ -434,7 +421,7 @@ impl Engine {
         }
         self.sure_again(segment);
         self.sums.settle(segment);
-        self.end_reader(segment);
+        self.segments.end_reader(segment);
         self.merge_again(segment);
     }
 }

@@ -57,7 +57,7 @@ impl Engine {
             if self.segments.get(segment).state == SegmentState::Closed && self.may_rewrite(segment)
             {
                 self.restamp.segment = Some(segment);
-                self.begin_reader(segment);
+                self.segments.begin_reader(segment);
                 let usable = self.superblock.usable_blocks();
                 let at = self.superblock.segment_start(segment).plus(usable.into());
                 let blocks = self.superblock.segment_blocks() - usable;
@@ -80,7 +80,7 @@ impl Engine {
     }
 
     pub(super) fn restamp_read(&mut self, segment: Segment, outcome: Outcome<'_>) {
-        self.end_reader(segment);
+        self.segments.end_reader(segment);
         self.restamp.segment = None;
         // Emptied meanwhile, or being moved: it will not be needed.
         if self.segments.get(segment).state != SegmentState::Closed || !self.may_rewrite(segment) {

@@ -6,6 +6,7 @@
 
 use crate::addr::{Pba, Segment, Seq};
 use crate::format::superblock::Superblock;
+use crate::limits;
 use crate::log::Marks;
 use crate::state::Live;
 use alloc::{collections::VecDeque, vec::Vec};
@@ -39,17 +40,19 @@ pub(super) struct Info {
 
 pub(super) struct Segments {
     info: Vec<Info>,
-    pub free: VecDeque<Segment>,
-    pub emptied: Vec<Segment>,
+    free: VecDeque<Segment>,
+    emptied: Vec<Segment>,
     /// Found empty when the volume was opened, with nothing to wait for: hundreds of thousands of a large volume, so
     /// they are kept and erased in runs of neighbours. The first, and how many.
     stale: VecDeque<(Segment, u32)>,
     /// How many that are, with those of the run that is being erased: free soon, so nothing is collected for want of them.
-    pub stale_count: usize,
+    stale_count: usize,
     /// Whether a run of them is being erased: one at a time, for what clients write waits behind it.
-    pub erasing_stale: bool,
+    erasing_stale: bool,
     /// Erasures in flight.
-    pub erasing: u32,
+    erasing: u32,
+    /// Whether something has happened since it was looked for segments to erase that may allow another.
+    has_news: bool,
     /// Those whose live blocks cannot be read.
     quarantined: Vec<Segment>,
 }
@@ -73,6 +76,7 @@ impl Segments {
             stale_count: 0,
             erasing_stale: false,
             erasing: 0,
+            has_news: true,
             quarantined: Vec::new(),
         }
     }
@@ -96,8 +100,7 @@ impl Segments {
             }
             let waits = unsummarised.binary_search(&segment).is_ok();
             if was_stopped && !waits {
-                self.get_mut(segment).state = SegmentState::Free;
-                self.free.push_back(segment);
+                self.set_free(segment);
             } else if in_runs && !waits && !is_needed(self.get(segment)) {
                 self.add_stale(segment);
             } else {
@@ -115,8 +118,11 @@ impl Segments {
         }
     }
 
-    /// Up to `most` neighbours of those, to be erased now.
+    /// Up to `most` neighbours of those, to be erased now, if none are being erased.
     pub fn take_stale(&mut self, most: u32) -> Option<(Segment, u32)> {
+        if self.erasing_stale {
+            return None;
+        }
         let (first, left) = self.stale.front_mut()?;
         let run = (*first, most.min(*left));
         (*first, *left) = (Segment(first.0 + run.1), *left - run.1);
@@ -126,7 +132,94 @@ impl Segments {
         for index in 0..run.1 {
             self.get_mut(Segment(run.0.0 + index)).state = SegmentState::Erasing;
         }
+        self.erasing_stale = true;
         Some(run)
+    }
+
+    /// Those neighbours are free.
+    pub fn erased_stale(&mut self, first: Segment, count: u32) {
+        for index in first.0..first.0 + count {
+            self.set_free(Segment(index));
+        }
+        self.stale_count -= count as usize;
+        self.erasing_stale = false;
+        self.has_news = true;
+    }
+
+    /// How many are free.
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// How many are free soon, whatever happens.
+    pub fn free_soon(&self) -> usize {
+        self.emptied.len() + self.stale_count
+    }
+
+    /// A free one, to be written.
+    pub fn open(&mut self) -> Option<Segment> {
+        let segment = self.free.pop_front()?;
+        let info = self.get_mut(segment);
+        debug_assert_eq!(info.state, SegmentState::Free);
+        (info.state, info.uses) = (SegmentState::Open, info.uses.wrapping_add(1));
+        Some(segment)
+    }
+
+    fn set_free(&mut self, segment: Segment) {
+        self.get_mut(segment).state = SegmentState::Free;
+        self.free.push_back(segment);
+    }
+
+    /// Something of a segment is about to be read: it is not erased until [`Segments::end_reader`].
+    pub fn begin_reader(&mut self, segment: Segment) {
+        self.get_mut(segment).readers += 1;
+    }
+
+    pub fn end_reader(&mut self, segment: Segment) {
+        let info = self.get_mut(segment);
+        info.readers -= 1;
+        if info.readers == 0 && info.state == SegmentState::Emptied {
+            self.has_news = true;
+        }
+    }
+
+    /// Something that emptied segments wait for may have come.
+    pub fn look_again(&mut self) {
+        self.has_news = true;
+    }
+
+    /// Whether it is to be looked for segments to erase.
+    pub fn has_news(&self) -> bool {
+        self.has_news
+    }
+
+    /// The same; it is looked for them now.
+    pub fn take_news(&mut self) -> bool {
+        core::mem::take(&mut self.has_news)
+    }
+
+    /// Those without a live block that something needs.
+    pub fn emptied(&self) -> &[Segment] {
+        &self.emptied
+    }
+
+    /// Whether one more may be erased now.
+    pub fn may_erase(&self) -> bool {
+        self.erasing < limits::ERASURES_IN_FLIGHT
+    }
+
+    /// One of [`Segments::emptied`], that nothing needs any more, is to be erased.
+    pub fn begin_erase(&mut self, index: usize) {
+        let segment = self.emptied.swap_remove(index);
+        self.get_mut(segment).state = SegmentState::Erasing;
+        self.erasing += 1;
+    }
+
+    /// It is free; the next one may have waited for its turn.
+    pub fn erased(&mut self, segment: Segment) {
+        self.set_free(segment);
+        self.erasing -= 1;
+        self.has_news = true;
     }
 
     pub fn count(&self) -> u32 {
@@ -147,6 +240,7 @@ impl Segments {
         (info.state, info.marks) = (SegmentState::Emptied, marks);
         self.quarantined.retain(|&other| other != segment);
         self.emptied.push(segment);
+        self.has_news = true;
     }
 
     /// Its live blocks cannot be read: it stays as it is.
@@ -192,5 +286,87 @@ pub(super) fn locate(superblock: &Superblock, pba: Pba) -> (Segment, u32) {
         None => {
             unreachable!("recovery admits only addresses inside segments to the map; {pba} is not")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three segments that have been free, of which the first is written.
+    fn with_one_open() -> (Segments, Segment) {
+        let mut segments = Segments::new(3);
+        for index in 0..3 {
+            segments.set_free(Segment(index));
+        }
+        let open = segments.open().expect("three are free");
+        (segments, open)
+    }
+
+    #[test]
+    fn a_segment_comes_round_from_free_to_free() {
+        let (mut segments, open) = with_one_open();
+        assert!(segments.take_news() && !segments.take_news());
+        assert_eq!((open, segments.free()), (Segment(0), 2));
+        let info = segments.get_mut(open);
+        assert_eq!((info.state, info.uses), (SegmentState::Open, 1));
+        segments.empty(open, [4, 2]);
+        assert!(segments.take_news());
+        assert_eq!((segments.emptied(), segments.free_soon()), (&[open][..], 1));
+        assert_eq!(segments.get(open).marks, [4, 2]);
+        segments.begin_erase(0);
+        assert_eq!(segments.get(open).state, SegmentState::Erasing);
+        assert!(!segments.has_news() && segments.free_soon() == 0);
+        segments.erased(open);
+        assert!(segments.has_news() && segments.free() == 3);
+        assert_eq!(segments.open(), Some(Segment(1)), "each in its turn");
+    }
+
+    #[test]
+    fn the_last_reader_of_an_emptied_segment_is_news() {
+        let (mut segments, open) = with_one_open();
+        segments.begin_reader(open);
+        segments.begin_reader(open);
+        segments.take_news();
+        segments.end_reader(open);
+        assert!(!segments.has_news());
+        segments.begin_reader(open);
+        segments.empty(open, [0; 2]);
+        segments.take_news();
+        segments.end_reader(open);
+        assert!(!segments.has_news(), "one is left");
+        segments.end_reader(open);
+        assert!(segments.has_news());
+    }
+
+    #[test]
+    fn so_many_are_erased_at_once() {
+        let mut segments = Segments::new(limits::ERASURES_IN_FLIGHT + 1);
+        for index in 0..limits::ERASURES_IN_FLIGHT {
+            assert!(segments.may_erase());
+            segments.empty(Segment(index), [0; 2]);
+            segments.begin_erase(0);
+        }
+        assert!(!segments.may_erase());
+        segments.erased(Segment(0));
+        assert!(segments.may_erase());
+    }
+
+    #[test]
+    fn neighbours_that_were_found_empty_are_erased_together_one_run_at_a_time() {
+        let mut segments = Segments::new(5);
+        for index in [0, 1, 2, 4] {
+            segments.add_stale(Segment(index));
+        }
+        assert_eq!(segments.free_soon(), 4);
+        assert_eq!(segments.take_stale(2), Some((Segment(0), 2)));
+        assert_eq!(segments.take_stale(2), None, "one run at a time");
+        segments.erased_stale(Segment(0), 2);
+        assert_eq!((segments.free(), segments.free_soon()), (2, 2));
+        assert_eq!(segments.take_stale(2), Some((Segment(2), 1)));
+        segments.erased_stale(Segment(2), 1);
+        assert_eq!(segments.take_stale(9), Some((Segment(4), 1)));
+        segments.erased_stale(Segment(4), 1);
+        assert_eq!(segments.take_stale(9), None);
     }
 }

@@ -121,7 +121,7 @@ impl Engine {
         if reads {
             self.stats.compare_reads += 1;
             let (segment, _) = locate(&self.superblock, pba);
-            self.begin_reader(segment);
+            self.segments.begin_reader(segment);
             if slot.is_some() && self.sums.wants_load(segment) {
                 self.load_sums(segment, None);
             }
@@ -144,7 +144,7 @@ impl Engine {
         outcome: Outcome<'_>,
     ) {
         if let Some(pba) = read {
-            self.end_reader(locate(&self.superblock, pba).0);
+            self.segments.end_reader(locate(&self.superblock, pba).0);
         }
         let same = match (outcome, read) {
             (Outcome::Same(same), _) => same,

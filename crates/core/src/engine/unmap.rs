@@ -16,7 +16,7 @@ impl Engine {
             return self.outbox.reply(id, Err(Refusal::NoRoom));
         }
         if !self.waiting.is_empty()
-            || self.redeeming
+            || self.state.is_redeeming()
             || !self.place_unmap(id, lba, blocks, zero, fua)
         {
             self.waiting.push_back(Waiting::Unmap {

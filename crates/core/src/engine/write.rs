@@ -37,7 +37,7 @@ impl Engine {
             false => Vec::new(),
         };
         let mut placed = 0;
-        if self.waiting.is_empty() && !self.redeeming {
+        if self.waiting.is_empty() && !self.state.is_redeeming() {
             match self.place_all(id, lba, blocks, &verdicts, &mut placed, ack) {
                 true => return,
                 false => debug_assert!(placed < blocks.len()),
@@ -241,7 +241,7 @@ impl Engine {
 
     /// Places what waits, in order, until something must wait on.
     pub(super) fn place_waiting(&mut self) {
-        if self.redeeming {
+        if self.state.is_redeeming() {
             return;
         }
         let can_move = |waiting: &Waiting| !waiting.is_held_up();
@@ -335,7 +335,7 @@ impl Engine {
         let (room, usable) = (self.room(), u64::from(self.superblock.usable_blocks()));
         let segments = limits::COLLECTOR_SEGMENTS as u64 + 2 + 2 * buffers / usable;
         self.refuses_writes().is_none()
-            && self.segments.free.len() as u64 >= segments
+            && self.segments.free() as u64 >= segments
             && room.live + buffers < room.for_anybody()
     }
 

@@ -110,6 +110,8 @@ pub struct State {
     pledges: Pledges,
     /// Those that end with the map checkpoint under way: until it is durable, a crash finds them still.
     ending: Pledges,
+    /// Whether what was redeemed is in no durable map checkpoint yet.
+    is_redeeming: bool,
     /// Whether owners and live blocks are counted.
     is_counted: bool,
     /// Pages that are being given up; empty between two records.
@@ -131,6 +133,7 @@ impl State {
             strays: Strays::default(),
             pledges: Pledges::default(),
             ending: Pledges::default(),
+            is_redeeming: false,
             is_counted: false,
             died: Vec::new(),
             events: VecDeque::new(),
@@ -239,6 +242,12 @@ impl State {
         self.shared.reserve(numbers)
     }
 
+    /// Whether recovery has changed the map without a record: nothing may follow in the log before a map checkpoint is durable.
+    #[must_use]
+    pub fn is_redeeming(&self) -> bool {
+        self.is_redeeming
+    }
+
     /// A map checkpoint begins: it ends what is pledged, and the numbers that are free by now rest until it is durable.
     pub fn checkpoint_begins(&mut self) {
         self.shared.checkpoint_begins();
@@ -250,6 +259,7 @@ impl State {
     pub fn checkpoint_durable(&mut self) {
         self.shared.checkpoint_durable();
         self.ending.clear();
+        self.is_redeeming = false;
         self.shared.reserve(self.pledges.len() as u32);
     }
 

@@ -4,7 +4,8 @@ use super::State;
 use crate::entry::Entry;
 
 impl State {
-    /// Redeems all that is pledged, as if there were a record of it; how many home addresses have changed by that.
+    /// Redeems all that is pledged, as if there were a record of it; how many home addresses have changed by that. If any has,
+    /// nothing may follow in the log before a map checkpoint is durable: see [`State::is_redeeming`].
     pub fn redeem(&mut self) -> u64 {
         let pledges = core::mem::take(&mut self.pledges);
         let mut redeemed = 0;
@@ -31,6 +32,7 @@ impl State {
             }
             redeemed += 1;
         }
+        self.is_redeeming = redeemed > 0;
         redeemed
     }
 }

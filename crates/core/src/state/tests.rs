@@ -281,3 +281,20 @@ fn a_segment_and_a_page_that_nothing_leads_to_are_told_of() {
     log.step(Step::Discard(3, 1));
     assert_eq!(log.events[1..], [Event::Emptied(Segment(0))]);
 }
+
+#[test]
+fn what_was_redeemed_is_in_no_record_until_a_map_checkpoint_is_durable() {
+    let mut log = Log::new();
+    for step in [Step::Write(5), Step::Pledge(3, 5)] {
+        log.step(step);
+    }
+    let mut found = log.replayed(0);
+    assert!(!found.is_redeeming());
+    assert_eq!((found.redeem(), found.is_redeeming()), (1, true));
+    found.checkpoint_begins();
+    assert!(found.is_redeeming());
+    found.checkpoint_durable();
+    assert!(!found.is_redeeming());
+    let mut nothing = Log::new().replayed(0);
+    assert_eq!((nothing.redeem(), nothing.is_redeeming()), (0, false));
+}
