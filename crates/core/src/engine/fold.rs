@@ -15,50 +15,10 @@
 use super::pack::Packing;
 use super::*;
 use crate::entry::PartId;
-use crate::format::chunk::Record;
 use crate::seam::Payload;
 
-/// Of blocks in a row, those whose entries have not been written since it began.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Folding {
-    first: u64,
-    intact: u32,
-}
-
-const _: () = assert!(limits::FOLD_BLOCKS <= u32::BITS);
 // A sparse page has no more owners: each may need a page of its own before the last one leaves.
 const _: () = assert!(crate::entry::MAX_PARTS as u32 / 2 <= limits::FOLD_BLOCKS);
-
-impl Folding {
-    fn index(self, lba: Lba) -> Option<u64> {
-        let index = lba.0.wrapping_sub(self.first);
-        (index < u64::from(limits::FOLD_BLOCKS)).then_some(index)
-    }
-
-    /// What a record says something new of is not intact any more. A pledge changes nothing of what its home is mapped to.
-    #[inline]
-    pub fn note(&mut self, record: &Record) {
-        if self.intact != 0
-            && !matches!(record, Record::Pledge { .. })
-            && let Some((lba, blocks)) = record.names()
-        {
-            self.remapped(lba, blocks);
-        }
-    }
-
-    fn remapped(&mut self, lba: Lba, blocks: u64) {
-        let end = lba.0.saturating_add(blocks);
-        let of_fold = self.first..self.first + u64::from(limits::FOLD_BLOCKS);
-        for lba in lba.0.max(of_fold.start)..end.min(of_fold.end) {
-            self.intact &= !(1 << (lba - self.first));
-        }
-    }
-
-    fn is_intact(self, lba: Lba) -> bool {
-        self.index(lba)
-            .is_some_and(|index| self.intact & 1 << index != 0)
-    }
-}
 
 impl Engine {
     /// Reads blocks that may be folded.
@@ -68,10 +28,8 @@ impl Engine {
         }
         let may_be_folded = |index: &u32| self.may_fold(lba.plus(u64::from(*index))).is_some();
         let foldable = (0..blocks.min(limits::FOLD_BLOCKS)).filter(may_be_folded);
-        self.folding = Folding {
-            first: lba.0,
-            intact: foldable.fold(0, |intact, index| intact | 1 << index),
-        };
+        let intact = foldable.fold(0, |intact, index| intact | 1 << index);
+        self.state.watch(lba, intact);
         self.read_behind_writes(id, lba, blocks);
     }
 
@@ -114,7 +72,7 @@ impl Engine {
 
     /// Blocks have been read, by [`Engine::read_to_fold`], and encoded.
     pub(super) fn fold(&mut self, lba: Lba, blocks: &[Payload]) {
-        self.held += blocks.len() as u32;
+        self.outbox.took(blocks.len());
         for (index, payload) in (0..).zip(blocks) {
             if !self.fold_one(lba.plus(index), payload) {
                 self.stats.folds_put_off += 1;
@@ -128,7 +86,7 @@ impl Engine {
         let Some(packed) = payload.digest.packed else {
             return false;
         };
-        if !self.folding.is_intact(lba) || !self.has_room_to_fold() {
+        if !self.state.is_intact(lba) || !self.has_room_to_fold() {
             return false;
         }
         let Some(page) = self.may_fold(lba) else {

@@ -178,10 +178,9 @@ impl Engine {
             return self.poison();
         }
         let (collector, outbox) = (&mut self.collector, &mut self.outbox);
-        let held = &mut self.held;
         let segment = self
             .log
-            .on_written(id, |buf| give_back(collector, held, outbox, buf));
+            .on_written(id, |buf| give_back(collector, outbox, buf));
         let info = self.segments.get_mut(segment);
         info.writing -= 1;
         if info.writing == 0 && core::mem::take(&mut info.summary_due) {

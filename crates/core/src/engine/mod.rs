@@ -56,7 +56,6 @@ use alloc::{collections::VecDeque, vec::Vec};
 use checkpoint::Checkpoint;
 use collect::Collector;
 pub use delta::Earlier;
-use fold::Folding;
 use merge::{Merge, Pair};
 pub use options::{Buffers, Options, Victim};
 pub use pack::Store;
@@ -143,7 +142,6 @@ pub struct Engine {
     state: State,
     makes_deltas: bool,
     restamp: Restamp,
-    folding: Folding,
     segments: Segments,
     sums: Sums,
 
@@ -157,8 +155,6 @@ pub struct Engine {
     unsure: Vec<(Segment, Unsure)>,
     /// Requests that have been refused while a comparison still reads their buffers.
     doomed: Vec<(Waiting, Refusal)>,
-    /// Buffers of clients' writes that the core holds.
-    held: u32,
     reserve: Reserve,
 
     reads: Vec<read::Reading>,
@@ -207,7 +203,6 @@ impl Engine {
             state: recovered.state,
             makes_deltas: false,
             restamp: Restamp::default(),
-            folding: Folding::default(),
             segments,
             sums,
             log: Log::recovered(
@@ -223,7 +218,6 @@ impl Engine {
             pairs: Vec::new(),
             unsure: Vec::new(),
             doomed: Vec::new(),
-            held: 0,
             reserve: Reserve::new(Room::default()),
             reads: Vec::new(),
             collector: Collector::new(&superblock, buffers),
@@ -434,7 +428,7 @@ impl Engine {
 
     /// A buffer has served: back to the collector, or to the runtime.
     fn release(&mut self, buf: Buf) {
-        give_back(&mut self.collector, &mut self.held, &mut self.outbox, buf);
+        give_back(&mut self.collector, &mut self.outbox, buf);
     }
 
     /// A write or a sync of the medium has failed: what is durable is unknown from here on, so nothing
@@ -486,16 +480,10 @@ impl Engine {
 }
 
 /// Gives a buffer back to whom it belongs; whether that is the runtime, for a client.
-fn give_back(
-    collector: &mut Collector,
-    held: &mut u32,
-    outbox: &mut Outbox<Pending>,
-    buf: Buf,
-) -> bool {
+fn give_back(collector: &mut Collector, outbox: &mut Outbox<Pending>, buf: Buf) -> bool {
     let is_clients = !collector.take_back(buf);
     if is_clients {
-        *held -= 1;
-        outbox.tell(Effect::Release { buf });
+        outbox.release(buf);
     }
     is_clients
 }

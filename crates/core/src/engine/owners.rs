@@ -14,7 +14,6 @@ impl Engine {
     /// Does what a record says that has just been added to a chunk.
     #[inline]
     pub(super) fn apply(&mut self, origin: Origin, record: &Record) {
-        self.folding.note(record);
         let is_known = self.state.apply(origin, record);
         // Else the log would say what is not so here, and a crash would find it.
         assert!(

@@ -52,7 +52,7 @@ impl Engine {
     /// Asks about each block of a write that may be stored already. Empty: about none.
     pub(super) fn ask(&mut self, request: RequestId, lba: Lba, blocks: &[Payload]) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
-        let held = u64::from(self.held - self.log.clients_on_their_way());
+        let held = u64::from(self.outbox.buffers() - self.log.clients_on_their_way());
         let full = self.options.write_buffers.into();
         self.dedup.begin(blocks, held, full, &mut self.stats);
         for (index, payload) in blocks.iter().enumerate() {

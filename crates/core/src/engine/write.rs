@@ -17,7 +17,7 @@ enum Placed {
 
 impl Engine {
     pub(super) fn write(&mut self, id: RequestId, lba: Lba, blocks: &[Payload], ack: Ack) {
-        self.held += blocks.len() as u32;
+        self.outbox.took(blocks.len());
         let refusal = match self.in_range(lba, blocks.len() as u64) {
             true if ack == Ack::Given => self.poisoned.then_some(Refusal::Poisoned),
             true => self.refuses_writes(),

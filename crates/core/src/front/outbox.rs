@@ -2,13 +2,15 @@
 
 use super::held::HeldWrites;
 use super::in_flight::InFlight;
-use crate::addr::{EffectId, Nanos, RequestId};
+use crate::addr::{Buf, EffectId, Nanos, RequestId};
 use crate::seam::{Effect, Refusal, Reply};
 use alloc::{collections::VecDeque, vec::Vec};
 
 /// That of a layout whose effects are for a `P`.
 pub(crate) struct Outbox<P> {
     pending: InFlight<P>,
+    /// Buffers of clients' writes that have not been given back.
+    buffers: u32,
     held: HeldWrites,
     effects: VecDeque<Effect>,
     replies: VecDeque<Reply>,
@@ -18,6 +20,7 @@ impl<P> Default for Outbox<P> {
     fn default() -> Self {
         Self {
             pending: InFlight::new(),
+            buffers: 0,
             held: HeldWrites::default(),
             effects: VecDeque::new(),
             replies: VecDeque::new(),
@@ -40,6 +43,22 @@ impl<P> Outbox<P> {
     /// Asks for one that nobody answers, or that has begun.
     pub fn tell(&mut self, effect: Effect) {
         self.effects.push_back(effect);
+    }
+
+    /// A client's write has come, in so many buffers: the core has them until it releases them.
+    pub fn took(&mut self, buffers: usize) {
+        self.buffers += buffers as u32;
+    }
+
+    /// Gives one of them back.
+    pub fn release(&mut self, buf: Buf) {
+        self.buffers -= 1;
+        self.tell(Effect::Release { buf });
+    }
+
+    /// How many it has.
+    pub fn buffers(&self) -> u32 {
+        self.buffers
     }
 
     /// Answers a request.
@@ -102,13 +121,14 @@ impl<P> Outbox<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::addr::Buf;
 
     #[test]
     fn an_effect_is_for_something_until_it_is_answered() {
         let mut outbox = Outbox::default();
         outbox.ask('a', |id| Effect::Sync { id });
-        outbox.tell(Effect::Release { buf: Buf(3) });
+        outbox.took(2);
+        outbox.release(Buf(3));
+        assert_eq!(outbox.buffers(), 1);
         let Some(Effect::Sync { id }) = outbox.next_effect() else {
             panic!("effects leave in the order in which they were asked for");
         };

@@ -10,6 +10,7 @@ impl State {
     /// Does what a record says; `None`: it names what the volume does not hold, and nothing is done.
     #[inline]
     pub fn apply(&mut self, origin: Origin, record: &Record) -> Option<()> {
+        self.watched.note(record);
         let is_known = self.carry_out(origin, record);
         let makes = matches!(record, Record::Pledge { .. }) && is_known.is_some();
         if makes || !self.pledges.is_empty() || !self.ending.is_empty() {

@@ -21,6 +21,7 @@ mod shared;
 mod strays;
 #[cfg(test)]
 mod tests;
+mod watched;
 
 pub use deltas::Deltas;
 pub use live::Live;
@@ -35,6 +36,7 @@ use crate::format::summary::Owner;
 use crate::format::superblock::{SegmentArea, Superblock};
 use crate::seam::Fingerprint;
 use alloc::{collections::VecDeque, vec::Vec};
+use watched::Watched;
 
 /// What a record's place in the log adds to what it says.
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +112,7 @@ pub struct State {
     pledges: Pledges,
     /// Those that end with the map checkpoint under way: until it is durable, a crash finds them still.
     ending: Pledges,
+    watched: Watched,
     /// Whether what was redeemed is in no durable map checkpoint yet.
     is_redeeming: bool,
     /// Whether owners and live blocks are counted.
@@ -133,6 +136,7 @@ impl State {
             strays: Strays::default(),
             pledges: Pledges::default(),
             ending: Pledges::default(),
+            watched: Watched::default(),
             is_redeeming: false,
             is_counted: false,
             died: Vec::new(),
@@ -240,6 +244,18 @@ impl State {
     /// Keeps so many numbers for what recovery may have to redeem; whether there are as many, and one more.
     pub fn reserve_numbers(&mut self, numbers: u32) -> bool {
         self.shared.reserve(numbers)
+    }
+
+    /// From now on it is known which of some blocks have entries that have not been written since: of those from `first` on, at
+    /// most [`FOLD_BLOCKS`](crate::limits::FOLD_BLOCKS), the ones with a bit in `which`. Of others no longer.
+    pub fn watch(&mut self, first: Lba, which: u32) {
+        self.watched = Watched::new(first, which);
+    }
+
+    /// Whether a block is one of those, and its entry has not been written since.
+    #[must_use]
+    pub fn is_intact(&self, lba: Lba) -> bool {
+        self.watched.is_intact(lba)
     }
 
     /// Whether recovery has changed the map without a record: nothing may follow in the log before a map checkpoint is durable.

@@ -164,7 +164,6 @@ pub struct Tables {
     /// Where a new index is still to be filled from.
     fill_from: Option<u32>,
     reads: Vec<Reading>,
-    held_buffers: u32,
     reserve: Reserve,
     outbox: Outbox<Pending>,
     stats: Stats,
@@ -216,7 +215,6 @@ impl Tables {
             dedup: Dedup::default(),
             fill_from: None,
             reads: Vec::new(),
-            held_buffers: 0,
             reserve: Reserve::new(Room::default()),
             outbox: Outbox::default(),
             stats: recovered.found,
@@ -293,7 +291,7 @@ impl Tables {
             | Input::Deltas { .. } => {}
             // Nothing is in a part of a page here.
             Input::Fold { blocks, .. } => {
-                self.held_buffers += blocks.len() as u32;
+                self.outbox.took(blocks.len());
                 blocks.iter().for_each(|payload| self.release(payload.buf));
             }
             // What lies in tables was compared when it was written.
@@ -500,8 +498,7 @@ impl Tables {
     }
 
     fn release(&mut self, buf: Buf) {
-        self.held_buffers -= 1;
-        self.outbox.tell(Effect::Release { buf });
+        self.outbox.release(buf);
     }
 
     /// Whether nothing is to be written any more, and what was is durable.

@@ -55,7 +55,7 @@ impl Tables {
     pub(super) fn ask(&mut self, request: RequestId, lba: Lba, blocks: &[Payload]) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
         let full = u64::from(self.options.write_buffers);
-        let held = u64::from(self.held_buffers - self.on_their_way);
+        let held = u64::from(self.outbox.buffers() - self.on_their_way);
         self.dedup.begin(blocks, held, full, &mut self.stats);
         for (at, payload) in blocks.iter().enumerate() {
             if self.options.zero && payload.digest.zero {

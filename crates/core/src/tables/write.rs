@@ -15,7 +15,7 @@ pub(super) enum Placed {
 
 impl Tables {
     pub(super) fn write(&mut self, id: RequestId, lba: Lba, blocks: &[Payload], fua: bool) {
-        self.held_buffers += blocks.len() as u32;
+        self.outbox.took(blocks.len());
         let refusal = match self.in_range(lba, blocks.len() as u64) {
             true => self.refuses_writes(),
             false => Some(Refusal::OutOfRange),
