@@ -176,7 +176,7 @@ impl Engine {
             }
         };
         let Some(segment) = chosen else { return false };
-        if self.restamp.is_at(segment) {
+        if self.sums.rewrites(segment) {
             return false;
         }
         let mut tags = core::mem::take(&mut self.collector.spare);

@@ -17,6 +17,8 @@ use super::*;
 use crate::entry::PartId;
 use crate::seam::Payload;
 
+// So many are watched at once.
+const _: () = assert!(limits::FOLD_BLOCKS <= u32::BITS);
 // A sparse page has no more owners: each may need a page of its own before the last one leaves.
 const _: () = assert!(crate::entry::MAX_PARTS as u32 / 2 <= limits::FOLD_BLOCKS);
 

@@ -36,7 +36,7 @@ impl Engine {
             && self.state.live().valid(segment) > 0
             && self.sums.tags(segment).is_none()
             && !self.sums.awaits_summary(segment)
-            && !self.restamp.is_at(segment);
+            && !self.sums.rewrites(segment);
         is_there.then_some(info.uses)
     }
 

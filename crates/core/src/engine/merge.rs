@@ -8,6 +8,7 @@
 //! A block that is a part of a page is decoded into a buffer, when the page has been held against its checksum: both
 //! of a pair, if both are parts, for equal parts of a damaged page would be shared to be refused when they are read.
 
+use super::parked::Pair;
 use super::twin::Shared as Sharing;
 use super::verdict::{Proposer, Twin};
 use super::*;
@@ -51,16 +52,6 @@ impl Side {
     }
 }
 
-/// A pair that waits for checksums.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pair {
-    request: RequestId,
-    lba: Lba,
-    of: Holder,
-    /// Where the block was, and the checksum of the page there, if that has come.
-    known: Option<(Place, u32)>,
-}
-
 /// What a page's checksum is.
 enum Sum {
     Is(u32),
@@ -83,11 +74,10 @@ impl Engine {
 
     /// The checksums of a segment have come, or cannot be had.
     pub(super) fn merge_again(&mut self, segment: Segment) {
-        let pairs = core::mem::take(&mut self.pairs);
-        for (awaited, pair) in pairs {
+        for (awaited, pair) in self.sums.parked.pairs.take_all() {
             match awaited == segment {
                 true => self.merge_or_load(pair, Some(segment)),
-                false => self.pairs.push((awaited, pair)),
+                false => self.sums.parked.pairs.park(awaited, pair),
             }
         }
     }
@@ -121,11 +111,12 @@ impl Engine {
         };
         let sums = match (first_sum, second_sum) {
             (Sum::Is(first), Sum::Is(second)) => [first, second],
-            (Sum::Awaited(segment), _) => return self.pairs.push((segment, pair)),
+            (Sum::Awaited(segment), _) => return self.sums.parked.pairs.park(segment, pair),
             (Sum::Is(sum), Sum::Awaited(segment)) => {
                 // Where few segments' checksums are kept, its own may be gone when the other's have come.
                 let known = Some((from, sum));
-                return self.pairs.push((segment, Pair { known, ..pair }));
+                let pair = Pair { known, ..pair };
+                return self.sums.parked.pairs.park(segment, pair);
             }
             _ => return self.outbox.reply(request, Ok(())),
         };

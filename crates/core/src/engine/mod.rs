@@ -25,6 +25,7 @@ mod open_summaries;
 mod options;
 mod owners;
 mod pack;
+mod parked;
 mod pledge;
 mod pump;
 mod read;
@@ -56,14 +57,13 @@ use alloc::{collections::VecDeque, vec::Vec};
 use checkpoint::Checkpoint;
 use collect::Collector;
 pub use delta::Earlier;
-use merge::{Merge, Pair};
+use merge::Merge;
 pub use options::{Buffers, Options, Victim};
 pub use pack::Store;
 use pump::Then;
-use restamp::Restamp;
 use segments::{SegmentState, Segments, locate};
 use sums::Sums;
-use twin::{Shared as Sharing, Unsure};
+use twin::Shared as Sharing;
 use verdict::Verdict;
 use waiting::Waiting;
 
@@ -141,7 +141,6 @@ pub struct Engine {
     /// What the volume holds: records of the log change it.
     state: State,
     makes_deltas: bool,
-    restamp: Restamp,
     segments: Segments,
     sums: Sums,
 
@@ -149,10 +148,6 @@ pub struct Engine {
     waiting: VecDeque<Waiting>,
     once: Once,
     dedup: Dedup,
-    /// Pairs that wait for the checksums of a segment.
-    pairs: Vec<(Segment, Pair)>,
-    /// Blocks that wait for them too, to be shared.
-    unsure: Vec<(Segment, Unsure)>,
     /// Requests that have been refused while a comparison still reads their buffers.
     doomed: Vec<(Waiting, Refusal)>,
     reserve: Reserve,
@@ -202,7 +197,6 @@ impl Engine {
             poisoned: false,
             state: recovered.state,
             makes_deltas: false,
-            restamp: Restamp::default(),
             segments,
             sums,
             log: Log::recovered(
@@ -215,8 +209,6 @@ impl Engine {
             waiting: VecDeque::new(),
             once: Once::default(),
             dedup: Dedup::default(),
-            pairs: Vec::new(),
-            unsure: Vec::new(),
             doomed: Vec::new(),
             reserve: Reserve::new(Room::default()),
             reads: Vec::new(),

@@ -1,5 +1,6 @@
 //! The way of a read: from the write buffer, from nothing, or from the medium with its checksum.
 
+use super::parked::{Fault, Unchecked};
 use super::*;
 use crate::entry::PartId;
 use crate::seam::Page;
@@ -10,18 +11,6 @@ pub(super) struct Reading {
     parts: u32,
     refusal: Option<Refusal>,
 }
-
-/// Blocks that have been read before the checksums they are held against.
-pub(super) struct Parked {
-    pub request: RequestId,
-    pub at: Pba,
-    pub sums: Vec<u32>,
-    pub fault: Fault,
-}
-
-/// What is at fault for blocks in fewer bytes that were not decoded to what was written, when their own page is as it was; none,
-/// when all were. It is what a delta was decoded with, if that was read: it may be another block, whole in itself.
-pub(super) type Fault = Option<Pba>;
 
 /// What a read asks for.
 #[derive(Clone, Copy)]
@@ -312,13 +301,13 @@ impl Engine {
         if self.sums.wants_load(segment) {
             self.load_sums(segment, None);
         }
-        let parked = Parked {
+        let unchecked = Unchecked {
             request,
             at,
             sums: sums.to_vec(),
             fault,
         };
-        self.sums.park(segment, parked);
+        self.sums.parked.reads.park(segment, unchecked);
     }
 
     /// Holds what was read against what was written (promise 6), and what it was decoded to.
@@ -416,8 +405,8 @@ impl Engine {
         if let Some(next) = step {
             return self.load_sums(segment, Some(next));
         }
-        for parked in self.sums.take_parked(segment) {
-            self.finish_part(parked.request, parked.at, &parked.sums, parked.fault);
+        for read in self.sums.parked.reads.take(segment) {
+            self.finish_part(read.request, read.at, &read.sums, read.fault);
         }
         self.sure_again(segment);
         self.sums.settle(segment);

@@ -12,26 +12,6 @@ use crate::format::summary::{self, Owner};
 /// Segments that are looked at for one to restamp, at most: the others are looked at next time.
 const TRIES: usize = 8;
 
-/// The rewriting of summaries, one at a time.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Restamp {
-    /// The segment whose summary is being read or written.
-    segment: Option<Segment>,
-    /// From where to look for the next among the strays.
-    hand: usize,
-}
-
-impl Restamp {
-    /// Whether the segment's summary is being read or written.
-    pub fn is_at(&self, segment: Segment) -> bool {
-        self.segment == Some(segment)
-    }
-
-    pub fn is_idle(&self) -> bool {
-        self.segment.is_none()
-    }
-}
-
 impl Engine {
     fn pages_of(&self, segment: Segment) -> core::ops::Range<Pba> {
         let start = self.superblock.segment_start(segment);
@@ -42,21 +22,19 @@ impl Engine {
     pub(super) fn restamp(&mut self) {
         let most = self.options.strays.max(self.once.pool().blocks() / 4);
         if self.state.strays().len() <= most
-            || !self.restamp.is_idle()
+            || self.sums.is_rewriting()
             || self.mode != Mode::Running
         {
             return;
         }
         for _ in 0..TRIES {
-            let Some((next, pba)) = self.state.strays().any_from(self.restamp.hand) else {
-                self.restamp.hand = 0;
+            let Some(pba) = self.state.next_stray() else {
                 continue;
             };
             let (segment, _) = locate(&self.superblock, pba);
-            self.restamp.hand = next;
             if self.segments.get(segment).state == SegmentState::Closed && self.may_rewrite(segment)
             {
-                self.restamp.segment = Some(segment);
+                self.sums.begin_rewrite(segment);
                 self.segments.begin_reader(segment);
                 let usable = self.superblock.usable_blocks();
                 let at = self.superblock.segment_start(segment).plus(usable.into());
@@ -81,7 +59,7 @@ impl Engine {
 
     pub(super) fn restamp_read(&mut self, segment: Segment, outcome: Outcome<'_>) {
         self.segments.end_reader(segment);
-        self.restamp.segment = None;
+        self.sums.end_rewrite(segment);
         // Emptied meanwhile, or being moved: it will not be needed.
         if self.segments.get(segment).state != SegmentState::Closed || !self.may_rewrite(segment) {
             return;
@@ -106,7 +84,7 @@ impl Engine {
         };
         let info = self.segments.get_mut(segment);
         info.last_seq = info.last_seq.max(last_seq);
-        self.restamp.segment = Some(segment);
+        self.sums.begin_rewrite(segment);
         self.sums.restore(segment, tags);
         let blocks = self.superblock.segment_blocks() - self.superblock.usable_blocks();
         self.stats.medium_restamped += u64::from(blocks);
@@ -131,9 +109,6 @@ impl Engine {
                     self.state.is_no_stray(pba);
                 }
             }
-        }
-        if self.restamp.segment == Some(segment) {
-            self.restamp.segment = None;
         }
     }
 }

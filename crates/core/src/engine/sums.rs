@@ -4,7 +4,8 @@
 //! checksums alone, as many segments as the cache may hold, read from the summary when needed. So memory
 //! does not grow with the volume, and a read never goes unchecked.
 
-use super::read::Parked;
+use super::parked::Parked;
+use super::segments::locate;
 use crate::addr::{Pba, Segment, Seq};
 use crate::format::summary::{self, Owner, Tag};
 use crate::format::{Crc, chunk, superblock::Superblock};
@@ -43,7 +44,10 @@ pub(super) struct Sums {
     /// The cached ones in the order of a clock's hand.
     clock: Vec<u32>,
     hand: usize,
-    parked: Vec<(Segment, Parked)>,
+    /// Who waits for what is being read.
+    pub parked: Parked,
+    /// The segment whose summary is being rewritten.
+    rewriting: Option<Segment>,
     /// For the next segments, so that writing allocates nothing; at most [`SPARE_TAGS`].
     spare_tags: Vec<Vec<Tag>>,
     /// The same; with those that are cached never more than the cache may hold.
@@ -66,7 +70,8 @@ impl Sums {
             of: HashMap::new(),
             clock: Vec::new(),
             hand: 0,
-            parked: Vec::new(),
+            parked: Parked::default(),
+            rewriting: None,
             spare_tags: Vec::new(),
             spare_sums: Vec::new(),
         }
@@ -99,12 +104,12 @@ impl Sums {
     }
 
     pub fn set_owner(&mut self, pba: Pba, owner: Owner) {
-        let (segment, offset) = super::locate(&self.superblock, pba);
+        let (segment, offset) = locate(&self.superblock, pba);
         self.tag_mut(segment, offset).owner = owner;
     }
 
     pub fn retag(&mut self, pba: Pba, sum: u32) {
-        let (segment, offset) = super::locate(&self.superblock, pba);
+        let (segment, offset) = locate(&self.superblock, pba);
         self.tag_mut(segment, offset).sum = sum;
     }
 
@@ -136,6 +141,7 @@ impl Sums {
 
     /// The summary is written: from here on the checksums are enough.
     pub fn summarised(&mut self, segment: Segment) {
+        self.end_rewrite(segment);
         let Some(Sum::Tags(tags)) = self.of.remove(&segment.0) else {
             return;
         };
@@ -287,15 +293,11 @@ impl Sums {
         let Some(Sum::Known { sums, .. }) = self.of.get(&segment.0) else {
             return true;
         };
-        let mut parked = self.parked.iter().filter(|(of, _)| *of == segment);
-        parked.all(|(_, parked)| {
-            let (_, offset) = super::locate(&self.superblock, parked.at);
+        self.parked.reads.of(segment).all(|read| {
+            let (_, offset) = locate(&self.superblock, read.at);
             let said = sums.iter().skip(offset as usize);
-            parked
-                .sums
-                .iter()
-                .zip(said)
-                .all(|(found, said)| found == said)
+            let mut both = read.sums.iter().zip(said);
+            both.all(|(found, said)| found == said)
         })
     }
 
@@ -328,21 +330,25 @@ impl Sums {
         }
     }
 
-    pub fn park(&mut self, segment: Segment, parked: Parked) {
-        self.parked.push((segment, parked));
+    /// Whether a summary is being read or written to name the owners of today: one at a time.
+    pub fn is_rewriting(&self) -> bool {
+        self.rewriting.is_some()
     }
 
-    pub fn take_parked(&mut self, segment: Segment) -> Vec<Parked> {
-        let mut taken = Vec::new();
-        let mut index = 0;
-        while index < self.parked.len() {
-            if self.parked[index].0 == segment {
-                taken.push(self.parked.swap_remove(index).1);
-            } else {
-                index += 1;
-            }
-        }
-        taken
+    /// Whether this segment's is.
+    pub fn rewrites(&self, segment: Segment) -> bool {
+        self.rewriting == Some(segment)
+    }
+
+    /// Its summary is about to be.
+    pub fn begin_rewrite(&mut self, segment: Segment) {
+        debug_assert!(!self.is_rewriting());
+        self.rewriting = Some(segment);
+    }
+
+    /// If it was, it is no longer.
+    pub fn end_rewrite(&mut self, segment: Segment) {
+        self.rewriting.take_if(|one| *one == segment);
     }
 }
 
@@ -448,5 +454,19 @@ mod tests {
                 are_bounded(&sums);
             }
         }
+    }
+
+    #[test]
+    fn one_summary_is_rewritten_at_a_time_until_it_is_written() {
+        let mut sums = Sums::new(some(), LIMIT);
+        assert!(!sums.is_rewriting());
+        sums.begin_rewrite(Segment(1));
+        assert!(sums.rewrites(Segment(1)) && !sums.rewrites(Segment(2)));
+        sums.restore(Segment(1), Vec::new());
+        sums.open(Segment(2));
+        sums.summarised(Segment(2));
+        assert!(sums.rewrites(Segment(1)));
+        sums.summarised(Segment(1));
+        assert!(!sums.is_rewriting());
     }
 }

@@ -4,6 +4,7 @@
 //! ([`dedup`](super::dedup)). Neither is believed: the runtime compares all bytes (promise 4). A block whose
 //! comparison is under way keeps its place in the queue of writes: nothing overtakes it.
 
+use super::parked::Unsure;
 use super::verdict::{Proposer, Twin};
 use super::*;
 use crate::entry::PartId;
@@ -19,16 +20,6 @@ enum Answer {
     Other,
     /// The twin cannot be read, or is not what was written.
     Damaged,
-}
-
-/// A block that is equal to a part of a page, of which it is not known whether it is whole.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Unsure {
-    request: RequestId,
-    index: u32,
-    page: Pba,
-    /// The checksum of what was read.
-    sum: u32,
 }
 
 /// What became of a block with a twin.
@@ -207,7 +198,7 @@ impl Engine {
             if self.sums.wants_load(segment) {
                 self.load_sums(segment, None);
             }
-            return self.unsure.push((segment, unsure));
+            return self.sums.parked.unsure.park(segment, unsure);
         }
         self.judge_page(unsure, expected);
     }
@@ -227,15 +218,10 @@ impl Engine {
 
     /// The checksums of a segment have come, or cannot be had.
     pub(super) fn sure_again(&mut self, segment: Segment) {
-        let unsure = core::mem::take(&mut self.unsure);
-        for (awaited, one) in unsure {
-            if awaited == segment {
-                let (_, offset) = locate(&self.superblock, one.page);
-                let expected = self.sums.sum(segment, offset);
-                self.judge_page(one, expected);
-            } else {
-                self.unsure.push((awaited, one));
-            }
+        for one in self.sums.parked.unsure.take(segment) {
+            let (_, offset) = locate(&self.superblock, one.page);
+            let expected = self.sums.sum(segment, offset);
+            self.judge_page(one, expected);
         }
     }
 

@@ -246,8 +246,8 @@ impl State {
         self.shared.reserve(numbers)
     }
 
-    /// From now on it is known which of some blocks have entries that have not been written since: of those from `first` on, at
-    /// most [`FOLD_BLOCKS`](crate::limits::FOLD_BLOCKS), the ones with a bit in `which`. Of others no longer.
+    /// From now on it is known which of some blocks have entries that have not been written since: of those from `first` on the
+    /// ones with a bit in `which`. Of others no longer.
     pub fn watch(&mut self, first: Lba, which: u32) {
         self.watched = Watched::new(first, which);
     }
@@ -277,6 +277,11 @@ impl State {
         self.ending.clear();
         self.is_redeeming = false;
         self.shared.reserve(self.pledges.len() as u32);
+    }
+
+    /// See [`Strays::next`].
+    pub fn next_stray(&mut self) -> Option<Pba> {
+        self.strays.next()
     }
 
     /// Owners of a segment's blocks that neither tags nor strays name are looked for in the whole map.

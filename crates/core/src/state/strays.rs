@@ -26,6 +26,8 @@ impl Stray {
 #[derive(Default)]
 pub struct Strays {
     owners: Pieces<Stray, ()>,
+    /// From where to look for the next.
+    hand: usize,
 }
 
 impl Strays {
@@ -80,11 +82,12 @@ impl Strays {
         pages.filter_map(|pba| Some((pba, self.owner(pba)?)))
     }
 
-    /// Any of them, and a number from which to ask for the next: the more of them a segment has, the sooner is it one of it.
-    #[must_use]
-    pub fn any_from(&self, hand: usize) -> Option<(usize, Pba)> {
-        let (next, stray) = self.owners.next_from(hand)?;
-        Some((next, Pba(stray.pba.into())))
+    /// Any of them, another each time; `None` once they have all had their turn. The more of them a segment has, the sooner is it
+    /// one of it.
+    pub(super) fn next(&mut self) -> Option<Pba> {
+        let next = self.owners.next_from(self.hand);
+        self.hand = next.map_or(0, |(hand, _)| hand);
+        next.map(|(_, stray)| Pba(stray.pba.into()))
     }
 }
 
@@ -115,12 +118,13 @@ mod tests {
             }
             let all: Vec<_> = strays.of(Pba(0)..Pba(400)).collect();
             prop_assert_eq!(all, model.iter().map(|(pba, lba)| (*pba, *lba)).collect::<Vec<_>>());
-            let mut hand = 0;
-            while let Some((next, pba)) = strays.any_from(hand) {
-                prop_assert!(model.remove(&pba).is_some());
-                hand = next;
+            for _ in 0..2 {
+                let mut model = model.clone();
+                while let Some(pba) = strays.next() {
+                    prop_assert!(model.remove(&pba).is_some());
+                }
+                prop_assert!(model.is_empty());
             }
-            prop_assert!(model.is_empty());
         }
     }
 }

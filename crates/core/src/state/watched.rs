@@ -4,9 +4,6 @@
 
 use crate::addr::Lba;
 use crate::format::chunk::Record;
-use crate::limits::FOLD_BLOCKS;
-
-const _: () = assert!(FOLD_BLOCKS <= u32::BITS);
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,7 +32,7 @@ impl Watched {
 
     fn remapped(&mut self, lba: Lba, blocks: u64) {
         let end = lba.0.saturating_add(blocks);
-        let watched = self.first..self.first + u64::from(FOLD_BLOCKS);
+        let watched = self.first..self.first + u64::from(u32::BITS);
         for lba in lba.0.max(watched.start)..end.min(watched.end) {
             self.intact &= !(1 << (lba - self.first));
         }
@@ -43,7 +40,7 @@ impl Watched {
 
     pub fn is_intact(self, lba: Lba) -> bool {
         let index = lba.0.wrapping_sub(self.first);
-        index < u64::from(FOLD_BLOCKS) && self.intact & 1 << index != 0
+        index < u64::from(u32::BITS) && self.intact & 1 << index != 0
     }
 }
 
