@@ -1,8 +1,8 @@
 //! How near a volume is to having no room left for new data: told before it is so (promise 7).
 //!
-//! Only a volume that promises more than it has, a thin one, can get there: in any other what clients see
-//! always fits. A level is entered at its threshold and left a little below it, so that a volume that stays at
-//! a threshold is told of once.
+//! A volume that promises more than it has, a thin one, can get there. In any other what clients see always fits, and only
+//! what snapshots keep beside that can fill it: there the thresholds lie between what clients fill and the end. A level is
+//! entered at its threshold and left a little below it, so that a volume that stays at a threshold is told of once.
 
 use crate::limits::{
     BASES_OF_SPARE, RESERVE_BLOCKS, RESERVE_BOOKS, RESERVE_SHARE, ROOM_CRITICAL, ROOM_FILLING,
@@ -64,13 +64,32 @@ impl Room {
         u64::try_from(percent).unwrap_or(u64::MAX)
     }
 
+    /// Whether so many blocks more would meet the end of what anybody may fill.
+    #[must_use]
+    pub fn ends_within(self, blocks: u64) -> bool {
+        self.live.saturating_add(blocks) >= self.for_anybody()
+    }
+
     fn has_reached(self, percent: u64) -> bool {
-        self.is_thin()
-            && u128::from(self.live) * 100 >= u128::from(self.capacity) * u128::from(percent)
+        // `base` blocks are never told of, `whole` are 100 %.
+        let reaches = |base: u64, whole: u64, percent: u64| {
+            let live = u128::from(self.live.saturating_sub(base));
+            self.live >= base && live * 100 >= u128::from(whole) * u128::from(percent)
+        };
+        match (self.is_thin(), self.keeps) {
+            (true, _) => reaches(0, self.capacity, percent),
+            (false, false) => false,
+            (false, true) => {
+                let clients = self.promised + (self.capacity - self.promised) / BASES_OF_SPARE;
+                let beside = self.for_anybody().saturating_sub(clients);
+                let percent = percent.saturating_sub(ROOM_FILLING) * 100 / (100 - ROOM_FILLING);
+                beside > 0 && reaches(clients, beside, percent)
+            }
+        }
     }
 }
 
-/// How full a thin volume is; any other is always [`Level::Ample`].
+/// How full a volume is that can fill up; any other is always [`Level::Ample`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Below all thresholds.
@@ -201,6 +220,34 @@ mod tests {
         room.promised = 3000;
         room.keeps = false;
         assert_eq!(room.reserve(), 0);
+    }
+
+    #[test]
+    fn what_snapshots_keep_is_told_of_before_it_meets_the_end() {
+        let mut room = Room {
+            live: 0,
+            capacity: 3200,
+            promised: 3000,
+            keeps: true,
+        };
+        let mut gauge = Gauge::default();
+        let told: alloc::vec::Vec<_> = (0..=3200)
+            .filter_map(|live| {
+                room.live = live;
+                Some((live, gauge.note(room)?))
+            })
+            .collect();
+        // Clients may fill 3000 and 50 bases of deltas, and 50 are kept for upkeep.
+        assert_eq!(
+            told,
+            [
+                (3050, Level::Filling),
+                (3100, Level::High),
+                (3125, Level::Critical)
+            ]
+        );
+        assert!(!Room { live: 3139, ..room }.ends_within(10));
+        assert!(Room { live: 3140, ..room }.ends_within(10));
     }
 
     #[test]

@@ -300,13 +300,22 @@ impl Drop for BreaksOnPanic<'_> {
     }
 }
 
-/// What to do about a thin volume that fills up.
+/// What to do about a volume that fills up.
 fn filled(room: Room) -> String {
     let mib = |blocks: u64| (blocks * BLOCK_BYTES as u64) >> 20;
+    let help = match room.is_thin() {
+        true => {
+            "Delete files and run fstrim, or mount with discard (or `vellum set VOLUME freed=on`); or move it to \
+             a larger volume with `vellum migrate`"
+        }
+        false => {
+            "Snapshots keep what takes it: delete some with `vellum delete`. Those that the schedule has taken \
+             go by themselves"
+        }
+    };
     format!(
-        "warning: {} % of the space for data is in use, {} of {} MiB (clients see {} MiB): when it is full, new blocks get \
-         ENOSPC. Delete files and run fstrim, or mount with discard (or `vellum set VOLUME freed=on`); or move it to a \
-         larger volume with `vellum migrate`",
+        "warning: {} % of the space for data is in use, {} of {} MiB (clients see {} MiB): when it is full, \
+         new blocks get ENOSPC. {help}",
         room.percent(),
         mib(room.live),
         mib(room.capacity),

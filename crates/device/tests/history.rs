@@ -160,6 +160,42 @@ fn when_there_is_no_room_they_go_before_a_write_is_refused() {
     volume.stop().unwrap();
 }
 
+/// What clients see always fits, and what snapshots keep lies beside it in the same segments: so those go before there is no room.
+#[test]
+fn when_the_volume_is_full_they_go_before_a_write_is_refused() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(12_000));
+    let options = CreateOptions {
+        segment_blocks: Some(64),
+        history: 1000,
+        ..CreateOptions::default()
+    };
+    Volume::create(&*medium, &options).unwrap();
+    let volume = open_packing(&medium, Compression::Off);
+    let mut client = Client::new(&volume);
+    let blocks = volume.blocks() / 16 * 16;
+    let mut content = 1;
+    let mut fill = |from: u64, to: u64| {
+        for lba in (from..to).step_by(16) {
+            let contents: Vec<u64> = (content..content + 16).collect();
+            content += 16;
+            client.write(lba, &contents).unwrap();
+        }
+    };
+    fill(0, blocks);
+    volume.set_schedule(each_second("100s:1s"));
+    let until = Instant::now() + Duration::from_secs(4);
+    while Instant::now() < until || volume.stats().history.deleted_for_room < 3 {
+        fill(0, blocks / 4);
+        let stats = volume.stats().history;
+        assert!(
+            Instant::now() < until + Duration::from_secs(30),
+            "{stats:?}"
+        );
+    }
+    assert!(volume.stats().room.used_percent <= 100);
+    volume.stop().unwrap();
+}
+
 #[test]
 fn two_are_deleted_at_once_and_the_one_before_them_reads_as_it_did() {
     for _ in 0..3 {

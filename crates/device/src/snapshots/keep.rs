@@ -116,7 +116,14 @@ fn keep(shared: &Shared, keeper: &Keeper, requests: &[Request]) -> Result<(), Bl
     if !keeper.has_any() || !requests.iter().any(changes) {
         return Ok(());
     }
+    let writes = requests
+        .iter()
+        .filter(|request| matches!(request.op, Op::Write { .. }));
+    let blocks = writes.map(|request| request.blocks).sum();
     loop {
+        if schedule::give_room(shared, keeper, blocks) {
+            continue;
+        }
         let mut book = keeper.book();
         let Some(newest) = book.newest() else {
             return Ok(());

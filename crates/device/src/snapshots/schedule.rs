@@ -7,6 +7,7 @@ use super::keeper::Keeper;
 use super::pace::Pace;
 use super::take::{self, SnapshotError};
 use crate::block::BlockError;
+use crate::frames::Share;
 use crate::limits::{SCHEDULE_DELETES, SCHEDULE_PATIENCE};
 use crate::shared::Shared;
 use std::sync::Arc;
@@ -219,6 +220,15 @@ fn give_up_oldest(
         .count(|counts| counts.deleted_for_room += u64::from(is_gone));
     // If somebody has begun to look at it just now, the next one is asked for.
     Ok(true)
+}
+
+/// Where so many blocks more might meet the end of the volume, makes room for them; whether that is worth another look. What is in
+/// the write buffer may need room as well.
+pub(super) fn give_room(shared: &Shared, keeper: &Keeper, blocks: u64) -> bool {
+    let buffered = shared.frames.capacity(Share::Write) - shared.frames.available(Share::Write);
+    let more = blocks.saturating_add(buffered as u64);
+    let is_short = || shared.inner.lock().engine.room().ends_within(more);
+    is_short() && give_up_oldest(shared, keeper, |_| is_short()).unwrap_or(false)
 }
 
 /// Makes room for what is to be kept before clients' writes; whether it is worth another try. `kept`: blocks that were kept when
