@@ -17,12 +17,14 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vellum_frontend::ublk;
 use zeroize::Zeroizing;
 
 /// How long a server may take to recover and be ready, and to stop.
 const SERVER_PATIENCE: Duration = Duration::from_secs(300);
+/// How long one that stops may wait for room below its volume before whoever waits for it is told to come back.
+const ROOM_PATIENCE: Duration = Duration::from_secs(10);
 /// How long an unmount may find the directory in use by someone who is just leaving.
 const BUSY_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -381,7 +383,8 @@ fn alone(command: &mut Command) {
 }
 
 /// Undoes what a state says was done. Every step is fine with having been done already.
-/// `stop`: asks for an end of the wait for a server.
+/// `stop`: asks for an end of the wait for a server. Without one nobody waits for what the server could not write yet, for the attach has
+/// failed: if there is no room for that, it ends as by a crash.
 pub fn undo(file: &StateFile, id: &str, state: &State, stop: Option<&Stop>) -> Result<()> {
     let alive = state.server.is_some_and(Process::alive);
     // The kernel takes an unmount of it for an order to make it read-only, which may succeed.
@@ -474,24 +477,39 @@ fn remove_folder(fuse: &Path) -> Result<()> {
 /// once.
 fn wait_for_end(server: Process, log: &mut ServerLog, stop: Option<&Stop>) -> Result<()> {
     let interrupted = || stop.is_some_and(Stop::asked);
+    let mut full_since = None::<Instant>;
+    let waits_for_room =
+        |since: &Option<Instant>| since.is_some_and(|since| since.elapsed() >= ROOM_PATIENCE);
     let ended = host::eventually(SERVER_PATIENCE, || {
-        let is_over = !server.alive() || interrupted();
+        let is_over = !server.alive() || interrupted() || waits_for_room(&full_since);
         let news = log.news();
         for line in news.lines().filter(|line| !server_log::is_routine(line)) {
             tell(format_args!("{}", server_log::without_time(line)));
+            if line.contains(server_log::NO_ROOM) && full_since.is_none() {
+                full_since = Some(Instant::now());
+                if stop.is_none() {
+                    server.signal(libc::SIGKILL);
+                }
+            }
         }
         is_over
     });
-    if server.alive() {
-        let (pid, log) = (server.pid, log.path().display());
-        match ended {
-            true => bail!(
-                "interrupted: server {pid} is still stopping (its log: {log}); detach again to wait for it"
-            ),
-            false => bail!(
-                "server {pid} does not stop (its log: {log}): detach again to wait on; `kill -9 {pid}` ends it as a crash would"
-            ),
-        }
+    if !server.alive() {
+        return Ok(());
     }
-    Ok(())
+    let (pid, log) = (server.pid, log.path().display());
+    if interrupted() {
+        bail!(
+            "interrupted: server {pid} is still stopping (its log: {log}); detach again to wait for it"
+        );
+    }
+    match ended {
+        true => bail!(
+            "nothing is mounted any more, and server {pid} still waits for room (its log: {log}). Free some, and it ends by \
+             itself; or `kill {pid}`: what was synced is there at the next attach. Then detach again"
+        ),
+        false => bail!(
+            "server {pid} does not stop (its log: {log}): detach again to wait on; `kill -9 {pid}` ends it as a crash would"
+        ),
+    }
 }

@@ -3,6 +3,7 @@
 use crate::outcome::{tell, usage};
 use crate::properties::{Chosen, Run};
 use crate::raw::RawFile;
+use crate::server_log::NO_ROOM;
 use crate::{ago, drives, snapshots};
 use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
@@ -309,10 +310,10 @@ fn how_to_open(path: &Path, chosen: &Chosen, read_only: bool) -> vellum_device::
 fn end(kind: &Kind, path: &Path) -> Result<()> {
     let no_room = || {
         tell(format_args!(
-            "{0}: no room on its file system or device for what is to be written last: waiting for it. \
-             Free some (`df {0}`), and the server ends by itself. A second signal ends it at once, without a \
-             checkpoint: nothing durable is lost, the next start recovers it",
-            path.display()
+            "{0}: {NO_ROOM}. Free some (`df {0}`), and the server ends by itself. A second signal (`kill {1}`) ends it at \
+             once, without a checkpoint: nothing durable is lost, the next start recovers it",
+            path.display(),
+            std::process::id()
         ));
     };
     match kind {

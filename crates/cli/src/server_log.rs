@@ -150,6 +150,10 @@ impl ServerLog {
 /// How a line begins that is no trouble: of what a server does without.
 pub const NOTE: &str = "note: ";
 
+/// What a server says that stops, and waits for room: `attach` and `detach` heed it.
+pub const NO_ROOM: &str =
+    "no room on its file system or device for what is to be written last: waiting for it";
+
 /// Whether a line only says that the server began or ended, or how.
 pub fn is_routine(line: &str) -> bool {
     let is_note = without_time(line).starts_with(NOTE);

@@ -1,10 +1,11 @@
-//! What a machine does to a server under a mounted ext4: it has it stand still for a while, and leaves it no descriptor to open.
+//! What a machine does to a server under a mounted ext4: it has it stand still for a while, leaves it no descriptor to open, and no
+//! room for its volume.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 
-use common::{can_attach, dir, noise, ok, run, server_pid, text, vellum};
+use common::{can_attach, dir, eventually, noise, ok, run, server_pid, text, vellum};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -89,4 +90,143 @@ fn a_server_that_stood_still_or_could_open_nothing_goes_on() {
         let found = fs::read(mount.join(n.to_string())).unwrap();
         assert!(found == noise(n, 200_000), "file {n}");
     }
+}
+
+/// A small file system, for a volume's file. One in memory would not do: there the page cache is all there is, and what it tells
+/// of room may be of another write than the last one.
+struct Host(PathBuf);
+
+impl Host {
+    fn new(dir: &Path) -> Self {
+        let (image, at) = (dir.join("image"), dir.join("host"));
+        File::create(&image).unwrap().set_len(96 << 20).unwrap();
+        let options = ["-q", "-m", "0", "-O", "^has_journal"];
+        run("mkfs.ext4", &[&options[..], &[text(&image)]].concat());
+        fs::create_dir(&at).unwrap();
+        run("mount", &["-o", "loop", text(&image), text(&at)]);
+        Self(at)
+    }
+
+    /// Leaves nobody any room.
+    fn fill(&self) {
+        let mut hog = File::create(self.0.join("hog")).unwrap();
+        while hog.write_all(&[1; 4096]).is_ok() {}
+        hog.sync_all().unwrap();
+    }
+
+    fn make_room(&self) {
+        fs::remove_file(self.0.join("hog")).unwrap();
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+/// Writes and syncs files until one cannot be; how many could, and how long the last one took.
+fn put_until_it_fails(mount: &Path, from: u64) -> (u64, Duration) {
+    for n in from.. {
+        let began = Instant::now();
+        let put = File::create(mount.join(n.to_string())).and_then(|mut file| {
+            file.write_all(&noise(n, 200_000))
+                .and_then(|()| file.sync_all())
+        });
+        if put.is_err() {
+            return (n, began.elapsed());
+        }
+        assert!(n < 1000, "there is always room");
+    }
+    unreachable!("it counts on")
+}
+
+fn holds(mount: &Path, files: u64) {
+    for n in 0..files {
+        let found = fs::read(mount.join(n.to_string())).unwrap();
+        assert!(found == noise(n, 200_000), "file {n}");
+    }
+}
+
+/// How a command fails, within so many seconds.
+fn fails_within(seconds: u64, args: &[&str]) -> String {
+    let began = Instant::now();
+    let out = vellum(args);
+    assert!(!out.status.success(), "{args:?} does not fail");
+    assert!(
+        began.elapsed() < Duration::from_secs(seconds),
+        "{args:?} took {:?}",
+        began.elapsed()
+    );
+    String::from_utf8(out.stderr).unwrap()
+}
+
+/// Nobody who writes or gives an order waits for long, and what was synced is there when room is.
+#[test]
+fn a_full_file_system_below_a_mounted_volume_holds_nobody_up() {
+    if !can_attach("a_full_file_system_below_a_mounted_volume_holds_nobody_up") {
+        return;
+    }
+    let dir = dir();
+    let host = Host::new(dir.path());
+    let (volume, mount) = (host.0.join("v"), dir.path().join("m"));
+    fs::create_dir(&mount).unwrap();
+    ok(&["create", text(&volume), "--size", "256M"]);
+    let _disk = Disk(volume.clone());
+    let attach = [
+        "attach",
+        text(&volume),
+        "--via=fuse",
+        "--mount",
+        text(&mount),
+    ];
+    let device = ok(&[&attach[..], &["--mkfs"]].concat());
+    let device = device.split_whitespace().next().unwrap();
+    for n in 0..5 {
+        put(&mount, n);
+    }
+    host.fill();
+    let (synced, refused_in) = put_until_it_fails(&mount, 5);
+    assert!(
+        refused_in < Duration::from_secs(5),
+        "refused in {refused_in:?}"
+    );
+    holds(&mount, synced);
+    let health = vellum(&["health", text(&volume)]);
+    let health = String::from_utf8(health.stdout).unwrap();
+    assert!(health.contains("has no room"), "{health}");
+
+    // There is some again, and the server goes on by itself; ext4 wants a new mount.
+    host.make_room();
+    std::thread::sleep(Duration::from_secs(2));
+    run("umount", &[text(&mount)]);
+    run("mount", &["-o", "data=journal", device, text(&mount)]);
+    holds(&mount, synced);
+    put(&mount, synced);
+
+    // An order to detach comes back while there is none. Its server waits, until it is told that nobody else does.
+    host.fill();
+    let (synced, _) = put_until_it_fails(&mount, synced + 1);
+    let pid = server_pid(&volume);
+    let said = fails_within(30, &["detach", text(&volume)]);
+    assert!(said.contains(&format!("`kill {pid}`")), "{said}");
+    // SAFETY: a process that we started, by its recorded number.
+    unsafe { libc::kill(pid, libc::SIGTERM) };
+    eventually("it ends", || {
+        Path::new(&format!("/proc/{pid}/exe")).read_link().is_err()
+    });
+    // One to attach, too: no file system can be mounted that has something in its journal.
+    let said = fails_within(30, &attach);
+    assert!(said.contains("no room"), "{said}");
+    assert!(
+        !ok(&["list"]).contains(text(&volume)),
+        "it has left something behind"
+    );
+
+    host.make_room();
+    assert!(ok(&["check", text(&volume)]).contains("is sound"));
+    ok(&attach);
+    holds(&mount, synced);
+    put(&mount, synced);
+    ok(&["detach", text(&volume)]);
 }

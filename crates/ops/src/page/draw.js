@@ -109,7 +109,8 @@ function rates(width, points, seconds) {
   const [left, right, top, high] = [70, 6, 8, 150];
   const base = top + high;
   const now = points.length ? points[points.length - 1].at : 0;
-  const most = Math.max(1, ...points.map((point) => Math.max(point.clients, point.medium)));
+  // Not less: half of a byte would be told as one, and the axis would say it twice.
+  const most = Math.max(1024, ...points.map((point) => Math.max(point.clients, point.medium)));
   const x = (at) => width - right - ((now - at) / seconds) * (width - left - right);
   const y = (rate) => base - (rate / most) * high;
   const plot = svg("svg", { viewBox: `0 0 ${width} ${base + 36}`, role: "img", "aria-label": "Bytes written a second" });
