@@ -505,8 +505,9 @@ fn wait_for_end(server: Process, log: &mut ServerLog, stop: Option<&Stop>) -> Re
     }
     match ended {
         true => bail!(
-            "nothing is mounted any more, and server {pid} still waits for room (its log: {log}). Free some, and it ends by \
-             itself; or `kill {pid}`: what was synced is there at the next attach. Then detach again"
+            "nothing is mounted any more, and server {pid} still waits for room (its log: {log}). \
+             Free some, and it ends by itself; or `kill {pid}`: what was synced is there at the \
+             next attach. Then detach again"
         ),
         false => bail!(
             "server {pid} does not stop (its log: {log}): detach again to wait on; `kill -9 {pid}` ends it as a crash would"

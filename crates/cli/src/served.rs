@@ -310,8 +310,9 @@ fn how_to_open(path: &Path, chosen: &Chosen, read_only: bool) -> vellum_device::
 fn end(kind: &Kind, path: &Path) -> Result<()> {
     let no_room = || {
         tell(format_args!(
-            "{0}: {NO_ROOM}. Free some (`df {0}`), and the server ends by itself. A second signal (`kill {1}`) ends it at \
-             once, without a checkpoint: nothing durable is lost, the next start recovers it",
+            "{0}: {NO_ROOM}. Free some (`df {0}`), and the server ends by itself. A second signal \
+             (`kill {1}`) ends it at once, without a checkpoint: nothing durable is lost, the next \
+             start recovers it",
             path.display(),
             std::process::id()
         ));
