@@ -2,6 +2,7 @@
 
 use crate::claim::claim;
 use crate::keys::Key;
+use crate::outcome::usage;
 use crate::{ago, control, host};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -206,6 +207,20 @@ pub fn split(given: &Path) -> (PathBuf, Option<String>) {
             (volume.into(), Some(name.to_owned()))
         }
         _ => (given.to_owned(), None),
+    }
+}
+
+/// The same of a command that takes the name as an argument of its own, too.
+pub fn meant(given: &Path, name: Option<&str>) -> Result<(PathBuf, String)> {
+    match (name, split(given)) {
+        (Some(name), _) => Ok((given.to_owned(), name.to_owned())),
+        (None, (volume, Some(name))) => Ok((volume, name)),
+        (None, (volume, None)) => {
+            let volume = volume.display();
+            Err(usage(format!(
+                "{volume}: say which snapshot: {volume}@NAME; `vellum snapshots {volume}` lists them"
+            )))
+        }
     }
 }
 

@@ -199,7 +199,16 @@ fn what_cannot_be_is_told() {
     );
     fails(1, &["grow", volume, "--size", "300M"], &["has snapshots"]);
     ok(&["snapshot", volume, "b"]);
-    fails(2, &["delete", volume], &["<NAME>"]);
+    fails(2, &["delete", volume], &["@NAME"]);
+    fails(2, &["rollback", volume], &["@NAME"]);
+    fails(
+        1,
+        &["delete", &disk.snapshot("c")],
+        &["no snapshot of that name"],
+    );
+    ok(&["rollback", &disk.snapshot("b")]);
+    ok(&["delete", &disk.snapshot("b")]);
+    ok(&["snapshot", volume, "b"]);
     fails(2, &["delete", volume, "a", "--all"], &["--all"]);
     ok(&["delete", volume, "--all"]);
     ok(&["grow", volume, "--size", "300M"]);

@@ -106,7 +106,11 @@ pub fn findings(volume: &Value) -> Vec<Finding> {
     for event in events.into_iter().flatten() {
         let message = event.get("message").and_then(Value::as_str).unwrap_or("?");
         let count = event.get("count").and_then(Value::as_u64).unwrap_or(1);
-        add(Grade::Warning, format!("trouble, {count} times: {message}"));
+        let words = match count {
+            1 => format!("trouble: {message}"),
+            _ => format!("trouble, {count} times: {message}"),
+        };
+        add(Grade::Warning, words);
     }
     let ended = volume.pointer("/recording/ended").and_then(Value::as_str);
     if let Some(ended) = ended {

@@ -11,8 +11,9 @@ use std::path::PathBuf;
 
 /// Arguments.
 #[derive(clap::Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
   vellum delete disk.vellum before-upgrade
+  vellum delete disk.vellum@before-upgrade        the same
 
 The volume, and its other snapshots, stay as they are.
 A snapshot with clones stays until these are deleted, and a clone for as long as it is in use.
@@ -20,10 +21,9 @@ A snapshot with clones stays until these are deleted, and a clone for as long as
 If what says which snapshots there are is damaged, the volume is not written.
 `vellum delete disk.vellum --all` gives all of them up, clones too, and the volume is written again.")]
 pub struct Args {
-    /// The volume; if it is being served, its server does it.
+    /// The volume, or VOLUME@NAME; if it is being served, its server does it.
     volume: PathBuf,
     /// The snapshot, or the clone.
-    #[arg(required_unless_present = "all")]
     name: Option<String>,
     /// All snapshots and clones.
     #[arg(long, conflicts_with = "name")]
@@ -34,8 +34,8 @@ pub struct Args {
 
 /// Deletes it.
 pub fn run(args: &Args) -> Result<()> {
-    let uuid = peek::uuid_of(&args.volume)?;
-    let Some(name) = &args.name else {
+    if args.all {
+        let uuid = peek::uuid_of(&args.volume)?;
         // When it is damaged, nothing of it is attached.
         let there = snapshots::ask::<All>(&args.volume, &args.key, &Order::List);
         for one in there.map(|all| all.snapshots).unwrap_or_default() {
@@ -44,10 +44,11 @@ pub fn run(args: &Args) -> Result<()> {
         let _: All = snapshots::ask(&args.volume, &args.key, &Order::DeleteAll)?;
         writeln!(out(), "all snapshots and clones are deleted")?;
         return Ok(());
-    };
-    views::is_free(&uuid, &args.volume, name)?;
+    }
+    let (volume, name) = snapshots::meant(&args.volume, args.name.as_deref())?;
+    views::is_free(&peek::uuid_of(&volume)?, &volume, &name)?;
     let order = Order::Delete(name.clone());
-    let left: All = snapshots::ask(&args.volume, &args.key, &order)?;
+    let left: All = snapshots::ask(&volume, &args.key, &order)?;
     let kept = Size(left.kept_bytes);
     writeln!(out(), "{name} is deleted; those that are left keep {kept}")?;
     Ok(())

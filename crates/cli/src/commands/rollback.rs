@@ -18,26 +18,27 @@ use std::path::PathBuf;
 Nothing is copied but the map. All snapshots stay, newer ones too. Killed on its way, it comes to its end at
 the next opening.")]
 pub struct Args {
-    /// The volume, which nobody may serve.
+    /// The volume, which nobody may serve; or VOLUME@NAME.
     volume: PathBuf,
     /// The snapshot, by its name, or by its age: @-90s, @-15m, @-2h or @-1d.
-    name: String,
+    name: Option<String>,
     #[command(flatten)]
     key: Key,
 }
 
 /// Goes back.
 pub fn run(args: &Args) -> Result<()> {
-    let shown = args.volume.display();
+    let (volume, name) = snapshots::meant(&args.volume, args.name.as_deref())?;
+    let shown = volume.display();
     // A file system that is mounted would find another one below it.
-    if control::find_server(&args.volume)?.is_some() {
+    if control::find_server(&volume)?.is_some() {
         bail!(
             "{shown} is being served: `vellum detach {shown}`, or stop its server, and then go back"
         );
     }
-    let name = snapshots::found(&args.volume, &args.key, &args.name)?;
+    let name = snapshots::found(&volume, &args.key, &name)?;
     let order = Order::ReturnTo(name.clone());
-    snapshots::ask::<All>(&args.volume, &args.key, &order)?;
+    snapshots::ask::<All>(&volume, &args.key, &order)?;
     writeln!(out(), "{shown} is what it was at {name}")?;
     Ok(())
 }
