@@ -152,7 +152,6 @@ pub struct Engine {
     doomed: Vec<(Waiting, Refusal)>,
     reserve: Reserve,
 
-    reads: Vec<read::Reading>,
     collector: Collector,
     checkpoint: Checkpoint,
     mirrors: Mirrors,
@@ -211,7 +210,6 @@ impl Engine {
             dedup: Dedup::default(),
             doomed: Vec::new(),
             reserve: Reserve::new(Room::default()),
-            reads: Vec::new(),
             collector: Collector::new(&superblock, buffers),
             checkpoint: Checkpoint::new(&recovered.root, recovered.slots),
             mirrors: Mirrors::default(),

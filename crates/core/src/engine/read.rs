@@ -5,13 +5,6 @@ use super::*;
 use crate::entry::PartId;
 use crate::seam::Page;
 
-/// A read request in progress.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Reading {
-    parts: u32,
-    refusal: Option<Refusal>,
-}
-
 /// What a read asks for.
 #[derive(Clone, Copy)]
 struct Wanted {
@@ -80,9 +73,6 @@ impl Engine {
         if self.is_lost(lba, blocks) {
             return self.outbox.reply(id, Err(Refusal::Poisoned));
         }
-        if self.reads.len() <= id.0 as usize {
-            self.reads.resize(id.0 as usize + 1, Reading::default());
-        }
         let wanted = Wanted { id, lba, blocks };
         let mut parts = 0;
         let mut index = 0;
@@ -91,14 +81,7 @@ impl Engine {
             index += run;
             parts += u32::from(reads);
         }
-        if parts == 0 {
-            self.outbox.reply(id, Ok(()));
-        } else {
-            self.reads[id.0 as usize] = Reading {
-                parts,
-                refusal: None,
-            };
-        }
+        self.outbox.reply_in_parts(id, parts);
     }
 
     /// Begins to read what is in one place, from block `index` of a request on: how many blocks, and whether they come later.
@@ -250,7 +233,9 @@ impl Engine {
             if reads {
                 self.segments.end_reader(locate(&self.superblock, at).0);
             }
-            return self.answer_part(request, Some(Refusal::Corrupt(damaged)));
+            return self
+                .outbox
+                .end_part(request, Some(Refusal::Corrupt(damaged)));
         }
         let fault = |whole: bool| (!whole).then(|| base_at.unwrap_or(at));
         match outcome {
@@ -260,7 +245,7 @@ impl Engine {
             // The collector has held the page against its checksum; what is in it is told by decoding alone.
             Outcome::Parts { whole, .. } => {
                 let refusal = self.refuse_fault(fault(whole));
-                self.answer_part(request, refusal);
+                self.outbox.end_part(request, refusal);
             }
             _ => {
                 self.stats.unreadable_blocks += 1;
@@ -355,17 +340,7 @@ impl Engine {
 
     fn end_part(&mut self, request: RequestId, at: Pba, refusal: Option<Refusal>) {
         self.segments.end_reader(locate(&self.superblock, at).0);
-        self.answer_part(request, refusal);
-    }
-
-    fn answer_part(&mut self, request: RequestId, refusal: Option<Refusal>) {
-        let reading = &mut self.reads[request.0 as usize];
-        reading.parts -= 1;
-        reading.refusal = reading.refusal.or(refusal);
-        if reading.parts == 0 {
-            let result = reading.refusal.map_or(Ok(()), Err);
-            self.outbox.reply(request, result);
-        }
+        self.outbox.end_part(request, refusal);
     }
 
     /// Reads a segment's summary, or (`offset`) one chunk header after another where that is damaged, or not believed.

@@ -2,6 +2,7 @@
 
 mod held;
 mod in_flight;
+mod in_parts;
 mod outbox;
 
 pub(crate) use outbox::Outbox;

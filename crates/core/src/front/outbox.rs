@@ -2,6 +2,7 @@
 
 use super::held::HeldWrites;
 use super::in_flight::InFlight;
+use super::in_parts::InParts;
 use crate::addr::{Buf, EffectId, Nanos, RequestId};
 use crate::seam::{Effect, Refusal, Reply};
 use alloc::{collections::VecDeque, vec::Vec};
@@ -12,6 +13,7 @@ pub(crate) struct Outbox<P> {
     /// Buffers of clients' writes that have not been given back.
     buffers: u32,
     held: HeldWrites,
+    in_parts: InParts,
     effects: VecDeque<Effect>,
     replies: VecDeque<Reply>,
 }
@@ -22,6 +24,7 @@ impl<P> Default for Outbox<P> {
             pending: InFlight::new(),
             buffers: 0,
             held: HeldWrites::default(),
+            in_parts: InParts::default(),
             effects: VecDeque::new(),
             replies: VecDeque::new(),
         }
@@ -64,6 +67,21 @@ impl<P> Outbox<P> {
     /// Answers a request.
     pub fn reply(&mut self, id: RequestId, result: Result<(), Refusal>) {
         self.replies.push_back(Reply { id, result });
+    }
+
+    /// Answers a request when so many parts of it have come; at once if there are none.
+    pub fn reply_in_parts(&mut self, id: RequestId, parts: u32) {
+        match parts {
+            0 => self.reply(id, Ok(())),
+            _ => self.in_parts.begin(id, parts),
+        }
+    }
+
+    /// One of them has come, or cannot be had.
+    pub fn end_part(&mut self, id: RequestId, refusal: Option<Refusal>) {
+        if let Some(result) = self.in_parts.end_part(id, refusal) {
+            self.reply(id, result);
+        }
     }
 
     /// The next effect to carry out.

@@ -55,7 +55,6 @@ use commit::{Commit, Group};
 use editions::Editions;
 pub use options::{Options, Persistence};
 use order::Step;
-use read::Reading;
 pub use recover::{Recovered, recover};
 pub use rest::rescue;
 use shadow::Shadow;
@@ -163,7 +162,6 @@ pub struct Tables {
     dedup: Dedup,
     /// Where a new index is still to be filled from.
     fill_from: Option<u32>,
-    reads: Vec<Reading>,
     reserve: Reserve,
     outbox: Outbox<Pending>,
     stats: Stats,
@@ -214,7 +212,6 @@ impl Tables {
             once: Once::default(),
             dedup: Dedup::default(),
             fill_from: None,
-            reads: Vec::new(),
             reserve: Reserve::new(Room::default()),
             outbox: Outbox::default(),
             stats: recovered.found,

@@ -2,13 +2,6 @@
 
 use super::*;
 
-/// A read request in progress.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Reading {
-    parts: u32,
-    refusal: Option<Refusal>,
-}
-
 impl Tables {
     pub(super) fn read(&mut self, id: RequestId, lba: Lba, blocks: u32) {
         if !self.in_range(lba, u64::from(blocks)) {
@@ -29,9 +22,6 @@ impl Tables {
 
     pub(super) fn start_read(&mut self, id: RequestId, lba: Lba, blocks: u32) {
         self.stats.host_blocks_read += u64::from(blocks);
-        if self.reads.len() <= id.0 as usize {
-            self.reads.resize(id.0 as usize + 1, Reading::default());
-        }
         let link = |tables: &Self, index: u32| tables.link(lba.plus(u64::from(index)));
         let mut parts = 0;
         let mut index = 0;
@@ -88,13 +78,7 @@ impl Tables {
                 first,
             });
         }
-        if parts == 0 {
-            return self.outbox.reply(id, Ok(()));
-        }
-        self.reads[id.0 as usize] = Reading {
-            parts,
-            refusal: None,
-        };
+        self.outbox.reply_in_parts(id, parts);
     }
 
     pub(super) fn data_read(
@@ -123,12 +107,6 @@ impl Tables {
                 Some(Refusal::Unreadable(at))
             }
         };
-        let reading = &mut self.reads[request.0 as usize];
-        reading.parts -= 1;
-        reading.refusal = reading.refusal.or(refusal);
-        if reading.parts == 0 {
-            let result = reading.refusal.map_or(Ok(()), Err);
-            self.outbox.reply(request, result);
-        }
+        self.outbox.end_part(request, refusal);
     }
 }
