@@ -23,9 +23,9 @@ impl Engine {
             return self.outbox.reply(id, Err(refusal));
         }
         let mut placed = 0;
-        let may_go = self.waiting.is_empty() && !self.state.is_redeeming();
+        let may_go = self.queue.is_empty() && !self.state.is_redeeming();
         if !may_go || !self.place_copy(id, copy, &mut placed) {
-            self.waiting.push_back(Waiting::Copy { id, copy, placed });
+            self.queue.push(Waiting::Copy { id, copy, placed });
         }
     }
 

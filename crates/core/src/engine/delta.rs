@@ -27,7 +27,7 @@ impl Engine {
     /// From now on, or no longer, new deltas are made. Those that there are stay.
     pub(super) fn set_deltas(&mut self, on: bool) {
         if self.makes_deltas && !on {
-            self.outdate(|_| true);
+            self.queue.drop_deltas(|_| true);
         }
         self.makes_deltas = on;
     }
@@ -112,11 +112,11 @@ impl Engine {
         if self.makes_deltas {
             self.outbox.tell(Effect::GivenUp { page });
             // The number may stand for another page before they are placed.
-            self.outdate(|base| base.page == page);
+            self.queue.drop_deltas(|base| base.page == page);
         }
     }
 
-    /// As [`Engine::outdate`], of a write that goes into the queue: while it was being placed it was not there, and what its
+    /// As [`Queue::drop_deltas`], of a write that goes into the queue: while it was being placed it was not there, and what its
     /// own first blocks have given up its later ones may need. No number can stand for another page yet. While no deltas are
     /// made none waits: nobody would be told what is given up.
     pub(super) fn drop_lost_bases(&self, blocks: &mut [Payload]) {
@@ -127,21 +127,6 @@ impl Engine {
             };
             if base.is_some_and(is_lost) {
                 payload.digest.packed = None;
-            }
-        }
-    }
-
-    /// Deltas in the queue against what is not there any more are nothing: their blocks are stored whole.
-    fn outdate(&mut self, is_gone: impl Fn(PartId) -> bool) {
-        for waiting in &mut self.waiting {
-            let Waiting::Write { blocks, .. } = waiting else {
-                continue;
-            };
-            for payload in blocks {
-                let base = payload.digest.packed.and_then(|packed| packed.base);
-                if base.is_some_and(&is_gone) {
-                    payload.digest.packed = None;
-                }
             }
         }
     }

@@ -12,8 +12,8 @@ impl Engine {
             return self.outbox.reply(id, Err(Refusal::NoRoom));
         }
         // What waits for room is not acknowledged, so a flush need not wait for it, as a rule.
-        match self.waiting.iter().any(Waiting::is_answered) {
-            true => self.waiting.push_back(Waiting::Flush { id }),
+        match self.queue.has_answered() {
+            true => self.queue.push(Waiting::Flush { id }),
             false => self.wait_for_durability(id, true),
         }
     }

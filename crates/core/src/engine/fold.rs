@@ -64,7 +64,7 @@ impl Engine {
         self.mode == Mode::Running
             && self.refuses_writes().is_none()
             && !self.state.is_redeeming()
-            && self.waiting.is_empty()
+            && self.queue.is_empty()
             && self.log.may_write()
             && self.collector.is_idle()
             && self.segments.free() > limits::COLLECTOR_SEGMENTS

@@ -205,9 +205,9 @@ impl Engine {
         self.outbox.hold(id, self.now);
         // Nothing is lost, but nothing new can be promised either.
         self.refuse_waiters(Refusal::NoRoom);
-        for waiting in core::mem::take(&mut self.waiting) {
+        for waiting in self.queue.take_all() {
             match waiting.outlasts_no_room() {
-                true => self.waiting.push_back(waiting),
+                true => self.queue.push(waiting),
                 false => self.refuse(waiting, Refusal::NoRoom),
             }
         }

@@ -8,12 +8,8 @@ impl Engine {
     /// Whether `lba` leads to what is at `pba` now, and no request that would change that is waiting.
     #[must_use]
     pub fn leads_to(&self, lba: Lba, pba: Pba) -> bool {
-        let waits = self.waiting.iter().any(|waiting| {
-            let (first, length) = waiting.range();
-            (first.0..first.0.saturating_add(length)).contains(&lba.0)
-        });
-        !waits
-            && lba.0 < self.state.map().blocks()
+        lba.0 < self.state.map().blocks()
+            && !self.queue.will_change(lba, 1)
             && self.state.physical(self.state.map().get(lba)) == Some(pba)
     }
 

@@ -28,6 +28,7 @@ mod pack;
 mod parked;
 mod pledge;
 mod pump;
+mod queue;
 mod read;
 mod restamp;
 mod segments;
@@ -61,6 +62,7 @@ use merge::Merge;
 pub use options::{Buffers, Options, Victim};
 pub use pack::Store;
 use pump::Then;
+use queue::Queue;
 use segments::{SegmentState, Segments, locate};
 use sums::Sums;
 use twin::Shared as Sharing;
@@ -145,11 +147,9 @@ pub struct Engine {
     sums: Sums,
 
     log: Log,
-    waiting: VecDeque<Waiting>,
+    queue: Queue,
     once: Once,
     dedup: Dedup,
-    /// Requests that have been refused while a comparison still reads their buffers.
-    doomed: Vec<(Waiting, Refusal)>,
     reserve: Reserve,
 
     collector: Collector,
@@ -205,10 +205,9 @@ impl Engine {
                 superblock.has_names().then_some(recovered.last_names),
                 recovered.root.seq,
             ),
-            waiting: VecDeque::new(),
+            queue: Queue::default(),
             once: Once::default(),
             dedup: Dedup::default(),
-            doomed: Vec::new(),
             reserve: Reserve::new(Room::default()),
             collector: Collector::new(&superblock, buffers),
             checkpoint: Checkpoint::new(&recovered.root, recovered.slots),
@@ -298,7 +297,7 @@ impl Engine {
             self.pump();
         }
         debug_assert!(
-            self.poisoned || self.waiting.is_empty() || !self.is_quiet(),
+            self.poisoned || self.queue.is_empty() || !self.is_quiet(),
             "a request waits, and nothing is on its way that could end that"
         );
     }
@@ -352,7 +351,7 @@ impl Engine {
             index_entries: self.dedup.index().len() as u64,
             index_comparisons: self.dedup.index().comparisons(),
             index_capacity: self.dedup.index().capacity() as u64,
-            waiting_requests: self.waiting.iter().filter(|w| w.is_request()).count() as u64,
+            waiting_requests: self.queue.requests() as u64,
             poisoned: u64::from(self.poisoned),
             ..self.stats
         }
@@ -432,7 +431,7 @@ impl Engine {
             self.outbox.reply(id, Err(Refusal::Poisoned));
         }
         self.refuse_waiters(Refusal::Poisoned);
-        while let Some(waiting) = self.waiting.pop_front() {
+        while let Some(waiting) = self.queue.pop() {
             self.refuse(waiting, Refusal::Poisoned);
         }
     }
@@ -442,7 +441,7 @@ impl Engine {
             self.once.note_refused();
         }
         if waiting.is_asking() {
-            return self.doomed.push((waiting, refusal));
+            return self.queue.doom(waiting, refusal);
         }
         match waiting {
             Waiting::Write {

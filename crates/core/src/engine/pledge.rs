@@ -22,11 +22,11 @@ impl Engine {
     /// A transaction is complete. What waits is not in the log yet, and the commit block may be of it: this keeps its place in
     /// the queue, so that a block which waits for a comparison does not cost its transaction the pledge.
     pub(super) fn committed(&mut self, pairs: &[(Lba, Lba)]) {
-        match self.waiting.is_empty() && !self.state.is_redeeming() {
+        match self.queue.is_empty() && !self.state.is_redeeming() {
             true => self.pledge(pairs),
             false => {
                 let pairs = pairs.to_vec();
-                self.waiting.push_back(Waiting::Committed { pairs });
+                self.queue.push(Waiting::Committed { pairs });
             }
         }
     }

@@ -22,7 +22,7 @@ impl Engine {
     /// bound) is seen to when the chunk is sealed.
     pub(super) fn is_as_at(&self, before: (Seq, usize)) -> bool {
         self.marks() == before
-            && self.waiting.is_empty()
+            && self.queue.is_empty()
             && !self.log.durability().has_waiters()
             && !self.segments.has_news()
             && !self.poisoned
@@ -34,10 +34,10 @@ impl Engine {
         self.advance();
         // Nothing is under way that could make room for what waits: an error is better than a wait for
         // ever. Space that quarantine holds can bring this about.
-        while !self.poisoned && self.is_quiet() && !self.waiting.is_empty() {
+        while !self.poisoned && self.is_quiet() && !self.queue.is_empty() {
             self.advance();
             if self.is_quiet()
-                && let Some(waiting) = self.waiting.pop_front()
+                && let Some(waiting) = self.queue.pop()
             {
                 self.refuse(waiting, Refusal::Full);
             }
@@ -77,8 +77,8 @@ impl Engine {
         if self.is_quiet() && !self.collector.is_idle() {
             self.abandon_victim();
         }
-        let served = self.waiting.is_empty()
-            && self.doomed.is_empty()
+        let served = self.queue.is_empty()
+            && self.queue.is_none_doomed()
             && !self.log.durability().has_waiters()
             && self.mirrors.are_idle()
             && self.collector.is_idle();

@@ -47,30 +47,16 @@ impl Engine {
     }
 
     pub(super) fn read_behind_writes(&mut self, id: RequestId, lba: Lba, blocks: u32) {
-        let end = lba.plus(u64::from(blocks));
         // Behind a write of the same blocks that waits for room, so that read-modify-write above us is safe.
-        let behind = self.waiting.iter().any(|waiting| {
-            let (first, length) = waiting.range();
-            first < end && lba < first.plus(length)
-        });
-        if behind && !self.poisoned {
-            self.waiting.push_back(Waiting::Read { id, lba, blocks });
+        if !self.poisoned && self.queue.will_change(lba, u64::from(blocks)) {
+            self.queue.push(Waiting::Read { id, lba, blocks });
         } else {
             self.start_read(id, lba, blocks);
         }
     }
 
-    /// Whether one of these blocks was written, and that answered, and is about to be refused all the same.
-    fn is_lost(&self, lba: Lba, blocks: u32) -> bool {
-        let end = lba.plus(u64::from(blocks));
-        self.doomed.iter().any(|(waiting, _)| {
-            let (first, length) = waiting.range();
-            waiting.is_answered() && first < end && lba < first.plus(length)
-        })
-    }
-
     pub(super) fn start_read(&mut self, id: RequestId, lba: Lba, blocks: u32) {
-        if self.is_lost(lba, blocks) {
+        if self.queue.is_lost(lba, u64::from(blocks)) {
             return self.outbox.reply(id, Err(Refusal::Poisoned));
         }
         let wanted = Wanted { id, lba, blocks };

@@ -5,22 +5,13 @@
 //! comparison is under way keeps its place in the queue of writes: nothing overtakes it.
 
 use super::parked::Unsure;
-use super::verdict::{Proposer, Twin};
+use super::queue::Noted;
+use super::verdict::{Answer, Proposer, Twin};
 use super::*;
 use crate::entry::PartId;
 use crate::format::chunk::Record;
 use crate::index::Holder;
-use crate::seam::{Against, Fingerprint, Page, Payload};
-
-/// How a block compares with its twin.
-#[derive(Clone, Copy, Debug)]
-enum Answer {
-    /// They are equal; the fingerprint of both, if that was computed.
-    Same(Option<Fingerprint>),
-    Other,
-    /// The twin cannot be read, or is not what was written.
-    Damaged,
-}
+use crate::seam::{Against, Page, Payload};
 
 /// What became of a block with a twin.
 pub(super) enum Shared {
@@ -170,7 +161,7 @@ impl Engine {
             }
         };
         if same
-            && let Some((twin, buf)) = self.asked(request, index)
+            && let Some((twin, buf)) = self.queue.asked(request, index)
             && twin.place.slot.is_none()
             && self.goes_by_fingerprint(twin.by)
         {
@@ -238,7 +229,10 @@ impl Engine {
             Outcome::Fingerprint(print) => Some(print),
             _ => None,
         };
-        let known = self.asked(request, index).and_then(|(twin, _)| twin.print);
+        let known = self
+            .queue
+            .asked(request, index)
+            .and_then(|(twin, _)| twin.print);
         self.stats.dedup_decided += u64::from(known.is_some());
         let answer = match known.is_none() || known == print {
             true => Answer::Same(print),
@@ -247,38 +241,11 @@ impl Engine {
         self.answered(request, index, answer);
     }
 
-    /// What a block in the queue waits for, and the block.
-    fn asked(&self, request: RequestId, index: u32) -> Option<(Twin, Buf)> {
-        self.waiting.iter().find_map(|waiting| match waiting {
-            Waiting::Write {
-                id,
-                blocks,
-                verdicts,
-                ..
-            } if *id == request => match verdicts[index as usize] {
-                Verdict::Asked(twin) => Some((twin, blocks[index as usize].buf)),
-                _ => None,
-            },
-            _ => None,
-        })
-    }
-
     fn answered(&mut self, request: RequestId, index: u32, answer: Answer) {
-        let is_it =
-            |waiting: &Waiting| matches!(waiting, Waiting::Write { id, .. } if *id == request);
-        if let Some(Waiting::Write { verdicts, .. }) = self.waiting.iter_mut().find(|w| is_it(w)) {
-            let by = note_answer(verdicts, index, answer);
-            return self.learn(by, answer);
-        }
-        let Some(at) = self.doomed.iter().position(|(w, _)| is_it(w)) else {
-            unreachable!("request {request} keeps its buffers while they are compared")
-        };
-        if let Waiting::Write { verdicts, .. } = &mut self.doomed[at].0 {
-            note_answer(verdicts, index, Answer::Other);
-        }
-        if !self.doomed[at].0.is_asking() {
-            let (waiting, refusal) = self.doomed.swap_remove(at);
-            self.refuse(waiting, refusal);
+        match self.queue.on_answer(request, index, answer) {
+            Noted::Waits(by) => self.learn(by, answer),
+            Noted::Refused(waiting, refusal) => self.refuse(waiting, refusal),
+            Noted::Doomed => {}
         }
     }
 
@@ -409,17 +376,4 @@ impl Engine {
             Proposer::Pair => {}
         }
     }
-}
-
-/// Notes the answer; who had proposed.
-fn note_answer(verdicts: &mut [Verdict], index: u32, answer: Answer) -> Option<Proposer> {
-    let verdict = &mut verdicts[index as usize];
-    let Verdict::Asked(twin) = *verdict else {
-        return None;
-    };
-    *verdict = match answer {
-        Answer::Same(print) => Verdict::Same(Twin { print, ..twin }),
-        Answer::Other | Answer::Damaged => Verdict::Write,
-    };
-    Some(twin.by)
 }

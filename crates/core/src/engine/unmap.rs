@@ -15,11 +15,11 @@ impl Engine {
         if self.outbox.holds_writes() {
             return self.outbox.reply(id, Err(Refusal::NoRoom));
         }
-        if !self.waiting.is_empty()
+        if !self.queue.is_empty()
             || self.state.is_redeeming()
             || !self.place_unmap(id, lba, blocks, zero, fua)
         {
-            self.waiting.push_back(Waiting::Unmap {
+            self.queue.push(Waiting::Unmap {
                 id,
                 lba,
                 blocks,

@@ -40,3 +40,27 @@ pub(super) struct Twin {
     /// The fingerprint that the page had then, or that the block turned out to have when it was equal.
     pub print: Option<Fingerprint>,
 }
+
+/// How a block compares with its twin.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Answer {
+    /// They are equal; the fingerprint of both, if that was computed.
+    Same(Option<Fingerprint>),
+    Other,
+    /// The twin cannot be read, or is not what was written.
+    Damaged,
+}
+
+impl Verdict {
+    /// The comparison that was under way has been answered; who had proposed it.
+    pub fn on_answer(&mut self, answer: Answer) -> Option<Proposer> {
+        let Self::Asked(twin) = *self else {
+            return None;
+        };
+        *self = match answer {
+            Answer::Same(print) => Self::Same(Twin { print, ..twin }),
+            Answer::Other | Answer::Damaged => Self::Write,
+        };
+        Some(twin.by)
+    }
+}

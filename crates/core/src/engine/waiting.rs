@@ -1,11 +1,12 @@
-//! What waits in the queue, behind what came before it.
+//! A request that waits its turn.
 
-use super::verdict::Verdict;
-use crate::addr::{Lba, RequestId};
+use super::verdict::{Answer, Proposer, Twin, Verdict};
+use crate::addr::{Buf, Lba, RequestId};
+use crate::entry::PartId;
 use crate::seam::{Ack, Copy, Payload};
 use alloc::vec::Vec;
 
-/// What waits for room, or for a comparison, in the order in which it came.
+/// What waits for room, or for a comparison.
 pub(super) enum Waiting {
     Write {
         id: RequestId,
@@ -74,12 +75,52 @@ impl Waiting {
         }
     }
 
-    pub fn range(&self) -> (Lba, u64) {
-        match self {
+    /// Whether it will change one of these blocks.
+    pub fn changes(&self, lba: Lba, blocks: u64) -> bool {
+        let (first, length) = match self {
             Self::Write { lba, blocks, .. } => (*lba, blocks.len() as u64),
-            Self::Flush { .. } | Self::Read { .. } | Self::Committed { .. } => (Lba(0), 0),
+            Self::Flush { .. } | Self::Read { .. } | Self::Committed { .. } => return false,
             Self::Unmap { lba, blocks, .. } => (*lba, *blocks),
             Self::Copy { copy, .. } => (copy.to, copy.blocks),
+        };
+        first < lba.plus(blocks) && lba < first.plus(length)
+    }
+
+    /// Whether it is this write.
+    pub fn is_write(&self, request: RequestId) -> bool {
+        matches!(self, Self::Write { id, .. } if *id == request)
+    }
+
+    /// What a block of it is compared with, and the block.
+    pub fn asked(&self, index: u32) -> Option<(Twin, Buf)> {
+        match self {
+            Self::Write {
+                blocks, verdicts, ..
+            } => match verdicts[index as usize] {
+                Verdict::Asked(twin) => Some((twin, blocks[index as usize].buf)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// A block of it has been compared; who had proposed that.
+    pub fn on_answer(&mut self, index: u32, answer: Answer) -> Option<Proposer> {
+        match self {
+            Self::Write { verdicts, .. } => verdicts[index as usize].on_answer(answer),
+            _ => None,
+        }
+    }
+
+    /// Its deltas against what is gone are dropped: those blocks are stored whole.
+    pub fn drop_deltas(&mut self, is_gone: impl Fn(PartId) -> bool) {
+        if let Self::Write { blocks, .. } = self {
+            for payload in blocks {
+                let base = payload.digest.packed.and_then(|packed| packed.base);
+                if base.is_some_and(&is_gone) {
+                    payload.digest.packed = None;
+                }
+            }
         }
     }
 }

@@ -37,7 +37,7 @@ impl Engine {
             false => Vec::new(),
         };
         let mut placed = 0;
-        if self.waiting.is_empty() && !self.state.is_redeeming() {
+        if self.queue.is_empty() && !self.state.is_redeeming() {
             match self.place_all(id, lba, blocks, &verdicts, &mut placed, ack) {
                 true => return,
                 false => debug_assert!(placed < blocks.len()),
@@ -45,7 +45,7 @@ impl Engine {
         }
         let mut blocks = blocks.to_vec();
         self.drop_lost_bases(&mut blocks);
-        self.waiting.push_back(Waiting::Write {
+        self.queue.push(Waiting::Write {
             id,
             lba,
             blocks,
@@ -236,7 +236,7 @@ impl Engine {
     /// Whether all writes and discards that came have taken effect, or were refused. They do so in the order in which they came.
     #[must_use]
     pub fn nothing_waits(&self) -> bool {
-        self.waiting.is_empty()
+        self.queue.is_empty()
     }
 
     /// Places what waits, in order, until something must wait on.
@@ -244,10 +244,7 @@ impl Engine {
         if self.state.is_redeeming() {
             return;
         }
-        let can_move = |waiting: &Waiting| !waiting.is_held_up();
-        while self.waiting.front().is_some_and(can_move)
-            && let Some(mut waiting) = self.waiting.pop_front()
-        {
+        while let Some(mut waiting) = self.queue.pop_ready() {
             self.look_ahead_answered(&waiting);
             let done = match &mut waiting {
                 Waiting::Write {
@@ -283,7 +280,7 @@ impl Engine {
                 if let Waiting::Write { blocks, placed, .. } = &mut waiting {
                     self.drop_lost_bases(&mut blocks[*placed..]);
                 }
-                self.waiting.push_front(waiting);
+                self.queue.put_back(waiting);
                 return;
             }
         }
