@@ -175,7 +175,7 @@ impl Engine {
 
     fn begin_checkpoint(&mut self) {
         // A clean shutdown's checkpoint includes everything, so that nothing is replayed.
-        if self.mode == Mode::Stopping && !HEADS.iter().all(|&head| self.seal(head, false)) {
+        if self.course.is_stopping() && !HEADS.iter().all(|&head| self.seal(head, false)) {
             return;
         }
         // Links that replay would see must not name shared pages whose numbers this checkpoint frees: the

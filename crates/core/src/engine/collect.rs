@@ -151,7 +151,7 @@ impl Engine {
 
     fn choose_victim(&mut self) -> bool {
         if self.segments.free() + self.segments.free_soon() >= self.collector.low
-            || (self.mode != Mode::Running && self.queue.is_empty())
+            || (!self.course.is_running() && self.queue.is_empty())
         {
             return false;
         }

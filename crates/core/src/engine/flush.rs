@@ -5,7 +5,7 @@ use super::*;
 impl Engine {
     pub(super) fn flush(&mut self, id: RequestId) {
         self.stats.flushes += 1;
-        if self.poisoned {
+        if self.course.is_poisoned() {
             return self.outbox.reply(id, Err(Refusal::Poisoned));
         }
         if self.outbox.holds_writes() {

@@ -61,7 +61,7 @@ impl Engine {
     /// Whether nobody waits, and there is room that nobody needs.
     #[must_use]
     pub fn has_room_to_fold(&self) -> bool {
-        self.mode == Mode::Running
+        self.course.is_running()
             && self.refuses_writes().is_none()
             && !self.state.is_redeeming()
             && self.queue.is_empty()

@@ -29,7 +29,7 @@ impl Engine {
         }
         let max_data = self.log.longest_now(head, data)?;
         let start = self.superblock.segment_start(self.log.segment(head));
-        Some(self.log.begin(head, start, max_data, self.now))
+        Some(self.log.begin(head, start, max_data, self.course.now()))
     }
 
     /// Puts a data block into a chunk with room, and does what its record says.
@@ -190,7 +190,7 @@ impl Engine {
 
     /// A write that found the medium full is kept, and tried again later; a sync or an erase is not.
     pub(super) fn hold_until_room(&mut self, id: EffectId, pending: Pending) -> bool {
-        if self.poisoned
+        if self.course.is_poisoned()
             || !matches!(
                 pending,
                 Pending::Chunk(_)
@@ -202,7 +202,7 @@ impl Engine {
         {
             return false;
         }
-        self.outbox.hold(id, self.now);
+        self.outbox.hold(id, self.course.now());
         // Nothing is lost, but nothing new can be promised either.
         self.refuse_waiters(Refusal::NoRoom);
         for waiting in self.queue.take_all() {
@@ -218,7 +218,7 @@ impl Engine {
     }
 
     pub(super) fn write_again(&mut self) {
-        for id in self.outbox.held_by(self.now) {
+        for id in self.outbox.held_by(self.course.now()) {
             let effect = match self.outbox.get(id).copied() {
                 Some(Pending::Chunk(chunk)) => {
                     self.log.on_written_again(chunk);

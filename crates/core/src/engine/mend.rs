@@ -70,7 +70,7 @@ impl Engine {
     }
 
     pub(super) fn mend(&mut self, what: Mend<'_>) {
-        if self.mode != Mode::Running || self.poisoned {
+        if !self.course.is_sound() {
             return;
         }
         match what {

@@ -90,7 +90,7 @@ impl Engine {
             of,
             known,
         } = pair;
-        if self.poisoned {
+        if self.course.is_poisoned() {
             return self.outbox.reply(request, Err(Refusal::Poisoned));
         }
         if !self.in_range(lba, 1) || matches!(of, Holder::Lba(of) if !self.in_range(of, 1)) {
@@ -161,7 +161,7 @@ impl Engine {
 
     pub(super) fn sweep_is_at(&mut self, to: u32, keep: bool) {
         // The last map checkpoint says where it was.
-        if self.mode == Mode::Running {
+        if self.course.is_running() {
             self.checkpoint.swept.now = to;
             self.checkpoint.due |= keep && !self.checkpoint.swept.is_kept();
         }
@@ -248,7 +248,7 @@ impl Engine {
     pub(super) fn merge_compared(&mut self, merge: Merge, outcome: Outcome<'_>) {
         let same = matches!(outcome, Outcome::Same(true));
         // A volume that stops has sealed its last chunk, or is about to.
-        let open = self.mode == Mode::Running && !self.poisoned;
+        let open = self.course.is_sound();
         let places = (merge.from.place, merge.to.place);
         if same && open && self.apart(merge.lba, merge.of) == Some(places) {
             let twin = Twin {

@@ -14,6 +14,7 @@
 mod checkpoint;
 mod collect;
 mod copy;
+mod course;
 mod dedup;
 mod delta;
 mod flush;
@@ -57,6 +58,7 @@ use crate::stats::Stats;
 use alloc::{collections::VecDeque, vec::Vec};
 use checkpoint::Checkpoint;
 use collect::Collector;
+use course::Course;
 pub use delta::Earlier;
 use merge::Merge;
 pub use options::{Buffers, Options, Victim};
@@ -121,24 +123,12 @@ enum Pending {
     },
 }
 
-/// Whether the engine runs, and if not, why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    Running,
-    /// What is left of a damaged volume is read; nothing moves.
-    Reading,
-    Stopping,
-    Stopped,
-}
-
 /// See the module.
 pub struct Engine {
     superblock: Superblock,
     crc: Crc,
     options: Options,
-    now: Nanos,
-    mode: Mode,
-    poisoned: bool,
+    course: Course,
 
     /// What the volume holds: records of the log change it.
     state: State,
@@ -188,12 +178,7 @@ impl Engine {
         let mut engine = Self {
             crc,
             options,
-            now: Nanos(0),
-            mode: match recovered.is_rest {
-                true => Mode::Reading,
-                false => Mode::Running,
-            },
-            poisoned: false,
+            course: Course::begin(recovered.is_rest),
             state: recovered.state,
             makes_deltas: false,
             segments,
@@ -236,8 +221,7 @@ impl Engine {
 
     /// Takes one input. Afterwards take effects and replies until there are none.
     pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
-        debug_assert!(now >= self.now, "time went backwards");
-        self.now = now;
+        self.course.on_time(now);
         let before = self.marks();
         let is_data = matches!(input, Input::Write { .. } | Input::Read { .. });
         match input {
@@ -287,17 +271,13 @@ impl Engine {
                 }
             }
             Input::Tick => self.tick(),
-            Input::Shutdown => {
-                if self.mode == Mode::Running {
-                    self.mode = Mode::Stopping;
-                }
-            }
+            Input::Shutdown => self.course.stop(),
         }
         if !(is_data && self.is_as_at(before)) {
             self.pump();
         }
         debug_assert!(
-            self.poisoned || self.queue.is_empty() || !self.is_quiet(),
+            self.course.is_poisoned() || self.queue.is_empty() || !self.is_quiet(),
             "a request waits, and nothing is on its way that could end that"
         );
     }
@@ -352,7 +332,7 @@ impl Engine {
             index_comparisons: self.dedup.index().comparisons(),
             index_capacity: self.dedup.index().capacity() as u64,
             waiting_requests: self.queue.requests() as u64,
-            poisoned: u64::from(self.poisoned),
+            poisoned: u64::from(self.course.is_poisoned()),
             ..self.stats
         }
     }
@@ -423,7 +403,7 @@ impl Engine {
     /// A write or a sync of the medium has failed: what is durable is unknown from here on, so nothing
     /// more is accepted (a sync tried again could succeed without the lost pages).
     fn poison(&mut self) {
-        self.poisoned = true;
+        self.course.poison();
     }
 
     fn fail_all(&mut self) {
@@ -461,7 +441,11 @@ impl Engine {
     }
 
     fn tick(&mut self) {
-        if self.log.seal_due().is_some_and(|due| self.now >= due) {
+        if self
+            .log
+            .seal_due()
+            .is_some_and(|due| self.course.now() >= due)
+        {
             self.seal(Head::Host, false);
         }
         self.write_again();

@@ -33,7 +33,7 @@ impl Engine {
 
     /// All of a transaction is in the log: its blocks are pledged to their homes.
     pub(super) fn pledge(&mut self, pairs: &[(Lba, Lba)]) {
-        let open = self.mode == Mode::Running && !self.poisoned && !self.outbox.holds_writes();
+        let open = self.course.is_sound() && !self.outbox.holds_writes();
         if !open {
             return;
         }

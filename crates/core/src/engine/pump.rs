@@ -25,8 +25,7 @@ impl Engine {
             && self.queue.is_empty()
             && !self.log.durability().has_waiters()
             && !self.segments.has_news()
-            && !self.poisoned
-            && self.mode == Mode::Running
+            && self.course.is_sound()
     }
 
     /// Moves everything on that can move.
@@ -34,7 +33,7 @@ impl Engine {
         self.advance();
         // Nothing is under way that could make room for what waits: an error is better than a wait for
         // ever. Space that quarantine holds can bring this about.
-        while !self.poisoned && self.is_quiet() && !self.queue.is_empty() {
+        while !self.course.is_poisoned() && self.is_quiet() && !self.queue.is_empty() {
             self.advance();
             if self.is_quiet()
                 && let Some(waiting) = self.queue.pop()
@@ -46,10 +45,10 @@ impl Engine {
     }
 
     fn advance(&mut self) {
-        if self.poisoned {
+        if self.course.is_poisoned() {
             return self.fail_all();
         }
-        if self.mode == Mode::Reading {
+        if self.course.is_reading() {
             return;
         }
         self.advance_durability();
@@ -71,7 +70,7 @@ impl Engine {
     }
 
     fn stop_when_done(&mut self) {
-        if self.mode != Mode::Stopping {
+        if !self.course.is_stopping() {
             return;
         }
         if self.is_quiet() && !self.collector.is_idle() {
@@ -83,7 +82,7 @@ impl Engine {
             && self.mirrors.are_idle()
             && self.collector.is_idle();
         let sealed = self.log.durability().is_all_durable() && self.log.is_all_sealed();
-        if self.checkpoint.is_idle() && served && !self.poisoned {
+        if self.checkpoint.is_idle() && served && !self.course.is_poisoned() {
             let clean = sealed
                 && self.log.last_seq() == self.checkpoint.durable_seq
                 && self.checkpoint.swept.is_kept()
@@ -94,8 +93,8 @@ impl Engine {
                 return;
             }
         }
-        if self.poisoned || (served && sealed && self.checkpoint.is_idle()) {
-            self.mode = Mode::Stopped;
+        if self.course.is_poisoned() || (served && sealed && self.checkpoint.is_idle()) {
+            self.course.on_stopped();
             self.outbox.tell(Effect::Stopped);
         }
     }

@@ -48,7 +48,7 @@ impl Engine {
 
     pub(super) fn read_behind_writes(&mut self, id: RequestId, lba: Lba, blocks: u32) {
         // Behind a write of the same blocks that waits for room, so that read-modify-write above us is safe.
-        if !self.poisoned && self.queue.will_change(lba, u64::from(blocks)) {
+        if !self.course.is_poisoned() && self.queue.will_change(lba, u64::from(blocks)) {
             self.queue.push(Waiting::Read { id, lba, blocks });
         } else {
             self.start_read(id, lba, blocks);

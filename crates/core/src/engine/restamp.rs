@@ -23,7 +23,7 @@ impl Engine {
         let most = self.options.strays.max(self.once.pool().blocks() / 4);
         if self.state.strays().len() <= most
             || self.sums.is_rewriting()
-            || self.mode != Mode::Running
+            || !self.course.is_running()
         {
             return;
         }

@@ -6,7 +6,7 @@ use crate::state::Origin;
 
 impl Engine {
     pub(super) fn unmap(&mut self, id: RequestId, lba: Lba, blocks: u64, zero: bool, fua: bool) {
-        if self.poisoned {
+        if self.course.is_poisoned() {
             return self.outbox.reply(id, Err(Refusal::Poisoned));
         }
         if !self.in_range(lba, blocks) {

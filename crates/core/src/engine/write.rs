@@ -19,7 +19,7 @@ impl Engine {
     pub(super) fn write(&mut self, id: RequestId, lba: Lba, blocks: &[Payload], ack: Ack) {
         self.outbox.took(blocks.len());
         let refusal = match self.in_range(lba, blocks.len() as u64) {
-            true if ack == Ack::Given => self.poisoned.then_some(Refusal::Poisoned),
+            true if ack == Ack::Given => self.course.is_poisoned().then_some(Refusal::Poisoned),
             true => self.refuses_writes(),
             false => Some(Refusal::OutOfRange),
         };
@@ -140,7 +140,7 @@ impl Engine {
         // Only of a block that has a page to itself is it certain that an overwrite gives one back.
         if !matches!(old, Entry::Plain(_)) {
             let (need, room) = (self.need(lba, old, payload.digest.class), self.room());
-            if !self.reserve.admits(self.now, need, room) {
+            if !self.reserve.admits(self.course.now(), need, room) {
                 return Placed::Full;
             }
         }
@@ -319,7 +319,7 @@ impl Engine {
     /// Why no write is taken now, if so: until what is on the medium or under way changes, each is answered like this.
     #[must_use]
     pub fn refuses_writes(&self) -> Option<Refusal> {
-        match self.poisoned {
+        match self.course.is_poisoned() {
             true => Some(Refusal::Poisoned),
             false => self.outbox.holds_writes().then_some(Refusal::NoRoom),
         }
