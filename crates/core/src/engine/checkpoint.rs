@@ -237,7 +237,7 @@ impl Engine {
             return;
         };
         self.checkpoint
-            .keep_open_summaries(&self.superblock, &self.sums, self.crc);
+            .keep_open_summaries(&self.superblock, &self.sums, self.superblock.crc());
         self.checkpoint.synced = false;
         self.checkpoint.phase = Phase::Synced(seq);
         self.sync(through);
@@ -295,7 +295,7 @@ impl Engine {
             scrubbed: self.checkpoint.scrubbed.kept,
         };
         let (root, behind) = out.split_at_mut(self.superblock.root_blocks() as usize * BLOCK_BYTES);
-        root::encode(&header, &self.checkpoint.slots, self.crc, root);
+        root::encode(&header, &self.checkpoint.slots, self.superblock.crc(), root);
         debug_assert_eq!(
             behind.len() / BLOCK_BYTES,
             (self.root_length(at) - self.superblock.root_blocks()) as usize
@@ -313,13 +313,12 @@ impl Engine {
         if self.checkpoint.in_flight == 0 {
             self.superblock.mark_root(self.checkpoint.next_generation());
             self.checkpoint.phase = Phase::Mark;
-            self.mirrors.mark();
         }
     }
 
     /// Begins what is to be written of the superblock next.
     pub(super) fn write_mirrors(&mut self) {
-        if let Some(at) = self.mirrors.begin(&mut self.superblock) {
+        if let Some(at) = self.superblock.begin_write() {
             self.stats.medium_map += 1;
             self.outbox
                 .ask(Pending::Mirror(at), |id| mirror_effect(id, at));
@@ -330,7 +329,7 @@ impl Engine {
         if failed {
             return self.poison();
         }
-        match self.mirrors.written() {
+        match self.superblock.on_written() {
             Ended::Mark => self.mark_written(),
             Ended::Properties(Some(id)) => self.outbox.reply(id, Ok(())),
             Ended::Properties(None) | Ended::Half => {}

@@ -236,8 +236,14 @@ impl Engine {
         let signature = self.superblock.signature();
         let next = if offset == u32::MAX {
             let tags = &mut victim.tags;
-            match summary::decode_into(&signature, segment, usable as usize, bytes, self.crc, tags)
-            {
+            match summary::decode_into(
+                &signature,
+                segment,
+                usable as usize,
+                bytes,
+                self.superblock.crc(),
+                tags,
+            ) {
                 Ok(()) => None,
                 Err(_) => {
                     victim.tags.clear();
@@ -261,7 +267,7 @@ impl Engine {
                 bytes,
                 &self.superblock,
                 at,
-                self.crc,
+                self.superblock.crc(),
                 offset,
                 &mut victim.tags,
             )

@@ -162,12 +162,17 @@ impl Engine {
         match self.outbox.get(id).copied() {
             Some(Pending::Summary(segment)) => {
                 let last_seq = self.segments.get(segment).last_seq;
-                self.sums
-                    .encode_summary(&self.superblock, segment, last_seq, self.crc, out);
+                self.sums.encode_summary(
+                    &self.superblock,
+                    segment,
+                    last_seq,
+                    self.superblock.crc(),
+                    out,
+                );
             }
             Some(Pending::Leaf(leaf)) => out.copy_from_slice(self.checkpoint.blocks.get(leaf)),
             Some(Pending::Root(at)) => self.encode_root(at, out),
-            Some(Pending::Mirror(_)) => self.superblock.encode(self.crc, out),
+            Some(Pending::Mirror(_)) => self.superblock.encode(out),
             other => unreachable!("effect {id} ({other:?}) writes nothing"),
         }
     }
@@ -211,7 +216,7 @@ impl Engine {
                 false => self.refuse(waiting, Refusal::NoRoom),
             }
         }
-        for id in self.mirrors.refuse() {
+        for id in self.superblock.refuse() {
             self.outbox.reply(id, Err(Refusal::NoRoom));
         }
         true

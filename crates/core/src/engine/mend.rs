@@ -60,7 +60,7 @@ impl Engine {
     /// Whether none is being written.
     #[must_use]
     pub fn is_resting(&self) -> bool {
-        self.checkpoint.is_idle() && self.mirrors.are_idle()
+        self.checkpoint.is_idle() && self.superblock.is_written()
     }
 
     /// How far a scrub is that has not ended.
@@ -99,7 +99,7 @@ impl Engine {
                     self.checkpoint.due = true;
                 }
             }
-            Mend::Mirror(index) => self.mirrors.write_anew(usize::from(index > 0)),
+            Mend::Mirror(index) => self.superblock.write_anew(usize::from(index > 0)),
             Mend::Table(_) => {}
             Mend::Scrubbed { to, keep } => {
                 self.checkpoint.scrubbed.now = to;

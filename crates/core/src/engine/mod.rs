@@ -22,6 +22,7 @@ mod fold;
 mod log;
 mod mend;
 mod merge;
+mod mirrored;
 mod open_summaries;
 mod options;
 mod owners;
@@ -47,7 +48,6 @@ use crate::format::{Crc, superblock::Superblock};
 use crate::front::Outbox;
 use crate::limits;
 use crate::log::{ChunkId, HEADS, Head, Held, Log, ToWrite};
-use crate::mirrors::Mirrors;
 use crate::policy::{dedup::Dedup, once::Once};
 use crate::recovery::Recovered;
 use crate::reserve::Reserve;
@@ -61,6 +61,7 @@ use collect::Collector;
 use course::Course;
 pub use delta::Earlier;
 use merge::Merge;
+use mirrored::Mirrored;
 pub use options::{Buffers, Options, Victim};
 pub use pack::Store;
 use pump::Then;
@@ -125,8 +126,7 @@ enum Pending {
 
 /// See the module.
 pub struct Engine {
-    superblock: Superblock,
-    crc: Crc,
+    superblock: Mirrored,
     options: Options,
     course: Course,
 
@@ -144,7 +144,6 @@ pub struct Engine {
 
     collector: Collector,
     checkpoint: Checkpoint,
-    mirrors: Mirrors,
 
     outbox: Outbox<Pending>,
     stats: Stats,
@@ -176,7 +175,6 @@ impl Engine {
             sums.restore(segment, tags);
         }
         let mut engine = Self {
-            crc,
             options,
             course: Course::begin(recovered.is_rest),
             state: recovered.state,
@@ -196,10 +194,9 @@ impl Engine {
             reserve: Reserve::new(Room::default()),
             collector: Collector::new(&superblock, buffers),
             checkpoint: Checkpoint::new(&recovered.root, recovered.slots),
-            mirrors: Mirrors::default(),
             outbox: Outbox::default(),
             stats: Stats::default(),
-            superblock,
+            superblock: Mirrored::new(superblock, crc),
         };
         let was_stopped = recovered.replayed.chunks == 0 && recovered.root.seq > Seq(0);
         unsummarised.sort_unstable();
@@ -257,7 +254,7 @@ impl Engine {
             Input::Critical { ranges } => self.dedup.set_critical(ranges),
             // A chunk is what is committed.
             Input::Commits { .. } => {}
-            Input::Properties { id, properties } => self.mirrors.change(id, properties.clone()),
+            Input::Properties { id, properties } => self.superblock.change(id, properties.clone()),
             Input::Contents { at, tags } => self.learn_contents(at, tags),
             Input::Parts { at, parts } => self.learn_parts(at, parts),
             Input::Merge { id, lba, of } => self.merge(id, lba, of),
@@ -407,7 +404,7 @@ impl Engine {
     }
 
     fn fail_all(&mut self) {
-        for id in self.mirrors.refuse() {
+        for id in self.superblock.refuse() {
             self.outbox.reply(id, Err(Refusal::Poisoned));
         }
         self.refuse_waiters(Refusal::Poisoned);

@@ -289,7 +289,7 @@ impl Engine {
             .parts_of(block)
             .map(|part| &held.records[usize::from(part.record)]);
         pack::encode(directory, out);
-        let sum = self.superblock.sum(self.crc).of(out);
+        let sum = self.superblock.sum(self.superblock.crc()).of(out);
         let held = self.log.get_mut(chunk);
         let record = usize::from(held.slots[index].record);
         if let Record::Pack { sum: told, .. } = &mut held.records[record] {
@@ -326,10 +326,10 @@ impl Engine {
         };
         let mut names = [0; NAMES_ROOM];
         let names = chunk.before.encode(&mut names);
-        chunk::encode(&header, &chunk.records, names, self.crc, out);
+        chunk::encode(&header, &chunk.records, names, self.superblock.crc(), out);
         let at = chunk.at;
         if chunk.pages.iter().any(|page| page.block == 0) {
-            let sum = self.superblock.sum(self.crc).of(out);
+            let sum = self.superblock.sum(self.superblock.crc()).of(out);
             self.sums.retag(at, sum);
         }
     }

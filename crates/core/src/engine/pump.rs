@@ -79,7 +79,7 @@ impl Engine {
         let served = self.queue.is_empty()
             && self.queue.is_none_doomed()
             && !self.log.durability().has_waiters()
-            && self.mirrors.are_idle()
+            && self.superblock.is_written()
             && self.collector.is_idle();
         let sealed = self.log.durability().is_all_durable() && self.log.is_all_sealed();
         if self.checkpoint.is_idle() && served && !self.course.is_poisoned() {

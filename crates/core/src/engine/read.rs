@@ -360,7 +360,9 @@ impl Engine {
             Outcome::Bytes(bytes) => bytes,
             _ => &[],
         };
-        let step = self.sums.loaded(segment, offset, bytes, self.crc);
+        let step = self
+            .sums
+            .loaded(segment, offset, bytes, self.superblock.crc());
         let doubtful = step.is_none() && !self.sums.fit_what_waits(segment);
         let step = step.or((doubtful && self.sums.doubt(segment)).then_some(0));
         if let Some(next) = step {

@@ -70,10 +70,12 @@ impl Engine {
         };
         let signature = self.superblock.signature();
         let usable = self.superblock.usable_blocks() as usize;
-        let read = summary::decode(&signature, segment, usable, bytes, self.crc).and_then(|tags| {
-            let last = summary::last_seq(&signature, segment, usable, bytes, self.crc)?;
-            Ok((tags, last))
-        });
+        let read = summary::decode(&signature, segment, usable, bytes, self.superblock.crc())
+            .and_then(|tags| {
+                let last =
+                    summary::last_seq(&signature, segment, usable, bytes, self.superblock.crc())?;
+                Ok((tags, last))
+            });
         let Ok((tags, last_seq)) = read else {
             // A damaged one is left as it is, and will not be tried again: the collector searches the map.
             let pages = self.pages_of(segment);

@@ -70,7 +70,7 @@ impl Engine {
             let holds = self.state.encode_leaf(leaf, &mut block[..]);
             holds_any |= holds;
             leaf::add(&mut parity, &block);
-            match known == Some(leaf::checksum(leaf, &block[..], self.crc)) {
+            match known == Some(leaf::checksum(leaf, &block[..], self.superblock.crc())) {
                 true => self.checkpoint.blocks.spare.push(block),
                 false => self.write_leaf(leaf, block, holds),
             }
@@ -90,7 +90,7 @@ impl Engine {
             self.checkpoint.staged.push((leaf, LeafSlot::Absent));
             return self.checkpoint.blocks.spare.push(block);
         }
-        let sum = leaf::checksum(leaf, &block[..], self.crc);
+        let sum = leaf::checksum(leaf, &block[..], self.superblock.crc());
         let slot = match self.checkpoint.slots[leaf.0 as usize] {
             LeafSlot::Slot0(_) => LeafSlot::Slot1(sum),
             LeafSlot::Absent | LeafSlot::Slot1(_) => LeafSlot::Slot0(sum),
