@@ -52,7 +52,7 @@ impl Engine {
     }
 
     fn link(&mut self, from: Lba, to: Lba) -> Sharing {
-        if self.dedup.forgets() {
+        if self.proposers.dedup().forgets() {
             self.outlive_content(to);
         }
         let entry = self.state.map().get(from);

@@ -12,23 +12,23 @@ use crate::seam::{Class, Decide, Dedup as Policy, Fingerprint, Payload};
 impl Engine {
     /// As [`Engine::look_ahead`], of the index: contents that are to be written soon, by their checksums.
     pub fn look_ahead_contents(&self, sums: impl Iterator<Item = u32>) {
-        self.dedup.look_ahead(sums);
+        self.proposers.dedup().look_ahead(sums);
     }
 
     pub(crate) fn dedup(&self) -> &Dedup {
-        &self.dedup
+        self.proposers.dedup()
     }
 
     pub(crate) fn dedup_mut(&mut self) -> &mut Dedup {
-        &mut self.dedup
+        self.proposers.dedup_mut()
     }
 
     /// Another policy from now on. Another index starts empty.
     pub(super) fn set_dedup(&mut self, policy: Policy) {
-        if policy.decide != self.dedup.decide() {
+        if policy.decide != self.proposers.dedup().decide() {
             self.state.forget_prints();
         }
-        self.dedup.set(policy);
+        self.proposers.dedup_mut().set(policy);
     }
 
     /// Who may have the content of the block at `index` of a request.
@@ -38,13 +38,18 @@ impl Engine {
         index: usize,
         payload: &Payload,
     ) -> Option<(Proposer, Holder)> {
-        let (hash, of) = self.dedup.propose(lba, index, payload, &mut self.stats)?;
+        let (hash, of) =
+            self.proposers
+                .dedup_mut()
+                .propose(lba, index, payload, &mut self.stats)?;
         let is_sound = match of {
-            Holder::Lba(lba) => lba.0 < self.state.map().blocks() && !self.dedup.is_critical(lba),
+            Holder::Lba(lba) => {
+                lba.0 < self.state.map().blocks() && !self.proposers.dedup().is_critical(lba)
+            }
             Holder::Page(_) => true,
         };
         if !is_sound {
-            self.dedup.forget(hash);
+            self.proposers.dedup_mut().forget(hash);
             return None;
         }
         // What is on the medium, as far as that is in memory: a content that has changed needs no read.
@@ -58,7 +63,7 @@ impl Engine {
                 .is_some_and(|sum| sum != payload.digest.sum)
             {
                 self.stats.dedup_false_hints += 1;
-                self.dedup.forget(hash);
+                self.proposers.dedup_mut().forget(hash);
                 return None;
             }
         }
@@ -67,7 +72,8 @@ impl Engine {
 
     /// Whether a block is told by its fingerprint, of what the index proposed.
     pub(super) fn goes_by_fingerprint(&self, by: Proposer) -> bool {
-        matches!(self.dedup.decide(), Decide::Fingerprint(_)) && matches!(by, Proposer::Index(_))
+        matches!(self.proposers.dedup().decide(), Decide::Fingerprint(_))
+            && matches!(by, Proposer::Index(_))
     }
 
     /// The fingerprint that decides in place of a comparison.
@@ -82,13 +88,15 @@ impl Engine {
     pub(super) fn distrust(&mut self, pba: Pba) {
         if let Some(vba) = self.state.shared().find(pba) {
             self.state.forget_print(vba);
-            self.dedup.forget(self.state.shared().hash(vba));
+            self.proposers
+                .dedup_mut()
+                .forget(self.state.shared().hash(vba));
         }
     }
 
     /// A content of this checksum has been stored at `lba`, or has come to share what is there.
     pub(super) fn note_content(&mut self, lba: Lba, sum: u32, class: Class) {
-        if !self.dedup.takes_note_of(lba, class) {
+        if !self.proposers.dedup().takes_note_of(lba, class) {
             return;
         }
         let hash = content_hash(sum);
@@ -97,7 +105,7 @@ impl Engine {
                 Holder::Lba(_) => 1,
                 Holder::Page(vba) => self.state.shared().owners(vba),
             };
-            self.dedup.met(hash, holder, owners);
+            self.proposers.dedup_mut().met(hash, holder, owners);
         }
     }
 
@@ -111,7 +119,7 @@ impl Engine {
             return;
         };
         let hash = content_hash(sum);
-        self.stats.dedup_outlived += u64::from(self.dedup.outlive(hash, lba));
+        self.stats.dedup_outlived += u64::from(self.proposers.dedup_mut().outlive(hash, lba));
     }
 
     /// What is stored, as a summary tells it: hints for the index, which knows nothing after a restart.
@@ -122,7 +130,7 @@ impl Engine {
             };
             let hash = content_hash(tag.sum);
             let owners = match holder {
-                Holder::Lba(lba) if self.dedup.is_critical(lba) => continue,
+                Holder::Lba(lba) if self.proposers.dedup().is_critical(lba) => continue,
                 Holder::Lba(_) => 1,
                 Holder::Page(vba) => {
                     if self.state.shared().hash(vba) == 0 {
@@ -131,7 +139,7 @@ impl Engine {
                     self.state.shared().owners(vba)
                 }
             };
-            self.dedup.met_before(hash, holder, owners);
+            self.proposers.dedup_mut().met_before(hash, holder, owners);
         }
     }
 
@@ -139,8 +147,9 @@ impl Engine {
     /// not looked for.
     pub(super) fn learn_parts(&mut self, at: Pba, parts: &[PartTag]) {
         for &PartTag { lba, slot, sum } in parts {
-            if self.has_part(lba, at, slot) && !self.dedup.is_critical(lba) {
-                self.dedup
+            if self.has_part(lba, at, slot) && !self.proposers.dedup().is_critical(lba) {
+                self.proposers
+                    .dedup_mut()
                     .met_before(content_hash(sum), Holder::Lba(lba), 1);
             }
         }

@@ -25,7 +25,7 @@ impl Engine {
             self.stats.flushes_free += u64::from(flush);
             return self.outbox.reply(request, Ok(()));
         }
-        self.once.awaits(flush, &mut self.stats);
+        self.proposers.once_mut().awaits(flush, &mut self.stats);
         match tells && !self.seal(Head::Host, true) {
             true => self.log.durability_mut().wait_for_open(request, flush),
             false => self.log.durability_mut().wait(request, flush),

@@ -42,7 +42,7 @@ impl Engine {
         };
         let stays = self.state.shared().is_base(page)
             || self.is_in_open_chunk(page)
-            || self.once.has(lba)
+            || self.proposers.once().has(lba)
             || self.has_pledge(lba);
         (!stays).then_some(page)
     }

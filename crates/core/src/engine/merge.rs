@@ -203,8 +203,8 @@ impl Engine {
         let from = self.state.place_of(self.state.map().get(lba))?;
         let to = self.state.place_of(self.entry_of(of))?;
         let stored = |place: Place| self.log.held(place.pba, place.slot).is_none();
-        let allowed = !self.dedup.is_critical(lba)
-            && !matches!(of, Holder::Lba(of) if self.dedup.is_critical(of));
+        let allowed = !self.proposers.dedup().is_critical(lba)
+            && !matches!(of, Holder::Lba(of) if self.proposers.dedup().is_critical(of));
         // A delta takes little room, and two reads: it is left alone.
         let is_whole = |entry: Entry| match entry {
             Entry::Packed(page, slot) => {
@@ -265,7 +265,7 @@ impl Engine {
                 let is_part = merge.from.place.slot.is_some();
                 self.stats.merged_parts += u64::from(is_part);
                 // The checksum of a page is not that of a part of it: what the index knows of that stays as it is.
-                if self.dedup.is_on() && !is_part {
+                if self.proposers.dedup().is_on() && !is_part {
                     self.note_content(merge.lba, merge.from.sum, Class::Data);
                 }
             }

@@ -29,6 +29,7 @@ mod owners;
 mod pack;
 mod parked;
 mod pledge;
+mod proposers;
 mod pump;
 mod queue;
 mod read;
@@ -64,6 +65,7 @@ use merge::Merge;
 use mirrored::Mirrored;
 pub use options::{Buffers, Options, Victim};
 pub use pack::Store;
+use proposers::Proposers;
 use pump::Then;
 use queue::Queue;
 use segments::{SegmentState, Segments, locate};
@@ -138,8 +140,7 @@ pub struct Engine {
 
     log: Log,
     queue: Queue,
-    once: Once,
-    dedup: Dedup,
+    proposers: Proposers,
     reserve: Reserve,
 
     collector: Collector,
@@ -189,8 +190,7 @@ impl Engine {
                 recovered.root.seq,
             ),
             queue: Queue::default(),
-            once: Once::default(),
-            dedup: Dedup::default(),
+            proposers: Proposers::default(),
             reserve: Reserve::new(Room::default()),
             collector: Collector::new(&superblock, buffers),
             checkpoint: Checkpoint::new(&recovered.root, recovered.slots),
@@ -244,14 +244,16 @@ impl Engine {
             } => self.unmap(id, lba, blocks, true, fua),
             Input::Copy { id, copy } => self.copy(id, copy),
             Input::Journals { regions } => {
-                self.once.watch(regions, self.state.map().blocks());
+                self.proposers
+                    .once_mut()
+                    .watch(regions, self.state.map().blocks());
                 self.end_pledges();
             }
-            Input::Journaled { pairs } => self.once.learn_homes(pairs),
+            Input::Journaled { pairs } => self.proposers.once_mut().learn_homes(pairs),
             Input::Committed { pairs } => self.committed(pairs),
             Input::Deltas { on } => self.set_deltas(on),
             Input::Dedup { policy } => self.set_dedup(policy),
-            Input::Critical { ranges } => self.dedup.set_critical(ranges),
+            Input::Critical { ranges } => self.proposers.dedup_mut().set_critical(ranges),
             // A chunk is what is committed.
             Input::Commits { .. } => {}
             Input::Properties { id, properties } => self.superblock.change(id, properties.clone()),
@@ -321,13 +323,13 @@ impl Engine {
             deltas: self.state.shared().deltas().len() as u64,
             base_pages: self.state.shared().bases().0,
             orphan_pages: self.state.shared().bases().1,
-            pool_blocks: self.once.pool().blocks() as u64,
-            pool_entries: self.once.pool().len() as u64,
+            pool_blocks: self.proposers.once().pool().blocks() as u64,
+            pool_entries: self.proposers.once().pool().len() as u64,
             pledges: self.pledged() as u64,
             stray_pages: self.state.strays().len() as u64,
-            index_entries: self.dedup.index().len() as u64,
-            index_comparisons: self.dedup.index().comparisons(),
-            index_capacity: self.dedup.index().capacity() as u64,
+            index_entries: self.proposers.dedup().index().len() as u64,
+            index_comparisons: self.proposers.dedup().index().comparisons(),
+            index_capacity: self.proposers.dedup().index().capacity() as u64,
             waiting_requests: self.queue.requests() as u64,
             poisoned: u64::from(self.course.is_poisoned()),
             ..self.stats
@@ -415,7 +417,7 @@ impl Engine {
 
     fn refuse(&mut self, waiting: Waiting, refusal: Refusal) {
         if matches!(waiting, Waiting::Write { .. }) {
-            self.once.note_refused();
+            self.proposers.once_mut().note_refused();
         }
         if waiting.is_asking() {
             return self.queue.doom(waiting, refusal);

@@ -39,10 +39,12 @@ impl Engine {
                     self.tell_given_up(vba);
                 }
                 // Data has gone on, and only its copy in the journal is left.
-                Event::Unshared { hash, owner } if self.dedup.forgets() && self.once.has(owner) => {
-                    self.dedup.forget(hash)
+                Event::Unshared { hash, owner }
+                    if self.proposers.dedup().forgets() && self.proposers.once().has(owner) =>
+                {
+                    self.proposers.dedup_mut().forget(hash)
                 }
-                Event::Unshared { hash, owner } => self.dedup.unshared(hash, owner),
+                Event::Unshared { hash, owner } => self.proposers.dedup_mut().unshared(hash, owner),
             }
         }
     }

@@ -230,7 +230,7 @@ impl Engine {
             page.linked = true;
         }
         self.log_link(chunk, record, pledged);
-        self.shared_by(twin.by);
+        self.proposers.shared_by(twin.by, &mut self.stats);
         Sharing::Done
     }
 

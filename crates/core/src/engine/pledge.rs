@@ -74,7 +74,7 @@ impl Engine {
             Entry::Zero => self.pledges_zeros(),
             Entry::Plain(_) | Entry::Shared(_) | Entry::Packed(..) => true,
         };
-        self.in_range(home, 1) && self.once.may_pledge(home, journal) && is_there()
+        self.in_range(home, 1) && self.proposers.once().may_pledge(home, journal) && is_there()
     }
 
     /// Programs from before zeros were pledged pass over such a pledge; they cannot open a volume with these sums.
@@ -95,7 +95,7 @@ impl Engine {
         if self.state.map().get(journal) == Entry::Zero {
             return None;
         }
-        let index = self.once.pledged(journal)?;
+        let index = self.proposers.once().pledged(journal)?;
         self.stats.checkpoint_writes += 1;
         Some((index, journal))
     }

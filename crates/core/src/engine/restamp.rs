@@ -20,7 +20,10 @@ impl Engine {
 
     /// Starts the rewriting of a summary when there are more strays than may be.
     pub(super) fn restamp(&mut self) {
-        let most = self.options.strays.max(self.once.pool().blocks() / 4);
+        let most = self
+            .options
+            .strays
+            .max(self.proposers.once().pool().blocks() / 4);
         if self.state.strays().len() <= most
             || self.sums.is_rewriting()
             || !self.course.is_running()

@@ -28,7 +28,7 @@ impl Engine {
     /// all the same, when it comes; what then turns out to be news is stored whole.
     #[must_use]
     pub fn expects_remap(&self, lba: Lba, payload: &Payload) -> bool {
-        self.once.expects(lba, payload)
+        self.proposers.once().expects(lba, payload)
     }
 
     /// Asks about each block of a write that may be stored already. Empty: about none.
@@ -36,7 +36,9 @@ impl Engine {
         let mut verdicts = Vec::new();
         let held = u64::from(self.outbox.buffers() - self.log.clients_on_their_way());
         let full = self.options.write_buffers.into();
-        self.dedup.begin(blocks, held, full, &mut self.stats);
+        self.proposers
+            .dedup_mut()
+            .begin(blocks, held, full, &mut self.stats);
         for (index, payload) in blocks.iter().enumerate() {
             if self.options.zero && payload.digest.zero {
                 continue;
@@ -46,7 +48,7 @@ impl Engine {
                 continue;
             };
             let Some(place) = self.state.place_of(self.entry_of(of)) else {
-                self.refuted(by);
+                self.proposers.refuted(by, &mut self.stats);
                 continue;
             };
             // One allocation for a request that asks, in place of a read or a write of a block.
@@ -74,7 +76,11 @@ impl Engine {
     /// Who may have what is to be written at `lba`, and who says so.
     fn propose(&mut self, lba: Lba, index: usize, payload: &Payload) -> Option<(Proposer, Holder)> {
         self.propose_pledged(lba)
-            .or_else(|| self.once.propose(lba, payload, &mut self.stats))
+            .or_else(|| {
+                self.proposers
+                    .once_mut()
+                    .propose(lba, payload, &mut self.stats)
+            })
             .map(|(index, journal)| (Proposer::Journal(index), Holder::Lba(journal)))
             .or_else(|| self.propose_duplicate(lba, index, payload))
     }
@@ -243,45 +249,9 @@ impl Engine {
 
     fn answered(&mut self, request: RequestId, index: u32, answer: Answer) {
         match self.queue.on_answer(request, index, answer) {
-            Noted::Waits(by) => self.learn(by, answer),
+            Noted::Waits(by) => self.proposers.learn(by, answer, &mut self.stats),
             Noted::Refused(waiting, refusal) => self.refuse(waiting, refusal),
             Noted::Doomed => {}
-        }
-    }
-
-    /// What a comparison says of who proposed it.
-    fn learn(&mut self, by: Option<Proposer>, answer: Answer) {
-        let same = matches!(answer, Answer::Same(_));
-        match (by, answer) {
-            (None, _) => {}
-            (Some(by), Answer::Damaged) => {
-                self.stats.compared_damaged += 1;
-                // Whoever proposed it was not wrong; but to propose it again would be of no use.
-                if let Proposer::Index(hash) = by {
-                    self.dedup.forget(hash);
-                }
-            }
-            (Some(Proposer::Journal(_)), _) => {
-                match same {
-                    true => self.stats.compared_equal += 1,
-                    false => self.stats.compared_unequal += 1,
-                }
-                self.stats.write_once_pauses += u64::from(self.once.judge(same));
-            }
-            (Some(by), Answer::Other) => self.refuted(by),
-            (Some(_), Answer::Same(_)) => {}
-        }
-    }
-
-    /// A proposal that was wrong.
-    fn refuted(&mut self, by: Proposer) {
-        match by {
-            Proposer::Pair => {}
-            Proposer::Journal(_) => self.stats.missing_blocks += 1,
-            Proposer::Index(hash) => {
-                self.stats.dedup_false_hints += 1;
-                self.dedup.forget(hash);
-            }
         }
     }
 
@@ -305,7 +275,7 @@ impl Engine {
                 return Shared::No;
             }
             // Written again as it was: it is there.
-            self.shared_by(twin.by);
+            self.proposers.shared_by(twin.by, &mut self.stats);
             return Shared::Done;
         }
         let pba = twin.place.pba;
@@ -342,7 +312,7 @@ impl Engine {
             self.state.set_print(vba, print);
         }
         self.log_link(chunk, share(lba, vba), pledged);
-        self.shared_by(twin.by);
+        self.proposers.shared_by(twin.by, &mut self.stats);
         Shared::Done
     }
 
@@ -363,17 +333,6 @@ impl Engine {
                 Entry::Shared(vba)
             }
             Holder::Page(_) => Entry::Unmapped,
-        }
-    }
-
-    pub(super) fn shared_by(&mut self, by: Proposer) {
-        match by {
-            Proposer::Journal(index) => {
-                self.stats.remapped_blocks += 1;
-                self.once.checkpointed(index);
-            }
-            Proposer::Index(_) => self.stats.dedup_blocks += 1,
-            Proposer::Pair => {}
         }
     }
 }

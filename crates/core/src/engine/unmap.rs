@@ -56,7 +56,7 @@ impl Engine {
                 return false;
             }
             self.forget_homes(first, end.0 - first.0);
-            if self.dedup.forgets() {
+            if self.proposers.dedup().forgets() {
                 self.outlive_one_by_one(first, end);
             }
             self.apply(Origin::NONE, &rest);
@@ -85,8 +85,8 @@ impl Engine {
 
     /// What is in the journal of these blocks does not come home any more.
     pub(super) fn forget_homes(&mut self, lba: Lba, blocks: u64) {
-        if self.once.is_on() {
-            self.once.forget(lba, blocks);
+        if self.proposers.once().is_on() {
+            self.proposers.once_mut().forget(lba, blocks);
         }
     }
 

@@ -24,7 +24,7 @@ impl Engine {
             false => Some(Refusal::OutOfRange),
         };
         if let Some(refusal) = refusal {
-            self.once.note_refused();
+            self.proposers.once_mut().note_refused();
             for payload in blocks {
                 self.release(payload.buf);
             }
@@ -32,7 +32,7 @@ impl Engine {
         }
         self.stats.host_blocks_written += blocks.len() as u64;
         self.stats.asked(blocks);
-        let verdicts = match self.once.is_on() || self.dedup.is_on() {
+        let verdicts = match self.proposers.are_on() {
             true => self.ask(id, lba, blocks),
             false => Vec::new(),
         };
@@ -105,7 +105,7 @@ impl Engine {
 
     /// One block through the policies, in order: twin, zero, absorb, store in a part of a page, store whole.
     fn place(&mut self, lba: Lba, payload: Payload, verdict: Verdict) -> Placed {
-        if self.dedup.forgets() && !matches!(verdict, Verdict::Asked(_)) {
+        if self.proposers.dedup().forgets() && !matches!(verdict, Verdict::Asked(_)) {
             self.outlive_content(lba);
         }
         match verdict {
@@ -192,7 +192,7 @@ impl Engine {
             return Need::Books;
         }
         let is_new = matches!(old, Entry::Unmapped | Entry::Zero) && class == Class::Data;
-        match is_new && !self.once.has(lba) {
+        match is_new && !self.proposers.once().has(lba) {
             true => Need::New,
             false => Need::Upkeep,
         }
@@ -200,10 +200,10 @@ impl Engine {
 
     /// Tells the policies of a block that is in the log.
     pub(super) fn note(&mut self, lba: Lba, payload: &Payload) {
-        if self.once.is_on() {
-            self.stats.journal_blocks += u64::from(self.once.note(lba, payload));
+        if self.proposers.once().is_on() {
+            self.stats.journal_blocks += u64::from(self.proposers.once_mut().note(lba, payload));
         }
-        if self.dedup.is_on() {
+        if self.proposers.dedup().is_on() {
             self.note_content(lba, payload.digest.sum, payload.digest.class);
         }
     }
@@ -302,7 +302,7 @@ impl Engine {
     }
 
     pub(crate) fn once_mut(&mut self) -> &mut Once {
-        &mut self.once
+        self.proposers.once_mut()
     }
 
     /// Data blocks that may be live at once, now.

@@ -1,0 +1,149 @@
+//! Who proposes that a block is stored already: the journal's pool ([`Once`]) and the index of contents ([`Dedup`]).
+//!
+//! Neither is believed. What came of a proposal teaches the one that made it, and is counted, here and nowhere else. Who has what
+//! they propose, and what becomes of it, is the engine's.
+
+use super::verdict::{Answer, Proposer};
+use crate::policy::{dedup::Dedup, once::Once};
+use crate::stats::Stats;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Proposers {
+    once: Once,
+    dedup: Dedup,
+}
+
+impl Proposers {
+    /// Whether either may propose something.
+    #[inline]
+    pub fn are_on(&self) -> bool {
+        self.once.is_on() || self.dedup.is_on()
+    }
+
+    #[inline]
+    pub fn once(&self) -> &Once {
+        &self.once
+    }
+
+    #[inline]
+    pub fn once_mut(&mut self) -> &mut Once {
+        &mut self.once
+    }
+
+    #[inline]
+    pub fn dedup(&self) -> &Dedup {
+        &self.dedup
+    }
+
+    #[inline]
+    pub fn dedup_mut(&mut self) -> &mut Dedup {
+        &mut self.dedup
+    }
+
+    /// What a comparison says of who proposed it.
+    pub fn learn(&mut self, by: Option<Proposer>, answer: Answer, stats: &mut Stats) {
+        let same = matches!(answer, Answer::Same(_));
+        match (by, answer) {
+            (None, _) => {}
+            (Some(by), Answer::Damaged) => {
+                stats.compared_damaged += 1;
+                // Whoever proposed it was not wrong; but to propose it again would be of no use.
+                if let Proposer::Index(hash) = by {
+                    self.dedup.forget(hash);
+                }
+            }
+            (Some(Proposer::Journal(_)), _) => {
+                match same {
+                    true => stats.compared_equal += 1,
+                    false => stats.compared_unequal += 1,
+                }
+                stats.write_once_pauses += u64::from(self.once.judge(same));
+            }
+            (Some(by), Answer::Other) => self.refuted(by, stats),
+            (Some(_), Answer::Same(_)) => {}
+        }
+    }
+
+    /// A proposal was wrong.
+    pub fn refuted(&mut self, by: Proposer, stats: &mut Stats) {
+        match by {
+            Proposer::Pair => {}
+            Proposer::Journal(_) => stats.missing_blocks += 1,
+            Proposer::Index(hash) => {
+                stats.dedup_false_hints += 1;
+                self.dedup.forget(hash);
+            }
+        }
+    }
+
+    /// A block has come to share what was proposed.
+    pub fn shared_by(&mut self, by: Proposer, stats: &mut Stats) {
+        match by {
+            Proposer::Journal(index) => {
+                stats.remapped_blocks += 1;
+                self.once.checkpointed(index);
+            }
+            Proposer::Index(_) => stats.dedup_blocks += 1,
+            Proposer::Pair => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::Lba;
+    use crate::index::Holder;
+    use crate::seam::Dedup as Policy;
+
+    const HASH: u64 = 77;
+
+    /// With an index that knows one content.
+    fn with_a_content() -> (Proposers, Stats) {
+        let mut proposers = Proposers::default();
+        assert!(!proposers.are_on());
+        proposers.dedup_mut().set(Policy {
+            index_bytes: 4096,
+            ..Policy::default()
+        });
+        assert!(proposers.are_on());
+        proposers.dedup_mut().met(HASH, Holder::Lba(Lba(1)), 1);
+        (proposers, Stats::default())
+    }
+
+    fn knows_it(proposers: &Proposers) -> bool {
+        !proposers.dedup().index().is_empty()
+    }
+
+    #[test]
+    fn what_is_not_equal_or_cannot_be_read_is_not_proposed_again() {
+        let index = Some(Proposer::Index(HASH));
+        for (answer, false_hints, damaged) in [(Answer::Other, 1, 0), (Answer::Damaged, 0, 1)] {
+            let (mut proposers, mut stats) = with_a_content();
+            proposers.learn(index, Answer::Same(None), &mut stats);
+            proposers.learn(None, answer, &mut stats);
+            proposers.learn(Some(Proposer::Pair), Answer::Other, &mut stats);
+            assert!(knows_it(&proposers));
+            proposers.learn(index, answer, &mut stats);
+            assert!(!knows_it(&proposers));
+            let counted = (stats.dedup_false_hints, stats.compared_damaged);
+            assert_eq!(counted, (false_hints, damaged));
+        }
+    }
+
+    #[test]
+    fn what_came_of_a_proposal_is_counted_by_who_made_it() {
+        let (mut proposers, mut stats) = with_a_content();
+        let journal = Proposer::Journal(0);
+        proposers.learn(Some(journal), Answer::Same(None), &mut stats);
+        proposers.learn(Some(journal), Answer::Other, &mut stats);
+        assert_eq!((stats.compared_equal, stats.compared_unequal), (1, 1));
+        proposers.refuted(journal, &mut stats);
+        assert_eq!((stats.missing_blocks, stats.dedup_false_hints), (1, 0));
+        for by in [journal, Proposer::Index(HASH), Proposer::Pair] {
+            proposers.shared_by(by, &mut stats);
+        }
+        assert_eq!((stats.remapped_blocks, stats.dedup_blocks), (1, 1));
+    }
+}
