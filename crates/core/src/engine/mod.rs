@@ -1,7 +1,11 @@
 //! The engine: the state machine that every request passes through.
 //!
-//! Split by request path (`write`, `read`, `unmap`, `flush`), by policy (`dedup` and `merge`, on `twin`; `pack`, `delta` and `fold`; `pledge`) and by noun (`log`,
-//! `segments`, `chunks`, `sums`, `collect`, `checkpoint`, `strays` and `restamp`, `owners`); `pump` moves them on. What must hold between any two calls of [`Engine::handle`]:
+//! Split by request path (`write`, `read`, `unmap`, `flush`), by policy (`dedup` and `merge`, on `twin`; `pack`, `delta` and
+//! `fold`; `pledge`) and by noun (`log`, `collect`, `checkpoint`, `restamp`, `owners`); `pump` moves them on. What is a type of its
+//! own is tried without an engine: the volume's [`State`], the `Log`'s end, the `Segments`, their `Sums` and who waits for
+//! them (`parked`), the `Queue`, the `Proposers`, the superblock with its mirrors (`Mirrored`), the `Course`.
+//!
+//! What must hold between any two calls of [`Engine::handle`]:
 //!
 //! 1. A map entry names a block of a chunk in memory, or a block on the medium of a segment that is not free.
 //! 2. `valid` of a segment is the number of its blocks that the map or the shared table names.
@@ -134,6 +138,7 @@ pub struct Engine {
 
     /// What the volume holds: records of the log change it.
     state: State,
+    /// Whether new deltas are made. Those that there are stay.
     makes_deltas: bool,
     segments: Segments,
     sums: Sums,

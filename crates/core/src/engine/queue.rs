@@ -202,10 +202,14 @@ mod tests {
         queue.doom(write(1, 4, 2, Ack::Given), Refusal::Poisoned);
         assert!(queue.is_empty() && !queue.is_none_doomed());
         assert!(queue.is_lost(Lba(5), 1) && !queue.is_lost(Lba(6), 9));
+        queue.doom(write(2, 40, 1, Ack::Placed), Refusal::Poisoned);
+        assert!(!queue.is_lost(Lba(40), 1), "its client has no answer yet");
         let noted = queue.on_answer(RequestId(1), 1, Answer::Same(None));
         assert!(matches!(noted, Noted::Doomed));
         let noted = queue.on_answer(RequestId(1), 0, Answer::Other);
         assert!(matches!(noted, Noted::Refused(_, Refusal::Poisoned)));
+        assert!(!queue.is_none_doomed());
+        queue.on_answer(RequestId(2), 0, Answer::Other);
         assert!(queue.is_none_doomed());
     }
 

@@ -279,7 +279,7 @@ impl State {
         self.shared.reserve(self.pledges.len() as u32);
     }
 
-    /// See [`Strays::next`].
+    /// Any page of [`State::strays`], another each time; `None` once they have all had their turn.
     pub fn next_stray(&mut self) -> Option<Pba> {
         self.strays.next()
     }
