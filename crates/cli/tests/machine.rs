@@ -1,5 +1,5 @@
 //! What a machine does to a server under a mounted ext4: it has it stand still for a while, leaves it no descriptor to open, and no
-//! room for its volume.
+//! room for its volume. And what it does to one whose clock leaps.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -229,4 +229,122 @@ fn a_full_file_system_below_a_mounted_volume_holds_nobody_up() {
     holds(&mount, synced);
     put(&mount, synced);
     ok(&["detach", text(&volume)]);
+}
+
+/// A library that a program is started with: its clock shows as many seconds more as the file says.
+const CLOCK: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+static volatile long *ahead;
+__attribute__((constructor)) static void start(void) {
+  int file = open(getenv("VELLUM_TEST_CLOCK"), O_RDONLY);
+  ahead = mmap(0, sizeof *ahead, PROT_READ, MAP_SHARED, file, 0);
+  if (file < 0 || ahead == MAP_FAILED) abort();
+}
+int clock_gettime(clockid_t which, struct timespec *now) {
+  int failed = syscall(SYS_clock_gettime, which, now);
+  if (!failed && which == CLOCK_REALTIME && ahead) now->tv_sec += *ahead;
+  return failed;
+}
+"#;
+
+/// The snapshots that a volume has taken by itself, and kept.
+fn history(volume: &Path) -> Vec<String> {
+    let told = ok(&["snapshots", text(volume)]);
+    let names = told.lines().filter_map(|line| line.split(' ').next());
+    names
+        .filter(|name| name.starts_with("auto-"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Makes the library, if there is a compiler.
+#[expect(clippy::print_stderr, reason = "a test says that it was skipped")]
+fn clock(dir: &Path, test: &str) -> Option<PathBuf> {
+    let (source, library) = (dir.join("clock.c"), dir.join("clock.so"));
+    fs::write(&source, CLOCK).unwrap();
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o", text(&library), text(&source)])
+        .status();
+    if !built.is_ok_and(|built| built.success()) {
+        eprintln!("SKIPPED {test}: no C compiler (Debian's package gcc)");
+        return None;
+    }
+    Some(library)
+}
+
+#[test]
+fn a_clock_that_leaps_costs_no_history() {
+    let test = "a_clock_that_leaps_costs_no_history";
+    if !can_attach(test) {
+        return;
+    }
+    let dir = dir();
+    let at = |name: &str| dir.path().join(name);
+    let Some(library) = clock(dir.path(), test) else {
+        return;
+    };
+    let ahead = at("ahead");
+    fs::write(&ahead, 0i64.to_ne_bytes()).unwrap();
+    let leap = |years: i64| {
+        let seconds = years * 365 * 86_400;
+        let file = fs::OpenOptions::new().write(true).open(&ahead).unwrap();
+        std::os::unix::fs::FileExt::write_at(&file, &seconds.to_ne_bytes(), 0).unwrap();
+    };
+    let (volume, fuse) = (at("v"), at("fuse"));
+    fs::create_dir(&fuse).unwrap();
+    ok(&["create", text(&volume), "--size", "64M"]);
+    ok(&[
+        "set",
+        text(&volume),
+        "snapshot-every=1s",
+        "snapshot-keep=5m:1s",
+    ]);
+    let log = at("log");
+    let started = Command::new(env!("CARGO_BIN_EXE_vellum"))
+        .args(["serve", "--fuse", text(&fuse), text(&volume)])
+        .env("LD_PRELOAD", &library)
+        .env("VELLUM_TEST_CLOCK", &ahead)
+        .stdout(File::create(&log).unwrap())
+        .stderr(File::create(at("errors")).unwrap())
+        .spawn();
+    let mut server = common::Running(started.unwrap());
+    let said = || fs::read_to_string(&log).unwrap();
+    eventually("ready", || said().contains("ready: "));
+    let mut written = 0;
+    // Writes until there are so many snapshots.
+    let mut until = |count: usize| {
+        eventually("snapshots", || {
+            written += 1;
+            let disk = fs::OpenOptions::new().write(true).open(fuse.join("v"));
+            disk.unwrap().write_all(&noise(written, 4096)).unwrap();
+            std::thread::sleep(Duration::from_millis(100));
+            history(&volume).len() >= count
+        });
+    };
+    until(5);
+    for years in [10, 0, 900, -40, 0] {
+        leap(years);
+        let before = history(&volume);
+        until(before.len() + 2);
+        let after = history(&volume);
+        let lost: Vec<_> = before.iter().filter(|one| !after.contains(one)).collect();
+        assert!(lost.is_empty(), "{years} years: {lost:?} of {before:?}");
+    }
+    // Before 1970 and after the year 9999 it goes on, too.
+    for years in [-100, 9000, 0] {
+        leap(years);
+        until(history(&volume).len());
+    }
+    // SAFETY: a process that we started.
+    unsafe { libc::kill(server.0.id() as i32, libc::SIGTERM) };
+    assert!(server.0.wait().unwrap().success());
+    let wrong = fs::read_to_string(at("errors")).unwrap();
+    assert!(!wrong.contains("panicked"), "{wrong}");
+    assert!(ok(&["check", text(&volume)]).contains("is sound"));
 }

@@ -203,6 +203,12 @@ pub const SNAPSHOT_WAITS: u32 = 30;
 /// How long it takes at most until a volume that takes snapshots by itself looks at the clock again, or tries again what has failed.
 pub const SCHEDULE_PATIENCE: Duration = Duration::from_secs(60);
 
+/// A clock that is so much further than it can be has leapt.
+pub const CLOCK_LEAP: Duration = Duration::from_secs(3600);
+
+/// How long one that has leapt is in doubt: no snapshot is deleted for its age until then.
+pub const CLOCK_DOUBT: Duration = Duration::from_secs(24 * 3600);
+
 /// Snapshots that go for each one that a volume takes by itself, at most: two rules may let one go at once.
 pub const SCHEDULE_DELETES: usize = 2;
 

@@ -11,6 +11,7 @@
 mod arrive;
 mod carry;
 mod clone;
+mod doubt;
 mod keep;
 pub(crate) mod keeper;
 mod pace;

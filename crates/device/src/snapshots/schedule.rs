@@ -1,8 +1,10 @@
 //! The snapshots that a volume takes by itself, and those of them that go: on a thread of its own.
 //!
 //! What is taken is durable, or it was not taken; so there is nothing to be kept between two lives but the list. Each that is taken
-//! lets two go at most: a clock that is far ahead, or a volume that was not served for a month, costs no history at once.
+//! lets two go at most: a clock that is far ahead, or a volume that was not served for a month, costs no history at once. And while a
+//! clock is in doubt (`doubt.rs`) none goes for its age.
 
+use super::doubt::Doubt;
 use super::keeper::Keeper;
 use super::pace::Pace;
 use super::take::{self, SnapshotError};
@@ -11,7 +13,7 @@ use crate::frames::Share;
 use crate::limits::{SCHEDULE_DELETES, SCHEDULE_PATIENCE};
 use crate::shared::Shared;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 use vellum_core::addr::Lba;
 use vellum_core::format::history::{Number, Snapshot, Stage};
 use vellum_core::room::Level;
@@ -21,6 +23,17 @@ use vellum_core::snapshots::{ListError, Schedule, Snapshots, scheduled_name};
 fn own(book: &Snapshots) -> impl DoubleEndedIterator<Item = &Snapshot> {
     let own = |one: &&Snapshot| one.stage == Stage::Kept && one.is_scheduled();
     book.iter().filter(own)
+}
+
+/// How long the machine has been on: nobody sets this clock, and it goes on while the machine sleeps.
+fn since_boot() -> Duration {
+    let mut since = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a place for what is read.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut since) };
+    Duration::new(since.tv_sec.cast_unsigned(), since.tv_nsec as u32)
 }
 
 /// The thread's whole life.
@@ -35,7 +48,7 @@ pub(crate) fn run(shared: &Arc<Shared>) {
         shared,
         keeper,
         pace: Pace::since(newest),
-        began: Instant::now(),
+        doubt: Doubt::default(),
         written: None,
     };
     let mut wait = Some(Duration::ZERO);
@@ -48,7 +61,7 @@ struct History<'a> {
     shared: &'a Shared,
     keeper: &'a Keeper,
     pace: Pace,
-    began: Instant,
+    doubt: Doubt,
     /// Requests that had changed something when the last one was taken in this life.
     written: Option<u64>,
 }
@@ -66,8 +79,9 @@ impl History<'_> {
         self.relieve();
         let every = schedule.every?;
         let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let (wall, running) = (wall.unwrap_or_default(), self.began.elapsed());
-        if thins_all {
+        let (wall, running) = (wall.unwrap_or_default(), since_boot());
+        let is_in_doubt = self.doubt.look(wall, running);
+        if thins_all && !is_in_doubt {
             self.thin(schedule, wall.as_secs(), usize::MAX);
         }
         if let Some(wait) = self.pace.wait(every, wall, running) {
@@ -77,7 +91,7 @@ impl History<'_> {
             Looked::Again(after) => self.pace.again(after, running),
             looked => {
                 self.pace.looked(every, wall, running);
-                if matches!(looked, Looked::Taken) {
+                if matches!(looked, Looked::Taken) && !is_in_doubt {
                     self.thin(schedule, wall.as_secs(), SCHEDULE_DELETES);
                 }
             }
