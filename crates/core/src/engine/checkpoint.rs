@@ -5,12 +5,19 @@
 //! the same map whether or not a leaf has seen some of it, and because the root is written only when every
 //! chunk that any leaf may have seen is durable.
 
-use super::*;
-use crate::addr::{BLOCK_BYTES, Leaf};
+use super::leaf_blocks::LeafBlocks;
+use super::open_summaries::OpenSummaries;
+use super::sums::Sums;
+use super::{Engine, Pending};
+use crate::addr::{BLOCK_BYTES, EffectId, Generation, Leaf, Life, Pba, Segment, Seq};
+use crate::format::Crc;
 use crate::format::root::{self, Cursor, LeafSlot, RootHeader};
+use crate::format::superblock::Superblock;
+use crate::limits;
+use crate::log::{HEADS, Head};
 use crate::mirrors::Ended;
-use open_summaries::OpenSummaries;
-use stripes::Blocks;
+use crate::seam::Effect;
+use alloc::vec::Vec;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -54,7 +61,7 @@ pub(super) struct Checkpoint {
     /// What the next root says of the leaves that this checkpoint wrote.
     pub staged: Vec<(Leaf, LeafSlot)>,
     /// Those that are on their way.
-    pub blocks: Blocks,
+    pub blocks: LeafBlocks,
     /// What goes with the root.
     open: OpenSummaries,
     /// Whether a sync that began after the last leaf was written has come back.
@@ -110,7 +117,7 @@ impl Checkpoint {
             durable: Seq(0),
             in_flight: 0,
             staged: Vec::new(),
-            blocks: Blocks::default(),
+            blocks: LeafBlocks::default(),
             open: OpenSummaries::default(),
             synced: false,
         }

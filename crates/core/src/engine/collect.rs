@@ -6,9 +6,18 @@
 //! fewer live blocks are found than the segment is known to hold, the rest is looked for in the whole
 //! map: a page may leak, but is never lost (promise 5).
 
-use super::*;
+use super::options::Buffers;
+use super::segments::locate;
+use super::{Engine, Pending};
+use crate::addr::{Buf, Pba, Segment};
 use crate::format::chunk::{self, Record};
 use crate::format::summary::{self, Owner, Tag};
+use crate::format::superblock::Superblock;
+use crate::limits;
+use crate::log::{HEADS, Head};
+use crate::seam::{Effect, Outcome};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 /// By which part of its blocks a segment that waits for a map checkpoint counts as fuller.
 const PINNED_PENALTY: u32 = 4;

@@ -1,13 +1,17 @@
 //! In-line deduplication over the log: who has a content, and what becomes of it. The policy is
 //! [`policy::dedup`](crate::policy::dedup).
 
+use super::Engine;
+use super::segments::locate;
 use super::verdict::Proposer;
-use super::*;
+use crate::addr::{Lba, Pba, Segment, Vba};
+use crate::entry::Entry;
 use crate::format::pack::PartTag;
 use crate::format::summary::{Owner, Tag};
 use crate::index::Holder;
-use crate::policy::dedup::content_hash;
+use crate::policy::dedup::{Dedup, content_hash};
 use crate::seam::{Class, Decide, Dedup as Policy, Fingerprint, Payload};
+use alloc::vec::Vec;
 
 impl Engine {
     /// As [`Engine::look_ahead`], of the index: contents that are to be written soon, by their checksums.

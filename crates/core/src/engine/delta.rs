@@ -8,9 +8,13 @@
 //! 3. So many pages are needed at most, and none more when the volume is nearly full: a page that is kept for deltas alone
 //!    takes room that no client knows of.
 
-use super::*;
-use crate::entry::PartId;
-use crate::seam::{Base, Page, Payload};
+use super::Engine;
+use super::segments::locate;
+use crate::addr::{Buf, Lba, Pba, Vba};
+use crate::entry::{Entry, PartId};
+use crate::limits;
+use crate::log::Held;
+use crate::seam::{Base, Effect, Page, Payload};
 
 /// What is stored where a block is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,10 @@
 //! FLUSH, and all that waits for chunks to be durable.
 
-use super::*;
+use super::waiting::Waiting;
+use super::{Engine, Pending};
+use crate::addr::{RequestId, Seq};
+use crate::log::Head;
+use crate::seam::{Effect, Refusal};
 
 impl Engine {
     pub(super) fn flush(&mut self, id: RequestId) {

@@ -12,10 +12,13 @@
 //! 3. Blocks that something else keeps where they are stay there: what deltas need, what is in a journal that is watched, what is
 //!    pledged. A delta is stored anew as the runtime offers it: against what it was against, or by itself, which is merging it back.
 
+use super::Engine;
 use super::pack::Packing;
-use super::*;
-use crate::entry::PartId;
-use crate::seam::Payload;
+use crate::addr::{Lba, Pba, RequestId, Vba};
+use crate::entry::{Entry, PartId};
+use crate::limits;
+use crate::seam::{Payload, Refusal};
+use alloc::vec::Vec;
 
 // So many are watched at once.
 const _: () = assert!(limits::FOLD_BLOCKS <= u32::BITS);

@@ -1,9 +1,13 @@
 //! The log: opening, sealing and writing chunks, closing segments, freeing them.
 
-use super::*;
+use super::segments::SegmentState;
+use super::{Engine, Pending, checkpoint, give_back};
+use crate::addr::{Buf, EffectId, Segment};
 use crate::format::chunk::Record;
 use crate::format::summary::Tag;
-use crate::seam::Block;
+use crate::limits;
+use crate::log::{ChunkId, Head, ToWrite};
+use crate::seam::{Block, Effect, Refusal};
 use crate::state::Origin;
 
 impl Engine {

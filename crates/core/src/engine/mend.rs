@@ -1,8 +1,12 @@
 //! What a scrub asks of the log, and has it write anew: nothing of it changes what a client reads.
 
-use super::*;
+use super::Engine;
+use super::segments::{SegmentState, locate};
+use crate::addr::{Generation, Lba, Pba, Segment};
+use crate::entry::Entry;
 use crate::format::summary::{Owner, Tag};
 use crate::seam::Mend;
+use alloc::vec::Vec;
 
 impl Engine {
     /// Whether `lba` leads to what is at `pba` now, and no request that would change that is waiting.

@@ -9,12 +9,15 @@
 //! of a pair, if both are parts, for equal parts of a damaged page would be shared to be refused when they are read.
 
 use super::parked::Pair;
+use super::segments::locate;
 use super::twin::Shared as Sharing;
 use super::verdict::{Proposer, Twin};
-use super::*;
-use crate::entry::PartId;
+use super::{Engine, Pending};
+use crate::addr::{Buf, Lba, Pba, RequestId, Segment};
+use crate::entry::{Entry, PartId};
 use crate::index::Holder;
-use crate::seam::{Against, Class};
+use crate::seam::{Against, Class, Effect, Outcome, Refusal};
+use crate::state::Place;
 
 /// A pair under way.
 #[derive(Clone, Copy, Debug)]

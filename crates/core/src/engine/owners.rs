@@ -1,6 +1,8 @@
 //! Each change of what the volume holds goes through here: a record, and what the policies learn of what came of it.
 
-use super::*;
+use super::Engine;
+use super::segments::SegmentState;
+use crate::addr::{Lba, Segment};
 use crate::format::chunk::Record;
 use crate::state::{Event, Origin};
 

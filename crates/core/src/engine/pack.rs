@@ -9,14 +9,18 @@
 //!
 //! The core decides where a part goes, and writes the directory; the bytes are stored by the runtime.
 
+use super::segments::locate;
+use super::twin::Shared as Sharing;
 use super::verdict::Twin;
-use super::*;
+use super::{Engine, Pending};
+use crate::addr::{Buf, EffectId, Lba, Pba, Vba};
 use crate::entry::{MAX_PARTS, PartId};
 use crate::format::chunk::{self, ChunkHeader, Part, RECORD_ROOM, Record};
 use crate::format::names::NAMES_ROOM;
 use crate::format::pack::{self, OVERHEAD, ROOM};
 use crate::format::summary::{Owner, Tag};
-use crate::log::{PartSlot, Parts};
+use crate::limits;
+use crate::log::{ChunkId, Head, PartSlot, Parts};
 use crate::seam::{Block, Bucket, Packed, Payload};
 use crate::state::Origin;
 

@@ -12,11 +12,17 @@
 //!    it is durable they are still what a crash finds (`ending`).
 //! 4. What recovery redeems has no record. So nothing else is added to the log before it is in a map checkpoint.
 
-use super::*;
+use super::Engine;
+use super::waiting::Waiting;
+use crate::addr::Lba;
+use crate::entry::Entry;
 use crate::format::SumKind;
 use crate::format::chunk::Record;
 use crate::index::Holder;
+use crate::limits;
+use crate::log::{ChunkId, Head};
 use crate::state::{Origin, Pledges};
+use alloc::vec::Vec;
 
 impl Engine {
     /// A transaction is complete. What waits is not in the log yet, and the commit block may be of it: this keeps its place in

@@ -1,6 +1,8 @@
 //! What moves on when: each step of the engine looks for itself whether it can do something.
 
-use super::*;
+use super::Engine;
+use crate::addr::Seq;
+use crate::seam::{Effect, Refusal};
 
 /// What is to be done when an effect has been answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

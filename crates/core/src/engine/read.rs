@@ -1,9 +1,16 @@
 //! The way of a read: from the write buffer, from nothing, or from the medium with its checksum.
 
 use super::parked::{Fault, Unchecked};
-use super::*;
-use crate::entry::PartId;
-use crate::seam::Page;
+use super::segments::locate;
+use super::waiting::Waiting;
+use super::{Engine, Pending};
+use crate::addr::{Buf, Lba, Pba, RequestId, Segment};
+use crate::entry::{Entry, PartId};
+use crate::limits;
+use crate::log::Held;
+use crate::seam::{Effect, Outcome, Page, Refusal};
+use crate::state::Place;
+use alloc::vec::Vec;
 
 /// What a read asks for.
 #[derive(Clone, Copy)]

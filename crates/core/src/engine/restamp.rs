@@ -6,8 +6,11 @@
 //! of today. One that a crash tears is as good as none: the headers say what it said, and the collector
 //! searches the map for owners that nothing names.
 
-use super::*;
+use super::segments::{SegmentState, locate};
+use super::{Engine, Pending};
+use crate::addr::{Pba, Segment};
 use crate::format::summary::{self, Owner};
+use crate::seam::{Effect, Outcome};
 
 /// Segments that are looked at for one to restamp, at most: the others are looked at next time.
 const TRIES: usize = 8;

@@ -4,44 +4,12 @@
 //! blocks are kept like that until they are written. A leaf that is not dirty is on the medium as it is in memory, or it is
 //! written too: its checksum tells.
 
+use super::leaf_blocks::Block;
 use super::{Engine, Pending};
-use crate::addr::{BLOCK_BYTES, Leaf, Pba};
+use crate::addr::{Leaf, Pba};
 use crate::format::leaf;
 use crate::format::root::LeafSlot;
 use crate::seam::Effect;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-
-type Block = Box<[u8; BLOCK_BYTES]>;
-
-/// Leaves that are on their way, as they are written.
-#[derive(Default)]
-pub(super) struct Blocks {
-    kept: Vec<(Leaf, Block)>,
-    spare: Vec<Block>,
-}
-
-impl Blocks {
-    pub fn get(&self, leaf: Leaf) -> &[u8] {
-        let mut kept = self.kept.iter();
-        match kept.find(|(of, _)| *of == leaf) {
-            Some((_, block)) => &block[..],
-            None => unreachable!("leaf {leaf} is not on its way"),
-        }
-    }
-
-    pub fn written(&mut self, leaf: Leaf) {
-        if let Some(index) = self.kept.iter().position(|(of, _)| *of == leaf) {
-            let (_, block) = self.kept.swap_remove(index);
-            self.spare.push(block);
-        }
-    }
-
-    fn take(&mut self) -> Block {
-        let spare = self.spare.pop();
-        spare.unwrap_or_else(|| Box::new([0; BLOCK_BYTES]))
-    }
-}
 
 impl Engine {
     /// Begins to write what is dirty of a stripe, and its parity.
@@ -71,7 +39,7 @@ impl Engine {
             holds_any |= holds;
             leaf::add(&mut parity, &block);
             match known == Some(leaf::checksum(leaf, &block[..], self.superblock.crc())) {
-                true => self.checkpoint.blocks.spare.push(block),
+                true => self.checkpoint.blocks.give_back(block),
                 false => self.write_leaf(leaf, block, holds),
             }
         }
@@ -80,7 +48,7 @@ impl Engine {
                 self.stats.medium_copies += u64::from(holds_any);
                 self.write_leaf(leaf, parity, holds_any);
             }
-            None => self.checkpoint.blocks.spare.push(parity),
+            None => self.checkpoint.blocks.give_back(parity),
         }
     }
 
@@ -88,7 +56,7 @@ impl Engine {
     fn write_leaf(&mut self, leaf: Leaf, block: Block, holds: bool) {
         if !holds {
             self.checkpoint.staged.push((leaf, LeafSlot::Absent));
-            return self.checkpoint.blocks.spare.push(block);
+            return self.checkpoint.blocks.give_back(block);
         }
         let sum = leaf::checksum(leaf, &block[..], self.superblock.crc());
         let slot = match self.checkpoint.slots[leaf.0 as usize] {
@@ -96,7 +64,7 @@ impl Engine {
             LeafSlot::Absent | LeafSlot::Slot1(_) => LeafSlot::Slot0(sum),
         };
         self.checkpoint.staged.push((leaf, slot));
-        self.checkpoint.blocks.kept.push((leaf, block));
+        self.checkpoint.blocks.keep(leaf, block);
         self.checkpoint.in_flight += 1;
         self.stats.medium_map += 1;
         let at = self.leaf_target(leaf);

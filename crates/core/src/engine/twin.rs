@@ -6,12 +6,17 @@
 
 use super::parked::Unsure;
 use super::queue::Noted;
-use super::verdict::{Answer, Proposer, Twin};
-use super::*;
-use crate::entry::PartId;
+use super::segments::locate;
+use super::verdict::{Answer, Proposer, Twin, Verdict};
+use super::{Engine, Pending};
+use crate::addr::{Buf, Lba, Pba, RequestId, Segment, Vba};
+use crate::entry::{Entry, PartId};
 use crate::format::chunk::Record;
 use crate::index::Holder;
-use crate::seam::{Against, Page, Payload};
+use crate::log::{Head, Held};
+use crate::seam::{Against, Effect, Outcome, Page, Payload};
+use crate::state::Place;
+use alloc::vec::Vec;
 
 /// What became of a block with a twin.
 pub(super) enum Shared {

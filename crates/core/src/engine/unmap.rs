@@ -1,7 +1,11 @@
 //! Discards and zeroes: one record an extent, whatever its length.
 
-use super::*;
+use super::Engine;
+use super::waiting::Waiting;
+use crate::addr::{Lba, RequestId};
 use crate::format::chunk::Record;
+use crate::log::Head;
+use crate::seam::Refusal;
 use crate::state::Origin;
 
 impl Engine {

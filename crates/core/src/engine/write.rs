@@ -1,12 +1,22 @@
 //! The way of a write.
 
+use super::Engine;
 use super::pack::Packing;
-use super::*;
+use super::twin::Shared as Sharing;
+use super::verdict::Verdict;
+use super::waiting::Waiting;
+use crate::addr::{Buf, Lba, Pba, RequestId};
+use crate::entry::Entry;
 use crate::format::chunk::Record;
 use crate::format::summary::{Owner, Tag};
+use crate::limits;
+use crate::log::Head;
+use crate::policy::once::Once;
 use crate::reserve::Need;
-use crate::seam::{Ack, Block, Class, Payload};
+use crate::room::Room;
+use crate::seam::{Ack, Block, Class, Payload, Refusal};
 use crate::state::Origin;
+use alloc::vec::Vec;
 
 /// What became of one block.
 enum Placed {

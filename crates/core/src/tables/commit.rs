@@ -11,7 +11,14 @@
 //! it, and they come so fast that another is likely within a millisecond, it is held back that long (§2.2).
 
 use super::order::{Stage, Step};
-use super::*;
+use super::table::Table;
+use super::{Mode, Pending, Tables, twin};
+use crate::addr::{Buf, Nanos, Pba};
+use crate::format::table::{Kind, Link};
+use crate::limits;
+use crate::seam::Effect;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
 
 /// The number of a commit of what was found. What clients change has a higher one.
 const FOUND: u64 = 0;

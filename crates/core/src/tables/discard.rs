@@ -4,7 +4,10 @@
 //! and just as well forgotten. While a discard of it is in flight it is not free, for a write of it must not be overtaken.
 //! No answer waits for any of this; under a steady load it goes on beside it, a few runs at a time.
 
-use super::*;
+use super::{Mode, Pending, Tables};
+use crate::addr::Nanos;
+use crate::limits;
+use crate::seam::Effect;
 
 impl Tables {
     /// Discards what has been free for a while.

@@ -1,6 +1,9 @@
 //! What is in flight, and the bytes of what is written.
 
-use super::*;
+use super::{Pending, Tables};
+use crate::addr::{Buf, EffectId, Pba};
+use crate::format::table::{Edition, Kind};
+use crate::seam::Effect;
 
 impl Tables {
     /// The buffers of a write of data, in the order of its blocks.

@@ -1,7 +1,13 @@
 //! What is known of blocks, as of now: links, counts, who leads where.
 
+use super::Tables;
+use super::commit::Group;
 use super::order::Step;
-use super::*;
+use super::table::Table;
+use crate::addr::Lba;
+use crate::format::table::Link;
+use crate::limits;
+use alloc::vec::Vec;
 
 impl Tables {
     /// Where an LBA leads now.

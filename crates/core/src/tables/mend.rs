@@ -1,8 +1,12 @@
 //! What a scrub asks of tables, and has them write anew: nothing of it changes what a client reads.
 
-use super::*;
-use crate::addr::Generation;
+use super::shadow::Shadow;
+use super::{Mode, Tables};
+use crate::addr::{Generation, Lba, Pba};
+use crate::format::table::Kind;
 use crate::seam::Mend;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 
 impl Tables {
     /// Whether `lba` leads to what is at `pba` now, and no request that would change that is waiting.

@@ -35,18 +35,16 @@ mod twins;
 mod waiting;
 mod write;
 
-use crate::addr::{Buf, EffectId, Lba, Nanos, Pba, RequestId};
+use crate::addr::{Buf, EffectId, Nanos, Pba, RequestId};
 use crate::format::Crc;
-use crate::format::areas::Layout;
 use crate::format::superblock::Superblock;
-use crate::format::table::{Edition, Kind, Link, Signer};
+use crate::format::table::{Kind, Link, Signer};
 use crate::front::Outbox;
-use crate::limits;
 use crate::mirrors::Mirrors;
 use crate::policy::{dedup::Dedup, once::Once};
 use crate::reserve::Reserve;
 use crate::room::Room;
-use crate::seam::{Ack, Effect, Input, Outcome, Payload, Refusal, Reply};
+use crate::seam::{Ack, Effect, Input, Outcome, Refusal, Reply};
 use crate::stats::Stats;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -60,7 +58,6 @@ pub use rest::rescue;
 use shadow::Shadow;
 use space::Space;
 use table::Table;
-use twin::Verdict;
 use waiting::{Waiter, Waiting};
 
 /// What an effect in flight was for.

@@ -1,6 +1,11 @@
 //! The way of a read: from memory, from nothing, or from the medium with its checksum.
 
-use super::*;
+use super::waiting::Waiting;
+use super::{Pending, Tables};
+use crate::addr::{Lba, RequestId};
+use crate::format::table::Link;
+use crate::seam::{Effect, Outcome, Refusal};
+use alloc::vec::Vec;
 
 impl Tables {
     pub(super) fn read(&mut self, id: RequestId, lba: Lba, blocks: u32) {

@@ -1,11 +1,16 @@
 //! Shadowed tables: a changed table block goes to its other slot, the directory that names it as well, and the
 //! root says that all of it counts, or none (Dmdedup; OrderMergeDedup §4 measures itself against it).
 
-use super::*;
-use crate::addr::{BLOCK_BYTES, Generation, Pba};
+use super::recover::Recovered;
+use super::{Mode, Pending, Tables};
+use crate::addr::{BLOCK_BYTES, Generation, Nanos, Pba};
+use crate::format::areas::Layout;
 use crate::format::root::{self, LeafSlot};
-use crate::format::table::{encode_directory, shadow_root, sum_of_sectors};
+use crate::format::table::{Kind, encode_directory, shadow_root, sum_of_sectors};
+use crate::limits;
 use crate::mirrors::Ended;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 
 /// Entries of a directory block.
 const ENTRIES: usize = crate::format::areas::DIRECTORY_ENTRIES as usize;

@@ -4,11 +4,16 @@
 //! what is linked to.
 
 use super::order::Step;
-use super::*;
-use crate::addr::Vba;
+use super::table::Table;
+use super::waiting::Waiting;
+use super::{Pending, Tables};
+use crate::addr::{Lba, RequestId, Vba};
+use crate::format::table::Link;
 use crate::index::Holder;
-use crate::policy::dedup::content_hash;
-use crate::seam::{Against, Dedup as Policy};
+use crate::limits;
+use crate::policy::dedup::{Dedup, content_hash};
+use crate::seam::{Against, Dedup as Policy, Effect, Outcome, Payload};
+use alloc::vec::Vec;
 
 /// What is known of the twin of a block in the queue.
 #[derive(Clone, Copy, Debug, Default)]

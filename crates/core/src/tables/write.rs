@@ -1,10 +1,18 @@
 //! The way of a write, a discard and a flush: into memory, and into the running group.
 
+use super::Tables;
+use super::options::Persistence;
 use super::order::Step;
-use super::twin::Sharing;
-use super::*;
+use super::table::Table;
+use super::twin::{Sharing, Verdict};
+use super::waiting::{Waiter, Waiting};
+use crate::addr::{Lba, RequestId};
+use crate::format::table::Link;
+use crate::limits;
+use crate::policy::once::Once;
 use crate::reserve::Need;
-use crate::seam::Class;
+use crate::seam::{Class, Payload, Refusal};
+use alloc::vec::Vec;
 
 /// What became of one block.
 pub(super) enum Placed {
