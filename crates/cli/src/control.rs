@@ -222,8 +222,12 @@ pub fn lives(server: Process) -> bool {
 
 /// Removes what a dead server of this volume left; where one answers, it is somebody's.
 pub fn clear_up(uuid: &str) {
+    // Refused: nobody listens. Whoever starts is not between the two steps of that, for it is alone, too.
+    let is_dead = |path: &Path| {
+        UnixStream::connect(path).is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
+    };
     if let (Ok(_alone), Ok(path)) = (state::alone(), state::control_socket(uuid))
-        && !is_answered(&path)
+        && is_dead(&path)
     {
         let _ = std::fs::remove_file(path);
     }

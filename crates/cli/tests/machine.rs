@@ -1,5 +1,6 @@
 //! What a machine does to a server under a mounted ext4: it has it stand still for a while, leaves it no descriptor to open, and no
-//! room for its volume. And what it does to one whose clock leaps.
+//! room for its volume. And what it does to one whose clock leaps, or whose medium is gone; and what
+//! one leaves that was killed.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -347,4 +348,67 @@ fn a_clock_that_leaps_costs_no_history() {
     let wrong = fs::read_to_string(at("errors")).unwrap();
     assert!(!wrong.contains("panicked"), "{wrong}");
     assert!(ok(&["check", text(&volume)]).contains("is sound"));
+}
+
+/// Its file has nothing any more, as that of a loop device or a stick that was pulled out.
+#[test]
+fn a_medium_that_is_gone_is_an_error_and_no_wait() {
+    if !can_attach("a_medium_that_is_gone_is_an_error_and_no_wait") {
+        return;
+    }
+    let dir = dir();
+    let (volume, mount) = (dir.path().join("v"), dir.path().join("m"));
+    fs::create_dir(&mount).unwrap();
+    ok(&["create", text(&volume), "--size", "64M"]);
+    let _disk = Disk(volume.clone());
+    let to = ["--via=fuse", "--mkfs", "--mount", text(&mount)];
+    ok(&[&["attach", text(&volume)], &to[..]].concat());
+    put(&mount, 0);
+    fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
+    File::options()
+        .write(true)
+        .open(&volume)
+        .unwrap()
+        .set_len(0)
+        .unwrap();
+    let began = Instant::now();
+    assert!(fs::read(mount.join("0")).is_err(), "it reads what is gone");
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
+    let health = vellum(&["health", text(&volume)]);
+    assert_eq!(health.status.code(), Some(2), "{health:?}");
+    assert!(ok(&["list"]).contains(text(&volume)));
+    let began = Instant::now();
+    ok(&["detach", text(&mount)]);
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+#[test]
+fn what_a_killed_server_listened_on_is_gone_after_a_list() {
+    let dir = dir();
+    let volume = dir.path().join("v");
+    ok(&["create", text(&volume), "--size", "64M"]);
+    let told = ok(&["info", text(&volume), "--json"]);
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let uuid = told["uuid"].as_str().unwrap().to_owned();
+    let socket = dir.path().join("s");
+    let server = common::Server::start(dir.path(), &[text(&volume), "--socket", text(&socket)]);
+    ok(&["list"]);
+    // SAFETY: no preconditions.
+    let control = match unsafe { libc::geteuid() } {
+        0 => PathBuf::from(format!("/run/vellum/{uuid}.control")),
+        _ => return server.kill(),
+    };
+    assert!(control.exists(), "a server that lives keeps its own");
+    server.kill();
+    assert!(control.exists());
+    ok(&["list"]);
+    assert!(!control.exists());
 }

@@ -102,8 +102,11 @@ fn running() -> Result<Vec<Running>> {
     for uuid in state::control_sockets()? {
         let record = records.remove(&uuid);
         let Some(pid) = control::server_pid(&state::control_socket(&uuid)?) else {
-            // Left behind.
-            all.extend(record.and_then(|record| dead(&uuid, record)));
+            // Left behind by one that was killed. What it had attached is `detach`'s, and its socket, too.
+            match record {
+                Some(record) => all.extend(dead(&uuid, record)),
+                None => control::clear_up(&uuid),
+            }
             continue;
         };
         let mut it = served(&uuid, pid, record.as_ref())?;
