@@ -1,8 +1,10 @@
 //! The side of the core that clients and the runtime see, the same for every layout.
 
+mod course;
 mod held;
 mod in_flight;
 mod in_parts;
 mod outbox;
 
+pub(crate) use course::Course;
 pub(crate) use outbox::Outbox;

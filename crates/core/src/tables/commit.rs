@@ -12,7 +12,7 @@
 
 use super::order::{Stage, Step};
 use super::table::Table;
-use super::{Mode, Pending, Tables, twin};
+use super::{Pending, Tables, twin};
 use crate::addr::{Buf, Nanos, Pba};
 use crate::format::table::{Kind, Link};
 use crate::limits;
@@ -117,7 +117,7 @@ impl Tables {
     }
 
     pub(super) fn mark_later(&mut self, kind: Kind, block: u32) {
-        let now = self.now;
+        let now = self.course.now();
         let key = (kind, block);
         if let alloc::collections::btree_map::Entry::Vacant(entry) = self.later.entry(key) {
             entry.insert(now);
@@ -128,31 +128,31 @@ impl Tables {
     /// When what was held back is due.
     pub(super) fn later_due(&self) -> Option<Nanos> {
         if !self.anew.is_empty() {
-            return Some(self.now);
+            return Some(self.course.now());
         }
         let (since, _) = self.later_order.front()?;
-        match self.mode {
-            Mode::Running => Some(Nanos(since.0 + self.options.later_nanos)),
-            _ => Some(self.now),
+        match self.course.is_running() {
+            true => Some(Nanos(since.0 + self.options.later_nanos)),
+            false => Some(self.course.now()),
         }
     }
 
     /// When the running group is due.
     pub(super) fn group_due(&self) -> Option<Nanos> {
         let group = &self.running;
-        let ends = self.mode != Mode::Running && self.unsynced;
+        let ends = !self.course.is_running() && self.unsynced;
         if group.is_empty() && !ends {
             return None;
         }
         let often = self.options.commit_requests;
-        let at_once = self.mode != Mode::Running
+        let at_once = !self.course.is_running()
             || group.urgent
             || self.group_is_full()
             || often > 0 && group.requests >= often;
         Some(if at_once {
-            self.now
+            self.course.now()
         } else if group.wanted {
-            group.held_until.max(self.now)
+            group.held_until.max(self.course.now())
         } else {
             Nanos(group.began.0 + limits::COMMIT_AFTER_NANOS)
         })
@@ -163,11 +163,11 @@ impl Tables {
     pub(super) fn want_group(&mut self, flush: bool) {
         let group = &mut self.running;
         if flush {
-            group.held_until = self.now;
+            group.held_until = self.course.now();
         }
         if !group.wanted {
             group.wanted = true;
-            group.held_until = self.now;
+            group.held_until = self.course.now();
             if !flush && self.gap < self.options.anticipation_nanos {
                 self.running.held_until.0 += self.options.anticipation_nanos;
                 self.stats.anticipated_commits += 1;
@@ -179,7 +179,7 @@ impl Tables {
     pub(super) fn advance_commit(&mut self) {
         loop {
             let Some(commit) = &self.committing else {
-                let due = |at: Option<Nanos>| at.is_some_and(|at| at <= self.now);
+                let due = |at: Option<Nanos>| at.is_some_and(|at| at <= self.course.now());
                 let is_due = due(self.group_due()) || due(self.later_due());
                 if !is_due || self.outbox.holds_writes() {
                     return;
@@ -264,13 +264,13 @@ impl Tables {
         for block in blocks.iter() {
             self.later.remove(block);
         }
-        let (all, after) = match self.mode {
-            Mode::Running => (self.shadow.is_some(), self.options.later_nanos),
-            _ => (true, 0),
+        let (all, after) = match self.course.is_running() {
+            true => (self.shadow.is_some(), self.options.later_nanos),
+            false => (true, 0),
         };
         while let Some(&(since, key)) = self.later_order.front() {
             let is_there = self.later.get(&key) == Some(&since);
-            if is_there && !all && since.0 + after > self.now.0 {
+            if is_there && !all && since.0 + after > self.course.now().0 {
                 break;
             }
             self.later_order.pop_front();
@@ -408,7 +408,7 @@ impl Tables {
             return;
         };
         let nobody = commit.group.is_empty() && self.waiters.is_empty() && self.anew.is_empty();
-        if nobody && self.mode == Mode::Running {
+        if nobody && self.course.is_running() {
             return self.finish_commit();
         }
         self.sync_then(At::GroundSync);
@@ -538,7 +538,7 @@ impl Tables {
                 self.prints.set(index, 0);
                 self.mark(Step::Unprint, Table::<u32>::block_of(index));
                 if self.running.is_empty() {
-                    self.running.began = self.now;
+                    self.running.began = self.course.now();
                 }
                 self.running.unprinted.push(index);
             }

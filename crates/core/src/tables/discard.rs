@@ -4,7 +4,7 @@
 //! and just as well forgotten. While a discard of it is in flight it is not free, for a write of it must not be overtaken.
 //! No answer waits for any of this; under a steady load it goes on beside it, a few runs at a time.
 
-use super::{Mode, Pending, Tables};
+use super::{Pending, Tables};
 use crate::addr::Nanos;
 use crate::limits;
 use crate::seam::Effect;
@@ -15,7 +15,7 @@ impl Tables {
         if !self.may_discard() {
             return;
         }
-        let now = self.now;
+        let now = self.course.now();
         while self.discards < limits::DISCARDS_IN_FLIGHT
             && self.space.stale().is_some_and(|stale| stale.is_due(now))
         {
@@ -34,7 +34,7 @@ impl Tables {
     fn may_discard(&self) -> bool {
         let room = u64::from(self.space.free_blocks()) >= limits::FREE_BLOCKS_TO_DISCARD;
         let waits = self.outbox.holds_writes() || self.is_doubling();
-        room && !self.poisoned && self.mode == Mode::Running && !waits
+        room && !self.course.is_poisoned() && self.course.is_running() && !waits
     }
 
     /// When to look next for what can be discarded, if nothing happens before.
@@ -43,8 +43,8 @@ impl Tables {
         match stale.is_under_way() {
             // The next one that completes goes on with it.
             true if self.discards > 0 => None,
-            true => Some(Nanos(self.now.0 + limits::LOOK_ON_AFTER_NANOS)),
-            false => stale.due().map(|due| due.max(self.now)),
+            true => Some(Nanos(self.course.now().0 + limits::LOOK_ON_AFTER_NANOS)),
+            false => stale.due().map(|due| due.max(self.course.now())),
         }
     }
 

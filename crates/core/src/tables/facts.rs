@@ -92,7 +92,7 @@ impl Tables {
             self.refer(index);
         }
         if self.running.links.is_empty() {
-            self.running.began = self.now;
+            self.running.began = self.course.now();
         }
         let before = self.running.links.insert(key, link);
         if let Some(index) = old.index() {

@@ -1,7 +1,7 @@
 //! What a scrub asks of tables, and has them write anew: nothing of it changes what a client reads.
 
+use super::Tables;
 use super::shadow::Shadow;
-use super::{Mode, Tables};
 use crate::addr::{Generation, Lba, Pba};
 use crate::format::table::Kind;
 use crate::seam::Mend;
@@ -38,16 +38,16 @@ impl Tables {
     /// Whether nothing of the tables is being written.
     #[must_use]
     pub fn is_resting(&self) -> bool {
-        self.committing.is_none() && self.mirrors.are_idle()
+        self.committing.is_none() && self.superblock.is_written()
     }
 
     pub(super) fn mend(&mut self, what: Mend<'_>) {
-        if self.mode != Mode::Running || self.poisoned {
+        if !self.course.is_running() || self.course.is_poisoned() {
             return;
         }
         let number = match what {
             Mend::Table(number) => number,
-            Mend::Mirror(index) => return self.mirrors.write_anew(usize::from(index > 0)),
+            Mend::Mirror(index) => return self.superblock.write_anew(usize::from(index > 0)),
             // Whatever is written has a new root.
             Mend::Checkpoint => 0,
             // A block of the directory: what is written of the tables that it names has it written.

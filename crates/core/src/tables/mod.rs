@@ -39,8 +39,8 @@ use crate::addr::{Buf, EffectId, Nanos, Pba, RequestId};
 use crate::format::Crc;
 use crate::format::superblock::Superblock;
 use crate::format::table::{Kind, Link, Signer};
-use crate::front::Outbox;
-use crate::mirrors::Mirrors;
+use crate::front::{Course, Outbox};
+use crate::mirrors::Mirrored;
 use crate::policy::{dedup::Dedup, once::Once};
 use crate::reserve::Reserve;
 use crate::room::Room;
@@ -97,22 +97,12 @@ enum Pending {
     },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    Running,
-    Stopping,
-    Stopped,
-}
-
 /// See the module.
 pub struct Tables {
-    superblock: Superblock,
+    superblock: Mirrored,
     signer: Signer,
-    crc: Crc,
     options: Options,
-    now: Nanos,
-    mode: Mode,
-    poisoned: bool,
+    course: Course,
 
     map: Table<Link>,
     counts: Table<u16>,
@@ -144,7 +134,6 @@ pub struct Tables {
     /// Whether something was written since the last sync was asked for.
     unsynced: bool,
     shadow: Option<Shadow>,
-    mirrors: Mirrors,
     waiters: VecDeque<Waiter>,
     waiting: VecDeque<Waiting>,
     /// Requests that have been refused while a comparison still reads their buffers.
@@ -181,11 +170,8 @@ impl Tables {
             editions: recovered.editions,
             refs: recovered.refs,
             signer,
-            crc,
             options,
-            now: Nanos(0),
-            mode: Mode::Running,
-            poisoned: false,
+            course: Course::begin(false),
             held: BTreeMap::new(),
             queued: BTreeSet::new(),
             pins: BTreeMap::new(),
@@ -199,7 +185,6 @@ impl Tables {
             anew: recovered.anew.tables,
             unsynced: false,
             shadow,
-            mirrors: Mirrors::default(),
             waiters: VecDeque::new(),
             waiting: VecDeque::new(),
             doomed: Vec::new(),
@@ -212,7 +197,7 @@ impl Tables {
             reserve: Reserve::new(Room::default()),
             outbox: Outbox::default(),
             stats: recovered.found,
-            superblock,
+            superblock: Mirrored::new(superblock, crc),
         };
         if options.discard_blocks_min > 0 {
             tables.space.keep_stale(options.discard_blocks_min);
@@ -237,8 +222,7 @@ impl Tables {
 
     /// Takes one input. Afterwards take effects and replies until there are none.
     pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
-        debug_assert!(now >= self.now, "time went backwards");
-        self.now = now;
+        self.course.on_time(now);
         match input {
             Input::Write {
                 id,
@@ -274,7 +258,7 @@ impl Tables {
             Input::Journaled { pairs } => self.once.learn_homes(pairs),
             Input::Dedup { policy } => self.set_dedup(policy),
             Input::Commits { policy } => self.options.set_commits(policy),
-            Input::Properties { id, properties } => self.mirrors.change(id, properties.clone()),
+            Input::Properties { id, properties } => self.superblock.change(id, properties.clone()),
             Input::Critical { ranges } => self.dedup.set_critical(ranges),
             Input::Mend(what) => self.mend(what),
             // The table of fingerprints knows, and nothing is pledged: a map entry is written in place, by itself.
@@ -290,7 +274,7 @@ impl Tables {
             }
             // What lies in tables was compared when it was written.
             Input::Merge { id, .. } => {
-                let result = match self.poisoned {
+                let result = match self.course.is_poisoned() {
                     true => Err(Refusal::Poisoned),
                     false => Ok(()),
                 };
@@ -299,9 +283,7 @@ impl Tables {
             Input::Done { id, outcome } => self.done(id, outcome),
             Input::Tick => self.tick(),
             Input::Shutdown => {
-                if self.mode == Mode::Running {
-                    self.mode = Mode::Stopping;
-                }
+                self.course.stop();
             }
         }
         self.pump();
@@ -320,11 +302,11 @@ impl Tables {
     /// When to call with [`Input::Tick`] if nothing else happens before; ask after every `handle`.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        if self.poisoned || self.mode == Mode::Stopped {
+        if self.course.is_poisoned() || self.course.is_stopped() {
             return None;
         }
         if self.fill_from.is_some() {
-            return Some(self.now);
+            return Some(self.course.now());
         }
         if self.outbox.holds_writes() || self.committing.is_some() {
             return self.outbox.held_due();
@@ -345,7 +327,7 @@ impl Tables {
     /// Why no write is taken now, if so: until what is on the medium or under way changes, each is answered like this.
     #[must_use]
     pub fn refuses_writes(&self) -> Option<Refusal> {
-        match self.poisoned {
+        match self.course.is_poisoned() {
             true => Some(Refusal::Poisoned),
             false => self.outbox.holds_writes().then_some(Refusal::NoRoom),
         }
@@ -373,7 +355,7 @@ impl Tables {
             index_comparisons: self.dedup.index().comparisons(),
             index_capacity: self.dedup.index().capacity() as u64,
             waiting_requests: self.waiting.len() as u64,
-            poisoned: u64::from(self.poisoned),
+            poisoned: u64::from(self.course.is_poisoned()),
             ..self.stats
         }
     }
@@ -393,7 +375,7 @@ impl Tables {
                 | Pending::RootCopy(_)
                 | Pending::Mirror(_)
         );
-        if writes && matches!(outcome, Outcome::Full) && !self.poisoned {
+        if writes && matches!(outcome, Outcome::Full) && !self.course.is_poisoned() {
             return self.hold_until_room(id);
         }
         let Some(pending) = self.outbox.answered(id) else {
@@ -403,7 +385,7 @@ impl Tables {
             && (writes || matches!(pending, Pending::Sync))
         {
             // What is durable is unknown from here on: nothing more is accepted.
-            self.poisoned = true;
+            self.course.poison();
             return;
         }
         match pending {
@@ -428,22 +410,22 @@ impl Tables {
 
     /// The medium has no room: nothing is lost, but nothing new can be promised either.
     fn hold_until_room(&mut self, id: EffectId) {
-        self.outbox.hold(id, self.now);
+        self.outbox.hold(id, self.course.now());
         while let Some(waiter) = self.waiters.pop_front() {
             self.outbox.reply(waiter.request, Err(Refusal::NoRoom));
         }
         while let Some(waiting) = self.waiting.pop_front() {
             self.refuse(waiting, Refusal::NoRoom);
         }
-        for id in self.mirrors.refuse() {
+        for id in self.superblock.refuse() {
             self.outbox.reply(id, Err(Refusal::NoRoom));
         }
     }
 
     fn tick(&mut self) {
         self.fill_index();
-        if !self.poisoned {
-            for id in self.outbox.held_by(self.now) {
+        if !self.course.is_poisoned() {
+            for id in self.outbox.held_by(self.course.now()) {
                 let effect = self.write_effect(id);
                 self.outbox.tell(effect);
             }
@@ -474,11 +456,14 @@ impl Tables {
 
     /// Whether something waits for room, and nothing is on its way that could make it.
     fn is_stuck(&self) -> bool {
-        !self.poisoned && self.is_quiet() && self.group_due().is_none() && !self.waiting.is_empty()
+        !self.course.is_poisoned()
+            && self.is_quiet()
+            && self.group_due().is_none()
+            && !self.waiting.is_empty()
     }
 
     fn advance(&mut self) {
-        if self.poisoned {
+        if self.course.is_poisoned() {
             return self.fail_all();
         }
         self.advance_commit();
@@ -509,28 +494,28 @@ impl Tables {
     /// is.
     fn mark_stop(&mut self) {
         let is_there = self.shadow.is_some() || self.superblock.was_stopped();
-        let ends = self.mode == Mode::Stopping && !self.poisoned && !self.outbox.holds_writes();
+        let ends =
+            self.course.is_stopping() && !self.course.is_poisoned() && !self.outbox.holds_writes();
         if ends && !is_there && self.is_clean() && self.is_quiet() {
             self.superblock.mark_stop();
-            self.mirrors.mark();
         }
     }
 
     fn stop_when_done(&mut self) {
-        if self.mode != Mode::Stopping {
+        if !self.course.is_stopping() {
             return;
         }
         let served = self.waiting.is_empty()
             && self.doomed.is_empty()
             && self.waiters.is_empty()
-            && (self.mirrors.are_idle() || self.poisoned);
+            && (self.superblock.is_written() || self.course.is_poisoned());
         // What found no room is not tried again once the volume is poisoned.
-        let ended = match self.poisoned {
+        let ended = match self.course.is_poisoned() {
             true => self.outbox.is_quiet_but_for_held(),
             false => self.is_clean() && self.is_quiet(),
         };
         if served && ended {
-            self.mode = Mode::Stopped;
+            self.course.on_stopped();
             self.outbox.tell(Effect::Stopped);
         }
     }

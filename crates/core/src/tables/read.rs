@@ -18,7 +18,7 @@ impl Tables {
             let (first, length) = waiting.range();
             first < end && lba < first.plus(length)
         });
-        if behind && !self.poisoned {
+        if behind && !self.course.is_poisoned() {
             self.waiting.push_back(Waiting::Read { id, lba, blocks });
         } else {
             self.start_read(id, lba, blocks);

@@ -2,7 +2,7 @@
 //! root says that all of it counts, or none (Dmdedup; OrderMergeDedup §4 measures itself against it).
 
 use super::recover::Recovered;
-use super::{Mode, Pending, Tables};
+use super::{Pending, Tables};
 use crate::addr::{BLOCK_BYTES, Generation, Nanos, Pba};
 use crate::format::areas::Layout;
 use crate::format::root::{self, LeafSlot};
@@ -119,14 +119,14 @@ impl Tables {
     /// The checksum of a table block whose bytes leave for the medium.
     pub(super) fn note_table(&mut self, kind: Kind, block: u32, bytes: &[u8]) {
         let number = self.superblock.table_number(kind, block) as usize;
-        let sum = sum_of_sectors(bytes, self.crc);
+        let sum = sum_of_sectors(bytes, self.superblock.crc());
         if let Some(shadow) = &mut self.shadow {
             shadow.slots[number] = in_slot(slot_of(shadow.slots[number]), sum);
         }
     }
 
     pub(super) fn encode_directory(&mut self, block: u32, out: &mut [u8]) {
-        let crc = self.crc;
+        let crc = self.superblock.crc();
         if let Some(shadow) = &mut self.shadow {
             let from = block as usize * ENTRIES;
             let to = (from + ENTRIES).min(shadow.slots.len());
@@ -142,7 +142,7 @@ impl Tables {
             let header = shadow_root(&self.superblock, shadow.generation);
             let copy = self.superblock.shadow_root_blocks() as usize * BLOCK_BYTES;
             for out in out.chunks_exact_mut(copy) {
-                root::encode(&header, &shadow.directory, self.crc, out);
+                root::encode(&header, &shadow.directory, self.superblock.crc(), out);
             }
         }
     }
@@ -180,7 +180,7 @@ impl Tables {
 
     /// The root is durable.
     pub(super) fn root_written(&mut self) {
-        let now = self.now;
+        let now = self.course.now();
         if let Some(shadow) = &mut self.shadow {
             shadow.durable = shadow.generation;
             shadow.unmarked_since.get_or_insert(now);
@@ -193,29 +193,29 @@ impl Tables {
     pub(super) fn mark_due(&self) -> Option<Nanos> {
         let shadow = self.shadow.as_ref().filter(|shadow| !shadow.marking)?;
         let since = shadow.unmarked_since?;
-        Some(match self.mode {
-            Mode::Running => Nanos(since.0 + limits::MARK_AFTER_NANOS),
-            _ => self.now,
+        Some(match self.course.is_running() {
+            true => Nanos(since.0 + limits::MARK_AFTER_NANOS),
+            false => self.course.now(),
         })
     }
 
     pub(super) fn mark_root(&mut self) {
-        let is_due = self.mark_due().is_some_and(|due| due <= self.now);
-        if !is_due || self.poisoned || self.outbox.holds_writes() {
+        let is_due = self.mark_due().is_some_and(|due| due <= self.course.now());
+        if !is_due || self.course.is_poisoned() || self.outbox.holds_writes() {
             return;
         }
         if let Some(shadow) = &mut self.shadow {
             shadow.marking = true;
         }
-        self.mirrors.mark();
+        self.superblock.mark();
     }
 
     /// Begins what is to be written of the superblock next.
     pub(super) fn write_mirrors(&mut self) {
-        if self.poisoned || self.is_doubling() {
+        if self.course.is_poisoned() || self.is_doubling() {
             return;
         }
-        if let Some(at) = self.mirrors.begin(&mut self.superblock) {
+        if let Some(at) = self.superblock.begin_write() {
             self.stats.medium_map += 1;
             // Durable by itself: no commit has to care for it.
             let id = self.outbox.begin(Pending::Mirror(at));
@@ -227,13 +227,13 @@ impl Tables {
     pub(super) fn encode_mirror(&mut self, out: &mut [u8]) {
         if let Some(shadow) = &mut self.shadow {
             shadow.unmarked_since = None;
-            self.superblock.mark_root(shadow.durable);
+            self.superblock.set_root(shadow.durable);
         }
-        self.superblock.encode(self.crc, out);
+        self.superblock.encode(out);
     }
 
     pub(super) fn mirror_written(&mut self) {
-        match self.mirrors.written() {
+        match self.superblock.on_written() {
             Ended::Mark => self.marked(),
             Ended::Properties(Some(id)) => self.outbox.reply(id, Ok(())),
             Ended::Properties(None) | Ended::Half => {}

@@ -52,7 +52,7 @@ pub(super) struct Waiter {
 
 impl super::Tables {
     pub(super) fn fail_all(&mut self) {
-        for id in self.mirrors.refuse() {
+        for id in self.superblock.refuse() {
             self.outbox.reply(id, Err(Refusal::Poisoned));
         }
         while let Some(waiter) = self.waiters.pop_front() {

@@ -59,9 +59,9 @@ impl Tables {
 
     /// How fast writes come, for the anticipation (OrderMergeDedup §2.2).
     fn count_arrival(&mut self) {
-        let gap = (self.now.0 - self.last_write.0).min(u64::from(u32::MAX));
+        let gap = (self.course.now().0 - self.last_write.0).min(u64::from(u32::MAX));
         self.gap = (self.gap * 7 + gap) / 8;
-        self.last_write = self.now;
+        self.last_write = self.course.now();
         self.running.requests += 1;
     }
 
@@ -151,7 +151,7 @@ impl Tables {
         let gives_back = old.index().is_some_and(|index| self.refs.get(index) == 1);
         if !gives_back {
             let (need, room) = (self.need(lba, old, payload.digest.class), self.room());
-            if !self.reserve.admits(self.now, need, room) {
+            if !self.reserve.admits(self.course.now(), need, room) {
                 return Placed::Full;
             }
         }
@@ -238,7 +238,7 @@ impl Tables {
     }
 
     pub(super) fn unmap(&mut self, id: RequestId, lba: Lba, blocks: u64, zero: bool, fua: bool) {
-        if self.poisoned {
+        if self.course.is_poisoned() {
             return self.outbox.reply(id, Err(Refusal::Poisoned));
         }
         if !self.in_range(lba, blocks) {
@@ -329,7 +329,7 @@ impl Tables {
 
     pub(super) fn flush(&mut self, id: RequestId) {
         self.stats.flushes += 1;
-        if self.poisoned {
+        if self.course.is_poisoned() {
             return self.outbox.reply(id, Err(Refusal::Poisoned));
         }
         if self.outbox.holds_writes() {

@@ -3,15 +3,18 @@
 //! Whoever wants to know where something is reads it as a [`Superblock`]. What changes in it is written to both mirrors, or to
 //! one if that is enough, before anybody is told: nothing else changes it.
 
+mod jobs;
+
 use crate::addr::{Generation, Pba, RequestId};
 use crate::format::properties::Properties;
 use crate::format::{Crc, superblock::Superblock};
-use crate::mirrors::{Ended, Mirrors};
 use alloc::vec::Vec;
 use core::ops::Deref;
+pub(crate) use jobs::Ended;
+use jobs::Mirrors;
 
 /// See the module.
-pub(super) struct Mirrored {
+pub(crate) struct Mirrored {
     superblock: Superblock,
     crc: Crc,
     mirrors: Mirrors,
@@ -44,7 +47,23 @@ impl Mirrored {
 
     /// There is this root: a mirror is to say so.
     pub fn mark_root(&mut self, generation: Generation) {
+        self.set_root(generation);
+        self.mark();
+    }
+
+    /// There is this root; [`mark`](Self::mark) has been asked for, and this is what it says.
+    pub fn set_root(&mut self, generation: Generation) {
         self.superblock.mark_root(generation);
+    }
+
+    /// The volume is as this life leaves it: a mirror is to say so.
+    pub fn mark_stop(&mut self) {
+        self.superblock.mark_stop();
+        self.mark();
+    }
+
+    /// A mirror is to be written with what has changed.
+    pub fn mark(&mut self) {
         self.mirrors.mark();
     }
 

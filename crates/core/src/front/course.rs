@@ -1,4 +1,4 @@
-//! Where the engine is in its course: what time it is, whether it runs, and whether it may promise anything.
+//! Where a volume is in its course: what time it is, whether it runs, and whether it may promise anything.
 //!
 //! Time does not go back. What is stopping does not run again. Whatever fails for good, fails for good: a sync that is tried again
 //! could succeed without the pages that were lost.
@@ -16,7 +16,7 @@ enum Mode {
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Course {
+pub(crate) struct Course {
     now: Nanos,
     mode: Mode,
     poisoned: bool,
@@ -53,6 +53,10 @@ impl Course {
     /// Whether only reads are served.
     pub fn is_reading(&self) -> bool {
         self.mode == Mode::Reading
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.mode == Mode::Stopped
     }
 
     pub fn is_stopping(&self) -> bool {
