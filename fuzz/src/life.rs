@@ -9,8 +9,8 @@ use vellum_core::engine::{Buffers, Earlier, Options};
 use vellum_core::index::Holder;
 use vellum_core::layout::{Core, Recovered};
 use vellum_core::seam::{
-    Ack, Against, Block, Bucket, Dedup, Digest, Effect, Fingerprint, Input, Outcome, Packed, Page,
-    Payload, Region, Reply, WriteOnce,
+    Ack, Against, Block, Bucket, Dedup, Digest, Effect, Fingerprint, Hint, Input, Outcome, Packed,
+    Page, Payload, Region, Reply, Service, Setting, WriteOnce,
 };
 use vellum_core::tables::Persistence;
 
@@ -135,13 +135,13 @@ impl Life<'_> {
             ..Dedup::default()
         };
         if self.below(2) == 0 {
-            self.feed(Input::Journals { regions: &[region] });
+            self.feed(Input::Hint(Hint::Journals { regions: &[region] }));
         }
         if self.below(2) == 0 {
-            self.feed(Input::Dedup { policy });
+            self.feed(Input::Set(Setting::Dedup { policy }));
         }
         let on = self.below(2) == 0;
-        self.feed(Input::Deltas { on });
+        self.feed(Input::Set(Setting::Deltas { on }));
     }
 
     fn ask(&mut self, id: RequestId) {
@@ -160,28 +160,30 @@ impl Life<'_> {
                     0 => (Lba(0), logical),
                     _ => (lba, blocks),
                 };
-                self.feed(Input::Discard {
+                self.feed(Input::Unmap {
                     id,
                     lba,
                     blocks,
                     fua,
+                    zero: false,
                 })
             }
-            2 => self.feed(Input::WriteZeroes {
+            2 => self.feed(Input::Unmap {
                 id,
                 lba,
                 blocks,
                 fua,
+                zero: true,
             }),
             3 | 4 => {
                 let of = Holder::Lba(other);
-                self.feed(Input::Merge { id, lba, of });
+                self.feed(Input::Service(Service::Merge { id, lba, of }));
             }
             5 => {
                 self.requests.push(id);
-                self.feed(Input::Committed {
+                self.feed(Input::Hint(Hint::Committed {
                     pairs: &[(other, lba)],
-                });
+                }));
             }
             6..10 => self.feed(Input::Read {
                 id,

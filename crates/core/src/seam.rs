@@ -30,7 +30,7 @@ pub struct Digest {
     /// What it is to whoever wrote it, as far as the runtime knows.
     pub class: Class,
     /// Whether it looks like what is written in several places on purpose, so that one may be lost: it is not shared, even
-    /// before anybody knows where such blocks are ([`Input::Critical`]).
+    /// before anybody knows where such blocks are ([`Hint::Critical`]).
     pub copied: bool,
 }
 
@@ -293,78 +293,97 @@ pub enum Input<'a> {
     },
     /// Make all that was acknowledged before this durable.
     Flush { id: RequestId },
-    /// The client no longer needs these blocks; they read as zeros.
-    Discard {
+    /// These blocks read as zeros from now on, without data on the medium. `zero`: the client has written zeros; else it no longer
+    /// needs what was there.
+    Unmap {
         id: RequestId,
         lba: Lba,
         blocks: u64,
-        fua: bool,
-    },
-    /// These blocks read as zeros from now on, without data on the medium.
-    WriteZeroes {
-        id: RequestId,
-        lba: Lba,
-        blocks: u64,
+        zero: bool,
         fua: bool,
     },
     /// Let blocks hold what others hold, by links and without data: answered like a write, in the order of writes. One block after
     /// the other, upwards. Only a log links blocks.
     Copy { id: RequestId, copy: Copy },
-    /// Where journals are, from now on: in place of all that was told before. No reply.
-    Journals { regions: &'a [Region] },
-    /// Home blocks and the place in the journal where each has, or is about to have, its copy: read from a
-    /// descriptor block, for regions with [`WriteOnce::Descriptor`]. A hint, believed no more than a hash
-    /// is. No reply.
-    Journaled { pairs: &'a [(Lba, Lba)] },
-    /// A transaction of a journal is complete: its commit block, and all that it commits, have been written. Home
-    /// blocks with their copies in the journal, of which the last one counts. From now on a crash may find at home
-    /// what the journal holds, as the file system's replay would put it there, until either is written again; for
-    /// that a FLUSH after these same blocks have been written home costs nothing. May be ignored. No reply.
-    Committed { pairs: &'a [(Lba, Lba)] },
-    /// Whether blocks may be stored as deltas from now on. No reply.
-    Deltas { on: bool },
-    /// Deduplicate like this, from now on. No reply.
-    Dedup { policy: Dedup },
-    /// Commit changes of tables like this, from now on. No reply.
-    Commits { policy: Commits },
+    /// Something that may be so. No reply.
+    Hint(Hint<'a>),
+    /// How to work from now on. No reply.
+    Set(Setting),
     /// Keep these properties in place of those that there are. The reply comes when both mirrors have them, durably; until then a
     /// crash leaves the old ones or these.
     Properties {
         id: RequestId,
         properties: &'a Properties,
     },
-    /// Blocks whose copies are there on purpose (a file system's superblocks, group descriptors): they are
-    /// never shared by their content. In place of all that was told before. No reply.
-    Critical { ranges: &'a [(Lba, u64)] },
-    /// What is stored from `at` on, as a segment's summary tells it: hints for the index. No reply.
-    Contents { at: Pba, tags: &'a [Tag] },
-    /// What is in the page of parts at `at`, as its directory tells it: hints for the index. No reply.
-    Parts { at: Pba, parts: &'a [PartTag] },
-    /// `lba` may hold the same bytes as `of` has: compare them, and if so let them share one page. Answered when
-    /// that is done, or found to be out of date. Changes nothing that a client can read.
-    Merge { id: RequestId, lba: Lba, of: Holder },
-    /// Who tells of such pairs has passed contents whose checksums are less, and is to go on there after a restart; 0: has ended.
-    /// The next map checkpoint says so; `keep`: let that be soon. No reply.
-    Swept { to: u32, keep: bool },
-    /// As [`Input::Read`], of blocks in a row, [`FOLD_BLOCKS`](crate::limits::FOLD_BLOCKS) at most, that are to be told by
-    /// [`Input::Fold`] then, in place of those that were read so before. It is no client's.
-    ReadToFold {
-        id: RequestId,
-        lba: Lba,
-        blocks: u32,
-    },
-    /// What has been read so, all of it or some in a row, and can be stored in fewer bytes: each block is stored anew if it is
-    /// still the same, in a part of a page, and that takes no room from anybody. Changes nothing that a client can read. No reply;
-    /// the buffers are the core's as those of a write.
-    Fold { lba: Lba, blocks: &'a [Payload] },
-    /// A scrub has found something that is to be written anew. No reply.
-    Mend(Mend<'a>),
+    /// For a service that reads what is stored and makes it better. Changes nothing that a client can read.
+    Service(Service<'a>),
     /// An effect was carried out.
     Done { id: EffectId, outcome: Outcome<'a> },
     /// Time has passed; nothing else happened.
     Tick,
     /// Seal, sync and checkpoint everything; `Effect::Stopped` says when that is done.
     Shutdown,
+}
+
+/// What whoever watches clients, or reads what is stored, tells the core. It is believed no more than a hash is, but for
+/// [`Committed`](Self::Committed).
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they are")]
+pub enum Hint<'a> {
+    /// Where journals are, from now on: in place of all that was told before.
+    Journals { regions: &'a [Region] },
+    /// Home blocks and the place in the journal where each has, or is about to have, its copy: read from a
+    /// descriptor block, for regions with [`WriteOnce::Descriptor`].
+    Journaled { pairs: &'a [(Lba, Lba)] },
+    /// A transaction of a journal is complete: its commit block, and all that it commits, have been written. Home
+    /// blocks with their copies in the journal, of which the last one counts. From now on a crash may find at home
+    /// what the journal holds, as the file system's replay would put it there, until either is written again; for
+    /// that a FLUSH after these same blocks have been written home costs nothing. May be ignored.
+    Committed { pairs: &'a [(Lba, Lba)] },
+    /// Blocks whose copies are there on purpose (a file system's superblocks, group descriptors): they are
+    /// never shared by their content. In place of all that was told before.
+    Critical { ranges: &'a [(Lba, u64)] },
+    /// What is stored from `at` on, as a segment's summary tells it: for the index.
+    Contents { at: Pba, tags: &'a [Tag] },
+    /// What is in the page of parts at `at`, as its directory tells it: for the index.
+    Parts { at: Pba, parts: &'a [PartTag] },
+}
+
+/// How the core is to work from now on.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they are")]
+pub enum Setting {
+    /// Whether blocks may be stored as deltas.
+    Deltas { on: bool },
+    /// Deduplicate like this.
+    Dedup { policy: Dedup },
+    /// Commit changes of tables like this.
+    Commits { policy: Commits },
+}
+
+/// What a service asks for.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they are")]
+pub enum Service<'a> {
+    /// `lba` may hold the same bytes as `of` has: compare them, and if so let them share one page. Answered when
+    /// that is done, or found to be out of date.
+    Merge { id: RequestId, lba: Lba, of: Holder },
+    /// Who tells of such pairs has passed contents whose checksums are less, and is to go on there after a restart; 0: has ended.
+    /// The next map checkpoint says so; `keep`: let that be soon. No reply.
+    Swept { to: u32, keep: bool },
+    /// As [`Input::Read`], of blocks in a row, [`FOLD_BLOCKS`](crate::limits::FOLD_BLOCKS) at most, that are to be told by
+    /// [`Fold`](Self::Fold) then, in place of those that were read so before. It is no client's.
+    ReadToFold {
+        id: RequestId,
+        lba: Lba,
+        blocks: u32,
+    },
+    /// What has been read so, all of it or some in a row, and can be stored in fewer bytes: each block is stored anew if it is
+    /// still the same, in a part of a page, and that takes no room from anybody. No reply;
+    /// the buffers are the core's as those of a write.
+    Fold { lba: Lba, blocks: &'a [Payload] },
+    /// A scrub has found something that is to be written anew. No reply.
+    Mend(Mend<'a>),
 }
 
 /// What a scrub has found, or has to say. None of it changes what a client can read; what the state is not fit for is not done.

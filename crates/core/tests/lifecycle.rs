@@ -333,11 +333,12 @@ fn a_full_thin_volume_refuses_new_blocks_and_comes_back() {
         Ok(()),
         "an overwrite takes no new space"
     );
-    let range = Input::Discard {
+    let range = Input::Unmap {
         id: RequestId(0),
         lba: Lba(100),
         blocks: 1000,
         fua: false,
+        zero: false,
     };
     world.request(range).unwrap();
     assert_eq!(world.read(500, 2), [0, 0]);

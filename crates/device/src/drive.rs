@@ -19,7 +19,7 @@ use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Nanos, Pba, RequestId};
 use vellum_core::format::BlockSum;
 use vellum_core::layout::Core;
 use vellum_core::room::{Gauge, Level, Room};
-use vellum_core::seam::{Effect, Input, Outcome, Page, Payload, Refusal, Reply};
+use vellum_core::seam::{Effect, Input, Outcome, Page, Payload, Refusal, Reply, Service};
 use vellum_medium::{Io, Kind};
 
 /// What an operation on the medium is for; travels in its token beside the effect's number.
@@ -252,16 +252,11 @@ impl Inner {
                 ack,
             },
             Op::Flush => Input::Flush { id },
-            Op::Discard { fua } => Input::Discard {
+            Op::Discard { fua } | Op::WriteZeroes { fua } => Input::Unmap {
                 id,
                 lba,
                 blocks,
-                fua,
-            },
-            Op::WriteZeroes { fua } => Input::WriteZeroes {
-                id,
-                lba,
-                blocks,
+                zero: matches!(op, Op::WriteZeroes { .. }),
                 fua,
             },
         };
@@ -290,7 +285,7 @@ impl Inner {
             self.keeps[id as usize] = false;
             self.bases.unwanted(Buf(id));
         }
-        self.feed(now, Input::Fold { lba, blocks }, batch);
+        self.feed(now, Input::Service(Service::Fold { lba, blocks }), batch);
     }
 
     /// Takes all that the core asks and answers.

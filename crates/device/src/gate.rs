@@ -35,7 +35,7 @@ use crate::sight::{Sight, Step, span_of};
 use crate::stats::CommitStats;
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Nanos};
-use vellum_core::seam::{Input, Payload};
+use vellum_core::seam::{Hint, Input, Payload};
 use vellum_ext4::Span;
 use vellum_ext4::journal::{Commits, Mark, Verdict, begins_a_log};
 
@@ -400,7 +400,7 @@ fn place(shared: &Shared, inner: &mut Inner, now: Nanos, write: Write<'_>, batch
         // What was told of that journal may not be true either.
         committed.clear();
         let regions = &write.sight.plan.regions;
-        inner.feed(now, Input::Journals { regions }, batch);
+        inner.feed(now, Input::Hint(Hint::Journals { regions }), batch);
         batch
             .warnings
             .push(("journal", messages::OUT_OF_ORDER.to_owned()));
@@ -411,7 +411,7 @@ fn place(shared: &Shared, inner: &mut Inner, now: Nanos, write: Write<'_>, batch
     }
     if !committed.is_empty() {
         let pairs = &committed;
-        inner.feed(now, Input::Committed { pairs }, batch);
+        inner.feed(now, Input::Hint(Hint::Committed { pairs }), batch);
     }
 }
 

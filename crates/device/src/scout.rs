@@ -37,7 +37,7 @@ use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::format::pack::PartTag;
 use vellum_core::format::summary::{Owner, Tag};
 use vellum_core::index::Index;
-use vellum_core::seam::Input;
+use vellum_core::seam::{Hint, Input, Setting};
 use vellum_ext4::{Scan, Source, Span, Unreadable, scan};
 
 /// See the module.
@@ -377,7 +377,7 @@ fn guard_held(shared: &Shared) {
 
 fn protect(shared: &Shared, Critical { ranges, .. }: &Critical) {
     shared.with_core(|now, inner, batch| {
-        inner.feed(now, Input::Critical { ranges }, batch);
+        inner.feed(now, Input::Hint(Hint::Critical { ranges }), batch);
     });
 }
 
@@ -423,17 +423,17 @@ fn tell(shared: &Shared, wishes: &Wishes, sight: &Sight, anew: bool) {
     let index = shared.with_core(|now, inner, batch| {
         let before = index(inner);
         if anew {
-            inner.feed(now, Input::Journals { regions: &[] }, batch);
+            inner.feed(now, Input::Hint(Hint::Journals { regions: &[] }), batch);
         }
-        inner.feed(now, Input::Journals { regions }, batch);
+        inner.feed(now, Input::Hint(Hint::Journals { regions }), batch);
         inner.gate.follow(&sight.plan.commits);
         // Scans end, and wishes change, with the wishes held.
         let scans = shared.scout.scans.load(Ordering::Acquire);
         shared.scout.told.store(scans, Ordering::Release);
-        inner.feed(now, Input::Dedup { policy }, batch);
-        inner.feed(now, Input::Commits { policy: commits }, batch);
+        inner.feed(now, Input::Set(Setting::Dedup { policy }), batch);
+        inner.feed(now, Input::Set(Setting::Commits { policy: commits }), batch);
         if inner.set_deltas(deltas) {
-            inner.feed(now, Input::Deltas { on: deltas }, batch);
+            inner.feed(now, Input::Set(Setting::Deltas { on: deltas }), batch);
         }
         (before, index(inner))
     });

@@ -52,7 +52,7 @@ use vellum_core::addr::Lba;
 use vellum_core::engine::Buffers;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::layout::Core;
-use vellum_core::seam::Input;
+use vellum_core::seam::{Hint, Input};
 use vellum_medium::Medium;
 
 /// A volume that is being served.
@@ -414,7 +414,7 @@ impl Volume {
         if !broken && !pairs.is_empty() {
             inner.feed(
                 self.shared.now(),
-                Input::Journaled { pairs },
+                Input::Hint(Hint::Journaled { pairs }),
                 &mut scratch.batch,
             );
         }

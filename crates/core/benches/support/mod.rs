@@ -11,7 +11,9 @@ use vellum_core::format;
 use vellum_core::format::geometry::{self, Params};
 use vellum_core::format::summary;
 use vellum_core::recovery::{Source, Unreadable, recover};
-use vellum_core::seam::{Ack, Against, Dedup, Digest, Effect, Input, Outcome, Payload, Region};
+use vellum_core::seam::{
+    Ack, Against, Dedup, Digest, Effect, Hint, Input, Outcome, Payload, Region, Setting,
+};
 
 /// Counts calls.
 pub struct Counting;
@@ -168,14 +170,15 @@ impl Idle {
 
     /// Deduplicates from now on.
     pub fn deduplicate(&mut self, policy: Dedup) {
-        self.engine.handle(Nanos(self.now), Input::Dedup { policy });
+        self.engine
+            .handle(Nanos(self.now), Input::Set(Setting::Dedup { policy }));
     }
 
     /// Where journals are from now on.
     #[allow(dead_code, reason = "a test's, and not the benchmark's")]
     pub fn journals(&mut self, regions: &[Region]) {
         self.engine
-            .handle(Nanos(self.now), Input::Journals { regions });
+            .handle(Nanos(self.now), Input::Hint(Hint::Journals { regions }));
     }
 
     /// What the medium's metadata takes, which is memory here.
@@ -201,7 +204,7 @@ impl Idle {
             });
             let tags = &tags.unwrap_or_default();
             self.engine
-                .handle(Nanos(self.now), Input::Contents { at, tags });
+                .handle(Nanos(self.now), Input::Hint(Hint::Contents { at, tags }));
         }
     }
 

@@ -54,7 +54,7 @@ use crate::mirrors::Mirrored;
 use crate::recovery::Recovered;
 use crate::reserve::Reserve;
 use crate::room::Room;
-use crate::seam::{Effect, Input, Outcome, Refusal, Reply};
+use crate::seam::{Effect, Hint, Input, Outcome, Refusal, Reply, Service, Setting};
 use crate::state::State;
 use crate::stats::Stats;
 use alloc::vec::Vec;
@@ -228,40 +228,18 @@ impl Engine {
             } => self.write(id, lba, blocks, ack),
             Input::Read { id, lba, blocks } => self.read(id, lba, blocks),
             Input::Flush { id } => self.flush(id),
-            Input::Discard {
+            Input::Unmap {
                 id,
                 lba,
                 blocks,
+                zero,
                 fua,
-            } => self.unmap(id, lba, blocks, false, fua),
-            Input::WriteZeroes {
-                id,
-                lba,
-                blocks,
-                fua,
-            } => self.unmap(id, lba, blocks, true, fua),
+            } => self.unmap(id, lba, blocks, zero, fua),
             Input::Copy { id, copy } => self.copy(id, copy),
-            Input::Journals { regions } => {
-                self.proposers
-                    .once_mut()
-                    .watch(regions, self.state.map().blocks());
-                self.end_pledges();
-            }
-            Input::Journaled { pairs } => self.proposers.once_mut().learn_homes(pairs),
-            Input::Committed { pairs } => self.committed(pairs),
-            Input::Deltas { on } => self.set_deltas(on),
-            Input::Dedup { policy } => self.set_dedup(policy),
-            Input::Critical { ranges } => self.proposers.dedup_mut().set_critical(ranges),
-            // A chunk is what is committed.
-            Input::Commits { .. } => {}
+            Input::Hint(hint) => self.hear(hint),
+            Input::Set(setting) => self.set(setting),
+            Input::Service(asked) => self.serve(asked),
             Input::Properties { id, properties } => self.superblock.change(id, properties.clone()),
-            Input::Contents { at, tags } => self.learn_contents(at, tags),
-            Input::Parts { at, parts } => self.learn_parts(at, parts),
-            Input::Merge { id, lba, of } => self.merge(id, lba, of),
-            Input::Mend(what) => self.mend(what),
-            Input::Swept { to, keep } => self.sweep_is_at(to, keep),
-            Input::ReadToFold { id, lba, blocks } => self.read_to_fold(id, lba, blocks),
-            Input::Fold { lba, blocks } => self.fold(lba, blocks),
             Input::Done { id, outcome } => {
                 if self.done(id, outcome) == Then::Wait {
                     return;
@@ -277,6 +255,40 @@ impl Engine {
             self.course.is_poisoned() || self.queue.is_empty() || !self.is_quiet(),
             "a request waits, and nothing is on its way that could end that"
         );
+    }
+
+    fn hear(&mut self, hint: Hint<'_>) {
+        match hint {
+            Hint::Journals { regions } => {
+                let blocks = self.state.map().blocks();
+                self.proposers.once_mut().watch(regions, blocks);
+                self.end_pledges();
+            }
+            Hint::Journaled { pairs } => self.proposers.once_mut().learn_homes(pairs),
+            Hint::Committed { pairs } => self.committed(pairs),
+            Hint::Critical { ranges } => self.proposers.dedup_mut().set_critical(ranges),
+            Hint::Contents { at, tags } => self.learn_contents(at, tags),
+            Hint::Parts { at, parts } => self.learn_parts(at, parts),
+        }
+    }
+
+    fn set(&mut self, setting: Setting) {
+        match setting {
+            Setting::Deltas { on } => self.set_deltas(on),
+            Setting::Dedup { policy } => self.set_dedup(policy),
+            // A chunk is what is committed.
+            Setting::Commits { .. } => {}
+        }
+    }
+
+    fn serve(&mut self, asked: Service<'_>) {
+        match asked {
+            Service::Merge { id, lba, of } => self.merge(id, lba, of),
+            Service::Swept { to, keep } => self.sweep_is_at(to, keep),
+            Service::ReadToFold { id, lba, blocks } => self.read_to_fold(id, lba, blocks),
+            Service::Fold { lba, blocks } => self.fold(lba, blocks),
+            Service::Mend(what) => self.mend(what),
+        }
     }
 
     /// The next thing to carry out; ask again until `None`, after every `handle` and after `new`.

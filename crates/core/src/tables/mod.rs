@@ -44,7 +44,7 @@ use crate::mirrors::Mirrored;
 use crate::policy::{dedup::Dedup, once::Once};
 use crate::reserve::Reserve;
 use crate::room::Room;
-use crate::seam::{Ack, Effect, Input, Outcome, Refusal, Reply};
+use crate::seam::{Ack, Effect, Hint, Input, Outcome, Refusal, Reply, Service, Setting};
 use crate::stats::Stats;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -230,63 +230,68 @@ impl Tables {
                 blocks,
                 ack,
             } => self.write(id, lba, blocks, ack == Ack::Durable),
-            Input::Read { id, lba, blocks } | Input::ReadToFold { id, lba, blocks } => {
-                self.read(id, lba, blocks)
-            }
+            Input::Read { id, lba, blocks } => self.read(id, lba, blocks),
             Input::Flush { id } => self.flush(id),
-            // Both read as zeros.
-            Input::Discard {
+            Input::Unmap {
                 id,
                 lba,
                 blocks,
+                zero,
                 fua,
-            }
-            | Input::WriteZeroes {
-                id,
-                lba,
-                blocks,
-                fua,
-            } => {
-                let zero = matches!(input, Input::WriteZeroes { .. });
-                self.unmap(id, lba, blocks, zero, fua);
-            }
+            } => self.unmap(id, lba, blocks, zero, fua),
             // A page of tables has its owners' links beside it, and none without its bytes.
             Input::Copy { id, .. } => self.outbox.reply(id, Err(Refusal::Unlinkable)),
-            Input::Journals { regions } => {
+            Input::Hint(hint) => self.hear(hint),
+            Input::Set(setting) => self.set(setting),
+            Input::Service(asked) => self.serve(asked),
+            Input::Properties { id, properties } => self.superblock.change(id, properties.clone()),
+            Input::Done { id, outcome } => self.done(id, outcome),
+            Input::Tick => self.tick(),
+            Input::Shutdown => self.course.stop(),
+        }
+        self.pump();
+    }
+
+    fn hear(&mut self, hint: Hint<'_>) {
+        match hint {
+            Hint::Journals { regions } => {
                 self.once.watch(regions, self.superblock.logical_blocks());
             }
-            Input::Journaled { pairs } => self.once.learn_homes(pairs),
-            Input::Dedup { policy } => self.set_dedup(policy),
-            Input::Commits { policy } => self.options.set_commits(policy),
-            Input::Properties { id, properties } => self.superblock.change(id, properties.clone()),
-            Input::Critical { ranges } => self.dedup.set_critical(ranges),
-            Input::Mend(what) => self.mend(what),
+            Hint::Journaled { pairs } => self.once.learn_homes(pairs),
+            Hint::Critical { ranges } => self.dedup.set_critical(ranges),
             // The table of fingerprints knows, and nothing is pledged: a map entry is written in place, by itself.
-            Input::Contents { .. }
-            | Input::Parts { .. }
-            | Input::Committed { .. }
-            | Input::Swept { .. }
-            | Input::Deltas { .. } => {}
+            Hint::Contents { .. } | Hint::Parts { .. } | Hint::Committed { .. } => {}
+        }
+    }
+
+    fn set(&mut self, setting: Setting) {
+        match setting {
+            Setting::Dedup { policy } => self.set_dedup(policy),
+            Setting::Commits { policy } => self.options.set_commits(policy),
             // Nothing is in a part of a page here.
-            Input::Fold { blocks, .. } => {
+            Setting::Deltas { .. } => {}
+        }
+    }
+
+    fn serve(&mut self, asked: Service<'_>) {
+        match asked {
+            Service::Mend(what) => self.mend(what),
+            Service::ReadToFold { id, lba, blocks } => self.read(id, lba, blocks),
+            // Nothing is in a part of a page here.
+            Service::Fold { blocks, .. } => {
                 self.outbox.took(blocks.len());
                 blocks.iter().for_each(|payload| self.release(payload.buf));
             }
             // What lies in tables was compared when it was written.
-            Input::Merge { id, .. } => {
+            Service::Merge { id, .. } => {
                 let result = match self.course.is_poisoned() {
                     true => Err(Refusal::Poisoned),
                     false => Ok(()),
                 };
                 self.outbox.reply(id, result);
             }
-            Input::Done { id, outcome } => self.done(id, outcome),
-            Input::Tick => self.tick(),
-            Input::Shutdown => {
-                self.course.stop();
-            }
+            Service::Swept { .. } => {}
         }
-        self.pump();
     }
 
     /// The next thing to carry out; ask again until `None`, after every `handle` and after `new`.

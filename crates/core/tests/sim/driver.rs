@@ -16,7 +16,9 @@ use vellum_core::addr::{Buf, Lba, Nanos, RequestId};
 use vellum_core::entry::PartId;
 use vellum_core::index::Holder;
 use vellum_core::layout::Core;
-use vellum_core::seam::{Against, Base, Commits, Dedup, Effect, Input, Page, Refusal, Region};
+use vellum_core::seam::{
+    Against, Base, Commits, Dedup, Effect, Hint, Input, Page, Refusal, Region, Service, Setting,
+};
 
 /// Why a run failed.
 pub type Failure = String;
@@ -307,12 +309,12 @@ impl Driver {
 
     /// Tells where journals are.
     pub fn watch(&mut self, regions: &[Region]) -> Result<(), Failure> {
-        self.feed(Input::Journals { regions })
+        self.feed(Input::Hint(Hint::Journals { regions }))
     }
 
     /// Tells what a descriptor block said.
     pub fn journaled(&mut self, pairs: &[(Lba, Lba)]) -> Result<(), Failure> {
-        self.feed(Input::Journaled { pairs })
+        self.feed(Input::Hint(Hint::Journaled { pairs }))
     }
 
     /// Tells of a transaction that is complete.
@@ -320,29 +322,29 @@ impl Driver {
         for (home, journal) in pairs {
             self.model.pledge(home.0, journal.0);
         }
-        self.feed(Input::Committed { pairs })
+        self.feed(Input::Hint(Hint::Committed { pairs }))
     }
 
     /// Switches deltas.
     pub fn make_deltas(&mut self, percent: u64) -> Result<(), Failure> {
         self.deltas = percent;
         self.known.clear();
-        self.feed(Input::Deltas { on: percent > 0 })
+        self.feed(Input::Set(Setting::Deltas { on: percent > 0 }))
     }
 
     /// Tells how to deduplicate, and what not.
     pub fn deduplicate(&mut self, policy: &Dedup, ranges: &[(Lba, u64)]) -> Result<(), Failure> {
-        self.feed(Input::Dedup { policy: *policy })?;
-        self.feed(Input::Critical { ranges })
+        self.feed(Input::Set(Setting::Dedup { policy: *policy }))?;
+        self.feed(Input::Hint(Hint::Critical { ranges }))
     }
 
     /// Tells when to commit, where there are tables.
     pub fn swept(&mut self, to: u32, keep: bool) -> Result<(), Failure> {
-        self.feed(Input::Swept { to, keep })
+        self.feed(Input::Service(Service::Swept { to, keep }))
     }
 
     pub fn commits(&mut self, policy: Commits) -> Result<(), Failure> {
-        self.feed(Input::Commits { policy })
+        self.feed(Input::Set(Setting::Commits { policy }))
     }
 
     /// What a buffer holds, as a block.
@@ -442,11 +444,11 @@ impl Driver {
                 self.swept(*lba as u32, lba % 8 == 0)?;
                 self.feed(super::mend::of(self.engine.superblock(), *lba))?;
                 self.requests.insert(id, Request::Merge);
-                self.feed(Input::Merge {
+                self.feed(Input::Service(Service::Merge {
                     id: name,
                     lba: Lba(*lba),
                     of: *of,
-                })?;
+                }))?;
             }
             Ask::Flush => {
                 self.requests.insert(
@@ -460,21 +462,12 @@ impl Driver {
             Ask::Discard { lba, blocks, fua } | Ask::WriteZeroes { lba, blocks, fua } => {
                 let op = self.model.begin_step(*lba, *blocks, *fua);
                 self.requests.insert(id, Request::Change { op });
-                let (lba, blocks, fua) = (Lba(*lba), *blocks, *fua);
-                self.feed(if matches!(ask, Ask::Discard { .. }) {
-                    Input::Discard {
-                        id: name,
-                        lba,
-                        blocks,
-                        fua,
-                    }
-                } else {
-                    Input::WriteZeroes {
-                        id: name,
-                        lba,
-                        blocks,
-                        fua,
-                    }
+                self.feed(Input::Unmap {
+                    id: name,
+                    lba: Lba(*lba),
+                    blocks: *blocks,
+                    zero: matches!(ask, Ask::WriteZeroes { .. }),
+                    fua: *fua,
                 })?;
             }
         }

@@ -3,7 +3,7 @@
 use vellum_core::addr::Leaf;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
-use vellum_core::seam::{Input, Mend};
+use vellum_core::seam::{Input, Mend, Service};
 
 pub fn of(superblock: &Superblock, number: u64) -> Input<'static> {
     let leaves = match superblock.layout() {
@@ -14,7 +14,7 @@ pub fn of(superblock: &Superblock, number: u64) -> Input<'static> {
         Layout::Log => 1,
         _ => superblock.table_blocks().iter().sum(),
     };
-    Input::Mend(match number % 4 {
+    Input::Service(Service::Mend(match number % 4 {
         2 if number % 8 == 6 => Mend::Mirror((number / 8 % 2) as u32),
         0 => Mend::Leaf(Leaf((number / 4 % leaves.max(1)) as u32)),
         1 => Mend::Table(number / 4 % tables.max(1)),
@@ -23,5 +23,5 @@ pub fn of(superblock: &Superblock, number: u64) -> Input<'static> {
             to: number as u32,
             keep: number % 16 == 3,
         },
-    })
+    }))
 }

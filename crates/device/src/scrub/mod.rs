@@ -24,7 +24,7 @@ use structures::Structures;
 use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Pba};
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
-use vellum_core::seam::{Input, Mend};
+use vellum_core::seam::{Input, Mend, Service};
 use vellum_core::service::scrub::{Item, Plan, Scrub, Seen, Step, Verdict, permille_of};
 use vellum_ext4::files::Files;
 
@@ -274,7 +274,11 @@ impl One<'_> {
         if !self.read_only {
             shared.with_core(|now, inner, batch| {
                 let keep = to != 0;
-                inner.feed(now, Input::Mend(Mend::Scrubbed { to, keep }), batch);
+                inner.feed(
+                    now,
+                    Input::Service(Service::Mend(Mend::Scrubbed { to, keep })),
+                    batch,
+                );
             });
         }
     }

@@ -20,7 +20,7 @@ use vellum_core::format::summary::{self, Owner, Tag};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::format::table::{Edition, Kind, Link, Signer, decode_directory, sum_of_sectors};
 use vellum_core::format::{FormatError, leaf, open_summary};
-use vellum_core::seam::{Input, Mend};
+use vellum_core::seam::{Input, Mend, Service};
 use vellum_core::service::scrub::Item;
 
 /// How much was read for it, and what is wrong; none when the volume stops.
@@ -487,8 +487,9 @@ impl<'a> Structures<'a> {
     }
 
     fn order(&self, what: Mend<'_>) -> Option<()> {
-        self.shared
-            .with_core(|now, inner, batch| inner.feed(now, Input::Mend(what), batch))
+        self.shared.with_core(|now, inner, batch| {
+            inner.feed(now, Input::Service(Service::Mend(what)), batch)
+        })
     }
 
     /// How many map checkpoints, or commits of tables, have begun.

@@ -25,7 +25,7 @@ use vellum_core::entry::{MAX_PARTS, PartId};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::limits::FOLD_BLOCKS;
 use vellum_core::room::Room;
-use vellum_core::seam::{Input, Payload};
+use vellum_core::seam::{Input, Payload, Service};
 
 /// Whether there is so little room that it is worth it.
 pub(super) fn is_wanted(room: Room) -> bool {
@@ -260,7 +260,11 @@ fn read(shared: &Shared, lba: Lba, frames: Frames) -> Result<Frames, BlockError>
     };
     shared.ask(request, &replies, |now, inner, pending, batch| {
         let id = inner.requests.insert(pending);
-        inner.feed(now, Input::ReadToFold { id, lba, blocks }, batch);
+        inner.feed(
+            now,
+            Input::Service(Service::ReadToFold { id, lba, blocks }),
+            batch,
+        );
     });
     let (request, result) = answer.wait();
     result.map(|()| request.frames)

@@ -27,7 +27,7 @@ pub use turn::Haste;
 use turn::Turn;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
-use vellum_core::seam::Input;
+use vellum_core::seam::{Input, Service};
 
 /// What the thread is told, and tells.
 #[derive(Default)]
@@ -384,7 +384,7 @@ impl Place<'_> {
         }
         if let Ok(to) = u32::try_from(at) {
             self.shared.with_core(|now, inner, batch| {
-                inner.feed(now, Input::Swept { to, keep }, batch);
+                inner.feed(now, Input::Service(Service::Swept { to, keep }), batch);
             });
         }
     }

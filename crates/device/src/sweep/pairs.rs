@@ -11,7 +11,7 @@ use crate::shared::Shared;
 use std::sync::Arc;
 use vellum_core::addr::{Lba, Vba};
 use vellum_core::index::Holder;
-use vellum_core::seam::Input;
+use vellum_core::seam::{Input, Service};
 
 /// Merges whatever has one checksum; `false` when the sweep is to end.
 pub(super) fn merge_all(
@@ -136,7 +136,7 @@ fn merge(shared: &Shared, lba: Lba, of: Holder, turn: &mut Turn) -> Option<Met> 
         };
         shared.ask(request, &replies, |now, inner, pending, batch| {
             let id = inner.requests.insert(pending);
-            inner.feed(now, Input::Merge { id, lba, of }, batch);
+            inner.feed(now, Input::Service(Service::Merge { id, lba, of }), batch);
         });
         if answer.wait().1.is_err() {
             return None;

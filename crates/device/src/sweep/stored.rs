@@ -8,7 +8,7 @@ use vellum_core::addr::{BLOCK_BYTES, Pba, Segment};
 use vellum_core::format::pack::{self, PartTag};
 use vellum_core::format::summary::{self, Tag};
 use vellum_core::format::superblock::Superblock;
-use vellum_core::seam::Input;
+use vellum_core::seam::{Hint, Input};
 
 /// Whose what is stored may be, and its checksums.
 pub(super) enum Found<'a> {
@@ -126,13 +126,13 @@ pub(super) fn learn(shared: &Shared, superblock: &Superblock) {
             Found::Blocks(tags) => {
                 let tags = crate::scout::worth_learning(shared, tags);
                 shared.with_core(|now, inner, batch| {
-                    inner.feed(now, Input::Contents { at, tags: &tags }, batch);
+                    inner.feed(now, Input::Hint(Hint::Contents { at, tags: &tags }), batch);
                 })
             }
             Found::Parts(parts) => {
                 let parts = crate::scout::parts_worth_learning(shared, parts);
                 shared.with_core(|now, inner, batch| {
-                    inner.feed(now, Input::Parts { at, parts: &parts }, batch);
+                    inner.feed(now, Input::Hint(Hint::Parts { at, parts: &parts }), batch);
                 })
             }
         };

@@ -32,7 +32,7 @@ use vellum_core::format::{self, superblock::Superblock};
 use vellum_core::layout::{Core, Recovered, recover};
 use vellum_core::recovery::RecoveryError;
 use vellum_core::seam::{
-    Ack, Dedup, Fingerprint, Input, Outcome, Payload, Refusal, Region, WriteOnce,
+    Ack, Dedup, Fingerprint, Hint, Input, Outcome, Payload, Refusal, Region, Setting, WriteOnce,
 };
 use vellum_core::stats::Stats;
 use vellum_core::tables::{Persistence, Tables};
@@ -205,11 +205,11 @@ impl Vellum {
         };
         let policy = settings.dedup;
         if policy != Dedup::default() {
-            engine.handle(Nanos(0), Input::Dedup { policy });
+            engine.handle(Nanos(0), Input::Set(Setting::Dedup { policy }));
         }
         let makes_deltas = settings.deltas != Deltas::Off;
         if makes_deltas {
-            engine.handle(Nanos(0), Input::Deltas { on: true });
+            engine.handle(Nanos(0), Input::Set(Setting::Deltas { on: true }));
         }
         Ok(Self {
             engine,
@@ -301,7 +301,7 @@ impl Vellum {
         self.descriptors = regions
             .iter()
             .any(|region| region.rule == WriteOnce::Descriptor);
-        self.feed(io, Input::Journals { regions });
+        self.feed(io, Input::Hint(Hint::Journals { regions }));
     }
 
     /// Asks for something.
@@ -456,7 +456,7 @@ impl Vellum {
                 );
                 self.payloads = payloads;
                 if let Some(pairs) = asked.committed.as_deref().filter(|_| self.replay) {
-                    self.feed(io, Input::Committed { pairs });
+                    self.feed(io, Input::Hint(Hint::Committed { pairs }));
                 }
             }
             Op::Read => {
@@ -467,11 +467,12 @@ impl Vellum {
                 let fua = false;
                 self.feed(
                     io,
-                    Input::Discard {
+                    Input::Unmap {
                         id,
                         lba,
                         blocks,
                         fua,
+                        zero: false,
                     },
                 );
             }

@@ -3,7 +3,7 @@
 use super::{Driver, Failure, Request, ensure};
 use vellum_core::addr::{Lba, RequestId};
 use vellum_core::limits::FOLD_BLOCKS;
-use vellum_core::seam::Input;
+use vellum_core::seam::{Input, Service};
 
 impl Request {
     pub(super) fn reads(&self) -> bool {
@@ -37,11 +37,11 @@ impl Driver {
             got: vec![None; blocks as usize],
         };
         self.requests.insert(id, request);
-        self.feed(Input::ReadToFold {
+        self.feed(Input::Service(Service::ReadToFold {
             id: RequestId(id),
             lba: Lba(lba),
             blocks: blocks as u32,
-        })
+        }))
     }
 
     pub(super) fn read_to_fold(
@@ -72,10 +72,10 @@ impl Driver {
             let packed = self.in_fewer_bytes(lba, buf, token);
             blocks.push(self.payload(buf, token, Some(packed)));
         }
-        self.feed(Input::Fold {
+        self.feed(Input::Service(Service::Fold {
             lba: Lba(lba),
             blocks: &blocks,
-        })?;
+        }))?;
         Ok(true)
     }
 }

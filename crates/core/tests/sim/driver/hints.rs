@@ -3,7 +3,7 @@
 use super::{Driver, Failure, Request, parts};
 use vellum_core::addr::{Lba, Pba, RequestId, Vba};
 use vellum_core::format::summary::{Owner, Tag};
-use vellum_core::seam::Input;
+use vellum_core::seam::{Hint, Input};
 
 impl Driver {
     /// Tells what a summary may have said, or not any more: checksums that are right, and of other contents.
@@ -42,7 +42,7 @@ impl Driver {
                 }
             }
             let at = Pba(at);
-            self.feed(Input::Parts { at, parts: &told })?;
+            self.feed(Input::Hint(Hint::Parts { at, parts: &told }))?;
         }
         Ok(())
     }
@@ -52,14 +52,14 @@ impl Driver {
         for at in 0..self.medium.blocks() {
             let parts = parts::directory(&self.medium, at);
             let at = Pba(at);
-            self.feed(Input::Parts { at, parts: &parts })?;
+            self.feed(Input::Hint(Hint::Parts { at, parts: &parts }))?;
         }
         Ok(())
     }
 
     /// Tells what a summary says.
     pub fn tell(&mut self, at: Pba, tags: &[Tag]) -> Result<(), Failure> {
-        self.feed(Input::Contents { at, tags })
+        self.feed(Input::Hint(Hint::Contents { at, tags }))
     }
 
     /// Changes properties, whether or not a change is under way.

@@ -20,7 +20,7 @@ use std::num::NonZeroUsize;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Pba, RequestId, Vba};
 use vellum_core::engine::Earlier;
 use vellum_core::entry::{MAX_PARTS, PartId};
-use vellum_core::seam::{Base, Bucket, Input, Packed, Page};
+use vellum_core::seam::{Base, Bucket, Hint, Input, Packed, Page};
 
 /// What a block takes that is its base: a run of one zero.
 const SAME: u16 = 2;
@@ -164,7 +164,7 @@ impl Vellum {
             .map(|(&home, at)| (Lba(home), Lba(at)))
             .collect();
         if !pairs.is_empty() {
-            self.feed(io, Input::Journaled { pairs: &pairs });
+            self.feed(io, Input::Hint(Hint::Journaled { pairs: &pairs }));
         }
     }
 
