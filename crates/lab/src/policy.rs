@@ -212,6 +212,7 @@ impl FromStr for Policy {
                 over_provisioning = Some((percent * 10.0).round() as u32);
                 continue;
             }
+            let of_engine = engine::Victim::named(option);
             match (&mut layer, option) {
                 (Layer::Base { victim, .. }, "greedy") => *victim = base::Victim::Greedy,
                 (Layer::Base { victim, .. }, "fifo") => *victim = base::Victim::Fifo,
@@ -263,10 +264,7 @@ impl FromStr for Policy {
                         }
                     }
                 }
-                (Layer::Vellum { victim, .. }, "greedy") => *victim = engine::Victim::Greedy,
-                (Layer::Vellum { victim, .. }, "cost-benefit") => {
-                    *victim = engine::Victim::CostBenefit;
-                }
+                (Layer::Vellum { victim, .. }, _) if let Some(named) = of_engine => *victim = named,
                 (Layer::Vellum { zero, .. }, "no-zero") => *zero = false,
                 (Layer::Vellum { dedup, .. }, "dedup") => dedup.index_bytes = INDEX_BYTES,
                 (Layer::Vellum { dedup, .. }, "fingerprint") => {
@@ -415,8 +413,8 @@ impl fmt::Display for Policy {
                 on_drive,
                 levelling,
             } => {
-                if victim == engine::Victim::CostBenefit {
-                    options.push("cost-benefit".to_string());
+                if victim != engine::Victim::default() {
+                    options.push(victim.name().to_string());
                 }
                 if !zero {
                     options.push("no-zero".to_string());

@@ -541,22 +541,13 @@ pub static TABLE: [Property; 28] = [
     ),
     row(
         "victim",
-        Kind::Choice(&["greedy", "cost-benefit"]),
+        Kind::Choice(Victim::NAMES),
         (Tier::Research, Has::Log, Counts::Next),
         "how the collector chooses the segment to empty",
         "",
-        choice!(
-            victim,
-            |victim: &Victim| match victim {
-                Victim::Greedy => "greedy",
-                Victim::CostBenefit => "cost-benefit",
-            },
-            |text: &str| match text {
-                "greedy" => Some(Victim::Greedy),
-                "cost-benefit" => Some(Victim::CostBenefit),
-                _ => None,
-            }
-        ),
+        choice!(victim, |victim: &Victim| victim.name(), |text: &str| {
+            Victim::named(text)
+        }),
     ),
 ];
 

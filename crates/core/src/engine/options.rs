@@ -22,6 +22,24 @@ pub enum Victim {
     CostBenefit,
 }
 
+impl Victim {
+    /// All of them, as users write them.
+    pub const NAMES: &'static [&'static str] = &["greedy", "cost-benefit"];
+
+    /// As users write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+
+    /// The one of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let all = [Self::Greedy, Self::CostBenefit];
+        all.into_iter().find(|victim| victim.name() == name)
+    }
+}
+
 /// What can be chosen when a volume is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
