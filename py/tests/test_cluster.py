@@ -181,6 +181,25 @@ def test_what_raises_is_tried_again(
     assert failed.why == f"{type(error).__name__}: {error} (tried 2 times)"
 
 
+def test_no_two_sweeps_give_a_run_the_same_name() -> None:
+    names = []
+
+    class Client:
+        status = "running"
+
+        def submit(self, *_: object, key: str, **__: object) -> None:
+            names.append(key)
+            raise InterruptedError
+
+        def cancel(self, _: object) -> None:
+            pass
+
+    for _ in range(20):
+        with pytest.raises(InterruptedError):
+            list(vellum.workers.there(Client(), {"a": None}, 0))
+    assert len(set(names)) == 20
+
+
 def test_what_kills_its_workers_is_told_and_the_others_go_on(
     local: distributed.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -123,6 +124,15 @@ def test_others_go_on_while_it_runs() -> None:
     assert seen and all(done <= all for done, all in seen)
 
 
+@pytest.fixture
+def heeds_ctrl_c() -> Iterator[None]:
+    """A shell that starts the tests in the background lets all of them ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_ends_it() -> None:
     interrupt = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
     interrupt.start()

@@ -7,6 +7,7 @@ import importlib.util
 import queue
 import threading
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from concurrent import futures
 from typing import Any
@@ -67,13 +68,13 @@ def there(client: Any, tasks: Mapping[str, Task], retries: int) -> Iterator[Done
     done: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
     going: dict[str, Any] = {}
     lost: dict[str, int] = {}
-    asked = 0
+    sweep, asked = uuid.uuid4().hex, 0
 
     def ask(key: str) -> None:
         nonlocal asked
-        # A name of its own each time: Dask answers a name that it knows with what it knows.
+        # A name of its own each time, in this sweep and in all others: Dask answers a name that it knows with what it knows.
         asked += 1
-        name = f"vellum-{key[:16]}-{id(done):x}-{asked}"
+        name = f"vellum-{key[:16]}-{sweep}-{asked}"
         future = client.submit(do, tasks[key], key=name, retries=retries, pure=False)
         going[key] = future
         future.add_done_callback(lambda future: done.put((key, future)))
