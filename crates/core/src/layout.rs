@@ -458,7 +458,7 @@ impl Core {
         either!(self, core => core.once_mut().recall(lba, weak));
     }
 
-    /// Whether [`Setting::Dedup`] with this policy makes another index, which takes a while.
+    /// Whether [`Setting::Dedup`](crate::seam::Setting::Dedup) with this policy makes another index, which takes a while.
     #[must_use]
     pub fn needs_index(&self, policy: Dedup) -> bool {
         either!(self, core => core.dedup().needs_index(policy))
