@@ -71,21 +71,22 @@ impl Room {
     }
 
     fn has_reached(self, percent: u64) -> bool {
-        // `base` blocks are never told of, `whole` are 100 %.
-        let reaches = |base: u64, whole: u64, percent: u64| {
-            let live = u128::from(self.live.saturating_sub(base));
-            self.live >= base && live * 100 >= u128::from(whole) * u128::from(percent)
-        };
-        match (self.is_thin(), self.keeps) {
-            (true, _) => reaches(0, self.capacity, percent),
-            (false, false) => false,
+        // With `of` blocks in use it is `from` per cent full, with `beside` more it is full.
+        let (of, from, beside) = match (self.is_thin(), self.keeps) {
+            (true, _) => (0, 0, self.capacity),
+            (false, false) => return false,
             (false, true) => {
                 let clients = self.promised + (self.capacity - self.promised) / BASES_OF_SPARE;
                 let beside = self.for_anybody().saturating_sub(clients);
-                let percent = percent.saturating_sub(ROOM_FILLING) * 100 / (100 - ROOM_FILLING);
-                beside > 0 && reaches(clients, beside, percent)
+                if beside == 0 {
+                    return false;
+                }
+                (clients, ROOM_FILLING, beside)
             }
-        }
+        };
+        let times = |blocks: u64, percent: u64| u128::from(blocks) * u128::from(percent);
+        times(self.live, 100 - from) + times(beside, from)
+            >= times(of, 100 - from) + times(beside, percent)
     }
 }
 
@@ -246,6 +247,16 @@ mod tests {
                 (3125, Level::Critical)
             ]
         );
+        // It is left a little below each.
+        for (live, level) in [
+            (3116, Level::Critical),
+            (3114, Level::High),
+            (3041, Level::Filling),
+            (3039, Level::Ample),
+        ] {
+            assert_eq!(gauge.note(Room { live, ..room }), None);
+            assert_eq!(gauge.level(), level, "{live}");
+        }
         assert!(!Room { live: 3139, ..room }.ends_within(10));
         assert!(Room { live: 3140, ..room }.ends_within(10));
     }
