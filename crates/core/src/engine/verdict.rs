@@ -1,20 +1,12 @@
-//! What is known of a block in the queue that may be stored already.
+//! The twin of a block in the queue: who proposed it, and how they compare.
 
+use crate::front;
 use crate::index::Holder;
 use crate::seam::Fingerprint;
 use crate::state::Place;
 
-/// What is known of the twin of a block in the queue.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) enum Verdict {
-    /// None was proposed, or it is not equal: the block is written.
-    #[default]
-    Write,
-    /// The comparison is under way, or a fingerprint is.
-    Asked(Twin),
-    /// They are equal.
-    Same(Twin),
-}
+/// What is known of it.
+pub(super) type Verdict = front::Verdict<Twin>;
 
 /// Who proposed a twin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

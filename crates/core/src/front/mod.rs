@@ -5,6 +5,8 @@ mod held;
 mod in_flight;
 mod in_parts;
 mod outbox;
+mod verdict;
 
 pub(crate) use course::Course;
 pub(crate) use outbox::Outbox;
+pub(crate) use verdict::Verdict;

@@ -9,6 +9,7 @@ use super::waiting::Waiting;
 use super::{Pending, Tables};
 use crate::addr::{Lba, RequestId, Vba};
 use crate::format::table::Link;
+use crate::front;
 use crate::index::Holder;
 use crate::limits;
 use crate::policy::dedup::{Dedup, content_hash};
@@ -16,16 +17,7 @@ use crate::seam::{Against, Dedup as Policy, Effect, Outcome, Payload};
 use alloc::vec::Vec;
 
 /// What is known of the twin of a block in the queue.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) enum Verdict {
-    /// None was proposed, or it is not equal: the block is written.
-    #[default]
-    Write,
-    /// The comparison is under way.
-    Asked(Twin),
-    /// They are equal.
-    Same(Twin),
-}
+pub(super) type Verdict = front::Verdict<Twin>;
 
 /// Who proposed a twin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
