@@ -104,19 +104,22 @@ pub fn findings(volume: &Value) -> Vec<Finding> {
     }
     let events = volume.get("events").and_then(Value::as_array);
     for event in events.into_iter().flatten() {
-        let message = event.get("message").and_then(Value::as_str).unwrap_or("?");
-        let count = event.get("count").and_then(Value::as_u64).unwrap_or(1);
-        let words = match count {
-            1 => format!("trouble: {message}"),
-            _ => format!("trouble, {count} times: {message}"),
-        };
-        add(Grade::Warning, words);
+        add(Grade::Warning, trouble(event));
     }
     let ended = volume.pointer("/recording/ended").and_then(Value::as_str);
     if let Some(ended) = ended {
         add(Grade::Warning, format!("the recording has ended: {ended}"));
     }
     found
+}
+
+/// What went wrong, and how often, by a server's answer for one kind of it.
+pub fn trouble(event: &Value) -> String {
+    let message = event.get("message").and_then(Value::as_str).unwrap_or("?");
+    match event.get("count").and_then(Value::as_u64) {
+        None | Some(1) => format!("trouble: {message}"),
+        Some(count) => format!("trouble, {count} times: {message}"),
+    }
 }
 
 /// The worst of them.

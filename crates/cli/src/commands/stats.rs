@@ -14,6 +14,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use summary::Counted;
+use vellum_ops::health;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -185,12 +186,7 @@ fn text(volume: &Value, before: Option<&Value>, every: Option<u64>) -> String {
         .into_iter()
         .flatten()
     {
-        let message = event.get("message").and_then(Value::as_str).unwrap_or("?");
-        let _ = writeln!(
-            text,
-            "  trouble, {} times: {message}",
-            event.get("count").unwrap_or(&Value::Null)
-        );
+        let _ = writeln!(text, "  {}", health::trouble(event));
     }
     text
 }
