@@ -1,6 +1,5 @@
-//! What a machine does to a server under a mounted ext4: it has it stand still for a while, leaves it no descriptor to open, and no
-//! room for its volume. And what it does to one whose clock leaps, or whose medium is gone; and what
-//! one leaves that was killed.
+//! What a machine does to a server under a mounted ext4: it lets it stand still, leaves it no descriptor to open and no room for its
+//! volume, sets its clock, takes its medium away, kills it.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -22,6 +21,11 @@ impl Drop for Disk {
     }
 }
 
+/// The words that mount what is on a volume.
+fn to_attach<'a>(volume: &'a Path, mount: &'a Path) -> [&'a str; 5] {
+    ["attach", text(volume), "--via=fuse", "--mount", text(mount)]
+}
+
 /// Writes a file and syncs it.
 fn put(mount: &Path, n: u64) {
     let mut file = File::create(mount.join(n.to_string())).unwrap();
@@ -40,13 +44,7 @@ fn a_server_that_stood_still_or_could_open_nothing_goes_on() {
     fs::create_dir(&mount).unwrap();
     ok(&["create", text(&volume), "--size", "64M"]);
     let _disk = Disk(volume.clone());
-    let attach = [
-        "attach",
-        text(&volume),
-        "--via=fuse",
-        "--mount",
-        text(&mount),
-    ];
+    let attach = to_attach(&volume, &mount);
     ok(&[&attach[..], &["--mkfs"]].concat());
     let pid = server_pid(&volume);
     put(&mount, 0);
@@ -174,13 +172,7 @@ fn a_full_file_system_below_a_mounted_volume_holds_nobody_up() {
     fs::create_dir(&mount).unwrap();
     ok(&["create", text(&volume), "--size", "256M"]);
     let _disk = Disk(volume.clone());
-    let attach = [
-        "attach",
-        text(&volume),
-        "--via=fuse",
-        "--mount",
-        text(&mount),
-    ];
+    let attach = to_attach(&volume, &mount);
     let device = ok(&[&attach[..], &["--mkfs"]].concat());
     let device = device.split_whitespace().next().unwrap();
     for n in 0..5 {
@@ -361,8 +353,7 @@ fn a_medium_that_is_gone_is_an_error_and_no_wait() {
     fs::create_dir(&mount).unwrap();
     ok(&["create", text(&volume), "--size", "64M"]);
     let _disk = Disk(volume.clone());
-    let to = ["--via=fuse", "--mkfs", "--mount", text(&mount)];
-    ok(&[&["attach", text(&volume)], &to[..]].concat());
+    ok(&[&to_attach(&volume, &mount)[..], &["--mkfs"]].concat());
     put(&mount, 0);
     fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
     File::options()
