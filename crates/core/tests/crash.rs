@@ -69,10 +69,13 @@ fn faults() {
     run_seeds("faults", true, seeds::fixed(1000));
 }
 
-/// A seed that found something: the check called a volume damaged that had shared pages before it grew, and none since.
+/// Seeds that found something.
 #[test]
 fn found() {
+    // The check called a volume damaged that had shared pages before it grew, and none since.
     run_or_panic(1_795_651_411_962_619, "faults", true);
+    // A misdirected read gave the bytes that were to be written, and the page was shared.
+    run_or_panic(3_607_781_835, "faults", true);
 }
 
 /// The oracle sees what it is there to see: each broken medium is found out, and soon.

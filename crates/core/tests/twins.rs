@@ -115,6 +115,56 @@ fn nothing_is_shared_with_a_damaged_block() {
     }
 }
 
+/// A misdirected read gives just the bytes that are to be written: what the page should hold is asked before it is shared.
+#[test]
+fn nothing_is_shared_with_a_block_whose_read_is_misdirected_to_its_like() {
+    for decide in DECIDES {
+        let mut bench = deciding(decide);
+        let forget_sums = |bench: &mut Bench, from: u32| {
+            (0..200).for_each(|i| bench.ask_write(20 + u64::from(i), from + i));
+            bench.0.settle().unwrap();
+        };
+        bench.write(1, B);
+        forget_sums(&mut bench, 10_000);
+        let like = bench.places(B)[0];
+        // What the index says of LBA 1 is stale from here on: the checksum of what it held is not in memory.
+        bench.write(1, A);
+        forget_sums(&mut bench, 20_000);
+        for at in bench.places(A) {
+            bench.0.medium.rot.insert(at, Rot::Other(like));
+            bench.0.suspects.insert(at);
+        }
+        bench.write(2, B);
+        assert!(bench.stats().compare_reads > 0, "it was proposed");
+        assert_eq!(bench.stats().dedup_blocks, 0);
+        bench.0.medium.rot.clear();
+        bench.assert_reads(&[(1, A), (2, B)]);
+        bench.end();
+    }
+}
+
+/// The same of a pair that is merged: the one that stays is read where it is, and may read as the other.
+#[test]
+fn nothing_is_merged_with_a_block_whose_read_is_misdirected_to_its_like() {
+    let mut bench = deciding(Decide::Compare);
+    bench.write(1, A);
+    bench.write(2, B);
+    let like = bench.places(A)[0];
+    for at in bench.places(B) {
+        bench.0.medium.rot.insert(at, Rot::Other(like));
+        bench.0.suspects.insert(at);
+    }
+    bench.ask(&Ask::Merge {
+        lba: 1,
+        of: Holder::Lba(Lba(2)),
+    });
+    bench.run();
+    assert_eq!(bench.stats().merged_blocks, 0);
+    bench.0.medium.rot.clear();
+    bench.assert_reads(&[(1, A), (2, B)]);
+    bench.end();
+}
+
 #[test]
 fn nothing_is_shared_with_a_block_that_cannot_be_read() {
     for decide in DECIDES {

@@ -88,10 +88,7 @@ impl Engine {
     /// `came`: a segment whose checksums are not asked for again.
     fn merge_or_load(&mut self, pair: Pair, came: Option<Segment>) {
         let Pair {
-            request,
-            lba,
-            of,
-            known,
+            request, lba, of, ..
         } = pair;
         if self.course.is_poisoned() {
             return self.outbox.reply(request, Err(Refusal::Poisoned));
@@ -102,35 +99,19 @@ impl Engine {
         let Some((from, to)) = self.apart(lba, of).filter(|_| !self.state.is_redeeming()) else {
             return self.outbox.reply(request, Ok(()));
         };
-        let first_sum = match known {
-            Some((place, sum)) if place == from => Sum::Is(sum),
-            Some(_) => Sum::Unknown,
-            None => self.sum_of(from.pba, came),
+        let Some(sums) = self.sums_of_pair(pair, (from, to), came) else {
+            return;
         };
-        // A whole block is equal to one that has been checked, or it is not.
-        let second_sum = match (to.slot, &first_sum) {
-            (Some(_), Sum::Is(_)) => self.sum_of(to.pba, came),
-            _ => Sum::Is(0),
-        };
-        let sums = match (first_sum, second_sum) {
-            (Sum::Is(first), Sum::Is(second)) => [first, second],
-            (Sum::Awaited(segment), _) => return self.sums.parked.pairs.park(segment, pair),
-            (Sum::Is(sum), Sum::Awaited(segment)) => {
-                // Where few segments' checksums are kept, its own may be gone when the other's have come.
-                let known = Some((from, sum));
-                let pair = Pair { known, ..pair };
-                return self.sums.parked.pairs.park(segment, pair);
-            }
-            _ => return self.outbox.reply(request, Ok(())),
-        };
+        let are_whole = from.slot.is_none() && to.slot.is_none();
         // Of the collector's: it needs them more, and a pair can be told again.
         let Some(first) = self.collector.spare_buf() else {
             self.stats.merges_put_off += 1;
             return self.outbox.reply(request, Ok(()));
         };
-        let second = match to.slot {
-            None => None,
-            Some(_) => match self.collector.spare_buf() {
+        // A whole block that is equal to one whose checksum it should have needs no check of its own.
+        let second = match are_whole {
+            true => None,
+            false => match self.collector.spare_buf() {
                 None => {
                     self.stats.merges_put_off += 1;
                     self.release(first);
@@ -154,6 +135,39 @@ impl Engine {
             both: false,
         };
         self.fetch(merge, from, first);
+    }
+
+    /// What the pages of a pair should hold. None: the pair waits for it, or has been answered, for it cannot be had or the two are
+    /// not equal.
+    fn sums_of_pair(
+        &mut self,
+        pair: Pair,
+        (from, to): (Place, Place),
+        came: Option<Segment>,
+    ) -> Option<[u32; 2]> {
+        let first = match pair.known {
+            Some((place, sum)) if place == from => Sum::Is(sum),
+            Some(_) => Sum::Unknown,
+            None => self.sum_of(from.pba, came),
+        };
+        let second = match first {
+            Sum::Is(_) => self.sum_of(to.pba, came),
+            _ => Sum::Unknown,
+        };
+        let are_whole = from.slot.is_none() && to.slot.is_none();
+        match (first, second) {
+            (Sum::Is(first), Sum::Is(second)) if !are_whole || first == second => {
+                return Some([first, second]);
+            }
+            (Sum::Awaited(segment), _) => self.sums.parked.pairs.park(segment, pair),
+            (Sum::Is(sum), Sum::Awaited(segment)) => {
+                // Where few segments' checksums are kept, its own may be gone when the other's have come.
+                let known = Some((from, sum));
+                self.sums.parked.pairs.park(segment, Pair { known, ..pair });
+            }
+            _ => self.outbox.reply(pair.request, Ok(())),
+        }
+        None
     }
 
     /// Where a sweep for duplicates goes on after a restart; 0: at the beginning.

@@ -27,7 +27,7 @@ pub(super) struct Unchecked {
 /// when all were. It is what a delta was decoded with, if that was read: it may be another block, whole in itself.
 pub(super) type Fault = Option<Pba>;
 
-/// A block that is equal to a part of a page, of which it is not known whether it is whole.
+/// A block that is equal to what was read of a page, of which it is not known yet whether that is what was written there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unsure {
     pub request: RequestId,

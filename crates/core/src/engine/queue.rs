@@ -7,9 +7,9 @@
 
 use super::verdict::{Answer, Proposer, Twin};
 use super::waiting::Waiting;
-use crate::addr::{Buf, Lba, RequestId};
+use crate::addr::{Lba, RequestId};
 use crate::entry::PartId;
-use crate::seam::Refusal;
+use crate::seam::{Payload, Refusal};
 use alloc::{collections::VecDeque, vec::Vec};
 
 /// See the module.
@@ -95,7 +95,7 @@ impl Queue {
     }
 
     /// What a block of a write that waits is compared with, and the block.
-    pub fn asked(&self, request: RequestId, index: u32) -> Option<(Twin, Buf)> {
+    pub fn asked(&self, request: RequestId, index: u32) -> Option<(Twin, Payload)> {
         let write = self.waiting.iter().find(|one| one.is_write(request))?;
         write.asked(index)
     }
@@ -130,7 +130,7 @@ impl Queue {
 mod tests {
     use super::super::verdict::Verdict;
     use super::*;
-    use crate::addr::Pba;
+    use crate::addr::{Buf, Pba};
     use crate::index::Holder;
     use crate::seam::{Ack, Payload};
     use crate::state::Place;
@@ -180,9 +180,9 @@ mod tests {
         queue.push(write(1, 0, 1, Ack::Placed));
         queue.push(write(2, 8, 0, Ack::Placed));
         assert_eq!(id(queue.pop_ready()), None);
-        let (_, buf) = queue.asked(RequestId(1), 0).expect("it is compared");
+        let (_, payload) = queue.asked(RequestId(1), 0).expect("it is compared");
         assert_eq!(
-            (buf, queue.asked(RequestId(1), 1).is_some()),
+            (payload.buf, queue.asked(RequestId(1), 1).is_some()),
             (Buf(10), false)
         );
         let noted = queue.on_answer(RequestId(1), 0, Answer::Same(None));

@@ -140,6 +140,18 @@ impl Engine {
             self.segments.end_reader(locate(&self.superblock, pba).0);
         }
         let same = match (outcome, read) {
+            (Outcome::Same(true), Some(page)) => match self.queue.asked(request, index) {
+                // What was read is equal, and so is its checksum.
+                Some((_, payload)) => {
+                    return self.check_page(Unsure {
+                        request,
+                        index,
+                        page,
+                        sum: payload.digest.sum,
+                    });
+                }
+                None => true,
+            },
             (Outcome::Same(same), _) => same,
             // What it is a delta against is damaged.
             (Outcome::Parts { base: false, .. }, Some(_)) => {
@@ -171,18 +183,22 @@ impl Engine {
                 return self.answered(request, index, Answer::Damaged);
             }
         };
-        if same
-            && let Some((twin, buf)) = self.queue.asked(request, index)
-            && twin.place.slot.is_none()
-            && self.goes_by_fingerprint(twin.by)
-        {
-            return self.ask_fingerprint(request, index, buf);
+        match same {
+            true => self.equal(request, index),
+            false => self.answered(request, index, Answer::Other),
         }
-        let answer = match same {
-            true => Answer::Same(None),
-            false => Answer::Other,
-        };
-        self.answered(request, index, answer);
+    }
+
+    /// A block and its twin are equal; where fingerprints decide, the page learns its own.
+    fn equal(&mut self, request: RequestId, index: u32) {
+        match self.queue.asked(request, index) {
+            Some((twin, payload))
+                if twin.place.slot.is_none() && self.goes_by_fingerprint(twin.by) =>
+            {
+                self.ask_fingerprint(request, index, payload.buf);
+            }
+            _ => self.answered(request, index, Answer::Same(None)),
+        }
     }
 
     /// Whether a page, of which this is the checksum that it was read with, is known not to be what was written.
@@ -192,7 +208,8 @@ impl Engine {
         expected.is_some_and(|expected| expected != sum)
     }
 
-    /// A part is equal; whoever shares it is refused for as long as the page fails its checksum.
+    /// A page that was read, or a part of it, is equal; nobody shares it for as long as what was read fails the page's checksum:
+    /// a misdirected read gives another block's bytes, and they may be just those that are to be written.
     fn check_page(&mut self, unsure: Unsure) {
         let (segment, offset) = locate(&self.superblock, unsure.page);
         let expected = self.sums.sum(segment, offset);
@@ -211,11 +228,10 @@ impl Engine {
             self.stats.corrupt_blocks += u64::from(expected.is_some());
             self.stats.unreadable_blocks += u64::from(expected.is_none());
         }
-        let answer = match whole {
-            true => Answer::Same(None),
-            false => Answer::Damaged,
-        };
-        self.answered(unsure.request, unsure.index, answer);
+        match whole {
+            true => self.equal(unsure.request, unsure.index),
+            false => self.answered(unsure.request, unsure.index, Answer::Damaged),
+        }
     }
 
     /// The checksums of a segment have come, or cannot be had.

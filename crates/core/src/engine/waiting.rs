@@ -1,7 +1,7 @@
 //! A request that waits its turn.
 
 use super::verdict::{Answer, Proposer, Twin, Verdict};
-use crate::addr::{Buf, Lba, RequestId};
+use crate::addr::{Lba, RequestId};
 use crate::entry::PartId;
 use crate::seam::{Ack, Copy, Payload};
 use alloc::vec::Vec;
@@ -92,12 +92,12 @@ impl Waiting {
     }
 
     /// What a block of it is compared with, and the block.
-    pub fn asked(&self, index: u32) -> Option<(Twin, Buf)> {
+    pub fn asked(&self, index: u32) -> Option<(Twin, Payload)> {
         match self {
             Self::Write {
                 blocks, verdicts, ..
             } => match verdicts[index as usize] {
-                Verdict::Asked(twin) => Some((twin, blocks[index as usize].buf)),
+                Verdict::Asked(twin) => Some((twin, blocks[index as usize])),
                 _ => None,
             },
             _ => None,

@@ -61,7 +61,7 @@ impl Tables {
             let home = lba.plus(at as u64);
             let proposed = self.once.propose(home, payload, &mut self.stats);
             let twin = match proposed {
-                Some((by, journal)) => self.link(journal).index().map(|index| Twin {
+                Some((by, journal)) => self.journaled(journal, payload).map(|index| Twin {
                     by: Proposer::Journal(by),
                     index,
                 }),
@@ -91,6 +91,13 @@ impl Tables {
             self.outbox.tell(Effect::Compare { id, buf, with });
         }
         verdicts
+    }
+
+    /// The data block of a journal's block, if its checksum allows it to be the same: a misdirected read must not make a twin
+    /// of another.
+    fn journaled(&self, journal: Lba, payload: &Payload) -> Option<u32> {
+        let link = self.link(journal);
+        link.index().filter(|_| link.sum == payload.digest.sum)
     }
 
     /// What the index proposes, if it is still there.
