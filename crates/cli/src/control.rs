@@ -13,7 +13,6 @@
 
 use crate::handover;
 use crate::parts;
-use crate::peek;
 use crate::signals::Stop;
 use crate::state::Process;
 use crate::{host, state};
@@ -387,32 +386,6 @@ pub fn answer(line: &[u8], answers: &dyn Answers, after: &mut After) -> Value {
         )),
         None => refuse("no \"command\""),
     }
-}
-
-/// As [`server_of`]; none when nobody serves the volume.
-pub fn find_server(path: &Path) -> Result<Option<(PathBuf, PathBuf)>> {
-    let socket = state::control_socket(&peek::uuid_of(path)?)?;
-    match socket.exists() && is_answered(&socket) {
-        true => server_of(path).map(Some),
-        false => Ok(None),
-    }
-}
-
-/// The control socket of the server of a volume, and the path by which it knows that.
-pub fn server_of(path: &Path) -> Result<(PathBuf, PathBuf)> {
-    let uuid = peek::uuid_of(path)?;
-    let socket = state::control_socket(&uuid)?;
-    if !socket.exists() {
-        bail!(
-            "{} is not being served (there is no {}): start `vellum serve` or `vellum attach`",
-            path.display(),
-            socket.display()
-        );
-    }
-    let volume = path
-        .canonicalize()
-        .with_context(|| format!("cannot find {}", path.display()))?;
-    Ok((socket, volume))
 }
 
 /// Asks a server.

@@ -49,6 +49,7 @@ mod state;
 mod tls;
 mod views;
 mod volume;
+mod whose;
 mod willing;
 
 use clap::{CommandFactory, FromArgMatches, Parser};

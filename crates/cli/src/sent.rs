@@ -3,7 +3,7 @@
 use crate::claim::claim;
 use crate::control::Sending;
 use crate::keys::Key;
-use crate::{control, parts, progress};
+use crate::{control, parts, progress, whose};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ impl Sent {
 
 /// Sends it; what the stream is, and holds.
 pub fn send(path: &Path, key: &Key, sent: &Sent, out: &mut dyn Write) -> Result<(Head, Totals)> {
-    match control::find_server(path)? {
+    match whose::find_server(path)? {
         Some((socket, path)) => {
             let request = json!({"command": "send", "volume": path, "order": sent});
             pass_on(

@@ -3,7 +3,7 @@
 use crate::claim::claim;
 use crate::keys::Key;
 use crate::outcome::usage;
-use crate::{ago, control, host};
+use crate::{ago, control, host, whose};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -159,7 +159,7 @@ pub fn diff(volume: &Path, key: &Key, since: &str, to: Option<&str>) -> Result<V
 
 /// Asks whoever has the volume.
 pub fn ask<T: for<'a> Deserialize<'a>>(volume: &Path, key: &Key, order: &Order) -> Result<T> {
-    let told = match control::find_server(volume)? {
+    let told = match whose::find_server(volume)? {
         Some((socket, path)) => {
             let request = json!({"command": "snapshots", "volume": path, "order": order});
             let mut answer = control::request_within(&socket, &request, SERVER_PATIENCE)?;

@@ -42,6 +42,27 @@ fn a_volume_that_is_served_is_well_and_one_that_is_not_is_not() {
     server.term();
 }
 
+/// The volume itself tells no longer which server has it.
+#[test]
+fn the_server_of_a_volume_that_is_gone_is_found_by_its_path() {
+    let dir = dir();
+    let (volume, socket) = (dir.path().join("a"), dir.path().join("s"));
+    ok(&["create", text(&volume), "--size", "16M"]);
+    let server = Server::start(dir.path(), &["--socket", text(&socket), text(&volume)]);
+    std::fs::remove_file(&volume).unwrap();
+    let told = ok(&["stats", text(&volume), "--json"]);
+    assert!(
+        told.contains(&format!("\"path\":\"{}\"", text(&volume))),
+        "{told}"
+    );
+    let out = vellum(&["health", text(&volume)]);
+    let said = String::from_utf8(out.stdout).unwrap();
+    assert!(!said.contains("cannot find"), "{said}");
+    server.term();
+    fails(2, &["health", text(&volume)], &[]);
+    fails(1, &["stats", text(&volume)], &["cannot find"]);
+}
+
 /// Whatever is asked: a server that was killed under what is attached is no volume that is not served.
 #[test]
 fn an_attached_volume_whose_server_died_is_not_well() {

@@ -7,7 +7,7 @@ use crate::outcome::{out, tell, usage};
 use crate::peek;
 use crate::properties::{Run, Settings};
 use crate::signals::Stop;
-use crate::{control, ext4, host, snapshots, views};
+use crate::{ext4, host, snapshots, views, whose};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::ffi::OsString;
@@ -111,7 +111,7 @@ fn of_snapshot(args: &Args, volume: &Path, snapshot: &str, stop: &Stop) -> Resul
         (false, Some(own)) => format!("ro,{own}"),
     };
     may_attach()?;
-    let device = match control::find_server(volume)? {
+    let device = match whose::find_server(volume)? {
         Some(_) => views::attach(&uuid, volume, snapshot)?,
         None => {
             // Whoever has no key is told before anything is done.

@@ -1,10 +1,10 @@
 //! `vellum get`: the properties of a volume, served or at rest.
 
-use crate::control;
 use crate::keys::Key;
 use crate::outcome::{out, usage};
 use crate::peek;
 use crate::properties::{self, Run};
+use crate::{control, whose};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn told(path: &Path, key: &Key) -> Result<Value> {
-    if let Some((socket, volume)) = control::find_server(path)? {
+    if let Some((socket, volume)) = whose::find_server(path)? {
         let request = json!({"command": "properties", "volume": volume});
         let mut answer = control::request(&socket, &request)?;
         return Ok(answer["volume"].take());

@@ -5,7 +5,7 @@ use crate::grow::Asked;
 use crate::keys::Key;
 use crate::outcome::{out, tell};
 use crate::size::Size;
-use crate::{control, host, peek, resize, state};
+use crate::{control, host, peek, resize, state, whose};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use std::io::Write;
@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> Result<()> {
         .with_context(|| format!("cannot find {shown}"))?
         .file_type()
         .is_block_device();
-    let served = control::find_server(&args.volume)?;
+    let served = whose::find_server(&args.volume)?;
     if !is_large_enough(args, &superblock, is_device)? {
         let asked = Asked {
             size: args.size,

@@ -1,7 +1,7 @@
 //! `vellum health`: an exit code for programs that watch machines.
 
 use crate::outcome::{Special, out};
-use crate::{control, observed, state};
+use crate::{control, observed, state, whose};
 use anyhow::Result;
 use serde_json::json;
 use std::io::Write;
@@ -108,7 +108,7 @@ impl Verdict {
     fn of_volume(path: &Path) -> Self {
         let name = path.display().to_string();
         let failed = |grade, words: String| vec![Finding { grade, words }];
-        let findings = match control::server_of(path) {
+        let findings = match whose::server_of(path) {
             Err(error) => failed(Grade::Critical, format!("{error:#}")),
             Ok((socket, file)) => match control::ask(&socket, "stats") {
                 Err(_) if !control::is_answered(&socket) => vec![dead()],

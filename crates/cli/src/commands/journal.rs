@@ -1,8 +1,8 @@
 //! `vellum journal`: where the journals on a volume are that is served.
 
-use crate::control;
 use crate::outcome::out;
 use crate::size::Size;
+use crate::{control, whose};
 use anyhow::Result;
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// What the server of a volume says of its journals, after a change if there is one.
 pub fn ask(volume: &Path, change: &Value) -> Result<Value> {
-    let (socket, volume) = control::server_of(volume)?;
+    let (socket, volume) = whose::server_of(volume)?;
     let request = json!({"command": "journal", "volume": volume, "change": change});
     let answer = control::request(&socket, &request)?;
     Ok(answer.get("journal").cloned().unwrap_or_default())

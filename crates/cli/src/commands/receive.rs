@@ -1,13 +1,13 @@
 //! `vellum receive`.
 
 use crate::claim::claim;
-use crate::control;
 use crate::keys::Key;
 use crate::outcome::{out, tell, usage};
 use crate::progress;
 use crate::properties::{self, Run};
 use crate::signals::Stop;
 use crate::size::Size;
+use crate::whose;
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use std::io::{self, BufReader, IsTerminal, Write};
@@ -53,7 +53,7 @@ pub fn run(args: &Args) -> Result<()> {
             "a stream does not come from a terminal: give it a file (`< FILE`) or a pipe from `vellum send`",
         ));
     }
-    if control::find_server(&args.volume)?.is_some() {
+    if whose::find_server(&args.volume)?.is_some() {
         bail!(
             "{shown} is being served: `vellum detach {shown}`, or stop its server, and then receive"
         );

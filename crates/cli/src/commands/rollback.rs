@@ -1,9 +1,9 @@
 //! `vellum rollback`.
 
-use crate::control;
 use crate::keys::Key;
 use crate::outcome::out;
 use crate::snapshots::{self, All, Order};
+use crate::whose;
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ pub fn run(args: &Args) -> Result<()> {
     let (volume, name) = snapshots::meant(&args.volume, args.name.as_deref())?;
     let shown = volume.display();
     // A file system that is mounted would find another one below it.
-    if control::find_server(&volume)?.is_some() {
+    if whose::find_server(&volume)?.is_some() {
         bail!(
             "{shown} is being served: `vellum detach {shown}`, or stop its server, and then go back"
         );

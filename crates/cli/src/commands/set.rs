@@ -1,10 +1,10 @@
 //! `vellum set`: changes properties of a volume, served or at rest, for good.
 
-use crate::control;
 use crate::keys::Key;
 use crate::opened;
 use crate::outcome::{tell, usage};
 use crate::properties::{self, Change, Research, TABLE, Tier};
+use crate::{control, whose};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -70,7 +70,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     // Between a look for a server and the lock on the file one may begin, or end.
     for _ in 0..LOOKS {
-        if let Some((socket, volume)) = control::find_server(&args.volume)? {
+        if let Some((socket, volume)) = whose::find_server(&args.volume)? {
             let texts: Vec<_> = args.changes.iter().map(Change::text).collect();
             let request = json!({"command": "properties", "volume": volume, "set": texts});
             let answer = control::request(&socket, &request)?;
@@ -89,7 +89,7 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// Changes what is in force on a volume that is served, and nothing of what it keeps.
 fn study(args: &Args) -> Result<()> {
-    let Some((socket, volume)) = control::find_server(&args.volume)? else {
+    let Some((socket, volume)) = whose::find_server(&args.volume)? else {
         return Err(usage(format!(
             "{}: it is not being served, and --research is for as long as a server runs",
             args.volume.display()

@@ -3,10 +3,10 @@
 mod screen;
 mod summary;
 
-use crate::control;
 use crate::outcome::{out, usage};
 use crate::signals::Stop;
 use crate::size::Size;
+use crate::{control, whose};
 use anyhow::Result;
 use screen::Screen;
 use serde_json::Value;
@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> Result<()> {
     let (socket, name) = match (&args.control, &args.volume) {
         (Some(socket), _) => (socket.clone(), None),
         (None, Some(path)) => {
-            let (socket, volume) = control::server_of(path)?;
+            let (socket, volume) = whose::server_of(path)?;
             (socket, Some(volume))
         }
         (None, None) => return Err(usage("name a volume or a control socket")),

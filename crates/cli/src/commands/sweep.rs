@@ -1,8 +1,8 @@
 //! What `vellum dedup` and `vellum fold` have in common: a sweep of a volume that is served is begun, waited for, or ended.
 
-use crate::control;
 use crate::outcome::out;
 use crate::properties::Change;
+use crate::{control, whose};
 use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ impl Kind {
 
     /// Starts a sweep and waits for its end.
     pub fn run(&self, args: &Args) -> Result<()> {
-        let (socket, volume) = control::server_of(&args.volume)?;
+        let (socket, volume) = whose::server_of(&args.volume)?;
         if let Some(rate) = &args.rate {
             let change = format!("sweep-rate={rate}");
             change.parse::<Change>().map_err(crate::outcome::usage)?;

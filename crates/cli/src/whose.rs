@@ -1,0 +1,88 @@
+//! Which server has a volume.
+
+use crate::state::{self, Process, State};
+use crate::{control, observed, peek};
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+
+/// As [`server_of`]; none when nobody serves the volume.
+pub fn find_server(path: &Path) -> Result<Option<(PathBuf, PathBuf)>> {
+    let socket = state::control_socket(&uuid_of(path)?)?;
+    match socket.exists() && control::is_answered(&socket) {
+        true => server_of(path).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// The control socket of the server of a volume, and the path by which it knows that.
+pub fn server_of(path: &Path) -> Result<(PathBuf, PathBuf)> {
+    let socket = state::control_socket(&uuid_of(path)?)?;
+    if !socket.exists() {
+        bail!(
+            "{} is not being served (there is no {}): start `vellum serve` or `vellum attach`",
+            path.display(),
+            socket.display()
+        );
+    }
+    let volume = resolved(path).with_context(|| format!("cannot find {}", path.display()))?;
+    Ok((socket, volume))
+}
+
+/// A volume's UUID: as the volume says, or as its server does when the volume itself is gone or cannot be read.
+fn uuid_of(path: &Path) -> Result<String> {
+    peek::uuid_of(path).or_else(|error| match resolved(path).map(|path| uuid_by(&path)) {
+        Some(Ok(Some(uuid))) => Ok(uuid),
+        _ => Err(error),
+    })
+}
+
+/// The UUID of what is attached or served by this path, or was until its server died.
+fn uuid_by(path: &Path) -> Result<Option<String>> {
+    let mut records = state::records()?;
+    records.retain(|(id, record)| {
+        record.volume == path && state::control_socket(id).is_ok_and(|socket| socket.exists())
+    });
+    // A record knows also the volume of a server that does not answer.
+    let alive = |record: &State| record.server.is_some_and(Process::alive);
+    if let Some((id, _)) = records.iter().find(|(_, record)| alive(record)) {
+        return Ok(Some(id.clone()));
+    }
+    let served = observed::all()?;
+    let told = served.iter().find(|one| Path::new(one.name()) == path);
+    let dead = records.pop().map(|(id, _)| id);
+    Ok(told.map(|one| one.uuid().to_owned()).or(dead))
+}
+
+/// The path as servers know it, also of what is gone: by the folder that it was in.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    if let Ok(found) = path.canonicalize() {
+        return Some(found);
+    }
+    let absolute = std::path::absolute(path).ok()?;
+    // A name that leads to what is gone, as `/dev/disk/by-id` has them for an instant.
+    let led = absolute.read_link().ok();
+    let led = led.and_then(|to| Some(absolute.parent()?.join(to)));
+    let last = led.unwrap_or(absolute);
+    let folder = last.parent()?.canonicalize().ok()?;
+    Some(folder.join(last.file_name()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_gone_is_known_by_its_folder_and_by_what_led_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().canonicalize().unwrap();
+        let (folder, gone) = (real.join("folder"), real.join("folder/gone"));
+        std::fs::create_dir(&folder).unwrap();
+        for (name, leads_to) in [("other", "folder"), ("link", "folder/gone")] {
+            std::os::unix::fs::symlink(leads_to, real.join(name)).unwrap();
+        }
+        for path in ["folder/gone", "other/gone", "folder/../folder/gone", "link"] {
+            assert_eq!(resolved(&real.join(path)), Some(gone.clone()), "{path}");
+        }
+        assert_eq!(resolved(&real.join("none/gone")), None);
+    }
+}
