@@ -426,7 +426,7 @@ pub enum Outcome<'a> {
     Sums(&'a [u32]),
     /// A read of metadata: its bytes.
     Bytes(&'a [u8]),
-    /// A comparison: whether all bytes are equal.
+    /// A comparison with a whole block, or with what the host keeps of a part in memory: whether all bytes are equal.
     Same(bool),
     /// A block's fingerprint.
     Fingerprint(Fingerprint),

@@ -142,7 +142,7 @@ impl Engine {
         let same = match (outcome, read) {
             (Outcome::Same(true), Some(page)) => match self.queue.asked(request, index) {
                 // What was read is equal, and so is its checksum.
-                Some((_, payload)) => {
+                Some((twin, payload)) if twin.place.slot.is_none() => {
                     return self.check_page(Unsure {
                         request,
                         index,
@@ -150,7 +150,8 @@ impl Engine {
                         sum: payload.digest.sum,
                     });
                 }
-                None => true,
+                // A part was compared with what is kept of it in memory: nothing was read.
+                _ => true,
             },
             (Outcome::Same(same), _) => same,
             // What it is a delta against is damaged.

@@ -349,8 +349,17 @@ impl Vellum {
                 self.finish(io, id, Outcome::Bytes(&bytes));
             }
             Flight::Compare { buf, at, slot } => {
-                let same = self.is_same(buf, self.medium[at.0 as usize], slot);
-                self.finish(io, id, Outcome::Same(same));
+                let other = self.medium[at.0 as usize];
+                let same = self.is_same(buf, other, slot);
+                let outcome = match slot {
+                    None => Outcome::Same(same),
+                    Some(_) => Outcome::Parts {
+                        sum: other.sum(),
+                        whole: same,
+                        base: true,
+                    },
+                };
+                self.finish(io, id, outcome);
             }
             Flight::Compared(same) => self.finish(io, id, Outcome::Same(same)),
             Flight::Print(content) => {
