@@ -181,6 +181,17 @@ impl Served {
         &self.drive
     }
 
+    /// What has become of its file that reads and writes do not tell.
+    pub fn file(&self) -> Value {
+        match &self.kind {
+            Kind::Volume(volume, _) => {
+                let lost = volume.lost();
+                json!({"deleted": lost.is_deleted, "missing_bytes": lost.missing_bytes})
+            }
+            Kind::Raw(_) => Value::Null,
+        }
+    }
+
     /// How the recording is doing, if there is one.
     pub fn recording(&self) -> Option<State> {
         self.recorder.as_ref().map(|recorder| recorder.state())

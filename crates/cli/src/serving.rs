@@ -125,6 +125,7 @@ impl Answers for Volumes {
                     "bytes": v.device().bytes(),
                     "places": v.places(),
                     "drive": v.drive(),
+                    "file": v.file(),
                     "stats": v.stats(),
                     "recording": v.recording(),
                     "events": v.events(),

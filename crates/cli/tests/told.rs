@@ -7,7 +7,7 @@ mod common;
 #[allow(dead_code, reason = "the command uses more of it")]
 mod nbd_client;
 
-use common::{Server, can_attach, dir, eventually, ok, server_pid, text, vellum};
+use common::{Server, can_attach, dir, eventually, fails, ok, server_pid, text, vellum};
 use nbd_client::NbdClient;
 use serde_json::Value;
 use std::fs;
@@ -108,6 +108,48 @@ fn written(dir: &Path) -> (Server, String) {
     }
     client.flush().unwrap();
     (server, v)
+}
+
+/// It would grow again, with zeros where something was.
+#[test]
+fn a_file_that_is_cut_short_under_its_server_promises_nothing_more() {
+    for layout in ["log", "ordered", "shadow"] {
+        let dir = dir();
+        let (path, socket) = (dir.path().join("v"), dir.path().join("s"));
+        let v = text(&path);
+        ok(&["create", v, "--size=64M", "--layout", layout]);
+        let server = Server::start(dir.path(), &[v, "--socket", text(&socket)]);
+        let mut client = NbdClient::connect(&socket, "v").unwrap();
+        client.write(0, &[1; 4096]).unwrap();
+        client.flush().unwrap();
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.set_len(32 << 20).unwrap();
+        // Told before anything fails.
+        fails(2, &["health", v], &[]);
+        let wrote = client.write(4096, &[2; 4096]);
+        let flushed = client.flush();
+        assert!(flushed.is_err(), "{layout}: {wrote:?}, {flushed:?}");
+        assert!(client.flush().is_err(), "{layout}: for ever");
+        let out = vellum(&["health", v]);
+        let said = String::from_utf8(out.stdout).unwrap();
+        for part in ["CRITICAL", "POISONED", "CUT SHORT", "take your backup"] {
+            assert!(said.contains(part), "{layout}: no {part:?} in {said}");
+        }
+        assert_eq!(server.said().matches("cut short").count(), 1, "{layout}");
+        server.term();
+        fails(1, &["serve", v, "--socket", text(&socket)], &["cut short"]);
+    }
+}
+
+#[test]
+fn a_file_that_is_deleted_under_its_server_is_not_well() {
+    let dir = dir();
+    let (_server, v) = written(dir.path());
+    std::fs::remove_file(&v).unwrap();
+    let out = vellum(&["health", &v]);
+    let said = String::from_utf8(out.stdout).unwrap();
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("its file or device is GONE"), "{said}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 use vellum_core::addr::Lba;
 use vellum_core::format::superblock::Superblock;
-use vellum_medium::Medium;
+use vellum_medium::{Lost, Medium};
 
 /// See the module.
 pub struct Growable {
@@ -40,6 +40,12 @@ impl Growable {
     #[must_use]
     pub fn volume(&self) -> Arc<Volume> {
         Arc::clone(&self.now.read())
+    }
+
+    /// What has become of its medium that reads and writes do not tell.
+    #[must_use]
+    pub fn lost(&self) -> Lost {
+        self.medium.lost()
     }
 
     /// Makes it larger. It is opened again with `options`, of which its memory is what it was; also when it did not grow.

@@ -6,6 +6,7 @@
 use crate::bounce::{Bounce, Bounces};
 use crate::error::MediumError;
 use crate::io::{Done, Io, Kind, Piece, check_bytes};
+use crate::lost::Lost;
 use crate::medium::Medium;
 use parking_lot::Mutex;
 use std::time::Duration;
@@ -239,5 +240,9 @@ impl<M: Medium> Medium for EncryptedMedium<M> {
 
     fn drop_cache(&self) -> Result<(), MediumError> {
         self.inner.drop_cache()
+    }
+
+    fn lost(&self) -> Lost {
+        self.inner.lost()
     }
 }

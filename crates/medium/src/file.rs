@@ -3,6 +3,7 @@
 use crate::completions::Completions;
 use crate::error::MediumError;
 use crate::io::{Done, Io};
+use crate::lost::Lost;
 use crate::medium::Medium;
 use crate::open::{self, Engine, OpenError, OpenOptions, Prealloc, Tuning};
 use crate::target::{DiscardBy, Target};
@@ -211,5 +212,9 @@ impl Medium for FileMedium {
 
     fn drop_cache(&self) -> Result<(), MediumError> {
         self.target.drop_cache()
+    }
+
+    fn lost(&self) -> Lost {
+        self.target.lost(false).unwrap_or_default()
     }
 }

@@ -32,6 +32,8 @@ impl Target {
             .checked_mul(BLOCK_BYTES as u64)
             .filter(|&bytes| i64::try_from(bytes).is_ok())
             .ok_or(io::ErrorKind::FileTooLarge)?;
+        // What is missing would be zeros from then on.
+        self.still_whole()?;
         if meta.len() < bytes {
             self.give_length(meta.len(), bytes)?;
         }

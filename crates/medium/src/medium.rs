@@ -2,6 +2,7 @@
 
 use crate::error::MediumError;
 use crate::io::{Done, Io};
+use crate::lost::Lost;
 use std::sync::Arc;
 use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
@@ -69,6 +70,10 @@ pub trait Medium: Send + Sync {
     /// # Errors
     /// When it cannot be synced now, or when the cache cannot be dropped.
     fn drop_cache(&self) -> Result<(), MediumError>;
+    /// What has become of it that reads and writes do not tell. Never waits.
+    fn lost(&self) -> Lost {
+        Lost::default()
+    }
 }
 
 /// Writes zeros, a piece after another.
@@ -134,6 +139,9 @@ macro_rules! forward {
             }
             fn drop_cache(&self) -> Result<(), MediumError> {
                 (**self).drop_cache()
+            }
+            fn lost(&self) -> Lost {
+                (**self).lost()
             }
         }
     };

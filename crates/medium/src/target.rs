@@ -61,7 +61,8 @@ impl Target {
                 "it was opened read-only",
             ));
         }
-        io.check(self.blocks())
+        io.check(self.blocks())?;
+        self.may_hide(io)
     }
 
     /// Carries an operation out, now.
@@ -208,6 +209,9 @@ impl Target {
     fn write_inner(&self, at: Pba, bytes: &[u8]) -> io::Result<()> {
         self.check(&Io::new(0, Kind::Write { durable: false }, at))?;
         check_bytes(at, bytes.len(), self.blocks())?;
+        if at.plus((bytes.len() / BLOCK_BYTES) as u64).0 == self.blocks() {
+            self.still_whole()?;
+        }
         let kind = Kind::Write { durable: false };
         if !self.direct || is_aligned(bytes.as_ptr()) {
             // Only read from, whatever the type says.
@@ -230,6 +234,7 @@ impl Target {
     /// Makes every completed write durable.
     pub(crate) fn sync(&self) -> Result<(), MediumError> {
         self.retry(Kind::Sync, || self.fdatasync())
+            .and_then(|()| self.still_whole())
             .map_err(|e| self.error("sync", Pba(0), e))
     }
 
@@ -246,6 +251,7 @@ impl Target {
     /// An operation has ended.
     pub(crate) fn ended(&self, io: Box<Io>, result: io::Result<()>) -> Done {
         let kind = io.kind;
+        let result = result.and_then(|()| self.may_promise(kind));
         io.done(&self.name, result.map_err(|e| self.not_of_before(kind, e)))
     }
 

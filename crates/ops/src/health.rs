@@ -89,6 +89,19 @@ pub fn findings(volume: &Value) -> Vec<Finding> {
         let words = "POISONED by a failed write or sync: detach, and attach again, to recover";
         add(Grade::Critical, words.to_owned());
     }
+    let file = |key: &str| volume.get("file").and_then(|file| file.get(key));
+    if let Some(missing @ 1..) = file("missing_bytes").and_then(Value::as_u64) {
+        let words = format!(
+            "its file was CUT SHORT: {missing} bytes at its end are lost; detach, and take your backup"
+        );
+        add(Grade::Critical, words);
+    }
+    if file("deleted").and_then(Value::as_bool) == Some(true) {
+        let words = "its file or device is GONE: a file that was deleted is lost when its server ends, \
+                     so copy what is on the volume before that; a drive that was pulled is attached again \
+                     when it is back";
+        add(Grade::Critical, words.to_owned());
+    }
     for (grade, name, what) in COUNTED {
         match told(volume, name).and_then(Value::as_u64) {
             None | Some(0) => {}

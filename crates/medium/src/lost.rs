@@ -1,0 +1,144 @@
+//! What became of a file while it is open, and reads and writes do not tell: it was deleted, or cut short.
+//!
+//! A file that was cut short grows again where it is written, and what was between reads as zeros. A write becomes no longer
+//! than where it ends, so a file stays shorter until its last block is written: looked at before that, and after each sync, it
+//! tells always.
+
+use crate::io::{Io, Kind};
+use crate::target::Target;
+use std::io;
+use vellum_core::addr::BLOCK_BYTES;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// It has no name any more, and is gone when its server ends.
+    pub is_deleted: bool,
+    /// So many bytes are missing at its end.
+    pub missing_bytes: u64,
+}
+
+impl Target {
+    /// As it is now. `waits`: also for a file server that does not answer.
+    pub(crate) fn lost(&self, waits: bool) -> Option<Lost> {
+        let how = match waits {
+            true => 0,
+            false => libc::AT_STATX_DONT_SYNC,
+        };
+        let wanted = libc::STATX_TYPE | libc::STATX_NLINK | libc::STATX_SIZE;
+        let mut told = std::mem::MaybeUninit::<libc::statx>::zeroed();
+        // SAFETY: a descriptor that is open, an empty name that ends, and a place of the right size, which zeros are good for.
+        let told = unsafe {
+            let how = how | libc::AT_EMPTY_PATH;
+            let done = libc::statx(self.fd(), c"".as_ptr(), how, wanted, told.as_mut_ptr());
+            (done == 0).then(|| told.assume_init())?
+        };
+        let is_file = u32::from(told.stx_mode) & libc::S_IFMT == libc::S_IFREG;
+        let bytes = self.blocks() * BLOCK_BYTES as u64;
+        Some(Lost {
+            is_deleted: told.stx_nlink == 0,
+            missing_bytes: match is_file {
+                true => bytes.saturating_sub(told.stx_size),
+                false => 0,
+            },
+        })
+    }
+
+    /// Before an operation that could hide that the file was cut short.
+    pub(crate) fn may_hide(&self, io: &Io) -> io::Result<()> {
+        let writes = matches!(io.kind, Kind::Write { .. }) && !io.is_empty();
+        match writes && io.at.plus(io.blocks()).0 == self.blocks() {
+            true => self.still_whole(),
+            false => Ok(()),
+        }
+    }
+
+    /// After an operation whose end says that something is durable.
+    pub(crate) fn may_promise(&self, kind: Kind) -> io::Result<()> {
+        match kind {
+            Kind::Sync | Kind::Write { durable: true } => self.still_whole(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the file is as long as it was.
+    pub(crate) fn still_whole(&self) -> io::Result<()> {
+        match self.lost(true).unwrap_or_default().missing_bytes {
+            0 => Ok(()),
+            missing => Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                format!(
+                    "the file was cut short while it was in use: {missing} bytes at its end are lost. \
+                     Do not write it any more: detach it, and take your backup"
+                ),
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Engine, FileMedium, Medium, OpenOptions, Prealloc, Tuning};
+    use std::fs::OpenOptions as File;
+    use vellum_core::addr::Pba;
+
+    const BLOCK: u64 = BLOCK_BYTES as u64;
+
+    fn done(medium: &FileMedium, kind: Kind, at: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let mut io = Io::new(0, kind, Pba(at));
+        if kind != Kind::Sync {
+            // SAFETY: a block of memory that is aligned, and outlives the wait.
+            unsafe { io.push(bytes.as_mut_ptr(), bytes.len()) };
+        }
+        let mut done = Vec::new();
+        medium.submit(&mut vec![io]);
+        while done.is_empty() {
+            medium.wait(&mut done, None);
+        }
+        done.remove(0).result.map_err(|error| error.source)
+    }
+
+    #[test]
+    fn a_file_that_was_cut_short_is_never_synced_again() {
+        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+        let mut bounce = crate::bounce::Bounce::new(BLOCK_BYTES);
+        let (plain, durable) = (false, true);
+        for engine in [Engine::Auto, Engine::Threads] {
+            let path = folder.path().join(format!("{engine:?}"));
+            FileMedium::create(&path, 64 * BLOCK, Prealloc::Sparse).unwrap();
+            let tuning = Tuning {
+                engine,
+                ..Tuning::default()
+            };
+            let medium = FileMedium::open_tuned(&path, OpenOptions::default(), &tuning).unwrap();
+            let mut go = |kind, at| done(&medium, kind, at, bounce.bytes());
+            go(Kind::Write { durable }, 63).unwrap();
+            go(Kind::Sync, 0).unwrap();
+            assert_eq!(medium.lost(), Lost::default());
+            let file = File::new().write(true).open(&path).unwrap();
+            file.set_len(8 * BLOCK).unwrap();
+            // It grows again, and not as far as it was.
+            go(Kind::Write { durable: plain }, 40).unwrap();
+            assert_eq!(medium.lost().missing_bytes, 23 * BLOCK);
+            for (kind, at) in [
+                (Kind::Write { durable: plain }, 63),
+                (Kind::Write { durable }, 40),
+                (Kind::Sync, 0),
+            ] {
+                let error = go(kind, at).unwrap_err();
+                assert!(error.to_string().contains("cut short"), "{kind:?}: {error}");
+            }
+            assert!(medium.sync().is_err());
+            assert!(medium.write(Pba(63), &[0; BLOCK_BYTES]).is_err());
+            assert!(
+                medium.write_zeros(Pba(60), 4).is_ok(),
+                "it makes nothing longer"
+            );
+            assert!(medium.lengthen(80).is_err(), "that would hide it");
+            assert_eq!(medium.lost().missing_bytes, 23 * BLOCK);
+            std::fs::remove_file(&path).unwrap();
+            assert!(medium.lost().is_deleted);
+        }
+    }
+}
