@@ -163,6 +163,15 @@ pub struct Vellum {
     shadow: Option<Shadow>,
 }
 
+/// What is told of a read of parts, or of a comparison with one. No medium damages anything here.
+fn read_parts(sum: u32, whole: bool) -> Outcome<'static> {
+    Outcome::Parts {
+        sum,
+        whole,
+        base: true,
+    }
+}
+
 impl Vellum {
     /// A new volume on a backing, opened for the first time.
     ///
@@ -353,11 +362,7 @@ impl Vellum {
                 let same = self.is_same(buf, other, slot);
                 let outcome = match slot {
                     None => Outcome::Same(same),
-                    Some(_) => Outcome::Parts {
-                        sum: other.sum(),
-                        whole: same,
-                        base: true,
-                    },
+                    Some(_) => read_parts(other.sum(), same),
                 };
                 self.finish(io, id, outcome);
             }
@@ -376,27 +381,10 @@ impl Vellum {
             } => {
                 let page = self.medium[at.0 as usize];
                 let whole = self.show_parts(page, (slot, count), request, first);
-                let sum = page.sum();
-                self.finish(
-                    io,
-                    id,
-                    Outcome::Parts {
-                        sum,
-                        whole,
-                        base: true,
-                    },
-                );
+                self.finish(io, id, read_parts(page.sum(), whole));
             }
             Flight::Base(then) => self.base_read(io, id, then),
-            Flight::PartsShown(whole) => self.finish(
-                io,
-                id,
-                Outcome::Parts {
-                    sum: 0,
-                    whole,
-                    base: true,
-                },
-            ),
+            Flight::PartsShown(whole) => self.finish(io, id, read_parts(0, whole)),
         }
     }
 
