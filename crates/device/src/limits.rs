@@ -206,6 +206,12 @@ pub const SCHEDULE_PATIENCE: Duration = Duration::from_secs(60);
 /// A clock that is so much further than it can be has leapt.
 pub const CLOCK_LEAP: Duration = Duration::from_secs(3600);
 
+/// How long a volume may have been away, by its newest snapshot, without a doubt that the clock is right.
+pub const CLOCK_GAP: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// How long after a boot the clock may be set, as far as a volume may have been away.
+pub const CLOCK_SET: Duration = Duration::from_secs(3600);
+
 /// How long one that has leapt is in doubt: no snapshot is deleted for its age until then.
 pub const CLOCK_DOUBT: Duration = Duration::from_secs(24 * 3600);
 

@@ -10,8 +10,8 @@ mod common;
 use common::{Client, open_packing};
 use std::sync::Arc;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
-use vellum_core::snapshots::{Schedule, Span};
+use std::time::{Duration, Instant, SystemTime};
+use vellum_core::snapshots::{Schedule, Span, scheduled_name};
 use vellum_device::block::BlockDevice;
 use vellum_device::pack::Compression;
 use vellum_device::{CreateOptions, SnapshotInfo, Volume};
@@ -123,6 +123,37 @@ fn snapshots_come_and_go_by_themselves() {
     write_until(&volume, |_| Instant::now() > until);
     assert_eq!(volume.stats().history.taken, taken);
     volume.stop().unwrap();
+}
+
+/// A machine that starts with a wrong time has it for minutes, and each of them would cost two snapshots.
+#[test]
+fn a_clock_that_is_years_ahead_at_an_opening_costs_nothing_and_one_that_is_days_ahead_thins() {
+    for (days, is_doubted) in [(20, false), (4000, true)] {
+        let medium = medium(1000);
+        let volume = open(&medium);
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let then = now.unwrap().as_secs() - days * 86_400;
+        for taken in then..then + 5 {
+            Client::new(&volume).write(7, &[taken]).unwrap();
+            let name = scheduled_name(taken).unwrap();
+            volume.take_snapshot(name.as_str(), taken).unwrap();
+        }
+        volume.stop().unwrap();
+        let volume = open(&medium);
+        // Also that it is changed waits for the end of the doubt.
+        volume.set_schedule(each_second("100s:1s"));
+        write_until(&volume, |_| volume.stats().history.taken >= 4);
+        let stats = volume.stats().history;
+        let old = own(&volume)
+            .iter()
+            .filter(|one| one.taken < then + 5)
+            .count();
+        match is_doubted {
+            true => assert_eq!((old, stats.deleted), (5, 0), "{stats:?}"),
+            false => assert_eq!((old, stats.deleted), (0, 5), "{stats:?}"),
+        }
+        volume.stop().unwrap();
+    }
 }
 
 #[test]

@@ -2,25 +2,38 @@
 //!
 //! A clock that leaps ahead makes all of them old at once. It may be right: a machine whose clock needs no battery starts in 1970. So it is
 //! believed after a while, and until then nothing is deleted for its age; whoever sets it right before then has lost nothing.
+//!
+//! How long a volume was not served is known by no clock. So what is first shown is held against what was dated last, and so is what is
+//! shown while it is set after a boot: a machine starts with any time, or with that of its last end.
 
-use crate::limits::{CLOCK_DOUBT, CLOCK_LEAP};
+use crate::limits::{CLOCK_DOUBT, CLOCK_GAP, CLOCK_LEAP, CLOCK_SET};
 use std::time::Duration;
 
 /// What both clocks showed: seconds since 1970, and how long the machine has been on, asleep or not.
 #[derive(Debug, Default)]
 pub(super) struct Doubt {
+    /// When the newest was taken that an earlier life has left.
+    dated: Option<Duration>,
     /// When the first was last believed.
     believed: Option<(Duration, Duration)>,
     /// Since when it is not.
     since: Option<Duration>,
+    /// All that no rule keeps is to go when it is believed.
+    owes: bool,
 }
 
 impl Doubt {
+    /// At an opening; `newest`: when the last one was taken, in seconds since 1970.
+    pub fn begin(newest: Option<u64>) -> Self {
+        Self {
+            dated: newest.map(Duration::from_secs),
+            ..Self::default()
+        }
+    }
+
     /// Whether it is in doubt, by what both show now.
     pub fn look(&mut self, wall: Duration, running: Duration) -> bool {
-        let leaps = self.believed.is_some_and(|(showed, then)| {
-            wall > showed + running.saturating_sub(then) + CLOCK_LEAP
-        });
+        let leaps = self.latest(running).is_some_and(|latest| wall > latest);
         if leaps {
             let since = *self.since.get_or_insert(running);
             if running.saturating_sub(since) < CLOCK_DOUBT {
@@ -29,6 +42,31 @@ impl Doubt {
         }
         (self.believed, self.since) = (Some((wall, running)), None);
         false
+    }
+
+    /// What it shows at most if it is right, as far as that is known.
+    fn latest(&self, running: Duration) -> Option<Duration> {
+        let by_looks = |(showed, then): (Duration, Duration)| {
+            let lasted = running.saturating_sub(then);
+            showed.saturating_add(lasted).saturating_add(CLOCK_LEAP)
+        };
+        let by_looks = self.believed.map(by_looks);
+        let by_date = self.dated.map(|dated| dated.saturating_add(CLOCK_GAP));
+        let is_behind = match (self.believed, self.dated) {
+            (Some((showed, _)), Some(dated)) => showed < dated,
+            _ => false,
+        };
+        match self.believed.is_none() || is_behind || running < CLOCK_SET {
+            true => by_date.max(by_looks),
+            false => by_looks,
+        }
+    }
+
+    /// Whether all that no rule keeps is to go now; `asked`: its user has just said what is to stay. While the clock is in doubt
+    /// that is put off.
+    pub fn thins_all(&mut self, asked: bool) -> bool {
+        self.owes |= asked;
+        self.since.is_none() && std::mem::take(&mut self.owes)
     }
 }
 
@@ -57,6 +95,59 @@ mod tests {
         }
         assert!(!look(&mut doubt, 2 * NOW + 925 * HOUR, 925 * HOUR));
         assert!(!look(&mut doubt, 2 * NOW + 926 * HOUR, 926 * HOUR));
+    }
+
+    #[test]
+    fn what_is_shown_first_is_held_against_what_was_dated_last() {
+        let day = 24 * HOUR;
+        let on = 99 * day;
+        // Of a machine that was on all the time, or of one that was off for a month.
+        for (gap, is_doubted) in [(0, false), (20 * day, false), (60 * day, true)] {
+            let mut doubt = Doubt::begin(Some(NOW));
+            assert_eq!(look(&mut doubt, NOW + gap, on), is_doubted, "{gap}");
+            assert!(!look(&mut doubt, NOW + gap + day, on + day), "{gap}");
+        }
+        // The right time before a day is over.
+        let mut doubt = Doubt::begin(Some(NOW));
+        assert!(look(&mut doubt, 2 * NOW, 0));
+        assert!(!look(&mut doubt, NOW + HOUR, HOUR));
+        assert!(look(&mut doubt, 2 * NOW, 2 * HOUR));
+        // Nothing to lose.
+        assert!(!look(&mut Doubt::begin(None), 2 * NOW, 0));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_after_a_boot_is_believed_up_to_a_month() {
+        let minute = 60;
+        for began in [5, NOW - 999 * HOUR, NOW, NOW + 10] {
+            for (off, is_doubted) in [(HOUR / 2, false), (300 * HOUR, false), (999 * HOUR, true)] {
+                let mut doubt = Doubt::begin(Some(NOW));
+                assert!(!look(&mut doubt, began, minute), "{began}");
+                let right = NOW + off;
+                assert_eq!(
+                    look(&mut doubt, right, 2 * minute),
+                    is_doubted,
+                    "{began} {off}"
+                );
+            }
+        }
+        // One that was behind all the time is set right whenever it is.
+        let mut doubt = Doubt::begin(Some(NOW));
+        assert!(!look(&mut doubt, 5, 5));
+        assert!(!look(&mut doubt, NOW + HOUR, 50 * HOUR));
+        // And leaps as any other from then on.
+        assert!(look(&mut doubt, NOW + 9 * HOUR, 51 * HOUR));
+    }
+
+    #[test]
+    fn what_is_to_go_at_once_goes_when_the_doubt_ends() {
+        let mut doubt = Doubt::default();
+        look(&mut doubt, NOW, 0);
+        assert!(!doubt.thins_all(false) && doubt.thins_all(true) && !doubt.thins_all(false));
+        look(&mut doubt, 2 * NOW, HOUR);
+        assert!(!doubt.thins_all(true) && !doubt.thins_all(false));
+        look(&mut doubt, NOW + 2 * HOUR, 2 * HOUR);
+        assert!(doubt.thins_all(false) && !doubt.thins_all(false));
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub(crate) fn run(shared: &Arc<Shared>) {
         shared,
         keeper,
         pace: Pace::since(newest),
-        doubt: Doubt::default(),
+        doubt: Doubt::begin(newest),
         written: None,
     };
     let mut wait = Some(Duration::ZERO);
@@ -81,7 +81,7 @@ impl History<'_> {
         let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let (wall, running) = (wall.unwrap_or_default(), since_boot());
         let is_in_doubt = self.doubt.look(wall, running);
-        if thins_all && !is_in_doubt {
+        if self.doubt.thins_all(thins_all) {
             self.thin(schedule, wall.as_secs(), usize::MAX);
         }
         if let Some(wait) = self.pace.wait(every, wall, running) {
