@@ -3,6 +3,7 @@
 use crate::claim::claim;
 use crate::keys::Key;
 use crate::outcome::usage;
+use crate::size::Size;
 use crate::{ago, control, host, whose};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,9 @@ const SERVER_PATIENCE: Duration = Duration::from_secs(3600);
 
 /// Runs that a server tells at once: a line has room for them.
 pub const RUNS_MAX: usize = 16 << 10;
+
+/// Where less than this part of what is stored can be written over, that is little.
+const LITTLE: u64 = 10;
 
 /// What is asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +70,31 @@ pub struct All {
     pub kept_bytes: u64,
     /// Bytes that they can keep.
     pub room_bytes: u64,
+    /// Bytes that are stored. Servers of before tell 0.
+    #[serde(default)]
+    pub stored_bytes: u64,
+    /// Of these, so many can be written over before there is no room for what they were.
+    #[serde(default)]
+    pub left_bytes: u64,
+}
+
+impl All {
+    /// What to say if little can be written over, and what to do.
+    pub fn warning(&self) -> Option<String> {
+        if self.left_bytes >= self.stored_bytes / LITTLE {
+            return None;
+        }
+        let (stored, left) = (Size(self.stored_bytes), Size(self.left_bytes));
+        let then = match self.snapshots.iter().any(|one| one.scheduled) {
+            true => "then those of the schedule go, and at last writes fail",
+            false => "then writes fail",
+        };
+        Some(format!(
+            "warning: of {stored} that are stored {left} can be written over, {then}: \
+             delete snapshots that you do not need, or files that are newer than them, or enlarge the volume \
+             (vellum grow)"
+        ))
+    }
 }
 
 /// A run of bytes.
@@ -118,7 +147,10 @@ impl Order {
             }
         }
         let (kept, room) = volume.snapshot_room()?;
+        let (stored, left) = volume.snapshot_left()?;
         let all = All {
+            stored_bytes: stored * BLOCK_BYTES as u64,
+            left_bytes: left * BLOCK_BYTES as u64,
             snapshots: volume.snapshots()?,
             kept_bytes: kept * BLOCK_BYTES as u64,
             room_bytes: room * BLOCK_BYTES as u64,

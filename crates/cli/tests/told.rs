@@ -7,7 +7,7 @@ mod common;
 #[allow(dead_code, reason = "the command uses more of it")]
 mod nbd_client;
 
-use common::{Server, can_attach, dir, eventually, fails, ok, server_pid, text, vellum};
+use common::{Server, can_attach, dir, eventually, fails, noise, ok, server_pid, text, vellum};
 use nbd_client::NbdClient;
 use serde_json::Value;
 use std::fs;
@@ -150,6 +150,49 @@ fn a_file_that_is_deleted_under_its_server_is_not_well() {
     let said = String::from_utf8(out.stdout).unwrap();
     assert_eq!(out.status.code(), Some(2), "{said}");
     assert!(said.contains("its file or device is GONE"), "{said}");
+}
+
+/// Whoever takes one of a full volume is told before writes fail.
+#[test]
+fn a_snapshot_of_a_volume_that_is_full_tells_how_little_is_left() {
+    let dir = dir();
+    let (path, socket) = (dir.path().join("v"), dir.path().join("s"));
+    let v = text(&path);
+    ok(&["create", v, "--size=32M"]);
+    let _server = Server::start(dir.path(), &[v, "--socket", text(&socket)]);
+    let mut client = NbdClient::connect(&socket, "v").unwrap();
+    let mut write = |from: u64, to: u64, seed: u64| -> std::io::Result<()> {
+        for at in (from << 20..to << 20).step_by(64 << 10) {
+            client.write(at, &noise(seed + at, 64 << 10))?;
+        }
+        client.flush()
+    };
+    let snapshot = |name: &str| {
+        let out = vellum(&["snapshot", v, name]);
+        assert!(out.status.success(), "{out:?}");
+        String::from_utf8(out.stderr).unwrap()
+    };
+    let left = || {
+        let all: Value = serde_json::from_str(&ok(&["snapshots", v, "--json"])).unwrap();
+        let bytes = |key: &str| all[key].as_u64().unwrap();
+        (bytes("stored_bytes"), bytes("left_bytes"))
+    };
+    write(0, 12, 1).unwrap();
+    assert_eq!(snapshot("early"), "");
+    let (stored, room) = left();
+    assert!(stored >= 12 << 20 && room > stored / 10, "{stored} {room}");
+    ok(&["delete", v, "early"]);
+    write(12, 32, 1).unwrap();
+    let said = snapshot("late");
+    let (_, room) = left();
+    assert!(
+        said.contains("can be written over") && said.lines().count() == 1,
+        "{said:?} {room}"
+    );
+    // And so it is: that much fits, and not much more.
+    let fits = room >> 20;
+    write(0, fits.saturating_sub(1), 1 << 40).unwrap();
+    assert!(write(16, 32, 1 << 41).is_err(), "{room}");
 }
 
 #[test]

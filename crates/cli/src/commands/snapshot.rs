@@ -1,7 +1,7 @@
 //! `vellum snapshot`.
 
 use crate::keys::Key;
-use crate::outcome::{out, usage};
+use crate::outcome::{out, tell, usage};
 use crate::snapshots::{self, All, Frozen, Order};
 use crate::{bound, peek, state};
 use anyhow::{Result, bail};
@@ -16,7 +16,8 @@ use std::path::PathBuf;
   vellum attach disk.vellum@monday --mount /mnt   to look at it, when the volume is not attached
 
 It takes no time and, at first, no room: what is written over later is kept. A file system on it mounts as
-after a power cut; with --freeze it is clean.")]
+after a power cut; with --freeze it is clean. If the volume is so full that less than a tenth of what is
+stored can be written over, it says so.")]
 pub struct Args {
     /// The volume; if it is being served, its server does it, and clients notice nothing.
     volume: PathBuf,
@@ -39,8 +40,12 @@ pub fn run(args: &Args) -> Result<()> {
     let frozen = Frozen::new(&mounts)?;
     let taken = snapshots::ask::<All>(&args.volume, &args.key, &order);
     drop(frozen);
-    taken?;
-    writeln!(out(), "{}@{}", args.volume.display(), args.name)?;
+    let all = taken?;
+    let shown = args.volume.display();
+    writeln!(out(), "{shown}@{}", args.name)?;
+    if let Some(warning) = all.warning() {
+        tell(format_args!("{shown}: {warning}"));
+    }
     Ok(())
 }
 

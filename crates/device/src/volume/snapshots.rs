@@ -106,6 +106,18 @@ impl Volume {
         Ok(self.keeper()?.book().room())
     }
 
+    /// Blocks of what is stored, and how many of these can be written over before there is no room to keep what they were. Those
+    /// of snapshots that the schedule took, which would make room, are not counted.
+    ///
+    /// # Errors
+    /// When it has no room for any.
+    pub fn snapshot_left(&self) -> Result<(u64, u64), SnapshotError> {
+        let (kept, most) = self.keeper()?.book().room();
+        let room = self.shared.inner.lock().engine.room();
+        let free = room.for_anybody().saturating_sub(room.live);
+        Ok((room.live, free.min(most.saturating_sub(kept))))
+    }
+
     /// Takes a snapshot: of all that has been acknowledged, and of nothing that is asked for later. It is durable then.
     /// `taken`: when that is, in seconds since 1970.
     ///
