@@ -49,7 +49,8 @@ impl Tokens {
         let are_linear = superblock.sums() == SumKind::Crc32c;
         Self {
             sum: superblock.sum(crc32c::crc32c),
-            ends_with_crc: !are_linear || broken == Broken::SumsAreLinear,
+            ends_with_crc: !are_linear
+                || matches!(broken, Broken::SumsAreLinear | Broken::CompareTrusts),
         }
     }
 
@@ -141,7 +142,8 @@ pub enum Broken {
     CutDamages,
     /// Now and then a read of data gives another block's bytes, and the sum that was hoped for.
     ReadLies,
-    /// Every comparison finds the blocks equal: write-once journaling as the paper has it, which trusts.
+    /// Every comparison finds the blocks equal: write-once journaling as the paper has it, which trusts. On volumes that have CRC32C
+    /// for a checksum, all blocks have the same one: else it is the checksums that tell blocks apart.
     CompareTrusts,
     /// A block is discarded when an overwrite of it is asked for, before that is durable: too early.
     DiscardsEarly,
