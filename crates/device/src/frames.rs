@@ -14,6 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use vellum_core::addr::{BLOCK_BYTES, Buf, Pba};
 use vellum_core::limits::CHUNK_DATA_BLOCKS;
 
@@ -41,6 +42,8 @@ pub struct FramePool {
     reads: u32,
     free: [Mutex<Free>; 3],
     freed: [Condvar; 3],
+    /// Writes that got none. Whoever keeps what is written over counts by itself.
+    pub(crate) refused: AtomicU64,
 }
 
 /// The frames of a share that nobody holds.
@@ -131,6 +134,7 @@ impl FramePool {
                 Mutex::new(Free::new(writes, OWN_FRAMES, Kept::new(0))),
             ],
             freed: [Condvar::new(), Condvar::new(), Condvar::new()],
+            refused: AtomicU64::new(0),
         }))
     }
 
@@ -207,6 +211,8 @@ impl FramePool {
                 break Ok(self.frames(free.take(count)));
             }
             if let Some(refusal) = free.refusal.as_ref().filter(|_| !free.patient) {
+                self.refused
+                    .fetch_add(u64::from(share == Share::Write), Relaxed);
                 break Err(refusal.clone());
             }
             freed.wait(&mut free);
@@ -577,7 +583,7 @@ mod tests {
         for waiter in waiters {
             assert!(matches!(waiter.join().unwrap(), Err(BlockError::Full)));
         }
-        assert!(pool.take(Share::Write, 2).is_err());
+        assert!(pool.take(Share::Write, 2).is_err() && pool.refused.load(Relaxed) == 4);
         // What is there is given: a write may still find its answer from the volume itself.
         assert_eq!(pool.take(Share::Write, 1).unwrap().len(), 1);
         assert_eq!(pool.take(Share::Read, 4).unwrap().len(), 4);

@@ -34,7 +34,7 @@ pub struct ClientStats {
     pub write_zeroes: OpStats,
     /// Of all these: durable before they were acknowledged.
     pub fua: u64,
-    /// Of all these: answered with an error.
+    /// Answered with an error: of all these, and of writes for which there was no memory, or no room for what snapshots keep.
     pub refused: u64,
     /// In flight now.
     pub in_flight: u64,

@@ -324,6 +324,7 @@ fn what_cannot_be_is_told() {
     // There is room for eight blocks.
     client.write(0, &[6; 8]).unwrap();
     assert!(matches!(client.write(8, &[6]), Err(BlockError::Full)));
+    assert_eq!(volume.stats().clients.refused, 1);
     assert_eq!(client.read(7, 2).unwrap(), [6, 5]);
     client.write(0, &[7; 8]).unwrap();
     assert_eq!(volume.snapshot_room().unwrap(), (8, 8));

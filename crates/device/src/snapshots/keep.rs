@@ -104,7 +104,7 @@ pub(crate) fn keep_for(
     replies: &Arc<dyn Replies>,
 ) {
     if let Err(error) = keep(shared, keeper, requests) {
-        refuse(requests, replies, &error);
+        refuse(shared, requests, replies, &error);
     }
 }
 
@@ -179,7 +179,15 @@ fn changed_by(shared: &Shared, request: &Request, runs: &mut Vec<(u64, u64)>) {
     }
 }
 
-fn refuse(requests: &mut Vec<Request>, replies: &Arc<dyn Replies>, error: &BlockError) {
+fn refuse(
+    shared: &Shared,
+    requests: &mut Vec<Request>,
+    replies: &Arc<dyn Replies>,
+    error: &BlockError,
+) {
+    let count = requests.iter().filter(|request| changes(request)).count();
+    // Before they are answered: whoever is told finds it counted.
+    shared.inner.lock().counters.refused += count as u64;
     for request in requests.extract_if(.., |request| changes(request)) {
         replies.complete(request, Err(error.clone()));
     }

@@ -8,6 +8,7 @@ use crate::stats::{
     CommitStats, DedupStats, DeltaStats, FlushStats, MemoryStats, RoomStats, SpaceStats,
     VolumeStats, WriteOnceStats,
 };
+use std::sync::atomic::Ordering;
 
 impl Volume {
     /// Counters and gauges of now.
@@ -24,11 +25,13 @@ impl Volume {
                 RoomStats::new(inner.gauge.level(), inner.engine.room()),
             )
         };
+        let frames = &self.shared.frames;
         let medium = counters.medium(&core, in_flight);
         let mut clients = counters.clients;
-        (clients.refused, clients.in_flight) =
-            (counters.refused, requests as u64 + commits.waiting);
-        let frames = &self.shared.frames;
+        (clients.refused, clients.in_flight) = (
+            counters.refused + frames.refused.load(Ordering::Relaxed),
+            requests as u64 + commits.waiting,
+        );
         let report = scout::report(&self.shared);
         VolumeStats {
             room,
