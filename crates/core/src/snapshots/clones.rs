@@ -124,8 +124,8 @@ impl Snapshots {
 
     /// A change has taken effect.
     pub fn made(&mut self, change: Change) {
-        for (row, slot) in change.added {
-            self.rows.insert_clone(row, slot);
+        for (_, slot) in change.added {
+            self.rows.insert_clone(slot);
         }
     }
 

@@ -19,6 +19,7 @@ mod clones;
 mod keep;
 mod list;
 mod rows;
+mod sorted;
 
 pub use change::{Change, Part};
 pub use keep::{BadKeep, Keep, Schedule, Span, USUAL_KEEP, scheduled_name};
@@ -212,8 +213,8 @@ impl Snapshots {
 
     /// A plan has taken effect.
     pub fn keep(&mut self, plan: Plan) {
-        for (row, slot) in plan.added {
-            self.rows.insert(row, slot);
+        for (_, slot) in plan.added {
+            self.rows.insert(slot);
         }
     }
 

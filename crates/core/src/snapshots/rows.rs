@@ -1,9 +1,10 @@
 //! The rows of kept blocks: of each, which block of which snapshot or clone it is.
 
+use super::sorted::Sorted;
 use crate::addr::{BLOCK_BYTES, Lba};
 use crate::format::history::{BLOCK_ROWS, History, Number, Row};
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 /// A block of rows, and how many of them say something.
@@ -30,15 +31,32 @@ pub(super) struct Rows {
     most: u32,
     /// By slot, up to the last that was written to. A row is here from when its slot is taken.
     blocks: Vec<Option<Block>>,
-    /// Rows that count: the slot of each.
-    slots: BTreeMap<Row, u32>,
+    /// The slots of rows that count, in the order of the rows.
+    slots: Sorted,
     /// The same of clones, one after the other. What a clone has is nobody's else.
-    clones: BTreeMap<(Number, Lba), u32>,
+    clones: Sorted,
     /// Blocks with a free slot: slots are taken there first, the lowest first, so that few blocks of rows change.
     open: BTreeSet<u32>,
     taken: u64,
     /// Blocks that say more than what counts.
     stale: BTreeSet<u64>,
+}
+
+/// What a slot says; of one that says nothing, 0.
+fn row_in(blocks: &[Option<Block>], slot: u32) -> u64 {
+    let block = blocks.get(slot as usize / BLOCK_ROWS);
+    let block = block.and_then(Option::as_ref);
+    block.map_or(0, |block| block.raw[slot as usize % BLOCK_ROWS])
+}
+
+/// Where a row is in their order. No block that clients see is behind the last of the row's numbers.
+fn place_of(row: Row) -> u64 {
+    row.lba.0.min(u32::MAX.into()) << 32 | u64::from(row.number.0)
+}
+
+/// The same of a clone's: by the clone first.
+fn turned(place: u64) -> u64 {
+    place.rotate_left(32)
 }
 
 impl Rows {
@@ -48,8 +66,8 @@ impl Rows {
             kept: history.kept(),
             most: history.row_blocks() as u32,
             blocks: Vec::new(),
-            slots: BTreeMap::new(),
-            clones: BTreeMap::new(),
+            slots: Sorted::default(),
+            clones: Sorted::default(),
             open: BTreeSet::new(),
             taken: 0,
             stale: BTreeSet::new(),
@@ -62,13 +80,22 @@ impl Rows {
     }
 
     pub fn has(&self, row: Row) -> bool {
-        self.slots.contains_key(&row)
+        let key_of = |slot| row_in(&self.blocks, slot);
+        self.slots.get(place_of(row), key_of).is_some()
+    }
+
+    /// All rows of snapshots from this one on, in order.
+    fn from(&self, row: Row) -> impl Iterator<Item = (Row, u32)> {
+        let slots = self
+            .slots
+            .from(place_of(row), |slot| row_in(&self.blocks, slot));
+        slots.filter_map(|slot| Some((Row::of_raw(row_in(&self.blocks, slot))?, slot)))
     }
 
     /// The slot of the oldest row of that block that is not older.
     pub fn at(&self, row: Row) -> Option<u32> {
-        let (found, slot) = self.slots.range(row..).next()?;
-        (found.lba == row.lba).then_some(*slot)
+        let (found, slot) = self.from(row).next()?;
+        (found.lba == row.lba).then_some(slot)
     }
 
     pub fn stale(&self) -> impl Iterator<Item = u64> {
@@ -85,9 +112,8 @@ impl Rows {
             lba: from,
             number: Number(0),
         };
-        let rows = self.slots.range(first..);
+        let rows = self.from(first);
         rows.filter(move |(row, _)| row.number == number)
-            .map(|(row, slot)| (*row, *slot))
     }
 
     pub fn next_changed(&self, from: Lba, since: Number, until: Option<Number>) -> Option<Lba> {
@@ -96,8 +122,8 @@ impl Rows {
             number: since,
         };
         let is_between =
-            |row: &&Row| row.number >= since && until.is_none_or(|until| row.number < until);
-        let mut rows = self.slots.range(first..).map(|(row, _)| row);
+            |row: &Row| row.number >= since && until.is_none_or(|until| row.number < until);
+        let mut rows = self.from(first).map(|(row, _)| row);
         rows.find(is_between).map(|row| row.lba)
     }
 
@@ -155,22 +181,28 @@ impl Rows {
         self.open.insert(number);
     }
 
-    pub fn insert(&mut self, row: Row, slot: u32) {
-        let before = self.slots.insert(row, slot);
-        debug_assert_eq!(before, None, "a block is kept once for a snapshot");
+    /// The row of a slot that was taken counts from now on.
+    pub fn insert(&mut self, slot: u32) {
+        let is_new = self.slots.insert(slot, |slot| row_in(&self.blocks, slot));
+        debug_assert!(is_new, "a block is kept once for a snapshot");
     }
 
     pub fn rename(&mut self, row: Row, to: Row, slot: u32) {
-        self.slots.remove(&row);
-        self.insert(to, slot);
+        self.forget(row);
         if let Some(Some(block)) = self.blocks.get_mut(slot as usize / BLOCK_ROWS) {
             block.raw[slot as usize % BLOCK_ROWS] = to.raw();
         }
+        self.insert(slot);
     }
 
     pub fn remove(&mut self, row: Row, slot: u32) {
-        self.slots.remove(&row);
+        self.forget(row);
         self.give_back(slot);
+    }
+
+    fn forget(&mut self, row: Row) {
+        self.slots
+            .remove(place_of(row), |slot| row_in(&self.blocks, slot));
     }
 
     /// Rows of nobody whom `owner` knows, that name no block which clients see, or that are there already, say nothing.
@@ -181,7 +213,12 @@ impl Rows {
         owner: impl Fn(Row) -> Option<Owner>,
     ) {
         let room = self.slots_of(number as u32);
-        let mut raw = Box::new([0; BLOCK_ROWS]);
+        self.make(number as u32);
+        // A row is in its block before it is found there.
+        self.blocks[number as usize] = Some(Block {
+            raw: Box::new([0; BLOCK_ROWS]),
+            used: 0,
+        });
         let mut used = 0;
         let (rows, _) = bytes.as_chunks::<8>();
         for (index, bytes) in rows.iter().enumerate().take(room) {
@@ -191,26 +228,24 @@ impl Rows {
             let slot = (number as usize * BLOCK_ROWS + index) as u32;
             let owner = owner(row).filter(|_| row.lba.0 < self.logical);
             let is_new = match owner {
-                Some(Owner::Snapshot) if !self.has(row) => {
-                    self.insert(row, slot);
-                    true
-                }
-                Some(Owner::Clone) if self.at_clone(row).is_none() => {
-                    self.insert_clone(row, slot);
-                    true
-                }
-                _ => false,
+                Some(Owner::Snapshot) => !self.has(row),
+                Some(Owner::Clone) => self.at_clone(row).is_none(),
+                None => false,
             };
-            if is_new {
-                raw[index] = row.raw();
-                used += 1;
-            } else {
+            if !is_new {
                 self.stale.insert(number);
+                continue;
+            }
+            used += 1;
+            if let Some(Some(block)) = self.blocks.get_mut(number as usize) {
+                (block.raw[index], block.used) = (row.raw(), used);
+            }
+            match owner {
+                Some(Owner::Clone) => self.insert_clone(slot),
+                _ => self.insert(slot),
             }
         }
         self.taken += u64::from(used);
-        self.make(number as u32);
-        self.blocks[number as usize] = Some(Block { raw, used });
         if usize::from(used) == room {
             self.open.remove(&(number as u32));
         }
@@ -218,29 +253,34 @@ impl Rows {
 
     /// Where a clone has a block, if it has one of its own.
     pub fn at_clone(&self, row: Row) -> Option<u32> {
-        self.clones.get(&(row.number, row.lba)).copied()
+        let key_of = |slot| turned(row_in(&self.blocks, slot));
+        self.clones.get(turned(place_of(row)), key_of)
     }
 
     /// The blocks that a clone has of its own, from block `from` on.
     pub fn of_clone(&self, number: Number, from: Lba) -> impl Iterator<Item = (Row, u32)> {
-        let all = (number, from)..=(number, Lba(u64::MAX));
-        self.clones
-            .range(all)
-            .map(|(&(number, lba), &slot)| (Row { lba, number }, slot))
+        let first = Row { lba: from, number };
+        let key_of = |slot| turned(row_in(&self.blocks, slot));
+        let slots = self.clones.from(turned(place_of(first)), key_of);
+        let rows = slots.filter_map(|slot| Some((Row::of_raw(row_in(&self.blocks, slot))?, slot)));
+        rows.take_while(move |(row, _)| row.number == number)
     }
 
     /// Blocks that all clones have of their own.
     pub fn of_clones(&self) -> u64 {
-        self.clones.len() as u64
+        self.clones.len()
     }
 
-    pub fn insert_clone(&mut self, row: Row, slot: u32) {
-        let before = self.clones.insert((row.number, row.lba), slot);
-        debug_assert_eq!(before, None, "a clone has a block once");
+    /// As [`insert`](Self::insert).
+    pub fn insert_clone(&mut self, slot: u32) {
+        let key_of = |slot| turned(row_in(&self.blocks, slot));
+        let is_new = self.clones.insert(slot, key_of);
+        debug_assert!(is_new, "a clone has a block once");
     }
 
     pub fn remove_clone(&mut self, row: Row, slot: u32) {
-        self.clones.remove(&(row.number, row.lba));
+        let key_of = |slot| turned(row_in(&self.blocks, slot));
+        self.clones.remove(turned(place_of(row)), key_of);
         self.give_back(slot);
     }
 
