@@ -9,10 +9,11 @@ export VELLUM=${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}
 declare -A parts=(
     [ublk]="attach.sh ublk" [nbd]="attach.sh nbd" [ways]="ways.sh"
     [once-ublk]="write_once.sh ublk" [once-nbd]="write_once.sh nbd"
+    [pulled-ublk]="pulled.sh ublk" [pulled-nbd]="pulled.sh nbd"
     [full-ublk]="full.sh ublk" [full-nbd]="full.sh nbd" [wear]="wear.sh"
 )
 scripts/setup.sh guest || { echo "SKIP: guest: QEMU cannot be had here"; exit 0; }
-for part in ${PARTS:-ublk nbd ways once-ublk once-nbd full-ublk full-nbd wear}; do
+for part in ${PARTS:-ublk nbd ways once-ublk once-nbd full-ublk full-nbd pulled-ublk pulled-nbd wear}; do
     [ -n "${parts[$part]:-}" ] || { echo "guest: no part '$part': one of ${!parts[*]}" >&2; exit 2; }
     code=0
     # shellcheck disable=SC2086 # a script and its argument

@@ -4,9 +4,11 @@
 //! than where it ends, so a file stays shorter until its last block is written: looked at before that, and after each sync, it
 //! tells always.
 
+use crate::error::is_no_room;
 use crate::io::{Io, Kind};
 use crate::target::Target;
-use std::io;
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::FileTypeExt;
 use vellum_core::addr::BLOCK_BYTES;
 
 /// See the module.
@@ -42,6 +44,29 @@ impl Target {
                 false => 0,
             },
         })
+    }
+
+    /// "No room" of a block device that is gone, or became smaller, is nothing to wait for: the kernel says so of what lies past the
+    /// end, and of one that was pulled that is all.
+    pub(crate) fn not_of_the_end(&self, error: io::Error) -> io::Error {
+        match is_no_room(&error) && self.is_device_shorter() {
+            true => io::Error::new(
+                io::ErrorKind::NotConnected,
+                "the device is gone, or is smaller than it was: detach it, and attach it when it is back",
+            ),
+            false => error,
+        }
+    }
+
+    fn is_device_shorter(&self) -> bool {
+        let is_device = self
+            .file
+            .metadata()
+            .map(|meta| meta.file_type().is_block_device());
+        // Nothing goes by the place in it that this moves.
+        let bytes = (&self.file).seek(SeekFrom::End(0));
+        let is_shorter = |bytes: u64| bytes < self.blocks() * BLOCK_BYTES as u64;
+        is_device.unwrap_or(false) && bytes.is_ok_and(is_shorter)
     }
 
     /// Before an operation that could hide that the file was cut short.

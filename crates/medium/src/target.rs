@@ -258,6 +258,7 @@ impl Target {
     /// What the page cache could not write it tells the next that syncs, once, and forgets: "no room" is then not of
     /// this operation for certain, and to try it again would cover up that another's bytes are lost.
     fn not_of_before(&self, kind: Kind, error: io::Error) -> io::Error {
+        let error = self.not_of_the_end(error);
         let syncs = matches!(kind, Kind::Sync | Kind::Write { durable: true });
         match syncs && !self.direct && is_no_room(&error) {
             true => io::Error::other(format!("{error}, for this or for what was written before")),
@@ -271,7 +272,7 @@ impl Target {
             operation,
             what: self.name.clone(),
             offset,
-            source,
+            source: self.not_of_the_end(source),
         }
     }
 }

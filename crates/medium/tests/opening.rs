@@ -560,3 +560,26 @@ fn a_reader_finds_a_server_on_another_node_of_its_device() {
         _ => eprintln!("not tested: no device nodes in /dev/shm here"),
     }
 }
+
+/// As a drive that was pulled: the kernel says "no room" of what lies past its end.
+#[test]
+fn no_room_of_a_device_that_became_smaller_is_nothing_to_wait_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("disk");
+    fs::write(&file, vec![0; BYTES as usize]).unwrap();
+    let Some(device) = Loop::attach(&file) else {
+        return;
+    };
+    let medium = FileMedium::open(&device.0, WRITE).unwrap();
+    let last = Pba(medium.blocks() - 1);
+    medium.write(last, &[1; BLOCK_BYTES]).unwrap();
+    let shorter = fs::File::options().write(true).open(&file).unwrap();
+    shorter.set_len(BYTES / 2).unwrap();
+    let told = Command::new("losetup").arg("-c").arg(&device.0).status();
+    assert!(told.unwrap().success());
+    let error = medium.write(last, &[1; BLOCK_BYTES]).unwrap_err();
+    assert!(
+        !error.is_full() && error.to_string().contains("the device is gone"),
+        "{error}"
+    );
+}
