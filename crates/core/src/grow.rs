@@ -3,6 +3,10 @@
 //! All of it is written beside what there is, and then the superblock, so a crash leaves the volume as it was or grown. The mirror
 //! at the new end decides: from when it is durable, it is of a newer life than the first one. Until then the volume is the one from
 //! before, and what lies behind that one's end means nothing.
+//!
+//! What belongs to snapshots lies behind what clients see, and so it gets other LBAs. That is in the map alone: rows name clients'
+//! blocks, and by their places the kept ones. What else is on the medium goes on naming the old LBAs, which may be clients' then: see
+//! [`Resettled`](crate::format::superblock::Resettled).
 
 use crate::addr::{BLOCK_BYTES, Generation, Leaf, Pba};
 use crate::format::geometry::GeometryError;
@@ -22,9 +26,12 @@ pub enum GrowError {
     /// Something is behind its map checkpoint.
     #[error("the volume was not stopped cleanly: open it for writing and stop it first")]
     NotStopped,
-    /// What snapshots have lies where clients would see more.
-    #[error("the volume has snapshots: delete them first (`vellum snapshots VOLUME` lists them)")]
-    HasSnapshots,
+    /// The larger the volume, the fewer blocks can its snapshots keep where it is so large that LBAs are short.
+    #[error(
+        "snapshots of a volume of that size can keep {0} blocks, and these keep more: \
+         delete some first (`vellum snapshots VOLUME` lists them), or choose a smaller size"
+    )]
+    SnapshotsKeepMore(u64),
 }
 
 /// A volume that is about to grow.
@@ -48,12 +55,11 @@ impl Growth {
         if recovered.replayed.wants_checkpoint() || recovered.is_rest {
             return Err(GrowError::NotStopped);
         }
-        let history = recovered.superblock.history();
-        let map = recovered.state.map();
-        if map.next_mapped(history.first(), history.end()).is_some() {
-            return Err(GrowError::HasSnapshots);
+        let (before, after) = (recovered.superblock.history(), grown.history());
+        if !recovered.state.fits(&before, &after) {
+            return Err(GrowError::SnapshotsKeepMore(after.kept()));
         }
-        recovered.state.grow(&grown);
+        recovered.state.grow(&recovered.superblock, &grown);
         Ok(Self { recovered, grown })
     }
 

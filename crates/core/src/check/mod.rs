@@ -4,7 +4,7 @@
 //! 1. Both superblocks are whole and equal; the newest root is whole and so are the leaves it names, their copies and parities too.
 //! 2. The log replays to its end without a hole.
 //! 3. Every mapped block lies in a segment, on a block that a chunk header says is data.
-//! 4. That block's owner is the LBA that maps to it, or was, where pages have been shared.
+//! 4. That block's owner is the LBA that maps to it, or was, where pages have been shared or blocks had other LBAs.
 //! 5. No page has two owners, but a shared one; that is one number's, and is counted right.
 //! 6. A segment that was left has a whole summary, and its chunk headers say the same (with `data`).
 //! 7. Every live block has the checksum that was written down for it (with `data`).
@@ -89,7 +89,7 @@ fn check_recovered(
         source,
         superblock,
         recovered,
-        shared_before: recovered.has_shared(),
+        tags_are_old: recovered.has_shared() || superblock.resettled().is_some(),
         owners,
         options,
         crc,
@@ -288,7 +288,8 @@ struct Segments<'a> {
     source: &'a mut dyn Source,
     superblock: &'a Superblock,
     recovered: &'a Recovered,
-    shared_before: bool,
+    /// Whether tags may name who owned a block before: pages have been shared, or blocks have had other LBAs.
+    tags_are_old: bool,
     owners: Owners,
     options: Options,
     crc: Crc,
@@ -365,8 +366,9 @@ impl Segments<'_> {
         match tag.owner {
             Owner::None => self.report.add(Problem::NotData { lba, at }),
             Owner::Lba(owner) if owner == lba => {}
-            // A page that is shared, or was: its tag names the owner that wrote it, or its number.
-            _ if self.shared_before => self.report.foreign_tags += 1,
+            // Of a page that is shared, or was, it names the owner that wrote it, or the number; of one that snapshots have, the LBA
+            // from before the volume grew.
+            _ if self.tags_are_old => self.report.foreign_tags += 1,
             owner => self.report.add(Problem::Owner { lba, at, owner }),
         }
     }
@@ -378,7 +380,7 @@ impl Segments<'_> {
             return;
         };
         let differ = |(said, tag): (&Tag, &Tag)| {
-            let differs = said.sum != tag.sum || (said.owner != tag.owner && !self.shared_before);
+            let differs = said.sum != tag.sum || (said.owner != tag.owner && !self.tags_are_old);
             differs && !(in_log && tag.owner == Owner::None)
         };
         if let Some(offset) = said.iter().zip(tags).position(differ) {

@@ -452,7 +452,7 @@ impl Engine {
             victim.searched = true;
             if !victim.bad {
                 victim.next = 0;
-                self.state.find_strays(segment);
+                self.state.find_strays(segment, left);
                 return true;
             }
         }

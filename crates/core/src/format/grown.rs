@@ -88,6 +88,7 @@ fn lay_out(
     let count = (room / u64::from(segments.blocks())) as u32;
     grown.segments = segment_area(segments.first().0, segments.blocks(), count);
     grown.features.moved = true;
+    grown.resettle(volume);
     debug_assert!(grown.validate().is_ok());
     debug_assert!(count >= segments.count());
     Ok(grown)

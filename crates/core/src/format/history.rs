@@ -6,6 +6,7 @@
 use super::error::FormatError;
 use super::field::Field;
 use crate::addr::{BLOCK_BYTES, Lba};
+use core::ops::Range;
 
 /// Blocks of the list.
 pub const LIST_BLOCKS: u64 = 16;
@@ -104,6 +105,24 @@ impl History {
         self.kept > 0 && lba >= self.first && lba.0 < end
     }
 
+    /// Its parts in their order: the list, the rows, the kept blocks.
+    #[must_use]
+    pub fn parts(&self) -> [Range<Lba>; 3] {
+        let mut end = self.first;
+        [self.list_blocks(), self.row_blocks(), self.kept].map(|blocks| {
+            let first = end;
+            end = Lba(end.0.saturating_add(blocks));
+            first..end
+        })
+    }
+
+    fn list_blocks(&self) -> u64 {
+        match self.kept {
+            0 => 0,
+            _ => LIST_BLOCKS,
+        }
+    }
+
     /// The first block.
     #[must_use]
     pub fn first(&self) -> Lba {
@@ -113,14 +132,8 @@ impl History {
     /// The block after the last.
     #[must_use]
     pub fn end(&self) -> Lba {
-        match self.kept {
-            0 => self.first,
-            kept => Lba(self
-                .first
-                .0
-                .saturating_add(LIST_BLOCKS + self.row_blocks())
-                .saturating_add(kept)),
-        }
+        let [_, _, kept] = self.parts();
+        kept.end
     }
 }
 
@@ -421,6 +434,20 @@ mod tests {
         assert_eq!(history.list(LIST_BLOCKS - 1).plus(1), history.rows(0));
         assert_eq!(history.rows(1).plus(1), history.block(0));
         assert_eq!(history.block(512).plus(1), history.end());
+        let [list, rows, kept] = history.parts();
+        assert_eq!(
+            [list.start, rows.start, kept.start],
+            [Lba(1000), history.rows(0), history.block(0)]
+        );
+        assert_eq!(
+            [list.end, rows.end, kept.end],
+            [rows.start, kept.start, history.end()]
+        );
+        assert!(
+            none.parts()
+                .iter()
+                .all(|part| *part == (Lba(1000)..Lba(1000)))
+        );
     }
 
     #[test]

@@ -7,8 +7,10 @@ mod head;
 mod leaves;
 mod log_end;
 mod places;
+mod resettled;
 mod secret;
 mod segments;
+mod settled;
 
 use super::areas::{Areas, Layout};
 use super::geometry::MAX_LOGICAL_BLOCKS;
@@ -25,6 +27,7 @@ use core::mem::offset_of;
 pub(super) use features::Features;
 use features::{CLONES, COPIES, KNOWN, SNAPSHOTS, WITHOUT_DATA, XXH3_SUMS};
 pub use log_end::LogEnd;
+pub use resettled::Resettled;
 pub(super) use secret::Secret;
 pub use segments::SegmentArea;
 use zerocopy::little_endian::{U32, U64};
@@ -47,7 +50,7 @@ on_disk! {
         uuid: [u8; 16],
         /// key of the volume's hashes; of a pack the newest chunk whose data was whole (8 bytes), zeros (8), and the signature
         secret: [u8; 32],
-        /// features that a program must know to read the volume: 1 blocks' sums are XXH3; 2 tables have editions; 4 a log has copies of what leads to data; 8 second roots have open summaries; 16 it is a pack, without data; 32 tables in place have what leads to data twice; 64 a chunk's header names the LBAs of the one before; 128 a log's roots and leaves lie behind its segments, for it has grown; 256 behind the blocks that clients see are those of snapshots; 512 there are clones among these, or were
+        /// features that a program must know to read the volume: 1 blocks' sums are XXH3; 2 tables have editions; 4 a log has copies of what leads to data; 8 second roots have open summaries; 16 it is a pack, without data; 32 tables in place have what leads to data twice; 64 a chunk's header names the LBAs of the one before; 128 a log's roots and leaves lie behind its segments, for it has grown; 256 behind the blocks that clients see are those of snapshots; 512 there are clones among these, or were; 1024 it has grown, and so those of snapshots have had other LBAs
         incompatible: U64,
         /// features that a program must know to write it: 1 there are properties
         read_only_compatible: U64,
@@ -107,6 +110,10 @@ on_disk! {
         kept_blocks: U64,
         /// life of the newest chunk that there was when this life began; 0: not known
         log_end_life: U64,
+        /// blocks whose LBA was always theirs: with feature 1024 the blocks that clients saw before the volume grew first, else all
+        settled_blocks: U64,
+        /// with feature 1024 the life that began as it grew last: what older ones wrote of other LBAs was of other blocks, else none
+        settled_since: U64,
     }
 }
 
@@ -389,6 +396,8 @@ impl Superblock {
             head_crc: U32::new(0),
             kept_blocks: U64::new(self.kept_blocks),
             log_end_life: U64::new(self.log_end.map_or(0, |end| end.life.0)),
+            settled_blocks: U64::new(self.features.resettled.map_or(0, |how| how.settled)),
+            settled_since: U64::new(self.features.resettled.map_or(0, |how| how.since.0)),
         };
         out[..size_of::<RawSuperblock>()].copy_from_slice(raw.as_bytes());
         RawSuperblock::sign(out, crc);
@@ -467,7 +476,13 @@ impl Superblock {
             root_generation: Generation(raw.root_generation.get()),
             log_end: LogEnd::of(raw.log_end.get(), raw.log_end_life.get()),
             layout,
-            features: Features::of(raw.incompatible.get()),
+            features: Features::of(
+                raw.incompatible.get(),
+                Resettled {
+                    settled: raw.settled_blocks.get(),
+                    since: Life(raw.settled_since.get()),
+                },
+            ),
             areas: Areas {
                 tables: raw.tables.get(),
                 directory: raw.directory.get(),
@@ -492,6 +507,10 @@ impl Superblock {
         let kept = self.kept_blocks;
         let has_room = kept <= history::most(self.logical_blocks);
         check(has_room, "kept blocks", kept)?;
+        if let Some(how) = self.features.resettled {
+            let is_before = how.settled <= self.logical_blocks;
+            check(is_before, "settled blocks", how.settled)?;
+        }
         if self.layout != Layout::Log {
             check(kept == 0, "kept blocks of tables", kept)?;
             return self.areas.validate(self);

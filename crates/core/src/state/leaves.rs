@@ -3,7 +3,6 @@
 use super::State;
 use crate::addr::{BLOCK_BYTES, Leaf, Vba};
 use crate::entry::LEAF_ENTRIES;
-use crate::format::superblock::Superblock;
 
 /// Which table a leaf is of, and its number there.
 enum Table {
@@ -20,17 +19,6 @@ impl State {
             index if index < behind => Table::Shared(Leaf(index - self.map_leaves)),
             index => Table::Deltas(Leaf(index - behind)),
         }
-    }
-
-    /// The volume has grown to what this says: what it holds is as it was, and there is room for more.
-    pub fn grow(&mut self, volume: &Superblock) {
-        self.segments = volume.segments();
-        self.map_leaves = volume.map_leaves();
-        self.shared_leaves = volume.shared_leaves();
-        self.map.lengthen(volume.mapped_blocks());
-        self.shared
-            .lengthen(volume.shared_leaves(), volume.delta_leaves());
-        self.live.lengthen(volume.segment_count());
     }
 
     /// How many leaves of the map have changed since they were written.

@@ -141,9 +141,20 @@ impl Map {
 
     /// Every mapped LBA, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Lba, Entry)> + '_ {
+        self.iter_of(0)
+    }
+
+    /// The same from this one on.
+    pub fn iter_from(&self, first: Lba) -> impl Iterator<Item = (Lba, Entry)> + '_ {
+        let (leaf, _) = split(first);
+        self.iter_of(leaf).skip_while(move |(lba, _)| *lba < first)
+    }
+
+    fn iter_of(&self, first: usize) -> impl Iterator<Item = (Lba, Entry)> + '_ {
         self.leaves
             .iter()
             .enumerate()
+            .skip(first)
             .filter_map(|(leaf, page)| Some((leaf, page.as_ref()?)))
             .flat_map(|(leaf, page)| {
                 page.iter()
@@ -250,6 +261,10 @@ mod tests {
             let leaves = 0..map.leaf_count();
             let taken = leaves.filter(|&leaf| map.dirty_mut().take(Leaf(leaf))).count() as u64;
             prop_assert_eq!((taken, map.dirty_count()), (dirty, 0));
+            for from in [0, 1023, 1024, 3000, 5000] {
+                let rest = model.range(from..).map(|(l, e)| (*l, *e));
+                prop_assert!(map.iter_from(Lba(from)).map(|(l, e)| (l.0, e)).eq(rest));
+            }
             let first = model.iter().next().map(|(l, e)| (Lba(*l), *e));
             prop_assert_eq!(map.next_mapped(Lba(0), Lba(5000)), first);
             let mut at = 0;

@@ -10,6 +10,7 @@
 mod apply;
 mod deltas;
 mod dirty;
+mod grow;
 mod leaves;
 mod live;
 mod map;
@@ -109,6 +110,8 @@ pub struct State {
     /// Blocks whose owner is not the one that their segment's summary names (a shared page that has one owner left):
     /// WOJ's reverse map.
     strays: Strays,
+    /// Behind it is what tags name by LBAs that it had before the volume grew, if it has.
+    unsettled: Lba,
     pledges: Pledges,
     /// Those that end with the map checkpoint under way: until it is durable, a crash finds them still.
     ending: Pledges,
@@ -134,6 +137,9 @@ impl State {
             shared: Shared::new(superblock.shared_leaves(), superblock.delta_leaves()),
             live: Live::new(superblock.segment_count()),
             strays: Strays::default(),
+            unsettled: superblock
+                .resettled()
+                .map_or(Lba(0), |_| superblock.history().first()),
             pledges: Pledges::default(),
             ending: Pledges::default(),
             watched: Watched::default(),
@@ -284,9 +290,12 @@ impl State {
         self.strays.next()
     }
 
-    /// Owners of a segment's blocks that neither tags nor strays name are looked for in the whole map.
-    pub fn find_strays(&mut self, segment: Segment) {
-        for (lba, entry) in self.map.iter() {
+    /// Owners of a segment's blocks that neither tags nor strays name are looked for in the whole map, until so many are found as
+    /// there are. Where a volume has grown, mostly they are what belongs to snapshots: that is looked at first.
+    pub fn find_strays(&mut self, segment: Segment, mut left: u32) {
+        let behind = self.map.iter_from(self.unsettled);
+        let before = self.map.iter().take_while(|(lba, _)| *lba < self.unsettled);
+        for (lba, entry) in behind.chain(before) {
             if let Entry::Plain(pba) = entry
                 && self
                     .segments
@@ -294,6 +303,10 @@ impl State {
                     .is_some_and(|(at, _)| at == segment)
             {
                 self.strays.insert(pba, lba);
+                left = left.saturating_sub(1);
+                if left == 0 {
+                    return;
+                }
             }
         }
     }

@@ -57,8 +57,7 @@ impl World {
     /// Grows a log that was stopped cleanly, now and then. Of a die of its own, so that seeds mean what they did until then.
     pub(super) fn grow(&mut self) -> Result<(), Failure> {
         let mut rng = Rng::new(self.medium.writes);
-        let has_history = self.volume.history() > 0;
-        if self.volume.layout != Layout::Log || !self.stopped || has_history || rng.percent(20) {
+        if self.volume.layout != Layout::Log || !self.stopped || rng.percent(20) {
             return Ok(());
         }
         let more = rng.pick(&[100, 300, 1000, 3000]) + rng.below(64);
@@ -70,11 +69,11 @@ impl World {
         };
         let volume = found.superblock.clone();
         // More room for what it has promised, or more of both.
-        let logical = rng.percent(30).then_some(self.logical_blocks);
+        let logical = rng.percent(30).then_some(volume.logical_blocks());
         let growth = match Growth::new(*found, self.medium.blocks(), logical) {
             Ok(growth) => growth,
             Err(GrowError::NotStopped) => return Err("it was stopped, and is not".to_owned()),
-            Err(GrowError::Geometry(_) | GrowError::HasSnapshots) => {
+            Err(GrowError::Geometry(_) | GrowError::SnapshotsKeepMore(_)) => {
                 self.medium.set_length(before);
                 return Ok(());
             }
@@ -89,10 +88,21 @@ impl World {
             let first = superblock.leaf_slot(Leaf(superblock.first_parity()), 0);
             self.medium.copies = first.0..superblock.mirrors()[1].0;
         }
-        let blocks = superblock.logical_blocks();
+        let blocks = superblock.mapped_blocks();
         ensure!(blocks >= self.logical_blocks, "it has shrunk to {blocks}");
+        let (history, before) = (superblock.history(), volume.history());
+        if history != before {
+            // What there is of it has come with it.
+            let has_any =
+                (before.first().0..before.end().0).any(|lba| self.model.base()[lba as usize] != 0);
+            self.summary.resettled += u64::from(has_any);
+        }
+        let parts = before.parts().into_iter().zip(history.parts());
+        let moved: Vec<_> = parts
+            .map(|(from, to)| (from.start.0..from.end.0, to.start.0))
+            .collect();
         self.logical_blocks = blocks;
-        self.model.grow(blocks);
+        self.model.grow(blocks, &moved);
         self.audit()
     }
 

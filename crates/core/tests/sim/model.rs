@@ -19,6 +19,7 @@
 
 use super::chosen::Chosen;
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,12 +104,26 @@ impl Model {
         }
     }
 
-    /// There are more blocks, of which nothing was ever asked.
-    pub fn grow(&mut self, blocks: u64) {
-        self.base.resize(blocks as usize, 0);
-        self.versions.resize(blocks as usize, Vec::new());
-        self.ever.resize(blocks as usize, BTreeSet::new());
-        self.instead.resize(blocks as usize, BTreeSet::new());
+    /// There are more blocks, of which nothing was ever asked; and runs of blocks that have other addresses now: where they begin.
+    pub fn grow(&mut self, blocks: u64, moved: &[(Range<u64>, u64)]) {
+        assert!(self.touched.is_empty(), "it grows at rest");
+        let stays = moved.iter().map(|(from, _)| from.start).min();
+        let stays = stays.unwrap_or(self.blocks()) as usize;
+        let mut grown = Self::new(blocks);
+        grown.base[..stays].copy_from_slice(&self.base[..stays]);
+        grown.ever[..stays].clone_from_slice(&self.ever[..stays]);
+        grown.instead[..stays].clone_from_slice(&self.instead[..stays]);
+        for (from, to) in moved {
+            for (from, to) in (from.start as usize..from.end as usize).zip(*to as usize..) {
+                grown.base[to] = self.base[from];
+                grown.ever[to] = std::mem::take(&mut self.ever[from]);
+                grown.instead[to] = std::mem::take(&mut self.instead[from]);
+            }
+        }
+        self.versions = grown.versions;
+        self.base = grown.base;
+        self.ever = grown.ever;
+        self.instead = grown.instead;
     }
 
     /// Takes every read for right: for an audit, which compares afterwards.

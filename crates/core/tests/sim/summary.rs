@@ -55,6 +55,7 @@ summary! {
     lost_fingerprints,
     rebuilt_counts,
     grown,
+    resettled,
     copied,
 }
 

@@ -1,5 +1,7 @@
 //! What a program must know of a volume to read it: a bit for each thing that volumes from before have not.
 
+use super::resettled::Resettled;
+
 /// Blocks' sums are XXH3.
 pub(super) const XXH3_SUMS: u64 = 1;
 
@@ -30,6 +32,9 @@ pub(super) const SNAPSHOTS: u64 = 256;
 /// There are clones in the list of snapshots, or were.
 pub(super) const CLONES: u64 = 512;
 
+/// It has grown, and what belongs to snapshots has moved: blocks have had other addresses.
+const RESETTLED: u64 = 1024;
+
 pub(super) const KNOWN: u64 = XXH3_SUMS
     | EDITIONS
     | COPIES
@@ -39,7 +44,8 @@ pub(super) const KNOWN: u64 = XXH3_SUMS
     | NAMES
     | MOVED
     | SNAPSHOTS
-    | CLONES;
+    | CLONES
+    | RESETTLED;
 
 /// What a volume has that one from before has not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,16 +55,19 @@ pub struct Features {
     pub twins: bool,
     pub names: bool,
     pub moved: bool,
+    pub resettled: Option<Resettled>,
 }
 
 impl Features {
-    pub(super) fn of(incompatible: u64) -> Self {
+    /// By its bits; `resettled` counts where they say so.
+    pub(super) fn of(incompatible: u64, resettled: Resettled) -> Self {
         Self {
             editions: incompatible & EDITIONS != 0,
             open_summaries: incompatible & OPEN_SUMMARIES != 0,
             twins: incompatible & TWINS != 0,
             names: incompatible & NAMES != 0,
             moved: incompatible & MOVED != 0,
+            resettled: (incompatible & RESETTLED != 0).then_some(resettled),
         }
     }
 
@@ -69,5 +78,6 @@ impl Features {
             | of(self.twins, TWINS)
             | of(self.names, NAMES)
             | of(self.moved, MOVED)
+            | of(self.resettled.is_some(), RESETTLED)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The headers are applied from the first that there is. What they do not say: which blocks were discarded, or moved, by
 //! a chunk whose segment has been erased since. So a block may come back that was discarded; but never another LBA's:
-//! a number that has stood for another page since is not followed.
+//! a number that has stood for another page since is not followed, nor what was said of an LBA before it was that block's.
 
 use super::evidence::Summaries;
 use super::scan::{Scan, Spot};
@@ -11,7 +11,7 @@ use crate::addr::{Generation, Lba, Life, Pba, Segment, Seq, Vba};
 use crate::entry::{Entry, LEAF_ENTRIES};
 use crate::format::chunk::Record;
 use crate::format::root::{LeafSlot, RootHeader};
-use crate::format::superblock::Superblock;
+use crate::format::superblock::{Resettled, Superblock};
 use crate::recovery::RecoveryError;
 use crate::recovery::replay::Replay;
 use crate::state::State;
@@ -211,7 +211,11 @@ fn apply_all(main: &mut Replay<'_>, scan: &Scan) -> Result<Found, RecoveryError>
     let mut since = Since::default();
     let places = Spots::new(&scan.spots);
     all.durable = main_durable.max(scan.durable);
+    let mut resettled = all.superblock.resettled();
     for (index, spot) in scan.spots.iter().enumerate() {
+        if let Some(how) = resettled.take_if(|how| spot.life >= how.since) {
+            forget_resettled(&mut all.state, &mut since, how);
+        }
         // What was torn is the log's end, or behind it.
         let Some(chunk) = all.chunk_at(spot.place) else {
             break;
@@ -224,10 +228,22 @@ fn apply_all(main: &mut Replay<'_>, scan: &Scan) -> Result<Found, RecoveryError>
         }
         all.apply_found(spot.place, &chunk, false, &mut |_| ());
     }
+    if let Some(how) = resettled {
+        forget_resettled(&mut all.state, &mut since, how);
+    }
     Ok(Found {
         state: all.state,
         since,
     })
+}
+
+/// The volume has grown: what was said of an LBA that has meant another block since was said of that.
+fn forget_resettled(state: &mut State, since: &mut Since, how: Resettled) {
+    let blocks = state.map().blocks();
+    state.doubt(Lba(how.settled), blocks - how.settled);
+    for lba in how.settled..blocks {
+        since.lba.remove(&lba);
+    }
 }
 
 /// Shared pages whose leaf is lost are where the headers say; whose LBAs lead there is a guess then. A page of parts always

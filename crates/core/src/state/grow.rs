@@ -1,0 +1,60 @@
+//! A volume has grown: there is room for more, and what belongs to snapshots lies behind it.
+
+use super::State;
+use crate::addr::Lba;
+use crate::entry::{Entry, LEAF_ENTRIES};
+use crate::format::history::History;
+use crate::format::superblock::Superblock;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+impl State {
+    /// Whether all that belongs to snapshots has room where it comes to lie.
+    #[must_use]
+    pub fn fits(&self, from: &History, to: &History) -> bool {
+        from.parts().into_iter().zip(to.parts()).all(|(from, to)| {
+            let room = from.start.plus(to.end.0 - to.start.0);
+            self.map.next_mapped(room, from.end).is_none()
+        })
+    }
+
+    /// The volume, which was `before`, has grown to what this says: what it holds is as it was, and there is room for more. It is there
+    /// to be written. Who owns its pages is not counted anew: that is done when it is opened.
+    pub fn grow(&mut self, before: &Superblock, volume: &Superblock) {
+        self.segments = volume.segments();
+        self.map_leaves = volume.map_leaves();
+        self.shared_leaves = volume.shared_leaves();
+        self.map.lengthen(volume.mapped_blocks());
+        self.shared
+            .lengthen(volume.shared_leaves(), volume.delta_leaves());
+        self.live.lengthen(volume.segment_count());
+        let (from, to) = (before.history(), volume.history());
+        if from != to {
+            debug_assert!(self.fits(&from, &to));
+            // The last part first, and of it the last block: none is put where one lies that is still to be moved.
+            for (from, to) in from.parts().into_iter().zip(to.parts()).rev() {
+                self.shift(from, to.start);
+            }
+        }
+    }
+
+    /// What is mapped in `from` is mapped from `to` on, which lies behind.
+    fn shift(&mut self, from: Range<Lba>, to: Lba) {
+        debug_assert!(from.start <= to);
+        let mut entries: Vec<(Lba, Entry)> = Vec::new();
+        let mut end = from.end;
+        while end > from.start {
+            let begin = Lba(end.0.saturating_sub(LEAF_ENTRIES as u64)).max(from.start);
+            let mut at = begin;
+            while let Some((lba, entry)) = self.map.next_mapped(at, end) {
+                entries.push((lba, entry));
+                at = lba.plus(1);
+            }
+            for (lba, entry) in entries.drain(..).rev() {
+                self.map.set(lba, Entry::Unmapped);
+                self.map.set(to.plus(lba.0 - from.start.0), entry);
+            }
+            end = begin;
+        }
+    }
+}
