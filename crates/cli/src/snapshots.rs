@@ -339,11 +339,13 @@ pub fn finder(volumes: Vec<(String, Arc<Growable>)>, in_memory: bool) -> Finder 
     Arc::new(move |asked| {
         let (name, snapshot) = asked.rsplit_once('@')?;
         let (_, volume) = volumes.iter().find(|(other, _)| other == name)?;
-        let (device, number) =
-            device(&volume.volume(), &named(volume, snapshot)?, in_memory).ok()?;
+        let name_of_one = named(volume, snapshot)?;
+        let volume = volume.volume();
+        let (device, number) = device(&volume, &name_of_one, in_memory).ok()?;
         Some(Found {
             of: name.to_owned(),
-            number,
+            // Of a volume that has grown it is another device.
+            number: number | volume.superblock().life().0 << 32,
             device: device.into(),
         })
     })

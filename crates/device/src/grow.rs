@@ -10,6 +10,7 @@ use crate::volume::Volume;
 use std::sync::Arc;
 use vellum_core::format::geometry::GeometryError;
 use vellum_core::format::grown::grown;
+use vellum_core::format::history::Name;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::grow::Growth;
 use vellum_core::layout::Recovered;
@@ -31,6 +32,9 @@ pub enum GrowError {
     /// By its geometry, or by what it holds.
     #[error(transparent)]
     Grow(#[from] vellum_core::grow::GrowError),
+    /// Whoever has one of its snapshots or clones open has it of the volume as it is.
+    #[error("its snapshot or clone `{0}` is in use, and it grows when none is: detach that first")]
+    InUse(Name),
     /// It is served to be read alone.
     #[error("the volume is served read-only")]
     ReadOnly,

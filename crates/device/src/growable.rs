@@ -1,7 +1,8 @@
 //! A volume that may become larger while it is served.
 //!
 //! It stops, grows at rest, and is opened again, with the memory that it had. Requests that come meanwhile wait; to clients it is one
-//! volume all the time. What it has counted begins anew.
+//! volume all the time. What it has counted begins anew. Whoever has a snapshot or a clone of it open has it of the one that stops: so
+//! it does not grow meanwhile.
 
 use crate::block::{BlockDevice, BlockError, Extent, Replies, Request};
 use crate::frames::FramePool;
@@ -58,9 +59,9 @@ impl Growable {
         if now.read_only {
             return Err(GrowError::ReadOnly);
         }
-        // Before it is stopped: who reads one of them would be told that it is gone.
-        if now.snapshots().is_ok_and(|all| !all.is_empty()) {
-            return Err(vellum_core::grow::GrowError::HasSnapshots.into());
+        // Before it is stopped: who has one of them open has it of the volume that stops.
+        if let Some(name) = now.in_use() {
+            return Err(GrowError::InUse(name));
         }
         grow::lengthen(&*self.medium, now.superblock(), size)?;
         let frames = Arc::clone(&self.frames);

@@ -106,7 +106,8 @@ fn each_copy(shared: &Shared, structures: &Structures<'_>, tell: &mut dyn FnMut(
             for (tag, at) in tags.iter().zip(start.0..) {
                 let owner = match tag.owner {
                     Owner::None => continue,
-                    Owner::Lba(lba) => Some(lba),
+                    // It may name what has had that LBA before.
+                    Owner::Lba(lba) => Some(lba).filter(|lba| superblock.is_settled(*lba)),
                     Owner::Vba(_) => None,
                 };
                 let (at, sum) = (Pba(at), tag.sum);

@@ -5,7 +5,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vellum_core::addr::Lba;
-use vellum_core::format::history::Number;
+use vellum_core::format::history::{Name, Number};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::snapshots::Snapshots;
 
@@ -93,6 +93,14 @@ impl Keeper {
     /// Whether somebody has it open.
     pub fn is_viewed(&self, number: Number) -> bool {
         self.views.lock().contains_key(&number)
+    }
+
+    /// One that somebody has open.
+    pub fn in_use(&self) -> Option<Name> {
+        let book = self.book();
+        let views = self.views.lock();
+        let mut open = book.iter().filter(|one| views.contains_key(&one.number));
+        open.next().map(|one| one.identity.name)
     }
 
     /// Whether there is a snapshot that changes are kept for.

@@ -6,6 +6,7 @@ use crate::block::BlockDevice;
 use crate::migrate::{MigrateError, REQUEST_BLOCKS, Side};
 use crate::snapshots::{Seen, SnapshotError};
 use crate::volume::Volume;
+use std::any::Any;
 use std::io::{self, Write};
 use vellum_core::addr::Lba;
 use vellum_core::format::history::Name;
@@ -39,9 +40,13 @@ pub enum SendError {
     Interrupted,
 }
 
+type Held = Option<Box<dyn Any + Send + Sync>>;
+
 /// What is to be sent.
 pub struct Sender {
     seen: Seen,
+    /// It stays for as long as it is being sent.
+    _held: Held,
     head: Head,
     runs: Vec<(Lba, u64)>,
 }
@@ -53,6 +58,7 @@ impl Sender {
     /// When one of them is not there, or `from` is not the older one.
     pub fn new(volume: &Volume, snapshot: &str, from: Option<&str>) -> Result<Self, SendError> {
         let seen = volume.seen_at(snapshot)?;
+        let _held = seen.hold();
         let (number, identity) = volume.identity(snapshot)?;
         let mut head = Head {
             uuid: volume.superblock.uuid(),
@@ -62,7 +68,12 @@ impl Sender {
         };
         let Some(from) = from else {
             let runs = vec![(Lba(0), head.blocks)];
-            return Ok(Self { seen, head, runs });
+            return Ok(Self {
+                seen,
+                _held,
+                head,
+                runs,
+            });
         };
         let (older, before) = volume.identity(from)?;
         if older >= number {
@@ -73,7 +84,12 @@ impl Sender {
         }
         head.from = Some(before);
         let runs = volume.changed_since(from, Some(snapshot))?;
-        Ok(Self { seen, head, runs })
+        Ok(Self {
+            seen,
+            _held,
+            head,
+            runs,
+        })
     }
 
     /// What the stream begins with.

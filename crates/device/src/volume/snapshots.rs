@@ -8,7 +8,7 @@ use crate::snapshots::{
 };
 use crate::stats::HistoryStats;
 use vellum_core::addr::Lba;
-use vellum_core::format::history::{Identity, Number};
+use vellum_core::format::history::{Identity, Name, Number};
 use vellum_core::format::stream::Head;
 use vellum_core::snapshots::{Schedule, Span};
 
@@ -96,6 +96,11 @@ impl Volume {
     /// When it has no room for any.
     pub fn snapshots(&self) -> Result<Vec<SnapshotInfo>, SnapshotError> {
         self.keeper().map(snapshots::infos)
+    }
+
+    /// A snapshot or a clone that somebody has open.
+    pub(crate) fn in_use(&self) -> Option<Name> {
+        self.shared.keeper.as_ref()?.in_use()
     }
 
     /// Blocks that snapshots keep, and how many they can keep.

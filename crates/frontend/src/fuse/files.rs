@@ -290,7 +290,12 @@ impl Filesystem for Files {
 
     fn open(&self, _from: &From, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let _turn = self.gate.turn();
-        match self.file(ino) {
+        // Told that it is stale, the kernel asks for the name again.
+        let file = match self.found.is_meant(ino) {
+            true => self.file(ino),
+            false => Err(Errno::ESTALE),
+        };
+        match file {
             Ok(file)
                 if file.bytes.device().read_only() && flags.acc_mode() != OpenAccMode::O_RDONLY =>
             {

@@ -81,6 +81,15 @@ impl Found {
         Some(Arc::clone(&self.one(ino)?.file))
     }
 
+    /// Whether its name still means it: for a moment the kernel goes by what a name meant before.
+    pub fn is_meant(&self, ino: INodeNo) -> bool {
+        let Some(one) = self.one(ino) else {
+            return true;
+        };
+        let now = self.finder.as_ref().and_then(|find| find(&one.file.name));
+        now.is_some_and(|now| now.number == one.number)
+    }
+
     /// Somebody opens it.
     pub fn opened(&self, ino: INodeNo) {
         if let Some(one) = self.one(ino) {
