@@ -8,7 +8,7 @@
 
 mod common;
 
-use common::{Client, Random, assert_sound, open_packing, superblock_of};
+use common::{Client, Random, assert_sound, open_packing, read_all, superblock_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use vellum_core::addr::Lba;
@@ -32,13 +32,6 @@ fn create(medium: &dyn Medium, history: u32) {
 
 fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
     open_packing(medium, Compression::Lz4)
-}
-
-fn read_all<D: BlockDevice>(device: &Arc<D>) -> Vec<u64> {
-    let mut client = Client::new(device);
-    let steps = (0..SIZE).step_by(40);
-    let reads = steps.map(|lba| client.read(lba, 40).unwrap());
-    reads.collect::<Vec<_>>().concat()
 }
 
 /// Blocks that are changed.

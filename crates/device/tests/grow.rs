@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Client, assert_sound, create, create_as, open_packing, superblock_of};
+use common::{Client, assert_sound, copy, create, create_as, open_packing, superblock_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,16 +63,6 @@ fn filled() -> (MemoryMedium, Model) {
     drop(volume);
     drop(served);
     (Arc::into_inner(medium).unwrap(), model)
-}
-
-/// The same bytes on a medium that is longer.
-fn copy(from: &dyn Medium, to: &dyn Medium) {
-    let mut block = [0; BLOCK_BYTES];
-    for at in 0..from.blocks() {
-        from.read(Pba(at), &mut block).unwrap();
-        to.write(Pba(at), &block).unwrap();
-    }
-    to.sync().unwrap();
 }
 
 #[test]

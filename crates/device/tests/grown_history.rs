@@ -7,11 +7,11 @@
 
 mod common;
 
-use common::{Client, Random, assert_sound, open_packing, small, superblock_of};
+use common::{Client, Random, assert_sound, copy, open_packing, read_all, small, superblock_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use vellum_core::addr::{BLOCK_BYTES, Generation, Pba};
+use vellum_core::addr::{BLOCK_BYTES, Generation};
 use vellum_core::recovery::recover;
 use vellum_core::recovery::rescue::{Trust, rescue};
 use vellum_core::snapshots::Schedule;
@@ -29,14 +29,6 @@ const SIZE: u64 = 600;
 
 fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
     open_packing(medium, Compression::Lz4)
-}
-
-fn read_all<D: BlockDevice>(device: &Arc<D>) -> Vec<u64> {
-    let mut client = Client::new(device);
-    let blocks = device.blocks();
-    let steps = (0..blocks).step_by(40);
-    let reads = steps.map(|lba| client.read(lba, 40.min(blocks - lba)).unwrap());
-    reads.collect::<Vec<_>>().concat()
 }
 
 /// What the volume, its snapshots and its clones have to read as; zeros where nothing is said.
@@ -161,16 +153,6 @@ fn filled() -> (Arc<dyn Medium>, Known) {
     known.holds(&volume);
     drop(volume);
     (medium, known)
-}
-
-/// The same bytes on a medium that is longer.
-fn copy(from: &dyn Medium, to: &dyn Medium) {
-    let mut block = [0; BLOCK_BYTES];
-    for at in 0..from.blocks() {
-        from.read(Pba(at), &mut block).unwrap();
-        to.write(Pba(at), &block).unwrap();
-    }
-    to.sync().unwrap();
 }
 
 fn to(blocks: u64) -> NewSize {

@@ -8,7 +8,7 @@
 
 mod common;
 
-use common::{Client, Random, assert_sound, open_packing, small, superblock_of};
+use common::{Client, Random, assert_sound, open_packing, read_all, small, superblock_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,14 +34,6 @@ fn create(medium: &dyn Medium, history: u32) {
 
 fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
     open_packing(medium, Compression::Lz4)
-}
-
-fn read_all<D: BlockDevice>(device: &Arc<D>) -> Vec<u64> {
-    let mut client = Client::new(device);
-    let blocks = device.blocks();
-    let steps = (0..blocks).step_by(40);
-    let reads = steps.map(|lba| client.read(lba, 40.min(blocks - lba)).unwrap());
-    reads.collect::<Vec<_>>().concat()
 }
 
 /// What the volume and its snapshots have to read as.

@@ -8,11 +8,11 @@ mod frames;
 #[path = "../../../fuzz/src/stream.rs"]
 mod fuzz;
 
-use common::{Client, Random, assert_sound};
+use common::{Client, Random, assert_sound, read_all};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::sync::Arc;
-use vellum_device::block::{BlockDevice, Op};
+use vellum_device::block::Op;
 use vellum_device::pack::Compression;
 use vellum_device::policy::Policy;
 use vellum_device::stream::{
@@ -54,14 +54,6 @@ fn try_open(medium: &Arc<dyn Medium>, receiving: bool) -> Result<Arc<Volume>, Op
 
 fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
     try_open(medium, true).unwrap()
-}
-
-fn read_all<D: BlockDevice>(device: &Arc<D>) -> Vec<u64> {
-    let mut client = Client::new(device);
-    let blocks = device.blocks();
-    let steps = (0..blocks).step_by(40);
-    let reads = steps.map(|lba| client.read(lba, 40.min(blocks - lba)).unwrap());
-    reads.collect::<Vec<_>>().concat()
 }
 
 fn seen(volume: &Arc<Volume>, name: &str) -> Vec<u64> {

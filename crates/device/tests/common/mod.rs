@@ -312,3 +312,22 @@ pub fn wait_for(volume: &Volume, what: &str, mut holds: impl FnMut(&Volume) -> b
         std::thread::sleep(Duration::from_millis(2));
     }
 }
+
+/// What all blocks of a device hold.
+pub fn read_all<D: BlockDevice>(device: &Arc<D>) -> Vec<u64> {
+    let mut client = Client::new(device);
+    let blocks = device.blocks();
+    let steps = (0..blocks).step_by(40);
+    let reads = steps.map(|lba| client.read(lba, 40.min(blocks - lba)).unwrap());
+    reads.collect::<Vec<_>>().concat()
+}
+
+/// The same bytes on a medium that is longer.
+pub fn copy(from: &dyn Medium, to: &dyn Medium) {
+    let mut block = [0; BLOCK_BYTES];
+    for at in 0..from.blocks() {
+        from.read(Pba(at), &mut block).unwrap();
+        to.write(Pba(at), &block).unwrap();
+    }
+    to.sync().unwrap();
+}
