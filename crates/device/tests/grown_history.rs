@@ -369,5 +369,11 @@ fn while_it_is_served_it_grows_when_nobody_has_one_of_them_open() {
     }
     known.holds(&volume);
     known.churn(&volume, 1 << 40);
+    // Those that it took by itself go before a write finds no room.
+    let left = volume.snapshots().unwrap();
+    let is_left = |name: &String| left.iter().any(|one| one.name == *name);
+    known.others.retain(|name, _| is_left(name));
+    let ours = ["first", "second", "clone"];
+    assert!(ours.iter().all(|name| known.others.contains_key(*name)));
     known.holds(&volume);
 }
