@@ -115,6 +115,14 @@ fn nothing_is_shared_with_a_damaged_block() {
     }
 }
 
+/// Reads of a content give what is at `to`.
+fn misdirect(bench: &mut Bench, content: u32, to: u64) {
+    for at in bench.places(content) {
+        bench.0.medium.rot.insert(at, Rot::Other(to));
+        bench.0.suspects.insert(at);
+    }
+}
+
 /// A misdirected read gives just the bytes that are to be written: what the page should hold is asked before it is shared.
 #[test]
 fn nothing_is_shared_with_a_block_whose_read_is_misdirected_to_its_like() {
@@ -130,10 +138,7 @@ fn nothing_is_shared_with_a_block_whose_read_is_misdirected_to_its_like() {
         // What the index says of LBA 1 is stale from here on: the checksum of what it held is not in memory.
         bench.write(1, A);
         forget_sums(&mut bench, 20_000);
-        for at in bench.places(A) {
-            bench.0.medium.rot.insert(at, Rot::Other(like));
-            bench.0.suspects.insert(at);
-        }
+        misdirect(&mut bench, A, like);
         bench.write(2, B);
         assert!(bench.stats().compare_reads > 0, "it was proposed");
         assert_eq!(bench.stats().dedup_blocks, 0);
@@ -150,10 +155,7 @@ fn nothing_is_merged_with_a_block_whose_read_is_misdirected_to_its_like() {
     bench.write(1, A);
     bench.write(2, B);
     let like = bench.places(A)[0];
-    for at in bench.places(B) {
-        bench.0.medium.rot.insert(at, Rot::Other(like));
-        bench.0.suspects.insert(at);
-    }
+    misdirect(&mut bench, B, like);
     bench.ask(&Ask::Merge {
         lba: 1,
         of: Holder::Lba(Lba(2)),

@@ -27,6 +27,7 @@ pub mod medium;
 pub mod memory;
 pub mod open;
 mod past;
+mod status;
 mod target;
 mod threads;
 mod transfer;

@@ -6,6 +6,7 @@
 
 use crate::error::is_no_room;
 use crate::io::{Io, Kind};
+use crate::status::status;
 use crate::target::Target;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
@@ -28,13 +29,7 @@ impl Target {
             false => libc::AT_STATX_DONT_SYNC,
         };
         let wanted = libc::STATX_TYPE | libc::STATX_NLINK | libc::STATX_SIZE;
-        let mut told = std::mem::MaybeUninit::<libc::statx>::zeroed();
-        // SAFETY: a descriptor that is open, an empty name that ends, and a place of the right size, which zeros are good for.
-        let told = unsafe {
-            let how = how | libc::AT_EMPTY_PATH;
-            let done = libc::statx(self.fd(), c"".as_ptr(), how, wanted, told.as_mut_ptr());
-            (done == 0).then(|| told.assume_init())?
-        };
+        let told = status(self.fd(), how, wanted)?;
         let is_file = u32::from(told.stx_mode) & libc::S_IFMT == libc::S_IFREG;
         let bytes = self.blocks() * BLOCK_BYTES as u64;
         Some(Lost {

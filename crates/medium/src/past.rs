@@ -3,6 +3,7 @@
 //! After a sync that failed, Linux takes the pages for clean: reads give what was written, the next sync succeeds, and none of
 //! it is on the medium. So who relies on what is read at an opening reads past the cache, or drops it first.
 
+use crate::status::status;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
@@ -76,24 +77,7 @@ pub(crate) fn is_direct(file: &File, probe: impl FnOnce() -> io::Result<()>) -> 
 
 /// What the kernel says of direct I/O to a file (6.1 and newer, most file systems).
 pub(crate) fn tells_direct(file: &File) -> Option<bool> {
-    let mut stat = MaybeUninit::<libc::statx>::zeroed();
-    // SAFETY: a system call on a descriptor that is open, the path is a string that ends; the structure is plain numbers,
-    // and outlives the call.
-    let stat = unsafe {
-        let fd = file.as_raw_fd();
-        let path = c"".as_ptr();
-        let result = libc::statx(
-            fd,
-            path,
-            libc::AT_EMPTY_PATH,
-            libc::STATX_DIOALIGN,
-            stat.as_mut_ptr(),
-        );
-        if result != 0 {
-            return None;
-        }
-        stat.assume_init()
-    };
+    let stat = status(file.as_raw_fd(), 0, libc::STATX_DIOALIGN)?;
     let told = stat.stx_mask & libc::STATX_DIOALIGN != 0;
     told.then_some(stat.stx_dio_mem_align != 0 && stat.stx_dio_offset_align as usize <= BLOCK_BYTES)
 }

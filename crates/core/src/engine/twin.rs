@@ -141,7 +141,7 @@ impl Engine {
         }
         let same = match (outcome, read) {
             (Outcome::Same(true), Some(page)) => match self.queue.asked(request, index) {
-                // What was read is equal, and so is its checksum.
+                // The bytes that were read are the block's, and so their checksum is the block's.
                 Some((twin, payload)) if twin.place.slot.is_none() => {
                     return self.check_page(Unsure {
                         request,
@@ -209,8 +209,8 @@ impl Engine {
         expected.is_some_and(|expected| expected != sum)
     }
 
-    /// A page that was read, or a part of it, is equal; nobody shares it for as long as what was read fails the page's checksum:
-    /// a misdirected read gives another block's bytes, and they may be just those that are to be written.
+    /// What was read of a page is equal: the page, or a part of it. It is shared only if what was read passes the page's checksum. A
+    /// misdirected read gives another block's bytes, and they may be just those that are to be written.
     fn check_page(&mut self, unsure: Unsure) {
         let (segment, offset) = locate(&self.superblock, unsure.page);
         let expected = self.sums.sum(segment, offset);
