@@ -18,6 +18,7 @@ use vellum_core::snapshots::Schedule;
 use vellum_core::state::Place;
 use vellum_device::block::BlockDevice;
 use vellum_device::pack::Compression;
+use vellum_device::stream::Sender;
 use vellum_device::{
     CreateOptions, GrowError, Growable, MediumSource, NewSize, OpenOptions, Volume, crc32c,
     grow_at_rest,
@@ -336,6 +337,13 @@ fn while_it_is_served_it_grows_when_nobody_has_one_of_them_open() {
         "{error}"
     );
     drop((view, held));
+    let sender = Sender::new(&device.volume(), "second", None).unwrap();
+    let error = device.grow(to(SIZE + 40), &options).unwrap_err();
+    assert!(
+        matches!(&error, GrowError::InUse(name) if name.as_str() == "second"),
+        "{error}"
+    );
+    drop(sender);
     assert_eq!(device.blocks(), SIZE);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
