@@ -15,10 +15,12 @@ use crate::recovery::rescue::{self, Loss, Trust};
 use crate::recovery::{self, RecoveryError, Replayed, Source, find_superblock};
 use crate::room::Room;
 use crate::seam::{Block, Dedup, Effect, Input, Payload, Refusal, Reply};
+use crate::service::Answers;
 use crate::stats::Stats;
 use crate::tables::{self, Persistence, Tables};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// A volume as it was found.
 pub enum Recovered {
@@ -313,19 +315,6 @@ impl Core {
         }
     }
 
-    /// See [`Engine::pages_of_parts`].
-    pub fn pages_of_parts(
-        &self,
-        at: Pba,
-        tags: &[Tag],
-        most_owners: u32,
-        out: &mut Vec<(Pba, u32)>,
-    ) {
-        if let Some(engine) = self.as_log() {
-            engine.pages_of_parts(at, tags, most_owners, out);
-        }
-    }
-
     /// See [`Engine::parts`].
     pub fn parts(&self, at: Pba, parts: &[PartTag], out: &mut Vec<(Holder, u32)>) {
         if let Some(engine) = self.as_log() {
@@ -347,12 +336,6 @@ impl Core {
             .is_some_and(|engine| engine.expects_remap(lba, payload))
     }
 
-    /// See [`Engine::unsummarised`].
-    #[must_use]
-    pub fn unsummarised(&self, segment: Segment) -> Option<&[Tag]> {
-        self.as_log()?.unsummarised(segment)
-    }
-
     /// See [`Engine::owners_in`].
     pub fn owners_in(
         &self,
@@ -365,18 +348,6 @@ impl Core {
         }
     }
 
-    /// See [`Engine::has_room_to_fold`]. Tables have nothing to fold.
-    #[must_use]
-    pub fn has_room_to_fold(&self) -> bool {
-        self.as_log().is_some_and(Engine::has_room_to_fold)
-    }
-
-    /// See [`Engine::sparse_page`].
-    #[must_use]
-    pub fn sparse_page(&self, at: Pba, made_with: usize) -> Option<(Vba, u32)> {
-        self.as_log()?.sparse_page(at, made_with)
-    }
-
     /// See [`Engine::pledged_homes`]. Tables pledge nothing.
     #[must_use]
     pub fn pledged_homes(&self) -> Vec<Lba> {
@@ -387,18 +358,6 @@ impl Core {
     #[must_use]
     pub fn base_at(&self, lba: Lba) -> Option<PartId> {
         self.as_log()?.base_at(lba)
-    }
-
-    /// See [`Engine::foldable_in`].
-    pub fn foldable_in(
-        &self,
-        range: core::ops::Range<u64>,
-        wanted: impl Fn(Vba) -> bool,
-        out: &mut Vec<(PartId, Lba)>,
-    ) {
-        if let Some(engine) = self.as_log() {
-            engine.foldable_in(range, wanted, out);
-        }
     }
 
     /// See [`Engine::swept`].
@@ -491,5 +450,37 @@ impl Core {
             Self::Log(engine) => engine,
             Self::Tables(_) => unreachable!("tables write no chunks"),
         }
+    }
+}
+
+/// Of a log: tables have no summaries to go by, and nothing to fold.
+impl Answers for Core {
+    fn unsummarised(&self, segment: Segment) -> Option<&[Tag]> {
+        self.as_log()?.unsummarised(segment)
+    }
+
+    fn pages_of_parts(&self, at: Pba, tags: &[Tag], most_owners: u32, out: &mut Vec<(Pba, u32)>) {
+        if let Some(engine) = self.as_log() {
+            engine.pages_of_parts(at, tags, most_owners, out);
+        }
+    }
+
+    fn sparse_page(&self, at: Pba, made_with: usize) -> Option<(Vba, u32)> {
+        self.as_log()?.sparse_page(at, made_with)
+    }
+
+    fn foldable_in(
+        &self,
+        lbas: Range<u64>,
+        wanted: impl Fn(Vba) -> bool,
+        out: &mut Vec<(PartId, Lba)>,
+    ) {
+        if let Some(engine) = self.as_log() {
+            engine.foldable_in(lbas, wanted, out);
+        }
+    }
+
+    fn has_room_to_fold(&self) -> bool {
+        self.as_log().is_some_and(Engine::has_room_to_fold)
     }
 }

@@ -17,6 +17,7 @@ use vellum_core::addr::{Lba, Vba};
 use vellum_core::entry::PartId;
 use vellum_core::index::Holder;
 use vellum_core::seam::Dedup;
+use vellum_core::service::Answers;
 
 /// Contents that are stored in parts of pages, several to a page.
 fn small_contents() -> Vec<u32> {

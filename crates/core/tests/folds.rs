@@ -16,6 +16,7 @@ use sim::open::Volume;
 use vellum_core::addr::Lba;
 use vellum_core::entry::PartId;
 use vellum_core::seam::{Dedup, Region, WriteOnce};
+use vellum_core::service::Answers;
 
 /// Contents that are stored in parts of pages, several to a page.
 fn small_contents() -> Vec<u32> {

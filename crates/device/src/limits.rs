@@ -113,13 +113,8 @@ pub const SWEEP_PASSES: u64 = 16;
 pub const SWEEP_SHARED: usize = 64 << 10;
 /// How often the map checkpoint says how far a sweep is, while it compares. While it looks through the summaries it gets no further.
 pub const SWEEP_KEEP: Duration = Duration::from_secs(60);
-/// Blocks of which the core is asked or told at once; under a millisecond of the volume's lock by what it costs a block. Which
-/// pages hold parts is asked of a segment at once.
-pub const SWEEP_TAGS: usize = 1024;
 /// Entries of the map that are searched at once for a page's owners: 30 microseconds of the volume's lock.
 pub const SWEEP_OWNERS: usize = 16 << 10;
-/// Pages of parts that it reads at once for what they hold: a request finds no more than these in its way.
-pub const SWEEP_PAGES: usize = 16;
 /// Blocks a second that it reads unless told otherwise: 64 MiB.
 pub const SWEEP_RATE: u32 = 16 << 10;
 /// How long one that was asked for waits for a moment without a client's request before it goes on by one pair.
@@ -148,14 +143,8 @@ pub const SCRUB_FILES: usize = 4;
 pub const SCRUB_TRIES: usize = 200;
 /// How long it waits for a map checkpoint, or a commit of tables, that it has ordered.
 pub const SCRUB_PATIENCE: Duration = Duration::from_secs(10);
-/// Sparse pages that are folded together, at most: 17 MiB of their owners.
-pub const FOLD_PAGES: usize = 64 << 10;
 /// Blocks of one of ext4's groups, of 128 MiB: a bucket of the log of deltas (CSA-FS §3.3).
 pub const GROUP_BLOCKS: u64 = 32 << 10;
-/// Room below which sparse pages are folded of the volume's own accord: one block in so many (CSA-FS §3.3: a fifth).
-pub const FOLD_BELOW: u64 = 5;
-/// How long a fold waits for room that nobody needs.
-pub const FOLD_PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is looked whether they have written so much.
 pub const SWEEP_CHECK: Duration = Duration::from_secs(60);
 /// Blocks of a run of freed blocks that is dropped at once.

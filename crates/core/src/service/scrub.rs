@@ -8,6 +8,7 @@
 //! 4. Where it is can be kept, and a scrub can go on there. It is never kept as being past what was found bad and could not be mended:
 //!    whoever goes on finds that again.
 
+use super::pace::Pace;
 use crate::addr::{Lba, Nanos};
 
 /// Blocks that are read at once.
@@ -16,10 +17,6 @@ pub const RUN: u32 = 64;
 pub const LOOKS: u32 = 3;
 /// How long it is left alone before it is looked at again.
 pub const LOOK_PAUSE: Nanos = Nanos(20_000_000);
-/// How long to wait while clients are served, before they are asked for again.
-pub const PAUSE: Nanos = Nanos(1_000_000);
-/// How long clients are waited for before it goes on by one thing.
-pub const PATIENCE: Nanos = Nanos(100_000_000);
 
 /// How much there is of each kind, in the order in which it is looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -258,59 +255,9 @@ pub fn permille_of(plan: &Plan, place: u32) -> Option<u64> {
     Some(permille(plan, plan.structures() + lba.min(plan.blocks)))
 }
 
-/// How fast.
-#[derive(Clone, Debug)]
-struct Pace {
-    rate: u32,
-    /// Blocks that were read since when.
-    spent: u64,
-    since: Nanos,
-    /// When it first found clients busy.
-    waits_since: Option<Nanos>,
-}
-
-impl Pace {
-    fn new(rate: u32, now: Nanos) -> Self {
-        Self {
-            rate,
-            spent: 0,
-            since: now,
-            waits_since: None,
-        }
-    }
-
-    fn spend(&mut self, blocks: u64) {
-        self.spent += blocks;
-    }
-
-    /// Until when to wait.
-    fn wait(&mut self, now: Nanos, busy: bool) -> Option<Nanos> {
-        let due = u128::from(self.spent) * 1_000_000_000;
-        let due = due.checked_div(self.rate.into()).unwrap_or(0);
-        let due = self
-            .since
-            .0
-            .saturating_add(u64::try_from(due).unwrap_or(u64::MAX));
-        if now.0 < due {
-            return Some(Nanos(due));
-        }
-        if busy {
-            let since = *self.waits_since.get_or_insert(now);
-            if now.0 < since.0 + PATIENCE.0 {
-                return Some(Nanos(now.0 + PAUSE.0));
-            }
-        }
-        self.waits_since = None;
-        // What was not used is not saved up.
-        if now.0 - due > PATIENCE.0 {
-            (self.spent, self.since) = (0, now);
-        }
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::pace::PATIENCE;
     use super::*;
     use alloc::vec::Vec;
 

@@ -22,12 +22,13 @@ use pass::{CHECKSUMS, Pass};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use stored::Found;
-pub use turn::Haste;
 use turn::Turn;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::seam::{Input, Service};
+pub use vellum_core::service::pace::Haste;
+use vellum_core::service::walk::Found;
+use vellum_core::service::{self, Machine};
 
 /// What the thread is told, and tells.
 #[derive(Default)]
@@ -195,6 +196,11 @@ impl Sweeper {
     /// Blocks a second that it may read, from now on; 0: as many as it can.
     pub fn set_rate(&self, blocks: u32) {
         self.rate.store(blocks, Ordering::Relaxed);
+        self.given.notify_one();
+    }
+
+    fn rate(&self) -> u32 {
+        self.rate.load(Ordering::Relaxed)
     }
 
     /// Waits, but not for whoever ends it.
@@ -283,7 +289,7 @@ pub(crate) fn run(shared: &Arc<Shared>, superblock: &Superblock) {
     let written = || shared.inner.lock().engine.stats().host_blocks_written;
     let is_wanted = |sought| match sought {
         Sought::Duplicates => true,
-        Sought::SparsePages => fold::is_wanted(shared.inner.lock().engine.room()),
+        Sought::SparsePages => service::fold::is_wanted(shared.inner.lock().engine.room()),
     };
     let is_left = shared.inner.lock().engine.swept() > 0;
     let mut swept = [(!is_left).then_some(0), Some(0)];
@@ -325,7 +331,7 @@ fn sweep(shared: &Shared, superblock: &Superblock, haste: Haste) -> bool {
             shared.sweeper.is_at(Sought::Duplicates, permille);
         };
         done(&pass, 0);
-        if !fill(shared, superblock, &mut turn, &mut pass, done) {
+        if !fill(shared, superblock, haste, &mut pass, done) {
             return false;
         }
         pass.sort();
@@ -344,27 +350,25 @@ fn sweep(shared: &Shared, superblock: &Superblock, haste: Haste) -> bool {
 fn fill(
     shared: &Shared,
     superblock: &Superblock,
-    turn: &mut Turn,
+    haste: Haste,
     pass: &mut Pass,
     done: impl Fn(&Pass, u64),
 ) -> bool {
-    let blocks = u64::from(superblock.segment_count()) * u64::from(superblock.usable_blocks());
-    let mut seen = 0;
     let mut live = Vec::new();
-    stored::stored(shared, superblock, turn, u32::MAX, |at, found| {
+    let mut walk = stored::walk(shared, superblock, haste);
+    stored::run(shared, None, &mut walk, |walk, _| {
         live.clear();
         // Only what is alive: a dead block that came first would speak for all of its content.
-        let asked = shared.with_core(|_, inner, _| match found {
-            Found::Blocks(tags) => inner.engine.contents(at, tags, &mut live),
-            Found::Parts(parts) => inner.engine.parts(at, parts, &mut live),
+        let asked = shared.with_core(|_, inner, _| {
+            walk.found(|at, found| match found {
+                Found::Blocks(tags) => inner.engine.contents(at, tags, &mut live),
+                Found::Parts(parts) => inner.engine.parts(at, parts, &mut live),
+            });
         });
         for &(holder, sum) in &live {
             pass.add(holder, sum);
         }
-        if let Found::Blocks(tags) = found {
-            seen += tags.len() as u64;
-        }
-        done(pass, seen * 500 / blocks);
+        done(pass, walk.permille() / 2);
         asked.is_some()
     })
 }

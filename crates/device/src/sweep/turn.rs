@@ -4,17 +4,7 @@ use crate::limits::{SWEEP_PATIENCE, SWEEP_PAUSE, SWEEP_QUIET};
 use crate::shared::Shared;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-
-/// How a sweep is with its volume's clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Haste {
-    /// Only while they are quiet.
-    Idle,
-    /// It waits while they are served, but not for ever, and reads no more in a second than it may.
-    Beside,
-    /// It waits for nothing.
-    Now,
-}
+use vellum_core::service::pace::Haste;
 
 /// Clients come first, and it takes no more of the medium than it is allowed, unless its user told it otherwise. It asks
 /// before every pair, so that a client's request finds the reads of one under way at most.

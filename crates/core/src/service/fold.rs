@@ -1,0 +1,314 @@
+//! Sparse pages: what is left in them is stored anew, and the core gives them up (CSA-FS §3.3).
+//!
+//! How many parts a page was made with its directory tells, and the core how many owners it has. Who these are is looked for in the
+//! map, of many pages at once. Only if all are found that there are, each of a part of its own, and none of them has to stay where it
+//! is, is a page folded: one that would not be given up costs writes for nothing, and what several share would be stored several
+//! times.
+//!
+//! What cannot be known before is whether all can be stored anew: a page of which one part cannot is left at the first that is not.
+//!
+//! Where it is nothing keeps. It begins anew, and what has been folded is not sparse any more.
+
+use super::pace::{Around, Haste, PAUSE};
+use super::walk::{AT_ONCE, Found, Walk};
+use super::{Answers, Machine, Seen, Step};
+use crate::addr::{Lba, Nanos, Vba};
+use crate::entry::{MAX_PARTS, PartId};
+use crate::format::Crc;
+use crate::format::superblock::Superblock;
+use crate::limits::FOLD_BLOCKS;
+use crate::room::Room;
+use alloc::vec::Vec;
+use core::mem;
+use core::ops::Range;
+
+/// Sparse pages that are folded together, at most: 17 MiB of their owners.
+const PAGES: usize = 64 << 10;
+/// How long it waits for room that nobody needs.
+const PATIENCE: Nanos = Nanos(10_000_000_000);
+/// Room below which sparse pages are folded of the volume's own accord: one block in so many (CSA-FS §3.3: a fifth).
+const BELOW: u64 = 5;
+
+/// Whether there is so little room that it is worth it.
+#[must_use]
+pub fn is_wanted(room: Room) -> bool {
+    (room.capacity - room.live.min(room.capacity)) * BELOW < room.capacity
+}
+
+/// What has become of blocks that were to be stored anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Row {
+    /// The core has them; what had not changed is stored anew.
+    Told,
+    /// Some are not to be had, or not worth it: their page is not given up this time, and the rest of it stays.
+    Stays,
+}
+
+#[derive(Clone, Debug)]
+enum At {
+    /// It looks for sparse pages.
+    Look,
+    /// It looks for their owners, in the map from this LBA on.
+    Owners(u64),
+    /// The owners of a page, of which those that are still there are asked for.
+    Page(Range<usize>),
+    /// Blocks of a page, from this one on, that go where there is room.
+    Row(usize),
+    /// It is over.
+    End(bool),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Fold {
+    walk: Walk,
+    at: At,
+    /// Whether all sparse pages have been found.
+    is_through: bool,
+    owners: Owners,
+    /// The owners of the page that is being folded, up to the end of this.
+    page_end: usize,
+    lbas: Vec<Lba>,
+    /// Whether there is room, when that was asked for.
+    room: Option<bool>,
+    /// Since when there is none.
+    waits_since: Option<Nanos>,
+}
+
+impl Fold {
+    /// Of all sparse pages of a volume.
+    #[must_use]
+    pub fn new(superblock: Superblock, crc: Crc, haste: Haste, now: Nanos) -> Self {
+        let walk = Walk::new(superblock, crc, haste, now);
+        Self {
+            walk: walk.of_pages_with(MAX_PARTS as u32 / 2),
+            at: At::Look,
+            is_through: false,
+            owners: Owners::default(),
+            page_end: 0,
+            lbas: Vec::new(),
+            room: None,
+            waits_since: None,
+        }
+    }
+
+    /// What has become of the blocks of [`Step::Fold`].
+    pub fn folded(&mut self, row: Row) {
+        let At::Row(from) = self.at else {
+            return;
+        };
+        let blocks = row_of(&self.lbas[from..]);
+        self.walk.turn.spend(blocks as u64);
+        match row {
+            Row::Told if from + blocks < self.lbas.len() => self.at = At::Row(from + blocks),
+            _ => self.next_page(),
+        }
+    }
+
+    fn find_owners(&mut self) {
+        self.at = match self.owners.pages.is_empty() {
+            true => At::End(true),
+            false => At::Owners(0),
+        };
+        self.owners.begin();
+    }
+
+    fn next_page(&mut self) {
+        self.at = match self.owners.foldable(self.page_end) {
+            Some(page) => At::Page(page),
+            None if self.is_through => At::End(true),
+            None => At::Look,
+        };
+        match &self.at {
+            At::Page(page) => self.page_end = page.end,
+            _ => self.owners.clear(),
+        }
+    }
+
+    fn next_row(&mut self, now: Nanos, around: &Around, from: usize) -> Step {
+        match self.room.take() {
+            Some(true) => {
+                self.waits_since = None;
+                Step::Fold {
+                    lba: self.lbas[from],
+                    blocks: row_of(&self.lbas[from..]) as u32,
+                }
+            }
+            Some(false) => {
+                let since = *self.waits_since.get_or_insert(now);
+                if now.0 - since.0 >= PATIENCE.0 {
+                    self.at = At::End(false);
+                    return Step::End(false);
+                }
+                Step::Wait(Nanos(now.0 + PAUSE.0))
+            }
+            None if self.waits_since.is_some() => Step::Ask,
+            None => self.ask_at_turn(now, around),
+        }
+    }
+
+    fn ask_at_turn(&mut self, now: Nanos, around: &Around) -> Step {
+        let until = self.walk.turn.wait(now, around);
+        until.map_or(Step::Ask, Step::Wait)
+    }
+
+    fn look(&mut self, volume: &impl Answers) {
+        if !self.walk.has_found() {
+            return self.walk.ask(volume);
+        }
+        let sparse = &mut self.owners.pages;
+        self.walk.found(|at, found| {
+            if let Found::Parts(parts) = found {
+                sparse.extend(volume.sparse_page(at, parts.len()));
+            }
+        });
+        if sparse.len() >= PAGES {
+            self.find_owners();
+        }
+    }
+
+    fn find_owners_from(&mut self, from: u64, volume: &impl Answers) {
+        let mut found = mem::take(&mut self.owners.asked);
+        let to = from + AT_ONCE as u64;
+        let wanted = |page| self.owners.place(page).is_some();
+        volume.foldable_in(from..to, wanted, &mut found);
+        for (part, lba) in found.drain(..) {
+            self.owners.add(part, lba);
+        }
+        self.owners.asked = found;
+        self.at = At::Owners(to);
+        if to >= self.walk.superblock().logical_blocks() {
+            self.owners.of.sort_unstable();
+            self.page_end = 0;
+            self.next_page();
+        }
+    }
+
+    /// Which of a page's owners have not left it since they were found, in order: others may be in pages that are not sparse.
+    fn are_there(&mut self, owners: Range<usize>, volume: &impl Answers) {
+        let mut there = mem::take(&mut self.owners.asked);
+        for (part, lba) in &self.owners.of[owners] {
+            let is_it = |page| page == part.page;
+            volume.foldable_in(lba.0..lba.0 + 1, is_it, &mut there);
+        }
+        self.lbas.clear();
+        self.lbas.extend(there.drain(..).map(|(_, lba)| lba));
+        self.lbas.sort_unstable();
+        self.owners.asked = there;
+        match self.lbas.is_empty() {
+            true => self.next_page(),
+            false => self.at = At::Row(0),
+        }
+    }
+}
+
+impl Machine for Fold {
+    fn next(&mut self, now: Nanos, around: &Around) -> Step {
+        if let At::Look = self.at {
+            match self.walk.next(now, around) {
+                Step::Found => return Step::Ask,
+                Step::End(_) => {
+                    self.is_through = true;
+                    self.find_owners();
+                }
+                step => return step,
+            }
+        }
+        match self.at {
+            At::End(well) => Step::End(well),
+            At::Owners(_) => self.ask_at_turn(now, around),
+            At::Row(from) => self.next_row(now, around, from),
+            At::Look | At::Page(_) => Step::Ask,
+        }
+    }
+
+    fn ask(&mut self, volume: &impl Answers) {
+        match self.at.clone() {
+            At::Look => self.look(volume),
+            At::Owners(from) => self.find_owners_from(from, volume),
+            At::Page(owners) => self.are_there(owners, volume),
+            At::Row(_) => self.room = Some(volume.has_room_to_fold()),
+            At::End(_) => {}
+        }
+    }
+
+    fn read(&mut self, seen: Seen<'_>) {
+        self.walk.read(seen);
+    }
+
+    fn permille(&self) -> u64 {
+        self.walk.permille()
+    }
+}
+
+/// How many of these are one after the other, and read at once.
+fn row_of(lbas: &[Lba]) -> usize {
+    let mut rows = lbas.chunk_by(|one, next| one.plus(1) == *next);
+    let row = rows.next().map_or(0, <[Lba]>::len);
+    row.min(FOLD_BLOCKS as usize)
+}
+
+/// Sparse pages, and their owners as they are found.
+#[derive(Debug, Default)]
+struct Owners {
+    /// In order, with how many owners were counted.
+    pages: Vec<(Vba, u32)>,
+    /// Of each page, how many of them were found.
+    found: Vec<u32>,
+    of: Vec<(PartId, Lba)>,
+    /// For what the volume answers.
+    asked: Vec<(PartId, Lba)>,
+}
+
+impl Owners {
+    fn begin(&mut self) {
+        self.pages.sort_unstable();
+        let most = self
+            .pages
+            .iter()
+            .map(|(_, counted)| *counted as usize + 1)
+            .sum();
+        self.found.resize(self.pages.len(), 0);
+        self.of.reserve_exact(most);
+    }
+
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    fn place(&self, page: Vba) -> Option<usize> {
+        self.pages.binary_search_by_key(&page, |(vba, _)| *vba).ok()
+    }
+
+    /// More may have come to a page since its own were counted, as clients that share blocks, and there is no telling how many:
+    /// one more than counted says enough.
+    fn add(&mut self, part: PartId, lba: Lba) {
+        let Some(place) = self.place(part.page) else {
+            return;
+        };
+        if self.found[place] <= self.pages[place].1 {
+            self.found[place] += 1;
+            self.of.push((part, lba));
+        }
+    }
+
+    /// The owners of the next page, from this one on, that is worth it: all that were counted and no other, each of a part of its
+    /// own.
+    fn foldable(&self, from: usize) -> Option<Range<usize>> {
+        let counted = |page| self.place(page).map(|place| self.pages[place].1 as usize);
+        let mut from = from;
+        let pages = self.of[from..].chunk_by(|(one, _), (next, _)| one.page == next.page);
+        for of_page in pages {
+            let page = from..from + of_page.len();
+            let is_shared = of_page.windows(2).any(|pair| pair[0].0 == pair[1].0);
+            if counted(of_page[0].0.page) == Some(of_page.len()) && !is_shared {
+                return Some(page);
+            }
+            from = page.end;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

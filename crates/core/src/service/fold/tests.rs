@@ -1,0 +1,233 @@
+use super::super::pace::PATIENCE as FOR_CLIENTS;
+use super::*;
+use crate::addr::{Pba, Segment};
+use crate::format::SumKind;
+use crate::format::geometry::{self, Params};
+use crate::format::pack::PartTag;
+use crate::format::summary::{Owner, Tag};
+use alloc::collections::BTreeMap;
+use alloc::vec;
+
+/// Pages of which two, one and two owners were counted.
+const PAGES: [(Vba, u32); 3] = [(Vba(3), 2), (Vba(5), 1), (Vba(9), 2)];
+
+fn foldable(found: impl IntoIterator<Item = (u32, u8)>) -> (Vec<u32>, usize) {
+    let mut owners = Owners {
+        pages: PAGES.to_vec(),
+        ..Owners::default()
+    };
+    owners.begin();
+    let most = owners.of.capacity();
+    for (lba, (page, slot)) in (0..).zip(found) {
+        let page = Vba(page);
+        owners.add(PartId { page, slot }, Lba(lba));
+    }
+    owners.of.sort_unstable();
+    let (mut pages, mut from) = (Vec::new(), 0);
+    while let Some(page) = owners.foldable(from) {
+        pages.push(owners.of[page.start].0.page.0);
+        from = page.end;
+    }
+    assert_eq!(owners.of.capacity(), most);
+    (pages, owners.of.len())
+}
+
+#[test]
+fn a_page_whose_owners_are_all_found_is_foldable() {
+    let all = [(9, 0), (3, 1), (5, 0), (9, 4), (3, 0)];
+    assert_eq!(foldable(all), (vec![3, 5, 9], 5));
+    assert_eq!(foldable(all[1..].iter().copied()), (vec![3, 5], 4));
+    let shared = [(9, 0), (9, 0), (5, 0)];
+    assert_eq!(foldable(shared), (vec![5], 3));
+}
+
+#[test]
+fn who_joins_a_page_after_its_count_keeps_no_other_from_being_folded() {
+    let joined = [(3, 0), (3, 1), (5, 0), (3, 2), (9, 0), (9, 1)];
+    assert_eq!(foldable(joined), (vec![5, 9], 6));
+    // However many they are, they take the place of one.
+    let many = (2..30).map(|slot| (3, slot));
+    assert_eq!(foldable(joined.into_iter().chain(many)), (vec![5, 9], 6));
+}
+
+/// A volume of which nobody writes anything: pages of parts in its first segment, each made with eight.
+struct Volume {
+    tags: Vec<Tag>,
+    /// Who has which part.
+    map: BTreeMap<u64, PartId>,
+    has_room: bool,
+}
+
+const MADE_WITH: usize = 8;
+
+fn superblock() -> Superblock {
+    geometry::plan(&Params {
+        medium_blocks: 20_000,
+        logical_blocks: Some(10_000),
+        over_provisioning: 100,
+        segment_blocks: Some(256),
+        uuid: [1; 16],
+        secret: [2; 32],
+        sums: SumKind::default(),
+    })
+    .unwrap()
+}
+
+impl Volume {
+    /// Page by page who has its parts.
+    fn new(pages: &[&[u64]]) -> Self {
+        let tag = |page| Tag {
+            owner: Owner::Vba(Vba(page as u32)),
+            sum: 0,
+        };
+        let mut map = BTreeMap::new();
+        for (page, lbas) in (0..).zip(pages) {
+            let part = |slot| PartId {
+                page: Vba(page),
+                slot,
+            };
+            map.extend(lbas.iter().zip(0..).map(|(lba, slot)| (*lba, part(slot))));
+        }
+        Self {
+            tags: (0..pages.len()).map(tag).collect(),
+            map,
+            has_room: true,
+        }
+    }
+
+    fn owners(&self, page: Vba) -> u32 {
+        let parts = self.map.values();
+        parts.filter(|part| part.page == page).count() as u32
+    }
+}
+
+impl Answers for Volume {
+    fn unsummarised(&self, segment: Segment) -> Option<&[Tag]> {
+        (segment == Segment(0)).then_some(&self.tags)
+    }
+
+    fn pages_of_parts(&self, at: Pba, tags: &[Tag], most: u32, out: &mut Vec<(Pba, u32)>) {
+        let sparse = |page: &usize| self.owners(Vba(*page as u32)) <= most;
+        let pages = (0..tags.len()).filter(sparse);
+        out.extend(pages.map(|page| (at.plus(page as u64), 0)));
+    }
+
+    fn sparse_page(&self, at: Pba, made_with: usize) -> Option<(Vba, u32)> {
+        let page = Vba((at.0 - superblock().segment_start(Segment(0)).0) as u32);
+        let owners = self.owners(page);
+        (owners > 0 && owners as usize * 2 <= made_with).then_some((page, owners))
+    }
+
+    fn foldable_in(
+        &self,
+        lbas: Range<u64>,
+        wanted: impl Fn(Vba) -> bool,
+        out: &mut Vec<(PartId, Lba)>,
+    ) {
+        let parts = self.map.range(lbas);
+        let parts = parts.filter(|(_, part)| wanted(part.page));
+        out.extend(parts.map(|(lba, part)| (*part, Lba(*lba))));
+    }
+
+    fn has_room_to_fold(&self) -> bool {
+        self.has_room
+    }
+}
+
+/// Carries one out beside such clients: what was folded, whether it came to its end, and when.
+fn run(
+    volume: &mut Volume,
+    around: Around,
+    fold: impl Fn(Lba) -> Row,
+) -> (Vec<(u64, u32)>, bool, Nanos) {
+    let crc: Crc = |_| 0;
+    let (mut now, mut rows) = (Nanos(0), Vec::new());
+    let mut machine = Fold::new(superblock(), crc, Haste::Beside, now);
+    loop {
+        match machine.next(now, &around) {
+            Step::Wait(until) => {
+                assert!(until > now);
+                now = until;
+            }
+            Step::Ask => machine.ask(volume),
+            Step::Read { blocks, .. } => {
+                let tag = PartTag {
+                    lba: Lba(0),
+                    slot: 0,
+                    sum: 0,
+                };
+                let directories = vec![vec![tag; MADE_WITH]; blocks as usize];
+                machine.read(Seen::Directories(&directories));
+            }
+            Step::Fold { lba, blocks } => {
+                let row = fold(lba);
+                if row == Row::Told {
+                    rows.push((lba.0, blocks));
+                    volume
+                        .map
+                        .retain(|at, _| !(lba.0..lba.0 + u64::from(blocks)).contains(at));
+                }
+                machine.folded(row);
+            }
+            Step::Found => panic!("what was found is its own"),
+            Step::End(well) => return (rows, well, now),
+        }
+        assert!(machine.permille() <= 1000);
+    }
+}
+
+#[test]
+fn what_is_left_of_sparse_pages_is_stored_anew_in_rows() {
+    let full: Vec<u64> = (100..108).collect();
+    let pages: [&[u64]; 4] = [&[7, 5, 6, 2000], &full, &[], &[9000, 9999]];
+    let mut volume = Volume::new(&pages);
+    let told = |_| Row::Told;
+    let (rows, well, _) = run(&mut volume, Around::default(), told);
+    assert_eq!(rows, [(5, 3), (2000, 1), (9000, 1), (9999, 1)]);
+    assert!(well);
+    // Of that page nothing is sparse.
+    assert_eq!(volume.map.len(), full.len());
+    let (rows, well, _) = run(&mut volume, Around::default(), told);
+    assert!(rows.is_empty() && well);
+}
+
+#[test]
+fn a_page_that_is_not_given_up_is_left_where_it_is() {
+    let mut volume = Volume::new(&[&[1, 3, 5], &[20]]);
+    let row = |lba| match lba {
+        Lba(3) => Row::Stays,
+        _ => Row::Told,
+    };
+    let (rows, well, _) = run(&mut volume, Around::default(), row);
+    assert_eq!(rows, [(1, 1), (20, 1)]);
+    assert!(well);
+    // Two of one part: the page is not given up with fewer blocks than it has owners.
+    let mut volume = Volume::new(&[&[1, 3, 5]]);
+    volume.map.insert(3, volume.map[&1]);
+    let (rows, well, _) = run(&mut volume, Around::default(), |_| Row::Told);
+    assert!(rows.is_empty() && well);
+}
+
+#[test]
+fn it_ends_early_where_room_is_needed_for_long() {
+    let mut volume = Volume::new(&[&[1, 3]]);
+    volume.has_room = false;
+    let (rows, well, now) = run(&mut volume, Around::default(), |_| Row::Told);
+    assert!(rows.is_empty() && !well);
+    assert_eq!(now, PATIENCE);
+}
+
+#[test]
+fn it_makes_way_for_clients_before_each_thing() {
+    let mut volume = Volume::new(&[&[1, 3]]);
+    let around = Around {
+        busy: true,
+        ..Around::default()
+    };
+    let (rows, well, now) = run(&mut volume, around, |_| Row::Told);
+    assert!(rows.len() == 2 && well);
+    // Each segment's summary, the pages, the map in steps, and each row.
+    let segments = u64::from(superblock().segment_count());
+    let map = 10_000u64.div_ceil(AT_ONCE as u64);
+    assert_eq!(now.0, (segments + 1 + map + 2) * FOR_CLIENTS.0);
+}

@@ -1,0 +1,119 @@
+use super::*;
+use crate::addr::{Lba, Seq, Vba};
+use crate::entry::PartId;
+use crate::format::SumKind;
+use crate::format::geometry::{self, Params};
+use crate::format::record::{Part, Record};
+use crate::format::summary::Owner;
+use alloc::vec;
+use core::ops::Range;
+
+const SEGMENT: u32 = 256;
+
+fn superblock() -> Superblock {
+    geometry::plan(&Params {
+        medium_blocks: 4000,
+        logical_blocks: Some(1000),
+        over_provisioning: 100,
+        segment_blocks: Some(SEGMENT),
+        uuid: [1; 16],
+        secret: [2; 32],
+        sums: SumKind::Crc32c,
+    })
+    .unwrap()
+}
+
+fn crc(bytes: &[u8]) -> u32 {
+    let step = |sum: u32, byte: &u8| sum.rotate_left(5) ^ u32::from(*byte);
+    bytes.iter().fold(7, step)
+}
+
+/// Knows which of its blocks are pages of parts.
+struct Volume(Vec<Pba>);
+
+impl Answers for Volume {
+    fn unsummarised(&self, _: Segment) -> Option<&[Tag]> {
+        None
+    }
+
+    fn pages_of_parts(&self, at: Pba, tags: &[Tag], _: u32, out: &mut Vec<(Pba, u32)>) {
+        let tagged = (at.0..).map(Pba).zip(tags);
+        let pages = tagged.filter(|(at, _)| self.0.contains(at));
+        out.extend(pages.map(|(at, tag)| (at, tag.sum)));
+    }
+
+    fn sparse_page(&self, _: Pba, _: usize) -> Option<(Vba, u32)> {
+        None
+    }
+
+    fn foldable_in(&self, _: Range<u64>, _: impl Fn(Vba) -> bool, _: &mut Vec<(PartId, Lba)>) {}
+
+    fn has_room_to_fold(&self) -> bool {
+        true
+    }
+}
+
+fn page(lba: u64) -> Vec<u8> {
+    let mut page = vec![0; BLOCK_BYTES];
+    let part = Record::Part {
+        lba: Lba(lba),
+        part: Part::default(),
+    };
+    pack::encode([part].iter(), &mut page);
+    page
+}
+
+/// A segment with a summary, and another whose summary cannot be read; of its pages of parts one is not what it was.
+#[test]
+fn what_can_be_read_is_found_and_nothing_else() {
+    let superblock = superblock();
+    let usable = superblock.usable_blocks();
+    let start = superblock.segment_start(Segment(0));
+    let pages = [start.plus(3), start.plus(4), start.plus(9)];
+    let mut tags = vec![
+        Tag {
+            owner: Owner::None,
+            sum: 0
+        };
+        usable as usize
+    ];
+    for (at, lba) in pages.iter().zip(0..) {
+        tags[(at.0 - start.0) as usize].sum = crc(&page(lba));
+    }
+    let mut summary = vec![0; (SEGMENT - usable) as usize * BLOCK_BYTES];
+    let signature = superblock.signature();
+    summary::encode(&signature, Segment(0), Seq(1), &tags, crc, &mut summary);
+    let volume = Volume(pages.to_vec());
+    let mut walk = Walk::new(superblock.clone(), crc, Haste::Now, Nanos(0));
+    let (mut blocks, mut parts, mut reads) = (0, Vec::new(), Vec::new());
+    loop {
+        match walk.next(Nanos(0), &Around::default()) {
+            Step::Ask => walk.ask(&volume),
+            Step::Read { at, blocks } if at == start.plus(usable.into()) => {
+                assert_eq!(blocks, SEGMENT - usable);
+                walk.read(Seen::Bytes(&summary));
+            }
+            Step::Read { at, blocks } if at.0 < start.0 + u64::from(usable) => {
+                reads.push((at, blocks));
+                let other = if at == pages[0] { page(77) } else { page(2) };
+                let bytes = [page(0), other].concat();
+                walk.read(Seen::Bytes(&bytes[..blocks as usize * BLOCK_BYTES]));
+            }
+            Step::Read { .. } => walk.read(Seen::Nothing),
+            Step::Found => walk.found(|at, found| match found {
+                Found::Blocks(tags) => blocks += tags.len(),
+                Found::Parts(told) => parts.push((at, told[0].lba)),
+            }),
+            Step::End(well) => {
+                assert!(well);
+                break;
+            }
+            step => panic!("{step:?}"),
+        }
+    }
+    assert_eq!(blocks, usable as usize);
+    assert_eq!(reads, [(pages[0], 2), (pages[2], 1)]);
+    // What the third one holds is another page.
+    assert_eq!(parts, [(pages[0], Lba(0))]);
+    assert_eq!(walk.permille(), 1000);
+}
