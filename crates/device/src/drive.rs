@@ -236,7 +236,7 @@ impl Inner {
                 self.keeps[id as usize] = keep;
             }
         }
-        let ack = pending.ack(fua);
+        let ack = self.gate.handed_over(&pending, fua);
         let id = self.requests.insert(pending);
         let input = match op {
             // A request has a frame a block, and there are fewer of those than a u32 holds.

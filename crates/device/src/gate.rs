@@ -4,8 +4,8 @@
 //! block is in flight together with what it commits. So it is handed to the core behind all of that, and not before:
 //! which journal wants what, `vellum_ext4::journal::Commits` says. What must hold:
 //!
-//! 1. Only writes wait here, and of a write what is before the commit block goes on at once. No thread waits, no read and
-//!    no flush: who has no answer to his write has no claim on it.
+//! 1. Only writes wait here, and of a write what is before the commit block goes on at once. No thread waits, no read, and
+//!    no flush but one (6): who has no answer to his write has no claim on it.
 //! 2. A block counts as there when it has taken effect in the core. What is handed to the core later takes effect later.
 //! 3. Only the commit blocks of a journal wait whose superblock says that it is asynchronous. In any other, jbd2 sends a commit
 //!    block behind the answers to all it commits: if something is missing then, something above us (a cache in
@@ -16,10 +16,12 @@
 //!    jbd2 gives its journal up: what was lost on the way to us must not be committed.
 //! 5. A journal that is not known yet cannot be followed later on. So a superblock that begins a log waits, while the scout has
 //!    something to look at, until it has looked ([`SCOUT_PATIENCE`] at most). jbd2 sends nothing of the log before that is answered.
-//! 6. What waits is bounded, a quarter of the frames for writes: beyond that nothing waits, and is not followed.
+//! 6. A flush does not overtake what it is for: see `gate/flushes.rs`. Nobody else's waits.
+//! 7. What waits is bounded, a quarter of the frames for writes: beyond that nothing waits, and is not followed.
 
 mod answered;
 mod early;
+mod flushes;
 mod messages;
 
 use crate::bases::Found;
@@ -35,12 +37,13 @@ use crate::sight::{Sight, Step, span_of};
 use crate::stats::CommitStats;
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Nanos};
-use vellum_core::seam::{Hint, Input, Payload};
+use vellum_core::seam::{Ack, Hint, Input, Payload};
 use vellum_ext4::Span;
 use vellum_ext4::journal::{Commits, Mark, Verdict, begins_a_log};
 
 use early::Early;
 pub(crate) use early::{Turn, has_marks};
+use flushes::Flushes;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -49,6 +52,7 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 pub(crate) struct Gate {
     /// Writes that are answered before they come here.
     pub early: Early,
+    flushes: Flushes<Pending>,
     logs: Vec<Log>,
     /// Where all of these are: first block and the one after the last, by place.
     places: Vec<(u64, u64)>,
@@ -145,13 +149,37 @@ impl Gate {
     pub fn ended(
         &mut self,
         now: Nanos,
-        Pending {
-            request, watched, ..
-        }: &Pending,
+        pending: &Pending,
         result: Result<(), BlockError>,
     ) -> Result<(), BlockError> {
+        let Pending {
+            request, watched, ..
+        } = pending;
+        self.flushes.ended(pending.is_answered(), watched.is_behind);
+        self.is_due |= !self.flushes.is_empty();
         self.answered(now, request, result.is_ok());
+        if watched.is_behind && result.is_err() {
+            self.early.lose(request);
+            return result;
+        }
         self.early.ended(request, watched.is_answered, result)
+    }
+
+    /// The core is handed a request: when it is to answer it, if it writes.
+    pub fn handed_over(&mut self, pending: &Pending, fua: bool) -> Ack {
+        self.flushes
+            .handed_over(pending.is_answered(), pending.watched.is_behind);
+        pending.ack(fua)
+    }
+
+    /// Whether it is a flush that has to wait.
+    fn holds(&self, pending: &Pending) -> bool {
+        let is_flush = pending.request.op == Op::Flush;
+        let mut waiting = self.waiting.iter();
+        is_flush
+            && self
+                .flushes
+                .must_wait(waiting.any(|waiting| waiting.is_answered))
     }
 
     /// A request is answered: what it wrote has taken effect, or never will.
@@ -203,6 +231,11 @@ impl Gate {
         !self.waiting.is_empty()
     }
 
+    /// Whether anything waits here at all.
+    fn holds_any(&self) -> bool {
+        !(self.waiting.is_empty() && self.flushes.is_empty())
+    }
+
     /// What there is to tell.
     pub fn stats(&self) -> CommitStats {
         CommitStats {
@@ -214,14 +247,17 @@ impl Gate {
     /// Whether a write has its answer, and waits, here or in the core.
     pub fn holds_answered(&self) -> bool {
         let mut waiting = self.waiting.iter();
-        self.early.holds_answered() || waiting.any(|waiting| waiting.is_answered)
+        self.early.holds_answered()
+            || self.flushes.awaits_commit()
+            || waiting.any(|waiting| waiting.is_answered)
     }
 
     /// All that waits, for whoever answers it otherwise.
     pub fn drain(&mut self) -> impl Iterator<Item = Pending> + use<> {
         self.blocks = 0;
         let waiting = std::mem::take(&mut self.waiting);
-        waiting.into_iter().map(|waiting| waiting.pending)
+        let waiting = waiting.into_iter().map(|waiting| waiting.pending);
+        waiting.chain(self.flushes.drain())
     }
 
     fn is_in_log(&self, first: u64, blocks: u64) -> bool {
@@ -308,6 +344,9 @@ pub(crate) fn pass(
 ) {
     let request = &write.pending.request;
     hand_on(shared, inner, now, Some(request), batch);
+    if inner.gate.holds(&write.pending) {
+        return inner.gate.flushes.hold(write.pending);
+    }
     pass_on(shared, inner, now, None, write, batch);
 }
 
@@ -438,7 +477,7 @@ pub(crate) fn let_go(shared: &Shared, inner: &mut Inner, now: Nanos, batch: &mut
     loop {
         let is_over = inner.gate.deadline().is_some_and(|at| at <= now);
         let is_due = std::mem::take(&mut inner.gate.is_due);
-        if inner.gate.waiting.is_empty() || !(is_due || is_over || inner.life != Life::Running) {
+        if !inner.gate.holds_any() || !(is_due || is_over || inner.life != Life::Running) {
             return;
         }
         for waiting in std::mem::take(&mut inner.gate.waiting) {
@@ -449,6 +488,20 @@ pub(crate) fn let_go(shared: &Shared, inner: &mut Inner, now: Nanos, batch: &mut
                 refuse(shared, inner, waiting.pending, BlockError::Stopping, batch);
             }
         }
+        let_flushes_go(inner, now, batch);
+    }
+}
+
+/// Those that have waited long enough; all of them when the volume stops.
+fn let_flushes_go(inner: &mut Inner, now: Nanos, batch: &mut Batch) {
+    if inner.life != Life::Running {
+        for flush in inner.gate.flushes.drain() {
+            inner.counters.refused += 1;
+            batch.answers.push(flush, Err(BlockError::Stopping));
+        }
+    }
+    while let Some(flush) = inner.gate.flushes.pop() {
+        inner.admit(now, flush, &[], batch);
     }
 }
 
@@ -465,6 +518,7 @@ fn try_again(
         Reason::Blocks { .. } if is_over && waiting.may_be_answered() => {
             waiting.is_answered = true;
             batch.answers.push(waiting.pending.take_answer(), Ok(()));
+            waiting.pending.watched.is_behind = true;
         }
         Reason::Scout if is_over => waiting.pending.watched.marks = false,
         Reason::Blocks { missing, .. } if is_over => {

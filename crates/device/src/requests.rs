@@ -49,9 +49,14 @@ impl Pending {
         }
     }
 
+    /// Whether its client has its answer.
+    pub fn is_answered(&self) -> bool {
+        self.watched.is_answered || self.watched.is_behind
+    }
+
     /// When the core is to answer it, if it writes.
     pub fn ack(&self, fua: bool) -> Ack {
-        match self.watched.is_answered {
+        match self.is_answered() {
             true => Ack::Given,
             false => Ack::of(fua),
         }

@@ -109,6 +109,8 @@ pub(crate) struct Watched {
     pub seen: Seen,
     /// Its client has its answer, and the core is about to be handed it.
     pub is_answered: bool,
+    /// It is a commit block whose client has its answer, and that goes on when it may.
+    pub is_behind: bool,
 }
 
 impl Watched {
@@ -166,9 +168,7 @@ impl Scout {
         if matches!(pending.request.op, Op::Read | Op::Flush) {
             return;
         }
-        let Watched {
-            number, touched, ..
-        } = pending.watched;
+        let (number, touched) = (pending.watched.number, pending.watched.touched);
         let now = self.number.load(Ordering::Acquire);
         if !touched && now == number && now.is_multiple_of(2) {
             return;

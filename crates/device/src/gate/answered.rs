@@ -8,7 +8,8 @@
 //! 1. a read, a write or a discard of its blocks;
 //! 2. the end of the volume's life.
 //!
-//! A flush does not, be it of another file system on the volume: jbd2 counts a transaction, and flushes for it, when all of it is answered.
+//! A flush does not, be it of another file system on the volume: jbd2 counts a transaction, and flushes for it, when all of it is answered. That flush
+//! is one of those in `flushes.rs`.
 //!
 //! If a block that it commits is refused, it has no effect: the client was told of that one.
 

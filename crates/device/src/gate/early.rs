@@ -126,6 +126,11 @@ impl Early {
         turn.own.is_some()
     }
 
+    /// A commit block that was answered, and waited on, has no effect.
+    pub fn lose(&mut self, request: &Request) {
+        self.lost.push((request.lba.0, request.blocks));
+    }
+
     /// A request has ended: what its client is told, or would be, if it had not been answered.
     pub fn ended(
         &mut self,
