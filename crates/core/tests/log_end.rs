@@ -60,3 +60,29 @@ fn what_was_torn_when_a_life_began_stays_out_of_the_log() {
     disk.write(&own);
     assert_eq!(disk.recovered().last_seq, Seq(2));
 }
+
+/// Both superblocks were put back to what they were lives ago. The log is whole, and what is written next is a part of it.
+#[test]
+fn a_life_is_newer_than_the_log_that_it_goes_on_with() {
+    let newest = Chunk {
+        life: 5,
+        ..chunk(2, 0, 2, 1, &[2])
+    };
+    let mut disk = disk_with(&[chunk(1, 0, 0, 0, &[1]), newest]);
+    let found = disk.recovered();
+    assert_eq!((found.last_seq, found.last_life), (Seq(2), Life(5)));
+    assert!(found.superblock.life() < Life(5));
+    let mut next = found.superblock.clone();
+    next.begin_life(found.log_end());
+    disk.write_mirror(0, &next);
+    disk.write_mirror(1, &next);
+    let own = Chunk {
+        life: next.life().0,
+        prev_life: 5,
+        ..chunk(3, 0, 4, 7, &[7])
+    };
+    disk.write(&own);
+    let found = disk.recovered();
+    assert_eq!(found.last_seq, Seq(3));
+    assert_ne!(found.state.map().get(Lba(7)), Entry::Unmapped);
+}

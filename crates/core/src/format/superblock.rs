@@ -267,9 +267,10 @@ impl Superblock {
     }
 
     /// Begins a new life, behind the chunk at which recovery found the log to end; the caller writes both
-    /// mirrors, a sync after each, before anything else.
+    /// mirrors, a sync after each, before anything else. Both may be of before, if somebody has put them back: it is newer than that
+    /// chunk all the same, for nothing of an older life is taken for what comes next in the log.
     pub fn begin_life(&mut self, log_end: LogEnd) {
-        self.life = Life(self.life.0 + 1);
+        self.life = Life(self.life.max(log_end.life).0.saturating_add(1));
         self.log_end = Some(log_end);
     }
 
