@@ -308,20 +308,6 @@ impl Core {
         self.log_mut().encode_header(id, out, store);
     }
 
-    /// See [`Engine::contents`]. Tables keep their own fingerprints.
-    pub fn contents(&self, at: Pba, tags: &[Tag], out: &mut Vec<(Holder, u32)>) {
-        if let Some(engine) = self.as_log() {
-            engine.contents(at, tags, out);
-        }
-    }
-
-    /// See [`Engine::parts`].
-    pub fn parts(&self, at: Pba, parts: &[PartTag], out: &mut Vec<(Holder, u32)>) {
-        if let Some(engine) = self.as_log() {
-            engine.parts(at, parts, out);
-        }
-    }
-
     /// See [`Engine::earlier`]. Tables have no deltas.
     #[must_use]
     pub fn earlier(&self, lba: Lba) -> Earlier {
@@ -334,18 +320,6 @@ impl Core {
     pub fn expects_remap(&self, lba: Lba, payload: &Payload) -> bool {
         self.as_log()
             .is_some_and(|engine| engine.expects_remap(lba, payload))
-    }
-
-    /// See [`Engine::owners_in`].
-    pub fn owners_in(
-        &self,
-        range: core::ops::Range<u64>,
-        wanted: impl Fn(Vba) -> bool,
-        out: &mut Vec<(Lba, Vba)>,
-    ) {
-        if let Some(engine) = self.as_log() {
-            engine.owners_in(range, wanted, out);
-        }
     }
 
     /// See [`Engine::pledged_homes`]. Tables pledge nothing.
@@ -482,5 +456,28 @@ impl Answers for Core {
 
     fn has_room_to_fold(&self) -> bool {
         self.as_log().is_some_and(Engine::has_room_to_fold)
+    }
+
+    fn stored(&self) -> u64 {
+        let stats = self.stats();
+        stats.live_blocks - stats.packed_pages + stats.packed_owners
+    }
+
+    fn contents(&self, at: Pba, tags: &[Tag], out: &mut Vec<(Holder, u32)>) {
+        if let Some(engine) = self.as_log() {
+            engine.contents(at, tags, out);
+        }
+    }
+
+    fn parts(&self, at: Pba, parts: &[PartTag], out: &mut Vec<(Holder, u32)>) {
+        if let Some(engine) = self.as_log() {
+            engine.parts(at, parts, out);
+        }
+    }
+
+    fn owners_in(&self, lbas: Range<u64>, wanted: impl Fn(Vba) -> bool, out: &mut Vec<(Lba, Vba)>) {
+        if let Some(engine) = self.as_log() {
+            engine.owners_in(lbas, wanted, out);
+        }
     }
 }

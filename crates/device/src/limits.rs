@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::limits::{CHUNK_DATA_BLOCKS, EXTENT_BLOCKS, EXTENT_LOOKS, GATHER_BLOCKS};
+use vellum_core::service::pace;
 
 /// Frames for writes unless told otherwise: 32 MiB, the volatile write cache.
 pub const WRITE_FRAMES: u32 = frames(32);
@@ -104,31 +105,14 @@ pub const METADATA_RANGES: usize = 16_384;
 pub const INDEX_BLOCK_BYTES: u64 = 64;
 /// The smallest index of contents that is of use.
 pub const INDEX_BYTES_MIN: u64 = 64 << 10;
-/// Owners and checksums that a sweep for duplicates keeps at once, at least: 16 MiB of them, and an eighth more.
-pub const SWEEP_ENTRIES: usize = 2 << 20;
-/// How often it goes through all that is stored, where it can have the memory for that: 0.6 bytes a block, a seventh of what the
-/// map has.
-pub const SWEEP_PASSES: u64 = 16;
-/// Pairs of pages with several owners each that a sweep keeps until it looks for these owners, in all of the map at once: half a MiB.
-pub const SWEEP_SHARED: usize = 64 << 10;
-/// How often the map checkpoint says how far a sweep is, while it compares. While it looks through the summaries it gets no further.
-pub const SWEEP_KEEP: Duration = Duration::from_secs(60);
-/// Entries of the map that are searched at once for a page's owners: 30 microseconds of the volume's lock.
-pub const SWEEP_OWNERS: usize = 16 << 10;
 /// Blocks a second that it reads unless told otherwise: 64 MiB.
 pub const SWEEP_RATE: u32 = 16 << 10;
 /// How long one that was asked for waits for a moment without a client's request before it goes on by one pair.
-pub const SWEEP_PATIENCE: Duration = Duration::from_millis(100);
+pub const SWEEP_PATIENCE: Duration = Duration::from_nanos(pace::PATIENCE.0);
 /// Blocks that clients must have written since the last sweep for another of its own accord (256 MiB).
 pub const SWEEP_WRITES: u64 = 64 << 10;
 /// How long clients must have been quiet for it.
-pub const SWEEP_QUIET: Duration = Duration::from_secs(5);
-/// How long a sweep that was asked for waits while a client's request is served.
-pub const SWEEP_PAUSE: Duration = Duration::from_millis(1);
-/// How many unequal contents of one checksum a sweep holds each block of that checksum against.
-pub const SWEEP_COLLIDING: usize = 4;
-/// How often a sweep tells of a pair that is put off, with a pause between: a tenth of a second in all.
-pub const SWEEP_TRIES: usize = 100;
+pub const SWEEP_QUIET: Duration = Duration::from_nanos(pace::QUIET.0);
 /// How often the map checkpoint says how far a scrub is.
 pub const SCRUB_KEEP: Duration = Duration::from_secs(60);
 /// Blocks a second that a scrub reads beside clients, unless told otherwise: 32 MiB.

@@ -4,15 +4,19 @@
 //! Machines that look through all that is stored are [`Machine`]s: their host does each [`Step`] and tells. What they have to know of the
 //! volume they ask it themselves ([`Answers`]), a bounded question at a time, so that the host's lock is never held for long.
 
+#[cfg(test)]
+mod fake;
 pub mod fold;
 pub mod pace;
 pub mod scrub;
+pub mod sweep;
 pub mod walk;
 
 use crate::addr::{Lba, Nanos, Pba, Segment, Vba};
 use crate::entry::PartId;
 use crate::format::pack::PartTag;
 use crate::format::summary::Tag;
+use crate::index::Holder;
 use alloc::vec::Vec;
 use core::ops::Range;
 use pace::Around;
@@ -40,6 +44,20 @@ pub enum Step {
         lba: Lba,
         /// How many.
         blocks: u32,
+    },
+    /// Tell the core of a pair by `Service::Merge`, and then what came of it: [`Sweep::merged`](sweep::Sweep::merged).
+    Merge {
+        /// One.
+        lba: Lba,
+        /// Who has the other.
+        of: Holder,
+    },
+    /// Tell the core how far it is, by `Service::Swept`.
+    Keep {
+        /// All checksums that are less have been seen to.
+        to: u32,
+        /// Whether the map checkpoint is to say so soon.
+        keep: bool,
     },
     /// It is over; whether it came to its end.
     End(bool),
@@ -85,4 +103,12 @@ pub trait Answers {
     );
     /// See `Engine::has_room_to_fold`.
     fn has_room_to_fold(&self) -> bool;
+    /// How many blocks, and parts of pages, are stored.
+    fn stored(&self) -> u64;
+    /// See `Engine::contents`.
+    fn contents(&self, at: Pba, tags: &[Tag], out: &mut Vec<(Holder, u32)>);
+    /// See `Engine::parts`.
+    fn parts(&self, at: Pba, parts: &[PartTag], out: &mut Vec<(Holder, u32)>);
+    /// See `Engine::owners_in`.
+    fn owners_in(&self, lbas: Range<u64>, wanted: impl Fn(Vba) -> bool, out: &mut Vec<(Lba, Vba)>);
 }

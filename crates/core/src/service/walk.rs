@@ -78,6 +78,11 @@ impl Walk {
         }
     }
 
+    /// Back to the beginning.
+    pub(super) fn rewind(&mut self) {
+        (self.segment, self.at) = (Segment(0), At::Segment);
+    }
+
     pub(super) fn of_pages_with(mut self, most_owners: u32) -> Self {
         self.most_owners = most_owners;
         self

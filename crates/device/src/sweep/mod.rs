@@ -1,34 +1,31 @@
 //! Sweeps: looks through all that is stored, when nobody else needs the medium. For blocks that are stored twice, which is
 //! deduplication out of line (CAFTL §3.5); and for pages of parts of which little is left (`fold`).
 //!
-//! What it goes by are the segments' summaries: owner and sum of each block, 12 bytes in place of 4096 (`stored`). The core
-//! says which of them are alive. A page of parts is read for its directory, which has the same of each part. Blocks of one
-//! checksum are told to it in pairs, which it reads, compares and shares, or finds that they have changed (`pairs`); where both
-//! have several owners, the map is searched for those of the one. Memory is bounded: a volume with more blocks than fit is gone
-//! through several times, each time for a part of the checksums (`pass`). How far it is the core keeps with its map checkpoints,
-//! so that it goes on there after a restart: whatever that says, at worst a duplicate is found by the next sweep, or a pair is
-//! compared again. The same summaries fill the index of contents after a restart.
+//! When one begins is said here. What it does then is said by the core's machines ([`Sweep`], `Fold`), which a thread of its own carries
+//! out (`stored`). The summaries that they go by fill the index of contents after a restart.
 
 mod fold;
-mod pairs;
-mod pass;
 mod stored;
-mod turn;
 
-use crate::limits::{SWEEP_CHECK, SWEEP_KEEP, SWEEP_QUIET, SWEEP_WRITES};
+use crate::block::{Op, Replies, Request};
+use crate::digest::crc32c;
+use crate::frames::Frames;
+use crate::limits::{SWEEP_CHECK, SWEEP_QUIET, SWEEP_WRITES};
+use crate::memory;
+use crate::requests::OneAnswer;
 use crate::shared::Shared;
 use parking_lot::{Condvar, Mutex};
-use pass::{CHECKSUMS, Pass};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-use turn::Turn;
+use std::time::Duration;
+use vellum_core::addr::Lba;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
+use vellum_core::index::Holder;
 use vellum_core::seam::{Input, Service};
 pub use vellum_core::service::pace::Haste;
-use vellum_core::service::walk::Found;
-use vellum_core::service::{self, Machine};
+use vellum_core::service::sweep::{Sweep, permille_of};
+use vellum_core::service::{self, Step};
 
 /// What the thread is told, and tells.
 #[derive(Default)]
@@ -147,7 +144,7 @@ impl Sweeper {
             ended: counts.ended.load(Ordering::Relaxed),
             halted: counts.halted.load(Ordering::Relaxed),
             permille,
-            left_at: is_left.then(|| u64::from(swept) * 1000 / CHECKSUMS),
+            left_at: is_left.then(|| permille_of(swept)),
         }
     }
 
@@ -314,84 +311,41 @@ pub(crate) fn run(shared: &Arc<Shared>, superblock: &Superblock) {
 
 /// One look at all that is stored, or at what the last one has left; whether it came to its end.
 fn sweep(shared: &Shared, superblock: &Superblock, haste: Haste) -> bool {
-    let mut turn = Turn::new(shared, haste);
-    let mut place = Place {
-        shared,
-        kept: Instant::now(),
-    };
-    let mut from = u64::from(shared.inner.lock().engine.swept());
-    while from < CHECKSUMS {
-        let stored = {
-            let stats = shared.inner.lock().engine.stats();
-            stats.live_blocks - stats.packed_pages + stats.packed_owners
-        };
-        let mut pass = Pass::new(from, stored);
-        let done = |pass: &Pass, inside: u64| {
-            let permille = pass.permille(inside);
-            shared.sweeper.is_at(Sought::Duplicates, permille);
-        };
-        done(&pass, 0);
-        if !fill(shared, superblock, haste, &mut pass, done) {
-            return false;
+    let from = (haste, shared.inner.lock().engine.swept());
+    let spare = memory::available().map_or(u64::MAX, |available| available / 8);
+    let mut sweep = Sweep::new(superblock.clone(), crc32c, from, spare, shared.now());
+    let sought = Some(Sought::Duplicates);
+    stored::run(shared, sought, &mut sweep, |sweep, step| match step {
+        Step::Merge { lba, of } => merge(shared, sweep, lba, of),
+        Step::Keep { to, keep } => {
+            let swept = Input::Service(Service::Swept { to, keep });
+            let told = shared.with_core(|now, inner, batch| inner.feed(now, swept, batch));
+            told.is_some()
         }
-        pass.sort();
-        if !pairs::merge_all(shared, &pass, &mut turn, &mut place, |i| {
-            done(&pass, 500 + i / 2);
-        }) {
-            return false;
-        }
-        from = pass.to();
-        place.is(from % CHECKSUMS);
-    }
-    true
-}
-
-/// Looks for what a pass is about; `false` when it is to end.
-fn fill(
-    shared: &Shared,
-    superblock: &Superblock,
-    haste: Haste,
-    pass: &mut Pass,
-    done: impl Fn(&Pass, u64),
-) -> bool {
-    let mut live = Vec::new();
-    let mut walk = stored::walk(shared, superblock, haste);
-    stored::run(shared, None, &mut walk, |walk, _| {
-        live.clear();
-        // Only what is alive: a dead block that came first would speak for all of its content.
-        let asked = shared.with_core(|_, inner, _| {
-            walk.found(|at, found| match found {
-                Found::Blocks(tags) => inner.engine.contents(at, tags, &mut live),
-                Found::Parts(parts) => inner.engine.parts(at, parts, &mut live),
-            });
-        });
-        for &(holder, sum) in &live {
-            pass.add(holder, sum);
-        }
-        done(pass, walk.permille() / 2);
-        asked.is_some()
+        _ => false,
     })
 }
 
-/// How far a sweep is, as the core keeps it.
-struct Place<'a> {
-    shared: &'a Shared,
-    kept: Instant,
-}
-
-impl Place<'_> {
-    /// All checksums that are less have been seen to; 0: the sweep has ended.
-    fn is(&mut self, at: u64) {
-        let keep = self.kept.elapsed() >= SWEEP_KEEP;
-        if keep {
-            self.kept = Instant::now();
-        }
-        if let Ok(to) = u32::try_from(at) {
-            self.shared.with_core(|now, inner, batch| {
-                inner.feed(now, Input::Service(Service::Swept { to, keep }), batch);
-            });
-        }
-    }
+/// Tells the core of a pair and waits until it has seen to it; `false` when the sweep is to end.
+fn merge(shared: &Shared, sweep: &mut Sweep, lba: Lba, of: Holder) -> bool {
+    let counted = || shared.inner.lock().engine.stats();
+    let before = counted();
+    let answer = Arc::new(OneAnswer::default());
+    let replies: Arc<dyn Replies> = answer.clone();
+    let request = Request {
+        tag: 0,
+        op: Op::Flush,
+        lba,
+        blocks: 0,
+        frames: Frames::default(),
+    };
+    shared.ask(request, &replies, |now, inner, pending, batch| {
+        let id = inner.requests.insert(pending);
+        inner.feed(now, Input::Service(Service::Merge { id, lba, of }), batch);
+    });
+    let is_answered = answer.wait().1.is_ok();
+    sweep.merged(&before, &counted());
+    is_answered
 }
 
 #[cfg(test)]

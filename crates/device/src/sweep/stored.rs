@@ -4,7 +4,7 @@ use super::Sought;
 use crate::digest::crc32c;
 use crate::shared::Shared;
 use std::time::Duration;
-use vellum_core::addr::{BLOCK_BYTES, Nanos};
+use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::seam::{Hint, Input};
 use vellum_core::service::pace::{Around, Haste};
@@ -41,7 +41,8 @@ pub(super) fn run<M: Machine>(
         let now = shared.now();
         let goes_on = match machine.next(now, &around(shared)) {
             Step::Wait(until) => {
-                wait(shared, now, until);
+                let time = until.0.saturating_sub(now.0);
+                shared.sweeper.pause(Duration::from_nanos(time));
                 true
             }
             Step::Ask => {
@@ -66,14 +67,9 @@ pub(super) fn run<M: Machine>(
     false
 }
 
-pub(super) fn wait(shared: &Shared, now: Nanos, until: Nanos) {
-    let time = until.0.saturating_sub(now.0);
-    shared.sweeper.pause(Duration::from_nanos(time));
-}
-
 /// Fills the index of contents.
 pub(super) fn learn(shared: &Shared, superblock: &Superblock) {
-    let mut walk = walk(shared, superblock, Haste::Beside);
+    let mut walk = Walk::new(superblock.clone(), crc32c, Haste::Beside, shared.now());
     run(shared, None, &mut walk, |walk, step| {
         let mut goes_on = step == Step::Found;
         walk.found(|at, found| {
@@ -95,8 +91,4 @@ pub(super) fn learn(shared: &Shared, superblock: &Superblock) {
         });
         goes_on
     });
-}
-
-pub(super) fn walk(shared: &Shared, superblock: &Superblock, haste: Haste) -> Walk {
-    Walk::new(superblock.clone(), crc32c, haste, shared.now())
 }

@@ -1,11 +1,9 @@
+use super::super::fake::{Fake, superblock};
 use super::super::pace::PATIENCE as FOR_CLIENTS;
 use super::*;
-use crate::addr::{Pba, Segment};
-use crate::format::SumKind;
-use crate::format::geometry::{self, Params};
+use crate::addr::Segment;
 use crate::format::pack::PartTag;
 use crate::format::summary::{Owner, Tag};
-use alloc::collections::BTreeMap;
 use alloc::vec;
 
 /// Pages of which two, one and two owners were counted.
@@ -50,93 +48,34 @@ fn who_joins_a_page_after_its_count_keeps_no_other_from_being_folded() {
     assert_eq!(foldable(joined.into_iter().chain(many)), (vec![5, 9], 6));
 }
 
-/// A volume of which nobody writes anything: pages of parts in its first segment, each made with eight.
-struct Volume {
-    tags: Vec<Tag>,
-    /// Who has which part.
-    map: BTreeMap<u64, PartId>,
-    has_room: bool,
-}
-
 const MADE_WITH: usize = 8;
 
-fn superblock() -> Superblock {
-    geometry::plan(&Params {
-        medium_blocks: 20_000,
-        logical_blocks: Some(10_000),
-        over_provisioning: 100,
-        segment_blocks: Some(256),
-        uuid: [1; 16],
-        secret: [2; 32],
-        sums: SumKind::default(),
-    })
-    .unwrap()
-}
-
-impl Volume {
-    /// Page by page who has its parts.
-    fn new(pages: &[&[u64]]) -> Self {
-        let tag = |page| Tag {
-            owner: Owner::Vba(Vba(page as u32)),
+/// A volume with pages of parts in its first segment, each made with eight: page by page who has them.
+fn volume_of(pages: &[&[u64]]) -> Fake {
+    let start = superblock().segment_start(Segment(0));
+    let mut volume = Fake {
+        has_room: true,
+        ..Fake::default()
+    };
+    let mut tags = Vec::new();
+    for (page, lbas) in (0..).zip(pages) {
+        let vba = Vba(page);
+        tags.push(Tag {
+            owner: Owner::Vba(vba),
             sum: 0,
-        };
-        let mut map = BTreeMap::new();
-        for (page, lbas) in (0..).zip(pages) {
-            let part = |slot| PartId {
-                page: Vba(page),
-                slot,
-            };
-            map.extend(lbas.iter().zip(0..).map(|(lba, slot)| (*lba, part(slot))));
-        }
-        Self {
-            tags: (0..pages.len()).map(tag).collect(),
-            map,
-            has_room: true,
-        }
+        });
+        volume.pages.insert(start.plus(page.into()), vba);
+        let parts = lbas.iter().zip(0..);
+        let parts = parts.map(|(lba, slot)| (*lba, PartId { page: vba, slot }));
+        volume.parts.extend(parts);
     }
-
-    fn owners(&self, page: Vba) -> u32 {
-        let parts = self.map.values();
-        parts.filter(|part| part.page == page).count() as u32
-    }
-}
-
-impl Answers for Volume {
-    fn unsummarised(&self, segment: Segment) -> Option<&[Tag]> {
-        (segment == Segment(0)).then_some(&self.tags)
-    }
-
-    fn pages_of_parts(&self, at: Pba, tags: &[Tag], most: u32, out: &mut Vec<(Pba, u32)>) {
-        let sparse = |page: &usize| self.owners(Vba(*page as u32)) <= most;
-        let pages = (0..tags.len()).filter(sparse);
-        out.extend(pages.map(|page| (at.plus(page as u64), 0)));
-    }
-
-    fn sparse_page(&self, at: Pba, made_with: usize) -> Option<(Vba, u32)> {
-        let page = Vba((at.0 - superblock().segment_start(Segment(0)).0) as u32);
-        let owners = self.owners(page);
-        (owners > 0 && owners as usize * 2 <= made_with).then_some((page, owners))
-    }
-
-    fn foldable_in(
-        &self,
-        lbas: Range<u64>,
-        wanted: impl Fn(Vba) -> bool,
-        out: &mut Vec<(PartId, Lba)>,
-    ) {
-        let parts = self.map.range(lbas);
-        let parts = parts.filter(|(_, part)| wanted(part.page));
-        out.extend(parts.map(|(lba, part)| (*part, Lba(*lba))));
-    }
-
-    fn has_room_to_fold(&self) -> bool {
-        self.has_room
-    }
+    volume.tags = Some(tags);
+    volume
 }
 
 /// Carries one out beside such clients: what was folded, whether it came to its end, and when.
 fn run(
-    volume: &mut Volume,
+    volume: &mut Fake,
     around: Around,
     fold: impl Fn(Lba) -> Row,
 ) -> (Vec<(u64, u32)>, bool, Nanos) {
@@ -164,13 +103,13 @@ fn run(
                 if row == Row::Told {
                     rows.push((lba.0, blocks));
                     volume
-                        .map
+                        .parts
                         .retain(|at, _| !(lba.0..lba.0 + u64::from(blocks)).contains(at));
                 }
                 machine.folded(row);
             }
-            Step::Found => panic!("what was found is its own"),
             Step::End(well) => return (rows, well, now),
+            step => panic!("{step:?}"),
         }
         assert!(machine.permille() <= 1000);
     }
@@ -180,20 +119,20 @@ fn run(
 fn what_is_left_of_sparse_pages_is_stored_anew_in_rows() {
     let full: Vec<u64> = (100..108).collect();
     let pages: [&[u64]; 4] = [&[7, 5, 6, 2000], &full, &[], &[9000, 9999]];
-    let mut volume = Volume::new(&pages);
+    let mut volume = volume_of(&pages);
     let told = |_| Row::Told;
     let (rows, well, _) = run(&mut volume, Around::default(), told);
     assert_eq!(rows, [(5, 3), (2000, 1), (9000, 1), (9999, 1)]);
     assert!(well);
     // Of that page nothing is sparse.
-    assert_eq!(volume.map.len(), full.len());
+    assert_eq!(volume.parts.len(), full.len());
     let (rows, well, _) = run(&mut volume, Around::default(), told);
     assert!(rows.is_empty() && well);
 }
 
 #[test]
 fn a_page_that_is_not_given_up_is_left_where_it_is() {
-    let mut volume = Volume::new(&[&[1, 3, 5], &[20]]);
+    let mut volume = volume_of(&[&[1, 3, 5], &[20]]);
     let row = |lba| match lba {
         Lba(3) => Row::Stays,
         _ => Row::Told,
@@ -202,15 +141,15 @@ fn a_page_that_is_not_given_up_is_left_where_it_is() {
     assert_eq!(rows, [(1, 1), (20, 1)]);
     assert!(well);
     // Two of one part: the page is not given up with fewer blocks than it has owners.
-    let mut volume = Volume::new(&[&[1, 3, 5]]);
-    volume.map.insert(3, volume.map[&1]);
+    let mut volume = volume_of(&[&[1, 3, 5]]);
+    volume.parts.insert(3, volume.parts[&1]);
     let (rows, well, _) = run(&mut volume, Around::default(), |_| Row::Told);
     assert!(rows.is_empty() && well);
 }
 
 #[test]
 fn it_ends_early_where_room_is_needed_for_long() {
-    let mut volume = Volume::new(&[&[1, 3]]);
+    let mut volume = volume_of(&[&[1, 3]]);
     volume.has_room = false;
     let (rows, well, now) = run(&mut volume, Around::default(), |_| Row::Told);
     assert!(rows.is_empty() && !well);
@@ -219,7 +158,7 @@ fn it_ends_early_where_room_is_needed_for_long() {
 
 #[test]
 fn it_makes_way_for_clients_before_each_thing() {
-    let mut volume = Volume::new(&[&[1, 3]]);
+    let mut volume = volume_of(&[&[1, 3]]);
     let around = Around {
         busy: true,
         ..Around::default()

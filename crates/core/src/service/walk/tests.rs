@@ -1,56 +1,13 @@
+use super::super::fake::{Fake, SEGMENT, superblock};
 use super::*;
 use crate::addr::{Lba, Seq, Vba};
-use crate::entry::PartId;
-use crate::format::SumKind;
-use crate::format::geometry::{self, Params};
 use crate::format::record::{Part, Record};
 use crate::format::summary::Owner;
 use alloc::vec;
-use core::ops::Range;
-
-const SEGMENT: u32 = 256;
-
-fn superblock() -> Superblock {
-    geometry::plan(&Params {
-        medium_blocks: 4000,
-        logical_blocks: Some(1000),
-        over_provisioning: 100,
-        segment_blocks: Some(SEGMENT),
-        uuid: [1; 16],
-        secret: [2; 32],
-        sums: SumKind::Crc32c,
-    })
-    .unwrap()
-}
 
 fn crc(bytes: &[u8]) -> u32 {
     let step = |sum: u32, byte: &u8| sum.rotate_left(5) ^ u32::from(*byte);
     bytes.iter().fold(7, step)
-}
-
-/// Knows which of its blocks are pages of parts.
-struct Volume(Vec<Pba>);
-
-impl Answers for Volume {
-    fn unsummarised(&self, _: Segment) -> Option<&[Tag]> {
-        None
-    }
-
-    fn pages_of_parts(&self, at: Pba, tags: &[Tag], _: u32, out: &mut Vec<(Pba, u32)>) {
-        let tagged = (at.0..).map(Pba).zip(tags);
-        let pages = tagged.filter(|(at, _)| self.0.contains(at));
-        out.extend(pages.map(|(at, tag)| (at, tag.sum)));
-    }
-
-    fn sparse_page(&self, _: Pba, _: usize) -> Option<(Vba, u32)> {
-        None
-    }
-
-    fn foldable_in(&self, _: Range<u64>, _: impl Fn(Vba) -> bool, _: &mut Vec<(PartId, Lba)>) {}
-
-    fn has_room_to_fold(&self) -> bool {
-        true
-    }
 }
 
 fn page(lba: u64) -> Vec<u8> {
@@ -83,7 +40,10 @@ fn what_can_be_read_is_found_and_nothing_else() {
     let mut summary = vec![0; (SEGMENT - usable) as usize * BLOCK_BYTES];
     let signature = superblock.signature();
     summary::encode(&signature, Segment(0), Seq(1), &tags, crc, &mut summary);
-    let volume = Volume(pages.to_vec());
+    let volume = Fake {
+        pages: pages.map(|at| (at, Vba(at.0 as u32))).into(),
+        ..Fake::default()
+    };
     let mut walk = Walk::new(superblock.clone(), crc, Haste::Now, Nanos(0));
     let (mut blocks, mut parts, mut reads) = (0, Vec::new(), Vec::new());
     loop {

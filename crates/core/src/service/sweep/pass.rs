@@ -1,19 +1,24 @@
 //! A part of the checksums, and who has what of them: as much as fits in memory.
 
-use crate::limits::{SWEEP_ENTRIES, SWEEP_PASSES};
-use crate::memory;
-use vellum_core::addr::{Lba, Vba};
-use vellum_core::index::Holder;
+use crate::addr::{Lba, Vba};
+use crate::index::Holder;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 /// How many checksums there are.
 pub(super) const CHECKSUMS: u64 = 1 << 32;
+/// Owners and checksums that a sweep keeps at once, at least: 16 MiB of them, and an eighth more.
+const ENTRIES: usize = 2 << 20;
+/// How often it goes through all that is stored, where it can have the memory for that: 0.6 bytes a block, a seventh of what the
+/// map has.
+const PASSES: u64 = 16;
 /// Bits that a [`Stored`] has for a checksum.
 const PLACE_BITS: u32 = 31;
 
 /// A block that is stored: its checksum's place in the pass, whether an LBA of its own has it and not a shared page,
 /// and that one's number. In order, the shared page of a content comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Stored(u64);
+struct Stored(u64);
 
 const OF_LBA: u64 = 1 << 32;
 
@@ -30,7 +35,7 @@ impl Stored {
         self.0 >> 33
     }
 
-    pub fn holder(self) -> Holder {
+    fn holder(self) -> Holder {
         match self.0 & OF_LBA {
             0 => Holder::Page(Vba(self.0 as u32)),
             _ => Holder::Lba(Lba(self.0 & (OF_LBA - 1))),
@@ -39,6 +44,7 @@ impl Stored {
 }
 
 /// See the module.
+#[derive(Debug)]
 pub(super) struct Pass {
     from: u64,
     to: u64,
@@ -49,9 +55,9 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    /// From this checksum on, of a volume with so many blocks.
-    pub fn new(from: u64, blocks: u64) -> Self {
-        Self::of(from, blocks, room(blocks))
+    /// From this checksum on, of a volume with so many blocks; `spare`: bytes that it may take.
+    pub fn new(from: u64, blocks: u64, spare: u64) -> Self {
+        Self::of(from, blocks, room(blocks, spare))
     }
 
     fn of(from: u64, blocks: u64, expected: usize) -> Self {
@@ -110,15 +116,19 @@ impl Pass {
         self.stored.len()
     }
 
-    /// Who has one checksum, for each; sorted before.
-    pub fn contents(&self) -> impl Iterator<Item = &[Stored]> {
-        self.stored
-            .chunk_by(|one, next| one.place() == next.place())
+    /// Who has the checksum that the one at this place has, from there on; sorted before.
+    pub fn content(&self, from: usize) -> Range<usize> {
+        let mut contents = self.stored[from..].chunk_by(|one, next| one.place() == next.place());
+        from..from + contents.next().map_or(0, <[Stored]>::len)
+    }
+
+    pub fn holder(&self, index: usize) -> Holder {
+        self.stored[index].holder()
     }
 
     /// Behind the checksum of one of them.
-    pub fn behind(&self, one: Stored) -> u64 {
-        self.from + ((one.place() + 1) << self.shift)
+    pub fn behind(&self, index: usize) -> u64 {
+        self.from + ((self.stored[index].place() + 1) << self.shift)
     }
 
     /// How much of a sweep is done when so many thousandths of this are.
@@ -127,12 +137,11 @@ impl Pass {
     }
 }
 
-/// How many there is room for: what makes few passes of a large volume, where the machine can spare it.
-fn room(blocks: u64) -> usize {
-    let wanted = blocks.div_ceil(SWEEP_PASSES) as usize;
-    let bytes = (wanted * size_of::<Stored>()) as u64;
-    let spare = memory::available().is_none_or(|available| bytes <= available / 8);
-    if spare { wanted } else { 0 }.max(SWEEP_ENTRIES)
+/// How many there is room for: what makes few passes of a large volume, where it may take so many bytes.
+fn room(blocks: u64, spare: u64) -> usize {
+    let wanted = blocks.div_ceil(PASSES) as usize;
+    let fits = (wanted * size_of::<Stored>()) as u64 <= spare;
+    if fits { wanted } else { 0 }.max(ENTRIES)
 }
 
 #[cfg(test)]
@@ -150,10 +159,13 @@ mod tests {
             pass.sort();
             assert!(pass.len() <= expected * 9 / 8);
             assert!(pass.to() > at && pass.to() <= CHECKSUMS);
-            found.extend(pass.contents().map(|same| {
-                assert!(pass.behind(same[0]) > at && pass.behind(same[0]) <= pass.to());
-                same.iter().map(|one| one.holder()).collect::<Vec<_>>()
-            }));
+            let mut index = 0;
+            while index < pass.len() {
+                assert!(pass.behind(index) > at && pass.behind(index) <= pass.to());
+                let same = pass.content(index);
+                found.push(same.clone().map(|one| pass.holder(one)).collect());
+                index = same.end;
+            }
             (at, count) = (pass.to(), count + 1);
         }
         (count, found)
