@@ -32,6 +32,7 @@ pub fn policies(preset: &Preset, journal: bool, sizes: bool) -> Vec<Policy> {
         ("vellum", true, false),
         ("vellum:no-zero,write-once", true, true),
         ("vellum:no-zero,dedup", true, false),
+        ("vellum:no-zero,sweep", true, false),
         ("vellum:no-zero,compress", sizes, false),
         ("vellum:dedup", true, false),
         ("vellum:dedup,write-once", true, true),
@@ -43,6 +44,16 @@ pub fn policies(preset: &Preset, journal: bool, sizes: bool) -> Vec<Policy> {
             false,
         ),
         ("vellum:cost-benefit,dedup,compress,write-once", sizes, true),
+        (
+            "vellum:cost-benefit,dedup,compress,fold,sweep",
+            sizes && !journal,
+            false,
+        ),
+        (
+            "vellum:cost-benefit,dedup,compress,write-once,fold,sweep",
+            sizes,
+            true,
+        ),
         (
             "vellum:cost-benefit,dedup,compress,deltas",
             sizes && !journal,
@@ -115,10 +126,10 @@ mod tests {
         for drive in drives::known() {
             let flash = matches!(drive.preset.kind, Kind::Nand(_));
             for (journal, sizes, count) in [
-                (false, false, 9),
-                (true, false, 11),
-                (false, true, 12),
-                (true, true, 14),
+                (false, false, 10),
+                (true, false, 12),
+                (false, true, 14),
+                (true, true, 16),
             ] {
                 let policies = policies(&drive.preset, journal, sizes);
                 let names: std::collections::BTreeSet<_> =

@@ -2,7 +2,7 @@
 
 use crate::base;
 use crate::raw::{Hash, Saving};
-use crate::vellum::Placing;
+use crate::vellum::{Placing, Tidying};
 use std::fmt;
 use std::str::FromStr;
 use vellum_core::engine;
@@ -73,6 +73,8 @@ pub enum Layer {
         write_once: WriteOnce,
         /// Whether the volume puts home itself what a journal has committed: the flush behind home writes is free.
         replay: bool,
+        /// What is stored is made better beside its clients.
+        tidying: Tidying,
         /// Where blocks go, and when they are durable.
         placing: Placing,
         /// Above a drive with a page map, instead of straight on flash.
@@ -102,8 +104,8 @@ pub struct PolicyError {
 /// What can be named, for a help text.
 pub const NAMES: &str = "base[:cost-benefit|fifo|random|d=N][,hot-cold][,oftl|stream|unordered][,level-dynamic][,level-static[=ERASURES]][,map-cache=KIB] (a page map, greedy unless said \
 otherwise; hot and cold data in blocks of their own; its map updates ordered by OFTL's rule or the stream FTL's, or counted where out of order; wear levelling; the map on flash with a cache of its entries, as DFTL has it), \
-vellum[:cost-benefit][,no-zero][,dedup][,index=KIB][,sample=BLOCKS][,store=arrival|hotness|value][,fingerprint][,compress[,deltas[=log]]][,write-once[=descriptor|unless-collided][,replay]][,layout=ordered|shadow][,persistence=strong][,no-merging][,no-anticipation][,on-drive[,level-dynamic][,level-static[=ERASURES]]] \
-(the engine; on-drive puts it above a drive with a page map, and level- is what that drive does about wear; compress goes by a model of sizes, and deltas are against what a block replaces, with =log in pages of their own for each block group, as CSA-FS has it; write-once=descriptor goes by the journal's own descriptors, as JFTL does, unless-collided remaps nothing whose hash two journal blocks share, as WOJ does; replay makes the flush behind home writes free, where the load or the trace tells what commits; layout= puts tables in place of the log, on a drive or a block device), \
+vellum[:cost-benefit][,no-zero][,dedup][,index=KIB][,sample=BLOCKS][,store=arrival|hotness|value][,fingerprint][,compress[,deltas[=log]]][,write-once[=descriptor|unless-collided][,replay]][,fold[=now]][,sweep[=now]][,layout=ordered|shadow][,persistence=strong][,no-merging][,no-anticipation][,on-drive[,level-dynamic][,level-static[=ERASURES]]] \
+(the engine; on-drive puts it above a drive with a page map, and level- is what that drive does about wear; compress goes by a model of sizes, and deltas are against what a block replaces, with =log in pages of their own for each block group, as CSA-FS has it; write-once=descriptor goes by the journal's own descriptors, as JFTL does, unless-collided remaps nothing whose hash two journal blocks share, as WOJ does; replay makes the flush behind home writes free, where the load or the trace tells what commits; fold stores anew what is left in sparse pages when little room is left, and sweep shares what is stored twice, beside the host and once more at the end, with =now without waiting for the host; layout= puts tables in place of the log, on a drive or a block device), \
 woj[:md5|sha1], jftl and dmdedup (block devices alone: what the write-once paper compares), each with [,op=PERCENT]";
 
 impl Layer {
@@ -116,6 +118,23 @@ impl Layer {
         }
     }
 
+    /// The engine, with nothing but zeros saved.
+    fn engine() -> Self {
+        Self::Vellum {
+            victim: engine::Victim::Greedy,
+            zero: true,
+            dedup: Dedup::default(),
+            compress: false,
+            deltas: Deltas::Off,
+            write_once: WriteOnce::Off,
+            replay: false,
+            tidying: Tidying::default(),
+            placing: Placing::default(),
+            on_drive: false,
+            levelling: base::Levelling::default(),
+        }
+    }
+
     /// Why its options do not go together, if they do not.
     fn contradiction(&self) -> Option<&'static str> {
         let Self::Vellum {
@@ -125,6 +144,7 @@ impl Layer {
             deltas,
             write_once,
             replay,
+            tidying,
             placing,
             on_drive,
             levelling,
@@ -148,7 +168,13 @@ impl Layer {
             Layout::Log if *replay && *write_once == WriteOnce::Off => {
                 Some("replay is of blocks that a journal holds already: it needs write-once")
             }
+            Layout::Log if tidying.fold.is_some() && !*compress => {
+                Some("only pages of blocks in fewer bytes can be folded: fold needs compress")
+            }
             Layout::Log => None,
+            _ if *tidying != Tidying::default() => {
+                Some("tables in place have nothing to go by: fold and sweep need layout=log")
+            }
             _ if *replay => {
                 Some("tables in place write a map entry by itself: replay needs layout=log")
             }
@@ -182,18 +208,7 @@ impl FromStr for Policy {
                 levelling: base::Levelling::default(),
                 map_cache: None,
             },
-            "vellum" => Layer::Vellum {
-                victim: engine::Victim::Greedy,
-                zero: true,
-                dedup: Dedup::default(),
-                compress: false,
-                deltas: Deltas::Off,
-                write_once: WriteOnce::Off,
-                replay: false,
-                placing: Placing::default(),
-                on_drive: false,
-                levelling: base::Levelling::default(),
-            },
+            "vellum" => Layer::engine(),
             "woj" => Layer::Raw(Saving::WriteOnce(Hash::Xxh64)),
             "jftl" => Layer::Raw(Saving::Descriptors),
             "dmdedup" => Layer::Raw(Saving::Dedup(Hash::Sha1)),
@@ -210,6 +225,12 @@ impl FromStr for Policy {
                     return Err(wrong("over-provisioning is from 2 to 1000 percent"));
                 }
                 over_provisioning = Some((percent * 10.0).round() as u32);
+                continue;
+            }
+            if let Layer::Vellum { tidying, .. } = &mut layer
+                && let Some(more) = tidying.with(option)
+            {
+                *tidying = more;
                 continue;
             }
             let of_engine = engine::Victim::named(option);
@@ -328,7 +349,7 @@ impl FromStr for Policy {
                 }
                 (Layer::Vellum { .. }, _) => {
                     return Err(wrong(
-                        "vellum takes greedy, cost-benefit, no-zero, dedup, index=, sample=, store=, fingerprint, compress, deltas, deltas=log, write-once, write-once=descriptor, write-once=unless-collided, replay, layout=log, layout=ordered, layout=shadow, persistence=weak, persistence=strong, no-merging, no-anticipation, on-drive, op=",
+                        "vellum takes greedy, cost-benefit, no-zero, dedup, index=, sample=, store=, fingerprint, compress, deltas, deltas=log, write-once, write-once=descriptor, write-once=unless-collided, replay, fold, fold=now, sweep, sweep=now, layout=log, layout=ordered, layout=shadow, persistence=weak, persistence=strong, no-merging, no-anticipation, on-drive, op=",
                     ));
                 }
             }
@@ -409,6 +430,7 @@ impl fmt::Display for Policy {
                 deltas,
                 write_once,
                 replay,
+                tidying,
                 placing,
                 on_drive,
                 levelling,
@@ -452,20 +474,8 @@ impl fmt::Display for Policy {
                 if replay {
                     options.push("replay".to_string());
                 }
-                match placing.layout {
-                    Layout::Log => {}
-                    Layout::Ordered => options.push("layout=ordered".to_string()),
-                    Layout::Shadow => options.push("layout=shadow".to_string()),
-                }
-                if placing.persistence == Persistence::Strong {
-                    options.push("persistence=strong".to_string());
-                }
-                if !placing.merging {
-                    options.push("no-merging".to_string());
-                }
-                if !placing.anticipation {
-                    options.push("no-anticipation".to_string());
-                }
+                options.extend(tidying.shown());
+                options.extend(placed(placing));
                 if on_drive {
                     options.push("on-drive".to_string());
                 }
@@ -482,6 +492,20 @@ impl fmt::Display for Policy {
         }
         Ok(())
     }
+}
+
+/// Where blocks go, as it is written.
+fn placed(placing: Placing) -> impl Iterator<Item = String> {
+    let is_strong = placing.persistence == Persistence::Strong;
+    let options = [
+        ("layout=ordered", placing.layout == Layout::Ordered),
+        ("layout=shadow", placing.layout == Layout::Shadow),
+        ("persistence=strong", is_strong),
+        ("no-merging", !placing.merging),
+        ("no-anticipation", !placing.anticipation),
+    ];
+    let chosen = options.into_iter().filter(|(_, is_chosen)| *is_chosen);
+    chosen.map(|(name, _)| name.to_string())
 }
 
 /// Levelling, as it is written.
@@ -525,6 +549,8 @@ mod tests {
             "vellum:dedup,store=value",
             "vellum:cost-benefit,no-zero,dedup,compress,write-once,on-drive,op=7.5",
             "vellum:persistence=strong",
+            "vellum:dedup,compress,fold=now,sweep",
+            "vellum:sweep=now",
             "vellum:on-drive,level-dynamic,level-static=20",
             "vellum:dedup,layout=ordered,persistence=strong,no-merging,no-anticipation,on-drive",
             "vellum:write-once,layout=shadow,op=10",
@@ -545,6 +571,8 @@ mod tests {
             "vellum:persistence=none",
             "vellum:no-merging",
             "vellum:deltas",
+            "vellum:fold",
+            "vellum:sweep,layout=ordered",
             "vellum:replay",
             "vellum:write-once,replay,layout=shadow",
             "vellum:write-once=copy",

@@ -8,6 +8,21 @@ use std::fmt::Write;
 
 const NAME: usize = 26;
 const CELL_MIN: usize = 14;
+/// Rows of the engine's counters, each where one of the policies has counted anything.
+const COUNTED: [(&str, &str); 12] = [
+    ("zeros not stored", "zero_blocks"),
+    ("absorbed in RAM", "absorbed_blocks"),
+    ("written into a journal", "journal_blocks"),
+    ("remapped, not written", "remapped_blocks"),
+    ("duplicates not written", "dedup_blocks"),
+    ("read for comparison", "compare_reads"),
+    ("stored in parts of pages", "packed_blocks"),
+    ("  of these as deltas", "delta_blocks"),
+    ("read as deltas", "delta_reads"),
+    ("folded: stored anew", "folded_blocks"),
+    ("  pages given back", "folds"),
+    ("shared by sweeps", "merged_blocks"),
+];
 
 /// As it came out, in tenths of a percent of the volume.
 fn over_provisioning(outcome: &Outcome) -> String {
@@ -70,17 +85,7 @@ pub fn table(outcomes: &[Outcome]) -> String {
         0 => "-".into(),
         count => count.to_string(),
     };
-    for (name, counter) in [
-        ("zeros not stored", "zero_blocks"),
-        ("absorbed in RAM", "absorbed_blocks"),
-        ("written into a journal", "journal_blocks"),
-        ("remapped, not written", "remapped_blocks"),
-        ("duplicates not written", "dedup_blocks"),
-        ("read for comparison", "compare_reads"),
-        ("stored in parts of pages", "packed_blocks"),
-        ("  of these as deltas", "delta_blocks"),
-        ("read as deltas", "delta_reads"),
-    ] {
+    for (name, counter) in COUNTED {
         let find = |o: &Outcome| o.counted(counter);
         if outcomes.iter().any(|o| find(o) > 0) {
             row(name, &|o| shown(find(o)));

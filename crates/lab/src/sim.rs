@@ -159,7 +159,7 @@ impl Sim {
             link_free: 0,
             parents: Vec::new(),
             free_parents: Vec::new(),
-            parts: Vec::new(),
+            parts: vec![Part::NONE],
             free_parts: Vec::new(),
             refused: None,
         }
@@ -267,17 +267,20 @@ impl Sim {
         }
     }
 
-    /// Lets time pass until tables in place hold nothing back any more; a log holds nothing back that it would have to
-    /// write.
+    /// Lets time pass until tables in place hold nothing back any more, and services have gone through all that there is; a log holds
+    /// nothing back that it would have to write.
     ///
     /// # Errors
     /// When something fails meanwhile.
     pub fn settle(&mut self) -> Result<(), RunError> {
+        if let Ftl::Vellum(vellum) = &mut self.ftl {
+            vellum.tidy(io!(self));
+        }
         loop {
             let Ftl::Vellum(vellum) = &self.ftl else {
                 return Ok(());
             };
-            if !vellum.is_in_place() {
+            if !vellum.is_in_place() && !vellum.is_tidying() {
                 return Ok(());
             }
             match (self.time.next(), vellum.timeout()) {
@@ -430,6 +433,12 @@ impl Sim {
             Tag::Hashed => {
                 if let Ftl::Vellum(vellum) = &mut self.ftl {
                     vellum.hashed(io!(self));
+                    self.collect();
+                }
+            }
+            Tag::Service => {
+                if let Ftl::Vellum(vellum) = &mut self.ftl {
+                    vellum.service_read(io!(self));
                     self.collect();
                 }
             }

@@ -17,6 +17,8 @@ pub enum Tag {
     Hashed,
     /// An effect of the engine was carried out.
     Effect(u32),
+    /// What a service of the engine reads of the medium has been read.
+    Service,
     /// A request of the drive's own flash translation layer.
     Client(u32),
     /// A program unit of that layer is on flash.

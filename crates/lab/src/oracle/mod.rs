@@ -17,7 +17,7 @@ use crate::policy::{Deltas, Layer, Policy};
 use crate::rng::Rng;
 use crate::scenario::{Device, Load, Own, Precondition, Scenario, ScenarioError, Synthetic};
 use crate::sim::{Ftl, Pace};
-use crate::vellum::Placing;
+use crate::vellum::{Placing, Tidying};
 use crate::workload;
 use serde::Serialize;
 use skew::Skew;
@@ -302,6 +302,7 @@ fn plain_engine() -> Policy {
             compress: false,
             deltas: Deltas::Off,
             replay: false,
+            tidying: Tidying::default(),
             write_once: vellum_core::seam::WriteOnce::Off,
             placing: Placing::default(),
             on_drive: false,

@@ -169,6 +169,7 @@ impl Scenario<'_> {
             compress,
             deltas,
             replay,
+            tidying,
             placing,
             ..
         } = layer
@@ -194,6 +195,7 @@ impl Scenario<'_> {
             sizes: self.sizes,
             deltas,
             replay,
+            tidying,
             verify: self.verify,
         }
     }

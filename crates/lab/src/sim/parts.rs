@@ -20,6 +20,15 @@ pub(super) struct Part {
     blocks: u32,
 }
 
+impl Part {
+    /// In the place of the number that services have.
+    pub(super) const NONE: Self = Self {
+        parent: 0,
+        asked: None,
+        blocks: 0,
+    };
+}
+
 impl Sim {
     /// Requests that are not answered.
     pub(super) fn open(&self) -> usize {

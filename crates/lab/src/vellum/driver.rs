@@ -7,11 +7,15 @@ mod effects;
 mod hashing;
 mod parts;
 mod placing;
+mod serve;
+mod services;
 mod shadow;
 
 pub use hashing::Hashing;
 use hashing::Unit;
 pub use placing::Placing;
+use services::Services;
+pub use services::Tidying;
 use shadow::Shadow;
 
 use super::backing::Backing;
@@ -25,7 +29,7 @@ use crate::trace::Op;
 use crate::workload::{Committed, Homes};
 use blank::Blank;
 use deltas::Bases;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Nanos, Pba, RequestId};
 use vellum_core::engine::{Buffers, Engine, Options, Victim};
 use vellum_core::format::{self, superblock::Superblock};
@@ -65,6 +69,8 @@ pub struct Settings {
     pub deltas: Deltas,
     /// Whether the volume puts home itself what a journal has committed.
     pub replay: bool,
+    /// What is stored is made better beside its clients.
+    pub tidying: Tidying,
     /// The hash engine, where hashing takes time.
     pub hashing: Option<Hashing>,
     /// Keep what every block should be, and hold every read against it.
@@ -74,7 +80,7 @@ pub struct Settings {
 /// One request.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// Its number; free again when it is answered.
+    /// Its number, which is not 0; free again when it is answered.
     pub id: u32,
     /// What.
     pub op: Op,
@@ -106,6 +112,11 @@ enum Flight {
     Gather {
         at: Pba,
         blocks: u32,
+        to: Buf,
+    },
+    GatherPart {
+        at: Pba,
+        slot: u8,
         to: Buf,
     },
     Meta {
@@ -146,12 +157,16 @@ pub struct Vellum {
     pages: Pages,
     compress: bool,
     sizes: Option<Sizes>,
+    /// In how many bytes contents can be stored that somebody measured, where they may be stored anew. Looked up only: its order is
+    /// chance.
+    measured: HashMap<Content, u16>,
     bases: Option<Bases>,
     /// Whether the core is told which blocks are copies of which, as a journal's descriptors say it.
     descriptors: bool,
     /// Whether it is told of transactions that are complete.
     replay: bool,
     hashing: Option<Unit>,
+    services: Services,
     bufs: Vec<Content>,
     free: Vec<u32>,
     flights: Vec<Flight>,
@@ -229,10 +244,12 @@ impl Vellum {
             pages: Pages::default(),
             compress: settings.compress,
             sizes: settings.sizes,
+            measured: HashMap::new(),
             bases: makes_deltas.then(|| Bases::new(settings.deltas)),
             descriptors: false,
             replay: settings.replay,
             hashing: settings.hashing.map(Unit::new),
+            services: Services::new(settings.tidying),
             bufs: vec![Content::ZERO; (bufs + COLLECTOR_BUFS) as usize],
             free: (0..bufs).rev().collect(),
             flights: Vec::new(),
@@ -292,17 +309,23 @@ impl Vellum {
     /// When it wants to be called by [`tick`](Self::tick), in nanoseconds.
     #[must_use]
     pub fn timeout(&self) -> Option<u64> {
-        self.engine.poll_timeout().map(|at| at.0)
+        let engine = self.engine.poll_timeout().map(|at| at.0);
+        [engine, self.services.due()].into_iter().flatten().min()
     }
 
     /// The next answer.
     pub fn answer(&mut self) -> Option<(u32, Result<(), Refusal>)> {
-        self.answers.pop_front()
+        let answer = self.answers.pop_front()?;
+        self.services.client_left();
+        Some(answer)
     }
 
     /// Time has passed.
     pub fn tick(&mut self, io: &mut Io<'_>) {
         self.feed(io, Input::Tick);
+        if self.services.due().is_some_and(|due| due <= io.time.now()) {
+            self.serve(io);
+        }
     }
 
     /// Tells where journals are.
@@ -315,8 +338,12 @@ impl Vellum {
 
     /// Asks for something.
     pub fn ask(&mut self, io: &mut Io<'_>, asked: Asked) {
+        self.services.client_came();
         self.waiting.push_back(asked);
         self.admit(io);
+        if !self.is_tidying() {
+            self.serve(io);
+        }
     }
 
     /// An effect was carried out.
@@ -352,6 +379,7 @@ impl Vellum {
                 }
                 self.finish_read(io, id, at, blocks);
             }
+            Flight::GatherPart { at, slot, to } => self.part_gathered(io, id, (at, slot), to),
             Flight::Meta { at, blocks } => {
                 let len = blocks as usize * BLOCK_BYTES;
                 let bytes = self.summaries.read(at, len, &self.medium);
@@ -483,11 +511,17 @@ impl Vellum {
             self.carry_out(io, effect);
         }
         while let Some(reply) = self.engine.poll_reply() {
+            if self.services.take_answer(reply.id.0, reply.result.is_ok()) {
+                continue;
+            }
             self.check(reply.id.0, reply.result.is_ok());
             // What was answered already has nobody to tell, unless it is an error.
             if !hashing::is_answered(reply.id.0) || reply.result.is_err() {
                 self.answers.push_back((reply.id.0, reply.result));
             }
+        }
+        if self.services.has_answer() {
+            self.serve(io);
         }
     }
 }

@@ -6,11 +6,14 @@
 use crate::content::Content;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use vellum_core::format::pack::PartTag;
 
 struct Page {
     /// Blocks of the medium that hold it.
     copies: u32,
     parts: Box<[Content]>,
+    /// What its directory says, where somebody reads it.
+    directory: Box<[PartTag]>,
 }
 
 /// See the module.
@@ -28,14 +31,19 @@ impl Pages {
         self.of.is_empty()
     }
 
-    /// A page with this checksum and these parts, which one block of the medium holds.
-    pub fn make(&mut self, sum: u32, parts: Vec<Content>) -> Content {
+    /// A page with this checksum, these parts and this directory, which one block of the medium holds.
+    pub fn make(&mut self, sum: u32, parts: Vec<Content>, directory: &[PartTag]) -> Content {
         loop {
             self.made = self.made.wrapping_add(1);
             let content = Content::with_sum(sum, self.made);
             if let Entry::Vacant(free) = self.of.entry(content) {
                 let parts = parts.into();
-                free.insert(Page { copies: 1, parts });
+                let directory = directory.into();
+                free.insert(Page {
+                    copies: 1,
+                    parts,
+                    directory,
+                });
                 return content;
             }
         }
@@ -56,6 +64,12 @@ impl Pages {
                 self.of.remove(&content);
             }
         }
+    }
+
+    /// What its directory says; nothing, if it is no page.
+    #[must_use]
+    pub fn directory(&self, page: Content) -> &[PartTag] {
+        self.of.get(&page).map_or(&[], |page| &page.directory)
     }
 
     /// One of its parts.

@@ -178,6 +178,9 @@ impl Vellum {
         let size = sizes.map_or(Size::default(), |sizes| sizes[index]);
         let bytes = size.packed.or_else(|| Some(model?.bytes(content)));
         let alone = bytes.and_then(told);
+        if let Some(bytes) = size.packed.filter(|_| self.services.are_on()) {
+            self.measured.insert(content, bytes);
+        }
         let (Some(bases), Some(log)) = (&mut self.bases, self.engine.as_log()) else {
             return alone;
         };
@@ -210,6 +213,32 @@ impl Vellum {
         let bytes = alone.map_or(0, |packed| packed.len.get());
         bases.want(buf, u16::from(replaces) * bytes);
         alone
+    }
+
+    /// In how many bytes a block can be stored anew. A delta stays one, as long as its base is known; in a log of deltas it is merged
+    /// back.
+    pub(super) fn pack_anew(&self, lba: Lba, content: Content) -> Option<Packed> {
+        let base = self.engine.base_at(lba).zip(self.bases.as_ref());
+        if let Some((part, bases)) = base
+            && bases.deltas == Deltas::Packed
+        {
+            let base = *bases.known.peek(&part.raw())?;
+            let home = (lba.0, lba.0);
+            let delta = bases.delta((part, base), home, content, None, self.sizes)?;
+            return Some(Packed {
+                base: Some(part),
+                ..delta.1
+            });
+        }
+        let measured = self.measured.get(&content).copied();
+        told(measured.or_else(|| Some(self.sizes?.bytes(content)))?)
+    }
+
+    /// What is in this buffer is not worth being remembered as a base.
+    pub(super) fn unwanted(&mut self, buf: Buf) {
+        if let Some(bases) = &mut self.bases {
+            bases.want(buf, 0);
+        }
     }
 
     /// A buffer's block is this part from now on.

@@ -111,7 +111,7 @@ impl Vellum {
                 let tag = self.fly(id, Flight::Plain);
                 self.backing.write(io, tag, at, blocks, false);
             }
-            Effect::GatherPart { .. } => unreachable!("nobody tells of pairs"),
+            Effect::GatherPart { id, at, slot, to } => self.gather_part(io, id, (at, slot), to),
         }
     }
 

@@ -1,11 +1,12 @@
 //! Effects on blocks that share pages, and comparisons.
 
 use super::deltas::{Then, on_medium};
-use super::{Flight, Vellum};
+use super::{Flight, Vellum, read_parts};
 use crate::base::Io;
 use crate::content::Content;
 use std::collections::BTreeMap;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Pba, RequestId};
+use vellum_core::format::pack;
 use vellum_core::seam::{Against, Base, Block, Page};
 
 impl Vellum {
@@ -31,9 +32,7 @@ impl Vellum {
                     // Nobody reads what would be stored.
                     let store = &mut |_, _, _: &mut [u8]| {};
                     self.engine.encode_page(id, index, &mut self.bytes, store);
-                    let sum = self.superblock().sum(crc32c::crc32c).of(&self.bytes);
-                    self.pages
-                        .make(sum, parts.remove(&place).unwrap_or_default())
+                    self.make_page(parts.remove(&place).unwrap_or_default())
                 }
             };
             self.medium[place.0 as usize] = content;
@@ -41,9 +40,19 @@ impl Vellum {
         if let Some(parts) = parts.remove(&at) {
             let store = &mut |_, _, _: &mut [u8]| {};
             self.engine.encode_header(id, &mut self.bytes, store);
-            let sum = self.superblock().sum(crc32c::crc32c).of(&self.bytes);
-            self.medium[at.0 as usize] = self.pages.make(sum, parts);
+            self.medium[at.0 as usize] = self.make_page(parts);
         }
+    }
+
+    /// A page with these parts has been encoded.
+    fn make_page(&mut self, parts: Vec<Content>) -> Content {
+        let sum = self.superblock().sum(crc32c::crc32c).of(&self.bytes);
+        let mut directory = Vec::new();
+        if self.services.are_on() {
+            let told = pack::directory(&self.bytes, crc32c::crc32c, &mut directory);
+            debug_assert!(told.is_ok());
+        }
+        self.pages.make(sum, parts, &directory)
     }
 
     /// The segment at `at` is erased.
@@ -103,6 +112,32 @@ impl Vellum {
                 io.time.done(tag);
             }
         }
+    }
+
+    /// A part of the page at a place is to be in a buffer.
+    pub(super) fn gather_part(
+        &mut self,
+        io: &mut Io<'_>,
+        id: EffectId,
+        (at, slot): (Pba, u8),
+        to: Buf,
+    ) {
+        let tag = self.fly(id, Flight::GatherPart { at, slot, to });
+        self.backing.read(io, tag, at, 1);
+    }
+
+    /// It has been read.
+    pub(super) fn part_gathered(
+        &mut self,
+        io: &mut Io<'_>,
+        id: EffectId,
+        (at, slot): (Pba, u8),
+        to: Buf,
+    ) {
+        let page = self.medium[at.0 as usize];
+        let part = self.pages.part(page, slot);
+        self.bufs[to.0 as usize] = part.unwrap_or_default();
+        self.finish(io, id, read_parts(page.sum(), part.is_some()));
     }
 
     pub(super) fn compare(&mut self, io: &mut Io<'_>, id: EffectId, buf: Buf, with: Against) {

@@ -42,6 +42,9 @@ impl Vellum {
 
     /// A block of a read has come.
     pub(super) fn show(&mut self, request: u32, index: u32, content: Content) {
+        if self.services.take_block(request, index, content) {
+            return;
+        }
         if let Some(shadow) = &mut self.shadow
             && let Some((_, got)) = shadow.reads.get_mut(&request)
         {

@@ -1,0 +1,86 @@
+//! Folds and sweeps in the lab: what they give back, and that all reads as it was written (each read is held against that).
+#![allow(clippy::unwrap_used, reason = "a failure is a test's")]
+
+use vellum_lab::drives;
+use vellum_lab::flash;
+use vellum_lab::outcome::Outcome;
+use vellum_lab::policy::Policy;
+use vellum_lab::scenario::{Device, Load, Own, Precondition, Scenario, Synthetic};
+use vellum_lab::sim::Pace;
+use vellum_lab::sizes;
+use vellum_lab::workload;
+
+fn scenario(requests: u64) -> Scenario<'static> {
+    Scenario {
+        device: Device {
+            preset: drives::own("oftl"),
+            capacity: Some(256 << 20),
+            over_provisioning: Some(200),
+            erase_limit: None,
+            flush_ns: 0,
+            read_priority: true,
+            options: flash::Options::default(),
+        },
+        load: Load::Synthetic(Synthetic {
+            requests,
+            zeros: 10,
+            duplicates: 15,
+            flush_every: 100,
+            ..Synthetic::new(*workload::find("mixed").unwrap())
+        }),
+        pace: Pace::Closed { depth: 16 },
+        precondition: Precondition::Fill,
+        seed: 11,
+        daily_bytes: None,
+        verify: true,
+        timed: true,
+        sizes: sizes::find("source").copied(),
+        hashing: None,
+        own: Own::default(),
+        watch: None,
+    }
+}
+
+fn run(scenario: &Scenario<'_>, policy: &str) -> Outcome {
+    let policy: Policy = policy.parse().unwrap();
+    scenario
+        .run(&policy)
+        .unwrap_or_else(|e| panic!("{policy}: {e}"))
+}
+
+#[test]
+fn a_fold_gives_room_back() {
+    let scenario = scenario(60_000);
+    let plain = run(&scenario, "vellum:compress");
+    for policy in ["vellum:compress,fold", "vellum:compress,fold=now"] {
+        let folded = run(&scenario, policy);
+        let (folds, pages) = (folded.counted("folds"), folded.counted("packed_pages"));
+        assert!(folds > 100, "{policy}: {folds}");
+        assert!(
+            pages + folds / 2 < plain.counted("packed_pages"),
+            "{policy}"
+        );
+        assert!(folded.live_blocks < plain.live_blocks, "{policy}");
+        assert_eq!(folded.requests, plain.requests, "{policy}");
+        // That is written, and counted.
+        let anew = folded.counted("folded_bytes") / 4096;
+        assert!(
+            folded.medium_blocks() > plain.medium_blocks() + anew / 2,
+            "{policy}"
+        );
+    }
+}
+
+#[test]
+fn a_sweep_shares_what_is_stored_twice() {
+    let scenario = scenario(60_000);
+    // Whole blocks, and parts of pages.
+    for policy in ["vellum", "vellum:compress"] {
+        let plain = run(&scenario, policy);
+        let sep = if policy.contains(':') { ',' } else { ':' };
+        let swept = run(&scenario, &format!("{policy}{sep}sweep=now"));
+        let merged = swept.counted("merged_blocks");
+        assert!(merged > 1000, "{policy}: {merged}");
+        assert!(swept.live_blocks < plain.live_blocks, "{policy}");
+    }
+}
