@@ -62,8 +62,8 @@ fn tell_command(command: &clap::Command, page: &mut String) {
     let is_first = command.get_name() == "vellum";
     let of_all = |id: &str| !is_first && ["config", "help", "version"].contains(&id);
     let own = command.clone().term_width(100).mut_args(|it| {
-        let is_of_all = of_all(it.get_id().as_str());
-        it.hide(is_of_all)
+        let is_left_out = it.is_hide_set() || of_all(it.get_id().as_str());
+        it.hide(is_left_out)
     });
     let help = { own }.render_long_help().to_string();
     let lines: Vec<_> = help.lines().map(str::trim_end).collect();
