@@ -14,6 +14,9 @@ pub const MOUNT_OPTIONS: &str = "data=journal,journal_async_commit";
 /// The same of a volume that does not keep the order of writes: two flushes a commit.
 const UNORDERED_MOUNT_OPTIONS: &str = "data=journal";
 
+/// Of a file system that is no ext4, and would refuse ext4's: the kernel's own.
+pub const OF_ANOTHER: &str = "rw";
+
 /// What is asked for by the option, and safe only where commit blocks wait for what they commit.
 const ASYNC_COMMIT: &str = "journal_async_commit";
 

@@ -35,7 +35,7 @@ pub struct Args {
     /// With --mkfs: also when there is a file system already, whose content is lost.
     #[arg(long, requires = "mkfs")]
     force: bool,
-    /// The mount's options, in this run: --with mount-options=OPTIONS. If nobody has chosen any, data=journal, and
+    /// The mount's options, in this run: --with mount-options=OPTIONS. If nobody has chosen any, of an ext4 data=journal, and
     /// journal_async_commit where it is safe: by the volume's layout, and with a journal that the volume can follow.
     #[arg(long, short, value_name = "OPTIONS", requires = "mount")]
     options: Option<String>,
@@ -168,7 +168,9 @@ fn of_volume(args: Args, stop: &Stop) -> Result<()> {
         ext4::make(&device)?;
     }
     if let Some(dir) = &mount {
-        if ext4::is_async(options)
+        if asked.is_none() && !ext4::is_on(&device)? {
+            options = ext4::OF_ANOTHER;
+        } else if ext4::is_async(options)
             && let Some(reason) = unordered_because(&path)?
         {
             options = ext4::options(asked, Some(&reason))?;
