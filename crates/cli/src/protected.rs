@@ -50,6 +50,14 @@ pub fn stays(is_attached: bool) {
     }
 }
 
+/// Keeps the mounts of this process until its files are closed. When the last process of a mount namespace ends, the kernel would
+/// unmount first: what is written then goes to a file of ours, and waits for an answer that nobody gives any more.
+pub fn keeps_its_mounts() {
+    if let Ok(mounts) = std::fs::File::open("/proc/self/ns/mnt") {
+        std::mem::forget(mounts);
+    }
+}
+
 fn locks_all() -> Result<(), String> {
     if !may_lock_all() {
         return Err("its limit on locked memory is in the way".to_owned());

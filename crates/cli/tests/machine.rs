@@ -381,14 +381,64 @@ fn a_medium_that_is_gone_is_an_error_and_no_wait() {
     );
 }
 
+fn uuid_of(volume: &Path) -> String {
+    let told = ok(&["info", text(volume), "--json"]);
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    told["uuid"].as_str().unwrap().to_owned()
+}
+
+/// When the last process of a mount namespace ends, the kernel may unmount before it closes that process's files.
+#[test]
+fn a_server_that_is_the_last_in_its_mount_namespace_ends_when_it_is_killed() {
+    if !can_attach("a_server_that_is_the_last_in_its_mount_namespace_ends_when_it_is_killed") {
+        return;
+    }
+    let dir = dir();
+    let (volume, mount) = (dir.path().join("v"), dir.path().join("m"));
+    fs::create_dir(&mount).unwrap();
+    ok(&["create", text(&volume), "--size", "256M"]);
+    let _disk = Disk(volume.clone());
+    let own = ["--mount", "--propagation", "private"];
+    let program = [env!("CARGO_BIN_EXE_vellum")];
+    let attach = to_attach(&volume, &mount);
+    run(
+        "unshare",
+        &[&own[..], &program, &attach, &["--mkfs"]].concat(),
+    );
+    let pid = server_pid(&volume);
+    let inside = |words: &[&str]| {
+        let mounts = format!("--mount=/proc/{pid}/ns/mnt");
+        run("nsenter", &[&[mounts.as_str()], words].concat())
+    };
+    // What is yet to be written when it is unmounted.
+    let file = format!("of={}", mount.join("0").display());
+    inside(&["dd", "if=/dev/urandom", &file, "bs=1M", "count=8"]);
+    let fuse = format!("/run/vellum/{}.fuse", uuid_of(&volume));
+    let number = inside(&["stat", "-c", "%d", &fuse]);
+    // SAFETY: the server that this test has started.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    let is_there = || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status"));
+        status.is_ok_and(|told| !told.contains("State:\tZ"))
+    };
+    let began = Instant::now();
+    while is_there() && began.elapsed() < Duration::from_secs(30) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let waits_for_itself = is_there();
+    if waits_for_itself {
+        let abort = format!("/sys/fs/fuse/connections/{}/abort", number.trim());
+        fs::write(abort, "1").unwrap();
+    }
+    assert!(!waits_for_itself);
+}
+
 #[test]
 fn what_a_killed_server_listened_on_is_gone_after_a_list() {
     let dir = dir();
     let volume = dir.path().join("v");
     ok(&["create", text(&volume), "--size", "64M"]);
-    let told = ok(&["info", text(&volume), "--json"]);
-    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
-    let uuid = told["uuid"].as_str().unwrap().to_owned();
+    let uuid = uuid_of(&volume);
     let socket = dir.path().join("s");
     let server = common::Server::start(dir.path(), &[text(&volume), "--socket", text(&socket)]);
     ok(&["list"]);

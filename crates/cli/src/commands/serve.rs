@@ -218,6 +218,9 @@ pub fn run(args: Args) -> Result<()> {
     let confinement = Confinement::begin()?;
     // Each thread has it from the one that made it.
     protected::flushes_for_others(args.syslog);
+    if args.fuse.is_some() {
+        protected::keeps_its_mounts();
+    }
     // Before the first thread. A signal during recovery is heard after it; a second one ends us, which
     // recovery survives.
     let stop = Stop::on_signals(false)?;
