@@ -9,6 +9,7 @@ export PATH="$PATH:/usr/sbin:/sbin"
 CYCLES=${CYCLES:-1}
 PLAIN=${PLAIN:-0}
 PATIENCE=${PATIENCE:-600}
+INITRAMFS=${INITRAMFS:-initramfs-tools}
 [ -n "${VELLUM:-}" ] || cargo build --quiet --release --locked -p vellum-cli
 VELLUM=$(realpath "${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}")
 
@@ -24,10 +25,10 @@ guest=$(tests/guest/build.sh) || code=$?
 [ "$code" -eq 0 ] || exit "$code"
 
 # The system, once for all runs: what is in it is part of its name.
-packages=systemd-sysv,udev,kmod,e2fsprogs,mount,initramfs-tools,zstd
+packages=systemd-sysv,udev,kmod,e2fsprogs,mount,$INITRAMFS,zstd
 system=$guest/root-bookworm-$packages.tar
 if [ ! -e "$system" ]; then
-    rm -f "$guest"/root-*.tar
+    rm -f "$guest"/root-*"$INITRAMFS"*.tar
     mmdebstrap --quiet --variant=minbase --format=tar --include="$packages" bookworm "$system.new" >"$guest/root.log" 2>&1 ||
         skip "no Debian can be made here: $(tail -1 "$guest/root.log")"
     mv "$system.new" "$system"
@@ -74,11 +75,22 @@ ln -s /dev/null "$root/etc/systemd/system/serial-getty@ttyS0.service"
 printf "CONFIG_RD_%s=y\n" GZIP ZSTD >"$root/boot/config-$version"
 for place in proc sys; do mount --bind "/$place" "$root/$place"; done
 chroot "$root" dpkg -i /test/vellum.deb >"$dir/dpkg" 2>&1 || fail "dpkg: $(cat "$dir/dpkg")"
+# make FILE: an initramfs of that system; lists FILE: what is in it.
+if [ "$INITRAMFS" = dracut ]; then
+    # Of all drivers: those that this machine needs are not those of the guest.
+    make() { chroot "$root" dracut --quiet --force --no-hostonly "$1" "$version" >"$dir/made" 2>&1 || fail "dracut: $(cat "$dir/made")"; }
+    lists() { chroot "$root" lsinitrd "$1"; }
+else
+    make() { chroot "$root" mkinitramfs -o "$1" "$version" >"$dir/made" 2>&1 || fail "mkinitramfs: $(cat "$dir/made")"; }
+    lists() { chroot "$root" lsinitramfs "$1"; }
+fi
 # Nobody has asked for it yet: then it is not in the way.
-chroot "$root" mkinitramfs -o /boot/without "$version" >"$dir/mkinitramfs" 2>&1 || fail "mkinitramfs: $(cat "$dir/mkinitramfs")"
-! chroot "$root" lsinitramfs /boot/without | grep -q bin/vellum || fail 'an initramfs that nobody asked for'
+make /boot/without
+lists /boot/without >"$dir/list"
+grep -q bin/ "$dir/list" || fail 'nothing is in the initramfs'
+! grep -q bin/vellum "$dir/list" || fail 'an initramfs that nobody asked for'
 printf 'volume = "/dev/disk/by-id/virtio-disk"\nbefore = "root"\n' >"$root/etc/vellum/volumes/system.toml"
-chroot "$root" mkinitramfs -o /boot/initrd "$version" >"$dir/mkinitramfs" 2>&1 || fail "mkinitramfs: $(cat "$dir/mkinitramfs")"
+make /boot/initrd
 for place in proc sys; do umount "$root/$place"; done
 mv "$root/boot/initrd" "$dir/initrd"
 mv "$root/boot/without" "$dir/without"
@@ -161,4 +173,4 @@ e2fsck -fn "$device" >"$dir/e2fsck" 2>&1 || code=$?
 dumpe2fs -h "$device" 2>/dev/null | grep -q '^Filesystem features:.*needs_recovery' && code="$code, and its journal is not empty"
 "$VELLUM" detach "$dir/volume" >/dev/null || fail 'detach what is left'
 [ "$code" = 0 ] || fail "e2fsck: $code: $(cat "$dir/e2fsck")"
-echo "root: passed, $CYCLES cuts, $boots boots of the volume, $synced files that were synced"
+echo "root: passed with $INITRAMFS, $CYCLES cuts, $boots boots of the volume, $synced files that were synced"
