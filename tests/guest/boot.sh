@@ -96,7 +96,13 @@ case $stage in
     systemctl stop vellum@a || fail 'stop a'
     ! mounted /srv/a || fail 'still mounted'
     systemctl start vellum@a || fail 'start a'
-    # A disk that is not there, a file that is not there, and an entry that nobody can read.
+    # A disk that is not there, a file that is not there, a volume that is damaged, and an entry that nobody can read.
+    vellum create /var/lib/disks/damaged --size 16M >/dev/null || fail 'create damaged'
+    size=$(stat -c %s /var/lib/disks/damaged)
+    for at in 0 $((size - 1048576)); do
+        dd if=/dev/urandom of=/var/lib/disks/damaged bs=64k count=16 seek="$at" oflag=seek_bytes conv=notrunc status=none
+    done
+    printf 'volume = "/var/lib/disks/damaged"\n' >/etc/vellum/volumes/damaged.toml
     cp /etc/vellum/volumes/b.toml /tmp/b
     sed 's/virtio-b/virtio-gone/; s/srv.b/srv/; /^uuid/d' /tmp/b >/etc/vellum/volumes/nodisk.toml
     printf 'volume = "/var/lib/disks/gone"\n' >/etc/vellum/volumes/nofile.toml
@@ -106,13 +112,14 @@ case $stage in
     ;;
 2) # All that is whole has come back, the rest is told.
     came_back
-    for name in nodisk nofile broken; do
+    for name in nodisk nofile damaged broken; do
         systemctl -q is-failed vellum@$name || fail "vellum@$name: $(systemctl is-active vellum@$name)"
     done
     journalctl -b --no-pager -u vellum@broken | grep -q 'broken.toml, line 2' || fail 'nothing tells of the damaged entry'
     journalctl -b --no-pager -u vellum@nodisk | grep -q 'virtio-gone' || fail 'nothing tells of the missing disk'
     journalctl -b --no-pager -u vellum@nofile | grep -q 'disks/gone' || fail 'nothing tells of the missing file'
-    rm /etc/vellum/volumes/{nodisk,nofile,broken}.toml
+    journalctl -b --no-pager -u vellum@damaged | grep -q 'disks/damaged' || fail 'nothing tells of the damaged volume'
+    rm /etc/vellum/volumes/{nodisk,nofile,damaged,broken}.toml /var/lib/disks/damaged
     # Not synced: the shutdown unmounts first.
     content 1 >/srv/a/unsynced
     content 2 >/srv/b/unsynced

@@ -6,6 +6,7 @@ mod common;
 
 use common::{can_attach, dir, fails, ok, run, server_pid, text, vellum};
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,7 +16,7 @@ struct System(tempfile::TempDir);
 impl System {
     fn new() -> Self {
         let system = Self(dir());
-        for name in ["a", "b"] {
+        for name in ["a", "b", "c"] {
             ok(&["create", text(&system.at(name)), "--size", "32M"]);
             fs::create_dir(system.at(&format!("mnt-{name}"))).unwrap();
         }
@@ -66,7 +67,7 @@ impl System {
 
 impl Drop for System {
     fn drop(&mut self) {
-        for name in ["a", "b", "copy"] {
+        for name in ["a", "b", "c", "copy"] {
             vellum(&["detach", text(&self.at(name))]);
         }
     }
@@ -281,13 +282,25 @@ fn a_boot_attaches_what_is_whole_and_tells_the_rest() {
     system.make_file_system("a");
     system.enable("a", &["--via", "fuse"]);
     system.enable("b", &["--via", "fuse"]);
+    system.enable("c", &["--via", "fuse"]);
     fs::remove_file(system.at("b")).unwrap();
+    // Its superblocks, and what lies behind the first.
+    let damaged = fs::File::options().write(true).open(system.at("c"));
+    let damaged = damaged.unwrap();
+    let end = damaged.metadata().unwrap().len();
+    for at in [0, end - (1 << 20)] {
+        damaged
+            .write_all_at(&common::noise(at, 1 << 20), at)
+            .unwrap();
+    }
     fs::write(system.entry("broken"), "volume = 'relative'\n").unwrap();
     let start = ["boot", "start", "--root", system.root()];
     let name = system.name("a");
     let says = [
-        "2 of 3 volumes are not attached",
+        "3 of 4 volumes are not attached",
         &format!("{}.toml", system.name("b")),
+        &format!("{}.toml", system.name("c")),
+        "both superblocks are lost",
         &format!("{}.toml", system.name("broken")),
         "absolute path",
     ];
