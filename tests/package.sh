@@ -14,7 +14,7 @@ fail() {
     exit 1
 }
 deb=$(packaging/deb.sh "$VELLUM" "$dir")
-if scripts/setup.sh package >/dev/null && command -v lintian >/dev/null; then
+if scripts/setup.sh package >/dev/null 2>&1 && command -v lintian >/dev/null; then
     lintian --allow-root --fail-on error "$deb" >"$dir/lintian" || fail "$(cat "$dir/lintian")"
 else
     echo 'SKIP: package: lintian, which cannot be had here'
@@ -31,7 +31,7 @@ bash -n "$dir/all/usr/share/bash-completion/completions/vellum" || fail 'the com
 writable=$(find "$dir/all" ! -type l -perm /022)
 [ -z "$writable" ] || fail "others may write: $writable"
 
-if command -v rpmbuild >/dev/null; then
+if scripts/setup.sh rpm >/dev/null 2>&1 && command -v rpmbuild >/dev/null; then
     rpm=$(packaging/rpm.sh "$VELLUM" "$dir/rpm" 2>"$dir/log") || fail "$(cat "$dir/log")"
     by_rpm() { rpm --root "$dir/rpms" "$@" 2>>"$dir/log" || fail "rpm $*: $(cat "$dir/log")"; }
     mkdir "$dir/rpms"
@@ -48,6 +48,6 @@ if command -v rpmbuild >/dev/null; then
     left=$(find "$dir/rpms" -iname '*vellum*')
     [ -z "$left" ] || fail "the RPM leaves $left"
 else
-    echo 'SKIP: package: the RPM, which needs rpmbuild (apt-get install rpm)'
+    echo 'SKIP: package: the RPM, for which rpmbuild cannot be had here'
 fi
 echo 'package: passed'
