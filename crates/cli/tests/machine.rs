@@ -427,8 +427,10 @@ fn a_server_that_is_the_last_in_its_mount_namespace_ends_when_it_is_killed() {
     }
     let waits_for_itself = is_there();
     if waits_for_itself {
-        let abort = format!("/sys/fs/fuse/connections/{}/abort", number.trim());
-        fs::write(abort, "1").unwrap();
+        let all = "/sys/fs/fuse/connections";
+        let number = number.trim();
+        let abort = format!("mount -t fusectl none {all}; echo 1 >{all}/{number}/abort");
+        run("unshare", &["--mount", "sh", "-c", &abort]);
     }
     assert!(!waits_for_itself);
 }
